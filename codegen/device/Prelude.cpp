@@ -1,0 +1,27 @@
+#include "codegen/device/Prelude.h"
+
+#include "codegen/device/DeviceText.h"
+
+namespace fusion {
+
+static std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (std::string_view part : parts)
+    text += part;
+  return text;
+}
+
+std::string_view cudaPrelude() {
+  static const std::string text = joined({device_text::types_cuh, device_text::narrow_floats_cuh,
+                                          device_text::prelude_cuda_cuh, device_text::math_cuh});
+  return text;
+}
+
+std::string_view hostPrelude() {
+  static const std::string text =
+      joined({device_text::emulation_abi_h, device_text::types_cuh, device_text::narrow_floats_cuh,
+              device_text::prelude_host_h, device_text::math_cuh});
+  return text;
+}
+
+} // namespace fusion

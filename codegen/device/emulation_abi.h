@@ -1,0 +1,45 @@
+// What a kernel compiled for emulation and the emulator agree on. Both sides include this text: the kernel's
+// side has no headers, so only built-in types appear.
+
+#ifndef FUSION_EMULATION_ABI_H
+#define FUSION_EMULATION_ABI_H
+namespace fusion_emulation {
+
+/// Where a thread is; the emulator sets it before the thread runs.
+struct Block {
+  unsigned index[3];            ///< blockIdx
+  unsigned dim[3];              ///< blockDim
+  unsigned grid[3];             ///< gridDim
+  unsigned char *dynamicShared; ///< at least 16-byte aligned
+};
+struct Thread {
+  unsigned index[3]; ///< threadIdx
+  unsigned linear;   ///< x fastest
+  Block *block;
+};
+
+/// Which collective a lane has come to: lanes of one warp that meet must agree.
+enum class Meeting : unsigned { Barrier, Shuffle, Vote, LoadMatrix, MultiplyMatrix };
+
+constexpr unsigned slotBytes = 64; ///< what a lane may bring to a meeting
+
+/// The emulator's side of every operation that involves another thread. `self` is the calling thread.
+struct Machine {
+  void (*barrier)(Thread *self);
+  /// Waits for all lanes of the warp, each with `bytes` bytes of `mine`; the last to come runs `compute` on
+  /// the 32 slots when it is not null. Returns the slots, valid until this lane's next meeting.
+  unsigned char *(*meet)(Thread *self, Meeting kind, const void *mine, unsigned bytes,
+                         void (*compute)(unsigned char *slots));
+  /// The block's array that belongs to `key`, made on first use and filled with NaN patterns.
+  void *(*sharedArray)(Thread *self, const void *key, unsigned long long bytes);
+  /// Fails unless the bytes lie in the block's shared memory and are aligned to 16.
+  void (*checkShared)(Thread *self, const void *address, unsigned bytes, const char *operation);
+  void (*copyAsync)(Thread *self, void *shared, const void *global, bool valid);
+  void (*commitCopies)(Thread *self);
+  void (*awaitCopies)(Thread *self, unsigned groupsLeft);
+  /// Ends the launch with an error that names the block and the thread. Does not return.
+  void (*fail)(Thread *self, const char *message);
+};
+
+} // namespace fusion_emulation
+#endif

@@ -1,0 +1,172 @@
+// What both machines share: conversions between any two types, activations, reductions.
+
+// Integers: the range as a float that compares exactly, and conversion that saturates as cvt.rzi does.
+template <class I> struct int_range;
+#define FUSION_RANGE(I, low, high)                                                                           \
+  template <> struct int_range<I> {                                                                          \
+    static constexpr I least = (I)(low), most = (I)(high);                                                   \
+  };
+FUSION_RANGE(i8, -128, 127)
+FUSION_RANGE(u8, 0, 255)
+FUSION_RANGE(i16, -32768, 32767)
+FUSION_RANGE(u16, 0, 65535)
+FUSION_RANGE(i32, -2147483647 - 1, 2147483647)
+FUSION_RANGE(u32, 0, 4294967295u)
+FUSION_RANGE(i64, -9223372036854775807ll - 1, 9223372036854775807ll)
+FUSION_RANGE(u64, 0, 18446744073709551615ull)
+#undef FUSION_RANGE
+
+// Toward zero; out of range takes the nearest end; NaN becomes 0.
+template <class I, class F> DEVICE I saturate_to_int(F value) {
+  if (value != value)
+    return 0;
+  if (value >= (F)int_range<I>::most)
+    return int_range<I>::most;
+  if (value <= (F)int_range<I>::least)
+    return int_range<I>::least;
+  return (I)value;
+}
+
+template <class T> DEVICE f32 to_f32(T value) {
+  if constexpr (same_type<T, f16>)
+    return f32_of_f16(value.bits);
+  else if constexpr (same_type<T, bf16>)
+    return f32_of_bf16(value.bits);
+  else if constexpr (same_type<T, f8e4m3>)
+    return f32_of_e4m3(value.bits);
+  else if constexpr (same_type<T, f8e5m2>)
+    return f32_of_e5m2(value.bits);
+  else
+    return (f32)value;
+}
+
+// Nearest even; f8 saturates, f16 and bf16 overflow to infinity; integers truncate and saturate.
+template <class T> DEVICE T from_f32(f32 value) {
+  if constexpr (same_type<T, f16>)
+    return f16{f16_of_f32(value)};
+  else if constexpr (same_type<T, bf16>)
+    return bf16{bf16_of_f32(value)};
+  else if constexpr (same_type<T, f8e4m3>)
+    return f8e4m3{e4m3_of_f32(value)};
+  else if constexpr (same_type<T, f8e5m2>)
+    return f8e5m2{e5m2_of_f32(value)};
+  else if constexpr (same_type<T, bool>)
+    return value != 0.f;
+  else if constexpr (is_wide_float<T>)
+    return (T)value;
+  else
+    return saturate_to_int<T>(value);
+}
+
+template <class T> DEVICE f32 round_to(f32 value) { return to_f32(from_f32<T>(value)); }
+
+// Any type to any type. Narrow floats pass through f32; integer to integer wraps; to bool is `!= 0`.
+template <class To, class From> DEVICE To convert(From value) {
+  if constexpr (same_type<To, From>)
+    return value;
+  else if constexpr (is_narrow_float<From>)
+    return from_f32<To>(to_f32(value));
+  else if constexpr (is_narrow_float<To>)
+    return from_f32<To>((f32)value);
+  else if constexpr (same_type<To, bool>)
+    return value != (From)0;
+  else if constexpr (is_wide_float<From> && !is_wide_float<To>)
+    return saturate_to_int<To>(value);
+  else
+    return (To)value;
+}
+
+DEVICE bool is_nan(f32 x) { return x != x; }
+DEVICE bool is_nan(f64 x) { return x != x; }
+DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
+DEVICE bool is_inf(f64 x) { return x == x && x - x != x - x; }
+DEVICE f64 max_nan(f64 a, f64 b) { return is_nan(a) || a > b ? a : b; }
+DEVICE f64 min_nan(f64 a, f64 b) { return is_nan(a) || a < b ? a : b; }
+
+// Activations, in f32.
+DEVICE f32 sigmoid_(f32 x) { return 1.f / (1.f + exp_(-x)); }
+DEVICE f32 silu_(f32 x) { return x / (1.f + exp_(-x)); }
+DEVICE f32 gelu_erf_(f32 x) { return 0.5f * x * (1.f + erf_(x * 0.70710678118654752f)); }
+DEVICE f32 gelu_tanh_(f32 x) {
+  const f32 inner = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+  return 0.5f * x * (1.f + tanh_(inner));
+}
+DEVICE f32 gelu_quick_(f32 x) { return x * sigmoid_(1.702f * x); }
+DEVICE f32 softplus_(f32 x) { return max_nan(x, 0.f) + log1p_(exp_(-fabs_(x))); }
+
+// Division that rounds toward minus infinity, and its remainder (the sign of the divisor).
+template <class I> DEVICE I floor_div(I a, I b) {
+  const I quotient = a / b;
+  const I remainder = a % b;
+  return remainder != 0 && ((remainder < 0) != (b < 0)) ? quotient - 1 : quotient;
+}
+template <class I> DEVICE I floor_mod(I a, I b) {
+  const I remainder = a % b;
+  return remainder != 0 && ((remainder < 0) != (b < 0)) ? remainder + b : remainder;
+}
+
+// Reductions over groups of Lanes neighbouring lanes (a power of two up to 32); all lanes of the warp take
+// part and every lane gets its group's result, the same bits in each.
+template <int Lanes> DEVICE f32 lanes_sum(f32 value) {
+#pragma unroll
+  for (int mask = Lanes / 2; mask > 0; mask /= 2) {
+    const f32 other = shuffle_xor(value, mask);
+    value = value + other;
+  }
+  return value;
+}
+template <int Lanes> DEVICE f32 lanes_max(f32 value) {
+#pragma unroll
+  for (int mask = Lanes / 2; mask > 0; mask /= 2) {
+    const f32 other = shuffle_xor(value, mask);
+    value = max_nan(value, other);
+  }
+  return value;
+}
+template <int Lanes> DEVICE f32 lanes_min(f32 value) {
+#pragma unroll
+  for (int mask = Lanes / 2; mask > 0; mask /= 2) {
+    const f32 other = shuffle_xor(value, mask);
+    value = min_nan(value, other);
+  }
+  return value;
+}
+DEVICE f32 warp_sum(f32 value) { return lanes_sum<32>(value); }
+DEVICE f32 warp_max(f32 value) { return lanes_max<32>(value); }
+DEVICE f32 warp_min(f32 value) { return lanes_min<32>(value); }
+
+// One value per warp, seen by every warp: lane l gets warp l's, lanes beyond the last warp get `empty`.
+// The first barrier lets the previous use of the scratch be read to its end.
+template <int Threads> DEVICE f32 gather_warps(f32 value, f32 empty) {
+  static_assert(Threads % 32 == 0 && Threads > 32 && Threads <= 1024, "whole warps");
+  SHARED(f32, scratch, Threads / 32);
+  const u32 lane = lane_id();
+  barrier();
+  if (lane == 0)
+    scratch[warp_id()] = value;
+  barrier();
+  return lane < Threads / 32 ? scratch[lane] : empty;
+}
+
+// Reductions over the block, which has exactly Threads threads; every thread gets the result.
+template <int Threads> DEVICE f32 block_sum(f32 value) {
+  const f32 mine = warp_sum(value);
+  if constexpr (Threads == 32)
+    return mine;
+  else
+    return warp_sum(gather_warps<Threads>(mine, 0.f));
+}
+template <int Threads> DEVICE f32 block_max(f32 value) {
+  const f32 mine = warp_max(value);
+  if constexpr (Threads == 32)
+    return mine;
+  else
+    return warp_max(gather_warps<Threads>(mine, -inf_f32()));
+}
+template <int Threads> DEVICE f32 block_min(f32 value) {
+  const f32 mine = warp_min(value);
+  if constexpr (Threads == 32)
+    return mine;
+  else
+    return warp_min(gather_warps<Threads>(mine, inf_f32()));
+}

@@ -1,0 +1,281 @@
+// The machine, as CUDA for sm_80 and later.
+
+#define KERNEL(maxThreads) extern "C" __global__ void __launch_bounds__(maxThreads)
+#define CONSTANT __constant__ const
+#define SHARED(T, name, count) alignas(16) __shared__ T name[count]
+
+// Indices.
+DEVICE u32 thread_x() { return threadIdx.x; }
+DEVICE u32 thread_y() { return threadIdx.y; }
+DEVICE u32 thread_z() { return threadIdx.z; }
+DEVICE u32 block_x() { return blockIdx.x; }
+DEVICE u32 block_y() { return blockIdx.y; }
+DEVICE u32 block_z() { return blockIdx.z; }
+DEVICE u32 block_dim_x() { return blockDim.x; }
+DEVICE u32 block_dim_y() { return blockDim.y; }
+DEVICE u32 block_dim_z() { return blockDim.z; }
+DEVICE u32 grid_dim_x() { return gridDim.x; }
+DEVICE u32 grid_dim_y() { return gridDim.y; }
+DEVICE u32 grid_dim_z() { return gridDim.z; }
+DEVICE u32 lane_id() {
+  u32 lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+// Warp number inside the block.
+DEVICE u32 warp_id() {
+  return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u;
+}
+
+// Conversions of bits.
+DEVICE f32 f32_of_f16(u16 bits) {
+  f32 value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+DEVICE u16 f16_of_f32(f32 value) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+DEVICE f32 f32_of_bf16(u16 bits) { return soft_f32_of_bf16(bits); }
+DEVICE u16 bf16_of_f32(f32 value) {
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#if __CUDA_ARCH__ >= 890
+DEVICE f32 f32_of_e4m3(u8 bits) {
+  u32 pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((u16)bits));
+  return f32_of_f16((u16)pair);
+}
+DEVICE f32 f32_of_e5m2(u8 bits) { return f32_of_f16((u16)((u32)bits << 8)); }
+DEVICE u8 e4m3_of_f32(f32 value) {
+  u16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.f), "f"(value));
+  return (u8)pair;
+}
+DEVICE u8 e5m2_of_f32(f32 value) {
+  u16 pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.f), "f"(value));
+  return (u8)pair;
+}
+#else
+DEVICE f32 f32_of_e4m3(u8 bits) { return soft_f32_of_e4m3(bits); }
+DEVICE f32 f32_of_e5m2(u8 bits) { return f32_of_f16((u16)((u32)bits << 8)); }
+DEVICE u8 e4m3_of_f32(f32 value) { return soft_e4m3_of_f32(value); }
+DEVICE u8 e5m2_of_f32(f32 value) { return soft_e5m2_of_f32(value); }
+#endif
+
+// Memory. One access per call up to 16 bytes; larger vectors are several 16-byte accesses.
+template <int Bytes> struct access_type;
+template <> struct access_type<1> {
+  using type = unsigned char;
+};
+template <> struct access_type<2> {
+  using type = unsigned short;
+};
+template <> struct access_type<4> {
+  using type = unsigned int;
+};
+template <> struct access_type<8> {
+  using type = uint2;
+};
+template <> struct access_type<16> {
+  using type = uint4;
+};
+template <class T, int N> struct vector_access {
+  static constexpr int bytes = sizeof(T) * N;
+  static constexpr int pieces = bytes > 16 ? bytes / 16 : 1;
+  using piece = typename access_type<(bytes > 16 ? 16 : bytes)>::type;
+  piece raw[pieces];
+
+  DEVICE Vec<T, N> unpack() const {
+    Vec<T, N> values;
+    copy_bytes(&values, raw, bytes);
+    return values;
+  }
+  DEVICE void pack(const Vec<T, N> &values) { copy_bytes(raw, &values, bytes); }
+};
+
+template <class T> DEVICE T load(const T *from) { return *from; }
+template <class T> DEVICE void store(T *to, T value) { *to = value; }
+
+template <class T, int N> DEVICE Vec<T, N> load_vec(const T *from) {
+  vector_access<T, N> access;
+  using piece = typename vector_access<T, N>::piece;
+#pragma unroll
+  for (int i = 0; i < access.pieces; ++i)
+    access.raw[i] = reinterpret_cast<const piece *>(from)[i];
+  return access.unpack();
+}
+// For global memory that nothing writes while the kernel runs.
+template <class T, int N> DEVICE Vec<T, N> load_readonly_vec(const T *from) {
+  vector_access<T, N> access;
+  using piece = typename vector_access<T, N>::piece;
+#pragma unroll
+  for (int i = 0; i < access.pieces; ++i)
+    access.raw[i] = __ldg(reinterpret_cast<const piece *>(from) + i);
+  return access.unpack();
+}
+// For global memory that is read once.
+template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) {
+  vector_access<T, N> access;
+  using piece = typename vector_access<T, N>::piece;
+#pragma unroll
+  for (int i = 0; i < access.pieces; ++i)
+    access.raw[i] = __ldcs(reinterpret_cast<const piece *>(from) + i);
+  return access.unpack();
+}
+template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
+  vector_access<T, N> access;
+  using piece = typename vector_access<T, N>::piece;
+  access.pack(values);
+#pragma unroll
+  for (int i = 0; i < access.pieces; ++i)
+    reinterpret_cast<piece *>(to)[i] = access.raw[i];
+}
+// For global memory that is not read again soon.
+template <class T, int N> DEVICE void store_stream_vec(T *to, Vec<T, N> values) {
+  vector_access<T, N> access;
+  using piece = typename vector_access<T, N>::piece;
+  access.pack(values);
+#pragma unroll
+  for (int i = 0; i < access.pieces; ++i)
+    __stcs(reinterpret_cast<piece *>(to) + i, access.raw[i]);
+}
+
+DEVICE u8 *dynamic_shared() {
+  extern __shared__ uint4 dynamic_shared_memory[];
+  return reinterpret_cast<u8 *>(dynamic_shared_memory);
+}
+
+// Waiting and exchanging. Every thread of the block, or every lane of the warp, takes part.
+DEVICE void barrier() { __syncthreads(); }
+DEVICE void warp_barrier() { __syncwarp(); }
+#define FUSION_SHUFFLES(T)                                                                                   \
+  DEVICE T shuffle_xor(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }              \
+  DEVICE T shuffle_down(T value, u32 delta) { return __shfl_down_sync(0xffffffffu, value, delta); }          \
+  DEVICE T shuffle_up(T value, u32 delta) { return __shfl_up_sync(0xffffffffu, value, delta); }              \
+  DEVICE T shuffle_index(T value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
+FUSION_SHUFFLES(f32)
+FUSION_SHUFFLES(f64)
+FUSION_SHUFFLES(i32)
+FUSION_SHUFFLES(u32)
+FUSION_SHUFFLES(i64)
+FUSION_SHUFFLES(u64)
+#undef FUSION_SHUFFLES
+DEVICE bool warp_any(bool condition) { return __any_sync(0xffffffffu, condition); }
+DEVICE bool warp_all(bool condition) { return __all_sync(0xffffffffu, condition); }
+DEVICE u32 ballot(bool condition) { return __ballot_sync(0xffffffffu, condition); }
+
+// Arithmetic that the language lacks.
+DEVICE f32 sqrt_(f32 x) { return __fsqrt_rn(x); }
+DEVICE f32 rsqrt_(f32 x) { return __frsqrt_rn(x); }
+DEVICE f32 exp_(f32 x) { return expf(x); }
+DEVICE f32 exp2_(f32 x) { return exp2f(x); }
+DEVICE f32 log_(f32 x) { return logf(x); }
+DEVICE f32 log1p_(f32 x) { return log1pf(x); }
+DEVICE f32 sin_(f32 x) { return sinf(x); }
+DEVICE f32 cos_(f32 x) { return cosf(x); }
+DEVICE f32 tanh_(f32 x) { return tanhf(x); }
+DEVICE f32 erf_(f32 x) { return erff(x); }
+DEVICE f32 pow_(f32 x, f32 y) { return powf(x, y); }
+DEVICE f32 fabs_(f32 x) { return fabsf(x); }
+DEVICE f32 floor_(f32 x) { return floorf(x); }
+DEVICE f32 ceil_(f32 x) { return ceilf(x); }
+DEVICE f32 rint_(f32 x) { return rintf(x); }
+DEVICE f32 fmod_(f32 x, f32 y) { return fmodf(x, y); }
+DEVICE f32 fma_(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }
+DEVICE f32 max_nan(f32 a, f32 b) {
+  f32 larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+DEVICE f32 min_nan(f32 a, f32 b) {
+  f32 smaller;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+  return smaller;
+}
+DEVICE f64 sqrt_(f64 x) { return sqrt(x); }
+DEVICE f64 rsqrt_(f64 x) { return 1.0 / sqrt(x); }
+DEVICE f64 exp_(f64 x) { return exp(x); }
+DEVICE f64 exp2_(f64 x) { return exp2(x); }
+DEVICE f64 log_(f64 x) { return log(x); }
+DEVICE f64 log1p_(f64 x) { return log1p(x); }
+DEVICE f64 sin_(f64 x) { return sin(x); }
+DEVICE f64 cos_(f64 x) { return cos(x); }
+DEVICE f64 tanh_(f64 x) { return tanh(x); }
+DEVICE f64 erf_(f64 x) { return erf(x); }
+DEVICE f64 pow_(f64 x, f64 y) { return pow(x, y); }
+DEVICE f64 fabs_(f64 x) { return fabs(x); }
+DEVICE f64 floor_(f64 x) { return floor(x); }
+DEVICE f64 ceil_(f64 x) { return ceil(x); }
+DEVICE f64 rint_(f64 x) { return rint(x); }
+DEVICE f64 fmod_(f64 x, f64 y) { return fmod(x, y); }
+DEVICE f64 fma_(f64 x, f64 y, f64 z) { return fma(x, y, z); }
+
+// Programmatic dependent launch: wait before touching memory that an earlier kernel writes.
+DEVICE void pdl_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+DEVICE void pdl_launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Asynchronous copies of 16 bytes from global to shared memory; zeros when not valid.
+DEVICE u32 shared_address(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
+  const u32 bytes = valid ? 16u : 0u;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most N committed groups of this thread are on their way.
+template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Matrix fragments, in the layouts of PTX's ldmatrix and mma.m16n8k16.
+DEVICE void ldmatrix_x4(u32 (&r)[4], const void *sharedRow) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(sharedRow))
+               : "memory");
+}
+DEVICE void ldmatrix_x2(u32 (&r)[2], const void *sharedRow) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address(sharedRow))
+               : "memory");
+}
+DEVICE void ldmatrix_x4_trans(u32 (&r)[4], const void *sharedRow) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(sharedRow))
+               : "memory");
+}
+DEVICE void ldmatrix_x2_trans(u32 (&r)[2], const void *sharedRow) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address(sharedRow))
+               : "memory");
+}
+#define FUSION_MMA(T)                                                                                        \
+  DEVICE void mma_m16n8k16(f32(&d)[4], const u32(&a)[4], const u32(&b)[2], T) {                              \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T ".f32 "                                  \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                           \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                            \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                        \
+  }
+FUSION_MMA(f16)
+FUSION_MMA(bf16)
+#undef FUSION_MMA
+
+DEVICE f32 atomic_add(f32 *to, f32 value) { return atomicAdd(to, value); }
+DEVICE u32 atomic_add(u32 *to, u32 value) { return atomicAdd(to, value); }
+DEVICE void fence_device() { __threadfence(); }
