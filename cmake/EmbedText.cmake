@@ -1,0 +1,18 @@
+# Called as a script: writes INPUTS as raw string constants to OUTPUT.
+set(text "// Generated from the files named below.\n#pragma once\n#include <string_view>\nnamespace fusion::${NAMESPACE} {\n")
+foreach(input ${INPUTS})
+  get_filename_component(file "${input}" NAME)
+  string(REPLACE "." "_" symbol "${file}")
+  file(READ "${input}" content)
+  string(LENGTH "${content}" length)
+  set(pieces "")
+  set(begin 0)
+  while(begin LESS length) # compilers limit the length of one literal
+    string(SUBSTRING "${content}" ${begin} 8000 piece)
+    string(APPEND pieces "\nR\"__fusion__(${piece})__fusion__\"")
+    math(EXPR begin "${begin} + 8000")
+  endwhile()
+  string(APPEND text "inline constexpr std::string_view ${symbol} = ${pieces};\n")
+endforeach()
+string(APPEND text "}\n")
+file(WRITE "${OUTPUT}" "${text}")

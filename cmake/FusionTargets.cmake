@@ -1,0 +1,60 @@
+# fusion_library(NAME SOURCES … LINKS … [MLIR mlir-libraries…]): a static library of one room.
+#   MLIR: include MLIR's headers, use the shared precompiled header, link the named libraries.
+function(fusion_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;MLIR;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}>
+    $<INSTALL_INTERFACE:include/fusion>)
+  target_link_libraries(${name} PUBLIC ${ARG_LINKS})
+  if(ARG_MLIR)
+    fusion_use_mlir(${name} ${ARG_MLIR})
+  endif()
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# Gives a target MLIR's headers and libraries: the shared ones, or the named static ones.
+function(fusion_use_mlir name)
+  target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+  target_compile_definitions(${name} PUBLIC ${LLVM_DEFINITIONS_LIST})
+  if(FUSION_STATIC_MLIR)
+    target_link_libraries(${name} PUBLIC ${ARGN})
+  else()
+    target_link_libraries(${name} PUBLIC MLIR LLVM)
+  endif()
+  if(NOT name STREQUAL "FusionMlirPch")
+    if(NOT TARGET FusionMlirPch)
+      add_library(FusionMlirPch OBJECT ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+      fusion_use_mlir(FusionMlirPch MLIRIR)
+      target_precompile_headers(FusionMlirPch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
+    endif()
+    target_precompile_headers(${name} REUSE_FROM FusionMlirPch)
+  endif()
+endfunction()
+
+# fusion_embed(TARGET HEADER NAMESPACE FILES…): each file becomes a string constant
+# `fusion::NAMESPACE::<file name with dots as underscores>` in a generated header.
+function(fusion_embed target header namespace)
+  set(output "${CMAKE_CURRENT_BINARY_DIR}/${header}")
+  set(inputs "")
+  foreach(file ${ARGN})
+    list(APPEND inputs "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+  endforeach()
+  add_custom_command(OUTPUT "${output}"
+    COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${output}" "-DNAMESPACE=${namespace}" "-DINPUTS=${inputs}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake"
+    DEPENDS ${inputs} "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake" VERBATIM)
+  target_sources(${target} PRIVATE "${output}")
+endfunction()
+
+# fusion_unit_test(NAME SOURCES … LINKS …): a GoogleTest program registered with ctest.
+function(fusion_unit_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE FUSION_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                             FUSION_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+endfunction()

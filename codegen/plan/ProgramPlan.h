@@ -1,0 +1,113 @@
+// What the code generator hands to the runtime: plain data, no MLIR. A program is a list of kernels, the
+// launches that call them in order, and the buffers that they read and write. Every size that depends on
+// the input shapes is a Dim, evaluated once per set of input shapes.
+#pragma once
+
+#include "ir/base/DType.h"
+#include "ir/base/Dim.h"
+#include "ir/base/Result.h"
+#include "ir/base/Tensor.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace fusion {
+
+/// One kernel: CUDA source that needs only the prelude in front of it.
+struct KernelPlan {
+  std::string name;                 ///< entry point; the same in `source`
+  std::string schedule;             ///< "row", "pointwise", "matmul", "attention", "scan", "copy"
+  /// The kernel's text without the prelude. The parameters in the order of `parameters`.
+  std::string source;
+  struct Parameter {
+    enum class Kind : uint8_t { Pointer, Int64 } kind = Kind::Pointer;
+    std::string type;               ///< C++ spelling in `source`: "const f16 *", "f32 *", "i64"
+    std::string name;
+  };
+  std::vector<Parameter> parameters;
+  uint32_t blockX = 256, blockY = 1, blockZ = 1;
+  uint32_t dynamicSharedBytes = 0;
+  uint32_t minimumArch = 80;        ///< sm_XX that the source needs
+  bool emulatable = true;           ///< false when it uses wgmma, TMA or peer memory
+  std::string whyNotEmulatable;
+  bool usesPdl = false;             ///< waits with pdl_wait() before touching memory another kernel wrote
+};
+
+/// Bytes in a file that the loader maps; never copied on the host.
+struct FileSpan {
+  std::string path;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
+using BufferId = uint32_t;
+
+/// One allocation: contiguous, row-major, element type and shape as given.
+struct BufferPlan {
+  enum class Kind : uint8_t { Input, Weight, Temporary, Output };
+  Kind kind = Kind::Temporary;
+  std::string name;                 ///< the graph's name for it, or a location
+  DType type = DType::F32;
+  DimShape shape;
+  /// For Weight: where the bytes are. A Tensor for constants that the compiler made.
+  std::variant<std::monostate, FileSpan, Tensor> contents;
+};
+
+struct KernelLaunch {
+  uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
+  struct Argument {
+    /// Pointer: address of `buffer` plus `byteOffset`. Int64: `value`.
+    std::optional<BufferId> buffer;
+    Dim byteOffset = 0;
+    Dim value = 0;
+    bool written = false;           ///< the kernel writes through this pointer
+  };
+  std::vector<Argument> arguments;
+  Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op
+  std::string location;             ///< model.layers.0.input_layernorm
+  std::string fusion;               ///< pattern name, or empty
+  std::vector<std::string> ops;     ///< the graph ops inside, for reports
+  Dim bytesRead = 0, bytesWritten = 0, flops = 0;
+};
+
+/// An interface tensor. Several results may name the same buffer; a result may also name an input's.
+struct PortPlan {
+  std::string name;
+  DType type = DType::F32;
+  DimShape shape;
+  BufferId buffer = 0;
+  Dim byteOffset = 0;
+};
+
+struct ProgramPlan {
+  std::string model;
+  std::string target;               ///< sm_90a
+  std::vector<BufferPlan> buffers;
+  std::vector<PortPlan> inputs, outputs;
+  std::vector<KernelPlan> kernels;
+  std::vector<KernelLaunch> launches;
+  /// Dims that the graph needs equal; checked before each new shape is run.
+  struct Equality {
+    Dim left, right;
+    std::string reason;             ///< location and op
+  };
+  std::vector<Equality> equalities;
+  /// The fusion report as JSON text, kept with the plan so that a warm start prints the same one.
+  std::string report;
+};
+
+/// Every index is in range, arguments fit their kernel's parameters, weights have contents of their
+/// shape's size, ports name buffers of the right kind, port names are unique.
+Status verify(const ProgramPlan &plan);
+
+/// JSON text and back; Tensor contents are base64. Used for the cache and for bundles. A plan that does
+/// not verify, or that another format version wrote, is an error.
+std::string toJson(const ProgramPlan &plan);
+Result<ProgramPlan> programPlanFromJson(std::string_view text);
+
+} // namespace fusion

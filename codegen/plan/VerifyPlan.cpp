@@ -1,0 +1,102 @@
+#include "codegen/plan/ProgramPlan.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace fusion {
+
+static Status verifyKernel(const KernelPlan &kernel) {
+  if (kernel.name.empty() || kernel.source.empty())
+    return badInput("a kernel has no name or no source");
+  uint64_t threads = uint64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
+  if (kernel.blockX > 1024 || kernel.blockY > 1024 || kernel.blockZ > 64 || threads == 0 || threads > 1024)
+    return badInput(fmt::format("kernel {}: a block of {}x{}x{} threads", kernel.name, kernel.blockX, kernel.blockY,
+                                kernel.blockZ));
+  return {};
+}
+
+static Status verifyBuffer(const BufferPlan &buffer) {
+  bool filled = !std::holds_alternative<std::monostate>(buffer.contents);
+  if (filled != (buffer.kind == BufferPlan::Kind::Weight))
+    return badInput(fmt::format("buffer {}: {}", buffer.name,
+                                filled ? "only a weight may have contents" : "a weight without contents"));
+  if (!filled)
+    return {};
+  uint64_t bytes = byteSize(buffer.type);
+  for (const Dim &dim : buffer.shape) {
+    if (!dim.isStatic() || dim.value() < 0)
+      return badInput(fmt::format("weight {}: shape {} is not static", buffer.name, shapeString(buffer.shape)));
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim.value()), &bytes))
+      return badInput(fmt::format("weight {}: shape {} is too large", buffer.name, shapeString(buffer.shape)));
+  }
+  auto *file = std::get_if<FileSpan>(&buffer.contents);
+  uint64_t given = file ? file->length : std::get<Tensor>(buffer.contents).bytes();
+  if (given != bytes)
+    return badInput(fmt::format("weight {}: shape {} of {} needs {} bytes, its contents have {}", buffer.name,
+                                shapeString(buffer.shape), name(buffer.type), bytes, given));
+  return {};
+}
+
+static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) {
+  if (launch.kernel >= plan.kernels.size())
+    return badInput(fmt::format("launch at {}: kernel {} of {}", launch.location, launch.kernel, plan.kernels.size()));
+  const KernelPlan &kernel = plan.kernels[launch.kernel];
+  if (launch.arguments.size() != kernel.parameters.size())
+    return badInput(fmt::format("launch of {} at {}: {} arguments for {} parameters", kernel.name, launch.location,
+                                launch.arguments.size(), kernel.parameters.size()));
+  for (size_t i = 0; i < launch.arguments.size(); ++i) {
+    const KernelLaunch::Argument &argument = launch.arguments[i];
+    const KernelPlan::Parameter &parameter = kernel.parameters[i];
+    auto fail = [&](std::string_view reason) {
+      return badInput(fmt::format("launch of {} at {}: argument {} ({}) {}", kernel.name, launch.location, i,
+                                  parameter.name, reason));
+    };
+    if (argument.buffer.has_value() != (parameter.kind == KernelPlan::Parameter::Kind::Pointer))
+      return fail(argument.buffer ? "is a buffer but the parameter is a number"
+                                  : "is a number but the parameter is a pointer");
+    if (!argument.buffer)
+      continue;
+    if (*argument.buffer >= plan.buffers.size())
+      return fail(fmt::format("names buffer {} of {}", *argument.buffer, plan.buffers.size()));
+    if (argument.written && plan.buffers[*argument.buffer].kind == BufferPlan::Kind::Weight)
+      return fail("writes a weight");
+  }
+  return {};
+}
+
+static Status verifyPorts(const ProgramPlan &plan, const std::vector<PortPlan> &ports, bool inputs) {
+  std::set<std::string_view> names;
+  std::set<BufferId> buffers;
+  for (const PortPlan &port : ports) {
+    std::string label = fmt::format("{} {}", inputs ? "input" : "output", port.name);
+    if (!names.insert(port.name).second)
+      return badInput(label + ": the name appears twice");
+    if (port.buffer >= plan.buffers.size())
+      return badInput(fmt::format("{}: names buffer {} of {}", label, port.buffer, plan.buffers.size()));
+    BufferPlan::Kind kind = plan.buffers[port.buffer].kind;
+    if (inputs && (kind != BufferPlan::Kind::Input || !(port.byteOffset == Dim(0)) ||
+                   !buffers.insert(port.buffer).second))
+      return badInput(label + ": needs an input buffer of its own, from its start");
+    if (!inputs && kind == BufferPlan::Kind::Temporary)
+      return badInput(label + ": names a temporary buffer, which is reused before the results are read");
+  }
+  return {};
+}
+
+Status verify(const ProgramPlan &plan) {
+  for (const KernelPlan &kernel : plan.kernels)
+    if (Status status = verifyKernel(kernel); !status)
+      return status;
+  for (const BufferPlan &buffer : plan.buffers)
+    if (Status status = verifyBuffer(buffer); !status)
+      return status;
+  for (const KernelLaunch &launch : plan.launches)
+    if (Status status = verifyLaunch(plan, launch); !status)
+      return status;
+  if (Status status = verifyPorts(plan, plan.inputs, true); !status)
+    return status;
+  return verifyPorts(plan, plan.outputs, false);
+}
+
+} // namespace fusion

@@ -1,0 +1,35 @@
+// A read-only memory-mapped file.
+#pragma once
+
+#include "ir/base/Result.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace fusion {
+
+class MappedFile {
+public:
+  /// Maps the whole file. Opening the same canonical path twice while a mapping lives returns the same one,
+  /// unless the file has been replaced or changed since.
+  static Result<std::shared_ptr<MappedFile>> open(const std::string &path);
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return contents; }
+  const std::string &path() const { return name; }
+
+private:
+  MappedFile() = default;
+  std::string name;
+  std::span<const std::byte> contents;
+};
+
+/// Writes `contents` to a temporary name beside `path`, fsyncs, and renames it there.
+/// An existing `path` that is no regular file, such as /dev/stdout, is written in place.
+Status writeFileAtomically(const std::string &path, std::string_view contents);
+/// The same for contents that lie in several pieces.
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> pieces);
+
+} // namespace fusion

@@ -1,0 +1,67 @@
+#include "ir/dialect/Build.h"
+
+using namespace mlir;
+
+namespace fusion::nn {
+
+Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,
+                          ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes, std::string &error) {
+  OperationState state(location, name);
+  state.addOperands(operands);
+  state.addAttributes(attributes);
+  auto registered = RegisteredOperationName::lookup(name, builder.getContext());
+  assert(registered && "unknown op name");
+  unsigned results = registered->hasTrait<OpTrait::OneResult>() ? 1 : 2;
+  // Placeholder types; the shape function needs the op, and the op its types.
+  for (unsigned i = 0; i < results; ++i) {
+    Type element;
+    if (i < elementTypes.size() && elementTypes[i])
+      element = elementTypes[i];
+    else if (registered->hasTrait<BoolResult>())
+      element = builder.getI1Type();
+    else
+      element = llvm::cast<RankedTensorType>(operands[name == WhereOp::getOperationName() ? 1 : 0].getType())
+                    .getElementType();
+    state.addTypes(RankedTensorType::get({}, element));
+  }
+  Operation *op = Operation::create(state);
+  SmallVector<DimShape> shapes;
+  for (Value operand : operands)
+    shapes.push_back(shapeFromType(operand));
+  // Constants and weights say their shape in an attribute or in their type.
+  if (auto constant = llvm::dyn_cast<ConstantOp>(op))
+    op->getResult(0).setType(constant.getValue().getType());
+  ShapeContext context(op, shapes);
+  if (failed(llvm::cast<ShapeInference>(op).inferShapes(context))) {
+    error = context.error();
+    op->destroy();
+    return nullptr;
+  }
+  for (auto [result, shape] : llvm::zip(op->getResults(), context.resultShapes()))
+    result.setType(typeOf(shape, llvm::cast<RankedTensorType>(result.getType()).getElementType()));
+  return builder.insert(op);
+}
+
+Value buildConstant(OpBuilder &builder, Location location, ElementsAttr value) {
+  return ConstantOp::create(builder, location, value.getType(), value);
+}
+
+Value buildScalar(OpBuilder &builder, Location location, Type elementType, double value) {
+  auto type = RankedTensorType::get({}, elementType);
+  Attribute element;
+  if (auto floatType = llvm::dyn_cast<FloatType>(elementType))
+    element = builder.getFloatAttr(floatType, value);
+  else
+    element = builder.getIntegerAttr(elementType, static_cast<int64_t>(value));
+  return buildConstant(builder, location, DenseElementsAttr::get(type, element));
+}
+
+Value buildReshape(OpBuilder &builder, Location location, Value x, ArrayRef<Dim> shape) {
+  auto type = llvm::cast<RankedTensorType>(x.getType());
+  if (type.hasStaticShape() && typeOf(shape, type.getElementType()) == type)
+    return x;
+  return build<ReshapeOp>(builder, location, x,
+                          builder.getNamedAttr("shape", dimsToAttr(builder.getContext(), shape)));
+}
+
+} // namespace fusion::nn

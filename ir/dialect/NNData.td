@@ -1,0 +1,195 @@
+// Constants, weights and data movement. Shape attributes hold integers and symbolic dims.
+#ifndef FUSION_NN_DATA
+#define FUSION_NN_DATA
+
+include "ir/dialect/NNBase.td"
+
+def NN_ConstantOp : NN_Op<"constant", [ConstantLike]> {
+  let summary = "a constant written in the module";
+  let description = [{
+    ```mlir
+    %c = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs NN_Tensor:$y);
+  let hasFolder = 1;
+}
+
+def NN_WeightOp : NN_Op<"weight"> {
+  let summary = "a constant whose bytes stay in a file until they are loaded";
+  let description = [{
+    `length` bytes at `offset` of the file `path`, in the layout of the result type, little endian. A relative
+    path is looked up beside the graph file. i4 and ui4 are two to a byte, low half first.
+
+    ```mlir
+    %w = nn.weight {name = "model.norm.weight", path = "model.onnx", offset = 4096 : i64, length = 256 : i64}
+       : () -> tensor<128xbf16>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, StrAttr:$path, I64Attr:$offset, I64Attr:$length);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_DimConstantOp : NN_Op<"dim_constant"> {
+  let summary = "integers known from the input shapes";
+  let description = [{
+    The values, in row-major order, of an integer tensor of static shape.
+
+    ```mlir
+    %s = nn.dim_constant {values = ["s15 + 1"]} : () -> tensor<i64>
+    ```
+  }];
+  let arguments = (ins NN_DimsAttr:$values);
+  let results = (outs NN_IntTensor:$y);
+}
+
+def NN_IotaOp : NN_Op<"iota"> {
+  let summary = "start, start + step, … (`size` values)";
+  let description = [{
+    `start` and `step` are scalars of the result's element type.
+
+    ```mlir
+    %r = nn.iota %start, %step {size = ["seq"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$start, NN_Tensor:$step, NN_DimsAttr:$size);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_ReshapeOp : NN_Op<"reshape"> {
+  let summary = "the same elements, in row-major order, under another shape";
+  let description = [{
+    ```mlir
+    %y = nn.reshape %x {shape = ["batch", "seq", 4, 32]} : (tensor<?x?x128xf16>) -> tensor<?x?x4x32xf16>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_DimsAttr:$shape);
+  let results = (outs NN_Tensor:$y);
+  let hasFolder = 1;
+}
+
+def NN_TransposeOp : NN_Op<"transpose"> {
+  let summary = "result dim i is operand dim perm[i]";
+  let description = [{
+    ```mlir
+    %y = nn.transpose %x {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x4x32xf16>) -> tensor<?x4x?x32xf16>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, DenseI64ArrayAttr:$perm);
+  let results = (outs NN_Tensor:$y);
+  let hasFolder = 1;
+}
+
+def NN_ExpandOp : NN_Op<"expand"> {
+  let summary = "broadcast to `shape` (every dim of the result is given)";
+  let description = [{
+    ```mlir
+    %y = nn.expand %x {shape = ["batch", 2, 2, "seq", 32]} : (tensor<?x2x1x?x32xf16>) -> tensor<?x2x2x?x32xf16>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_DimsAttr:$shape);
+  let results = (outs NN_Tensor:$y);
+  let hasFolder = 1;
+}
+
+def NN_SliceOp : NN_Op<"slice"> {
+  let summary = "for every dim: `sizes` elements from `starts`, `steps` apart";
+  let description = [{
+    All three have one entry per dim. Starts are in range and not negative; a negative step walks backwards.
+
+    ```mlir
+    %y = nn.slice %x {starts = [0, 0, 64], sizes = ["batch", "seq", 64], steps = array<i64: 1, 1, 1>}
+       : (tensor<?x?x256xf16>) -> tensor<?x?x64xf16>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_DimsAttr:$starts, NN_DimsAttr:$sizes, DenseI64ArrayAttr:$steps);
+  let results = (outs NN_Tensor:$y);
+  let hasFolder = 1;
+}
+
+def NN_ConcatOp : NN_Op<"concat"> {
+  let summary = "operands one after the other along `axis`";
+  let description = [{
+    ```mlir
+    %y = nn.concat %past, %new {axis = 2 : i64} : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>) -> tensor<?x2x?x32xf16>
+    ```
+  }];
+  let arguments = (ins Variadic<NN_Tensor>:$parts, I64Attr:$axis);
+  let results = (outs NN_Tensor:$y);
+  let hasFolder = 1;
+}
+
+def NN_PadOp : NN_Op<"pad"> {
+  let summary = "`low` and `high` copies of `value` around every dim";
+  let description = [{
+    ```mlir
+    %y = nn.pad %x, %value {low = [0, 1], high = [0, 0]} : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x9xf32>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_Tensor:$value, NN_DimsAttr:$low, NN_DimsAttr:$high);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_TriluOp : NN_Op<"trilu"> {
+  let summary = "the upper or lower triangle of the last two dims, zero elsewhere";
+  let description = [{
+    Keeps column - row >= k (upper) or <= k (lower).
+
+    ```mlir
+    %y = nn.trilu %x {upper = true, k = 1 : i64} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, BoolAttr:$upper, I64Attr:$k);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_GatherOp : NN_Op<"gather"> {
+  let summary = "slices of `x` along `axis`, chosen by `indices`";
+  let description = [{
+    A negative index counts from the end. On the device an index out of range reads the nearest valid one.
+
+    ```mlir
+    %y = nn.gather %table, %ids {axis = 0 : i64} : (tensor<256x128xf16>, tensor<?x?xi64>) -> tensor<?x?x128xf16>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_IntTensor:$indices, I64Attr:$axis);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_GatherElementsOp : NN_Op<"gather_elements"> {
+  let summary = "y[i][j][k] = x[i][indices[i][j][k]][k] for axis 1";
+  let description = [{
+    ```mlir
+    %y = nn.gather_elements %x, %i {axis = 1 : i64} : (tensor<1x128xi64>, tensor<1x?xi64>) -> tensor<1x?xi64>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_IntTensor:$indices, I64Attr:$axis);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_GatherNdOp : NN_Op<"gather_nd"> {
+  let summary = "the last dim of `indices` addresses leading dims of `x` after `batch_dims`";
+  let description = [{
+    ```mlir
+    %y = nn.gather_nd %x, %i {batch_dims = 0 : i64} : (tensor<?x?xi1>, tensor<?x1x1x?x2xi64>) -> tensor<?x1x1x?xi1>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_IntTensor:$indices, I64Attr:$batch_dims);
+  let results = (outs NN_Tensor:$y);
+}
+
+def NN_ScatterNdOp : NN_Op<"scatter_nd"> {
+  let summary = "a copy of `x` in which the slices that `indices` address are replaced by `updates`";
+  let description = [{
+    Indices must not repeat.
+
+    ```mlir
+    %y = nn.scatter_nd %x, %i, %u : (tensor<?x?xf32>, tensor<?x2xi64>, tensor<?xf32>) -> tensor<?x?xf32>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, NN_IntTensor:$indices, NN_Tensor:$updates);
+  let results = (outs NN_Tensor:$y);
+}
+
+#endif

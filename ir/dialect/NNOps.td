@@ -1,0 +1,3 @@
+include "ir/dialect/NNPointwise.td"
+include "ir/dialect/NNData.td"
+include "ir/dialect/NNCompute.td"

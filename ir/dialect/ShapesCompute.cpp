@@ -1,0 +1,249 @@
+// Shape functions of elementwise ops, reductions, norms, products, attention and quantisation.
+#include "ir/dialect/Dialect.h"
+
+using namespace mlir;
+
+namespace fusion::nn {
+
+namespace {
+LogicalResult sameAsFirst(ShapeContext &context) {
+  context.set(0, context.shape(0));
+  return success();
+}
+
+LogicalResult broadcastAll(ShapeContext &context) {
+  SmallVector<DimShape> shapes;
+  for (unsigned i = 0; i < context.operandCount(); ++i)
+    shapes.push_back(context.shape(i));
+  auto shape = context.broadcast(shapes);
+  if (failed(shape))
+    return failure();
+  context.set(0, *shape);
+  return success();
+}
+
+Type operandElement(Operation *op, unsigned index) {
+  return llvm::cast<RankedTensorType>(op->getOperand(index).getType()).getElementType();
+}
+
+/// Binary arithmetic: both operands have one element type.
+LogicalResult binary(Operation *op, ShapeContext &context) {
+  if (operandElement(op, 0) != operandElement(op, 1))
+    return context.fail("operands have different element types");
+  return broadcastAll(context);
+}
+
+LogicalResult lastDimVector(ShapeContext &context, unsigned operand, const char *what) {
+  if (context.rank(0) < 1)
+    return context.fail("needs at least one dim");
+  if (context.rank(operand) != 1)
+    return context.fail(Twine(what) + " must have rank 1");
+  return context.requireEqual(context.shape(operand)[0], context.shape(0).back());
+}
+
+LogicalResult quantised(ShapeContext &context, int64_t axis, int64_t blockSize) {
+  const DimShape &shape = context.shape(0), &scale = context.shape(1);
+  context.set(0, shape);
+  if (context.operandCount() == 3 && context.shape(2).size() != scale.size())
+    return context.fail("zero point and scale have different ranks");
+  if (product(scale) == Dim(1))
+    return success();
+  auto at = context.axis(axis, static_cast<int64_t>(shape.size()));
+  if (failed(at))
+    return failure();
+  if (blockSize == 0) {
+    if (scale.size() != 1)
+      return context.fail("a scale per axis has rank 1");
+    return context.requireEqual(scale[0], shape[*at]);
+  }
+  if (scale.size() != shape.size())
+    return context.fail("a blocked scale has the rank of the tensor");
+  for (size_t i = 0; i < shape.size(); ++i) {
+    Dim expected = static_cast<int64_t>(i) == *at ? shape[i].ceilDiv(blockSize) : shape[i];
+    if (failed(context.requireEqual(scale[i], expected)))
+      return failure();
+  }
+  return success();
+}
+} // namespace
+
+#define SAME_SHAPE(OP)                                                                                       \
+  LogicalResult OP::inferShapes(ShapeContext &context) { return sameAsFirst(context); }
+SAME_SHAPE(NegOp) SAME_SHAPE(AbsOp) SAME_SHAPE(SignOp) SAME_SHAPE(ExpOp) SAME_SHAPE(LogOp) SAME_SHAPE(SqrtOp)
+SAME_SHAPE(RsqrtOp) SAME_SHAPE(ReciprocalOp) SAME_SHAPE(SquareOp) SAME_SHAPE(SinOp) SAME_SHAPE(CosOp)
+SAME_SHAPE(TanhOp) SAME_SHAPE(ErfOp) SAME_SHAPE(SigmoidOp) SAME_SHAPE(SiluOp) SAME_SHAPE(ReluOp)
+SAME_SHAPE(SoftplusOp) SAME_SHAPE(FloorOp) SAME_SHAPE(CeilOp) SAME_SHAPE(RoundOp) SAME_SHAPE(NotOp)
+SAME_SHAPE(IsNanOp) SAME_SHAPE(IsInfOp) SAME_SHAPE(GeluOp) SAME_SHAPE(CastOp) SAME_SHAPE(AllReduceOp)
+#undef SAME_SHAPE
+
+#define BINARY(OP)                                                                                           \
+  LogicalResult OP::inferShapes(ShapeContext &context) { return binary(getOperation(), context); }
+BINARY(AddOp) BINARY(SubOp) BINARY(MulOp) BINARY(DivOp) BINARY(ModOp) BINARY(FmodOp) BINARY(PowOp) BINARY(MaxOp)
+BINARY(MinOp) BINARY(AndOp) BINARY(OrOp) BINARY(XorOp) BINARY(EqualOp) BINARY(LessOp) BINARY(LessEqualOp)
+BINARY(GreaterOp) BINARY(GreaterEqualOp)
+#undef BINARY
+
+LogicalResult WhereOp::inferShapes(ShapeContext &context) {
+  if (operandElement(getOperation(), 1) != operandElement(getOperation(), 2))
+    return context.fail("the two choices have different element types");
+  return broadcastAll(context);
+}
+
+LogicalResult ReduceOp::inferShapes(ShapeContext &context) {
+  StringRef kind = getKind();
+  if (!llvm::is_contained({"mean", "sum", "max", "min", "prod", "sum_square", "l1", "l2"}, kind))
+    return context.fail("unknown kind " + kind);
+  int64_t rank = context.rank(0);
+  SmallVector<bool> reduced(rank, false);
+  for (int64_t axis : getAxes()) {
+    auto at = context.axis(axis, rank);
+    if (failed(at))
+      return failure();
+    reduced[*at] = true;
+  }
+  DimShape shape;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (!reduced[i])
+      shape.push_back(context.shape(0)[i]);
+    else if (getKeepdims())
+      shape.push_back(1);
+  }
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult ArgMaxOp::inferShapes(ShapeContext &context) {
+  auto at = context.axis(getAxis(), context.rank(0));
+  if (failed(at))
+    return failure();
+  DimShape shape = context.shape(0);
+  if (getKeepdims())
+    shape[*at] = 1;
+  else
+    shape.erase(shape.begin() + *at);
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult CumSumOp::inferShapes(ShapeContext &context) {
+  if (failed(context.axis(getAxis(), context.rank(0))))
+    return failure();
+  return sameAsFirst(context);
+}
+
+LogicalResult SoftmaxOp::inferShapes(ShapeContext &context) {
+  if (failed(context.axis(getAxis(), context.rank(0))))
+    return failure();
+  return sameAsFirst(context);
+}
+
+LogicalResult RmsNormOp::inferShapes(ShapeContext &context) {
+  if (failed(lastDimVector(context, 1, "weight")))
+    return failure();
+  return sameAsFirst(context);
+}
+
+LogicalResult LayerNormOp::inferShapes(ShapeContext &context) {
+  if (failed(lastDimVector(context, 1, "weight")) ||
+      (context.operandCount() == 3 && failed(lastDimVector(context, 2, "bias"))))
+    return failure();
+  return sameAsFirst(context);
+}
+
+LogicalResult MatmulOp::inferShapes(ShapeContext &context) {
+  DimShape a = context.shape(0), b = context.shape(1);
+  if (a.empty() || b.empty())
+    return context.fail("operands need at least one dim");
+  bool vectorA = a.size() == 1, vectorB = b.size() == 1;
+  if (vectorA)
+    a.insert(a.begin(), Dim(1));
+  else if (getTransposeA())
+    std::swap(a[a.size() - 1], a[a.size() - 2]);
+  if (vectorB)
+    b.push_back(Dim(1));
+  else if (getTransposeB())
+    std::swap(b[b.size() - 1], b[b.size() - 2]);
+  if (failed(context.requireEqual(a[a.size() - 1], b[b.size() - 2])))
+    return context.fail("inner sizes " + a[a.size() - 1].str() + " and " + b[b.size() - 2].str() + " differ");
+  auto batch = context.broadcast({DimShape(a.begin(), a.end() - 2), DimShape(b.begin(), b.end() - 2)});
+  if (failed(batch))
+    return failure();
+  if (!vectorA)
+    batch->push_back(a[a.size() - 2]);
+  if (!vectorB)
+    batch->push_back(b[b.size() - 1]);
+  context.set(0, *batch);
+  return success();
+}
+
+LogicalResult RopeOp::inferShapes(ShapeContext &context) {
+  int64_t rotary = getRotaryDim();
+  if (context.rank(0) < 1 || rotary <= 0 || rotary % 2)
+    return context.fail("rotary_dim must be positive and even, and x have a last dim");
+  const Dim &last = context.shape(0).back();
+  if (last.isStatic() && last.value() < rotary)
+    return context.fail("rotary_dim " + Twine(rotary) + " is larger than the last dim " + Twine(last.value()));
+  for (unsigned table : {1u, 2u}) {
+    DimShape leading = context.shape(table);
+    if (leading.empty() || !(leading.back() == Dim(rotary) || leading.back() == Dim(rotary / 2)))
+      return context.fail("the last dim of cos and sin must be rotary_dim or half of it");
+    leading.pop_back();
+    DimShape rows(context.shape(0).begin(), context.shape(0).end() - 1);
+    auto joint = context.broadcast({rows, leading});
+    if (failed(joint))
+      return failure();
+    if (joint->size() != rows.size())
+      return context.fail("cos and sin have more dims than x");
+  }
+  return sameAsFirst(context);
+}
+
+LogicalResult AttentionOp::inferShapes(ShapeContext &context) {
+  for (unsigned i : {0u, 1u, 2u})
+    if (context.rank(i) != 4)
+      return context.fail("q, k and v have rank 4");
+  const DimShape &q = context.shape(0), &k = context.shape(1), &v = context.shape(2);
+  if (failed(context.requireEqual(q[0], k[0])) || failed(context.requireEqual(q[0], v[0])) ||
+      failed(context.requireEqual(k[1], v[1])) || failed(context.requireEqual(k[2], v[2])) ||
+      failed(context.requireEqual(q[3], k[3])))
+    return context.fail("q, k and v do not fit together");
+  if (q[1].isStatic() && k[1].isStatic() && (k[1].value() == 0 || q[1].value() % k[1].value()))
+    return context.fail("the number of heads is not a multiple of the number of key/value heads");
+  if (context.operandCount() == 4) {
+    DimShape scores = {q[0], q[1], q[2], k[2]};
+    auto joint = context.broadcast({scores, context.shape(3)});
+    if (failed(joint))
+      return failure();
+    if (joint->size() != 4)
+      return context.fail("the mask has more than four dims");
+  }
+  context.set(0, {q[0], q[1], q[2], v[3]});
+  return success();
+}
+
+LogicalResult QuantizeOp::inferShapes(ShapeContext &context) { return quantised(context, getAxis(), getBlockSize()); }
+LogicalResult DequantizeOp::inferShapes(ShapeContext &context) {
+  return quantised(context, getAxis(), getBlockSize());
+}
+
+LogicalResult DynamicQuantizeOp::inferShapes(ShapeContext &context) {
+  if (context.rank(0) < 1)
+    return context.fail("needs at least one dim");
+  context.set(0, context.shape(0));
+  DimShape scale = context.shape(0);
+  scale.back() = getGroupSize() > 0 ? scale.back().ceilDiv(static_cast<int64_t>(getGroupSize())) : Dim(1);
+  context.set(1, scale);
+  return success();
+}
+
+Type RmsNormOp::scaleType() {
+  return getScaleIn().value_or(llvm::cast<RankedTensorType>(getWeight().getType()).getElementType());
+}
+Type LayerNormOp::scaleType() {
+  return getScaleIn().value_or(llvm::cast<RankedTensorType>(getWeight().getType()).getElementType());
+}
+Type RopeOp::computeType() {
+  return getCompute().value_or(llvm::cast<RankedTensorType>(getX().getType()).getElementType());
+}
+
+} // namespace fusion::nn

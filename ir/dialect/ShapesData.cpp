@@ -1,0 +1,197 @@
+// Shape functions of constants and data movement.
+#include "ir/dialect/Dialect.h"
+
+using namespace mlir;
+
+namespace fusion::nn {
+
+namespace {
+DimShape staticShape(RankedTensorType type) {
+  return DimShape(type.getShape().begin(), type.getShape().end());
+}
+} // namespace
+
+LogicalResult ConstantOp::inferShapes(ShapeContext &context) {
+  auto type = llvm::dyn_cast<RankedTensorType>(getValue().getType());
+  if (!type || type.getElementType() != llvm::cast<RankedTensorType>(getType()).getElementType())
+    return context.fail("value and result have different types");
+  context.set(0, staticShape(type));
+  return success();
+}
+
+LogicalResult WeightOp::inferShapes(ShapeContext &context) {
+  auto type = llvm::cast<RankedTensorType>(getType());
+  if (!type.hasStaticShape())
+    return context.fail("a weight has a static shape");
+  unsigned bits = type.getElementType().getIntOrFloatBitWidth();
+  int64_t bytes = (type.getNumElements() * (bits == 1 ? 8 : bits) + 7) / 8;
+  if (static_cast<int64_t>(getLength()) != bytes)
+    return context.fail("length is " + Twine(getLength()) + " bytes but the type needs " + Twine(bytes));
+  context.set(0, staticShape(type));
+  return success();
+}
+
+LogicalResult DimConstantOp::inferShapes(ShapeContext &context) {
+  auto type = llvm::cast<RankedTensorType>(getType());
+  if (!type.hasStaticShape() || type.getNumElements() != static_cast<int64_t>(getValues().size()))
+    return context.fail("the number of values does not fit the result type");
+  context.set(0, staticShape(type));
+  return success();
+}
+
+LogicalResult IotaOp::inferShapes(ShapeContext &context) {
+  DimShape size = dimsFromAttr(getSize());
+  if (size.size() != 1 || context.rank(0) != 0 || context.rank(1) != 0)
+    return context.fail("start and step are scalars and size is one dim");
+  context.set(0, size);
+  return success();
+}
+
+LogicalResult ReshapeOp::inferShapes(ShapeContext &context) {
+  DimShape shape = dimsFromAttr(getShape());
+  Dim before = product(context.shape(0)), after = product(shape);
+  // Only a contradiction between constants is an error: inside the verifier dims are anonymous.
+  if (before.isStatic() && after.isStatic() && !(before == after))
+    return context.fail("reshape of " + Twine(before.value()) + " elements to " + Twine(after.value()));
+  if (!(before == after) && failed(context.requireEqual(before, after)))
+    return failure();
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult TransposeOp::inferShapes(ShapeContext &context) {
+  ArrayRef<int64_t> perm = getPerm();
+  int64_t rank = context.rank(0);
+  SmallVector<bool> seen(rank, false);
+  DimShape shape;
+  if (static_cast<int64_t>(perm.size()) != rank)
+    return context.fail("perm has " + Twine(perm.size()) + " entries for rank " + Twine(rank));
+  for (int64_t from : perm) {
+    if (from < 0 || from >= rank || seen[from])
+      return context.fail("perm is not a permutation");
+    seen[from] = true;
+    shape.push_back(context.shape(0)[from]);
+  }
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult ExpandOp::inferShapes(ShapeContext &context) {
+  DimShape shape = dimsFromAttr(getShape());
+  const DimShape &from = context.shape(0);
+  if (from.size() > shape.size())
+    return context.fail("expand to fewer dims");
+  for (size_t i = 0; i < from.size(); ++i) {
+    const Dim &dim = from[i];
+    if (!(dim == Dim(1)) && failed(context.requireEqual(dim, shape[shape.size() - from.size() + i])))
+      return failure();
+  }
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult SliceOp::inferShapes(ShapeContext &context) {
+  DimShape starts = dimsFromAttr(getStarts()), sizes = dimsFromAttr(getSizes());
+  size_t rank = context.shape(0).size();
+  if (starts.size() != rank || sizes.size() != rank || getSteps().size() != rank)
+    return context.fail("starts, sizes and steps need one entry for each of the " + Twine(rank) + " dims");
+  for (size_t i = 0; i < rank; ++i) {
+    const Dim &dim = context.shape(0)[i];
+    int64_t step = getSteps()[i];
+    if (step == 0)
+      return context.fail("step 0");
+    if (!dim.isStatic() || !starts[i].isStatic() || !sizes[i].isStatic() || sizes[i].value() == 0)
+      continue;
+    int64_t last = starts[i].value() + (sizes[i].value() - 1) * step;
+    if (starts[i].value() < 0 || starts[i].value() >= dim.value() || last < 0 || last >= dim.value())
+      return context.fail("dim " + Twine(i) + " of size " + Twine(dim.value()) + " sliced out of range");
+  }
+  context.set(0, sizes);
+  return success();
+}
+
+LogicalResult ConcatOp::inferShapes(ShapeContext &context) {
+  if (context.operandCount() == 0)
+    return context.fail("nothing to concatenate");
+  auto axis = context.axis(static_cast<int64_t>(getAxis()), context.rank(0));
+  if (failed(axis))
+    return failure();
+  DimShape shape = context.shape(0);
+  for (unsigned i = 1; i < context.operandCount(); ++i) {
+    if (context.rank(i) != context.rank(0))
+      return context.fail("operands have different ranks");
+    if (llvm::cast<RankedTensorType>(getOperand(i).getType()).getElementType() !=
+        llvm::cast<RankedTensorType>(getOperand(0).getType()).getElementType())
+      return context.fail("operands have different element types");
+    for (int64_t d = 0; d < context.rank(0); ++d) {
+      if (d == *axis)
+        shape[d] = shape[d] + context.shape(i)[d];
+      else if (failed(context.requireEqual(shape[d], context.shape(i)[d])))
+        return failure();
+    }
+  }
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult PadOp::inferShapes(ShapeContext &context) {
+  DimShape low = dimsFromAttr(getLow()), high = dimsFromAttr(getHigh()), shape = context.shape(0);
+  if (low.size() != shape.size() || high.size() != shape.size() || context.rank(1) != 0)
+    return context.fail("low and high need one entry for each dim, and value is a scalar");
+  for (size_t i = 0; i < shape.size(); ++i)
+    shape[i] = shape[i] + low[i] + high[i];
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult TriluOp::inferShapes(ShapeContext &context) {
+  if (context.rank(0) < 2)
+    return context.fail("needs at least two dims");
+  context.set(0, context.shape(0));
+  return success();
+}
+
+LogicalResult GatherOp::inferShapes(ShapeContext &context) {
+  auto axis = context.axis(static_cast<int64_t>(getAxis()), context.rank(0));
+  if (failed(axis))
+    return failure();
+  const DimShape &x = context.shape(0), &indices = context.shape(1);
+  DimShape shape(x.begin(), x.begin() + *axis);
+  shape.insert(shape.end(), indices.begin(), indices.end());
+  shape.insert(shape.end(), x.begin() + *axis + 1, x.end());
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult GatherElementsOp::inferShapes(ShapeContext &context) {
+  if (failed(context.axis(static_cast<int64_t>(getAxis()), context.rank(0))))
+    return failure();
+  if (context.rank(0) != context.rank(1))
+    return context.fail("x and indices have different ranks");
+  context.set(0, context.shape(1));
+  return success();
+}
+
+LogicalResult GatherNdOp::inferShapes(ShapeContext &context) {
+  const DimShape &x = context.shape(0), &indices = context.shape(1);
+  int64_t batch = static_cast<int64_t>(getBatchDims());
+  if (indices.empty() || !indices.back().isStatic())
+    return context.fail("the last dim of the indices must be static");
+  int64_t depth = indices.back().value();
+  if (batch < 0 || batch >= context.rank(1) || batch + depth > context.rank(0))
+    return context.fail("indices address more dims than x has");
+  DimShape shape(indices.begin(), indices.end() - 1);
+  shape.insert(shape.end(), x.begin() + batch + depth, x.end());
+  context.set(0, shape);
+  return success();
+}
+
+LogicalResult ScatterNdOp::inferShapes(ShapeContext &context) {
+  if (context.shape(1).empty() || !context.shape(1).back().isStatic() ||
+      context.shape(1).back().value() > context.rank(0))
+    return context.fail("the last dim of the indices must be static and at most the rank of x");
+  context.set(0, context.shape(0));
+  return success();
+}
+
+} // namespace fusion::nn
