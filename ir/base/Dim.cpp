@@ -1,0 +1,363 @@
+// Symbols, the polynomial ring over atoms, and what can be proven about a Dim.
+#include "ir/base/Dim.h"
+
+#include "ir/base/DimNode.h"
+
+#include <algorithm>
+#include <cassert>
+#include <fmt/format.h>
+#include <numeric>
+
+namespace fusion {
+
+namespace {
+// Unsigned arithmetic wraps instead of being undefined.
+int64_t wrapAdd(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrapMultiply(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+/// gcd that never sees the magnitude of INT64_MIN, which does not fit; 1 divides it too.
+int64_t safeGcd(int64_t a, int64_t b) { return a == INT64_MIN || b == INT64_MIN ? 1 : std::gcd(a, b); }
+} // namespace
+
+int64_t floorDivide(int64_t dividend, int64_t divisor) {
+  if (divisor == -1)
+    return wrapMultiply(dividend, -1);
+  int64_t quotient = dividend / divisor;
+  return dividend % divisor != 0 && (dividend < 0) != (divisor < 0) ? quotient - 1 : quotient;
+}
+
+int64_t floorModulo(int64_t dividend, int64_t divisor) {
+  if (divisor == -1)
+    return 0;
+  int64_t remainder = dividend % divisor;
+  return remainder != 0 && (remainder < 0) != (divisor < 0) ? remainder + divisor : remainder;
+}
+
+// The canonical form.
+
+const std::vector<Dim::Node::Term> &Dim::Node::termsOf(const Dim &dim) {
+  static const std::vector<Term> none;
+  return dim.node ? dim.node->terms : none;
+}
+
+Dim Dim::Node::fromTerms(std::vector<Term> terms) {
+  std::sort(terms.begin(), terms.end(),
+            [](const Term &a, const Term &b) { return compare(a.monomial, b.monomial) > 0; });
+  return fromSorted(std::move(terms));
+}
+
+Dim Dim::Node::fromSorted(std::vector<Term> terms) {
+  std::vector<Term> sum;
+  for (Term &term : terms) {
+    if (!sum.empty() && compare(sum.back().monomial, term.monomial) == 0)
+      sum.back().coefficient = wrapAdd(sum.back().coefficient, term.coefficient);
+    else
+      sum.push_back(std::move(term));
+  }
+  std::erase_if(sum, [](const Term &term) { return term.coefficient == 0; });
+  if (sum.empty())
+    return Dim();
+  return Dim(std::make_shared<const Node>(Node{std::move(sum)}));
+}
+
+Dim Dim::Node::fromTerm(Monomial monomial, int64_t coefficient) {
+  std::vector<Term> terms;
+  terms.push_back({std::move(monomial), coefficient});
+  return fromTerms(std::move(terms));
+}
+
+Dim Dim::Node::atom(Kind kind, const Dim &left, const Dim &right) {
+  return fromTerm({std::make_shared<const Atom>(Atom{kind, {}, left, right})}, 1);
+}
+
+Dim::Node::AtomRef Dim::Node::soleAtom(const Dim &dim) {
+  const std::vector<Term> &terms = termsOf(dim);
+  if (terms.size() != 1 || terms[0].coefficient != 1 || terms[0].monomial.size() != 1)
+    return nullptr;
+  return terms[0].monomial[0];
+}
+
+std::strong_ordering Dim::Node::compare(const Dim &a, const Dim &b) {
+  if (a.node == b.node)
+    return std::strong_ordering::equal;
+  const std::vector<Term> &left = termsOf(a), &right = termsOf(b);
+  for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
+    if (auto order = compare(left[i].monomial, right[i].monomial); order != 0)
+      return order;
+    if (auto order = left[i].coefficient <=> right[i].coefficient; order != 0)
+      return order;
+  }
+  return left.size() <=> right.size();
+}
+
+std::strong_ordering Dim::Node::compare(const AtomRef &a, const AtomRef &b) {
+  if (a == b)
+    return std::strong_ordering::equal;
+  if (a->kind != b->kind)
+    return a->kind <=> b->kind;
+  if (a->kind == Kind::Symbol)
+    return a->name <=> b->name;
+  if (auto order = compare(a->left, b->left); order != 0)
+    return order;
+  return compare(a->right, b->right);
+}
+
+std::strong_ordering Dim::Node::compare(const Monomial &a, const Monomial &b) {
+  // Lexicographic with the smallest atom the most significant; respects multiplication, as division needs.
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i)
+    if (auto order = compare(b[i], a[i]); order != 0)
+      return order;
+  return a.size() <=> b.size();
+}
+
+Dim::Node::Monomial Dim::Node::multiply(const Monomial &a, const Monomial &b) {
+  Monomial product;
+  product.reserve(a.size() + b.size());
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(product),
+             [](const AtomRef &x, const AtomRef &y) { return compare(x, y) < 0; });
+  return product;
+}
+
+std::optional<Dim::Node::Monomial> Dim::Node::divide(const Monomial &a, const Monomial &b) {
+  auto less = [](const AtomRef &x, const AtomRef &y) { return compare(x, y) < 0; };
+  if (!std::includes(a.begin(), a.end(), b.begin(), b.end(), less))
+    return std::nullopt;
+  Monomial quotient;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(quotient), less);
+  return quotient;
+}
+
+Dim Dim::Node::apply(Kind kind, const Dim &left, const Dim &right) {
+  switch (kind) {
+  case Kind::FloorDiv:
+    return left.floorDiv(right);
+  case Kind::Mod:
+    return left.mod(right);
+  case Kind::Max:
+    return max(left, right);
+  default:
+    return min(left, right);
+  }
+}
+
+// Construction and the ring.
+
+Dim::Dim(std::shared_ptr<const Node> node) : node(std::move(node)) {}
+
+Dim::Dim(int64_t constant) {
+  if (constant != 0)
+    node = std::make_shared<const Node>(Node{{{{}, constant}}});
+}
+
+Dim Dim::symbol(std::string name) {
+  Node::Atom atom{Node::Kind::Symbol, std::move(name), {}, {}};
+  return Node::fromTerm({std::make_shared<const Node::Atom>(std::move(atom))}, 1);
+}
+
+bool Dim::isStatic() const { return !node || (node->terms.size() == 1 && node->terms[0].monomial.empty()); }
+
+std::optional<int64_t> Dim::constant() const {
+  if (!isStatic())
+    return std::nullopt;
+  return node ? node->terms[0].coefficient : 0;
+}
+
+int64_t Dim::value() const {
+  assert(isStatic());
+  return *constant();
+}
+
+size_t Dim::termCount() const { return Node::termsOf(*this).size(); }
+
+Dim operator+(const Dim &a, const Dim &b) {
+  const std::vector<Dim::Node::Term> &left = Dim::Node::termsOf(a), &right = Dim::Node::termsOf(b);
+  if (left.empty() || right.empty())
+    return left.empty() ? b : a;
+  std::vector<Dim::Node::Term> terms;
+  terms.reserve(left.size() + right.size());
+  std::merge(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(terms),
+             [](const auto &x, const auto &y) { return Dim::Node::compare(x.monomial, y.monomial) > 0; });
+  return Dim::Node::fromSorted(std::move(terms));
+}
+
+Dim operator-(const Dim &a, const Dim &b) { return a + b * Dim(-1); }
+
+Dim operator*(const Dim &a, const Dim &b) {
+  std::vector<Dim::Node::Term> terms;
+  for (const Dim::Node::Term &left : Dim::Node::termsOf(a))
+    for (const Dim::Node::Term &right : Dim::Node::termsOf(b))
+      terms.push_back({Dim::Node::multiply(left.monomial, right.monomial),
+                       wrapMultiply(left.coefficient, right.coefficient)});
+  return Dim::Node::fromTerms(std::move(terms));
+}
+
+bool operator==(const Dim &a, const Dim &b) { return Dim::Node::compare(a, b) == 0; }
+bool operator<(const Dim &a, const Dim &b) { return Dim::Node::compare(a, b) < 0; }
+
+std::optional<Dim> Dim::dividedBy(const Dim &other) const {
+  const std::vector<Node::Term> &divisor = Node::termsOf(other);
+  if (divisor.empty())
+    return std::nullopt;
+  const Node::Term &lead = divisor.front();
+  Dim rest = *this;
+  Dim quotient;
+  // Each round removes the leading monomial for good, so the loop ends.
+  while (rest.node) {
+    const Node::Term &top = rest.node->terms.front();
+    std::optional<Node::Monomial> monomial = Node::divide(top.monomial, lead.monomial);
+    if (!monomial || floorModulo(top.coefficient, lead.coefficient) != 0)
+      return std::nullopt;
+    Dim step = Node::fromTerm(std::move(*monomial), floorDivide(top.coefficient, lead.coefficient));
+    quotient = quotient + step;
+    rest = rest - step * other;
+  }
+  return quotient;
+}
+
+// Evaluation.
+
+Result<int64_t> Dim::evaluate(const SymbolValues &values) const {
+  auto overflow = [&] { return badInput(fmt::format("{} does not fit 64 bits", str())); };
+  int64_t sum = 0;
+  for (const Node::Term &term : Node::termsOf(*this)) {
+    int64_t product = term.coefficient;
+    for (const Node::AtomRef &atom : term.monomial) {
+      int64_t factor;
+      if (atom->kind == Node::Kind::Symbol) {
+        auto found = values.find(atom->name);
+        if (found == values.end())
+          return badInput(fmt::format("no value for the symbol '{}'", atom->name));
+        factor = found->second;
+      } else {
+        Result<int64_t> left = atom->left.evaluate(values);
+        if (!left)
+          return left;
+        Result<int64_t> right = atom->right.evaluate(values);
+        if (!right)
+          return right;
+        bool divides = atom->kind == Node::Kind::FloorDiv || atom->kind == Node::Kind::Mod;
+        if (divides && *right == 0)
+          return badInput(fmt::format("division by zero in {}", Node::text(atom)));
+        switch (atom->kind) {
+        case Node::Kind::FloorDiv:
+          factor = floorDivide(*left, *right);
+          break;
+        case Node::Kind::Mod:
+          factor = floorModulo(*left, *right);
+          break;
+        case Node::Kind::Max:
+          factor = std::max(*left, *right);
+          break;
+        default:
+          factor = std::min(*left, *right);
+          break;
+        }
+      }
+      if (__builtin_mul_overflow(product, factor, &product))
+        return overflow();
+    }
+    if (__builtin_add_overflow(sum, product, &sum))
+      return overflow();
+  }
+  return sum;
+}
+
+Dim Dim::substitute(const std::map<std::string, Dim, std::less<>> &replacements) const {
+  Dim sum;
+  for (const Node::Term &term : Node::termsOf(*this)) {
+    Dim product(term.coefficient);
+    for (const Node::AtomRef &atom : term.monomial) {
+      if (atom->kind != Node::Kind::Symbol) {
+        product = product * Node::apply(atom->kind, atom->left.substitute(replacements),
+                                        atom->right.substitute(replacements));
+        continue;
+      }
+      auto found = replacements.find(atom->name);
+      product = product * (found != replacements.end() ? found->second : Node::fromTerm({atom}, 1));
+    }
+    sum = sum + product;
+  }
+  return sum;
+}
+
+std::set<std::string> Dim::symbols() const {
+  std::set<std::string> names;
+  for (const Node::Term &term : Node::termsOf(*this))
+    for (const Node::AtomRef &atom : term.monomial) {
+      if (atom->kind == Node::Kind::Symbol) {
+        names.insert(atom->name);
+        continue;
+      }
+      names.merge(atom->left.symbols());
+      names.merge(atom->right.symbols());
+    }
+  return names;
+}
+
+// What is known.
+
+int64_t Dim::Node::knownFactor(const Dim &dim) {
+  int64_t factor = 0;
+  for (const Term &term : termsOf(dim)) {
+    int64_t content = term.coefficient;
+    for (const AtomRef &atom : term.monomial)
+      if (atom->kind == Kind::Max || atom->kind == Kind::Min || atom->kind == Kind::Mod) {
+        int64_t common = safeGcd(knownFactor(atom->left), knownFactor(atom->right));
+        if (__builtin_mul_overflow(content, common, &content))
+          return 1;
+      }
+    factor = safeGcd(factor, content);
+  }
+  return factor;
+}
+
+bool Dim::Node::knownPositive(const Dim &dim) { return (dim - Dim(1)).knownNonNegative(); }
+
+bool Dim::Node::knownNonNegative(const AtomRef &atom) {
+  const Dim &left = atom->left, &right = atom->right;
+  switch (atom->kind) {
+  case Kind::Symbol:
+    return true;
+  case Kind::FloorDiv:
+    return left.knownNonNegative() && right.knownNonNegative();
+  case Kind::Mod:
+    return right.knownNonNegative();
+  case Kind::Max:
+    return left.knownNonNegative() || right.knownNonNegative();
+  case Kind::Min:
+    return left.knownNonNegative() && right.knownNonNegative();
+  }
+  return false;
+}
+
+bool Dim::knownNonNegative() const {
+  for (const Node::Term &term : Node::termsOf(*this)) {
+    if (term.coefficient < 0)
+      return false;
+    // An even power is never negative, so equal atoms cancel in pairs.
+    for (size_t i = 0; i < term.monomial.size(); ++i) {
+      if (i + 1 < term.monomial.size() && Node::compare(term.monomial[i], term.monomial[i + 1]) == 0)
+        ++i;
+      else if (!Node::knownNonNegative(term.monomial[i]))
+        return false;
+    }
+  }
+  return true;
+}
+
+bool Dim::knownMultipleOf(int64_t factor) const {
+  int64_t known = Node::knownFactor(*this);
+  return factor == 0 ? known == 0 : floorModulo(known, factor) == 0;
+}
+
+Dim product(std::span<const Dim> dims) {
+  Dim result(1);
+  for (const Dim &dim : dims)
+    result = result * dim;
+  return result;
+}
+
+} // namespace fusion

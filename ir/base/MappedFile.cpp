@@ -1,0 +1,178 @@
+#include "ir/base/MappedFile.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <map>
+#include <mutex>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fusion {
+
+namespace {
+
+Error systemError(const std::string &path, int code) {
+  return badInput(fmt::format("{}: {}", path, std::strerror(code)));
+}
+
+/// Closes a descriptor at the end of the scope.
+struct Descriptor {
+  int number = -1;
+  explicit Descriptor(int number) : number(number) {}
+  Descriptor(const Descriptor &) = delete;
+  Descriptor &operator=(const Descriptor &) = delete;
+  ~Descriptor() {
+    if (number >= 0)
+      ::close(number);
+  }
+};
+
+/// Tells a replaced or rewritten file from the one that was mapped.
+struct Identity {
+  dev_t device;
+  ino_t inode;
+  off_t size;
+  int64_t seconds, nanoseconds;
+  explicit Identity(const struct stat &facts)
+      : device(facts.st_dev), inode(facts.st_ino), size(facts.st_size), seconds(facts.st_mtim.tv_sec),
+        nanoseconds(facts.st_mtim.tv_nsec) {}
+  friend bool operator==(const Identity &, const Identity &) = default;
+};
+
+struct OpenFiles {
+  struct Entry {
+    Identity identity;
+    std::weak_ptr<MappedFile> file;
+  };
+  std::mutex mutex;
+  std::map<std::string, Entry> entries;
+  static OpenFiles &instance() {
+    static OpenFiles files;
+    return files;
+  }
+};
+
+std::string canonicalPath(const std::string &path) {
+  std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path.c_str(), nullptr), &std::free);
+  return resolved ? std::string(resolved.get()) : path;
+}
+
+/// 0, or the errno of the write that failed.
+int writeAll(int descriptor, std::string_view contents) {
+  while (!contents.empty()) {
+    ssize_t written = ::write(descriptor, contents.data(), std::min<size_t>(contents.size(), 1u << 30));
+    if (written < 0) {
+      if (errno == EINTR)
+        continue;
+      return errno;
+    }
+    contents.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+mode_t ordinaryFileMode() {
+  mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+Status writeInPlace(const std::string &path, std::span<const std::string_view> pieces) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.number < 0)
+    return systemError(path, errno);
+  for (std::string_view piece : pieces)
+    if (int code = writeAll(file.number, piece))
+      return systemError(path, code);
+  return {};
+}
+
+/// Fills and syncs the temporary file; 0 or an errno.
+int fillTemporary(int descriptor, std::span<const std::string_view> pieces, mode_t mode) {
+  for (std::string_view piece : pieces)
+    if (int code = writeAll(descriptor, piece))
+      return code;
+  if (::fchmod(descriptor, mode) != 0 || ::fsync(descriptor) != 0)
+    return errno;
+  return 0;
+}
+
+} // namespace
+
+Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
+  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.number < 0)
+    return systemError(path, errno);
+  struct stat facts{};
+  if (::fstat(descriptor.number, &facts) != 0)
+    return systemError(path, errno);
+  if (!S_ISREG(facts.st_mode))
+    return badInput(fmt::format("{}: not a regular file", path));
+
+  Identity identity(facts);
+  std::string canonical = canonicalPath(path);
+  OpenFiles &files = OpenFiles::instance();
+  std::lock_guard lock(files.mutex);
+  if (auto entry = files.entries.find(canonical);
+      entry != files.entries.end() && entry->second.identity == identity)
+    if (std::shared_ptr<MappedFile> mapped = entry->second.file.lock())
+      return mapped;
+
+  std::shared_ptr<MappedFile> mapped(new MappedFile());
+  mapped->name = path;
+  if (facts.st_size > 0) { // mmap refuses an empty range
+    size_t size = static_cast<size_t>(facts.st_size);
+    void *address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.number, 0);
+    if (address == MAP_FAILED)
+      return systemError(path, errno);
+    mapped->contents = {static_cast<const std::byte *>(address), size};
+  }
+  std::erase_if(files.entries, [](const auto &entry) { return entry.second.file.expired(); });
+  files.entries.insert_or_assign(std::move(canonical), OpenFiles::Entry{identity, mapped});
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (!contents.empty())
+    ::munmap(const_cast<std::byte *>(contents.data()), contents.size());
+}
+
+Status writeFileAtomically(const std::string &path, std::string_view contents) {
+  return writeFileAtomically(path, std::span<const std::string_view>(&contents, 1));
+}
+
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> pieces) {
+  struct stat facts{};
+  bool exists = ::stat(path.c_str(), &facts) == 0;
+  if (exists && S_ISDIR(facts.st_mode))
+    return systemError(path, EISDIR);
+  if (exists && !S_ISREG(facts.st_mode))
+    return writeInPlace(path, pieces);
+  // A link keeps pointing at the file whose contents change.
+  std::string target = exists ? canonicalPath(path) : path;
+  std::string temporary = target + ".XXXXXX";
+  Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.number < 0)
+    return systemError(path, errno);
+  int code = fillTemporary(file.number, pieces, exists ? facts.st_mode & 07777 : ordinaryFileMode());
+  if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0)
+    code = errno;
+  if (code != 0) {
+    ::unlink(temporary.c_str());
+    return systemError(path, code);
+  }
+  // The rename itself survives a crash only once the folder is on disk; not every file system allows this.
+  size_t slash = target.rfind('/');
+  std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : target.substr(0, slash);
+  Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent.number >= 0)
+    ::fsync(parent.number);
+  return {};
+}
+
+} // namespace fusion

@@ -1,0 +1,72 @@
+#include "ir/base/Progress.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace fusion {
+
+namespace {
+std::atomic<bool> quietFlag = false;
+
+size_t terminalWidth() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void writeLine(const std::string &line) {
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+}
+} // namespace
+
+void setQuiet(bool quiet) { quietFlag = quiet; }
+bool isQuiet() { return quietFlag; }
+
+Progress::Progress(std::string title, int64_t total)
+    : title(std::move(title)), total(total), terminal(isatty(STDERR_FILENO) == 1),
+      started(std::chrono::steady_clock::now()) {}
+
+Progress::~Progress() {
+  if (isQuiet() || !terminal || done == 0)
+    return;
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
+  writeLine(fmt::format("\r\033[K{}: {} in {:.1f} s\n", title, done, seconds.count()));
+}
+
+void Progress::step(std::string_view name) {
+  std::lock_guard lock(mutex);
+  ++done;
+  if (isQuiet())
+    return;
+  if (!terminal) {
+    writeLine(total > 0 ? fmt::format("{} [{}/{}] {}\n", title, done, total, name)
+                        : fmt::format("{} [{}] {}\n", title, done, name));
+    return;
+  }
+  draw(name);
+}
+
+void Progress::draw(std::string_view name) {
+  auto now = std::chrono::steady_clock::now();
+  // Drawing thousands of quick steps would cost more than the steps.
+  if (done > 1 && done != total && now - lastDrawn < std::chrono::milliseconds(50))
+    return;
+  lastDrawn = now;
+  constexpr int64_t barWidth = 24;
+  std::string line;
+  if (total > 0) {
+    int64_t filled = std::clamp<int64_t>(done * barWidth / total, 0, barWidth);
+    line = fmt::format("{} [{:#<{}}{: <{}}] {}/{} {}", title, "", filled, "", barWidth - filled, done, total,
+                       name);
+  } else {
+    line = fmt::format("{} [{}] {}", title, done, name);
+  }
+  line.resize(std::min(line.size(), terminalWidth() - 1));
+  writeLine(fmt::format("\r\033[K{}", line));
+}
+
+} // namespace fusion

@@ -1,0 +1,40 @@
+// How far long work has come, for a person, on stderr.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace fusion {
+
+/// After setQuiet(true) no Progress prints anything. Set it before the work starts.
+void setQuiet(bool quiet);
+bool isQuiet();
+
+/// On a terminal a bar that is redrawn in place; elsewhere a line a step. Several threads may step one
+/// object; two objects should not live at once on a terminal.
+class Progress {
+public:
+  /// `total` steps; 0 if unknown.
+  Progress(std::string title, int64_t total);
+  ~Progress();
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
+
+  /// One more step is done, or begins: `name` says which.
+  void step(std::string_view name);
+
+private:
+  void draw(std::string_view name);
+
+  std::string title;
+  int64_t total;
+  int64_t done = 0;
+  bool terminal;
+  std::chrono::steady_clock::time_point started, lastDrawn;
+  std::mutex mutex;
+};
+
+} // namespace fusion

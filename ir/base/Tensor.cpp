@@ -1,0 +1,128 @@
+#include "ir/base/Tensor.h"
+
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <limits>
+#include <new>
+
+namespace fusion {
+
+int64_t elementCount(std::span<const int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t dim : shape)
+    count *= dim;
+  return count;
+}
+
+std::string shapeString(std::span<const int64_t> shape) {
+  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
+}
+
+Tensor Tensor::uninitialized(DType type, Shape shape) {
+  constexpr std::align_val_t alignment{64};
+  Tensor tensor;
+  tensor.dtype = type;
+  tensor.dims = std::move(shape);
+  // A tensor without elements still has a unique, valid address.
+  void *fresh = ::operator new(std::max<size_t>(tensor.bytes(), 64), alignment);
+  tensor.memory = std::shared_ptr<void>(fresh, [](void *pointer) { ::operator delete(pointer, alignment); });
+  return tensor;
+}
+
+Tensor Tensor::zeros(DType type, Shape shape) {
+  Tensor tensor = uninitialized(type, std::move(shape));
+  std::memset(tensor.data(), 0, tensor.bytes());
+  return tensor;
+}
+
+Tensor Tensor::wrap(DType type, Shape shape, void *data, std::shared_ptr<void> owner, Device device) {
+  Tensor tensor;
+  tensor.dtype = type;
+  tensor.dims = std::move(shape);
+  tensor.memory = std::shared_ptr<void>(std::move(owner), data);
+  tensor.place = device;
+  return tensor;
+}
+
+Tensor Tensor::reshaped(Shape shape) const {
+  assert(elementCount(shape) == size());
+  Tensor result = *this;
+  result.dims = std::move(shape);
+  return result;
+}
+
+Tensor Tensor::clone() const {
+  assert(place.kind == Device::Kind::Host);
+  Tensor result = uninitialized(dtype, dims);
+  if (bytes() != 0)
+    std::memcpy(result.data(), data(), bytes());
+  return result;
+}
+
+Tensor Tensor::convertedTo(DType type) const {
+  assert(place.kind == Device::Kind::Host);
+  if (type == dtype)
+    return *this;
+  Tensor result = uninitialized(type, dims);
+  convert(dtype, data(), type, result.data(), static_cast<size_t>(size()));
+  return result;
+}
+
+std::vector<float> Tensor::toFloats() const {
+  assert(place.kind == Device::Kind::Host);
+  std::vector<float> values(static_cast<size_t>(size()));
+  convert(dtype, data(), DType::F32, values.data(), values.size());
+  return values;
+}
+
+std::vector<int64_t> Tensor::toInts() const {
+  assert(place.kind == Device::Kind::Host);
+  std::vector<int64_t> values(static_cast<size_t>(size()));
+  convert(dtype, data(), DType::I64, values.data(), values.size());
+  return values;
+}
+
+Result<Difference> compare(const Tensor &actual, const Tensor &expected) {
+  if (actual.device().kind != Device::Kind::Host || expected.device().kind != Device::Kind::Host)
+    return badInput("only tensors in host memory can be compared");
+  if (actual.shape() != expected.shape())
+    return badInput(fmt::format("the shapes differ: {} but {} was expected", shapeString(actual.shape()),
+                                shapeString(expected.shape())));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr size_t blockSize = 4096;
+  std::vector<double> left(blockSize), right(blockSize);
+  const char *leftBytes = static_cast<const char *>(actual.data());
+  const char *rightBytes = static_cast<const char *>(expected.data());
+  size_t count = static_cast<size_t>(actual.size());
+  Difference result;
+  double sumDifference = 0, sumExpected = 0;
+  for (size_t begin = 0; begin < count; begin += blockSize) {
+    size_t length = std::min(blockSize, count - begin);
+    convert(actual.type(), leftBytes + begin * byteSize(actual.type()), DType::F64, left.data(), length);
+    convert(expected.type(), rightBytes + begin * byteSize(expected.type()), DType::F64, right.data(),
+            length);
+    for (size_t i = 0; i < length; ++i) {
+      double a = left[i], e = right[i];
+      bool bothNan = std::isnan(a) && std::isnan(e);
+      // Equal infinities and expected NaNs agree, and must not drown the other elements in the norms.
+      if (bothNan || (a == e && std::isinf(a)))
+        continue;
+      double difference = std::isnan(a) || std::isnan(e) ? infinity : std::fabs(a - e);
+      sumDifference += difference * difference;
+      sumExpected += std::isfinite(e) ? e * e : 0;
+      if (difference > result.maxAbs) {
+        result.maxAbs = difference;
+        result.worstIndex = static_cast<int64_t>(begin + i);
+      }
+    }
+  }
+  result.relativeL2 =
+      sumExpected > 0 ? std::sqrt(sumDifference) / std::sqrt(sumExpected) : std::sqrt(sumDifference);
+  if (std::isnan(result.relativeL2)) // both norms overflowed
+    result.relativeL2 = infinity;
+  return result;
+}
+
+} // namespace fusion
