@@ -1,0 +1,52 @@
+// Writes one kernel's text: indentation, parameters, sizes that may be known only at run time.
+#pragma once
+
+#include "codegen/Schedule.h"
+#include "ir/dialect/Types.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace fusion {
+
+/// C++ spelling of an element type in emitted source: f16, bf16, f32, i64, bool, f8e4m3, …
+llvm::StringRef sourceType(DType type);
+
+class KernelWriter {
+public:
+  KernelWriter(const Region &region, const KernelContext &context) : region(region), context(context) {}
+
+  /// Appends a line at the current indentation; "}" lines leave a level, lines ending in "{" enter one.
+  void line(const llvm::Twine &text);
+  void blank();
+  /// `// nn.rms_norm  model.layers.0.input_layernorm` above the code of an op.
+  void comment(mlir::Operation *op);
+
+  /// The pointer parameter of an input or output (made on first use): `in0`, `out1`.
+  std::string input(unsigned index);
+  std::string output(unsigned index);
+  /// An expression for a size: a literal if static, else an i64 parameter (one for each distinct Dim).
+  std::string size(const Dim &dim);
+  /// A fresh local name with this stem: `x3`.
+  std::string fresh(llvm::StringRef stem);
+
+  /// Linear index expression `offset + Σ index[i] * stride[i]` for a view; zero strides and unit factors vanish.
+  std::string address(const View &view, llvm::ArrayRef<std::string> index);
+  /// Row-major linear index for a contiguous shape.
+  std::string address(const DimShape &shape, llvm::ArrayRef<std::string> index);
+  /// Lines that split `linear` into one variable per dim of `shape` (row-major); returns their names ("0" for size 1).
+  llvm::SmallVector<std::string> delinearize(const std::string &linear, const DimShape &shape);
+
+  /// Assembles signature and body; the kernel is named `<schedule>_<hash of the text>` unless `name` is given.
+  KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads);
+
+private:
+  const Region &region;
+  const KernelContext &context;
+  std::string body;
+  unsigned indent = 1;
+  llvm::StringMap<unsigned> stems;
+  std::vector<std::pair<KernelPlan::Parameter, KernelDraft::Argument>> parameters;
+  std::vector<std::pair<Dim, std::string>> sizes;
+};
+
+} // namespace fusion

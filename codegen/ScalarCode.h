@@ -1,0 +1,26 @@
+// The arithmetic of one element of a pointwise op as CUDA expressions; the same roundings as ir/reference.
+#pragma once
+
+#include "codegen/KernelWriter.h"
+
+namespace fusion {
+
+/// The type in which a value of element type `type` is held in a register: f32 for floats up to f32 (already
+/// rounded to `type`), f64, bool, or the integer type itself.
+llvm::StringRef registerType(DType type);
+
+/// Register value of the element at `pointer[index]`, and the conversion of a register value for a store.
+std::string loadElement(DType type, llvm::StringRef pointer, llvm::StringRef index);
+std::string storeElement(DType type, llvm::StringRef pointer, llvm::StringRef index, llvm::StringRef value);
+
+/// `operands` are register expressions (names or literals). Returns an expression rounded to the result's type.
+/// Asserts isScalarOp(op).
+std::string scalarExpression(mlir::Operation *op, llvm::ArrayRef<std::string> operands);
+/// Pointwise ops, for which scalarExpression can be called.
+bool isScalarOp(mlir::Operation *op);
+/// A literal that round-trips: `9.99999997e-07f`, `inf_f32()`, `true`, `42ll`.
+std::string literal(DType type, double value);
+/// An f32 expression rounded to `type`: `round_to<f16>(x)`; x itself for f32.
+std::string rounded(DType type, llvm::StringRef expression);
+
+} // namespace fusion

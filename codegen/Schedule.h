@@ -1,0 +1,47 @@
+// A schedule turns a region into a kernel, or says why it cannot.
+#pragma once
+
+#include "codegen/Region.h"
+#include "codegen/Views.h"
+#include "codegen/plan/ProgramPlan.h"
+
+namespace fusion {
+
+/// What a schedule may ask about the program around the region.
+struct KernelContext {
+  const nn::SymbolicShapes &shapes;
+  /// Per region input: how its elements lie in its buffer. Outputs are contiguous.
+  llvm::ArrayRef<View> inputs;
+  uint32_t arch = 90; ///< sm_XX that the kernel will run on
+
+  const DimShape &shape(mlir::Value value) const { return shapes[value]; }
+};
+
+/// A kernel and how to call it, in terms of the region's inputs and outputs.
+struct KernelDraft {
+  KernelPlan kernel;
+  struct Argument {
+    enum class Kind : uint8_t { Input, Output, Size } kind = Kind::Size;
+    unsigned index = 0; ///< input or output number; the pointer is the buffer's start, view offsets are in the source
+    Dim value = 0;      ///< for Size
+  };
+  std::vector<Argument> arguments; ///< in the order of kernel.parameters
+  Dim gridX = 1, gridY = 1, gridZ = 1;
+  Dim flops = 0;
+};
+
+class Schedule {
+public:
+  virtual ~Schedule() = default;
+  virtual llvm::StringRef name() const = 0;
+  /// The reason why `region` cannot be one kernel of this schedule, or nothing. Cheap; writes no source.
+  virtual std::optional<std::string> refuses(const Region &region, const KernelContext &context) const = 0;
+  /// Only for a region that is not refused.
+  virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
+};
+
+/// All schedules, in the order in which they are tried for a single op: pointwise, row, scan, matmul, attention.
+llvm::ArrayRef<const Schedule *> allSchedules();
+const Schedule *findSchedule(llvm::StringRef name);
+
+} // namespace fusion

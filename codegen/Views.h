@@ -1,0 +1,35 @@
+// Strided views: reshapes, transposes, slices and expands that cost nothing.
+#pragma once
+
+#include "ir/dialect/SymbolicShapes.h"
+
+namespace fusion {
+
+/// Element (i0, i1, …) is at base[offset + Σ ij * strides[j]]; all in elements. An expanded dim has stride 0.
+struct View {
+  mlir::Value base;
+  Dim offset = 0;
+  DimShape shape;
+  DimShape strides;
+
+  bool isContiguous() const; ///< row-major without gaps (dims of size 1 and offset do not matter)
+  static View contiguous(mlir::Value base, DimShape shape);
+};
+
+/// The view of an op's result given the view of its operand; nothing when it must be copied (a reshape across
+/// strides that do not merge) or when the op moves no data that way.
+std::optional<View> viewThrough(mlir::Operation *op, const View &operand, const nn::SymbolicShapes &shapes);
+
+/// For every value of a function: whose memory it is. Values that a kernel writes, arguments, constants and weights
+/// are their own base, contiguous.
+class Views {
+public:
+  static Views compute(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes);
+  const View &operator[](mlir::Value value) const;
+  bool isView(mlir::Operation *op) const; ///< needs no kernel
+
+private:
+  llvm::DenseMap<mlir::Value, View> views;
+};
+
+} // namespace fusion
