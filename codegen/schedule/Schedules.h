@@ -1,0 +1,14 @@
+// The schedules, one instance each.
+#pragma once
+
+#include "codegen/Schedule.h"
+
+namespace fusion {
+
+const Schedule &pointwiseSchedule(); ///< one thread per output element, everything else recomputed
+const Schedule &rowSchedule();       ///< a block or warp per row: norms, softmax, reductions of the last dims
+const Schedule &scanSchedule();      ///< cumsum, arg_max, scatter_nd
+const Schedule &matmulSchedule();
+const Schedule &attentionSchedule();
+
+} // namespace fusion
