@@ -124,15 +124,19 @@ Dim Dim::floorDiv(const Dim &divisor) const {
     return quotient;
   Dim common = Node::commonFactor(rest, divisor);
   Dim restLeft = *rest.dividedBy(common), divisorLeft = *divisor.dividedBy(common);
-  if (divisorLeft.isStatic())
+  if (restLeft != *this || divisorLeft != divisor) // something smaller, which may simplify further
     return quotient + restLeft.floorDiv(divisorLeft);
-  return quotient + Node::atom(Node::Kind::FloorDiv, restLeft, divisorLeft);
+  return Node::atom(Node::Kind::FloorDiv, *this, divisor);
 }
 
 Dim Dim::ceilDiv(const Dim &divisor) const {
-  if (std::optional<int64_t> constant = divisor.constant(); constant && *constant < 0)
-    return (*this * Dim(-1)).ceilDiv(divisor * Dim(-1));
-  return (*this + divisor - Dim(1)).floorDiv(divisor);
+  // The form with one floor, which the integers of convolution and pooling use, holds for positive divisors.
+  if (divisor.knownNonNegative())
+    return (*this + divisor - Dim(1)).floorDiv(divisor);
+  Dim negated = divisor * Dim(-1);
+  if (negated.knownNonNegative())
+    return (*this * Dim(-1)).ceilDiv(negated);
+  return Dim(-1) * (*this * Dim(-1)).floorDiv(divisor);
 }
 
 Dim Dim::Node::modConstant(const Dim &dividend, int64_t divisor) {
@@ -186,9 +190,9 @@ Dim Dim::mod(const Dim &divisor) const {
     return rest;
   Dim common = Node::commonFactor(rest, divisor);
   Dim restLeft = *rest.dividedBy(common), divisorLeft = *divisor.dividedBy(common);
-  if (divisorLeft.isStatic())
+  if (restLeft != *this || divisorLeft != divisor)
     return common * restLeft.mod(divisorLeft);
-  return common * Node::atom(Node::Kind::Mod, restLeft, divisorLeft);
+  return Node::atom(Node::Kind::Mod, *this, divisor);
 }
 
 std::vector<Dim> Dim::Node::operandsOf(Kind kind, const Dim &dim) {

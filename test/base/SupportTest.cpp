@@ -1,0 +1,77 @@
+// Hash, parallel loops, progress.
+#include "ir/base/Hash.h"
+#include "ir/base/Parallel.h"
+#include "ir/base/Progress.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+using namespace fusion;
+
+namespace {
+
+TEST(Hash, IsMurmur3) {
+  EXPECT_EQ(contentHash(""), "00000000000000000000000000000000");
+  EXPECT_EQ(contentHash("hello"), "cbd8a7b341bd9b025b1e906a48ae1d19");
+  EXPECT_EQ(contentHash("The quick brown fox jumps over the lazy dog"), "e34bbc7bbc071b6c7a433ca9c49a9347");
+}
+
+TEST(Parallel, VisitsEveryItemOnce) {
+  for (int64_t count : {0, 1, 5, 1000, 100003})
+    for (int64_t grain : {0, 1, 7, 1000000}) {
+      std::vector<std::atomic<int>> visits(static_cast<size_t>(count));
+      parallelFor(count, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          ++visits[static_cast<size_t>(i)];
+      });
+      for (const auto &visit : visits)
+        ASSERT_EQ(visit, 1);
+    }
+}
+
+TEST(Parallel, NestedLoopsRunInline) {
+  std::atomic<int64_t> total = 0;
+  parallelFor(64, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::thread::id outer = std::this_thread::get_id();
+      parallelFor(100, 1, [&](int64_t first, int64_t last) {
+        EXPECT_EQ(std::this_thread::get_id(), outer);
+        total += last - first;
+      });
+    }
+  });
+  EXPECT_EQ(total, 6400);
+}
+
+TEST(Parallel, SeveralThreadsMayLoopAtOnce) {
+  std::atomic<int64_t> total = 0;
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&] {
+      for (int round = 0; round < 500; ++round)
+        parallelFor(16, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
+    });
+  for (std::thread &caller : callers)
+    caller.join();
+  EXPECT_EQ(total, 4 * 500 * 16);
+}
+
+TEST(Progress, OneLineAStepUnlessQuiet) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress("compiling kernels", 2);
+    progress.step("first");
+    progress.step("second");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "compiling kernels [1/2] first\ncompiling kernels [2/2] second\n");
+  setQuiet(true);
+  testing::internal::CaptureStderr();
+  Progress("compiling kernels", 0).step("first");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  setQuiet(false);
+}
+
+} // namespace
