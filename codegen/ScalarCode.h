@@ -9,7 +9,8 @@ namespace fusion {
 /// rounded to `type`), f64, bool, or the integer type itself.
 llvm::StringRef registerType(DType type);
 
-/// Register value of the element at `pointer[index]`, and the conversion of a register value for a store.
+/// `to_f32(load(in0 + i))`: the register value of an element. `store(out0 + i, from_f32<f16>(x))`: the statement,
+/// without semicolon, that stores a register value.
 std::string loadElement(DType type, llvm::StringRef pointer, llvm::StringRef index);
 std::string storeElement(DType type, llvm::StringRef pointer, llvm::StringRef index, llvm::StringRef value);
 
@@ -18,8 +19,10 @@ std::string storeElement(DType type, llvm::StringRef pointer, llvm::StringRef in
 std::string scalarExpression(mlir::Operation *op, llvm::ArrayRef<std::string> operands);
 /// Pointwise ops, for which scalarExpression can be called.
 bool isScalarOp(mlir::Operation *op);
-/// A literal that round-trips: `9.99999997e-07f`, `inf_f32()`, `true`, `42ll`.
+/// A literal that round-trips: `9.99999997e-07f`, `inf_f32()`, `true`, `42ll`; negative ones in parentheses.
 std::string literal(DType type, double value);
+/// The same for integer types and bool, exact over the whole range (unsigned types: the bits).
+std::string integerLiteral(DType type, int64_t value);
 /// An f32 expression rounded to `type`: `round_to<f16>(x)`; x itself for f32.
 std::string rounded(DType type, llvm::StringRef expression);
 
