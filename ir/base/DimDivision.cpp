@@ -162,14 +162,14 @@ Dim Dim::Node::modConstant(const Dim &dividend, int64_t divisor) {
   int64_t content = divisor;
   for (const Term &term : termsOf(rest))
     content = std::gcd(content, term.coefficient);
-  rest = *rest.dividedBy(Dim(content));
-  divisor /= content;
+  if (content > 1)
+    return modConstant(*rest.dividedBy(Dim(content)), divisor / content) * Dim(content);
   if (AtomRef inner = soleAtom(rest); inner && inner->kind == Kind::Mod) {
     int64_t innerDivisor = inner->right.constant().value_or(0);
     if (innerDivisor > 0 && innerDivisor <= divisor)
-      return rest * Dim(content);
+      return rest;
   }
-  return atom(Kind::Mod, rest, Dim(divisor)) * Dim(content);
+  return atom(Kind::Mod, rest, Dim(divisor));
 }
 
 Dim Dim::mod(const Dim &divisor) const {

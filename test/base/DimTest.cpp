@@ -171,6 +171,8 @@ TEST(Dim, CanonicalForms) {
   EXPECT_EQ(seq.floorDiv(seq + 1), Dim(0));
   EXPECT_EQ((8 * seq + 3).mod(4), Dim(3));
   EXPECT_EQ(seq.mod(8).mod(4), seq.mod(4));
+  EXPECT_EQ((2 * seq.mod(10)).mod(4), 2 * seq.mod(2));
+  EXPECT_EQ((4 * batch).floorDiv(batch * seq + 10 * batch), Dim(0));
   EXPECT_EQ(seq.mod(batch).mod(batch), seq.mod(batch));
   EXPECT_EQ(Dim::max(seq, seq), seq);
   EXPECT_EQ(Dim::max(0, seq), seq);
