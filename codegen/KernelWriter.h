@@ -6,6 +6,8 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <map>
+
 namespace fusion {
 
 /// C++ spelling of an element type in emitted source: f16, bf16, f32, i64, bool, f8e4m3, …
@@ -26,6 +28,8 @@ public:
   std::string output(unsigned index);
   /// An expression for a size: a literal if static, else an i64 parameter (one for each distinct Dim).
   std::string size(const Dim &dim);
+  /// A constant table at file scope; returns its name.
+  std::string table(DType type, llvm::ArrayRef<std::string> literals);
   /// A fresh local name with this stem: `x3`.
   std::string fresh(llvm::StringRef stem);
 
@@ -36,17 +40,19 @@ public:
   /// Lines that split `linear` into one variable per dim of `shape` (row-major); returns their names ("0" for size 1).
   llvm::SmallVector<std::string> delinearize(const std::string &linear, const DimShape &shape);
 
-  /// Assembles signature and body; the kernel is named `<schedule>_<hash of the text>` unless `name` is given.
+  /// Assembles signature and body. The kernel is named `<schedule>_<hash of the text without comments>`, so that
+  /// kernels that differ in comments only have one name.
   KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads);
 
 private:
   const Region &region;
   const KernelContext &context;
-  std::string body;
+  std::string body, tables;
   unsigned indent = 1;
   llvm::StringMap<unsigned> stems;
-  std::vector<std::pair<KernelPlan::Parameter, KernelDraft::Argument>> parameters;
-  std::vector<std::pair<Dim, std::string>> sizes;
+  /// For each input, output and run-time size that the text names: its parameter.
+  std::map<unsigned, KernelPlan::Parameter> inputs, outputs;
+  std::vector<std::pair<Dim, KernelPlan::Parameter>> sizes;
 };
 
 } // namespace fusion

@@ -1,0 +1,55 @@
+#include "codegen/Region.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+/// Ops whose schedules look at single elements: they take constants as literals, so these need no buffer.
+static bool looksAtElements(Operation *op) {
+  return op->hasTrait<nn::Pointwise>() ||
+         llvm::isa<nn::IotaOp, nn::PadOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp, nn::QuantizeOp,
+                   nn::DequantizeOp, nn::ConcatOp, nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp,
+                   nn::TriluOp>(op);
+}
+
+static bool isLiteral(Operation *op) {
+  if (!op)
+    return false;
+  if (llvm::isa<nn::DimConstantOp>(op))
+    return true;
+  return llvm::isa<nn::ConstantOp>(op) && constantScalar(op->getResult(0)).has_value();
+}
+
+Region Region::of(GroupOp group) {
+  Region region;
+  region.anchor = group;
+  region.pattern = group.getPattern().str();
+  Block &body = group.getBody().front();
+  for (Operation &op : body.without_terminator())
+    region.ops.push_back(&op);
+  region.inputs.assign(body.args_begin(), body.args_end());
+  region.outputs.assign(body.getTerminator()->operand_begin(), body.getTerminator()->operand_end());
+  return region;
+}
+
+Region Region::of(Operation *op) {
+  Region region;
+  region.anchor = op;
+  bool inlines = looksAtElements(op);
+  for (Value operand : op->getOperands()) {
+    Operation *producer = operand.getDefiningOp();
+    if (inlines && isLiteral(producer)) {
+      if (!llvm::is_contained(region.ops, producer))
+        region.ops.push_back(producer);
+    } else if (!llvm::is_contained(region.inputs, operand)) {
+      region.inputs.push_back(operand);
+    }
+  }
+  region.ops.push_back(op);
+  region.outputs.assign(op->result_begin(), op->result_end());
+  return region;
+}
+
+} // namespace fusion
