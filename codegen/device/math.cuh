@@ -16,6 +16,13 @@ FUSION_RANGE(i64, -9223372036854775807ll - 1, 9223372036854775807ll)
 FUSION_RANGE(u64, 0, 18446744073709551615ull)
 #undef FUSION_RANGE
 
+template <class I> DEVICE bool is_negative(I value) {
+  if constexpr (int_range<I>::least != 0)
+    return value < 0;
+  else
+    return false;
+}
+
 // Toward zero; out of range takes the nearest end; NaN becomes 0.
 template <class I, class F> DEVICE I saturate_to_int(F value) {
   if (value != value)
@@ -60,14 +67,43 @@ template <class T> DEVICE T from_f32(f32 value) {
 
 template <class T> DEVICE f32 round_to(f32 value) { return to_f32(from_f32<T>(value)); }
 
-// Any type to any type. Narrow floats pass through f32; integer to integer wraps; to bool is `!= 0`.
+// f64 to an f32 that a further rounding to a narrow float takes to where one rounding would have: inexact
+// values get an odd last bit.
+DEVICE f32 round_to_odd(f64 value) {
+  const f32 nearest = (f32)value;
+  if (value != value || (f64)nearest == value || (bits_of(nearest) & 0x7fffffffu) == 0x7f800000u)
+    return nearest;
+  const bool outward = (value < 0 ? -(f64)nearest : (f64)nearest) > (value < 0 ? -value : value);
+  return f32_of_bits((bits_of(nearest) - (outward ? 1u : 0u)) | 1u);
+}
+// The same from an integer of any width.
+template <class I> DEVICE f32 round_int_to_odd(I value) {
+  if constexpr (sizeof(I) <= 2) {
+    return (f32)value;
+  } else if constexpr (sizeof(I) == 4) {
+    return round_to_odd((f64)value);
+  } else {
+    const bool negative = is_negative(value);
+    u64 magnitude = negative ? 0 - (u64)value : (u64)value;
+    if (magnitude >> 53)
+      magnitude = (magnitude & ~0x7ffull) | ((magnitude & 0x7ffull) != 0 ? 0x800ull : 0ull);
+    const f64 exact = (f64)magnitude;
+    return round_to_odd(negative ? -exact : exact);
+  }
+}
+
+// Any type to any type, rounded once; integer to integer wraps, float to integer saturates, to bool is `!= 0`.
 template <class To, class From> DEVICE To convert(From value) {
   if constexpr (same_type<To, From>)
     return value;
   else if constexpr (is_narrow_float<From>)
     return from_f32<To>(to_f32(value));
+  else if constexpr (is_narrow_float<To> && same_type<From, f32>)
+    return from_f32<To>(value);
+  else if constexpr (is_narrow_float<To> && same_type<From, f64>)
+    return from_f32<To>(round_to_odd(value));
   else if constexpr (is_narrow_float<To>)
-    return from_f32<To>((f32)value);
+    return from_f32<To>(round_int_to_odd(value));
   else if constexpr (same_type<To, bool>)
     return value != (From)0;
   else if constexpr (is_wide_float<From> && !is_wide_float<To>)
@@ -98,11 +134,11 @@ DEVICE f32 softplus_(f32 x) { return max_nan(x, 0.f) + log1p_(exp_(-fabs_(x))); 
 template <class I> DEVICE I floor_div(I a, I b) {
   const I quotient = a / b;
   const I remainder = a % b;
-  return remainder != 0 && ((remainder < 0) != (b < 0)) ? quotient - 1 : quotient;
+  return remainder != 0 && is_negative(remainder) != is_negative(b) ? quotient - 1 : quotient;
 }
 template <class I> DEVICE I floor_mod(I a, I b) {
   const I remainder = a % b;
-  return remainder != 0 && ((remainder < 0) != (b < 0)) ? remainder + b : remainder;
+  return remainder != 0 && is_negative(remainder) != is_negative(b) ? remainder + b : remainder;
 }
 
 // Reductions over groups of Lanes neighbouring lanes (a power of two up to 32); all lanes of the warp take

@@ -1,5 +1,12 @@
 // The machine, emulated: threads are fibers of the emulator, which gives the functions in `machine`.
 
+// A frame must fit the stack of a fiber; the limit is a flag of the compiler's command line, too.
+#if defined(__clang__)
+#pragma clang diagnostic error "-Wframe-larger-than"
+#else
+#pragma GCC diagnostic error "-Wframe-larger-than=49152"
+#endif
+
 #define KERNEL(maxThreads) static void
 #define CONSTANT static const
 #define SHARED(T, name, count)                                                                               \

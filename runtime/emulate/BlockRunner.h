@@ -1,0 +1,82 @@
+// Runs the threads of one block at a time, each on a fiber, and lets them meet.
+#pragma once
+
+#include "codegen/device/emulation_abi.h"
+#include "runtime/emulate/Fiber.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fusion::emulate {
+
+class KernelLibrary;
+
+/// One launch of a compiled kernel.
+struct Launch {
+  uint64_t id = 0; ///< unlike that of every other launch
+  void (*kernel)(void *const *arguments) = nullptr;
+  const KernelLibrary *library = nullptr; ///< where `kernel` is
+  void *const *arguments = nullptr;
+  unsigned block[3] = {1, 1, 1};
+  unsigned grid[3] = {1, 1, 1};
+  unsigned dynamicSharedBytes = 0;
+  bool cooperative = true; ///< its threads wait for or talk to each other
+};
+
+/// What shared memory a block may have on the devices we know.
+constexpr unsigned maxStaticSharedBytes = 48 << 10;
+constexpr unsigned maxSharedBytes = 227 << 10;
+
+/// Belongs to one OS thread.
+class BlockRunner {
+public:
+  BlockRunner();
+  ~BlockRunner();
+
+  /// Runs block `linear` (x fastest) of `launch`. An empty string, or what went wrong and where.
+  std::string run(const Launch &launch, uint64_t linear);
+
+  /// The functions that kernels call.
+  static const fusion_emulation::Machine &machine();
+
+private:
+  struct EmulatedBlock;
+  struct EmulatedThread;
+  struct Warp;
+  struct SharedArray {
+    const void *key;
+    size_t offset, bytes;
+  };
+  friend struct MachineFunctions;
+
+  bool adopt(const Launch &launch);
+  void clearSharedMemory();
+  void runFibers();
+  void runPlainly();
+  static void enterThread(void *thread);
+  static void enterPlainLoop(void *runner);
+  /// Leaves `thread`, which waits or has returned, for another one or for the scheduler.
+  void leave(EmulatedThread &thread);
+  void resume(EmulatedThread &thread);
+  void explainDeadlock();
+  std::string overrunArray() const;
+  [[noreturn]] void fail(EmulatedThread &thread, std::string message);
+
+  const Launch *launch = nullptr;
+  uint64_t launchId = 0;
+  unsigned threadCount = 0;
+  EmulatedBlock *block;
+  std::vector<EmulatedThread> threads;
+  std::vector<Warp> warps;
+  FiberStacks stacks;
+  Fiber scheduler;
+  fusion_emulation::Thread **slot = nullptr;
+  unsigned atBarrier = 0, returned = 0;
+  std::vector<char> shared; ///< dynamic area, guard, then static arrays each followed by a guard
+  size_t sharedUsed = 0, staticBytes = 0;
+  std::vector<SharedArray> arrays;
+  std::string error;
+};
+
+} // namespace fusion::emulate

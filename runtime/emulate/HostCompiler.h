@@ -1,0 +1,27 @@
+// The C++ compiler of this machine, found and started at run time.
+#pragma once
+
+#include "ir/base/Result.h"
+
+#include <string>
+#include <vector>
+
+namespace fusion::emulate {
+
+struct HostCompiler {
+  std::string path;     ///< absolute
+  std::string identity; ///< changes when the program at `path` does
+
+  /// FUSION_HOST_CXX (a path or a name on PATH), else the first of clang++-22, clang++, c++, g++ on PATH.
+  static Result<HostCompiler> find();
+
+  /// Options that give the same arithmetic whatever the compiler.
+  static const std::vector<std::string> &flags();
+
+  /// Compiles `sourceFile` into the shared library `libraryFile`; what the compiler says goes to `logFile`.
+  /// On failure the error quotes the first complaint. No shell is involved.
+  Status compile(const std::string &sourceFile, const std::string &libraryFile,
+                 const std::string &logFile) const;
+};
+
+} // namespace fusion::emulate

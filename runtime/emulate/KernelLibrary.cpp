@@ -1,0 +1,142 @@
+#include "runtime/emulate/KernelLibrary.h"
+
+#include "codegen/device/Prelude.h"
+#include "ir/base/Hash.h"
+#include "runtime/emulate/BlockRunner.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <unistd.h>
+#include <utility>
+
+namespace fusion::emulate {
+
+namespace files = std::filesystem;
+
+std::shared_ptr<KernelLibrary> KernelLibrary::open(const std::string &path) {
+  std::shared_ptr<KernelLibrary> library(new KernelLibrary);
+  library->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library->handle)
+    return nullptr;
+  auto attach = reinterpret_cast<void (*)(const fusion_emulation::Machine *)>(
+      dlsym(library->handle, "fusion_emulated_attach"));
+  library->slot =
+      reinterpret_cast<fusion_emulation::Thread **(*)()>(dlsym(library->handle, "fusion_emulated_thread"));
+  if (!attach || !library->slot)
+    return nullptr;
+  attach(&BlockRunner::machine());
+  return library;
+}
+
+KernelLibrary::~KernelLibrary() {
+  if (handle)
+    dlclose(handle);
+}
+
+KernelEntry KernelLibrary::entry(const std::string &key) const {
+  return reinterpret_cast<KernelEntry>(dlsym(handle, ("fusion_emulated_" + key).c_str()));
+}
+
+/// The kernel in a namespace of its own, and a function of its key's name that calls it.
+static std::string unitText(const KernelPlan &plan, const std::string &key) {
+  std::string text = fmt::format("namespace kernel_{} {{\n#line 1 \"{}\"\n{}\n", key, plan.name, plan.source);
+  std::string arguments;
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    text += fmt::format("using parameter_{} = {};\n", i, plan.parameters[i].type);
+    arguments += fmt::format("{}*static_cast<parameter_{} const *>(arguments[{}])", i ? ", " : "", i, i);
+  }
+  text += fmt::format("extern \"C\" void fusion_emulated_{}(void *const *arguments) {{ {}({}); }}\n}}\n", key,
+                      plan.name, arguments);
+  return text;
+}
+
+std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler) {
+  std::string content = compiler.identity + '\0';
+  for (const std::string &flag : HostCompiler::flags())
+    content += flag + '\0';
+  static const std::string prelude = contentHash(hostPrelude());
+  return contentHash(content + prelude + unitText(plan, ""));
+}
+
+Result<LibraryFolder> LibraryFolder::open(const std::string &path) {
+  LibraryFolder result;
+  std::error_code failure;
+  if (!path.empty())
+    files::create_directories(path, failure);
+  if (!path.empty() && !failure && access(path.c_str(), W_OK | X_OK) == 0) {
+    result.folder = path;
+    return result;
+  }
+  std::string name = (files::temp_directory_path(failure) / "fusion-emulate-XXXXXX").string();
+  if (failure || !mkdtemp(name.data()))
+    return environment(fmt::format("cannot write to {} nor to a temporary folder; set TMPDIR", path));
+  result.folder = name;
+  result.temporary = true;
+  return result;
+}
+
+LibraryFolder::LibraryFolder(LibraryFolder &&other) noexcept
+    : folder(std::move(other.folder)), temporary(std::exchange(other.temporary, false)) {}
+
+LibraryFolder::~LibraryFolder() {
+  std::error_code ignored;
+  if (temporary)
+    files::remove_all(folder, ignored);
+}
+
+std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const {
+  const std::string path = fmt::format("{}/{}.so", folder, key);
+  if (access(path.c_str(), R_OK) != 0)
+    return nullptr;
+  std::shared_ptr<KernelLibrary> library = KernelLibrary::open(path);
+  if (library && library->entry(key))
+    return library;
+  unlink(path.c_str());
+  return nullptr;
+}
+
+Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &compiler,
+                                                            const std::vector<Unit> &units) const {
+  static std::atomic<unsigned> counter = 0;
+  const std::string base = fmt::format("{}/building-{}-{}", folder, getpid(), counter++);
+  const std::string source = base + ".cpp", binary = base + ".so", log = base + ".log";
+  struct Cleanup {
+    const std::string &source, &binary, &log;
+    ~Cleanup() {
+      for (const std::string &file : {source, binary, log})
+        unlink(file.c_str());
+    }
+  } cleanup{source, binary, log};
+
+  std::ofstream out(source);
+  out << hostPrelude();
+  for (const Unit &unit : units)
+    out << unitText(*unit.plan, unit.key);
+  out.close();
+  if (!out)
+    return environment(fmt::format("cannot write {}", source));
+  if (Status status = compiler.compile(source, binary, log); !status)
+    return status.error();
+  std::shared_ptr<KernelLibrary> library = KernelLibrary::open(binary);
+  if (!library)
+    return environment(fmt::format("{} made a library that cannot be opened: {}", compiler.path, binary));
+  for (const Unit &unit : units) {
+    // A link appears whole or not at all. When another process was first, its file is as good; a file system
+    // without links gets a copy under a temporary name, renamed.
+    const std::string target = fmt::format("{}/{}.so", folder, unit.key);
+    if (link(binary.c_str(), target.c_str()) == 0 || errno == EEXIST)
+      continue;
+    std::error_code failure;
+    files::copy_file(binary, base + ".copy", files::copy_options::overwrite_existing, failure);
+    if (!failure)
+      files::rename(base + ".copy", target, failure);
+  }
+  return library;
+}
+
+} // namespace fusion::emulate

@@ -1,0 +1,65 @@
+// Emitted kernels as shared libraries of this machine: built, kept in a folder, opened.
+#pragma once
+
+#include "codegen/device/emulation_abi.h"
+#include "codegen/plan/ProgramPlan.h"
+#include "ir/base/Result.h"
+#include "runtime/emulate/HostCompiler.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fusion::emulate {
+
+using KernelEntry = void (*)(void *const *arguments);
+
+/// An open library, attached to the emulator.
+class KernelLibrary {
+public:
+  /// Null when the file is absent, damaged or not one of ours.
+  static std::shared_ptr<KernelLibrary> open(const std::string &path);
+  ~KernelLibrary();
+  KernelLibrary(const KernelLibrary &) = delete;
+  KernelLibrary &operator=(const KernelLibrary &) = delete;
+
+  /// The kernel built under `key`; null when it is not in this library.
+  KernelEntry entry(const std::string &key) const;
+  /// Where the calling OS thread tells the library which thread it runs.
+  fusion_emulation::Thread **threadSlot() const { return slot(); }
+
+private:
+  KernelLibrary() = default;
+  void *handle = nullptr;
+  fusion_emulation::Thread **(*slot)() = nullptr;
+};
+
+/// Names a kernel's compiled form: the text that is compiled, its parameters, the compiler and its flags.
+std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler);
+
+/// The folder of libraries: `<key>.so` for each kernel; kernels built together share one file by hard links.
+class LibraryFolder {
+public:
+  /// `path`, made if absent; a private temporary folder, removed with this object, when it cannot be written.
+  static Result<LibraryFolder> open(const std::string &path);
+  LibraryFolder(LibraryFolder &&other) noexcept;
+  LibraryFolder &operator=(LibraryFolder &&) = delete;
+  ~LibraryFolder();
+
+  std::shared_ptr<KernelLibrary> find(const std::string &key) const;
+
+  struct Unit {
+    const KernelPlan *plan;
+    std::string key;
+  };
+  /// Compiles `units` as one translation unit and files the result under each key.
+  Result<std::shared_ptr<KernelLibrary>> build(const HostCompiler &compiler,
+                                               const std::vector<Unit> &units) const;
+
+private:
+  LibraryFolder() = default;
+  std::string folder;
+  bool temporary = false;
+};
+
+} // namespace fusion::emulate

@@ -1,0 +1,138 @@
+// Compiled kernels are found again, and what cannot be compiled says why.
+#include "test/codegen/device/Emulation.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sys/wait.h>
+#include <thread>
+
+using namespace fusion;
+using namespace fusion::samples;
+
+static KernelPlan constant(const std::string &name, int value) {
+  return kernel(name, 32, {"i64 *x"}, "x[thread_x()] = " + std::to_string(value) + ";\n");
+}
+
+static int64_t valueOf(const EmulatedKernel &kernel) {
+  int64_t x[32] = {};
+  int64_t *pointer = x;
+  void *arguments[] = {&pointer};
+  Status status = kernel.launch(1, 1, 1, arguments);
+  EXPECT_TRUE(status) << messageOf(status);
+  return x[31];
+}
+
+static size_t filesIn(const std::string &folder) {
+  return size_t(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+TEST(EmulationCache, BatchesAndFindsAgain) {
+  TemporaryFolder folder;
+  std::vector<KernelPlan> plans;
+  for (int i = 0; i < 20; ++i)
+    plans.push_back(constant(i % 2 ? "same" : "other" + std::to_string(i), i));
+  plans.push_back(plans[3]);
+  std::vector<std::string> done;
+  auto first =
+      EmulatedKernel::compileAll(plans, folder.path, [&](std::string_view name) { done.emplace_back(name); });
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(done.size(), 20u);
+  EXPECT_EQ(filesIn(folder.path), 20u);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(valueOf(*(*first)[i]), i);
+  EXPECT_EQ(valueOf(*(*first)[20]), 3);
+
+  const auto before =
+      std::filesystem::last_write_time(std::filesystem::directory_iterator(folder.path)->path());
+  auto second = EmulatedKernel::compileAll(std::span(plans).subspan(4, 3), folder.path);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(valueOf(*(*second)[2]), 6);
+  EXPECT_EQ(before,
+            std::filesystem::last_write_time(std::filesystem::directory_iterator(folder.path)->path()));
+}
+
+TEST(EmulationCache, ReplacesADamagedFile) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(EmulatedKernel::compile(constant("damaged", 9), folder.path));
+  const auto file = std::filesystem::directory_iterator(folder.path)->path();
+  std::filesystem::remove(file);
+  std::ofstream(file) << "\x7f"
+                         "ELF, but not quite";
+  auto kernel = EmulatedKernel::compile(constant("damaged", 9), folder.path);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(valueOf(**kernel), 9);
+}
+
+TEST(EmulationCache, ProcessesShareIt) {
+  TemporaryFolder folder;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 3; ++i) {
+    pid_t child = fork();
+    if (child == 0) {
+      auto kernel = EmulatedKernel::compile(constant("shared", 5), folder.path);
+      _exit(kernel && valueOf(**kernel) == 5 ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = 1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(filesIn(folder.path), 1u);
+}
+
+TEST(EmulationCache, RunsWithoutAWritableFolder) {
+  auto kernel = EmulatedKernel::compile(constant("homeless", 4), "/proc/nowhere/cache");
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(valueOf(**kernel), 4);
+}
+
+TEST(EmulationCache, SaysWhichKernelDoesNotCompileAndWhere) {
+  TemporaryFolder folder;
+  std::vector<KernelPlan> plans = {constant("fine", 1),
+                                   kernel("broken", 32, {"f32 *x"}, "x[0] = 1.f;\noops;\n")};
+  auto kernels = EmulatedKernel::compileAll(plans, folder.path);
+  ASSERT_FALSE(kernels);
+  EXPECT_EQ(kernels.error().kind, ErrorKind::Environment);
+  EXPECT_NE(kernels.error().message.find("kernel broken: "), std::string::npos) << kernels.error().message;
+  EXPECT_NE(kernels.error().message.find("broken:3"), std::string::npos) << kernels.error().message;
+  EXPECT_NE(kernels.error().message.find("oops"), std::string::npos) << kernels.error().message;
+}
+
+TEST(EmulationCache, SaysWhatIsMissing) {
+  KernelPlan plan = constant("tma", 1);
+  plan.emulatable = false;
+  plan.whyNotEmulatable = "uses TMA";
+  TemporaryFolder folder;
+  auto kernel = EmulatedKernel::compile(plan, folder.path);
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(kernel.error().message, "kernel tma cannot be emulated: uses TMA");
+
+  setenv("FUSION_HOST_CXX", "/no/such/compiler", 1);
+  kernel = EmulatedKernel::compile(constant("any", 1), folder.path);
+  unsetenv("FUSION_HOST_CXX");
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(kernel.error().message, "FUSION_HOST_CXX=/no/such/compiler: no such program");
+
+  const std::string path = getenv("PATH");
+  setenv("PATH", folder.path.c_str(), 1);
+  kernel = EmulatedKernel::compile(constant("any", 1), folder.path);
+  setenv("PATH", path.c_str(), 1);
+  if (!kernel)
+    EXPECT_EQ(kernel.error().kind, ErrorKind::Environment);
+  EXPECT_FALSE(kernel);
+}
+
+TEST(EmulationCache, WorksWithGcc) {
+  TemporaryFolder folder;
+  setenv("FUSION_HOST_CXX", "g++", 1);
+  auto kernel = EmulatedKernel::compile(constant("gnu", 8), folder.path);
+  unsetenv("FUSION_HOST_CXX");
+  if (!kernel && kernel.error().message.find("no such program") != std::string::npos)
+    GTEST_SKIP() << kernel.error().message;
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(valueOf(**kernel), 8);
+}

@@ -1,0 +1,184 @@
+// Every kind of operation of the prelude gives on the host what the device is documented to give.
+#include "test/codegen/device/Emulation.h"
+#include "ir/base/DType.h"
+
+#include <cmath>
+#include <numeric>
+
+using namespace fusion;
+using namespace fusion::samples;
+
+TEST(Emulation, RunsThreadsThatDoNotMeet) {
+  std::vector<uint16_t> x(5000 / 8 * 8);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = f32ToBF16(float(i) * 0.125f - 300.f);
+  std::vector<uint8_t> y(x.size() + 8, 0xcc);
+  Status status = run(scale(), 3, x.data(), y.data(), int64_t(x.size()));
+  ASSERT_TRUE(status) << messageOf(status);
+  for (size_t i = 0; i < x.size(); ++i)
+    ASSERT_EQ(y[i], f32ToF8E4M3(bf16ToF32(x[i]) * 2.f)) << i;
+  EXPECT_EQ(y[x.size()], 0xcc);
+}
+
+TEST(Emulation, ReducesOverABlock) {
+  constexpr int rows = 37;
+  std::vector<float> x(rows * 1024), y(rows * 4);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = float(int(uint32_t(i) * 2654435761u >> 20) - 2048) / 8.f;
+  x[5 * 1024 + 700] = NAN;
+  Status status = run(rowSums(), rows, x.data(), y.data());
+  ASSERT_TRUE(status) << messageOf(status);
+  for (int row = 0; row < rows; ++row) {
+    const float *begin = x.data() + row * 1024;
+    if (row == 5) {
+      for (int i = 0; i < 4; ++i)
+        EXPECT_TRUE(std::isnan(y[row * 4 + i])) << i;
+      continue;
+    }
+    // Multiples of 1/8 below 2^23/8: every order of summation is exact.
+    const float sum = std::accumulate(begin, begin + 1024, 0.f);
+    EXPECT_EQ(y[row * 4], sum);
+    EXPECT_EQ(y[row * 4 + 1], *std::max_element(begin, begin + 1024));
+    EXPECT_EQ(y[row * 4 + 2], sum - begin[0]);
+  }
+}
+
+TEST(Emulation, SharesMemoryInThreeDimensions) {
+  std::vector<int64_t> x(64 * 24), y(64 * 24);
+  std::iota(x.begin(), x.end(), 1);
+  auto kernel = compiled(reverse());
+  ASSERT_TRUE(kernel);
+  const int64_t *in = x.data();
+  int64_t *out = y.data();
+  void *arguments[] = {&in, &out};
+  Status status = kernel->launch(2, 3, 4, arguments);
+  ASSERT_TRUE(status) << messageOf(status);
+  for (int block = 0; block < 24; ++block)
+    for (int i = 0; i < 64; ++i)
+      ASSERT_EQ(y[block * 64 + i], block * 64 + 64 - i);
+  EXPECT_TRUE(kernel->launch(0, 3, 4, arguments));
+}
+
+TEST(Emulation, Shuffles) {
+  std::vector<float> f(448);
+  std::vector<int64_t> l(128);
+  std::vector<uint32_t> votes(128);
+  Status status = run(shuffles(), 1, f.data(), l.data(), votes.data());
+  ASSERT_TRUE(status) << messageOf(status);
+  for (int at = 0; at < 64; ++at) {
+    const int lane = at % 32, first = at - lane;
+    EXPECT_EQ(f[at], at ^ 5);
+    EXPECT_EQ(f[64 + at], lane + 3 < 32 ? at + 3 : at);
+    EXPECT_EQ(f[128 + at], lane >= 3 ? at - 3 : at);
+    EXPECT_EQ(f[192 + at], first + 7);
+    EXPECT_EQ(f[256 + at], 31 * 16 + 32 * first);
+    EXPECT_EQ(f[320 + at], first + 31);
+    EXPECT_EQ(f[384 + at], at / 8 * 64 + 28);
+    EXPECT_EQ(l[at], (int64_t(at ^ 1) << 40) + first + 2 + (lane ? at - 1 : at));
+    EXPECT_EQ(l[64 + at], (at ^ 16) + (at ^ 2));
+    uint32_t expected = 0;
+    for (int i = 0; i < 32; ++i)
+      expected |= uint32_t((first + i) % 3 == 0) << i;
+    EXPECT_EQ(votes[at], expected);
+    EXPECT_EQ(votes[64 + at], (first ? 1u : 2u) + unsigned(at / 32 * 4 + lane * 8));
+  }
+}
+
+static void testProduct(const std::string &type, bool transposed) {
+  const DType dtype = type == "f16" ? DType::F16 : DType::BF16;
+  std::vector<float> a(16 * 32), b(8 * 32), c(16 * 8);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = float(int(i * 7 % 31) - 15);
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = float(int(i * 5 % 23) - 11) / 4.f;
+  std::vector<uint16_t> narrowA(a.size()), narrowB(b.size());
+  convertFromF32(dtype, a.data(), narrowA.data(), a.size());
+  convertFromF32(dtype, b.data(), narrowB.data(), b.size());
+  Status status = run(product(type, transposed), 1, narrowA.data(), narrowB.data(), c.data());
+  ASSERT_TRUE(status) << messageOf(status);
+  for (int row = 0; row < 16; ++row)
+    for (int column = 0; column < 8; ++column) {
+      float sum = 0.f;
+      for (int k = 0; k < 32; ++k)
+        sum += a[row * 32 + k] * (transposed ? b[k * 8 + column] : b[column * 32 + k]);
+      ASSERT_EQ(c[row * 8 + column], sum) << row << ' ' << column;
+    }
+}
+
+TEST(Emulation, MultipliesMatricesF16) { testProduct("f16", false); }
+TEST(Emulation, MultipliesMatricesBF16) { testProduct("bf16", true); }
+TEST(Emulation, MultipliesMatricesF16Transposed) { testProduct("f16", true); }
+
+TEST(Emulation, LoadsFourTransposedMatricesAndFillsWithZeros) {
+  std::vector<uint16_t> x(256);
+  std::iota(x.begin(), x.end(), 1);
+  std::vector<uint32_t> y(128);
+  Status status = run(transposedLoad(), 1, x.data(), y.data());
+  ASSERT_TRUE(status) << messageOf(status);
+  std::fill(x.end() - 8, x.end(), 0);
+  for (int lane = 0; lane < 32; ++lane)
+    for (int matrix = 0; matrix < 4; ++matrix)
+      for (int half = 0; half < 2; ++half) {
+        const int row = lane % 4 * 2 + half, column = lane / 4;
+        EXPECT_EQ(y[lane * 4 + matrix] >> (16 * half) & 0xffff, x[matrix * 64 + row * 8 + column]);
+      }
+}
+
+TEST(Emulation, AtomicsAcrossBlocks) {
+  std::vector<uint32_t> x(64 * 500), counts(4);
+  std::iota(x.begin(), x.end(), 0);
+  for (uint32_t &value : x)
+    value %= 16;
+  float sum = 0.f;
+  Status status = run(atomics(), 500, x.data(), counts.data(), &sum);
+  ASSERT_TRUE(status) << messageOf(status);
+  EXPECT_EQ(counts, std::vector<uint32_t>(4, 8000));
+  EXPECT_EQ(sum, 7.5f * 32000);
+}
+
+TEST(Emulation, Functions) {
+  const std::vector<float> x = {0.f, 0.25f, 0.5f, 1.f, 2.5f, 3.75f, 20.f, -0.25f, -1.5f, -7.f, -20.f, 1e-3f};
+  const int64_t count = int64_t(x.size());
+  std::vector<float> y(24 * x.size());
+  Status status = run(functions(), 1, x.data(), y.data(), count);
+  ASSERT_TRUE(status) << messageOf(status);
+  for (int64_t i = 0; i < count; ++i) {
+    const double v = x[i], sigmoid = 1 / (1 + std::exp(-v));
+    const double expected[24] = {std::sqrt(v),
+                                 1 / std::sqrt(v),
+                                 std::exp(v),
+                                 std::log(v),
+                                 std::sin(v),
+                                 std::cos(v),
+                                 std::tanh(v),
+                                 std::erf(v),
+                                 v * v * v,
+                                 std::fabs(v),
+                                 std::floor(v),
+                                 std::ceil(v),
+                                 std::rint(v),
+                                 std::fmod(v, 1.5),
+                                 std::exp2(v),
+                                 v * v + 1,
+                                 std::max(v, 0.5),
+                                 std::min(v, 0.5),
+                                 sigmoid,
+                                 v * sigmoid,
+                                 v * (1 + std::erf(v / std::sqrt(2.))) / 2,
+                                 v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))) / 2,
+                                 v / (1 + std::exp(-1.702 * v)),
+                                 std::log1p(std::exp(v))};
+    for (int f = 0; f < 24; ++f) {
+      const float got = y[f * count + i];
+      if (std::isnan(expected[f]) || std::isinf(expected[f]))
+        EXPECT_EQ(std::isnan(expected[f]), std::isnan(got)) << f << " at " << v;
+      else
+        EXPECT_NEAR(got, expected[f], 1e-6 * std::max(1., std::fabs(expected[f]))) << f << " at " << v;
+    }
+  }
+  const std::vector<float> special = {NAN, INFINITY};
+  status = run(functions(), 1, special.data(), y.data(), int64_t(2));
+  ASSERT_TRUE(status) << messageOf(status);
+  for (int f = 0; f < 24; ++f)
+    EXPECT_TRUE(std::isnan(y[f * 2])) << f;
+}
