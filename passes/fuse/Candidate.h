@@ -1,0 +1,54 @@
+// A set of ops that a pattern wants as one kernel.
+#pragma once
+
+#include "ir/base/Result.h"
+#include "ir/dialect/SymbolicShapes.h"
+
+#include <string>
+
+namespace fusion {
+
+struct Candidate {
+  std::string pattern;
+  mlir::Operation *root = nullptr;
+  llvm::SmallVector<mlir::Operation *> ops; ///< distinct, in block order
+  std::string schedule;                     ///< that takes it
+  int64_t bytesSaved = 0;
+  double score = 0;                         ///< what the choice maximises
+
+  bool overlaps(const Candidate &other) const;
+};
+
+/// What a group of `ops` would read and hand out.
+struct GroupPorts {
+  llvm::SmallVector<mlir::Value> inputs;  ///< in order of first use; constants that go into the body excluded
+  llvm::SmallVector<mlir::Value> outputs; ///< results with a user outside
+};
+GroupPorts portsOf(llvm::ArrayRef<mlir::Operation *> ops);
+
+/// Constants small enough to be cloned into a group's body.
+bool isBodyConstant(mlir::Operation *op);
+
+/// Whether `ops` can become one op: same block, and no path leaves the set and enters it again. The reason if not.
+std::optional<std::string> whyNotConvex(llvm::ArrayRef<mlir::Operation *> ops);
+
+/// Replaces the ops by a fusion.group that holds them (moved, not cloned). Ops must be convex.
+GroupOp commit(const Candidate &candidate);
+
+/// Says which schedule would take ops as one kernel. Implemented above the passes, by the code generator.
+class ScheduleOracle {
+public:
+  virtual ~ScheduleOracle() = default;
+  /// Called before questions about `function`; it may change between calls of begin only by commits.
+  virtual void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) = 0;
+  /// The schedule's name, or the reason why none does.
+  virtual Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) = 0;
+  /// How many kernels the function launches, and for each the op or group that it comes from.
+  virtual llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) = 0;
+};
+
+/// The best non-overlapping subset by total score: exact for conflict components of up to 16, greedy beyond.
+/// Returns indices into `candidates`.
+llvm::SmallVector<size_t> chooseCandidates(llvm::ArrayRef<Candidate> candidates);
+
+} // namespace fusion

@@ -1,0 +1,213 @@
+#include "passes/fuse/Fuse.h"
+
+#include "ir/dialect/Types.h"
+#include "passes/fuse/Traffic.h"
+#include "patterns/Matcher.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// What a kernel launch costs, in bytes of memory traffic: about half a microsecond at 4 TB/s.
+constexpr double launchBytes = 2 << 20;
+
+/// The nearest miss of one pattern name at one root.
+struct NearMiss {
+  unsigned opsFound = 0;
+  std::string reason;
+};
+using RootKey = std::pair<Operation *, std::string>;
+
+std::string siteName(Operation *op) {
+  std::string name = locationName(op->getLoc());
+  return name.empty() ? op->getName().getStringRef().str() : name;
+}
+
+class Fuser {
+public:
+  Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
+        Ledger &ledger)
+      : function(function), patterns(patterns), options(options), oracle(oracle), ledger(ledger) {}
+
+  Status run() {
+    auto shapes = nn::SymbolicShapes::compute(function);
+    if (failed(shapes))
+      return badInput("shapes do not fit together");
+    Traffic traffic{*shapes, nominalSizes(function)};
+    oracle.begin(function, *shapes);
+    collect(traffic);
+    commitBest();
+    recordMisses();
+    return {};
+  }
+
+private:
+  bool enabled(const std::string &name) const {
+    return !llvm::is_contained(options.disabled, name) &&
+           (options.only.empty() || llvm::is_contained(options.only, name));
+  }
+
+  void collect(const Traffic &traffic) {
+    for (Operation &root : function.getBody().front())
+      for (const FusionPattern &pattern : patterns.patterns())
+        if (root.getName().getStringRef() == pattern.rootName && enabled(pattern.name))
+          consider(pattern, &root, traffic);
+  }
+
+  void consider(const FusionPattern &pattern, Operation *root, const Traffic &traffic) {
+    roots.insert({{root, pattern.name}, siteName(root)});
+    MatchResult result = match(pattern, root);
+    if (!result.matched)
+      return miss(root, pattern.name, result.opsFound, result.reason);
+    Candidate candidate{pattern.name, root, result.ops, {}, 0, 0};
+    llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    // PDL matches are not injective: (q, k) and (k, q) are one candidate.
+    for (const Candidate &other : candidates)
+      if (other.pattern == candidate.pattern && other.ops == candidate.ops)
+        return;
+    if (auto reason = whyNotConvex(candidate.ops))
+      return miss(root, pattern.name, result.opsFound, *reason);
+    GroupPorts ports = portsOf(candidate.ops);
+    auto schedule = oracle.schedule(candidate.ops, ports);
+    if (!schedule)
+      return miss(root, pattern.name, result.opsFound, "no schedule: " + schedule.error().message);
+    candidate.schedule = *schedule;
+    candidate.bytesSaved =
+        traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs) - traffic.bytes(ports.outputs);
+    candidate.score =
+        static_cast<double>(candidate.bytesSaved) + launchBytes * static_cast<double>(candidate.ops.size() - 1);
+    candidates.push_back(std::move(candidate));
+  }
+
+  void miss(Operation *root, const std::string &pattern, unsigned opsFound, const std::string &reason) {
+    auto [entry, fresh] = misses.insert({{root, pattern}, {opsFound, reason}});
+    if (!fresh && opsFound > entry->second.opsFound)
+      entry->second = {opsFound, reason};
+  }
+
+  /// Takes the best set; a candidate that a commit made impossible returns its ops, and the losers get their turn.
+  void commitBest() {
+    std::vector<Candidate> pool = candidates;
+    while (!pool.empty()) {
+      SmallVector<size_t> chosen = chooseCandidates(pool);
+      std::vector<Candidate> committed;
+      bool refused = false;
+      for (size_t index : chosen) {
+        Candidate &candidate = pool[index];
+        if (auto reason = whyNotConvex(candidate.ops)) {
+          miss(candidate.root, candidate.pattern, ~0u, *reason);
+          refused = true;
+          candidate.ops.clear();
+          continue;
+        }
+        Ledger::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
+        for (Operation *op : candidate.ops)
+          site.ops.push_back(op->getName().getStringRef().str());
+        ledger.patterns[candidate.pattern].fired.push_back(std::move(site));
+        fired.insert({candidate.root, candidate.pattern});
+        commit(candidate);
+        committed.push_back(candidate);
+      }
+      std::vector<Candidate> rest;
+      for (const Candidate &candidate : pool) {
+        if (candidate.ops.empty() || llvm::any_of(committed, [&](const Candidate &c) {
+              return c.root == candidate.root && c.pattern == candidate.pattern;
+            }))
+          continue;
+        auto winner = llvm::find_if(committed, [&](const Candidate &c) { return c.overlaps(candidate); });
+        if (winner == committed.end())
+          rest.push_back(candidate);
+        else
+          miss(candidate.root, candidate.pattern, ~0u,
+               "dropped: overlaps " + winner->pattern + " at " + siteName(winner->root));
+      }
+      pool = std::move(rest);
+      if (!refused)
+        break;
+    }
+  }
+
+  void recordMisses() {
+    for (const std::string &name : patterns.names())
+      if (enabled(name))
+        ledger.patterns[name]; // a pattern without candidates is in the report too
+    for (auto &[key, location] : roots) {
+      if (fired.contains(key))
+        continue;
+      auto found = misses.find(key);
+      ledger.patterns[key.second].missed.push_back(
+          {location, found == misses.end() ? "not chosen" : found->second.reason});
+    }
+    for (const std::string &name : patterns.names())
+      if (!enabled(name))
+        ledger.patterns[name].missed.push_back({"", "disabled by option"});
+  }
+
+  func::FuncOp function;
+  const PatternSet &patterns;
+  const FuseOptions &options;
+  ScheduleOracle &oracle;
+  Ledger &ledger;
+  std::vector<Candidate> candidates;
+  llvm::MapVector<RootKey, std::string, std::map<RootKey, unsigned>> roots;
+  std::map<RootKey, NearMiss> misses;
+  std::set<RootKey> fired;
+};
+
+Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool before) {
+  auto shapes = nn::SymbolicShapes::compute(function);
+  if (failed(shapes))
+    return badInput("shapes do not fit together");
+  Traffic traffic{*shapes, nominalSizes(function)};
+  oracle.begin(function, *shapes);
+  SmallVector<Operation *> launches = oracle.launches(function);
+  int64_t bytes = 0;
+  llvm::MapVector<std::string, int64_t, std::map<std::string, unsigned>> layers;
+  for (Operation *op : launches) {
+    bytes += traffic.launch(op);
+    if (std::string layer = layerOf(locationName(op->getLoc())); !layer.empty())
+      ++layers[layer];
+  }
+  (before ? ledger.kernelsBefore : ledger.kernelsAfter) = static_cast<int64_t>(launches.size());
+  (before ? ledger.bytesBefore : ledger.bytesAfter) = bytes;
+  if (!before) {
+    ledger.layers.clear();
+    for (auto &[name, kernels] : layers)
+      ledger.layers.push_back({name, kernels});
+  }
+  return {};
+}
+} // namespace
+
+SymbolValues nominalSizes(func::FuncOp function) {
+  SymbolValues values;
+  for (BlockArgument argument : function.getArguments())
+    for (const Dim &dim : nn::argumentDims(function, argument.getArgNumber()))
+      for (const std::string &symbol : dim.symbols())
+        values[symbol] = llvm::StringRef(symbol).contains_insensitive("batch") ? 1 : 128;
+  return values;
+}
+
+Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
+            Ledger &ledger) {
+  for (const auto &[symbol, size] : nominalSizes(function))
+    ledger.nominal[symbol] = size;
+  if (Status status = count(function, oracle, ledger, true); !status)
+    return status;
+  if (Status status = Fuser(function, patterns, options, oracle, ledger).run(); !status)
+    return status;
+  return count(function, oracle, ledger, false);
+}
+
+Status describeUnfused(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger) {
+  for (const auto &[symbol, size] : nominalSizes(function))
+    ledger.nominal[symbol] = size;
+  if (Status status = count(function, oracle, ledger, true); !status)
+    return status;
+  return count(function, oracle, ledger, false);
+}
+
+} // namespace fusion

@@ -1,0 +1,27 @@
+// The fuse phase: candidates over the whole function, the best set of them, committed as groups.
+#pragma once
+
+#include "passes/fuse/Candidate.h"
+#include "passes/fuse/Ledger.h"
+#include "patterns/PatternSet.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace fusion {
+
+struct FuseOptions {
+  std::vector<std::string> only;     ///< pattern names; empty: all
+  std::vector<std::string> disabled; ///< pattern names left out
+};
+
+/// Sizes that stand for symbolic dims when traffic is estimated: batch-like symbols 1, others 128.
+SymbolValues nominalSizes(mlir::func::FuncOp function);
+
+/// Groups what the patterns match and fills the ledger (fired, missed, kernels, bytes, layers).
+Status fuse(mlir::func::FuncOp function, const PatternSet &patterns, const FuseOptions &options,
+            ScheduleOracle &oracle, Ledger &ledger);
+
+/// Kernel and byte counts and layers of a function that is not to be fused.
+Status describeUnfused(mlir::func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger);
+
+} // namespace fusion

@@ -1,0 +1,130 @@
+// Ports, convexity and the commit of a group.
+#include "passes/fuse/Candidate.h"
+
+#include "ir/dialect/Types.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+bool Candidate::overlaps(const Candidate &other) const {
+  return llvm::any_of(ops, [&](Operation *op) { return llvm::is_contained(other.ops, op); });
+}
+
+bool isBodyConstant(Operation *op) {
+  if (llvm::isa<nn::DimConstantOp>(op))
+    return true;
+  auto constant = llvm::dyn_cast<nn::ConstantOp>(op);
+  return constant && llvm::cast<RankedTensorType>(constant.getType()).getNumElements() <= 1;
+}
+
+GroupPorts portsOf(ArrayRef<Operation *> ops) {
+  DenseSet<Operation *> members(ops.begin(), ops.end());
+  llvm::SetVector<Value> inputs;
+  GroupPorts ports;
+  for (Operation *op : ops) {
+    for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      if (!producer || (!members.contains(producer) && !isBodyConstant(producer)))
+        inputs.insert(operand);
+    }
+    for (Value result : op->getResults())
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); }))
+        ports.outputs.push_back(result);
+  }
+  ports.inputs.assign(inputs.begin(), inputs.end());
+  return ports;
+}
+
+namespace {
+/// Ops between the first and last member that depend on a member but are none.
+SmallVector<Operation *> lateOps(ArrayRef<Operation *> ops) {
+  DenseSet<Operation *> members(ops.begin(), ops.end());
+  DenseSet<Operation *> late;
+  SmallVector<Operation *> order;
+  for (Operation *op = ops.front(); op != ops.back()->getNextNode(); op = op->getNextNode()) {
+    if (members.contains(op))
+      continue;
+    bool depends = llvm::any_of(op->getOperands(), [&](Value operand) {
+      Operation *producer = operand.getDefiningOp();
+      return producer && (members.contains(producer) || late.contains(producer));
+    });
+    if (depends) {
+      late.insert(op);
+      order.push_back(op);
+    }
+  }
+  return order;
+}
+} // namespace
+
+std::optional<std::string> whyNotConvex(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    if (op->getBlock() != ops.front()->getBlock())
+      return "the ops are not in one block";
+  SmallVector<Operation *> late = lateOps(ops);
+  DenseSet<Operation *> lateSet(late.begin(), late.end());
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp(); producer && lateSet.contains(producer))
+        return "not convex: " + op->getName().getStringRef().str() + " reads " +
+               producer->getName().getStringRef().str() + " (" + locationName(producer->getLoc()) +
+               "), which reads the group";
+  return std::nullopt;
+}
+
+GroupOp commit(const Candidate &candidate) {
+  ArrayRef<Operation *> ops = candidate.ops;
+  GroupPorts ports = portsOf(ops);
+  SmallVector<Operation *> late = lateOps(ops);
+  Operation *last = ops.back();
+  // Late ops move behind the place where the group will stand, in their order.
+  Operation *after = last;
+  for (Operation *op : late) {
+    op->moveAfter(after);
+    after = op;
+  }
+  OpBuilder builder(last);
+  builder.setInsertionPointAfter(last);
+  SmallVector<Type> resultTypes;
+  for (Value output : ports.outputs)
+    resultTypes.push_back(output.getType());
+  auto group = GroupOp::create(builder, candidate.root->getLoc(), resultTypes, ports.inputs, candidate.pattern,
+                               candidate.schedule);
+  Block *body = builder.createBlock(&group.getBody());
+  IRMapping captured;
+  for (Value input : ports.inputs)
+    captured.map(input, body->addArgument(input.getType(), input.getLoc()));
+  builder.setInsertionPointToEnd(body);
+  auto yield = YieldOp::create(builder, group.getLoc(), ports.outputs);
+
+  DenseSet<Operation *> members(ops.begin(), ops.end());
+  DenseMap<Operation *, Operation *> constants;
+  for (Operation *op : ops) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      Operation *producer = operand.get().getDefiningOp();
+      if (producer && !members.contains(producer) && isBodyConstant(producer)) {
+        Operation *&copy = constants[producer];
+        if (!copy) {
+          builder.setInsertionPoint(yield);
+          copy = builder.clone(*producer);
+        }
+        operand.set(copy->getResult(llvm::cast<OpResult>(operand.get()).getResultNumber()));
+      } else if (Value argument = captured.lookupOrNull(operand.get())) {
+        operand.set(argument);
+      }
+    }
+    op->moveBefore(yield);
+  }
+  for (auto [output, result] : llvm::zip(ports.outputs, group.getResults()))
+    output.replaceUsesWithIf(result, [&](OpOperand &use) {
+      return use.getOwner() != yield && !members.contains(use.getOwner());
+    });
+  return group;
+}
+
+} // namespace fusion

@@ -1,0 +1,23 @@
+// Estimates: memory traffic of ops and groups, kernels by layer.
+#pragma once
+
+#include "passes/fuse/Candidate.h"
+
+namespace fusion {
+
+/// Bytes moved at given sizes of the symbols: each operand read once, each result written once.
+struct Traffic {
+  const nn::SymbolicShapes &shapes;
+  SymbolValues sizes;
+
+  int64_t bytes(mlir::Value value) const;
+  int64_t bytes(llvm::ArrayRef<mlir::Value> values) const;
+  int64_t unfused(llvm::ArrayRef<mlir::Operation *> ops) const;
+  /// Of the kernel that an op or group becomes.
+  int64_t launch(mlir::Operation *op) const;
+};
+
+/// `model.layers.0` of `model.layers.0.self_attn.q_proj`; empty if no part of the path is a number.
+std::string layerOf(llvm::StringRef location);
+
+} // namespace fusion

@@ -1,0 +1,10 @@
+# Called as a script: FAMILIES (comma separated), FOLDER with <family>.pdl.mlir → OUTPUT.
+string(REPLACE "," ";" families "${FAMILIES}")
+set(text "// Generated from patterns/*.pdll.\n#pragma once\n#include <string_view>\n#include <utility>\nnamespace fusion::builtin_patterns {\n")
+string(APPEND text "inline constexpr std::pair<std::string_view, std::string_view> files[] = {\n")
+foreach(family ${families})
+  file(READ "${FOLDER}/${family}.pdl.mlir" content)
+  string(APPEND text "{\"${family}\", R\"__pdl__(${content})__pdl__\"},\n")
+endforeach()
+string(APPEND text "};\n}\n")
+file(WRITE "${OUTPUT}" "${text}")

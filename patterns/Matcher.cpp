@@ -1,0 +1,150 @@
+#include "patterns/Matcher.h"
+
+#include "patterns/Guards.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+class Interpreter {
+public:
+  explicit Interpreter(pdl::PatternOp pattern) : pattern(pattern) {}
+
+  MatchResult run(pdl::OperationOp rootPattern, Operation *root) {
+    MatchResult result;
+    if (matchOp(rootPattern, root)) {
+      checkGuards();
+      if (reason.empty()) {
+        result.matched = true;
+        for (Operation *op : groupedOps())
+          result.ops.push_back(op);
+      }
+    }
+    result.opsFound = found;
+    result.reason = reason;
+    return result;
+  }
+
+private:
+  bool fail(Location location, const Twine &text) {
+    reason = text.str();
+    if (auto line = llvm::dyn_cast<FileLineColLoc>(location))
+      reason += llvm::formatv(" [{0}:{1}:{2}]", llvm::sys::path::filename(line.getFilename().getValue()),
+                              line.getLine(), line.getColumn())
+                    .str();
+    return false;
+  }
+
+  bool matchOp(pdl::OperationOp wanted, Operation *op) {
+    auto [bound, fresh] = ops.try_emplace(wanted, op);
+    if (!fresh)
+      return bound->second == op || fail(wanted.getLoc(), "the pattern wants one op in two places");
+    ++found;
+    for (auto [name, value] : llvm::zip(wanted.getAttributeValueNames(), wanted.getAttributeValues()))
+      if (!matchAttribute(value, op, llvm::cast<StringAttr>(name)))
+        return false;
+    if (wanted.getOperandValues().empty())
+      return true;
+    if (wanted.getOperandValues().size() != op->getNumOperands())
+      return fail(wanted.getLoc(), op->getName().getStringRef() + " has " + Twine(op->getNumOperands()) +
+                                       " operands, pattern wants " + Twine(wanted.getOperandValues().size()));
+    for (auto [index, value] : llvm::enumerate(wanted.getOperandValues()))
+      if (!matchOperand(value, op, index))
+        return false;
+    return true;
+  }
+
+  bool matchOperand(Value wanted, Operation *user, unsigned index) {
+    Value actual = user->getOperand(index);
+    auto [bound, fresh] = values.try_emplace(wanted, actual);
+    if (!fresh)
+      return bound->second == actual ||
+             fail(wanted.getLoc(), "operand " + Twine(index) + " of " + user->getName().getStringRef() +
+                                       " is not the value that the pattern uses twice");
+    unsigned number = 0;
+    pdl::OperationOp producer;
+    if (auto result = wanted.getDefiningOp<pdl::ResultOp>()) {
+      producer = result.getParent().getDefiningOp<pdl::OperationOp>();
+      number = result.getIndex();
+    } else if (auto results = wanted.getDefiningOp<pdl::ResultsOp>()) {
+      producer = results.getParent().getDefiningOp<pdl::OperationOp>();
+    }
+    if (!producer)
+      return true;
+    auto defined = llvm::dyn_cast<OpResult>(actual);
+    std::string what = "operand " + std::to_string(index) + " of " + user->getName().getStringRef().str();
+    if (!defined)
+      return fail(producer.getLoc(), what + " is a graph input, pattern wants " + *producer.getOpName());
+    Operation *op = defined.getOwner();
+    if (op->getName().getStringRef() != *producer.getOpName() || defined.getResultNumber() != number)
+      return fail(producer.getLoc(), what + " is produced by " + op->getName().getStringRef() + ", pattern wants " +
+                                         *producer.getOpName());
+    if (op->getBlock() != user->getBlock())
+      return fail(producer.getLoc(), what + " is produced in another block");
+    return matchOp(producer, op);
+  }
+
+  bool matchAttribute(Value wanted, Operation *op, StringAttr name) {
+    Attribute actual = op->getAttr(name);
+    if (auto registered = op->getRegisteredInfo(); !actual && registered)
+      if (auto property = op->getInherentAttr(name))
+        actual = *property;
+    auto attribute = wanted.getDefiningOp<pdl::AttributeOp>();
+    attributes[wanted] = actual;
+    if (attribute && attribute.getValueAttr() && attribute.getValueAttr() != actual)
+      return fail(attribute.getLoc(), "attribute " + name.getValue() + " of " + op->getName().getStringRef() +
+                                          " differs from the pattern's");
+    return true;
+  }
+
+  /// All guards run, so that a near miss lists everything that stands in its way.
+  void checkGuards() {
+    for (auto constraint : pattern.getBodyRegion().getOps<pdl::ApplyNativeConstraintOp>()) {
+      SmallVector<GuardArgument> arguments;
+      for (Value argument : constraint.getArgs())
+        arguments.push_back(resolve(argument));
+      if (auto why = (*findGuard(constraint.getName()))(arguments)) {
+        reason += reason.empty() ? "guard " : "; ";
+        reason += constraint.getName().str() + ": " + *why;
+      }
+    }
+  }
+
+  GuardArgument resolve(Value argument) {
+    if (auto op = argument.getDefiningOp<pdl::OperationOp>())
+      return ops.lookup(op);
+    if (auto result = argument.getDefiningOp<pdl::ResultOp>())
+      return Value(ops.lookup(result.getParent().getDefiningOp<pdl::OperationOp>())->getResult(result.getIndex()));
+    if (auto attribute = argument.getDefiningOp<pdl::AttributeOp>())
+      return attribute.getValueAttr() ? attribute.getValueAttr() : attributes.lookup(argument);
+    return values.lookup(argument);
+  }
+
+  llvm::SetVector<Operation *> groupedOps() {
+    llvm::SetVector<Operation *> members;
+    pattern.getRewriter().getBodyRegion().walk([&](pdl::ApplyNativeRewriteOp group) {
+      for (Value argument : group.getArgs())
+        members.insert(ops.lookup(argument.getDefiningOp<pdl::OperationOp>()));
+    });
+    return members;
+  }
+
+  pdl::PatternOp pattern;
+  llvm::DenseMap<Operation *, Operation *> ops; // pdl.operation -> graph op
+  llvm::DenseMap<Value, Value> values;
+  llvm::DenseMap<Value, Attribute> attributes;
+  unsigned found = 0;
+  std::string reason;
+};
+} // namespace
+
+MatchResult match(const FusionPattern &pattern, Operation *root) {
+  return Interpreter(pattern.pattern).run(pattern.root, root);
+}
+
+} // namespace fusion

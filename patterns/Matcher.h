@@ -1,0 +1,21 @@
+// Matches a fusion pattern against the graph without changing it.
+#pragma once
+
+#include "patterns/PatternSet.h"
+
+namespace fusion {
+
+struct MatchResult {
+  bool matched = false;
+  /// On a match: the ops that the pattern groups, without repeats, in the pattern's order.
+  llvm::SmallVector<mlir::Operation *> ops;
+  /// Otherwise: how many of the pattern's ops were found, and why it ended: the first structural mismatch, or every
+  /// guard that failed.
+  unsigned opsFound = 0;
+  std::string reason;
+};
+
+/// Interprets `pattern` as a tree match from `root`, an op of the pattern's root name.
+MatchResult match(const FusionPattern &pattern, mlir::Operation *root);
+
+} // namespace fusion
