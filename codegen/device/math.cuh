@@ -141,6 +141,42 @@ template <class I> DEVICE I floor_mod(I a, I b) {
   return remainder != 0 && is_negative(remainder) != is_negative(b) ? remainder + b : remainder;
 }
 
+DEVICE f32 floor_mod_(f32 a, f32 b) {
+  const f32 remainder = fmod_(a, b);
+  return remainder != 0.f && ((remainder < 0.f) != (b < 0.f)) ? remainder + b : remainder;
+}
+DEVICE f64 floor_mod_(f64 a, f64 b) {
+  const f64 remainder = fmod_(a, b);
+  return remainder != 0.0 && ((remainder < 0.0) != (b < 0.0)) ? remainder + b : remainder;
+}
+
+// Integers of the graph: everything wraps, and division by zero gives 0.
+template <class I> DEVICE bool is_minus_one(I a) { return (I)-1 < (I)0 && a == (I)-1; }
+template <class I> DEVICE I int_div(I a, I b) {
+  return b == 0 ? (I)0 : is_minus_one(b) ? (I)(0ull - (u64)a) : (I)(a / b);
+}
+template <class I> DEVICE I int_rem(I a, I b) { return b == 0 || is_minus_one(b) ? (I)0 : (I)(a % b); }
+template <class I> DEVICE I int_mod(I a, I b) {
+  const I remainder = int_rem(a, b);
+  return remainder != 0 && ((remainder < 0) != (b < 0)) ? (I)(remainder + b) : remainder;
+}
+template <class I> DEVICE I int_pow(I base, I exponent) {
+  if (exponent < 0)
+    return base == 1 ? (I)1 : is_minus_one(base) ? (exponent % 2 != 0 ? (I)-1 : (I)1) : (I)0;
+  u64 result = 1, power = (u64)base;
+  for (u64 left = (u64)exponent; left != 0; left >>= 1) {
+    if (left & 1u)
+      result *= power;
+    power *= power;
+  }
+  return (I)result;
+}
+// The place that an index of a gather names: negative ones count from the end, others out of range are clamped.
+DEVICE i64 gather_index(i64 index, i64 count) {
+  const i64 place = index < 0 ? index + count : index;
+  return place < 0 ? 0 : place >= count ? count - 1 : place;
+}
+
 // Reductions over groups of Lanes neighbouring lanes (a power of two up to 32); all lanes of the warp take
 // part and every lane gets its group's result, the same bits in each.
 template <int Lanes> DEVICE f32 lanes_sum(f32 value) {
