@@ -36,6 +36,60 @@ std::string Ledger::json() const {
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report))).str();
 }
 
+Ledger ledgerFromJson(llvm::StringRef text) {
+  Ledger ledger;
+  auto value = llvm::json::parse(text);
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return ledger;
+  }
+  const llvm::json::Object *report = value->getAsObject();
+  if (!report)
+    return ledger;
+  ledger.model = report->getString("model").value_or("").str();
+  ledger.target = report->getString("target").value_or("").str();
+  auto counts = [&](const char *key, int64_t &before, int64_t &after) {
+    if (const llvm::json::Object *object = report->getObject(key)) {
+      before = object->getInteger("before").value_or(0);
+      after = object->getInteger("after").value_or(0);
+    }
+  };
+  counts("kernels", ledger.kernelsBefore, ledger.kernelsAfter);
+  counts("bytes", ledger.bytesBefore, ledger.bytesAfter);
+  auto entries = [](const llvm::json::Object &object, const char *key, auto &&each) {
+    if (const llvm::json::Array *array = object.getArray(key))
+      for (const llvm::json::Value &entry : *array)
+        if (const llvm::json::Object *fields = entry.getAsObject())
+          each(*fields);
+  };
+  if (const llvm::json::Object *patterns = report->getObject("patterns"))
+    for (const auto &[name, fields] : *patterns) {
+      Ledger::Pattern &pattern = ledger.patterns[name.str().str()];
+      if (const llvm::json::Object *object = fields.getAsObject()) {
+        entries(*object, "sites", [&](const llvm::json::Object &site) {
+          Ledger::Site &entry = pattern.fired.emplace_back();
+          entry.location = site.getString("location").value_or("").str();
+          entry.bytesSaved = site.getInteger("bytes_saved").value_or(0);
+          if (const llvm::json::Array *ops = site.getArray("ops"))
+            for (const llvm::json::Value &op : *ops)
+              entry.ops.push_back(op.getAsString().value_or("").str());
+        });
+        entries(*object, "missed", [&](const llvm::json::Object &miss) {
+          pattern.missed.push_back({miss.getString("location").value_or("").str(),
+                                    miss.getString("reason").value_or("").str()});
+        });
+      }
+    }
+  entries(*report, "layers", [&](const llvm::json::Object &layer) {
+    ledger.layers.push_back(
+        {layer.getString("name").value_or("").str(), layer.getInteger("kernels").value_or(0)});
+  });
+  if (const llvm::json::Object *nominal = report->getObject("nominal"))
+    for (const auto &[symbol, size] : *nominal)
+      ledger.nominal[symbol.str().str()] = size.getAsInteger().value_or(0);
+  return ledger;
+}
+
 std::string Ledger::markdown() const {
   std::string text;
   llvm::raw_string_ostream out(text);

@@ -41,4 +41,7 @@ struct Ledger {
   std::string markdown() const;
 };
 
+/// The inverse of json(); what is missing or malformed stays empty.
+Ledger ledgerFromJson(llvm::StringRef text);
+
 } // namespace fusion

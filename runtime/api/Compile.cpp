@@ -1,0 +1,146 @@
+#include "codegen/BuildPlan.h"
+#include "codegen/plan/Print.h"
+#include "ir/reference/Reference.h"
+#include "runtime/Bundle.h"
+#include "runtime/api/Graph.h"
+#include "runtime/api/Program.h"
+#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Nvrtc.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// The graph after normalise, raise and fuse, in a context of its own.
+struct LoweredGraph {
+  std::shared_ptr<MLIRContext> context;
+  std::shared_ptr<OwningOpRef<ModuleOp>> module;
+  func::FuncOp entry;
+  Ledger ledger;
+};
+
+Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &options) {
+  const Graph::Implementation &source = *graph.implementation();
+  if (options.tensorParallel != 1)
+    return environment("tensor parallelism over " + std::to_string(options.tensorParallel) +
+                       " ranks is not part of this version; use 1");
+  LoweredGraph lowered;
+  // The clone shares the graph's context, which therefore stays alive with it.
+  lowered.context = std::shared_ptr<MLIRContext>(graph.implementation(), source.context.get());
+  lowered.module = std::make_shared<OwningOpRef<ModuleOp>>(llvm::cast<ModuleOp>(source.module.get()->clone()));
+  LowerOptions lowerOptions;
+  lowerOptions.fuse = options.fuse;
+  lowerOptions.fusions.disabled = options.disabledFusions;
+  lowerOptions.patternFiles = options.patternFiles;
+  lowerOptions.target = options.target.arch;
+  lowered.ledger.model = source.path;
+  if (Status status = lower(lowered.module->get(), lowerOptions, lowered.ledger); !status)
+    return Error{status.error().kind, source.path + ": " + status.error().message};
+  auto entry = entryFunction(lowered.module->get());
+  if (!entry)
+    return entry.error();
+  lowered.entry = *entry;
+  return lowered;
+}
+
+Result<ProgramPlan> planGraph(const Graph &graph, const LoweredGraph &lowered, const CompileOptions &options) {
+  PlanOptions planOptions;
+  planOptions.target = options.target.arch;
+  planOptions.baseFolder = folderOf(graph.implementation()->path);
+  auto plan = buildPlan(lowered.entry, planOptions);
+  if (!plan)
+    return Error{plan.error().kind, graph.implementation()->path + ": " + plan.error().message};
+  plan->model = graph.implementation()->path;
+  plan->report = lowered.ledger.json();
+  return plan;
+}
+
+ExecutorOptions executorOptions(RunOn device, const CompileOptions &options) {
+  ExecutorOptions executor;
+  executor.target = device == RunOn::Cuda ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+  if (!options.cacheFolder.empty())
+    executor.cacheFolder = options.cacheFolder;
+  return executor;
+}
+
+RunOn resolve(RunOn device) {
+  if (device != RunOn::Auto)
+    return device;
+  return deviceCount() > 0 ? RunOn::Cuda : RunOn::Cpu;
+}
+} // namespace
+
+Target Target::current() {
+  if (deviceCount() > 0)
+    if (auto properties = deviceProperties(0))
+      return {compilationArch("sm_" + std::to_string(properties->major * 10 + properties->minor))};
+  return {};
+}
+
+Result<Program> compile(const Graph &graph, const CompileOptions &options) {
+  auto lowered = lowerGraph(graph, options);
+  if (!lowered)
+    return lowered.error();
+  auto program = std::make_shared<Program::Implementation>();
+  program->report = Report(lowered->ledger.json());
+  program->inputs = graph.inputs();
+  program->outputs = graph.outputs();
+  RunOn device = resolve(options.device);
+  if (device == RunOn::Cpu) {
+    auto interpreter = Interpreter::create(lowered->entry, folderOf(graph.implementation()->path));
+    if (!interpreter)
+      return interpreter.error();
+    // The interpreter points into the module: both live in the same closure.
+    auto shared = std::make_shared<Interpreter>(std::move(*interpreter));
+    program->reference = [shared, keep = *lowered](const NamedTensors &inputs) { return shared->run(inputs); };
+    return Program(std::move(program));
+  }
+  auto plan = planGraph(graph, *lowered, options);
+  if (!plan)
+    return plan.error();
+  auto executor = Executor::create(std::move(*plan), executorOptions(device, options));
+  if (!executor)
+    return executor.error();
+  program->executor = std::move(*executor);
+  return Program(std::move(program));
+}
+
+Result<Program> Program::open(const std::string &bundleFolder, const CompileOptions &options) {
+  auto bundle = readBundle(bundleFolder);
+  if (!bundle)
+    return bundle.error();
+  RunOn device = resolve(options.device);
+  if (device == RunOn::Cpu)
+    return environment(bundleFolder + ": a bundle holds kernels only; run it with a GPU or with device emulate");
+  auto program = std::make_shared<Implementation>();
+  program->report = Report(bundle->plan.report);
+  for (const PortPlan &port : bundle->plan.inputs)
+    program->inputs.push_back({port.name, port.type, port.shape});
+  for (const PortPlan &port : bundle->plan.outputs)
+    program->outputs.push_back({port.name, port.type, port.shape});
+  ExecutorOptions executorSettings = executorOptions(device, options);
+  executorSettings.cubins = std::move(bundle->cubins);
+  executorSettings.cubinArch = bundle->arch;
+  auto executor = Executor::create(std::move(bundle->plan), std::move(executorSettings));
+  if (!executor)
+    return executor.error();
+  program->executor = std::move(*executor);
+  return Program(std::move(program));
+}
+
+Status writeBundle(const Graph &graph, const CompileOptions &options, const std::string &folder) {
+  auto lowered = lowerGraph(graph, options);
+  if (!lowered)
+    return lowered.error();
+  auto plan = planGraph(graph, *lowered, options);
+  if (!plan)
+    return plan.error();
+  KernelCache cache(options.cacheFolder.empty() ? KernelCache::defaultFolder() : options.cacheFolder);
+  auto kernels = compileKernels(plan->kernels, options.target.arch, cache);
+  if (!kernels)
+    return kernels.error();
+  return writeBundle(folder, *plan, options.target.arch, *kernels);
+}
+
+} // namespace fusion

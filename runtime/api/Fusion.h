@@ -1,0 +1,130 @@
+// The C++ interface: load a graph, compile it, run it. No function throws; no MLIR type appears.
+//
+//   auto graph = fusion::Graph::load("model.onnx");
+//   if (!graph) return fail(graph.error().message);
+//   auto program = fusion::compile(*graph, {.device = fusion::RunOn::Auto});
+//   auto outputs = program->run({{"input_ids", ids}});
+//   std::puts(program->report().markdown().c_str());
+#pragma once
+
+#include "ir/base/Dim.h"
+#include "ir/base/Result.h"
+#include "ir/base/Safetensors.h"
+#include "ir/base/Tensor.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fusion {
+
+/// An input or output of a graph. Dims may be symbolic: `batch`, `s15 + 1`.
+struct Port {
+  std::string name;
+  DType type = DType::F32;
+  DimShape shape;
+};
+
+struct LoadOptions {
+  /// Graph inputs whose contents are known now; they become constants.
+  NamedTensors constants;
+};
+
+/// An imported transformer graph. Cheap to copy; safe to compile from several threads one at a time.
+class Graph {
+public:
+  /// `.onnx` (external data is mapped, never read whole) or `.mlir`. Errors are BadInput: file, node and reason.
+  static Result<Graph> load(const std::string &path, const LoadOptions &options = {});
+  const std::vector<Port> &inputs() const;
+  const std::vector<Port> &outputs() const;
+  /// The graph in textual form, as `fusion-opt` prints it.
+  std::string text() const;
+
+  struct Implementation;
+  const std::shared_ptr<Implementation> &implementation() const { return shared; }
+
+private:
+  std::shared_ptr<Implementation> shared;
+};
+
+enum class RunOn {
+  Auto,    ///< the GPU if there is one, else the reference
+  Cpu,     ///< the reference on the host
+  Cuda,    ///< emitted kernels on a GPU
+  Emulate, ///< emitted kernels on the host
+};
+
+/// A GPU architecture such as sm_90a.
+struct Target {
+  std::string arch = "sm_90a";
+  /// That of GPU 0, or sm_90a where there is none.
+  static Target current();
+};
+
+struct CompileOptions {
+  Target target = Target::current();
+  RunOn device = RunOn::Auto;
+  bool fuse = true;
+  std::vector<std::string> disabledFusions;  ///< pattern names to leave out
+  std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
+  int tensorParallel = 1;                    ///< ranks; more than 1 is refused where it cannot be done
+  /// Folder for compiled kernels; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
+  std::string cacheFolder;
+};
+
+/// What fused and what did not, with reasons.
+class Report {
+public:
+  explicit Report(std::string json = "{}") : text(std::move(json)) {}
+  const std::string &json() const { return text; }
+  std::string markdown() const;
+  /// How often the pattern fired; 0 for an unknown name.
+  int fired(const std::string &pattern) const;
+  int kernelsBefore() const;
+  int kernelsAfter() const;
+
+private:
+  std::string text;
+};
+
+/// One kernel's time in a run.
+struct KernelTime {
+  std::string kernel, schedule, fusion, location;
+  double microseconds = 0, bytes = 0, flops = 0;
+};
+
+/// A compiled graph. `run` may be called from several threads; runs take turns.
+class Program {
+public:
+  /// Inputs by name; host tensors, or device tensors when the program runs on that GPU. Outputs by name. Errors:
+  /// a missing, unknown or misshapen input (BadInput), or what the machine lacks (Environment).
+  Result<NamedTensors> run(const NamedTensors &inputs);
+  /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU.
+  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations);
+  /// Kernel by kernel; not on the reference.
+  Result<std::vector<KernelTime>> profile(const NamedTensors &inputs);
+
+  const Report &report() const;
+  const std::vector<Port> &inputs() const;
+  const std::vector<Port> &outputs() const;
+  /// "cpu reference", "emulated", or the GPU's name.
+  std::string device() const;
+  /// All emitted kernels as CUDA source; empty on the reference.
+  std::string cudaSource() const;
+
+  /// Opens what fusion-compile wrote; needs no compiler.
+  static Result<Program> open(const std::string &bundleFolder, const CompileOptions &options = {});
+
+  struct Implementation;
+  explicit Program(std::shared_ptr<Implementation> implementation) : shared(std::move(implementation)) {}
+
+private:
+  std::shared_ptr<Implementation> shared;
+};
+
+Result<Program> compile(const Graph &graph, const CompileOptions &options = {});
+
+/// Compiles every kernel for `options.target` and writes a folder with cubins, plan and weights. Needs no GPU.
+Status writeBundle(const Graph &graph, const CompileOptions &options, const std::string &folder);
+
+} // namespace fusion

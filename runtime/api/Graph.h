@@ -1,0 +1,16 @@
+// What a Graph holds.
+#pragma once
+
+#include "runtime/api/Fusion.h"
+#include "runtime/api/Lower.h"
+
+namespace fusion {
+
+struct Graph::Implementation {
+  std::string path;
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<Port> inputs, outputs;
+};
+
+} // namespace fusion

@@ -1,0 +1,141 @@
+#include "runtime/api/Lower.h"
+
+#include "ir/dialect/Dialect.h"
+#include "passes/Passes.h"
+#include "passes/Pipeline.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// Keeps the first error diagnostic as one line.
+class FirstError {
+public:
+  explicit FirstError(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error && message.empty()) {
+            llvm::raw_string_ostream out(message);
+            if (auto line = llvm::dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
+              out << line.getFilename().getValue() << ":" << line.getLine() << ":" << line.getColumn() << ": ";
+            out << diagnostic;
+          }
+          return success();
+        }) {}
+  std::string text(const std::string &otherwise) const { return message.empty() ? otherwise : message; }
+
+private:
+  std::string message;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+void registerEverything(DialectRegistry &registry) {
+  registerDialects(registry);
+  static bool once = (registerPasses(), registerPipelines(), true);
+  (void)once;
+}
+
+std::unique_ptr<MLIRContext> makeContext() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  auto context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+std::string folderOf(const std::string &path) { return llvm::sys::path::parent_path(path).str(); }
+
+Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string &path,
+                                         const ImportOptions &options) {
+  if (!llvm::sys::fs::exists(path))
+    return badInput(path + ": no such file");
+  if (llvm::sys::fs::is_directory(path))
+    return badInput(path + ": is a folder, not a graph file");
+  if (llvm::StringRef(path).ends_with(".onnx"))
+    return importOnnx(context, path, options);
+  FirstError error(&context);
+  auto module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+  if (!module)
+    return badInput(error.text(path + ": is not a graph in MLIR text"));
+  return module;
+}
+
+Result<func::FuncOp> entryFunction(ModuleOp module) {
+  auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  if (functions.empty())
+    return badInput("the module has no function");
+  func::FuncOp entry = functions.front();
+  if (functions.size() > 1) {
+    entry = module.lookupSymbol<func::FuncOp>("main");
+    if (!entry)
+      return badInput("the module has several functions and none is @main");
+  }
+  if (entry.isExternal() || !llvm::hasSingleElement(entry.getBody()))
+    return badInput("the entry function @" + entry.getSymName().str() + " must be one block");
+  for (Operation &op : entry.getBody().front().without_terminator())
+    if (!llvm::isa<GroupOp>(op) && op.getDialect()->getNamespace() != "nn")
+      return badInput("op " + op.getName().getStringRef().str() + " is not part of a graph");
+  for (Type type : entry.getArgumentTypes())
+    if (!llvm::isa<RankedTensorType>(type))
+      return badInput("an argument of @" + entry.getSymName().str() + " is not a ranked tensor");
+  return entry;
+}
+
+Result<PatternSet> loadPatterns(MLIRContext &context, const std::vector<std::string> &files) {
+  auto set = PatternSet::builtin(&context);
+  if (!set)
+    return set;
+  for (const std::string &file : files)
+    if (Status status = set->addFile(file, &context); !status)
+      return status.error();
+  return set;
+}
+
+Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
+  MLIRContext *context = module.getContext();
+  {
+    FirstError error(context);
+    PassManager manager(context);
+    manager.enableVerifier(false);
+    buildNormalisePipeline(manager);
+    buildRaisePipeline(manager);
+    if (failed(manager.run(module)))
+      return badInput(error.text("the graph cannot be normalised"));
+  }
+  auto entry = entryFunction(module);
+  if (!entry)
+    return entry.error();
+  if (auto model = module->getAttrOfType<StringAttr>("nn.model"))
+    ledger.model = model.getValue().str();
+  ledger.target = options.target;
+  FirstError error(context);
+  auto oracle = makeScheduleOracle(options.target);
+  Status status;
+  if (options.fuse) {
+    auto patterns = loadPatterns(*context, options.patternFiles);
+    if (!patterns)
+      return patterns.error();
+    for (const std::string &name : options.fusions.disabled)
+      if (!llvm::is_contained(patterns->names(), name))
+        return badInput("there is no fusion '" + name + "' to disable; known: " + llvm::join(patterns->names(), ", "));
+    status = fuse(*entry, *patterns, options.fusions, *oracle, ledger);
+  } else {
+    status = describeUnfused(*entry, *oracle, ledger);
+  }
+  if (!status)
+    return Error{status.error().kind, error.text(status.error().message)};
+  if (failed(verify(module)))
+    return badInput(error.text("the fused graph does not verify"));
+  return {};
+}
+
+} // namespace fusion

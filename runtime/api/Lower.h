@@ -1,0 +1,43 @@
+// The phases between import and emission, shared by the API and the tools.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+#include "ir/import/Onnx.h"
+#include "passes/fuse/Fuse.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectRegistry.h"
+
+namespace fusion {
+
+/// Dialects, passes and pipelines: everything a tool registers.
+void registerEverything(mlir::DialectRegistry &registry);
+
+/// A context with the dialects loaded whose diagnostics go nowhere unless a handler is set.
+std::unique_ptr<mlir::MLIRContext> makeContext();
+
+/// `.onnx` is imported, anything else parsed as MLIR text. Errors are one line.
+Result<mlir::OwningOpRef<mlir::ModuleOp>> loadModule(mlir::MLIRContext &context, const std::string &path,
+                                                     const ImportOptions &options = {});
+/// The function that is run: the only one, or @main.
+Result<mlir::func::FuncOp> entryFunction(mlir::ModuleOp module);
+/// Where relative weight paths of a graph file are looked up.
+std::string folderOf(const std::string &path);
+
+struct LowerOptions {
+  bool fuse = true;
+  FuseOptions fusions;
+  std::vector<std::string> patternFiles;
+  std::string target = "sm_90a";
+};
+
+/// Normalise, raise and (if asked) fuse in place.
+Status lower(mlir::ModuleOp module, const LowerOptions &options, Ledger &ledger);
+
+/// The code generator's answer to which schedule takes a group.
+std::unique_ptr<ScheduleOracle> makeScheduleOracle(const std::string &target);
+
+/// The built-in patterns and those of `files`.
+Result<PatternSet> loadPatterns(mlir::MLIRContext &context, const std::vector<std::string> &files);
+
+} // namespace fusion

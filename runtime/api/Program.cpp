@@ -1,0 +1,51 @@
+#include "runtime/api/Program.h"
+
+#include "codegen/plan/Print.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+
+namespace fusion {
+
+Result<NamedTensors> Program::run(const NamedTensors &inputs) {
+  return shared->executor ? shared->executor->run(inputs) : shared->reference(inputs);
+}
+
+Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations) {
+  if (shared->executor)
+    return shared->executor->bench(inputs, iterations);
+  std::vector<double> times;
+  for (int i = -3; i < iterations; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    if (auto outputs = run(inputs); !outputs)
+      return outputs.error();
+    std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
+    if (i >= 0)
+      times.push_back(taken.count());
+  }
+  return times;
+}
+
+Result<std::vector<KernelTime>> Program::profile(const NamedTensors &inputs) {
+  if (!shared->executor)
+    return badInput("the CPU reference has no kernels to profile; use a GPU or emulation");
+  auto timings = shared->executor->profile(inputs);
+  if (!timings)
+    return timings.error();
+  std::vector<KernelTime> times;
+  for (const LaunchTiming &launch : *timings)
+    times.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location, launch.microseconds,
+                     launch.bytes, launch.flops});
+  return times;
+}
+
+const Report &Program::report() const { return shared->report; }
+const std::vector<Port> &Program::inputs() const { return shared->inputs; }
+const std::vector<Port> &Program::outputs() const { return shared->outputs; }
+std::string Program::device() const { return shared->executor ? shared->executor->device() : "cpu reference"; }
+std::string Program::cudaSource() const {
+  return shared->executor ? fusion::cudaSource(shared->executor->plan()) : std::string();
+}
+
+} // namespace fusion
