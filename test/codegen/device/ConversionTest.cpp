@@ -1,6 +1,7 @@
 // The conversions of emitted kernels are those of the host library, which the reference uses.
 #include "ir/base/DType.h"
-#include "test/codegen/device/Emulation.h"
+#include "test/codegen/device/Machine.h"
+#include "test/codegen/device/Samples.h"
 
 #include <cmath>
 #include <cstring>
@@ -31,17 +32,14 @@ static uint64_t canonical(DType type, const std::vector<uint8_t> &bytes, size_t 
   return std::isnan(value) ? ~0ull : bits;
 }
 
-static void compare(const EmulatedKernel &kernel, const std::string &from, const std::string &to,
-                    const std::vector<uint8_t> &source) {
+static void compare(Kernels &kernels, size_t index, const std::string &from, const std::string &to,
+                    std::vector<uint8_t> source) {
   const DType fromType = dtypeOf(from), toType = dtypeOf(to);
   const int64_t count = int64_t(source.size() / byteSize(fromType));
   std::vector<uint8_t> expected(count * byteSize(toType)), got(expected.size());
   convert(fromType, source.data(), toType, expected.data(), size_t(count));
-  const uint8_t *in = source.data();
-  uint8_t *out = got.data();
-  void *arguments[] = {&in, &out, const_cast<int64_t *>(&count)};
-  Status status = kernel.launch(uint32_t((count + 255) / 256), 1, 1, arguments);
-  ASSERT_TRUE(status) << messageOf(status);
+  Status status = kernels.launch(index, {uint32_t((count + 255) / 256)}, {source, got, count});
+  ASSERT_TRUE(status) << status.error().message;
   if (std::memcmp(expected.data(), got.data(), got.size()) == 0)
     return;
   for (int64_t i = 0; i < count; ++i)
@@ -88,19 +86,22 @@ static std::vector<uint8_t> values(DType type) {
   return bytes;
 }
 
-TEST(Conversion, EveryPairOfTypes) {
-  TemporaryFolder folder;
+class Conversion : public OnMachine {};
+INSTANTIATE_TEST_SUITE_P(, Conversion, testing::Values(Machine::Emulated, Machine::Cuda),
+                         testing::PrintToStringParamName());
+
+TEST_P(Conversion, EveryPairOfTypes) {
   std::vector<KernelPlan> plans;
   for (const std::string &from : elementTypes())
     for (const std::string &to : elementTypes())
       plans.push_back(conversion(from, to));
-  auto kernels = EmulatedKernel::compileAll(plans, folder.path);
+  auto kernels = compileFor(GetParam(), plans);
   ASSERT_TRUE(kernels) << kernels.error().message;
   size_t next = 0;
   for (const std::string &from : elementTypes()) {
     const std::vector<uint8_t> source = values(dtypeOf(from));
     for (const std::string &to : elementTypes()) {
-      compare(*(*kernels)[next++], from, to, source);
+      compare(**kernels, next++, from, to, source);
       if (HasFatalFailure())
         return;
     }

@@ -1,33 +1,37 @@
-// Every kind of operation of the prelude gives on the host what the device is documented to give.
-#include "test/codegen/device/Emulation.h"
+// Every kind of operation of the prelude, emulated and on the GPU.
 #include "ir/base/DType.h"
+#include "test/codegen/device/Machine.h"
+#include "test/codegen/device/Samples.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 using namespace fusion;
 using namespace fusion::samples;
 
-TEST(Emulation, RunsThreadsThatDoNotMeet) {
+class Prelude : public OnMachine {};
+INSTANTIATE_TEST_SUITE_P(, Prelude, testing::Values(Machine::Emulated, Machine::Cuda),
+                         testing::PrintToStringParamName());
+
+TEST_P(Prelude, ThreadsThatDoNotMeet) {
   std::vector<uint16_t> x(5000 / 8 * 8);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = f32ToBF16(float(i) * 0.125f - 300.f);
   std::vector<uint8_t> y(x.size() + 8, 0xcc);
-  Status status = run(scale(), 3, x.data(), y.data(), int64_t(x.size()));
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(scale(), {3}, {x, y, int64_t(x.size())}));
   for (size_t i = 0; i < x.size(); ++i)
     ASSERT_EQ(y[i], f32ToF8E4M3(bf16ToF32(x[i]) * 2.f)) << i;
   EXPECT_EQ(y[x.size()], 0xcc);
 }
 
-TEST(Emulation, ReducesOverABlock) {
+TEST_P(Prelude, ReducesOverABlock) {
   constexpr int rows = 37;
   std::vector<float> x(rows * 1024), y(rows * 4);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = float(int(uint32_t(i) * 2654435761u >> 20) - 2048) / 8.f;
   x[5 * 1024 + 700] = NAN;
-  Status status = run(rowSums(), rows, x.data(), y.data());
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(rowSums(), {rows}, {x, y}));
   for (int row = 0; row < rows; ++row) {
     const float *begin = x.data() + row * 1024;
     if (row == 5) {
@@ -43,28 +47,20 @@ TEST(Emulation, ReducesOverABlock) {
   }
 }
 
-TEST(Emulation, SharesMemoryInThreeDimensions) {
+TEST_P(Prelude, SharesMemoryInThreeDimensions) {
   std::vector<int64_t> x(64 * 24), y(64 * 24);
   std::iota(x.begin(), x.end(), 1);
-  auto kernel = compiled(reverse());
-  ASSERT_TRUE(kernel);
-  const int64_t *in = x.data();
-  int64_t *out = y.data();
-  void *arguments[] = {&in, &out};
-  Status status = kernel->launch(2, 3, 4, arguments);
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(reverse(), {2, 3, 4}, {x, y}));
   for (int block = 0; block < 24; ++block)
     for (int i = 0; i < 64; ++i)
       ASSERT_EQ(y[block * 64 + i], block * 64 + 64 - i);
-  EXPECT_TRUE(kernel->launch(0, 3, 4, arguments));
 }
 
-TEST(Emulation, Shuffles) {
+TEST_P(Prelude, Shuffles) {
   std::vector<float> f(448);
   std::vector<int64_t> l(128);
   std::vector<uint32_t> votes(128);
-  Status status = run(shuffles(), 1, f.data(), l.data(), votes.data());
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(shuffles(), {1}, {f, l, votes}));
   for (int at = 0; at < 64; ++at) {
     const int lane = at % 32, first = at - lane;
     EXPECT_EQ(f[at], at ^ 5);
@@ -84,7 +80,14 @@ TEST(Emulation, Shuffles) {
   }
 }
 
-static void testProduct(const std::string &type, bool transposed) {
+class Product : public OnMachine {
+protected:
+  void check(const std::string &type, bool transposed);
+};
+INSTANTIATE_TEST_SUITE_P(, Product, testing::Values(Machine::Emulated, Machine::Cuda),
+                         testing::PrintToStringParamName());
+
+void Product::check(const std::string &type, bool transposed) {
   const DType dtype = type == "f16" ? DType::F16 : DType::BF16;
   std::vector<float> a(16 * 32), b(8 * 32), c(16 * 8);
   for (size_t i = 0; i < a.size(); ++i)
@@ -94,8 +97,7 @@ static void testProduct(const std::string &type, bool transposed) {
   std::vector<uint16_t> narrowA(a.size()), narrowB(b.size());
   convertFromF32(dtype, a.data(), narrowA.data(), a.size());
   convertFromF32(dtype, b.data(), narrowB.data(), b.size());
-  Status status = run(product(type, transposed), 1, narrowA.data(), narrowB.data(), c.data());
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(product(type, transposed), {1}, {narrowA, narrowB, c}));
   for (int row = 0; row < 16; ++row)
     for (int column = 0; column < 8; ++column) {
       float sum = 0.f;
@@ -105,16 +107,15 @@ static void testProduct(const std::string &type, bool transposed) {
     }
 }
 
-TEST(Emulation, MultipliesMatricesF16) { testProduct("f16", false); }
-TEST(Emulation, MultipliesMatricesBF16) { testProduct("bf16", true); }
-TEST(Emulation, MultipliesMatricesF16Transposed) { testProduct("f16", true); }
+TEST_P(Product, F16) { check("f16", false); }
+TEST_P(Product, BF16) { check("bf16", true); }
+TEST_P(Product, F16Transposed) { check("f16", true); }
 
-TEST(Emulation, LoadsFourTransposedMatricesAndFillsWithZeros) {
+TEST_P(Prelude, LoadsFourTransposedMatricesAndFillsWithZeros) {
   std::vector<uint16_t> x(256);
   std::iota(x.begin(), x.end(), 1);
   std::vector<uint32_t> y(128);
-  Status status = run(transposedLoad(), 1, x.data(), y.data());
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(transposedLoad(), {1}, {x, y}));
   std::fill(x.end() - 8, x.end(), 0);
   for (int lane = 0; lane < 32; ++lane)
     for (int matrix = 0; matrix < 4; ++matrix)
@@ -124,24 +125,22 @@ TEST(Emulation, LoadsFourTransposedMatricesAndFillsWithZeros) {
       }
 }
 
-TEST(Emulation, AtomicsAcrossBlocks) {
+TEST_P(Prelude, AtomicsAcrossBlocks) {
   std::vector<uint32_t> x(64 * 500), counts(4);
   std::iota(x.begin(), x.end(), 0);
   for (uint32_t &value : x)
     value %= 16;
-  float sum = 0.f;
-  Status status = run(atomics(), 500, x.data(), counts.data(), &sum);
-  ASSERT_TRUE(status) << messageOf(status);
+  std::vector<float> sum(1);
+  ASSERT_NO_FATAL_FAILURE(run(atomics(), {500}, {x, counts, sum}));
   EXPECT_EQ(counts, std::vector<uint32_t>(4, 8000));
-  EXPECT_EQ(sum, 7.5f * 32000);
+  EXPECT_EQ(sum[0], 7.5f * 32000);
 }
 
-TEST(Emulation, Functions) {
-  const std::vector<float> x = {0.f, 0.25f, 0.5f, 1.f, 2.5f, 3.75f, 20.f, -0.25f, -1.5f, -7.f, -20.f, 1e-3f};
+TEST_P(Prelude, Functions) {
+  std::vector<float> x = {0.f, 0.25f, 0.5f, 1.f, 2.5f, 3.75f, 20.f, -0.25f, -1.5f, -7.f, -20.f, 1e-3f};
   const int64_t count = int64_t(x.size());
   std::vector<float> y(24 * x.size());
-  Status status = run(functions(), 1, x.data(), y.data(), count);
-  ASSERT_TRUE(status) << messageOf(status);
+  ASSERT_NO_FATAL_FAILURE(run(functions(), {1}, {x, y, count}));
   for (int64_t i = 0; i < count; ++i) {
     const double v = x[i], sigmoid = 1 / (1 + std::exp(-v));
     const double expected[24] = {std::sqrt(v),
@@ -176,9 +175,8 @@ TEST(Emulation, Functions) {
         EXPECT_NEAR(got, expected[f], 1e-6 * std::max(1., std::fabs(expected[f]))) << f << " at " << v;
     }
   }
-  const std::vector<float> special = {NAN, INFINITY};
-  status = run(functions(), 1, special.data(), y.data(), int64_t(2));
-  ASSERT_TRUE(status) << messageOf(status);
+  std::vector<float> special = {NAN, INFINITY};
+  ASSERT_NO_FATAL_FAILURE(run(functions(), {1}, {special, y, int64_t(2)}));
   for (int f = 0; f < 24; ++f)
     EXPECT_TRUE(std::isnan(y[f * 2])) << f;
 }
