@@ -24,9 +24,10 @@ static json toJson(const DimShape &shape) {
 static json toJson(const KernelPlan &kernel) {
   json parameters = json::array();
   for (const KernelPlan::Parameter &parameter : kernel.parameters)
-    parameters.push_back({{"kind", parameter.kind == KernelPlan::Parameter::Kind::Pointer ? "pointer" : "int64"},
-                          {"type", parameter.type},
-                          {"name", parameter.name}});
+    parameters.push_back(
+        {{"kind", parameter.kind == KernelPlan::Parameter::Kind::Pointer ? "pointer" : "int64"},
+         {"type", parameter.type},
+         {"name", parameter.name}});
   return {{"name", kernel.name},
           {"schedule", kernel.schedule},
           {"source", kernel.source},
@@ -123,7 +124,9 @@ static Dim readDim(const std::string &text) {
   return *dim;
 }
 
-static Dim readDimField(const json &object, const char *key) { return readDim(jsonField<std::string>(object, key)); }
+static Dim readDimField(const json &object, const char *key) {
+  return readDim(jsonField<std::string>(object, key));
+}
 
 static DimShape readShape(const json &object) {
   DimShape shape;
@@ -259,7 +262,8 @@ Result<ProgramPlan> programPlanFromJson(std::string_view text) {
   ProgramPlan plan;
   try {
     if (int format = jsonField<int>(object, "format"); format != formatVersion)
-      return badInput(fmt::format("the program plan has format {}, this version reads format {}", format, formatVersion));
+      return badInput(
+          fmt::format("the program plan has format {}, this version reads format {}", format, formatVersion));
     plan.model = jsonField<std::string>(object, "model");
     plan.target = jsonField<std::string>(object, "target");
     plan.buffers = readList(object, "buffers", readBuffer);

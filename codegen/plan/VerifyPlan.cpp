@@ -11,8 +11,8 @@ static Status verifyKernel(const KernelPlan &kernel) {
     return badInput("a kernel has no name or no source");
   uint64_t threads = uint64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
   if (kernel.blockX > 1024 || kernel.blockY > 1024 || kernel.blockZ > 64 || threads == 0 || threads > 1024)
-    return badInput(fmt::format("kernel {}: a block of {}x{}x{} threads", kernel.name, kernel.blockX, kernel.blockY,
-                                kernel.blockZ));
+    return badInput(fmt::format("kernel {}: a block of {}x{}x{} threads", kernel.name, kernel.blockX,
+                                kernel.blockY, kernel.blockZ));
   return {};
 }
 
@@ -26,9 +26,11 @@ static Status verifyBuffer(const BufferPlan &buffer) {
   uint64_t bytes = byteSize(buffer.type);
   for (const Dim &dim : buffer.shape) {
     if (!dim.isStatic() || dim.value() < 0)
-      return badInput(fmt::format("weight {}: shape {} is not static", buffer.name, shapeString(buffer.shape)));
+      return badInput(
+          fmt::format("weight {}: shape {} is not static", buffer.name, shapeString(buffer.shape)));
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim.value()), &bytes))
-      return badInput(fmt::format("weight {}: shape {} is too large", buffer.name, shapeString(buffer.shape)));
+      return badInput(
+          fmt::format("weight {}: shape {} is too large", buffer.name, shapeString(buffer.shape)));
   }
   auto *file = std::get_if<FileSpan>(&buffer.contents);
   uint64_t given = file ? file->length : std::get<Tensor>(buffer.contents).bytes();
@@ -40,11 +42,12 @@ static Status verifyBuffer(const BufferPlan &buffer) {
 
 static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) {
   if (launch.kernel >= plan.kernels.size())
-    return badInput(fmt::format("launch at {}: kernel {} of {}", launch.location, launch.kernel, plan.kernels.size()));
+    return badInput(
+        fmt::format("launch at {}: kernel {} of {}", launch.location, launch.kernel, plan.kernels.size()));
   const KernelPlan &kernel = plan.kernels[launch.kernel];
   if (launch.arguments.size() != kernel.parameters.size())
-    return badInput(fmt::format("launch of {} at {}: {} arguments for {} parameters", kernel.name, launch.location,
-                                launch.arguments.size(), kernel.parameters.size()));
+    return badInput(fmt::format("launch of {} at {}: {} arguments for {} parameters", kernel.name,
+                                launch.location, launch.arguments.size(), kernel.parameters.size()));
   for (size_t i = 0; i < launch.arguments.size(); ++i) {
     const KernelLaunch::Argument &argument = launch.arguments[i];
     const KernelPlan::Parameter &parameter = kernel.parameters[i];

@@ -1,0 +1,79 @@
+// What the executor asks of a device: memory, copies, kernels. Two exist: CUDA and emulation on the host.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+#include "ir/base/Tensor.h"
+#include "runtime/CompileKernels.h"
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fusion {
+
+/// Work is queued and done in order; synchronize() waits. Not thread-safe. Errors of queued work may come
+/// with a later call. Everything it made must be destroyed before the process's end, in any order.
+class Backend {
+public:
+  virtual ~Backend() = default;
+
+  virtual Device device() const = 0;
+  /// For people: "NVIDIA H200 (sm_90a)", "emulation".
+  virtual std::string description() const = 0;
+  /// True if kernels can use host pointers as they are.
+  virtual bool sharesHostMemory() const = 0;
+
+  /// Aligned to 256 bytes, contents undefined; freed with the last copy of the pointer.
+  virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
+  /// From host memory; `source` may be reused when it returns.
+  virtual Status upload(void *target, const void *source, size_t bytes) = 0;
+  /// To host memory; the bytes are there when it returns.
+  virtual Status download(void *target, const void *source, size_t bytes) = 0;
+  /// Between two places on the device.
+  virtual Status copy(void *target, const void *source, size_t bytes) = 0;
+  virtual Status fill(void *target, uint8_t value, size_t bytes) = 0;
+
+  struct Launch {
+    uint32_t kernel = 0; ///< index into the kernels that the backend was made with
+    std::array<uint32_t, 3> grid = {1, 1, 1};
+    /// A pointer or a 64-bit integer for each parameter.
+    std::span<const uint64_t> arguments;
+    /// May begin while the launch before it still runs: both wait with pdl_wait() where they must.
+    bool overlapsPrevious = false;
+  };
+  virtual Status launch(const Launch &launch) = 0;
+  virtual Status synchronize() = 0;
+
+  /// Launches that can be repeated at once.
+  class Recording {
+  public:
+    virtual ~Recording() = default;
+    virtual Status replay() = 0;
+  };
+  /// Calls `work`, which only launches, without running it. Null where the device cannot record.
+  virtual Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) = 0;
+
+  /// Microseconds that the device spends on what `work` queues.
+  virtual Result<double> time(const std::function<Status()> &work) = 0;
+  /// The same for each of `works`, which only launch, run once in order with no gaps between.
+  virtual Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works) = 0;
+};
+
+/// What the kernels are compiled from or were compiled to.
+struct BackendKernels {
+  std::span<const KernelPlan> plans;
+  /// One for each plan, compiled for `cubinArch`; used when the device runs that, else ignored. May be empty.
+  std::span<const std::string> cubins;
+  std::string cubinArch;
+  KernelCache *cache = nullptr; ///< may be null
+};
+
+/// Errors: no driver, no GPU, no NVRTC (Environment); a kernel that does not compile.
+Result<std::unique_ptr<Backend>> makeCudaBackend(int ordinal, const BackendKernels &kernels);
+/// Errors: no host compiler (Environment); a kernel that cannot be emulated, with its reason.
+Result<std::unique_ptr<Backend>> makeEmulatedBackend(const BackendKernels &kernels);
+
+} // namespace fusion

@@ -1,0 +1,228 @@
+#include "runtime/Bundle.h"
+
+#include "ir/base/Hash.h"
+#include "ir/base/MappedFile.h"
+#include "runtime/MemoryPlan.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace fusion {
+namespace {
+
+constexpr const char *planFile = "plan.json";
+constexpr const char *manifestFile = "bundle.json";
+constexpr const char *weightFile = "weights.bin";
+constexpr int formatVersion = 1;
+
+std::string cubinFile(size_t index) { return fmt::format("kernels/{}.cubin", index); }
+
+Error writeError(const std::string &path) {
+  return environment(fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+/// A file being written. close() makes it durable.
+class OutputFile {
+public:
+  explicit OutputFile(const std::string &path) : path(path), file(std::fopen(path.c_str(), "wb")) {}
+  ~OutputFile() {
+    if (file)
+      std::fclose(file);
+  }
+  Status write(const void *bytes, size_t count) {
+    if (!file || (count > 0 && std::fwrite(bytes, 1, count, file) != count))
+      return writeError(path);
+    size += count;
+    return {};
+  }
+  Status align() {
+    static const char zeros[bufferAlignment] = {};
+    return write(zeros, alignedSize(size) - size);
+  }
+  Status close() {
+    if (!file || std::fflush(file) != 0 || fsync(fileno(file)) != 0)
+      return writeError(path);
+    int code = std::fclose(file);
+    file = nullptr;
+    return code == 0 ? Status() : writeError(path);
+  }
+  size_t size = 0;
+
+private:
+  std::string path;
+  std::FILE *file;
+};
+
+Status writeFile(const std::string &path, std::string_view text) {
+  OutputFile file(path);
+  if (Status status = file.write(text.data(), text.size()); !status)
+    return status;
+  return file.close();
+}
+
+Result<std::string> readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return badInput(fmt::format("{}: {}", path, std::strerror(errno)));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+/// Copies every weight to `path` and lets the plan point there. Equal spans are stored once.
+Status packWeights(ProgramPlan &plan, const std::string &path) {
+  OutputFile output(path);
+  std::map<std::tuple<std::string, uint64_t, uint64_t>, uint64_t> written;
+  for (BufferPlan &buffer : plan.buffers) {
+    if (buffer.kind != BufferPlan::Kind::Weight)
+      continue;
+    if (Status status = output.align(); !status)
+      return status;
+    FileSpan packed{weightFile, output.size, 0};
+    if (auto *tensor = std::get_if<Tensor>(&buffer.contents)) {
+      packed.length = tensor->bytes();
+      if (Status status = output.write(tensor->data(), tensor->bytes()); !status)
+        return status;
+    } else {
+      const FileSpan &span = std::get<FileSpan>(buffer.contents);
+      packed.length = span.length;
+      auto [entry, fresh] = written.try_emplace({span.path, span.offset, span.length}, packed.offset);
+      packed.offset = entry->second;
+      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(span.path);
+      if (!file)
+        return badInput(fmt::format("weight {}: {}", buffer.name, file.error().message));
+      size_t available = (*file)->bytes().size();
+      if (span.offset > available || span.length > available - span.offset)
+        return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", buffer.name,
+                                    span.path, available, span.length, span.offset));
+      if (fresh)
+        if (Status status = output.write((*file)->bytes().data() + span.offset, span.length); !status)
+          return status;
+    }
+    buffer.contents = packed;
+  }
+  return output.close();
+}
+
+Status writeContents(const std::string &folder, ProgramPlan plan, const std::string &arch,
+                     std::span<const CompiledKernel> kernels) {
+  std::error_code error;
+  fs::create_directories(folder + "/kernels", error);
+  if (error)
+    return environment(fmt::format("{}: {}", folder, error.message()));
+  nlohmann::json hashes = nlohmann::json::array();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    hashes.push_back(contentHash(kernels[i].bytes));
+    if (Status status = writeFile(fmt::format("{}/{}", folder, cubinFile(i)), kernels[i].bytes); !status)
+      return status;
+  }
+  if (Status status = packWeights(plan, fmt::format("{}/{}", folder, weightFile)); !status)
+    return status;
+  std::string text = toJson(plan);
+  if (Status status = writeFile(fmt::format("{}/{}", folder, planFile), text); !status)
+    return status;
+  nlohmann::json manifest = {
+      {"fusion_bundle", formatVersion}, {"arch", arch}, {"plan", contentHash(text)}, {"kernels", hashes}};
+  return writeFile(fmt::format("{}/{}", folder, manifestFile), manifest.dump(1));
+}
+
+} // namespace
+
+bool isBundle(const std::string &path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path + "/" + manifestFile, ignored);
+}
+
+Status writeBundle(const std::string &folder, const ProgramPlan &plan, const std::string &arch,
+                   std::span<const CompiledKernel> kernels) {
+  if (kernels.size() != plan.kernels.size())
+    return badInput(
+        fmt::format("{} compiled kernels for {} in the plan", kernels.size(), plan.kernels.size()));
+  std::error_code error;
+  std::string target = fs::path(folder).lexically_normal().string();
+  while (target.size() > 1 && target.back() == '/')
+    target.pop_back();
+  bool exists = fs::exists(target, error);
+  if (exists && !isBundle(target) && !(fs::is_directory(target, error) && fs::is_empty(target, error)))
+    return badInput(fmt::format("{} exists and is not a bundle: remove it or choose another folder", target));
+
+  std::string temporary = fmt::format("{}.{}.partial", target, getpid());
+  fs::remove_all(temporary, error);
+  Status status = writeContents(temporary, plan, arch, kernels);
+  if (status) {
+    // A folder cannot be renamed over a filled one: the old bundle steps aside first.
+    error.clear();
+    std::string old = fmt::format("{}.{}.old", target, getpid());
+    if (exists)
+      fs::rename(target, old, error);
+    if (!error)
+      fs::rename(temporary, target, error);
+    if (error) {
+      status = environment(fmt::format("{}: {}", target, error.message()));
+      std::error_code ignored;
+      if (exists && !fs::exists(target, ignored))
+        fs::rename(old, target, ignored);
+    } else {
+      fs::remove_all(old, error);
+    }
+  }
+  if (!status)
+    fs::remove_all(temporary, error);
+  return status;
+}
+
+Result<Bundle> readBundle(const std::string &folder) {
+  Result<std::string> manifestText = readFile(fmt::format("{}/{}", folder, manifestFile));
+  if (!manifestText)
+    return badInput(fmt::format("{} is not a bundle: {}", folder, manifestText.error().message));
+  Bundle bundle;
+  std::string planHash;
+  std::vector<std::string> hashes;
+  try {
+    nlohmann::json manifest = nlohmann::json::parse(*manifestText);
+    if (int format = manifest.at("fusion_bundle").get<int>(); format != formatVersion)
+      return badInput(
+          fmt::format("{}: bundle format {}, this version reads {}", folder, format, formatVersion));
+    bundle.arch = manifest.at("arch").get<std::string>();
+    planHash = manifest.at("plan").get<std::string>();
+    hashes = manifest.at("kernels").get<std::vector<std::string>>();
+  } catch (const nlohmann::json::exception &problem) {
+    return badInput(fmt::format("{}/{} is damaged: {}", folder, manifestFile, problem.what()));
+  }
+  Result<std::string> planText = readFile(fmt::format("{}/{}", folder, planFile));
+  if (!planText)
+    return planText.error();
+  if (contentHash(*planText) != planHash)
+    return badInput(fmt::format("{}/{} is damaged: its content is not what was written", folder, planFile));
+  Result<ProgramPlan> plan = programPlanFromJson(*planText);
+  if (!plan)
+    return badInput(fmt::format("{}/{}: {}", folder, planFile, plan.error().message));
+  bundle.plan = std::move(*plan);
+  if (hashes.size() != bundle.plan.kernels.size())
+    return badInput(fmt::format("{}/{} is damaged: {} kernels for {} in the plan", folder, manifestFile,
+                                hashes.size(), bundle.plan.kernels.size()));
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    std::string path = fmt::format("{}/{}", folder, cubinFile(i));
+    Result<std::string> cubin = readFile(path);
+    if (!cubin)
+      return cubin.error();
+    if (contentHash(*cubin) != hashes[i])
+      return badInput(path + " is damaged: its content is not what was written");
+    bundle.cubins.push_back(std::move(*cubin));
+  }
+  for (BufferPlan &buffer : bundle.plan.buffers)
+    if (auto *span = std::get_if<FileSpan>(&buffer.contents); span && fs::path(span->path).is_relative())
+      span->path = fmt::format("{}/{}", folder, span->path);
+  return bundle;
+}
+
+} // namespace fusion

@@ -1,0 +1,28 @@
+// From kernel plans to cubins, in parallel and through the cache.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+#include "runtime/KernelCache.h"
+#include "runtime/cuda/Nvrtc.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fusion {
+
+struct CompiledKernel : Cubin {
+  bool fromCache = false;
+};
+
+/// One cubin for each of `kernels`, for `arch` ("sm_80", "sm_90a", …); equal sources are compiled once.
+/// Reads what it can from `cache` (may be null) and stores the rest there. Shows progress when something is
+/// compiled. NVRTC itself is needed even when every kernel is in the cache: its version is part of the key.
+/// Errors: no NVRTC (Environment); a kernel that needs a newer architecture or does not compile, by name.
+Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels,
+                                                   const std::string &arch, KernelCache *cache);
+
+/// What NVRTC sees: the prelude and the kernel.
+std::string fullSource(const KernelPlan &kernel);
+
+} // namespace fusion

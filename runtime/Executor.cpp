@@ -1,0 +1,68 @@
+#include "runtime/Executor.h"
+
+#include "runtime/Runner.h"
+#include "runtime/cuda/Library.h"
+
+#include <fmt/format.h>
+
+namespace fusion {
+
+Executor::Executor(ProgramPlan plan, ExecutorOptions options)
+    : program(std::move(plan)), options(std::move(options)) {}
+Executor::~Executor() = default;
+
+/// Input and Output buffers need a port, or nobody gives them an address or reads them.
+static Status checkInputBuffers(const ProgramPlan &plan) {
+  std::vector<bool> hasPort(plan.buffers.size(), false);
+  for (const PortPlan &port : plan.inputs)
+    hasPort[port.buffer] = true;
+  for (size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].kind == BufferPlan::Kind::Input && !hasPort[i])
+      return badInput(fmt::format("buffer {} is an input that no port fills", plan.buffers[i].name));
+  return {};
+}
+
+Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOptions options) {
+  if (Status status = verify(plan); !status)
+    return status.error();
+  if (Status status = checkInputBuffers(plan); !status)
+    return status.error();
+  if (!options.cubins.empty() && options.cubins.size() != plan.kernels.size())
+    return badInput(
+        fmt::format("{} compiled kernels for {} in the plan", options.cubins.size(), plan.kernels.size()));
+  if (std::string poison = environmentVariable("FUSION_POISON"); !poison.empty() && poison != "0")
+    options.poison = true;
+  bool emulate = options.target == ExecutorOptions::Target::Emulate;
+  options.keepOutputsOnDevice = options.keepOutputsOnDevice && !emulate;
+
+  std::unique_ptr<Executor> executor(new Executor(std::move(plan), std::move(options)));
+  const ExecutorOptions &chosen = executor->options;
+  KernelCache cache(chosen.cacheFolder, chosen.warn);
+  BackendKernels kernels{executor->program.kernels, chosen.cubins, chosen.cubinArch, &cache};
+  Result<std::unique_ptr<Backend>> backend =
+      emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);
+  if (!backend)
+    return backend.error();
+  Result<WeightStore> weights = WeightStore::load(executor->program, **backend);
+  if (!weights)
+    return weights.error();
+  executor->runner =
+      std::make_unique<Runner>(executor->program, chosen, std::move(*backend), std::move(*weights));
+  return executor;
+}
+
+Result<NamedTensors> Executor::run(const NamedTensors &inputs) { return runner->run(inputs); }
+
+Result<std::vector<double>> Executor::bench(const NamedTensors &inputs, int iterations) {
+  return runner->bench(inputs, iterations);
+}
+
+Result<std::vector<LaunchTiming>> Executor::profile(const NamedTensors &inputs, int iterations) {
+  return runner->profile(inputs, iterations);
+}
+
+std::string Executor::device() const { return runner->device().description(); }
+size_t Executor::weightBytes() const { return runner->weightBytes(); }
+size_t Executor::arenaBytes() const { return runner->arenaBytes(); }
+
+} // namespace fusion

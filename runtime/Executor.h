@@ -1,0 +1,62 @@
+// Runs a program plan on one device.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+#include "ir/base/Safetensors.h"
+#include "runtime/Backend.h"
+#include "runtime/KernelCache.h"
+#include "runtime/Profile.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fusion {
+
+struct ExecutorOptions {
+  enum class Target { Cuda, Emulate } target = Target::Cuda;
+  int ordinal = 0;                                        ///< which GPU
+  std::string cacheFolder = KernelCache::defaultFolder(); ///< empty: no cache
+  KernelCache::Warning warn;                              ///< default: stderr
+  /// Kernels that are compiled already, from a bundle: one for each of the plan's, and what they are for.
+  std::vector<std::string> cubins;
+  std::string cubinArch;
+  bool keepOutputsOnDevice = false; ///< CUDA only: outputs are device tensors
+  bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same shapes on
+  /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
+  /// FUSION_POISON=1 turns it on too.
+  bool poison = false;
+};
+
+/// Thread-safe: runs wait for each other.
+class Executor {
+public:
+  /// Compiles or loads the kernels and the weights. Errors: an invalid plan, a missing weight file, a kernel
+  /// that does not compile (BadInput); no driver, GPU, NVRTC or host compiler, or no memory (Environment).
+  static Result<std::unique_ptr<Executor>> create(ProgramPlan plan, ExecutorOptions options);
+  ~Executor();
+
+  /// Host tensors, or device tensors of the same GPU; results on the host unless keepOutputsOnDevice. An
+  /// input that a kernel writes is copied first: the caller's tensor never changes. See bindInputs for the
+  /// errors.
+  Result<NamedTensors> run(const NamedTensors &inputs);
+  /// Device time of each of `iterations` runs in microseconds, inputs in place, after three runs unmeasured.
+  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations);
+  /// Device time of each launch: the median of `iterations` runs.
+  Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations = 5);
+
+  const ProgramPlan &plan() const { return program; }
+  std::string device() const;
+  /// For reports: bytes of weights on the device, and of temporaries for the largest shapes so far.
+  size_t weightBytes() const;
+  size_t arenaBytes() const;
+
+private:
+  class Runner;
+  Executor(ProgramPlan plan, ExecutorOptions options);
+  ProgramPlan program;
+  ExecutorOptions options;
+  std::unique_ptr<Runner> runner;
+};
+
+} // namespace fusion

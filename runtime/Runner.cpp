@@ -1,0 +1,260 @@
+#include "runtime/Runner.h"
+
+#include "runtime/Binding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fusion {
+
+static constexpr uintptr_t kernelAlignment = 16;
+static constexpr size_t maxRecordings = 4;
+static constexpr int warmUpRuns = 3; // the second of equal runs records, the third replays
+
+Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
+                         std::unique_ptr<Backend> device, WeightStore store)
+    : plan(plan), options(options), backend(std::move(device)), weights(std::move(store)),
+      writtenInputs(plan.buffers.size(), false), pools(plan.buffers.size()) {
+  for (const KernelLaunch &launch : plan.launches)
+    for (const KernelLaunch::Argument &argument : launch.arguments)
+      if (argument.buffer && argument.written)
+        writtenInputs[*argument.buffer] = true;
+}
+
+Result<ShapeBucket *> Executor::Runner::bucketFor(const NamedTensors &inputs) {
+  std::vector<int64_t> key;
+  bool plausible = inputs.size() == plan.inputs.size();
+  for (const PortPlan &port : plan.inputs) {
+    auto found = inputs.find(port.name);
+    plausible = plausible && found != inputs.end() && found->second.type() == port.type;
+    if (!plausible)
+      break;
+    key.push_back(found->second.rank());
+    key.insert(key.end(), found->second.shape().begin(), found->second.shape().end());
+  }
+  if (ShapeBucket *bucket = plausible ? buckets.find(key) : nullptr)
+    return bucket;
+  Result<SymbolValues> symbols = bindInputs(plan, inputs);
+  if (!symbols)
+    return symbols.error();
+  Result<ShapePlan> shapes = planShapes(plan, *symbols);
+  if (!shapes)
+    return shapes.error();
+  return &buckets.insert(std::move(key), std::move(*shapes));
+}
+
+Status Executor::Runner::growArena(size_t bytes) {
+  if (bytes <= arenaCapacity)
+    return {};
+  arena = nullptr; // first, so that the old and the new one need not fit together
+  arenaCapacity = 0;
+  buckets.dropRecordings();
+  Result<std::shared_ptr<void>> memory = backend->allocate(bytes);
+  if (!memory)
+    return Error{memory.error().kind, "temporaries: " + memory.error().message};
+  arena = *memory;
+  arenaCapacity = bytes;
+  return {};
+}
+
+Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame) {
+  bool onHost = tensor.device().kind == Device::Kind::Host;
+  if (!onHost && !(tensor.device() == backend->device()))
+    return badInput(fmt::format("input {} is on GPU {}, the program runs on {}", port.name,
+                                tensor.device().ordinal, backend->description()));
+  bool reachable = !onHost || backend->sharesHostMemory();
+  bool aligned = tensor.data() && reinterpret_cast<uintptr_t>(tensor.data()) % kernelAlignment == 0;
+  if (reachable && aligned && !writtenInputs[port.buffer]) {
+    frame.addresses[port.buffer] = const_cast<void *>(tensor.data());
+    frame.owners[port.buffer] = std::make_shared<Tensor>(tensor);
+    return {};
+  }
+  Result<std::shared_ptr<void>> memory = pools[port.buffer].acquire(*backend, tensor.bytes());
+  if (!memory)
+    return Error{memory.error().kind, fmt::format("input {}: {}", port.name, memory.error().message)};
+  frame.addresses[port.buffer] = memory->get();
+  frame.owners[port.buffer] = *memory;
+  return onHost ? backend->upload(memory->get(), tensor.data(), tensor.bytes())
+                : backend->copy(memory->get(), tensor.data(), tensor.bytes());
+}
+
+Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &inputs) {
+  Result<ShapeBucket *> bucket = bucketFor(inputs);
+  if (!bucket)
+    return bucket.error();
+  const ShapePlan &shapes = (*bucket)->plan;
+  if (Status status = growArena(shapes.arenaBytes); !status)
+    return status.error();
+  Frame frame{*bucket, std::vector<void *>(plan.buffers.size(), nullptr),
+              std::vector<std::shared_ptr<void>>(plan.buffers.size())};
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    switch (plan.buffers[i].kind) {
+    case BufferPlan::Kind::Input:
+      break; // by port, below
+    case BufferPlan::Kind::Weight:
+      frame.addresses[i] = weights.address(static_cast<BufferId>(i));
+      break;
+    case BufferPlan::Kind::Temporary:
+      frame.addresses[i] = static_cast<std::byte *>(arena.get()) + shapes.arenaOffsets[i];
+      break;
+    case BufferPlan::Kind::Output: {
+      Result<std::shared_ptr<void>> memory = pools[i].acquire(*backend, shapes.bufferBytes[i]);
+      if (!memory)
+        return Error{memory.error().kind,
+                     fmt::format("output {}: {}", plan.buffers[i].name, memory.error().message)};
+      frame.addresses[i] = memory->get();
+      frame.owners[i] = *memory;
+    }
+    }
+  }
+  for (const PortPlan &port : plan.inputs)
+    if (Status status = placeInput(port, inputs.find(port.name)->second, frame); !status)
+      return status.error();
+  return frame;
+}
+
+Status Executor::Runner::poison(const Frame &frame) {
+  const ShapePlan &shapes = frame.bucket->plan;
+  if (Status status = backend->fill(arena.get(), 0xFF, shapes.arenaBytes); !status)
+    return status;
+  for (size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].kind == BufferPlan::Kind::Output)
+      if (Status status = backend->fill(frame.addresses[i], 0xFF, shapes.bufferBytes[i]); !status)
+        return status;
+  return {};
+}
+
+Status Executor::Runner::launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap) {
+  argumentValues.clear();
+  for (const ShapePlan::Argument &argument : launch.arguments)
+    argumentValues.push_back(
+        argument.isBuffer ? reinterpret_cast<uint64_t>(frame.addresses[argument.buffer]) + argument.value
+                          : argument.value);
+  Status status =
+      backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
+  const std::string &location = plan.launches[launch.source].location;
+  if (!status && !location.empty())
+    return Error{status.error().kind, fmt::format("{}: {}", location, status.error().message)};
+  return status;
+}
+
+Status Executor::Runner::launchAll(const Frame &frame) {
+  for (const ShapePlan::Launch &one : frame.bucket->plan.launches)
+    if (Status status = launch(frame, one, true); !status)
+      return status;
+  return {};
+}
+
+Status Executor::Runner::execute(const Frame &frame) {
+  ShapeBucket &bucket = *frame.bucket;
+  if (options.poison)
+    if (Status status = poison(frame); !status)
+      return status;
+  if (!options.recordGraphs || bucket.plan.launches.empty())
+    return launchAll(frame);
+  for (ShapeBucket::Recorded &recorded : bucket.recorded)
+    if (recorded.addresses == frame.addresses)
+      return recorded.recording->replay();
+  if (bucket.lastAddresses != frame.addresses) {
+    bucket.lastAddresses = frame.addresses;
+    return launchAll(frame);
+  }
+  auto recording = backend->record([&] { return launchAll(frame); });
+  if (!recording)
+    return recording.error();
+  if (!*recording)
+    return launchAll(frame);
+  if (bucket.recorded.size() == maxRecordings)
+    bucket.recorded.pop_front();
+  bucket.recorded.push_back({frame.addresses, std::move(*recording)});
+  return bucket.recorded.back().recording->replay();
+}
+
+Result<NamedTensors> Executor::Runner::collect(const Frame &frame) {
+  NamedTensors outputs;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const PortPlan &port = plan.outputs[i];
+    const Shape &shape = frame.bucket->plan.outputShapes[i];
+    void *address =
+        static_cast<std::byte *>(frame.addresses[port.buffer]) + frame.bucket->plan.outputOffsets[i];
+    if (options.keepOutputsOnDevice || backend->sharesHostMemory()) {
+      const std::shared_ptr<void> &owner = frame.owners[port.buffer];
+      outputs[port.name] =
+          Tensor::wrap(port.type, shape, address, owner ? owner : weights.owner(), backend->device());
+      continue;
+    }
+    Tensor tensor = Tensor::uninitialized(port.type, shape);
+    if (Status status = backend->download(tensor.data(), address, tensor.bytes()); !status)
+      return status.error();
+    outputs[port.name] = std::move(tensor);
+  }
+  return outputs;
+}
+
+Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
+  std::lock_guard lock(mutex);
+  Result<Frame> frame = prepare(inputs);
+  if (!frame)
+    return frame.error();
+  if (Status status = execute(*frame); !status)
+    return status.error();
+  if (Status status = backend->synchronize(); !status)
+    return status.error();
+  return collect(*frame);
+}
+
+Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, int iterations) {
+  std::lock_guard lock(mutex);
+  Result<Frame> frame = prepare(inputs);
+  if (!frame)
+    return frame.error();
+  for (int i = 0; i < warmUpRuns; ++i)
+    if (Status status = execute(*frame); !status)
+      return status.error();
+  if (Status status = backend->synchronize(); !status)
+    return status.error();
+  std::vector<double> microseconds;
+  for (int i = 0; i < iterations; ++i) {
+    Result<double> elapsed = backend->time([&] { return execute(*frame); });
+    if (!elapsed)
+      return elapsed.error();
+    microseconds.push_back(*elapsed);
+  }
+  return microseconds;
+}
+
+Result<std::vector<LaunchTiming>> Executor::Runner::profile(const NamedTensors &inputs, int iterations) {
+  std::lock_guard lock(mutex);
+  Result<Frame> frame = prepare(inputs);
+  if (!frame)
+    return frame.error();
+  if (Status status = execute(*frame); !status)
+    return status.error();
+  if (Status status = backend->synchronize(); !status)
+    return status.error();
+  const ShapePlan &shapes = frame->bucket->plan;
+  std::vector<std::function<Status()>> works;
+  for (const ShapePlan::Launch &one : shapes.launches)
+    works.push_back([&] { return launch(*frame, one, false); });
+  std::vector<std::vector<double>> samples(works.size());
+  for (int i = 0; i < std::max(iterations, 1); ++i) {
+    Result<std::vector<double>> times = backend->timeEach(works);
+    if (!times)
+      return times.error();
+    for (size_t j = 0; j < works.size(); ++j)
+      samples[j].push_back((*times)[j]);
+  }
+  std::vector<LaunchTiming> timings;
+  for (size_t i = 0; i < works.size(); ++i) {
+    const KernelLaunch &source = plan.launches[shapes.launches[i].source];
+    const KernelPlan &kernel = plan.kernels[source.kernel];
+    auto middle = samples[i].begin() + static_cast<int64_t>(samples[i].size() / 2);
+    std::nth_element(samples[i].begin(), middle, samples[i].end());
+    timings.push_back({kernel.name, kernel.schedule, source.fusion, source.location, *middle,
+                       shapes.bytesMoved[i], shapes.flops[i]});
+  }
+  return timings;
+}
+
+} // namespace fusion

@@ -1,0 +1,154 @@
+#include "runtime/ShapePlan.h"
+
+#include "runtime/MemoryPlan.h"
+
+#include <fmt/format.h>
+
+namespace fusion {
+namespace {
+
+constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keeps sums from overflowing
+
+class Planner {
+public:
+  Planner(const ProgramPlan &plan, const SymbolValues &symbols) : plan(plan), symbols(symbols) {}
+
+  Result<ShapePlan> run() {
+    for (const BufferPlan &buffer : plan.buffers)
+      if (Status status = addBuffer(buffer); !status)
+        return status.error();
+    for (size_t i = 0; i < plan.launches.size(); ++i)
+      if (Status status = addLaunch(static_cast<uint32_t>(i)); !status)
+        return status.error();
+    for (const PortPlan &port : plan.outputs)
+      if (Status status = addOutput(port); !status)
+        return status.error();
+    placeTemporaries();
+    return std::move(result);
+  }
+
+private:
+  /// `dim` in [0, limit].
+  Result<int64_t> evaluate(const Dim &dim, int64_t limit, const std::string &where) const {
+    Result<int64_t> value = dim.evaluate(symbols);
+    if (!value)
+      return badInput(fmt::format("{}: {}: {}", where, dim.str(), value.error().message));
+    if (*value < 0 || *value > limit)
+      return badInput(fmt::format("{}: {} is {}, the limit is {}", where, dim.str(), *value, limit));
+    return *value;
+  }
+
+  Result<size_t> bytesOf(DType type, const DimShape &dims, const std::string &where,
+                         Shape *shape = nullptr) const {
+    int64_t bytes = static_cast<int64_t>(byteSize(type));
+    for (const Dim &dim : dims) {
+      Result<int64_t> value = evaluate(dim, maxBytes, where);
+      if (!value)
+        return value.error();
+      if (__builtin_mul_overflow(bytes, *value, &bytes) || bytes > maxBytes)
+        return badInput(fmt::format("{}: shape {} is too large", where, shapeString(dims)));
+      if (shape)
+        shape->push_back(*value);
+    }
+    return static_cast<size_t>(bytes);
+  }
+
+  Status addBuffer(const BufferPlan &buffer) {
+    Result<size_t> bytes = bytesOf(buffer.type, buffer.shape, "buffer " + buffer.name);
+    if (!bytes)
+      return bytes.error();
+    result.bufferBytes.push_back(*bytes);
+    return {};
+  }
+
+  Status addLaunch(uint32_t index) {
+    const KernelLaunch &source = plan.launches[index];
+    const KernelPlan &kernel = plan.kernels[source.kernel];
+    std::string where = source.location.empty()
+                            ? fmt::format("kernel {}", kernel.name)
+                            : fmt::format("kernel {} at {}", kernel.name, source.location);
+    ShapePlan::Launch launch{index, source.kernel};
+    const Dim *grid[] = {&source.gridX, &source.gridY, &source.gridZ};
+    for (int axis = 0; axis < 3; ++axis) {
+      Result<int64_t> extent = evaluate(*grid[axis], axis == 0 ? INT32_MAX : 65535,
+                                        fmt::format("{}: grid {}", where, "xyz"[axis]));
+      if (!extent)
+        return extent.error();
+      launch.grid[axis] = static_cast<uint32_t>(*extent);
+    }
+    if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
+      return {};
+    for (const KernelLaunch::Argument &argument : source.arguments) {
+      if (!argument.buffer) {
+        Result<int64_t> value = argument.value.evaluate(symbols);
+        if (!value)
+          return badInput(fmt::format("{}: {}", where, value.error().message));
+        launch.arguments.push_back({false, 0, static_cast<uint64_t>(*value)});
+        continue;
+      }
+      auto limit = static_cast<int64_t>(result.bufferBytes[*argument.buffer]);
+      Result<int64_t> offset =
+          evaluate(argument.byteOffset, limit,
+                   fmt::format("{}: byte offset into {}", where, plan.buffers[*argument.buffer].name));
+      if (!offset)
+        return offset.error();
+      launch.arguments.push_back({true, *argument.buffer, static_cast<uint64_t>(*offset)});
+    }
+    launch.overlapsPrevious =
+        kernel.usesPdl && !result.launches.empty() && plan.kernels[result.launches.back().kernel].usesPdl;
+    double moved = 0, flops = 0; // reports only: an expression that does not evaluate counts as nothing
+    for (const Dim *dim : {&source.bytesRead, &source.bytesWritten})
+      if (Result<int64_t> value = dim->evaluate(symbols))
+        moved += static_cast<double>(*value);
+    if (Result<int64_t> value = source.flops.evaluate(symbols))
+      flops = static_cast<double>(*value);
+    result.bytesMoved.push_back(moved);
+    result.flops.push_back(flops);
+    result.launches.push_back(std::move(launch));
+    return {};
+  }
+
+  Status addOutput(const PortPlan &port) {
+    std::string where = "output " + port.name;
+    Shape shape;
+    Result<size_t> bytes = bytesOf(port.type, port.shape, where, &shape);
+    if (!bytes)
+      return bytes.error();
+    Result<int64_t> offset = evaluate(port.byteOffset, maxBytes, where);
+    if (!offset)
+      return offset.error();
+    if (static_cast<size_t>(*offset) + *bytes > result.bufferBytes[port.buffer])
+      return badInput(fmt::format("{}: {} bytes at {} lie outside buffer {} of {} bytes", where, *bytes,
+                                  *offset, plan.buffers[port.buffer].name, result.bufferBytes[port.buffer]));
+    result.outputShapes.push_back(std::move(shape));
+    result.outputOffsets.push_back(static_cast<size_t>(*offset));
+    return {};
+  }
+
+  void placeTemporaries() {
+    std::vector<Lifetime> lifetimes(plan.buffers.size(), {0, INT64_MAX, -1});
+    for (size_t i = 0; i < result.launches.size(); ++i)
+      for (const ShapePlan::Argument &argument : result.launches[i].arguments)
+        if (argument.isBuffer && plan.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary) {
+          Lifetime &lifetime = lifetimes[argument.buffer];
+          lifetime.bytes = result.bufferBytes[argument.buffer];
+          lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
+          lifetime.last = static_cast<int64_t>(i);
+        }
+    MemoryPlan memory = planMemory(lifetimes);
+    result.arenaOffsets = std::move(memory.offsets);
+    result.arenaBytes = memory.total;
+  }
+
+  const ProgramPlan &plan;
+  const SymbolValues &symbols;
+  ShapePlan result;
+};
+
+} // namespace
+
+Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols) {
+  return Planner(plan, symbols).run();
+}
+
+} // namespace fusion

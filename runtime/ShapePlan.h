@@ -1,0 +1,38 @@
+// A program plan with every size worked out for one set of input shapes.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace fusion {
+
+struct ShapePlan {
+  struct Argument {
+    bool isBuffer = false;
+    BufferId buffer = 0;
+    uint64_t value = 0; ///< the byte offset of a buffer argument, else the number itself
+  };
+  struct Launch {
+    uint32_t source = 0; ///< index into ProgramPlan::launches
+    uint32_t kernel = 0;
+    std::array<uint32_t, 3> grid = {1, 1, 1};
+    std::vector<Argument> arguments;
+    bool overlapsPrevious = false; ///< both this kernel and the one before it use PDL
+  };
+  std::vector<size_t> bufferBytes;
+  std::vector<size_t> arenaOffsets; ///< for each buffer; meaningful for temporaries
+  size_t arenaBytes = 0;
+  std::vector<Shape> outputShapes; ///< for each output port
+  std::vector<size_t> outputOffsets;
+  std::vector<Launch> launches;          ///< those with an empty grid left out
+  std::vector<double> bytesMoved, flops; ///< for each of `launches`
+};
+
+/// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond
+/// what the hardware takes, an offset outside its buffer.
+Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols);
+
+} // namespace fusion

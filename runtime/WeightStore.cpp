@@ -1,0 +1,97 @@
+#include "runtime/WeightStore.h"
+
+#include "ir/base/Progress.h"
+#include "runtime/MemoryPlan.h"
+
+#include <fmt/format.h>
+
+namespace fusion {
+
+/// Kernels load 16 bytes at once.
+static constexpr uintptr_t kernelAlignment = 16;
+static constexpr size_t progressStep = 256 << 20;
+
+static std::vector<bool> usedBuffers(const ProgramPlan &plan) {
+  std::vector<bool> used(plan.buffers.size(), false);
+  for (const KernelLaunch &launch : plan.launches)
+    for (const KernelLaunch::Argument &argument : launch.arguments)
+      if (argument.buffer)
+        used[*argument.buffer] = true;
+  for (const PortPlan &port : plan.outputs)
+    used[port.buffer] = true;
+  return used;
+}
+
+Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend) {
+  WeightStore store;
+  store.storage = std::make_shared<Storage>();
+  store.addresses.resize(plan.buffers.size(), nullptr);
+
+  struct Copy {
+    BufferId buffer;
+    const std::byte *source;
+    size_t bytes, offset;
+  };
+  std::vector<Copy> copies;
+  std::vector<bool> used = usedBuffers(plan);
+  std::map<std::string, std::shared_ptr<MappedFile>> files;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferPlan &buffer = plan.buffers[i];
+    if (buffer.kind != BufferPlan::Kind::Weight || !used[i])
+      continue;
+    const std::byte *source = nullptr;
+    size_t bytes = 0;
+    if (auto *span = std::get_if<FileSpan>(&buffer.contents)) {
+      std::shared_ptr<MappedFile> &file = files[span->path];
+      if (!file) {
+        Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(span->path);
+        if (!opened)
+          return badInput(fmt::format("weight {}: {}", buffer.name, opened.error().message));
+        file = *opened;
+        store.storage->files.push_back(file);
+      }
+      size_t available = file->bytes().size();
+      if (span->offset > available || span->length > available - span->offset)
+        return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", buffer.name,
+                                    span->path, available, span->length, span->offset));
+      source = file->bytes().data() + span->offset;
+      bytes = span->length;
+    } else {
+      const Tensor &tensor = std::get<Tensor>(buffer.contents);
+      store.storage->tensors.push_back(tensor);
+      source = static_cast<const std::byte *>(tensor.data());
+      bytes = tensor.bytes();
+    }
+    if (backend.sharesHostMemory() && source && reinterpret_cast<uintptr_t>(source) % kernelAlignment == 0) {
+      store.addresses[i] =
+          const_cast<std::byte *>(source); // kernels do not write weights: verify() saw to it
+    } else {
+      copies.push_back({static_cast<BufferId>(i), source, bytes, store.copiedBytes});
+      store.copiedBytes += std::max(alignedSize(bytes), bufferAlignment);
+    }
+  }
+  if (copies.empty())
+    return store;
+
+  Result<std::shared_ptr<void>> memory = backend.allocate(store.copiedBytes);
+  if (!memory)
+    return Error{memory.error().kind, "weights: " + memory.error().message};
+  store.storage->memory = *memory;
+  std::optional<Progress> progress;
+  if (store.copiedBytes > progressStep)
+    progress.emplace("load weights", static_cast<int64_t>(store.copiedBytes / progressStep));
+  size_t shown = 0;
+  for (const Copy &copy : copies) {
+    void *target = static_cast<std::byte *>(memory->get()) + copy.offset;
+    store.addresses[copy.buffer] = target;
+    if (Status status = backend.upload(target, copy.source, copy.bytes); !status)
+      return status.error();
+    for (; progress && copy.offset + copy.bytes >= (shown + 1) * progressStep; ++shown)
+      progress->step(fmt::format("{} MiB", (shown + 1) * (progressStep >> 20)));
+  }
+  if (Status status = backend.synchronize(); !status)
+    return status.error();
+  return store;
+}
+
+} // namespace fusion

@@ -1,0 +1,37 @@
+// The weights of one program where its kernels can read them.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+#include "ir/base/MappedFile.h"
+#include "runtime/Backend.h"
+
+#include <memory>
+#include <vector>
+
+namespace fusion {
+
+class WeightStore {
+public:
+  /// Maps the files and copies what a launch or an output uses straight from there to the device, into one
+  /// allocation. A backend that shares host memory uses the mapping itself where its alignment allows.
+  /// Errors: a missing or short file, by weight and path.
+  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend);
+
+  /// The address of a weight buffer; null for others and for unused weights.
+  void *address(BufferId buffer) const { return addresses[buffer]; }
+  /// What keeps all of the addresses valid.
+  std::shared_ptr<void> owner() const { return storage; }
+  size_t deviceBytes() const { return copiedBytes; }
+
+private:
+  struct Storage {
+    std::vector<std::shared_ptr<MappedFile>> files;
+    std::vector<Tensor> tensors;
+    std::shared_ptr<void> memory;
+  };
+  std::vector<void *> addresses;
+  std::shared_ptr<Storage> storage;
+  size_t copiedBytes = 0;
+};
+
+} // namespace fusion

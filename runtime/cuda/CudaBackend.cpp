@@ -1,0 +1,398 @@
+#include "ir/base/Parallel.h"
+#include "runtime/Backend.h"
+#include "runtime/MemoryPlan.h"
+#include "runtime/cuda/Driver.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace fusion {
+namespace {
+
+using cuda::DevicePointer;
+using cuda::Driver;
+
+/// Memory that has been copied to page-locked chunks reaches the device at the link's speed.
+constexpr size_t stagingChunk = 16 << 20;
+constexpr size_t stagingThreshold = 1 << 20;
+
+/// The device's context and stream. Allocations hold it, so that it outlives them.
+struct Session {
+  const Driver &driver;
+  int ordinal;
+  cuda::Context context = nullptr;
+  cuda::Stream stream = nullptr;
+
+  Session(const Driver &driver, int ordinal) : driver(driver), ordinal(ordinal) {}
+  ~Session() {
+    if (!context)
+      return;
+    activate();
+    if (stream)
+      driver.cuStreamDestroy_v2(stream);
+    driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+  }
+  /// Contexts are current for a thread, and any thread may call.
+  int activate() const { return driver.cuCtxSetCurrent(context); }
+};
+
+struct Events {
+  std::shared_ptr<Session> session;
+  std::vector<cuda::Event> events;
+  ~Events() {
+    session->activate();
+    for (cuda::Event event : events)
+      session->driver.cuEventDestroy_v2(event);
+  }
+  Status create(size_t count) {
+    while (events.size() < count) {
+      cuda::Event event = nullptr;
+      if (Status status =
+              session->driver.check(session->driver.cuEventCreate(&event, 0), "creating an event");
+          !status)
+        return status;
+      events.push_back(event);
+    }
+    return {};
+  }
+};
+
+class GraphRecording : public Backend::Recording {
+public:
+  GraphRecording(std::shared_ptr<Session> session, cuda::GraphExec graph)
+      : session(std::move(session)), graph(graph) {}
+  ~GraphRecording() override {
+    session->activate();
+    session->driver.cuGraphExecDestroy(graph);
+  }
+  Status replay() override {
+    session->activate();
+    return session->driver.check(session->driver.cuGraphLaunch(graph, session->stream),
+                                 "replaying a CUDA graph");
+  }
+
+private:
+  std::shared_ptr<Session> session;
+  cuda::GraphExec graph;
+};
+
+class CudaBackend : public Backend {
+public:
+  static Result<std::unique_ptr<Backend>> make(int ordinal, const BackendKernels &kernels);
+  ~CudaBackend() override;
+
+  Device device() const override { return {Device::Kind::Cuda, session->ordinal}; }
+  std::string description() const override {
+    return fmt::format("{} ({})", properties.name, properties.arch());
+  }
+  bool sharesHostMemory() const override { return false; }
+  Result<std::shared_ptr<void>> allocate(size_t bytes) override;
+  Status upload(void *target, const void *source, size_t bytes) override;
+  Status download(void *target, const void *source, size_t bytes) override;
+  Status copy(void *target, const void *source, size_t bytes) override;
+  Status fill(void *target, uint8_t value, size_t bytes) override;
+  Status launch(const Launch &launch) override;
+  Status synchronize() override;
+  Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override;
+  Result<double> time(const std::function<Status()> &work) override;
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works) override;
+
+private:
+  struct Kernel {
+    std::string name;
+    cuda::Module module = nullptr;
+    cuda::Function function = nullptr;
+    unsigned block[3] = {1, 1, 1};
+    unsigned sharedBytes = 0;
+  };
+  CudaBackend(std::shared_ptr<Session> session, cuda::DeviceProperties properties)
+      : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)) {}
+  Status open();
+  Status load(const KernelPlan &plan, const std::string &cubin);
+  Status mark(cuda::Event event, unsigned flags);
+  Result<double> microsecondsBetween(cuda::Event begin, cuda::Event end);
+  Status uploadStaged(DevicePointer target, const std::byte *source, size_t bytes);
+
+  std::shared_ptr<Session> session;
+  const Driver &driver;
+  cuda::DeviceProperties properties;
+  std::vector<Kernel> kernels;
+  std::byte *staging[2] = {nullptr, nullptr};
+  std::unique_ptr<Events> stagingDone;
+  std::vector<void *> argumentPointers;
+};
+
+DevicePointer address(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
+
+Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKernels &kernels) {
+  Result<const Driver *> driver = Driver::instance();
+  if (!driver)
+    return driver.error();
+  Result<cuda::DeviceProperties> properties = cuda::deviceProperties(ordinal);
+  if (!properties)
+    return properties.error();
+  // Compiling comes before the context: a kernel that does not compile should cost no device memory.
+  std::vector<CompiledKernel> compiled;
+  bool useCubins =
+      !kernels.cubins.empty() && cubinRunsOn(kernels.cubinArch, properties->major, properties->minor);
+  if (!useCubins) {
+    auto result = compileKernels(kernels.plans, properties->arch(), kernels.cache);
+    if (!result)
+      return result.error();
+    compiled = std::move(*result);
+  }
+  auto session = std::make_shared<Session>(**driver, ordinal);
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(session, std::move(*properties)));
+  if (Status status = backend->open(); !status)
+    return status.error();
+  for (size_t i = 0; i < kernels.plans.size(); ++i)
+    if (Status status = backend->load(kernels.plans[i], useCubins ? kernels.cubins[i] : compiled[i].bytes);
+        !status)
+      return status.error();
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Status CudaBackend::open() {
+  int handle = 0;
+  std::string what = fmt::format("opening GPU {}", session->ordinal);
+  int code = driver.cuDeviceGet(&handle, session->ordinal);
+  if (code == 0)
+    code = driver.cuDevicePrimaryCtxRetain(&session->context, handle);
+  if (code == 0)
+    code = session->activate();
+  if (code == 0)
+    code = driver.cuStreamCreate(&session->stream, cuda::nonBlockingStream);
+  return driver.check(code, what);
+}
+
+Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
+  Kernel kernel;
+  kernel.name = plan.name;
+  kernel.block[0] = plan.blockX, kernel.block[1] = plan.blockY, kernel.block[2] = plan.blockZ;
+  kernel.sharedBytes = plan.dynamicSharedBytes;
+  std::string what = fmt::format("loading kernel {}", plan.name);
+  if (Status status = driver.check(driver.cuModuleLoadData(&kernel.module, cubin.data()), what); !status)
+    return status;
+  kernels.push_back(kernel); // from here on the destructor unloads it
+  Kernel &loaded = kernels.back();
+  if (Status status =
+          driver.check(driver.cuModuleGetFunction(&loaded.function, loaded.module, plan.name.c_str()), what);
+      !status)
+    return status;
+  if (plan.dynamicSharedBytes > static_cast<uint32_t>(properties.maxSharedBytes))
+    return environment(fmt::format("kernel {} needs {} bytes of shared memory, {} has {}", plan.name,
+                                   plan.dynamicSharedBytes, properties.name, properties.maxSharedBytes));
+  if (plan.dynamicSharedBytes == 0)
+    return {};
+  // Above 48 KiB, static arrays included, the driver wants to be asked.
+  return driver.check(driver.cuFuncSetAttribute(loaded.function, cuda::maxDynamicSharedBytes,
+                                                static_cast<int>(plan.dynamicSharedBytes)),
+                      what);
+}
+
+CudaBackend::~CudaBackend() {
+  if (!session->context)
+    return;
+  session->activate();
+  driver.cuStreamSynchronize(session->stream);
+  for (Kernel &kernel : kernels)
+    driver.cuModuleUnload(kernel.module);
+  for (std::byte *chunk : staging)
+    if (chunk)
+      driver.cuMemFreeHost(chunk);
+}
+
+Result<std::shared_ptr<void>> CudaBackend::allocate(size_t bytes) {
+  session->activate();
+  DevicePointer pointer = 0;
+  if (int code = driver.cuMemAlloc_v2(&pointer, std::max(bytes, bufferAlignment))) {
+    size_t free = 0, total = 0;
+    driver.cuMemGetInfo_v2(&free, &total);
+    return driver
+        .check(code, fmt::format("allocating {} MiB on {}, which has {} MiB free of {}", (bytes >> 20) + 1,
+                                 properties.name, free >> 20, total >> 20))
+        .error();
+  }
+  auto release = [owner = session](void *memory) {
+    owner->activate();
+    owner->driver.cuMemFree_v2(address(memory));
+  };
+  return std::shared_ptr<void>(reinterpret_cast<void *>(pointer), release);
+}
+
+Status CudaBackend::upload(void *target, const void *source, size_t bytes) {
+  if (bytes == 0)
+    return {};
+  session->activate();
+  if (bytes >= stagingThreshold)
+    return uploadStaged(address(target), static_cast<const std::byte *>(source), bytes);
+  // From pageable memory the driver copies the source before it returns.
+  return driver.check(driver.cuMemcpyHtoDAsync_v2(address(target), source, bytes, session->stream),
+                      "copying to the GPU");
+}
+
+Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, size_t bytes) {
+  if (!stagingDone) {
+    auto events = std::make_unique<Events>(Events{session, {}});
+    if (Status status = events->create(2); !status)
+      return status;
+    for (std::byte *&chunk : staging)
+      if (Status status =
+              driver.check(driver.cuMemHostAlloc(reinterpret_cast<void **>(&chunk), stagingChunk, 0),
+                           "allocating page-locked memory");
+          !status)
+        return status;
+    stagingDone = std::move(events);
+  }
+  size_t turn = 0;
+  for (size_t done = 0; done < bytes; done += stagingChunk, turn ^= 1) {
+    size_t count = std::min(stagingChunk, bytes - done);
+    int code = driver.cuEventSynchronize(stagingDone->events[turn]); // an event never recorded is complete
+    if (code == 0) {
+      parallelFor(static_cast<int64_t>(count), 1 << 20, [&](int64_t begin, int64_t end) {
+        std::memcpy(staging[turn] + begin, source + done + begin, static_cast<size_t>(end - begin));
+      });
+      code = driver.cuMemcpyHtoDAsync_v2(target + done, staging[turn], count, session->stream);
+    }
+    if (code == 0)
+      code = driver.cuEventRecordWithFlags(stagingDone->events[turn], session->stream, 0);
+    if (Status status = driver.check(code, "copying to the GPU"); !status)
+      return status;
+  }
+  return {};
+}
+
+Status CudaBackend::download(void *target, const void *source, size_t bytes) {
+  session->activate();
+  int code = bytes == 0 ? 0 : driver.cuMemcpyDtoHAsync_v2(target, address(source), bytes, session->stream);
+  if (code == 0)
+    code = driver.cuStreamSynchronize(session->stream);
+  return driver.check(code, "copying from the GPU");
+}
+
+Status CudaBackend::copy(void *target, const void *source, size_t bytes) {
+  if (bytes == 0)
+    return {};
+  session->activate();
+  return driver.check(driver.cuMemcpyDtoDAsync_v2(address(target), address(source), bytes, session->stream),
+                      "copying on the GPU");
+}
+
+Status CudaBackend::fill(void *target, uint8_t value, size_t bytes) {
+  if (bytes == 0)
+    return {};
+  session->activate();
+  return driver.check(driver.cuMemsetD8Async(address(target), value, bytes, session->stream),
+                      "filling GPU memory");
+}
+
+Status CudaBackend::launch(const Launch &launch) {
+  session->activate();
+  const Kernel &kernel = kernels[launch.kernel];
+  argumentPointers.clear();
+  for (const uint64_t &argument : launch.arguments)
+    argumentPointers.push_back(const_cast<uint64_t *>(&argument));
+  cuda::LaunchAttribute attribute = {};
+  attribute.id = cuda::programmaticStreamSerialization;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  cuda::LaunchConfig config = {launch.grid[0],     launch.grid[1],
+                               launch.grid[2],     kernel.block[0],
+                               kernel.block[1],    kernel.block[2],
+                               kernel.sharedBytes, session->stream,
+                               &attribute,         launch.overlapsPrevious ? 1u : 0u};
+  int code = driver.cuLaunchKernelEx(&config, kernel.function, argumentPointers.data(), nullptr);
+  return code == 0 ? Status() : driver.check(code, fmt::format("launching kernel {}", kernel.name));
+}
+
+Status CudaBackend::synchronize() {
+  session->activate();
+  return driver.check(driver.cuStreamSynchronize(session->stream), "running kernels on the GPU");
+}
+
+Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::function<Status()> &work) {
+  session->activate();
+  const char *what = "recording a CUDA graph";
+  int code = driver.cuStreamBeginCapture_v2(session->stream, cuda::threadLocalCapture);
+  if (Status status = driver.check(code, what); !status)
+    return status.error();
+  Status worked = work();
+  cuda::Graph graph = nullptr;
+  code = driver.cuStreamEndCapture(session->stream, &graph);
+  cuda::GraphExec executable = nullptr;
+  if (worked && code == 0)
+    code = driver.cuGraphInstantiateWithFlags(&executable, graph, 0);
+  if (graph)
+    driver.cuGraphDestroy(graph);
+  if (!worked)
+    return worked.error();
+  if (Status status = driver.check(code, what); !status)
+    return status.error();
+  return std::unique_ptr<Recording>(std::make_unique<GraphRecording>(session, executable));
+}
+
+Result<double> CudaBackend::time(const std::function<Status()> &work) {
+  session->activate();
+  Events marks{session, {}};
+  if (Status status = marks.create(2); !status)
+    return status.error();
+  if (Status status = mark(marks.events[0], 0); !status)
+    return status.error();
+  if (Status status = work(); !status)
+    return status.error();
+  if (Status status = mark(marks.events[1], 0); !status)
+    return status.error();
+  if (Status status = synchronize(); !status)
+    return status.error();
+  return microsecondsBetween(marks.events[0], marks.events[1]);
+}
+
+Result<std::vector<double>> CudaBackend::timeEach(std::span<const std::function<Status()>> works) {
+  session->activate();
+  Events marks{session, {}};
+  if (Status status = marks.create(works.size() + 1); !status)
+    return status.error();
+  // As one graph: queued one by one, short kernels would wait for the host, and the waiting would count.
+  auto recording = record([&]() -> Status {
+    for (size_t i = 0; i <= works.size(); ++i) {
+      if (Status status = i == 0 ? Status() : works[i - 1](); !status)
+        return status;
+      if (Status status = mark(marks.events[i], cuda::recordExternalEvent); !status)
+        return status;
+    }
+    return {};
+  });
+  if (!recording)
+    return recording.error();
+  if (Status status = (*recording)->replay(); !status)
+    return status.error();
+  if (Status status = synchronize(); !status)
+    return status.error();
+  std::vector<double> microseconds;
+  for (size_t i = 0; i < works.size(); ++i) {
+    Result<double> elapsed = microsecondsBetween(marks.events[i], marks.events[i + 1]);
+    if (!elapsed)
+      return elapsed.error();
+    microseconds.push_back(*elapsed);
+  }
+  return microseconds;
+}
+
+Status CudaBackend::mark(cuda::Event event, unsigned flags) {
+  return driver.check(driver.cuEventRecordWithFlags(event, session->stream, flags), "timing");
+}
+
+Result<double> CudaBackend::microsecondsBetween(cuda::Event begin, cuda::Event end) {
+  float milliseconds = 0;
+  if (Status status = driver.check(driver.cuEventElapsedTime(&milliseconds, begin, end), "timing"); !status)
+    return status.error();
+  return milliseconds * 1000.0;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> makeCudaBackend(int ordinal, const BackendKernels &kernels) {
+  return CudaBackend::make(ordinal, kernels);
+}
+
+} // namespace fusion

@@ -1,0 +1,116 @@
+// The CUDA driver, opened while the program runs. The declarations are our own: no toolkit is needed to
+// build. Names, values and layouts are those of the driver's stable ABI (CUDA 12.0 and later).
+#pragma once
+
+#include "runtime/cuda/Library.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace fusion::cuda {
+
+using DevicePointer = uint64_t;
+using Context = struct ContextHandle *;
+using Module = struct ModuleHandle *;
+using Function = struct FunctionHandle *;
+using Stream = struct StreamHandle *;
+using Event = struct EventHandle *;
+using Graph = struct GraphHandle *;
+using GraphExec = struct GraphExecHandle *;
+
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    char bytes[64];
+    int programmaticStreamSerializationAllowed;
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+constexpr int programmaticStreamSerialization = 6; ///< LaunchAttribute::id
+
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned attributeCount;
+};
+
+enum DeviceAttribute : int {
+  multiprocessorCount = 16,
+  computeCapabilityMajor = 75,
+  computeCapabilityMinor = 76,
+  maxSharedBytesPerBlock = 97, ///< after opting in
+};
+constexpr unsigned recordExternalEvent = 1; ///< in a capture: a node that records at every replay
+constexpr unsigned nonBlockingStream = 1;
+constexpr int threadLocalCapture = 1;
+enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
+
+/// Every call returns 0 or an error number; pass it to Driver::check.
+struct Driver {
+  /// The process's one instance, initialised. Environment error when there is no driver or no GPU.
+  static Result<const Driver *> instance();
+  /// An Environment error "WHAT: the driver's words" unless `code` is 0.
+  Status check(int code, const std::string &what) const;
+
+  int (*cuInit)(unsigned);
+  int (*cuDriverGetVersion)(int *);
+  int (*cuGetErrorName)(int, const char **);
+  int (*cuGetErrorString)(int, const char **);
+  int (*cuDeviceGetCount)(int *);
+  int (*cuDeviceGet)(int *, int);
+  int (*cuDeviceGetName)(char *, int, int);
+  int (*cuDeviceGetAttribute)(int *, int, int);
+  int (*cuDeviceTotalMem_v2)(size_t *, int);
+  int (*cuDevicePrimaryCtxRetain)(Context *, int);
+  int (*cuDevicePrimaryCtxRelease_v2)(int);
+  int (*cuCtxSetCurrent)(Context);
+  int (*cuMemGetInfo_v2)(size_t *, size_t *);
+  int (*cuMemAlloc_v2)(DevicePointer *, size_t);
+  int (*cuMemFree_v2)(DevicePointer);
+  int (*cuMemHostAlloc)(void **, size_t, unsigned);
+  int (*cuMemFreeHost)(void *);
+  int (*cuMemcpyHtoDAsync_v2)(DevicePointer, const void *, size_t, Stream);
+  int (*cuMemcpyDtoHAsync_v2)(void *, DevicePointer, size_t, Stream);
+  int (*cuMemcpyDtoDAsync_v2)(DevicePointer, DevicePointer, size_t, Stream);
+  int (*cuMemsetD8Async)(DevicePointer, unsigned char, size_t, Stream);
+  int (*cuModuleLoadData)(Module *, const void *);
+  int (*cuModuleUnload)(Module);
+  int (*cuModuleGetFunction)(Function *, Module, const char *);
+  int (*cuFuncSetAttribute)(Function, int, int);
+  int (*cuLaunchKernelEx)(const LaunchConfig *, Function, void **, void **);
+  int (*cuStreamCreate)(Stream *, unsigned);
+  int (*cuStreamDestroy_v2)(Stream);
+  int (*cuStreamSynchronize)(Stream);
+  int (*cuStreamBeginCapture_v2)(Stream, int);
+  int (*cuStreamEndCapture)(Stream, Graph *);
+  int (*cuGraphInstantiateWithFlags)(GraphExec *, Graph, unsigned long long);
+  int (*cuGraphLaunch)(GraphExec, Stream);
+  int (*cuGraphDestroy)(Graph);
+  int (*cuGraphExecDestroy)(GraphExec);
+  int (*cuEventCreate)(Event *, unsigned);
+  int (*cuEventRecordWithFlags)(Event, Stream, unsigned);
+  int (*cuEventSynchronize)(Event);
+  int (*cuEventElapsedTime)(float *, Event, Event);
+  int (*cuEventDestroy_v2)(Event);
+
+private:
+  static Result<Driver> open();
+};
+
+struct DeviceProperties {
+  std::string name;
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  int maxSharedBytes = 0; ///< a block's, after opting in
+  size_t memoryBytes = 0;
+  /// "sm_90a": the architecture to compile for.
+  std::string arch() const;
+};
+/// The number of GPUs; 0 where there is no driver.
+int deviceCount();
+Result<DeviceProperties> deviceProperties(int ordinal);
+
+} // namespace fusion::cuda

@@ -1,0 +1,150 @@
+#include "runtime/cuda/Nvrtc.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+namespace fusion {
+
+static std::vector<std::string> options(const std::string &arch) {
+  // No contraction of a*b + c: every op of the graph rounds, and kernels that want an fma ask for one.
+  return {"--gpu-architecture=" + compilationArch(arch), "--std=c++17", "--fmad=false", "--ptxas-options=-v"};
+}
+
+std::string compilationArch(const std::string &arch) { return arch == "sm_90" ? "sm_90a" : arch; }
+
+int archNumber(const std::string &arch) {
+  if (!arch.starts_with("sm_") || arch.size() < 5 || !std::isdigit(static_cast<unsigned char>(arch[3])))
+    return 0;
+  return std::atoi(arch.c_str() + 3);
+}
+
+bool cubinRunsOn(const std::string &arch, int major, int minor) {
+  std::string compiled = compilationArch(arch);
+  int number = archNumber(compiled);
+  if (compiled.ends_with("a"))
+    return number == major * 10 + minor;
+  return number / 10 == major && number % 10 <= minor;
+}
+
+Result<Nvrtc *> Nvrtc::instance() {
+  // Only success is remembered: a failure may be repaired by setting a variable.
+  static std::mutex mutex;
+  static Nvrtc *opened = nullptr;
+  std::lock_guard lock(mutex);
+  if (!opened) {
+    Result<Nvrtc> nvrtc = open();
+    if (!nvrtc)
+      return nvrtc.error();
+    opened = new Nvrtc(std::move(*nvrtc)); // lives as long as the library, which is never closed
+  }
+  return opened;
+}
+
+Result<Nvrtc> Nvrtc::open() {
+  Library::Request request;
+  request.purpose = "NVRTC, the CUDA runtime compiler,";
+  request.advice =
+      "run the project's set-up script, or `pip install nvidia-cuda-nvrtc`, or install a CUDA toolkit, "
+      "and set FUSION_NVRTC to the path of libnvrtc.so if it is in an unusual place";
+  request.files = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  if (std::string file = environmentVariable("FUSION_NVRTC"); !file.empty()) {
+    size_t slash = file.rfind('/');
+    request.directories = {slash == std::string::npos ? "." : file.substr(0, slash)};
+    request.files = {file.substr(slash + 1)};
+  }
+  request.directories.push_back(environmentVariable("FUSION_NVRTC_DIR"));
+  for (const char *variable : {"FUSION_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"})
+    if (std::string home = environmentVariable(variable); !home.empty()) {
+      request.directories.push_back(home + "/lib64");
+      request.directories.push_back(home + "/lib");
+    }
+#ifdef FUSION_NVRTC_HINT
+  request.directories.push_back(FUSION_NVRTC_HINT);
+#endif
+  request.fallbacks = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/opt/cuda/lib64"};
+  Result<Library> library = Library::open(request);
+  if (!library)
+    return library.error();
+  Nvrtc nvrtc(*library);
+  bool complete = library->resolve("nvrtcVersion", nvrtc.getVersion) &&
+                  library->resolve("nvrtcGetErrorString", nvrtc.getErrorString) &&
+                  library->resolve("nvrtcCreateProgram", nvrtc.createProgram) &&
+                  library->resolve("nvrtcDestroyProgram", nvrtc.destroyProgram) &&
+                  library->resolve("nvrtcCompileProgram", nvrtc.compileProgram) &&
+                  library->resolve("nvrtcGetCUBINSize", nvrtc.getCubinSize) &&
+                  library->resolve("nvrtcGetCUBIN", nvrtc.getCubin) &&
+                  library->resolve("nvrtcGetProgramLogSize", nvrtc.getLogSize) &&
+                  library->resolve("nvrtcGetProgramLog", nvrtc.getLog);
+  if (!complete || nvrtc.getVersion(&nvrtc.major, &nvrtc.minor) != 0)
+    return environment(
+        fmt::format("{} is not a usable NVRTC: install version 12.0 or newer", library->path()));
+  return nvrtc;
+}
+
+std::string Nvrtc::version() const { return fmt::format("{}.{}", major, minor); }
+
+std::string Nvrtc::fingerprint(const std::string &arch) const {
+  return fmt::format("nvrtc {} {}", version(), fmt::join(options(arch), " "));
+}
+
+/// The sum of the numbers that stand before each occurrence of `label`; -1 if there is none.
+static int sumBefore(const std::string &log, std::string_view label) {
+  int total = -1;
+  for (size_t at = log.find(label); at != std::string::npos; at = log.find(label, at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && std::isdigit(static_cast<unsigned char>(log[begin - 1])))
+      --begin;
+    total = std::max(total, 0) + std::atoi(log.c_str() + begin);
+  }
+  return total;
+}
+
+static int numberAfter(const std::string &log, std::string_view label) {
+  size_t at = log.find(label);
+  return at == std::string::npos ? -1 : std::atoi(log.c_str() + at + label.size());
+}
+
+Result<Cubin> Nvrtc::compile(const std::string &source, const std::string &name,
+                             const std::string &arch) const {
+  Program program = nullptr;
+  std::string file = name + ".cu";
+  if (int code = createProgram(&program, source.c_str(), file.c_str(), 0, nullptr, nullptr))
+    return environment(fmt::format("kernel {}: NVRTC: {}", name, getErrorString(code)));
+  std::vector<std::string> texts = options(arch);
+  std::vector<const char *> pointers;
+  for (const std::string &text : texts)
+    pointers.push_back(text.c_str());
+  int code = compileProgram(program, static_cast<int>(pointers.size()), pointers.data());
+  Cubin cubin;
+  size_t size = 0;
+  if (getLogSize(program, &size) == 0 && size > 1) {
+    cubin.log.resize(size);
+    if (getLog(program, cubin.log.data()) != 0)
+      cubin.log.clear();
+    cubin.log.resize(cubin.log.find_last_not_of(std::string_view("\n\0", 2)) + 1);
+  }
+  if (code == 0 && (code = getCubinSize(program, &size)) == 0) {
+    cubin.bytes.resize(size);
+    code = getCubin(program, cubin.bytes.data());
+  }
+  destroyProgram(&program);
+  if (code != 0) {
+    // A wrong architecture is the caller's mistake; anything else is a kernel that should have compiled.
+    size_t error = cubin.log.find("error");
+    size_t begin = error == std::string::npos ? 0 : cubin.log.rfind('\n', error) + 1;
+    std::string message = cubin.log.substr(begin, cubin.log.find('\n', begin) - begin);
+    return badInput(fmt::format("kernel {} does not compile for {} with NVRTC {}: {}: {}", name, arch,
+                                version(), getErrorString(code), message.empty() ? "no message" : message));
+  }
+  cubin.registers = numberAfter(cubin.log, "Used ");
+  int stores = sumBefore(cubin.log, " bytes spill stores");
+  int loads = sumBefore(cubin.log, " bytes spill loads");
+  cubin.spillBytes = stores < 0 ? -1 : stores + std::max(loads, 0);
+  return cubin;
+}
+
+} // namespace fusion

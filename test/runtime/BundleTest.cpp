@@ -1,0 +1,104 @@
+#include "ExecutorChecks.h"
+
+#include "runtime/Bundle.h"
+
+#include <fstream>
+
+using namespace fusion;
+using namespace fusion::test;
+namespace fs = std::filesystem;
+
+/// Stand-ins: these tests do not load them on a device.
+static std::vector<CompiledKernel> fakeCubins(size_t count) {
+  std::vector<CompiledKernel> kernels(count);
+  for (size_t i = 0; i < count; ++i)
+    kernels[i].bytes = std::string("\x7f"
+                                   "ELF\0cubin ",
+                                   11) +
+                       std::to_string(i);
+  return kernels;
+}
+
+static ProgramPlan planWithFileWeight(const TemporaryFolder &folder) {
+  ProgramPlan plan = samplePlan();
+  Tensor weights = floats({4}, 1, 0.5f);
+  std::string path = folder.path + "/model.data";
+  std::ofstream(path, std::ios::binary) << "12345678" << std::string(weights.as<char>(), weights.bytes());
+  plan.buffers[3].contents = FileSpan{path, 8, 16};
+  plan.buffers.push_back(
+      {BufferPlan::Kind::Weight, "constant", DType::I64, {}, Tensor::zeros(DType::I64, {})});
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "w again", DType::F32, {4}, FileSpan{path, 8, 16}});
+  return plan;
+}
+
+TEST(Bundle, IsCompleteWithoutTheModel) {
+  TemporaryFolder folder;
+  ProgramPlan plan = planWithFileWeight(folder);
+  std::string path = folder.path + "/out";
+  Status written = writeBundle(path, plan, "sm_90a", fakeCubins(2));
+  ASSERT_TRUE(written) << written.error().message;
+  EXPECT_TRUE(isBundle(path));
+  fs::remove(folder.path + "/model.data");
+  auto bundle = readBundle(path);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  EXPECT_EQ(bundle->arch, "sm_90a");
+  EXPECT_EQ(bundle->cubins[1], fakeCubins(2)[1].bytes);
+  auto &first = std::get<FileSpan>(bundle->plan.buffers[3].contents);
+  auto &again = std::get<FileSpan>(bundle->plan.buffers[7].contents);
+  EXPECT_EQ(first.offset % 256, 0u);
+  EXPECT_EQ(first.offset, again.offset);
+  ExecutorOptions options;
+  options.target = ExecutorOptions::Target::Emulate;
+  options.cacheFolder = FUSION_BINARY_DIR "/test-cache";
+  auto executor = Executor::create(bundle->plan, options);
+  ASSERT_TRUE(executor) << executor.error().message;
+  NamedTensors inputs = sampleInputs(2, 8);
+  expectSum((*executor)->run(inputs), inputs);
+}
+
+TEST(Bundle, ReplacesABundleButNothingElse) {
+  TemporaryFolder folder;
+  std::string path = folder.path + "/out";
+  ProgramPlan plan = samplePlan();
+  ASSERT_TRUE(writeBundle(path, plan, "sm_80", fakeCubins(2)));
+  ASSERT_TRUE(writeBundle(path + "/", plan, "sm_90a", fakeCubins(2)));
+  EXPECT_EQ(readBundle(path)->arch, "sm_90a");
+
+  std::string other = folder.path + "/photos";
+  fs::create_directory(other);
+  std::ofstream(other + "/cat.jpg") << "meow";
+  Status refused = writeBundle(other, plan, "sm_80", fakeCubins(2));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("not a bundle"), std::string::npos);
+  EXPECT_TRUE(fs::exists(other + "/cat.jpg"));
+  EXPECT_FALSE(writeBundle(other + "/cat.jpg", plan, "sm_80", fakeCubins(2)));
+  for (const auto &entry : fs::directory_iterator(folder.path))
+    EXPECT_EQ(entry.path().string().find("partial"), std::string::npos) << entry.path();
+}
+
+TEST(Bundle, AFailureLeavesNothingBehind) {
+  TemporaryFolder folder;
+  ProgramPlan plan = samplePlan();
+  plan.buffers[3].contents = FileSpan{folder.path + "/absent.bin", 0, 16};
+  Status status = writeBundle(folder.path + "/out", plan, "sm_80", fakeCubins(2));
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("absent.bin"), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(folder.path));
+}
+
+TEST(Bundle, DamageIsNamed) {
+  TemporaryFolder folder;
+  std::string path = folder.path + "/out";
+  EXPECT_FALSE(readBundle(path));
+  ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
+  std::ofstream(path + "/kernels/1.cubin") << "garbage";
+  auto bundle = readBundle(path);
+  ASSERT_FALSE(bundle);
+  EXPECT_NE(bundle.error().message.find("1.cubin"), std::string::npos);
+  ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
+  std::ofstream(path + "/plan.json", std::ios::app) << " ";
+  EXPECT_FALSE(readBundle(path));
+  ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
+  std::ofstream(path + "/bundle.json") << "{}";
+  EXPECT_FALSE(readBundle(path));
+}

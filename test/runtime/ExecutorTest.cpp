@@ -1,0 +1,168 @@
+#include "ExecutorChecks.h"
+
+#include <cmath>
+#include <fstream>
+#include <thread>
+
+using namespace fusion;
+using namespace fusion::test;
+
+static ExecutorOptions emulated() {
+  ExecutorOptions options;
+  options.target = ExecutorOptions::Target::Emulate;
+  options.cacheFolder = FUSION_BINARY_DIR "/test-cache";
+  return options;
+}
+
+static std::unique_ptr<Executor> make(ProgramPlan plan, ExecutorOptions options = emulated()) {
+  auto executor = Executor::create(std::move(plan), std::move(options));
+  EXPECT_TRUE(executor) << executor.error().message;
+  return executor ? std::move(*executor) : nullptr;
+}
+
+TEST(Executor, RunsAnyShape) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  checkShapes(*executor);
+  EXPECT_GE(executor->arenaBytes(), 2u * 1024 * 4);
+}
+
+TEST(Executor, TheCallersInputsStayAsTheyWere) {
+  auto executor = make(inPlacePlan());
+  ASSERT_TRUE(executor);
+  checkInPlace(*executor);
+}
+
+TEST(Executor, AnInputThatIsNotAlignedIsCopied) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  NamedTensors inputs = sampleInputs(2, 8);
+  Tensor storage = floats({17}, 1);
+  inputs["x"] = Tensor::wrap(DType::F32, {2, 8}, storage.as<float>() + 1, nullptr);
+  expectSum(executor->run(inputs), inputs);
+}
+
+TEST(Executor, PoisonShowsUnwrittenOutputs) {
+  ExecutorOptions options = emulated();
+  options.poison = true;
+  auto executor = make(unwrittenPlan(), options);
+  ASSERT_TRUE(executor);
+  auto outputs = executor->run(sampleInputs(2, 8));
+  ASSERT_TRUE(outputs);
+  for (float value : (*outputs)["sum"].toFloats())
+    EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(Executor, WeightsComeFromTheirFile) {
+  TemporaryFolder folder;
+  std::string path = folder.path + "/w.bin";
+  ProgramPlan plan = samplePlan();
+  Tensor weights = floats({4}, 1, 0.5f);
+  for (uint64_t offset : {uint64_t(0), uint64_t(16), uint64_t(5)}) { // the last is not aligned
+    std::ofstream(path, std::ios::binary)
+        << std::string(offset, '?') << std::string(weights.as<char>(), weights.bytes());
+    plan.buffers[3].contents = FileSpan{path, offset, 16};
+    auto executor = make(plan);
+    ASSERT_TRUE(executor);
+    NamedTensors inputs = sampleInputs(2, 8);
+    expectSum(executor->run(inputs), inputs);
+    std::filesystem::remove(path);
+  }
+}
+
+TEST(Executor, AMissingOrShortWeightFileIsNamed) {
+  TemporaryFolder folder;
+  std::string path = folder.path + "/w.bin";
+  ProgramPlan plan = samplePlan();
+  plan.buffers[3].contents = FileSpan{path, 8, 16};
+  auto missing = Executor::create(plan, emulated());
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(missing.error().message.find("weight w: "), std::string::npos);
+  EXPECT_NE(missing.error().message.find(path), std::string::npos) << missing.error().message;
+  std::ofstream(path) << "0123456789";
+  auto shortFile = Executor::create(plan, emulated());
+  ASSERT_FALSE(shortFile);
+  EXPECT_NE(shortFile.error().message.find("has 10 bytes, needs 16 at offset 8"), std::string::npos)
+      << shortFile.error().message;
+}
+
+TEST(Executor, WrongInputsAreErrorsAndTheNextRunWorks) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  EXPECT_FALSE(executor->run({}));
+  NamedTensors inputs = sampleInputs(2, 8);
+  inputs["y"] = floats({1, 8}, 0);
+  auto outputs = executor->run(inputs);
+  ASSERT_FALSE(outputs);
+  EXPECT_EQ(outputs.error().message, "input y dim 0 is 1 but batch is 2 from input x dim 0");
+  inputs = sampleInputs(2, 8);
+  int dummy = 0;
+  inputs["y"] = Tensor::wrap(DType::F32, {2, 8}, &dummy, nullptr, {Device::Kind::Cuda, 0});
+  EXPECT_FALSE(executor->run(inputs));
+  inputs = sampleInputs(2, 8);
+  expectSum(executor->run(inputs), inputs);
+}
+
+TEST(Executor, InvalidPlansAreRejected) {
+  ProgramPlan plan = samplePlan();
+  plan.launches[0].kernel = 9;
+  EXPECT_FALSE(Executor::create(plan, emulated()));
+  plan = samplePlan();
+  plan.inputs.pop_back();
+  auto executor = Executor::create(plan, emulated());
+  ASSERT_FALSE(executor);
+  EXPECT_NE(executor.error().message.find("offset"), std::string::npos);
+  plan = samplePlan();
+  plan.kernels[0].emulatable = false;
+  plan.kernels[0].whyNotEmulatable = "it uses wgmma";
+  auto notEmulatable = Executor::create(plan, emulated());
+  ASSERT_FALSE(notEmulatable);
+  EXPECT_NE(notEmulatable.error().message.find("wgmma"), std::string::npos) << notEmulatable.error().message;
+}
+
+TEST(Executor, ManyThreadsMayRunOneProgram) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 10; ++round) {
+        NamedTensors inputs = sampleInputs(1 + i, 8 + 4 * round);
+        expectSum(executor->run(inputs), inputs);
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+TEST(Executor, MoreShapesThanItKeeps) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  for (int64_t n = 4; n < 400; n += 8) {
+    NamedTensors inputs = sampleInputs(1, n);
+    expectSum(executor->run(inputs), inputs);
+  }
+}
+
+TEST(Executor, BenchAndProfileReportTimes) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  auto times = executor->bench(sampleInputs(2, 8), 4);
+  ASSERT_TRUE(times) << times.error().message;
+  EXPECT_EQ(times->size(), 4u);
+  auto timings = executor->profile(sampleInputs(2, 8));
+  ASSERT_TRUE(timings) << timings.error().message;
+  ASSERT_EQ(timings->size(), 2u);
+  EXPECT_EQ((*timings)[1].kernel, "add");
+  EXPECT_EQ((*timings)[1].location, "layers.0.add");
+  EXPECT_EQ((*timings)[1].bytes, 2 * 16 * 4);
+  EXPECT_GT((*timings)[1].microseconds, 0);
+}
+
+TEST(Executor, WithoutAGpuCudaIsAnEnvironmentError) {
+  auto executor = Executor::create(samplePlan(), {});
+  if (executor)
+    GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_EQ(executor.error().kind, ErrorKind::Environment) << executor.error().message;
+}

@@ -1,0 +1,150 @@
+#include "ExecutorChecks.h"
+
+#include "runtime/Bundle.h"
+#include "runtime/cuda/Driver.h"
+
+#include <cmath>
+
+using namespace fusion;
+using namespace fusion::test;
+
+/// Skipped where there is no GPU.
+class Gpu : public testing::Test {
+protected:
+  void SetUp() override {
+    if (cuda::deviceCount() == 0)
+      GTEST_SKIP() << cuda::Driver::instance().error().message;
+  }
+  static std::unique_ptr<Executor> make(ProgramPlan plan, ExecutorOptions options = {}) {
+    auto executor = Executor::create(std::move(plan), std::move(options));
+    EXPECT_TRUE(executor) << executor.error().message;
+    return executor ? std::move(*executor) : nullptr;
+  }
+};
+
+TEST_F(Gpu, HasProperties) {
+  auto properties = cuda::deviceProperties(0);
+  ASSERT_TRUE(properties) << properties.error().message;
+  EXPECT_FALSE(properties->name.empty());
+  EXPECT_GE(archNumber(properties->arch()), 80);
+  EXPECT_GT(properties->multiprocessors, 0);
+  EXPECT_GE(properties->maxSharedBytes, 48 << 10);
+  EXPECT_FALSE(cuda::deviceProperties(1000));
+}
+
+TEST_F(Gpu, RunsAnyShapeWithAndWithoutRecording) {
+  for (bool record : {true, false}) {
+    ExecutorOptions options;
+    options.recordGraphs = record;
+    auto executor = make(samplePlan(), options);
+    ASSERT_TRUE(executor);
+    checkShapes(*executor);
+  }
+}
+
+TEST_F(Gpu, TheCallersInputsStayAsTheyWere) {
+  auto executor = make(inPlacePlan());
+  ASSERT_TRUE(executor);
+  checkInPlace(*executor);
+}
+
+TEST_F(Gpu, PoisonShowsUnwrittenOutputs) {
+  ExecutorOptions options;
+  options.poison = true;
+  auto executor = make(unwrittenPlan(), options);
+  ASSERT_TRUE(executor);
+  auto outputs = executor->run(sampleInputs(2, 8));
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  for (float value : (*outputs)["sum"].toFloats())
+    EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(Gpu, DeviceTensorsGoInAndOut) {
+  ExecutorOptions options;
+  options.keepOutputsOnDevice = true;
+  auto producer = make(samplePlan(), options), consumer = make(samplePlan());
+  ASSERT_TRUE(producer && consumer);
+  NamedTensors inputs = sampleInputs(2, 8), chained = inputs;
+  for (int round = 0; round < 4; ++round) {
+    auto onDevice = producer->run(inputs);
+    ASSERT_TRUE(onDevice) << onDevice.error().message;
+    EXPECT_EQ((*onDevice)["sum"].device(), (Device{Device::Kind::Cuda, 0}));
+    NamedTensors next = inputs;
+    next["x"] = (*onDevice)["sum"];
+    auto outputs = consumer->run(next);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    chained["x"] = sampleResult(inputs);
+    EXPECT_EQ((*outputs)["sum"].toFloats(), sampleResult(chained).toFloats());
+  }
+}
+
+TEST_F(Gpu, RunsABundlesCubins) {
+  TemporaryFolder folder;
+  auto properties = cuda::deviceProperties(0);
+  ASSERT_TRUE(properties);
+  ProgramPlan plan = samplePlan();
+  auto kernels = compileKernels(plan.kernels, properties->arch(), nullptr);
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ASSERT_TRUE(writeBundle(folder.path + "/b", plan, properties->arch(), *kernels));
+  auto bundle = readBundle(folder.path + "/b");
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  ExecutorOptions options;
+  options.cubins = bundle->cubins;
+  options.cubinArch = bundle->arch;
+  auto executor = make(bundle->plan, options);
+  ASSERT_TRUE(executor);
+  checkShapes(*executor);
+}
+
+TEST_F(Gpu, UsesMoreSharedMemoryThanTheDefault) {
+  ProgramPlan plan = samplePlan();
+  plan.kernels[0].dynamicSharedBytes = 96 << 10;
+  auto executor = make(plan);
+  ASSERT_TRUE(executor);
+  NamedTensors inputs = sampleInputs(2, 8);
+  expectSum(executor->run(inputs), inputs);
+  plan.kernels[0].dynamicSharedBytes = 10 << 20;
+  auto tooMuch = Executor::create(plan, {});
+  ASSERT_FALSE(tooMuch);
+  EXPECT_NE(tooMuch.error().message.find("kernel scale needs"), std::string::npos);
+}
+
+TEST_F(Gpu, LargeWeightsArriveWhole) {
+  ProgramPlan plan = samplePlan();
+  int64_t count = (40 << 20) / 4 + 3; // more than the staging chunks, and not a multiple
+  plan.buffers[3].shape = {count};
+  Tensor weights = floats({count}, 0);
+  plan.buffers[3].contents = weights;
+  plan.outputs.push_back({"w", DType::F32, {count}, 3, 0});
+  auto executor = make(plan);
+  ASSERT_TRUE(executor);
+  auto outputs = executor->run(sampleInputs(2, 8));
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_TRUE((*outputs)["w"].toFloats() == weights.toFloats());
+}
+
+TEST_F(Gpu, TooLargeARunSaysWhatItNeeds) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers[4].shape.push_back(int64_t(1) << 30);
+  auto executor = make(plan);
+  ASSERT_TRUE(executor);
+  auto outputs = executor->run(sampleInputs(64, 1024));
+  ASSERT_FALSE(outputs);
+  EXPECT_EQ(outputs.error().kind, ErrorKind::Environment);
+  EXPECT_NE(outputs.error().message.find("MiB"), std::string::npos) << outputs.error().message;
+}
+
+TEST_F(Gpu, BenchAndProfileReportDeviceTime) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  auto times = executor->bench(sampleInputs(64, 1024), 20);
+  ASSERT_TRUE(times) << times.error().message;
+  EXPECT_EQ(times->size(), 20u);
+  for (double time : *times)
+    EXPECT_GT(time, 0);
+  auto timings = executor->profile(sampleInputs(64, 1024));
+  ASSERT_TRUE(timings) << timings.error().message;
+  ASSERT_EQ(timings->size(), 2u);
+  for (const LaunchTiming &timing : *timings)
+    EXPECT_GT(timing.microseconds, 0);
+}

@@ -1,0 +1,60 @@
+#include "SamplePlan.h"
+
+#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Nvrtc.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+using namespace fusion;
+using namespace fusion::test;
+
+TEST(Library, AnAbsentLibraryIsAnEnvironmentErrorWithAdvice) {
+  auto library = Library::open(
+      {"the frobnicator", {"libno-such-thing.so.1"}, {"/nowhere"}, {"/nowhere/else"}, "get one"});
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().kind, ErrorKind::Environment);
+  EXPECT_NE(library.error().message.find("the frobnicator cannot be loaded"), std::string::npos);
+  EXPECT_NE(library.error().message.find("libno-such-thing.so.1"), std::string::npos);
+  EXPECT_NE(library.error().message.find("get one"), std::string::npos);
+}
+
+TEST(Library, AFileThatIsNoLibraryIsNamed) {
+  TemporaryFolder folder;
+  std::ofstream(folder.path + "/libbroken.so") << "not an ELF file";
+  auto library = Library::open({"x", {"libbroken.so"}, {folder.path}, {}, "y"});
+  ASSERT_FALSE(library);
+  EXPECT_NE(library.error().message.find(folder.path), std::string::npos) << library.error().message;
+}
+
+TEST(Library, SymbolsResolveOrSaySo) {
+  auto library = Library::open({"the C library", {"libc.so.6"}, {}, {}, ""});
+  ASSERT_TRUE(library) << library.error().message;
+  int (*present)() = nullptr, (*absent)() = nullptr;
+  EXPECT_TRUE(library->resolve("getpid", present));
+  EXPECT_EQ(present(), getpid());
+  EXPECT_FALSE(library->resolve("no_such_function_anywhere", absent));
+}
+
+TEST(Driver, WithoutAGpuTheErrorSaysWhatToDo) {
+  if (cuda::deviceCount() > 0)
+    GTEST_SKIP() << "this machine has a GPU";
+  auto driver = cuda::Driver::instance();
+  ASSERT_FALSE(driver);
+  EXPECT_EQ(driver.error().kind, ErrorKind::Environment);
+  EXPECT_NE(driver.error().message.find("--device=emulate"), std::string::npos) << driver.error().message;
+}
+
+TEST(Arch, NamesAndCompatibility) {
+  EXPECT_EQ(compilationArch("sm_90"), "sm_90a");
+  EXPECT_EQ(compilationArch("sm_80"), "sm_80");
+  EXPECT_EQ(archNumber("sm_100a"), 100);
+  EXPECT_EQ(archNumber("volta"), 0);
+  EXPECT_TRUE(cubinRunsOn("sm_80", 8, 9));
+  EXPECT_FALSE(cubinRunsOn("sm_89", 8, 0));
+  EXPECT_FALSE(cubinRunsOn("sm_80", 9, 0));
+  EXPECT_TRUE(cubinRunsOn("sm_90a", 9, 0));
+  EXPECT_FALSE(cubinRunsOn("sm_90a", 10, 0));
+  EXPECT_TRUE(cubinRunsOn("sm_100", 10, 3));
+}

@@ -1,0 +1,110 @@
+#include "SamplePlan.h"
+
+#include "codegen/plan/Json.h"
+
+#include <gtest/gtest.h>
+
+using namespace fusion;
+using namespace fusion::test;
+
+TEST(PlanJson, RoundTripIsExact) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "f", DType::BF16, {2, 3}, FileSpan{"/w.bin", 256, 12}});
+  plan.kernels[0].minimumArch = 89;
+  plan.kernels[1].emulatable = false;
+  plan.kernels[1].whyNotEmulatable = "it uses \"wgmma\"";
+  std::string text = toJson(plan);
+  auto back = programPlanFromJson(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(toJson(*back), text);
+  EXPECT_EQ(back->kernels[0].source, plan.kernels[0].source);
+  EXPECT_EQ(back->launches[1].arguments[2].byteOffset, Dim::symbol("n") * 4);
+  EXPECT_EQ(std::get<FileSpan>(back->buffers.back().contents).offset, 256u);
+  EXPECT_EQ(std::get<Tensor>(back->buffers[3].contents).toFloats(), floats({4}, 1, 0.5f).toFloats());
+  EXPECT_EQ(back->report, plan.report);
+}
+
+TEST(PlanJson, TextThatIsNoPlanIsAnError) {
+  for (const char *text : {"", "{", "[]", "17", "{\"format\": 1}", "{\"format\": \"x\"}"})
+    EXPECT_FALSE(programPlanFromJson(text)) << text;
+  auto other = programPlanFromJson("{\"format\": 999}");
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("format 999"), std::string::npos) << other.error().message;
+}
+
+TEST(PlanJson, EveryTruncationAndMostCorruptionsAreErrorsAndNoneCrashes) {
+  std::string text = toJson(samplePlan());
+  for (size_t length = 0; length + 1 < text.size(); length += 13)
+    EXPECT_FALSE(programPlanFromJson(std::string_view(text).substr(0, length)));
+  for (size_t i = 0; i < text.size(); i += 7) {
+    std::string broken = text;
+    broken[i] = static_cast<char>(broken[i] == '9' ? '[' : '9');
+    if (auto plan = programPlanFromJson(broken))
+      EXPECT_TRUE(verify(*plan));
+  }
+}
+
+TEST(PlanJson, MissingFieldsAreNamed) {
+  auto object = nlohmann::json::parse(toJson(samplePlan()));
+  object["kernels"][1].erase("source");
+  auto plan = programPlanFromJson(object.dump());
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("kernels[1]: field 'source' is missing"), std::string::npos)
+      << plan.error().message;
+}
+
+static std::string whyInvalid(const ProgramPlan &plan) {
+  Status status = verify(plan);
+  EXPECT_FALSE(status);
+  EXPECT_FALSE(programPlanFromJson(toJson(plan)));
+  return status ? "" : status.error().message;
+}
+
+TEST(PlanVerify, IndicesAndArgumentsAreChecked) {
+  EXPECT_TRUE(verify(samplePlan()));
+  ProgramPlan plan = samplePlan();
+  plan.launches[0].kernel = 2;
+  EXPECT_NE(whyInvalid(plan).find("kernel 2 of 2"), std::string::npos);
+  plan = samplePlan();
+  plan.launches[0].arguments.pop_back();
+  EXPECT_NE(whyInvalid(plan).find("3 arguments for 4 parameters"), std::string::npos);
+  plan = samplePlan();
+  plan.launches[1].arguments[1].buffer = 6;
+  EXPECT_NE(whyInvalid(plan).find("buffer 6 of 6"), std::string::npos);
+  plan = samplePlan();
+  plan.launches[1].arguments[4].buffer = 1;
+  EXPECT_NE(whyInvalid(plan).find("is a buffer but"), std::string::npos);
+  plan = samplePlan();
+  plan.launches[0].arguments[1].written = true;
+  EXPECT_NE(whyInvalid(plan).find("writes a weight"), std::string::npos);
+  plan = samplePlan();
+  plan.outputs[0].buffer = 4;
+  EXPECT_NE(whyInvalid(plan).find("temporary"), std::string::npos);
+  plan = samplePlan();
+  plan.inputs[1].name = "x";
+  EXPECT_NE(whyInvalid(plan).find("twice"), std::string::npos);
+  plan = samplePlan();
+  plan.buffers[3].shape = {5};
+  EXPECT_NE(whyInvalid(plan).find("needs 20 bytes"), std::string::npos);
+  plan = samplePlan();
+  plan.buffers[3].contents = std::monostate();
+  EXPECT_NE(whyInvalid(plan).find("without contents"), std::string::npos);
+  plan = samplePlan();
+  plan.kernels[0].blockX = 2048;
+  EXPECT_NE(whyInvalid(plan).find("2048x1x1"), std::string::npos);
+}
+
+TEST(Base64, RoundTripsEveryLength) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    auto text = encodeBase64(std::as_bytes(std::span(bytes)));
+    auto back = decodeBase64(text);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(*back, bytes);
+    bytes.push_back(static_cast<char>(i * 37));
+  }
+  EXPECT_FALSE(decodeBase64("abc"));
+  EXPECT_FALSE(decodeBase64("ab?="));
+  EXPECT_FALSE(decodeBase64("=abc"));
+  EXPECT_FALSE(decodeBase64("ab==abcd"));
+}

@@ -1,0 +1,125 @@
+// A small program written by hand: sum = scale * x * w + y + offset[n], in two kernels with symbolic sizes.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+#include "ir/base/Safetensors.h"
+
+#include <filesystem>
+#include <unistd.h>
+
+namespace fusion::test {
+
+/// Removed with its contents when the test ends.
+struct TemporaryFolder {
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "fusion-runtime-XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all, ignored);
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+inline Tensor floats(Shape shape, float first, float step = 1) {
+  Tensor tensor = Tensor::uninitialized(DType::F32, std::move(shape));
+  for (int64_t i = 0; i < tensor.size(); ++i)
+    tensor.as<float>()[i] = first + step * static_cast<float>(i % 97);
+  return tensor;
+}
+
+/// Inputs: x and y of batch x n, offset of n + 1. Weights: w of n = 4·k is read as w[i % 4].
+inline ProgramPlan samplePlan() {
+  Dim batch = Dim::symbol("batch"), n = Dim::symbol("n");
+  ProgramPlan plan;
+  plan.model = "sample";
+  plan.target = "sm_90a";
+  DimShape matrix = {batch, n};
+  plan.buffers = {
+      {BufferPlan::Kind::Input, "x", DType::F32, matrix, {}},
+      {BufferPlan::Kind::Input, "y", DType::F32, matrix, {}},
+      {BufferPlan::Kind::Input, "offset", DType::F32, {n + 1}, {}},
+      {BufferPlan::Kind::Weight, "w", DType::F32, {4}, floats({4}, 1, 0.5f)},
+      {BufferPlan::Kind::Temporary, "scaled", DType::F32, matrix, {}},
+      {BufferPlan::Kind::Output, "sum", DType::F32, matrix, {}},
+  };
+  plan.inputs = {{"x", DType::F32, matrix, 0, 0},
+                 {"y", DType::F32, matrix, 1, 0},
+                 {"offset", DType::F32, {n + 1}, 2, 0}};
+  plan.outputs = {{"sum", DType::F32, matrix, 5, 0}, {"same_x", DType::F32, matrix, 0, 0}};
+
+  using Kind = KernelPlan::Parameter::Kind;
+  KernelPlan scale;
+  scale.name = "scale";
+  scale.schedule = "pointwise";
+  scale.source = R"(KERNEL(128) scale(const f32 *x, const f32 *w, f32 *out, i64 count) {
+  pdl_wait();
+  i64 i = (i64)block_x() * 128 + thread_x();
+  if (i < count)
+    out[i] = 2.0f * x[i] * w[i % 4];
+}
+)";
+  scale.parameters = {{Kind::Pointer, "const f32 *", "x"},
+                      {Kind::Pointer, "const f32 *", "w"},
+                      {Kind::Pointer, "f32 *", "out"},
+                      {Kind::Int64, "i64", "count"}};
+  scale.blockX = 128;
+  scale.usesPdl = true;
+  KernelPlan add = scale;
+  add.name = "add";
+  add.source = R"(KERNEL(128) add(const f32 *a, const f32 *b, const f32 *offset, f32 *out, i64 count) {
+  pdl_wait();
+  i64 i = (i64)block_x() * 128 + thread_x();
+  if (i < count)
+    out[i] = a[i] + b[i] + offset[0];
+}
+)";
+  add.parameters = {{Kind::Pointer, "const f32 *", "a"},
+                    {Kind::Pointer, "const f32 *", "b"},
+                    {Kind::Pointer, "const f32 *", "offset"},
+                    {Kind::Pointer, "f32 *", "out"},
+                    {Kind::Int64, "i64", "count"}};
+  plan.kernels = {scale, add};
+
+  Dim count = batch * n, blocks = count.ceilDiv(128);
+  auto buffer = [](BufferId id, bool written = false, Dim offset = 0) {
+    return KernelLaunch::Argument{id, offset, 0, written};
+  };
+  auto number = [](Dim value) { return KernelLaunch::Argument{std::nullopt, 0, value, false}; };
+  KernelLaunch first;
+  first.kernel = 0;
+  first.arguments = {buffer(0), buffer(3), buffer(4, true), number(count)};
+  first.gridX = blocks;
+  first.location = "layers.0.scale";
+  first.ops = {"nn.mul"};
+  first.bytesRead = first.bytesWritten = count * 4;
+  first.flops = count * 2;
+  KernelLaunch second = first;
+  second.kernel = 1;
+  second.arguments = {buffer(4), buffer(1), buffer(2, false, n * 4), buffer(5, true), number(count)};
+  second.location = "layers.0.add";
+  second.fusion = "pointwise";
+  plan.launches = {first, second};
+  plan.equalities = {{n.mod(4), Dim(0), "layers.0.scale (nn.mul)"}};
+  plan.report = "{\"fused\": true}";
+  return plan;
+}
+
+inline NamedTensors sampleInputs(int64_t batch, int64_t n) {
+  return {{"x", floats({batch, n}, 1)}, {"y", floats({batch, n}, -5, 0.25f)}, {"offset", floats({n + 1}, 7)}};
+}
+
+/// What the program computes.
+inline Tensor sampleResult(const NamedTensors &inputs) {
+  const Tensor &x = inputs.find("x")->second, &y = inputs.find("y")->second,
+               &offset = inputs.find("offset")->second;
+  Tensor result = Tensor::uninitialized(DType::F32, x.shape());
+  for (int64_t i = 0; i < x.size(); ++i)
+    result.as<float>()[i] = 2.0f * x.as<float>()[i] * (1 + 0.5f * static_cast<float>(i % 4)) +
+                            y.as<float>()[i] + offset.as<float>()[offset.size() - 1];
+  return result;
+}
+
+} // namespace fusion::test

@@ -1,0 +1,51 @@
+#include "SamplePlan.h"
+
+#include "runtime/ShapePlan.h"
+
+#include <gtest/gtest.h>
+
+using namespace fusion;
+using namespace fusion::test;
+
+TEST(ShapePlan, EvaluatesEverySize) {
+  auto shapes = planShapes(samplePlan(), {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->bufferBytes[4], 1200u);
+  EXPECT_EQ(shapes->arenaBytes, 1280u);
+  EXPECT_EQ(shapes->outputShapes[0], (Shape{3, 100}));
+  ASSERT_EQ(shapes->launches.size(), 2u);
+  EXPECT_EQ(shapes->launches[0].grid[0], 3u);
+  EXPECT_EQ(shapes->launches[1].arguments[2].value, 400u);
+  EXPECT_EQ(shapes->launches[1].arguments[4].value, 300u);
+  EXPECT_FALSE(shapes->launches[0].overlapsPrevious);
+  EXPECT_TRUE(shapes->launches[1].overlapsPrevious);
+}
+
+TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
+  auto shapes = planShapes(samplePlan(), {{"batch", 0}, {"n", 8}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_TRUE(shapes->launches.empty());
+}
+
+TEST(ShapePlan, ErrorsNameTheKernelOrBuffer) {
+  auto missing = planShapes(samplePlan(), {{"batch", 1}});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("n"), std::string::npos);
+
+  ProgramPlan plan = samplePlan();
+  plan.launches[1].gridY = Dim::symbol("n");
+  auto tooMany = planShapes(plan, {{"batch", 1}, {"n", 70000}});
+  ASSERT_FALSE(tooMany);
+  EXPECT_NE(tooMany.error().message.find("kernel add at layers.0.add: grid y"), std::string::npos);
+
+  plan = samplePlan();
+  plan.launches[1].arguments[2].byteOffset = Dim::symbol("n") * 100;
+  auto outside = planShapes(plan, {{"batch", 1}, {"n", 8}});
+  ASSERT_FALSE(outside);
+  EXPECT_NE(outside.error().message.find("offset"), std::string::npos);
+
+  plan = samplePlan();
+  plan.buffers[4].shape = {Dim::symbol("n") - 9};
+  EXPECT_FALSE(planShapes(plan, {{"batch", 1}, {"n", 8}}));
+  EXPECT_FALSE(planShapes(samplePlan(), {{"batch", int64_t(1) << 40}, {"n", int64_t(1) << 40}}));
+}
