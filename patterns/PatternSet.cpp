@@ -59,6 +59,13 @@ Result<std::string> compilePdll(const std::string &path) {
 }
 } // namespace
 
+std::vector<llvm::StringRef> builtinFamilies() {
+  std::vector<llvm::StringRef> names;
+  for (auto [family, text] : builtin_patterns::files)
+    names.emplace_back(family);
+  return names;
+}
+
 Result<PatternSet> PatternSet::builtin(MLIRContext *context) {
   PatternSet set;
   for (auto [family, text] : builtin_patterns::files) {

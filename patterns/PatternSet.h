@@ -20,6 +20,9 @@ struct FusionPattern {
   std::string rootName;         ///< … and its op name: nn.rms_norm
 };
 
+/// The names of the built-in families.
+std::vector<llvm::StringRef> builtinFamilies();
+
 class PatternSet {
 public:
   /// The product's own patterns, one file a family.

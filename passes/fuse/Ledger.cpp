@@ -64,7 +64,7 @@ Ledger ledgerFromJson(llvm::StringRef text) {
   };
   if (const llvm::json::Object *patterns = report->getObject("patterns"))
     for (const auto &[name, fields] : *patterns) {
-      Ledger::Pattern &pattern = ledger.patterns[name.str().str()];
+      Ledger::Pattern &pattern = ledger.patterns[name.str()];
       if (const llvm::json::Object *object = fields.getAsObject()) {
         entries(*object, "sites", [&](const llvm::json::Object &site) {
           Ledger::Site &entry = pattern.fired.emplace_back();
@@ -86,7 +86,7 @@ Ledger ledgerFromJson(llvm::StringRef text) {
   });
   if (const llvm::json::Object *nominal = report->getObject("nominal"))
     for (const auto &[symbol, size] : *nominal)
-      ledger.nominal[symbol.str().str()] = size.getAsInteger().value_or(0);
+      ledger.nominal[symbol.str()] = size.getAsInteger().value_or(0);
   return ledger;
 }
 

@@ -3,6 +3,7 @@
 #include "ir/dialect/Dialect.h"
 #include "passes/Passes.h"
 #include "passes/Pipeline.h"
+#include "passes/fuse/FusePass.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -40,8 +41,9 @@ private:
 
 void registerEverything(DialectRegistry &registry) {
   registerDialects(registry);
-  static bool once = (registerPasses(), registerPipelines(), true);
-  (void)once;
+  registerPasses();
+  registerPipelines();
+  registerFamilyPasses([] { return makeScheduleOracle("sm_90a"); });
 }
 
 std::unique_ptr<MLIRContext> makeContext() {

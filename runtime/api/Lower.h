@@ -10,7 +10,7 @@
 
 namespace fusion {
 
-/// Dialects, passes and pipelines: everything a tool registers.
+/// Dialects, passes and pipelines: everything a tool registers. Call once.
 void registerEverything(mlir::DialectRegistry &registry);
 
 /// A context with the dialects loaded whose diagnostics go nowhere unless a handler is set.

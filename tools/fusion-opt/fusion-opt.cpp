@@ -1,0 +1,175 @@
+// fusion-opt: import, rewrite, explain and print a graph.
+#include "Output.h"
+
+#include "codegen/BuildPlan.h"
+#include "codegen/plan/Print.h"
+#include "ir/base/Progress.h"
+#include "runtime/api/Lower.h"
+#include "runtime/api/Verify.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace fusion;
+namespace cl = llvm::cl;
+
+namespace {
+cl::OptionCategory category("fusion-opt");
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx or .mlir)"), cl::init("-"), cl::cat(category));
+cl::opt<std::string> outputFile("o", cl::desc("Output file"), cl::value_desc("OUT"), cl::init("-"), cl::cat(category));
+cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
+cl::list<std::string> fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
+                                  cl::value_desc("NAME,..."), cl::cat(category));
+cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
+                                   cl::value_desc("FILE"), cl::cat(category));
+cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
+                               cl::value_desc("NAME=N"), cl::cat(category));
+cl::opt<bool> verifyFusions("verify-fusions",
+                            cl::desc("Check every group's kernel against its body on random inputs"),
+                            cl::cat(category));
+cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"), cl::value_desc("FILE"),
+                                cl::cat(category));
+cl::opt<std::string> emitKind("emit", cl::desc("mlir, cuda, plan or dot"), cl::init("mlir"), cl::cat(category));
+cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"), cl::value_desc("sm_XX"),
+                            cl::init("sm_90a"), cl::cat(category));
+cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
+
+int finish(const Error &error) {
+  llvm::errs() << "fusion-opt: " << error.message << "\n";
+  return static_cast<int>(error.kind);
+}
+
+/// Options whose work MlirOptMain does not know.
+bool needsOwnDriver() {
+  return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
+         verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty();
+}
+
+Status checkOptions() {
+  if (!llvm::is_contained({"mlir", "cuda", "plan", "dot"}, llvm::StringRef(emitKind)))
+    return badInput("--emit takes mlir, cuda, plan or dot, not '" + emitKind + "'");
+  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !patternFiles.empty() || !fuseDisable.empty()))
+    return badInput("--report, --require, --patterns and --fuse-disable need --fuse");
+  if (!reportFile.empty() && !isReportFile(reportFile))
+    return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
+  for (const std::string &entry : required)
+    if (!parseRequirement(entry))
+      return badInput("--require takes NAME=N, not '" + entry + "'");
+  return checkTarget(target);
+}
+
+Status checkRequirements(const Ledger &ledger) {
+  for (const std::string &entry : required) {
+    auto [name, wanted] = *parseRequirement(entry);
+    auto found = ledger.patterns.find(name);
+    if (found == ledger.patterns.end())
+      return badInput("--require names an unknown fusion '" + name + "'");
+    size_t fired = found->second.fired.size();
+    if (fired != wanted) {
+      std::string message = "required " + name + " to fire " + std::to_string(wanted) + " times, it fired " +
+                            std::to_string(fired);
+      for (const Ledger::Miss &miss : found->second.missed)
+        message += "\n  missed at " + miss.location + ": " + miss.reason;
+      return Error{ErrorKind::AnswerIsNo, message};
+    }
+  }
+  return {};
+}
+
+Result<std::string> emitText(ModuleOp module) {
+  if (emitKind == "mlir") {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    module.print(out, OpPrintingFlags());
+    out << "\n";
+    return text;
+  }
+  auto entry = entryFunction(module);
+  if (!entry)
+    return entry.error();
+  auto plan = buildPlan(*entry, {target, folderOf(inputFile)});
+  if (!plan)
+    return plan.error();
+  return emitKind == "cuda" ? cudaSource(*plan) : emitKind == "plan" ? planText(*plan) : planDot(*plan);
+}
+
+Status runOwn(const MlirOptMainConfig &config) {
+  if (Status status = checkOptions(); !status)
+    return status;
+  auto context = makeContext();
+  auto module = loadModule(*context, inputFile);
+  if (!module)
+    return module.error();
+  PassManager manager(context.get());
+  if (failed(applyPassManagerCLOptions(manager)) || failed(config.setupPassPipeline(manager)))
+    return badInput("the pass pipeline is not valid");
+  {
+    SourceMgrDiagnosticHandler printDiagnostics(*std::make_unique<llvm::SourceMgr>(), context.get());
+    if (failed(manager.run(**module)))
+      return badInput(inputFile + ": a pass failed");
+  }
+  Ledger ledger;
+  ledger.model = inputFile;
+  if (fuseFlag) {
+    LowerOptions options;
+    options.fusions.disabled = fuseDisable;
+    options.patternFiles = patternFiles;
+    options.target = target;
+    if (Status status = lower(**module, options, ledger); !status)
+      return status;
+  }
+  if (verifyFusions) {
+    auto entry = entryFunction(**module);
+    if (!entry)
+      return entry.error();
+    if (Status status = verifyGroups(*entry, target); !status)
+      return status;
+  }
+  auto text = emitText(**module);
+  if (!text)
+    return text.error();
+  if (!reportFile.empty())
+    if (Status status = writeReport(reportFile, ledger); !status)
+      return status;
+  if (Status status = checkRequirements(ledger); !status)
+    return status;
+  return writeOutput(outputFile, *text);
+}
+
+int runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
+  std::string message;
+  auto file = openInputFile(inputFile, &message);
+  if (!file)
+    return finish(badInput(message));
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  if (failed(MlirOptMain(out, std::move(file), registry, config)))
+    return static_cast<int>(ErrorKind::BadInput);
+  Status status = writeOutput(outputFile, text);
+  return status ? 0 : finish(status.error());
+}
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  DialectRegistry registry;
+  registerEverything(registry);
+  MlirOptMainConfig::registerCLOptions(registry);
+  registerAsmPrinterCLOptions();
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  if (!cl::ParseCommandLineOptions(argc, argv, "fusion-opt: fuse a transformer graph and say why\n", &llvm::errs()))
+    return static_cast<int>(ErrorKind::BadInput);
+  setQuiet(quiet);
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  if (!needsOwnDriver())
+    return runMlirOpt(registry, config);
+  Status status = runOwn(config);
+  return status ? 0 : finish(status.error());
+}
