@@ -164,9 +164,10 @@ std::string Formula::integers() const {
       .Case("neg", [&] { return fmt::format("({})(0ull - (u64){})", t, a); })
       .Case("abs", [&] { return isSigned ? fmt::format("({0})({1} < 0 ? 0ull - (u64){1} : (u64){1})", t, a) : a; })
       .Case("sign", [&] { return fmt::format("({0})({1} > 0 ? 1 : ({1} < 0 ? -1 : 0))", t, a); })
+      .Case("reciprocal", [&] { return fmt::format("int_div(({}){}, {})", t, 1, a); })
       .Case("square", [&] { return fmt::format("({0})((u64){1} * (u64){1})", t, a); })
       .Case("relu", [&] { return fmt::format("({0} > 0 ? {0} : ({1})0)", a, t); })
-      .Cases("floor", "ceil", "round", [&] { return a; })
+      .Cases({"floor", "ceil", "round"}, [&] { return a; })
       .Case("not", [&] { return fmt::format("({})~{}", t, a); })
       .Case("add", [&] { return wrapping("+"); })
       .Case("sub", [&] { return wrapping("-"); })
@@ -186,9 +187,9 @@ std::string Formula::integers() const {
 std::string Formula::booleans() const {
   return llvm::StringSwitch<std::string>(name)
       .Case("not", "!" + a)
-      .Cases("and", "mul", "min", infix("&&"))
-      .Cases("or", "add", "max", infix("||"))
-      .Cases("xor", "sub", infix("!="))
+      .Cases({"and", "mul", "min", "div"}, infix("&&"))
+      .Cases({"or", "add", "max"}, infix("||"))
+      .Cases({"xor", "sub"}, infix("!="))
       .Default(a);
 }
 

@@ -38,6 +38,8 @@ public:
   virtual std::optional<std::string> refuses(const Region &region, const KernelContext &context) const = 0;
   /// Only for a region that is not refused.
   virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
+  /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
+  virtual std::optional<unsigned> updatedInput(const Region &) const { return std::nullopt; }
 };
 
 /// All schedules, in the order in which they are tried for a single op: pointwise, row, scan, matmul, attention.
