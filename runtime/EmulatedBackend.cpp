@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 namespace fusion {
 namespace {
@@ -82,9 +83,18 @@ Result<std::unique_ptr<Backend>> makeEmulatedBackend(const BackendKernels &kerne
   std::vector<std::shared_ptr<EmulatedKernel>> compiled;
   if (!kernels.plans.empty()) {
     std::string folder = kernels.cache ? kernels.cache->folder() : "";
-    Progress progress("compile kernels for emulation", static_cast<int64_t>(kernels.plans.size()));
-    auto result = EmulatedKernel::compileAll(kernels.plans, folder.empty() ? folder : folder + "/emulated",
-                                             [&](std::string_view name) { progress.step(name); });
+    // Kernels found in the cache come at once: progress is shown only when compilers have to run.
+    const std::string title = "compile kernels for emulation";
+    const auto total = static_cast<int64_t>(kernels.plans.size());
+    const auto begin = std::chrono::steady_clock::now();
+    std::optional<Progress> progress;
+    auto result = EmulatedKernel::compileAll(
+        kernels.plans, folder.empty() ? folder : folder + "/emulated", [&](std::string_view name) {
+          if (!progress && std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300))
+            progress.emplace(title, total);
+          if (progress)
+            progress->step(name);
+        });
     if (!result)
       return result.error();
     compiled = std::move(*result);

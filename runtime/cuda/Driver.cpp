@@ -28,10 +28,12 @@ Result<Driver> Driver::open() {
   request.fallbacks = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
                        "/usr/lib/wsl/lib"};
   request.advice = "install the NVIDIA driver, or run with --device=cpu or --device=emulate";
+  if (std::string file = environmentVariable("FUSION_CUDA_DRIVER"); !file.empty())
+    request.files = {file};
   Result<Library> library = Library::open(request);
   if (!library)
     return library.error();
-  Driver driver;
+  Driver driver = {};
   const char *missing = nullptr;
 #define FUSION_RESOLVE(symbol)                                                                               \
   if (!library->resolve(#symbol, driver.symbol))                                                             \

@@ -50,7 +50,8 @@ enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
 
 /// Every call returns 0 or an error number; pass it to Driver::check.
 struct Driver {
-  /// The process's one instance, initialised. Environment error when there is no driver or no GPU.
+  /// The process's one instance, initialised: libcuda.so.1, or the file that FUSION_CUDA_DRIVER names.
+  /// Environment error when there is no driver or no GPU.
   static Result<const Driver *> instance();
   /// An Environment error "WHAT: the driver's words" unless `code` is 0.
   Status check(int code, const std::string &what) const;

@@ -1,0 +1,246 @@
+// A stand-in for libcuda.so.1: device memory is registered host memory, kernels are the two of the sample
+// plan, written here, and a graph is the list of what was captured. It is stricter than a driver: a pointer
+// that is not inside one live allocation is an error.
+#include "FakeDriver.h"
+
+#include "runtime/cuda/Driver.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace fusion::cuda;
+
+namespace {
+
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
+std::map<DevicePointer, size_t> allocations;
+thread_local bool contextCurrent = false;
+bool capturing = false;
+constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, illegalAddress = 700,
+              captureUnsupported = 900;
+
+struct Work {
+  std::function<int()> run;
+};
+std::vector<Work> captured;
+
+/// At most `bytes` from `pointer` lie in one allocation.
+bool inside(DevicePointer pointer, size_t bytes) {
+  auto next = allocations.upper_bound(pointer);
+  if (next == allocations.begin())
+    return false;
+  auto [base, size] = *std::prev(next);
+  return pointer + bytes <= base + size;
+}
+
+float *floatsAt(DevicePointer pointer) { return reinterpret_cast<float *>(pointer); }
+
+int scale(const std::vector<uint64_t> &a, uint64_t threads) {
+  auto count = static_cast<size_t>(a[3]);
+  if (!inside(a[0], count * 4) || !inside(a[1], 16) || !inside(a[2], count * 4) || threads < count)
+    return illegalAddress;
+  for (size_t i = 0; i < count; ++i)
+    floatsAt(a[2])[i] = 2.0f * floatsAt(a[0])[i] * floatsAt(a[1])[i % 4];
+  return 0;
+}
+
+int add(const std::vector<uint64_t> &a, uint64_t threads) {
+  auto count = static_cast<size_t>(a[4]);
+  if (!inside(a[0], count * 4) || !inside(a[1], count * 4) || !inside(a[2], 4) || !inside(a[3], count * 4) ||
+      threads < count)
+    return illegalAddress;
+  for (size_t i = 0; i < count; ++i)
+    floatsAt(a[3])[i] = floatsAt(a[0])[i] + floatsAt(a[1])[i] + floatsAt(a[2])[0];
+  return 0;
+}
+
+int queue(Work work) {
+  if (!contextCurrent)
+    return invalidContext;
+  if (!capturing)
+    return work.run();
+  captured.push_back(std::move(work));
+  return 0;
+}
+
+template <class Handle>
+int make(Handle *handle, int &counter) {
+  if (!contextCurrent)
+    return invalidContext;
+  *handle = reinterpret_cast<Handle>(new char);
+  ++counter;
+  return 0;
+}
+
+template <class Handle>
+int drop(Handle handle, int &counter) {
+  if (!handle)
+    return invalidValue;
+  delete reinterpret_cast<char *>(handle);
+  --counter;
+  return 0;
+}
+
+int copy(DevicePointer target, const void *source, size_t bytes) {
+  if (capturing)
+    return captureUnsupported;
+  if (!contextCurrent)
+    return invalidContext;
+  if (!inside(target, bytes))
+    return invalidValue;
+  std::memcpy(reinterpret_cast<void *>(target), source, bytes);
+  return 0;
+}
+
+double clockMilliseconds = 0;
+std::map<Event, double> eventTimes;
+
+} // namespace
+
+extern "C" {
+FakeDriverCounters *fakeDriverCounters() { return &counters; }
+
+int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
+int cuGetErrorName(int, const char **name) { return *name = "CUDA_ERROR_FAKE", 0; }
+int cuGetErrorString(int code, const char **text) {
+  return *text = code == outOfMemory ? "out of memory" : "an error", 0;
+}
+int cuDeviceGetCount(int *count) { return *count = 1, 0; }
+int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGetName(char *name, int length, int) {
+  return std::strncpy(name, "Fake GPU", static_cast<size_t>(length)), 0;
+}
+int cuDeviceGetAttribute(int *value, int attribute, int) {
+  static const std::map<int, int> values = {{multiprocessorCount, 132},
+                                            {computeCapabilityMajor, 9},
+                                            {computeCapabilityMinor, 0},
+                                            {maxSharedBytesPerBlock, 227 << 10}};
+  return *value = values.at(attribute), 0;
+}
+int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = size_t(1) << 30, 0; }
+int cuDevicePrimaryCtxRetain(Context *context, int) {
+  ++counters.contexts;
+  return *context = reinterpret_cast<Context>(&counters), 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) { return --counters.contexts, 0; }
+int cuCtxSetCurrent(Context context) { return contextCurrent = context != nullptr, 0; }
+int cuMemGetInfo_v2(size_t *free, size_t *total) {
+  return *free = size_t(1) << 29, *total = size_t(1) << 30, 0;
+}
+int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
+  if (!contextCurrent)
+    return invalidContext;
+  if (counters.failAfter == 0 || bytes > (size_t(1) << 30) || bytes == 0)
+    return outOfMemory;
+  counters.failAfter -= counters.failAfter > 0;
+  *pointer = reinterpret_cast<DevicePointer>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  allocations[*pointer] = bytes;
+  ++counters.memory;
+  return 0;
+}
+int cuMemFree_v2(DevicePointer pointer) {
+  if (!allocations.erase(pointer))
+    return invalidValue;
+  std::free(reinterpret_cast<void *>(pointer));
+  return --counters.memory, 0;
+}
+int cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
+  return *pointer = std::malloc(bytes), ++counters.hostMemory, 0;
+}
+int cuMemFreeHost(void *pointer) { return std::free(pointer), --counters.hostMemory, 0; }
+int cuMemcpyHtoDAsync_v2(DevicePointer target, const void *source, size_t bytes, Stream) {
+  return copy(target, source, bytes);
+}
+int cuMemcpyDtoHAsync_v2(void *target, DevicePointer source, size_t bytes, Stream) {
+  if (capturing || !inside(source, bytes))
+    return invalidValue;
+  return std::memcpy(target, reinterpret_cast<void *>(source), bytes), 0;
+}
+int cuMemcpyDtoDAsync_v2(DevicePointer target, DevicePointer source, size_t bytes, Stream) {
+  return inside(source, bytes) ? copy(target, reinterpret_cast<void *>(source), bytes) : invalidValue;
+}
+int cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, Stream) {
+  if (capturing || !inside(target, bytes))
+    return invalidValue;
+  return std::memset(reinterpret_cast<void *>(target), value, bytes), 0;
+}
+int cuModuleLoadData(Module *module, const void *) { return make(module, counters.modules); }
+int cuModuleUnload(Module module) { return drop(module, counters.modules); }
+int cuModuleGetFunction(Function *function, Module, const char *name) {
+  bool known = std::strcmp(name, "scale") == 0 || std::strcmp(name, "add") == 0;
+  *function = reinterpret_cast<Function>(std::strcmp(name, "scale") == 0 ? scale : add);
+  return known ? 0 : 500;
+}
+int cuFuncSetAttribute(Function, int attribute, int) {
+  return attribute == maxDynamicSharedBytes ? 0 : invalidValue;
+}
+int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **arguments, void **) {
+  bool isScale = reinterpret_cast<void *>(function) == reinterpret_cast<void *>(scale);
+  std::vector<uint64_t> values;
+  for (int i = 0; i < (isScale ? 4 : 5); ++i)
+    values.push_back(*static_cast<uint64_t *>(arguments[i]));
+  uint64_t blocks = uint64_t(config->gridX) * config->gridY * config->gridZ;
+  if (blocks == 0 || config->blockX != 128)
+    return invalidValue;
+  bool overlaps = false;
+  for (unsigned i = 0; i < config->attributeCount; ++i)
+    overlaps |= config->attributes[i].id == programmaticStreamSerialization &&
+                config->attributes[i].value.programmaticStreamSerializationAllowed == 1;
+  return queue({[=] {
+    ++counters.launches;
+    counters.overlapping += overlaps;
+    clockMilliseconds += 0.002;
+    return isScale ? scale(values, blocks * 128) : add(values, blocks * 128);
+  }});
+}
+int cuStreamCreate(Stream *stream, unsigned) { return make(stream, counters.streams); }
+int cuStreamDestroy_v2(Stream stream) { return drop(stream, counters.streams); }
+int cuStreamSynchronize(Stream) { return capturing ? captureUnsupported : 0; }
+int cuStreamBeginCapture_v2(Stream, int) {
+  if (capturing)
+    return invalidValue;
+  captured.clear();
+  return capturing = true, 0;
+}
+int cuStreamEndCapture(Stream, Graph *graph) {
+  if (!capturing)
+    return invalidValue;
+  capturing = false;
+  *graph = reinterpret_cast<Graph>(new std::vector<Work>(std::move(captured)));
+  return ++counters.graphs, 0;
+}
+int cuGraphInstantiateWithFlags(GraphExec *executable, Graph graph, unsigned long long) {
+  *executable =
+      reinterpret_cast<GraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(graph)));
+  return ++counters.graphs, 0;
+}
+int cuGraphLaunch(GraphExec executable, Stream) {
+  ++counters.replays;
+  for (Work &work : *reinterpret_cast<std::vector<Work> *>(executable))
+    if (int code = work.run())
+      return code;
+  return 0;
+}
+int cuGraphDestroy(Graph graph) {
+  return delete reinterpret_cast<std::vector<Work> *>(graph), --counters.graphs, 0;
+}
+int cuGraphExecDestroy(GraphExec graph) {
+  return delete reinterpret_cast<std::vector<Work> *>(graph), --counters.graphs, 0;
+}
+int cuEventCreate(Event *event, unsigned) { return make(event, counters.events); }
+int cuEventRecordWithFlags(Event event, Stream, unsigned flags) {
+  if (capturing && flags != recordExternalEvent)
+    return captureUnsupported; // it would become a dependency, not a time
+  return queue({[=] { return eventTimes[event] = clockMilliseconds, 0; }});
+}
+int cuEventSynchronize(Event) { return 0; }
+int cuEventElapsedTime(float *milliseconds, Event begin, Event end) {
+  return *milliseconds = static_cast<float>(eventTimes.at(end) - eventTimes.at(begin)), 0;
+}
+int cuEventDestroy_v2(Event event) { return eventTimes.erase(event), drop(event, counters.events); }
+}

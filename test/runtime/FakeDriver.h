@@ -1,0 +1,10 @@
+// What FakeDriver.cpp offers to tests beyond the driver's interface. Found with dlsym.
+#pragma once
+
+struct FakeDriverCounters {
+  int memory, hostMemory, modules, streams, events, graphs, contexts; ///< alive
+  int launches, overlapping;                                          ///< since the start, replayed ones too
+  int replays;
+  int failAfter; ///< memory allocations until one fails; negative: never
+};
+extern "C" FakeDriverCounters *fakeDriverCounters();

@@ -1,0 +1,169 @@
+// The CUDA backend and the executor's use of it, over the stand-in driver: what a machine without a GPU can
+// check of recording, staging, lifetimes and failures.
+#include "FakeDriver.h"
+#include "ExecutorChecks.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+using namespace fusion;
+using namespace fusion::test;
+
+namespace {
+
+FakeDriverCounters &counters() {
+  static auto *function = reinterpret_cast<FakeDriverCounters *(*)()>(
+      dlsym(dlopen(FUSION_FAKE_DRIVER, RTLD_NOW), "fakeDriverCounters"));
+  return *function();
+}
+
+class FakeGpu : public testing::Test {
+protected:
+  static void SetUpTestSuite() { setenv("FUSION_CUDA_DRIVER", FUSION_FAKE_DRIVER, 1); }
+  void SetUp() override { counters().launches = counters().overlapping = counters().replays = 0; }
+  void TearDown() override {
+    const FakeDriverCounters &alive = counters();
+    EXPECT_EQ(alive.memory, 0);
+    EXPECT_EQ(alive.hostMemory, 0);
+    EXPECT_EQ(alive.modules, 0);
+    EXPECT_EQ(alive.streams, 0);
+    EXPECT_EQ(alive.events, 0);
+    EXPECT_EQ(alive.graphs, 0);
+    EXPECT_EQ(alive.contexts, 0);
+    counters().failAfter = -1;
+  }
+  static ExecutorOptions options(const ProgramPlan &plan) {
+    ExecutorOptions result;
+    result.cubins.assign(plan.kernels.size(), "the stand-in does not read it");
+    result.cubinArch = "sm_90a";
+    return result;
+  }
+  static std::unique_ptr<Executor> make(const ProgramPlan &plan) { return make(plan, options(plan)); }
+  static std::unique_ptr<Executor> make(const ProgramPlan &plan, ExecutorOptions chosen) {
+    auto executor = Executor::create(plan, std::move(chosen));
+    EXPECT_TRUE(executor) << executor.error().message;
+    return executor ? std::move(*executor) : nullptr;
+  }
+};
+
+TEST_F(FakeGpu, RunsAnyShape) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  EXPECT_EQ(executor->device(), "Fake GPU (sm_90a)");
+  checkShapes(*executor);
+  EXPECT_GT(counters().replays, 0);
+}
+
+TEST_F(FakeGpu, TheSecondRunRecordsAndLaterOnesReplay) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  NamedTensors inputs = sampleInputs(2, 8);
+  for (int run = 0; run < 5; ++run) {
+    expectSum(executor->run(inputs), inputs);
+    EXPECT_EQ(counters().replays, run);
+    EXPECT_EQ(counters().launches, 2 * (run + 1));
+    EXPECT_EQ(counters().overlapping, run + 1);
+  }
+}
+
+TEST_F(FakeGpu, RecordingCanBeTurnedOff) {
+  ExecutorOptions chosen = options(samplePlan());
+  chosen.recordGraphs = false;
+  auto executor = make(samplePlan(), chosen);
+  ASSERT_TRUE(executor);
+  checkShapes(*executor);
+  EXPECT_EQ(counters().replays, 0);
+}
+
+TEST_F(FakeGpu, TheCallersInputsStayAsTheyWere) {
+  auto executor = make(inPlacePlan());
+  ASSERT_TRUE(executor);
+  checkInPlace(*executor);
+}
+
+TEST_F(FakeGpu, ResultsOnTheDeviceSurviveLaterRunsAndTheExecutor) {
+  ExecutorOptions chosen = options(samplePlan());
+  chosen.keepOutputsOnDevice = true;
+  auto producer = make(samplePlan(), chosen);
+  auto consumer = make(samplePlan());
+  ASSERT_TRUE(producer && consumer);
+  std::vector<NamedTensors> results;
+  for (int round = 0; round < 5; ++round) {
+    NamedTensors inputs = sampleInputs(2, 8);
+    inputs["y"].as<float>()[3] = static_cast<float>(round);
+    auto outputs = producer->run(inputs);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    EXPECT_EQ((*outputs)["sum"].device().kind, Device::Kind::Cuda);
+    results.push_back(*outputs);
+  }
+  producer.reset();
+  for (int round = 0; round < 5; ++round) {
+    NamedTensors before = sampleInputs(2, 8), inputs = before, expected = before;
+    before["y"].as<float>()[3] = static_cast<float>(round);
+    inputs["x"] = results[round]["sum"];
+    expected["x"] = sampleResult(before);
+    auto outputs = consumer->run(inputs);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    EXPECT_EQ((*outputs)["sum"].toFloats(), sampleResult(expected).toFloats());
+  }
+}
+
+TEST_F(FakeGpu, LargeWeightsArriveWhole) {
+  ProgramPlan plan = samplePlan();
+  int64_t count = (40 << 20) / 4 + 3; // more than the staging chunks, and not a multiple
+  Tensor weights = floats({count}, 0);
+  plan.buffers[3].shape = {count};
+  plan.buffers[3].contents = weights;
+  plan.outputs.push_back({"w", DType::F32, {count}, 3, 0});
+  auto executor = make(plan);
+  ASSERT_TRUE(executor);
+  EXPECT_GE(executor->weightBytes(), weights.bytes());
+  auto outputs = executor->run(sampleInputs(2, 8));
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_TRUE((*outputs)["w"].toFloats() == weights.toFloats());
+}
+
+TEST_F(FakeGpu, EveryFailedAllocationIsAnErrorAndNothingLeaks) {
+  ProgramPlan plan = samplePlan();
+  bool succeeded = false;
+  for (int allowed = 0; !succeeded && allowed < 20; ++allowed) {
+    counters().failAfter = allowed;
+    auto executor = Executor::create(plan, options(plan));
+    NamedTensors inputs = sampleInputs(2, 8);
+    auto outputs = executor ? (*executor)->run(inputs) : Result<NamedTensors>(executor.error());
+    succeeded = bool(outputs);
+    if (!succeeded) {
+      EXPECT_EQ(outputs.error().kind, ErrorKind::Environment);
+      EXPECT_NE(outputs.error().message.find("out of memory"), std::string::npos) << outputs.error().message;
+      EXPECT_NE(outputs.error().message.find("MiB"), std::string::npos) << outputs.error().message;
+    }
+    if (executor && !succeeded) { // memory came back: the same executor works again
+      counters().failAfter = -1;
+      expectSum((*executor)->run(inputs), inputs);
+    }
+  }
+  EXPECT_TRUE(succeeded);
+}
+
+TEST_F(FakeGpu, AKernelThatTheCubinLacksIsNamed) {
+  ProgramPlan plan = samplePlan();
+  plan.kernels[1].name = "subtract";
+  auto executor = Executor::create(plan, options(plan));
+  ASSERT_FALSE(executor);
+  EXPECT_NE(executor.error().message.find("kernel subtract"), std::string::npos) << executor.error().message;
+}
+
+TEST_F(FakeGpu, BenchAndProfileReadTheDevicesClock) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  auto times = executor->bench(sampleInputs(2, 8), 3);
+  ASSERT_TRUE(times) << times.error().message;
+  ASSERT_EQ(times->size(), 3u);
+  EXPECT_NEAR((*times)[2], 4.0, 0.01);
+  auto timings = executor->profile(sampleInputs(2, 8));
+  ASSERT_TRUE(timings) << timings.error().message;
+  ASSERT_EQ(timings->size(), 2u);
+  EXPECT_NEAR((*timings)[0].microseconds, 2.0, 0.01);
+}
+
+} // namespace
