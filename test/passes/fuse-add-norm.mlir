@@ -1,0 +1,93 @@
+// RUN: fusion-opt %s --fuse-add-norm --split-input-file 2>/dev/null | FileCheck %s
+
+// The sum has another reader: it leaves the group too.
+// CHECK-LABEL: @sum_kept
+// CHECK-SAME: (%[[X:.*]]: tensor<?x128xbf16>, %[[R:.*]]: tensor<?x128xbf16>, %[[W:.*]]: tensor<128xbf16>)
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row" (%[[A:.*]] = %[[X]], %[[B:.*]] = %[[R]], %[[V:.*]] = %[[W]])
+// CHECK-NEXT: %[[S:.*]] = nn.add %[[A]], %[[B]]
+// CHECK-NEXT: %[[N:.*]] = nn.rms_norm %[[S]], %[[V]]
+// CHECK-NEXT: fusion.yield %[[S]], %[[N]]
+// CHECK: return %[[G]]#1, %[[G]]#0
+func.func @sum_kept(%x: tensor<?x128xbf16>, %r: tensor<?x128xbf16>, %w: tensor<128xbf16>)
+    -> (tensor<?x128xbf16>, tensor<?x128xbf16>) {
+  %s = nn.add %x, %r : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  return %n, %s : tensor<?x128xbf16>, tensor<?x128xbf16>
+}
+
+// -----
+
+// Nobody else reads the sum: it stays inside.
+// CHECK-LABEL: @sum_dead
+// CHECK: %[[G:.*]] = fusion.group "add_norm" schedule "row"
+// CHECK: fusion.yield %{{[^,]*}} : tensor<?x128xf16>
+func.func @sum_dead(%x: tensor<?x128xf16>, %r: tensor<?x128xf16>, %w: tensor<128xf16>) -> tensor<?x128xf16> {
+  %s = nn.add %x, %r : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  return %n : tensor<?x128xf16>
+}
+
+// -----
+
+// Gemma: an f32 weight stored without its 1. The attributes go along.
+// CHECK-LABEL: @gemma
+// CHECK: fusion.group "add_norm" schedule "row"
+// CHECK: nn.rms_norm %{{.*}} scale_in = f32, weight_bias = 1.000000e+00 : f32
+func.func @gemma(%x: tensor<?x128xbf16>, %r: tensor<?x128xbf16>, %w: tensor<128xbf16>) -> tensor<?x128xbf16> {
+  %s = nn.add %x, %r : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32}
+     : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  return %n : tensor<?x128xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: @layer_norm
+// CHECK: fusion.group "add_norm" schedule "row"
+// CHECK: nn.layer_norm
+func.func @layer_norm(%x: tensor<?x128xf32>, %r: tensor<?x128xf32>, %w: tensor<128xf32>, %b: tensor<128xf32>)
+    -> tensor<?x128xf32> {
+  %s = nn.add %r, %x : (tensor<?x128xf32>, tensor<?x128xf32>) -> tensor<?x128xf32>
+  %n = nn.layer_norm %s, %w, %b {eps = 1.0e-5 : f32}
+     : (tensor<?x128xf32>, tensor<128xf32>, tensor<128xf32>) -> tensor<?x128xf32>
+  return %n : tensor<?x128xf32>
+}
+
+// -----
+
+// The norm of something else than a sum stays alone.
+// CHECK-LABEL: @no_add
+// CHECK-NOT: fusion.group
+// CHECK: nn.rms_norm
+func.func @no_add(%x: tensor<?x128xf32>, %w: tensor<128xf32>) -> tensor<?x128xf32> {
+  %s = nn.silu %x : (tensor<?x128xf32>) -> tensor<?x128xf32>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf32>, tensor<128xf32>) -> tensor<?x128xf32>
+  return %n : tensor<?x128xf32>
+}
+
+// -----
+
+// Not convex: the norm's weight is computed from the sum outside the group.
+// CHECK-LABEL: @not_convex
+// CHECK-NOT: fusion.group
+// CHECK: return
+func.func @not_convex(%x: tensor<128x128xf32>, %r: tensor<128x128xf32>) -> tensor<128x128xf32> {
+  %s = nn.add %x, %r : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %w = nn.reduce %s {kind = "mean", axes = array<i64: 0>, keepdims = false} : (tensor<128x128xf32>) -> tensor<128xf32>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<128x128xf32>, tensor<128xf32>) -> tensor<128x128xf32>
+  return %n : tensor<128x128xf32>
+}
+
+// -----
+
+// A reader of the sum between add and norm moves behind the group.
+// CHECK-LABEL: @late_reader
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm"
+// CHECK: nn.silu %[[G]]#0
+func.func @late_reader(%x: tensor<?x128xf32>, %r: tensor<?x128xf32>, %w: tensor<128xf32>)
+    -> (tensor<?x128xf32>, tensor<?x128xf32>) {
+  %s = nn.add %x, %r : (tensor<?x128xf32>, tensor<?x128xf32>) -> tensor<?x128xf32>
+  %a = nn.silu %s : (tensor<?x128xf32>) -> tensor<?x128xf32>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf32>, tensor<128xf32>) -> tensor<?x128xf32>
+  return %n, %a : tensor<?x128xf32>, tensor<?x128xf32>
+}
