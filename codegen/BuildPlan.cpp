@@ -1,0 +1,240 @@
+#include "codegen/BuildPlan.h"
+
+#include "codegen/PlanBuilder.h"
+#include "ir/dialect/Types.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+std::string describeOp(Operation *op) {
+  std::string name = op->getName().getStringRef().str();
+  if (auto group = llvm::dyn_cast<GroupOp>(op))
+    name += (" \"" + group.getPattern() + "\"").str();
+  std::string where = locationName(op->getLoc());
+  return where.empty() ? name : name + " at " + where;
+}
+
+/// 90 of "sm_90a".
+static uint32_t archOf(StringRef target) {
+  uint32_t arch = 0;
+  StringRef digits = target;
+  digits.consume_front("sm_");
+  return digits.consumeInteger(10, arch) ? 80 : arch;
+}
+
+PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes, bool dry)
+    : function(function), options(options), shapes(shapes), views(Views::compute(function, shapes)),
+      arch(archOf(options.target)), dry(dry) {
+  auto module = function->getParentOfType<ModuleOp>();
+  plan.model = (module && module.getName() ? *module.getName() : function.getName()).str();
+  plan.target = options.target;
+}
+
+Status PlanBuilder::build() {
+  planArguments();
+  for (Operation &op : function.getBody().front()) {
+    if (llvm::isa<func::ReturnOp>(op))
+      return planResults(&op);
+    if (Status status = planOp(&op); !status)
+      return status;
+  }
+  return badInput("function " + function.getName().str() + " returns nothing");
+}
+
+Status PlanBuilder::planOp(Operation *op) {
+  if (llvm::isa<nn::ConstantOp, nn::WeightOp, nn::DimConstantOp>(op))
+    return {}; // when somebody needs its buffer
+  if (!llvm::isa<GroupOp>(op) && !llvm::isa_and_nonnull<nn::NNDialect>(op->getDialect()))
+    return badInput(describeOp(op) + ": not an op of this compiler");
+  if (views.isView(op) || isOpTriviallyDead(op))
+    return {};
+  llvm::SmallVector<BufferId> outputs;
+  for (Value result : op->getResults())
+    outputs.push_back(buffers[result] =
+                          addBuffer(BufferPlan::Kind::Temporary, result, locationName(op->getLoc())));
+  auto group = llvm::dyn_cast<GroupOp>(op);
+  return planRegion(group ? Region::of(group) : Region::of(op), outputs);
+}
+
+llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
+  llvm::SmallVector<View> result;
+  for (Value input : region.inputs) {
+    auto argument = llvm::dyn_cast<BlockArgument>(input);
+    auto group = argument ? llvm::dyn_cast<GroupOp>(argument.getOwner()->getParentOp()) : GroupOp();
+    result.push_back(views[group ? group.getInputs()[argument.getArgNumber()] : input]);
+  }
+  return result;
+}
+
+std::optional<std::string> scheduleRefusal(const Region &region, StringRef name, const nn::SymbolicShapes &shapes,
+                                           const Views &views, uint32_t arch) {
+  const Schedule *schedule = findSchedule(name);
+  if (!schedule)
+    return ("there is no schedule \"" + name + "\"").str();
+  llvm::SmallVector<View> inputs = inputViews(region, views);
+  return schedule->refuses(region, {shapes, inputs, arch});
+}
+
+Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region, const KernelContext &context) const {
+  if (auto group = llvm::dyn_cast<GroupOp>(region.anchor)) {
+    const Schedule *schedule = findSchedule(group.getSchedule());
+    if (!schedule)
+      return badInput(describeOp(group) + ": there is no schedule \"" + group.getSchedule().str() + "\"");
+    if (auto reason = schedule->refuses(region, context))
+      return badInput(describeOp(group) + ": schedule " + schedule->name().str() + " refuses it: " + *reason);
+    return schedule;
+  }
+  llvm::SmallVector<std::string> reasons;
+  for (const Schedule *schedule : allSchedules()) {
+    auto reason = schedule->refuses(region, context);
+    if (!reason)
+      return schedule;
+    reasons.push_back(schedule->name().str() + ": " + *reason);
+  }
+  return badInput(describeOp(region.anchor) + ": no kernel computes it (" + llvm::join(reasons, "; ") + ")");
+}
+
+Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs) {
+  llvm::SmallVector<View> inputs = inputViews(region, views);
+  KernelContext context{shapes, inputs, arch};
+  auto schedule = chooseSchedule(region, context);
+  if (!schedule)
+    return schedule.error();
+  if (auto updated = (*schedule)->updatedInput(region))
+    if (Status status = planCopy(region.inputs[*updated], inputs[*updated], outputs[0], region.anchor); !status)
+      return status;
+  return emit(region, context, **schedule, outputs);
+}
+
+Status PlanBuilder::planCopy(Value value, const View &view, BufferId target, Operation *anchor) {
+  Region region;
+  region.inputs = {value};
+  region.outputs = {value};
+  region.anchor = anchor;
+  return emit(region, {shapes, view, arch}, *findSchedule("pointwise"), target);
+}
+
+Status PlanBuilder::emit(const Region &region, const KernelContext &context, const Schedule &schedule,
+                         llvm::ArrayRef<BufferId> outputs) {
+  KernelDraft draft;
+  if (!dry)
+    draft = schedule.emit(region, context);
+  KernelLaunch launch;
+  for (const KernelDraft::Argument &argument : draft.arguments) {
+    KernelLaunch::Argument bound;
+    switch (argument.kind) {
+    case KernelDraft::Argument::Kind::Input: {
+      auto buffer = bufferOf(context.inputs[argument.index].base);
+      if (!buffer)
+        return buffer.error();
+      bound.buffer = *buffer;
+      break;
+    }
+    case KernelDraft::Argument::Kind::Output:
+      bound.buffer = outputs[argument.index];
+      bound.written = true;
+      break;
+    case KernelDraft::Argument::Kind::Size:
+      bound.value = argument.value;
+      break;
+    }
+    launch.arguments.push_back(std::move(bound));
+  }
+  if (dry) // constants that need a launch are counted as they are when emitted
+    for (const View &view : context.inputs)
+      if (auto buffer = bufferOf(view.base); !buffer)
+        return buffer.error();
+  ++launches;
+  if (dry)
+    return {};
+  launch.gridX = draft.gridX;
+  launch.gridY = draft.gridY;
+  launch.gridZ = draft.gridZ;
+  launch.flops = draft.flops;
+  describe(launch, region, context);
+  launch.kernel = shareKernel(std::move(draft.kernel));
+  plan.launches.push_back(std::move(launch));
+  return {};
+}
+
+/// Kernels that differ in comments only have one name.
+uint32_t PlanBuilder::shareKernel(KernelPlan kernel) {
+  auto [place, isNew] = kernels.try_emplace(kernel.name, static_cast<uint32_t>(plan.kernels.size()));
+  if (isNew) {
+    plan.kernels.push_back(std::move(kernel));
+  } else {
+    KernelPlan &shared = plan.kernels[place->second];
+    shared.dynamicSharedBytes = std::max(shared.dynamicSharedBytes, kernel.dynamicSharedBytes);
+  }
+  return place->second;
+}
+
+/// Bytes that an input costs: a gathered table only what is taken from it.
+static Dim bytesOf(Value input, const View &view, const nn::SymbolicShapes &shapes) {
+  Dim elements = 1;
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    if (!(view.strides[i] == Dim(0)))
+      elements = elements * view.shape[i];
+  if (input.hasOneUse())
+    if (Operation *user = *input.getUsers().begin();
+        llvm::isa<nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp>(user) && user->getOperand(0) == input)
+      elements = product(shapes[user->getResult(0)]);
+  return elements * Dim(static_cast<int64_t>(byteSize(dtype(input))));
+}
+
+void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const KernelContext &context) const {
+  launch.location = locationName(region.anchor->getLoc());
+  launch.fusion = region.pattern;
+  for (Operation *op : region.ops)
+    if (!llvm::isa<nn::ConstantOp, nn::DimConstantOp>(op) || region.ops.size() == 1)
+      launch.ops.push_back(op->getName().getStringRef().str());
+  for (auto [input, view] : llvm::zip(region.inputs, context.inputs))
+    launch.bytesRead = launch.bytesRead + bytesOf(input, view, shapes);
+  for (Value output : region.outputs)
+    launch.bytesWritten =
+        launch.bytesWritten + product(shapes[output]) * Dim(static_cast<int64_t>(byteSize(dtype(output))));
+}
+
+/// Symbolic shapes, or what the failing op said.
+static Result<nn::SymbolicShapes> shapesOf(func::FuncOp function) {
+  std::string message;
+  ScopedDiagnosticHandler handler(function.getContext(), [&](Diagnostic &diagnostic) {
+    if (message.empty())
+      message = locationName(diagnostic.getLocation()) + ": " + diagnostic.str();
+    return success();
+  });
+  auto shapes = nn::SymbolicShapes::compute(function);
+  if (failed(shapes))
+    return badInput(message);
+  return std::move(*shapes);
+}
+
+Result<ProgramPlan> buildPlan(func::FuncOp function, const PlanOptions &options) {
+  auto shapes = shapesOf(function);
+  if (!shapes)
+    return shapes.error();
+  PlanBuilder builder(function, options, *shapes, /*dry=*/false);
+  if (Status status = builder.build(); !status)
+    return status.error();
+  ProgramPlan plan = builder.takePlan();
+  if (Status status = verify(plan); !status)
+    return status.error();
+  return plan;
+}
+
+Result<int64_t> countLaunches(func::FuncOp function, const PlanOptions &options) {
+  auto shapes = shapesOf(function);
+  if (!shapes)
+    return shapes.error();
+  PlanBuilder builder(function, options, *shapes, /*dry=*/true);
+  if (Status status = builder.build(); !status)
+    return status.error();
+  return builder.launchCount();
+}
+
+} // namespace fusion

@@ -1,0 +1,115 @@
+// Buffers, ports and equalities of a plan.
+#include "codegen/PlanBuilder.h"
+
+#include "ir/dialect/Types.h"
+
+#include <filesystem>
+
+using namespace mlir;
+
+namespace fusion {
+
+static std::string portName(DictionaryAttr attributes, StringRef fallback, unsigned index) {
+  auto name = attributes ? attributes.getAs<StringAttr>(nn::nameAttr) : StringAttr();
+  return name ? name.str() : (fallback + Twine(index)).str();
+}
+
+BufferId PlanBuilder::addBuffer(BufferPlan::Kind kind, Value value, std::string name) {
+  BufferId id = static_cast<BufferId>(plan.buffers.size());
+  plan.buffers.push_back({kind, std::move(name), dtype(value), shapes[value], {}});
+  return id;
+}
+
+void PlanBuilder::planArguments() {
+  for (BlockArgument argument : function.getArguments()) {
+    std::string name = portName(function.getArgAttrDict(argument.getArgNumber()), "arg", argument.getArgNumber());
+    BufferId id = buffers[argument] = addBuffer(BufferPlan::Kind::Input, argument, name);
+    plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0});
+  }
+  recordEqualities();
+}
+
+void PlanBuilder::recordEqualities() {
+  for (const nn::SymbolicShapes::Equality &equality : shapes.equalities()) {
+    auto same = [&](const ProgramPlan::Equality &known) {
+      return known.left == equality.left && known.right == equality.right;
+    };
+    if (equality.left == equality.right || llvm::any_of(plan.equalities, same))
+      continue;
+    plan.equalities.push_back({equality.left, equality.right, describeOp(equality.op)});
+  }
+}
+
+Result<BufferId> PlanBuilder::weightBuffer(nn::WeightOp weight) {
+  DType type = dtype(weight.getY());
+  if (type == DType::I4 || type == DType::U4)
+    return badInput(describeOp(weight) + ": weight " + weight.getName().str() +
+                    " has packed 4-bit elements, which no kernel reads");
+  std::filesystem::path path(weight.getPath().str());
+  if (path.is_relative() && !options.baseFolder.empty())
+    path = std::filesystem::path(options.baseFolder) / path;
+  BufferId id = buffers[weight] = addBuffer(BufferPlan::Kind::Weight, weight, weight.getName().str());
+  plan.buffers[id].contents = FileSpan{path.string(), static_cast<uint64_t>(weight.getOffset()),
+                                       static_cast<uint64_t>(weight.getLength())};
+  return id;
+}
+
+Result<BufferId> PlanBuilder::constantBuffer(nn::ConstantOp constant) {
+  if (!llvm::isa<DenseElementsAttr>(constant.getValue()))
+    return badInput(describeOp(constant) + ": a constant whose elements are not in the module");
+  BufferId id = buffers[constant] = addBuffer(BufferPlan::Kind::Weight, constant, describeOp(constant));
+  if (!dry)
+    plan.buffers[id].contents = toTensor(constant.getValue());
+  return id;
+}
+
+Result<BufferId> PlanBuilder::bufferOf(Value base) {
+  if (auto found = buffers.find(base); found != buffers.end())
+    return found->second;
+  Operation *op = base.getDefiningOp();
+  if (auto weight = llvm::dyn_cast_or_null<nn::WeightOp>(op))
+    return weightBuffer(weight);
+  if (auto constant = llvm::dyn_cast_or_null<nn::ConstantOp>(op))
+    return constantBuffer(constant);
+  if (!op || !llvm::isa<nn::DimConstantOp>(op))
+    return badInput((op ? describeOp(op) : std::string("an argument")) + ": is used before it is computed");
+  BufferId id = buffers[base] = addBuffer(BufferPlan::Kind::Temporary, base, locationName(op->getLoc()));
+  if (Status status = planRegion(Region::of(op), id); !status)
+    return status.error();
+  return id;
+}
+
+Status PlanBuilder::planResults(Operation *returns) {
+  for (unsigned index = 0; index < returns->getNumOperands(); ++index)
+    if (Status status = planResult(returns, index); !status)
+      return status;
+  return {};
+}
+
+/// A result is the buffer that holds exactly its elements, or a copy.
+Status PlanBuilder::planResult(Operation *returns, unsigned index) {
+  Value value = returns->getOperand(index);
+  const View &view = views[value];
+  std::string name = portName(function.getResultAttrDict(index), "result", index);
+  Operation *producer = view.base.getDefiningOp();
+  bool isKept = producer && llvm::isa<nn::WeightOp, nn::ConstantOp>(producer);
+  bool isWhole = view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
+  BufferId id;
+  if (isWhole && !isKept) {
+    auto buffer = bufferOf(view.base);
+    if (!buffer)
+      return buffer.error();
+    id = *buffer;
+    if (plan.buffers[id].kind == BufferPlan::Kind::Temporary)
+      plan.buffers[id].kind = BufferPlan::Kind::Output;
+  } else {
+    id = addBuffer(BufferPlan::Kind::Output, value, name);
+    Operation *anchor = value.getDefiningOp() ? value.getDefiningOp() : returns;
+    if (Status status = planCopy(value, view, id, anchor); !status)
+      return status;
+  }
+  plan.outputs.push_back({name, dtype(value), shapes[value], id, 0});
+  return {};
+}
+
+} // namespace fusion

@@ -1,0 +1,59 @@
+// The state of one walk over a function that turns ops into buffers and launches. Private to this room.
+#pragma once
+
+#include "codegen/BuildPlan.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fusion {
+
+class PlanBuilder {
+public:
+  /// A dry builder asks schedules whether they take an op, but emits nothing.
+  PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes, bool dry);
+
+  Status build();
+  ProgramPlan takePlan() { return std::move(plan); }
+  int64_t launchCount() const { return launches; }
+
+private:
+  Status planOp(mlir::Operation *op);
+  /// The schedule that takes the region, or the error that buildPlan promises.
+  Result<const Schedule *> chooseSchedule(const Region &region, const KernelContext &context) const;
+  Status planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs);
+  Status emit(const Region &region, const KernelContext &context, const Schedule &schedule,
+              llvm::ArrayRef<BufferId> outputs);
+  /// A kernel that copies the elements of `value`, however they lie, into `target`.
+  Status planCopy(mlir::Value value, const View &view, BufferId target, mlir::Operation *anchor);
+  uint32_t shareKernel(KernelPlan kernel);
+  void describe(KernelLaunch &launch, const Region &region, const KernelContext &context) const;
+
+  // PlanBuffers.cpp
+  void planArguments();
+  Status planResults(mlir::Operation *returns);
+  Status planResult(mlir::Operation *returns, unsigned index);
+  /// A new buffer of the value's shape; the caller says whose it is.
+  BufferId addBuffer(BufferPlan::Kind kind, mlir::Value value, std::string name);
+  /// The buffer that holds a base value; constants and weights get theirs on the first call.
+  Result<BufferId> bufferOf(mlir::Value base);
+  Result<BufferId> weightBuffer(nn::WeightOp weight);
+  Result<BufferId> constantBuffer(nn::ConstantOp constant);
+  void recordEqualities();
+
+  mlir::func::FuncOp function;
+  const PlanOptions &options;
+  const nn::SymbolicShapes &shapes;
+  Views views;
+  uint32_t arch;
+  bool dry;
+  int64_t launches = 0;
+  ProgramPlan plan;
+  llvm::DenseMap<mlir::Value, BufferId> buffers;
+  llvm::StringMap<uint32_t> kernels;
+};
+
+/// `nn.add at model.layers.0`
+std::string describeOp(mlir::Operation *op);
+
+} // namespace fusion

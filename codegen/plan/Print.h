@@ -1,0 +1,15 @@
+// A plan for people: the kernels' source, a listing, a drawing.
+#pragma once
+
+#include "codegen/plan/ProgramPlan.h"
+
+namespace fusion {
+
+/// Every kernel's CUDA text, each below a comment that says where it is launched. Without the prelude.
+std::string cudaSource(const ProgramPlan &plan);
+/// Ports, buffers and launches in order, one a line.
+std::string planText(const ProgramPlan &plan);
+/// A Graphviz digraph: launches and ports, joined by the buffers between them.
+std::string planDot(const ProgramPlan &plan);
+
+} // namespace fusion
