@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 namespace fusion {
 
 /// Kernels load 16 bytes at once.
@@ -30,9 +32,11 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend)
   struct Copy {
     BufferId buffer;
     const std::byte *source;
-    size_t bytes, offset;
+    size_t bytes; ///< 0 when another copy brings them
+    size_t offset;
   };
   std::vector<Copy> copies;
+  std::map<std::pair<const std::byte *, size_t>, size_t> placed;
   std::vector<bool> used = usedBuffers(plan);
   std::map<std::string, std::shared_ptr<MappedFile>> files;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -66,8 +70,11 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend)
       store.addresses[i] =
           const_cast<std::byte *>(source); // kernels do not write weights: verify() saw to it
     } else {
-      copies.push_back({static_cast<BufferId>(i), source, bytes, store.copiedBytes});
-      store.copiedBytes += std::max(alignedSize(bytes), bufferAlignment);
+      // Tied weights name the same bytes: one copy serves all.
+      auto [place, fresh] = placed.try_emplace({source, bytes}, store.copiedBytes);
+      copies.push_back({static_cast<BufferId>(i), source, fresh ? bytes : 0, place->second});
+      if (fresh)
+        store.copiedBytes += std::max(alignedSize(bytes), bufferAlignment);
     }
   }
   if (copies.empty())

@@ -123,6 +123,20 @@ TEST_F(FakeGpu, LargeWeightsArriveWhole) {
   EXPECT_TRUE((*outputs)["w"].toFloats() == weights.toFloats());
 }
 
+TEST_F(FakeGpu, TiedWeightsAreLoadedOnce) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers.push_back(plan.buffers[3]);
+  plan.outputs.push_back({"w", DType::F32, {4}, 3, 0});
+  plan.outputs.push_back({"tied", DType::F32, {4}, 6, 0});
+  auto executor = make(plan);
+  ASSERT_TRUE(executor);
+  EXPECT_EQ(executor->weightBytes(), 256u);
+  auto outputs = executor->run(sampleInputs(2, 8));
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_EQ((*outputs)["w"].toFloats(), (*outputs)["tied"].toFloats());
+  EXPECT_EQ((*outputs)["tied"].toFloats(), floats({4}, 1, 0.5f).toFloats());
+}
+
 TEST_F(FakeGpu, EveryFailedAllocationIsAnErrorAndNothingLeaks) {
   ProgramPlan plan = samplePlan();
   bool succeeded = false;
