@@ -1,0 +1,28 @@
+#include "passes/MissLog.h"
+
+#include "ir/dialect/Types.h"
+
+#include "mlir/IR/Remarks.h"
+
+namespace fusion {
+
+namespace {
+thread_local MissLog *current = nullptr;
+} // namespace
+
+void MissLog::note(mlir::Operation *root, llvm::StringRef pattern, std::string reason) {
+  Miss miss{pattern.str(), locationName(root->getLoc()), std::move(reason)};
+  if (seen.insert(miss.pattern + '\n' + miss.location + '\n' + miss.reason).second)
+    notes.push_back(std::move(miss));
+}
+
+MissLog::Scope::Scope(MissLog &log) : outer(current) { current = &log; }
+MissLog::Scope::~Scope() { current = outer; }
+
+void noteMiss(mlir::Operation *root, llvm::StringRef pattern, std::string reason) {
+  mlir::remark::missed(root->getLoc(), mlir::remark::RemarkOpts::name(pattern).category("raise")) << reason;
+  if (current)
+    current->note(root, pattern, std::move(reason));
+}
+
+} // namespace fusion

@@ -1,0 +1,66 @@
+// The passes of the compiler, in the order of the pipeline.
+#ifndef FUSION_PASSES
+#define FUSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// Normalise
+//===----------------------------------------------------------------------===//
+
+def FoldConstants : Pass<"nn-fold-constants", "::mlir::ModuleOp"> {
+  let summary = "evaluate ops whose operands are constants";
+  let description = [{
+    Runs the reference on every op whose operands are all `nn.constant`, if its result is no larger than
+    `max-elements`. `nn.weight` is not read: its bytes stay in the file. An expand stays, since its users broadcast.
+  }];
+  let options = [Option<"maxElements", "max-elements", "int64_t", "65536",
+                        "largest result, in elements, that becomes a constant">];
+}
+
+def Canonicalize : Pass<"nn-canonicalize", "::mlir::ModuleOp"> {
+  let summary = "one spelling for what exporters spell in many ways";
+  let description = [{
+    Drops ops that do nothing (by symbolic shapes where types do not tell), composes views, turns powers into
+    square and rsqrt, gives transposes to the matmul that reads them, moves reshapes that only merge leading dims
+    behind matmuls and pointwise ops, and sorts commutative operands: constants and weights right. Every rewrite is
+    exact: same values, same rounding points.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Raise
+//===----------------------------------------------------------------------===//
+
+def RaiseNorm : Pass<"nn-raise-norm", "::mlir::ModuleOp"> {
+  let summary = "decomposed RMS and layer norms become nn.rms_norm and nn.layer_norm";
+  let description = [{
+    The place of every rounding is kept: `scale_in` says in which type the normalised value meets the weight,
+    `weight_bias` marks a weight that is stored without its 1. A norm whose statistics are not f32 stays as it is.
+  }];
+}
+
+def RaiseActivation : Pass<"nn-raise-activation", "::mlir::ModuleOp"> {
+  let summary = "decomposed gelu and silu become nn.gelu and nn.silu";
+  let description = [{
+    The named ops compute in f32 and round once, where the decomposed ones round in between.
+  }];
+}
+
+def RaiseRope : Pass<"nn-raise-rope", "::mlir::ModuleOp"> {
+  let summary = "decomposed rotary embeddings become nn.rope";
+  let description = [{
+    Half and interleaved pairs, tables of one entry an element or a pair, partial rotation, and the casts around
+    a rotation in f32. Rounding points are kept.
+  }];
+}
+
+def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
+  let summary = "softmax(scale * q kᵀ + mask) v becomes nn.attention";
+  let description = [{
+    Repeated key/value heads are removed, for an `nn.attention` that exists already too. An additive mask stays one
+    unless it adds -inf where a condition fails: large finite numbers give a wholly masked row an average.
+  }];
+}
+
+#endif

@@ -1,0 +1,35 @@
+#include "passes/Pipeline.h"
+
+#include "passes/Passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+void buildNormalisePipeline(OpPassManager &manager) {
+  // Merged values show equal operands to the second round, and simpler graphs more constants.
+  for (int round = 0; round < 2; ++round) {
+    manager.addPass(createFoldConstants());
+    manager.addPass(createCanonicalize());
+    manager.addPass(createCSEPass());
+  }
+}
+
+void buildRaisePipeline(OpPassManager &manager) {
+  manager.addPass(createRaiseNorm());
+  manager.addPass(createRaiseActivation());
+  manager.addPass(createRaiseRope());
+  manager.addPass(createRaiseAttention());
+  manager.addPass(createCanonicalize());
+  manager.addPass(createCSEPass());
+}
+
+void registerPipelines() {
+  PassPipelineRegistration<>("nn-normalise", "one spelling for every graph", buildNormalisePipeline);
+  PassPipelineRegistration<>("nn-raise", "decomposed spellings become named ops", buildRaisePipeline);
+}
+
+} // namespace fusion

@@ -1,0 +1,15 @@
+// The phases as pass pipelines.
+#pragma once
+
+#include "mlir/Pass/PassManager.h"
+
+namespace fusion {
+
+/// One spelling for every graph: constants folded, no-ops gone, views composed, common subexpressions merged.
+void buildNormalisePipeline(mlir::OpPassManager &manager);
+/// Decomposed norms, activations, rotary embeddings and attention become named ops. Expects a normalised module.
+void buildRaisePipeline(mlir::OpPassManager &manager);
+/// `--nn-normalise` and `--nn-raise`.
+void registerPipelines();
+
+} // namespace fusion

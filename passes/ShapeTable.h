@@ -1,0 +1,42 @@
+// Symbolic shapes that stay current while a function is rewritten.
+#pragma once
+
+#include "ir/dialect/SymbolicShapes.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace fusion {
+
+/// Attach it as the listener of the rewriter in use: it learns of every new or changed op.
+class ShapeTable : public mlir::RewriterBase::Listener {
+public:
+  /// Fails, with an error emitted, where a shape function fails.
+  static llvm::FailureOr<ShapeTable> compute(mlir::func::FuncOp function);
+
+  DimShape of(mlir::Value value);
+  /// Provably the same shape.
+  bool same(mlir::Value left, mlir::Value right) { return of(left) == of(right); }
+
+  void notifyOperationInserted(mlir::Operation *op, mlir::OpBuilder::InsertPoint) override { record(op); }
+  void notifyOperationModified(mlir::Operation *op) override { record(op); }
+
+private:
+  explicit ShapeTable(nn::SymbolicShapes shapes) : shapes(std::move(shapes)) {}
+  void record(mlir::Operation *op);
+
+  nn::SymbolicShapes shapes;
+};
+
+/// numpy broadcasting in which dims fit only if one is 1 or both are provably equal.
+std::optional<DimShape> provenBroadcast(llvm::ArrayRef<DimShape> shapes);
+
+/// Replaces the one result of `op` by that of an op built for it, which takes over the declared type.
+void replaceByNew(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::Value built);
+/// Whether the result of `op` can be replaced by a value that exists already: their types are equal, or every
+/// user accepts any compatible type.
+bool canReplaceBy(mlir::Operation *op, mlir::Value value);
+
+/// Erases pure ops without users.
+void eraseDeadOps(mlir::func::FuncOp function);
+
+} // namespace fusion

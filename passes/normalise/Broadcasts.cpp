@@ -1,0 +1,177 @@
+// Expands that broadcasting makes unnecessary, and reshapes that move behind the ops that read them.
+#include "passes/Match.h"
+#include "passes/normalise/Patterns.h"
+
+using namespace mlir;
+
+namespace fusion::normalise {
+
+namespace {
+
+// Pattern: pointwise(expand(x), y) -> pointwise(x, y) where y gives the shape
+LogicalResult unneededExpand(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (op->getNumOperands() < 2)
+    return failure();
+  DimShape result = shapes.of(op->getResult(0));
+  SmallVector<DimShape> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(shapes.of(operand));
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto expand = operand.get().getDefiningOp<nn::ExpandOp>();
+    if (!expand)
+      continue;
+    DimShape &own = operands[operand.getOperandNumber()], before = own;
+    own = shapes.of(expand.getX());
+    auto joint = provenBroadcast(operands);
+    if (joint && *joint == result) {
+      rewriter.modifyOpInPlace(op, [&] { operand.set(expand.getX()); });
+      return success();
+    }
+    own = before;
+  }
+  return failure();
+}
+
+// Pattern: pointwise(expand(x), y) -> expand(pointwise(x, y)) where y is no larger than x or expanded alike
+LogicalResult sinkExpand(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  SmallVector<Value> operands;
+  SmallVector<DimShape> operandShapes;
+  bool expanded = false;
+  for (Value operand : op->getOperands()) {
+    auto expand = operand.getDefiningOp<nn::ExpandOp>();
+    expanded |= bool(expand);
+    operands.push_back(expand ? Value(expand.getX()) : operand);
+    operandShapes.push_back(shapes.of(operands.back()));
+  }
+  DimShape result = shapes.of(op->getResult(0));
+  auto joint = expanded ? provenBroadcast(operandShapes) : std::nullopt;
+  if (!joint || *joint == result)
+    return failure();
+  Value small = rebuild(rewriter, op, operands);
+  replaceByNew(rewriter, op,
+               nn::build<nn::ExpandOp>(rewriter, op->getLoc(), small,
+                                       rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), result))));
+  return success();
+}
+
+// Pattern: matmul(expand(a), b) -> matmul(a, b) where b gives the leading dims
+LogicalResult unneededMatmulExpand(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  DimShape result = shapes.of(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto expand = operand.get().getDefiningOp<nn::ExpandOp>();
+    Value other = op->getOperand(1 - operand.getOperandNumber());
+    if (!expand || tensorType(expand.getX()).getRank() < 2 || tensorType(other).getRank() < 2)
+      continue;
+    DimShape from = shapes.of(expand.getX()), to = shapes.of(expand), beside = shapes.of(other);
+    if (!std::equal(from.end() - 2, from.end(), to.end() - 2))
+      continue;
+    auto leading = [](const DimShape &shape) { return DimShape(shape.begin(), shape.end() - 2); };
+    auto joint = provenBroadcast({leading(from), leading(beside)});
+    if (!joint || *joint != leading(result))
+      continue;
+    rewriter.modifyOpInPlace(op, [&] { operand.set(expand.getX()); });
+    return success();
+  }
+  return failure();
+}
+
+/// A reshape that merges leading dims and keeps the last one: [.., a, b, n] to [a * b, n].
+nn::ReshapeOp leadingMerge(Value value, ShapeTable &shapes) {
+  auto reshape = value.getDefiningOp<nn::ReshapeOp>();
+  if (!reshape)
+    return {};
+  DimShape from = shapes.of(reshape.getX()), to = shapes.of(reshape);
+  return to.size() >= 2 && to.size() < from.size() && from.back() == to.back() ? reshape : nn::ReshapeOp();
+}
+
+/// Puts the reshape, to the shape of the result of `op`, behind `moved`, which replaces it.
+void reshapeAfter(Operation *op, Value moved, PatternRewriter &rewriter, ShapeTable &shapes) {
+  DimShape shape = shapes.of(op->getResult(0));
+  replaceByNew(rewriter, op,
+               nn::build<nn::ReshapeOp>(rewriter, op->getLoc(), moved,
+                                        rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), shape))));
+}
+
+// Pattern: matmul(reshape(x), w : [n, m]) -> reshape(matmul(x, w)) where the reshape merges leading dims
+LogicalResult reshapeBehindMatmul(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto reshape = leadingMerge(op.getA(), shapes);
+  if (!reshape || op.getTransposeA() || tensorType(op.getB()).getRank() != 2)
+    return failure();
+  reshapeAfter(op, rebuild(rewriter, op, {reshape.getX(), op.getB()}), rewriter, shapes);
+  return success();
+}
+
+/// Broadcasts along the last dim at most: a scalar, [1] or [n].
+bool isRow(Value value) { return tensorType(value).getRank() <= 1; }
+
+// Pattern: pointwise(reshape(x), row) -> reshape(pointwise(x, row)); also of two reshapes from one shape
+LogicalResult reshapeBehindPointwise(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  SmallVector<Value> operands;
+  std::optional<DimShape> source;
+  for (Value operand : op->getOperands()) {
+    auto reshape = leadingMerge(operand, shapes);
+    if (!reshape && !isRow(operand))
+      return failure();
+    operands.push_back(reshape ? Value(reshape.getX()) : operand);
+    if (!reshape)
+      continue;
+    if (!shapes.same(op->getResult(0), operand) || (source && *source != shapes.of(reshape.getX())))
+      return failure();
+    source = shapes.of(reshape.getX());
+  }
+  if (!source)
+    return failure();
+  reshapeAfter(op, rebuild(rewriter, op, operands), rewriter, shapes);
+  return success();
+}
+
+// Pattern: norm(reshape(x), ..) -> reshape(norm(x, ..)) where the reshape merges leading dims
+template <class OpTy> LogicalResult reshapeBehindNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto reshape = leadingMerge(op.getX(), shapes);
+  if (!reshape)
+    return failure();
+  SmallVector<Value> operands(op->getOperands());
+  operands[0] = reshape.getX();
+  reshapeAfter(op, rebuild(rewriter, op, operands), rewriter, shapes);
+  return success();
+}
+
+// Pattern: slice(reshape(x)) of the last dim -> reshape(slice(x)) where the reshape merges leading dims
+LogicalResult reshapeBehindSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto reshape = leadingMerge(op.getX(), shapes);
+  if (!reshape)
+    return failure();
+  DimShape starts = nn::dimsFromAttr(op.getStarts()), sizes = nn::dimsFromAttr(op.getSizes());
+  DimShape merged = shapes.of(reshape), from = shapes.of(reshape.getX());
+  for (size_t i = 0; i + 1 < starts.size(); ++i)
+    if (!(starts[i] == Dim(0)) || !(sizes[i] == merged[i]) || op.getSteps()[i] != 1)
+      return failure();
+  DimShape newStarts(from.size(), Dim(0)), newSizes = from;
+  SmallVector<int64_t> steps(from.size(), 1);
+  newStarts.back() = starts.back();
+  newSizes.back() = sizes.back();
+  steps.back() = op.getSteps().back();
+  auto *context = op->getContext();
+  Value moved = nn::build<nn::SliceOp>(
+      rewriter, op.getLoc(), reshape.getX(),
+      {rewriter.getNamedAttr("starts", nn::dimsToAttr(context, newStarts)),
+       rewriter.getNamedAttr("sizes", nn::dimsToAttr(context, newSizes)),
+       rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(steps))});
+  reshapeAfter(op, moved, rewriter, shapes);
+  return success();
+}
+
+} // namespace
+
+void addBroadcasts(RewritePatternSet &patterns, ShapeTable &shapes) {
+  addPointwise(patterns, shapes, unneededExpand);
+  addPointwise(patterns, shapes, sinkExpand);
+  add<nn::MatmulOp>(patterns, shapes, unneededMatmulExpand);
+  add<nn::MatmulOp>(patterns, shapes, reshapeBehindMatmul);
+  addPointwise(patterns, shapes, reshapeBehindPointwise);
+  add<nn::RmsNormOp>(patterns, shapes, reshapeBehindNorm<nn::RmsNormOp>);
+  add<nn::LayerNormOp>(patterns, shapes, reshapeBehindNorm<nn::LayerNormOp>);
+  add<nn::SliceOp>(patterns, shapes, reshapeBehindSlice);
+}
+
+} // namespace fusion::normalise

@@ -1,0 +1,85 @@
+// Transposes that a matmul can read through.
+#include "passes/Match.h"
+#include "passes/normalise/Patterns.h"
+
+using namespace mlir;
+
+namespace fusion::normalise {
+
+namespace {
+
+nn::TransposeOp swapOfLastTwo(Value value) {
+  auto transpose = value.getDefiningOp<nn::TransposeOp>();
+  if (!transpose)
+    return {};
+  ArrayRef<int64_t> perm = transpose.getPerm();
+  int64_t rank = static_cast<int64_t>(perm.size());
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t expected = i < rank - 2 ? i : (i == rank - 2 ? rank - 1 : rank - 2);
+    if (rank < 2 || perm[i] != expected)
+      return {};
+  }
+  return transpose;
+}
+
+// Pattern: matmul(a, transpose(b)) -> matmul(a, b) {transpose_b flipped}; the same for a
+LogicalResult transposedOperand(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &) {
+  if (auto transpose = swapOfLastTwo(op.getB())) {
+    rewriter.modifyOpInPlace(op, [&] {
+      op.setTransposeB(!op.getTransposeB());
+      op.getBMutable().assign(transpose.getX());
+    });
+    return success();
+  }
+  if (auto transpose = swapOfLastTwo(op.getA())) {
+    rewriter.modifyOpInPlace(op, [&] {
+      op.setTransposeA(!op.getTransposeA());
+      op.getAMutable().assign(transpose.getX());
+    });
+    return success();
+  }
+  return failure();
+}
+
+/// A multiplication or division by one number, or a cast: what stands between a transpose and its matmul.
+bool scalesOnly(Operation *op) {
+  if (llvm::isa<nn::CastOp>(op))
+    return true;
+  return llvm::isa<nn::MulOp, nn::DivOp>(op) && constantScalar(op->getOperand(1)) &&
+         tensorType(op->getOperand(1)).getNumElements() == 1;
+}
+
+bool endsInMatmul(Operation *op) {
+  for (Operation *user = onlyUser(op->getResult(0)); user; user = onlyUser(user->getResult(0))) {
+    if (llvm::isa<nn::MatmulOp>(user))
+      return true;
+    if (user->getNumResults() != 1 || !scalesOnly(user))
+      return false;
+  }
+  return false;
+}
+
+// Pattern: matmul(a, scale(transpose(b), s)) -> matmul(a, transpose(scale(b, s))); scale a mul, div or cast
+LogicalResult transposeBehindScale(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (!scalesOnly(op))
+    return failure();
+  auto transpose = swapOfLastTwo(op->getOperand(0));
+  if (!transpose || !shapes.same(op->getResult(0), transpose) || !endsInMatmul(op))
+    return failure();
+  SmallVector<Value> operands(op->getOperands());
+  operands[0] = transpose.getX();
+  Value scaled = rebuild(rewriter, op, operands);
+  replaceByNew(rewriter, op,
+               nn::build<nn::TransposeOp>(rewriter, op->getLoc(), scaled,
+                                          rewriter.getNamedAttr("perm", transpose.getPermAttr())));
+  return success();
+}
+
+} // namespace
+
+void addMatmul(RewritePatternSet &patterns, ShapeTable &shapes) {
+  add<nn::MatmulOp>(patterns, shapes, transposedOperand);
+  addPointwise(patterns, shapes, transposeBehindScale);
+}
+
+} // namespace fusion::normalise

@@ -1,0 +1,160 @@
+// Reshapes, transposes, slices: composed, or gone where they change nothing.
+#include "passes/normalise/Patterns.h"
+
+using namespace mlir;
+
+namespace fusion::normalise {
+
+namespace {
+
+NamedAttribute dims(PatternRewriter &rewriter, StringRef name, ArrayRef<Dim> values) {
+  return rewriter.getNamedAttr(name, nn::dimsToAttr(rewriter.getContext(), values));
+}
+
+// Pattern: reshape(x) to the shape of x -> x
+LogicalResult idleReshape(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  return shapes.same(op, op.getX()) ? replaceByExisting(rewriter, op, op.getX()) : failure();
+}
+
+// Pattern: reshape(reshape(x)) -> reshape(x)
+LogicalResult reshapeOfReshape(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &) {
+  auto inner = op.getX().getDefiningOp<nn::ReshapeOp>();
+  if (!inner)
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] { op.getXMutable().assign(inner.getX()); });
+  return success();
+}
+
+// Pattern: expand(x) to the shape of x -> x
+LogicalResult idleExpand(nn::ExpandOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  return shapes.same(op, op.getX()) ? replaceByExisting(rewriter, op, op.getX()) : failure();
+}
+
+// Pattern: expand(expand(x)) -> expand(x)
+LogicalResult expandOfExpand(nn::ExpandOp op, PatternRewriter &rewriter, ShapeTable &) {
+  auto inner = op.getX().getDefiningOp<nn::ExpandOp>();
+  if (!inner)
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] { op.getXMutable().assign(inner.getX()); });
+  return success();
+}
+
+// Pattern: transpose(transpose(x, p), q) -> transpose(x, p[q])
+LogicalResult transposeOfTranspose(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &) {
+  auto inner = op.getX().getDefiningOp<nn::TransposeOp>();
+  if (!inner)
+    return failure();
+  SmallVector<int64_t> perm;
+  for (int64_t from : op.getPerm())
+    perm.push_back(inner.getPerm()[from]);
+  rewriter.modifyOpInPlace(op, [&] {
+    op.setPerm(perm);
+    op.getXMutable().assign(inner.getX());
+  });
+  return success();
+}
+
+bool swapsLastTwo(ArrayRef<int64_t> perm) {
+  int64_t rank = static_cast<int64_t>(perm.size());
+  if (rank < 2 || perm[rank - 1] != rank - 2 || perm[rank - 2] != rank - 1)
+    return false;
+  for (int64_t i = 0; i < rank - 2; ++i)
+    if (perm[i] != i)
+      return false;
+  return true;
+}
+
+// Pattern: reshape(transpose(reshape(x : [L.., m, n]) to [l, m, n]) to [l, n, m]) to [L.., n, m]
+//       -> transpose(x) of the last two dims
+LogicalResult transposeThroughMergedDims(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto transpose = op.getX().getDefiningOp<nn::TransposeOp>();
+  auto merge = transpose ? transpose.getX().getDefiningOp<nn::ReshapeOp>() : nn::ReshapeOp();
+  if (!merge || !swapsLastTwo(transpose.getPerm()))
+    return failure();
+  DimShape from = shapes.of(merge.getX()), to = shapes.of(op), middle = shapes.of(merge);
+  size_t rank = from.size();
+  if (rank < 3 || to.size() != rank)
+    return failure();
+  auto endsAlike = [](const DimShape &shape, const DimShape &other) {
+    return shape[shape.size() - 2] == other[other.size() - 2] && shape.back() == other.back();
+  };
+  std::swap(to[rank - 2], to[rank - 1]);
+  if (from != to || !endsAlike(from, middle))
+    return failure();
+  SmallVector<int64_t> perm(rank);
+  for (size_t i = 0; i < rank; ++i)
+    perm[i] = static_cast<int64_t>(i);
+  std::swap(perm[rank - 2], perm[rank - 1]);
+  replaceByNew(rewriter, op,
+               nn::build<nn::TransposeOp>(rewriter, op.getLoc(), merge.getX(),
+                                          rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm))));
+  return success();
+}
+
+// Pattern: slice(x) of everything -> x
+LogicalResult idleSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (!shapes.same(op, op.getX()) || llvm::any_of(op.getSteps(), [](int64_t step) { return step != 1; }))
+    return failure();
+  return replaceByExisting(rewriter, op, op.getX());
+}
+
+// Pattern: slice(slice(x)) -> slice(x)
+LogicalResult sliceOfSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &) {
+  auto inner = op.getX().getDefiningOp<nn::SliceOp>();
+  if (!inner)
+    return failure();
+  DimShape starts = nn::dimsFromAttr(op.getStarts()), innerStarts = nn::dimsFromAttr(inner.getStarts());
+  SmallVector<int64_t> steps;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    starts[i] = innerStarts[i] + starts[i] * Dim(inner.getSteps()[i]);
+    steps.push_back(op.getSteps()[i] * inner.getSteps()[i]);
+  }
+  rewriter.modifyOpInPlace(op, [&] {
+    op.setStartsAttr(nn::dimsToAttr(rewriter.getContext(), starts));
+    op.setSteps(steps);
+    op.getXMutable().assign(inner.getX());
+  });
+  return success();
+}
+
+// Pattern: slice(concat(.., x, ..)) within x -> slice(x)
+LogicalResult sliceOfConcat(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto concat = op.getX().getDefiningOp<nn::ConcatOp>();
+  if (!concat)
+    return failure();
+  DimShape starts = nn::dimsFromAttr(op.getStarts()), sizes = nn::dimsFromAttr(op.getSizes());
+  int64_t axis = static_cast<int64_t>(concat.getAxis());
+  axis += axis < 0 ? static_cast<int64_t>(starts.size()) : 0;
+  if (op.getSteps()[axis] != 1)
+    return failure();
+  Dim offset(0);
+  for (Value part : concat.getParts()) {
+    Dim size = shapes.of(part)[axis], start = starts[axis] - offset;
+    if (start.knownNonNegative() && (size - start - sizes[axis]).knownNonNegative() && !(sizes[axis] == Dim(0))) {
+      starts[axis] = start;
+      replaceByNew(rewriter, op,
+                   nn::build<nn::SliceOp>(rewriter, op.getLoc(), part,
+                                          {dims(rewriter, "starts", starts), dims(rewriter, "sizes", sizes),
+                                           rewriter.getNamedAttr("steps", op.getStepsAttr())}));
+      return success();
+    }
+    offset = offset + size;
+  }
+  return failure();
+}
+
+} // namespace
+
+void addViews(RewritePatternSet &patterns, ShapeTable &shapes) {
+  add<nn::ReshapeOp>(patterns, shapes, idleReshape);
+  add<nn::ReshapeOp>(patterns, shapes, reshapeOfReshape);
+  add<nn::ReshapeOp>(patterns, shapes, transposeThroughMergedDims);
+  add<nn::ExpandOp>(patterns, shapes, idleExpand);
+  add<nn::ExpandOp>(patterns, shapes, expandOfExpand);
+  add<nn::TransposeOp>(patterns, shapes, transposeOfTranspose);
+  add<nn::SliceOp>(patterns, shapes, idleSlice);
+  add<nn::SliceOp>(patterns, shapes, sliceOfSlice);
+  add<nn::SliceOp>(patterns, shapes, sliceOfConcat);
+}
+
+} // namespace fusion::normalise

@@ -1,0 +1,234 @@
+#include "passes/raise/AttentionMatch.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace fusion::raise {
+
+namespace {
+
+/// Where a softmax in f32 gives 0 beside any ordinary score.
+constexpr double maskedScore = -1e4;
+
+bool isMaskedScore(Value value) {
+  auto constant = constantScalar(value);
+  return constant && *constant <= maskedScore;
+}
+
+/// A factor that a mul or div applies; the other operand in `rest`.
+std::optional<double> constantFactor(Operation *op, Value &rest) {
+  if (auto mul = llvm::dyn_cast_or_null<nn::MulOp>(op)) {
+    for (unsigned i : {1u, 0u})
+      if (auto factor = constantScalar(mul->getOperand(i))) {
+        rest = mul->getOperand(1 - i);
+        return factor;
+      }
+  } else if (auto div = llvm::dyn_cast_or_null<nn::DivOp>(op)) {
+    if (auto divisor = constantScalar(div.getRhs()); divisor && *divisor != 0) {
+      rest = div.getLhs();
+      return 1 / *divisor;
+    }
+  }
+  return std::nullopt;
+}
+
+// mul(tanh(div(s, cap)), cap)
+bool matchSoftcap(Value value, Value &inner, double &cap) {
+  Value capped;
+  auto factor = constantFactor(value.getDefiningOp(), capped);
+  auto tanh = factor ? withoutFloatCasts(capped).getDefiningOp<nn::TanhOp>() : nn::TanhOp();
+  if (!tanh)
+    return false;
+  Value argument;
+  auto inverse = constantFactor(withoutFloatCasts(tanh.getX()).getDefiningOp(), argument);
+  if (!inverse || std::abs(*factor * *inverse - 1) > 4 * constantTolerance(elementType(value)))
+    return false;
+  inner = argument;
+  cap = *factor;
+  return true;
+}
+
+/// Whether the scores are found through `value`, rather than a mask.
+bool leadsToProduct(Value value, int depth = 8) {
+  Operation *op = withoutFloatCasts(withoutScale(value).value).getDefiningOp();
+  if (!op || depth == 0)
+    return false;
+  if (llvm::isa<nn::MatmulOp>(op))
+    return true;
+  if (auto where = llvm::dyn_cast<nn::WhereOp>(op))
+    return (isMaskedScore(where.getY()) && leadsToProduct(where.getX(), depth - 1)) ||
+           (isMaskedScore(where.getX()) && leadsToProduct(where.getY(), depth - 1));
+  if (auto tanh = llvm::dyn_cast<nn::TanhOp>(op))
+    return leadsToProduct(tanh.getX(), depth - 1);
+  if (llvm::isa<nn::AddOp>(op))
+    return leadsToProduct(op->getOperand(0), depth - 1) || leadsToProduct(op->getOperand(1), depth - 1);
+  return false;
+}
+
+} // namespace
+
+Value withoutFloatCasts(Value value) {
+  while (auto cast = value.getDefiningOp<nn::CastOp>()) {
+    if (!isFloat(cast.getX()) || !isFloat(value))
+      break;
+    value = cast.getX();
+  }
+  return value;
+}
+
+Scaled withoutScale(Value value) {
+  Scaled found{value};
+  Value rest;
+  while (true) {
+    Value scaled = withoutFloatCasts(found.value);
+    auto factor = constantFactor(scaled.getDefiningOp(), rest);
+    // A constant of higher rank may broadcast the value; one number does not.
+    if (!factor || tensorType(rest).getRank() != tensorType(scaled).getRank())
+      break;
+    found.scale *= *factor;
+    found.value = rest;
+  }
+  // A cast that narrows what is not scaled is part of the value.
+  found.value = withoutExactCast(found.value);
+  return found;
+}
+
+std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &reason) {
+  Scores scores;
+  Value value = withoutFloatCasts(input);
+  auto sameShape = [&](Value inner) { return shapes.same(value, inner); };
+  // Masks, outermost first.
+  while (true) {
+    if (auto where = value.getDefiningOp<nn::WhereOp>()) {
+      bool inverted = isMaskedScore(where.getX());
+      Value inner = inverted ? where.getY() : where.getX(), masked = inverted ? where.getX() : where.getY();
+      if (!isMaskedScore(masked) || !sameShape(inner)) {
+        reason = "nn.where on the scores does not put a large negative number where it masks";
+        return std::nullopt;
+      }
+      scores.masks.push_back({where.getCondition(), inverted, *constantScalar(masked)});
+      value = withoutFloatCasts(inner);
+      continue;
+    }
+    auto add = value.getDefiningOp<nn::AddOp>();
+    if (!add)
+      break;
+    Value inner = add.getLhs(), mask = add.getRhs();
+    if (!leadsToProduct(inner))
+      std::swap(inner, mask);
+    if (!leadsToProduct(inner) || leadsToProduct(mask) || !sameShape(inner)) {
+      reason = "neither operand of the mask's nn.add, or both, lead to q kᵀ";
+      return std::nullopt;
+    }
+    scores.masks.push_back({withoutFloatCasts(mask)});
+    value = withoutFloatCasts(inner);
+  }
+  Value capped;
+  if (matchSoftcap(value, capped, scores.softcap))
+    value = capped;
+  Scaled scaled = withoutScale(value);
+  scores.scale = scaled.scale;
+  scores.product = withoutFloatCasts(scaled.value).getDefiningOp<nn::MatmulOp>();
+  if (!scores.product) {
+    reason = "the scores are made by " + producerName(scaled.value) + ", not by nn.matmul";
+    return std::nullopt;
+  }
+  return scores;
+}
+
+std::optional<Repeat> matchRepeat(Value value, ShapeTable &shapes) {
+  DimShape whole = shapes.of(value);
+  if (whole.size() != 4)
+    return std::nullopt;
+  // One head for all: expand of dim 1.
+  if (auto expand = value.getDefiningOp<nn::ExpandOp>()) {
+    DimShape from = shapes.of(expand.getX());
+    if (from.size() == 4 && from[1] == Dim(1) && from[0] == whole[0] && from[2] == whole[2] && from[3] == whole[3])
+      return Repeat{expand.getX(), whole[1], false};
+    return std::nullopt;
+  }
+  auto merge = value.getDefiningOp<nn::ReshapeOp>();
+  auto expand = merge ? merge.getX().getDefiningOp<nn::ExpandOp>() : nn::ExpandOp();
+  if (!expand)
+    return std::nullopt;
+  DimShape to = shapes.of(expand), from = shapes.of(expand.getX());
+  if (to.size() != 5 || from.size() != 5 || !(from[2] == Dim(1)) || !(to[1] * to[2] == whole[1]) ||
+      !(to[0] == whole[0]) || !(to[3] == whole[2]) || !(to[4] == whole[3]))
+    return std::nullopt;
+  for (size_t i : {0, 1, 3, 4})
+    if (!(from[i] == to[i]))
+      return std::nullopt;
+  return Repeat{expand.getX(), to[2], true};
+}
+
+Value withoutRepeat(const Repeat &repeat, Raiser &raiser) {
+  if (!repeat.hasGroupDim)
+    return repeat.value;
+  DimShape shape = raiser.shapes.of(repeat.value);
+  shape.erase(shape.begin() + 2);
+  if (auto unsqueeze = repeat.value.getDefiningOp<nn::ReshapeOp>())
+    if (raiser.shapes.of(unsqueeze.getX()) == shape)
+      return unsqueeze.getX();
+  return nn::buildReshape(raiser.rewriter, repeat.value.getLoc(), repeat.value, shape);
+}
+
+std::optional<MaskTerm> asCondition(Value mask) {
+  auto where = mask.getDefiningOp<nn::WhereOp>();
+  if (!where)
+    return std::nullopt;
+  auto kept = constantScalar(where.getX()), masked = constantScalar(where.getY());
+  bool inverted = kept && masked && *masked == 0;
+  if (inverted)
+    std::swap(kept, masked);
+  if (!kept || !masked || *kept != 0 || !std::isinf(*masked) || *masked > 0)
+    return std::nullopt;
+  return MaskTerm{where.getCondition(), inverted, *masked};
+}
+
+Value buildMask(ArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {
+  auto &b = raiser.rewriter;
+  Type f32 = b.getF32Type();
+  Value condition, added;
+  for (const MaskTerm &given : terms) {
+    MaskTerm term = given;
+    if (term.isFloat())
+      if (auto found = asCondition(term.mask))
+        term = *found;
+    if (term.isFloat()) {
+      if (!added) {
+        added = term.mask;
+        continue;
+      }
+      auto widened = [&](Value value) {
+        return isF32(value) ? value : Value(nn::build<nn::CastOp>(b, location, value, {}, f32));
+      };
+      added = nn::build<nn::AddOp>(b, location, ValueRange{widened(added), widened(term.mask)});
+      continue;
+    }
+    if (std::isinf(term.lowest)) {
+      Value keep = term.inverted ? Value(nn::build<nn::NotOp>(b, location, term.mask)) : term.mask;
+      condition = condition ? Value(nn::build<nn::AndOp>(b, location, ValueRange{condition, keep})) : keep;
+      continue;
+    }
+    // Added in f32, the lowest number swallows the score: what where(c, s, lowest) gives, wholly masked rows too.
+    Value zero = nn::buildScalar(b, location, f32, 0);
+    Value lowest = nn::buildScalar(b, location, f32, std::numeric_limits<float>::lowest());
+    Value number = nn::build<nn::WhereOp>(b, location,
+                                          ValueRange{term.mask, term.inverted ? lowest : zero,
+                                                     term.inverted ? zero : lowest});
+    if (added) {
+      if (!isF32(added))
+        added = nn::build<nn::CastOp>(b, location, added, {}, f32);
+      number = nn::build<nn::AddOp>(b, location, ValueRange{added, number});
+    }
+    added = number;
+  }
+  if (!condition || !added)
+    return condition ? condition : added;
+  Value minusInfinity = nn::buildScalar(b, location, elementType(added), -std::numeric_limits<double>::infinity());
+  return nn::build<nn::WhereOp>(b, location, ValueRange{condition, added, minusInfinity});
+}
+
+} // namespace fusion::raise

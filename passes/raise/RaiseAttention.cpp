@@ -1,0 +1,195 @@
+#include "passes/Passes.h"
+#include "passes/raise/AttentionMatch.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+#define GEN_PASS_DEF_RAISEATTENTION
+#include "passes/Passes.h.inc"
+
+namespace raise {
+namespace {
+
+constexpr StringLiteral pattern = "attention";
+
+/// The matmul with v that reads the probabilities, past casts and a guard that turns NaN rows into zeros.
+struct Weighted {
+  nn::MatmulOp product;
+  bool zeroedNan = false;
+};
+
+/// where(is_nan(p), 0, p), if that and is_nan are the users of p.
+nn::WhereOp nanGuard(Value probabilities) {
+  nn::WhereOp guard;
+  for (Operation *user : probabilities.getUsers()) {
+    if (llvm::isa<nn::IsNanOp>(user))
+      continue;
+    auto where = llvm::dyn_cast<nn::WhereOp>(user);
+    auto test = where ? where.getCondition().getDefiningOp<nn::IsNanOp>() : nn::IsNanOp();
+    if (!test || test.getX() != probabilities || where.getY() != probabilities || !isConstant(where.getX(), 0) ||
+        (guard && guard != where))
+      return {};
+    guard = where;
+  }
+  return guard;
+}
+
+std::optional<Weighted> matchWeighted(Value probabilities, std::string &reason) {
+  Weighted found;
+  Value value = probabilities;
+  while (true) {
+    if (auto cast = onlyUserAs<nn::CastOp>(value); cast && isFloat(cast)) {
+      value = cast;
+      continue;
+    }
+    if (nn::WhereOp guard = nanGuard(value)) {
+      found.zeroedNan = true;
+      value = guard;
+      continue;
+    }
+    break;
+  }
+  if (!value.hasOneUse()) {
+    reason = "the probabilities are used " + std::to_string(std::distance(value.use_begin(), value.use_end())) +
+             " times";
+    return std::nullopt;
+  }
+  found.product = onlyUserAs<nn::MatmulOp>(value);
+  if (!found.product || found.product.getA() != value || found.product.getTransposeA()) {
+    reason = "the probabilities go to " + onlyUser(value)->getName().getStringRef().str() +
+             ", not to the left of an nn.matmul";
+    return std::nullopt;
+  }
+  return found;
+}
+
+/// x with its last two dims swapped if `transposed`.
+Value oriented(Value x, bool transposed, Raiser &raiser) {
+  if (!transposed)
+    return x;
+  SmallVector<int64_t> perm(tensorType(x).getRank());
+  for (size_t i = 0; i < perm.size(); ++i)
+    perm[i] = static_cast<int64_t>(i);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  auto &b = raiser.rewriter;
+  return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
+}
+
+/// [b, s, d] as [b, 1, s, d].
+Value withHeadDim(Value x, Raiser &raiser) {
+  DimShape shape = raiser.shapes.of(x);
+  if (shape.size() != 3)
+    return x;
+  shape.insert(shape.begin() + 1, Dim(1));
+  return nn::buildReshape(raiser.rewriter, x.getLoc(), x, shape);
+}
+
+/// Shapes as nn.attention wants them, or why not. Sizes that are not provably equal are taken as equal, as the
+/// matmuls took them; a size of 1 that a matmul would broadcast is refused.
+std::string misfit(const DimShape &q, const DimShape &k, const DimShape &v) {
+  auto apart = [](const Dim &left, const Dim &right) {
+    return !(left == right) && (left == Dim(1) || right == Dim(1) || (left.isStatic() && right.isStatic()));
+  };
+  if (apart(q[0], k[0]) || apart(q[0], v[0]))
+    return "the batch dim of k or v is broadcast";
+  if (!(k[1] == v[1]))
+    return "k has " + k[1].str() + " heads and v has " + v[1].str();
+  if (!(q[1] == k[1]) && !(q[1].isStatic() && k[1].isStatic() && k[1].value() > 0 && q[1].value() % k[1].value() == 0))
+    return "the number of heads, " + q[1].str() + ", is not a multiple of " + k[1].str() + " key/value heads";
+  if (apart(k[2], v[2]) || apart(q[3], k[3]))
+    return "k does not fit q and v";
+  return {};
+}
+
+/// k and v without the repetition of their heads, if both have it alike.
+void dropRepeats(Value &k, Value &v, Raiser &raiser) {
+  auto repeatK = matchRepeat(k, raiser.shapes), repeatV = matchRepeat(v, raiser.shapes);
+  if (!repeatK || !repeatV || !(repeatK->groups == repeatV->groups))
+    return;
+  k = withoutRepeat(*repeatK, raiser);
+  v = withoutRepeat(*repeatV, raiser);
+}
+
+void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
+  int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
+  if (softmax.getLog() || (axis != -1 && axis != rank - 1))
+    return;
+  std::string reason;
+  auto scores = matchScores(softmax.getX(), raiser.shapes, reason);
+  if (!scores)
+    return noteMiss(softmax, pattern, reason);
+  auto weighted = matchWeighted(softmax, reason);
+  if (!weighted)
+    return noteMiss(softmax, pattern, reason);
+  nn::MatmulOp root = weighted->product;
+  if (rank != 3 && rank != 4)
+    return noteMiss(softmax, pattern, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
+  Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
+  Value v = withoutExactCast(root.getB());
+  for (Value operand : {q.value, k.value, v})
+    if (tensorType(operand).getRank() != rank)
+      return noteMiss(softmax, pattern, "q, k or v has another rank than the scores");
+  for (const MaskTerm &term : scores->masks)
+    if (rank == 3 && tensorType(term.mask).getRank() > 3)
+      return noteMiss(softmax, pattern, "the mask has more dims than the scores");
+
+  raiser.rewriter.setInsertionPoint(root);
+  auto &b = raiser.rewriter;
+  Value query = withHeadDim(oriented(q.value, scores->product.getTransposeA(), raiser), raiser);
+  Value key = withHeadDim(oriented(k.value, !scores->product.getTransposeB(), raiser), raiser);
+  Value value = withHeadDim(oriented(v, root.getTransposeB(), raiser), raiser);
+  dropRepeats(key, value, raiser);
+  if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value)); !why.empty())
+    return noteMiss(softmax, pattern, why);
+  SmallVector<Value> operands = {query, key, value};
+  SmallVector<MaskTerm> terms = scores->masks;
+  if (rank == 3)
+    for (MaskTerm &term : terms)
+      term.mask = withHeadDim(term.mask, raiser);
+  if (Value mask = buildMask(terms, root.getLoc(), raiser))
+    operands.push_back(mask);
+  SmallVector<NamedAttribute> attributes = {
+      b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(q.scale * k.scale * scores->scale))),
+      b.getNamedAttr("causal", b.getBoolAttr(false))};
+  if (scores->softcap != 0)
+    attributes.push_back(b.getNamedAttr("softcap", b.getF32FloatAttr(static_cast<float>(scores->softcap))));
+  if (weighted->zeroedNan)
+    attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
+  Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
+  if (rank == 3)
+    attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
+  raiser.replace(root, attention);
+}
+
+// Pattern: attention(q, repeat(k), repeat(v), where(c, 0, -inf)) -> attention(q, k, v, c)
+void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
+  raiser.rewriter.setInsertionPoint(attention);
+  Value k = attention.getK(), v = attention.getV();
+  dropRepeats(k, v, raiser);
+  auto condition = attention.getMask() && isFloat(attention.getMask()) ? asCondition(attention.getMask())
+                                                                       : std::optional<MaskTerm>();
+  if (k == attention.getK() && v == attention.getV() && !condition)
+    return;
+  SmallVector<Value> operands(attention->getOperands());
+  operands[1] = k;
+  operands[2] = v;
+  if (condition)
+    operands[3] = buildMask({*condition}, attention.getLoc(), raiser);
+  raiser.rewriter.modifyOpInPlace(attention, [&] { attention->setOperands(operands); });
+}
+
+} // namespace
+} // namespace raise
+
+namespace {
+struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
+  void runOnOperation() override {
+    if (failed(raise::forEachRoot<nn::SoftmaxOp>(getOperation(), raise::raiseSoftmax)) ||
+        failed(raise::forEachRoot<nn::AttentionOp>(getOperation(), raise::simplifyAttention)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace fusion

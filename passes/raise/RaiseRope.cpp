@@ -1,0 +1,241 @@
+#include "passes/Passes.h"
+#include "passes/raise/Raise.h"
+#include "passes/raise/RopeMatch.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+#define GEN_PASS_DEF_RAISEROPE
+#include "passes/Passes.h.inc"
+
+namespace raise {
+namespace {
+
+void buildRope(Operation *root, const Rotation &rotation, Value x, Value cos, Value sin, Raiser &raiser) {
+  auto &b = raiser.rewriter;
+  Value rope = nn::build<nn::RopeOp>(b, root->getLoc(), {x, cos, sin},
+                                     {b.getNamedAttr("interleaved", b.getBoolAttr(rotation.interleaved)),
+                                      b.getNamedAttr("rotary_dim", b.getI64IntegerAttr(rotation.dim))});
+  raiser.replace(root, rope);
+}
+
+/// `table` broadcasts against what rotates and has `entries` of its own in the last dim.
+bool isTable(Value table, const Rotation &rotation, int64_t entries, ShapeTable &shapes) {
+  DimShape shape = shapes.of(table), x = shapes.of(rotation.source);
+  if (shape.empty() || shape.size() > x.size() || !(shape.back() == Dim(entries)))
+    return false;
+  x.back() = Dim(entries);
+  auto joint = provenBroadcast({shape, x});
+  return joint && *joint == x;
+}
+
+// add(mul(x, cos), mul(rotated x, sin))
+void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
+  for (Operation *user : llvm::to_vector(rotated.getUsers())) {
+    auto bySin = llvm::dyn_cast<nn::MulOp>(user);
+    auto add = bySin ? onlyUserAs<nn::AddOp>(bySin) : nn::AddOp();
+    Value sin = bySin ? otherOperand(bySin, rotated) : Value();
+    Value other = add && sin ? otherOperand(add, bySin) : Value();
+    auto byCos = other ? other.getDefiningOp<nn::MulOp>() : nn::MulOp();
+    if (!byCos) {
+      noteMiss(user, "rope", "the rotated halves do not meet x * cos in a sum with sin");
+      continue;
+    }
+    Value x = byCos.getLhs();
+    if (!isRotated(x, rotation, raiser.shapes))
+      x = byCos.getRhs();
+    if (!isRotated(x, rotation, raiser.shapes)) {
+      noteMiss(add, "rope", "the values times cos, from " + producerName(byCos.getLhs()) +
+                                ", are not those that are rotated");
+      continue;
+    }
+    Value cos = otherOperand(byCos, x);
+    if (!cos || !isTable(cos, rotation, rotation.dim, raiser.shapes) ||
+        !isTable(sin, rotation, rotation.dim, raiser.shapes)) {
+      noteMiss(add, "rope", "cos or sin does not hold one entry for each of the " + std::to_string(rotation.dim) +
+                                " rotated elements");
+      continue;
+    }
+    raiser.rewriter.setInsertionPoint(add);
+    buildRope(add, rotation, x, cos, sin, raiser);
+  }
+}
+
+/// A product of one of a pair's elements with a table.
+struct Product {
+  PairElement element;
+  Value table;
+};
+std::optional<Product> matchProduct(Value value, ShapeTable &shapes) {
+  auto mul = value.getDefiningOp<nn::MulOp>();
+  if (!mul)
+    return std::nullopt;
+  if (auto element = matchPairElement(mul.getLhs(), shapes))
+    return Product{*element, mul.getRhs()};
+  if (auto element = matchPairElement(mul.getRhs(), shapes))
+    return Product{*element, mul.getLhs()};
+  return std::nullopt;
+}
+
+// first = a cos - b sin, second = b cos + a sin
+void raiseProducts(Value first, Value second, bool interleaved, Operation *root, Raiser &raiser) {
+  auto sub = first.getDefiningOp<nn::SubOp>();
+  auto add = second.getDefiningOp<nn::AddOp>();
+  if (!sub || !add)
+    return;
+  auto aCos = matchProduct(sub.getLhs(), raiser.shapes), bSin = matchProduct(sub.getRhs(), raiser.shapes);
+  auto bCos = matchProduct(add.getLhs(), raiser.shapes), aSin = matchProduct(add.getRhs(), raiser.shapes);
+  if (!aCos || !bSin || !bCos || !aSin)
+    return;
+  auto rotation = pairUp(aCos->element, bSin->element);
+  if (!rotation || rotation->interleaved != interleaved)
+    return;
+  auto same = [](const Product &left, const Product &right) {
+    return left.element.source == right.element.source && left.element.start == right.element.start;
+  };
+  if (!same(*bCos, *bSin))
+    std::swap(bCos, aSin);
+  if (!same(*bCos, *bSin) || !same(*aSin, *aCos))
+    return;
+  Value cos = aCos->table, sin = bSin->table;
+  int64_t half = rotation->dim / 2;
+  if (bCos->table != cos || aSin->table != sin || !isTable(cos, *rotation, half, raiser.shapes) ||
+      !isTable(sin, *rotation, half, raiser.shapes)) {
+    noteMiss(root, "rope", "the halves are multiplied with different tables, or with tables of another size");
+    return;
+  }
+  raiser.rewriter.setInsertionPoint(root);
+  buildRope(root, *rotation, rotatedValue(*rotation, root->getLoc(), raiser), cos, sin, raiser);
+}
+
+void raiseConcat(nn::ConcatOp concat, Raiser &raiser) {
+  if (auto rotation = matchHalfRotation(concat, raiser.shapes))
+    return raiseRotated(concat, *rotation, raiser);
+  auto pair = matchLastDimPair(concat);
+  if (!pair)
+    return;
+  // The interleaved forms put pairs into a dim of their own and merge it with the last one.
+  for (Operation *user : llvm::to_vector(concat->getUsers()))
+    if (auto merge = llvm::dyn_cast<nn::ReshapeOp>(user)) {
+      if (auto rotation = matchInterleavedRotation(merge, raiser.shapes))
+        raiseRotated(merge, *rotation, raiser);
+      else if (auto values = matchInterleave(merge, raiser.shapes))
+        raiseProducts(values->first, values->second, true, merge, raiser);
+    }
+  if (!concat->use_empty())
+    raiseProducts(pair->first, pair->second, false, concat, raiser);
+}
+
+// Pattern: rope(cast(x)) -> rope(x) {compute = type of the cast} where the cast is exact
+struct CastOfInput : OpRewritePattern<nn::RopeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::RopeOp rope, PatternRewriter &rewriter) const override {
+    Value x = withoutExactCast(rope.getX());
+    if (x == rope.getX())
+      return failure();
+    Type compute = rope.computeType();
+    rewriter.modifyOpInPlace(rope, [&] {
+      rope.setComputeAttr(TypeAttr::get(compute));
+      rope.getXMutable().assign(x);
+    });
+    return success();
+  }
+};
+
+// Pattern: cast(rope(x)) -> rope(x) of the cast's type where the rope did not round beyond its compute type
+struct CastOfResult : OpRewritePattern<nn::CastOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::CastOp cast, PatternRewriter &rewriter) const override {
+    auto rope = cast.getX().getDefiningOp<nn::RopeOp>();
+    if (!rope || !rope->hasOneUse() || !isFloat(cast) || elementType(rope) != rope.computeType() ||
+        !isExactCast(elementType(rope.getX()), elementType(rope)))
+      return failure();
+    Value built = nn::build<nn::RopeOp>(rewriter, cast.getLoc(), rope->getOperands(), rope->getAttrs(),
+                                        elementType(cast));
+    replaceByNew(rewriter, cast, built);
+    return success();
+  }
+};
+
+// Pattern: concat(rope(slice(x, 0, r)), slice(x, r, rest)) -> rope(x) {rotary_dim = r}
+struct PartialRotation : OpRewritePattern<nn::ConcatOp> {
+  PartialRotation(MLIRContext *context, ShapeTable &shapes) : OpRewritePattern(context), shapes(shapes) {}
+  LogicalResult matchAndRewrite(nn::ConcatOp concat, PatternRewriter &rewriter) const override {
+    auto parts = matchLastDimPair(concat);
+    auto rope = parts ? parts->first.getDefiningOp<nn::RopeOp>() : nn::RopeOp();
+    auto rotated = rope ? matchLastDimSlice(rope.getX(), shapes) : std::nullopt;
+    auto passed = rope ? matchLastDimSlice(parts->second, shapes) : std::nullopt;
+    if (!rotated || !passed || rotated->source != passed->source || !rope->hasOneUse())
+      return failure();
+    int64_t dim = rope.getRotaryDim();
+    DimShape whole = shapes.of(rotated->source);
+    if (rotated->start != 0 || rotated->size != dim || rotated->step != 1 || passed->start != dim ||
+        passed->step != 1 || !(whole.back() == Dim(dim + passed->size)) ||
+        elementType(rope) != elementType(rotated->source)) {
+      noteMiss(concat, "rope", "the parts beside the rotated ones are not the rest of the same tensor");
+      return failure();
+    }
+    Value built = nn::build<nn::RopeOp>(rewriter, concat.getLoc(), {rotated->source, rope.getCos(), rope.getSin()},
+                                        rope->getAttrs(), elementType(concat));
+    replaceByNew(rewriter, concat, built);
+    return success();
+  }
+
+private:
+  ShapeTable &shapes;
+};
+
+// Pattern: rope(x, cast(cos), cast(sin)) -> rope(x, cos, sin) where the casts are exact
+struct CastOfTables : OpRewritePattern<nn::RopeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::RopeOp rope, PatternRewriter &rewriter) const override {
+    Value cos = withoutExactCast(rope.getCos()), sin = withoutExactCast(rope.getSin());
+    if (cos == rope.getCos() && sin == rope.getSin())
+      return failure();
+    rewriter.modifyOpInPlace(rope, [&] { rope->setOperands({rope.getX(), cos, sin}); });
+    return success();
+  }
+};
+
+LogicalResult absorbIntoRopes(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    auto shapes = ShapeTable::compute(function);
+    if (failed(shapes))
+      return failure();
+    RewritePatternSet patterns(module.getContext());
+    patterns.add<CastOfInput, CastOfResult, CastOfTables>(module.getContext());
+    patterns.add<PartialRotation>(module.getContext(), *shapes);
+    GreedyRewriteConfig config;
+    config.setUseTopDownTraversal(true)
+        .setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled)
+        .setMaxIterations(GreedyRewriteConfig::kNoLimit)
+        .setMaxNumRewrites(GreedyRewriteConfig::kNoLimit)
+        .setListener(&*shapes)
+        .enableFolding()
+        .enableConstantCSE();
+    if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
+      return failure();
+  }
+  return success();
+}
+
+} // namespace
+} // namespace raise
+
+namespace {
+struct RaiseRope : impl::RaiseRopeBase<RaiseRope> {
+  void runOnOperation() override {
+    auto raiseAt = [](nn::ConcatOp op, raise::Raiser &raiser) { raise::raiseConcat(op, raiser); };
+    if (failed(raise::forEachRoot<nn::ConcatOp>(getOperation(), raiseAt)) ||
+        failed(raise::absorbIntoRopes(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace fusion

@@ -1,0 +1,162 @@
+#include "passes/raise/RopeMatch.h"
+
+using namespace mlir;
+
+namespace fusion::raise {
+
+namespace {
+
+/// v of a reshape that only adds a last dim of size 1, as exporters do before they concatenate; or null.
+Value withoutLastUnit(Value value, ShapeTable &shapes) {
+  auto reshape = value.getDefiningOp<nn::ReshapeOp>();
+  if (!reshape)
+    return {};
+  DimShape from = shapes.of(reshape.getX()), to = shapes.of(reshape);
+  if (to.empty() || !(to.back() == Dim(1)))
+    return {};
+  to.pop_back();
+  return from == to ? Value(reshape.getX()) : Value();
+}
+
+/// x of a reshape that splits the last dim of x into pairs: [.., 2 h] to [.., h, 2]; or null.
+Value beforePairing(Value value, ShapeTable &shapes) {
+  auto reshape = value.getDefiningOp<nn::ReshapeOp>();
+  if (!reshape)
+    return {};
+  DimShape from = shapes.of(reshape.getX()), to = shapes.of(reshape);
+  if (to.size() != from.size() + 1 || !(to.back() == Dim(2)) || !(to[to.size() - 2] * Dim(2) == from.back()))
+    return {};
+  return std::equal(from.begin(), from.end() - 1, to.begin()) ? Value(reshape.getX()) : Value();
+}
+
+std::optional<PairElement> elementOf(Value x, int64_t index, ShapeTable &shapes) {
+  const Dim last = shapes.of(x).back();
+  if (!last.isStatic() || last.value() % 2)
+    return std::nullopt;
+  return PairElement{x, index, 2, last.value() / 2};
+}
+
+/// Element 0 or 1 of the pairs in a dim of their own: by a gather, or by a slice that a reshape squeezes.
+std::optional<PairElement> matchPairedElement(Value value, ShapeTable &shapes) {
+  if (auto gather = value.getDefiningOp<nn::GatherOp>()) {
+    int64_t axis = static_cast<int64_t>(gather.getAxis()), rank = tensorType(gather.getX()).getRank();
+    auto index = constantInteger(gather.getIndices());
+    Value x = beforePairing(gather.getX(), shapes);
+    if (!x || !index || (axis != -1 && axis != rank - 1) || tensorType(gather.getIndices()).getRank() != 0 ||
+        *index < -2 || *index > 1)
+      return std::nullopt;
+    return elementOf(x, *index < 0 ? *index + 2 : *index, shapes);
+  }
+  if (auto squeeze = value.getDefiningOp<nn::ReshapeOp>()) {
+    auto slice = matchLastDimSlice(squeeze.getX(), shapes);
+    Value x = slice ? beforePairing(slice->source, shapes) : Value();
+    DimShape unit = shapes.of(squeeze);
+    unit.push_back(Dim(1));
+    if (x && slice->size == 1 && unit == shapes.of(squeeze.getX()))
+      return elementOf(x, slice->start, shapes);
+  }
+  return std::nullopt;
+}
+
+/// As matchPairElement, where the pairs' dim was added: shape [.., h, 1].
+std::optional<PairElement> matchUnitElement(Value value, ShapeTable &shapes) {
+  if (Value element = withoutLastUnit(value, shapes))
+    return matchPairElement(element, shapes);
+  if (auto slice = matchLastDimSlice(value, shapes); slice && slice->size == 1)
+    if (Value x = beforePairing(slice->source, shapes))
+      return elementOf(x, slice->start, shapes);
+  return std::nullopt;
+}
+
+/// neg below or above the reshape that adds the unit dim.
+std::optional<PairElement> matchNegatedUnitElement(Value value, ShapeTable &shapes) {
+  if (auto neg = value.getDefiningOp<nn::NegOp>())
+    return matchUnitElement(neg.getX(), shapes);
+  Value inner = withoutLastUnit(value, shapes);
+  auto neg = inner ? inner.getDefiningOp<nn::NegOp>() : nn::NegOp();
+  return neg ? matchPairElement(neg.getX(), shapes) : std::nullopt;
+}
+
+/// The reshape merges the last two dims [.., h, 2] of a concatenation.
+std::optional<std::pair<Value, Value>> matchMergedPair(nn::ReshapeOp merge, ShapeTable &shapes) {
+  auto pair = matchLastDimPair(merge.getX());
+  DimShape from = shapes.of(merge.getX()), to = shapes.of(merge);
+  if (!pair || from.size() != to.size() + 1 || !(from.back() == Dim(2)) ||
+      !(from[from.size() - 2] * Dim(2) == to.back()) || !std::equal(to.begin(), to.end() - 1, from.begin()))
+    return std::nullopt;
+  return pair;
+}
+
+} // namespace
+
+bool isRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
+  if (value == rotation.source)
+    return rotation.offset == 0 && shapes.of(value).back() == Dim(rotation.dim);
+  auto slice = matchLastDimSlice(value, shapes);
+  return slice && slice->source == rotation.source && slice->start == rotation.offset &&
+         slice->size == rotation.dim && slice->step == 1;
+}
+
+Value rotatedValue(const Rotation &rotation, Location location, Raiser &raiser) {
+  if (isRotated(rotation.source, rotation, raiser.shapes))
+    return rotation.source;
+  DimShape sizes = raiser.shapes.of(rotation.source), starts(sizes.size(), Dim(0));
+  starts.back() = Dim(rotation.offset);
+  sizes.back() = Dim(rotation.dim);
+  auto &b = raiser.rewriter;
+  return nn::build<nn::SliceOp>(
+      b, location, rotation.source,
+      {b.getNamedAttr("starts", nn::dimsToAttr(b.getContext(), starts)),
+       b.getNamedAttr("sizes", nn::dimsToAttr(b.getContext(), sizes)),
+       b.getNamedAttr("steps", b.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))});
+}
+
+std::optional<Rotation> pairUp(const PairElement &first, const PairElement &second) {
+  if (first.source != second.source || first.half != second.half || first.step != second.step)
+    return std::nullopt;
+  if (first.step == 1 && second.start == first.start + first.half)
+    return Rotation{first.source, first.start, 2 * first.half, false};
+  if (first.step == 2 && second.start == first.start + 1)
+    return Rotation{first.source, first.start, 2 * first.half, true};
+  return std::nullopt;
+}
+
+std::optional<Rotation> matchHalfRotation(Value value, ShapeTable &shapes) {
+  auto pair = matchLastDimPair(value);
+  auto neg = pair ? pair->first.getDefiningOp<nn::NegOp>() : nn::NegOp();
+  if (!neg)
+    return std::nullopt;
+  auto second = matchPairElement(neg.getX(), shapes), first = matchPairElement(pair->second, shapes);
+  auto rotation = first && second ? pairUp(*first, *second) : std::nullopt;
+  return rotation && !rotation->interleaved ? rotation : std::nullopt;
+}
+
+std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable &shapes) {
+  auto pair = matchMergedPair(merge, shapes);
+  if (!pair)
+    return std::nullopt;
+  auto second = matchNegatedUnitElement(pair->first, shapes), first = matchUnitElement(pair->second, shapes);
+  auto rotation = first && second ? pairUp(*first, *second) : std::nullopt;
+  return rotation && rotation->interleaved ? rotation : std::nullopt;
+}
+
+std::optional<PairElement> matchPairElement(Value value, ShapeTable &shapes) {
+  auto slice = matchLastDimSlice(value, shapes);
+  if (!slice)
+    return matchPairedElement(value, shapes);
+  if (slice->step != 1 && slice->step != 2)
+    return std::nullopt;
+  return PairElement{slice->source, slice->start, slice->step, slice->size};
+}
+
+std::optional<std::pair<Value, Value>> matchInterleave(nn::ReshapeOp merge, ShapeTable &shapes) {
+  auto pair = matchMergedPair(merge, shapes);
+  if (!pair)
+    return std::nullopt;
+  Value first = withoutLastUnit(pair->first, shapes), second = withoutLastUnit(pair->second, shapes);
+  if (!first || !second)
+    return std::nullopt;
+  return std::pair(first, second);
+}
+
+} // namespace fusion::raise

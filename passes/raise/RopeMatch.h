@@ -1,0 +1,36 @@
+// The ways to write the pairs of a rotary embedding.
+#pragma once
+
+#include "passes/raise/Raise.h"
+
+namespace fusion::raise {
+
+/// Elements [offset, offset + dim) of the last dim of `source` rotate.
+struct Rotation {
+  mlir::Value source;
+  int64_t offset, dim;
+  bool interleaved;
+};
+
+/// `value` is what rotates: `source` itself, or the slice of it.
+bool isRotated(mlir::Value value, const Rotation &rotation, ShapeTable &shapes);
+/// What rotates; a slice is built if only a part of `source` does.
+mlir::Value rotatedValue(const Rotation &rotation, mlir::Location location, Raiser &raiser);
+
+/// One element of every pair: `half` elements of the last dim of `source`, `step` apart.
+struct PairElement {
+  mlir::Value source;
+  int64_t start, step, half;
+};
+std::optional<PairElement> matchPairElement(mlir::Value value, ShapeTable &shapes);
+/// The rotation whose pairs have these elements: halves that follow each other, or alternating elements.
+std::optional<Rotation> pairUp(const PairElement &first, const PairElement &second);
+
+/// concat(neg(second), first).
+std::optional<Rotation> matchHalfRotation(mlir::Value value, ShapeTable &shapes);
+/// reshape(concat(neg(second), first)), each with a last dim of size 1.
+std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable &shapes);
+/// first and second of reshape(concat(first, second)) that alternates their elements.
+std::optional<std::pair<mlir::Value, mlir::Value>> matchInterleave(nn::ReshapeOp merge, ShapeTable &shapes);
+
+} // namespace fusion::raise
