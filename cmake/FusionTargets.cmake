@@ -31,6 +31,11 @@ function(fusion_use_mlir name)
       target_precompile_headers(FusionMlirPch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
     endif()
     target_precompile_headers(${name} REUSE_FROM FusionMlirPch)
+    get_target_property(type ${name} TYPE)
+    if(type STREQUAL "EXECUTABLE") # the PCH is compiled with -fPIC, and clang wants the same of its users
+      set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(${name} PRIVATE -fPIC)
+    endif()
   endif()
 endfunction()
 

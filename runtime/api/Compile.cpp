@@ -67,13 +67,13 @@ ExecutorOptions executorOptions(RunOn device, const CompileOptions &options) {
 RunOn resolve(RunOn device) {
   if (device != RunOn::Auto)
     return device;
-  return deviceCount() > 0 ? RunOn::Cuda : RunOn::Cpu;
+  return cuda::deviceCount() > 0 ? RunOn::Cuda : RunOn::Cpu;
 }
 } // namespace
 
 Target Target::current() {
-  if (deviceCount() > 0)
-    if (auto properties = deviceProperties(0))
+  if (cuda::deviceCount() > 0)
+    if (auto properties = cuda::deviceProperties(0))
       return {compilationArch("sm_" + std::to_string(properties->major * 10 + properties->minor))};
   return {};
 }
@@ -137,7 +137,7 @@ Status writeBundle(const Graph &graph, const CompileOptions &options, const std:
   if (!plan)
     return plan.error();
   KernelCache cache(options.cacheFolder.empty() ? KernelCache::defaultFolder() : options.cacheFolder);
-  auto kernels = compileKernels(plan->kernels, options.target.arch, cache);
+  auto kernels = compileKernels(plan->kernels, options.target.arch, &cache);
   if (!kernels)
     return kernels.error();
   return writeBundle(folder, *plan, options.target.arch, *kernels);

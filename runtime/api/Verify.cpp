@@ -96,7 +96,7 @@ public:
     if (!expected)
       return Error{expected.error().kind, what + ": " + expected.error().message};
     ExecutorOptions options;
-    options.target = deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
     options.poison = true;
     auto executor = Executor::create(std::move(*plan), options);
     if (!executor)

@@ -1,0 +1,158 @@
+// Loading, checking and matching fusion patterns.
+#include "ir/dialect/Dialect.h"
+#include "patterns/Matcher.h"
+
+#include "mlir/Dialect/PDL/IR/PDL.h"
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace fusion;
+
+namespace {
+class Patterns : public testing::Test {
+protected:
+  Patterns() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    registry.insert<pdl::PDLDialect>();
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    folder = std::filesystem::temp_directory_path() / ("fusion-patterns-" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder);
+  }
+  ~Patterns() override { std::filesystem::remove_all(folder); }
+
+  /// Loads one user pattern file.
+  Result<PatternSet> load(const std::string &text, const std::string &name = "user.pdll") {
+    std::ofstream(folder / name) << text;
+    PatternSet set;
+    Status status = set.addFile((folder / name).string(), &context);
+    if (!status)
+      return status.error();
+    return set;
+  }
+
+  void expectError(const std::string &text, const std::string &part) {
+    auto set = load(text);
+    ASSERT_FALSE(bool(set)) << part;
+    EXPECT_NE(set.error().message.find(part), std::string::npos) << set.error().message;
+    EXPECT_EQ(set.error().message.find('\n'), std::string::npos) << set.error().message;
+  }
+
+  Operation *parse(const std::string &body, StringRef root) {
+    module = parseSourceString<ModuleOp>(body, ParserConfig(&context));
+    Operation *found = nullptr;
+    module->walk([&](Operation *op) {
+      if (op->getName().getStringRef() == root)
+        found = op;
+    });
+    return found;
+  }
+
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  OwningOpRef<ModuleOp> module;
+  std::filesystem::path folder;
+};
+
+const char *const header = "Constraint SameElementType(x: Value, y: Value);\nConstraint HasOneUse(x: Value);\n"
+                           "Rewrite group2(a: Op, b: Op);\n";
+
+TEST_F(Patterns, BuiltinsLoad) {
+  auto set = PatternSet::builtin(&context);
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  EXPECT_EQ(set->names().front(), "add_norm");
+  EXPECT_EQ(set->names().size(), builtinFamilies().size());
+}
+
+TEST_F(Patterns, UserPatternMatches) {
+  auto set = load(std::string(header) + R"(
+Pattern relu_then_square {
+  let first = op<nn.relu>(x: Value);
+  let second = op<nn.square>(first);
+  HasOneUse(first.0);
+  rewrite second with { group2(first, second); };
+})");
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  const FusionPattern &pattern = set->patterns().front();
+  EXPECT_EQ(pattern.name, "relu_then_square");
+  EXPECT_EQ(pattern.rootName, "nn.square");
+  Operation *root = parse(R"(func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = nn.square %0 : (tensor<4xf32>) -> tensor<4xf32>
+    return %1 : tensor<4xf32> })", "nn.square");
+  MatchResult result = match(pattern, root);
+  ASSERT_TRUE(result.matched) << result.reason;
+  EXPECT_EQ(result.ops.size(), 2u);
+  root = parse(R"(func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+    %0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = nn.square %0 : (tensor<4xf32>) -> tensor<4xf32>
+    return %0, %1 : tensor<4xf32>, tensor<4xf32> })", "nn.square");
+  result = match(pattern, root);
+  EXPECT_FALSE(result.matched);
+  EXPECT_EQ(result.reason, "guard HasOneUse: 2 uses");
+}
+
+TEST_F(Patterns, AllFailingGuardsAreNamed) {
+  auto set = load(std::string(header) + R"(
+Pattern both {
+  let first = op<nn.add>(x: Value, y: Value);
+  let second = op<nn.rms_norm>(first, w: Value);
+  SameElementType(first.0, w);
+  HasOneUse(first.0);
+  rewrite second with { group2(first, second); };
+})");
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  Operation *root = parse(R"(func.func @f(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>) {
+    %0 = nn.add %x, %x : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<4x8xbf16>
+    %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
+    return %0, %1 : tensor<4x8xbf16>, tensor<4x8xbf16> })", "nn.rms_norm");
+  EXPECT_EQ(match(set->patterns().front(), root).reason,
+            "guard SameElementType: bf16 vs f32; HasOneUse: 2 uses");
+}
+
+TEST_F(Patterns, RepeatedValueMustBeTheSame) {
+  auto set = load(std::string(header) + R"(
+Pattern twice {
+  let first = op<nn.relu>(x: Value);
+  let second = op<nn.add>(first, x);
+  rewrite second with { group2(first, second); };
+})");
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  Operation *root = parse(R"(func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = nn.add %0, %y : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    return %1 : tensor<4xf32> })", "nn.add");
+  EXPECT_NE(match(set->patterns().front(), root).reason.find("is not the value that the pattern uses twice"),
+            std::string::npos);
+}
+
+TEST_F(Patterns, WrongFilesAreRefused) {
+  expectError(std::string(header) + "Pattern p { let a = op<nn.rmsnorm>(x: Value); let b = op<nn.relu>(a); "
+                                    "rewrite b with { group2(a, b); }; }",
+              "there is no op 'nn.rmsnorm'");
+  expectError("Constraint Nice(x: Value);\nRewrite group2(a: Op, b: Op);\nPattern p { let a = op<nn.relu>(x: Value); "
+              "let b = op<nn.relu>(a); Nice(x); rewrite b with { group2(a, b); }; }",
+              "there is no guard 'Nice'");
+  expectError("Rewrite melt(a: Op);\nPattern p { let a = op<nn.relu>(x: Value); rewrite a with { melt(a); }; }",
+              "there is no 'melt'");
+  expectError(std::string(header) + "Pattern p { let a = op<nn.add>(x: Value); let b = op<nn.relu>(a); "
+                                    "rewrite b with { group2(a, b); }; }",
+              "nn.add has 2 operands, the pattern gives 1");
+  expectError(std::string(header) + "Pattern p { let a = op<nn.gelu>(x: Value) {approx = attr<\"\\\"tanh\\\"\">}; "
+                                    "let b = op<nn.relu>(a); rewrite b with { group2(a, b); }; }",
+              "nn.gelu has no attribute 'approx'");
+  expectError("Pattern p { this is not PDLL }", "user.pdll:1:");
+  expectError(std::string(header) + "Pattern p { let x: Value; let a = op<nn.relu>(x); replace a with x; }",
+              "is not supported in fusion patterns");
+  PatternSet set;
+  Status status = set.addFile((folder / "absent.pdll").string(), &context);
+  ASSERT_FALSE(bool(status));
+  EXPECT_NE(status.error().message.find("no such pattern file"), std::string::npos);
+}
+} // namespace
