@@ -1,0 +1,152 @@
+#include "PlanChecks.h"
+
+#include "codegen/plan/Print.h"
+#include "ir/base/Progress.h"
+#include "ir/dialect/Types.h"
+#include "ir/reference/Reference.h"
+#include "runtime/CompileKernels.h"
+#include "runtime/Executor.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+
+#include <random>
+#include <set>
+
+using namespace mlir;
+
+namespace fusion::test {
+
+MLIRContext &context() {
+  setQuiet(true);
+  static MLIRContext *shared = [] {
+    DialectRegistry registry;
+    registerDialects(registry);
+    auto *made = new MLIRContext(registry);
+    made->loadAllAvailableDialects();
+    return made;
+  }();
+  return *shared;
+}
+
+OwningOpRef<ModuleOp> parse(const std::string &text) {
+  auto module = parseSourceString<ModuleOp>(text, ParserConfig(&context()));
+  EXPECT_TRUE(module) << text;
+  return module;
+}
+
+func::FuncOp mainOf(ModuleOp module) { return module.lookupSymbol<func::FuncOp>("main"); }
+
+Tensor randomTensor(DType type, Shape shape, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (type == DType::F64) {
+    Tensor doubles = Tensor::uninitialized(type, std::move(shape));
+    std::normal_distribution<double> normal(0, 1.5);
+    for (int64_t i = 0; i < doubles.size(); ++i)
+      doubles.as<double>()[i] = normal(random);
+    return doubles;
+  }
+  if (isFloat(type)) {
+    Tensor floats = Tensor::uninitialized(DType::F32, std::move(shape));
+    std::normal_distribution<float> normal(0, 1.5f);
+    for (int64_t i = 0; i < floats.size(); ++i)
+      floats.as<float>()[i] = normal(random);
+    return floats.convertedTo(type);
+  }
+  Tensor integers = Tensor::uninitialized(DType::I64, std::move(shape));
+  bool isSigned = isSignedInteger(type);
+  for (int64_t i = 0; i < integers.size(); ++i) {
+    auto value = static_cast<int64_t>(random() % 19);
+    integers.as<int64_t>()[i] = type == DType::Bool ? value % 2 : isSigned ? value - 9 : value;
+  }
+  return integers.convertedTo(type);
+}
+
+static NamedTensors inputsFor(const ProgramPlan &plan, const CheckOptions &options) {
+  NamedTensors inputs = options.inputs;
+  uint64_t seed = 1;
+  for (const PortPlan &port : plan.inputs) {
+    Shape shape;
+    for (const Dim &dim : port.shape) {
+      auto size = dim.evaluate(options.symbols);
+      EXPECT_TRUE(size) << size.error().message;
+      shape.push_back(size ? *size : 0);
+    }
+    if (!inputs.count(port.name))
+      inputs[port.name] = randomTensor(port.type, shape, seed);
+    ++seed;
+  }
+  return inputs;
+}
+
+static std::string cacheFolder() { return std::string(FUSION_BINARY_DIR) + "/test-cache"; }
+
+static void compileForDevices(const ProgramPlan &plan) {
+  if (!Nvrtc::instance())
+    return;
+  KernelCache cache(cacheFolder());
+  for (const char *arch : {"sm_80", "sm_90a", "sm_100"}) {
+    auto compiled = compileKernels(plan.kernels, arch, &cache);
+    ASSERT_TRUE(compiled) << arch << ": " << compiled.error().message;
+    for (auto [kernel, cubin] : llvm::zip(plan.kernels, *compiled))
+      EXPECT_LE(cubin.spillBytes, 0) << kernel.name << " on " << arch << "\n" << kernel.source;
+  }
+}
+
+static void compareOutput(const std::string &name, const Tensor &actual, const Tensor &expected,
+                          const CheckOptions &options, const ProgramPlan &plan) {
+  EXPECT_EQ(shapeString(actual.shape()), shapeString(expected.shape())) << name;
+  auto difference = compare(actual, expected);
+  ASSERT_TRUE(difference) << name << ": " << difference.error().message;
+  double limit = isFloat(expected.type()) ? options.tolerance : 0;
+  EXPECT_LE(difference->relativeL2, limit)
+      << name << ": element " << difference->worstIndex << " differs by " << difference->maxAbs << "\n"
+      << planText(plan) << cudaSource(plan);
+}
+
+void checkFunction(func::FuncOp function, const CheckOptions &options) {
+  PlanOptions planOptions;
+  auto plan = buildPlan(function, planOptions);
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto count = countLaunches(function, planOptions);
+  ASSERT_TRUE(count) << count.error().message;
+  EXPECT_EQ(*count, static_cast<int64_t>(plan->launches.size()));
+  if (options.launches >= 0) {
+    EXPECT_EQ(*count, options.launches) << planText(*plan);
+  }
+  compileForDevices(*plan);
+
+  NamedTensors inputs = inputsFor(*plan, options);
+  auto interpreter = Interpreter::create(function, "");
+  ASSERT_TRUE(interpreter) << interpreter.error().message;
+  auto expected = interpreter->run(inputs);
+  ASSERT_TRUE(expected) << expected.error().message;
+  ExecutorOptions run;
+  run.target = ExecutorOptions::Target::Emulate;
+  run.cacheFolder = cacheFolder();
+  run.poison = true;
+  auto executor = Executor::create(*plan, run);
+  ASSERT_TRUE(executor) << executor.error().message << "\n" << cudaSource(*plan);
+  auto actual = (*executor)->run(inputs);
+  ASSERT_TRUE(actual) << actual.error().message << "\n" << planText(*plan) << cudaSource(*plan);
+  ASSERT_EQ(actual->size(), expected->size());
+  for (auto &[name, tensor] : *expected)
+    compareOutput(name, actual->at(name), tensor, options, *plan);
+}
+
+void check(const std::string &text, const CheckOptions &options) {
+  auto module = parse(text);
+  if (module)
+    checkFunction(mainOf(*module), options);
+}
+
+std::string planError(const std::string &text) {
+  auto module = parse(text);
+  if (!module)
+    return {};
+  auto plan = buildPlan(mainOf(*module), {});
+  EXPECT_FALSE(plan) << text;
+  return plan ? "" : plan.error().message;
+}
+
+} // namespace fusion::test
