@@ -41,7 +41,7 @@ private:
 
 void registerEverything(DialectRegistry &registry) {
   registerDialects(registry);
-  registerPasses();
+  registerFusionPasses();
   registerPipelines();
   registerFamilyPasses([] { return makeScheduleOracle("sm_90a"); });
 }
