@@ -7,6 +7,7 @@
 #include "runtime/api/Lower.h"
 #include "runtime/api/Verify.h"
 
+#include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -110,7 +111,8 @@ Status runOwn(const MlirOptMainConfig &config) {
   if (failed(applyPassManagerCLOptions(manager)) || failed(config.setupPassPipeline(manager)))
     return badInput("the pass pipeline is not valid");
   {
-    SourceMgrDiagnosticHandler printDiagnostics(*std::make_unique<llvm::SourceMgr>(), context.get());
+    llvm::SourceMgr sources;
+    SourceMgrDiagnosticHandler printDiagnostics(sources, context.get());
     if (failed(manager.run(**module)))
       return badInput(inputFile + ": a pass failed");
   }
