@@ -1,0 +1,65 @@
+#include "ir/reference/Support.h"
+
+#include "ir/dialect/SymbolicShapes.h"
+
+namespace fusion {
+
+/// The `nn.name` of an argument or result, or `fallback` followed by its number.
+static std::string portName(mlir::Attribute named, const char *fallback, size_t index) {
+  if (auto text = llvm::dyn_cast_or_null<mlir::StringAttr>(named))
+    return text.getValue().str();
+  return fmt::format("{}{}", fallback, index);
+}
+
+Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::string baseFolder,
+                                        Options options) {
+  if (function.isExternal() || !function.getBody().hasOneBlock())
+    return badInput(fmt::format("function {} has no single-block body", function.getName().str()));
+  Interpreter interpreter;
+  interpreter.function = function;
+  interpreter.options = std::move(options);
+  interpreter.weights = std::make_shared<WeightFiles>(std::move(baseFolder));
+  for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
+    auto type = llvm::dyn_cast<mlir::RankedTensorType>(argument.getType());
+    std::optional<DType> element = type ? dtypeOf(type.getElementType()) : std::nullopt;
+    std::string name = portName(function.getArgAttr(index, nn::nameAttr), "arg", index);
+    if (!element)
+      return badInput(fmt::format("input {} is no tensor of a known element type", name));
+    interpreter.ports.push_back({name, *element, nn::argumentDims(function, index)});
+  }
+  for (size_t i = 0; i < function.getNumResults(); ++i)
+    interpreter.resultNames.push_back(
+        portName(function.getResultAttr(static_cast<unsigned>(i), nn::nameAttr), "result", i));
+  std::optional<Error> failure;
+  function.walk([&](nn::WeightOp weight) {
+    auto tensor = interpreter.weights->load(weight);
+    if (!tensor && !failure)
+      failure = tensor.error();
+  });
+  if (failure)
+    return *failure;
+  return interpreter;
+}
+
+Result<NamedTensors> Interpreter::run(const NamedTensors &inputs) const {
+  auto symbols = bindSymbols(ports, inputs);
+  if (!symbols)
+    return symbols.error();
+  std::vector<Tensor> arguments;
+  for (const PortShape &port : ports)
+    arguments.push_back(inputs.find(port.name)->second);
+  for (const Tensor &argument : arguments)
+    if (argument.device().kind != Device::Kind::Host)
+      return badInput("the reference takes tensors in host memory");
+  ReferenceOptions how{options.allReduce, weights.get()};
+  mlir::func::FuncOp entry = function;
+  auto results = evaluateRegion(entry.getBody().front(), arguments, *symbols, how);
+  if (!results)
+    return results.error();
+  NamedTensors named;
+  for (auto [name, tensor] : llvm::zip(resultNames, *results))
+    named[name] = std::move(tensor);
+  return named;
+}
+
+} // namespace fusion

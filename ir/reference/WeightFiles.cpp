@@ -1,0 +1,74 @@
+#include "ir/reference/WeightFiles.h"
+
+#include "ir/dialect/Types.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace fusion {
+
+Result<std::shared_ptr<MappedFile>> WeightFiles::open(const std::string &path) {
+  if (auto known = files.find(path); known != files.end())
+    return known->second;
+  std::filesystem::path wanted(path);
+  std::error_code failed;
+  std::filesystem::path beside = std::filesystem::path(baseFolder) / wanted;
+  std::string place = std::filesystem::exists(beside, failed) ? beside.string() : path;
+  if (!std::filesystem::exists(place, failed)) {
+    if (wanted.is_absolute())
+      return badInput(fmt::format("no file {}", path));
+    return badInput(fmt::format("no file {} in {} or in the working folder", path,
+                                baseFolder.empty() ? "." : baseFolder));
+  }
+  auto file = MappedFile::open(place);
+  if (file)
+    files.emplace(path, *file);
+  return file;
+}
+
+/// Two values a byte, low half first.
+static Tensor unpackHalves(DType type, Shape shape, const uint8_t *packed) {
+  Tensor tensor = Tensor::uninitialized(type, std::move(shape));
+  uint8_t *values = tensor.as<uint8_t>();
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    int half = (packed[i / 2] >> (4 * (i % 2))) & 15;
+    values[i] = static_cast<uint8_t>(type == DType::I4 ? (half ^ 8) - 8 : half);
+  }
+  return tensor;
+}
+
+Result<Tensor> WeightFiles::load(nn::WeightOp weight) {
+  std::lock_guard lock(mutex);
+  std::string path = weight.getPath().str();
+  auto fail = [&](const std::string &reason) {
+    return badInput(fmt::format("weight {}: {}", weight.getName().str(), reason));
+  };
+  auto file = open(path);
+  if (!file)
+    return Error{file.error().kind, fail(file.error().message).message};
+  auto bytes = (*file)->bytes();
+  uint64_t offset = static_cast<uint64_t>(weight.getOffset());
+  uint64_t length = static_cast<uint64_t>(weight.getLength());
+  if (offset > bytes.size() || length > bytes.size() - offset)
+    return fail(fmt::format("needs {} bytes at offset {} of {}, which has {}", length, offset,
+                            (*file)->path(), bytes.size()));
+  auto resultType = tensorType(weight.getY());
+  DType type = dtype(weight.getY());
+  Shape shape(resultType.getShape());
+  void *data = const_cast<std::byte *>(bytes.data() + offset);
+  if (type == DType::I4 || type == DType::U4) {
+    Tensor &tensor = unpacked[weight];
+    if (!tensor.data())
+      tensor = unpackHalves(type, shape, static_cast<const uint8_t *>(data));
+    return tensor;
+  }
+  Tensor mapped = Tensor::wrap(type, shape, data, *file);
+  if (mapped.bytes() > length)
+    return fail(fmt::format("its type needs {} bytes, not {}", mapped.bytes(), length));
+  if (reinterpret_cast<uintptr_t>(data) % byteSize(type) != 0)
+    return mapped.clone();
+  return mapped;
+}
+
+} // namespace fusion

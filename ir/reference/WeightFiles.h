@@ -1,0 +1,36 @@
+// The tensors behind nn.weight ops.
+#pragma once
+
+#include "ir/base/MappedFile.h"
+#include "ir/base/Tensor.h"
+#include "ir/dialect/Dialect.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace fusion {
+
+/// Opens each file once; thread-safe.
+class WeightFiles {
+public:
+  /// `baseFolder`: the graph file's folder; empty is the working folder.
+  explicit WeightFiles(std::string baseFolder) : baseFolder(std::move(baseFolder)) {}
+
+  /// The tensor lies in the mapped file, which lives as long as it does; 4-bit types are unpacked to one
+  /// value a byte, and a misaligned tensor is copied. A relative path is looked up in the base folder, then
+  /// in the working folder. A missing or short file is an error that names the weight and the path.
+  Result<Tensor> load(nn::WeightOp weight);
+
+private:
+  Result<std::shared_ptr<MappedFile>> open(const std::string &path);
+
+  std::string baseFolder;
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<MappedFile>> files;
+  /// Unpacked tensors, by the op: unpacking happens once.
+  std::map<mlir::Operation *, Tensor> unpacked;
+};
+
+} // namespace fusion
