@@ -1,0 +1,87 @@
+// RUN: fusion-opt %s --split-input-file --verify-diagnostics
+
+func.func @broadcast(%a: tensor<3xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{cannot broadcast sizes 3 and 4}}
+  %0 = nn.add %a, %b : (tensor<3xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @element_types(%a: tensor<4xf32>, %b: tensor<4xf16>) -> tensor<4xf32> {
+  // expected-error @+1 {{operands have different element types}}
+  %0 = nn.add %a, %b : (tensor<4xf32>, tensor<4xf16>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @result(%a: tensor<4xf32>) -> tensor<5xf32> {
+  // expected-error @+1 {{result 0 is 'tensor<5xf32>' but the operands give 'tensor<4xf32>'}}
+  %0 = nn.neg %a : (tensor<4xf32>) -> tensor<5xf32>
+  return %0 : tensor<5xf32>
+}
+
+// -----
+
+func.func @inner(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) -> tensor<2x5xf32> {
+  // expected-error @+1 {{inner sizes 3 and 4 differ}}
+  %0 = nn.matmul %a, %b : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
+  return %0 : tensor<2x5xf32>
+}
+
+// -----
+
+func.func @norm_weight(%a: tensor<2x3xf32>, %w: tensor<4xf32>) -> tensor<2x3xf32> {
+  // expected-error @+1 {{sizes 4 and 3 differ}}
+  %0 = nn.rms_norm %a, %w {eps = 1.0e-6 : f32} : (tensor<2x3xf32>, tensor<4xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+
+// -----
+
+func.func @reshape(%a: tensor<2x3xf32>) -> tensor<5xf32> {
+  // expected-error @+1 {{reshape of 6 elements to 5}}
+  %0 = nn.reshape %a {shape = [5]} : (tensor<2x3xf32>) -> tensor<5xf32>
+  return %0 : tensor<5xf32>
+}
+
+// -----
+
+func.func @slice(%a: tensor<4xf32>) -> tensor<3xf32> {
+  // expected-error @+1 {{dim 0 of size 4 sliced out of range}}
+  %0 = nn.slice %a {starts = [2], sizes = [3], steps = array<i64: 1>} : (tensor<4xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+
+// -----
+
+func.func @axis(%a: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{axis 1 is out of range for rank 1}}
+  %0 = nn.softmax %a {axis = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @heads(%q: tensor<1x4x2x8xf32>, %k: tensor<1x3x2x8xf32>) -> tensor<1x4x2x8xf32> {
+  // expected-error @+1 {{the number of heads is not a multiple of the number of key/value heads}}
+  %0 = nn.attention %q, %k, %k {scale = 1.0 : f32} : (tensor<1x4x2x8xf32>, tensor<1x3x2x8xf32>, tensor<1x3x2x8xf32>) -> tensor<1x4x2x8xf32>
+  return %0 : tensor<1x4x2x8xf32>
+}
+
+// -----
+
+func.func @weight() -> tensor<128xbf16> {
+  // expected-error @+1 {{length is 255 bytes but the type needs 256}}
+  %w = nn.weight {name = "w", path = "model.onnx", offset = 0 : i64, length = 255 : i64} : () -> tensor<128xbf16>
+  return %w : tensor<128xbf16>
+}
+
+// -----
+
+func.func @dims(%a: tensor<?x4xf32>) -> tensor<?xf32> {
+  // expected-error @+1 {{array of integers and symbolic dims}}
+  %0 = nn.reshape %a {shape = ["4*("]} : (tensor<?x4xf32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
