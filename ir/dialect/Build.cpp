@@ -6,6 +6,18 @@ namespace fusion::nn {
 
 Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,
                           ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes, std::string &error) {
+  SmallVector<DimShape> shapes, results;
+  for (Value operand : operands)
+    shapes.push_back(shapeFromType(operand));
+  SmallVector<ShapeContext::Equality> equalities;
+  return createInferred(builder, location, name, operands, shapes, attributes, elementTypes, results, equalities,
+                        error);
+}
+
+Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,
+                          ArrayRef<DimShape> operandShapes, ArrayRef<NamedAttribute> attributes,
+                          ArrayRef<Type> elementTypes, SmallVectorImpl<DimShape> &resultShapes,
+                          SmallVectorImpl<ShapeContext::Equality> &equalities, std::string &error) {
   OperationState state(location, name);
   state.addOperands(operands);
   state.addAttributes(attributes);
@@ -25,13 +37,10 @@ Operation *createInferred(OpBuilder &builder, Location location, StringRef name,
     state.addTypes(RankedTensorType::get({}, element));
   }
   Operation *op = Operation::create(state);
-  SmallVector<DimShape> shapes;
-  for (Value operand : operands)
-    shapes.push_back(shapeFromType(operand));
   // Constants and weights say their shape in an attribute or in their type.
   if (auto constant = llvm::dyn_cast<ConstantOp>(op))
     op->getResult(0).setType(constant.getValue().getType());
-  ShapeContext context(op, shapes);
+  ShapeContext context(op, operandShapes);
   if (failed(llvm::cast<ShapeInference>(op).inferShapes(context))) {
     error = context.error();
     op->destroy();
@@ -39,6 +48,8 @@ Operation *createInferred(OpBuilder &builder, Location location, StringRef name,
   }
   for (auto [result, shape] : llvm::zip(op->getResults(), context.resultShapes()))
     result.setType(typeOf(shape, llvm::cast<RankedTensorType>(result.getType()).getElementType()));
+  resultShapes.assign(context.resultShapes().begin(), context.resultShapes().end());
+  equalities.append(context.equalities().begin(), context.equalities().end());
   return builder.insert(op);
 }
 

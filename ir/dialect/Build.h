@@ -12,6 +12,15 @@ mlir::Operation *createInferred(mlir::OpBuilder &builder, mlir::Location locatio
                                 mlir::ValueRange operands, llvm::ArrayRef<mlir::NamedAttribute> attributes,
                                 llvm::ArrayRef<mlir::Type> elementTypes, std::string &error);
 
+/// The same for operands whose symbolic shapes say more than their types. `resultShapes` receives those of the
+/// results, `equalities` the dims that the op takes as equal.
+mlir::Operation *createInferred(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
+                                mlir::ValueRange operands, llvm::ArrayRef<DimShape> operandShapes,
+                                llvm::ArrayRef<mlir::NamedAttribute> attributes,
+                                llvm::ArrayRef<mlir::Type> elementTypes,
+                                llvm::SmallVectorImpl<DimShape> &resultShapes,
+                                llvm::SmallVectorImpl<ShapeContext::Equality> &equalities, std::string &error);
+
 /// The same for operands known to fit, as inside rewrites; asserts on a shape error.
 template <class OpTy>
 OpTy build(mlir::OpBuilder &builder, mlir::Location location, mlir::ValueRange operands,

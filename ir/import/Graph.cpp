@@ -1,0 +1,334 @@
+#include "ir/import/Graph.h"
+
+#include "ir/dialect/SymbolicShapes.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+constexpr int deepestInlining = 32;
+
+struct ScopeGuard {
+  Scope *&slot;
+  Scope *saved;
+  ScopeGuard(Scope *&slot, Scope &inner) : slot(slot), saved(slot) { slot = &inner; }
+  ~ScopeGuard() { slot = saved; }
+};
+
+/// Names that exporters write where they know none; two of them are not the same dim.
+bool isPlaceholder(llvm::StringRef name) {
+  return name.empty() || name == "?" || name == "None" || name == "-1" || name == "unk" || name == "*";
+}
+
+std::string symbolName(llvm::StringRef input, int dim) {
+  std::string name;
+  for (char c : input)
+    name.push_back(llvm::isAlnum(c) ? c : '_');
+  if (name.empty() || llvm::isDigit(name[0]))
+    name.insert(name.begin(), '_');
+  return fmt::format("{}_{}", name, dim);
+}
+} // namespace
+
+GraphImporter::GraphImporter(MLIRContext &context, const ModelFile &model, std::string path,
+                             const ImportOptions &options)
+    : builder(&context), tensors(model, path), model(model), path(std::move(path)), options(options) {
+  for (const auto &import : model.model.opset_import())
+    modelOpsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+}
+
+Result<OwningOpRef<ModuleOp>> GraphImporter::run() {
+  auto inFile = [&](const Error &error) { return Error{error.kind, path + ": " + error.message}; };
+  const proto::GraphProto &graph = model.model.graph();
+  Location location = FileLineColLoc::get(builder.getStringAttr(tensors.fileName()), 0, 0);
+  OwningOpRef<ModuleOp> module(ModuleOp::create(location));
+  (*module)->setAttr("nn.model", builder.getStringAttr(path));
+  (*module)->setAttr("nn.opset", builder.getI64IntegerAttr(opsetOf(&modelOpsets, "")));
+  builder.setInsertionPointToStart(module->getBody());
+  auto function = func::FuncOp::create(builder, location, "main", builder.getFunctionType({}, {}));
+  builder.setInsertionPointToStart(function.addEntryBlock());
+
+  Scope top;
+  top.opsets = &modelOpsets;
+  ScopeGuard guard(current, top);
+  for (const auto &info : graph.value_info())
+    top.declared[info.name()] = &info;
+  for (const auto &info : graph.output())
+    top.declared[info.name()] = &info;
+  if (auto status = addInitializers(graph); !status)
+    return inFile(status.error());
+  if (auto status = importInputs(graph, function); !status)
+    return inFile(status.error());
+  if (auto status = importNodes(graph.node()); !status)
+    return inFile(status.error());
+  if (auto status = returnOutputs(graph, function); !status)
+    return inFile(status.error());
+  if (std::string text = verifyText(*module); !text.empty())
+    return inFile(badInput(text));
+  return module;
+}
+
+Status GraphImporter::addInitializers(const proto::GraphProto &graph) {
+  if (graph.sparse_initializer_size() > 0)
+    return badInput("sparse initializers are not supported");
+  for (const auto &tensor : graph.initializer()) {
+    auto value = fromTensor(tensor, tensor.name());
+    if (!value)
+      return value.error();
+    if (auto status = define(tensor.name(), *value); !status)
+      return status;
+  }
+  return {};
+}
+
+Result<DimShape> GraphImporter::inputShape(const proto::ValueInfoProto &input) {
+  if (!input.type().has_tensor_type())
+    return badInput(fmt::format("input '{}' is not a tensor", input.name()));
+  const auto &type = input.type().tensor_type();
+  if (!type.has_shape())
+    return badInput(fmt::format("input '{}' has no shape", input.name()));
+  DimShape shape;
+  for (const auto &dim : type.shape().dim()) {
+    int index = static_cast<int>(shape.size());
+    if (dim.has_dim_value() && dim.dim_value() >= 0) {
+      shape.push_back(dim.dim_value());
+    } else if (!dim.has_dim_param() || isPlaceholder(dim.dim_param())) {
+      shape.push_back(Dim::symbol(symbolName(input.name(), index)));
+    } else if (auto parsed = Dim::parse(dim.dim_param())) {
+      shape.push_back(*parsed);
+    } else {
+      std::string name = dim.dim_param();
+      std::replace(name.begin(), name.end(), '`', '_');
+      shape.push_back(Dim::symbol(name));
+    }
+  }
+  return shape;
+}
+
+Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp function) {
+  for (const auto &input : graph.input()) {
+    GraphValue *existing = current->find(input.name());
+    if (existing && existing->tensor)
+      continue; // an initialiser that is listed as an input too
+    auto shape = inputShape(input);
+    if (!shape)
+      return shape.error();
+    auto element = elementTypeOf(input.type().tensor_type().elem_type());
+    if (!element)
+      return badInput(fmt::format("input '{}': {}", input.name(), element.error().message));
+    GraphValue *value = newValue(input.name());
+    value->element = mlirType(builder.getContext(), *element);
+    value->shape = *shape;
+    Location location = NameLoc::get(builder.getStringAttr(input.name()));
+    auto constant = options.constants.find(input.name());
+    if (constant != options.constants.end()) {
+      const Tensor &contents = constant->second;
+      auto type = nn::typeOf(*shape, value->element);
+      if (contents.type() != *element || failed(verifyCompatibleShape(type.getShape(), contents.shape())))
+        return badInput(fmt::format("input '{}': the constant given for it has another type or shape", input.name()));
+      value->shape = DimShape(contents.shape().begin(), contents.shape().end());
+      if ((isInteger(*element) || *element == DType::Bool) && contents.size() <= 1024) {
+        std::vector<int64_t> integers = contents.toInts();
+        value->known = DimShape(integers.begin(), integers.end());
+      }
+      value->value = nn::buildConstant(builder, location, toAttribute(builder.getContext(), contents));
+    } else {
+      auto attributes = builder.getDictionaryAttr(
+          {builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(input.name())),
+           builder.getNamedAttr(nn::dimsAttr, nn::dimsToAttr(builder.getContext(), *shape))});
+      unsigned index = function.getNumArguments();
+      if (failed(function.insertArgument(index, nn::typeOf(*shape, value->element), attributes, location)))
+        return badInput(fmt::format("input '{}' cannot be an argument", input.name()));
+      value->value = function.getArgument(index);
+    }
+    setShape(value->value, value->shape);
+    if (auto status = define(input.name(), value); !status)
+      return status;
+  }
+  return {};
+}
+
+Status GraphImporter::importNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes) {
+  auto order = topologicalOrder(nodes);
+  if (!order)
+    return order.error();
+  for (int index : *order)
+    if (auto status = importNode(nodes[index]); !status)
+      return status;
+  return {};
+}
+
+Error GraphImporter::nodeError(const proto::NodeProto &node, int64_t opset, const std::string &reason) const {
+  std::string described = describeNode(node);
+  described.pop_back();
+  return badInput(fmt::format("node {}, opset {}): {}", described, opset, reason));
+}
+
+const proto::FunctionProto *GraphImporter::findFunction(const proto::NodeProto &node) const {
+  for (const auto &function : model.model.functions())
+    if (function.name() == node.op_type() && function.domain() == node.domain() &&
+        function.overload() == node.overload())
+      return &function;
+  return nullptr;
+}
+
+Status GraphImporter::importNode(const proto::NodeProto &node) {
+  int64_t opset = opsetOf(current->opsets, node.domain());
+  std::string modulePath = modulePathOf(node);
+  if (modulePath.empty())
+    modulePath = current->modulePath;
+  for (const auto &input : node.input())
+    if (!input.empty() && !current->find(input))
+      return nodeError(node, opset, fmt::format("input '{}' is not defined", input));
+  if (const auto *function = findFunction(node)) {
+    if (auto status = callFunction(*function, node, modulePath); !status)
+      return nodeError(node, opset, status.error().message);
+    return {};
+  }
+  const auto *entry = HandlerTable::instance().find(node.domain(), node.op_type());
+  if (!entry)
+    return nodeError(node, opset, "this op is not supported");
+  std::string name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+  NodeImporter importer(*this, node, opset, nodeLocation(builder.getContext(), modulePath, name));
+  if (importer.inputCount() > entry->maxInputs)
+    importer.fail(fmt::format("{} inputs where the op takes at most {}", importer.inputCount(), entry->maxInputs));
+  for (unsigned i = 0; i < entry->minInputs; ++i)
+    if (!importer.has(i))
+      importer.fail(fmt::format("input {} is missing", i));
+  if (!importer.failed() && !(entry->evaluate && entry->evaluate(importer)) && !importer.failed())
+    entry->handler(importer);
+  if (importer.failed())
+    return nodeError(node, opset, importer.reason());
+  for (const auto &output : node.output())
+    if (!output.empty() && !current->values.contains(output))
+      return nodeError(node, opset, fmt::format("output '{}' is not supported", output));
+  return {};
+}
+
+Result<GraphValue *> GraphImporter::outputValue(const std::string &name) {
+  if (GraphValue *value = current->find(name))
+    return value;
+  return badInput(fmt::format("output '{}' is not defined", name));
+}
+
+Result<std::vector<GraphValue *>> GraphImporter::inlineGraph(const proto::GraphProto &graph) {
+  Scope inner;
+  inner.parent = current;
+  inner.attributes = current->attributes;
+  inner.opsets = current->opsets;
+  inner.modulePath = current->modulePath;
+  inner.depth = current->depth + 1;
+  if (inner.depth > deepestInlining)
+    return badInput("graphs are nested too deeply");
+  for (const auto &info : graph.value_info())
+    inner.declared[info.name()] = &info;
+  ScopeGuard guard(current, inner);
+  if (graph.input_size() > 0)
+    return badInput("a branch of If has inputs");
+  if (auto status = addInitializers(graph); !status)
+    return status.error();
+  if (auto status = importNodes(graph.node()); !status)
+    return status.error();
+  std::vector<GraphValue *> outputs;
+  for (const auto &output : graph.output()) {
+    auto value = outputValue(output.name());
+    if (!value)
+      return value.error();
+    outputs.push_back(*value);
+  }
+  return outputs;
+}
+
+Status GraphImporter::callFunction(const proto::FunctionProto &function, const proto::NodeProto &node,
+                                   const std::string &modulePath) {
+  if (current->depth >= deepestInlining)
+    return badInput("functions call each other too deeply");
+  AttributeMap attributes;
+  for (const auto &attribute : function.attribute_proto())
+    attributes[attribute.name()] = &attribute;
+  for (const auto &attribute : node.attribute()) {
+    const proto::AttributeProto *resolved = &attribute;
+    if (!attribute.ref_attr_name().empty()) {
+      const AttributeMap *outer = current->attributes;
+      auto found = outer ? outer->find(attribute.ref_attr_name()) : AttributeMap::const_iterator();
+      if (!outer || found == outer->end())
+        continue;
+      resolved = found->second;
+    }
+    attributes[attribute.name()] = resolved;
+  }
+  OpsetMap opsets;
+  for (const auto &import : function.opset_import())
+    opsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+
+  Scope inner;
+  inner.attributes = &attributes;
+  inner.opsets = &opsets;
+  inner.modulePath = modulePath;
+  inner.depth = current->depth + 1;
+  for (const auto &info : function.value_info())
+    inner.declared[info.name()] = &info;
+  for (int i = 0; i < function.input_size() && i < node.input_size(); ++i)
+    if (!node.input(i).empty())
+      inner.values[function.input(i)] = current->find(node.input(i));
+  std::vector<GraphValue *> outputs;
+  {
+    ScopeGuard guard(current, inner);
+    if (auto status = importNodes(function.node()); !status)
+      return status;
+    for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
+      auto value = outputValue(function.output(i));
+      if (!value)
+        return value.error();
+      outputs.push_back(*value);
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (const std::string &name = node.output(static_cast<int>(i)); !name.empty())
+      if (auto status = define(name, outputs[i]); !status)
+        return status;
+  return {};
+}
+
+Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp function) {
+  SmallVector<Value> results;
+  SmallVector<Type> types;
+  SmallVector<Attribute> attributes;
+  for (const auto &output : graph.output()) {
+    auto value = outputValue(output.name());
+    if (!value)
+      return value.error();
+    auto built = materialise(**value, NameLoc::get(builder.getStringAttr(output.name())));
+    if (!built)
+      return built.error();
+    results.push_back(*built);
+    types.push_back(built->getType());
+    attributes.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(output.name())),
+         builder.getNamedAttr(nn::dimsAttr, nn::dimsToAttr(builder.getContext(), shapeOf(*built)))}));
+  }
+  if (results.empty())
+    return badInput("the graph has no outputs");
+  func::ReturnOp::create(builder, function.getLoc(), results);
+  function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
+  function.setResAttrsAttr(builder.getArrayAttr(attributes));
+  return {};
+}
+
+} // namespace fusion::onnx
+
+namespace fusion {
+
+Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path, const ImportOptions &options) {
+  auto model = onnx::openModel(path);
+  if (!model)
+    return model.error();
+  return onnx::GraphImporter(context, *model, path, options).run();
+}
+
+} // namespace fusion

@@ -1,0 +1,112 @@
+// The walk over an ONNX graph: scopes, lazily built values, order of nodes, inlining.
+#pragma once
+
+#include "ir/import/NodeImporter.h"
+#include "ir/import/Onnx.h"
+#include "ir/import/TensorData.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <deque>
+#include <map>
+
+namespace fusion::onnx {
+
+/// A named value of the file. It becomes a value of the module when an op first needs it there.
+struct GraphValue {
+  std::string name;
+  mlir::Value value; ///< null until built
+  DimShape shape;
+  mlir::Type element;
+  /// The contents, row-major, if they are integers known at import. `shape` is static then.
+  std::optional<DimShape> known;
+  /// An initialiser that has not been built.
+  const proto::TensorProto *tensor = nullptr;
+  TensorInfo info;
+};
+
+using AttributeMap = std::map<std::string, const proto::AttributeProto *, std::less<>>;
+using OpsetMap = std::map<std::string, int64_t, std::less<>>;
+
+/// The names visible at one point: a graph's own, then those of the graphs around it.
+struct Scope {
+  const Scope *parent = nullptr;
+  llvm::StringMap<GraphValue *> values;
+  llvm::StringMap<const proto::ValueInfoProto *> declared;
+  const AttributeMap *attributes = nullptr; ///< of the function being inlined
+  const OpsetMap *opsets = nullptr;
+  std::string modulePath; ///< for nodes that carry none
+  int depth = 0;
+
+  GraphValue *find(llvm::StringRef name) const;
+};
+
+class GraphImporter {
+public:
+  GraphImporter(mlir::MLIRContext &context, const ModelFile &model, std::string path, const ImportOptions &options);
+
+  Result<mlir::OwningOpRef<mlir::ModuleOp>> run();
+
+  // ── For NodeImporter ──────────────────────────────────────────────────────────────────────────────────────
+  mlir::OpBuilder builder;
+  TensorStore tensors;
+
+  const Scope &scope() const { return *current; }
+  /// Defines a value in the current graph; fails on the second definition of a name.
+  Status define(const std::string &name, GraphValue *value);
+  GraphValue *newValue(std::string name);
+  /// Builds an initialiser or known integers where that has not happened.
+  Result<mlir::Value> materialise(GraphValue &value, mlir::Location location);
+  /// Elements known at import, of initialisers too.
+  Result<const DimShape *> known(GraphValue &value);
+  Result<GraphValue *> fromTensor(const proto::TensorProto &tensor, std::string name);
+  const DimShape &shapeOf(mlir::Value value) const;
+  void setShape(mlir::Value value, DimShape shape) { shapes[value] = std::move(shape); }
+  /// Takes note that two dims are equal, so that later divisions come out even.
+  void learn(const Dim &left, const Dim &right);
+  /// `dim` with what has been learnt.
+  Dim resolve(const Dim &dim) const { return dim.substitute(replacements); }
+  /// Runs a subgraph in place: its outputs in order.
+  Result<std::vector<GraphValue *>> inlineGraph(const proto::GraphProto &graph);
+  mlir::Value buildKnown(llvm::ArrayRef<Dim> values, llvm::ArrayRef<int64_t> shape, mlir::Type element,
+                         mlir::Location location);
+  /// Runs `check` with diagnostics of MLIR caught: what they said if it fails.
+  std::string verifyText(mlir::Operation *op);
+
+private:
+  Status importInputs(const proto::GraphProto &graph, mlir::func::FuncOp function);
+  Result<DimShape> inputShape(const proto::ValueInfoProto &input);
+  Status addInitializers(const proto::GraphProto &graph);
+  Status importNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes);
+  Status importNode(const proto::NodeProto &node);
+  Status callFunction(const proto::FunctionProto &function, const proto::NodeProto &node,
+                      const std::string &modulePath);
+  Status returnOutputs(const proto::GraphProto &graph, mlir::func::FuncOp function);
+  const proto::FunctionProto *findFunction(const proto::NodeProto &node) const;
+  Result<GraphValue *> outputValue(const std::string &name);
+  Error nodeError(const proto::NodeProto &node, int64_t opset, const std::string &reason) const;
+
+  const ModelFile &model;
+  std::string path;
+  const ImportOptions &options;
+  Scope *current = nullptr;
+  OpsetMap modelOpsets;
+  std::deque<GraphValue> storage;
+  llvm::DenseMap<mlir::Value, DimShape> shapes;
+  std::map<std::string, Dim, std::less<>> replacements;
+};
+
+/// Indices of the nodes such that each comes after those whose outputs it reads: the file's own order if that
+/// will do. Fails on a cycle with the name of a node in it.
+Result<std::vector<int>> topologicalOrder(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes);
+
+/// The module path that the exporter left in the node's metadata; empty if it left none.
+std::string modulePathOf(const proto::NodeProto &node);
+/// `name (domain.Op)`, for messages.
+std::string describeNode(const proto::NodeProto &node);
+
+/// The version of `domain` among `opsets`; 1 if absent.
+int64_t opsetOf(const OpsetMap *opsets, llvm::StringRef domain);
+
+} // namespace fusion::onnx

@@ -1,0 +1,27 @@
+// ONNX files to modules of the nn dialect.
+#pragma once
+
+#include "ir/base/Result.h"
+#include "ir/base/Safetensors.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <string>
+
+namespace fusion {
+
+struct ImportOptions {
+  /// Graph inputs whose contents are known: they become constants and are no arguments of the function.
+  NamedTensors constants;
+};
+
+/// Imports the model file at `path` (opset 11 to 25) as a module with one function `main`.
+///
+/// Weights stay in their files: the module refers to them by path, offset and length. Shapes that depend on
+/// contents of inputs are errors, as are files that are damaged in any way; every error is one line with the
+/// file, the node where there is one, and the reason. The context needs the dialects of registerDialects().
+Result<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(mlir::MLIRContext &context, const std::string &path,
+                                                     const ImportOptions &options = {});
+
+} // namespace fusion

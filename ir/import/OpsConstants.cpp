@@ -1,0 +1,164 @@
+// Constants, ranges, fills, pass-through ops and control flow that is decided at import.
+#include "ir/import/Graph.h"
+#include "ir/import/Known.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+constexpr int64_t mostKnown = 1024;
+
+void bind(NodeImporter &n, unsigned index, GraphValue *value) {
+  if (!n.wants(index))
+    return;
+  if (auto status = n.owner().define(n.proto().output(static_cast<int>(index)), value); !status)
+    n.fail(status.error().message);
+}
+
+template <class T> Tensor rowOf(DType type, const std::vector<T> &values) {
+  return Tensor::of<T>(type, {static_cast<int64_t>(values.size())}, values);
+}
+
+void constant(NodeImporter &n) {
+  if (n.proto().attribute_size() != 1)
+    return n.fail("needs exactly one attribute");
+  const auto *given = n.attribute(n.proto().attribute(0).name());
+  if (!given)
+    return n.fail("its attribute is not given to the function");
+  StringRef kind = n.proto().attribute(0).name();
+  if (kind == "value" && given->has_t()) {
+    auto value = n.owner().fromTensor(given->t(), n.wants(0) ? n.proto().output(0) : "");
+    if (!value)
+      return n.fail(value.error().message);
+    return bind(n, 0, *value);
+  }
+  if (kind == "value_int")
+    return n.resultKnown(0, {given->i()}, {}, n.i64Type());
+  if (kind == "value_ints") {
+    std::vector<int64_t> values(given->ints().begin(), given->ints().end());
+    auto count = static_cast<int64_t>(values.size());
+    if (count <= mostKnown)
+      return n.resultKnown(0, DimShape(values.begin(), values.end()), {count}, n.i64Type());
+    return n.result(0, n.constant(rowOf(DType::I64, values)));
+  }
+  if (kind == "value_float")
+    return n.result(0, n.scalar(n.f32Type(), given->f()));
+  if (kind == "value_floats")
+    return n.result(0, n.constant(rowOf(DType::F32, std::vector<float>(given->floats().begin(),
+                                                                       given->floats().end()))));
+  n.fail("constants of kind '" + kind + "' are not supported");
+}
+
+void constantOfShape(NodeImporter &n) {
+  DimShape shape = n.requireKnown(0, "shape");
+  auto value = n.tensorAttribute("value");
+  if (n.failed())
+    return;
+  if (!value)
+    value = Tensor::zeros(DType::F32, {1});
+  if (value->size() != 1)
+    return n.fail("attribute 'value' is not one number");
+  for (const Dim &dim : shape)
+    if (dim.isStatic() && dim.value() < 0)
+      return n.fail("the shape has the entry " + dim.str());
+  Dim count = product(shape);
+  auto dims = staticShape(shape);
+  if ((isInteger(value->type()) || value->type() == DType::Bool) && dims && count.value() <= mostKnown) {
+    Dim element(value->toInts()[0]);
+    return n.resultKnown(0, DimShape(count.value(), element), *dims, mlirType(n.context(), value->type()));
+  }
+  n.result(0, n.expand(n.constant(value->reshaped({})), shape));
+}
+
+void range(NodeImporter &n) {
+  Type type = n.inputType(0);
+  if (n.failed())
+    return;
+  Dim count;
+  if (llvm::isa<FloatType>(type)) {
+    auto start = n.constantScalar(0), limit = n.constantScalar(1), step = n.constantScalar(2);
+    if (!start || !limit || !step || *step == 0)
+      return n.fail("the number of values depends on run-time data");
+    double size = std::ceil((*limit - *start) / *step);
+    if (!(size <= 1e12))
+      return n.fail("the number of values is out of range");
+    count = Dim(static_cast<int64_t>(std::max(size, 0.0)));
+  } else {
+    DimShape start = n.requireKnown(0, "start"), limit = n.requireKnown(1, "limit");
+    std::vector<int64_t> step = n.requireConstants(2, "delta");
+    if (n.failed())
+      return;
+    if (start.size() != 1 || limit.size() != 1 || step.size() != 1 || step[0] == 0)
+      return n.fail("start, limit and delta must be one number each, and delta not 0");
+    Dim span = step[0] > 0 ? limit[0] - start[0] : start[0] - limit[0];
+    count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step[0])));
+  }
+  Value start = n.reshape(n.operand(0), {}), step = n.reshape(n.operand(2), {});
+  n.result(0, n.build<nn::IotaOp>({start, step}, n.dims("size", {count})));
+}
+
+void eyeLike(NodeImporter &n) {
+  DimShape shape = n.shape(0);
+  if (shape.size() != 2)
+    return n.fail("the input must have two dims");
+  Type type = n.typeAttribute("dtype", n.inputType(0)), index = n.i64Type();
+  Value zero = n.scalar(index, 0), one = n.scalar(index, 1);
+  Value row = n.reshape(n.build<nn::IotaOp>({zero, one}, n.dims("size", {shape[0]})), {shape[0], Dim(1)});
+  Value column = n.build<nn::IotaOp>({zero, one}, n.dims("size", {shape[1]}));
+  Value diagonal = n.add(row, n.scalar(index, static_cast<double>(n.intAttribute("k", 0))));
+  n.result(0, n.cast(n.build<nn::EqualOp>({column, diagonal}), type));
+}
+
+void dropout(NodeImporter &n) {
+  // Inference: a training_mode input would have to be false.
+  if (n.has(2)) {
+    std::vector<int64_t> training = n.requireConstants(2, "training_mode");
+    if (n.failed())
+      return;
+    if (training.size() != 1 || training[0] != 0)
+      return n.fail("training mode is not supported");
+  }
+  n.forward(0, 0);
+  if (n.wants(1))
+    n.result(1, n.expand(n.scalar(n.builder().getI1Type(), 1), n.shape(0)));
+}
+
+void branch(NodeImporter &n) {
+  std::vector<int64_t> condition = n.requireConstants(0, "condition");
+  if (n.failed())
+    return;
+  if (condition.size() != 1)
+    return n.fail("the condition is not one value");
+  const auto *taken = n.attribute(condition[0] ? "then_branch" : "else_branch");
+  if (!taken || !taken->has_g())
+    return n.fail("a branch is missing");
+  auto outputs = n.owner().inlineGraph(taken->g());
+  if (!outputs)
+    return n.fail(outputs.error().message);
+  if (outputs->size() < n.outputCount())
+    return n.fail("the branch has " + Twine(outputs->size()) + " outputs");
+  for (unsigned i = 0; i < n.outputCount(); ++i)
+    bind(n, i, (*outputs)[i]);
+}
+
+void loop(NodeImporter &n) { n.fail("loops are not supported: unroll the model when exporting"); }
+
+} // namespace
+
+void registerConstants(HandlerTable &table) {
+  table.add("", "Constant", 0, 0, constant);
+  table.add("", "ConstantOfShape", 1, 1, constantOfShape);
+  table.add("", "Range", 3, 3, range);
+  table.add("", "EyeLike", 1, 1, eyeLike);
+  table.add("", "Identity", 1, 1, [](NodeImporter &n) { n.forward(0, 0); });
+  table.add("", "Dropout", 1, 3, dropout);
+  table.add("", "If", 1, 1, branch);
+  table.add("", "Loop", 0, HandlerTable::anyNumber, loop);
+  table.add("", "Scan", 0, HandlerTable::anyNumber, loop);
+}
+
+} // namespace fusion::onnx

@@ -1,0 +1,96 @@
+// Gathers, scatters and what else works with indices.
+#include "ir/import/NodeImporter.h"
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+void gather(NodeImporter &n) {
+  int64_t axis = n.axis(n.intAttribute("axis", 0), n.rank(0));
+  n.result(0, n.build<nn::GatherOp>({n.operand(0), n.operand(1)}, n.i64("axis", axis)));
+}
+
+void gatherElements(NodeImporter &n) {
+  int64_t axis = n.axis(n.intAttribute("axis", 0), n.rank(0));
+  n.result(0, n.build<nn::GatherElementsOp>({n.operand(0), n.operand(1)}, n.i64("axis", axis)));
+}
+
+void gatherNd(NodeImporter &n) {
+  n.result(0, n.build<nn::GatherNdOp>({n.operand(0), n.operand(1)},
+                                      n.i64("batch_dims", n.intAttribute("batch_dims", 0))));
+}
+
+void scatterNd(NodeImporter &n) {
+  std::string reduction = n.stringAttribute("reduction", "none");
+  if (reduction != "none")
+    return n.fail("reduction '" + reduction + "' is not supported");
+  n.result(0, n.build<nn::ScatterNdOp>({n.operand(0), n.operand(1), n.operand(2)}));
+}
+
+/// where(iota == indices, on, off), with a new dim at `axis`.
+void oneHot(NodeImporter &n) {
+  DimShape depth = n.requireKnown(1, "depth"), shape = n.shape(0);
+  if (n.failed())
+    return;
+  if (depth.size() != 1)
+    return n.fail("depth is not one number");
+  auto rank = static_cast<int64_t>(shape.size()) + 1;
+  int64_t axis = n.axis(n.intAttribute("axis", -1), rank);
+  if (n.failed())
+    return;
+  Type type = n.i64Type();
+  Value zero = n.scalar(type, 0);
+  Value indices = n.cast(n.operand(0), type);
+  Value wrapped = n.add(indices, n.dimConstant(depth, {}, type));
+  indices = n.build<nn::WhereOp>({n.build<nn::LessOp>({indices, zero}), wrapped, indices});
+  shape.insert(shape.begin() + axis, Dim(1));
+  DimShape along(rank, Dim(1));
+  along[axis] = depth[0];
+  Value positions = n.reshape(n.build<nn::IotaOp>({zero, n.scalar(type, 1)}, n.dims("size", depth)), along);
+  Value hit = n.build<nn::EqualOp>({n.reshape(indices, shape), positions});
+  Value values = n.operand(2);
+  Value off = n.reshape(n.slice(values, 0, 0, 1), {}), on = n.reshape(n.slice(values, 0, 1, 1), {});
+  n.result(0, n.build<nn::WhereOp>({hit, on, off}));
+}
+
+void argExtremum(NodeImporter &n) {
+  if (n.intAttribute("select_last_index", 0) != 0)
+    return n.fail("select_last_index is not supported");
+  int64_t axis = n.axis(n.intAttribute("axis", 0), n.rank(0));
+  bool keepdims = n.intAttribute("keepdims", 1) != 0;
+  Value x = n.operand(0);
+  if (n.opType() == "ArgMin") {
+    if (n.inputType(0) && n.inputType(0).isUnsignedInteger())
+      return n.fail("unsigned integers are not supported");
+    x = n.build<nn::NegOp>(x);
+  }
+  n.result(0, n.build<nn::ArgMaxOp>(x, {n.i64("axis", axis), n.flag("keepdims", keepdims)}, n.i64Type()));
+}
+
+void cumSum(NodeImporter &n) {
+  std::vector<int64_t> axis = n.requireConstants(1, "axis");
+  if (n.failed())
+    return;
+  if (axis.size() != 1)
+    return n.fail("axis is not one number");
+  n.result(0, n.build<nn::CumSumOp>(n.operand(0), {n.i64("axis", n.axis(axis[0], n.rank(0))),
+                                                   n.flag("exclusive", n.intAttribute("exclusive", 0) != 0),
+                                                   n.flag("reverse", n.intAttribute("reverse", 0) != 0)}));
+}
+
+} // namespace
+
+void registerIndexing(HandlerTable &table) {
+  table.add("", "Gather", 2, 2, gather);
+  table.add("", "GatherElements", 2, 2, gatherElements);
+  table.add("", "GatherND", 2, 2, gatherNd);
+  table.add("", "ScatterND", 3, 3, scatterNd);
+  table.add("", "OneHot", 3, 3, oneHot);
+  table.add("", "ArgMax", 1, 1, argExtremum);
+  table.add("", "ArgMin", 1, 1, argExtremum);
+  table.add("", "CumSum", 2, 2, cumSum);
+}
+
+} // namespace fusion::onnx

@@ -1,0 +1,43 @@
+// What the handlers of norms, rotary embedding and attention share.
+#pragma once
+
+#include "ir/import/NodeImporter.h"
+
+namespace fusion::onnx {
+
+/// [batch, sequence, heads * size] as [batch, heads, sequence, size].
+mlir::Value splitHeads(NodeImporter &node, mlir::Value x, int64_t heads);
+/// The inverse.
+mlir::Value mergeHeads(NodeImporter &node, mlir::Value x);
+
+/// start, start + 1, … (`size` values of i64).
+mlir::Value countFrom(NodeImporter &node, const Dim &start, const Dim &size);
+
+/// Whether both are equal by what is known so far.
+bool sameDim(NodeImporter &node, const Dim &left, const Dim &right);
+
+/// Rows of a table [positions, width], with a dim of 1 put in for the heads: [batch, 1, sequence, width] for
+/// indices [batch, sequence], [1, 1, sequence, width] for indices [sequence].
+mlir::Value tableRows(NodeImporter &node, mlir::Value table, mlir::Value indices);
+/// nn.rope of [batch, heads, sequence, size], or of [batch, sequence, heads, size] with fitting tables. Turns
+/// twice the last dim of the tables.
+mlir::Value rotate(NodeImporter &node, mlir::Value x, mlir::Value cos, mlir::Value sin, bool interleaved);
+
+/// `condition` holds in addition to `kept` (null: everything).
+mlir::Value both(NodeImporter &node, mlir::Value kept, mlir::Value condition);
+/// The attention mask that keeps what `mask` keeps where `kept` holds; either may be null.
+mlir::Value restrictMask(NodeImporter &node, mlir::Value mask, mlir::Value kept);
+
+struct AttentionSettings {
+  double scale = 0; ///< 0: 1 / sqrt(head size)
+  bool causal = false;
+  double softcap = 0;
+  int64_t window = 0;
+};
+/// nn.attention in which a row without keys gives 0. `mask` may be null.
+mlir::Value attend(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value mask,
+                   const AttentionSettings &settings);
+/// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
+double defaultScale(NodeImporter &node, mlir::Value q);
+
+} // namespace fusion::onnx

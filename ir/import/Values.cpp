@@ -1,0 +1,155 @@
+// Values of the file as values of the module: initialisers, known integers, symbolic shapes.
+#include "ir/import/Graph.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+/// Integer contents are looked into up to this many elements, and copied into the module up to `mostInline`.
+constexpr int64_t mostKnown = 1024, mostInline = 65536, alwaysInline = 16;
+
+bool isIndexType(DType type) { return type == DType::I64 || type == DType::I32 || type == DType::Bool; }
+
+bool writeInline(const TensorInfo &info) {
+  if (!info.place)
+    return true;
+  if (info.elements() <= alwaysInline)
+    return true;
+  return !info.external && isIndexType(info.type) && info.elements() <= mostInline;
+}
+
+} // namespace
+
+GraphValue *Scope::find(llvm::StringRef name) const {
+  for (const Scope *scope = this; scope; scope = scope->parent)
+    if (auto found = scope->values.find(name); found != scope->values.end())
+      return found->second;
+  return nullptr;
+}
+
+GraphValue *GraphImporter::newValue(std::string name) {
+  storage.emplace_back();
+  storage.back().name = std::move(name);
+  return &storage.back();
+}
+
+Status GraphImporter::define(const std::string &name, GraphValue *value) {
+  if (!current->values.try_emplace(name, value).second)
+    return badInput(fmt::format("the name '{}' is defined twice", name));
+  return {};
+}
+
+Result<GraphValue *> GraphImporter::fromTensor(const proto::TensorProto &tensor, std::string name) {
+  auto info = tensors.describe(tensor);
+  if (!info)
+    return info.error();
+  GraphValue *value = newValue(std::move(name));
+  value->tensor = &tensor;
+  value->element = mlirType(builder.getContext(), info->type);
+  value->shape = DimShape(info->shape.begin(), info->shape.end());
+  value->info = std::move(*info);
+  return value;
+}
+
+Result<const DimShape *> GraphImporter::known(GraphValue &value) {
+  if (value.known)
+    return &*value.known;
+  if (!value.tensor || !(isInteger(value.info.type) || value.info.type == DType::Bool) ||
+      value.info.elements() > mostKnown)
+    return static_cast<const DimShape *>(nullptr);
+  auto contents = tensors.load(*value.tensor, value.info);
+  if (!contents)
+    return contents.error();
+  std::vector<int64_t> integers = contents->toInts();
+  value.known = DimShape(integers.begin(), integers.end());
+  return &*value.known;
+}
+
+Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
+  if (value.value)
+    return value.value;
+  if (value.tensor) {
+    Location named = value.name.empty() ? location : Location(NameLoc::get(builder.getStringAttr(value.name)));
+    if (writeInline(value.info)) {
+      auto contents = tensors.load(*value.tensor, value.info);
+      if (!contents)
+        return contents.error();
+      value.value = nn::buildConstant(builder, named, toAttribute(builder.getContext(), *contents));
+    } else {
+      Shape shape = value.info.shape;
+      value.value = nn::WeightOp::create(builder, named, RankedTensorType::get(shape, value.element), value.name,
+                                         value.info.place->path, static_cast<int64_t>(value.info.place->offset),
+                                         static_cast<int64_t>(value.info.place->length));
+    }
+  } else {
+    assert(value.known && "a value is built, an initialiser or known");
+    std::vector<int64_t> shape;
+    for (const Dim &dim : value.shape)
+      shape.push_back(dim.value());
+    value.value = buildKnown(*value.known, shape, value.element, location);
+  }
+  setShape(value.value, value.shape);
+  return value.value;
+}
+
+Value GraphImporter::buildKnown(ArrayRef<Dim> values, ArrayRef<int64_t> shape, Type element, Location location) {
+  auto type = RankedTensorType::get(shape, element);
+  Value result;
+  if (llvm::all_of(values, [](const Dim &dim) { return dim.isStatic(); })) {
+    SmallVector<APInt> integers;
+    for (const Dim &dim : values)
+      integers.push_back(APInt(element.getIntOrFloatBitWidth(), static_cast<uint64_t>(dim.value()),
+                               /*isSigned=*/false, /*implicitTrunc=*/true));
+    result = nn::buildConstant(builder, location, DenseElementsAttr::get(type, integers));
+  } else {
+    result = nn::DimConstantOp::create(builder, location, type, nn::dimsToAttr(builder.getContext(), values));
+  }
+  setShape(result, DimShape(shape.begin(), shape.end()));
+  return result;
+}
+
+const DimShape &GraphImporter::shapeOf(Value value) const {
+  static const DimShape none;
+  auto found = shapes.find(value);
+  return found == shapes.end() ? none : found->second;
+}
+
+void GraphImporter::learn(const Dim &left, const Dim &right) {
+  Dim difference = resolve(left - right);
+  // Solve for a symbol that occurs once, with coefficient 1 or -1: the last by name, so that `batch` stays.
+  std::set<std::string> symbols = difference.symbols();
+  for (auto symbol = symbols.rbegin(); symbol != symbols.rend(); ++symbol) {
+    Dim rest = difference.substitute({{*symbol, Dim(0)}});
+    Dim coefficient = difference.substitute({{*symbol, Dim(1)}}) - rest;
+    if (!(coefficient == Dim(1)) && !(coefficient == Dim(-1)))
+      continue;
+    if (!(rest + coefficient * Dim::symbol(*symbol) == difference))
+      continue;
+    Dim solution = Dim(0) - coefficient * rest;
+    for (auto &[name, replacement] : replacements)
+      replacement = replacement.substitute({{*symbol, solution}});
+    replacements.insert_or_assign(*symbol, solution);
+    return;
+  }
+}
+
+std::string GraphImporter::verifyText(Operation *op) {
+  std::string text;
+  ScopedDiagnosticHandler handler(op->getContext(), [&](Diagnostic &diagnostic) {
+    if (text.empty())
+      text = diagnostic.str();
+    return success();
+  });
+  if (succeeded(mlir::verify(op)))
+    return {};
+  return text.empty() ? "the op does not verify" : text;
+}
+
+} // namespace fusion::onnx
