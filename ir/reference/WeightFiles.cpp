@@ -58,10 +58,10 @@ Result<Tensor> WeightFiles::load(nn::WeightOp weight) {
   Shape shape(resultType.getShape());
   void *data = const_cast<std::byte *>(bytes.data() + offset);
   if (type == DType::I4 || type == DType::U4) {
-    Tensor &tensor = unpacked[weight];
+    Tensor &tensor = unpacked[{path, offset, type, elementCount(shape)}];
     if (!tensor.data())
       tensor = unpackHalves(type, shape, static_cast<const uint8_t *>(data));
-    return tensor;
+    return tensor.reshaped(shape);
   }
   Tensor mapped = Tensor::wrap(type, shape, data, *file);
   if (mapped.bytes() > length)

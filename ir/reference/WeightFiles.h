@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 
 namespace fusion {
 
@@ -29,8 +30,8 @@ private:
   std::string baseFolder;
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<MappedFile>> files;
-  /// Unpacked tensors, by the op: unpacking happens once.
-  std::map<mlir::Operation *, Tensor> unpacked;
+  /// Unpacked 4-bit tensors by path, offset, type and count: unpacking happens once.
+  std::map<std::tuple<std::string, uint64_t, DType, int64_t>, Tensor> unpacked;
 };
 
 } // namespace fusion
