@@ -77,7 +77,8 @@ Result<Tensors> expand(const Call &call) {
     return shape.error();
   const Tensor &x = call.operand(0);
   auto joint = broadcastShapes({x.shape(), *shape});
-  if (!joint || *joint != *shape)
+  bool negative = llvm::any_of(*shape, [](int64_t dim) { return dim < 0; });
+  if (negative || !joint || *joint != *shape)
     return problem("{} cannot be expanded to {}", shapeString(x.shape()), shapeString(*shape));
   return Tensors{gatherStrided(x, 0, broadcastStrides(x.shape(), *shape), *shape)};
 }

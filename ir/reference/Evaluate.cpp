@@ -4,6 +4,8 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <new>
+
 namespace fusion {
 
 using reference::Call;
@@ -55,7 +57,12 @@ Result<std::vector<Tensor>> evaluateUnlocated(mlir::Operation *op, llvm::ArrayRe
   for (auto [index, operand] : llvm::enumerate(operands))
     if (Status fits = checkType(op->getOperand(index), operand, "an operand"); !fits)
       return fits.error();
-  auto results = found->second(Call{op, operands, symbols, options});
+  Result<std::vector<Tensor>> results = badInput("");
+  try {
+    results = found->second(Call{op, operands, symbols, options});
+  } catch (const std::bad_alloc &) {
+    return environment("there is not enough memory for its result");
+  }
   if (!results)
     return results;
   for (auto [index, result] : llvm::enumerate(*results))

@@ -58,6 +58,16 @@ TEST(Data, ReshapeTransposeExpand) {
       << failed.error().message;
 }
 
+TEST(Data, ImpossibleSizesAreErrors) {
+  Tensor one = tensor(DType::F32, {1}, {1});
+  auto huge = tryOp("nn.expand", {one}, "{shape = [\"n\"]}", {"tensor<?xf32>"}, {{"n", int64_t{1} << 58}});
+  ASSERT_FALSE(huge);
+  EXPECT_EQ(huge.error().kind, ErrorKind::Environment);
+  EXPECT_FALSE(tryOp("nn.expand", {one}, "{shape = [\"n - 5\"]}", {"tensor<?xf32>"}, {{"n", 2}}));
+  EXPECT_FALSE(tryOp("nn.iota", {tensor(DType::I64, {}, {0}), tensor(DType::I64, {}, {1})},
+                     "{size = [\"n - 5\"]}", {"tensor<?xi64>"}, {{"n", 2}}));
+}
+
 TEST(Data, Slice) {
   Tensor x = count(DType::BF16, {3, 5});
   expectEqual(runOp("nn.slice", {x}, "{starts = [1, 4], sizes = [2, 3], steps = array<i64: 1, -2>}",
