@@ -62,7 +62,7 @@ std::string ElementCode::trilu(Operation *op, const ElementIndex &index) {
   writer.comment(op);
   return local(resultType(op), "trilu",
                index.back() + " - " + index[index.size() - 2] + (triangle.getUpper() ? " >= " : " <= ") +
-                   std::to_string(triangle.getK()) + " ? " + x + " : " + literal(type, 0));
+                   std::to_string(static_cast<int64_t>(triangle.getK())) + " ? " + x + " : " + literal(type, 0));
 }
 
 std::string ElementCode::place(Value indices, const ElementIndex &index, const Dim &count) {

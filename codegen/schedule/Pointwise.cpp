@@ -1,4 +1,4 @@
-// One thread per output element; where all values lie alike in memory, one thread per 16 bytes.
+// One thread per output element; where all values lie alike in memory, one thread per 16 bytes or 8 elements.
 #include "codegen/ScalarCode.h"
 #include "codegen/schedule/Elements.h"
 #include "codegen/schedule/Schedules.h"
@@ -14,6 +14,8 @@ namespace {
 constexpr uint32_t blockThreads = 256;
 /// More blocks than any device runs at once; beyond it threads loop.
 constexpr int64_t mostBlocks = 65536;
+/// More a thread would need more registers than it has where f8 is converted in software.
+constexpr int64_t mostElements = 8;
 
 llvm::ArrayRef<Dim> withoutLeadingOnes(const DimShape &shape) {
   llvm::ArrayRef<Dim> dims = shape;
@@ -132,7 +134,7 @@ int64_t LinearKernel::vectorWidth() const {
              (view.offset.knownMultipleOf(width) && place.period % width == 0);
     });
   };
-  int64_t width = 16 / static_cast<int64_t>(widest);
+  int64_t width = std::min<int64_t>(mostElements, 16 / static_cast<int64_t>(widest));
   while (width > 1 && !fits(width))
     width /= 2;
   return width;

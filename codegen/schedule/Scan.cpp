@@ -33,7 +33,7 @@ public:
   void begin() {
     writer.line("pdl_wait();");
     writer.line("pdl_launch_dependents();");
-    writer.line("const i64 lane = lane_id();");
+    writer.line("const u32 lane = lane_id();");
     writer.line("const i64 warps = (i64)grid_dim_x() * " + std::to_string(rowsPerBlock) + ";");
     writer.line("for (i64 row = (i64)block_x() * " + std::to_string(rowsPerBlock) + " + warp_id(); row < " +
                 writer.size(product(rows)) + "; row += warps) {");
