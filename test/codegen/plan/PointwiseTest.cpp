@@ -168,7 +168,7 @@ TEST(Pointwise, RefusesResultsOfDifferentShapes) {
     }
     return %0#0, %0#1 : tensor<4x8xf32>, tensor<8xf32>
   })");
-  EXPECT_NE(error.find("results of different shapes: 4x8 and 8"), std::string::npos) << error;
+  EXPECT_NE(error.find("results of different shapes: [4, 8] and [8]"), std::string::npos) << error;
 }
 
 } // namespace

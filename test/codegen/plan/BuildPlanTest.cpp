@@ -1,0 +1,99 @@
+#include "PlanChecks.h"
+
+#include "codegen/plan/Print.h"
+
+namespace fusion::test {
+namespace {
+
+ProgramPlan planOf(const std::string &text) {
+  auto module = parse(text);
+  auto plan = buildPlan(mainOf(*module), {.baseFolder = "/models"});
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? *plan : ProgramPlan();
+}
+
+TEST(BuildPlan, ResultsThatNeedNoKernelOrACopy) {
+  // The argument itself, a whole reshape of it, a transpose of it, a row of it, a kernel's result twice, a constant.
+  check(R"(func.func @main(%x: tensor<?x4xf32> {nn.name = "x", nn.dims = ["n", 4]})
+      -> (tensor<?x4xf32>, tensor<4x?xf32>, tensor<4x?xf32>, tensor<1x4xf32>, tensor<?x4xf32>, tensor<?x2x2xf32>, tensor<2xf32>) {
+    %r = nn.reshape %x {shape = [4, "n"]} : (tensor<?x4xf32>) -> tensor<4x?xf32>
+    %t = nn.transpose %x {perm = array<i64: 1, 0>} : (tensor<?x4xf32>) -> tensor<4x?xf32>
+    %s = nn.slice %x {starts = [1, 0], sizes = [1, 4], steps = array<i64: 1, 1>} : (tensor<?x4xf32>) -> tensor<1x4xf32>
+    %e = nn.exp %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    %f = nn.reshape %e {shape = ["n", 2, 2]} : (tensor<?x4xf32>) -> tensor<?x2x2xf32>
+    %c = nn.constant {value = dense<[1.0, 2.0]> : tensor<2xf32>} : () -> tensor<2xf32>
+    return %x, %r, %t, %s, %e, %f, %c : tensor<?x4xf32>, tensor<4x?xf32>, tensor<4x?xf32>, tensor<1x4xf32>, tensor<?x4xf32>, tensor<?x2x2xf32>, tensor<2xf32>
+  })",
+        {.symbols = {{"n", 3}}, .tolerance = 0, .launches = 4});
+}
+
+TEST(BuildPlan, LayersShareKernels) {
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
+    %0 = nn.silu %x : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.0")
+    %1 = nn.silu %0 : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.1")
+    return %1 : tensor<?x8xf32>
+  })");
+  EXPECT_EQ(plan.kernels.size(), 1u);
+  ASSERT_EQ(plan.launches.size(), 2u);
+  EXPECT_EQ(plan.launches[1].location, "layers.1");
+  EXPECT_EQ(plan.launches[0].bytesRead.str(), "32*n");
+  EXPECT_NE(cudaSource(plan).find("nn.silu at layers.0"), std::string::npos) << cudaSource(plan);
+  EXPECT_NE(planText(plan).find("layers.1"), std::string::npos);
+  EXPECT_NE(planDot(plan).find("launch0 -> launch1"), std::string::npos) << planDot(plan);
+}
+
+TEST(BuildPlan, WeightsStayInTheirFiles) {
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
+    %w = nn.weight {name = "scale", path = "model.bin", offset = 64 : i64, length = 32 : i64} : () -> tensor<8xf32>
+    %0 = nn.mul %x, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+    return %0 : tensor<?x8xf32>
+  })");
+  auto weight = llvm::find_if(plan.buffers, [](auto &buffer) { return buffer.kind == BufferPlan::Kind::Weight; });
+  ASSERT_NE(weight, plan.buffers.end());
+  auto &span = std::get<FileSpan>(weight->contents);
+  EXPECT_EQ(span.path, "/models/model.bin");
+  EXPECT_EQ(span.offset, 64u);
+}
+
+TEST(BuildPlan, DeadOpsAndUnusedConstantsCostNothing) {
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
+    %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+    %c = nn.constant {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
+    %1 = nn.mul %x, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    return %1 : tensor<4xf32>
+  })");
+  EXPECT_EQ(plan.launches.size(), 1u);
+  EXPECT_EQ(plan.buffers.size(), 2u);
+}
+
+TEST(BuildPlan, EqualitiesNameTheirOp) {
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?xf32> {nn.name = "x", nn.dims = ["a"]}, %y: tensor<?xf32> {nn.name = "y", nn.dims = ["b"]}) -> tensor<?xf32> {
+    %0 = nn.add %x, %y : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32> loc("layers.3")
+    return %0 : tensor<?xf32>
+  })");
+  ASSERT_EQ(plan.equalities.size(), 1u);
+  EXPECT_EQ(plan.equalities[0].reason, "nn.add at layers.3");
+}
+
+TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
+  std::string error = planError(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
+    %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xf32>) -> tensor<4xf32> loc("layers.0.mlp")
+    return %0 : tensor<4xf32>
+  })");
+  EXPECT_NE(error.find("nn.all_reduce at layers.0.mlp: no kernel computes it (pointwise: "), std::string::npos) << error;
+  EXPECT_NE(error.find("scan: "), std::string::npos) << error;
+}
+
+TEST(BuildPlan, AGroupWithAnUnknownSchedule) {
+  std::string error = planError(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
+    %0 = fusion.group "mine" schedule "magic" (%a = %x) : (tensor<4xf32>) -> tensor<4xf32> {
+      %1 = nn.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+      fusion.yield %1 : tensor<4xf32>
+    }
+    return %0 : tensor<4xf32>
+  })");
+  EXPECT_NE(error.find("there is no schedule \"magic\""), std::string::npos) << error;
+}
+
+} // namespace
+} // namespace fusion::test
