@@ -1,0 +1,157 @@
+// Integer shape arithmetic is evaluated at import, over symbols.
+#include "ModelBuilder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fusion::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using proto::TensorProto;
+
+/// x: [batch, seq, 128]; the nodes compute a shape `s`; the model reshapes x to it.
+ModelBuilder reshapeModel(int64_t opset = 18) {
+  ModelBuilder b(opset);
+  b.input("x", TensorProto::FLOAT, {"batch", "seq", "128"}).output("y");
+  return b;
+}
+
+TEST(ImportShapes, ConcatOfGatheredDims) {
+  ModelBuilder b = reshapeModel();
+  b.ints("zero", {0}, true).ints("one", {1}, true).ints("axis", {0}).ints("tail", {-1, 32});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"batch"});
+  b.node("Gather", {"shape", "one"}, {"seq"});
+  b.node("Unsqueeze", {"batch", "axis"}, {"batch1"});
+  b.node("Unsqueeze", {"seq", "axis"}, {"seq1"});
+  ModelBuilder::attribute(b.node("Concat", {"batch1", "seq1", "tail"}, {"s"}), "axis", 0);
+  b.node("Reshape", {"x", "s"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(nn.reshape %arg0 {shape = ["batch", "seq", 4, 32]})"),
+                                        Not(HasSubstr("nn.gather")), Not(HasSubstr("dim_constant"))));
+}
+
+TEST(ImportShapes, ArithmeticOnDims) {
+  ModelBuilder b = reshapeModel();
+  b.ints("two", {2}).ints("hundred", {128});
+  auto &seq = b.node("Shape", {"x"}, {"seq"});
+  ModelBuilder::attribute(seq, "start", 1);
+  ModelBuilder::attribute(seq, "end", 2);
+  ModelBuilder::attribute(b.node("Shape", {"x"}, {"batch"}), "end", 1);
+  b.node("Mul", {"seq", "two"}, {"twice"});
+  b.node("Sub", {"twice", "seq"}, {"again"});
+  b.node("Mul", {"batch", "again"}, {"rows"});
+  b.node("Abs", {"rows"}, {"rows2"});
+  ModelBuilder::attribute(b.node("Concat", {"rows2", "hundred"}, {"s"}), "axis", 0);
+  b.node("Reshape", {"x", "s"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr(R"(shape = ["batch*seq", 128])"));
+}
+
+TEST(ImportShapes, WhereOnMinusOneAsTorchScriptPrintsExpand) {
+  ModelBuilder b(18);
+  b.input("x", TensorProto::FLOAT, {"batch", "1", "64"}).output("y");
+  b.ints("wanted", {-1, 7, -1}).ints("minus", {-1});
+  b.node("Shape", {"x"}, {"own"});
+  b.node("Equal", {"wanted", "minus"}, {"keep"});
+  b.node("Where", {"keep", "own", "wanted"}, {"s"});
+  b.node("Expand", {"x", "s"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr(R"(nn.expand %arg0 {shape = ["batch", 7, 64]})"));
+}
+
+TEST(ImportShapes, DimsAsData) {
+  ModelBuilder b = reshapeModel();
+  b.ints("zero", {0}, true);
+  ModelBuilder::attribute(b.node("Shape", {"x"}, {"shape"}), "start", 1);
+  b.node("Gather", {"shape", "zero"}, {"seq"});
+  ModelBuilder::attribute(b.node("Cast", {"seq"}, {"seqf"}), "to", TensorProto::FLOAT);
+  b.node("Div", {"x", "seqf"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(nn.dim_constant {values = ["seq"]} : () -> tensor<i64>)"),
+                                        HasSubstr("nn.cast"), HasSubstr("nn.div")));
+}
+
+struct SliceCase {
+  std::vector<int64_t> starts, ends, axes, steps;
+  const char *expected;
+};
+
+TEST(ImportShapes, Slices) {
+  const int64_t most = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
+  const SliceCase cases[] = {
+      {{1}, {most}, {1}, {1}, R"(sizes = ["batch", "seq - 1", 128], starts = [0, 1, 0])"},
+      {{-16}, {most}, {2}, {1}, R"(sizes = ["batch", "seq", 16], starts = [0, 0, 112])"},
+      {{least}, {-1}, {-1}, {1}, R"(sizes = ["batch", "seq", 127], starts = [0, 0, 0])"},
+      {{-1}, {least}, {2}, {-1}, R"(sizes = ["batch", "seq", 128], starts = [0, 0, 127], steps = array<i64: 1, 1, -1>)"},
+      {{0}, {128}, {2}, {2}, R"(sizes = ["batch", "seq", 64], starts = [0, 0, 0], steps = array<i64: 1, 1, 2>)"},
+      {{100}, {7}, {2}, {-9}, R"(sizes = ["batch", "seq", 11], starts = [0, 0, 100])"},
+      {{200}, {300}, {2}, {1}, R"(sizes = ["batch", "seq", 0])"},
+      {{0}, {64}, {1}, {1}, "\"min(64, seq)\""},
+  };
+  for (const auto &c : cases) {
+    ModelBuilder b = reshapeModel();
+    b.ints("starts", c.starts).ints("ends", c.ends).ints("axes", c.axes).ints("steps", c.steps);
+    b.node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"y"});
+    EXPECT_THAT(Importer().text(b), HasSubstr(c.expected));
+  }
+}
+
+TEST(ImportShapes, RangeAndFill) {
+  ModelBuilder b = reshapeModel();
+  b.ints("zero", {0}, true).ints("one", {1}, true);
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "one"}, {"seq"});
+  b.node("Range", {"zero", "seq", "one"}, {"positions"});
+  b.node("ConstantOfShape", {"shape"}, {"zeros"});
+  b.node("Add", {"x", "zeros"}, {"y"});
+  b.output("positions");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"({size = ["seq"]})"), HasSubstr("nn.expand"),
+                                        HasSubstr(R"({shape = ["batch", "seq", 128]})")));
+}
+
+TEST(ImportShapes, SplitAndTile) {
+  ModelBuilder b(18);
+  b.input("x", TensorProto::FLOAT, {"n", "7"}).output("a").output("c").output("t");
+  auto &split = b.node("Split", {"x"}, {"a", "b", "c"});
+  ModelBuilder::attribute(split, "axis", 1);
+  ModelBuilder::attribute(split, "num_outputs", 3);
+  b.ints("repeats", {2, 1});
+  b.node("Tile", {"x", "repeats"}, {"t"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(sizes = ["n", 3], starts = [0, 0])"),
+                                        HasSubstr(R"(sizes = ["n", 1], starts = [0, 6])"),
+                                        HasSubstr(R"(shape = ["2*n", 7])")));
+}
+
+TEST(ImportShapes, InputDims) {
+  ModelBuilder b(18);
+  b.input("x.1", TensorProto::FLOAT, {"", "past + 1", "batch size", "?", "?"}).output("y");
+  b.node("Relu", {"x.1"}, {"y"});
+  EXPECT_THAT(Importer().text(b),
+              HasSubstr(R"(nn.dims = ["x_1_0", "past + 1", "`batch size`", "x_1_3", "x_1_4"], nn.name = "x.1")"));
+}
+
+TEST(ImportShapes, EqualitiesMakeDivisionsExact) {
+  // The product takes s15 and s89 as equal; the reshape of what depends on s89 divides by s15.
+  ModelBuilder b(18);
+  b.input("p", TensorProto::FLOAT, {"batch", "s15"}).input("v", TensorProto::FLOAT, {"s89", "4"});
+  b.output("m").output("y");
+  b.ints("one", {1}).ints("minus", {-1});
+  b.node("MatMul", {"p", "v"}, {"m"});
+  ModelBuilder::attribute(b.node("Shape", {"p"}, {"length"}), "start", 1);
+  ModelBuilder::attribute(b.node("Concat", {"minus", "one", "length"}, {"s"}), "axis", 0);
+  b.node("Reshape", {"v", "s"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr(R"(shape = [4, 1, "s15"])"));
+}
+
+TEST(ImportShapes, KnownInputs) {
+  ModelBuilder b = reshapeModel();
+  b.input("s", TensorProto::INT64, {"2"});
+  b.node("Reshape", {"x", "s"}, {"y"});
+  ImportOptions options;
+  std::vector<int64_t> shape{-1, 128};
+  options.constants["s"] = Tensor::of<int64_t>(DType::I64, {2}, shape);
+  EXPECT_THAT(Importer().text(b, options), AllOf(HasSubstr(R"(shape = ["batch*seq", 128])"), Not(HasSubstr("%arg1"))));
+}
+
+} // namespace
+} // namespace fusion::test

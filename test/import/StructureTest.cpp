@@ -1,0 +1,205 @@
+// Weights, functions, branches, constants, order and locations.
+#include "ModelBuilder.h"
+
+#include "ir/dialect/Types.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fusion::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using proto::AttributeProto;
+using proto::TensorProto;
+
+ModelBuilder vectorModel() {
+  ModelBuilder b(18);
+  b.input("x", TensorProto::FLOAT, {"n", "40"}).output("y");
+  return b;
+}
+
+TEST(ImportStructure, EmbeddedWeightsStayInTheFile) {
+  Importer importer;
+  ModelBuilder b = vectorModel();
+  b.weight("w", {40});
+  b.node("Mul", {"x", "w"}, {"y"});
+  std::string path = importer.folder / "model.onnx";
+  writeFile(path, b.model.SerializeAsString());
+  auto module = importer.import(path);
+  ASSERT_TRUE(module) << module.error().message;
+  int weights = 0;
+  (**module)->walk([&](nn::WeightOp weight) {
+    ++weights;
+    EXPECT_EQ(weight.getPath(), "model.onnx");
+    EXPECT_EQ(weight.getLength(), 160u);
+    std::string bytes = readFile(path).substr(weight.getOffset(), weight.getLength());
+    EXPECT_EQ(bytes, b.graph().initializer(0).raw_data());
+  });
+  EXPECT_EQ(weights, 1);
+}
+
+TEST(ImportStructure, ExternalWeights) {
+  Importer importer;
+  ModelBuilder b = vectorModel();
+  b.weight("w", {40});
+  b.node("Mul", {"x", "w"}, {"y"});
+  auto *tensor = b.graph().mutable_initializer(0);
+  tensor->clear_raw_data();
+  tensor->set_data_location(TensorProto::EXTERNAL);
+  for (auto [key, value] : {std::pair("location", "w.bin"), std::pair("offset", "64"), std::pair("length", "160")}) {
+    auto *entry = tensor->add_external_data();
+    entry->set_key(key);
+    entry->set_value(value);
+  }
+  writeFile(importer.folder / "w.bin", std::string(224, '\0'));
+  EXPECT_THAT(importer.text(b), HasSubstr(R"(length = 160 : i64, name = "w", offset = 64 : i64, path = "w.bin")"));
+}
+
+TEST(ImportStructure, SmallTensorsAreConstants) {
+  ModelBuilder b(18);
+  b.input("x", TensorProto::FLOAT, {"n"}).output("y");
+  auto *half = b.graph().add_initializer();
+  half->set_name("half");
+  half->set_data_type(TensorProto::FLOAT16);
+  half->add_int32_data(0x3800);
+  auto *nibbles = b.graph().add_initializer();
+  nibbles->set_name("nibbles");
+  nibbles->set_data_type(TensorProto::INT4);
+  nibbles->add_dims(3);
+  nibbles->set_raw_data("\x2f\x07", 2);
+  ModelBuilder::attribute(b.node("Cast", {"half"}, {"f"}), "to", TensorProto::FLOAT);
+  b.node("Mul", {"x", "f"}, {"y"});
+  ModelBuilder::attribute(b.node("Cast", {"nibbles"}, {"z"}), "to", TensorProto::FLOAT);
+  b.output("z");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("dense<5.000000e-01> : tensor<f16>"), HasSubstr("tensor<3xi4>"),
+                                        HasSubstr("[-1, 2, 7]")));
+}
+
+TEST(ImportStructure, NodesInAnyOrder) {
+  ModelBuilder b = vectorModel();
+  b.node("Relu", {"a"}, {"y"});
+  b.node("Abs", {"x"}, {"a"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.relu"));
+}
+
+TEST(ImportStructure, ConstantNodes) {
+  ModelBuilder b = vectorModel();
+  auto *value = b.node("Constant", {}, {"c"}).add_attribute();
+  value->set_name("value_float");
+  value->set_type(AttributeProto::FLOAT);
+  value->set_f(2.5f);
+  b.node("Mul", {"x", "c"}, {"m"});
+  auto *shape = b.node("Constant", {}, {"s"}).add_attribute();
+  shape->set_name("value");
+  shape->set_type(AttributeProto::TENSOR);
+  *shape->mutable_t() = ModelBuilder::intTensor("", {-1});
+  b.node("Reshape", {"m", "s"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("2.500000e+00"), HasSubstr(R"(shape = ["40*n"])")));
+}
+
+TEST(ImportStructure, TheBranchTakenIsInlined) {
+  ModelBuilder b = vectorModel();
+  b.ints("zero", {0}, true).ints("one", {1}, true);
+  b.node("Less", {"zero", "one"}, {"condition"});
+  auto &node = b.node("If", {"condition"}, {"chosen"});
+  for (auto [name, op] : {std::pair("then_branch", "Exp"), std::pair("else_branch", "Log")}) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(AttributeProto::GRAPH);
+    ModelBuilder::fill(*attribute->mutable_g()->add_node(), op, {"x"}, {"inner"}); // x is captured
+    attribute->mutable_g()->add_output()->set_name("inner");
+  }
+  b.node("Relu", {"chosen"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.exp"), Not(HasSubstr("nn.log")), HasSubstr("nn.relu")));
+}
+
+TEST(ImportStructure, ABranchOnDataIsAnError) {
+  ModelBuilder b = vectorModel();
+  b.input("c", TensorProto::BOOL, {});
+  b.node("If", {"c"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("condition (input 0, 'c') depends on run-time data"));
+}
+
+TEST(ImportStructure, FunctionsAreInlinedWithTheirAttributes) {
+  ModelBuilder b = vectorModel();
+  b.importDomain("local", 1);
+  auto *function = b.model.add_functions();
+  function->set_domain("local");
+  function->set_name("Sums");
+  function->add_input("a");
+  function->add_output("r");
+  function->add_attribute("keep");
+  auto *import = function->add_opset_import();
+  import->set_domain("");
+  import->set_version(18);
+  auto &reduce = ModelBuilder::fill(*function->add_node(), "ReduceSum", {"a"}, {"t"});
+  auto *keep = reduce.add_attribute();
+  keep->set_name("keepdims");
+  keep->set_type(AttributeProto::INT);
+  keep->set_ref_attr_name("keep");
+  ModelBuilder::fill(*function->add_node(), "Relu", {"t"}, {"r"});
+  ModelBuilder::attribute(b.node("Sums", {"x"}, {"y"}, "local"), "keep", 0);
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("keepdims = false"), HasSubstr("-> tensor<f32>")));
+}
+
+TEST(ImportStructure, AFunctionThatCallsItselfIsAnError) {
+  ModelBuilder b = vectorModel();
+  b.importDomain("local", 1);
+  auto *function = b.model.add_functions();
+  function->set_domain("local");
+  function->set_name("Forever");
+  function->add_input("a");
+  function->add_output("r");
+  ModelBuilder::fill(*function->add_node(), "Forever", {"a"}, {"r"}, "local");
+  b.node("Forever", {"x"}, {"y"}, "local");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("error: "), HasSubstr("too deeply")));
+}
+
+TEST(ImportStructure, LocationsNameTheModule) {
+  Importer importer;
+  ModelBuilder b = vectorModel();
+  auto *scope = b.node("Relu", {"x"}, {"a"}).add_metadata_props();
+  scope->set_key("pkg.torch.onnx.name_scopes");
+  scope->set_value("['', 'm', 'm.layers.0', \"m.layers.0.act\", 'relu']");
+  auto *space = b.node("Abs", {"a"}, {"c"}).add_metadata_props();
+  space->set_key("namespace");
+  space->set_value(": M/m: pkg.Model/m.layers.1: pkg.Layer/abs: aten.abs.default");
+  b.node("Exp", {"c"}, {"y"}).set_name("/layers.2/mlp/Exp");
+  std::string path = importer.folder / "model.onnx";
+  writeFile(path, b.model.SerializeAsString());
+  auto module = importer.import(path);
+  ASSERT_TRUE(module) << module.error().message;
+  std::vector<std::string> names;
+  (**module)->walk([&](mlir::Operation *op) {
+    if (mlir::isa<nn::ReluOp, nn::AbsOp, nn::ExpOp>(op))
+      names.push_back(locationName(op->getLoc()));
+  });
+  EXPECT_THAT(names, testing::ElementsAre("m.layers.0.act", "m.layers.1", "layers.2.mlp"));
+}
+
+TEST(ImportStructure, OldSoftmaxFlattens) {
+  ModelBuilder b(11);
+  b.input("x", TensorProto::FLOAT, {"2", "3", "4"}).output("y");
+  b.node("Softmax", {"x"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("shape = [2, 12]"), HasSubstr("shape = [2, 3, 4]")));
+}
+
+TEST(ImportStructure, GemmIsMatmulScaleAdd) {
+  ModelBuilder b(13);
+  b.input("x", TensorProto::FLOAT, {"n", "40"}).weight("w", {8, 40}).weight("b", {8}).output("y");
+  auto &gemm = b.node("Gemm", {"x", "w", "b"}, {"y"});
+  ModelBuilder::attribute(gemm, "transB", 1);
+  auto *alpha = gemm.add_attribute();
+  alpha->set_name("alpha");
+  alpha->set_type(AttributeProto::FLOAT);
+  alpha->set_f(0.5f);
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("transpose_b = true"), HasSubstr("nn.mul"), HasSubstr("nn.add")));
+}
+
+} // namespace
+} // namespace fusion::test
