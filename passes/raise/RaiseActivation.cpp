@@ -62,6 +62,7 @@ void raiseFunction(Operation *function, ArrayRef<const Form *> forms, Raiser &ra
   if (!isFloat(t))
     return;
   double tolerance = constantTolerance(elementType(t));
+  const Form *nearest = nullptr;
   for (Value x : polynomialVariables(argument)) {
     auto found = readPolynomial(argument, x, {});
     if (!found || !raiser.shapes.same(x, t))
@@ -71,9 +72,8 @@ void raiseFunction(Operation *function, ArrayRef<const Form *> forms, Raiser &ra
         continue;
       Operation *root = findOuter(t, x, *form, tolerance);
       if (!root) {
-        noteMiss(function, form->name,
-                 "no product of " + function->getName().getStringRef().str() + " with its input follows");
-        return;
+        nearest = form;
+        continue;
       }
       raiser.rewriter.setInsertionPoint(root);
       Value named;
@@ -87,6 +87,9 @@ void raiseFunction(Operation *function, ArrayRef<const Form *> forms, Raiser &ra
       return;
     }
   }
+  if (nearest)
+    noteMiss(function, nearest->name,
+             "no product of " + function->getName().getStringRef().str() + " with its input follows");
 }
 
 // Pattern: cast(act(cast(x : T) to f32)) to T -> act(x), which computes in f32 and rounds once

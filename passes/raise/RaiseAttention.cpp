@@ -150,8 +150,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   if (Value mask = buildMask(terms, root.getLoc(), raiser))
     operands.push_back(mask);
   SmallVector<NamedAttribute> attributes = {
-      b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(q.scale * k.scale * scores->scale))),
-      b.getNamedAttr("causal", b.getBoolAttr(false))};
+      b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(q.scale * k.scale * scores->scale)))};
   if (scores->softcap != 0)
     attributes.push_back(b.getNamedAttr("softcap", b.getF32FloatAttr(static_cast<float>(scores->softcap))));
   if (weighted->zeroedNan)
