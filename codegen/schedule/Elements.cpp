@@ -57,9 +57,21 @@ std::optional<std::string> ElementCode::refuses(Operation *op, const KernelConte
   return (op->getName().getStringRef() + " is not computed element by element").str();
 }
 
+const std::string *ElementCode::find(const Key &key) const {
+  for (const Known &block : known)
+    if (auto found = block.find(key); found != block.end())
+      return &found->second;
+  return nullptr;
+}
+
 std::string ElementCode::local(StringRef type, StringRef stem, const Twine &expression) {
+  std::string text = expression.str();
+  Key key{nullptr, (type + " " + text).str()};
+  if (const std::string *name = find(key))
+    return *name;
   std::string name = writer.fresh(stem);
-  writer.line("const " + type + " " + name + " = " + expression + ";");
+  writer.line("const " + type + " " + name + " = " + text + ";");
+  known.back()[key] = name;
   return name;
 }
 
@@ -107,10 +119,9 @@ std::string ElementCode::choose(StringRef type, StringRef stem, const std::strin
 }
 
 std::string ElementCode::value(Value value, const ElementIndex &index) {
-  std::pair<const void *, std::string> key{value.getAsOpaquePointer(), llvm::join(index, ",")};
-  for (const Known &block : known)
-    if (auto found = block.find(key); found != block.end())
-      return found->second;
+  Key key{value.getAsOpaquePointer(), llvm::join(index, ",")};
+  if (const std::string *name = find(key))
+    return *name;
   std::string result;
   auto input = llvm::find(region.inputs, value);
   if (input != region.inputs.end()) {
@@ -191,6 +202,12 @@ std::string ElementCode::iota(Operation *op, const ElementIndex &index) {
 ElementIndex ElementCode::throughReshape(Operation *op, const ElementIndex &index) {
   const DimShape &from = context.shape(op->getResult(0)), &to = context.shape(op->getOperand(0));
   ElementIndex result(to.size(), "0");
+  Key key{op, llvm::join(index, ",")};
+  if (const std::string *names = find(key)) {
+    llvm::SmallVector<StringRef> parts;
+    StringRef(*names).split(parts, ',');
+    return ElementIndex(parts.begin(), parts.begin() + to.size());
+  }
   size_t i = from.size(), j = to.size(); // everything behind them is paired
   while (j > 0) {
     size_t fromEnd = i, toEnd = j;
@@ -218,6 +235,7 @@ ElementIndex ElementCode::throughReshape(Operation *op, const ElementIndex &inde
     auto parts = writer.delinearize(linear, target);
     std::copy(parts.begin(), parts.end(), result.begin() + j);
   }
+  known.back()[key] = llvm::join(result, ",");
   return result;
 }
 

@@ -66,7 +66,10 @@ private:
   const KernelContext &context;
   KernelWriter &writer;
   std::function<std::string(unsigned, const std::string &)> linearLoad;
-  using Known = std::map<std::pair<const void *, std::string>, std::string>;
+  /// A value (or none) and an index or expression, with the name that stands for it; one map for each open block.
+  using Key = std::pair<const void *, std::string>;
+  using Known = std::map<Key, std::string>;
+  const std::string *find(const Key &key) const;
   std::vector<Known> known = std::vector<Known>(1);
   llvm::DenseMap<mlir::Operation *, std::string> tables;
 };

@@ -92,6 +92,11 @@ std::optional<std::string> PointwiseSchedule::refuses(const Region &region, cons
   return std::nullopt;
 }
 
+/// A register value in the type of memory.
+std::string narrowed(DType type, const std::string &value) {
+  return sourceType(type) == registerType(type) ? value : ("from_f32<" + sourceType(type) + ">(" + value + ")").str();
+}
+
 std::string between(const std::string &pointer, const std::string &offset) {
   return offset == "0" ? pointer : pointer + " + " + offset;
 }
@@ -201,11 +206,7 @@ void LinearKernel::vectorLoop() {
   for (auto [output, result] : llvm::zip(region.outputs, results)) {
     DType type = dtype(output);
     std::string element = code.value(output, {"lane"});
-    writer.line(result + "[lane] = " +
-                (sourceType(type) == registerType(type)
-                     ? element
-                     : ("from_f32<" + sourceType(type) + ">(" + element + ")").str()) +
-                ";");
+    writer.line(result + "[lane] = " + narrowed(type, element) + ";");
   }
   writer.line("}");
   for (auto [number, output] : llvm::enumerate(region.outputs))
@@ -229,19 +230,56 @@ KernelDraft LinearKernel::emit() {
   return writer.finish("pointwise", blockThreads);
 }
 
-KernelDraft emitIndexed(const Region &region, const KernelContext &context) {
+/// Neighbours in the last dim that one thread computes, so that it splits its index once: 16 bytes of the widest
+/// output.
+int64_t neighboursPerThread(const Region &region, const DimShape &shape) {
+  size_t widest = 1;
+  for (Value output : region.outputs)
+    widest = std::max(widest, byteSize(dtype(output)));
+  int64_t width = std::min<int64_t>(mostElements, 16 / static_cast<int64_t>(widest));
+  while (width > 1 && (shape.empty() || !shape.back().isStatic() || shape.back().value() % width != 0))
+    width /= 2;
+  return width;
+}
+
+KernelDraft emitIndexed(const Region &region, const KernelContext &context, int64_t width) {
   KernelWriter writer(region, context);
-  const DimShape &shape = context.shape(region.outputs[0]);
+  DimShape shape = context.shape(region.outputs[0]);
+  const std::string widthText = std::to_string(width);
+  if (width > 1)
+    shape.back() = Dim(shape.back().value() / width);
   writer.line("pdl_wait();");
   writer.line("pdl_launch_dependents();");
   writer.line("const i64 threads = (i64)grid_dim_x() * block_dim_x();");
-  writer.line("for (i64 element = (i64)block_x() * block_dim_x() + thread_x(); element < " +
-              writer.size(product(shape)) + "; element += threads) {");
-  ElementIndex index = writer.delinearize("element", shape);
+  writer.line("for (i64 vector = (i64)block_x() * block_dim_x() + thread_x(); vector < " +
+              writer.size(product(shape)) + "; vector += threads) {");
+  ElementIndex index = writer.delinearize("vector", shape);
+  llvm::SmallVector<std::string> results;
+  if (width > 1) {
+    for (Value output : region.outputs) {
+      results.push_back(writer.fresh("result"));
+      writer.line("Vec<" + sourceType(dtype(output)) + ", " + widthText + "> " + results.back() + ";");
+    }
+    writer.line("#pragma unroll");
+    writer.line("for (int lane = 0; lane < " + widthText + "; ++lane) {");
+    writer.line("const i64 column = " + (index.back() == "0" ? "" : index.back() + " * " + widthText + " + ") +
+                "lane;");
+    index.back() = "column";
+  }
   ElementCode code(region, context, writer);
   for (auto [number, output] : llvm::enumerate(region.outputs)) {
-    std::string result = code.value(output, index);
-    writer.line(storeElement(dtype(output), writer.output(number), "element", result) + ";");
+    DType type = dtype(output);
+    std::string element = code.value(output, index);
+    if (width == 1)
+      writer.line(storeElement(type, writer.output(number), "vector", element) + ";");
+    else
+      writer.line(results[number] + "[lane] = " + narrowed(type, element) + ";");
+  }
+  if (width > 1) {
+    writer.line("}");
+    for (auto [number, output] : llvm::enumerate(region.outputs))
+      writer.line("store_vec<" + sourceType(dtype(output)) + ", " + widthText + ">(" + writer.output(number) +
+                  " + vector * " + widthText + ", " + results[number] + ");");
   }
   writer.line("}");
   return writer.finish("pointwise", blockThreads);
@@ -255,7 +293,8 @@ KernelDraft PointwiseSchedule::emit(const Region &region, const KernelContext &c
     perThread = kernel.elementsPerThread();
     draft = kernel.emit();
   } else {
-    draft = emitIndexed(region, context);
+    perThread = neighboursPerThread(region, context.shape(region.outputs[0]));
+    draft = emitIndexed(region, context, perThread);
   }
   Dim total = product(context.shape(region.outputs[0]));
   draft.gridX = Dim::min(total.ceilDiv(perThread * static_cast<int64_t>(blockThreads)), mostBlocks);
