@@ -12,18 +12,8 @@ include(AddLLVM)
 include(AddMLIR)
 separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 
-if(FUSION_STATIC_MLIR)
-  # The exported `LLVM` target is the 150 MB shared library; point it at the few static ones MLIR needs.
-  set_target_properties(LLVM PROPERTIES
-    IMPORTED_LOCATION_${CMAKE_BUILD_TYPE} "${LLVM_LIBRARY_DIR}/libLLVMSupport.a"
-    IMPORTED_LOCATION "${LLVM_LIBRARY_DIR}/libLLVMSupport.a")
-  foreach(config RELWITHDEBINFO RELEASE NOCONFIG)
-    set_target_properties(LLVM PROPERTIES IMPORTED_LOCATION_${config} "${LLVM_LIBRARY_DIR}/libLLVMSupport.a")
-  endforeach()
-  set_property(TARGET LLVM PROPERTY INTERFACE_LINK_LIBRARIES
-    LLVMRemarks LLVMBitstreamReader LLVMDemangle LLVMTargetParser LLVMSupport LLVMDemangle)
-endif()
+# Installed with the libraries: their users need the same choice.
+include(FusionStaticLibraries)
 
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)
-find_package(fmt REQUIRED)

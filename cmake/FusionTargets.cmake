@@ -1,11 +1,12 @@
-# fusion_library(NAME SOURCES … LINKS … [MLIR mlir-libraries…]): a static library of one room.
+# fusion_library(NAME SOURCES … LINKS … [MLIR mlir-libraries…]): a static library of one room, installed and
+# exported (FusionBase as Fusion::Base; FusionApi, which applications link, as Fusion::Fusion).
 #   MLIR: include MLIR's headers, use the shared precompiled header, link the named libraries.
 function(fusion_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;MLIR;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}>
-    $<INSTALL_INTERFACE:include/fusion>)
+    $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/fusion>)
   target_link_libraries(${name} PUBLIC ${ARG_LINKS})
   if(ARG_MLIR)
     fusion_use_mlir(${name} ${ARG_MLIR})
@@ -13,11 +14,20 @@ function(fusion_library name)
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()
+  if(name MATCHES "^Fusion(.+)")
+    set(exported ${CMAKE_MATCH_1})
+    if(exported STREQUAL "Api")
+      set(exported Fusion)
+    endif()
+    set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
+    install(TARGETS ${name} EXPORT FusionTargets ARCHIVE DESTINATION lib)
+  endif()
 endfunction()
 
 # Gives a target MLIR's headers and libraries: the shared ones, or the named static ones.
 function(fusion_use_mlir name)
-  target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+  # Users of the installed libraries see no MLIR header.
+  target_include_directories(${name} SYSTEM PUBLIC "$<BUILD_INTERFACE:${MLIR_INCLUDE_DIRS};${LLVM_INCLUDE_DIRS}>")
   target_compile_definitions(${name} PUBLIC ${LLVM_DEFINITIONS_LIST})
   if(FUSION_STATIC_MLIR)
     target_link_libraries(${name} PUBLIC ${ARGN})

@@ -1,0 +1,19 @@
+# `cmake --install BUILD --prefix X`: bin/ tools, lib/ libraries, include/fusion/ headers, and what makes
+# `find_package(Fusion)` work. The libraries and tools add themselves where they are defined.
+include(CMakePackageConfigHelpers)
+
+# The headers that users include; none names an MLIR type.
+install(FILES runtime/api/Fusion.h DESTINATION include/fusion/runtime/api)
+foreach(room ir/base codegen/plan)
+  install(DIRECTORY ${room}/ DESTINATION include/fusion/${room} FILES_MATCHING PATTERN "*.h")
+endforeach()
+file(WRITE "${PROJECT_BINARY_DIR}/Fusion.h" "#pragma once\n#include \"fusion/runtime/api/Fusion.h\"\n")
+install(FILES "${PROJECT_BINARY_DIR}/Fusion.h" DESTINATION include/fusion)
+
+set(FUSION_PACKAGE_FOLDER lib/cmake/Fusion)
+install(EXPORT FusionTargets NAMESPACE Fusion:: DESTINATION ${FUSION_PACKAGE_FOLDER})
+configure_package_config_file(cmake/FusionConfig.cmake.in "${PROJECT_BINARY_DIR}/FusionConfig.cmake"
+  INSTALL_DESTINATION ${FUSION_PACKAGE_FOLDER})
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/FusionConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/FusionConfig.cmake" "${PROJECT_BINARY_DIR}/FusionConfigVersion.cmake"
+  cmake/FusionStaticLibraries.cmake DESTINATION ${FUSION_PACKAGE_FOLDER})

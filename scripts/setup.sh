@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# Installs what the build needs on Debian 12, configures and builds. What is there already is left alone.
+#   scripts/setup.sh [--no-build] [--quiet]
+# Exit codes: 1 the build failed, 2 bad usage, 3 something is missing that this script may not or cannot install.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=yes quiet=
+for argument in "$@"; do
+  case $argument in
+    --no-build) build= ;;
+    --quiet) quiet=yes ;;
+    *) echo "usage: scripts/setup.sh [--no-build] [--quiet]" >&2; exit 2 ;;
+  esac
+done
+
+step() { [ -n "$quiet" ] || echo "setup: $*" >&2; }
+lacking() { echo "setup: $*" >&2; exit 3; }
+# Runs a command whose own output is shown on a terminal, else only if it fails.
+watched() {
+  local output status=0
+  if [ -z "$quiet" ] && [ -t 2 ]; then "$@" >&2; return; fi
+  output=$("$@" 2>&1) || status=$?
+  [ $status = 0 ] || echo "$output" >&2
+  return $status
+}
+
+packages=(
+  clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools # the compiler and MLIR
+  cmake ninja-build ccache
+  libfmt-dev libgtest-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler
+  zlib1g-dev libzstd-dev                                 # asked for by LLVM's CMake files
+  libonnx-testdata graphviz python3-venv ca-certificates # the tests
+)
+
+missingPackages() {
+  local installed package
+  installed=" $(dpkg-query -W -f '${Package}:${db:Status-Status} ' "${packages[@]}" 2>/dev/null || true) "
+  for package in "${packages[@]}"; do
+    [[ $installed == *" $package:installed "* ]] || echo "$package"
+  done
+}
+
+systemPackages() {
+  command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+    lacking "this is not Debian: install the equivalents of ${packages[*]}, then run cmake --preset dev"
+  local missing root=()
+  mapfile -t missing < <(missingPackages)
+  if [ ${#missing[@]} = 0 ]; then
+    step "Debian packages: all ${#packages[@]} are installed"
+    return
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null ||
+      lacking "not root and no sudo: ask an administrator for: apt-get install ${missing[*]}"
+    root=(sudo)
+  fi
+  root+=(env DEBIAN_FRONTEND=noninteractive)
+  step "Debian packages: installing ${missing[*]}"
+  local install=("${root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}")
+  # Package lists may be absent or older than the mirror.
+  if ! apt-get install -s -q "${missing[@]}" >/dev/null 2>&1 || ! watched "${install[@]}"; then
+    step "Debian packages: updating the package lists"
+    watched "${root[@]}" apt-get update -q || lacking "apt-get update failed"
+    local package
+    for package in "${missing[@]}"; do
+      apt-cache show "$package" >/dev/null 2>&1 ||
+        lacking "no package $package: set-up is for Debian 12 with its security suite (bookworm-security) enabled"
+    done
+    watched "${install[@]}" || lacking "apt-get install failed"
+  fi
+}
+
+# have PACKAGE...: whether .venv has these.
+have() {
+  .venv/bin/python - "$@" 2>/dev/null <<'PYTHON'
+import importlib.metadata, sys
+for name in sys.argv[1:]:
+    importlib.metadata.version(name)
+PYTHON
+}
+pipInstall() { watched .venv/bin/python -m pip install -q --disable-pip-version-check "$@"; }
+
+pythonPackages() {
+  if have numpy onnx safetensors; then
+    step "Python packages: all are in .venv"
+    return
+  fi
+  step "Python packages: installing numpy, onnx and safetensors into .venv"
+  [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 ||
+    watched python3 -m venv --clear .venv || lacking "python3 -m venv .venv failed"
+  pipInstall 'numpy>=1.26,<3' 'onnx>=1.16,<2' 'safetensors>=0.4,<1' ||
+    lacking "pip could not install numpy, onnx and safetensors into .venv"
+}
+
+# The folder with libnvrtc.so: a toolkit's, else the one of a PyPI wheel in .venv.
+nvrtcFolder() {
+  local nvcc folder file
+  nvcc=$(command -v nvcc || true)
+  local homes=("${FUSION_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}"
+    "${nvcc:+$(dirname "$(dirname "$(readlink -f "$nvcc")")")}" /usr/local/cuda /opt/cuda)
+  local folders=("${FUSION_NVRTC_DIR:-}")
+  for folder in "${homes[@]}"; do
+    [ -z "$folder" ] || folders+=("$folder/lib64" "$folder/lib")
+  done
+  folders+=("$(ldconfig -p 2>/dev/null | sed -n 's|.*libnvrtc\.so.* => \(.*\)/[^/]*|\1|p' | head -n 1)")
+  folders+=("$PWD"/.venv/lib/python*/site-packages/nvidia/{cu13,cuda_nvrtc}/lib)
+  for folder in "${folders[@]}"; do
+    for file in "$folder"/libnvrtc.so*; do
+      if [ -n "$folder" ] && [ -e "$file" ]; then
+        echo "$folder"
+        return
+      fi
+    done
+  done
+}
+
+nvrtc() {
+  local folder
+  folder=$(nvrtcFolder)
+  if [ -z "$folder" ]; then
+    local wheels=('nvidia-cuda-nvrtc>=13,<14' 'nvidia-cuda-runtime>=13,<14')
+    local olderWheels=(nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)
+    # A driver of CUDA 12 does not load what the compiler of CUDA 13 makes.
+    if nvidia-smi 2>/dev/null | grep -q 'CUDA Version: 12'; then
+      wheels=("${olderWheels[@]}")
+    fi
+    step "NVRTC: no CUDA toolkit here, installing ${wheels[*]} into .venv"
+    pipInstall "${wheels[@]}" || pipInstall "${olderWheels[@]}" ||
+      lacking "pip could not install NVRTC; install a CUDA toolkit, or set FUSION_NVRTC_DIR to the folder of libnvrtc.so"
+    folder=$(nvrtcFolder)
+    [ -n "$folder" ] || lacking "the NVRTC wheel has no libnvrtc.so where it is expected"
+  fi
+  step "NVRTC: $folder"
+  hint=$folder
+}
+
+build() {
+  if ! [ -f build/build.ninja ] || ! grep -qx "FUSION_NVRTC_HINT:PATH=$hint" build/CMakeCache.txt; then
+    step "configuring build/"
+    watched cmake --preset dev "-DFUSION_NVRTC_HINT:PATH=$hint" || exit 1
+  fi
+  step "building build/bin/fusion-opt, fusion-run, fusion-compile and the tests"
+  if [ -n "$quiet" ]; then watched cmake --build --preset dev || exit 1
+  else cmake --build --preset dev >&2 || exit 1; fi
+}
+
+systemPackages
+pythonPackages
+nvrtc
+[ -z "$build" ] || build
+step "done"
