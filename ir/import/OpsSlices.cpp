@@ -2,6 +2,7 @@
 #include "ir/import/Known.h"
 
 #include <limits>
+#include <set>
 
 using namespace mlir;
 
@@ -25,6 +26,17 @@ std::optional<Dim> position(const Dim &value, const Dim &size, const Dim &low, c
     at = value + size;
   }
   return Dim::max(low, Dim::min(at, high));
+}
+
+/// Whether a size that the exporter wrote can stand for the one computed, which has clamps in it: it says
+/// nothing about other symbols.
+bool trustworthy(const Dim &declared, const Dim &computed) {
+  if (computed.isStatic() || declared == computed)
+    return false;
+  if (declared.isStatic())
+    return declared.value() > 0;
+  std::set<std::string> names = computed.symbols();
+  return llvm::all_of(declared.symbols(), [&](const std::string &name) { return names.contains(name); });
 }
 
 void slice(NodeImporter &n) {
@@ -55,11 +67,16 @@ void slice(NodeImporter &n) {
       return n.fail("the sign of '" + (start ? ends[i] : starts[i]).str() + "' is not known");
     Dim span = step > 0 ? *end - *start : *start - *end;
     Dim count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step)));
-    // `x[:1]` of a symbolic dim is min(1, dim); the exporter may know that the dim is not empty.
-    auto declared = count.isStatic() ? std::nullopt : n.declaredDim(0, static_cast<unsigned>(axis));
-    sizes[axis] = declared && declared->isStatic() && declared->value() > 0 ? *declared : count;
+    sizes[axis] = count;
     first[axis] = *start;
     strides[axis] = step;
+    // `x[1:]` of a symbolic dim is max(0, dim - min(1, dim)); the exporter may know that the dim is not empty.
+    auto declared = n.declaredDim(0, static_cast<unsigned>(axis));
+    if (declared && trustworthy(*declared, count) && std::abs(step) == 1) {
+      sizes[axis] = *declared;
+      if (starts[i].isStatic() && std::abs(starts[i].value()) < farEnd)
+        first[axis] = starts[i].value() < 0 ? starts[i] + size : starts[i];
+    }
   }
   if (auto x = knownInput(n, 0)) {
     auto numbers = staticShape(first), counts = staticShape(sizes);

@@ -15,8 +15,8 @@ struct NodeTestFolder {
   onnx::proto::ModelProto model;
 };
 
-/// All folders of the collections on this machine: Debian's libonnx-testdata, the `onnx` wheel in the project's
-/// .venv, and the folders that FUSION_ONNX_NODE_TESTS names, separated by colons.
+/// All folders of the collections on this machine: Debian's libonnx-testdata, the `onnx` wheel in the
+/// project's .venv, and the folders that FUSION_ONNX_NODE_TESTS names, separated by colons.
 std::vector<NodeTestFolder> findNodeTests();
 
 /// The ops of the model, subgraphs included, each once: `Add`, `com.microsoft.FusedMatMul`.

@@ -67,7 +67,7 @@ TEST(ImportShapes, DimsAsData) {
   b.node("Gather", {"shape", "zero"}, {"seq"});
   ModelBuilder::attribute(b.node("Cast", {"seq"}, {"seqf"}), "to", TensorProto::FLOAT);
   b.node("Div", {"x", "seqf"}, {"y"});
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(nn.dim_constant {values = ["seq"]} : () -> tensor<i64>)"),
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"({values = ["seq"]} : () -> tensor<i64>)"),
                                         HasSubstr("nn.cast"), HasSubstr("nn.div")));
 }
 
@@ -79,7 +79,7 @@ struct SliceCase {
 TEST(ImportShapes, Slices) {
   const int64_t most = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   const SliceCase cases[] = {
-      {{1}, {most}, {1}, {1}, R"(sizes = ["batch", "seq - 1", 128], starts = [0, 1, 0])"},
+      {{1}, {most}, {1}, {1}, R"-(sizes = ["batch", "max(0, seq - min(1, seq))", 128])-"},
       {{-16}, {most}, {2}, {1}, R"(sizes = ["batch", "seq", 16], starts = [0, 0, 112])"},
       {{least}, {-1}, {-1}, {1}, R"(sizes = ["batch", "seq", 127], starts = [0, 0, 0])"},
       {{-1}, {least}, {2}, {-1}, R"(sizes = ["batch", "seq", 128], starts = [0, 0, 127], steps = array<i64: 1, 1, -1>)"},
@@ -93,6 +93,23 @@ TEST(ImportShapes, Slices) {
     b.ints("starts", c.starts).ints("ends", c.ends).ints("axes", c.axes).ints("steps", c.steps);
     b.node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"y"});
     EXPECT_THAT(Importer().text(b), HasSubstr(c.expected));
+  }
+}
+
+TEST(ImportShapes, SlicesTakeTheExportersWordForNonEmptyDims) {
+  const std::vector<std::tuple<int64_t, int64_t, std::string, const char *>> cases = {
+      {1, 1 << 30, "seq - 1", R"(sizes = ["batch", "seq - 1", 128], starts = [0, 1, 0])"},
+      {0, 1, "1", R"(sizes = ["batch", 1, 128], starts = [0, 0, 0])"},
+      {-1, std::numeric_limits<int64_t>::max(), "1", R"(sizes = ["batch", 1, 128], starts = [0, "seq - 1", 0])"},
+      {0, 1, "unk_7", R"-(sizes = ["batch", "min(1, seq)", 128])-"},
+  };
+  for (const auto &[start, end, declared, expected] : cases) {
+    ModelBuilder b = reshapeModel();
+    b.ints("starts", {start}).ints("ends", {end}).ints("axes", {1});
+    b.node("Slice", {"x", "starts", "ends", "axes"}, {"s"});
+    b.node("Relu", {"s"}, {"y"});
+    ModelBuilder::describe(*b.graph().add_value_info(), "s", TensorProto::FLOAT, {"batch", declared, "128"});
+    EXPECT_THAT(Importer().text(b), HasSubstr(expected));
   }
 }
 
