@@ -1,0 +1,74 @@
+// Builds row::Graph from a region; used by RowGraph.cpp and RowOps.cpp only.
+#pragma once
+
+#include "codegen/schedule/RowGraph.h"
+
+#include <map>
+
+namespace fusion::row {
+
+/// In which indices a value is asked for: leading dims as in Graph::leads[lead], then `width` columns unless
+/// the row dim was reduced away (`dropped`). A value of a smaller shape broadcasts into it.
+struct Space {
+  unsigned lead = 0;
+  Dim width = 1;
+  bool dropped = false;
+};
+
+class Builder {
+public:
+  Builder(const Region &region, const KernelContext &context) : region(region), context(context) {}
+  std::variant<Graph, std::string> build();
+
+private:
+  // RowGraph.cpp
+  bool findRowSpace();
+  std::optional<Graph> buildPermuted();
+  bool addOutput(unsigned index);
+  bool isDropped(mlir::Value value);
+  Node *value(mlir::Value value, Space space);
+  Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
+  Node *reshaped(mlir::Operation *op, const Space &space);
+  std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
+  unsigned lead(llvm::ArrayRef<Dim> dims);
+  Node *fail(const llvm::Twine &why);
+
+  Node *apply(mlir::Operation *op, llvm::StringRef text, llvm::ArrayRef<Node *> operands,
+              llvm::StringRef type = "f32");
+  Node *reduction(mlir::Operation *op, Node::Reduction kind, Node *operand, bool perGroup = false);
+  Node *move(mlir::Operation *op, Node *operand, ColumnMap map);
+  /// Held as f32, or f64 if it is that.
+  Node *asFloat(Node *node);
+  Node *converted(Node *node, const std::string &type);
+  /// `$0 / columns` and such: the width as an f32 or integer expression.
+  std::string widthText(bool floating);
+
+  // RowOps.cpp
+  Node *lower(mlir::Operation *op, unsigned result, const Space &space);
+  Node *lowerReduce(nn::ReduceOp op, Node *x);
+  Node *lowerSoftmax(nn::SoftmaxOp op, Node *x);
+  Node *lowerRmsNorm(nn::RmsNormOp op, const Space &space);
+  Node *lowerLayerNorm(nn::LayerNormOp op, const Space &space);
+  Node *lowerRope(nn::RopeOp op, const Space &space);
+  Node *lowerQuantize(mlir::Operation *op, const Space &space);
+  Node *lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, const Space &space);
+  Node *quantisationOperand(mlir::Value operand, mlir::Value like, int64_t axis, int64_t blockSize,
+                            const Space &space);
+
+  const Region &region;
+  const KernelContext &context;
+  Graph graph;
+  std::string reason;
+  struct Key {
+    void *value;
+    unsigned lead;
+    bool dropped;
+    Dim width;
+    friend bool operator<(const Key &a, const Key &b) {
+      return std::tie(a.value, a.lead, a.dropped, a.width) < std::tie(b.value, b.lead, b.dropped, b.width);
+    }
+  };
+  std::map<Key, Node *> known;
+};
+
+} // namespace fusion::row

@@ -1,0 +1,279 @@
+#include "codegen/schedule/RowEmitter.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+using namespace mlir;
+
+namespace fusion::row {
+
+std::string Emitter::local(const std::string &type, StringRef stem, const std::string &expression) {
+  std::string name = writer.fresh(stem);
+  writer.line(fmt::format("const {} {} = {};", type, name, expression));
+  return name;
+}
+
+void Emitter::comment(const Node *node) {
+  if (!node->op || node->op == commented)
+    return;
+  commented = node->op;
+  writer.comment(node->op);
+}
+
+void Emitter::header() {
+  const std::string rows = writer.size(graph.rows);
+  if (layout.wholeBlock()) {
+    thread = local("i64", "t", "thread_x()");
+    row = local("i64", "row", "block_x()");
+    return;
+  }
+  writer.line(fmt::format("// {} threads a row, {} rows a block; threads beyond the last row repeat it.",
+                          layout.threadsPerRow, layout.rowsPerBlock()));
+  thread = local("i64", "t", fmt::format("thread_x() % {}u", layout.threadsPerRow));
+  const std::string place = local(
+      "i64", "place",
+      fmt::format("(i64)block_x() * {} + thread_x() / {}u", layout.rowsPerBlock(), layout.threadsPerRow));
+  active = local("bool", "active", fmt::format("{} < {}", place, rows));
+  row = local("i64", "row", fmt::format("{} ? {} : {} - 1", active, place, rows));
+}
+
+void Emitter::pointerFor(const void *user, const Access &access, bool isOutput) {
+  const DimShape &lead = graph.leads[access.lead];
+  auto &indices = leadIndices[access.lead];
+  if (!indices)
+    indices = writer.delinearize(row, lead);
+  SmallVector<std::string> index;
+  for (size_t i = 0; i < lead.size(); ++i)
+    index.push_back(access.divisors[i] == 1 || (*indices)[i] == "0"
+                        ? (*indices)[i]
+                        : fmt::format("({} / {})", (*indices)[i], access.divisors[i]));
+  index.resize(access.view.shape.size(), "0");
+  const std::string base = isOutput ? writer.output(access.index) : writer.input(access.index);
+  const std::string type = (isOutput ? "" : "const ") + sourceType(access.type).str();
+  std::string name = writer.fresh(isOutput ? "to" : "from");
+  writer.line(fmt::format("{} *{} = {} + {};", type, name, base, writer.address(access.view, index)));
+  pointerNames[user] = name;
+}
+
+void Emitter::pointers() {
+  leadIndices.resize(graph.leads.size());
+  std::set<const Node *> used;
+  std::vector<const Node *> pending;
+  for (const Store &store : graph.stores)
+    pending.push_back(store.value);
+  while (!pending.empty()) {
+    const Node *node = pending.back();
+    pending.pop_back();
+    if (used.insert(node).second)
+      pending.insert(pending.end(), node->operands.begin(), node->operands.end());
+  }
+  for (const Node &node : graph.nodes)
+    if (node.kind == Node::Kind::Load && used.contains(&node))
+      pointerFor(&node, node.access, false);
+  for (const Store &store : graph.stores)
+    pointerFor(&store, store.access, true);
+}
+
+std::string Emitter::columnOffset(const Access &access, const std::string &column) {
+  const View &view = access.view;
+  const size_t leading = view.shape.size() - access.columnDims;
+  std::string sum;
+  auto add = [&](const std::string &index, const Dim &stride) {
+    if (stride == Dim(0) || index == "0")
+      return;
+    sum += sum.empty() ? "" : " + ";
+    sum += stride == Dim(1) ? index : fmt::format("{} * {}", index, writer.size(stride));
+  };
+  if (access.columnDims == 1) {
+    if (!(view.strides.back() == Dim(0)))
+      add(access.divisors.back() == 1 ? column : fmt::format("({} / {})", column, access.divisors.back()),
+          view.strides.back());
+    return sum.empty() ? "0" : sum;
+  }
+  const DimShape dims(view.shape.begin() + static_cast<ptrdiff_t>(leading), view.shape.end());
+  const SmallVector<std::string> index = writer.delinearize(column, dims);
+  for (size_t i = 0; i < dims.size(); ++i)
+    add(index[i], view.strides[leading + i]);
+  return sum.empty() ? "0" : sum;
+}
+
+std::string Emitter::expression(const Node *node, ArrayRef<std::string> operands, const std::string &column) {
+  if (node->text.empty())
+    return scalarExpression(node->op, operands);
+  std::string result;
+  for (size_t i = 0; i < node->text.size(); ++i) {
+    if (node->text[i] != '$') {
+      result += node->text[i];
+      continue;
+    }
+    const char what = node->text[++i];
+    result += what == 'c'   ? column
+              : what == 'n' ? writer.size(graph.width)
+                            : operands[static_cast<size_t>(what - '0')];
+  }
+  return result;
+}
+
+bool Emitter::isKept(const Node *node) const {
+  auto found = plan.kept.find(node);
+  return found != plan.kept.end() && found->second < current;
+}
+
+std::string Emitter::rowValue(const Node *node) {
+  if (auto found = rowNames.find(node); found != rowNames.end())
+    return found->second;
+  SmallVector<std::string> operands;
+  for (const Node *operand : node->operands)
+    operands.push_back(rowValue(operand));
+  if (node->kind == Node::Kind::Apply && node->operands.empty() && !node->op)
+    return rowNames[node] = node->text; // a literal
+  comment(node);
+  const std::string text = node->kind == Node::Kind::Load
+                               ? loadElement(node->access.type, pointerNames.at(node), "0")
+                               : expression(node, operands, "0");
+  return rowNames[node] = local(node->type, "r", text);
+}
+
+void Emitter::rowValuesFor(const Node *node) {
+  if (node->level == Level::Row) {
+    rowValue(node);
+    return;
+  }
+  if (node->kind == Node::Kind::Reduce || isKept(node))
+    return;
+  for (const Node *operand : node->operands)
+    rowValuesFor(operand);
+}
+
+// A value per group, in the chunk that the loop is at.
+std::string Emitter::groupValue(const Node *node) {
+  if (node->level == Level::Row)
+    return rowValue(node);
+  if (node->kind == Node::Kind::Reduce)
+    return arrays.at(node) + "[k]";
+  if (auto found = groupNames.find(node); found != groupNames.end())
+    return found->second;
+  SmallVector<std::string> operands;
+  for (const Node *operand : node->operands)
+    operands.push_back(groupValue(operand));
+  comment(node);
+  return groupNames[node] = local(node->type, "g", expression(node, operands, own.chunk));
+}
+
+std::string Emitter::mappedColumn(const ColumnMap &map, const std::string &c) {
+  const int64_t half = map.half, rotary = 2 * half;
+  switch (map.kind) {
+  case ColumnMap::Kind::HalfPartner:
+    return fmt::format("{0} < {1} ? {0} + {1} : ({0} < {2} ? {0} - {1} : {0})", c, half, rotary);
+  case ColumnMap::Kind::NextPartner:
+    return fmt::format("{0} < {1} ? {0} ^ 1 : {0}", c, rotary);
+  case ColumnMap::Kind::HalfFold:
+    return fmt::format("{0} < {1} ? {0} : ({0} < {2} ? {0} - {1} : 0)", c, half, rotary);
+  case ColumnMap::Kind::PairFold:
+    return fmt::format("{0} < {1} ? {0} / 2 : 0", c, rotary);
+  case ColumnMap::Kind::Clamp:
+    return fmt::format("{0} < {1} ? {0} : 0", c, rotary);
+  }
+  llvm_unreachable("all maps handled");
+}
+
+const Emitter::Position &Emitter::moved(const Position &position, const ColumnMap &map) {
+  const std::string key = fmt::format("{}/{}:{}", position.key, static_cast<int>(map.kind), map.half);
+  if (auto found = positions.find(key); found != positions.end())
+    return found->second;
+  Position result;
+  result.key = key;
+  result.from = &position;
+  result.map = map;
+  result.lane = position.lane;
+  if (vectors() && !position.chunk.empty()) {
+    const bool byVector = map.kind == ColumnMap::Kind::Clamp      ? 2 * map.half % layout.vector == 0
+                          : map.kind == ColumnMap::Kind::PairFold ? false
+                                                                  : map.half % layout.vector == 0;
+    if (map.kind == ColumnMap::Kind::NextPartner) {
+      result.chunk = position.chunk;
+      result.lane = fmt::format("({} ^ 1)", position.lane);
+    } else if (byVector) {
+      result.chunk = local("i64", "other", mappedColumn(map, position.chunk));
+    }
+    if (!result.chunk.empty())
+      result.column = fmt::format("({} + {})", result.chunk, result.lane);
+  }
+  return positions[key] = result;
+}
+
+std::string Emitter::column(const Position &position) {
+  if (!position.column.empty())
+    return position.column;
+  Position &known = positions.at(position.key);
+  if (known.column.empty())
+    known.column = local("i64", "other", mappedColumn(position.map, column(*position.from)));
+  return known.column;
+}
+
+// What stands before the loop over a vector's elements: the vectors that it reads, values per group.
+void Emitter::prepare(const Node *node, const Position &position) {
+  if (node->level == Level::Row)
+    return;
+  if (node->level == Level::Group) {
+    groupValue(node);
+    return;
+  }
+  if (position.key.empty() && isKept(node))
+    return;
+  if (node->kind == Node::Kind::Load && vectors() && !position.chunk.empty() &&
+      isVectorAccess(node->access, layout.vector)) {
+    std::string &name = vectorNames[{node, position.key.empty() ? "" : position.chunk}];
+    if (name.empty()) {
+      const std::string type = sourceType(node->access.type).str();
+      name = local(fmt::format("Vec<{}, {}>", type, layout.vector), "v",
+                   fmt::format("load_vec<{}, {}>({} + {})", type, layout.vector, pointerNames.at(node),
+                               position.chunk));
+    }
+    return;
+  }
+  const Position &next = node->kind == Node::Kind::Move ? moved(position, node->map) : position;
+  for (const Node *operand : node->operands)
+    prepare(operand, next);
+}
+
+std::string Emitter::element(const Node *node, const Position &position) {
+  if (node->level == Level::Row)
+    return rowValue(node);
+  if (node->level == Level::Group)
+    return groupValue(node);
+  const std::string at = fmt::format("k * {} + {}", layout.vector, position.lane);
+  if (position.key.empty() && isKept(node))
+    return fmt::format("{}[{}]", arrays.at(node), vectors() ? at : "k");
+  if (node->kind == Node::Kind::Move)
+    return element(node->operands[0], moved(position, node->map));
+  auto &known = elementNames[{node, position.key}];
+  if (!known.empty())
+    return known;
+  std::string name;
+  if (node->kind == Node::Kind::Load) {
+    auto vector = vectorNames.find({node, position.key.empty() ? "" : position.chunk});
+    if (!position.chunk.empty() && vector != vectorNames.end()) {
+      std::string item = fmt::format("{}[{}]", vector->second, position.lane);
+      const bool same = registerType(node->access.type) == sourceType(node->access.type);
+      name = local(node->type, "x", same ? item : fmt::format("to_f32({})", item));
+    } else {
+      const std::string offset = columnOffset(node->access, column(position));
+      name = local(node->type, "x", loadElement(node->access.type, pointerNames.at(node), offset));
+    }
+  } else {
+    SmallVector<std::string> operands;
+    for (const Node *operand : node->operands)
+      operands.push_back(element(operand, position));
+    comment(node);
+    const std::string where = StringRef(node->text).contains("$c") ? column(position) : std::string();
+    name = local(node->type, "x", expression(node, operands, where));
+  }
+  if (auto kept = plan.kept.find(node);
+      position.key.empty() && kept != plan.kept.end() && kept->second == current)
+    writer.line(fmt::format("{}[{}] = {};", arrays.at(node), vectors() ? at : "k", name));
+  return elementNames[{node, position.key}] = name;
+}
+
+} // namespace fusion::row

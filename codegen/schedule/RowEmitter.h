@@ -1,0 +1,73 @@
+// Writes the source of a row kernel: sweeps over the row, each ending in the reductions that the next one
+// needs.
+#pragma once
+
+#include "codegen/schedule/RowLayout.h"
+
+namespace fusion::row {
+
+class Emitter {
+public:
+  Emitter(const Region &region, const KernelContext &context, const Graph &graph, const Layout &layout)
+      : graph(graph), layout(layout), plan(planSweeps(graph, layout.inRegisters)), writer(region, context) {}
+  KernelDraft emit();
+
+private:
+  /// Which column an expression speaks of. The row's own are `chunk + lane`; rotary embeddings look
+  /// elsewhere.
+  struct Position {
+    std::string key;    ///< empty: the thread's own columns
+    std::string chunk;  ///< first column of the vector; empty if the columns are no vector
+    std::string lane;   ///< place in the vector
+    std::string column; ///< empty until the element is reached, if there is no vector
+    const Position *from = nullptr;
+    ColumnMap map;
+  };
+
+  void header();
+  void pointers();
+  void sweep(unsigned number);
+  void declare(unsigned number);
+  void chunkBody(unsigned number);
+  void accumulate(const Node *reduction);
+  void finishReduction(const Node *reduction);
+  void storeElements(const Store *store, bool vectorised);
+  void storeRow(const Store *store);
+
+  std::string rowValue(const Node *node);
+  void rowValuesFor(const Node *node);
+  std::string groupValue(const Node *node);
+  void prepare(const Node *node, const Position &position);
+  std::string element(const Node *node, const Position &position);
+  const Position &moved(const Position &position, const ColumnMap &map);
+  std::string mappedColumn(const ColumnMap &map, const std::string &column);
+  std::string column(const Position &position);
+
+  std::string expression(const Node *node, llvm::ArrayRef<std::string> operands, const std::string &column);
+  std::string local(const std::string &type, llvm::StringRef stem, const std::string &expression);
+  std::string columnOffset(const Access &access, const std::string &column);
+  void pointerFor(const void *user, const Access &access, bool isOutput);
+  void comment(const Node *node);
+  bool isKept(const Node *node) const;
+  bool vectors() const { return layout.vector > 1; }
+
+  const Graph &graph;
+  const Layout layout;
+  const SweepPlan plan;
+  KernelWriter writer;
+  unsigned current = 0; ///< sweep
+  std::string thread, active;
+  llvm::SmallVector<std::optional<llvm::SmallVector<std::string>>> leadIndices;
+  std::string row;
+  std::map<const void *, std::string> pointerNames; ///< of a Load node or a Store
+  std::map<const Node *, std::string> rowNames, arrays, accumulators;
+  mlir::Operation *commented = nullptr;
+
+  // Inside one chunk.
+  Position own;
+  std::map<std::string, Position> positions;
+  std::map<const Node *, std::string> groupNames;
+  std::map<std::pair<const Node *, std::string>, std::string> vectorNames, elementNames;
+};
+
+} // namespace fusion::row

@@ -1,0 +1,359 @@
+#include "codegen/schedule/RowBuilder.h"
+
+using namespace mlir;
+
+namespace fusion::row {
+
+Node *Builder::fail(const Twine &why) {
+  if (reason.empty())
+    reason = why.str();
+  return nullptr;
+}
+
+unsigned Builder::lead(ArrayRef<Dim> dims) {
+  DimShape shape(dims.begin(), dims.end());
+  for (unsigned i = 0; i < graph.leads.size(); ++i)
+    if (graph.leads[i] == shape)
+      return i;
+  graph.leads.push_back(std::move(shape));
+  return static_cast<unsigned>(graph.leads.size() - 1);
+}
+
+Node *Builder::apply(Operation *op, StringRef text, ArrayRef<Node *> operands, StringRef type) {
+  Node node;
+  node.op = op;
+  node.text = text.str();
+  node.type = type.str();
+  node.operands.assign(operands.begin(), operands.end());
+  if (text.contains("$c"))
+    node.level = Level::Element;
+  for (Node *operand : operands) {
+    if (!operand)
+      return nullptr;
+    node.level = std::max(node.level, operand->level);
+    node.phase = std::max(node.phase, operand->phase);
+  }
+  return &graph.nodes.emplace_back(std::move(node));
+}
+
+Node *Builder::reduction(Operation *op, Node::Reduction kind, Node *operand, bool perGroup) {
+  if (!operand)
+    return nullptr;
+  for (Node &node : graph.nodes)
+    if (node.kind == Node::Kind::Reduce && node.reduction == kind && node.operands[0] == operand &&
+        node.perGroup == perGroup)
+      return &node;
+  Node node;
+  node.kind = Node::Kind::Reduce;
+  node.reduction = kind;
+  node.op = op;
+  node.level = perGroup ? Level::Group : Level::Row;
+  node.phase = operand->phase + 1;
+  node.type = operand->type;
+  node.operands = {operand};
+  node.perGroup = perGroup;
+  return &graph.nodes.emplace_back(std::move(node));
+}
+
+static bool dependsOnGroups(const Node *node) {
+  return node->level == Level::Group || llvm::any_of(node->operands, dependsOnGroups);
+}
+
+Node *Builder::move(Operation *op, Node *operand, ColumnMap map) {
+  if (!operand)
+    return nullptr;
+  if (operand->level == Level::Row)
+    return operand;
+  if (dependsOnGroups(operand))
+    return fail("a rotary embedding of values that are scaled per group");
+  Node node;
+  node.kind = Node::Kind::Move;
+  node.op = op;
+  node.level = Level::Element;
+  node.phase = operand->phase;
+  node.type = operand->type;
+  node.operands = {operand};
+  node.map = map;
+  return &graph.nodes.emplace_back(std::move(node));
+}
+
+Node *Builder::asFloat(Node *node) { return !node || node->type == "f64" ? node : converted(node, "f32"); }
+
+Node *Builder::converted(Node *node, const std::string &type) {
+  return !node || node->type == type ? node : apply(node->op, "(" + type + ")$0", {node}, type);
+}
+
+std::optional<std::pair<unsigned, View>> Builder::viewOf(Value value) {
+  for (auto [index, input] : llvm::enumerate(region.inputs))
+    if (input == value)
+      return std::pair(static_cast<unsigned>(index), context.inputs[index]);
+  Operation *op = value.getDefiningOp();
+  if (!op || !isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ExpandOp>(op))
+    return std::nullopt;
+  auto source = viewOf(op->getOperand(0));
+  if (!source)
+    return std::nullopt;
+  std::optional<View> view = viewThrough(op, source->second, context.shapes);
+  if (!view)
+    return std::nullopt;
+  return std::pair(source->first, std::move(*view));
+}
+
+Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayRef<int64_t> divisors) {
+  DimShape target = graph.leads[space.lead];
+  const size_t leading = target.size();
+  if (!space.dropped)
+    target.push_back(space.width);
+  Node node;
+  node.kind = Node::Kind::Load;
+  node.access.index = input;
+  node.access.type = dtype(region.inputs[input]);
+  node.access.lead = space.lead;
+  node.access.view.offset = view.offset;
+  node.access.view.shape = target;
+  node.access.view.strides.assign(target.size(), Dim(0));
+  node.access.divisors.assign(leading + 1, 1);
+  const size_t rank = view.shape.size();
+  for (size_t fromEnd = 0; fromEnd < rank; ++fromEnd) {
+    const size_t dim = rank - 1 - fromEnd;
+    if (view.shape[dim] == Dim(1))
+      continue;
+    if (fromEnd >= target.size())
+      return fail("an operand has more dims than the result it belongs to");
+    const size_t place = target.size() - 1 - fromEnd;
+    node.access.view.strides[place] = view.strides[dim];
+    if (!divisors.empty())
+      node.access.divisors[place] = divisors[dim];
+  }
+  if (space.dropped) {
+    node.access.view.shape.push_back(Dim(1));
+    node.access.view.strides.push_back(Dim(0));
+  }
+  node.level = node.access.view.strides.back() == Dim(0) ? Level::Row : Level::Element;
+  node.type = registerType(node.access.type).str();
+  return &graph.nodes.emplace_back(std::move(node));
+}
+
+bool Builder::isDropped(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || llvm::is_contained(region.inputs, value))
+    return false;
+  if (auto reduce = dyn_cast<nn::ReduceOp>(op))
+    return !reduce.getKeepdims();
+  if (isScalarOp(op))
+    return llvm::any_of(op->getOperands(), [this](Value operand) { return isDropped(operand); });
+  if (isa<nn::ReshapeOp>(op) && !viewOf(value)) {
+    const DimShape &from = context.shape(op->getOperand(0)), &to = context.shape(value);
+    if (isDropped(op->getOperand(0)))
+      return to.empty() || to.back() != Dim(1) || (to == from);
+    return !from.empty() && from.back() == Dim(1) && graph.width != Dim(1) &&
+           (to.empty() || to.back() != Dim(1));
+  }
+  return false;
+}
+
+// A reshape of a computed value keeps its rows and columns: only the leading dims are split differently.
+Node *Builder::reshaped(Operation *op, const Space &space) {
+  const DimShape &from = context.shape(op->getOperand(0)), &to = context.shape(op->getResult(0));
+  Space source = space;
+  source.dropped = isDropped(op->getOperand(0));
+  auto leading = [](const DimShape &shape, bool dropped) {
+    return ArrayRef<Dim>(shape).take_front(dropped || shape.empty() ? shape.size() : shape.size() - 1);
+  };
+  ArrayRef<Dim> toLead = leading(to, space.dropped), fromLead = leading(from, source.dropped);
+  if (toLead != ArrayRef<Dim>(graph.leads[space.lead]))
+    return fail("a reshape of a computed value that is broadcast afterwards");
+  const bool perRow = space.dropped || to.back() == Dim(1);
+  if (product(toLead) != product(fromLead) ||
+      (!perRow && (source.dropped || from.empty() || from.back() != to.back())))
+    return fail("a reshape that changes the last dim of a computed value");
+  source.lead = lead(fromLead);
+  return value(op->getOperand(0), source);
+}
+
+Node *Builder::value(Value v, Space space) {
+  const Key key{v.getAsOpaquePointer(), space.lead, space.dropped, space.width};
+  if (auto found = known.find(key); found != known.end())
+    return found->second;
+  Node *node = nullptr;
+  if (auto view = viewOf(v)) {
+    node = load(view->first, view->second, space);
+    if (node)
+      node->op = v.getDefiningOp();
+  } else if (Operation *op = v.getDefiningOp()) {
+    if (!reason.empty())
+      return nullptr;
+    node = lower(op, cast<OpResult>(v).getResultNumber(), space);
+  } else {
+    return fail("a block argument that is not an input");
+  }
+  known[key] = node;
+  return node;
+}
+
+// The row space belongs to the first op that works along rows, else to the first output.
+bool Builder::findRowSpace() {
+  Value principal = region.outputs.front();
+  for (Operation *op : region.ops)
+    if (isa<nn::ReduceOp, nn::SoftmaxOp, nn::RmsNormOp, nn::LayerNormOp, nn::RopeOp, nn::DynamicQuantizeOp>(
+            op)) {
+      principal = op->getOperand(0);
+      break;
+    }
+  const DimShape &shape = context.shape(principal);
+  if (shape.empty()) {
+    lead({});
+    return true;
+  }
+  graph.width = shape.back();
+  lead(ArrayRef<Dim>(shape).drop_back());
+  graph.rows = product(graph.leads[0]);
+  return true;
+}
+
+bool Builder::addOutput(unsigned index) {
+  Value output = region.outputs[index];
+  const DimShape &shape = context.shape(output);
+  const bool dropped = isDropped(output) || shape.empty();
+  Space space;
+  space.dropped = dropped && !shape.empty();
+  space.width = graph.width;
+  space.lead = lead(ArrayRef<Dim>(shape).take_front(shape.empty() ? 0 : shape.size() - (dropped ? 0 : 1)));
+  if (product(graph.leads[space.lead]) != graph.rows) {
+    fail("output " + Twine(index) + " of shape [" + shapeString(shape) + "] has other rows than [" +
+         shapeString(graph.leads[0]) + "]");
+    return false;
+  }
+  Node *node = value(output, space);
+  if (!node)
+    return false;
+  Store store{node, {}};
+  store.access.index = index;
+  store.access.type = dtype(output);
+  store.access.lead = space.lead;
+  store.access.view = View::contiguous(output, shape);
+  store.access.divisors.assign(graph.leads[space.lead].size() + 1, 1);
+  if (dropped) {
+    store.access.view.shape.push_back(Dim(1));
+    store.access.view.strides.push_back(Dim(0));
+  } else if (node->level == Level::Group && shape.back() != graph.width) {
+    store.access.divisors.back() = graph.groupSize;
+  } else if (shape.back() != graph.width) {
+    if (shape.back() != Dim(1) || node->level != Level::Row) {
+      fail("output " + Twine(index) + " of shape [" + shapeString(shape) +
+           "] has another last dim than the row");
+      return false;
+    }
+    store.access.view.strides.back() = Dim(0);
+  }
+  graph.stores.push_back(std::move(store));
+  return true;
+}
+
+/// Dims that lie behind each other become one, so that a reduction over several is one row.
+static void mergeDims(DimShape &shape, DimShape &strides) {
+  for (size_t i = shape.size(); i-- > 0;)
+    if (shape[i] == Dim(1)) {
+      shape.erase(shape.begin() + static_cast<ptrdiff_t>(i));
+      strides.erase(strides.begin() + static_cast<ptrdiff_t>(i));
+    }
+  for (size_t i = shape.size(); i-- > 1;)
+    if (strides[i - 1] == strides[i] * shape[i]) {
+      shape[i - 1] = shape[i - 1] * shape[i];
+      strides[i - 1] = strides[i];
+      shape.erase(shape.begin() + static_cast<ptrdiff_t>(i));
+      strides.erase(strides.begin() + static_cast<ptrdiff_t>(i));
+    }
+  if (shape.empty()) {
+    shape.push_back(Dim(1));
+    strides.push_back(Dim(0));
+  }
+}
+
+// A single reduction or softmax over other dims than the last: the reduced dims become the row.
+std::optional<Graph> Builder::buildPermuted() {
+  if (region.ops.size() != 1)
+    return std::nullopt;
+  Operation *op = region.ops.front();
+  auto reduce = dyn_cast<nn::ReduceOp>(op);
+  auto softmax = dyn_cast<nn::SoftmaxOp>(op);
+  if (!reduce && !softmax)
+    return std::nullopt;
+  const DimShape &shape = context.shape(op->getOperand(0));
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  std::vector<bool> reduced(shape.size(), false);
+  const SmallVector<int64_t> axes = reduce ? SmallVector<int64_t>(reduce.getAxes())
+                                           : SmallVector<int64_t>{static_cast<int64_t>(softmax.getAxis())};
+  for (int64_t axis : axes)
+    reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
+  const bool lastOnly = rank > 0 && reduced.back() && llvm::count(reduced, true) == 1;
+  if (lastOnly)
+    return std::nullopt;
+
+  auto access = [&](const View &view, unsigned index, DType type) {
+    Access result;
+    result.index = index;
+    result.type = type;
+    result.view.offset = view.offset;
+    DimShape columns, columnStrides;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      (reduced[i] ? columns : result.view.shape).push_back(shape[i]);
+      (reduced[i] ? columnStrides : result.view.strides).push_back(view.strides[i]);
+    }
+    mergeDims(columns, columnStrides);
+    result.columnDims = static_cast<unsigned>(columns.size());
+    result.view.shape.insert(result.view.shape.end(), columns.begin(), columns.end());
+    result.view.strides.insert(result.view.strides.end(), columnStrides.begin(), columnStrides.end());
+    result.divisors.assign(result.view.shape.size(), 1);
+    return result;
+  };
+  DimShape kept;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (!reduced[i])
+      kept.push_back(shape[i]);
+    else
+      graph.width = graph.width * shape[i];
+  lead(kept);
+  graph.rows = product(kept);
+  Node &x = graph.nodes.emplace_back();
+  x.kind = Node::Kind::Load;
+  x.level = Level::Element;
+  x.access = access(context.inputs[0], 0, dtype(region.inputs[0]));
+  x.type = registerType(x.access.type).str();
+  Store store;
+  if (softmax) {
+    store.value = lowerSoftmax(softmax, &x);
+    store.access = access(View::contiguous(op->getResult(0), shape), 0, dtype(op->getResult(0)));
+  } else {
+    store.value = lowerReduce(reduce, &x);
+    store.access.type = dtype(op->getResult(0));
+    store.access.view = View::contiguous(op->getResult(0), kept);
+    store.access.view.shape.push_back(Dim(1));
+    store.access.view.strides.push_back(Dim(0));
+    store.access.divisors.assign(kept.size() + 1, 1);
+  }
+  if (!store.value)
+    return Graph();
+  graph.stores.push_back(std::move(store));
+  return std::move(graph);
+}
+
+std::variant<Graph, std::string> Builder::build() {
+  if (std::optional<Graph> permuted = buildPermuted()) {
+    if (!reason.empty())
+      return reason;
+    return std::move(*permuted);
+  }
+  if (region.outputs.empty() || !findRowSpace())
+    return std::string("nothing leaves the region");
+  for (unsigned i = 0; i < region.outputs.size(); ++i)
+    if (!addOutput(i))
+      return reason;
+  return std::move(graph);
+}
+
+std::variant<Graph, std::string> buildGraph(const Region &region, const KernelContext &context) {
+  return Builder(region, context).build();
+}
+
+} // namespace fusion::row

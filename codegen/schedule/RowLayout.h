@@ -1,0 +1,43 @@
+// How the threads of a block share the rows.
+#pragma once
+
+#include "codegen/schedule/RowGraph.h"
+
+#include <map>
+
+namespace fusion::row {
+
+struct Layout {
+  uint32_t blockThreads = 128;
+  uint32_t threadsPerRow = 32; ///< a power of two up to 32, or all of the block
+  int64_t vector = 1;          ///< neighbouring elements that a thread takes at once
+  /// The row's values are kept in registers between sweeps; otherwise each sweep computes them anew from
+  /// memory.
+  bool inRegisters = false;
+  int64_t chunks = 0; ///< in registers: vectors that a thread holds of its row
+
+  uint32_t rowsPerBlock() const { return blockThreads / threadsPerRow; }
+  bool wholeBlock() const { return threadsPerRow > 32; }
+  /// In registers: the vectors may reach beyond the row.
+  bool guarded(int64_t width) const { return chunks * threadsPerRow * vector != width; }
+};
+
+/// Which values one sweep computes and a later one needs.
+struct SweepPlan {
+  std::vector<std::vector<const Node *>> reductions; ///< by sweep
+  std::vector<std::vector<const Store *>> stores;    ///< by sweep; those per row after all sweeps
+  std::vector<const Store *> rowStores;
+  std::map<const Node *, unsigned> kept; ///< and the sweep that computes it
+};
+SweepPlan planSweeps(const Graph &graph, bool inRegisters);
+
+/// True if each thread's accesses through `access` can be vectors of `vector` elements.
+bool isVectorAccess(const Access &access, int64_t vector);
+
+/// The layout for this graph, or why there is none.
+std::variant<Layout, std::string> chooseLayout(const Graph &graph);
+
+/// f32 sum, max or min: the prelude's block reductions do those.
+bool isPlainReduction(const Node &node);
+
+} // namespace fusion::row

@@ -1,0 +1,139 @@
+#include "Harness.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace fusion::test {
+namespace {
+
+double toleranceOf(const std::string &type) { return type == "f16" ? 6e-4 : type == "bf16" ? 5e-3 : 3e-6; }
+
+struct Attention {
+  std::string type = "f32";
+  int heads = 4, kvHeads = 2, width = 32, valueWidth = 32;
+  std::string mask;     ///< dims and element type, such as "?x1x?x?xi1"
+  std::string maskDims; ///< such as `"b", 1, "q", "k"`
+  std::string attributes = "scale = 0.25 : f32";
+};
+
+std::string module(const Attention &a) {
+  const std::string q = fmt::format("tensor<?x{}x?x{}x{}>", a.heads, a.width, a.type);
+  const std::string k = fmt::format("tensor<?x{}x?x{}x{}>", a.kvHeads, a.width, a.type);
+  const std::string v = fmt::format("tensor<?x{}x?x{}x{}>", a.kvHeads, a.valueWidth, a.type);
+  const std::string y = fmt::format("tensor<?x{}x?x{}x{}>", a.heads, a.valueWidth, a.type);
+  const bool masked = !a.mask.empty();
+  return fmt::format(R"(
+    func.func @main(%q: {0} {{nn.dims = ["b", {4}, "q", {6}]}}, %k: {1} {{nn.dims = ["b", {5}, "k", {6}]}},
+                    %v: {2} {{nn.dims = ["b", {5}, "k", {7}]}}{8}) -> {3} {{
+      %y = nn.attention %q, %k, %v{9} {{{10}}} : ({0}, {1}, {2}{11}) -> {3}
+      return %y : {3}
+    }})",
+                     q, k, v, y, a.heads, a.kvHeads, a.width, a.valueWidth,
+                     masked ? fmt::format(", %m: tensor<{}> {{nn.dims = [{}]}}", a.mask, a.maskDims) : "",
+                     masked ? ", %m" : "", a.attributes, masked ? fmt::format(", tensor<{}>", a.mask) : "");
+}
+
+SymbolValues sizes(int64_t batch, int64_t queries, int64_t keys) {
+  return {{"b", batch}, {"q", queries}, {"k", keys}};
+}
+
+TEST(Attention, TypesAndHeadSizes) {
+  for (const char *type : {"f16", "bf16", "f32"})
+    for (auto [width, valueWidth] :
+         {std::pair(32, 32), std::pair(7, 13), std::pair(128, 64), std::pair(256, 256), std::pair(1, 1)}) {
+      Attention a{type, 4, 2, width, valueWidth, "", "", "scale = 0.1 : f32"};
+      check(attentionSchedule(), {module(a), sizes(2, 5, 70), toleranceOf(type)});
+    }
+}
+
+TEST(Attention, GroupedHeads) {
+  for (auto [heads, kvHeads] : {std::pair(4, 4), std::pair(6, 2), std::pair(8, 1)})
+    for (int queries : {1, 3, 33}) {
+      Attention a{"f32", heads, kvHeads};
+      check(attentionSchedule(), {module(a), sizes(2, queries, 40), toleranceOf("f32")});
+    }
+}
+
+TEST(Attention, CausalWithPastAndWindow) {
+  for (const char *attributes :
+       {"causal = true", "causal = true, window = 5 : i64", "window = 9 : i64",
+        "causal = true, softcap = 3.0 : f32", "causal = true, zero_masked_rows = true"})
+    for (auto [queries, keys] : {std::pair(20, 20), std::pair(1, 90), std::pair(33, 80), std::pair(50, 20)}) {
+      Attention a{"f32", 4, 2, 16, 16, "", "", std::string("scale = 0.3 : f32, ") + attributes};
+      check(attentionSchedule(), {module(a), sizes(1, queries, keys), 1e-5});
+    }
+}
+
+TEST(Attention, MasksBroadcast) {
+  struct Mask {
+    const char *type, *dims;
+  };
+  for (Mask mask : {Mask{"?x1x?x?xi1", "\"b\", 1, \"q\", \"k\""},
+                    Mask{"?x4x?x?xf32", "\"b\", 4, \"q\", \"k\""}, Mask{"?x?xf32", "\"q\", \"k\""},
+                    Mask{"?x1x1x?xi1", "\"b\", 1, 1, \"k\""}, Mask{"1x1x?x1xf32", "1, 1, \"q\", 1"}}) {
+    Attention a;
+    a.mask = mask.type;
+    a.maskDims = mask.dims;
+    check(attentionSchedule(), {module(a), sizes(2, 19, 37), 1e-5});
+  }
+}
+
+TEST(Attention, FullyMaskedRows) {
+  auto nothing = [](unsigned index, Tensor &tensor) {
+    for (int64_t i = 0; index == 3 && i < 37; ++i)
+      set(tensor, i, tensor.type() == DType::Bool ? 0 : -std::numeric_limits<double>::infinity());
+  };
+  for (const char *type : {"i1", "f32"})
+    for (const char *zero : {"true", "false"}) {
+      Attention a;
+      a.mask = std::string("?x1x?x?x") + type;
+      a.maskDims = "\"b\", 1, \"q\", \"k\"";
+      a.attributes = std::string("scale = 0.25 : f32, zero_masked_rows = ") + zero;
+      check(attentionSchedule(), {module(a), sizes(2, 3, 37), 1e-5, nothing});
+      check(attentionSchedule(), {module(a), sizes(2, 3, 0), 1e-5});
+    }
+}
+
+TEST(Attention, MasksOfLargeFiniteNumbersAreAdded) {
+  for (const char *type : {"f32", "f16"}) {
+    auto lowest = [&](unsigned index, Tensor &tensor) {
+      for (int64_t i = 0; index == 3 && i < tensor.size(); ++i)
+        set(tensor, i,
+            i < 37 || i % 3 == 0 ? (std::string(type) == "f16" ? -65504.0 : -3.4028234663852886e38) : 0);
+    };
+    Attention a;
+    a.type = type;
+    a.mask = std::string("?x1x?x?x") + type;
+    a.maskDims = "\"b\", 1, \"q\", \"k\"";
+    a.attributes = "scale = 0.25 : f32, zero_masked_rows = true";
+    check(attentionSchedule(), {module(a), sizes(2, 3, 37), toleranceOf(type) * 3, lowest});
+  }
+}
+
+TEST(Attention, StridedOperandsAndEmptyBatch) {
+  const std::string text = R"(
+    func.func @main(%qkv: tensor<?x?x8x32xf16> {nn.dims = ["b", "s", 8, 32]}) -> tensor<?x4x?x32xf16> {
+      %t = nn.transpose %qkv {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x8x32xf16>) -> tensor<?x8x?x32xf16>
+      %q = nn.slice %t {starts = [0, 0, 0, 0], sizes = ["b", 4, "s", 32], steps = array<i64: 1, 1, 1, 1>}
+          : (tensor<?x8x?x32xf16>) -> tensor<?x4x?x32xf16>
+      %k = nn.slice %t {starts = [0, 4, 0, 0], sizes = ["b", 2, "s", 32], steps = array<i64: 1, 1, 1, 1>}
+          : (tensor<?x8x?x32xf16>) -> tensor<?x2x?x32xf16>
+      %v = nn.slice %t {starts = [0, 6, 0, 0], sizes = ["b", 2, "s", 32], steps = array<i64: 1, 1, 1, 1>}
+          : (tensor<?x8x?x32xf16>) -> tensor<?x2x?x32xf16>
+      %y = nn.attention %q, %k, %v {scale = 0.2 : f32, causal = true}
+          : (tensor<?x4x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>) -> tensor<?x4x?x32xf16>
+      return %y : tensor<?x4x?x32xf16>
+    })";
+  check(attentionSchedule(), {text, {{"b", 2}, {"s", 35}}, toleranceOf("f16")});
+  check(attentionSchedule(), {text, {{"b", 0}, {"s", 35}}});
+}
+
+TEST(Attention, RefusalsNameTheReason) {
+  Attention a;
+  a.width = 300;
+  EXPECT_NE(refusal(attentionSchedule(), module(a)).find("head size of 300"), std::string::npos);
+}
+
+} // namespace
+} // namespace fusion::test

@@ -1,0 +1,34 @@
+// Runs one op or group of a small module through a schedule, in emulation, against the reference.
+#pragma once
+
+#include "codegen/Schedule.h"
+#include "codegen/schedule/Schedules.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace fusion::test {
+
+struct ScheduleCase {
+  /// A module with one function. What it returns is computed by one op or group, from views of the arguments.
+  std::string text;
+  SymbolValues symbols;
+  /// Largest relative L2 error of an output; an infinite or NaN difference always fails.
+  double tolerance = 2e-6;
+  /// Fills argument `index`; values around 1 by default.
+  std::function<void(unsigned index, Tensor &tensor)> fill;
+};
+
+/// Emits, checks spills on every architecture if NVRTC is there, runs and compares. Returns the kernel's
+/// source.
+std::string check(const Schedule &schedule, const ScheduleCase &test);
+/// The reason why the schedule does not take it; empty if it does.
+std::string refusal(const Schedule &schedule, const std::string &text);
+
+/// Sets element `index` of a tensor of any type.
+void set(Tensor &tensor, int64_t index, double value);
+/// Reproducible values: floats in [-2, 2], integers in [-5, 5], booleans mostly true.
+void fillRandom(Tensor &tensor, unsigned seed);
+
+} // namespace fusion::test
