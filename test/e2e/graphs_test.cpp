@@ -67,6 +67,9 @@ TEST_P(Graphs, KernelsAtOtherSizes) {
   ASSERT_TRUE(bool(kernels)) << kernels.error().message;
   std::mt19937 random(7);
   for (auto [batch, sequence, past] : {std::tuple(1, 1, 3), {3, 7, 1}, {1, 33, 20}, {2, 5, 0}, {0, 4, 2}}) {
+    // GPT-2's decode graph holds Reshape(mask, [batch, -1]), which has no answer for an empty batch.
+    if (batch == 0 && GetParam() == "gpt2-fp16-decode")
+      continue;
     NamedTensors inputs = makeInputs(graph.inputs(), batch, sequence, past, random);
     SCOPED_TRACE("batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) + " past " +
                  std::to_string(past));
