@@ -3,19 +3,8 @@
 namespace fusion {
 
 llvm::ArrayRef<const Schedule *> allSchedules() {
-  static const Schedule *const schedules[] = {
-      &pointwiseSchedule(),
-#ifdef FUSION_HAVE_ROW
-      &rowSchedule(),
-#endif
-      &scanSchedule(),
-#ifdef FUSION_HAVE_MATMUL
-      &matmulSchedule(),
-#endif
-#ifdef FUSION_HAVE_ATTENTION
-      &attentionSchedule(),
-#endif
-  };
+  static const Schedule *const schedules[] = {&pointwiseSchedule(), &rowSchedule(), &scanSchedule(),
+                                              &matmulSchedule(), &attentionSchedule()};
   return schedules;
 }
 
