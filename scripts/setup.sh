@@ -28,7 +28,7 @@ watched() {
 packages=(
   clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools # the compiler and MLIR
   cmake ninja-build ccache
-  libfmt-dev libgtest-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler
+  libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler
   zlib1g-dev libzstd-dev                                 # asked for by LLVM's CMake files
   libonnx-testdata graphviz python3-venv ca-certificates # the tests
 )
