@@ -24,10 +24,10 @@ if(FUSION_WERROR)
 endif()
 add_link_options(-Wl,--gc-sections,--as-needed)
 find_program(LLD NAMES ld.lld-22 ld.lld)
-if(LLD)
+if(LLD AND CMAKE_CXX_COMPILER_ID MATCHES Clang) # g++ 12 has no --ld-path
   add_link_options(--ld-path=${LLD})
 endif()
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  # g++ 12 has no --ld-path.
-  set_property(DIRECTORY PROPERTY LINK_OPTIONS -Wl,--gc-sections,--as-needed)
+if(FUSION_STATIC_MLIR)
+  # Programs to be copied to other machines.
+  add_link_options(-static-libstdc++ -static-libgcc -Wl,--strip-all)
 endif()
