@@ -64,29 +64,25 @@ bool swapsLastTwo(ArrayRef<int64_t> perm) {
   return true;
 }
 
-// Pattern: reshape(transpose(reshape(x : [L.., m, n]) to [l, m, n]) to [l, n, m]) to [L.., n, m]
-//       -> transpose(x) of the last two dims
-LogicalResult transposeThroughMergedDims(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+// Pattern: reshape(transpose(x)) -> transpose(reshape(x)), where both transposes swap the last two dims and the
+// reshape keeps them: Kᵀ that exporters make in rank 3
+LogicalResult reshapeBeforeSwap(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto transpose = op.getX().getDefiningOp<nn::TransposeOp>();
-  auto merge = transpose ? transpose.getX().getDefiningOp<nn::ReshapeOp>() : nn::ReshapeOp();
-  if (!merge || !swapsLastTwo(transpose.getPerm()))
+  if (!transpose || !swapsLastTwo(transpose.getPerm()))
     return failure();
-  DimShape from = shapes.of(merge.getX()), to = shapes.of(op), middle = shapes.of(merge);
-  size_t rank = from.size();
-  if (rank < 3 || to.size() != rank)
+  DimShape from = shapes.of(transpose), to = shapes.of(op);
+  size_t rank = to.size();
+  if (rank < 2 || !std::equal(from.end() - 2, from.end(), to.end() - 2))
     return failure();
-  auto endsAlike = [](const DimShape &shape, const DimShape &other) {
-    return shape[shape.size() - 2] == other[other.size() - 2] && shape.back() == other.back();
-  };
   std::swap(to[rank - 2], to[rank - 1]);
-  if (from != to || !endsAlike(from, middle))
-    return failure();
+  Value reshaped =
+      nn::build<nn::ReshapeOp>(rewriter, op.getLoc(), transpose.getX(), dims(rewriter, "shape", to));
   SmallVector<int64_t> perm(rank);
   for (size_t i = 0; i < rank; ++i)
     perm[i] = static_cast<int64_t>(i);
   std::swap(perm[rank - 2], perm[rank - 1]);
   replaceByNew(rewriter, op,
-               nn::build<nn::TransposeOp>(rewriter, op.getLoc(), merge.getX(),
+               nn::build<nn::TransposeOp>(rewriter, op.getLoc(), reshaped,
                                           rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm))));
   return success();
 }
@@ -148,7 +144,7 @@ LogicalResult sliceOfConcat(nn::SliceOp op, PatternRewriter &rewriter, ShapeTabl
 void addViews(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::ReshapeOp>(patterns, shapes, idleReshape);
   add<nn::ReshapeOp>(patterns, shapes, reshapeOfReshape);
-  add<nn::ReshapeOp>(patterns, shapes, transposeThroughMergedDims);
+  add<nn::ReshapeOp>(patterns, shapes, reshapeBeforeSwap);
   add<nn::ExpandOp>(patterns, shapes, idleExpand);
   add<nn::ExpandOp>(patterns, shapes, expandOfExpand);
   add<nn::TransposeOp>(patterns, shapes, transposeOfTranspose);
