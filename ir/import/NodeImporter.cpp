@@ -396,7 +396,10 @@ const HandlerTable &HandlerTable::instance() {
     registerReductions(all);
     registerMatmul(all);
     registerNorms(all);
+    registerActivations(all);
+    registerRotary(all);
     registerAttention(all);
+    registerContribAttention(all);
     registerContrib(all);
     registerQuantisation(all);
     registerKnown(all);

@@ -184,7 +184,10 @@ void registerConstants(HandlerTable &table);
 void registerReductions(HandlerTable &table);
 void registerMatmul(HandlerTable &table);
 void registerNorms(HandlerTable &table);
+void registerActivations(HandlerTable &table);
+void registerRotary(HandlerTable &table);
 void registerAttention(HandlerTable &table);
+void registerContribAttention(HandlerTable &table);
 void registerContrib(HandlerTable &table);
 void registerQuantisation(HandlerTable &table);
 /// Evaluators on known integers.

@@ -31,7 +31,11 @@ void scatterNd(NodeImporter &n) {
 
 /// where(iota == indices, on, off), with a new dim at `axis`.
 void oneHot(NodeImporter &n) {
-  DimShape depth = n.requireKnown(1, "depth"), shape = n.shape(0);
+  DimShape shape = n.shape(0), depth;
+  if (auto number = n.constantScalar(1)) // may be a float
+    depth = {static_cast<int64_t>(*number)};
+  else
+    depth = n.requireKnown(1, "depth");
   if (n.failed())
     return;
   if (depth.size() != 1)
@@ -56,17 +60,21 @@ void oneHot(NodeImporter &n) {
 }
 
 void argExtremum(NodeImporter &n) {
-  if (n.intAttribute("select_last_index", 0) != 0)
-    return n.fail("select_last_index is not supported");
   int64_t axis = n.axis(n.intAttribute("axis", 0), n.rank(0));
-  bool keepdims = n.intAttribute("keepdims", 1) != 0;
+  bool keepdims = n.intAttribute("keepdims", 1) != 0, takeLast = n.intAttribute("select_last_index", 0) != 0;
   Value x = n.operand(0);
   if (n.opType() == "ArgMin") {
     if (n.inputType(0) && n.inputType(0).isUnsignedInteger())
       return n.fail("unsigned integers are not supported");
     x = n.build<nn::NegOp>(x);
   }
-  n.result(0, n.build<nn::ArgMaxOp>(x, {n.i64("axis", axis), n.flag("keepdims", keepdims)}, n.i64Type()));
+  if (n.failed())
+    return;
+  const Dim length = n.shape(0)[axis];
+  if (takeLast) // the first from the other end
+    x = n.slice(x, axis, length - 1, length, -1);
+  Value index = n.build<nn::ArgMaxOp>(x, {n.i64("axis", axis), n.flag("keepdims", keepdims)}, n.i64Type());
+  n.result(0, takeLast ? n.sub(n.dimConstant(length - 1, {}, n.i64Type()), index) : index);
 }
 
 void cumSum(NodeImporter &n) {

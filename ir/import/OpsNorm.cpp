@@ -36,7 +36,8 @@ Value buildNorm(NodeImporter &node, const Norm &norm) {
   DimShape shape = node.shapeOf(norm.x), normalised(shape.begin() + norm.axis, shape.end());
   DimShape rows(shape.begin(), shape.begin() + norm.axis);
   rows.push_back(product(normalised));
-  SmallVector<Value> operands = {node.reshape(norm.x, rows), asVector(node, norm.weight, normalised, "scale")};
+  SmallVector<Value> operands = {node.reshape(norm.x, rows),
+                                 asVector(node, norm.weight, normalised, "scale")};
   SmallVector<NamedAttribute> attributes = {node.f32("eps", norm.eps)};
   if (norm.scaleIn && norm.scaleIn != NodeImporter::typeOf(norm.weight))
     attributes.push_back(node.type("scale_in", norm.scaleIn));
@@ -48,7 +49,8 @@ Value buildNorm(NodeImporter &node, const Norm &norm) {
 }
 
 /// Sets the outputs with the mean and with 1 / the standard deviation, where somebody wants them, in f32.
-void statistics(NodeImporter &node, const Norm &norm, std::optional<unsigned> meanOutput, unsigned inverseOutput) {
+void statistics(NodeImporter &node, const Norm &norm, std::optional<unsigned> meanOutput,
+                unsigned inverseOutput) {
   bool wantsMean = meanOutput && node.wants(*meanOutput), wantsInverse = node.wants(inverseOutput);
   if (node.failed() || !(wantsMean || wantsInverse))
     return;
@@ -61,7 +63,8 @@ void statistics(NodeImporter &node, const Norm &norm, std::optional<unsigned> me
     x = node.sub(x, mean);
   }
   Value variance = node.reduce(node.build<nn::SquareOp>(x), "mean", axes);
-  node.result(inverseOutput, node.build<nn::RsqrtOp>(node.add(variance, node.scalar(node.f32Type(), norm.eps))));
+  node.result(inverseOutput,
+              node.build<nn::RsqrtOp>(node.add(variance, node.scalar(node.f32Type(), norm.eps))));
 }
 
 void checkStash(NodeImporter &node) {
@@ -74,8 +77,14 @@ int64_t axisAttribute(NodeImporter &node) { return node.axis(node.intAttribute("
 
 void layerNormalization(NodeImporter &node) {
   checkStash(node);
-  Norm norm{NormKind::Layer, node.operand(0), node.operand(1), node.optionalOperand(2), axisAttribute(node),
-            node.floatAttribute("epsilon", 1e-5), {}, {}};
+  Norm norm{NormKind::Layer,
+            node.operand(0),
+            node.operand(1),
+            node.optionalOperand(2),
+            axisAttribute(node),
+            node.floatAttribute("epsilon", 1e-5),
+            {},
+            {}};
   node.result(0, buildNorm(node, norm));
   statistics(node, norm, 1, 2);
 }
@@ -83,16 +92,28 @@ void layerNormalization(NodeImporter &node) {
 void rmsNormalization(NodeImporter &node) {
   checkStash(node);
   Value weight = node.operand(1);
-  node.result(0, buildNorm(node, {NormKind::Rms, node.operand(0), weight, {}, axisAttribute(node),
-                                  node.floatAttribute("epsilon", 1e-5), {}, NodeImporter::typeOf(weight)}));
+  node.result(0, buildNorm(node, {NormKind::Rms,
+                                  node.operand(0),
+                                  weight,
+                                  {},
+                                  axisAttribute(node),
+                                  node.floatAttribute("epsilon", 1e-5),
+                                  {},
+                                  NodeImporter::typeOf(weight)}));
 }
 
 /// In f32 throughout, rounded once.
 void simplifiedLayerNormalization(NodeImporter &node) {
   checkStash(node);
   Value weight = node.operand(1);
-  Norm norm{NormKind::Rms, node.operand(0), weight, {}, axisAttribute(node), node.floatAttribute("epsilon", 1e-5),
-            node.f32Type(), NodeImporter::typeOf(weight)};
+  Norm norm{NormKind::Rms,
+            node.operand(0),
+            weight,
+            {},
+            axisAttribute(node),
+            node.floatAttribute("epsilon", 1e-5),
+            node.f32Type(),
+            NodeImporter::typeOf(weight)};
   node.result(0, buildNorm(node, norm));
   statistics(node, norm, std::nullopt, 1);
 }
@@ -107,7 +128,8 @@ void skipNorm(NodeImporter &node, NormKind kind, std::optional<unsigned> betaInp
     return;
   if (node.rankOf(sum) == 0)
     return node.fail("the input has no dims");
-  Norm norm{kind, sum, weight, beta, node.rankOf(sum) - 1, node.floatAttribute("epsilon", 1e-12), node.f32Type(), {}};
+  Norm norm{kind,           sum, weight, beta, node.rankOf(sum) - 1, node.floatAttribute("epsilon", 1e-12),
+            node.f32Type(), {}};
   node.result(0, buildNorm(node, norm));
   statistics(node, norm, 1, 2);
   node.result(3, sum);

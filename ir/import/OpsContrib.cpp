@@ -1,0 +1,146 @@
+// Contrib matrix products and collectives.
+#include "ir/import/OpsShared.h"
+
+#include "ir/import/Graph.h"
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+/// alpha * x, where x is a product in f32, rounded once to `type`.
+Value scaled(NodeImporter &node, Value x, double alpha, Type type) {
+  return node.cast(alpha == 1.0 ? x : node.mul(x, node.scalar(node.f32Type(), alpha)), type);
+}
+
+void fusedMatMul(NodeImporter &node) {
+  if (node.intAttribute("transBatchA", 0) != 0 || node.intAttribute("transBatchB", 0) != 0)
+    return node.fail("transBatchA and transBatchB are not supported");
+  double alpha = node.floatAttribute("alpha", 1.0);
+  Type type = node.inputType(0);
+  Value product = node.build<nn::MatmulOp>({node.operand(0), node.operand(1)},
+                                           {node.flag("transpose_a", node.intAttribute("transA", 0) != 0),
+                                            node.flag("transpose_b", node.intAttribute("transB", 0) != 0)},
+                                           alpha == 1.0 ? type : node.f32Type());
+  node.result(0, scaled(node, product, alpha, type));
+}
+
+Value activation(NodeImporter &node, Value x, StringRef name) {
+  if (name.empty())
+    return x;
+  if (name == "Relu")
+    return node.build<nn::ReluOp>(x);
+  if (name == "Tanh")
+    return node.build<nn::TanhOp>(x);
+  if (name == "Sigmoid")
+    return node.build<nn::SigmoidOp>(x);
+  if (name == "Gelu" || name == "FastGelu")
+    return node.build<nn::GeluOp>(x, node.text("approximate", name == "Gelu" ? "none" : "tanh"));
+  node.fail("the activation '" + name + "' is not supported");
+  return {};
+}
+
+void fusedGemm(NodeImporter &node) {
+  double alpha = node.floatAttribute("alpha", 1.0), beta = node.floatAttribute("beta", 1.0);
+  Type type = node.inputType(0), wide = node.f32Type();
+  Value y = node.build<nn::MatmulOp>({node.operand(0), node.operand(1)},
+                                     {node.flag("transpose_a", node.intAttribute("transA", 0) != 0),
+                                      node.flag("transpose_b", node.intAttribute("transB", 0) != 0)},
+                                     wide);
+  y = scaled(node, y, alpha, wide);
+  if (node.has(2) && beta != 0)
+    y = node.add(y, scaled(node, node.cast(node.operand(2), wide), beta, wide));
+  node.result(0, node.cast(activation(node, y, node.stringAttribute("activation", "")), type));
+}
+
+void allReduce(NodeImporter &node) { node.result(0, node.build<nn::AllReduceOp>(node.operand(0))); }
+
+void allGather(NodeImporter &node) { node.fail("gathering across GPUs is not supported; AllReduce is"); }
+
+/// The bytes of initialiser `input` read as `columns` values of `bits` bits a row.
+Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, int64_t rows, int64_t columns) {
+  GraphValue *value =
+      node.failed() ? nullptr : node.owner().scope().find(node.proto().input(static_cast<int>(input)));
+  if (!value || !value->tensor) {
+    node.fail("input " + Twine(input) + " is not an initializer");
+    return {};
+  }
+  int64_t bytes = value->info.elements();
+  if (value->info.type != DType::U8 || bytes * 8 != rows * columns * bits) {
+    node.fail("input " + Twine(input) + " of " + shapeString(value->info.shape) + " does not hold " +
+              Twine(rows) + " x " + Twine(columns) + " values of " + Twine(bits) + " bits");
+    return {};
+  }
+  DType type = bits == 4 ? DType::U4 : DType::U8;
+  if (value->info.place) {
+    Value weight = nn::WeightOp::create(
+        node.builder(), node.location(),
+        RankedTensorType::get({rows, columns}, mlirType(node.context(), type)), value->name,
+        value->info.place->path, static_cast<int64_t>(value->info.place->offset), bytes);
+    node.owner().setShape(weight, {rows, columns});
+    return weight;
+  }
+  auto contents = node.owner().tensors.load(*value->tensor, value->info);
+  if (!contents) {
+    node.fail(contents.error().message);
+    return {};
+  }
+  Tensor unpacked = Tensor::uninitialized(type, {rows, columns});
+  const auto *source = contents->as<uint8_t>();
+  for (int64_t i = 0; i < rows * columns; ++i)
+    unpacked.as<uint8_t>()[i] = bits == 8 ? source[i] : (source[i / 2] >> (i % 2 * 4)) & 15;
+  return node.constant(unpacked);
+}
+
+struct PackedShape {
+  int64_t rows, depth, bits, block;
+  int64_t blocks() const { return (depth + block - 1) / block; }
+};
+
+/// The zero points as one for each block: those of the file, or the middle of the range.
+Value blockZeroPoints(NodeImporter &node, const PackedShape &shape) {
+  DimShape perBlock = {shape.rows, shape.blocks()};
+  if (!node.has(3)) {
+    Type type = mlirType(node.context(), shape.bits == 4 ? DType::U4 : DType::U8);
+    return node.expand(node.scalar(type, static_cast<double>(1 << (shape.bits - 1))), perBlock);
+  }
+  if (node.inputType(3) != mlirType(node.context(), DType::U8)) {
+    node.fail("zero points that are not packed integers are not supported");
+    return {};
+  }
+  int64_t perByte = 8 / shape.bits, padded = (shape.blocks() + perByte - 1) / perByte * perByte;
+  return node.slice(packedWeight(node, 3, shape.bits, shape.rows, padded), 1, 0, shape.blocks());
+}
+
+void matMulNBits(NodeImporter &node) {
+  PackedShape shape{node.intAttribute("N", 0), node.intAttribute("K", 0), node.intAttribute("bits", 4),
+                    node.intAttribute("block_size", 0)};
+  if (shape.rows <= 0 || shape.depth <= 0 || shape.block <= 0 || (shape.bits != 4 && shape.bits != 8))
+    return node.fail("needs N, K, block_size, and bits of 4 or 8");
+  if (node.has(4))
+    return node.fail("g_idx is not supported");
+  Type type = node.inputType(0);
+  int64_t columns = shape.blocks() * shape.block;
+  Value scales = node.operand(2);
+  scales = node.failed() ? Value() : node.reshape(scales, {shape.rows, shape.blocks()});
+  Value packed = packedWeight(node, 1, shape.bits, shape.rows, columns);
+  Value weight =
+      node.build<nn::DequantizeOp>({packed, scales, blockZeroPoints(node, shape)},
+                                   {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
+  weight = node.slice(weight, 1, 0, shape.depth);
+  Value y = node.build<nn::MatmulOp>({node.operand(0), weight}, node.flag("transpose_b", true), type);
+  node.result(0, node.has(5) ? node.add(y, node.operand(5)) : y);
+}
+
+} // namespace
+
+void registerContrib(HandlerTable &table) {
+  table.add("com.microsoft", "FusedMatMul", 2, 2, fusedMatMul);
+  table.add("com.microsoft", "FusedGemm", 2, 3, fusedGemm);
+  table.add("com.microsoft", "AllReduce", 1, 1, allReduce);
+  table.add("com.microsoft", "AllGather", 1, 1, allGather);
+  table.add("com.microsoft", "MatMulNBits", 3, 6, matMulNBits);
+}
+
+} // namespace fusion::onnx
