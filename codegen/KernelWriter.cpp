@@ -13,21 +13,38 @@ static constexpr llvm::StringLiteral nameMark = "@kernel@";
 
 llvm::StringRef sourceType(DType type) {
   switch (type) {
-  case DType::Bool: return "bool";
-  case DType::I8: case DType::I4: return "i8";
-  case DType::U8: case DType::U4: return "u8";
-  case DType::I16: return "i16";
-  case DType::U16: return "u16";
-  case DType::I32: return "i32";
-  case DType::U32: return "u32";
-  case DType::I64: return "i64";
-  case DType::U64: return "u64";
-  case DType::F8E4M3: return "f8e4m3";
-  case DType::F8E5M2: return "f8e5m2";
-  case DType::F16: return "f16";
-  case DType::BF16: return "bf16";
-  case DType::F32: return "f32";
-  case DType::F64: return "f64";
+  case DType::Bool:
+    return "bool";
+  case DType::I8:
+  case DType::I4:
+    return "i8";
+  case DType::U8:
+  case DType::U4:
+    return "u8";
+  case DType::I16:
+    return "i16";
+  case DType::U16:
+    return "u16";
+  case DType::I32:
+    return "i32";
+  case DType::U32:
+    return "u32";
+  case DType::I64:
+    return "i64";
+  case DType::U64:
+    return "u64";
+  case DType::F8E4M3:
+    return "f8e4m3";
+  case DType::F8E5M2:
+    return "f8e5m2";
+  case DType::F16:
+    return "f16";
+  case DType::BF16:
+    return "bf16";
+  case DType::F32:
+    return "f32";
+  case DType::F64:
+    return "f64";
   }
   llvm_unreachable("all types handled");
 }
@@ -63,7 +80,8 @@ std::string KernelWriter::output(unsigned index) {
   auto [place, isNew] = outputs.try_emplace(index);
   if (isNew)
     place->second = {KernelPlan::Parameter::Kind::Pointer,
-                     (sourceType(dtype(region.outputs[index])) + " *").str(), ("out" + llvm::Twine(index)).str()};
+                     (sourceType(dtype(region.outputs[index])) + " *").str(),
+                     ("out" + llvm::Twine(index)).str()};
   return place->second.name;
 }
 
@@ -104,13 +122,15 @@ std::string KernelWriter::address(const DimShape &shape, llvm::ArrayRef<std::str
   return address(View::contiguous({}, shape), index);
 }
 
-llvm::SmallVector<std::string> KernelWriter::delinearize(const std::string &linear, const DimShape &shape) {
+llvm::SmallVector<std::string> KernelWriter::delinearize(const std::string &linear, const DimShape &shape,
+                                                         bool narrow) {
   llvm::SmallVector<std::string> index(shape.size(), "0");
   llvm::SmallVector<size_t> dims; // that need a variable
   for (size_t i = 0; i < shape.size(); ++i)
     if (!(shape[i] == Dim(1)))
       dims.push_back(i);
   std::string rest = linear;
+  const std::string cast = narrow ? "(u32)" : "";
   while (!dims.empty()) {
     size_t dim = dims.pop_back_val();
     if (dims.empty()) {
@@ -118,9 +138,9 @@ llvm::SmallVector<std::string> KernelWriter::delinearize(const std::string &line
       break;
     }
     index[dim] = fresh("i");
-    line("const i64 " + index[dim] + " = " + rest + " % " + size(shape[dim]) + ";");
+    line("const i64 " + index[dim] + " = " + cast + rest + " % " + cast + size(shape[dim]) + ";");
     std::string quotient = fresh("rest");
-    line("const i64 " + quotient + " = " + rest + " / " + size(shape[dim]) + ";");
+    line("const i64 " + quotient + " = " + cast + rest + " / " + cast + size(shape[dim]) + ";");
     rest = quotient;
   }
   return index;
@@ -159,11 +179,13 @@ KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads
   }
   llvm::SmallVector<std::string> declared;
   for (const KernelPlan::Parameter &parameter : kernel.parameters)
-    declared.push_back(parameter.type + (llvm::StringRef(parameter.type).ends_with("*") ? "" : " ") + parameter.name);
-  kernel.source = legend + tables +
-                  ("KERNEL(" + llvm::Twine(blockThreads) + ") " + nameMark + "(" + llvm::join(declared, ", ") + ") {\n")
-                      .str() +
-                  body + "}\n";
+    declared.push_back(parameter.type + (llvm::StringRef(parameter.type).ends_with("*") ? "" : " ") +
+                       parameter.name);
+  kernel.source =
+      legend + tables +
+      ("KERNEL(" + llvm::Twine(blockThreads) + ") " + nameMark + "(" + llvm::join(declared, ", ") + ") {\n")
+          .str() +
+      body + "}\n";
   kernel.name = (schedule + "_" + contentHash(withoutComments(kernel.source)).substr(0, 12)).str();
   replaceAll(kernel.source, nameMark, kernel.name);
   kernel.schedule = schedule.str();

@@ -33,15 +33,18 @@ public:
   /// A fresh local name with this stem: `x3`.
   std::string fresh(llvm::StringRef stem);
 
-  /// Linear index expression `offset + Σ index[i] * stride[i]` for a view; zero strides and unit factors vanish.
+  /// Linear index expression `offset + Σ index[i] * stride[i]` for a view; zero strides and unit factors
+  /// vanish.
   std::string address(const View &view, llvm::ArrayRef<std::string> index);
   /// Row-major linear index for a contiguous shape.
   std::string address(const DimShape &shape, llvm::ArrayRef<std::string> index);
-  /// Lines that split `linear` into one variable per dim of `shape` (row-major); returns their names ("0" for size 1).
-  llvm::SmallVector<std::string> delinearize(const std::string &linear, const DimShape &shape);
+  /// Lines that split `linear` into one variable per dim of `shape` (row-major); returns their names ("0" for
+  /// size 1). `narrow`: `linear` is below 2^32, so that the divisions, slow in 64 bits, are done in 32.
+  llvm::SmallVector<std::string> delinearize(const std::string &linear, const DimShape &shape,
+                                             bool narrow = false);
 
-  /// Assembles signature and body. The kernel is named `<schedule>_<hash of the text without comments>`, so that
-  /// kernels that differ in comments only have one name.
+  /// Assembles signature and body. The kernel is named `<schedule>_<hash of the text without comments>`, so
+  /// that kernels that differ in comments only have one name.
   KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads);
 
 private:

@@ -42,7 +42,8 @@ void Emitter::pointerFor(const void *user, const Access &access, bool isOutput) 
   const DimShape &lead = graph.leads[access.lead];
   auto &indices = leadIndices[access.lead];
   if (!indices)
-    indices = writer.delinearize(row, lead);
+    indices =
+        writer.delinearize(row, lead, /*narrow=*/!graph.rows.isStatic() || graph.rows.value() < (1ll << 32));
   SmallVector<std::string> index;
   for (size_t i = 0; i < lead.size(); ++i)
     index.push_back(access.divisors[i] == 1 || (*indices)[i] == "0"

@@ -84,8 +84,11 @@ Node *Builder::lowerRmsNorm(nn::RmsNormOp op, const Space &space) {
   const std::string eps = literal(DType::F32, op.getEps().convertToDouble());
   Node *inverse = apply(op, fmt::format("1.f / sqrt_($0 / {} + {})", widthText(true), eps), {squares}, type);
   const double bias = op.getWeightBias().convertToDouble();
-  const std::string biased = bias == 0 ? "$0" : "$0 + " + literal(DType::F32, bias);
-  Node *factor = apply(op, rounded(scale, biased), {weight}, type);
+  Node *factor = weight;
+  if (bias != 0)
+    factor = apply(op, rounded(scale, "$0 + " + literal(DType::F32, bias)), {weight}, type);
+  else if (dtype(op.getWeight()) != scale)
+    factor = apply(op, rounded(scale, "$0"), {weight}, type);
   Node *normal = apply(op, rounded(scale, "$0 * $1"), {x, inverse}, type);
   return apply(op, rounded(to, "$0 * $1"), {normal, factor}, registerType(to));
 }
@@ -140,7 +143,7 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
   Node *turned =
       apply(op, rounded(compute, fmt::format("{} ? $0 - $1 : $0 + $1", first)), {straight, crossed}, type);
   if (whole)
-    return apply(op, rounded(to, "$0"), {turned}, registerType(to));
+    return to == compute ? turned : apply(op, rounded(to, "$0"), {turned}, registerType(to));
   return apply(op, rounded(to, fmt::format("$c < {} ? $0 : $1", rotary)), {turned, x}, registerType(to));
 }
 

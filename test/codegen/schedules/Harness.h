@@ -17,10 +17,12 @@ struct ScheduleCase {
   /// Largest relative L2 error of an output; an infinite or NaN difference always fails.
   double tolerance = 2e-6;
   /// Fills argument `index`; values around 1 by default.
-  std::function<void(unsigned index, Tensor &tensor)> fill;
+  std::function<void(unsigned index, Tensor &tensor)> fill = {};
+  /// Whether NVRTC, if it is there, compiles the kernel too.
+  bool compiles = true;
 };
 
-/// Emits, checks spills on every architecture if NVRTC is there, runs and compares. Returns the kernel's
+/// Emits, checks spills if NVRTC is there, runs and compares. Returns the kernel's
 /// source.
 std::string check(const Schedule &schedule, const ScheduleCase &test);
 /// The reason why the schedule does not take it; empty if it does.
