@@ -27,7 +27,8 @@ static uint32_t archOf(StringRef target) {
   return digits.consumeInteger(10, arch) ? 80 : arch;
 }
 
-PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes, bool dry)
+PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes,
+                         bool dry)
     : function(function), options(options), shapes(shapes), views(Views::compute(function, shapes)),
       arch(archOf(options.target)), dry(dry) {
   auto module = function->getParentOfType<ModuleOp>();
@@ -71,8 +72,9 @@ llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
   return result;
 }
 
-std::optional<std::string> scheduleRefusal(const Region &region, StringRef name, const nn::SymbolicShapes &shapes,
-                                           const Views &views, uint32_t arch) {
+std::optional<std::string> scheduleRefusal(const Region &region, StringRef name,
+                                           const nn::SymbolicShapes &shapes, const Views &views,
+                                           uint32_t arch) {
   const Schedule *schedule = findSchedule(name);
   if (!schedule)
     return ("there is no schedule \"" + name + "\"").str();
@@ -80,7 +82,8 @@ std::optional<std::string> scheduleRefusal(const Region &region, StringRef name,
   return schedule->refuses(region, {shapes, inputs, arch});
 }
 
-Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region, const KernelContext &context) const {
+Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region,
+                                                     const KernelContext &context) const {
   if (auto group = llvm::dyn_cast<GroupOp>(region.anchor)) {
     const Schedule *schedule = findSchedule(group.getSchedule());
     if (!schedule)
@@ -106,7 +109,8 @@ Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> ou
   if (!schedule)
     return schedule.error();
   if (auto updated = (*schedule)->updatedInput(region))
-    if (Status status = planCopy(region.inputs[*updated], inputs[*updated], outputs[0], region.anchor); !status)
+    if (Status status = planCopy(region.inputs[*updated], inputs[*updated], outputs[0], region.anchor);
+        !status)
       return status;
   return emit(region, context, **schedule, outputs);
 }

@@ -15,7 +15,7 @@ llvm::StringRef sourceType(DType type);
 
 class KernelWriter {
 public:
-  KernelWriter(const Region &region, const KernelContext &context) : region(region), context(context) {}
+  explicit KernelWriter(const Region &region) : region(region) {}
 
   /// Appends a line at the current indentation; "}" lines leave a level, lines ending in "{" enter one.
   void line(const llvm::Twine &text);
@@ -49,7 +49,6 @@ public:
 
 private:
   const Region &region;
-  const KernelContext &context;
   std::string body, tables;
   unsigned indent = 1;
   llvm::StringMap<unsigned> stems;

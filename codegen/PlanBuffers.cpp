@@ -22,7 +22,8 @@ BufferId PlanBuilder::addBuffer(BufferPlan::Kind kind, Value value, std::string 
 
 void PlanBuilder::planArguments() {
   for (BlockArgument argument : function.getArguments()) {
-    std::string name = portName(function.getArgAttrDict(argument.getArgNumber()), "arg", argument.getArgNumber());
+    std::string name =
+        portName(function.getArgAttrDict(argument.getArgNumber()), "arg", argument.getArgNumber());
     BufferId id = buffers[argument] = addBuffer(BufferPlan::Kind::Input, argument, name);
     plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0});
   }
@@ -93,7 +94,8 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   std::string name = portName(function.getResultAttrDict(index), "result", index);
   Operation *producer = view.base.getDefiningOp();
   bool isKept = producer && llvm::isa<nn::WeightOp, nn::ConstantOp>(producer);
-  bool isWhole = view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
+  bool isWhole =
+      view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
   BufferId id;
   if (isWhole && !isKept) {
     auto buffer = bufferOf(view.base);

@@ -11,7 +11,8 @@ namespace fusion {
 class PlanBuilder {
 public:
   /// A dry builder asks schedules whether they take an op, but emits nothing.
-  PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes, bool dry);
+  PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes,
+              bool dry);
 
   Status build();
   ProgramPlan takePlan() { return std::move(plan); }

@@ -35,19 +35,26 @@ std::string rounded(DType type, StringRef expression) {
 std::string integerLiteral(DType type, int64_t value) {
   auto wrap = [&](std::string text) { return value < 0 ? "(" + text + ")" : text; };
   switch (type) {
-  case DType::Bool: return value ? "true" : "false";
-  case DType::I64: return value == INT64_MIN ? "(-9223372036854775807ll - 1)" : wrap(std::to_string(value) + "ll");
-  case DType::U64: return std::to_string(static_cast<uint64_t>(value)) + "ull";
-  case DType::U32: return std::to_string(static_cast<uint32_t>(value)) + "u";
-  case DType::I32: return value == INT32_MIN ? "(-2147483647 - 1)" : wrap(std::to_string(value));
-  default: return fmt::format("({}){}", sourceType(type).str(), wrap(std::to_string(value)));
+  case DType::Bool:
+    return value ? "true" : "false";
+  case DType::I64:
+    return value == INT64_MIN ? "(-9223372036854775807ll - 1)" : wrap(std::to_string(value) + "ll");
+  case DType::U64:
+    return std::to_string(static_cast<uint64_t>(value)) + "ull";
+  case DType::U32:
+    return std::to_string(static_cast<uint32_t>(value)) + "u";
+  case DType::I32:
+    return value == INT32_MIN ? "(-2147483647 - 1)" : wrap(std::to_string(value));
+  default:
+    return fmt::format("({}){}", sourceType(type).str(), wrap(std::to_string(value)));
   }
 }
 
 std::string literal(DType type, double value) {
   if (!isFloat(type))
-    return integerLiteral(type, type == DType::U64 && value > 0 ? static_cast<int64_t>(static_cast<uint64_t>(value))
-                                                                : static_cast<int64_t>(value));
+    return integerLiteral(type, type == DType::U64 && value > 0
+                                    ? static_cast<int64_t>(static_cast<uint64_t>(value))
+                                    : static_cast<int64_t>(value));
   bool wide = type == DType::F64;
   if (std::isnan(value))
     return wide ? "(f64)nan_f32()" : "nan_f32()";
@@ -79,7 +86,9 @@ struct Formula {
   std::string comparison() const;
 
 private:
-  std::string constant(double value) const { return literal(type == DType::F64 ? DType::F64 : DType::F32, value); }
+  std::string constant(double value) const {
+    return literal(type == DType::F64 ? DType::F64 : DType::F32, value);
+  }
   std::string call(StringRef function) const { return function.str() + "(" + a + ")"; }
   std::string call2(StringRef function) const { return function.str() + "(" + a + ", " + b + ")"; }
   std::string infix(StringRef symbol) const { return a + " " + symbol.str() + " " + b; }
@@ -94,8 +103,8 @@ std::string Formula::gelu() const {
     if (form == "none")
       return fmt::format("0.5 * {0} * (1.0 + erf_({0} * 0.7071067811865476))", a);
     if (form == "tanh")
-      return fmt::format(
-          "0.5 * {0} * (1.0 + tanh_(0.7978845608028654 * ({0} + 0.044715 * {0} * {0} * {0})))", a);
+      return fmt::format("0.5 * {0} * (1.0 + tanh_(0.7978845608028654 * ({0} + 0.044715 * {0} * {0} * {0})))",
+                         a);
     return fmt::format("{0} / (1.0 + exp_(-1.702 * {0}))", a);
   }
   return call(form == "none" ? "gelu_erf_" : form == "tanh" ? "gelu_tanh_" : "gelu_quick_");
@@ -162,7 +171,8 @@ std::string Formula::integers() const {
   };
   return llvm::StringSwitch<llvm::function_ref<std::string()>>(name)
       .Case("neg", [&] { return fmt::format("({})(0ull - (u64){})", t, a); })
-      .Case("abs", [&] { return isSigned ? fmt::format("({0})({1} < 0 ? 0ull - (u64){1} : (u64){1})", t, a) : a; })
+      .Case("abs",
+            [&] { return isSigned ? fmt::format("({0})({1} < 0 ? 0ull - (u64){1} : (u64){1})", t, a) : a; })
       .Case("sign", [&] { return fmt::format("({0})({1} > 0 ? 1 : ({1} < 0 ? -1 : 0))", t, a); })
       .Case("reciprocal", [&] { return fmt::format("int_div(({}){}, {})", t, 1, a); })
       .Case("square", [&] { return fmt::format("({0})((u64){1} * (u64){1})", t, a); })
@@ -238,7 +248,8 @@ std::string scalarExpression(Operation *op, llvm::ArrayRef<std::string> operands
     return "is_nan(" + operands[0] + ")";
   if (auto isInf = llvm::dyn_cast<nn::IsInfOp>(op))
     return infinityTest(isInf, operands[0]);
-  Formula formula{op, op->getName().stripDialect(), from, operands[0], operands.size() > 1 ? operands[1] : ""};
+  Formula formula{op, op->getName().stripDialect(), from, operands[0],
+                  operands.size() > 1 ? operands[1] : ""};
   if (std::string comparison = formula.comparison(); !comparison.empty())
     return comparison;
   if (from == DType::Bool)

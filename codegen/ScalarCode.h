@@ -9,13 +9,13 @@ namespace fusion {
 /// rounded to `type`), f64, bool, or the integer type itself.
 llvm::StringRef registerType(DType type);
 
-/// `to_f32(load(in0 + i))`: the register value of an element. `store(out0 + i, from_f32<f16>(x))`: the statement,
-/// without semicolon, that stores a register value.
+/// `to_f32(load(in0 + i))`: the register value of an element. `store(out0 + i, from_f32<f16>(x))`: the
+/// statement, without semicolon, that stores a register value.
 std::string loadElement(DType type, llvm::StringRef pointer, llvm::StringRef index);
 std::string storeElement(DType type, llvm::StringRef pointer, llvm::StringRef index, llvm::StringRef value);
 
-/// `operands` are register expressions (names or literals). Returns an expression rounded to the result's type.
-/// Asserts isScalarOp(op).
+/// `operands` are register expressions (names or literals). Returns an expression rounded to the result's
+/// type. Asserts isScalarOp(op).
 std::string scalarExpression(mlir::Operation *op, llvm::ArrayRef<std::string> operands);
 /// Pointwise ops, for which scalarExpression can be called.
 bool isScalarOp(mlir::Operation *op);

@@ -22,8 +22,9 @@ struct KernelDraft {
   KernelPlan kernel;
   struct Argument {
     enum class Kind : uint8_t { Input, Output, Size } kind = Kind::Size;
-    unsigned index = 0; ///< input or output number; the pointer is the buffer's start, view offsets are in the source
-    Dim value = 0;      ///< for Size
+    unsigned index =
+        0; ///< input or output number; the pointer is the buffer's start, view offsets are in the source
+    Dim value = 0; ///< for Size
   };
   std::vector<Argument> arguments; ///< in the order of kernel.parameters
   Dim gridX = 1, gridY = 1, gridZ = 1;
@@ -42,7 +43,8 @@ public:
   virtual std::optional<unsigned> updatedInput(const Region &) const { return std::nullopt; }
 };
 
-/// All schedules, in the order in which they are tried for a single op: pointwise, row, scan, matmul, attention.
+/// All schedules, in the order in which they are tried for a single op: pointwise, row, scan, matmul,
+/// attention.
 llvm::ArrayRef<const Schedule *> allSchedules();
 const Schedule *findSchedule(llvm::StringRef name);
 

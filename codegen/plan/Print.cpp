@@ -7,10 +7,14 @@ namespace fusion {
 
 static std::string_view kindName(BufferPlan::Kind kind) {
   switch (kind) {
-  case BufferPlan::Kind::Input: return "input";
-  case BufferPlan::Kind::Weight: return "weight";
-  case BufferPlan::Kind::Temporary: return "temporary";
-  case BufferPlan::Kind::Output: return "output";
+  case BufferPlan::Kind::Input:
+    return "input";
+  case BufferPlan::Kind::Weight:
+    return "weight";
+  case BufferPlan::Kind::Temporary:
+    return "temporary";
+  case BufferPlan::Kind::Output:
+    return "output";
   }
   return "";
 }
@@ -40,8 +44,8 @@ std::string cudaSource(const ProgramPlan &plan) {
                         description.blockX * description.blockY * description.blockZ, sites.size(),
                         sites.size() == 1 ? "" : "es");
     for (size_t site = 0; site < std::min(sites.size(), mostSites); ++site)
-      text += fmt::format("//   {}{}{}\n", launchTitle(*sites[site]), sites[site]->location.empty() ? "" : " at ",
-                          sites[site]->location);
+      text += fmt::format("//   {}{}{}\n", launchTitle(*sites[site]),
+                          sites[site]->location.empty() ? "" : " at ", sites[site]->location);
     if (sites.size() > mostSites)
       text += fmt::format("//   and {} more\n", sites.size() - mostSites);
     text += description.source;
@@ -71,16 +75,18 @@ std::string planText(const ProgramPlan &plan) {
     text += fmt::format("needs {} == {} ({})\n", equality.left.str(), equality.right.str(), equality.reason);
   for (size_t id = 0; id < plan.buffers.size(); ++id) {
     const BufferPlan &buffer = plan.buffers[id];
-    text += fmt::format("%{}: {} {} {}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape), buffer.name);
+    text += fmt::format("%{}: {} {} {}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape),
+                        buffer.name);
   }
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const KernelLaunch &launch = plan.launches[i];
     std::vector<std::string> arguments;
     for (size_t a = 0; a < launch.arguments.size(); ++a)
       arguments.push_back(argumentText(plan, launch, a));
-    text += fmt::format("{}: {} <<<({}, {}, {})>>> ({})  // {}{}{}\n", i, plan.kernels[launch.kernel].name,
-                        launch.gridX.str(), launch.gridY.str(), launch.gridZ.str(), fmt::join(arguments, ", "),
-                        launchTitle(launch), launch.location.empty() ? "" : " at ", launch.location);
+    text +=
+        fmt::format("{}: {} <<<({}, {}, {})>>> ({})  // {}{}{}\n", i, plan.kernels[launch.kernel].name,
+                    launch.gridX.str(), launch.gridY.str(), launch.gridZ.str(), fmt::join(arguments, ", "),
+                    launchTitle(launch), launch.location.empty() ? "" : " at ", launch.location);
   }
   return text;
 }
@@ -111,9 +117,9 @@ std::string planDot(const ProgramPlan &plan) {
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const KernelLaunch &launch = plan.launches[i];
     std::string node = fmt::format("launch{}", i);
-    text += fmt::format("  {} [{}label={}];\n", node,
-                        launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",
-                        quoted(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
+    text += fmt::format(
+        "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",
+        quoted(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
     for (const KernelLaunch::Argument &argument : launch.arguments)
       if (argument.buffer && !argument.written)
         edge(*argument.buffer, node);

@@ -17,7 +17,7 @@ constexpr int64_t largestHead = 256;
 class AttentionEmitter {
 public:
   AttentionEmitter(const Region &region, const KernelContext &context, nn::AttentionOp op)
-      : region(region), context(context), op(op), writer(region, context) {
+      : region(region), context(context), op(op), writer(region) {
     const DimShape &q = context.shape(op.getQ()), &k = context.shape(op.getK()),
                    &v = context.shape(op.getV());
     batch = q[0], heads = q[1], queries = q[2], kvHeads = k[1], keys = k[2];

@@ -24,7 +24,8 @@ static std::vector<std::string> literals(nn::ConstantOp op) {
   ElementsAttr value = op.getValue();
   DType type = dtype(op.getResult());
   if (value.isSplat() && value.getNumElements() > 0)
-    value = DenseElementsAttr::get(RankedTensorType::get({}, value.getElementType()), value.getSplatValue<Attribute>());
+    value = DenseElementsAttr::get(RankedTensorType::get({}, value.getElementType()),
+                                   value.getSplatValue<Attribute>());
   Tensor tensor = toTensor(value);
   std::vector<std::string> texts;
   if (type == DType::F64)
@@ -44,7 +45,8 @@ std::optional<std::string> ElementCode::refuses(Operation *op, const KernelConte
     ElementsAttr value = constant.getValue();
     if (!llvm::isa<DenseElementsAttr>(value))
       return "a constant whose elements are not in the module";
-    int64_t bytes = value.getNumElements() * static_cast<int64_t>(byteSize(heldType(dtype(constant.getResult()))));
+    int64_t bytes =
+        value.getNumElements() * static_cast<int64_t>(byteSize(heldType(dtype(constant.getResult()))));
     if (!value.isSplat() && bytes > mostTableBytes)
       return ("a constant of " + Twine(bytes) + " bytes inside the region").str();
     return std::nullopt;
@@ -126,9 +128,9 @@ std::string ElementCode::value(Value value, const ElementIndex &index) {
   auto input = llvm::find(region.inputs, value);
   if (input != region.inputs.end()) {
     unsigned number = static_cast<unsigned>(input - region.inputs.begin());
-    std::string expression =
-        linearLoad ? linearLoad(number, index[0])
-                   : loadElement(dtype(value), writer.input(number), writer.address(context.inputs[number], index));
+    std::string expression = linearLoad ? linearLoad(number, index[0])
+                                        : loadElement(dtype(value), writer.input(number),
+                                                      writer.address(context.inputs[number], index));
     result = local(registerType(dtype(value)), "x", expression);
   } else {
     result = compute(value.getDefiningOp(), index);
@@ -153,7 +155,8 @@ std::string ElementCode::scalar(Operation *op, const ElementIndex &index) {
   for (Value operand : op->getOperands())
     operands.push_back(broadcastOperand(operand, index));
   writer.comment(op);
-  return local(registerType(dtype(op->getResult(0))), op->getName().stripDialect(), scalarExpression(op, operands));
+  return local(registerType(dtype(op->getResult(0))), op->getName().stripDialect(),
+               scalarExpression(op, operands));
 }
 
 std::string ElementCode::constant(Operation *op, const ElementIndex &index) {

@@ -1,4 +1,5 @@
-// Code for single elements of a region's values: what an element depends on is recomputed through index functions.
+// Code for single elements of a region's values: what an element depends on is recomputed through index
+// functions.
 #pragma once
 
 #include "codegen/KernelWriter.h"
@@ -16,12 +17,12 @@ public:
   ElementCode(const Region &region, const KernelContext &context, KernelWriter &writer)
       : region(region), context(context), writer(writer) {}
 
-  /// Writes what is needed and returns the name or literal that holds the element in its register type. Repeated
-  /// requests for one element give the same name.
+  /// Writes what is needed and returns the name or literal that holds the element in its register type.
+  /// Repeated requests for one element give the same name.
   std::string value(mlir::Value value, const ElementIndex &index);
 
-  /// Takes every index as the one linear index of all values: for regions of scalar ops over values that lie alike
-  /// in memory. `load` gives an input's element.
+  /// Takes every index as the one linear index of all values: for regions of scalar ops over values that lie
+  /// alike in memory. `load` gives an input's element.
   void useLinearIndex(std::function<std::string(unsigned input, const std::string &linear)> load) {
     linearLoad = std::move(load);
   }
@@ -66,7 +67,8 @@ private:
   const KernelContext &context;
   KernelWriter &writer;
   std::function<std::string(unsigned, const std::string &)> linearLoad;
-  /// A value (or none) and an index or expression, with the name that stands for it; one map for each open block.
+  /// A value (or none) and an index or expression, with the name that stands for it; one map for each open
+  /// block.
   using Key = std::pair<const void *, std::string>;
   using Known = std::map<Key, std::string>;
   const std::string *find(const Key &key) const;

@@ -51,8 +51,9 @@ std::string ElementCode::pad(Operation *op, const ElementIndex &index) {
   }
   if (inside.empty())
     return value(padOp.getX(), from);
-  return choose(resultType(op), "pad", llvm::join(inside, " && "), [&] { return value(padOp.getX(), from); },
-                [&] { return value(padOp.getValue(), {}); });
+  return choose(
+      resultType(op), "pad", llvm::join(inside, " && "), [&] { return value(padOp.getX(), from); },
+      [&] { return value(padOp.getValue(), {}); });
 }
 
 std::string ElementCode::trilu(Operation *op, const ElementIndex &index) {
@@ -62,7 +63,8 @@ std::string ElementCode::trilu(Operation *op, const ElementIndex &index) {
   writer.comment(op);
   return local(resultType(op), "trilu",
                index.back() + " - " + index[index.size() - 2] + (triangle.getUpper() ? " >= " : " <= ") +
-                   std::to_string(static_cast<int64_t>(triangle.getK())) + " ? " + x + " : " + literal(type, 0));
+                   std::to_string(static_cast<int64_t>(triangle.getK())) + " ? " + x + " : " +
+                   literal(type, 0));
 }
 
 std::string ElementCode::place(Value indices, const ElementIndex &index, const Dim &count) {
@@ -77,7 +79,8 @@ std::string ElementCode::gather(Operation *op, const ElementIndex &index) {
   size_t behind = axis + context.shape(gatherOp.getIndices()).size();
   writer.comment(op);
   ElementIndex from(index.begin(), index.begin() + axis);
-  from.push_back(place(gatherOp.getIndices(), ElementIndex(index.begin() + axis, index.begin() + behind), shape[axis]));
+  from.push_back(
+      place(gatherOp.getIndices(), ElementIndex(index.begin() + axis, index.begin() + behind), shape[axis]));
   from.append(index.begin() + behind, index.end());
   return value(gatherOp.getX(), from);
 }

@@ -45,7 +45,7 @@ static void loadTile(KernelWriter &writer, const Problem &problem, bool isA) {
 }
 
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem) {
-  KernelWriter writer(region, context);
+  KernelWriter writer(region);
   Epilogue epilogue(region, context, problem, writer);
   const std::string type = sumType(problem.a.type);
   writer.comment(problem.op);

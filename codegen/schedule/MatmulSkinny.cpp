@@ -28,7 +28,7 @@ static int64_t pieceLength(const Problem &problem) {
 }
 
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem) {
-  KernelWriter writer(region, context);
+  KernelWriter writer(region);
   Epilogue epilogue(region, context, problem, writer);
   const int64_t m = problem.m.value(), length = pieceLength(problem);
   const std::string n = writer.size(problem.n), groups = writer.size(problem.n.ceilDiv(warps));

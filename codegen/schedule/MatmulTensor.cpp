@@ -48,7 +48,7 @@ class Emitter {
 public:
   Emitter(const Region &region, const KernelContext &context, const Problem &problem)
       : problem(problem), tile(chooseTiling(problem)), type(*tensorCoreType(problem)),
-        writer(region, context), epilogue(region, context, problem, writer) {
+        writer(region), epilogue(region, context, problem, writer) {
     const Operand &a = problem.a, &b = problem.b;
     auto even = [](const Operand &operand, const Dim &stride) {
       return operand.offset.knownMultipleOf(8) && stride.knownMultipleOf(8) &&

@@ -48,7 +48,8 @@ std::optional<LinearPlace> linearPlace(const DimShape &value, const DimShape &ou
 }
 
 /// The places of all inputs when the region can be computed along one linear index.
-std::optional<llvm::SmallVector<LinearPlace>> linearPlaces(const Region &region, const KernelContext &context) {
+std::optional<llvm::SmallVector<LinearPlace>> linearPlaces(const Region &region,
+                                                           const KernelContext &context) {
   const DimShape &output = context.shape(region.outputs[0]);
   for (Operation *op : region.ops) {
     bool single = product(context.shape(op->getResult(0))) == Dim(1);
@@ -79,7 +80,8 @@ public:
   KernelDraft emit(const Region &region, const KernelContext &context) const override;
 };
 
-std::optional<std::string> PointwiseSchedule::refuses(const Region &region, const KernelContext &context) const {
+std::optional<std::string> PointwiseSchedule::refuses(const Region &region,
+                                                      const KernelContext &context) const {
   if (region.outputs.empty())
     return "nothing leaves the region";
   for (Operation *op : region.ops)
@@ -88,13 +90,15 @@ std::optional<std::string> PointwiseSchedule::refuses(const Region &region, cons
   const DimShape &shape = context.shape(region.outputs[0]);
   for (Value output : llvm::drop_begin(region.outputs))
     if (!sameDims(context.shape(output), shape))
-      return "results of different shapes: " + shapeString(shape) + " and " + shapeString(context.shape(output));
+      return "results of different shapes: " + shapeString(shape) + " and " +
+             shapeString(context.shape(output));
   return std::nullopt;
 }
 
 /// A register value in the type of memory.
 std::string narrowed(DType type, const std::string &value) {
-  return sourceType(type) == registerType(type) ? value : ("from_f32<" + sourceType(type) + ">(" + value + ")").str();
+  return sourceType(type) == registerType(type) ? value
+                                                : ("from_f32<" + sourceType(type) + ">(" + value + ")").str();
 }
 
 std::string between(const std::string &pointer, const std::string &offset) {
@@ -105,7 +109,7 @@ std::string between(const std::string &pointer, const std::string &offset) {
 class LinearKernel {
 public:
   LinearKernel(const Region &region, const KernelContext &context, llvm::ArrayRef<LinearPlace> places)
-      : region(region), context(context), places(places), writer(region, context),
+      : region(region), context(context), places(places), writer(region),
         total(product(context.shape(region.outputs[0]))), width(vectorWidth()) {}
 
   KernelDraft emit();
@@ -151,13 +155,13 @@ std::string LinearKernel::loadOne(unsigned input, const std::string &linear) {
   std::string at = place.kind == LinearPlace::Kind::Single     ? "0"
                    : place.kind == LinearPlace::Kind::Repeated ? linear + " % " + std::to_string(place.period)
                                                                : linear;
-  return loadElement(dtype(region.inputs[input]), between(writer.input(input),
-                                                          offset == Dim(0) ? "0" : writer.size(offset)),
-                     at);
+  return loadElement(dtype(region.inputs[input]),
+                     between(writer.input(input), offset == Dim(0) ? "0" : writer.size(offset)), at);
 }
 
 void LinearKernel::elementLoop(const std::string &first) {
-  writer.line("for (i64 element = " + first + "; element < " + writer.size(total) + "; element += threads) {");
+  writer.line("for (i64 element = " + first + "; element < " + writer.size(total) +
+              "; element += threads) {");
   ElementCode code(region, context, writer);
   code.useLinearIndex([&](unsigned input, const std::string &linear) { return loadOne(input, linear); });
   for (auto [number, output] : llvm::enumerate(region.outputs)) {
@@ -169,7 +173,9 @@ void LinearKernel::elementLoop(const std::string &first) {
 
 void LinearKernel::vectorLoop() {
   const std::string widthText = std::to_string(width);
-  auto vectorType = [&](Value value) { return "Vec<" + sourceType(dtype(value)).str() + ", " + widthText + ">"; };
+  auto vectorType = [&](Value value) {
+    return "Vec<" + sourceType(dtype(value)).str() + ", " + widthText + ">";
+  };
   auto arguments = [&](Value value) { return "<" + sourceType(dtype(value)).str() + ", " + widthText + ">"; };
   writer.line("for (i64 vector = thread; vector < " + writer.size(total) + " / " + widthText +
               "; vector += threads) {");
@@ -210,8 +216,8 @@ void LinearKernel::vectorLoop() {
   }
   writer.line("}");
   for (auto [number, output] : llvm::enumerate(region.outputs))
-    writer.line("store_vec" + arguments(output) + "(" + writer.output(number) + " + element, " + results[number] +
-                ");");
+    writer.line("store_vec" + arguments(output) + "(" + writer.output(number) + " + element, " +
+                results[number] + ");");
   writer.line("}");
 }
 
@@ -230,8 +236,8 @@ KernelDraft LinearKernel::emit() {
   return writer.finish("pointwise", blockThreads);
 }
 
-/// Neighbours in the last dim that one thread computes, so that it splits its index once: 16 bytes of the widest
-/// output.
+/// Neighbours in the last dim that one thread computes, so that it splits its index once: 16 bytes of the
+/// widest output.
 int64_t neighboursPerThread(const Region &region, const DimShape &shape) {
   size_t widest = 1;
   for (Value output : region.outputs)
@@ -243,7 +249,7 @@ int64_t neighboursPerThread(const Region &region, const DimShape &shape) {
 }
 
 KernelDraft emitIndexed(const Region &region, const KernelContext &context, int64_t width) {
-  KernelWriter writer(region, context);
+  KernelWriter writer(region);
   DimShape shape = context.shape(region.outputs[0]);
   const std::string widthText = std::to_string(width);
   if (width > 1)
@@ -262,8 +268,8 @@ KernelDraft emitIndexed(const Region &region, const KernelContext &context, int6
     }
     writer.line("#pragma unroll");
     writer.line("for (int lane = 0; lane < " + widthText + "; ++lane) {");
-    writer.line("const i64 column = " + (index.back() == "0" ? "" : index.back() + " * " + widthText + " + ") +
-                "lane;");
+    writer.line("const i64 column = " +
+                (index.back() == "0" ? "" : index.back() + " * " + widthText + " + ") + "lane;");
     index.back() = "column";
   }
   ElementCode code(region, context, writer);

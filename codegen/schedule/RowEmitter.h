@@ -9,7 +9,7 @@ namespace fusion::row {
 class Emitter {
 public:
   Emitter(const Region &region, const KernelContext &context, const Graph &graph, const Layout &layout)
-      : graph(graph), layout(layout), plan(planSweeps(graph, layout.inRegisters)), writer(region, context) {}
+      : graph(graph), layout(layout), plan(planSweeps(graph, layout.inRegisters)), writer(region) {}
   KernelDraft emit();
 
 private:

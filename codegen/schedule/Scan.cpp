@@ -24,7 +24,7 @@ class RowWalk {
 public:
   RowWalk(const Region &region, const KernelContext &context, int64_t axis)
       : region(region), context(context), shape(context.shape(region.inputs[0])),
-        axis(normalised(axis, shape.size())), writer(region, context) {
+        axis(normalised(axis, shape.size())), writer(region) {
     rows = shape;
     rows[this->axis] = 1;
   }
@@ -78,7 +78,8 @@ KernelDraft emitCumSum(nn::CumSumOp op, const Region &region, const KernelContex
   writer.line("for (i64 begin = 0; begin < " + walk.length() + "; begin += 32) {");
   writer.line("const i64 step = begin + lane;");
   writer.line("const bool inside = step < " + walk.length() + ";");
-  writer.line("const i64 at = " + (op.getReverse() ? walk.length() + " - 1 - step" : std::string("step")) + ";");
+  writer.line("const i64 at = " + (op.getReverse() ? walk.length() + " - 1 - step" : std::string("step")) +
+              ";");
   writer.line(sum + " running = 0;");
   writer.line("if (inside)");
   writer.line("  running = (" + sum + ")" + walk.load("at") + ";");
@@ -144,7 +145,7 @@ KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContex
 
 /// Writes the updates over a copy of x; an index out of range writes nothing.
 KernelDraft emitScatter(nn::ScatterNdOp op, const Region &region, const KernelContext &context) {
-  KernelWriter writer(region, context);
+  KernelWriter writer(region);
   auto input = [&](Value value) {
     return static_cast<unsigned>(llvm::find(region.inputs, value) - region.inputs.begin());
   };
@@ -169,7 +170,8 @@ KernelDraft emitScatter(nn::ScatterNdOp op, const Region &region, const KernelCo
                 loadElement(dtype(op.getIndices()), writer.input(indices),
                             writer.address(context.inputs[indices], entry)) +
                 ";");
-    writer.line("const i64 " + at + " = " + chosen + " < 0 ? " + chosen + " + " + size + " : " + chosen + ";");
+    writer.line("const i64 " + at + " = " + chosen + " < 0 ? " + chosen + " + " + size + " : " + chosen +
+                ";");
     inside.push_back(at + " >= 0 && " + at + " < " + size);
     place.push_back(at);
   }
@@ -177,10 +179,11 @@ KernelDraft emitScatter(nn::ScatterNdOp op, const Region &region, const KernelCo
   DType type = dtype(op.getX());
   if (!inside.empty())
     writer.line("if (" + llvm::join(inside, " && ") + ")");
-  writer.line("  " +
-              storeElement(type, writer.output(0), writer.address(target, place),
-                           loadElement(type, writer.input(updates), writer.address(context.inputs[updates], index))) +
-              ";");
+  writer.line(
+      "  " +
+      storeElement(type, writer.output(0), writer.address(target, place),
+                   loadElement(type, writer.input(updates), writer.address(context.inputs[updates], index))) +
+      ";");
   writer.line("}");
   KernelDraft draft = writer.finish("scan", blockThreads);
   draft.gridX = Dim::min(product(updateShape).ceilDiv(static_cast<int64_t>(blockThreads)), mostBlocks);

@@ -13,7 +13,8 @@ ProgramPlan planOf(const std::string &text) {
 }
 
 TEST(BuildPlan, ResultsThatNeedNoKernelOrACopy) {
-  // The argument itself, a whole reshape of it, a transpose of it, a row of it, a kernel's result twice, a constant.
+  // The argument itself, a whole reshape of it, a transpose of it, a row of it, a kernel's result twice, a
+  // constant.
   check(R"(func.func @main(%x: tensor<?x4xf32> {nn.name = "x", nn.dims = ["n", 4]})
       -> (tensor<?x4xf32>, tensor<4x?xf32>, tensor<4x?xf32>, tensor<1x4xf32>, tensor<?x4xf32>, tensor<?x2x2xf32>, tensor<2xf32>) {
     %r = nn.reshape %x {shape = [4, "n"]} : (tensor<?x4xf32>) -> tensor<4x?xf32>
@@ -28,7 +29,8 @@ TEST(BuildPlan, ResultsThatNeedNoKernelOrACopy) {
 }
 
 TEST(BuildPlan, LayersShareKernels) {
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
+  ProgramPlan plan =
+      planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
     %0 = nn.silu %x : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.0")
     %1 = nn.silu %0 : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.1")
     return %1 : tensor<?x8xf32>
@@ -43,12 +45,14 @@ TEST(BuildPlan, LayersShareKernels) {
 }
 
 TEST(BuildPlan, WeightsStayInTheirFiles) {
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
+  ProgramPlan plan =
+      planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
     %w = nn.weight {name = "scale", path = "model.bin", offset = 64 : i64, length = 32 : i64} : () -> tensor<8xf32>
     %0 = nn.mul %x, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
     return %0 : tensor<?x8xf32>
   })");
-  auto weight = llvm::find_if(plan.buffers, [](auto &buffer) { return buffer.kind == BufferPlan::Kind::Weight; });
+  auto weight =
+      llvm::find_if(plan.buffers, [](auto &buffer) { return buffer.kind == BufferPlan::Kind::Weight; });
   ASSERT_NE(weight, plan.buffers.end());
   auto &span = std::get<FileSpan>(weight->contents);
   EXPECT_EQ(span.path, "/models/model.bin");
@@ -67,7 +71,8 @@ TEST(BuildPlan, DeadOpsAndUnusedConstantsCostNothing) {
 }
 
 TEST(BuildPlan, EqualitiesNameTheirOp) {
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?xf32> {nn.name = "x", nn.dims = ["a"]}, %y: tensor<?xf32> {nn.name = "y", nn.dims = ["b"]}) -> tensor<?xf32> {
+  ProgramPlan plan = planOf(
+      R"(func.func @main(%x: tensor<?xf32> {nn.name = "x", nn.dims = ["a"]}, %y: tensor<?xf32> {nn.name = "y", nn.dims = ["b"]}) -> tensor<?xf32> {
     %0 = nn.add %x, %y : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32> loc("layers.3")
     return %0 : tensor<?xf32>
   })");
@@ -80,7 +85,9 @@ TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
     %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xf32>) -> tensor<4xf32> loc("layers.0.mlp")
     return %0 : tensor<4xf32>
   })");
-  EXPECT_NE(error.find("nn.all_reduce at layers.0.mlp: no kernel computes it (pointwise: "), std::string::npos) << error;
+  EXPECT_NE(error.find("nn.all_reduce at layers.0.mlp: no kernel computes it (pointwise: "),
+            std::string::npos)
+      << error;
   EXPECT_NE(error.find("scan: "), std::string::npos) << error;
 }
 

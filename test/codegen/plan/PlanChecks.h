@@ -25,10 +25,10 @@ mlir::func::FuncOp mainOf(mlir::ModuleOp module);
 Tensor randomTensor(DType type, Shape shape, uint64_t seed);
 
 struct CheckOptions {
-  SymbolValues symbols;       ///< sizes of the inputs
-  NamedTensors inputs;        ///< instead of random ones
-  double tolerance = 1e-6;    ///< relative L2, for floats; other types must be equal
-  int64_t launches = -1;      ///< how many the plan must have; -1: any number
+  SymbolValues symbols;    ///< sizes of the inputs
+  NamedTensors inputs;     ///< instead of random ones
+  double tolerance = 1e-6; ///< relative L2, for floats; other types must be equal
+  int64_t launches = -1;   ///< how many the plan must have; -1: any number
 };
 
 /// Plan, emulation and reference agree; with NVRTC at hand every kernel compiles for sm_80, sm_90a and sm_100

@@ -24,14 +24,15 @@ std::string eachOp(const std::string &type, const std::vector<std::string> &unar
     add("nn." + op, true, t);
   for (const std::string &op : comparing)
     add("nn." + op, true, c);
-  return fmt::format("func.func @main(%x: {0} {{nn.name = \"x\", nn.dims = [\"b\", 37]}}, "
-                     "%y: {0} {{nn.name = \"y\", nn.dims = [\"b\", 37]}}) -> ({1}) {{\n{2}\n  return {3} : {1}\n}}",
-                     t, fmt::join(types, ", "), fmt::join(lines, "\n"), fmt::join(results, ", "));
+  return fmt::format(
+      "func.func @main(%x: {0} {{nn.name = \"x\", nn.dims = [\"b\", 37]}}, "
+      "%y: {0} {{nn.name = \"y\", nn.dims = [\"b\", 37]}}) -> ({1}) {{\n{2}\n  return {3} : {1}\n}}",
+      t, fmt::join(types, ", "), fmt::join(lines, "\n"), fmt::join(results, ", "));
 }
 
 const std::vector<std::string> floatUnary = {
-    "neg", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tanh", "erf",
-    "sigmoid", "silu", "relu", "softplus", "floor", "ceil", "round", "gelu"};
+    "neg",  "abs", "sign",    "exp",  "log",  "sqrt",     "rsqrt", "reciprocal", "square", "sin", "cos",
+    "tanh", "erf", "sigmoid", "silu", "relu", "softplus", "floor", "ceil",       "round",  "gelu"};
 const std::vector<std::string> arithmetic = {"add", "sub", "mul", "div", "mod", "fmod", "pow", "max", "min"};
 const std::vector<std::string> comparisons = {"equal", "less", "less_equal", "greater", "greater_equal"};
 const std::vector<std::string> bitwise = {"and", "or", "xor"};
@@ -47,8 +48,9 @@ TEST_P(FloatArithmetic, EveryOp) {
   check(eachOp(type, floatUnary, arithmetic, comparisons), {.symbols = {{"b", 3}}, .tolerance = tolerance});
 }
 INSTANTIATE_TEST_SUITE_P(Types, FloatArithmetic,
-                         testing::Values(std::pair("f32", 1e-6), std::pair("f16", 1e-4), std::pair("bf16", 1e-3),
-                                         std::pair("f64", 1e-12), std::pair("f8E4M3FN", 1e-2)));
+                         testing::Values(std::pair("f32", 1e-6), std::pair("f16", 1e-4),
+                                         std::pair("bf16", 1e-3), std::pair("f64", 1e-12),
+                                         std::pair("f8E4M3FN", 1e-2)));
 
 class IntegerArithmetic : public testing::TestWithParam<const char *> {};
 TEST_P(IntegerArithmetic, EveryOp) {
@@ -58,15 +60,14 @@ TEST_P(IntegerArithmetic, EveryOp) {
 }
 INSTANTIATE_TEST_SUITE_P(Types, IntegerArithmetic, testing::Values("i8", "ui8", "i32", "i64"));
 
-TEST(Pointwise, Booleans) {
-  check(eachOp("i1", {"not"}, bitwise, {"equal"}), {.symbols = {{"b", 2}}});
-}
+TEST(Pointwise, Booleans) { check(eachOp("i1", {"not"}, bitwise, {"equal"}), {.symbols = {{"b", 2}}}); }
 
 TEST(Pointwise, SpecialIntegers) {
   std::vector<int64_t> a = {INT64_MIN, INT64_MIN, INT64_MAX, 5, -5, 0, 7, -7},
                        b = {-1, 0, INT64_MAX, 0, 3, 0, -3, 2};
   std::string t = "tensor<8xi64>";
-  std::string text = fmt::format(R"(func.func @main(%x: {0} {{nn.name = "x"}}, %y: {0} {{nn.name = "y"}}) -> ({0}, {0}, {0}, {0}, {0}, {0}) {{
+  std::string text = fmt::format(
+      R"(func.func @main(%x: {0} {{nn.name = "x"}}, %y: {0} {{nn.name = "y"}}) -> ({0}, {0}, {0}, {0}, {0}, {0}) {{
     %0 = nn.div %x, %y : ({0}, {0}) -> {0}
     %1 = nn.mod %x, %y : ({0}, {0}) -> {0}
     %2 = nn.fmod %x, %y : ({0}, {0}) -> {0}
@@ -74,21 +75,27 @@ TEST(Pointwise, SpecialIntegers) {
     %4 = nn.pow %x, %y : ({0}, {0}) -> {0}
     %5 = nn.abs %x : ({0}) -> {0}
     return %0, %1, %2, %3, %4, %5 : {0}, {0}, {0}, {0}, {0}, {0}
-  }})", t);
-  check(text, {.inputs = {{"x", Tensor::of<int64_t>(DType::I64, {8}, a)}, {"y", Tensor::of<int64_t>(DType::I64, {8}, b)}}});
+  }})",
+      t);
+  check(text, {.inputs = {{"x", Tensor::of<int64_t>(DType::I64, {8}, a)},
+                          {"y", Tensor::of<int64_t>(DType::I64, {8}, b)}}});
 }
 
 TEST(Pointwise, Casts) {
-  std::vector<std::string> types = {"i1", "i8", "ui8", "i16", "i32", "ui32", "i64", "ui64", "f8E4M3FN", "f8E5M2", "f16", "bf16", "f32", "f64"};
+  std::vector<std::string> types = {"i1",   "i8",       "ui8",    "i16", "i32",  "ui32", "i64",
+                                    "ui64", "f8E4M3FN", "f8E5M2", "f16", "bf16", "f32",  "f64"};
   for (const std::string &from : {"i1", "i8", "ui8", "i64", "f8E4M3FN", "bf16", "f32", "f64"}) {
     std::vector<std::string> lines, names, results;
     for (const std::string &to : types) {
       names.push_back(fmt::format("%{}", names.size()));
       results.push_back("tensor<5x7x" + to + ">");
-      lines.push_back(fmt::format("{} = nn.cast %x : (tensor<5x7x{}>) -> {}", names.back(), from, results.back()));
+      lines.push_back(
+          fmt::format("{} = nn.cast %x : (tensor<5x7x{}>) -> {}", names.back(), from, results.back()));
     }
-    check(fmt::format("func.func @main(%x: tensor<5x7x{}> {{nn.name = \"x\"}}) -> ({}) {{\n{}\nreturn {} : {}\n}}", from,
-                      fmt::join(results, ", "), fmt::join(lines, "\n"), fmt::join(names, ", "), fmt::join(results, ", ")),
+    check(fmt::format(
+              "func.func @main(%x: tensor<5x7x{}> {{nn.name = \"x\"}}) -> ({}) {{\n{}\nreturn {} : {}\n}}",
+              from, fmt::join(results, ", "), fmt::join(lines, "\n"), fmt::join(names, ", "),
+              fmt::join(results, ", ")),
           {});
   }
 }
@@ -110,17 +117,21 @@ TEST(Pointwise, NanAndInfinity) {
     %9 = nn.softplus %x : (tensor<8xf32>) -> tensor<8xf32>
     return %0, %1, %2, %3, %4, %5, %6, %7, %8, %9 : tensor<8xi1>, tensor<8xi1>, tensor<8xi1>, tensor<8xi1>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xi1>, tensor<8xf32>, tensor<8xf32>
   })",
-        {.inputs = {{"x", Tensor::of<float>(DType::F32, {8}, a)}, {"y", Tensor::of<float>(DType::F32, {8}, b)}}});
+        {.inputs = {{"x", Tensor::of<float>(DType::F32, {8}, a)},
+                    {"y", Tensor::of<float>(DType::F32, {8}, b)}}});
 }
 
 TEST(Pointwise, GeluForms) {
   for (const char *form : {"none", "tanh", "quick"})
-    check(fmt::format(R"(func.func @main(%x: tensor<33xf16> {{nn.name = "x"}}, %y: tensor<9xf64> {{nn.name = "y"}}) -> (tensor<33xf16>, tensor<9xf64>) {{
+    check(
+        fmt::format(
+            R"(func.func @main(%x: tensor<33xf16> {{nn.name = "x"}}, %y: tensor<9xf64> {{nn.name = "y"}}) -> (tensor<33xf16>, tensor<9xf64>) {{
       %0 = nn.gelu %x {{approximate = "{0}"}} : (tensor<33xf16>) -> tensor<33xf16>
       %1 = nn.gelu %y {{approximate = "{0}"}} : (tensor<9xf64>) -> tensor<9xf64>
       return %0, %1 : tensor<33xf16>, tensor<9xf64>
-    }})", form),
-          {.tolerance = 1e-4});
+    }})",
+            form),
+        {.tolerance = 1e-4});
 }
 
 /// Shapes for which the 16-byte path, its tail and the general path are taken, and empty ones.
@@ -143,7 +154,8 @@ TEST(Pointwise, BroadcastAndAwkwardSizes) {
 }
 
 TEST(Pointwise, GroupOfSeveralOutputs) {
-  check(R"(func.func @main(%x: tensor<?x24xbf16> {nn.name = "x", nn.dims = ["n", 24]}, %w: tensor<24xbf16> {nn.name = "w"})
+  check(
+      R"(func.func @main(%x: tensor<?x24xbf16> {nn.name = "x", nn.dims = ["n", 24]}, %w: tensor<24xbf16> {nn.name = "w"})
       -> (tensor<?x24xf32>, tensor<?x24xbf16>) {
     %0:2 = fusion.group "pointwise" schedule "pointwise" (%a = %x, %b = %w)
         : (tensor<?x24xbf16>, tensor<24xbf16>) -> (tensor<?x24xf32>, tensor<?x24xbf16>) {
@@ -156,11 +168,12 @@ TEST(Pointwise, GroupOfSeveralOutputs) {
     }
     return %0#0, %0#1 : tensor<?x24xf32>, tensor<?x24xbf16>
   })",
-        {.symbols = {{"n", 7}}, .tolerance = 1e-4, .launches = 1});
+      {.symbols = {{"n", 7}}, .tolerance = 1e-4, .launches = 1});
 }
 
 TEST(Pointwise, RefusesResultsOfDifferentShapes) {
-  std::string error = planError(R"(func.func @main(%x: tensor<4x8xf32> {nn.name = "x"}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<4x8xf32>, tensor<8xf32>) {
+  std::string error = planError(
+      R"(func.func @main(%x: tensor<4x8xf32> {nn.name = "x"}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<4x8xf32>, tensor<8xf32>) {
     %0:2 = fusion.group "mine" schedule "pointwise" (%a = %x, %b = %w) : (tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {
       %1 = nn.exp %b : (tensor<8xf32>) -> tensor<8xf32>
       %2 = nn.mul %a, %1 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>

@@ -9,12 +9,14 @@ TEST(Scan, CumSum) {
   for (const char *type : {"i64", "i32", "f32", "f16"})
     for (bool reverse : {false, true}) {
       std::string t = fmt::format("tensor<?x?x3x{}>", type);
-      std::string text = fmt::format(R"(func.func @main(%x: {0} {{nn.name = "x", nn.dims = ["a", "b", 3]}}) -> ({0}, {0}, {0}) {{
+      std::string text = fmt::format(
+          R"(func.func @main(%x: {0} {{nn.name = "x", nn.dims = ["a", "b", 3]}}) -> ({0}, {0}, {0}) {{
         %0 = nn.cumsum %x {{axis = 1 : i64, exclusive = false, reverse = {1}}} : ({0}) -> {0}
         %1 = nn.cumsum %x {{axis = -1 : i64, exclusive = true, reverse = {1}}} : ({0}) -> {0}
         %2 = nn.cumsum %x {{axis = 0 : i64, exclusive = true, reverse = {1}}} : ({0}) -> {0}
         return %0, %1, %2 : {0}, {0}, {0}
-      }})", t, reverse);
+      }})",
+          t, reverse);
       for (auto [a, b] : {std::pair<int64_t, int64_t>{1, 1}, {3, 100}, {33, 32}, {2, 0}})
         check(text, {.symbols = {{"a", a}, {"b", b}}, .tolerance = type == std::string("f16") ? 1e-3 : 1e-5});
     }
@@ -22,12 +24,14 @@ TEST(Scan, CumSum) {
 
 TEST(Scan, ArgMaxTakesTheFirstOfEquals) {
   for (const char *type : {"f32", "bf16", "i64", "ui8"}) {
-    std::string text = fmt::format(R"(func.func @main(%x: tensor<?x?x5x{0}> {{nn.name = "x", nn.dims = ["a", "b", 5]}}) -> (tensor<?x5xi64>, tensor<?x?x1xi64>) {{
+    std::string text = fmt::format(
+        R"(func.func @main(%x: tensor<?x?x5x{0}> {{nn.name = "x", nn.dims = ["a", "b", 5]}}) -> (tensor<?x5xi64>, tensor<?x?x1xi64>) {{
       %t = nn.transpose %x {{perm = array<i64: 1, 0, 2>}} : (tensor<?x?x5x{0}>) -> tensor<?x?x5x{0}>
       %0 = nn.arg_max %t {{axis = 0 : i64, keepdims = false}} : (tensor<?x?x5x{0}>) -> tensor<?x5xi64>
       %1 = nn.arg_max %x {{axis = 2 : i64, keepdims = true}} : (tensor<?x?x5x{0}>) -> tensor<?x?x1xi64>
       return %0, %1 : tensor<?x5xi64>, tensor<?x?x1xi64>
-    }})", type);
+    }})",
+        type);
     for (auto [a, b] : {std::pair<int64_t, int64_t>{1, 1}, {3, 70}, {0, 4}})
       check(text, {.symbols = {{"a", a}, {"b", b}}});
   }
@@ -41,14 +45,17 @@ TEST(Scan, ArgMaxTakesTheFirstOfEquals) {
 
 TEST(Scan, ScatterIsACopyAndAScatter) {
   std::vector<int64_t> rows = {4, -5, 2}, places = {0, 1, 3, -1, 2, 0};
-  check(R"(func.func @main(%x: tensor<5x6xf16> {nn.name = "x"}, %i: tensor<3x1xi64> {nn.name = "i"}, %u: tensor<3x6xf16> {nn.name = "u"},
+  check(
+      R"(func.func @main(%x: tensor<5x6xf16> {nn.name = "x"}, %i: tensor<3x1xi64> {nn.name = "i"}, %u: tensor<3x6xf16> {nn.name = "u"},
       %j: tensor<3x2xi64> {nn.name = "j"}, %v: tensor<3xf16> {nn.name = "v"}) -> (tensor<5x6xf16>, tensor<5x6xf16>) {
     %0 = nn.scatter_nd %x, %i, %u : (tensor<5x6xf16>, tensor<3x1xi64>, tensor<3x6xf16>) -> tensor<5x6xf16>
     %1 = nn.scatter_nd %x, %j, %v : (tensor<5x6xf16>, tensor<3x2xi64>, tensor<3xf16>) -> tensor<5x6xf16>
     return %0, %1 : tensor<5x6xf16>, tensor<5x6xf16>
   })",
-        {.inputs = {{"i", Tensor::of<int64_t>(DType::I64, {3, 1}, rows)}, {"j", Tensor::of<int64_t>(DType::I64, {3, 2}, places)}},
-         .tolerance = 0, .launches = 4});
+      {.inputs = {{"i", Tensor::of<int64_t>(DType::I64, {3, 1}, rows)},
+                  {"j", Tensor::of<int64_t>(DType::I64, {3, 2}, places)}},
+       .tolerance = 0,
+       .launches = 4});
 }
 
 } // namespace

@@ -22,10 +22,14 @@ public:
 
   Value step(Value x) {
     switch (below(4)) {
-    case 0: return reshape(x);
-    case 1: return transpose(x);
-    case 2: return slice(x);
-    default: return expand(x);
+    case 0:
+      return reshape(x);
+    case 1:
+      return transpose(x);
+    case 2:
+      return slice(x);
+    default:
+      return expand(x);
     }
   }
   const DimShape &shape(Value x) const { return shapes[x]; }
@@ -118,7 +122,8 @@ private:
 TEST(Views, RandomChains) {
   constexpr int chains = 48, length = 6;
   for (int group = 0; group < chains / 16; ++group) {
-    auto module = parse(R"(func.func @main(%x: tensor<?x4x6xi32> {nn.name = "x", nn.dims = ["n", 4, 6]}) { return })");
+    auto module =
+        parse(R"(func.func @main(%x: tensor<?x4x6xi32> {nn.name = "x", nn.dims = ["n", 4, 6]}) { return })");
     ASSERT_TRUE(module);
     func::FuncOp function = mainOf(*module);
     Operation *returns = function.getBody().front().getTerminator();
@@ -159,14 +164,15 @@ TEST(Views, Contiguity) {
 
 /// What a model does with its projections costs no kernel: split heads, transpose, take a part.
 TEST(Views, HeadsOfAProjectionAreViews) {
-  check(R"(func.func @main(%x: tensor<?x?x192xf16> {nn.name = "x", nn.dims = ["batch", "seq", 192]}) -> tensor<?x4x?x16xf16> {
+  check(
+      R"(func.func @main(%x: tensor<?x?x192xf16> {nn.name = "x", nn.dims = ["batch", "seq", 192]}) -> tensor<?x4x?x16xf16> {
     %0 = nn.slice %x {starts = [0, 0, 64], sizes = ["batch", "seq", 64], steps = array<i64: 1, 1, 1>} : (tensor<?x?x192xf16>) -> tensor<?x?x64xf16>
     %1 = nn.reshape %0 {shape = ["batch", "seq", 4, 16]} : (tensor<?x?x64xf16>) -> tensor<?x?x4x16xf16>
     %2 = nn.transpose %1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x4x16xf16>) -> tensor<?x4x?x16xf16>
     %3 = nn.neg %2 : (tensor<?x4x?x16xf16>) -> tensor<?x4x?x16xf16>
     return %3 : tensor<?x4x?x16xf16>
   })",
-        {.symbols = {{"batch", 2}, {"seq", 3}}, .launches = 1});
+      {.symbols = {{"batch", 2}, {"seq", 3}}, .launches = 1});
 }
 
 } // namespace
