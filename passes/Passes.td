@@ -28,6 +28,14 @@ def Canonicalize : Pass<"nn-canonicalize", "::mlir::ModuleOp"> {
   }];
 }
 
+def FoldPositions : Pass<"nn-fold-positions", "::mlir::ModuleOp"> {
+  let summary = "decide comparisons of positions that do not depend on data";
+  let description = [{
+    Position ids and masks are arithmetic on iotas. A condition that holds, or fails, at every index for all sizes
+    becomes a constant: that positions are consecutive, that a new token sees its whole past.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Raise
 //===----------------------------------------------------------------------===//

@@ -15,6 +15,8 @@ void buildNormalisePipeline(OpPassManager &manager) {
     manager.addPass(createFoldConstants());
     manager.addPass(createCanonicalize());
     manager.addPass(createCSEPass());
+    if (round == 0)
+      manager.addPass(createFoldPositions());
   }
 }
 

@@ -1,0 +1,38 @@
+// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They take what the
+// declarative patterns left, and only propose: legality, schedule, score and choice are the same for all.
+#pragma once
+
+#include "passes/fuse/Traffic.h"
+
+namespace fusion {
+
+struct Proposals {
+  std::vector<Candidate> candidates; ///< pattern, root, ops and clones; the rest is filled in by who asked
+  struct Miss {
+    mlir::Operation *root;
+    std::string reason;
+  };
+  std::vector<Miss> misses; ///< anchors without a candidate
+};
+
+struct ProposalContext {
+  mlir::func::FuncOp function;
+  const Traffic &traffic;
+  const ScheduleOracle &oracle;
+};
+
+/// From every nn.matmul: the scalar ops behind it, as far as they are the only readers. Each length is a candidate.
+Proposals proposeEpilogues(const ProposalContext &context);
+
+/// Disjoint sets of elementwise and index ops, as large as possible, whose results have one shape. Cheap ops with other
+/// readers are cloned; expensive ones are never computed twice.
+Proposals proposePointwise(const ProposalContext &context);
+
+struct Proposer {
+  llvm::StringRef family;
+  Proposals (*propose)(const ProposalContext &);
+};
+/// In the order in which they take their turn.
+llvm::ArrayRef<Proposer> proposers();
+
+} // namespace fusion

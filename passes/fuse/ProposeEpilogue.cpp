@@ -1,0 +1,114 @@
+// matmul_epilogue: a matrix product and what is computed from each of its elements: bias, activation, residual, cast,
+// quantisation, in any order.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Dialect.h"
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// Ops of a side branch, such as the activated gate that the product is multiplied by.
+constexpr unsigned mostSideOps = 4;
+
+bool isScalarStep(Operation *op) {
+  if (op->hasTrait<nn::Pointwise>())
+    return true;
+  auto quantize = llvm::dyn_cast<nn::QuantizeOp>(op);
+  if (!quantize)
+    return false;
+  auto scale = tensorType(quantize.getScale());
+  return scale.hasStaticShape() && scale.getNumElements() == 1;
+}
+
+class EpilogueProposer {
+public:
+  explicit EpilogueProposer(const ProposalContext &context) : context(context) {}
+
+  Proposals run() {
+    for (auto matmul : context.function.getBody().front().getOps<nn::MatmulOp>())
+      propose(matmul);
+    return std::move(proposals);
+  }
+
+private:
+  void propose(nn::MatmulOp matmul) {
+    const DimShape &shape = context.traffic.shapes[matmul.getY()];
+    SmallVector<Operation *> ops{matmul};
+    std::string reason;
+    for (Value current = matmul.getY();;) {
+      Operation *step = nextStep(current, shape, reason);
+      if (!step)
+        break;
+      for (Value operand : step->getOperands())
+        if (operand != current)
+          takeSideBranch(operand, shape, ops);
+      ops.push_back(step);
+      Candidate candidate;
+      candidate.pattern = "matmul_epilogue";
+      candidate.root = matmul;
+      candidate.ops = ops;
+      proposals.candidates.push_back(std::move(candidate));
+      current = step->getResult(0);
+    }
+    if (ops.size() == 1)
+      proposals.misses.push_back({matmul, reason});
+  }
+
+  /// The only reader of `value`, if it works on the single elements of the product.
+  Operation *nextStep(Value value, const DimShape &shape, std::string &reason) {
+    Operation *step = nullptr;
+    for (Operation *user : value.getUsers()) {
+      if (step && user != step) {
+        reason = "the product has " + std::to_string(llvm::range_size(value.getUses())) + " readers";
+        return nullptr;
+      }
+      step = user;
+    }
+    if (!step) {
+      reason = "nobody reads the product";
+      return nullptr;
+    }
+    std::string name = step->getName().getStringRef().str();
+    if (!isScalarStep(step)) {
+      reason = step->hasTrait<OpTrait::IsTerminator>() ? "the product is a result of the function"
+                                                       : "the product is read by " + name + ", which is no scalar op";
+      return nullptr;
+    }
+    if (context.traffic.shapes[step->getResult(0)] != shape) {
+      reason = name + " broadcasts the product";
+      return nullptr;
+    }
+    return step;
+  }
+
+  /// Scalar ops that only this epilogue reads and that have the product's shape.
+  void takeSideBranch(Value operand, const DimShape &shape, SmallVectorImpl<Operation *> &ops) {
+    SmallVector<Value> pending{operand};
+    for (unsigned taken = 0; !pending.empty() && taken < mostSideOps;) {
+      Value value = pending.pop_back_val();
+      Operation *op = value.getDefiningOp();
+      if (!op || !value.hasOneUse() || !op->hasTrait<nn::Pointwise>() || llvm::is_contained(ops, op) ||
+          context.traffic.shapes[value] != shape)
+        continue;
+      ops.push_back(op);
+      ++taken;
+      pending.append(op->operand_begin(), op->operand_end());
+    }
+  }
+
+  const ProposalContext &context;
+  Proposals proposals;
+};
+} // namespace
+
+Proposals proposeEpilogues(const ProposalContext &context) { return EpilogueProposer(context).run(); }
+
+ArrayRef<Proposer> proposers() {
+  static const Proposer all[] = {{"matmul_epilogue", proposeEpilogues}, {"pointwise", proposePointwise}};
+  return all;
+}
+
+} // namespace fusion

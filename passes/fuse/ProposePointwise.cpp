@@ -1,0 +1,295 @@
+// pointwise: what remains elementwise. Grown backwards from each op whose result somebody needs: a producer joins if the
+// group is its only reader, if its result has the group's shape and may leave too, or as a clone if it is cheap.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Dialect.h"
+#include "ir/dialect/Types.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+enum class Kind : uint8_t {
+  Other, ///< not computed element by element
+  View,  ///< only moves indices
+  Light, ///< an instruction or two
+  Heavy, ///< a function or a division: not worth computing twice
+};
+
+/// What computing one cheap element again costs, in bytes of memory traffic that take as long.
+constexpr double lightBytes = 0.25;
+/// The traffic that a launch is worth giving up for.
+constexpr double duplicateBytes = 1 << 20;
+constexpr size_t mostClones = 48;
+/// Values smaller than the group by this factor, such as positions under a mask, are clones for free.
+constexpr double smallSide = 16;
+
+Kind kindOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Kind>(op)
+      .Case<nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp>([](auto) { return Kind::View; })
+      .Case<nn::IotaOp, nn::ConcatOp, nn::PadOp, nn::TriluOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp>(
+          [](auto) { return Kind::Light; })
+      .Case<nn::RopeOp, nn::QuantizeOp, nn::DequantizeOp, nn::ExpOp, nn::LogOp, nn::SqrtOp, nn::RsqrtOp,
+            nn::ReciprocalOp, nn::SinOp, nn::CosOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp, nn::SiluOp, nn::SoftplusOp,
+            nn::GeluOp, nn::DivOp, nn::ModOp, nn::FmodOp, nn::PowOp>([](auto) { return Kind::Heavy; })
+      .Default([](Operation *other) { return other->hasTrait<nn::Pointwise>() ? Kind::Light : Kind::Other; });
+}
+
+bool canClone(Operation *op) {
+  return op->hasTrait<nn::Pointwise>() || kindOf(op) == Kind::View || llvm::isa<nn::IotaOp>(op);
+}
+
+/// How often an operand's element is computed for one element of `user`.
+double evaluations(Operation *user, unsigned operand, const Traffic &traffic) {
+  if (llvm::isa<nn::RopeOp>(user))
+    return operand == 0 ? 2 : 1;
+  if (auto gather = llvm::dyn_cast<nn::GatherNdOp>(user); gather && operand == 1)
+    return static_cast<double>(tensorType(gather.getIndices()).getShape().back());
+  if (llvm::isa<nn::ConcatOp>(user)) {
+    double whole = traffic.elements(user->getResult(0));
+    return whole > 0 ? traffic.elements(user->getOperand(operand)) / whole : 1;
+  }
+  return 1;
+}
+
+class PointwiseProposer {
+public:
+  explicit PointwiseProposer(const ProposalContext &context) : context(context), traffic(context.traffic) {
+    for (Operation &op : context.function.getBody().front()) {
+      order[&op] = static_cast<unsigned>(ops.size());
+      ops.push_back(&op);
+    }
+    dead.assign(ops.size(), false);
+    assigned.assign(ops.size(), false);
+  }
+
+  Proposals run() {
+    for (size_t index = ops.size(); index-- > 0;) {
+      Operation *op = ops[index];
+      if (assigned[index] || kindOf(op) == Kind::Other)
+        continue;
+      if (!isNeeded(op))
+        dead[index] = true;
+      else if (!context.oracle.isView(op))
+        growFrom(op);
+    }
+    return std::move(proposals);
+  }
+
+private:
+  enum class Role : uint8_t { Member, Clone };
+  struct Entry {
+    Role role;
+    double evaluations;
+  };
+
+  /// Whether someone still reads the op outside the groups that hold a clone of it.
+  bool isNeeded(Operation *op) {
+    const auto &readers = covered[op];
+    return llvm::any_of(op->getUsers(), [&](Operation *user) { return !dead[order[user]] && !readers.contains(user); });
+  }
+
+  void growFrom(Operation *root) {
+    group.clear();
+    waiting.clear();
+    clones = 0;
+    refusal.clear();
+    shape = &traffic.shapes[root->getResult(0)];
+    elements = traffic.elements(root->getResult(0));
+    take(root, {Role::Member, elements});
+    while (!waiting.empty()) {
+      unsigned index = *waiting.begin();
+      waiting.erase(waiting.begin());
+      if (!group.contains(ops[index]))
+        if (auto reason = whyNotTaken(ops[index]); reason && refusal.empty())
+          refusal = *reason;
+    }
+    dropBoundaryViews();
+    finish(root);
+  }
+
+  void take(Operation *op, Entry entry) {
+    group[op] = entry;
+    clones += entry.role == Role::Clone ? 1 : 0;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp(); producer && !isBodyConstant(producer))
+        waiting.insert(order[producer]);
+  }
+
+  /// Takes the producer of a member's operand, or says why it stays outside.
+  std::optional<std::string> whyNotTaken(Operation *op) {
+    const Kind kind = kindOf(op);
+    const std::string name = op->getName().getStringRef().str();
+    if (llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
+      return name + " is no computation";
+    if (kind == Kind::Other)
+      return name + " is not computed element by element";
+    if (assigned[order[op]])
+      return name + " belongs to another group";
+    Value result = op->getResult(0);
+    const double needed = evaluationsOf(op), own = traffic.elements(result);
+    if (kind == Kind::Heavy && needed > own * 1.01)
+      return llvm::formatv("{0} would be computed {1:F1} times for every element", name, own > 0 ? needed / own : needed)
+          .str();
+    if (kind == Kind::Light &&
+        (needed - own) * lightBytes > duplicateBytes + 2 * static_cast<double>(traffic.bytes(result)))
+      return name + " would be computed again for too many elements";
+    SmallVector<Operation *> outside = readersOutside(op);
+    if (outside.empty() || (kind != Kind::View && traffic.shapes[result] == *shape && takeReaders(op, outside))) {
+      take(op, {Role::Member, needed});
+      return std::nullopt;
+    }
+    if (isCheapClone(op) && clones < mostClones) {
+      take(op, {Role::Clone, needed});
+      return std::nullopt;
+    }
+    return name + " has other readers and another shape or too much work to be cloned";
+  }
+
+  double evaluationsOf(Operation *op) {
+    Value result = op->getResult(0);
+    double inPlace = 0, elsewhere = 0;
+    for (OpOperand &use : result.getUses()) {
+      auto user = group.find(use.getOwner());
+      if (user == group.end())
+        continue;
+      const double count =
+          user->second.evaluations * evaluations(use.getOwner(), use.getOperandNumber(), traffic);
+      // Readers at the same index share the value.
+      if (use.getOwner()->hasTrait<nn::Pointwise>() &&
+          traffic.shapes[use.getOwner()->getResult(0)] == traffic.shapes[result])
+        inPlace = std::max(inPlace, count);
+      else
+        elsewhere += count;
+    }
+    return inPlace + elsewhere;
+  }
+
+  SmallVector<Operation *> readersOutside(Operation *op) {
+    SmallVector<Operation *> outside;
+    const auto &readers = covered[op];
+    for (Operation *user : op->getUsers()) {
+      auto entry = group.find(user);
+      if (entry != group.end() && entry->second.role == Role::Member)
+        continue;
+      if (!dead[order[user]] && !readers.contains(user) && !llvm::is_contained(outside, user))
+        outside.push_back(user);
+    }
+    return outside;
+  }
+
+  /// Makes other readers of `op` members too, with the chains behind them, so far as they have the group's shape; the
+  /// result of `op` leaves the group for the rest. False, with nothing changed, if that is no legal group.
+  bool takeReaders(Operation *op, ArrayRef<Operation *> outside) {
+    SmallVector<Operation *> extra;
+    for (Operation *reader : outside)
+      for (Operation *next = reader; next && canJoin(next) && !llvm::is_contained(extra, next);) {
+        extra.push_back(next);
+        next = next->hasOneUse() ? *next->getUsers().begin() : nullptr;
+      }
+    SmallVector<Operation *> set = members();
+    set.push_back(op);
+    SmallVector<Operation *> larger = set;
+    larger.append(extra);
+    if (isConvex(larger)) {
+      for (Operation *reader : extra)
+        take(reader, {Role::Member, elements});
+      return true;
+    }
+    return isConvex(set);
+  }
+
+  bool canJoin(Operation *op) {
+    return op->hasTrait<nn::Pointwise>() && !assigned[order[op]] && !dead[order[op]] && !group.contains(op) &&
+           traffic.shapes[op->getResult(0)] == *shape;
+  }
+
+  bool isCheapClone(Operation *op) {
+    if (!canClone(op) || kindOf(op) == Kind::Heavy)
+      return false;
+    Value result = op->getResult(0);
+    if (kindOf(op) == Kind::View || traffic.elements(result) * smallSide <= elements)
+      return true;
+    int64_t read = 0;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp(); !producer || !isBodyConstant(producer))
+        read += traffic.bytes(operand);
+    return read <= traffic.bytes(result);
+  }
+
+  SmallVector<Operation *> withRole(Role role) {
+    SmallVector<Operation *> set;
+    for (auto &[op, entry] : group)
+      if (entry.role == role)
+        set.push_back(op);
+    llvm::sort(set, [&](Operation *a, Operation *b) { return order[a] < order[b]; });
+    return set;
+  }
+  SmallVector<Operation *> members() { return withRole(Role::Member); }
+
+  bool isConvex(SmallVector<Operation *> set) {
+    llvm::sort(set, [&](Operation *a, Operation *b) { return order[a] < order[b]; });
+    return !whyNotConvex(set, withRole(Role::Clone));
+  }
+
+  /// A view of what comes from outside is as good outside.
+  void dropBoundaryViews() {
+    SmallVector<Operation *> views;
+    for (auto &[op, entry] : group)
+      if (kindOf(op) == Kind::View && context.oracle.isView(op))
+        views.push_back(op);
+    llvm::sort(views, [&](Operation *a, Operation *b) { return order[a] < order[b]; });
+    for (Operation *view : views)
+      if (Operation *producer = view->getOperand(0).getDefiningOp(); !producer || !group.contains(producer))
+        group.erase(view);
+  }
+
+  void finish(Operation *root) {
+    Candidate candidate;
+    candidate.pattern = "pointwise";
+    candidate.root = root;
+    candidate.ops = members();
+    candidate.clones = withRole(Role::Clone);
+    auto isView = [&](Operation *op) { return context.oracle.isView(op); };
+    const auto kernels = llvm::count_if(group, [&](auto &entry) { return !isView(entry.first); });
+    if (kernels < 2) {
+      proposals.misses.push_back({root, refusal.empty() ? "alone: all its operands are inputs" : refusal});
+      return;
+    }
+    for (Operation *op : candidate.ops)
+      assigned[order[op]] = true;
+    for (Operation *clone : candidate.clones)
+      for (Operation *user : clone->getUsers())
+        if (auto entry = group.find(user); entry != group.end() && entry->second.role == Role::Member)
+          covered[clone].insert(user);
+    proposals.candidates.push_back(std::move(candidate));
+  }
+
+  const ProposalContext &context;
+  const Traffic &traffic;
+  Proposals proposals;
+  std::vector<Operation *> ops;
+  DenseMap<Operation *, unsigned> order;
+  std::vector<bool> dead;     ///< only clones of it are read
+  std::vector<bool> assigned; ///< member of a proposed group
+  DenseMap<Operation *, DenseSet<Operation *>> covered; ///< readers that have a clone of the op in their group
+
+  // The group that grows.
+  DenseMap<Operation *, Entry> group;
+  std::set<unsigned, std::greater<>> waiting; ///< producers to look at, the last first
+  size_t clones = 0;
+  const DimShape *shape = nullptr;
+  double elements = 0;
+  std::string refusal; ///< why the first producer stayed outside
+};
+} // namespace
+
+Proposals proposePointwise(const ProposalContext &context) { return PointwiseProposer(context).run(); }
+
+} // namespace fusion
