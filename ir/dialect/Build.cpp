@@ -4,6 +4,20 @@ using namespace mlir;
 
 namespace fusion::nn {
 
+static bool isPossibleShape(const DimShape &shape) {
+  constexpr int64_t mostElements = int64_t(1) << 46;
+  int64_t elements = 1;
+  for (const Dim &dim : shape) {
+    if (!dim.isStatic())
+      continue;
+    int64_t size = dim.value();
+    if (size < 0 || size > mostElements || (size > 0 && elements > mostElements / size))
+      return false;
+    elements *= size > 0 ? size : 1;
+  }
+  return true;
+}
+
 Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,
                           ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes, std::string &error) {
   SmallVector<DimShape> shapes, results;
@@ -45,6 +59,13 @@ Operation *createInferred(OpBuilder &builder, Location location, StringRef name,
     error = context.error();
     op->destroy();
     return nullptr;
+  }
+  for (const DimShape &shape : context.resultShapes()) {
+    if (!isPossibleShape(shape)) {
+      error = "the result would have the impossible shape " + shapeString(shape);
+      op->destroy();
+      return nullptr;
+    }
   }
   for (auto [result, shape] : llvm::zip(op->getResults(), context.resultShapes()))
     result.setType(typeOf(shape, llvm::cast<RankedTensorType>(result.getType()).getElementType()));

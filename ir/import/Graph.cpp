@@ -12,6 +12,7 @@ namespace fusion::onnx {
 
 namespace {
 constexpr int deepestInlining = 32;
+constexpr int64_t mostNodes = 1 << 20;
 
 struct ScopeGuard {
   Scope *&slot;
@@ -179,6 +180,8 @@ const proto::FunctionProto *GraphImporter::findFunction(const proto::NodeProto &
 
 Status GraphImporter::importNode(const proto::NodeProto &node) {
   int64_t opset = opsetOf(current->opsets, node.domain());
+  if (++nodesImported > mostNodes)
+    return nodeError(node, opset, "the model has too many nodes once its functions are inlined");
   std::string modulePath = modulePathOf(node);
   if (modulePath.empty())
     modulePath = current->modulePath;
@@ -325,10 +328,19 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
 namespace fusion {
 
 Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path, const ImportOptions &options) {
+  context.loadDialect<nn::NNDialect, func::FuncDialect>();
   auto model = onnx::openModel(path);
   if (!model)
     return model.error();
-  return onnx::GraphImporter(context, *model, path, options).run();
+  auto module = onnx::GraphImporter(context, *model, path, options).run();
+  if (module)
+    return module;
+  // Names in a file can hold anything; a message is one line.
+  std::string message = module.error().message;
+  for (char &c : message)
+    if (static_cast<unsigned char>(c) < ' ')
+      c = '?';
+  return Error{module.error().kind, message};
 }
 
 } // namespace fusion

@@ -91,6 +91,7 @@ private:
   std::string path;
   const ImportOptions &options;
   Scope *current = nullptr;
+  int64_t nodesImported = 0; ///< those of inlined functions each time
   OpsetMap modelOpsets;
   std::deque<GraphValue> storage;
   llvm::DenseMap<mlir::Value, DimShape> shapes;

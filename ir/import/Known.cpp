@@ -79,8 +79,14 @@ std::optional<std::vector<int64_t>> broadcastShapes(ArrayRef<std::vector<int64_t
       if (shape[i] != 1)
         into = shape[i];
     }
-  if (elementCount(result) > mostElements)
-    return std::nullopt;
+  int64_t elements = 1;
+  for (int64_t dim : result) {
+    if (dim < 0 || dim > mostElements)
+      return std::nullopt;
+    elements *= dim;
+    if (elements > mostElements)
+      return std::nullopt;
+  }
   return result;
 }
 
@@ -202,6 +208,8 @@ bool evaluateGather(NodeImporter &n) {
   int64_t outer = 1, inner = 1, size = x->shape[axis];
   for (size_t i = 0; i < x->shape.size(); ++i)
     (static_cast<int64_t>(i) < axis ? outer : inner) *= static_cast<int64_t>(i) == axis ? 1 : x->shape[i];
+  if (outer * static_cast<int64_t>(at->size()) * inner > mostElements)
+    return false;
   KnownInts result;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t index : *at) {
@@ -216,8 +224,6 @@ bool evaluateGather(NodeImporter &n) {
   result.shape.assign(x->shape.begin(), x->shape.begin() + axis);
   result.shape.insert(result.shape.end(), indices->shape.begin(), indices->shape.end());
   result.shape.insert(result.shape.end(), x->shape.begin() + axis + 1, x->shape.end());
-  if (elementCount(result.shape) > mostElements)
-    return false;
   n.resultKnown(0, result.values, result.shape, n.inputType(0));
   return true;
 }
@@ -243,9 +249,10 @@ bool evaluateRange(NodeImporter &n) {
   if (!span.isStatic() || !step->values[0].isStatic() || step->values[0] == Dim(0))
     return false;
   int64_t by = step->values[0].value();
-  int64_t count = std::max<int64_t>(0, (span.value() + by + (by > 0 ? -1 : 1)) / by);
-  if (count > mostElements)
+  __int128 exact = (static_cast<__int128>(span.value()) + by + (by > 0 ? -1 : 1)) / by;
+  if (exact > mostElements)
     return false;
+  int64_t count = exact > 0 ? static_cast<int64_t>(exact) : 0;
   DimShape values;
   for (int64_t i = 0; i < count; ++i)
     values.push_back(start->values[0] + Dim(i * by));
@@ -277,7 +284,9 @@ bool evaluateReduction(NodeImporter &n, Binary apply) {
 
 std::optional<Dim> addDims(const Dim &a, const Dim &b) { return a + b; }
 std::optional<Dim> subDims(const Dim &a, const Dim &b) { return a - b; }
-std::optional<Dim> mulDims(const Dim &a, const Dim &b) { return a * b; }
+std::optional<Dim> mulDims(const Dim &a, const Dim &b) {
+  return a.termCount() * b.termCount() > 1024 ? std::nullopt : std::optional(a * b);
+}
 std::optional<Dim> maxDims(const Dim &a, const Dim &b) { return Dim::max(a, b); }
 std::optional<Dim> minDims(const Dim &a, const Dim &b) { return Dim::min(a, b); }
 
@@ -325,6 +334,16 @@ void resultReshaped(NodeImporter &n, const DimShape &shape) {
     n.resultKnown(0, *values, *dims, n.inputType(0));
   else
     n.result(0, n.reshape(n.operand(0), shape));
+}
+
+bool isManageable(ArrayRef<Dim> dims) {
+  size_t terms = 1;
+  for (const Dim &dim : dims) {
+    terms *= std::max<size_t>(1, dim.termCount());
+    if (terms > 4096 || (!dim.isStatic() && dim.str().size() > 512))
+      return false;
+  }
+  return true;
 }
 
 Dim broadcastDim(const Dim &a, const Dim &b) {

@@ -20,6 +20,9 @@ KnownInts sliceKnown(const KnownInts &x, llvm::ArrayRef<int64_t> starts, llvm::A
                      llvm::ArrayRef<int64_t> steps);
 /// Result 0 is input 0, of the same elements in the same order, under another shape.
 void resultReshaped(NodeImporter &node, const DimShape &shape);
+/// Whether symbolic arithmetic on these dims, such as their product, takes no noticeable time. What exporters
+/// print is far below the limit.
+bool isManageable(llvm::ArrayRef<Dim> dims);
 /// What numpy's broadcasting makes of two dims; dynamic dims of other names are taken as equal.
 Dim broadcastDim(const Dim &a, const Dim &b);
 

@@ -1,6 +1,7 @@
 #include "ir/import/NodeImporter.h"
 
 #include "ir/import/Graph.h"
+#include "ir/import/Known.h"
 
 using namespace mlir;
 
@@ -199,6 +200,9 @@ void NodeImporter::result(unsigned index, Value value) {
 void NodeImporter::resultKnown(unsigned index, DimShape values, ArrayRef<int64_t> shape, Type elementType) {
   if (failed() || !wants(index))
     return;
+  for (const Dim &value : values)
+    if (!isManageable({value}))
+      return fail("output " + Twine(index) + " is too complicated");
   GraphValue *out = graph.newValue(node.output(index));
   out->known = std::move(values);
   out->shape = DimShape(shape.begin(), shape.end());
@@ -250,6 +254,10 @@ SmallVector<Value> NodeImporter::create(StringRef name, ValueRange operands, Arr
                                      equalities, error);
   if (!op) {
     fail(error);
+    return {};
+  }
+  if (!llvm::all_of(results, [](const DimShape &shape) { return isManageable(shape); })) {
+    fail("the shape of the result of " + name + " is too complicated");
     return {};
   }
   for (const auto &equality : equalities)

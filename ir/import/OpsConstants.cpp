@@ -3,6 +3,7 @@
 #include "ir/import/Known.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -62,15 +63,16 @@ void constantOfShape(NodeImporter &n) {
     value = Tensor::zeros(DType::F32, {1});
   if (value->size() != 1)
     return n.fail("attribute 'value' is not one number");
-  for (const Dim &dim : shape)
+  bool isSmall = isInteger(value->type()) || value->type() == DType::Bool;
+  int64_t count = 1;
+  for (const Dim &dim : shape) {
     if (dim.isStatic() && dim.value() < 0)
       return n.fail("the shape has the entry " + dim.str());
-  Dim count = product(shape);
-  auto dims = staticShape(shape);
-  if ((isInteger(value->type()) || value->type() == DType::Bool) && dims && count.value() <= mostKnown) {
-    Dim element(value->toInts()[0]);
-    return n.resultKnown(0, DimShape(count.value(), element), *dims, mlirType(n.context(), value->type()));
+    isSmall = isSmall && dim.isStatic() && dim.value() <= mostKnown && (count *= dim.value()) <= mostKnown;
   }
+  if (isSmall)
+    return n.resultKnown(0, DimShape(count, Dim(value->toInts()[0])), *staticShape(shape),
+                         mlirType(n.context(), value->type()));
   n.result(0, n.expand(n.constant(value->reshaped({})), shape));
 }
 
@@ -94,6 +96,8 @@ void range(NodeImporter &n) {
       return;
     if (start.size() != 1 || limit.size() != 1 || step.size() != 1 || step[0] == 0)
       return n.fail("start, limit and delta must be one number each, and delta not 0");
+    if (step[0] == std::numeric_limits<int64_t>::min())
+      return n.fail("delta is out of range");
     Dim span = step[0] > 0 ? limit[0] - start[0] : start[0] - limit[0];
     count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step[0])));
   }

@@ -40,6 +40,8 @@ void reshape(NodeImporter &n) {
   DimShape from = n.shape(0), to = n.requireKnown(1, "shape");
   if (n.failed())
     return;
+  if (!isManageable(to))
+    return n.fail("the shape is too complicated");
   bool keepZeros = n.intAttribute("allowzero", 0) != 0;
   int inferred = -1;
   Dim rest(1);

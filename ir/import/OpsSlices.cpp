@@ -58,8 +58,8 @@ void slice(NodeImporter &n) {
     int64_t axis = n.axis(axes[i], n.rank(0)), step = steps[i];
     if (n.failed())
       return;
-    if (step == 0)
-      return n.fail("step 0");
+    if (step == 0 || std::abs(step) > farEnd)
+      return n.fail("step " + Twine(step));
     const Dim &size = from[axis];
     Dim low = step > 0 ? Dim(0) : Dim(-1), high = step > 0 ? size : size - Dim(1);
     auto start = position(starts[i], size, Dim(0), high), end = position(ends[i], size, low, high);

@@ -134,6 +134,41 @@ TEST(ImportErrors, Shapes) {
   EXPECT_IMPORT_ERROR(axis, "axis 5 is out of range");
 }
 
+TEST(ImportErrors, NothingExplodes) {
+  // Every function calls the next one four times.
+  ModelBuilder calls = oneNode("f0", "local");
+  calls.importDomain("local", 1);
+  for (int i = 0; i < 24; ++i) {
+    auto *function = calls.model.add_functions();
+    function->set_domain("local");
+    function->set_name("f" + std::to_string(i));
+    function->add_input("a");
+    function->add_output("r3");
+    std::string callee = i < 23 ? "f" + std::to_string(i + 1) : "f99";
+    for (int j = 0; j < 4; ++j)
+      ModelBuilder::fill(*function->add_node(), callee, {"a"}, {"r" + std::to_string(j)}, "local");
+  }
+  EXPECT_THAT(Importer().text(calls), oneLine());
+  calls.model.mutable_functions()->rbegin()->mutable_node()->Clear();
+  ModelBuilder::fill(*calls.model.mutable_functions()->rbegin()->add_node(), "Identity", {"a"}, {"r3"});
+  EXPECT_IMPORT_ERROR(calls, "too many nodes");
+
+  // A dim that is squared again and again.
+  ModelBuilder squares(18);
+  squares.input("x", TensorProto::FLOAT, {"a", "b"}).output("y");
+  squares.node("Shape", {"x"}, {"s0"});
+  squares.node("ReduceSum", {"s0"}, {"t0"});
+  for (int i = 0; i < 40; ++i)
+    squares.node("Mul", {"t" + std::to_string(i), "t" + std::to_string(i)}, {"t" + std::to_string(i + 1)});
+  squares.node("Expand", {"x", "t40"}, {"y"});
+  EXPECT_IMPORT_ERROR(squares, "too complicated");
+
+  ModelBuilder huge(18);
+  huge.ints("s", {int64_t(1) << 40, int64_t(1) << 40}).output("y");
+  huge.node("ConstantOfShape", {"s"}, {"y"});
+  EXPECT_IMPORT_ERROR(huge, "impossible shape");
+}
+
 TEST(ImportErrors, Initialisers) {
   ModelBuilder wrong = oneNode("Relu");
   wrong.weight("w", {8});
