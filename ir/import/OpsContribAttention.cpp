@@ -136,7 +136,10 @@ Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Valu
   Value fromFresh = node.build<nn::MinOp>({node.add(slots, skipped), last});
   Value inPast = node.build<nn::LessOp>({slots, group.start});
   Value rows = node.reshape(node.build<nn::WhereOp>({inPast, slots, fromFresh}), {shape[0], 1, shape[2], 1});
-  return node.build<nn::GatherElementsOp>({joined, node.expand(rows, shape)}, node.i64("axis", 2));
+  Value moved = node.build<nn::GatherElementsOp>({joined, node.expand(rows, shape)}, node.i64("axis", 2));
+  Value end = node.add(group.start, node.dimConstant(group.sequence, {}, node.i64Type()));
+  Value filled = node.reshape(node.build<nn::LessOp>({slots, end}), {shape[0], 1, shape[2], 1});
+  return node.build<nn::WhereOp>({filled, moved, node.scalar(NodeImporter::typeOf(joined), 0)});
 }
 
 void groupQueryAttention(NodeImporter &node) {

@@ -103,6 +103,7 @@ Result<Tensor> toTensor(const TensorProto &proto) {
 std::vector<NodeTestFolder> findNodeTests() {
   std::vector<NodeTestFolder> tests;
   addFolder("debian", "/usr/lib/python3/dist-packages/onnx/backend/test/data/node", tests);
+  addFolder("contrib", fs::path(FUSION_SOURCE_DIR) / "test/import/contrib", tests);
   std::error_code none;
   for (const auto &python : fs::directory_iterator(fs::path(FUSION_SOURCE_DIR) / ".venv/lib", none))
     addFolder("wheel", python.path() / "site-packages/onnx/backend/test/data/node", tests);

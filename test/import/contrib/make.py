@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Writes the folders test_* beside this file: node tests of contrib ops in ONNX's own format.
+
+The expected outputs are those of ONNX Runtime's CPU provider. Needs the packages onnx, onnxruntime and numpy;
+only whoever changes the cases runs it.
+"""
+import pathlib
+import shutil
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+HERE = pathlib.Path(__file__).parent
+MICROSOFT = "com.microsoft"
+random = np.random.default_rng(7)
+
+
+def f32(*shape):
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def f16(*shape):
+    return random.standard_normal(shape).astype(np.float16)
+
+
+def i32(values):
+    return np.array(values, np.int32)
+
+
+def write(name, nodes, inputs, outputs, weights=(), dims=None):
+    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes."""
+    dims = dims or {}
+    feeds = {key: value for key, value in inputs.items() if key not in weights}
+    infos = [
+        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), dims.get(key, value.shape))
+        for key, value in feeds.items()
+    ]
+    graph = helper.make_graph(nodes, name, infos, [onnx.ValueInfoProto(name=output) for output in outputs],
+                              [numpy_helper.from_array(inputs[key], key) for key in weights])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    results = session.run(None, feeds)
+    del model.graph.output[:]
+    for output, value in zip(outputs, results):
+        model.graph.output.append(
+            helper.make_tensor_value_info(output, helper.np_dtype_to_tensor_dtype(value.dtype), None))
+    folder = HERE / f"test_{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "test_data_set_0").mkdir(parents=True)
+    onnx.save(model, folder / "model.onnx")
+    for kind, values in (("input", feeds.values()), ("output", results)):
+        for index, value in enumerate(values):
+            (folder / f"test_data_set_0/{kind}_{index}.pb").write_bytes(
+                numpy_helper.from_array(value).SerializeToString())
+
+
+def case(name, op, inputs, outputs=("y",), domain=MICROSOFT, weights=(), **attributes):
+    """One node. A value of None leaves an input out."""
+    node = helper.make_node(op, [key if value is not None else "" for key, value in inputs.items()], list(outputs),
+                            domain=domain, **attributes)
+    write(name, [node], {key: value for key, value in inputs.items() if value is not None},
+          [output for output in outputs if output], weights)
+
+
+def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, packed=False, rotary=True, bias=False,
+                dynamic=False, **attributes):
+    inputs = {"q": f32(batch, new, (heads + 2 * groups if packed else heads) * size),
+              "k": None if packed else f32(batch, new, groups * size),
+              "v": None if packed else f32(batch, new, groups * size),
+              "past_key": f32(batch, groups, past, size), "past_value": f32(batch, groups, past, size),
+              "seqlens_k": i32(lengths), "total": i32(past + new),
+              "cos": f32(32, size // 2) if rotary else None, "sin": f32(32, size // 2) if rotary else None,
+              "positions": None, "bias": f32(batch, 1, new, past + new) if bias else None}
+    node = helper.make_node("GroupQueryAttention", [key if value is not None else "" for key, value in inputs.items()],
+                            ["y", "present_key", "present_value"], domain=MICROSOFT, num_heads=heads,
+                            kv_num_heads=groups, do_rotary=int(rotary), **attributes)
+    nodes, weights, dims = [node], {"total", "cos", "sin"}, None
+    if dynamic:  # sizes from the shape of a mask, as exporters do it
+        del inputs["total"]
+        inputs |= {"mask": np.ones((batch, past + new), np.int64), "one": np.array(1, np.int64)}
+        nodes = [helper.make_node("Shape", ["mask"], ["mask_shape"]),
+                 helper.make_node("Gather", ["mask_shape", "one"], ["length"], axis=0),
+                 helper.make_node("Cast", ["length"], ["total"], to=onnx.TensorProto.INT32), node]
+        weights = {"one", "cos", "sin"}
+        cache = ["batch", groups, "past", size]
+        dims = {"q": ["batch", "new", heads * size], "k": ["batch", "new", groups * size],
+                "v": ["batch", "new", groups * size], "past_key": cache, "past_value": cache, "seqlens_k": ["batch"],
+                "mask": ["batch", "total_length"]}
+    inputs = {key: value for key, value in inputs.items() if value is not None}
+    write(name, nodes, inputs, ["y", "present_key", "present_value"], [key for key in inputs if key in weights], dims)
+
+
+def bits(name, count, columns, depth, zero_points=False, bias=False, block=32):
+    blocks = (depth + block - 1) // block
+    inputs = {"x": f32(2, 3, depth),
+              "packed": random.integers(0, 256, (columns, blocks, block * count // 8)).astype(np.uint8),
+              "scales": f32(columns * blocks),
+              "zero": random.integers(0, 256, columns * ((blocks * count + 7) // 8)).astype(np.uint8)
+              if zero_points else None,
+              "order": None, "bias": f32(columns) if bias else None}
+    case(name, "MatMulNBits", inputs, weights=[key for key in ("packed", "scales", "zero", "bias")
+                                               if inputs[key] is not None],
+         N=columns, K=depth, bits=count, block_size=block)
+
+
+def norms():
+    rows, row = (2, 3, 32), (32,)
+    for make in (f32, f16):
+        kind = make.__name__
+        case(f"skip_simplified_{kind}", "SkipSimplifiedLayerNormalization",
+             {"x": make(*rows), "skip": make(*rows), "w": make(*row), "b": make(*row)}, ("y", "", "", "sum"),
+             epsilon=1e-6)
+        case(f"skip_layer_norm_{kind}", "SkipLayerNormalization",
+             {"x": make(*rows), "skip": make(*rows), "w": make(*row), "beta": make(*row), "b": make(*row)},
+             ("y", "", "", "sum"), epsilon=1e-5)
+        case(f"simplified_{kind}", "SimplifiedLayerNormalization", {"x": make(*rows), "w": make(*row)}, domain="",
+             epsilon=1e-6, axis=-1, stash_type=1)
+
+
+def activations_and_products():
+    case("fast_gelu", "FastGelu", {"x": f32(2, 32), "b": f32(32)})
+    case("bias_gelu", "BiasGelu", {"x": f32(2, 32), "b": f32(32)})
+    case("quick_gelu", "QuickGelu", {"x": f32(2, 32)})
+    case("quick_gelu_alpha", "QuickGelu", {"x": f32(2, 32)}, alpha=1.5)
+    case("fused_matmul", "FusedMatMul", {"a": f32(2, 3, 8), "b": f32(2, 5, 8)}, alpha=0.125, transB=1)
+    case("fused_matmul_f16", "FusedMatMul", {"a": f16(2, 8, 3), "b": f16(2, 5, 8)}, alpha=0.5, transA=1, transB=1)
+    case("fused_gemm", "FusedGemm", {"a": f32(4, 8), "b": f32(6, 8), "c": f32(6)}, alpha=0.5, beta=2.0, transB=1,
+         activation="Relu")
+    bits("nbits4", 4, 8, 64)
+    bits("nbits4_zero_points", 4, 6, 80, zero_points=True)
+    bits("nbits4_bias", 4, 6, 96, bias=True)
+    bits("nbits8_zero_points", 8, 6, 80, zero_points=True)
+
+
+def rotary():
+    positions, tables = np.array([[0, 1, 2], [5, 6, 7]], np.int64), lambda width: {"cos": f32(16, width), "sin": f32(16, width)}
+    for interleaved in (0, 1):
+        case(f"rotary_3d_{interleaved}", "RotaryEmbedding", {"x": f32(2, 3, 32), "p": positions, **tables(4)},
+             interleaved=interleaved)
+        case(f"rotary_4d_{interleaved}", "RotaryEmbedding", {"x": f32(2, 4, 3, 8), "p": positions, **tables(4)},
+             interleaved=interleaved)
+        case(f"rotary_offset_{interleaved}", "RotaryEmbedding",
+             {"x": f32(2, 3, 32), "p": np.array([4], np.int64), **tables(4)}, interleaved=interleaved)
+        case(f"rotary_partial_{interleaved}", "RotaryEmbedding", {"x": f32(2, 3, 32), "p": positions, **tables(2)},
+             interleaved=interleaved, num_heads=4, rotary_embedding_dim=4)
+
+
+def attention():
+    group_query("gqa_prompt", 2, 5, 0, [4, 4])
+    group_query("gqa_prompt_bias_window", 1, 6, 0, [5], bias=True, local_window_size=3)
+    group_query("gqa_decode_one", 1, 1, 6, [6], local_window_size=3)
+    group_query("gqa_decode_padded", 2, 1, 6, [6, 3])
+    group_query("gqa_decode_packed", 2, 1, 6, [6, 3], packed=True, rotary_interleaved=1)
+    group_query("gqa_decode_window", 2, 1, 6, [6, 3], local_window_size=3, softcap=5.0)
+    group_query("gqa_decode_bias", 2, 1, 6, [6, 4], rotary=False, bias=True, scale=0.2)
+    group_query("gqa_chunk", 1, 3, 4, [6])
+    group_query("gqa_dynamic_prompt", 2, 5, 0, [4, 4], dynamic=True)
+    group_query("gqa_dynamic_decode", 2, 1, 6, [6, 2], dynamic=True)
+    qkv = lambda keys: {"q": f32(2, 3, 32), "k": f32(2, keys, 32), "v": f32(2, keys, 32)}
+    case("mha", "MultiHeadAttention", qkv(5), num_heads=4)
+    case("mha_bias", "MultiHeadAttention", qkv(5) | {"b": f32(96)}, num_heads=4)
+    case("mha_padding", "MultiHeadAttention",
+         qkv(5) | {"b": None, "mask": i32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]), "scores": f32(1, 4, 3, 5)}, num_heads=4)
+    case("mha_past", "MultiHeadAttention",
+         qkv(3) | {"b": None, "mask": None, "scores": None, "past_key": f32(2, 4, 4, 8),
+                   "past_value": f32(2, 4, 4, 8)},
+         ("y", "present_key", "present_value"), num_heads=4, unidirectional=1)
+
+
+norms()
+activations_and_products()
+rotary()
+attention()
