@@ -68,6 +68,20 @@ std::optional<std::string> sameShape(Values values) {
   return printed(left) + " vs " + printed(right);
 }
 
+std::optional<std::string> isFloat(Values values) {
+  if (llvm::isa<FloatType>(elementType(values[0])))
+    return std::nullopt;
+  return printed(elementType(values[0])) + " is no float";
+}
+
+/// One scale for the whole tensor.
+std::optional<std::string> perTensor(Values values) {
+  auto type = tensorType(values[0]);
+  if (type.hasStaticShape() && type.getNumElements() == 1)
+    return std::nullopt;
+  return printed(type) + " holds more than one number";
+}
+
 std::optional<std::string> isConstant(Values values) {
   Operation *op = values[0].getDefiningOp();
   if (op && llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
@@ -82,6 +96,8 @@ const llvm::StringMap<Guard> &guards() {
     map["HasOneUse"] = overValues(1, hasOneUse);
     map["StaticLastDim"] = overValues(1, staticLastDim);
     map["SameShape"] = overValues(2, sameShape);
+    map["IsFloat"] = overValues(1, isFloat);
+    map["PerTensor"] = overValues(1, perTensor);
     map["IsConstant"] = overValues(1, isConstant);
     return map;
   }();

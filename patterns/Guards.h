@@ -19,7 +19,8 @@ using GuardArgument = std::variant<mlir::Value, mlir::Operation *, mlir::Attribu
 /// Nothing if the guard holds, else what it saw: `f32 vs bf16`, `2 uses`.
 using Guard = std::function<std::optional<std::string>(llvm::ArrayRef<GuardArgument>)>;
 
-/// The guard of that name, or null. SameElementType, HasOneUse, StaticLastDim, SameShape, IsConstant.
+/// The guard of that name, or null. SameElementType, HasOneUse, StaticLastDim, SameShape, IsFloat, PerTensor,
+/// IsConstant.
 const Guard *findGuard(llvm::StringRef name);
 /// All names, sorted, for messages.
 llvm::SmallVector<llvm::StringRef> guardNames();

@@ -3,6 +3,7 @@
 #include "patterns/Guards.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 
@@ -13,7 +14,9 @@ namespace fusion {
 namespace {
 class Interpreter {
 public:
-  explicit Interpreter(pdl::PatternOp pattern) : pattern(pattern) {}
+  /// `swapped`: the commutative ops of the pattern whose operands are taken in the other order.
+  Interpreter(pdl::PatternOp pattern, llvm::SmallPtrSet<Operation *, 4> swapped)
+      : pattern(pattern), swapped(std::move(swapped)) {}
 
   MatchResult run(pdl::OperationOp rootPattern, Operation *root) {
     MatchResult result;
@@ -48,13 +51,18 @@ private:
     for (auto [name, value] : llvm::zip(wanted.getAttributeValueNames(), wanted.getAttributeValues()))
       if (!matchAttribute(value, op, llvm::cast<StringAttr>(name)))
         return false;
-    if (wanted.getOperandValues().empty())
+    OperandRange operands = wanted.getOperandValues();
+    if (operands.empty())
       return true;
-    if (wanted.getOperandValues().size() != op->getNumOperands())
+    // A ValueRange at the end takes what is left.
+    const bool open = llvm::isa_and_nonnull<pdl::OperandsOp>(operands.back().getDefiningOp());
+    const size_t fixed = operands.size() - (open ? 1 : 0);
+    if (open ? op->getNumOperands() < fixed : op->getNumOperands() != fixed)
       return fail(wanted.getLoc(), op->getName().getStringRef() + " has " + Twine(op->getNumOperands()) +
-                                       " operands, pattern wants " + Twine(wanted.getOperandValues().size()));
-    for (auto [index, value] : llvm::enumerate(wanted.getOperandValues()))
-      if (!matchOperand(value, op, index))
+                                       " operands, pattern wants " + Twine(fixed));
+    const bool swap = swapped.contains(wanted) && fixed == 2;
+    for (size_t index = 0; index < fixed; ++index)
+      if (!matchOperand(operands[index], op, static_cast<unsigned>(swap ? 1 - index : index)))
         return false;
     return true;
   }
@@ -135,6 +143,7 @@ private:
   }
 
   pdl::PatternOp pattern;
+  llvm::SmallPtrSet<Operation *, 4> swapped;
   llvm::DenseMap<Operation *, Operation *> ops; // pdl.operation -> graph op
   llvm::DenseMap<Value, Value> values;
   llvm::DenseMap<Value, Attribute> attributes;
@@ -143,8 +152,25 @@ private:
 };
 } // namespace
 
-MatchResult match(const FusionPattern &pattern, Operation *root) {
-  return Interpreter(pattern.pattern).run(pattern.root, root);
+llvm::SmallVector<MatchResult> matchAll(const FusionPattern &pattern, Operation *root) {
+  llvm::SmallVector<MatchResult> matches;
+  MatchResult nearest;
+  for (uint32_t variant = 0; variant < 1u << pattern.commutative.size(); ++variant) {
+    llvm::SmallPtrSet<Operation *, 4> swapped;
+    for (auto [index, op] : llvm::enumerate(pattern.commutative))
+      if (variant >> index & 1)
+        swapped.insert(op);
+    MatchResult result = Interpreter(pattern.pattern, std::move(swapped)).run(pattern.root, root);
+    if (result.matched)
+      matches.push_back(std::move(result));
+    else if (variant == 0 || result.opsFound > nearest.opsFound)
+      nearest = std::move(result);
+  }
+  if (matches.empty())
+    matches.push_back(std::move(nearest));
+  return matches;
 }
+
+MatchResult match(const FusionPattern &pattern, Operation *root) { return matchAll(pattern, root).front(); }
 
 } // namespace fusion

@@ -15,7 +15,11 @@ struct MatchResult {
   std::string reason;
 };
 
-/// Interprets `pattern` as a tree match from `root`, an op of the pattern's root name.
+/// Interprets `pattern` as a tree match from `root`, an op of the pattern's root name. The operands of commutative ops
+/// are tried in both orders: all matches, or the one nearest
+/// miss.
+llvm::SmallVector<MatchResult> matchAll(const FusionPattern &pattern, mlir::Operation *root);
+/// The first match, or the nearest miss.
 MatchResult match(const FusionPattern &pattern, mlir::Operation *root);
 
 } // namespace fusion

@@ -112,6 +112,7 @@ Status PatternSet::addModule(OwningOpRef<ModuleOp> module, const std::string &fa
     entry.pattern = pattern;
     entry.root = pattern.getRewriter().getRoot().getDefiningOp<pdl::OperationOp>();
     entry.rootName = entry.root.getOpName()->str();
+    entry.commutative = commutativeOps(pattern);
     list.push_back(entry);
   }
   owned.push_back(std::move(kept));

@@ -18,6 +18,8 @@ struct FusionPattern {
   mlir::pdl::PatternOp pattern;
   mlir::pdl::OperationOp root;  ///< the op that the rewrite names …
   std::string rootName;         ///< … and its op name: nn.rms_norm
+  /// The pattern's ops whose two operands may come in either order.
+  std::vector<mlir::Operation *> commutative;
 };
 
 /// The names of the built-in families.

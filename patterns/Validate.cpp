@@ -12,6 +12,9 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
+/// Each doubles the ways in which a pattern is tried.
+constexpr size_t mostCommutative = 6;
+
 std::string at(Location location) {
   if (auto line = llvm::dyn_cast<FileLineColLoc>(location))
     return llvm::formatv("{0}:{1}:{2}: ", line.getFilename().getValue(), line.getLine(), line.getColumn()).str();
@@ -27,7 +30,12 @@ Status checkOperation(pdl::OperationOp op) {
   auto registered = RegisteredOperationName::lookup(*name, op->getContext());
   if (!registered)
     return wrong(op, "there is no op '" + *name + "'");
-  if (!op.getOperandValues().empty()) {
+  for (auto [index, value] : llvm::enumerate(op.getOperandValues()))
+    if (value.getDefiningOp<pdl::OperandsOp>() && index + 1 != op.getOperandValues().size())
+      return wrong(op, "only the last operand of an op can be a ValueRange");
+  const bool open =
+      !op.getOperandValues().empty() && op.getOperandValues().back().getDefiningOp<pdl::OperandsOp>();
+  if (!op.getOperandValues().empty() && !open) {
     unsigned wanted = op.getOperandValues().size();
     if (registered->hasTrait<OpTrait::NOperands<2>::Impl>() && wanted != 2)
       return wrong(op, *name + " has 2 operands, the pattern gives " + Twine(wanted));
@@ -41,6 +49,16 @@ Status checkOperation(pdl::OperationOp op) {
   return {};
 }
 } // namespace
+
+std::vector<Operation *> commutativeOps(pdl::PatternOp pattern) {
+  std::vector<Operation *> ops;
+  for (auto op : pattern.getBodyRegion().getOps<pdl::OperationOp>()) {
+    auto registered = RegisteredOperationName::lookup(op.getOpName().value_or(""), op.getContext());
+    if (registered && registered->hasTrait<OpTrait::IsCommutative>() && op.getOperandValues().size() == 2)
+      ops.push_back(op);
+  }
+  return ops;
+}
 
 Status validatePattern(pdl::PatternOp pattern) {
   std::optional<Error> failure;
@@ -69,13 +87,15 @@ Status validatePattern(pdl::PatternOp pattern) {
           return record(wrong(op, "group takes ops"));
       return WalkResult::advance();
     }
-    if (llvm::isa<pdl::PatternOp, pdl::RewriteOp, pdl::OperandOp, pdl::TypeOp, pdl::TypesOp, pdl::ResultOp,
+    if (llvm::isa<pdl::PatternOp, pdl::RewriteOp, pdl::OperandOp, pdl::OperandsOp, pdl::TypeOp, pdl::TypesOp, pdl::ResultOp,
                   pdl::ResultsOp, pdl::AttributeOp>(op))
       return WalkResult::advance();
     return record(wrong(op, op->getName().getStringRef() + " is not supported in fusion patterns"));
   });
   if (failure)
     return *failure;
+  if (commutativeOps(pattern).size() > mostCommutative)
+    return wrong(pattern, "a pattern can hold " + Twine(mostCommutative) + " commutative ops at most");
   pdl::RewriteOp rewrite = pattern.getRewriter();
   unsigned groups = 0;
   if (!rewrite.getBodyRegion().empty())

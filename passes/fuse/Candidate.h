@@ -12,11 +12,16 @@ struct Candidate {
   std::string pattern;
   mlir::Operation *root = nullptr;
   llvm::SmallVector<mlir::Operation *> ops; ///< distinct, in block order
+  /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order; nothing
+  /// that they read is among `ops`.
+  llvm::SmallVector<mlir::Operation *> clones = {};
   std::string schedule;                     ///< that takes it
   int64_t bytesSaved = 0;
   double score = 0;                         ///< what the choice maximises
 
   bool overlaps(const Candidate &other) const;
+  /// ops and clones, in block order.
+  llvm::SmallVector<mlir::Operation *> body() const;
 };
 
 /// What a group of `ops` would read and hand out.
@@ -24,13 +29,14 @@ struct GroupPorts {
   llvm::SmallVector<mlir::Value> inputs;  ///< in order of first use; constants that go into the body excluded
   llvm::SmallVector<mlir::Value> outputs; ///< results with a user outside
 };
-GroupPorts portsOf(llvm::ArrayRef<mlir::Operation *> ops);
+GroupPorts portsOf(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::Operation *> clones = {});
 
 /// Constants small enough to be cloned into a group's body.
 bool isBodyConstant(mlir::Operation *op);
 
 /// Whether `ops` can become one op: same block, and no path leaves the set and enters it again. The reason if not.
-std::optional<std::string> whyNotConvex(llvm::ArrayRef<mlir::Operation *> ops);
+std::optional<std::string> whyNotConvex(llvm::ArrayRef<mlir::Operation *> ops,
+                                        llvm::ArrayRef<mlir::Operation *> clones = {});
 
 /// Replaces the ops by a fusion.group that holds them (moved, not cloned). Ops must be convex.
 GroupOp commit(const Candidate &candidate);
@@ -43,6 +49,8 @@ public:
   virtual void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) = 0;
   /// The schedule's name, or the reason why none does.
   virtual Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) = 0;
+  /// Whether an op of the function, outside any group, only looks at memory in another way and costs nothing.
+  virtual bool isView(mlir::Operation *op) const = 0;
   /// How many kernels the function launches, and for each the op or group that it comes from.
   virtual llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) = 0;
 };

@@ -1,9 +1,10 @@
 #include "passes/fuse/Fuse.h"
 
 #include "ir/dialect/Types.h"
-#include "passes/fuse/Traffic.h"
+#include "passes/fuse/Propose.h"
 #include "patterns/Matcher.h"
 
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -32,22 +33,46 @@ public:
         Ledger &ledger)
       : function(function), patterns(patterns), options(options), oracle(oracle), ledger(ledger) {}
 
+  /// The declarative families choose together; each proposer works on what they and its predecessors left.
   Status run() {
-    auto shapes = nn::SymbolicShapes::compute(function);
-    if (failed(shapes))
-      return badInput("shapes do not fit together");
-    Traffic traffic{*shapes, nominalSizes(function)};
-    oracle.begin(function, *shapes);
-    collect(traffic);
-    commitBest();
+    Status status = turn([&](const Traffic &traffic) { collect(traffic); });
+    for (const Proposer &proposer : proposers())
+      if (status && enabled(proposer.family.str()))
+        status = turn([&](const Traffic &traffic) { collect(proposer, traffic); });
     recordMisses();
-    return {};
+    return status;
   }
 
 private:
+  std::vector<std::string> names() const { return fusionNames(patterns); }
+
   bool enabled(const std::string &name) const {
     return !llvm::is_contained(options.disabled, name) &&
            (options.only.empty() || llvm::is_contained(options.only, name));
+  }
+
+  Status turn(llvm::function_ref<void(const Traffic &)> collectCandidates) {
+    auto shapes = nn::SymbolicShapes::compute(function);
+    if (failed(shapes))
+      return badInput("shapes do not fit together");
+    oracle.begin(function, *shapes);
+    candidates.clear();
+    collectCandidates(Traffic{*shapes, nominalSizes(function), oracle});
+    commitBest();
+    eraseDeadClones();
+    return {};
+  }
+
+  void collect(const Proposer &proposer, const Traffic &traffic) {
+    Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle});
+    for (auto &[root, reason] : proposals.misses) {
+      roots.insert({{root, proposer.family.str()}, siteName(root)});
+      miss(root, proposer.family.str(), 0, reason);
+    }
+    for (Candidate &candidate : proposals.candidates) {
+      roots.insert({{candidate.root, candidate.pattern}, siteName(candidate.root)});
+      consider(std::move(candidate), static_cast<unsigned>(candidate.ops.size()), traffic);
+    }
   }
 
   void collect(const Traffic &traffic) {
@@ -59,27 +84,47 @@ private:
 
   void consider(const FusionPattern &pattern, Operation *root, const Traffic &traffic) {
     roots.insert({{root, pattern.name}, siteName(root)});
-    MatchResult result = match(pattern, root);
-    if (!result.matched)
-      return miss(root, pattern.name, result.opsFound, result.reason);
-    Candidate candidate{pattern.name, root, result.ops, {}, 0, 0};
+    for (MatchResult &result : matchAll(pattern, root)) {
+      if (!result.matched)
+        return miss(root, pattern.name, result.opsFound, result.reason);
+      Candidate candidate;
+      candidate.pattern = pattern.name;
+      candidate.root = root;
+      candidate.ops = std::move(result.ops);
+      consider(std::move(candidate), result.opsFound, traffic);
+    }
+  }
+
+  /// Checks legality, asks for a schedule and scores.
+  void consider(Candidate candidate, unsigned opsFound, const Traffic &traffic) {
+    Operation *root = candidate.root;
     llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
     // PDL matches are not injective: (q, k) and (k, q) are one candidate.
     for (const Candidate &other : candidates)
       if (other.pattern == candidate.pattern && other.ops == candidate.ops)
         return;
-    if (auto reason = whyNotConvex(candidate.ops))
-      return miss(root, pattern.name, result.opsFound, *reason);
-    GroupPorts ports = portsOf(candidate.ops);
-    auto schedule = oracle.schedule(candidate.ops, ports);
+    if (auto reason = whyNotConvex(candidate.ops, candidate.clones))
+      return miss(root, candidate.pattern, opsFound, *reason);
+    GroupPorts ports = portsOf(candidate.ops, candidate.clones);
+    auto schedule = oracle.schedule(candidate.body(), ports);
     if (!schedule)
-      return miss(root, pattern.name, result.opsFound, "no schedule: " + schedule.error().message);
+      return miss(root, candidate.pattern, opsFound, "no schedule: " + schedule.error().message);
     candidate.schedule = *schedule;
     candidate.bytesSaved =
         traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs) - traffic.bytes(ports.outputs);
-    candidate.score =
-        static_cast<double>(candidate.bytesSaved) + launchBytes * static_cast<double>(candidate.ops.size() - 1);
+    auto kernels = llvm::count_if(candidate.body(), [&](Operation *op) { return !oracle.isView(op); });
+    candidate.score = static_cast<double>(candidate.bytesSaved) + launchBytes * static_cast<double>(kernels - 1);
     candidates.push_back(std::move(candidate));
+  }
+
+  /// The originals that nobody reads any more. Only between turns: no candidate points at them.
+  void eraseDeadClones() {
+    SmallVector<Operation *> ops;
+    for (Operation &op : function.getBody().front().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : llvm::reverse(ops))
+      if (isOpTriviallyDead(op))
+        op->erase();
   }
 
   void miss(Operation *root, const std::string &pattern, unsigned opsFound, const std::string &reason) {
@@ -97,14 +142,14 @@ private:
       bool refused = false;
       for (size_t index : chosen) {
         Candidate &candidate = pool[index];
-        if (auto reason = whyNotConvex(candidate.ops)) {
+        if (auto reason = whyNotConvex(candidate.ops, candidate.clones)) {
           miss(candidate.root, candidate.pattern, ~0u, *reason);
           refused = true;
           candidate.ops.clear();
           continue;
         }
         Ledger::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
-        for (Operation *op : candidate.ops)
+        for (Operation *op : candidate.body())
           site.ops.push_back(op->getName().getStringRef().str());
         ledger.patterns[candidate.pattern].fired.push_back(std::move(site));
         fired.insert({candidate.root, candidate.pattern});
@@ -131,7 +176,7 @@ private:
   }
 
   void recordMisses() {
-    for (const std::string &name : patterns.names())
+    for (const std::string &name : names())
       if (enabled(name))
         ledger.patterns[name]; // a pattern without candidates is in the report too
     for (auto &[key, location] : roots) {
@@ -141,7 +186,7 @@ private:
       ledger.patterns[key.second].missed.push_back(
           {location, found == misses.end() ? "not chosen" : found->second.reason});
     }
-    for (const std::string &name : patterns.names())
+    for (const std::string &name : names())
       if (!enabled(name))
         ledger.patterns[name].missed.push_back({"", "disabled by option"});
   }
@@ -161,8 +206,8 @@ Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool
   auto shapes = nn::SymbolicShapes::compute(function);
   if (failed(shapes))
     return badInput("shapes do not fit together");
-  Traffic traffic{*shapes, nominalSizes(function)};
   oracle.begin(function, *shapes);
+  Traffic traffic{*shapes, nominalSizes(function), oracle};
   SmallVector<Operation *> launches = oracle.launches(function);
   int64_t bytes = 0;
   llvm::MapVector<std::string, int64_t, std::map<std::string, unsigned>> layers;
@@ -181,6 +226,13 @@ Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool
   return {};
 }
 } // namespace
+
+std::vector<std::string> fusionNames(const PatternSet &patterns) {
+  std::vector<std::string> names = patterns.names();
+  for (const Proposer &proposer : proposers())
+    names.push_back(proposer.family.str());
+  return names;
+}
 
 SymbolValues nominalSizes(func::FuncOp function) {
   SymbolValues values;

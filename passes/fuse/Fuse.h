@@ -14,6 +14,9 @@ struct FuseOptions {
   std::vector<std::string> disabled; ///< pattern names left out
 };
 
+/// All names that options may give: the patterns' and those of the families grown in C++.
+std::vector<std::string> fusionNames(const PatternSet &patterns);
+
 /// Sizes that stand for symbolic dims when traffic is estimated: batch-like symbols 1, others 128.
 SymbolValues nominalSizes(mlir::func::FuncOp function);
 

@@ -1,5 +1,7 @@
 #include "passes/fuse/FusePass.h"
 
+#include "passes/fuse/Propose.h"
+
 #include "mlir/Dialect/PDL/IR/PDL.h"
 
 using namespace mlir;
@@ -50,7 +52,10 @@ std::unique_ptr<Pass> createFusePass(FuseOptions options, OracleFactory oracle) 
 }
 
 void registerFamilyPasses(OracleFactory oracle) {
-  for (llvm::StringRef family : builtinFamilies()) {
+  std::vector<llvm::StringRef> families = builtinFamilies();
+  for (const Proposer &proposer : proposers())
+    families.push_back(proposer.family);
+  for (llvm::StringRef family : families) {
     std::string argument = "fuse-" + family.str();
     std::replace(argument.begin(), argument.end(), '_', '-');
     registerPass([=]() -> std::unique_ptr<Pass> {

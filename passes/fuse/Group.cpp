@@ -15,6 +15,15 @@ bool Candidate::overlaps(const Candidate &other) const {
   return llvm::any_of(ops, [&](Operation *op) { return llvm::is_contained(other.ops, op); });
 }
 
+static SmallVector<Operation *> inBlockOrder(ArrayRef<Operation *> ops, ArrayRef<Operation *> clones) {
+  SmallVector<Operation *> all(ops);
+  all.append(clones.begin(), clones.end());
+  llvm::sort(all, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return all;
+}
+
+SmallVector<Operation *> Candidate::body() const { return inBlockOrder(ops, clones); }
+
 bool isBodyConstant(Operation *op) {
   if (llvm::isa<nn::DimConstantOp>(op))
     return true;
@@ -22,16 +31,19 @@ bool isBodyConstant(Operation *op) {
   return constant && llvm::cast<RankedTensorType>(constant.getType()).getNumElements() <= 1;
 }
 
-GroupPorts portsOf(ArrayRef<Operation *> ops) {
-  DenseSet<Operation *> members(ops.begin(), ops.end());
+GroupPorts portsOf(ArrayRef<Operation *> ops, ArrayRef<Operation *> clones) {
+  DenseSet<Operation *> members(ops.begin(), ops.end()), inside = members;
+  inside.insert(clones.begin(), clones.end());
   llvm::SetVector<Value> inputs;
   GroupPorts ports;
-  for (Operation *op : ops) {
+  for (Operation *op : inBlockOrder(ops, clones)) {
     for (Value operand : op->getOperands()) {
       Operation *producer = operand.getDefiningOp();
-      if (!producer || (!members.contains(producer) && !isBodyConstant(producer)))
+      if (!producer || (!inside.contains(producer) && !isBodyConstant(producer)))
         inputs.insert(operand);
     }
+    if (!members.contains(op))
+      continue;
     for (Value result : op->getResults())
       if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); }))
         ports.outputs.push_back(result);
@@ -62,13 +74,13 @@ SmallVector<Operation *> lateOps(ArrayRef<Operation *> ops) {
 }
 } // namespace
 
-std::optional<std::string> whyNotConvex(ArrayRef<Operation *> ops) {
+std::optional<std::string> whyNotConvex(ArrayRef<Operation *> ops, ArrayRef<Operation *> clones) {
   for (Operation *op : ops)
     if (op->getBlock() != ops.front()->getBlock())
       return "the ops are not in one block";
   SmallVector<Operation *> late = lateOps(ops);
   DenseSet<Operation *> lateSet(late.begin(), late.end());
-  for (Operation *op : ops)
+  for (Operation *op : inBlockOrder(ops, clones))
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp(); producer && lateSet.contains(producer))
         return "not convex: " + op->getName().getStringRef().str() + " reads " +
@@ -79,7 +91,7 @@ std::optional<std::string> whyNotConvex(ArrayRef<Operation *> ops) {
 
 GroupOp commit(const Candidate &candidate) {
   ArrayRef<Operation *> ops = candidate.ops;
-  GroupPorts ports = portsOf(ops);
+  GroupPorts ports = portsOf(ops, candidate.clones);
   SmallVector<Operation *> late = lateOps(ops);
   Operation *last = ops.back();
   // Late ops move behind the place where the group will stand, in their order.
@@ -103,22 +115,26 @@ GroupOp commit(const Candidate &candidate) {
   auto yield = YieldOp::create(builder, group.getLoc(), ports.outputs);
 
   DenseSet<Operation *> members(ops.begin(), ops.end());
-  DenseMap<Operation *, Operation *> constants;
-  for (Operation *op : ops) {
+  for (Operation *original : candidate.body()) {
+    builder.setInsertionPoint(yield);
+    Operation *op = original;
+    if (members.contains(original)) {
+      op->moveBefore(yield);
+    } else {
+      op = builder.clone(*original);
+      captured.map(original->getResults(), op->getResults());
+    }
     for (OpOperand &operand : op->getOpOperands()) {
       Operation *producer = operand.get().getDefiningOp();
-      if (producer && !members.contains(producer) && isBodyConstant(producer)) {
-        Operation *&copy = constants[producer];
-        if (!copy) {
-          builder.setInsertionPoint(yield);
-          copy = builder.clone(*producer);
-        }
+      if (Value inside = captured.lookupOrNull(operand.get())) {
+        operand.set(inside);
+      } else if (producer && !members.contains(producer) && isBodyConstant(producer)) {
+        builder.setInsertionPoint(op);
+        Operation *copy = builder.clone(*producer);
+        captured.map(producer->getResults(), copy->getResults());
         operand.set(copy->getResult(llvm::cast<OpResult>(operand.get()).getResultNumber()));
-      } else if (Value argument = captured.lookupOrNull(operand.get())) {
-        operand.set(argument);
       }
     }
-    op->moveBefore(yield);
   }
   for (auto [output, result] : llvm::zip(ports.outputs, group.getResults()))
     output.replaceUsesWithIf(result, [&](OpOperand &use) {

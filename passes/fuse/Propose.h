@@ -16,7 +16,7 @@ struct Proposals {
 };
 
 struct ProposalContext {
-  mlir::func::FuncOp function;
+  mlir::Block &block;
   const Traffic &traffic;
   const ScheduleOracle &oracle;
 };

@@ -28,7 +28,7 @@ public:
   explicit EpilogueProposer(const ProposalContext &context) : context(context) {}
 
   Proposals run() {
-    for (auto matmul : context.function.getBody().front().getOps<nn::MatmulOp>())
+    for (auto matmul : context.block.getOps<nn::MatmulOp>())
       propose(matmul);
     return std::move(proposals);
   }

@@ -61,7 +61,7 @@ double evaluations(Operation *user, unsigned operand, const Traffic &traffic) {
 class PointwiseProposer {
 public:
   explicit PointwiseProposer(const ProposalContext &context) : context(context), traffic(context.traffic) {
-    for (Operation &op : context.function.getBody().front()) {
+    for (Operation &op : context.block) {
       order[&op] = static_cast<unsigned>(ops.size());
       ops.push_back(&op);
     }
@@ -79,6 +79,7 @@ public:
       else if (!context.oracle.isView(op))
         growFrom(op);
     }
+    llvm::erase_if(proposals.misses, [&](const Proposals::Miss &miss) { return assigned[order[miss.root]]; });
     return std::move(proposals);
   }
 
@@ -89,10 +90,10 @@ private:
     double evaluations;
   };
 
-  /// Whether someone still reads the op outside the groups that hold a clone of it.
+  /// Whether someone still reads the op itself, outside the groups that hold a clone of it.
   bool isNeeded(Operation *op) {
-    const auto &readers = covered[op];
-    return llvm::any_of(op->getUsers(), [&](Operation *user) { return !dead[order[user]] && !readers.contains(user); });
+    return inputs.contains(op) ||
+           llvm::any_of(op->getUsers(), [&](Operation *user) { return !dead[order[user]] && !assigned[order[user]]; });
   }
 
   void growFrom(Operation *root) {
@@ -173,12 +174,9 @@ private:
 
   SmallVector<Operation *> readersOutside(Operation *op) {
     SmallVector<Operation *> outside;
-    const auto &readers = covered[op];
     for (Operation *user : op->getUsers()) {
       auto entry = group.find(user);
-      if (entry != group.end() && entry->second.role == Role::Member)
-        continue;
-      if (!dead[order[user]] && !readers.contains(user) && !llvm::is_contained(outside, user))
+      if ((entry == group.end() || entry->second.role == Role::Clone) && !llvm::is_contained(outside, user))
         outside.push_back(user);
     }
     return outside;
@@ -256,18 +254,17 @@ private:
     candidate.root = root;
     candidate.ops = members();
     candidate.clones = withRole(Role::Clone);
-    auto isView = [&](Operation *op) { return context.oracle.isView(op); };
-    const auto kernels = llvm::count_if(group, [&](auto &entry) { return !isView(entry.first); });
+    const auto kernels = llvm::count_if(group, [&](auto &entry) { return !context.oracle.isView(entry.first); });
     if (kernels < 2) {
       proposals.misses.push_back({root, refusal.empty() ? "alone: all its operands are inputs" : refusal});
       return;
     }
     for (Operation *op : candidate.ops)
       assigned[order[op]] = true;
-    for (Operation *clone : candidate.clones)
-      for (Operation *user : clone->getUsers())
-        if (auto entry = group.find(user); entry != group.end() && entry->second.role == Role::Member)
-          covered[clone].insert(user);
+    for (auto &[op, entry] : group)
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp(); producer && !group.contains(producer))
+          inputs.insert(producer);
     proposals.candidates.push_back(std::move(candidate));
   }
 
@@ -278,7 +275,7 @@ private:
   DenseMap<Operation *, unsigned> order;
   std::vector<bool> dead;     ///< only clones of it are read
   std::vector<bool> assigned; ///< member of a proposed group
-  DenseMap<Operation *, DenseSet<Operation *>> covered; ///< readers that have a clone of the op in their group
+  DenseSet<Operation *> inputs; ///< ops that a proposed group reads
 
   // The group that grows.
   DenseMap<Operation *, Entry> group;

@@ -7,6 +7,11 @@ using namespace mlir;
 
 namespace fusion {
 
+double Traffic::elements(Value value) const {
+  auto count = product(shapes[value]).evaluate(sizes);
+  return count ? static_cast<double>(*count) : 0;
+}
+
 int64_t Traffic::bytes(Value value) const {
   auto count = product(shapes[value]).evaluate(sizes);
   return count ? *count * static_cast<int64_t>(byteSize(dtype(value))) : 0;
@@ -22,6 +27,8 @@ int64_t Traffic::bytes(ArrayRef<Value> values) const {
 int64_t Traffic::unfused(ArrayRef<Operation *> ops) const {
   int64_t total = 0;
   for (Operation *op : ops) {
+    if (oracle.isView(op))
+      continue;
     for (Value operand : op->getOperands()) {
       Operation *producer = operand.getDefiningOp();
       if (!producer || !isBodyConstant(producer))

@@ -9,9 +9,12 @@ namespace fusion {
 struct Traffic {
   const nn::SymbolicShapes &shapes;
   SymbolValues sizes;
+  const ScheduleOracle &oracle;
 
+  double elements(mlir::Value value) const;
   int64_t bytes(mlir::Value value) const;
   int64_t bytes(llvm::ArrayRef<mlir::Value> values) const;
+  /// Each op a kernel of its own, but for views.
   int64_t unfused(llvm::ArrayRef<mlir::Operation *> ops) const;
   /// Of the kernel that an op or group becomes.
   int64_t launch(mlir::Operation *op) const;

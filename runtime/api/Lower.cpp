@@ -54,7 +54,26 @@ std::unique_ptr<MLIRContext> makeContext() {
   return context;
 }
 
-std::string folderOf(const std::string &path) { return llvm::sys::path::parent_path(path).str(); }
+std::string weightFolder(ModuleOp module, const std::string &path) {
+  std::string beside = llvm::sys::path::parent_path(path).str();
+  auto model = module->getAttrOfType<StringAttr>("nn.model");
+  if (!model)
+    return beside;
+  auto has = [](StringRef folder, StringRef file) {
+    llvm::SmallString<256> place(folder);
+    llvm::sys::path::append(place, file);
+    return llvm::sys::fs::exists(place);
+  };
+  StringRef origin = llvm::sys::path::parent_path(model.getValue());
+  bool elsewhere = module
+                       .walk([&](nn::WeightOp weight) {
+                         StringRef file = weight.getPath();
+                         bool moved = llvm::sys::path::is_relative(file) && !has(beside, file) && has(origin, file);
+                         return moved ? WalkResult::interrupt() : WalkResult::advance();
+                       })
+                       .wasInterrupted();
+  return elsewhere ? origin.str() : beside;
+}
 
 Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string &path,
                                          const ImportOptions &options) {
@@ -127,8 +146,8 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     if (!patterns)
       return patterns.error();
     for (const std::string &name : options.fusions.disabled)
-      if (!llvm::is_contained(patterns->names(), name))
-        return badInput("there is no fusion '" + name + "' to disable; known: " + llvm::join(patterns->names(), ", "));
+      if (auto known = fusionNames(*patterns); !llvm::is_contained(known, name))
+        return badInput("there is no fusion '" + name + "' to disable; known: " + llvm::join(known, ", "));
     status = fuse(*entry, *patterns, options.fusions, *oracle, ledger);
   } else {
     status = describeUnfused(*entry, *oracle, ledger);

@@ -43,6 +43,8 @@ public:
     return ops;
   }
 
+  bool isView(Operation *op) const override { return views->isView(op); }
+
 private:
   Result<std::string> firstSchedule(const Region &region) {
     SmallVector<View> inputs;
