@@ -89,7 +89,7 @@ pythonPackages() {
   step "Python packages: installing numpy, onnx and safetensors into .venv"
   [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 ||
     watched python3 -m venv --clear .venv || lacking "python3 -m venv .venv failed"
-  pipInstall 'numpy>=1.26,<3' 'onnx>=1.16,<2' 'safetensors>=0.4,<1' ||
+  pipInstall 'numpy>=1.26,<3' 'onnx>=1.20,<1.23' 'safetensors>=0.4,<1' ||
     lacking "pip could not install numpy, onnx and safetensors into .venv"
 }
 
