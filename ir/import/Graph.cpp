@@ -131,7 +131,8 @@ Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp 
       const Tensor &contents = constant->second;
       auto type = nn::typeOf(*shape, value->element);
       if (contents.type() != *element || failed(verifyCompatibleShape(type.getShape(), contents.shape())))
-        return badInput(fmt::format("input '{}': the constant given for it has another type or shape", input.name()));
+        return badInput(
+            fmt::format("input '{}': the constant given for it has another type or shape", input.name()));
       value->shape = DimShape(contents.shape().begin(), contents.shape().end());
       if ((isInteger(*element) || *element == DType::Bool) && contents.size() <= 1024) {
         std::vector<int64_t> integers = contents.toInts();
@@ -199,7 +200,8 @@ Status GraphImporter::importNode(const proto::NodeProto &node) {
   std::string name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
   NodeImporter importer(*this, node, opset, nodeLocation(builder.getContext(), modulePath, name));
   if (importer.inputCount() > entry->maxInputs)
-    importer.fail(fmt::format("{} inputs where the op takes at most {}", importer.inputCount(), entry->maxInputs));
+    importer.fail(
+        fmt::format("{} inputs where the op takes at most {}", importer.inputCount(), entry->maxInputs));
   for (unsigned i = 0; i < entry->minInputs; ++i)
     if (!importer.has(i))
       importer.fail(fmt::format("input {} is missing", i));
@@ -327,7 +329,8 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
 
 namespace fusion {
 
-Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path, const ImportOptions &options) {
+Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path,
+                                         const ImportOptions &options) {
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   auto model = onnx::openModel(path);
   if (!model)

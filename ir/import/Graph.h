@@ -44,11 +44,13 @@ struct Scope {
 
 class GraphImporter {
 public:
-  GraphImporter(mlir::MLIRContext &context, const ModelFile &model, std::string path, const ImportOptions &options);
+  GraphImporter(mlir::MLIRContext &context, const ModelFile &model, std::string path,
+                const ImportOptions &options);
 
   Result<mlir::OwningOpRef<mlir::ModuleOp>> run();
 
-  // ── For NodeImporter ──────────────────────────────────────────────────────────────────────────────────────
+  // ── For NodeImporter
+  // ──────────────────────────────────────────────────────────────────────────────────────
   mlir::OpBuilder builder;
   TensorStore tensors;
 

@@ -41,7 +41,8 @@ std::optional<Message> submessage(Message parent, uint32_t field) {
     if (field == proto::FunctionProto::kAttributeProtoFieldNumber)
       return Message::Attribute;
     break;
-  case Message::Tensor: break;
+  case Message::Tensor:
+    break;
   }
   return std::nullopt;
 }
@@ -88,7 +89,8 @@ Status checkHeader(const proto::ModelProto &model) {
   if (!model.has_ir_version())
     return badInput("not an ONNX model: it has no IR version");
   if (model.ir_version() < oldestIr)
-    return badInput(fmt::format("IR version {} is not supported (the oldest is {})", model.ir_version(), oldestIr));
+    return badInput(
+        fmt::format("IR version {} is not supported (the oldest is {})", model.ir_version(), oldestIr));
   if (!model.has_graph())
     return badInput("the model has no graph (is the file truncated?)");
   if (model.opset_import_size() == 0)

@@ -7,7 +7,8 @@ using namespace mlir;
 
 namespace fusion::onnx {
 
-NodeImporter::NodeImporter(GraphImporter &graph, const proto::NodeProto &node, int64_t opset, Location location)
+NodeImporter::NodeImporter(GraphImporter &graph, const proto::NodeProto &node, int64_t opset,
+                           Location location)
     : graph(graph), node(node), version(opset), where(location) {}
 
 StringRef NodeImporter::opType() const { return node.op_type(); }
@@ -182,7 +183,9 @@ int64_t NodeImporter::axis(int64_t value, int64_t rank) {
 }
 
 unsigned NodeImporter::outputCount() const { return static_cast<unsigned>(node.output_size()); }
-bool NodeImporter::wants(unsigned index) const { return index < outputCount() && !node.output(index).empty(); }
+bool NodeImporter::wants(unsigned index) const {
+  return index < outputCount() && !node.output(index).empty();
+}
 
 void NodeImporter::result(unsigned index, Value value) {
   if (failed() || !wants(index))
@@ -236,8 +239,8 @@ std::optional<Dim> NodeImporter::declaredDim(unsigned index, unsigned dim) {
   return std::nullopt;
 }
 
-SmallVector<Value> NodeImporter::create(StringRef name, ValueRange operands, ArrayRef<NamedAttribute> attributes,
-                                        ArrayRef<Type> elementTypes) {
+SmallVector<Value> NodeImporter::create(StringRef name, ValueRange operands,
+                                        ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes) {
   if (failed())
     return {};
   SmallVector<DimShape> shapes, results;
@@ -250,8 +253,8 @@ SmallVector<Value> NodeImporter::create(StringRef name, ValueRange operands, Arr
   }
   SmallVector<nn::ShapeContext::Equality> equalities;
   std::string error;
-  Operation *op = nn::createInferred(graph.builder, where, name, operands, shapes, attributes, elementTypes, results,
-                                     equalities, error);
+  Operation *op = nn::createInferred(graph.builder, where, name, operands, shapes, attributes, elementTypes,
+                                     results, equalities, error);
   if (!op) {
     fail(error);
     return {};
@@ -338,7 +341,9 @@ Value NodeImporter::slice(Value x, int64_t axis, const Dim &start, const Dim &si
   return build<nn::SliceOp>(x, {dims("starts", starts), dims("sizes", sizes), ints("steps", steps)});
 }
 
-Value NodeImporter::concat(ValueRange parts, int64_t axis) { return build<nn::ConcatOp>(parts, i64("axis", axis)); }
+Value NodeImporter::concat(ValueRange parts, int64_t axis) {
+  return build<nn::ConcatOp>(parts, i64("axis", axis));
+}
 Value NodeImporter::add(Value a, Value b) { return build<nn::AddOp>({a, b}); }
 Value NodeImporter::sub(Value a, Value b) { return build<nn::SubOp>({a, b}); }
 Value NodeImporter::mul(Value a, Value b) { return build<nn::MulOp>({a, b}); }
@@ -370,50 +375,5 @@ Value NodeImporter::dimConstant(ArrayRef<Dim> values, ArrayRef<int64_t> shape, T
 
 Type NodeImporter::f32Type() { return builder().getF32Type(); }
 Type NodeImporter::i64Type() { return builder().getI64Type(); }
-
-// ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-static std::string key(StringRef domain, StringRef opType) {
-  return ((domain == "ai.onnx" ? StringRef() : domain) + ":" + opType).str();
-}
-
-void HandlerTable::add(StringRef domain, StringRef opType, unsigned minInputs, unsigned maxInputs, Handler handler) {
-  Entry &entry = entries[key(domain, opType)];
-  entry.handler = std::move(handler);
-  entry.minInputs = minInputs;
-  entry.maxInputs = maxInputs;
-}
-
-void HandlerTable::addEvaluator(StringRef opType, std::function<bool(NodeImporter &)> evaluate) {
-  entries[key("", opType)].evaluate = std::move(evaluate);
-}
-
-const HandlerTable::Entry *HandlerTable::find(StringRef domain, StringRef opType) const {
-  auto found = entries.find(key(domain, opType));
-  return found == entries.end() || !found->second.handler ? nullptr : &found->second;
-}
-
-const HandlerTable &HandlerTable::instance() {
-  static const HandlerTable table = [] {
-    HandlerTable all;
-    registerElementwise(all);
-    registerShapes(all);
-    registerSlices(all);
-    registerIndexing(all);
-    registerConstants(all);
-    registerReductions(all);
-    registerMatmul(all);
-    registerNorms(all);
-    registerActivations(all);
-    registerRotary(all);
-    registerAttention(all);
-    registerContribAttention(all);
-    registerContrib(all);
-    registerQuantisation(all);
-    registerKnown(all);
-    return all;
-  }();
-  return table;
-}
 
 } // namespace fusion::onnx

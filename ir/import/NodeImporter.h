@@ -1,7 +1,7 @@
 // What the handler of one ONNX op sees: the node's inputs, attributes and outputs, and the builder.
 //
-// A handler is straight code. The first failure (of a look-up, an attribute or a shape function) is kept; from
-// then on every function returns null or empty values and builds nothing, so a handler only has to test
+// A handler is straight code. The first failure (of a look-up, an attribute or a shape function) is kept;
+// from then on every function returns null or empty values and builds nothing, so a handler only has to test
 // failed() before it indexes into a shape that it asked for.
 #pragma once
 
@@ -28,7 +28,8 @@ class NodeImporter {
 public:
   NodeImporter(GraphImporter &graph, const proto::NodeProto &node, int64_t opset, mlir::Location location);
 
-  // ── The node ──────────────────────────────────────────────────────────────────────────────────────────────
+  // ── The node
+  // ──────────────────────────────────────────────────────────────────────────────────────────────
   llvm::StringRef opType() const;
   /// Version of the node's own domain that the model imports; 1 if it names none.
   int64_t opset() const { return version; }
@@ -42,21 +43,24 @@ public:
   bool failed() const { return !problem.empty(); }
   const std::string &reason() const { return problem; }
 
-  // ── Inputs ────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Inputs
+  // ────────────────────────────────────────────────────────────────────────────────────────────────
   unsigned inputCount() const;
   /// Whether input `index` is given (not past the end, not the empty name).
   bool has(unsigned index) const;
-  /// The input as a value of the module; built on first use if it is an initialiser or known integers. Fails if
-  /// the input is not given.
+  /// The input as a value of the module; built on first use if it is an initialiser or known integers. Fails
+  /// if the input is not given.
   mlir::Value operand(unsigned index);
   /// Null if the input is not given.
   mlir::Value optionalOperand(unsigned index) { return has(index) ? operand(index) : mlir::Value(); }
   DimShape shape(unsigned index);
   int64_t rank(unsigned index) { return static_cast<int64_t>(shape(index).size()); }
   mlir::Type inputType(unsigned index);
-  /// The elements, row-major, of an integer or i1 input whose contents are known at import; nothing otherwise.
+  /// The elements, row-major, of an integer or i1 input whose contents are known at import; nothing
+  /// otherwise.
   std::optional<DimShape> known(unsigned index);
-  /// The same where the op needs them: fails with a reason that names the input. `what` says what the input is
+  /// The same where the op needs them: fails with a reason that names the input. `what` says what the input
+  /// is
   /// ("shape", "axes").
   DimShape requireKnown(unsigned index, llvm::StringRef what);
   /// The same where symbols make no sense.
@@ -64,7 +68,8 @@ public:
   /// The value of a float or integer input of one element that is constant.
   std::optional<double> constantScalar(unsigned index);
 
-  // ── Attributes ────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Attributes
+  // ────────────────────────────────────────────────────────────────────────────────────────────
   bool hasAttribute(llvm::StringRef name) const;
   int64_t intAttribute(llvm::StringRef name, int64_t otherwise);
   double floatAttribute(llvm::StringRef name, double otherwise);
@@ -79,7 +84,8 @@ public:
   /// Normalises a negative axis; fails if it is out of range.
   int64_t axis(int64_t value, int64_t rank);
 
-  // ── Outputs ───────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Outputs
+  // ───────────────────────────────────────────────────────────────────────────────────────────────
   unsigned outputCount() const;
   /// Whether output `index` has a name.
   bool wants(unsigned index) const;
@@ -92,8 +98,10 @@ public:
   /// A dim of output `index` that the exporter wrote into the file; nothing if it did not.
   std::optional<Dim> declaredDim(unsigned index, unsigned dim);
 
-  // ── Building: shapes are inferred and stay symbolic ───────────────────────────────────────────────────────
-  /// Element type of the result: `elementType` if given, else as nn::createInferred says. For ops of one result.
+  // ── Building: shapes are inferred and stay symbolic
+  // ───────────────────────────────────────────────────────
+  /// Element type of the result: `elementType` if given, else as nn::createInferred says. For ops of one
+  /// result.
   template <class OpTy>
   mlir::Value build(mlir::ValueRange operands, llvm::ArrayRef<mlir::NamedAttribute> attributes = {},
                     mlir::Type elementType = {}) {
@@ -166,7 +174,8 @@ public:
   };
   static constexpr unsigned anyNumber = ~0u;
   /// Inputs before `minInputs` are checked to be given before the handler runs.
-  void add(llvm::StringRef domain, llvm::StringRef opType, unsigned minInputs, unsigned maxInputs, Handler handler);
+  void add(llvm::StringRef domain, llvm::StringRef opType, unsigned minInputs, unsigned maxInputs,
+           Handler handler);
   void addEvaluator(llvm::StringRef opType, std::function<bool(NodeImporter &)> evaluate);
   /// Null if unknown.
   const Entry *find(llvm::StringRef domain, llvm::StringRef opType) const;

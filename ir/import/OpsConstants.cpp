@@ -20,7 +20,8 @@ void bind(NodeImporter &n, unsigned index, GraphValue *value) {
     n.fail(status.error().message);
 }
 
-template <class T> Tensor rowOf(DType type, const std::vector<T> &values) {
+template <class T>
+Tensor rowOf(DType type, const std::vector<T> &values) {
   return Tensor::of<T>(type, {static_cast<int64_t>(values.size())}, values);
 }
 
@@ -49,8 +50,8 @@ void constant(NodeImporter &n) {
   if (kind == "value_float")
     return n.result(0, n.scalar(n.f32Type(), given->f()));
   if (kind == "value_floats")
-    return n.result(0, n.constant(rowOf(DType::F32, std::vector<float>(given->floats().begin(),
-                                                                       given->floats().end()))));
+    return n.result(
+        0, n.constant(rowOf(DType::F32, std::vector<float>(given->floats().begin(), given->floats().end()))));
   n.fail("constants of kind '" + kind + "' are not supported");
 }
 

@@ -7,19 +7,29 @@ namespace fusion::onnx {
 
 namespace {
 
-template <class Op> void unary(NodeImporter &n) { n.result(0, n.build<Op>(n.operand(0))); }
+template <class Op>
+void unary(NodeImporter &n) {
+  n.result(0, n.build<Op>(n.operand(0)));
+}
 
-template <class Op> void binary(NodeImporter &n) { n.result(0, n.build<Op>({n.operand(0), n.operand(1)})); }
+template <class Op>
+void binary(NodeImporter &n) {
+  n.result(0, n.build<Op>({n.operand(0), n.operand(1)}));
+}
 
 /// Max, Min, Sum: one input or more.
-template <class Op> Value fold(NodeImporter &n) {
+template <class Op>
+Value fold(NodeImporter &n) {
   Value result = n.operand(0);
   for (unsigned i = 1; i < n.inputCount(); ++i)
     result = n.build<Op>({result, n.operand(i)});
   return result;
 }
 
-template <class Op> void variadic(NodeImporter &n) { n.result(0, fold<Op>(n)); }
+template <class Op>
+void variadic(NodeImporter &n) {
+  n.result(0, fold<Op>(n));
+}
 
 void mean(NodeImporter &n) {
   Value sum = fold<nn::AddOp>(n);
@@ -62,8 +72,9 @@ void where(NodeImporter &n) {
 }
 
 void isInf(NodeImporter &n) {
-  n.result(0, n.build<nn::IsInfOp>(n.operand(0), {n.flag("negative", n.intAttribute("detect_negative", 1) != 0),
-                                                  n.flag("positive", n.intAttribute("detect_positive", 1) != 0)}));
+  n.result(
+      0, n.build<nn::IsInfOp>(n.operand(0), {n.flag("negative", n.intAttribute("detect_negative", 1) != 0),
+                                             n.flag("positive", n.intAttribute("detect_positive", 1) != 0)}));
 }
 
 void swish(NodeImporter &n) {
@@ -155,9 +166,8 @@ void registerElementwise(HandlerTable &table) {
   two("Mul", binary<nn::MulOp>);
   two("Div", binary<nn::DivOp>);
   two("Pow", power);
-  two("Mod", [](NodeImporter &n) {
-    n.intAttribute("fmod", 0) != 0 ? binary<nn::FmodOp>(n) : binary<nn::ModOp>(n);
-  });
+  two("Mod",
+      [](NodeImporter &n) { n.intAttribute("fmod", 0) != 0 ? binary<nn::FmodOp>(n) : binary<nn::ModOp>(n); });
   two("And", binary<nn::AndOp>);
   two("Or", binary<nn::OrOp>);
   two("Xor", binary<nn::XorOp>);

@@ -11,7 +11,8 @@ namespace fusion::onnx {
 namespace {
 
 /// Ends at or beyond these mean "to the end", whatever the size.
-constexpr int64_t farEnd = std::numeric_limits<int32_t>::max(), farStart = std::numeric_limits<int32_t>::min();
+constexpr int64_t farEnd = std::numeric_limits<int32_t>::max(),
+                  farStart = std::numeric_limits<int32_t>::min();
 
 /// A start or end of Slice as a position in [low, high], where `size` is that of the dim.
 std::optional<Dim> position(const Dim &value, const Dim &size, const Dim &low, const Dim &high) {
@@ -70,7 +71,8 @@ void slice(NodeImporter &n) {
     sizes[axis] = count;
     first[axis] = *start;
     strides[axis] = step;
-    // `x[1:]` of a symbolic dim is max(0, dim - min(1, dim)); the exporter may know that the dim is not empty.
+    // `x[1:]` of a symbolic dim is max(0, dim - min(1, dim)); the exporter may know that the dim is not
+    // empty.
     auto declared = n.declaredDim(0, static_cast<unsigned>(axis));
     if (declared && trustworthy(*declared, count) && std::abs(step) == 1) {
       sizes[axis] = *declared;
@@ -88,8 +90,8 @@ void slice(NodeImporter &n) {
   bool whole = sizes == from && llvm::all_of(strides, [](int64_t step) { return step == 1; });
   if (whole)
     return n.forward(0, 0);
-  n.result(0, n.build<nn::SliceOp>(n.operand(0),
-                                   {n.dims("starts", first), n.dims("sizes", sizes), n.ints("steps", strides)}));
+  n.result(0, n.build<nn::SliceOp>(
+                  n.operand(0), {n.dims("starts", first), n.dims("sizes", sizes), n.ints("steps", strides)}));
 }
 
 void split(NodeImporter &n) {
@@ -210,7 +212,8 @@ void trilu(NodeImporter &n) {
   Value row = n.reshape(n.build<nn::IotaOp>({zero, one}, n.dims("size", {rows})), {rows, Dim(1)});
   Value column = n.build<nn::IotaOp>({zero, one}, n.dims("size", {columns}));
   Value diagonal = n.add(row, n.dimConstant({k}, {}, n.i64Type()));
-  Value keep = upper ? n.build<nn::GreaterEqualOp>({column, diagonal}) : n.build<nn::LessEqualOp>({column, diagonal});
+  Value keep =
+      upper ? n.build<nn::GreaterEqualOp>({column, diagonal}) : n.build<nn::LessEqualOp>({column, diagonal});
   n.result(0, n.build<nn::WhereOp>({keep, x, n.scalar(n.inputType(0), 0)}));
 }
 

@@ -95,7 +95,8 @@ Result<std::vector<int>> topologicalOrder(const Nodes &nodes) {
   }
   for (int i = 0; i < nodes.size(); ++i)
     if (waiting[i] > 0)
-      return badInput(fmt::format("node {}: the graph has a cycle through this node", describeNode(nodes[i])));
+      return badInput(
+          fmt::format("node {}: the graph has a cycle through this node", describeNode(nodes[i])));
   return order;
 }
 

@@ -40,7 +40,8 @@ Tensor fromBytes(const TensorInfo &info, const void *bytes) {
   return tensor;
 }
 
-template <class To, class Field> void copyValues(const Field &field, Tensor &tensor) {
+template <class To, class Field>
+void copyValues(const Field &field, Tensor &tensor) {
   auto *out = tensor.as<To>();
   for (int64_t i = 0; i < tensor.size(); ++i)
     out[i] = static_cast<To>(field.Get(static_cast<int>(i)));
@@ -49,12 +50,17 @@ template <class To, class Field> void copyValues(const Field &field, Tensor &ten
 /// Number of values that the field for this type must have.
 int64_t fieldSize(const proto::TensorProto &tensor, DType type) {
   switch (type) {
-  case DType::F32: return tensor.float_data_size();
-  case DType::F64: return tensor.double_data_size();
-  case DType::I64: return tensor.int64_data_size();
+  case DType::F32:
+    return tensor.float_data_size();
+  case DType::F64:
+    return tensor.double_data_size();
+  case DType::I64:
+    return tensor.int64_data_size();
   case DType::U32:
-  case DType::U64: return tensor.uint64_data_size();
-  default: return tensor.int32_data_size();
+  case DType::U64:
+    return tensor.uint64_data_size();
+  default:
+    return tensor.int32_data_size();
   }
 }
 
@@ -67,12 +73,24 @@ Tensor fromFields(const proto::TensorProto &proto, const TensorInfo &info) {
   }
   Tensor tensor = Tensor::uninitialized(info.type, info.shape);
   switch (info.type) {
-  case DType::F32: copyValues<float>(proto.float_data(), tensor); break;
-  case DType::F64: copyValues<double>(proto.double_data(), tensor); break;
-  case DType::I64: copyValues<int64_t>(proto.int64_data(), tensor); break;
-  case DType::U64: copyValues<uint64_t>(proto.uint64_data(), tensor); break;
-  case DType::U32: copyValues<uint32_t>(proto.uint64_data(), tensor); break;
-  case DType::I32: copyValues<int32_t>(proto.int32_data(), tensor); break;
+  case DType::F32:
+    copyValues<float>(proto.float_data(), tensor);
+    break;
+  case DType::F64:
+    copyValues<double>(proto.double_data(), tensor);
+    break;
+  case DType::I64:
+    copyValues<int64_t>(proto.int64_data(), tensor);
+    break;
+  case DType::U64:
+    copyValues<uint64_t>(proto.uint64_data(), tensor);
+    break;
+  case DType::U32:
+    copyValues<uint32_t>(proto.uint64_data(), tensor);
+    break;
+  case DType::I32:
+    copyValues<int32_t>(proto.int32_data(), tensor);
+    break;
   default:
     if (byteSize(info.type) == 2)
       copyValues<uint16_t>(proto.int32_data(), tensor);
@@ -92,28 +110,47 @@ std::optional<uint64_t> parseNumber(const std::string &text) {
 
 Result<DType> elementTypeOf(int32_t dataType) {
   switch (dataType) {
-  case proto::TensorProto::FLOAT: return DType::F32;
-  case proto::TensorProto::UINT8: return DType::U8;
-  case proto::TensorProto::INT8: return DType::I8;
-  case proto::TensorProto::UINT16: return DType::U16;
-  case proto::TensorProto::INT16: return DType::I16;
-  case proto::TensorProto::INT32: return DType::I32;
-  case proto::TensorProto::INT64: return DType::I64;
-  case proto::TensorProto::BOOL: return DType::Bool;
-  case proto::TensorProto::FLOAT16: return DType::F16;
-  case proto::TensorProto::DOUBLE: return DType::F64;
-  case proto::TensorProto::UINT32: return DType::U32;
-  case proto::TensorProto::UINT64: return DType::U64;
-  case proto::TensorProto::BFLOAT16: return DType::BF16;
-  case proto::TensorProto::FLOAT8E4M3FN: return DType::F8E4M3;
-  case proto::TensorProto::FLOAT8E5M2: return DType::F8E5M2;
-  case proto::TensorProto::UINT4: return DType::U4;
-  case proto::TensorProto::INT4: return DType::I4;
-  default: break;
+  case proto::TensorProto::FLOAT:
+    return DType::F32;
+  case proto::TensorProto::UINT8:
+    return DType::U8;
+  case proto::TensorProto::INT8:
+    return DType::I8;
+  case proto::TensorProto::UINT16:
+    return DType::U16;
+  case proto::TensorProto::INT16:
+    return DType::I16;
+  case proto::TensorProto::INT32:
+    return DType::I32;
+  case proto::TensorProto::INT64:
+    return DType::I64;
+  case proto::TensorProto::BOOL:
+    return DType::Bool;
+  case proto::TensorProto::FLOAT16:
+    return DType::F16;
+  case proto::TensorProto::DOUBLE:
+    return DType::F64;
+  case proto::TensorProto::UINT32:
+    return DType::U32;
+  case proto::TensorProto::UINT64:
+    return DType::U64;
+  case proto::TensorProto::BFLOAT16:
+    return DType::BF16;
+  case proto::TensorProto::FLOAT8E4M3FN:
+    return DType::F8E4M3;
+  case proto::TensorProto::FLOAT8E5M2:
+    return DType::F8E5M2;
+  case proto::TensorProto::UINT4:
+    return DType::U4;
+  case proto::TensorProto::INT4:
+    return DType::I4;
+  default:
+    break;
   }
-  std::string name = proto::TensorProto::DataType_IsValid(dataType)
-                         ? proto::TensorProto::DataType_Name(static_cast<proto::TensorProto::DataType>(dataType))
-                         : fmt::format("number {}", dataType);
+  std::string name =
+      proto::TensorProto::DataType_IsValid(dataType)
+          ? proto::TensorProto::DataType_Name(static_cast<proto::TensorProto::DataType>(dataType))
+          : fmt::format("number {}", dataType);
   return badInput(fmt::format("element type {} is not supported", name));
 }
 
@@ -172,7 +209,8 @@ Result<TensorInfo::Place> TensorStore::externalPlace(const proto::TensorProto &t
       if (entry.key() == "offset")
         place.offset = *value;
       else if (*value != needed)
-        return badInput(fmt::format("external data of {} bytes where its type and dims need {}", *value, needed));
+        return badInput(
+            fmt::format("external data of {} bytes where its type and dims need {}", *value, needed));
     }
   }
   std::filesystem::path location(place.path);
@@ -194,8 +232,8 @@ Result<TensorInfo::Place> TensorStore::externalPlace(const proto::TensorProto &t
     known = sizes.emplace(place.path, size).first;
   }
   if (place.offset > known->second || needed > known->second - place.offset)
-    return badInput(fmt::format("external data file '{}' is too short: {} bytes at {} of {}", place.path, needed,
-                                place.offset, known->second));
+    return badInput(fmt::format("external data file '{}' is too short: {} bytes at {} of {}", place.path,
+                                needed, place.offset, known->second));
   return place;
 }
 

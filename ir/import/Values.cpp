@@ -76,7 +76,8 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   if (value.value)
     return value.value;
   if (value.tensor) {
-    Location named = value.name.empty() ? location : Location(NameLoc::get(builder.getStringAttr(value.name)));
+    Location named =
+        value.name.empty() ? location : Location(NameLoc::get(builder.getStringAttr(value.name)));
     if (writeInline(value.info)) {
       auto contents = tensors.load(*value.tensor, value.info);
       if (!contents)
@@ -84,9 +85,9 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
       value.value = nn::buildConstant(builder, named, toAttribute(builder.getContext(), *contents));
     } else {
       Shape shape = value.info.shape;
-      value.value = nn::WeightOp::create(builder, named, RankedTensorType::get(shape, value.element), value.name,
-                                         value.info.place->path, static_cast<int64_t>(value.info.place->offset),
-                                         static_cast<int64_t>(value.info.place->length));
+      value.value = nn::WeightOp::create(
+          builder, named, RankedTensorType::get(shape, value.element), value.name, value.info.place->path,
+          static_cast<int64_t>(value.info.place->offset), static_cast<int64_t>(value.info.place->length));
     }
   } else {
     assert(value.known && "a value is built, an initialiser or known");
@@ -99,7 +100,8 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   return value.value;
 }
 
-Value GraphImporter::buildKnown(ArrayRef<Dim> values, ArrayRef<int64_t> shape, Type element, Location location) {
+Value GraphImporter::buildKnown(ArrayRef<Dim> values, ArrayRef<int64_t> shape, Type element,
+                                Location location) {
   auto type = RankedTensorType::get(shape, element);
   Value result;
   if (llvm::all_of(values, [](const Dim &dim) { return dim.isStatic(); })) {

@@ -35,13 +35,18 @@ std::optional<WireReader::Field> WireReader::next() {
     if (!readVarint(field.integer))
       return std::nullopt;
     break;
-  case fixed64: length = 8; break;
-  case fixed32: length = 4; break;
+  case fixed64:
+    length = 8;
+    break;
+  case fixed32:
+    length = 4;
+    break;
   case lengthDelimited:
     if (!readVarint(length))
       return std::nullopt;
     break;
-  default: return std::nullopt; // ONNX has no groups
+  default:
+    return std::nullopt; // ONNX has no groups
   }
   if (length > bytes.size() - position)
     return std::nullopt;

@@ -7,11 +7,11 @@
 namespace fusion::test {
 namespace {
 
+using proto::TensorProto;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-using proto::TensorProto;
 
 auto oneLine() { return AllOf(StartsWith("error: "), Not(HasSubstr("\n"))); }
 
@@ -54,7 +54,8 @@ TEST(ImportErrors, Versions) {
 }
 
 TEST(ImportErrors, UnknownOpNamesEverything) {
-  EXPECT_IMPORT_ERROR(oneNode("Frobnicate"), "node 'node_y' (ai.onnx.Frobnicate, opset 18): this op is not supported");
+  EXPECT_IMPORT_ERROR(oneNode("Frobnicate"),
+                      "node 'node_y' (ai.onnx.Frobnicate, opset 18): this op is not supported");
   ModelBuilder b = oneNode("Frobnicate", "com.example");
   b.importDomain("com.example", 3);
   EXPECT_IMPORT_ERROR(b, "(com.example.Frobnicate, opset 3)");
@@ -122,7 +123,8 @@ TEST(ImportErrors, Shapes) {
   ModelBuilder dynamic;
   dynamic.input("x", TensorProto::FLOAT, {"n"}).input("s", TensorProto::INT64, {"2"}).output("y");
   dynamic.node("Reshape", {"x", "s"}, {"y"});
-  EXPECT_IMPORT_ERROR(dynamic, "node 'node_y' (ai.onnx.Reshape, opset 18): shape (input 1, 's') depends on run-time data");
+  EXPECT_IMPORT_ERROR(
+      dynamic, "node 'node_y' (ai.onnx.Reshape, opset 18): shape (input 1, 's') depends on run-time data");
 
   ModelBuilder reshape;
   reshape.input("x", TensorProto::FLOAT, {"7"}).ints("s", {2, -1}).output("y");

@@ -1,4 +1,5 @@
-// Real exported graphs: they import, keep no shape arithmetic, survive a round trip; damaged ones are refused.
+// Real exported graphs: they import, keep no shape arithmetic, survive a round trip; damaged ones are
+// refused.
 #include "ModelBuilder.h"
 
 #include "ir/dialect/SymbolicShapes.h"

@@ -101,8 +101,8 @@ public:
     return fill(*graph().add_node(), op, inputs, outputs, domain);
   }
   static proto::NodeProto &fill(proto::NodeProto &node, const std::string &op,
-                                const std::vector<std::string> &inputs, const std::vector<std::string> &outputs,
-                                const std::string &domain = "") {
+                                const std::vector<std::string> &inputs,
+                                const std::vector<std::string> &outputs, const std::string &domain = "") {
     node.set_op_type(op);
     node.set_domain(domain);
     node.set_name("node_" + (outputs.empty() ? op : outputs[0]));
@@ -153,7 +153,8 @@ public:
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
   }
-  Result<mlir::OwningOpRef<mlir::ModuleOp>> import(const std::string &path, const ImportOptions &options = {}) {
+  Result<mlir::OwningOpRef<mlir::ModuleOp>> import(const std::string &path,
+                                                   const ImportOptions &options = {}) {
     return importOnnx(context, path, options);
   }
   /// The module's text, or `error: ` and the message without the path.

@@ -7,10 +7,10 @@
 namespace fusion::test {
 namespace {
 
+using proto::TensorProto;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-using proto::TensorProto;
 
 /// x: [batch, seq, 128]; the nodes compute a shape `s`; the model reshapes x to it.
 ModelBuilder reshapeModel(int64_t opset = 18) {
@@ -82,8 +82,16 @@ TEST(ImportShapes, Slices) {
       {{1}, {most}, {1}, {1}, R"-(sizes = ["batch", "max(0, seq - min(1, seq))", 128])-"},
       {{-16}, {most}, {2}, {1}, R"(sizes = ["batch", "seq", 16], starts = [0, 0, 112])"},
       {{least}, {-1}, {-1}, {1}, R"(sizes = ["batch", "seq", 127], starts = [0, 0, 0])"},
-      {{-1}, {least}, {2}, {-1}, R"(sizes = ["batch", "seq", 128], starts = [0, 0, 127], steps = array<i64: 1, 1, -1>)"},
-      {{0}, {128}, {2}, {2}, R"(sizes = ["batch", "seq", 64], starts = [0, 0, 0], steps = array<i64: 1, 1, 2>)"},
+      {{-1},
+       {least},
+       {2},
+       {-1},
+       R"(sizes = ["batch", "seq", 128], starts = [0, 0, 127], steps = array<i64: 1, 1, -1>)"},
+      {{0},
+       {128},
+       {2},
+       {2},
+       R"(sizes = ["batch", "seq", 64], starts = [0, 0, 0], steps = array<i64: 1, 1, 2>)"},
       {{100}, {7}, {2}, {-9}, R"(sizes = ["batch", "seq", 11], starts = [0, 0, 100])"},
       {{200}, {300}, {2}, {1}, R"(sizes = ["batch", "seq", 0])"},
       {{0}, {64}, {1}, {1}, "\"min(64, seq)\""},
@@ -100,7 +108,8 @@ TEST(ImportShapes, SlicesTakeTheExportersWordForNonEmptyDims) {
   const std::vector<std::tuple<int64_t, int64_t, std::string, const char *>> cases = {
       {1, 1 << 30, "seq - 1", R"(sizes = ["batch", "seq - 1", 128], starts = [0, 1, 0])"},
       {0, 1, "1", R"(sizes = ["batch", 1, 128], starts = [0, 0, 0])"},
-      {-1, std::numeric_limits<int64_t>::max(), "1", R"(sizes = ["batch", 1, 128], starts = [0, "seq - 1", 0])"},
+      {-1, std::numeric_limits<int64_t>::max(), "1",
+       R"(sizes = ["batch", 1, 128], starts = [0, "seq - 1", 0])"},
       {0, 1, "unk_7", R"-(sizes = ["batch", "min(1, seq)", 128])-"},
   };
   for (const auto &[start, end, declared, expected] : cases) {
@@ -134,17 +143,18 @@ TEST(ImportShapes, SplitAndTile) {
   ModelBuilder::attribute(split, "num_outputs", 3);
   b.ints("repeats", {2, 1});
   b.node("Tile", {"x", "repeats"}, {"t"});
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(sizes = ["n", 3], starts = [0, 0])"),
-                                        HasSubstr(R"(sizes = ["n", 1], starts = [0, 6])"),
-                                        HasSubstr(R"(shape = ["2*n", 7])")));
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr(R"(sizes = ["n", 3], starts = [0, 0])"),
+                    HasSubstr(R"(sizes = ["n", 1], starts = [0, 6])"), HasSubstr(R"(shape = ["2*n", 7])")));
 }
 
 TEST(ImportShapes, InputDims) {
   ModelBuilder b(18);
   b.input("x.1", TensorProto::FLOAT, {"", "past + 1", "batch size", "?", "?"}).output("y");
   b.node("Relu", {"x.1"}, {"y"});
-  EXPECT_THAT(Importer().text(b),
-              HasSubstr(R"(nn.dims = ["x_1_0", "past + 1", "`batch size`", "x_1_3", "x_1_4"], nn.name = "x.1")"));
+  EXPECT_THAT(
+      Importer().text(b),
+      HasSubstr(R"(nn.dims = ["x_1_0", "past + 1", "`batch size`", "x_1_3", "x_1_4"], nn.name = "x.1")"));
 }
 
 TEST(ImportShapes, EqualitiesMakeDivisionsExact) {
@@ -167,7 +177,8 @@ TEST(ImportShapes, KnownInputs) {
   ImportOptions options;
   std::vector<int64_t> shape{-1, 128};
   options.constants["s"] = Tensor::of<int64_t>(DType::I64, {2}, shape);
-  EXPECT_THAT(Importer().text(b, options), AllOf(HasSubstr(R"(shape = ["batch*seq", 128])"), Not(HasSubstr("%arg1"))));
+  EXPECT_THAT(Importer().text(b, options),
+              AllOf(HasSubstr(R"(shape = ["batch*seq", 128])"), Not(HasSubstr("%arg1"))));
 }
 
 } // namespace

@@ -11,11 +11,11 @@
 namespace fusion::test {
 namespace {
 
+using proto::AttributeProto;
+using proto::TensorProto;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-using proto::AttributeProto;
-using proto::TensorProto;
 
 ModelBuilder vectorModel() {
   ModelBuilder b(18);
@@ -51,13 +51,15 @@ TEST(ImportStructure, ExternalWeights) {
   auto *tensor = b.graph().mutable_initializer(0);
   tensor->clear_raw_data();
   tensor->set_data_location(TensorProto::EXTERNAL);
-  for (auto [key, value] : {std::pair("location", "w.bin"), std::pair("offset", "64"), std::pair("length", "160")}) {
+  for (auto [key, value] :
+       {std::pair("location", "w.bin"), std::pair("offset", "64"), std::pair("length", "160")}) {
     auto *entry = tensor->add_external_data();
     entry->set_key(key);
     entry->set_value(value);
   }
   writeFile(importer.folder / "w.bin", std::string(224, '\0'));
-  EXPECT_THAT(importer.text(b), HasSubstr(R"(length = 160 : i64, name = "w", offset = 64 : i64, path = "w.bin")"));
+  EXPECT_THAT(importer.text(b),
+              HasSubstr(R"(length = 160 : i64, name = "w", offset = 64 : i64, path = "w.bin")"));
 }
 
 TEST(ImportStructure, SmallTensorsAreConstants) {
@@ -76,8 +78,8 @@ TEST(ImportStructure, SmallTensorsAreConstants) {
   b.node("Mul", {"x", "f"}, {"y"});
   ModelBuilder::attribute(b.node("Cast", {"nibbles"}, {"z"}), "to", TensorProto::FLOAT);
   b.output("z");
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("dense<5.000000e-01> : tensor<f16>"), HasSubstr("tensor<3xi4>"),
-                                        HasSubstr("[-1, 2, 7]")));
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("dense<5.000000e-01> : tensor<f16>"),
+                                        HasSubstr("tensor<3xi4>"), HasSubstr("[-1, 2, 7]")));
 }
 
 TEST(ImportStructure, NodesInAnyOrder) {
@@ -198,7 +200,8 @@ TEST(ImportStructure, GemmIsMatmulScaleAdd) {
   alpha->set_name("alpha");
   alpha->set_type(AttributeProto::FLOAT);
   alpha->set_f(0.5f);
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("transpose_b = true"), HasSubstr("nn.mul"), HasSubstr("nn.add")));
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr("transpose_b = true"), HasSubstr("nn.mul"), HasSubstr("nn.add")));
 }
 
 } // namespace

@@ -1,0 +1,52 @@
+// Which ops can be imported.
+#include "ir/import/NodeImporter.h"
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+static std::string key(StringRef domain, StringRef opType) {
+  return ((domain == "ai.onnx" ? StringRef() : domain) + ":" + opType).str();
+}
+
+void HandlerTable::add(StringRef domain, StringRef opType, unsigned minInputs, unsigned maxInputs,
+                       Handler handler) {
+  Entry &entry = entries[key(domain, opType)];
+  entry.handler = std::move(handler);
+  entry.minInputs = minInputs;
+  entry.maxInputs = maxInputs;
+}
+
+void HandlerTable::addEvaluator(StringRef opType, std::function<bool(NodeImporter &)> evaluate) {
+  entries[key("", opType)].evaluate = std::move(evaluate);
+}
+
+const HandlerTable::Entry *HandlerTable::find(StringRef domain, StringRef opType) const {
+  auto found = entries.find(key(domain, opType));
+  return found == entries.end() || !found->second.handler ? nullptr : &found->second;
+}
+
+const HandlerTable &HandlerTable::instance() {
+  static const HandlerTable table = [] {
+    HandlerTable all;
+    registerElementwise(all);
+    registerShapes(all);
+    registerSlices(all);
+    registerIndexing(all);
+    registerConstants(all);
+    registerReductions(all);
+    registerMatmul(all);
+    registerNorms(all);
+    registerActivations(all);
+    registerRotary(all);
+    registerAttention(all);
+    registerContribAttention(all);
+    registerContrib(all);
+    registerQuantisation(all);
+    registerKnown(all);
+    return all;
+  }();
+  return table;
+}
+
+} // namespace fusion::onnx
