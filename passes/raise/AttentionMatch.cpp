@@ -1,21 +1,12 @@
 #include "passes/raise/AttentionMatch.h"
 
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 
 namespace fusion::raise {
 
 namespace {
-
-/// Where a softmax in f32 gives 0 beside any ordinary score.
-constexpr double maskedScore = -1e4;
-
-bool isMaskedScore(Value value) {
-  auto constant = constantScalar(value);
-  return constant && *constant <= maskedScore;
-}
 
 /// A factor that a mul or div applies; the other operand in `rest`.
 std::optional<double> constantFactor(Operation *op, Value &rest) {
@@ -172,63 +163,6 @@ Value withoutRepeat(const Repeat &repeat, Raiser &raiser) {
     if (raiser.shapes.of(unsqueeze.getX()) == shape)
       return unsqueeze.getX();
   return nn::buildReshape(raiser.rewriter, repeat.value.getLoc(), repeat.value, shape);
-}
-
-std::optional<MaskTerm> asCondition(Value mask) {
-  auto where = mask.getDefiningOp<nn::WhereOp>();
-  if (!where)
-    return std::nullopt;
-  auto kept = constantScalar(where.getX()), masked = constantScalar(where.getY());
-  bool inverted = kept && masked && *masked == 0;
-  if (inverted)
-    std::swap(kept, masked);
-  if (!kept || !masked || *kept != 0 || !std::isinf(*masked) || *masked > 0)
-    return std::nullopt;
-  return MaskTerm{where.getCondition(), inverted, *masked};
-}
-
-Value buildMask(ArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {
-  auto &b = raiser.rewriter;
-  Type f32 = b.getF32Type();
-  Value condition, added;
-  for (const MaskTerm &given : terms) {
-    MaskTerm term = given;
-    if (term.isFloat())
-      if (auto found = asCondition(term.mask))
-        term = *found;
-    if (term.isFloat()) {
-      if (!added) {
-        added = term.mask;
-        continue;
-      }
-      auto widened = [&](Value value) {
-        return isF32(value) ? value : Value(nn::build<nn::CastOp>(b, location, value, {}, f32));
-      };
-      added = nn::build<nn::AddOp>(b, location, ValueRange{widened(added), widened(term.mask)});
-      continue;
-    }
-    if (std::isinf(term.lowest)) {
-      Value keep = term.inverted ? Value(nn::build<nn::NotOp>(b, location, term.mask)) : term.mask;
-      condition = condition ? Value(nn::build<nn::AndOp>(b, location, ValueRange{condition, keep})) : keep;
-      continue;
-    }
-    // Added in f32, the lowest number swallows the score: what where(c, s, lowest) gives, wholly masked rows too.
-    Value zero = nn::buildScalar(b, location, f32, 0);
-    Value lowest = nn::buildScalar(b, location, f32, std::numeric_limits<float>::lowest());
-    Value number = nn::build<nn::WhereOp>(b, location,
-                                          ValueRange{term.mask, term.inverted ? lowest : zero,
-                                                     term.inverted ? zero : lowest});
-    if (added) {
-      if (!isF32(added))
-        added = nn::build<nn::CastOp>(b, location, added, {}, f32);
-      number = nn::build<nn::AddOp>(b, location, ValueRange{added, number});
-    }
-    added = number;
-  }
-  if (!condition || !added)
-    return condition ? condition : added;
-  Value minusInfinity = nn::buildScalar(b, location, elementType(added), -std::numeric_limits<double>::infinity());
-  return nn::build<nn::WhereOp>(b, location, ValueRange{condition, added, minusInfinity});
 }
 
 } // namespace fusion::raise

@@ -1,7 +1,7 @@
 // The pieces of a decomposed attention.
 #pragma once
 
-#include "passes/raise/Raise.h"
+#include "passes/raise/MaskMatch.h"
 
 namespace fusion::raise {
 
@@ -14,14 +14,6 @@ struct Scaled {
 Scaled withoutScale(mlir::Value value);
 /// Strips casts between floats.
 mlir::Value withoutFloatCasts(mlir::Value value);
-
-/// One thing done to the scores before the softmax.
-struct MaskTerm {
-  mlir::Value mask;     ///< a float to add, or an i1
-  bool inverted = false; ///< the i1 keeps where false
-  double lowest = 0;     ///< what an i1 puts where it does not keep: -inf, or a finite number
-  bool isFloat() const { return lowest == 0; }
-};
 
 /// softmax's input read as mask(cap(scale * a·b)).
 struct Scores {
@@ -43,11 +35,5 @@ struct Repeat {
 std::optional<Repeat> matchRepeat(mlir::Value value, ShapeTable &shapes);
 /// The value before the repetition, with rank 4.
 mlir::Value withoutRepeat(const Repeat &repeat, Raiser &raiser);
-
-/// The condition of where(c, 0, -inf), in which a mask of i1 says the same.
-std::optional<MaskTerm> asCondition(mlir::Value mask);
-
-/// One mask operand for nn.attention that does what the terms do; null if there is none.
-mlir::Value buildMask(llvm::ArrayRef<MaskTerm> terms, mlir::Location location, Raiser &raiser);
 
 } // namespace fusion::raise

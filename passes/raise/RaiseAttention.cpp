@@ -1,6 +1,8 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace fusion {
@@ -11,7 +13,7 @@ namespace fusion {
 namespace raise {
 namespace {
 
-constexpr StringLiteral pattern = "attention";
+constexpr StringLiteral patternName = "attention";
 
 /// The matmul with v that reads the probabilities, past casts and a guard that turns NaN rows into zeros.
 struct Weighted {
@@ -111,6 +113,27 @@ void dropRepeats(Value &k, Value &v, Raiser &raiser) {
   v = withoutRepeat(*repeatV, raiser);
 }
 
+void addPattern(SmallVector<NamedAttribute> &attributes, const Pattern &pattern, Builder &builder) {
+  if (pattern.causal)
+    attributes.push_back(builder.getNamedAttr("causal", builder.getBoolAttr(true)));
+  if (pattern.window != 0)
+    attributes.push_back(builder.getNamedAttr("window", builder.getI64IntegerAttr(pattern.window)));
+}
+
+/// Strips a factor that stands before a reshape of `x`.
+Scaled withoutScaleBeforeReshape(Value x, Raiser &raiser) {
+  auto reshape = x.getDefiningOp<nn::ReshapeOp>();
+  Scaled scaled = reshape ? withoutScale(reshape.getX()) : Scaled{x};
+  if (scaled.scale == 1)
+    return Scaled{x};
+  DimShape shape = raiser.shapes.of(x);
+  if (auto inner = scaled.value.getDefiningOp<nn::ReshapeOp>())
+    scaled.value = inner.getX();
+  if (raiser.shapes.of(scaled.value) != shape)
+    scaled.value = nn::buildReshape(raiser.rewriter, x.getLoc(), scaled.value, shape);
+  return scaled;
+}
+
 void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
   if (softmax.getLog() || (axis != -1 && axis != rank - 1))
@@ -118,21 +141,21 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   std::string reason;
   auto scores = matchScores(softmax.getX(), raiser.shapes, reason);
   if (!scores)
-    return noteMiss(softmax, pattern, reason);
+    return noteMiss(softmax, patternName, reason);
   auto weighted = matchWeighted(softmax, reason);
   if (!weighted)
-    return noteMiss(softmax, pattern, reason);
+    return noteMiss(softmax, patternName, reason);
   nn::MatmulOp root = weighted->product;
   if (rank != 3 && rank != 4)
-    return noteMiss(softmax, pattern, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
+    return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
   Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
   Value v = withoutExactCast(root.getB());
   for (Value operand : {q.value, k.value, v})
     if (tensorType(operand).getRank() != rank)
-      return noteMiss(softmax, pattern, "q, k or v has another rank than the scores");
+      return noteMiss(softmax, patternName, "q, k or v has another rank than the scores");
   for (const MaskTerm &term : scores->masks)
     if (rank == 3 && tensorType(term.mask).getRank() > 3)
-      return noteMiss(softmax, pattern, "the mask has more dims than the scores");
+      return noteMiss(softmax, patternName, "the mask has more dims than the scores");
 
   raiser.rewriter.setInsertionPoint(root);
   auto &b = raiser.rewriter;
@@ -140,19 +163,24 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   Value key = withHeadDim(oriented(k.value, !scores->product.getTransposeB(), raiser), raiser);
   Value value = withHeadDim(oriented(v, root.getTransposeB(), raiser), raiser);
   dropRepeats(key, value, raiser);
+  Scaled bare = withoutScaleBeforeReshape(key, raiser);
+  key = bare.value;
+  k.scale *= bare.scale;
   if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value)); !why.empty())
-    return noteMiss(softmax, pattern, why);
+    return noteMiss(softmax, patternName, why);
   SmallVector<Value> operands = {query, key, value};
   SmallVector<MaskTerm> terms = scores->masks;
   if (rank == 3)
     for (MaskTerm &term : terms)
       term.mask = withHeadDim(term.mask, raiser);
+  Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
   if (Value mask = buildMask(terms, root.getLoc(), raiser))
     operands.push_back(mask);
   SmallVector<NamedAttribute> attributes = {
       b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(q.scale * k.scale * scores->scale)))};
   if (scores->softcap != 0)
     attributes.push_back(b.getNamedAttr("softcap", b.getF32FloatAttr(static_cast<float>(scores->softcap))));
+  addPattern(attributes, pattern, b);
   if (weighted->zeroedNan)
     attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
@@ -161,21 +189,31 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   raiser.replace(root, attention);
 }
 
-// Pattern: attention(q, repeat(k), repeat(v), where(c, 0, -inf)) -> attention(q, k, v, c)
+// Pattern: attention(q, repeat(k), repeat(v), mask) -> attention(q, k, v, rest of the mask) {causal, window}
 void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
   raiser.rewriter.setInsertionPoint(attention);
-  Value k = attention.getK(), v = attention.getV();
+  Value k = attention.getK(), v = attention.getV(), mask = attention.getMask();
   dropRepeats(k, v, raiser);
-  auto condition = attention.getMask() && isFloat(attention.getMask()) ? asCondition(attention.getMask())
-                                                                       : std::optional<MaskTerm>();
-  if (k == attention.getK() && v == attention.getV() && !condition)
+  Pattern pattern;
+  if (mask) {
+    SmallVector<MaskTerm> terms = {{mask}};
+    if (!isFloat(mask))
+      terms[0].lowest = -std::numeric_limits<double>::infinity();
+    pattern = takePattern(terms, raiser.shapes.of(attention.getQ())[2], raiser.shapes.of(k)[2], raiser);
+    mask = buildMask(terms, attention.getLoc(), raiser);
+  }
+  if (k == attention.getK() && v == attention.getV() && mask == attention.getMask())
     return;
-  SmallVector<Value> operands(attention->getOperands());
-  operands[1] = k;
-  operands[2] = v;
-  if (condition)
-    operands[3] = buildMask({*condition}, attention.getLoc(), raiser);
-  raiser.rewriter.modifyOpInPlace(attention, [&] { attention->setOperands(operands); });
+  raiser.rewriter.modifyOpInPlace(attention, [&] {
+    attention.getKMutable().assign(k);
+    attention.getVMutable().assign(v);
+    attention.getMaskMutable().clear();
+    if (mask)
+      attention.getMaskMutable().assign(mask);
+    attention.setCausal(attention.getCausal() || pattern.causal);
+    if (pattern.window != 0 && (attention.getWindow() == 0 || pattern.window < static_cast<int64_t>(attention.getWindow())))
+      attention.setWindow(pattern.window);
+  });
 }
 
 } // namespace

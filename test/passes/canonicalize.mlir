@@ -216,18 +216,31 @@ func.func @needed_expand(%x: tensor<1x4xf32>, %y: tensor<1x4xf32>, %b: tensor<?x
 // -----
 
 // CHECK-LABEL: func @matmul_operands
-// CHECK-SAME: (%[[F:[a-z0-9]*]]: tensor<1x16x1xf32>, %[[P:[a-z0-9]*]]: tensor<?x1x?xf32>
+// CHECK-SAME: (%[[F:[a-z0-9]*]]: tensor<1x16x2xf32>, %[[P:[a-z0-9]*]]: tensor<?x2x?xf32>
 // CHECK: nn.matmul %[[F]], %[[P]] :
 // CHECK: %[[W:.*]] = nn.weight
 // CHECK: nn.matmul %{{.*}}, %[[W]] {transpose_b = true}
-func.func @matmul_operands(%f: tensor<1x16x1xf32>, %p: tensor<?x1x?xf32> {nn.dims = ["b", 1, "s"]},
+func.func @matmul_operands(%f: tensor<1x16x2xf32>, %p: tensor<?x2x?xf32> {nn.dims = ["b", 2, "s"]},
                            %x: tensor<?x128xf32>) -> (tensor<?x16x?xf32>, tensor<?x256xf32>) {
-  %0 = nn.expand %f {shape = ["b", 16, 1]} : (tensor<1x16x1xf32>) -> tensor<?x16x1xf32>
-  %1 = nn.matmul %0, %p : (tensor<?x16x1xf32>, tensor<?x1x?xf32>) -> tensor<?x16x?xf32>
+  %0 = nn.expand %f {shape = ["b", 16, 2]} : (tensor<1x16x2xf32>) -> tensor<?x16x2xf32>
+  %1 = nn.matmul %0, %p : (tensor<?x16x2xf32>, tensor<?x2x?xf32>) -> tensor<?x16x?xf32>
   %w = nn.weight {name = "w", path = "m.onnx", offset = 0 : i64, length = 131072 : i64} : () -> tensor<256x128xf32>
   %t = nn.transpose %w {perm = array<i64: 1, 0>} : (tensor<256x128xf32>) -> tensor<128x256xf32>
   %2 = nn.matmul %x, %t : (tensor<?x128xf32>, tensor<128x256xf32>) -> tensor<?x256xf32>
   return %1, %2 : tensor<?x16x?xf32>, tensor<?x256xf32>
+}
+
+// -----
+
+// Positions times frequencies: one product an element, so no matmul.
+// CHECK-LABEL: func @outer_product
+// CHECK-SAME: (%[[F:[a-z0-9]*]]: tensor<1x16x1xf32>, %[[P:[a-z0-9]*]]: tensor<?x1x?xf32>
+// CHECK-NEXT: nn.mul %[[F]], %[[P]] :
+// CHECK-NEXT: return
+func.func @outer_product(%f: tensor<1x16x1xf32>, %p: tensor<?x1x?xf32> {nn.dims = ["b", 1, "s"]}) -> tensor<?x16x?xf32> {
+  %0 = nn.expand %f {shape = ["b", 16, 1]} : (tensor<1x16x1xf32>) -> tensor<?x16x1xf32>
+  %1 = nn.matmul %0, %p : (tensor<?x16x1xf32>, tensor<?x1x?xf32>) -> tensor<?x16x?xf32>
+  return %1 : tensor<?x16x?xf32>
 }
 
 // -----

@@ -185,3 +185,71 @@ func.func @other_softmax(%x: tensor<8x4xf32>, %q: tensor<1x4x8x32xf32>, %k: tens
   %3 = nn.matmul %2, %v : (tensor<1x4x8x8xf32>, tensor<1x4x8x32xf32>) -> tensor<1x4x8x32xf32>
   return %r, %3 : tensor<8x4xf32>, tensor<1x4x8x32xf32>
 }
+
+// -----
+
+// A mask of positions is causal with a window, whatever the sizes; the finite number never fills a row.
+// CHECK-LABEL: func @causal_window
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} {causal = true, scale = 1.000000e+00 : f32, window = 4 : i64} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>)
+func.func @causal_window(%q: tensor<1x2x?x8xf32> {nn.dims = [1, 2, "s", 8]}, %k: tensor<1x2x?x8xf32> {nn.dims = [1, 2, "s", 8]},
+                         %v: tensor<1x2x?x8xf32> {nn.dims = [1, 2, "s", 8]}) -> tensor<1x2x?x8xf32> {
+  %i0 = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %i1 = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %i4 = nn.constant {value = dense<4> : tensor<i64>} : () -> tensor<i64>
+  %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %low = nn.constant {value = dense<-3.40282347E+38> : tensor<f32>} : () -> tensor<f32>
+  %r = nn.iota %i0, %i1 {size = ["s"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %row = nn.reshape %r {shape = [1, 1, "s", 1]} : (tensor<?xi64>) -> tensor<1x1x?x1xi64>
+  %col = nn.reshape %r {shape = [1, 1, 1, "s"]} : (tensor<?xi64>) -> tensor<1x1x1x?xi64>
+  %c = nn.less_equal %col, %row : (tensor<1x1x1x?xi64>, tensor<1x1x?x1xi64>) -> tensor<1x1x?x?xi1>
+  %b = nn.sub %row, %i4 : (tensor<1x1x?x1xi64>, tensor<i64>) -> tensor<1x1x?x1xi64>
+  %w = nn.greater %col, %b : (tensor<1x1x1x?xi64>, tensor<1x1x?x1xi64>) -> tensor<1x1x?x?xi1>
+  %both = nn.and %w, %c : (tensor<1x1x?x?xi1>, tensor<1x1x?x?xi1>) -> tensor<1x1x?x?xi1>
+  %m = nn.where %both, %zero, %low : (tensor<1x1x?x?xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x?x?xf32>
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x?xf32>
+  %1 = nn.add %0, %m : (tensor<1x2x?x?xf32>, tensor<1x1x?x?xf32>) -> tensor<1x2x?x?xf32>
+  %2 = nn.softmax %1 {axis = 3 : i64} : (tensor<1x2x?x?xf32>) -> tensor<1x2x?x?xf32>
+  %3 = nn.matmul %2, %v : (tensor<1x2x?x?xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32>
+  return %3 : tensor<1x2x?x8xf32>
+}
+
+// -----
+
+// A padding mask beside the causal one: of i1, the causal part goes and the padding stays; as one finite number, all
+// stays, since a wholly masked row would not.
+// CHECK-LABEL: func @causal_and_padding
+// CHECK-SAME: %[[P:[a-z0-9]*]]: tensor<2x1x1x?xi1>
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[P]] {causal = true, scale = 1.000000e+00 : f32}
+// CHECK: %[[M:.*]] = nn.where
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[M]] {scale = 1.000000e+00 : f32}
+func.func @causal_and_padding(%q: tensor<2x2x?x8xf32> {nn.dims = [2, 2, "s", 8]}, %k: tensor<2x2x?x8xf32> {nn.dims = [2, 2, "s", 8]},
+                              %p: tensor<2x1x1x?xi1> {nn.dims = [2, 1, 1, "s"]}) -> (tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>) {
+  %i0 = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %i1 = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %low = nn.constant {value = dense<-3.40282347E+38> : tensor<f32>} : () -> tensor<f32>
+  %r = nn.iota %i0, %i1 {size = ["s"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %row = nn.reshape %r {shape = ["s", 1]} : (tensor<?xi64>) -> tensor<?x1xi64>
+  %c = nn.less_equal %r, %row : (tensor<?xi64>, tensor<?x1xi64>) -> tensor<?x?xi1>
+  %both = nn.and %c, %p : (tensor<?x?xi1>, tensor<2x1x1x?xi1>) -> tensor<2x1x?x?xi1>
+  %0 = nn.attention %q, %k, %k, %both {scale = 1.0 : f32} : (tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x1x?x?xi1>) -> tensor<2x2x?x8xf32>
+  %m = nn.where %both, %zero, %low : (tensor<2x1x?x?xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x?x?xf32>
+  %1 = nn.attention %q, %k, %k, %m {scale = 1.0 : f32} : (tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x1x?x?xf32>) -> tensor<2x2x?x8xf32>
+  return %0, %1 : tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>
+}
+
+// -----
+
+// Another diagonal is no causal mask.
+// CHECK-LABEL: func @other_diagonal
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {scale
+func.func @other_diagonal(%q: tensor<1x2x?x8xf32> {nn.dims = [1, 2, "s", 8]}, %k: tensor<1x2x?x8xf32> {nn.dims = [1, 2, "s", 8]}) -> tensor<1x2x?x8xf32> {
+  %i0 = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %i1 = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %r = nn.iota %i0, %i1 {size = ["s"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %row = nn.reshape %r {shape = ["s", 1]} : (tensor<?xi64>) -> tensor<?x1xi64>
+  %n = nn.add %row, %i1 : (tensor<?x1xi64>, tensor<i64>) -> tensor<?x1xi64>
+  %c = nn.less_equal %r, %n : (tensor<?xi64>, tensor<?x1xi64>) -> tensor<?x?xi1>
+  %0 = nn.attention %q, %k, %k, %c {scale = 1.0 : f32} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<?x?xi1>) -> tensor<1x2x?x8xf32>
+  return %0 : tensor<1x2x?x8xf32>
+}

@@ -131,7 +131,7 @@ TEST_F(Raise, KeepsTheNumbersOfTheRunLineTests) {
   std::ofstream(folder / "m.onnx", std::ios::binary)
       .write(bytes.as<char>(), static_cast<std::streamsize>(bytes.bytes()));
   int modules = 0;
-  for (std::string file : {"canonicalize", "fold-constants", "raise-norm", "raise-activation", "raise-rope",
+  for (std::string file : {"canonicalize", "fold-constants", "fold-positions", "raise-norm", "raise-activation", "raise-rope",
                            "raise-attention"}) {
     for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + file + ".mlir")) {
       auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);

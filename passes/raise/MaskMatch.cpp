@@ -1,0 +1,169 @@
+#include "passes/raise/MaskMatch.h"
+
+#include "passes/Positions.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace fusion::raise {
+
+namespace {
+
+constexpr double maskedScore = -1e4;
+
+/// where(c, 0, number) with a number that masks, as c and the number.
+std::optional<MaskTerm> matchChoice(Value mask) {
+  auto where = mask.getDefiningOp<nn::WhereOp>();
+  if (!where)
+    return std::nullopt;
+  bool inverted = isConstant(where.getY(), 0);
+  Value kept = inverted ? where.getY() : where.getX(), masked = inverted ? where.getX() : where.getY();
+  if (!isConstant(kept, 0) || !isMaskedScore(masked))
+    return std::nullopt;
+  return MaskTerm{where.getCondition(), inverted, *constantScalar(masked)};
+}
+
+void addConjuncts(Value condition, SmallVector<Value> &parts) {
+  if (auto both = condition.getDefiningOp<nn::AndOp>()) {
+    addConjuncts(both.getLhs(), parts);
+    addConjuncts(both.getRhs(), parts);
+  } else {
+    parts.push_back(condition);
+  }
+}
+
+/// The scores that a mask is laid over.
+struct Grid {
+  Dim queries, keys;
+  Dim diagonal() const { return keys - queries; }
+};
+
+/// Adds what `term`, over indices of `shape`, says; false if that is neither causal nor a window.
+bool addTerm(Pattern &pattern, const Affine &term, const DimShape &shape, const Grid &grid) {
+  size_t rank = shape.size();
+  bool oneQuery = grid.queries == Dim(1);
+  if (rank < 1 || !(shape.back() == grid.keys) || (!oneQuery && (rank < 2 || !(shape[rank - 2] == grid.queries))))
+    return false;
+  int64_t key = term.steps[rank - 1];
+  // With one query its index is 0, whatever the step.
+  int64_t query = oneQuery ? -key : term.steps[rank - 2];
+  for (size_t i = 0; i + 2 < rank; ++i)
+    if (term.steps[i] != 0)
+      return false;
+  if (key == -1 && query == 1 && term.base == grid.diagonal()) {
+    pattern.causal = true;
+    return true;
+  }
+  Dim window = term.base + grid.diagonal() + Dim(1);
+  if (key != 1 || query != -1 || !window.isStatic() || window.value() < 1)
+    return false;
+  pattern.window = pattern.window == 0 ? window.value() : std::min(pattern.window, window.value());
+  return true;
+}
+
+} // namespace
+
+bool isMaskedScore(Value value) {
+  auto constant = constantScalar(value);
+  return constant && *constant <= maskedScore;
+}
+
+MaskTerm asCondition(MaskTerm term) {
+  if (term.isFloat())
+    if (auto choice = matchChoice(term.mask); choice && std::isinf(choice->lowest))
+      return *choice;
+  return term;
+}
+
+Pattern takePattern(SmallVector<MaskTerm> &terms, const Dim &queries, const Dim &keys, Raiser &raiser) {
+  Pattern pattern;
+  Grid grid{queries, keys};
+  Positions positions(raiser.shapes);
+  SmallVector<MaskTerm> rest;
+  for (const MaskTerm &given : terms) {
+    if (given.isFloat() && isConstant(given.mask, 0))
+      continue;
+    MaskTerm term = given;
+    if (term.isFloat())
+      if (auto choice = matchChoice(term.mask))
+        term = *choice;
+    bool finite = !std::isinf(term.lowest);
+    if (term.isFloat() || term.inverted || (finite && (terms.size() != 1 || !grid.diagonal().knownNonNegative()))) {
+      rest.push_back(given);
+      continue;
+    }
+    SmallVector<Value> parts, unknown;
+    addConjuncts(term.mask, parts);
+    Pattern found = pattern;
+    for (Value part : parts) {
+      auto condition = positions.condition(part);
+      DimShape shape = raiser.shapes.of(part);
+      Pattern extended = found;
+      bool known = condition && !condition->never && llvm::all_of(condition->terms, [&](const Affine &affine) {
+        return addTerm(extended, affine, shape, grid);
+      });
+      if (known)
+        found = extended;
+      else
+        unknown.push_back(part);
+    }
+    if (unknown.size() == parts.size() || (finite && !unknown.empty())) {
+      rest.push_back(given);
+      continue;
+    }
+    pattern = found;
+    if (unknown.empty())
+      continue;
+    Value condition = unknown.front();
+    for (Value part : llvm::drop_begin(unknown))
+      condition = nn::build<nn::AndOp>(raiser.rewriter, part.getLoc(), ValueRange{condition, part});
+    rest.push_back({condition, false, term.lowest});
+  }
+  terms = rest;
+  return pattern;
+}
+
+Value buildMask(ArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {
+  auto &b = raiser.rewriter;
+  Type f32 = b.getF32Type();
+  Value condition, added;
+  for (const MaskTerm &given : terms) {
+    MaskTerm term = asCondition(given);
+    if (term.isFloat()) {
+      if (!added) {
+        added = term.mask;
+        continue;
+      }
+      auto widened = [&](Value value) {
+        return isF32(value) ? value : Value(nn::build<nn::CastOp>(b, location, value, {}, f32));
+      };
+      added = nn::build<nn::AddOp>(b, location, ValueRange{widened(added), widened(term.mask)});
+      continue;
+    }
+    if (std::isinf(term.lowest)) {
+      Value keep = term.inverted ? Value(nn::build<nn::NotOp>(b, location, term.mask)) : term.mask;
+      condition = condition ? Value(nn::build<nn::AndOp>(b, location, ValueRange{condition, keep})) : keep;
+      continue;
+    }
+    // Added in f32, the lowest number swallows the score: what where(c, s, lowest) gives, wholly masked rows too.
+    Value zero = nn::buildScalar(b, location, f32, 0);
+    Value lowest = nn::buildScalar(b, location, f32, std::numeric_limits<float>::lowest());
+    Value number = nn::build<nn::WhereOp>(b, location,
+                                          ValueRange{term.mask, term.inverted ? lowest : zero,
+                                                     term.inverted ? zero : lowest});
+    if (added) {
+      if (!isF32(added))
+        added = nn::build<nn::CastOp>(b, location, added, {}, f32);
+      number = nn::build<nn::AddOp>(b, location, ValueRange{added, number});
+    }
+    added = number;
+  }
+  if (!condition || !added)
+    return condition ? condition : added;
+  Value minusInfinity = nn::buildScalar(b, location, elementType(added), -std::numeric_limits<double>::infinity());
+  return nn::build<nn::WhereOp>(b, location, ValueRange{condition, added, minusInfinity});
+}
+
+} // namespace fusion::raise

@@ -1,0 +1,35 @@
+// Masks of an attention: what nn.attention says by attributes, and one operand for the rest.
+#pragma once
+
+#include "passes/raise/Raise.h"
+
+namespace fusion::raise {
+
+/// One thing done to the scores before the softmax.
+struct MaskTerm {
+  mlir::Value mask;      ///< a float to add, or an i1
+  bool inverted = false; ///< the i1 keeps where false
+  double lowest = 0;     ///< what an i1 puts where it does not keep: -inf, or a finite number
+  bool isFloat() const { return lowest == 0; }
+};
+
+/// A number that a softmax in f32 turns into 0 beside any ordinary score.
+bool isMaskedScore(mlir::Value value);
+
+/// A float term where(c, 0, -inf) becomes the condition c, which says the same.
+MaskTerm asCondition(MaskTerm term);
+
+/// Masks that depend on positions only.
+struct Pattern {
+  bool causal = false;
+  int64_t window = 0;
+};
+/// Takes out of `terms` what keys j <= i + (keys - queries), and j > i + (keys - queries) - window, say for query i,
+/// where that is proven for all sizes, and terms that mask nothing. A mask of a finite number goes only if it is the
+/// one term and leaves a key to every query.
+Pattern takePattern(llvm::SmallVector<MaskTerm> &terms, const Dim &queries, const Dim &keys, Raiser &raiser);
+
+/// One mask operand for nn.attention that does what the terms do; null if there is none.
+mlir::Value buildMask(llvm::ArrayRef<MaskTerm> terms, mlir::Location location, Raiser &raiser);
+
+} // namespace fusion::raise
