@@ -20,7 +20,8 @@ DimShape argumentDims(func::FuncOp function, unsigned index) {
 FailureOr<SymbolicShapes> SymbolicShapes::compute(func::FuncOp function) {
   SymbolicShapes analysis;
   for (BlockArgument argument : function.getArguments())
-    analysis.shapes[argument] = argumentDims(function, argument.getArgNumber());
+    if (llvm::isa<RankedTensorType>(argument.getType()))
+      analysis.shapes[argument] = argumentDims(function, argument.getArgNumber());
   WalkResult walk = function.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
     return failed(analysis.add(op)) ? WalkResult::interrupt() : WalkResult::advance();
   });
@@ -48,8 +49,13 @@ LogicalResult SymbolicShapes::add(Operation *op) {
     return success();
   }
   auto inference = llvm::dyn_cast<ShapeInference>(op);
-  if (!inference)
+  if (!inference) {
+    // An op of another dialect: what its types tell.
+    for (Value result : op->getResults())
+      if (llvm::isa<RankedTensorType>(result.getType()))
+        shapes[result] = shapeFromType(result);
     return success();
+  }
   SmallVector<DimShape> operands;
   for (Value operand : op->getOperands())
     operands.push_back((*this)[operand]);

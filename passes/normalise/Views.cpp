@@ -25,6 +25,25 @@ LogicalResult reshapeOfReshape(nn::ReshapeOp op, PatternRewriter &rewriter, Shap
   return success();
 }
 
+// Pattern: reshape(reduce(x) {keepdims = false}) to the shape with the dims kept -> reduce(x) {keepdims = true}
+LogicalResult keptDims(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto reduce = op.getX().getDefiningOp<nn::ReduceOp>();
+  if (!reduce || reduce.getKeepdims())
+    return failure();
+  DimShape kept = shapes.of(reduce.getX());
+  for (int64_t axis : reduce.getAxes())
+    kept[axis < 0 ? axis + static_cast<int64_t>(kept.size()) : axis] = Dim(1);
+  if (kept != shapes.of(op))
+    return failure();
+  replaceByNew(rewriter, op,
+               nn::build<nn::ReduceOp>(rewriter, op.getLoc(), reduce.getX(),
+                                       {rewriter.getNamedAttr("kind", reduce.getKindAttr()),
+                                        rewriter.getNamedAttr("axes", reduce.getAxesAttr()),
+                                        rewriter.getNamedAttr("keepdims", rewriter.getBoolAttr(true))},
+                                       elementType(op)));
+  return success();
+}
+
 // Pattern: expand(x) to the shape of x -> x
 LogicalResult idleExpand(nn::ExpandOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   return shapes.same(op, op.getX()) ? replaceByExisting(rewriter, op, op.getX()) : failure();
@@ -145,6 +164,7 @@ void addViews(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::ReshapeOp>(patterns, shapes, idleReshape);
   add<nn::ReshapeOp>(patterns, shapes, reshapeOfReshape);
   add<nn::ReshapeOp>(patterns, shapes, reshapeBeforeSwap);
+  add<nn::ReshapeOp>(patterns, shapes, keptDims);
   add<nn::ExpandOp>(patterns, shapes, idleExpand);
   add<nn::ExpandOp>(patterns, shapes, expandOfExpand);
   add<nn::TransposeOp>(patterns, shapes, transposeOfTranspose);

@@ -292,3 +292,14 @@ func.func @per_row_operand(%x: tensor<2x3x8xf32>, %y: tensor<6x1xf32>) -> tensor
   %1 = nn.mul %0, %y : (tensor<6x8xf32>, tensor<6x1xf32>) -> tensor<6x8xf32>
   return %1 : tensor<6x8xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func @kept_dims
+// CHECK-NEXT: nn.reduce %{{.*}} {axes = array<i64: -1>, keepdims = true, kind = "mean"}
+// CHECK-NEXT: return
+func.func @kept_dims(%x: tensor<?x8xf32> {nn.dims = ["b", 8]}) -> tensor<?x1xf32> {
+  %0 = nn.reduce %x {kind = "mean", axes = array<i64: -1>, keepdims = false} : (tensor<?x8xf32>) -> tensor<?xf32>
+  %1 = nn.reshape %0 {shape = ["b", 1]} : (tensor<?xf32>) -> tensor<?x1xf32>
+  return %1 : tensor<?x1xf32>
+}
