@@ -174,11 +174,31 @@ std::string resultLine(KernelWriter &writer, const Problem &problem, const std::
   return problem.batch.empty() ? row : fmt::format("(z * {} + {})", writer.size(problem.m), row);
 }
 
+/// A quantisation with one scale for the whole tensor, to bytes.
+static bool isPlainQuantize(Operation *op, const KernelContext &context) {
+  auto quantize = dyn_cast<nn::QuantizeOp>(op);
+  if (!quantize || byteSize(dtype(quantize.getY())) != 1 || dtype(quantize.getY()) == DType::I4 ||
+      dtype(quantize.getY()) == DType::U4 || dtype(quantize.getX()) == DType::F64)
+    return false;
+  return llvm::all_of(op->getOperands().drop_front(),
+                      [&](Value operand) { return product(context.shape(operand)) == Dim(1); });
+}
+
+static std::string quantizeExpression(nn::QuantizeOp op, ArrayRef<std::string> operands) {
+  const DType to = dtype(op.getY());
+  const std::string quotient = fmt::format("{} / {}", operands[0], operands[1]);
+  if (isFloat(to))
+    return rounded(to, quotient);
+  const std::string zero = operands.size() == 3 ? fmt::format(" + (f32){}", operands[2]) : "";
+  return fmt::format("saturate_to_int<{}>(rint_({}){})", registerType(to).str(), quotient, zero);
+}
+
 std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context,
                                              nn::MatmulOp op) {
   const DimShape &shape = context.shape(op.getY());
   for (Operation *other : region.ops) {
-    if (other == op || isa<nn::ConstantOp>(other) || (isScalarOp(other) && other->getNumResults() == 1))
+    if (other == op || isa<nn::ConstantOp>(other) || (isScalarOp(other) && other->getNumResults() == 1) ||
+        isPlainQuantize(other, context))
       continue;
     if (!inputView(region, context, other->getResult(0)))
       return (other->getName().getStringRef() + " behind nn.matmul is no scalar op").str();
@@ -238,8 +258,10 @@ std::string Epilogue::value(Value v) {
         operands.push_back(value(operand));
       writer.comment(definition);
       name = writer.fresh("e");
+      auto quantize = dyn_cast<nn::QuantizeOp>(definition);
       writer.line(fmt::format("const {} {} = {};", registerType(dtype(v)).str(), name,
-                              scalarExpression(definition, operands)));
+                              quantize ? quantizeExpression(quantize, operands)
+                                       : scalarExpression(definition, operands)));
     }
   }
   known[v] = name;

@@ -27,8 +27,6 @@ constexpr double lightBytes = 0.25;
 /// The traffic that a launch is worth giving up for.
 constexpr double duplicateBytes = 1 << 20;
 constexpr size_t mostClones = 48;
-/// Values smaller than the group by this factor, such as positions under a mask, are clones for free.
-constexpr double smallSide = 16;
 
 Kind kindOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, Kind>(op)
@@ -208,17 +206,31 @@ private:
            traffic.shapes[op->getResult(0)] == *shape;
   }
 
+  /// Whether reading the op's operands instead of its result costs no more traffic.
   bool isCheapClone(Operation *op) {
     if (!canClone(op) || kindOf(op) == Kind::Heavy)
       return false;
-    Value result = op->getResult(0);
-    if (kindOf(op) == Kind::View || traffic.elements(result) * smallSide <= elements)
+    if (kindOf(op) == Kind::View || readsNothing(op))
       return true;
     int64_t read = 0;
     for (Value operand : op->getOperands())
-      if (Operation *producer = operand.getDefiningOp(); !producer || !isBodyConstant(producer))
+      if (Operation *producer = operand.getDefiningOp(); !producer || !readsNothing(producer))
         read += traffic.bytes(operand);
-    return read <= traffic.bytes(result);
+    return read <= traffic.bytes(op->getResult(0));
+  }
+
+  /// Made of indices and constants only: positions and what is cheaply computed from them.
+  bool readsNothing(Operation *op) {
+    if (isBodyConstant(op))
+      return true;
+    auto [known, fresh] = nothingRead.try_emplace(op, false);
+    if (!fresh)
+      return known->second;
+    bool result = canClone(op) && kindOf(op) != Kind::Heavy && llvm::all_of(op->getOperands(), [&](Value operand) {
+                    Operation *producer = operand.getDefiningOp();
+                    return producer && readsNothing(producer);
+                  });
+    return nothingRead[op] = result;
   }
 
   SmallVector<Operation *> withRole(Role role) {
@@ -256,7 +268,8 @@ private:
     candidate.clones = withRole(Role::Clone);
     const auto kernels = llvm::count_if(group, [&](auto &entry) { return !context.oracle.isView(entry.first); });
     if (kernels < 2) {
-      proposals.misses.push_back({root, refusal.empty() ? "alone: all its operands are inputs" : refusal});
+      std::string name = root->getName().getStringRef().str();
+      proposals.misses.push_back({root, name + " stays alone: " + (refusal.empty() ? "it reads inputs only" : refusal)});
       return;
     }
     for (Operation *op : candidate.ops)
@@ -275,6 +288,7 @@ private:
   DenseMap<Operation *, unsigned> order;
   std::vector<bool> dead;     ///< only clones of it are read
   std::vector<bool> assigned; ///< member of a proposed group
+  DenseMap<Operation *, bool> nothingRead;
   DenseSet<Operation *> inputs; ///< ops that a proposed group reads
 
   // The group that grows.

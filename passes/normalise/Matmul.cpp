@@ -75,10 +75,23 @@ LogicalResult transposeBehindScale(Operation *op, PatternRewriter &rewriter, Sha
   return success();
 }
 
+// Pattern: matmul(a[…, m, 1], b[…, 1, n]) -> mul(a, b): positions times frequencies
+LogicalResult outerProduct(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (op.getTransposeA() || op.getTransposeB() || elementType(op.getA()) != elementType(op.getB()) ||
+      elementType(op.getA()) != elementType(op.getY()) || !llvm::isa<FloatType>(elementType(op.getA())))
+    return failure();
+  DimShape left = shapes.of(op.getA()), right = shapes.of(op.getB());
+  if (left.size() < 2 || right.size() < 2 || left.back() != Dim(1) || right[right.size() - 2] != Dim(1))
+    return failure();
+  replaceByNew(rewriter, op, nn::build<nn::MulOp>(rewriter, op.getLoc(), {op.getA(), op.getB()}));
+  return success();
+}
+
 } // namespace
 
 void addMatmul(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::MatmulOp>(patterns, shapes, transposedOperand);
+  add<nn::MatmulOp>(patterns, shapes, outerProduct);
   addPointwise(patterns, shapes, transposeBehindScale);
 }
 
