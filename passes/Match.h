@@ -16,7 +16,8 @@ mlir::Value withoutExactCast(mlir::Value value);
 /// The single user of a value that is used once.
 mlir::Operation *onlyUser(mlir::Value value);
 /// The single user, if it is an OpTy.
-template <class OpTy> OpTy onlyUserAs(mlir::Value value) {
+template <class OpTy>
+OpTy onlyUserAs(mlir::Value value) {
   return llvm::dyn_cast_or_null<OpTy>(onlyUser(value));
 }
 /// The other operand of a binary op that reads `value`; null if both are `value`.

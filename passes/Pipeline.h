@@ -7,7 +7,8 @@ namespace fusion {
 
 /// One spelling for every graph: constants folded, no-ops gone, views composed, common subexpressions merged.
 void buildNormalisePipeline(mlir::OpPassManager &manager);
-/// Decomposed norms, activations, rotary embeddings and attention become named ops. Expects a normalised module.
+/// Decomposed norms, activations, rotary embeddings and attention become named ops. Expects a normalised
+/// module.
 void buildRaisePipeline(mlir::OpPassManager &manager);
 /// `--nn-normalise` and `--nn-raise`.
 void registerPipelines();

@@ -1,5 +1,5 @@
-// Integer tensors whose elements are known functions of their position, and conditions on them: what position ids
-// and masks are built of.
+// Integer tensors whose elements are known functions of their position, and conditions on them: what position
+// ids and masks are built of.
 #pragma once
 
 #include "passes/ShapeTable.h"
@@ -20,8 +20,8 @@ struct Condition {
   bool always() const { return !never && terms.empty(); }
 };
 
-/// Answers from the ops that make a value, through views, sums, comparisons and logic. Remembers answers, so values
-/// must not be replaced by others at the same address while it lives.
+/// Answers from the ops that make a value, through views, sums, comparisons and logic. Remembers answers, so
+/// values must not be replaced by others at the same address while it lives.
 class Positions {
 public:
   explicit Positions(ShapeTable &shapes) : shapes(shapes) {}

@@ -69,9 +69,7 @@ bool canReplaceBy(Operation *op, Value value) {
   if (elementType(result) != elementType(value) ||
       failed(verifyCompatibleShape(tensorType(result), tensorType(value))))
     return false;
-  return llvm::all_of(result.getUsers(), [](Operation *user) {
-    return llvm::isa<nn::ShapeInference>(user);
-  });
+  return llvm::all_of(result.getUsers(), [](Operation *user) { return llvm::isa<nn::ShapeInference>(user); });
 }
 
 void eraseDeadOps(func::FuncOp function) {

@@ -75,7 +75,8 @@ bool isNonNegative(Value value, int depth = 6) {
            isNonNegative(reduce.getX(), depth - 1);
   if (llvm::isa<nn::AddOp, nn::MulOp>(op))
     return isNonNegative(op->getOperand(0), depth - 1) && isNonNegative(op->getOperand(1), depth - 1);
-  return llvm::isa<nn::CastOp>(op) && isFloat(op->getOperand(0)) && isNonNegative(op->getOperand(0), depth - 1);
+  return llvm::isa<nn::CastOp>(op) && isFloat(op->getOperand(0)) &&
+         isNonNegative(op->getOperand(0), depth - 1);
 }
 
 // Pattern: pow(x, 2) -> square(x); pow(x, 1) -> x; x not negative: pow(x, 0.5) -> sqrt, pow(x, -0.5) -> rsqrt
@@ -140,12 +141,14 @@ LogicalResult neutralLogic(OpTy op, PatternRewriter &rewriter, ShapeTable &shape
 }
 
 // Pattern: and(m, m) -> m; or(m, m) -> m
-template <class OpTy> LogicalResult sameLogic(OpTy op, PatternRewriter &rewriter, ShapeTable &) {
+template <class OpTy>
+LogicalResult sameLogic(OpTy op, PatternRewriter &rewriter, ShapeTable &) {
   return op.getLhs() == op.getRhs() ? replaceByExisting(rewriter, op, op.getLhs()) : failure();
 }
 
 // Pattern: not(not(x)) -> x; neg(neg(x)) -> x
-template <class OpTy> LogicalResult twice(OpTy op, PatternRewriter &rewriter, ShapeTable &) {
+template <class OpTy>
+LogicalResult twice(OpTy op, PatternRewriter &rewriter, ShapeTable &) {
   auto inner = op.getX().template getDefiningOp<OpTy>();
   return inner ? replaceByExisting(rewriter, op, inner.getX()) : failure();
 }
@@ -195,7 +198,8 @@ LogicalResult knownDims(nn::DimConstantOp op, PatternRewriter &rewriter, ShapeTa
       return failure();
     values.push_back(rewriter.getIntegerAttr(elementType(op), dim.value()));
   }
-  rewriter.replaceOpWithNewOp<nn::ConstantOp>(op, op.getType(), DenseElementsAttr::get(tensorType(op), values));
+  rewriter.replaceOpWithNewOp<nn::ConstantOp>(op, op.getType(),
+                                              DenseElementsAttr::get(tensorType(op), values));
   return success();
 }
 

@@ -48,9 +48,10 @@ LogicalResult sinkExpand(Operation *op, PatternRewriter &rewriter, ShapeTable &s
   if (!joint || *joint == result)
     return failure();
   Value small = rebuild(rewriter, op, operands);
-  replaceByNew(rewriter, op,
-               nn::build<nn::ExpandOp>(rewriter, op->getLoc(), small,
-                                       rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), result))));
+  replaceByNew(
+      rewriter, op,
+      nn::build<nn::ExpandOp>(rewriter, op->getLoc(), small,
+                              rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), result))));
   return success();
 }
 
@@ -87,9 +88,10 @@ nn::ReshapeOp leadingMerge(Value value, ShapeTable &shapes) {
 /// Puts the reshape, to the shape of the result of `op`, behind `moved`, which replaces it.
 void reshapeAfter(Operation *op, Value moved, PatternRewriter &rewriter, ShapeTable &shapes) {
   DimShape shape = shapes.of(op->getResult(0));
-  replaceByNew(rewriter, op,
-               nn::build<nn::ReshapeOp>(rewriter, op->getLoc(), moved,
-                                        rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), shape))));
+  replaceByNew(
+      rewriter, op,
+      nn::build<nn::ReshapeOp>(rewriter, op->getLoc(), moved,
+                               rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), shape))));
 }
 
 // Pattern: matmul(reshape(x), w : [n, m]) -> reshape(matmul(x, w)) where the reshape merges leading dims
@@ -126,7 +128,8 @@ LogicalResult reshapeBehindPointwise(Operation *op, PatternRewriter &rewriter, S
 }
 
 // Pattern: norm(reshape(x), ..) -> reshape(norm(x, ..)) where the reshape merges leading dims
-template <class OpTy> LogicalResult reshapeBehindNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &shapes) {
+template <class OpTy>
+LogicalResult reshapeBehindNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reshape = leadingMerge(op.getX(), shapes);
   if (!reshape)
     return failure();
@@ -152,11 +155,11 @@ LogicalResult reshapeBehindSlice(nn::SliceOp op, PatternRewriter &rewriter, Shap
   newSizes.back() = sizes.back();
   steps.back() = op.getSteps().back();
   auto *context = op->getContext();
-  Value moved = nn::build<nn::SliceOp>(
-      rewriter, op.getLoc(), reshape.getX(),
-      {rewriter.getNamedAttr("starts", nn::dimsToAttr(context, newStarts)),
-       rewriter.getNamedAttr("sizes", nn::dimsToAttr(context, newSizes)),
-       rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(steps))});
+  Value moved =
+      nn::build<nn::SliceOp>(rewriter, op.getLoc(), reshape.getX(),
+                             {rewriter.getNamedAttr("starts", nn::dimsToAttr(context, newStarts)),
+                              rewriter.getNamedAttr("sizes", nn::dimsToAttr(context, newSizes)),
+                              rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(steps))});
   reshapeAfter(op, moved, rewriter, shapes);
   return success();
 }

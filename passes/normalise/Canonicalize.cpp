@@ -14,8 +14,8 @@ namespace normalise {
 
 Value rebuild(OpBuilder &builder, Operation *op, ValueRange operands) {
   std::string error;
-  Operation *built = nn::createInferred(builder, op->getLoc(), op->getName().getStringRef(), operands, op->getAttrs(),
-                                        elementType(op->getResult(0)), error);
+  Operation *built = nn::createInferred(builder, op->getLoc(), op->getName().getStringRef(), operands,
+                                        op->getAttrs(), elementType(op->getResult(0)), error);
   if (!built)
     llvm::report_fatal_error(llvm::Twine("rebuilding ") + op->getName().getStringRef() + ": " + error);
   return built->getResult(0);

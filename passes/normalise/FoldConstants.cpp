@@ -30,7 +30,8 @@ struct FoldConstants : impl::FoldConstantsBase<FoldConstants> {
   /// Uses of the results of `op` move to constants; the op is dead then.
   void fold(Operation *op) {
     if (op->getNumOperands() == 0 || op->getNumResults() == 0 || isGrowingExpand(op) ||
-        !llvm::all_of(op->getOperands(), [](Value value) { return bool(value.getDefiningOp<nn::ConstantOp>()); }))
+        !llvm::all_of(op->getOperands(),
+                      [](Value value) { return bool(value.getDefiningOp<nn::ConstantOp>()); }))
       return;
     auto values = foldWithReference(op, static_cast<size_t>(maxElements));
     if (!values)

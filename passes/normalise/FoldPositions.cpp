@@ -50,7 +50,8 @@ struct FoldPositions : impl::FoldPositionsBase<FoldPositions> {
   }
 
   static bool isCondition(Operation *op) {
-    return op->getNumResults() == 1 && llvm::isa<nn::ShapeInference>(op) && elementType(op->getResult(0)).isInteger(1) &&
+    return op->getNumResults() == 1 && llvm::isa<nn::ShapeInference>(op) &&
+           elementType(op->getResult(0)).isInteger(1) &&
            !llvm::isa<nn::ConstantOp, nn::WeightOp, nn::ExpandOp, nn::ReshapeOp>(op);
   }
 };

@@ -8,7 +8,8 @@
 namespace fusion::normalise {
 
 /// A rewrite of one op kind that may ask for symbolic shapes.
-template <class OpTy> class ShapedPattern : public mlir::OpRewritePattern<OpTy> {
+template <class OpTy>
+class ShapedPattern : public mlir::OpRewritePattern<OpTy> {
 public:
   using Rewrite = llvm::LogicalResult (*)(OpTy, mlir::PatternRewriter &, ShapeTable &);
   ShapedPattern(mlir::MLIRContext *context, ShapeTable &shapes, Rewrite rewrite)
@@ -38,17 +39,20 @@ private:
 };
 
 template <class OpTy>
-void add(mlir::RewritePatternSet &patterns, ShapeTable &shapes, typename ShapedPattern<OpTy>::Rewrite rewrite) {
+void add(mlir::RewritePatternSet &patterns, ShapeTable &shapes,
+         typename ShapedPattern<OpTy>::Rewrite rewrite) {
   patterns.add(std::make_unique<ShapedPattern<OpTy>>(patterns.getContext(), shapes, rewrite));
 }
-inline void addPointwise(mlir::RewritePatternSet &patterns, ShapeTable &shapes, PointwisePattern::Rewrite rewrite) {
+inline void addPointwise(mlir::RewritePatternSet &patterns, ShapeTable &shapes,
+                         PointwisePattern::Rewrite rewrite) {
   patterns.add(std::make_unique<PointwisePattern>(patterns.getContext(), shapes, rewrite));
 }
 
 /// `op` again on other operands: same attributes, element type and location; its shape is inferred.
 mlir::Value rebuild(mlir::OpBuilder &builder, mlir::Operation *op, mlir::ValueRange operands);
 /// Replaces `op` by `value`, which exists already, if types allow.
-llvm::LogicalResult replaceByExisting(mlir::PatternRewriter &rewriter, mlir::Operation *op, mlir::Value value);
+llvm::LogicalResult replaceByExisting(mlir::PatternRewriter &rewriter, mlir::Operation *op,
+                                      mlir::Value value);
 
 void addArithmetic(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addViews(mlir::RewritePatternSet &patterns, ShapeTable &shapes);

@@ -25,7 +25,8 @@ LogicalResult reshapeOfReshape(nn::ReshapeOp op, PatternRewriter &rewriter, Shap
   return success();
 }
 
-// Pattern: reshape(reduce(x) {keepdims = false}) to the shape with the dims kept -> reduce(x) {keepdims = true}
+// Pattern: reshape(reduce(x) {keepdims = false}) to the shape with the dims kept -> reduce(x) {keepdims =
+// true}
 LogicalResult keptDims(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reduce = op.getX().getDefiningOp<nn::ReduceOp>();
   if (!reduce || reduce.getKeepdims())
@@ -83,8 +84,8 @@ bool swapsLastTwo(ArrayRef<int64_t> perm) {
   return true;
 }
 
-// Pattern: reshape(transpose(x)) -> transpose(reshape(x)), where both transposes swap the last two dims and the
-// reshape keeps them: Kᵀ that exporters make in rank 3
+// Pattern: reshape(transpose(x)) -> transpose(reshape(x)), where both transposes swap the last two dims and
+// the reshape keeps them: Kᵀ that exporters make in rank 3
 LogicalResult reshapeBeforeSwap(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto transpose = op.getX().getDefiningOp<nn::TransposeOp>();
   if (!transpose || !swapsLastTwo(transpose.getPerm()))
@@ -100,9 +101,10 @@ LogicalResult reshapeBeforeSwap(nn::ReshapeOp op, PatternRewriter &rewriter, Sha
   for (size_t i = 0; i < rank; ++i)
     perm[i] = static_cast<int64_t>(i);
   std::swap(perm[rank - 2], perm[rank - 1]);
-  replaceByNew(rewriter, op,
-               nn::build<nn::TransposeOp>(rewriter, op.getLoc(), reshaped,
-                                          rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm))));
+  replaceByNew(
+      rewriter, op,
+      nn::build<nn::TransposeOp>(rewriter, op.getLoc(), reshaped,
+                                 rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm))));
   return success();
 }
 
@@ -145,7 +147,8 @@ LogicalResult sliceOfConcat(nn::SliceOp op, PatternRewriter &rewriter, ShapeTabl
   Dim offset(0);
   for (Value part : concat.getParts()) {
     Dim size = shapes.of(part)[axis], start = starts[axis] - offset;
-    if (start.knownNonNegative() && (size - start - sizes[axis]).knownNonNegative() && !(sizes[axis] == Dim(0))) {
+    if (start.knownNonNegative() && (size - start - sizes[axis]).knownNonNegative() &&
+        !(sizes[axis] == Dim(0))) {
       starts[axis] = start;
       replaceByNew(rewriter, op,
                    nn::build<nn::SliceOp>(rewriter, op.getLoc(), part,

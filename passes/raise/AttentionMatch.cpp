@@ -136,7 +136,8 @@ std::optional<Repeat> matchRepeat(Value value, ShapeTable &shapes) {
   // One head for all: expand of dim 1.
   if (auto expand = value.getDefiningOp<nn::ExpandOp>()) {
     DimShape from = shapes.of(expand.getX());
-    if (from.size() == 4 && from[1] == Dim(1) && from[0] == whole[0] && from[2] == whole[2] && from[3] == whole[3])
+    if (from.size() == 4 && from[1] == Dim(1) && from[0] == whole[0] && from[2] == whole[2] &&
+        from[3] == whole[3])
       return Repeat{expand.getX(), whole[1], false};
     return std::nullopt;
   }

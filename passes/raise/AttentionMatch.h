@@ -25,8 +25,8 @@ struct Scores {
 /// Fails with a reason.
 std::optional<Scores> matchScores(mlir::Value input, ShapeTable &shapes, std::string &reason);
 
-/// x of reshape(expand(reshape(x))) that repeats every index of dim 1 of x `groups` times in a row. `value` has
-/// rank 4.
+/// x of reshape(expand(reshape(x))) that repeats every index of dim 1 of x `groups` times in a row. `value`
+/// has rank 4.
 struct Repeat {
   mlir::Value value; ///< [b, heads / groups, s, d], or [b, heads / groups, 1, s, d] if `hasGroupDim`
   Dim groups{1};

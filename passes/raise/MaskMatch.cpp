@@ -44,7 +44,8 @@ struct Grid {
 bool addTerm(Pattern &pattern, const Affine &term, const DimShape &shape, const Grid &grid) {
   size_t rank = shape.size();
   bool oneQuery = grid.queries == Dim(1);
-  if (rank < 1 || !(shape.back() == grid.keys) || (!oneQuery && (rank < 2 || !(shape[rank - 2] == grid.queries))))
+  if (rank < 1 || !(shape.back() == grid.keys) ||
+      (!oneQuery && (rank < 2 || !(shape[rank - 2] == grid.queries))))
     return false;
   int64_t key = term.steps[rank - 1];
   // With one query its index is 0, whatever the step.
@@ -90,7 +91,8 @@ Pattern takePattern(SmallVector<MaskTerm> &terms, const Dim &queries, const Dim 
       if (auto choice = matchChoice(term.mask))
         term = *choice;
     bool finite = !std::isinf(term.lowest);
-    if (term.isFloat() || term.inverted || (finite && (terms.size() != 1 || !grid.diagonal().knownNonNegative()))) {
+    if (term.isFloat() || term.inverted ||
+        (finite && (terms.size() != 1 || !grid.diagonal().knownNonNegative()))) {
       rest.push_back(given);
       continue;
     }
@@ -101,9 +103,9 @@ Pattern takePattern(SmallVector<MaskTerm> &terms, const Dim &queries, const Dim 
       auto condition = positions.condition(part);
       DimShape shape = raiser.shapes.of(part);
       Pattern extended = found;
-      bool known = condition && !condition->never && llvm::all_of(condition->terms, [&](const Affine &affine) {
-        return addTerm(extended, affine, shape, grid);
-      });
+      bool known = condition && !condition->never &&
+                   llvm::all_of(condition->terms,
+                                [&](const Affine &affine) { return addTerm(extended, affine, shape, grid); });
       if (known)
         found = extended;
       else
@@ -147,12 +149,12 @@ Value buildMask(ArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {
       condition = condition ? Value(nn::build<nn::AndOp>(b, location, ValueRange{condition, keep})) : keep;
       continue;
     }
-    // Added in f32, the lowest number swallows the score: what where(c, s, lowest) gives, wholly masked rows too.
+    // Added in f32, the lowest number swallows the score: what where(c, s, lowest) gives, wholly masked rows
+    // too.
     Value zero = nn::buildScalar(b, location, f32, 0);
     Value lowest = nn::buildScalar(b, location, f32, std::numeric_limits<float>::lowest());
-    Value number = nn::build<nn::WhereOp>(b, location,
-                                          ValueRange{term.mask, term.inverted ? lowest : zero,
-                                                     term.inverted ? zero : lowest});
+    Value number = nn::build<nn::WhereOp>(
+        b, location, ValueRange{term.mask, term.inverted ? lowest : zero, term.inverted ? zero : lowest});
     if (added) {
       if (!isF32(added))
         added = nn::build<nn::CastOp>(b, location, added, {}, f32);
@@ -162,7 +164,8 @@ Value buildMask(ArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {
   }
   if (!condition || !added)
     return condition ? condition : added;
-  Value minusInfinity = nn::buildScalar(b, location, elementType(added), -std::numeric_limits<double>::infinity());
+  Value minusInfinity =
+      nn::buildScalar(b, location, elementType(added), -std::numeric_limits<double>::infinity());
   return nn::build<nn::WhereOp>(b, location, ValueRange{condition, added, minusInfinity});
 }
 

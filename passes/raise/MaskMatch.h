@@ -24,9 +24,9 @@ struct Pattern {
   bool causal = false;
   int64_t window = 0;
 };
-/// Takes out of `terms` what keys j <= i + (keys - queries), and j > i + (keys - queries) - window, say for query i,
-/// where that is proven for all sizes, and terms that mask nothing. A mask of a finite number goes only if it is the
-/// one term and leaves a key to every query.
+/// Takes out of `terms` what keys j <= i + (keys - queries), and j > i + (keys - queries) - window, say for
+/// query i, where that is proven for all sizes, and terms that mask nothing. A mask of a finite number goes
+/// only if it is the one term and leaves a key to every query.
 Pattern takePattern(llvm::SmallVector<MaskTerm> &terms, const Dim &queries, const Dim &keys, Raiser &raiser);
 
 /// One mask operand for nn.attention that does what the terms do; null if there is none.

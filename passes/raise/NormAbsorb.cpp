@@ -11,10 +11,14 @@ namespace fusion::raise {
 namespace {
 
 /// Makes the type in which value and weight meet explicit, before the weight's type changes.
-template <class OpTy> void setScaleType(OpTy norm, Type scaleType) { norm.setScaleInAttr(TypeAttr::get(scaleType)); }
+template <class OpTy>
+void setScaleType(OpTy norm, Type scaleType) {
+  norm.setScaleInAttr(TypeAttr::get(scaleType));
+}
 
 // Pattern: norm(cast(x), w) -> norm(x, w) where the cast is exact: the norm computes in f32 anyway
-template <class OpTy> struct CastOfInput : OpRewritePattern<OpTy> {
+template <class OpTy>
+struct CastOfInput : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy norm, PatternRewriter &rewriter) const override {
     Value x = withoutExactCast(norm.getX());
@@ -26,7 +30,8 @@ template <class OpTy> struct CastOfInput : OpRewritePattern<OpTy> {
 };
 
 // Pattern: norm(x, cast(w)) -> norm(x, w) {scale_in = type of the cast} where the cast is exact
-template <class OpTy> struct CastOfWeight : OpRewritePattern<OpTy> {
+template <class OpTy>
+struct CastOfWeight : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy norm, PatternRewriter &rewriter) const override {
     Value weight = withoutExactCast(norm.getWeight());
@@ -54,13 +59,15 @@ struct CastOfBias : OpRewritePattern<nn::LayerNormOp> {
 };
 
 // Pattern: cast(norm(x, w) : f32) -> norm(x, w) of the cast's type: what is f32 was not rounded yet
-template <class OpTy> struct CastOfResult : OpRewritePattern<nn::CastOp> {
+template <class OpTy>
+struct CastOfResult : OpRewritePattern<nn::CastOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::CastOp cast, PatternRewriter &rewriter) const override {
     auto norm = cast.getX().getDefiningOp<OpTy>();
     if (!norm || !isF32(norm) || !isFloat(cast) || elementType(cast).isF64() || !norm->hasOneUse())
       return failure();
-    Value built = nn::build<OpTy>(rewriter, cast.getLoc(), norm->getOperands(), norm->getAttrs(), elementType(cast));
+    Value built =
+        nn::build<OpTy>(rewriter, cast.getLoc(), norm->getOperands(), norm->getAttrs(), elementType(cast));
     replaceByNew(rewriter, cast, built);
     return success();
   }
@@ -88,18 +95,19 @@ struct BiasOfWeight : OpRewritePattern<nn::RmsNormOp> {
 struct NormOfOnes : OpRewritePattern<nn::MulOp> {
   NormOfOnes(MLIRContext *context, ShapeTable &shapes) : OpRewritePattern(context), shapes(shapes) {}
   LogicalResult matchAndRewrite(nn::MulOp mul, PatternRewriter &rewriter) const override {
-    for (auto [left, weight] : {std::pair(mul.getLhs(), mul.getRhs()), std::pair(mul.getRhs(), mul.getLhs())}) {
+    for (auto [left, weight] :
+         {std::pair(mul.getLhs(), mul.getRhs()), std::pair(mul.getRhs(), mul.getLhs())}) {
       auto norm = left.getDefiningOp<nn::RmsNormOp>();
       if (!norm || !norm->hasOneUse() || !isConstant(norm.getWeight(), 1) || !norm.getWeightBias().isZero() ||
           tensorType(weight).getRank() != 1 || !isRowOf(weight, left, shapes) ||
           !isExactCast(elementType(norm), norm.scaleType()))
         continue;
       // n rounds once, to the result's type, since scale_in holds all its values; there the product is taken.
-      Value built = nn::build<nn::RmsNormOp>(
-          rewriter, mul.getLoc(), {norm.getX(), weight},
-          {rewriter.getNamedAttr("eps", norm.getEpsAttr()),
-           rewriter.getNamedAttr("scale_in", TypeAttr::get(elementType(norm)))},
-          elementType(mul));
+      Value built =
+          nn::build<nn::RmsNormOp>(rewriter, mul.getLoc(), {norm.getX(), weight},
+                                   {rewriter.getNamedAttr("eps", norm.getEpsAttr()),
+                                    rewriter.getNamedAttr("scale_in", TypeAttr::get(elementType(norm)))},
+                                   elementType(mul));
       replaceByNew(rewriter, mul, built);
       return success();
     }
@@ -111,7 +119,8 @@ private:
 };
 
 // Pattern: norm {scale_in = type of the weight} -> norm
-template <class OpTy> struct RedundantScaleType : OpRewritePattern<OpTy> {
+template <class OpTy>
+struct RedundantScaleType : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy norm, PatternRewriter &rewriter) const override {
     if (!norm.getScaleIn() || *norm.getScaleIn() != elementType(norm.getWeight()))

@@ -5,8 +5,8 @@
 
 namespace fusion::raise {
 
-/// Casts of input, weight and result, a constant added to the weight, and a multiplication after a norm by ones
-/// move into nn.rms_norm and nn.layer_norm where rounding points stay.
+/// Casts of input, weight and result, a constant added to the weight, and a multiplication after a norm by
+/// ones move into nn.rms_norm and nn.layer_norm where rounding points stay.
 llvm::LogicalResult absorbIntoNorms(mlir::ModuleOp module);
 
 } // namespace fusion::raise

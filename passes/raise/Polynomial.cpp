@@ -78,7 +78,9 @@ std::optional<Polynomial> read(Value value, Value x, Value t, int depth) {
 
 } // namespace
 
-std::optional<Polynomial> readPolynomial(Value value, Value x, Value t) { return read(value, x, t, maximumDepth); }
+std::optional<Polynomial> readPolynomial(Value value, Value x, Value t) {
+  return read(value, x, t, maximumDepth);
+}
 
 bool matches(const Polynomial &found, const Polynomial &expected, double tolerance) {
   for (const auto &[powers, coefficient] : found)

@@ -1,4 +1,5 @@
-// Arithmetic over one or two values read as a polynomial: one answer for all orders in which exporters multiply out.
+// Arithmetic over one or two values read as a polynomial: one answer for all orders in which exporters
+// multiply out.
 #pragma once
 
 #include "mlir/IR/Value.h"

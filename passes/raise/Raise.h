@@ -17,9 +17,10 @@ struct Raiser {
   void replace(mlir::Operation *root, mlir::Value built) { replaceByNew(rewriter, root, built); }
 };
 
-/// Calls `raiseAt` for the ops of kind OpTy of every function, in program order, each once, and erases what died.
-/// An op that was replaced before its turn comes is skipped.
-template <class OpTy, class Fn> llvm::LogicalResult forEachRoot(mlir::ModuleOp module, Fn raiseAt) {
+/// Calls `raiseAt` for the ops of kind OpTy of every function, in program order, each once, and erases what
+/// died. An op that was replaced before its turn comes is skipped.
+template <class OpTy, class Fn>
+llvm::LogicalResult forEachRoot(mlir::ModuleOp module, Fn raiseAt) {
   for (auto function : module.getOps<mlir::func::FuncOp>()) {
     if (function.isExternal())
       continue;
@@ -42,7 +43,8 @@ struct Offset {
 };
 std::optional<Offset> matchAddConstant(mlir::Value value);
 
-/// `value` has shape [n] or [1.., n], where n is the last dim of `like`, and `result` the shape of `like`: a weight or bias over the last dim.
+/// `value` has shape [n] or [1.., n], where n is the last dim of `like`, and `result` the shape of `like`: a
+/// weight or bias over the last dim.
 bool isRowOf(mlir::Value value, mlir::Value like, ShapeTable &shapes);
 /// The same values with rank 1.
 mlir::Value asRow(mlir::Value value, Raiser &raiser);

@@ -17,8 +17,8 @@ namespace {
 /// An activation written around one function t = f(argument(x)): `outer` in x and t is the activation.
 struct Form {
   StringRef name;
-  Polynomial argument; ///< in x
-  Polynomial outer;    ///< in x and t
+  Polynomial argument;   ///< in x
+  Polynomial outer;      ///< in x and t
   StringRef approximate; ///< of nn.gelu; empty: nn.silu
 };
 
@@ -27,12 +27,11 @@ constexpr double sqrt2OverPi = 0.79788456080286536;
 constexpr double cubic = 0.044715;
 
 const Form geluErf{"gelu", {{{1, 0}, inverseSqrt2}}, {{{1, 0}, 0.5}, {{1, 1}, 0.5}}, "none"};
-const Form geluTanh{"gelu",
-                    {{{1, 0}, sqrt2OverPi}, {{3, 0}, sqrt2OverPi *cubic}},
-                    {{{1, 0}, 0.5}, {{1, 1}, 0.5}},
-                    "tanh"};
+const Form geluTanh{
+    "gelu", {{{1, 0}, sqrt2OverPi}, {{3, 0}, sqrt2OverPi * cubic}}, {{{1, 0}, 0.5}, {{1, 1}, 0.5}}, "tanh"};
 // 0.5 x (1 + tanh) with tanh(u) = 2 sigmoid(2 u) - 1
-const Form geluSigmoid{"gelu", {{{1, 0}, 2 * sqrt2OverPi}, {{3, 0}, 2 * sqrt2OverPi *cubic}}, {{{1, 1}, 1}}, "tanh"};
+const Form geluSigmoid{
+    "gelu", {{{1, 0}, 2 * sqrt2OverPi}, {{3, 0}, 2 * sqrt2OverPi * cubic}}, {{{1, 1}, 1}}, "tanh"};
 const Form geluQuick{"gelu", {{{1, 0}, 1.702}}, {{{1, 1}, 1}}, "quick"};
 const Form silu{"silu", {{{1, 0}, 1}}, {{{1, 1}, 1}}, ""};
 
@@ -93,7 +92,8 @@ void raiseFunction(Operation *function, ArrayRef<const Form *> forms, Raiser &ra
 }
 
 // Pattern: cast(act(cast(x : T) to f32)) to T -> act(x), which computes in f32 and rounds once
-template <class OpTy> struct CastsAround : OpRewritePattern<nn::CastOp> {
+template <class OpTy>
+struct CastsAround : OpRewritePattern<nn::CastOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::CastOp cast, PatternRewriter &rewriter) const override {
     auto act = cast.getX().getDefiningOp<OpTy>();
@@ -119,7 +119,8 @@ struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
     auto sigmoid = [](nn::SigmoidOp op, Raiser &raiser) {
       raise::raiseFunction(op, {&raise::silu, &raise::geluQuick, &raise::geluSigmoid}, raiser);
     };
-    if (failed(raise::forEachRoot<nn::ErfOp>(module, erf)) || failed(raise::forEachRoot<nn::TanhOp>(module, tanh)) ||
+    if (failed(raise::forEachRoot<nn::ErfOp>(module, erf)) ||
+        failed(raise::forEachRoot<nn::TanhOp>(module, tanh)) ||
         failed(raise::forEachRoot<nn::SigmoidOp>(module, sigmoid)))
       return signalPassFailure();
     RewritePatternSet patterns(&getContext());

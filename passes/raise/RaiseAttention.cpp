@@ -29,8 +29,8 @@ nn::WhereOp nanGuard(Value probabilities) {
       continue;
     auto where = llvm::dyn_cast<nn::WhereOp>(user);
     auto test = where ? where.getCondition().getDefiningOp<nn::IsNanOp>() : nn::IsNanOp();
-    if (!test || test.getX() != probabilities || where.getY() != probabilities || !isConstant(where.getX(), 0) ||
-        (guard && guard != where))
+    if (!test || test.getX() != probabilities || where.getY() != probabilities ||
+        !isConstant(where.getX(), 0) || (guard && guard != where))
       return {};
     guard = where;
   }
@@ -53,8 +53,8 @@ std::optional<Weighted> matchWeighted(Value probabilities, std::string &reason) 
     break;
   }
   if (!value.hasOneUse()) {
-    reason = "the probabilities are used " + std::to_string(std::distance(value.use_begin(), value.use_end())) +
-             " times";
+    reason = "the probabilities are used " +
+             std::to_string(std::distance(value.use_begin(), value.use_end())) + " times";
     return std::nullopt;
   }
   found.product = onlyUserAs<nn::MatmulOp>(value);
@@ -87,8 +87,8 @@ Value withHeadDim(Value x, Raiser &raiser) {
   return nn::buildReshape(raiser.rewriter, x.getLoc(), x, shape);
 }
 
-/// Shapes as nn.attention wants them, or why not. Sizes that are not provably equal are taken as equal, as the
-/// matmuls took them; a size of 1 that a matmul would broadcast is refused.
+/// Shapes as nn.attention wants them, or why not. Sizes that are not provably equal are taken as equal, as
+/// the matmuls took them; a size of 1 that a matmul would broadcast is refused.
 std::string misfit(const DimShape &q, const DimShape &k, const DimShape &v) {
   auto apart = [](const Dim &left, const Dim &right) {
     return !(left == right) && (left == Dim(1) || right == Dim(1) || (left.isStatic() && right.isStatic()));
@@ -97,7 +97,8 @@ std::string misfit(const DimShape &q, const DimShape &k, const DimShape &v) {
     return "the batch dim of k or v is broadcast";
   if (!(k[1] == v[1]))
     return "k has " + k[1].str() + " heads and v has " + v[1].str();
-  if (!(q[1] == k[1]) && !(q[1].isStatic() && k[1].isStatic() && k[1].value() > 0 && q[1].value() % k[1].value() == 0))
+  if (!(q[1] == k[1]) &&
+      !(q[1].isStatic() && k[1].isStatic() && k[1].value() > 0 && q[1].value() % k[1].value() == 0))
     return "the number of heads, " + q[1].str() + ", is not a multiple of " + k[1].str() + " key/value heads";
   if (apart(k[2], v[2]) || apart(q[3], k[3]))
     return "k does not fit q and v";
@@ -166,7 +167,8 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   Scaled bare = withoutScaleBeforeReshape(key, raiser);
   key = bare.value;
   k.scale *= bare.scale;
-  if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value)); !why.empty())
+  if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value));
+      !why.empty())
     return noteMiss(softmax, patternName, why);
   SmallVector<Value> operands = {query, key, value};
   SmallVector<MaskTerm> terms = scores->masks;
@@ -211,7 +213,8 @@ void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
     if (mask)
       attention.getMaskMutable().assign(mask);
     attention.setCausal(attention.getCausal() || pattern.causal);
-    if (pattern.window != 0 && (attention.getWindow() == 0 || pattern.window < static_cast<int64_t>(attention.getWindow())))
+    if (pattern.window != 0 &&
+        (attention.getWindow() == 0 || pattern.window < static_cast<int64_t>(attention.getWindow())))
       attention.setWindow(pattern.window);
   });
 }

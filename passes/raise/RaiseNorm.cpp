@@ -31,7 +31,8 @@ std::optional<MeanSquare> matchMeanSquare(Value value) {
     value = offset->value;
   }
   auto reduce = value.getDefiningOp<nn::ReduceOp>();
-  auto square = reduce && reducesLastDim(reduce) ? reduce.getX().getDefiningOp<nn::SquareOp>() : nn::SquareOp();
+  auto square =
+      reduce && reducesLastDim(reduce) ? reduce.getX().getDefiningOp<nn::SquareOp>() : nn::SquareOp();
   if (!square)
     return std::nullopt;
   found.source = square.getX();
@@ -47,9 +48,9 @@ Value matchCentred(Value value) {
 
 /// What follows a normalised value, up to the last op that the norm can take.
 struct Tail {
-  Operation *root;      ///< the op to replace
-  Type scaleIn;         ///< where the value meets the weight
-  Value weight, bias;   ///< null if there is none
+  Operation *root;    ///< the op to replace
+  Type scaleIn;       ///< where the value meets the weight
+  Value weight, bias; ///< null if there is none
 };
 
 nn::CastOp floatCast(Value value) {
@@ -58,7 +59,8 @@ nn::CastOp floatCast(Value value) {
 }
 
 /// The other operand of the only user of `value`, an OpTy, if it is a row over the last dim.
-template <class OpTy> Value rowOperand(Value value, ShapeTable &shapes) {
+template <class OpTy>
+Value rowOperand(Value value, ShapeTable &shapes) {
   auto user = onlyUserAs<OpTy>(value);
   Value other = user ? otherOperand(user, value) : Value();
   return other && isRowOf(other, value, shapes) ? other : Value();
@@ -113,8 +115,8 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
   raiser.rewriter.setInsertionPoint(tail.root);
   Location location = tail.root->getLoc();
   Type resultType = elementType(tail.root->getResult(0));
-  Value weight = tail.weight ? asRow(tail.weight, raiser)
-                             : buildOnes(raiser, location, size.value(), resultType);
+  Value weight =
+      tail.weight ? asRow(tail.weight, raiser) : buildOnes(raiser, location, size.value(), resultType);
   SmallVector<NamedAttribute> attributes = {
       raiser.rewriter.getNamedAttr("eps", raiser.rewriter.getF32FloatAttr(stats.eps))};
   if (tail.weight && tail.scaleIn != elementType(weight))
@@ -132,7 +134,8 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
 }
 
 /// The users of 1/sqrt or sqrt that scale the value the statistics are of.
-template <class ScaleOp> void raiseUsers(Operation *root, Raiser &raiser) {
+template <class ScaleOp>
+void raiseUsers(Operation *root, Raiser &raiser) {
   auto stats = matchMeanSquare(root->getOperand(0));
   if (!stats)
     return;

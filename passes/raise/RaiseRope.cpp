@@ -48,15 +48,17 @@ void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
     if (!isRotated(x, rotation, raiser.shapes))
       x = byCos.getRhs();
     if (!isRotated(x, rotation, raiser.shapes)) {
-      noteMiss(add, "rope", "the values times cos, from " + producerName(byCos.getLhs()) +
-                                ", are not those that are rotated");
+      noteMiss(add, "rope",
+               "the values times cos, from " + producerName(byCos.getLhs()) +
+                   ", are not those that are rotated");
       continue;
     }
     Value cos = otherOperand(byCos, x);
     if (!cos || !isTable(cos, rotation, rotation.dim, raiser.shapes) ||
         !isTable(sin, rotation, rotation.dim, raiser.shapes)) {
-      noteMiss(add, "rope", "cos or sin does not hold one entry for each of the " + std::to_string(rotation.dim) +
-                                " rotated elements");
+      noteMiss(add, "rope",
+               "cos or sin does not hold one entry for each of the " + std::to_string(rotation.dim) +
+                   " rotated elements");
       continue;
     }
     raiser.rewriter.setInsertionPoint(add);
@@ -178,8 +180,9 @@ struct PartialRotation : OpRewritePattern<nn::ConcatOp> {
       noteMiss(concat, "rope", "the parts beside the rotated ones are not the rest of the same tensor");
       return failure();
     }
-    Value built = nn::build<nn::RopeOp>(rewriter, concat.getLoc(), {rotated->source, rope.getCos(), rope.getSin()},
-                                        rope->getAttrs(), elementType(concat));
+    Value built =
+        nn::build<nn::RopeOp>(rewriter, concat.getLoc(), {rotated->source, rope.getCos(), rope.getSin()},
+                              rope->getAttrs(), elementType(concat));
     replaceByNew(rewriter, concat, built);
     return success();
   }

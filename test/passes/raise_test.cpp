@@ -25,9 +25,12 @@ namespace {
 
 double tolerance(DType type) {
   switch (type) {
-  case DType::F16: return 2e-3;
-  case DType::BF16: return 1.5e-2;
-  default: return 1e-5;
+  case DType::F16:
+    return 2e-3;
+  case DType::BF16:
+    return 1.5e-2;
+  default:
+    return 1e-5;
   }
 }
 
@@ -131,8 +134,8 @@ TEST_F(Raise, KeepsTheNumbersOfTheRunLineTests) {
   std::ofstream(folder / "m.onnx", std::ios::binary)
       .write(bytes.as<char>(), static_cast<std::streamsize>(bytes.bytes()));
   int modules = 0;
-  for (std::string file : {"canonicalize", "fold-constants", "fold-positions", "raise-norm", "raise-activation", "raise-rope",
-                           "raise-attention"}) {
+  for (std::string file : {"canonicalize", "fold-constants", "fold-positions", "raise-norm",
+                           "raise-activation", "raise-rope", "raise-attention"}) {
     for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + file + ".mlir")) {
       auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
       ASSERT_TRUE(module) << file;
@@ -192,7 +195,8 @@ TEST_F(Raise, EveryGraphIsRaisedAndKeepsItsNumbers) {
     EXPECT_EQ(count["nn.silu"] + count["nn.gelu"], 2) << name;
     bool learnedPositions = name.starts_with("gpt2") || name.starts_with("bert");
     EXPECT_EQ(count["nn.rope"], learnedPositions ? 0 : 4) << name;
-    for (const char *gone : {"nn.softmax", "nn.rsqrt", "nn.sigmoid", "nn.tanh", "nn.erf", "nn.is_nan", "nn.pow"})
+    for (const char *gone :
+         {"nn.softmax", "nn.rsqrt", "nn.sigmoid", "nn.tanh", "nn.erf", "nn.is_nan", "nn.pow"})
       EXPECT_EQ(count[gone], 0) << name << ": " << gone;
     ++graphs;
   }
