@@ -54,7 +54,8 @@ Result<std::string> compilePdll(const std::string &path) {
   llvm::sys::fs::remove(output);
   llvm::sys::fs::remove(errors);
   if (code != 0)
-    return badInput(llvm::StringRef(complaint).split('\n').first.str());
+    return badInput(complaint.empty() ? path + ": mlir-pdll failed"
+                                      : llvm::StringRef(complaint).split('\n').first.str());
   return text;
 }
 } // namespace
@@ -96,7 +97,10 @@ Status PatternSet::addFile(const std::string &path, MLIRContext *context) {
   auto module = parse(text, path, context);
   if (!module)
     return module.error();
-  return addModule(std::move(*module), "");
+  size_t before = list.size();
+  if (Status status = addModule(std::move(*module), ""); !status)
+    return status;
+  return list.size() > before ? Status() : badInput(path + ": holds no pattern");
 }
 
 Status PatternSet::addModule(OwningOpRef<ModuleOp> module, const std::string &family) {

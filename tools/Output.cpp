@@ -2,8 +2,12 @@
 
 #include "ir/base/MappedFile.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace fusion {
 
@@ -20,11 +24,16 @@ std::optional<std::pair<std::string, size_t>> parseRequirement(const std::string
 }
 
 Status checkTarget(const std::string &target) {
-  int number = 0;
-  if (target.starts_with("sm_")) {
-    const char *end = target.data() + target.size();
-    auto [stop, error] = std::from_chars(target.data() + 3, end, number);
-    if (error == std::errc() && number >= 80 && (stop == end || (end - stop == 1 && (*stop == 'a' || *stop == 'f'))))
+  static constexpr std::string_view known[] = {"80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"};
+  std::string_view number = target;
+  if (number.starts_with("sm_")) {
+    number.remove_prefix(3);
+    // `a` is an architecture's own instructions, `f` those of its family.
+    if (number.ends_with('a') && std::atoi(number.data()) >= 90)
+      number.remove_suffix(1);
+    else if (number.ends_with('f') && std::atoi(number.data()) >= 100)
+      number.remove_suffix(1);
+    if (std::find(std::begin(known), std::end(known), number) != std::end(known))
       return {};
   }
   return badInput("--target takes sm_80 or later, such as sm_90a, not '" + target + "'");
@@ -61,7 +70,7 @@ Status writeOutput(const std::string &path, const std::string &text) {
   if (path != "-")
     return writeFileAtomically(path, text);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    return environment("cannot write to stdout");
+    return environment(std::string("cannot write to stdout: ") + std::strerror(errno));
   return {};
 }
 

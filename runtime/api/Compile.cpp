@@ -47,7 +47,7 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
 Result<ProgramPlan> planGraph(const Graph &graph, const LoweredGraph &lowered, const CompileOptions &options) {
   PlanOptions planOptions;
   planOptions.target = options.target.arch;
-  planOptions.baseFolder = folderOf(graph.implementation()->path);
+  planOptions.baseFolder = graph.implementation()->weightFolder;
   auto plan = buildPlan(lowered.entry, planOptions);
   if (!plan)
     return Error{plan.error().kind, graph.implementation()->path + ": " + plan.error().message};
@@ -88,7 +88,7 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
   program->outputs = graph.outputs();
   RunOn device = resolve(options.device);
   if (device == RunOn::Cpu) {
-    auto interpreter = Interpreter::create(lowered->entry, folderOf(graph.implementation()->path));
+    auto interpreter = Interpreter::create(lowered->entry, graph.implementation()->weightFolder);
     if (!interpreter)
       return interpreter.error();
     // The interpreter points into the module: both live in the same closure.

@@ -39,6 +39,7 @@ Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
   if (!module)
     return module.error();
   implementation->module = std::move(*module);
+  implementation->weightFolder = weightFolder(*implementation->module, path);
   auto entry = entryFunction(*implementation->module);
   if (!entry)
     return badInput(path + ": " + entry.error().message);

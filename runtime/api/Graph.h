@@ -8,6 +8,7 @@ namespace fusion {
 
 struct Graph::Implementation {
   std::string path;
+  std::string weightFolder; ///< where relative weight paths are looked up
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<Port> inputs, outputs;

@@ -21,8 +21,9 @@ Result<mlir::OwningOpRef<mlir::ModuleOp>> loadModule(mlir::MLIRContext &context,
                                                      const ImportOptions &options = {});
 /// The function that is run: the only one, or @main.
 Result<mlir::func::FuncOp> entryFunction(mlir::ModuleOp module);
-/// Where relative weight paths of a graph file are looked up.
-std::string folderOf(const std::string &path);
+/// Where relative weight paths of the graph read from `path` are looked up: beside it or, if a weight is not
+/// there, beside the model that the text was printed from.
+std::string weightFolder(mlir::ModuleOp module, const std::string &path);
 
 struct LowerOptions {
   bool fuse = true;

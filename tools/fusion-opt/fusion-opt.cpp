@@ -1,5 +1,6 @@
 // fusion-opt: import, rewrite, explain and print a graph.
 #include "Output.h"
+#include "Tool.h"
 
 #include "codegen/BuildPlan.h"
 #include "codegen/plan/Print.h"
@@ -11,6 +12,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
@@ -21,7 +23,7 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory category("fusion-opt");
+cl::OptionCategory category("Fusion options"), mlirCategory("MLIR options, as in mlir-opt");
 cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx or .mlir)"), cl::init("-"), cl::cat(category));
 cl::opt<std::string> outputFile("o", cl::desc("Output file"), cl::value_desc("OUT"), cl::init("-"), cl::cat(category));
 cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
@@ -41,9 +43,11 @@ cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"
                             cl::init("sm_90a"), cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
-int finish(const Error &error) {
-  llvm::errs() << "fusion-opt: " << error.message << "\n";
-  return static_cast<int>(error.kind);
+/// Names the file unless the message does.
+Error inFile(Error error) {
+  if (!llvm::StringRef(error.message).contains(inputFile))
+    error.message = inputFile + ": " + error.message;
+  return error;
 }
 
 /// Options whose work MlirOptMain does not know.
@@ -93,16 +97,14 @@ Result<std::string> emitText(ModuleOp module) {
   }
   auto entry = entryFunction(module);
   if (!entry)
-    return entry.error();
-  auto plan = buildPlan(*entry, {target, folderOf(inputFile)});
+    return inFile(entry.error());
+  auto plan = buildPlan(*entry, {target, weightFolder(module, inputFile)});
   if (!plan)
-    return plan.error();
+    return inFile(plan.error());
   return emitKind == "cuda" ? cudaSource(*plan) : emitKind == "plan" ? planText(*plan) : planDot(*plan);
 }
 
 Status runOwn(const MlirOptMainConfig &config) {
-  if (Status status = checkOptions(); !status)
-    return status;
   auto context = makeContext();
   auto module = loadModule(*context, inputFile);
   if (!module)
@@ -124,12 +126,12 @@ Status runOwn(const MlirOptMainConfig &config) {
     options.patternFiles = patternFiles;
     options.target = target;
     if (Status status = lower(**module, options, ledger); !status)
-      return status;
+      return inFile(status.error());
   }
   if (verifyFusions) {
     auto entry = entryFunction(**module);
     if (!entry)
-      return entry.error();
+      return inFile(entry.error());
     if (Status status = verifyGroups(*entry, target); !status)
       return status;
   }
@@ -144,34 +146,37 @@ Status runOwn(const MlirOptMainConfig &config) {
   return writeOutput(outputFile, *text);
 }
 
-int runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
+Status runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
   std::string message;
   auto file = openInputFile(inputFile, &message);
   if (!file)
-    return finish(badInput(message));
+    return badInput(message);
   std::string text;
   llvm::raw_string_ostream out(text);
   if (failed(MlirOptMain(out, std::move(file), registry, config)))
-    return static_cast<int>(ErrorKind::BadInput);
-  Status status = writeOutput(outputFile, text);
-  return status ? 0 : finish(status.error());
+    return badInput(""); // said by the diagnostics
+  return writeOutput(outputFile, text);
 }
 } // namespace
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  prepareOptions("fusion-opt", category);
   DialectRegistry registry;
   registerEverything(registry);
+  registerTransformsPasses();
   MlirOptMainConfig::registerCLOptions(registry);
   registerAsmPrinterCLOptions();
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
-  if (!cl::ParseCommandLineOptions(argc, argv, "fusion-opt: fuse a transformer graph and say why\n", &llvm::errs()))
+  categorizeNewOptions(category, mlirCategory);
+  if (!parseOptions(argc, argv, "fusion-opt", "fuse a transformer graph and say why"))
     return static_cast<int>(ErrorKind::BadInput);
   setQuiet(quiet);
-  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
-  if (!needsOwnDriver())
-    return runMlirOpt(registry, config);
-  Status status = runOwn(config);
-  return status ? 0 : finish(status.error());
+  return runTool("fusion-opt", [&]() -> Status {
+    if (Status status = checkOptions(); !status)
+      return status;
+    MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+    return needsOwnDriver() ? runOwn(config) : runMlirOpt(registry, config);
+  });
 }

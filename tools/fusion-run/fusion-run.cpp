@@ -1,5 +1,6 @@
 // fusion-run: run a graph and compare with expected outputs.
 #include "Output.h"
+#include "Tool.h"
 
 #include "ir/base/MappedFile.h"
 #include "ir/base/Progress.h"
@@ -21,11 +22,10 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory category("fusion-run");
-cl::opt<std::string> inputFile(cl::Positional, cl::Required, cl::desc("INPUT (.onnx, .mlir or a bundle)"),
-                               cl::cat(category));
-cl::opt<std::string> inputsFile("inputs", cl::Required, cl::desc("Graph inputs by name"),
-                                cl::value_desc("F.safetensors"), cl::cat(category));
+cl::OptionCategory category("Fusion options");
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx, .mlir or a bundle)"), cl::cat(category));
+cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"),
+                                cl::cat(category));
 cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
                                 cl::value_desc("F.safetensors"), cl::cat(category));
 cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
@@ -41,8 +41,15 @@ cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type: f
                      cl::cat(category));
 cl::opt<double> atol("atol", cl::desc("An output whose largest absolute error is at most this passes too"),
                      cl::cat(category));
-cl::opt<int> bench("bench", cl::ValueOptional, cl::desc("Time N runs (default 100)"), cl::value_desc("N"),
-                   cl::init(0), cl::cat(category));
+/// `--bench` alone is 100 runs.
+struct RunCountParser : cl::parser<int> {
+  using cl::parser<int>::parser;
+  bool parse(cl::Option &option, llvm::StringRef name, llvm::StringRef text, int &value) {
+    return cl::parser<int>::parse(option, name, text.empty() ? "100" : text, value);
+  }
+};
+cl::opt<int, false, RunCountParser> bench("bench", cl::ValueOptional, cl::desc("Time N runs (default 100)"),
+                                          cl::value_desc("N"), cl::init(0), cl::cat(category));
 cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a Chrome trace"),
                                  cl::value_desc("FILE.json"), cl::cat(category));
 cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"),
@@ -51,9 +58,21 @@ cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels"
                                  cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
-int finish(const Error &error) {
-  llvm::errs() << "fusion-run: " << error.message << "\n";
-  return static_cast<int>(error.kind);
+Status checkOptions() {
+  if (inputFile.empty())
+    return badInput("no INPUT; see fusion-run --help");
+  if (inputsFile.empty())
+    return badInput("no inputs: give --inputs=F.safetensors");
+  if (!reportFile.empty() && !isReportFile(reportFile))
+    return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
+  if (tensorParallel < 1)
+    return badInput(fmt::format("--tp takes a number of ranks, not {}", tensorParallel.getValue()));
+  if (bench.getNumOccurrences() && bench < 1)
+    return badInput(fmt::format("--bench takes a number of runs, not {}", bench.getValue()));
+  for (const cl::opt<double> *tolerance : {&rtol, &atol})
+    if (tolerance->getNumOccurrences() && !(tolerance->getValue() >= 0))
+      return badInput(fmt::format("--{} takes a tolerance, not {}", tolerance->ArgStr.str(), tolerance->getValue()));
+  return {};
 }
 
 Result<RunOn> chosenDevice() {
@@ -78,42 +97,44 @@ double defaultTolerance(DType type) {
   }
 }
 
-/// One line an output; true if all pass.
-Result<bool> compareAll(const std::vector<Port> &ports, const NamedTensors &outputs, const NamedTensors &expected) {
+struct Comparison {
+  std::string text; ///< one line an output
   bool pass = true;
-  size_t compared = 0;
+};
+
+Comparison compareAll(const std::vector<Port> &ports, const NamedTensors &outputs, const NamedTensors &expected) {
+  Comparison result;
   for (const Port &port : ports) {
     const Tensor &actual = outputs.at(port.name);
     auto want = expected.find(port.name);
     std::string head = fmt::format("{} {} {}", port.name, shapeString(actual.shape()), name(actual.type()));
     if (want == expected.end()) {
-      fmt::print("{} not expected\n", head);
+      result.text += head + " not expected\n";
       continue;
     }
-    ++compared;
     auto difference = compare(actual, want->second);
     if (!difference) {
-      fmt::print("{} FAIL {}\n", head, difference.error().message);
-      pass = false;
+      result.text += fmt::format("{} FAIL {}\n", head, difference.error().message);
+      result.pass = false;
       continue;
     }
     double tolerance = rtol.getNumOccurrences() ? rtol : defaultTolerance(actual.type());
     bool good = difference->relativeL2 <= tolerance ||
                 (atol.getNumOccurrences() && difference->maxAbs <= atol);
-    pass &= good;
-    fmt::print("{} max_abs {:.3g} rel_l2 {:.3g} {}\n", head, difference->maxAbs, difference->relativeL2,
-               good ? "PASS" : "FAIL");
+    result.pass &= good;
+    result.text += fmt::format("{} max_abs {:.3g} rel_l2 {:.3g} {}\n", head, difference->maxAbs,
+                               difference->relativeL2, good ? "PASS" : "FAIL");
   }
-  if (!compared)
-    return badInput(expectFile + ": holds none of the graph's outputs");
-  return pass;
+  return result;
 }
 
-void printSummary(const std::vector<Port> &ports, const NamedTensors &outputs) {
+std::string summary(const std::vector<Port> &ports, const NamedTensors &outputs) {
+  std::string text;
   for (const Port &port : ports) {
     const Tensor &value = outputs.at(port.name);
-    fmt::print("{} {} {}\n", port.name, shapeString(value.shape()), name(value.type()));
+    text += fmt::format("{} {} {}\n", port.name, shapeString(value.shape()), name(value.type()));
   }
+  return text;
 }
 
 Result<Program> makeProgram() {
@@ -137,12 +158,15 @@ Result<Program> makeProgram() {
 
 Status timeRuns(Program &program, const NamedTensors &inputs) {
   if (bench.getNumOccurrences()) {
-    auto times = program.bench(inputs, bench > 0 ? bench : 100);
+    auto times = program.bench(inputs, bench);
     if (!times)
       return times.error();
     std::sort(times->begin(), times->end());
-    fmt::print("bench: {} runs on {}, median {:.2f} us, fastest {:.2f} us\n", times->size(), program.device(),
-               (*times)[times->size() / 2], times->front());
+    Status written = writeOutput("-", fmt::format("bench: {} runs on {}, median {:.2f} us, fastest {:.2f} us\n",
+                                                  times->size(), program.device(), (*times)[times->size() / 2],
+                                                  times->front()));
+    if (!written)
+      return written;
   }
   if (!profileFile.empty()) {
     auto times = program.profile(inputs);
@@ -152,13 +176,20 @@ Status timeRuns(Program &program, const NamedTensors &inputs) {
     for (const KernelTime &time : *times)
       timings.push_back({time.kernel, time.schedule, time.fusion, time.location, time.microseconds, time.bytes,
                          time.flops});
-    fmt::print("{}", profileTable(timings));
-    return writeFileAtomically(profileFile, chromeTrace(timings));
+    if (Status status = writeFileAtomically(profileFile, chromeTrace(timings)); !status)
+      return status;
+    return writeOutput("-", profileTable(timings));
   }
   return {};
 }
 
-Result<bool> run() {
+bool holdsOne(const NamedTensors &tensors, const std::vector<Port> &ports) {
+  return std::any_of(ports.begin(), ports.end(), [&](const Port &port) { return tensors.contains(port.name); });
+}
+
+Status run() {
+  if (Status status = checkOptions(); !status)
+    return status;
   auto inputs = readSafetensors(inputsFile);
   if (!inputs)
     return inputs.error();
@@ -172,45 +203,39 @@ Result<bool> run() {
   auto program = makeProgram();
   if (!program)
     return program.error();
+  if (!expectFile.empty() && !holdsOne(expected, program->outputs()))
+    return badInput(expectFile + ": holds none of the graph's outputs");
   auto outputs = program->run(*inputs);
   if (!outputs)
     return outputs.error();
   const Report &report = program->report();
   if (!quiet)
-    fmt::print(stderr, "{} on {}: {} kernels, {} without fusion\n", inputFile.getValue(), program->device(),
-               report.kernelsAfter(), report.kernelsBefore());
+    llvm::errs() << inputFile << " on " << program->device() << ": " << report.kernelsAfter() << " kernels, "
+                 << report.kernelsBefore() << " without fusion\n";
   if (!outputsFile.empty())
     if (Status status = writeSafetensors(outputsFile, *outputs); !status)
-      return status.error();
+      return status;
   if (!reportFile.empty())
     if (Status status = writeReport(reportFile, ledgerFromJson(report.json())); !status)
-      return status.error();
-  bool pass = true;
-  if (expectFile.empty()) {
-    printSummary(program->outputs(), *outputs);
-  } else {
-    auto same = compareAll(program->outputs(), *outputs, expected);
-    if (!same)
-      return same.error();
-    pass = *same;
-  }
+      return status;
+  Comparison comparison;
+  if (expectFile.empty())
+    comparison.text = summary(program->outputs(), *outputs);
+  else
+    comparison = compareAll(program->outputs(), *outputs, expected);
+  if (Status status = writeOutput("-", comparison.text); !status)
+    return status;
   if (Status status = timeRuns(*program, *inputs); !status)
-    return status.error();
-  return pass;
+    return status;
+  return comparison.pass ? Status() : Error{ErrorKind::AnswerIsNo, ""}; // said by the lines above
 }
 } // namespace
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  cl::HideUnrelatedOptions(category);
-  if (!cl::ParseCommandLineOptions(argc, argv, "fusion-run: run a graph, compare with expected outputs\n",
-                                   &llvm::errs()))
+  prepareOptions("fusion-run", category);
+  if (!parseOptions(argc, argv, "fusion-run", "run a graph, compare with expected outputs"))
     return static_cast<int>(ErrorKind::BadInput);
   setQuiet(quiet);
-  if (!reportFile.empty() && !isReportFile(reportFile))
-    return finish(badInput("--report writes .json, .md or .html, not '" + reportFile + "'"));
-  auto pass = run();
-  if (!pass)
-    return finish(pass.error());
-  return *pass ? 0 : static_cast<int>(ErrorKind::AnswerIsNo);
+  return runTool("fusion-run", run);
 }
