@@ -140,15 +140,18 @@ private:
         (needed - own) * lightBytes > duplicateBytes + 2 * static_cast<double>(traffic.bytes(result)))
       return name + " would be computed again for too many elements";
     SmallVector<Operation *> outside = readersOutside(op);
-    if (outside.empty() || (kind != Kind::View && traffic.shapes[result] == *shape && takeReaders(op, outside))) {
-      take(op, {Role::Member, needed});
-      return std::nullopt;
-    }
-    if (isCheapClone(op) && clones < mostClones) {
+    const bool mayClone = clones < mostClones;
+    if (!outside.empty() && mayClone && readsNothing(op)) {
       take(op, {Role::Clone, needed});
-      return std::nullopt;
+    } else if (outside.empty() ||
+               (kind != Kind::View && traffic.shapes[result] == *shape && takeReaders(op, outside))) {
+      take(op, {Role::Member, needed});
+    } else if (mayClone && isCheapClone(op)) {
+      take(op, {Role::Clone, needed});
+    } else {
+      return name + " has other readers and another shape or too much work to be cloned";
     }
-    return name + " has other readers and another shape or too much work to be cloned";
+    return std::nullopt;
   }
 
   double evaluationsOf(Operation *op) {
@@ -210,7 +213,7 @@ private:
   bool isCheapClone(Operation *op) {
     if (!canClone(op) || kindOf(op) == Kind::Heavy)
       return false;
-    if (kindOf(op) == Kind::View || readsNothing(op))
+    if (kindOf(op) == Kind::View)
       return true;
     int64_t read = 0;
     for (Value operand : op->getOperands())

@@ -132,6 +132,50 @@ Pattern twice {
             std::string::npos);
 }
 
+TEST_F(Patterns, CommutativeOperandsMatchInBothOrders) {
+  auto set = load(std::string(header) + R"(
+Pattern gate {
+  let act = op<nn.silu>(x: Value);
+  let product = op<nn.mul>(act, y: Value);
+  rewrite product with { group2(act, product); };
+})");
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  const FusionPattern &pattern = set->patterns().front();
+  Operation *root = parse(R"(func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = nn.silu %x : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = nn.mul %y, %0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    return %1 : tensor<4xf32> })", "nn.mul");
+  EXPECT_TRUE(match(pattern, root).matched);
+  root = parse(R"(func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = nn.silu %x : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = nn.silu %y : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = nn.mul %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    return %2 : tensor<4xf32> })", "nn.mul");
+  auto matches = matchAll(pattern, root);
+  ASSERT_EQ(matches.size(), 2u);
+  EXPECT_NE(matches[0].ops[0], matches[1].ops[0]);
+}
+
+TEST_F(Patterns, ValueRangeTakesTheOperandsThatAreLeft) {
+  auto set = load(std::string(header) + R"(
+Pattern any_quantize {
+  let act = op<nn.relu>(x: Value);
+  let quantized = op<nn.quantize>(act, rest: ValueRange);
+  rewrite quantized with { group2(act, quantized); };
+})");
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  for (const char *operands : {"%s : (tensor<4xf32>, tensor<f32>)", "%s, %z : (tensor<4xf32>, tensor<f32>, tensor<i8>)"}) {
+    Operation *root = parse(std::string("func.func @f(%x: tensor<4xf32>, %s: tensor<f32>, %z: tensor<i8>) -> tensor<4xi8> {"
+                                        "%0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>\n"
+                                        "%1 = nn.quantize %0, ") + operands + " -> tensor<4xi8>\n return %1 : tensor<4xi8> }",
+                            "nn.quantize");
+    EXPECT_TRUE(match(set->patterns().front(), root).matched) << operands;
+  }
+  expectError(std::string(header) + "Pattern p { let a = op<nn.quantize>(all: ValueRange, s: Value); let b = op<nn.relu>(a);"
+                                    " rewrite b with { group2(a, b); }; }",
+              "only the last operand of an op can be a ValueRange");
+}
+
 TEST_F(Patterns, WrongFilesAreRefused) {
   expectError(std::string(header) + "Pattern p { let a = op<nn.rmsnorm>(x: Value); let b = op<nn.relu>(a); "
                                     "rewrite b with { group2(a, b); }; }",
