@@ -11,7 +11,9 @@ namespace fusion {
 
 static std::vector<std::string> options(const std::string &arch) {
   // No contraction of a*b + c: every op of the graph rounds, and kernels that want an fma ask for one.
-  return {"--gpu-architecture=" + compilationArch(arch), "--std=c++17", "--fmad=false", "--ptxas-options=-v"};
+  // No cache of NVRTC's own: what comes from it has no resource report, and cubins are cached here anyway.
+  return {"--gpu-architecture=" + compilationArch(arch), "--std=c++17", "--fmad=false", "--ptxas-options=-v",
+          "--no-cache"};
 }
 
 std::string compilationArch(const std::string &arch) { return arch == "sm_90" ? "sm_90a" : arch; }
@@ -52,20 +54,19 @@ Result<Nvrtc> Nvrtc::open() {
       "and set FUSION_NVRTC to the path of libnvrtc.so if it is in an unusual place";
   request.files = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   if (std::string file = environmentVariable("FUSION_NVRTC"); !file.empty()) {
-    size_t slash = file.rfind('/');
-    request.directories = {slash == std::string::npos ? "." : file.substr(0, slash)};
-    request.files = {file.substr(slash + 1)};
-  }
-  request.directories.push_back(environmentVariable("FUSION_NVRTC_DIR"));
-  for (const char *variable : {"FUSION_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"})
-    if (std::string home = environmentVariable(variable); !home.empty()) {
-      request.directories.push_back(home + "/lib64");
-      request.directories.push_back(home + "/lib");
-    }
+    request.files = {file}; // the user's choice, or none
+  } else {
+    request.directories.push_back(environmentVariable("FUSION_NVRTC_DIR"));
+    for (const char *variable : {"FUSION_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"})
+      if (std::string home = environmentVariable(variable); !home.empty()) {
+        request.directories.push_back(home + "/lib64");
+        request.directories.push_back(home + "/lib");
+      }
 #ifdef FUSION_NVRTC_HINT
-  request.directories.push_back(FUSION_NVRTC_HINT);
+    request.directories.push_back(FUSION_NVRTC_HINT);
 #endif
-  request.fallbacks = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/opt/cuda/lib64"};
+    request.fallbacks = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/opt/cuda/lib64"};
+  }
   Result<Library> library = Library::open(request);
   if (!library)
     return library.error();

@@ -20,7 +20,7 @@ TEST(BuildPlan, ResultsThatNeedNoKernelOrACopy) {
     %r = nn.reshape %x {shape = [4, "n"]} : (tensor<?x4xf32>) -> tensor<4x?xf32>
     %t = nn.transpose %x {perm = array<i64: 1, 0>} : (tensor<?x4xf32>) -> tensor<4x?xf32>
     %s = nn.slice %x {starts = [1, 0], sizes = [1, 4], steps = array<i64: 1, 1>} : (tensor<?x4xf32>) -> tensor<1x4xf32>
-    %e = nn.exp %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    %e = nn.square %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
     %f = nn.reshape %e {shape = ["n", 2, 2]} : (tensor<?x4xf32>) -> tensor<?x2x2xf32>
     %c = nn.constant {value = dense<[1.0, 2.0]> : tensor<2xf32>} : () -> tensor<2xf32>
     return %x, %r, %t, %s, %e, %f, %c : tensor<?x4xf32>, tensor<4x?xf32>, tensor<4x?xf32>, tensor<1x4xf32>, tensor<?x4xf32>, tensor<?x2x2xf32>, tensor<2xf32>
