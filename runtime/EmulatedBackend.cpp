@@ -5,10 +5,13 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <unistd.h>
 
 namespace fusion {
 namespace {
@@ -77,19 +80,34 @@ private:
   std::vector<std::shared_ptr<EmulatedKernel>> kernels;
 };
 
+/// Where libraries of kernels are kept; empty if nothing can be kept, of which the cache warns.
+std::string libraryFolder(KernelCache *cache) {
+  if (!cache || cache->folder().empty())
+    return {};
+  std::string folder = cache->folder() + "/emulated";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && access(folder.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (!error)
+    return folder;
+  cache->reportUnwritable(error.message());
+  return {};
+}
+
 } // namespace
 
 Result<std::unique_ptr<Backend>> makeEmulatedBackend(const BackendKernels &kernels) {
   std::vector<std::shared_ptr<EmulatedKernel>> compiled;
   if (!kernels.plans.empty()) {
-    std::string folder = kernels.cache ? kernels.cache->folder() : "";
+    std::string folder = libraryFolder(kernels.cache);
     // Kernels found in the cache come at once: progress is shown only when compilers have to run.
     const std::string title = "compile kernels for emulation";
     const auto total = static_cast<int64_t>(kernels.plans.size());
     const auto begin = std::chrono::steady_clock::now();
     std::optional<Progress> progress;
     auto result = EmulatedKernel::compileAll(
-        kernels.plans, folder.empty() ? folder : folder + "/emulated", [&](std::string_view name) {
+        kernels.plans, folder, [&](std::string_view name) {
           if (!progress && std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300))
             progress.emplace(title, total);
           if (progress)

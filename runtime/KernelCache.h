@@ -27,10 +27,11 @@ public:
   /// Stores or replaces. A failure costs only the cached entry: it is reported through `warn`.
   void put(std::string_view key, std::string_view bytes);
   const std::string &folder() const { return root; }
+  /// Somebody who keeps files of their own in the folder could not write: warns, once.
+  void reportUnwritable(const std::string &reason);
 
 private:
   std::string entryPath(std::string_view key) const;
-  void reportUnwritable(const std::string &reason);
   std::string root;
   Warning warn;
   std::mutex mutex;

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
+#include <elf.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -17,6 +19,17 @@
 namespace fusion::emulate {
 
 namespace files = std::filesystem;
+
+/// Opening a library that was cut short would end the process. Linkers write the section headers last.
+static bool isWhole(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  Elf64_Ehdr header{};
+  if (!file.read(reinterpret_cast<char *>(&header), sizeof(header)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return false;
+  std::error_code failure;
+  uint64_t size = files::file_size(path, failure);
+  return !failure && header.e_shoff <= size && uint64_t{header.e_shnum} * header.e_shentsize <= size - header.e_shoff;
+}
 
 std::shared_ptr<KernelLibrary> KernelLibrary::open(const std::string &path) {
   std::shared_ptr<KernelLibrary> library(new KernelLibrary);
@@ -93,7 +106,7 @@ std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const
   const std::string path = fmt::format("{}/{}.so", folder, key);
   if (access(path.c_str(), R_OK) != 0)
     return nullptr;
-  std::shared_ptr<KernelLibrary> library = KernelLibrary::open(path);
+  std::shared_ptr<KernelLibrary> library = isWhole(path) ? KernelLibrary::open(path) : nullptr;
   if (library && library->entry(key))
     return library;
   unlink(path.c_str());

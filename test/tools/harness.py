@@ -62,12 +62,12 @@ class ToolTest(unittest.TestCase):
         with open(self.path(name)) as file:
             return file.read()
 
-    def start(self, tool, *arguments, env=None, **options):
+    def start(self, tool, *arguments, env=None, cwd=None, **options):
         environment = {**os.environ, "FUSION_CACHE_DIR": self.cache, **(env or {})}
         return subprocess.Popen(
             [os.path.join(BINARIES, tool), *arguments],
             env=environment,
-            cwd=self.folder,
+            cwd=cwd or self.folder,
             stdin=subprocess.DEVNULL,
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
         )

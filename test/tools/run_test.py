@@ -1,0 +1,247 @@
+"""fusion-run and fusion-compile as their users call them."""
+import json
+import os
+import shutil
+import struct
+import unittest
+
+from harness import ToolTest, graph, named, read_safetensors, write_safetensors
+
+LLAMA = "llama-fp32-op18"
+OUTPUTS = graph(LLAMA, "outputs.safetensors")
+INPUTS = graph(LLAMA, "inputs.safetensors")
+
+
+def changed(path, change):
+    """A copy of a tensor file at `path`, after change(tensors)."""
+
+    def write(source):
+        tensors = read_safetensors(source)
+        change(tensors)
+        write_safetensors(path, tensors)
+        return path
+
+    return write
+
+
+class Compare(ToolTest):
+    def test_pass_on_host_devices(self):
+        for device in ("cpu", "emulate", "auto"):
+            out, err = self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device=device))
+            self.assertRegex(out, r"^logits 2x16x256 f32 max_abs \S+ rel_l2 \S+ PASS\n$")
+            self.assertRegex(err, r"\d+ kernels, \d+ without fusion")
+
+    def test_without_fusion(self):
+        out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), "--no-fuse")
+        self.assertIn("PASS", out)
+        _, err = self.run_tool("fusion-run", *named(LLAMA, device="cpu"), "--no-fuse")
+        before, after = [int(word) for word in err.split(":")[-1].replace(",", "").split() if word.isdigit()]
+        self.assertEqual(before, after)
+
+    def test_quiet(self):
+        _, err = self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), "--quiet")
+        self.assertEqual(err, "")
+
+    def test_doctored_expectation_fails(self):
+        def off_by_a_little(tensors):
+            kind, shape, data = tensors["logits"]
+            first = struct.unpack("<f", data[:4])[0]
+            tensors["logits"] = (kind, shape, struct.pack("<f", first + 0.01) + data[4:])
+            tensors["something else"] = ("I32", [1], b"\0\0\0\0")
+
+        expected = changed(self.path("e.safetensors"), off_by_a_little)(OUTPUTS)
+        for device in ("cpu", "emulate"):
+            out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=expected, device=device), exit=1)
+            self.assertRegex(out, r"^logits 2x16x256 f32 max_abs 0\.01 rel_l2 \S+ FAIL\n$")
+        self.run_tool("fusion-run", *named(LLAMA, expect=expected, device="cpu", rtol="0.1"))
+        self.run_tool("fusion-run", *named(LLAMA, expect=expected, device="cpu", atol="0.02"))
+        self.run_tool("fusion-run", *named(LLAMA, expect=expected, device="cpu", atol="0.001"), exit=1)
+        self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="cpu", rtol="0"), exit=1)
+
+    def test_expectation_of_another_shape_fails(self):
+        def flat(tensors):
+            kind, _, data = tensors["logits"]
+            tensors["logits"] = (kind, [2 * 16 * 256], data)
+
+        expected = changed(self.path("e.safetensors"), flat)(OUTPUTS)
+        out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=expected, device="cpu"), exit=1)
+        self.assertIn("FAIL the shapes differ", out)
+
+    def test_expectation_without_the_outputs(self):
+        self.refuse("fusion-run", *named(LLAMA, expect=INPUTS), f"--outputs={self.path('o')}", says="none of the graph")
+
+    def test_outputs(self):
+        self.run_tool("fusion-run", *named(LLAMA, device="cpu", outputs="o.safetensors"))
+        self.assertEqual(os.listdir(self.folder), ["o.safetensors"])
+        self.run_tool("fusion-run", *named(LLAMA, device="cpu", expect="o.safetensors", rtol="0"))
+        self.assertEqual(read_safetensors(self.path("o.safetensors"))["logits"][:2], ("F32", [2, 16, 256]))
+        self.refuse("fusion-run", *named(LLAMA, outputs="no/o.safetensors"), "--quiet", says="no/o.safetensors")
+        self.refuse("fusion-run", *named(LLAMA, outputs=self.folder), "--quiet", says=self.folder)
+        # A failed run leaves what was there.
+        before = read_safetensors(self.path("o.safetensors"))
+        self.refuse("fusion-run", graph(LLAMA), f"--inputs={OUTPUTS}", "--outputs=o.safetensors", says="unknown input")
+        self.assertEqual(read_safetensors(self.path("o.safetensors")), before)
+
+    def test_report(self):
+        self.run_tool("fusion-run", *named(LLAMA, device="cpu", report="r.json"))
+        self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "--report=o.json", "-o", "f.mlir")
+        self.assertEqual(json.loads(self.read("r.json")), json.loads(self.read("o.json")))
+        self.refuse("fusion-run", *named(LLAMA, report="r.txt"), says="r.txt")
+
+
+class Timing(ToolTest):
+    def test_bench(self):
+        for device, runs in (("cpu", 3), ("emulate", 2)):
+            out, _ = self.run_tool("fusion-run", *named(LLAMA, device=device, bench=runs))
+            self.assertRegex(out, rf"bench: {runs} runs on .*, median \S+ us, fastest \S+ us\n$")
+        for bad in ("0", "-3"):
+            self.refuse("fusion-run", *named(LLAMA, bench=bad), says="--bench")
+
+    def test_profile(self):
+        out, _ = self.run_tool("fusion-run", *named(LLAMA, device="emulate", profile="p.json"))
+        self.assertIn("kernel", out)
+        trace = json.loads(self.read("p.json"))
+        events = trace["traceEvents"] if isinstance(trace, dict) else trace
+        self.assertGreater(len(events), 10)
+        _, err = self.run_tool("fusion-run", *named(LLAMA, device="cpu", profile="q.json"), "--quiet", exit=2)
+        self.assertEqual(len(err.splitlines()), 1)
+        self.assertFalse(os.path.exists(self.path("q.json")))
+
+
+class Environment(ToolTest):
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "there is a GPU")
+    def test_no_gpu(self):
+        self.refuse("fusion-run", *named(LLAMA, device="cuda"), exit=3, says=["libcuda.so.1", "install"])
+
+    def test_tensor_parallel(self):
+        self.refuse("fusion-run", *named(LLAMA, tp=2), exit=3, says="2 ranks")
+        self.refuse("fusion-run", *named(LLAMA, tp=0), says="--tp")
+
+    def test_no_nvrtc(self):
+        nowhere = {"FUSION_NVRTC": "/nonexistent/libnvrtc.so", "FUSION_CACHE_DIR": self.path("cache")}
+        self.refuse("fusion-compile", graph(LLAMA), "-o", "bundle", exit=3, env=nowhere, says=["NVRTC", "FUSION_NVRTC"])
+
+    def test_no_host_compiler(self):
+        self.refuse(
+            "fusion-run",
+            *named(LLAMA, device="emulate"),
+            exit=3,
+            env={"FUSION_HOST_CXX": "/nonexistent/c++", "FUSION_CACHE_DIR": ""},
+            says="FUSION_HOST_CXX",
+        )
+
+    def test_cache_that_cannot_be_written(self):
+        blocked = os.path.join(self.write("file", ""), "cache")
+        for folder in (blocked, "/proc/nonexistent"):
+            out, err = self.run_tool(
+                "fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env={"FUSION_CACHE_DIR": folder}
+            )
+            self.assertIn("PASS", out)
+            warnings = [line for line in err.splitlines() if "cannot be written to" in line]
+            self.assertEqual(len(warnings), 1, err)
+            self.assertIn(folder, warnings[0])
+
+    def test_damaged_cache(self):
+        cache = {"FUSION_CACHE_DIR": self.path("cache")}
+        self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env=cache)
+        entries = [os.path.join(at, file) for at, _, files in os.walk(self.path("cache")) for file in files]
+        self.assertTrue(entries)
+        for size in (20000, 0):
+            for entry in entries:
+                os.truncate(entry, size)
+            out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env=cache)
+            self.assertIn("PASS", out)
+
+    def test_two_processes_share_a_cache(self):
+        cache = {"FUSION_CACHE_DIR": self.path("cache")}
+        both = [self.start("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env=cache) for _ in range(2)]
+        for process in both:
+            out, err = process.communicate(timeout=240)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertIn("PASS", out)
+            self.assertNotIn("warning", err)
+
+
+class Text(ToolTest):
+    def test_beside_the_weights(self):
+        shutil.copy(graph(LLAMA), self.path("model.onnx"))
+        self.run_tool("fusion-opt", "model.onnx", "-o", "graph.mlir")
+        os.mkdir(self.path("elsewhere"))
+        for device in ("cpu", "emulate"):
+            options = [f"--inputs={INPUTS}", f"--expect={OUTPUTS}", f"--device={device}"]
+            self.assertIn("PASS", self.run_tool("fusion-run", "graph.mlir", *options)[0])
+            full = self.path("graph.mlir")
+            self.assertIn("PASS", self.run_tool("fusion-run", full, *options, cwd=self.path("elsewhere"))[0])
+
+    def test_away_from_the_weights(self):
+        self.run_tool("fusion-opt", graph(LLAMA), "-o", "graph.mlir")
+        self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "-o", "fused.mlir")
+        for name in ("graph.mlir", "fused.mlir"):
+            out, _ = self.run_tool("fusion-run", name, f"--inputs={INPUTS}", f"--expect={OUTPUTS}", "--device=cpu")
+            self.assertIn("PASS", out)
+        self.run_tool("fusion-compile", "graph.mlir", "-o", "bundle", "--quiet")
+
+    def test_weights_are_gone(self):
+        shutil.copy(graph(LLAMA), self.path("model.onnx"))
+        self.run_tool("fusion-opt", "model.onnx", "-o", "graph.mlir")
+        os.remove(self.path("model.onnx"))
+        self.refuse("fusion-run", "graph.mlir", f"--inputs={INPUTS}", says=["model.onnx", "weight"])
+        self.refuse("fusion-run", "graph.mlir", f"--inputs={INPUTS}", "--device=emulate", "--quiet", says="model.onnx")
+        self.refuse("fusion-compile", "graph.mlir", "-o", "bundle", "--quiet", says="model.onnx")
+        self.write("model.onnx", "short")
+        self.refuse("fusion-run", "graph.mlir", f"--inputs={INPUTS}", says="model.onnx")
+        self.refuse("fusion-run", "graph.mlir", f"--inputs={INPUTS}", "--device=emulate", "--quiet", says="model.onnx")
+        self.refuse("fusion-compile", "graph.mlir", "-o", "bundle", "--quiet", says="model.onnx")
+
+
+class Bundle(ToolTest):
+    def bundle(self):
+        self.run_tool("fusion-compile", graph(LLAMA), "-o", "bundle")
+        return "bundle"
+
+    def options(self, **extra):
+        return [f"--inputs={INPUTS}", f"--expect={OUTPUTS}", *(f"--{key}={value}" for key, value in extra.items())]
+
+    def test_runs(self):
+        self.bundle()
+        self.assertEqual(os.listdir(self.folder), ["bundle"])
+        os.rename(self.path("bundle"), self.path("moved"))
+        out, _ = self.run_tool("fusion-run", "moved", *self.options(device="emulate"))
+        self.assertIn("PASS", out)
+        self.run_tool("fusion-run", "moved", *self.options(device="emulate", report="r.json"))
+        self.assertEqual(json.loads(self.read("r.json"))["patterns"]["add_norm"]["fired"], 4)
+        self.refuse("fusion-run", "moved", *self.options(device="cpu"), exit=3, says="bundle")
+
+    def test_overwrites_only_bundles(self):
+        self.bundle()
+        self.bundle()
+        self.assertEqual(os.listdir(self.folder), ["bundle"])
+        os.mkdir(self.path("precious"))
+        self.write("precious/file", "data")
+        self.refuse("fusion-compile", graph(LLAMA), "-o", "precious", "--quiet", says=["precious", "not a bundle"])
+        self.assertEqual(self.read("precious/file"), "data")
+        self.write("file", "data")
+        self.refuse("fusion-compile", graph(LLAMA), "-o", "file", "--quiet", says=["file", "not a bundle"])
+        self.refuse("fusion-compile", graph(LLAMA), says="-o")
+        self.refuse("fusion-compile", "-o", "b", says="INPUT")
+        self.refuse("fusion-compile", graph(LLAMA), "-o", "b", "--target=sm_70", says="sm_70")
+
+    def test_damaged(self):
+        self.bundle()
+        for file in ("bundle.json", "plan.json", "kernels/0.cubin", "weights.bin"):
+            for damage in ("gone", "short"):
+                with self.subTest(file=file, damage=damage):
+                    shutil.rmtree(self.path("damaged"), ignore_errors=True)
+                    shutil.copytree(self.path("bundle"), self.path("damaged"))
+                    at = self.path(f"damaged/{file}")
+                    if damage == "gone":
+                        os.remove(at)
+                    else:
+                        os.truncate(at, os.path.getsize(at) // 2)
+                    options = self.options(device="emulate")
+                    self.refuse("fusion-run", "damaged", *options, "--quiet", says=file)
+        self.refuse("fusion-run", self.folder, *self.options(), says="not a bundle")
+
+
+if __name__ == "__main__":
+    unittest.main()
