@@ -105,7 +105,8 @@ int fillTemporary(int descriptor, std::span<const std::string_view> pieces, mode
 } // namespace
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
-  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without O_NONBLOCK a named pipe would wait here for a writer.
+  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.number < 0)
     return systemError(path, errno);
   struct stat facts{};

@@ -75,6 +75,11 @@ class Inputs(ToolTest):
         self.refuse("fusion-run", graph(LLAMA), "--inputs=nosuch", says="nosuch")
         self.refuse("fusion-run", graph(LLAMA), f"--inputs={self.folder}", says=self.folder)
 
+    def test_named_pipe(self):
+        os.mkfifo(self.path("pipe.onnx"))
+        self.refuse("fusion-opt", "pipe.onnx", says="pipe.onnx: not a regular file")
+        self.refuse("fusion-run", graph(LLAMA), "--inputs=pipe.onnx", says="pipe.onnx: not a regular file")
+
     @unittest.skipIf(os.geteuid() == 0, "root reads everything")
     def test_unreadable(self):
         shutil.copy(graph(LLAMA), self.path("model.onnx"))
