@@ -102,6 +102,7 @@ def measure(program, kind, tokens, hidden, folder):
     def all_calls(f):
         return lambda: [f(inputs[f"x{i}"], inputs[f"r{i}"], inputs[f"w{i}"]) for i in range(calls)]
 
+    torch.compiler.reset()  # else a size too many falls back to eager
     compiled = torch.compile(step, dynamic=False)
     for out, want in zip(compiled(inputs["x0"], inputs["r0"], inputs["w0"]), (expected["sum0"], expected["norm0"])):
         torch.testing.assert_close(out, want, rtol=3e-2, atol=3e-2)
