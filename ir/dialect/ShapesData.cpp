@@ -102,8 +102,10 @@ LogicalResult SliceOp::inferShapes(ShapeContext &context) {
       return context.fail("step 0");
     if (!dim.isStatic() || !starts[i].isStatic() || !sizes[i].isStatic() || sizes[i].value() == 0)
       continue;
-    int64_t last = starts[i].value() + (sizes[i].value() - 1) * step;
-    if (starts[i].value() < 0 || starts[i].value() >= dim.value() || last < 0 || last >= dim.value())
+    int64_t start = starts[i].value(), size = sizes[i].value(), last = 0;
+    bool overflows = size < 0 || __builtin_mul_overflow(size - 1, step, &last) ||
+                     __builtin_add_overflow(start, last, &last);
+    if (overflows || start < 0 || start >= dim.value() || last < 0 || last >= dim.value())
       return context.fail("dim " + Twine(i) + " of size " + Twine(dim.value()) + " sliced out of range");
   }
   context.set(0, sizes);

@@ -59,7 +59,7 @@ void slice(NodeImporter &n) {
     int64_t axis = n.axis(axes[i], n.rank(0)), step = steps[i];
     if (n.failed())
       return;
-    if (step == 0 || std::abs(step) > farEnd)
+    if (step == 0 || step > farEnd || step < -farEnd)
       return n.fail("step " + Twine(step));
     const Dim &size = from[axis];
     Dim low = step > 0 ? Dim(0) : Dim(-1), high = step > 0 ? size : size - Dim(1);

@@ -93,8 +93,10 @@ Result<Tensors> slice(const Call &call) {
   int64_t offset = 0;
   for (size_t i = 0; i < sizes->size(); ++i) {
     int64_t start = (*starts)[i], size = (*sizes)[i], step = op.getSteps()[i], dim = x.shape()[i];
-    int64_t last = start + (size - 1) * step;
-    if (size < 0 || (size > 0 && (start < 0 || start >= dim || last < 0 || last >= dim)))
+    int64_t last = 0;
+    bool overflows = size < 0 || __builtin_mul_overflow(size - 1, step, &last) ||
+                     __builtin_add_overflow(start, last, &last);
+    if (overflows || (size > 0 && (start < 0 || start >= dim || last < 0 || last >= dim)))
       return problem("{} elements from {} in steps of {} are out of range for dim {} of size {}", size, start,
                      step, i, dim);
     offset += start * strides[i];

@@ -48,6 +48,14 @@ func.func @reshape(%a: tensor<2x3xf32>) -> tensor<5xf32> {
 
 // -----
 
+func.func @slice_of_impossible_size(%a: tensor<4xf32>) -> tensor<3xf32> {
+  // expected-error @+1 {{dim 0 of size 4 sliced out of range}}
+  %0 = nn.slice %a {starts = [0], sizes = [-9223372036854775808], steps = array<i64: 1>} : (tensor<4xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+
+// -----
+
 func.func @slice(%a: tensor<4xf32>) -> tensor<3xf32> {
   // expected-error @+1 {{dim 0 of size 4 sliced out of range}}
   %0 = nn.slice %a {starts = [2], sizes = [3], steps = array<i64: 1>} : (tensor<4xf32>) -> tensor<3xf32>
