@@ -39,7 +39,8 @@ def graph_text(kind, calls, hidden):
     for i in range(calls):
         for name in ("x", "r"):
             arguments.append(f'%{name}{i}: {t} {{nn.name = "{name}{i}", nn.dims = ["tokens", {hidden}]}}')
-        arguments.append(f'%w{i}: {wt} {{nn.name = "w{i}"}}')
+        lines.append(f'%w{i} = nn.weight {{name = "w{i}", path = "weights.bin", offset = {i * hidden * 2} : i64, '
+                     f'length = {hidden * 2} : i64}} : () -> {wt}')
         lines.append(f"%s{i} = nn.add %x{i}, %r{i} : ({t}, {t}) -> {t}")
         lines.append(f"%n{i} = " + NORMS[kind][0].format(s=f"%s{i}", w=f"%w{i}", t=t, wt=wt))
         results += [(f"sum{i}", f"%s{i}"), (f"norm{i}", f"%n{i}")]
@@ -53,7 +54,10 @@ def ours(program, kind, inputs, expected, calls, hidden, folder):
     graph, given, wanted = f"{folder}/graph.mlir", f"{folder}/in.safetensors", f"{folder}/out.safetensors"
     with open(graph, "w") as file:
         file.write(graph_text(kind, calls, hidden))
-    save_file({k: v.cpu() for k, v in inputs.items()}, given)
+    with open(f"{folder}/weights.bin", "wb") as file:
+        for i in range(calls):
+            file.write(inputs[f"w{i}"].view(torch.uint8).cpu().numpy().tobytes())
+    save_file({k: v.cpu() for k, v in inputs.items() if k[0] != "w"}, given)
     save_file({k: v.cpu() for k, v in expected.items()}, wanted)
     run = subprocess.run([program, graph, "--device=cuda", "--quiet", "--bench=200", f"--inputs={given}",
                           f"--expect={wanted}"], capture_output=True, text=True)

@@ -225,6 +225,10 @@ void Emitter::prepare(const Node *node, const Position &position) {
     return;
   if (node->kind == Node::Kind::Load && vectors() && !position.chunk.empty() &&
       isVectorAccess(node->access, layout.vector)) {
+    if (auto early = preloaded.find(node); early != preloaded.end() && position.key.empty()) {
+      vectorNames[{node, ""}] = early->second + "[k]";
+      return;
+    }
     std::string &name = vectorNames[{node, position.key.empty() ? "" : position.chunk}];
     if (name.empty()) {
       const std::string type = sourceType(node->access.type).str();

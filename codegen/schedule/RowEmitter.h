@@ -9,7 +9,7 @@ namespace fusion::row {
 class Emitter {
 public:
   Emitter(const Region &region, const KernelContext &context, const Graph &graph, const Layout &layout)
-      : graph(graph), layout(layout), plan(planSweeps(graph, layout.inRegisters)), writer(region) {}
+      : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters)), writer(region) {}
   KernelDraft emit();
 
 private:
@@ -26,6 +26,9 @@ private:
 
   void header();
   void pointers();
+  void choosePreloads();
+  void preload(bool constants);
+  bool isConstant(const Node *load) const;
   void sweep(unsigned number);
   void declare(unsigned number);
   void chunkBody(unsigned number);
@@ -50,9 +53,12 @@ private:
   void comment(const Node *node);
   bool isKept(const Node *node) const;
   bool vectors() const { return layout.vector > 1; }
+  /// The thread's first column.
+  std::string threadStart() const { return vectors() ? thread + " * " + std::to_string(layout.vector) : thread; }
 
   const Graph &graph;
   const Layout layout;
+  const KernelContext &context;
   const SweepPlan plan;
   KernelWriter writer;
   unsigned current = 0; ///< sweep
@@ -61,6 +67,10 @@ private:
   std::string row;
   std::map<const void *, std::string> pointerNames; ///< of a Load node or a Store
   std::map<const Node *, std::string> rowNames, arrays, accumulators;
+  /// Vectors requested before the first sweep, and the array that holds them: more loads in flight, and constants
+  /// on their way while the kernel before this one still runs.
+  std::vector<const Node *> preloads;
+  std::map<const Node *, std::string> preloaded;
   mlir::Operation *commented = nullptr;
 
   // Inside one chunk.

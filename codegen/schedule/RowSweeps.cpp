@@ -165,7 +165,7 @@ void Emitter::sweep(unsigned number) {
   own.chunk = writer.fresh("column");
   own.lane = "i";
   own.column = vectors() ? fmt::format("({} + i)", own.chunk) : own.chunk;
-  const std::string start = vectors() ? fmt::format("{} * {}", thread, vector) : thread;
+  const std::string start = threadStart();
   if (layout.inRegisters) {
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", layout.chunks));
@@ -195,8 +195,11 @@ void Emitter::storeRow(const Store *store) {
 KernelDraft Emitter::emit() {
   header();
   pointers();
+  choosePreloads();
+  preload(/*constants=*/true);
   writer.line("pdl_wait();");
   writer.line("pdl_launch_dependents();");
+  preload(/*constants=*/false);
   for (unsigned i = 0; i < plan.reductions.size(); ++i) {
     writer.blank();
     sweep(i);
