@@ -42,23 +42,40 @@ bool matchSoftcap(Value value, Value &inner, double &cap) {
 }
 
 /// Whether the scores are found through `value`, rather than a mask.
-bool leadsToProduct(Value value, int depth = 8) {
+bool leadsToProduct(Value value, ShapeTable &shapes, int depth = 8) {
   Operation *op = withoutFloatCasts(withoutScale(value).value).getDefiningOp();
   if (!op || depth == 0)
     return false;
   if (llvm::isa<nn::MatmulOp>(op))
     return true;
   if (auto where = llvm::dyn_cast<nn::WhereOp>(op))
-    return (isMaskedScore(where.getY()) && leadsToProduct(where.getX(), depth - 1)) ||
-           (isMaskedScore(where.getX()) && leadsToProduct(where.getY(), depth - 1));
+    return (isMaskedScore(where.getY()) && leadsToProduct(where.getX(), shapes, depth - 1)) ||
+           (isMaskedScore(where.getX()) && leadsToProduct(where.getY(), shapes, depth - 1));
   if (auto tanh = llvm::dyn_cast<nn::TanhOp>(op))
-    return leadsToProduct(tanh.getX(), depth - 1);
+    return leadsToProduct(tanh.getX(), shapes, depth - 1);
   if (llvm::isa<nn::AddOp>(op))
-    return leadsToProduct(op->getOperand(0), depth - 1) || leadsToProduct(op->getOperand(1), depth - 1);
+    return leadsToProduct(op->getOperand(0), shapes, depth - 1) ||
+           leadsToProduct(op->getOperand(1), shapes, depth - 1);
+  if (auto reshape = llvm::dyn_cast<nn::ReshapeOp>(op)) {
+    Heads heads;
+    Value inner = beforeHeadsReshape(reshape, heads, shapes);
+    return inner && leadsToProduct(inner, shapes, depth - 1);
+  }
   return false;
 }
 
 } // namespace
+
+Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &shapes) {
+  DimShape split = shapes.of(reshape.getX()), merged = shapes.of(reshape);
+  if (split.size() < merged.size())
+    std::swap(split, merged);
+  if (split.size() != 4 || merged.size() != 3 || !(split[0] * split[1] == merged[0]) ||
+      !(split[2] == merged[1]) || !(split[3] == merged[2]) || (heads && *heads != split))
+    return {};
+  heads = split;
+  return reshape.getX();
+}
 
 Value withoutFloatCasts(Value value) {
   while (auto cast = value.getDefiningOp<nn::CastOp>()) {
@@ -90,6 +107,7 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
   Scores scores;
   Value value = withoutFloatCasts(input);
   auto sameShape = [&](Value inner) { return shapes.same(value, inner); };
+  auto isMerged = [&] { return tensorType(value).getRank() == 3; };
   // Masks, outermost first.
   while (true) {
     if (auto where = value.getDefiningOp<nn::WhereOp>()) {
@@ -99,21 +117,27 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
         reason = "nn.where on the scores does not put a large negative number where it masks";
         return std::nullopt;
       }
-      scores.masks.push_back({where.getCondition(), inverted, *constantScalar(masked)});
+      scores.masks.push_back({where.getCondition(), inverted, *constantScalar(masked), isMerged()});
       value = withoutFloatCasts(inner);
       continue;
     }
+    if (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+      if (Value inner = beforeHeadsReshape(reshape, scores.heads, shapes)) {
+        value = withoutFloatCasts(inner);
+        continue;
+      }
     auto add = value.getDefiningOp<nn::AddOp>();
     if (!add)
       break;
     Value inner = add.getLhs(), mask = add.getRhs();
-    if (!leadsToProduct(inner))
+    if (!leadsToProduct(inner, shapes))
       std::swap(inner, mask);
-    if (!leadsToProduct(inner) || leadsToProduct(mask) || !sameShape(inner)) {
+    if (!leadsToProduct(inner, shapes) || leadsToProduct(mask, shapes) || !sameShape(inner)) {
       reason = "neither operand of the mask's nn.add, or both, lead to q kᵀ";
       return std::nullopt;
     }
-    scores.masks.push_back({withoutFloatCasts(mask)});
+    scores.masks.push_back(addedMask(withoutFloatCasts(mask), elementType(add)));
+    scores.masks.back().onMerged = isMerged();
     value = withoutFloatCasts(inner);
   }
   Value capped;
@@ -121,6 +145,11 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
     value = capped;
   Scaled scaled = withoutScale(value);
   scores.scale = scaled.scale;
+  if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>())
+    if (Value inner = beforeHeadsReshape(reshape, scores.heads, shapes)) {
+      scaled = withoutScale(inner);
+      scores.scale *= scaled.scale;
+    }
   scores.product = withoutFloatCasts(scaled.value).getDefiningOp<nn::MatmulOp>();
   if (!scores.product) {
     reason = "the scores are made by " + producerName(scaled.value) + ", not by nn.matmul";

@@ -15,12 +15,19 @@ Scaled withoutScale(mlir::Value value);
 /// Strips casts between floats.
 mlir::Value withoutFloatCasts(mlir::Value value);
 
+/// [batch, heads, queries, keys] where reshapes lead from there to [batch * heads, queries, keys] or back.
+using Heads = std::optional<DimShape>;
+/// The operand of a reshape that merges or splits batch and heads. `heads` takes the rank-4 shape; null if
+/// `value` is something else, or splits unlike `heads`.
+mlir::Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &shapes);
+
 /// softmax's input read as mask(cap(scale * a·b)).
 struct Scores {
   nn::MatmulOp product;
   double scale = 1;
   double softcap = 0;
   llvm::SmallVector<MaskTerm> masks;
+  Heads heads;
 };
 /// Fails with a reason.
 std::optional<Scores> matchScores(mlir::Value input, ShapeTable &shapes, std::string &reason);

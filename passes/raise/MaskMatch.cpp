@@ -71,6 +71,14 @@ bool isMaskedScore(Value value) {
   return constant && *constant <= maskedScore;
 }
 
+MaskTerm addedMask(Value mask, Type sum) {
+  constexpr double lowestF16 = -65504;
+  if (sum.isF16())
+    if (auto choice = matchChoice(mask); choice && choice->lowest == lowestF16)
+      return *choice;
+  return MaskTerm{mask};
+}
+
 MaskTerm asCondition(MaskTerm term) {
   if (term.isFloat())
     if (auto choice = matchChoice(term.mask); choice && std::isinf(choice->lowest))

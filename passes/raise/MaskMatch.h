@@ -10,11 +10,16 @@ struct MaskTerm {
   mlir::Value mask;      ///< a float to add, or an i1
   bool inverted = false; ///< the i1 keeps where false
   double lowest = 0;     ///< what an i1 puts where it does not keep: -inf, or a finite number
+  bool onMerged = false; ///< laid over scores of shape [batch * heads, queries, keys]
   bool isFloat() const { return lowest == 0; }
 };
 
 /// A number that a softmax in f32 turns into 0 beside any ordinary score.
 bool isMaskedScore(mlir::Value value);
+
+/// What adding `mask` to scores says, if the sum has type `sum`. In f16 the lowest number swallows the score,
+/// so that a wholly masked row gets an average: where(c, 0, lowest) is then a choice, not an addition in f32.
+MaskTerm addedMask(mlir::Value mask, mlir::Type sum);
 
 /// A float term where(c, 0, -inf) becomes the condition c, which says the same.
 MaskTerm asCondition(MaskTerm term);

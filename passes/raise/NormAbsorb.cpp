@@ -118,6 +118,34 @@ private:
   ShapeTable &shapes;
 };
 
+// Pattern: rms_norm(sub(x, mean(x)), w) -> layer_norm(x, w) where x is centred in f32
+struct CentredInput : OpRewritePattern<nn::RmsNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::RmsNormOp norm, PatternRewriter &rewriter) const override {
+    Value x = matchCentred(norm.getX());
+    if (!x)
+      return failure();
+    auto miss = [&](const std::string &reason) {
+      noteMiss(norm, "layer_norm", reason);
+      return failure();
+    };
+    if (!isF32(x))
+      return miss("the mean is subtracted in " + typeName(x) + ", not in f32");
+    if (!norm.getWeightBias().isZero())
+      return miss("the weight is stored without its 1");
+    // The layer norm rounds the product to scale_in before the result's type, the rms norm does not.
+    Type scaleType = norm.scaleType(), resultType = elementType(norm);
+    if (!scaleType.isF32() && scaleType != resultType)
+      return miss("the product with the weight is not rounded to the type in which they meet");
+    Value built = nn::build<nn::LayerNormOp>(rewriter, norm.getLoc(), {x, norm.getWeight()},
+                                             {rewriter.getNamedAttr("eps", norm.getEpsAttr()),
+                                              rewriter.getNamedAttr("scale_in", TypeAttr::get(scaleType))},
+                                             resultType);
+    replaceByNew(rewriter, norm, built);
+    return success();
+  }
+};
+
 // Pattern: norm {scale_in = type of the weight} -> norm
 template <class OpTy>
 struct RedundantScaleType : OpRewritePattern<OpTy> {
@@ -142,7 +170,7 @@ LogicalResult absorbIntoNorms(ModuleOp module) {
     RewritePatternSet patterns(module.getContext());
     patterns.add<CastOfInput<nn::RmsNormOp>, CastOfInput<nn::LayerNormOp>, CastOfWeight<nn::RmsNormOp>,
                  CastOfWeight<nn::LayerNormOp>, CastOfBias, CastOfResult<nn::RmsNormOp>,
-                 CastOfResult<nn::LayerNormOp>, BiasOfWeight, RedundantScaleType<nn::RmsNormOp>,
+                 CastOfResult<nn::LayerNormOp>, BiasOfWeight, CentredInput, RedundantScaleType<nn::RmsNormOp>,
                  RedundantScaleType<nn::LayerNormOp>>(module.getContext());
     patterns.add<NormOfOnes>(module.getContext(), *shapes);
     GreedyRewriteConfig config;

@@ -29,6 +29,18 @@ Value asRow(Value value, Raiser &raiser) {
   return nn::buildReshape(raiser.rewriter, value.getLoc(), value, shape.back());
 }
 
+bool isLastDimMean(nn::ReduceOp reduce) {
+  int64_t rank = tensorType(reduce.getX()).getRank();
+  return reduce.getKind() == "mean" && reduce.getKeepdims() && reduce.getAxes().size() == 1 &&
+         (reduce.getAxes()[0] == -1 || reduce.getAxes()[0] == rank - 1);
+}
+
+Value matchCentred(Value value) {
+  auto sub = value.getDefiningOp<nn::SubOp>();
+  auto mean = sub ? sub.getRhs().getDefiningOp<nn::ReduceOp>() : nn::ReduceOp();
+  return mean && isLastDimMean(mean) && mean.getX() == sub.getLhs() ? Value(sub.getLhs()) : Value();
+}
+
 std::optional<LastDimSlice> matchLastDimSlice(Value value, ShapeTable &shapes) {
   auto slice = value.getDefiningOp<nn::SliceOp>();
   if (!slice)

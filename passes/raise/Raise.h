@@ -49,6 +49,11 @@ bool isRowOf(mlir::Value value, mlir::Value like, ShapeTable &shapes);
 /// The same values with rank 1.
 mlir::Value asRow(mlir::Value value, Raiser &raiser);
 
+/// A mean over the last dim, which keeps it as size 1.
+bool isLastDimMean(nn::ReduceOp reduce);
+/// x of sub(x, mean(x)) over the last dim; null if `value` is something else.
+mlir::Value matchCentred(mlir::Value value);
+
 /// The slice of the last dim that `value` is, if it takes all of every other dim.
 struct LastDimSlice {
   mlir::Value source;

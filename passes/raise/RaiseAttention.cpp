@@ -15,7 +15,8 @@ namespace {
 
 constexpr StringLiteral patternName = "attention";
 
-/// The matmul with v that reads the probabilities, past casts and a guard that turns NaN rows into zeros.
+/// The matmul with v that reads the probabilities, past casts, reshapes between batch * heads and batch,
+/// heads, and a guard that turns NaN rows into zeros.
 struct Weighted {
   nn::MatmulOp product;
   bool zeroedNan = false;
@@ -37,7 +38,8 @@ nn::WhereOp nanGuard(Value probabilities) {
   return guard;
 }
 
-std::optional<Weighted> matchWeighted(Value probabilities, std::string &reason) {
+std::optional<Weighted> matchWeighted(Value probabilities, Heads &heads, ShapeTable &shapes,
+                                      std::string &reason) {
   Weighted found;
   Value value = probabilities;
   while (true) {
@@ -48,6 +50,11 @@ std::optional<Weighted> matchWeighted(Value probabilities, std::string &reason) 
     if (nn::WhereOp guard = nanGuard(value)) {
       found.zeroedNan = true;
       value = guard;
+      continue;
+    }
+    if (auto reshape = onlyUserAs<nn::ReshapeOp>(value);
+        reshape && beforeHeadsReshape(reshape, heads, shapes)) {
+      value = reshape;
       continue;
     }
     break;
@@ -78,13 +85,35 @@ Value oriented(Value x, bool transposed, Raiser &raiser) {
   return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
 }
 
-/// [b, s, d] as [b, 1, s, d].
-Value withHeadDim(Value x, Raiser &raiser) {
+/// [n, s, d] as [n, 1, s, d], or as [batch, heads, s, d] if `heads` splits n so; null if it splits another
+/// size.
+Value withHeadDim(Value x, const Heads &heads, Raiser &raiser) {
   DimShape shape = raiser.shapes.of(x);
   if (shape.size() != 3)
     return x;
-  shape.insert(shape.begin() + 1, Dim(1));
+  Dim batch = heads ? heads->at(0) : shape[0], count = heads ? heads->at(1) : Dim(1);
+  if (!(shape[0] == batch * count))
+    return {};
+  shape[0] = count;
+  shape.insert(shape.begin(), batch);
+  if (auto merge = x.getDefiningOp<nn::ReshapeOp>(); merge && raiser.shapes.of(merge.getX()) == shape)
+    return merge.getX();
   return nn::buildReshape(raiser.rewriter, x.getLoc(), x, shape);
+}
+
+/// Lays the masks over [batch, heads, queries, keys]; false if one has a batch dim that does not split.
+bool splitMasks(MutableArrayRef<MaskTerm> terms, const Heads &heads, Raiser &raiser) {
+  for (MaskTerm &term : terms) {
+    // [1, queries, keys] broadcasts over batch and heads as it is.
+    DimShape shape = raiser.shapes.of(term.mask);
+    if (!term.onMerged || (heads && !shape.empty() && shape[0] == Dim(1)))
+      continue;
+    Value split = withHeadDim(term.mask, heads, raiser);
+    if (!split)
+      return false;
+    term.mask = split;
+  }
+  return true;
 }
 
 /// Shapes as nn.attention wants them, or why not. Sizes that are not provably equal are taken as equal, as
@@ -143,7 +172,8 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   auto scores = matchScores(softmax.getX(), raiser.shapes, reason);
   if (!scores)
     return noteMiss(softmax, patternName, reason);
-  auto weighted = matchWeighted(softmax, reason);
+  Heads heads = scores->heads;
+  auto weighted = matchWeighted(softmax, heads, raiser.shapes, reason);
   if (!weighted)
     return noteMiss(softmax, patternName, reason);
   nn::MatmulOp root = weighted->product;
@@ -151,18 +181,20 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
     return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
   Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
   Value v = withoutExactCast(root.getB());
-  for (Value operand : {q.value, k.value, v})
-    if (tensorType(operand).getRank() != rank)
-      return noteMiss(softmax, patternName, "q, k or v has another rank than the scores");
-  for (const MaskTerm &term : scores->masks)
-    if (rank == 3 && tensorType(term.mask).getRank() > 3)
-      return noteMiss(softmax, patternName, "the mask has more dims than the scores");
+  int64_t productRank = tensorType(scores->product).getRank(), rootRank = tensorType(root).getRank();
+  if (tensorType(q.value).getRank() != productRank || tensorType(k.value).getRank() != productRank ||
+      tensorType(v).getRank() != rootRank)
+    return noteMiss(softmax, patternName, "q, k or v has another rank than the scores");
 
   raiser.rewriter.setInsertionPoint(root);
   auto &b = raiser.rewriter;
-  Value query = withHeadDim(oriented(q.value, scores->product.getTransposeA(), raiser), raiser);
-  Value key = withHeadDim(oriented(k.value, !scores->product.getTransposeB(), raiser), raiser);
-  Value value = withHeadDim(oriented(v, root.getTransposeB(), raiser), raiser);
+  Value query = withHeadDim(oriented(q.value, scores->product.getTransposeA(), raiser), heads, raiser);
+  Value key = withHeadDim(oriented(k.value, !scores->product.getTransposeB(), raiser), heads, raiser);
+  Value value = withHeadDim(oriented(v, root.getTransposeB(), raiser), heads, raiser);
+  SmallVector<MaskTerm> terms = scores->masks;
+  if (!query || !key || !value || !splitMasks(terms, heads, raiser))
+    return noteMiss(softmax, patternName,
+                    "the first dim of q, k, v or the mask is not batch * heads, as the scores are reshaped");
   dropRepeats(key, value, raiser);
   Scaled bare = withoutScaleBeforeReshape(key, raiser);
   key = bare.value;
@@ -171,10 +203,6 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
       !why.empty())
     return noteMiss(softmax, patternName, why);
   SmallVector<Value> operands = {query, key, value};
-  SmallVector<MaskTerm> terms = scores->masks;
-  if (rank == 3)
-    for (MaskTerm &term : terms)
-      term.mask = withHeadDim(term.mask, raiser);
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
   if (Value mask = buildMask(terms, root.getLoc(), raiser))
     operands.push_back(mask);
@@ -186,7 +214,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   if (weighted->zeroedNan)
     attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
-  if (rank == 3)
+  if (rootRank == 3)
     attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
   raiser.replace(root, attention);
 }

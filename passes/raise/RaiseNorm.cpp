@@ -12,12 +12,6 @@ namespace fusion {
 namespace raise {
 namespace {
 
-bool reducesLastDim(nn::ReduceOp reduce) {
-  int64_t rank = tensorType(reduce.getX()).getRank();
-  return reduce.getKind() == "mean" && reduce.getKeepdims() && reduce.getAxes().size() == 1 &&
-         (reduce.getAxes()[0] == -1 || reduce.getAxes()[0] == rank - 1);
-}
-
 /// mean(source^2) + eps over the last dim.
 struct MeanSquare {
   Value source;
@@ -32,18 +26,11 @@ std::optional<MeanSquare> matchMeanSquare(Value value) {
   }
   auto reduce = value.getDefiningOp<nn::ReduceOp>();
   auto square =
-      reduce && reducesLastDim(reduce) ? reduce.getX().getDefiningOp<nn::SquareOp>() : nn::SquareOp();
+      reduce && isLastDimMean(reduce) ? reduce.getX().getDefiningOp<nn::SquareOp>() : nn::SquareOp();
   if (!square)
     return std::nullopt;
   found.source = square.getX();
   return found;
-}
-
-/// x of sub(x, mean(x)) over the last dim; null if `value` is something else.
-Value matchCentred(Value value) {
-  auto sub = value.getDefiningOp<nn::SubOp>();
-  auto mean = sub ? sub.getRhs().getDefiningOp<nn::ReduceOp>() : nn::ReduceOp();
-  return mean && reducesLastDim(mean) && mean.getX() == sub.getLhs() ? Value(sub.getLhs()) : Value();
 }
 
 /// What follows a normalised value, up to the last op that the norm can take.

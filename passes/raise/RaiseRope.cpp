@@ -14,12 +14,16 @@ namespace fusion {
 namespace raise {
 namespace {
 
+/// The products and sums that `root` ends have root's type; x may have a narrower one.
 void buildRope(Operation *root, const Rotation &rotation, Value x, Value cos, Value sin, Raiser &raiser) {
   auto &b = raiser.rewriter;
-  Value rope = nn::build<nn::RopeOp>(b, root->getLoc(), {x, cos, sin},
-                                     {b.getNamedAttr("interleaved", b.getBoolAttr(rotation.interleaved)),
-                                      b.getNamedAttr("rotary_dim", b.getI64IntegerAttr(rotation.dim))});
-  raiser.replace(root, rope);
+  Type compute = elementType(root->getResult(0));
+  SmallVector<NamedAttribute> attributes = {
+      b.getNamedAttr("interleaved", b.getBoolAttr(rotation.interleaved)),
+      b.getNamedAttr("rotary_dim", b.getI64IntegerAttr(rotation.dim))};
+  if (compute != elementType(x))
+    attributes.push_back(b.getNamedAttr("compute", TypeAttr::get(compute)));
+  raiser.replace(root, nn::build<nn::RopeOp>(b, root->getLoc(), {x, cos, sin}, attributes, compute));
 }
 
 /// `table` broadcasts against what rotates and has `entries` of its own in the last dim.
@@ -32,9 +36,26 @@ bool isTable(Value table, const Rotation &rotation, int64_t entries, ShapeTable 
   return joint && *joint == x;
 }
 
-// add(mul(x, cos), mul(rotated x, sin))
+/// What rotates, if `value` is that or an exact cast of it; or null.
+Value uncastRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
+  while (!isRotated(value, rotation, shapes)) {
+    auto cast = value.getDefiningOp<nn::CastOp>();
+    if (!cast || !isFloat(cast.getX()) || !isExactCast(elementType(cast.getX()), elementType(value)))
+      return {};
+    value = cast.getX();
+  }
+  return value;
+}
+
+/// add(mul(x, cos), mul(rotated x, sin)), where x and what is rotated may be cast, exactly, after the
+/// rotation.
 void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
   for (Operation *user : llvm::to_vector(rotated.getUsers())) {
+    if (auto cast = llvm::dyn_cast<nn::CastOp>(user);
+        cast && isFloat(cast) && isExactCast(elementType(rotated), elementType(cast))) {
+      raiseRotated(cast, rotation, raiser);
+      continue;
+    }
     auto bySin = llvm::dyn_cast<nn::MulOp>(user);
     auto add = bySin ? onlyUserAs<nn::AddOp>(bySin) : nn::AddOp();
     Value sin = bySin ? otherOperand(bySin, rotated) : Value();
@@ -44,16 +65,18 @@ void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
       noteMiss(user, "rope", "the rotated halves do not meet x * cos in a sum with sin");
       continue;
     }
-    Value x = byCos.getLhs();
-    if (!isRotated(x, rotation, raiser.shapes))
-      x = byCos.getRhs();
-    if (!isRotated(x, rotation, raiser.shapes)) {
+    Value factor = byCos.getLhs(), x = uncastRotated(factor, rotation, raiser.shapes);
+    if (!x) {
+      factor = byCos.getRhs();
+      x = uncastRotated(factor, rotation, raiser.shapes);
+    }
+    if (!x) {
       noteMiss(add, "rope",
                "the values times cos, from " + producerName(byCos.getLhs()) +
                    ", are not those that are rotated");
       continue;
     }
-    Value cos = otherOperand(byCos, x);
+    Value cos = otherOperand(byCos, factor);
     if (!cos || !isTable(cos, rotation, rotation.dim, raiser.shapes) ||
         !isTable(sin, rotation, rotation.dim, raiser.shapes)) {
       noteMiss(add, "rope",
@@ -110,7 +133,8 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
     return;
   }
   raiser.rewriter.setInsertionPoint(root);
-  buildRope(root, *rotation, rotatedValue(*rotation, root->getLoc(), raiser), cos, sin, raiser);
+  Value x = rotatedValue(*rotation, root->getLoc(), raiser.shapes, raiser.rewriter);
+  buildRope(root, *rotation, x, cos, sin, raiser);
 }
 
 void raiseConcat(nn::ConcatOp concat, Raiser &raiser) {
@@ -162,7 +186,8 @@ struct CastOfResult : OpRewritePattern<nn::CastOp> {
   }
 };
 
-// Pattern: concat(rope(slice(x, 0, r)), slice(x, r, rest)) -> rope(x) {rotary_dim = r}
+// Pattern: concat(rope(slice(x, s, r)), slice(x, s + r, rest)) -> rope(slice(x, s, r + rest)) {rotary_dim =
+// r}
 struct PartialRotation : OpRewritePattern<nn::ConcatOp> {
   PartialRotation(MLIRContext *context, ShapeTable &shapes) : OpRewritePattern(context), shapes(shapes) {}
   LogicalResult matchAndRewrite(nn::ConcatOp concat, PatternRewriter &rewriter) const override {
@@ -173,16 +198,15 @@ struct PartialRotation : OpRewritePattern<nn::ConcatOp> {
     if (!rotated || !passed || rotated->source != passed->source || !rope->hasOneUse())
       return failure();
     int64_t dim = rope.getRotaryDim();
-    DimShape whole = shapes.of(rotated->source);
-    if (rotated->start != 0 || rotated->size != dim || rotated->step != 1 || passed->start != dim ||
-        passed->step != 1 || !(whole.back() == Dim(dim + passed->size)) ||
-        elementType(rope) != elementType(rotated->source)) {
-      noteMiss(concat, "rope", "the parts beside the rotated ones are not the rest of the same tensor");
+    if (rotated->size != dim || rotated->step != 1 || passed->start != rotated->start + dim ||
+        passed->step != 1 || elementType(rope) != elementType(rotated->source)) {
+      noteMiss(concat, "rope", "the parts beside the rotated ones do not follow them in the same tensor");
       return failure();
     }
-    Value built =
-        nn::build<nn::RopeOp>(rewriter, concat.getLoc(), {rotated->source, rope.getCos(), rope.getSin()},
-                              rope->getAttrs(), elementType(concat));
+    Rotation whole{rotated->source, rotated->start, dim + passed->size, rope.getInterleaved()};
+    Value x = rotatedValue(whole, concat.getLoc(), shapes, rewriter);
+    Value built = nn::build<nn::RopeOp>(rewriter, concat.getLoc(), {x, rope.getCos(), rope.getSin()},
+                                        rope->getAttrs(), elementType(concat));
     replaceByNew(rewriter, concat, built);
     return success();
   }

@@ -97,13 +97,12 @@ bool isRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
          slice->size == rotation.dim && slice->step == 1;
 }
 
-Value rotatedValue(const Rotation &rotation, Location location, Raiser &raiser) {
-  if (isRotated(rotation.source, rotation, raiser.shapes))
+Value rotatedValue(const Rotation &rotation, Location location, ShapeTable &shapes, OpBuilder &b) {
+  if (isRotated(rotation.source, rotation, shapes))
     return rotation.source;
-  DimShape sizes = raiser.shapes.of(rotation.source), starts(sizes.size(), Dim(0));
+  DimShape sizes = shapes.of(rotation.source), starts(sizes.size(), Dim(0));
   starts.back() = Dim(rotation.offset);
   sizes.back() = Dim(rotation.dim);
-  auto &b = raiser.rewriter;
   return nn::build<nn::SliceOp>(
       b, location, rotation.source,
       {b.getNamedAttr("starts", nn::dimsToAttr(b.getContext(), starts)),

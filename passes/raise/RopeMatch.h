@@ -15,7 +15,8 @@ struct Rotation {
 /// `value` is what rotates: `source` itself, or the slice of it.
 bool isRotated(mlir::Value value, const Rotation &rotation, ShapeTable &shapes);
 /// What rotates; a slice is built if only a part of `source` does.
-mlir::Value rotatedValue(const Rotation &rotation, mlir::Location location, Raiser &raiser);
+mlir::Value rotatedValue(const Rotation &rotation, mlir::Location location, ShapeTable &shapes,
+                         mlir::OpBuilder &builder);
 
 /// One element of every pair: `half` elements of the last dim of `source`, `step` apart.
 struct PairElement {

@@ -71,10 +71,11 @@ func.func @minus_infinity(%q: tensor<2x4x8x32xf32>, %k: tensor<2x4x8x32xf32>, %v
 
 // -----
 
-// A finite lowest number averages a wholly masked row: the float mask stays, or is made where the scores were chosen.
+// A finite lowest number averages a wholly masked row, since it swallows the score: in f32 a lower one has to.
 // CHECK-LABEL: func @finite_lowest
-// CHECK: %[[M:.*]] = nn.where
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[M]] {{.*}}tensor<1x1x8x8xf16>) ->
+// CHECK: %[[K:.*]] = nn.constant {value = dense<-3.40282347E+38> : tensor<f32>}
+// CHECK: %[[M:.*]] = nn.where %{{.*}}, %{{.*}}, %[[K]]
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[M]] {{.*}}tensor<1x1x8x8xf32>) ->
 // CHECK: %[[L:.*]] = nn.constant {value = dense<-3.40282347E+38> : tensor<f32>}
 // CHECK: %[[N:.*]] = nn.where %{{.*}}, %{{.*}}, %[[L]]
 // CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[N]] {{.*}}tensor<1x1x8x8xf32>) ->
@@ -252,4 +253,78 @@ func.func @other_diagonal(%q: tensor<1x2x?x8xf32> {nn.dims = [1, 2, "s", 8]}, %k
   %c = nn.less_equal %r, %n : (tensor<?xi64>, tensor<?x1xi64>) -> tensor<?x?xi1>
   %0 = nn.attention %q, %k, %k, %c {scale = 1.0 : f32} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<?x?xi1>) -> tensor<1x2x?x8xf32>
   return %0 : tensor<1x2x?x8xf32>
+}
+
+// -----
+
+// Bloom: baddbmm adds the position bias to scale * q kᵀ over batch * heads; the mask is added after the split.
+// CHECK-LABEL: func @merged_heads
+// CHECK-SAME: (%[[Q:[a-z0-9]*]]: tensor<?x4x?x8xf32> {{.*}}, %[[K:[a-z0-9]*]]: tensor<?x4x?x8xf32> {{.*}}, %[[V:[a-z0-9]*]]: tensor<?x4x?x8xf32>
+// CHECK: %[[B:.*]] = nn.reshape %{{.*}} {shape = ["b", 4, 1, "s"]}
+// CHECK: %[[M:.*]] = nn.add %{{.*}}, %[[B]] : {{.*}} -> tensor<?x4x?x?xf32>
+// CHECK: nn.attention %[[Q]], %[[K]], %[[V]], %[[M]] {{{.*}}scale = 2.500000e-01 : f32}
+func.func @merged_heads(%q: tensor<?x4x?x8xf32> {nn.dims = ["b", 4, "s", 8]}, %k: tensor<?x4x?x8xf32> {nn.dims = ["b", 4, "s", 8]}, %v: tensor<?x4x?x8xf32> {nn.dims = ["b", 4, "s", 8]},
+                        %bias: tensor<?x1x?xf32> {nn.dims = ["4*b", 1, "s"]}, %mask: tensor<?x1x?x?xf32> {nn.dims = ["b", 1, "s", "s"]}) -> tensor<?x?x8xf32> {
+  %c = nn.constant {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %q3 = nn.reshape %q {shape = ["4*b", "s", 8]} : (tensor<?x4x?x8xf32>) -> tensor<?x?x8xf32>
+  %k3 = nn.reshape %k {shape = ["4*b", "s", 8]} : (tensor<?x4x?x8xf32>) -> tensor<?x?x8xf32>
+  %v3 = nn.reshape %v {shape = ["4*b", "s", 8]} : (tensor<?x4x?x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.matmul %q3, %k3 {transpose_b = true} : (tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x?xf32>
+  %1 = nn.mul %0, %c : (tensor<?x?x?xf32>, tensor<f32>) -> tensor<?x?x?xf32>
+  %2 = nn.add %1, %bias : (tensor<?x?x?xf32>, tensor<?x1x?xf32>) -> tensor<?x?x?xf32>
+  %3 = nn.reshape %2 {shape = ["b", 4, "s", "s"]} : (tensor<?x?x?xf32>) -> tensor<?x4x?x?xf32>
+  %4 = nn.add %3, %mask : (tensor<?x4x?x?xf32>, tensor<?x1x?x?xf32>) -> tensor<?x4x?x?xf32>
+  %5 = nn.softmax %4 {axis = 3 : i64} : (tensor<?x4x?x?xf32>) -> tensor<?x4x?x?xf32>
+  %6 = nn.reshape %5 {shape = ["4*b", "s", "s"]} : (tensor<?x4x?x?xf32>) -> tensor<?x?x?xf32>
+  %7 = nn.matmul %6, %v3 : (tensor<?x?x?xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %7 : tensor<?x?x8xf32>
+}
+
+// -----
+
+// OPT: the scores are split for the mask only, and q, k, v have one batch dim of their own.
+// CHECK-LABEL: func @split_for_the_mask
+// CHECK: nn.attention %{{.*}} : (tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x1x3x5xf32>) -> tensor<2x4x3x8xf32>
+// CHECK-NOT: nn.softmax
+func.func @split_for_the_mask(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: tensor<8x5x8xf32>, %mask: tensor<2x1x3x5xf32>) -> tensor<8x3x8xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<8x3x8xf32>, tensor<8x5x8xf32>) -> tensor<8x3x5xf32>
+  %1 = nn.reshape %0 {shape = [2, 4, 3, 5]} : (tensor<8x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %2 = nn.add %1, %mask : (tensor<2x4x3x5xf32>, tensor<2x1x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %3 = nn.reshape %2 {shape = [8, 3, 5]} : (tensor<2x4x3x5xf32>) -> tensor<8x3x5xf32>
+  %4 = nn.softmax %3 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
+  %5 = nn.matmul %4, %v : (tensor<8x3x5xf32>, tensor<8x5x8xf32>) -> tensor<8x3x8xf32>
+  return %5 : tensor<8x3x8xf32>
+}
+
+// -----
+
+// The bias is scaled with the product: that is no mask on scale * q kᵀ.
+// CHECK-LABEL: func @scaled_bias
+// CHECK: nn.softmax
+// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the scores are made by nn.add, not by nn.matmul
+func.func @scaled_bias(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: tensor<8x5x8xf32>, %bias: tensor<8x1x5xf32>) -> tensor<8x3x8xf32> {
+  %c = nn.constant {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<8x3x8xf32>, tensor<8x5x8xf32>) -> tensor<8x3x5xf32>
+  %1 = nn.add %0, %bias : (tensor<8x3x5xf32>, tensor<8x1x5xf32>) -> tensor<8x3x5xf32>
+  %2 = nn.mul %1, %c : (tensor<8x3x5xf32>, tensor<f32>) -> tensor<8x3x5xf32>
+  %3 = nn.softmax %2 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
+  %4 = nn.matmul %3, %v : (tensor<8x3x5xf32>, tensor<8x5x8xf32>) -> tensor<8x3x8xf32>
+  return %4 : tensor<8x3x8xf32>
+}
+
+// -----
+
+// The probabilities are split unlike the scores.
+// CHECK-LABEL: func @split_otherwise
+// CHECK: nn.softmax
+// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the probabilities go to nn.reshape
+func.func @split_otherwise(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: tensor<4x2x5x8xf32>, %mask: tensor<2x1x3x5xf32>) -> tensor<4x2x3x8xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<8x3x8xf32>, tensor<8x5x8xf32>) -> tensor<8x3x5xf32>
+  %1 = nn.reshape %0 {shape = [2, 4, 3, 5]} : (tensor<8x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %2 = nn.add %1, %mask : (tensor<2x4x3x5xf32>, tensor<2x1x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %3 = nn.reshape %2 {shape = [8, 3, 5]} : (tensor<2x4x3x5xf32>) -> tensor<8x3x5xf32>
+  %4 = nn.softmax %3 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
+  %5 = nn.reshape %4 {shape = [4, 2, 3, 5]} : (tensor<8x3x5xf32>) -> tensor<4x2x3x5xf32>
+  %6 = nn.matmul %5, %v : (tensor<4x2x3x5xf32>, tensor<4x2x5x8xf32>) -> tensor<4x2x3x8xf32>
+  return %6 : tensor<4x2x3x8xf32>
 }

@@ -258,3 +258,57 @@ func.func @rounded_named(%x: tensor<?x8xbf16>, %w: tensor<8xbf16>) -> tensor<?x8
   %1 = nn.cast %0 : (tensor<?x8xbf16>) -> tensor<?x8xf32>
   return %1 : tensor<?x8xf32>
 }
+
+// -----
+
+// Cohere at opset 23: the centring stands before RMSNormalization.
+// CHECK-LABEL: func @centred_before_rms
+// CHECK-SAME: (%[[X:[a-z0-9]*]]: tensor<4x8xbf16>, %[[W:[a-z0-9]*]]: tensor<8xf32>)
+// CHECK-NEXT: %[[N:.*]] = nn.layer_norm %[[X]], %[[W]] {eps = 9.99999974E-6 : f32} : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
+// CHECK-NEXT: return %[[N]]
+func.func @centred_before_rms(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) -> tensor<4x8xbf16> {
+  %0 = nn.cast %x : (tensor<4x8xbf16>) -> tensor<4x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<4x8xf32>) -> tensor<4x1xf32>
+  %2 = nn.sub %0, %1 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
+  %3 = nn.rms_norm %2, %w {eps = 1.0e-5 : f32} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %4 = nn.cast %3 : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+  return %4 : tensor<4x8xbf16>
+}
+
+// -----
+
+// The type in which value and weight meet stays.
+// CHECK-LABEL: func @centred_before_narrow_rms
+// CHECK-NEXT: nn.layer_norm %{{.*}} {eps = 9.99999974E-6 : f32, scale_in = bf16} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xbf16>
+// CHECK-NEXT: return
+func.func @centred_before_narrow_rms(%x: tensor<4x8xf32>, %w: tensor<8xf32>) -> tensor<4x8xbf16> {
+  %1 = nn.reduce %x {axes = array<i64: -1>, keepdims = true, kind = "mean"} : (tensor<4x8xf32>) -> tensor<4x1xf32>
+  %2 = nn.sub %x, %1 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
+  %3 = nn.rms_norm %2, %w {eps = 1.0e-5 : f32, scale_in = bf16} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xbf16>
+  return %3 : tensor<4x8xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func @centred_in_bf16
+// CHECK: nn.rms_norm
+// MISS: {{.*}}raise-norm.mlir{{.*}}Missed{{.*}}the mean is subtracted in bf16, not in f32
+func.func @centred_in_bf16(%x: tensor<4x8xbf16>, %w: tensor<8xbf16>) -> tensor<4x8xbf16> {
+  %1 = nn.reduce %x {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<4x8xbf16>) -> tensor<4x1xbf16>
+  %2 = nn.sub %x, %1 : (tensor<4x8xbf16>, tensor<4x1xbf16>) -> tensor<4x8xbf16>
+  %3 = nn.rms_norm %2, %w {eps = 1.0e-5 : f32} : (tensor<4x8xbf16>, tensor<8xbf16>) -> tensor<4x8xbf16>
+  return %3 : tensor<4x8xbf16>
+}
+
+// -----
+
+// The layer norm would round the product to bf16.
+// CHECK-LABEL: func @centred_wide_product
+// CHECK: nn.rms_norm
+// MISS: {{.*}}raise-norm.mlir{{.*}}Missed{{.*}}the product with the weight is not rounded
+func.func @centred_wide_product(%x: tensor<4x8xf32>, %w: tensor<8xbf16>) -> tensor<4x8xf32> {
+  %1 = nn.reduce %x {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<4x8xf32>) -> tensor<4x1xf32>
+  %2 = nn.sub %x, %1 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
+  %3 = nn.rms_norm %2, %w {eps = 1.0e-5 : f32} : (tensor<4x8xf32>, tensor<8xbf16>) -> tensor<4x8xf32>
+  return %3 : tensor<4x8xf32>
+}

@@ -188,3 +188,99 @@ func.func @not_negated(%x: tensor<4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<
   %2 = nn.add %0, %1 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
 }
+
+// -----
+
+// OLMo: the values and their rotation are cast to f32 for the tables, and the sum is cast back.
+// CHECK-LABEL: func @cast_after_rotation
+// CHECK-SAME: (%[[X:[a-z0-9]*]]: tensor<2x4x8xf16>, %[[C:[a-z0-9]*]]: tensor<4x8xf32>, %[[S:[a-z0-9]*]]: tensor<4x8xf32>)
+// CHECK-NEXT: %[[R:.*]] = nn.rope %[[X]], %[[C]], %[[S]] {compute = f32, interleaved = false, rotary_dim = 8 : i64} : {{.*}} -> tensor<2x4x8xf16>
+// CHECK-NEXT: return %[[R]]
+func.func @cast_after_rotation(%x: tensor<2x4x8xf16>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> tensor<2x4x8xf16> {
+  %wide = nn.cast %x : (tensor<2x4x8xf16>) -> tensor<2x4x8xf32>
+  %0 = nn.mul %wide, %cos : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %lo = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf16>) -> tensor<2x4x4xf16>
+  %hi = nn.slice %x {starts = [0, 0, 4], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf16>) -> tensor<2x4x4xf16>
+  %n = nn.neg %hi : (tensor<2x4x4xf16>) -> tensor<2x4x4xf16>
+  %c = nn.concat %n, %lo {axis = 2 : i64} : (tensor<2x4x4xf16>, tensor<2x4x4xf16>) -> tensor<2x4x8xf16>
+  %turned = nn.cast %c : (tensor<2x4x8xf16>) -> tensor<2x4x8xf32>
+  %1 = nn.mul %turned, %sin : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %2 = nn.add %0, %1 : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  %3 = nn.cast %2 : (tensor<2x4x8xf32>) -> tensor<2x4x8xf16>
+  return %3 : tensor<2x4x8xf16>
+}
+
+// -----
+
+// The sum is read in f32 too: its cast stays.
+// CHECK-LABEL: func @wide_sum_used
+// CHECK-NEXT: %[[R:.*]] = nn.rope %{{.*}} {compute = f32, interleaved = false, rotary_dim = 8 : i64} : (tensor<4x8xbf16>, {{.*}} -> tensor<4x8xf32>
+// CHECK-NEXT: nn.cast %[[R]]
+func.func @wide_sum_used(%x: tensor<4x8xbf16>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> (tensor<4x8xbf16>, tensor<4x8xf32>) {
+  %wide = nn.cast %x : (tensor<4x8xbf16>) -> tensor<4x8xf32>
+  %0 = nn.mul %cos, %wide : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %lo = nn.slice %x {starts = [0, 0], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x8xbf16>) -> tensor<4x4xbf16>
+  %hi = nn.slice %x {starts = [0, 4], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x8xbf16>) -> tensor<4x4xbf16>
+  %n = nn.neg %hi : (tensor<4x4xbf16>) -> tensor<4x4xbf16>
+  %c = nn.concat %n, %lo {axis = 1 : i64} : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x8xbf16>
+  %turned = nn.cast %c : (tensor<4x8xbf16>) -> tensor<4x8xf32>
+  %1 = nn.mul %sin, %turned : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %2 = nn.add %1, %0 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %3 = nn.cast %2 : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+  return %3, %2 : tensor<4x8xbf16>, tensor<4x8xf32>
+}
+
+// -----
+
+// What rotates was rounded to f16, what meets cos was not.
+// CHECK-LABEL: func @rounded_before_rotation
+// CHECK-NOT: nn.rope
+// MISS: {{.*}}raise-rope.mlir{{.*}}Missed{{.*}}are not those that are rotated
+func.func @rounded_before_rotation(%x: tensor<4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %narrow = nn.cast %x : (tensor<4x8xf32>) -> tensor<4x8xf16>
+  %0 = nn.mul %x, %cos : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %lo = nn.slice %narrow {starts = [0, 0], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x8xf16>) -> tensor<4x4xf16>
+  %hi = nn.slice %narrow {starts = [0, 4], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x8xf16>) -> tensor<4x4xf16>
+  %n = nn.neg %hi : (tensor<4x4xf16>) -> tensor<4x4xf16>
+  %c = nn.concat %n, %lo {axis = 1 : i64} : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x8xf16>
+  %turned = nn.cast %c : (tensor<4x8xf16>) -> tensor<4x8xf32>
+  %1 = nn.mul %turned, %sin : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %2 = nn.add %0, %1 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %2 : tensor<4x8xf32>
+}
+
+// -----
+
+// GPT-NeoX: q, k and v of a head lie side by side; 4 of the 8 elements of k rotate.
+// CHECK-LABEL: func @partial_of_packed
+// CHECK-NEXT: %[[K:.*]] = nn.slice %{{.*}} {sizes = [4, 8], starts = [0, 8], steps = array<i64: 1, 1>}
+// CHECK-NEXT: nn.rope %[[K]], %{{.*}} {interleaved = false, rotary_dim = 4 : i64} : (tensor<4x8xf32>, {{.*}} -> tensor<4x8xf32>
+// CHECK-NEXT: return
+func.func @partial_of_packed(%x: tensor<4x24xf32>, %cos: tensor<4x4xf32>, %sin: tensor<4x4xf32>) -> tensor<4x8xf32> {
+  %r = nn.slice %x {starts = [0, 8], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x24xf32>) -> tensor<4x4xf32>
+  %p = nn.slice %x {starts = [0, 12], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x24xf32>) -> tensor<4x4xf32>
+  %0 = nn.mul %r, %cos : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %lo = nn.slice %x {starts = [0, 8], sizes = [4, 2], steps = array<i64: 1, 1>} : (tensor<4x24xf32>) -> tensor<4x2xf32>
+  %hi = nn.slice %x {starts = [0, 10], sizes = [4, 2], steps = array<i64: 1, 1>} : (tensor<4x24xf32>) -> tensor<4x2xf32>
+  %n = nn.neg %hi : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  %c = nn.concat %n, %lo {axis = -1 : i64} : (tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<4x4xf32>
+  %1 = nn.mul %c, %sin : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %2 = nn.add %0, %1 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %3 = nn.concat %2, %p {axis = -1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
+  return %3 : tensor<4x8xf32>
+}
+
+// -----
+
+// Elements 16 to 20 do not follow elements 8 to 12.
+// CHECK-LABEL: func @parts_apart
+// CHECK: nn.rope
+// CHECK: nn.concat
+// MISS: {{.*}}raise-rope.mlir{{.*}}Missed{{.*}}do not follow them in the same tensor
+func.func @parts_apart(%x: tensor<4x24xf32>, %cos: tensor<4x4xf32>, %sin: tensor<4x4xf32>) -> tensor<4x8xf32> {
+  %r = nn.slice %x {starts = [0, 8], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x24xf32>) -> tensor<4x4xf32>
+  %p = nn.slice %x {starts = [0, 16], sizes = [4, 4], steps = array<i64: 1, 1>} : (tensor<4x24xf32>) -> tensor<4x4xf32>
+  %0 = nn.rope %r, %cos, %sin {interleaved = false, rotary_dim = 4 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = nn.concat %0, %p {axis = -1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
