@@ -16,6 +16,10 @@ void MissLog::note(mlir::Operation *root, llvm::StringRef pattern, std::string r
     notes.push_back(std::move(miss));
 }
 
+void MissLog::noteRaised(mlir::Operation *root, llvm::StringRef op) {
+  raises.push_back({op.str(), locationName(root->getLoc()), root->getName().getStringRef().str()});
+}
+
 MissLog::Scope::Scope(MissLog &log) : outer(current) { current = &log; }
 MissLog::Scope::~Scope() { current = outer; }
 
@@ -23,6 +27,13 @@ void noteMiss(mlir::Operation *root, llvm::StringRef pattern, std::string reason
   mlir::remark::missed(root->getLoc(), mlir::remark::RemarkOpts::name(pattern).category("raise")) << reason;
   if (current)
     current->note(root, pattern, std::move(reason));
+}
+
+void noteRaised(mlir::Operation *root, llvm::StringRef op) {
+  mlir::remark::passed(root->getLoc(), mlir::remark::RemarkOpts::name(op).category("raise"))
+      << mlir::remark::reason("replaces what ends in {0}", root->getName().getStringRef().str());
+  if (current)
+    current->noteRaised(root, op);
 }
 
 } // namespace fusion

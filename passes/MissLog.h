@@ -15,11 +15,20 @@ struct Miss {
   std::string reason;   ///< names the operand or guard that failed
 };
 
+/// A decomposed spelling that became a named op.
+struct Raised {
+  std::string op;       ///< such as "rms_norm"
+  std::string location; ///< of the last op replaced
+  std::string root;     ///< that op's name: nn.mul
+};
+
 /// Collects misses in the order noted; a repeated one is kept once. Used from one thread.
 class MissLog {
 public:
   void note(mlir::Operation *root, llvm::StringRef pattern, std::string reason);
   const std::vector<Miss> &misses() const { return notes; }
+  void noteRaised(mlir::Operation *root, llvm::StringRef op);
+  const std::vector<Raised> &raised() const { return raises; }
 
   /// While it lives, noteMiss on this thread goes to `log`. Scopes nest.
   class Scope {
@@ -35,10 +44,14 @@ public:
 
 private:
   std::vector<Miss> notes;
+  std::vector<Raised> raises;
   std::set<std::string> seen;
 };
 
 /// Notes a near miss in the log in scope, if any, and as an MLIR "missed" remark of category "raise".
 void noteMiss(mlir::Operation *root, llvm::StringRef pattern, std::string reason);
+
+/// Notes that `root` is about to be replaced by an op `op`, in the log in scope and as a "passed" remark.
+void noteRaised(mlir::Operation *root, llvm::StringRef op);
 
 } // namespace fusion

@@ -1,4 +1,5 @@
 #include "Output.h"
+#include "HtmlReport.h"
 
 #include "ir/base/MappedFile.h"
 
@@ -45,25 +46,10 @@ bool isReportFile(const std::string &path) {
   return hasExtension(path, ".json") || hasExtension(path, ".md") || hasExtension(path, ".html");
 }
 
-/// Markdown shown as it is, in a page of its own.
-static std::string html(const Ledger &ledger) {
-  std::string body;
-  for (char c : ledger.markdown()) {
-    if (c == '<')
-      body += "&lt;";
-    else if (c == '&')
-      body += "&amp;";
-    else
-      body += c;
-  }
-  return "<!doctype html>\n<html><head><meta charset=\"utf-8\"><title>Fusion report</title></head>\n<body><pre>\n" +
-         body + "</pre></body></html>\n";
-}
-
 Status writeReport(const std::string &path, const Ledger &ledger) {
   if (hasExtension(path, ".json"))
     return writeFileAtomically(path, ledger.json());
-  return writeFileAtomically(path, hasExtension(path, ".md") ? ledger.markdown() : html(ledger));
+  return writeFileAtomically(path, hasExtension(path, ".md") ? ledger.markdown() : htmlReport(ledger));
 }
 
 Status writeOutput(const std::string &path, const std::string &text) {

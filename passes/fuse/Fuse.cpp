@@ -4,6 +4,7 @@
 #include "passes/fuse/Propose.h"
 #include "patterns/Matcher.h"
 
+#include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -27,6 +28,20 @@ std::string siteName(Operation *op) {
   return name.empty() ? op->getName().getStringRef().str() : name;
 }
 
+/// The op across ranks that the pattern wants, where the block has none: such a pattern has no candidate roots there.
+std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &block) {
+  StringRef collective = nn::AllReduceOp::getOperationName();
+  bool wanted = false;
+  for (auto op : pdl::PatternOp(pattern.pattern).getBodyRegion().getOps<pdl::OperationOp>())
+    wanted |= op.getOpName() == collective;
+  if (!wanted || !block.getOps<nn::AllReduceOp>().empty())
+    return std::nullopt;
+  return collective;
+}
+
+/// Options of a remark of this phase. `pattern` must outlive it.
+remark::RemarkOpts remarkOf(StringRef pattern) { return remark::RemarkOpts::name(pattern).category("fuse"); }
+
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
@@ -35,15 +50,52 @@ public:
 
   /// The declarative families choose together; each proposer works on what they and its predecessors left.
   Status run() {
+    std::map<Operation *, size_t> drawn = draw(ledger.before);
     Status status = turn([&](const Traffic &traffic) { collect(traffic); });
     for (const Proposer &proposer : proposers())
       if (status && enabled(proposer.family.str()))
         status = turn([&](const Traffic &traffic) { collect(proposer, traffic); });
     recordMisses();
+    std::map<Operation *, size_t> fused = draw(ledger.after);
+    for (auto &[op, index] : fused)
+      if (auto group = llvm::dyn_cast<GroupOp>(op))
+        for (Operation &member : group.getBody().front())
+          if (auto node = drawn.find(&member); node != drawn.end())
+            ledger.before[node->second].fusion = group.getPattern().str();
+    for (auto &[root, line] : missLines)
+      if (auto node = drawn.find(root); node != drawn.end())
+        ledger.before[node->second].missed.push_back(line);
     return status;
   }
 
 private:
+  /// Fills the nodes of the function as it is; which op is which.
+  std::map<Operation *, size_t> draw(std::vector<Ledger::Node> &nodes) {
+    std::map<Operation *, size_t> index;
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      if (llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
+        continue;
+      Ledger::Node node;
+      node.location = locationName(op.getLoc());
+      node.layer = layerOf(node.location);
+      node.label = op.getName().getStringRef().str();
+      if (auto group = llvm::dyn_cast<GroupOp>(op)) {
+        node.fusion = group.getPattern().str();
+        node.label.clear();
+        for (Operation &member : group.getBody().front().without_terminator())
+          if (!llvm::isa<nn::ConstantOp>(member))
+            node.label += (node.label.empty() ? "" : " → ") + member.getName().getStringRef().str();
+      }
+      for (Value operand : op.getOperands())
+        if (auto producer = index.find(operand.getDefiningOp());
+            producer != index.end() && !llvm::is_contained(node.inputs, producer->second))
+          node.inputs.push_back(producer->second);
+      index[&op] = nodes.size();
+      nodes.push_back(std::move(node));
+    }
+    return index;
+  }
+
   std::vector<std::string> names() const { return fusionNames(patterns); }
 
   bool enabled(const std::string &name) const {
@@ -66,24 +118,35 @@ private:
   void collect(const Proposer &proposer, const Traffic &traffic) {
     Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle});
     for (auto &[root, reason] : proposals.misses) {
-      roots.insert({{root, proposer.family.str()}, siteName(root)});
+      see(root, proposer.family.str());
       miss(root, proposer.family.str(), 0, reason);
     }
     for (Candidate &candidate : proposals.candidates) {
-      roots.insert({{candidate.root, candidate.pattern}, siteName(candidate.root)});
+      see(candidate.root, candidate.pattern);
       consider(std::move(candidate), static_cast<unsigned>(candidate.ops.size()), traffic);
     }
   }
 
   void collect(const Traffic &traffic) {
+    std::vector<const FusionPattern *> wanted;
+    for (const FusionPattern &pattern : patterns.patterns())
+      if (auto collective = absentCollective(pattern, function.getBody().front()))
+        absent[pattern.name] = "the graph has no " + collective->str();
+      else if (enabled(pattern.name))
+        wanted.push_back(&pattern);
     for (Operation &root : function.getBody().front())
-      for (const FusionPattern &pattern : patterns.patterns())
-        if (root.getName().getStringRef() == pattern.rootName && enabled(pattern.name))
-          consider(pattern, &root, traffic);
+      for (const FusionPattern *pattern : wanted)
+        if (root.getName().getStringRef() == pattern->rootName)
+          consider(*pattern, &root, traffic);
+  }
+
+  /// An op that a pattern could start from: in the end it has fired or there is a reason.
+  void see(Operation *root, const std::string &pattern) {
+    roots.insert({{root, pattern}, {siteName(root), root->getLoc()}});
   }
 
   void consider(const FusionPattern &pattern, Operation *root, const Traffic &traffic) {
-    roots.insert({{root, pattern.name}, siteName(root)});
+    see(root, pattern.name);
     for (MatchResult &result : matchAll(pattern, root)) {
       if (!result.matched)
         return miss(root, pattern.name, result.opsFound, result.reason);
@@ -114,6 +177,9 @@ private:
         traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs) - traffic.bytes(ports.outputs);
     auto kernels = llvm::count_if(candidate.body(), [&](Operation *op) { return !oracle.isView(op); });
     candidate.score = static_cast<double>(candidate.bytesSaved) + launchBytes * static_cast<double>(kernels - 1);
+    remark::analysis(root->getLoc(), remarkOf(candidate.pattern))
+        << remark::reason("candidate at {0} for schedule {1}", siteName(root), candidate.schedule)
+        << remark::metric("Ops", candidate.ops.size()) << remark::metric("BytesSaved", candidate.bytesSaved);
     candidates.push_back(std::move(candidate));
   }
 
@@ -151,6 +217,9 @@ private:
         Ledger::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
         for (Operation *op : candidate.body())
           site.ops.push_back(op->getName().getStringRef().str());
+        remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
+            << remark::reason("fused at {0}: {1}", site.location, llvm::join(site.ops, ", "))
+            << remark::metric("BytesSaved", site.bytesSaved);
         ledger.patterns[candidate.pattern].fired.push_back(std::move(site));
         fired.insert({candidate.root, candidate.pattern});
         commit(candidate);
@@ -179,13 +248,18 @@ private:
     for (const std::string &name : names())
       if (enabled(name))
         ledger.patterns[name]; // a pattern without candidates is in the report too
-    for (auto &[key, location] : roots) {
+    for (auto &[key, site] : roots) {
       if (fired.contains(key))
         continue;
       auto found = misses.find(key);
-      ledger.patterns[key.second].missed.push_back(
-          {location, found == misses.end() ? "not chosen" : found->second.reason});
+      std::string reason = found == misses.end() ? "not chosen" : found->second.reason;
+      remark::missed(site.second, remarkOf(key.second)) << remark::reason("missed at {0}: {1}", site.first, reason);
+      ledger.patterns[key.second].missed.push_back({site.first, reason});
+      missLines.push_back({key.first, key.second + ": " + reason});
     }
+    for (auto &[name, reason] : absent)
+      if (enabled(name))
+        ledger.patterns[name].missed.push_back({"", reason});
     for (const std::string &name : names())
       if (!enabled(name))
         ledger.patterns[name].missed.push_back({"", "disabled by option"});
@@ -197,9 +271,11 @@ private:
   ScheduleOracle &oracle;
   Ledger &ledger;
   std::vector<Candidate> candidates;
-  llvm::MapVector<RootKey, std::string, std::map<RootKey, unsigned>> roots;
+  llvm::MapVector<RootKey, std::pair<std::string, Location>, std::map<RootKey, unsigned>> roots;
+  std::map<std::string, std::string> absent; ///< patterns without candidate roots, and why
   std::map<RootKey, NearMiss> misses;
   std::set<RootKey> fired;
+  std::vector<std::pair<Operation *, std::string>> missLines;
 };
 
 Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool before) {

@@ -6,19 +6,23 @@
 
 namespace fusion {
 
-std::string Ledger::json() const {
+static llvm::json::Object jsonOf(const std::map<std::string, Ledger::Pattern> &patterns) {
   llvm::json::Object patternObject;
   for (const auto &[name, pattern] : patterns) {
     llvm::json::Array sites, missed;
-    for (const Site &site : pattern.fired)
+    for (const Ledger::Site &site : pattern.fired)
       sites.push_back(llvm::json::Object{
           {"location", site.location}, {"ops", llvm::json::Array(site.ops)}, {"bytes_saved", site.bytesSaved}});
-    for (const Miss &miss : pattern.missed)
+    for (const Ledger::Miss &miss : pattern.missed)
       missed.push_back(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
     patternObject[name] = llvm::json::Object{{"fired", static_cast<int64_t>(pattern.fired.size())},
                                              {"sites", std::move(sites)},
                                              {"missed", std::move(missed)}};
   }
+  return patternObject;
+}
+
+std::string Ledger::json() const {
   llvm::json::Array layerArray;
   for (const Layer &layer : layers)
     layerArray.push_back(llvm::json::Object{{"name", layer.name}, {"kernels", layer.kernels}});
@@ -28,7 +32,8 @@ std::string Ledger::json() const {
   llvm::json::Object report{
       {"model", model},
       {"target", target},
-      {"patterns", std::move(patternObject)},
+      {"patterns", jsonOf(patterns)},
+      {"raises", jsonOf(raises)},
       {"kernels", llvm::json::Object{{"before", kernelsBefore}, {"after", kernelsAfter}}},
       {"bytes", llvm::json::Object{{"before", bytesBefore}, {"after", bytesAfter}}},
       {"layers", std::move(layerArray)},
@@ -62,9 +67,12 @@ Ledger ledgerFromJson(llvm::StringRef text) {
         if (const llvm::json::Object *fields = entry.getAsObject())
           each(*fields);
   };
-  if (const llvm::json::Object *patterns = report->getObject("patterns"))
+  auto readPatterns = [&](const char *key, std::map<std::string, Ledger::Pattern> &into) {
+    const llvm::json::Object *patterns = report->getObject(key);
+    if (!patterns)
+      return;
     for (const auto &[name, fields] : *patterns) {
-      Ledger::Pattern &pattern = ledger.patterns[name.str()];
+      Ledger::Pattern &pattern = into[name.str()];
       if (const llvm::json::Object *object = fields.getAsObject()) {
         entries(*object, "sites", [&](const llvm::json::Object &site) {
           Ledger::Site &entry = pattern.fired.emplace_back();
@@ -80,6 +88,9 @@ Ledger ledgerFromJson(llvm::StringRef text) {
         });
       }
     }
+  };
+  readPatterns("patterns", ledger.patterns);
+  readPatterns("raises", ledger.raises);
   entries(*report, "layers", [&](const llvm::json::Object &layer) {
     ledger.layers.push_back(
         {layer.getString("name").value_or("").str(), layer.getInteger("kernels").value_or(0)});
@@ -113,6 +124,13 @@ std::string Ledger::markdown() const {
     for (const Miss &miss : pattern.missed)
       out << "- missed at `" << miss.location << "`: " << miss.reason << "\n";
   }
+  if (!raises.empty())
+    out << "\n## Named ops found in decomposed spellings\n\n| op | found | missed |\n|---|---|---|\n";
+  for (const auto &[name, pattern] : raises)
+    out << "| " << name << " | " << pattern.fired.size() << " | " << pattern.missed.size() << " |\n";
+  for (const auto &[name, pattern] : raises)
+    for (const Miss &miss : pattern.missed)
+      out << "\n- " << name << " missed at `" << miss.location << "`: " << miss.reason << "\n";
   if (!layers.empty()) {
     out << "\n## Kernels by layer\n\n| layer | kernels |\n|---|---|\n";
     for (const Layer &layer : layers)

@@ -29,13 +29,27 @@ struct Ledger {
     int64_t kernels = 0;
   };
 
+  /// One op of the graph, or one group of them.
+  struct Node {
+    std::string label;                ///< nn.rms_norm, or the ops of a group
+    std::string location, layer;
+    std::string fusion;               ///< the group it is in, or is; empty: none
+    std::vector<std::string> missed;  ///< "add_norm: reason"
+    std::vector<size_t> inputs;       ///< nodes that make what it reads, without repeats
+  };
+
   std::string model, target;
   std::map<std::string, Pattern> patterns;
+  /// Decomposed spellings that became named ops, by the op's name: rms_norm, gelu, rope, attention. Nothing is saved by
+  /// a raise itself.
+  std::map<std::string, Pattern> raises;
   int64_t kernelsBefore = 0, kernelsAfter = 0;
   int64_t bytesBefore = 0, bytesAfter = 0;
   std::vector<Layer> layers;
   /// The sizes that stand for the symbolic dims in the byte counts.
   std::map<std::string, int64_t> nominal;
+  /// The graph in block order before and after fusion, constants and weights left out. For drawings: not part of json().
+  std::vector<Node> before, after;
 
   std::string json() const;
   std::string markdown() const;

@@ -4,6 +4,14 @@ using namespace mlir;
 
 namespace fusion::raise {
 
+void Raiser::replace(Operation *root, Value built) {
+  Operation *named = built.getDefiningOp();
+  if (auto view = llvm::dyn_cast<nn::ReshapeOp>(named))
+    named = view.getX().getDefiningOp();
+  noteRaised(root, named->getName().stripDialect());
+  replaceByNew(rewriter, root, built);
+}
+
 std::optional<Offset> matchAddConstant(Value value) {
   auto add = value.getDefiningOp<nn::AddOp>();
   if (!add)

@@ -14,7 +14,7 @@ struct Raiser {
   mlir::IRRewriter &rewriter;
 
   /// Puts `built` in the place of `root`, whose producers may be dead then.
-  void replace(mlir::Operation *root, mlir::Value built) { replaceByNew(rewriter, root, built); }
+  void replace(mlir::Operation *root, mlir::Value built);
 };
 
 /// Calls `raiseAt` for the ops of kind OpTy of every function, in program order, each once, and erases what

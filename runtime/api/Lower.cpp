@@ -1,6 +1,7 @@
 #include "runtime/api/Lower.h"
 
 #include "ir/dialect/Dialect.h"
+#include "passes/MissLog.h"
 #include "passes/Passes.h"
 #include "passes/Pipeline.h"
 #include "passes/fuse/FusePass.h"
@@ -23,6 +24,8 @@ class FirstError {
 public:
   explicit FirstError(MLIRContext *context)
       : handler(context, [this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+            return failure(); // for whoever asked for remarks
           if (diagnostic.getSeverity() == DiagnosticSeverity::Error && message.empty()) {
             llvm::raw_string_ostream out(message);
             if (auto line = llvm::dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
@@ -129,8 +132,14 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     manager.enableVerifier(false);
     buildNormalisePipeline(manager);
     buildRaisePipeline(manager);
+    MissLog raises;
+    MissLog::Scope scope(raises);
     if (failed(manager.run(module)))
       return badInput(error.text("the graph cannot be normalised"));
+    for (const Raised &raised : raises.raised())
+      ledger.raises[raised.op].fired.push_back({raised.location, {raised.root}, 0});
+    for (const Miss &miss : raises.misses())
+      ledger.raises[miss.pattern].missed.push_back({miss.location, miss.reason});
   }
   auto entry = entryFunction(module);
   if (!entry)

@@ -2,6 +2,7 @@
 import json
 import os
 import unittest
+import xml.etree.ElementTree
 
 from harness import ToolTest, graph
 
@@ -37,6 +38,16 @@ class RoundTrip(ToolTest):
         self.assertEqual(direct, text)
 
 
+# A location that is markup.
+MARKUP = """
+func.func @main(%x: tensor<4x128xf32>, %r: tensor<4x128xf32>, %w: tensor<128xf32>) -> tensor<4x128xf32> {
+  %s = nn.add %x, %r : (tensor<4x128xf32>, tensor<4x128xf32>) -> tensor<4x128xf32>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<4x128xf32>, tensor<128xf32>) -> tensor<4x128xf32> loc("<b>\\"a\\" & 'b'</b>")
+  return %n : tensor<4x128xf32>
+}
+"""
+
+
 class Reports(ToolTest):
     def report(self, *options):
         self.run_tool("fusion-opt", LLAMA, "--fuse", "--report=r.json", "-o", "f.mlir", *options)
@@ -44,7 +55,7 @@ class Reports(ToolTest):
 
     def test_json_keys(self):
         report = self.report("--target=sm_80")
-        self.assertEqual(set(report) - {"nominal"}, {"model", "target", "patterns", "kernels", "bytes", "layers"})
+        self.assertEqual(set(report) - {"nominal", "raises"}, {"model", "target", "patterns", "kernels", "bytes", "layers"})
         self.assertEqual(report["model"], LLAMA)
         self.assertEqual(report["target"], "sm_80")
         for key in ("kernels", "bytes"):
@@ -59,6 +70,8 @@ class Reports(ToolTest):
             for miss in pattern["missed"]:
                 self.assertEqual(set(miss), {"location", "reason"})
                 self.assertTrue(miss["reason"])
+        raises = {name: entry["fired"] for name, entry in report["raises"].items()}
+        self.assertEqual(raises, {"rms_norm": 5, "rope": 4, "attention": 2, "silu": 2})
         for layer in report["layers"]:
             self.assertEqual(set(layer), {"name", "kernels"})
         add_norm = report["patterns"]["add_norm"]
@@ -69,8 +82,28 @@ class Reports(ToolTest):
         self.run_tool("fusion-opt", LLAMA, "--fuse", "--report=r.md", "-o", "f.mlir")
         self.assertIn("add_norm", self.read("r.md"))
         self.run_tool("fusion-opt", LLAMA, "--fuse", "--report=r.html", "-o", "f.mlir")
-        self.assertTrue(self.read("r.html").startswith("<!doctype html>"))
         self.assertIn("add_norm", self.read("r.html"))
+
+    def test_html_is_whole(self):
+        self.write("m.mlir", MARKUP)
+        for model in (LLAMA, "m.mlir"):
+            options = ("--fuse", "--report=r.html", "-o", "f.mlir")
+            self.run_tool("fusion-opt", model, *options)
+            page = self.read("r.html")
+            self.run_tool("fusion-opt", model, "--fuse", "--report=r.json", "-o", "f.mlir")
+            report = json.loads(self.read("r.json"))
+            self.assertTrue(page.startswith("<!doctype html>"))
+            # Also well-formed XML, and nothing is fetched from elsewhere.
+            root = xml.etree.ElementTree.fromstring(page.split("\n", 1)[1])
+            self.assertFalse([e for e in root.iter() if {"src", "href"} & set(e.attrib)])
+            cells = {cell.text for cell in root.iter("td")}
+            titles = "\n".join(e.text for e in root.iter("{http://www.w3.org/2000/svg}title"))
+            for name, pattern in report["patterns"].items():
+                for site in pattern["sites"]:
+                    self.assertIn(site["location"], cells)
+                    self.assertIn("fused: " + name, titles)
+                for miss in pattern["missed"]:
+                    self.assertIn(miss["reason"], cells)
 
     def test_disabled(self):
         report = self.report("--fuse-disable=add_norm")

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Remark/RemarkStreamer.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
@@ -74,6 +75,8 @@ Status checkRequirements(const Ledger &ledger) {
     auto [name, wanted] = *parseRequirement(entry);
     auto found = ledger.patterns.find(name);
     if (found == ledger.patterns.end())
+      found = ledger.raises.find(name);
+    if (found == ledger.patterns.end() || found == ledger.raises.end())
       return badInput("--require names an unknown fusion '" + name + "'");
     size_t fired = found->second.fired.size();
     if (fired != wanted) {
@@ -104,8 +107,43 @@ Result<std::string> emitText(ModuleOp module) {
   return emitKind == "cuda" ? cudaSource(*plan) : emitKind == "plan" ? planText(*plan) : planDot(*plan);
 }
 
+/// As MlirOptMain does: printed as diagnostics, or into a file.
+Status enableRemarks(MLIRContext &context, const MlirOptMainConfig &config) {
+  if (!config.shouldEmitRemarks())
+    return {};
+  // A kind without a filter of its own is silent, whatever the filter of all kinds says.
+  auto wanted = [all = config.getRemarksAllFilter()](const std::string &own) -> std::optional<std::string> {
+    const std::string &filter = own.empty() ? all : own;
+    return filter.empty() ? std::nullopt : std::optional(filter);
+  };
+  remark::RemarkCategories categories{wanted(""), wanted(config.getRemarksPassedFilter()),
+                                      wanted(config.getRemarksMissedFilter()),
+                                      wanted(config.getRemarksAnalyseFilter()),
+                                      wanted(config.getRemarksFailedFilter())};
+  std::unique_ptr<remark::detail::RemarkEmittingPolicyBase> policy;
+  if (config.getRemarkPolicy() == RemarkPolicy::REMARK_POLICY_ALL)
+    policy = std::make_unique<remark::RemarkEmittingPolicyAll>();
+  else
+    policy = std::make_unique<remark::RemarkEmittingPolicyFinal>();
+  if (config.getRemarkFormat() == RemarkFormat::REMARK_FORMAT_STDOUT)
+    return succeeded(remark::enableOptimizationRemarks(context, nullptr, std::move(policy), categories, true))
+               ? Status()
+               : badInput("the remark filters are not valid");
+  bool yaml = config.getRemarkFormat() == RemarkFormat::REMARK_FORMAT_YAML;
+  std::string file = config.getRemarksOutputFile();
+  if (file.empty())
+    file = yaml ? "mlir-remarks.yaml" : "mlir-remarks.bitstream";
+  return succeeded(remark::enableOptimizationRemarksWithLLVMStreamer(
+             context, file, yaml ? llvm::remarks::Format::YAML : llvm::remarks::Format::Bitstream, std::move(policy),
+             categories))
+             ? Status()
+             : badInput("cannot write remarks to " + file);
+}
+
 Status runOwn(const MlirOptMainConfig &config) {
   auto context = makeContext();
+  if (Status status = enableRemarks(*context, config); !status)
+    return status;
   auto module = loadModule(*context, inputFile);
   if (!module)
     return module.error();
@@ -118,6 +156,15 @@ Status runOwn(const MlirOptMainConfig &config) {
     if (failed(manager.run(**module)))
       return badInput(inputFile + ": a pass failed");
   }
+  // Remarks are diagnostics: those of the phases below go to stderr too.
+  std::optional<ScopedDiagnosticHandler> remarks;
+  if (config.shouldEmitRemarks())
+    remarks.emplace(context.get(), [](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
+        return failure();
+      llvm::errs() << diagnostic << "\n";
+      return success();
+    });
   Ledger ledger;
   ledger.model = inputFile;
   if (fuseFlag) {
