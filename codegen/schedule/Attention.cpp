@@ -42,6 +42,7 @@ private:
   void softmaxStep();
   void weighValues();
   void store();
+  std::string resultOffset();
   View view(Value operand) const;
   std::string floatElement(Value operand, const std::string &pointer, const std::string &offset) const;
   unsigned inputOf(Value operand) const;
@@ -205,18 +206,32 @@ void AttentionEmitter::store() {
   writer.line("if (active) {");
   writer.line("// A row in which nothing was kept.");
   writer.line("const bool empty = running == -inf_f32();");
-  writer.line(fmt::format("const i64 to = ((entry * {} + head) * {} + query) * {};", writer.size(heads),
-                          writer.size(queries), valueDepth));
   writer.line("#pragma unroll");
   writer.line(
       fmt::format("for (int i = 0; i < {}; ++i) {{", (valueDepth + threadsPerRow - 1) / threadsPerRow));
   writer.line(fmt::format("const int c = part + {} * i;", threadsPerRow));
   writer.line(fmt::format("const f32 value = empty ? {} : mixed[i] / total;",
                           op.getZeroMaskedRows() ? "0.f" : "nan_f32()"));
-  writer.line(
-      fmt::format("if (c < {}) {};", valueDepth, storeElement(type, writer.output(0), "to + c", "value")));
+  writer.line(fmt::format("if (c < {}) {};", valueDepth,
+                          storeElement(type, writer.output(0), resultOffset(), "value")));
   writer.line("}");
   writer.line("}");
+}
+
+/// The offset in the output of column `c` of this thread's row. The output is contiguous in the order of dims that a
+/// transpose behind asks for; nested products need fewer sizes in registers than a stride for every dim.
+std::string AttentionEmitter::resultOffset() {
+  SmallVector<int64_t> order = {0, 1, 2, 3};
+  for (Operation *later : region.ops)
+    if (auto transpose = dyn_cast<nn::TransposeOp>(later))
+      order.assign(transpose.getPerm().begin(), transpose.getPerm().end());
+  const std::string indices[] = {"entry", "head", "query", "c"};
+  const Dim sizes[] = {batch, heads, queries, Dim(valueDepth)};
+  std::string offset = indices[order[0]];
+  for (int64_t dim : llvm::drop_begin(order))
+    offset = fmt::format("{} * {} + {}", offset.find(' ') == std::string::npos ? offset : "(" + offset + ")",
+                         writer.size(sizes[dim]), indices[dim]);
+  return offset;
 }
 
 KernelDraft AttentionEmitter::emit() {
@@ -288,16 +303,34 @@ KernelDraft AttentionEmitter::emit() {
   return draft;
 }
 
+/// Behind the attention only a transpose, then a reshape: the result in another order of dims.
+std::optional<std::string> layoutRefusal(const Region &region) {
+  Value result = region.ops.front()->getResult(0);
+  bool reshaped = false, transposed = false;
+  for (Operation *op : llvm::drop_begin(region.ops)) {
+    const bool isTranspose = isa<nn::TransposeOp>(op);
+    if (!(isTranspose && !transposed && !reshaped) && !(isa<nn::ReshapeOp>(op) && !reshaped))
+      return (op->getName().getStringRef() + " behind nn.attention").str();
+    if (op->getOperand(0) != result)
+      return "an operand of " + op->getName().getStringRef().str() + " is not the result of the attention";
+    (isTranspose ? transposed : reshaped) = true;
+    result = op->getResult(0);
+  }
+  if (region.outputs.size() != 1 || region.outputs[0] != result)
+    return std::string("the result of nn.attention leaves in more than one order");
+  return std::nullopt;
+}
+
 class AttentionSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "attention"; }
 
   std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
-    nn::AttentionOp op;
-    if (region.ops.size() == 1)
-      op = dyn_cast<nn::AttentionOp>(region.ops.front());
+    auto op = region.ops.empty() ? nn::AttentionOp() : dyn_cast<nn::AttentionOp>(region.ops.front());
     if (!op)
-      return std::string("not a single nn.attention");
+      return std::string("does not begin with nn.attention");
+    if (auto reason = layoutRefusal(region))
+      return reason;
     for (Value operand : op->getOperands())
       if (!llvm::is_contained(region.inputs, operand))
         return std::string("an operand of nn.attention is computed in the region");

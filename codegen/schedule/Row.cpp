@@ -1,29 +1,169 @@
-// The row schedule: ops that work along the last dim of a common set of rows.
+// The row schedule: ops that work along the last dim of a common set of rows, or several chains of them with
+// rows of their own, which share out the blocks: the rotations of queries and keys.
 #include "codegen/schedule/RowEmitter.h"
 #include "codegen/schedule/Schedules.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+
+using namespace mlir;
 
 namespace fusion {
 
 namespace {
+struct Part {
+  Part(row::Graph graph, const row::Layout &layout) : graph(std::move(graph)), layout(layout) {}
+  Part(Part &&) = default;
+  Part(const Part &) = delete;
+  row::Graph graph;
+  row::Layout layout;
+  Dim blocks() const { return graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock())); }
+};
+/// Nodes point at each other, so a part is never copied: a vector would copy as it grows.
+using Parts = std::deque<Part>;
+
+/// An op that only stands for a number, so that reading it ties no chains together.
+bool isNumber(Operation *op) { return isa<nn::ConstantOp, nn::DimConstantOp>(op); }
+
+/// Outputs and the ops that compute them.
+struct Chain {
+  llvm::SmallVector<unsigned> outputs;
+  llvm::SmallSetVector<Operation *, 8> ops;
+};
+
+/// The chains of a region that share no op.
+llvm::SmallVector<Chain> chainsOf(const Region &region) {
+  llvm::SmallVector<Chain> chains;
+  for (auto [index, output] : llvm::enumerate(region.outputs)) {
+    Chain chain;
+    chain.outputs.push_back(static_cast<unsigned>(index));
+    llvm::SmallVector<Value> pending{output};
+    while (!pending.empty()) {
+      Value value = pending.pop_back_val();
+      Operation *op = llvm::is_contained(region.inputs, value) ? nullptr : value.getDefiningOp();
+      if (op && !isNumber(op) && chain.ops.insert(op))
+        pending.append(op->operand_begin(), op->operand_end());
+    }
+    llvm::SmallVector<Chain> apart;
+    for (Chain &other : chains) {
+      if (llvm::none_of(chain.ops, [&](Operation *op) { return other.ops.contains(op); })) {
+        apart.push_back(std::move(other));
+        continue;
+      }
+      chain.outputs.insert(chain.outputs.begin(), other.outputs.begin(), other.outputs.end());
+      chain.ops.insert(other.ops.begin(), other.ops.end());
+    }
+    chains = std::move(apart);
+    chains.push_back(std::move(chain));
+  }
+  return chains;
+}
+
+std::variant<Part, std::string> partOf(const Region &region, const KernelContext &context) {
+  auto graph = row::buildGraph(region, context);
+  if (auto *reason = std::get_if<std::string>(&graph))
+    return std::move(*reason);
+  auto layout = row::chooseLayout(std::get<row::Graph>(graph));
+  if (auto *reason = std::get_if<std::string>(&layout))
+    return std::move(*reason);
+  return Part(std::move(std::get<row::Graph>(graph)), std::get<row::Layout>(layout));
+}
+
+/// Whether two chains read one tensor as large as what they write: rows in common save reading it twice.
+bool shareATensor(llvm::ArrayRef<Chain> chains, const Region &region, const KernelContext &context) {
+  return llvm::any_of(region.inputs, [&](Value input) {
+    return llvm::count_if(chains, [&](const Chain &chain) {
+             return product(context.shape(input)) ==
+                        product(context.shape(region.outputs[chain.outputs[0]])) &&
+                    llvm::any_of(input.getUsers(), [&](Operation *user) { return chain.ops.contains(user); });
+           }) > 1;
+  });
+}
+
+/// Each chain over rows of its own.
+std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Region &region,
+                                         const KernelContext &context) {
+  Parts parts;
+  for (const Chain &chain : chains) {
+    Region own;
+    own.inputs = region.inputs;
+    own.anchor = region.anchor;
+    for (Operation *op : region.ops)
+      if (isNumber(op) || chain.ops.contains(op))
+        own.ops.push_back(op);
+    for (unsigned output : chain.outputs)
+      own.outputs.push_back(region.outputs[output]);
+    auto part = partOf(own, context);
+    if (auto *reason = std::get_if<std::string>(&part))
+      return std::move(*reason);
+    parts.push_back(std::move(std::get<Part>(part)));
+    for (row::Store &store : parts.back().graph.stores)
+      store.access.index = chain.outputs[store.access.index];
+    if (parts.back().layout.blockThreads != parts.front().layout.blockThreads)
+      return std::string("chains of rows that want blocks of different sizes");
+  }
+  return std::move(parts);
+}
+
+/// The chains apart, as a thread that holds rows of several runs out of registers; all over one set of rows
+/// if they read a tensor in common, or fit no other way.
+std::variant<Parts, std::string> partsOf(const Region &region, const KernelContext &context) {
+  const llvm::SmallVector<Chain> chains = chainsOf(region);
+  std::string why;
+  if (chains.size() > 1 && !shareATensor(chains, region, context)) {
+    auto parts = partsOf(chains, region, context);
+    if (std::holds_alternative<Parts>(parts))
+      return parts;
+    why = std::get<std::string>(parts);
+  }
+  auto whole = partOf(region, context);
+  if (auto *reason = std::get_if<std::string>(&whole))
+    return why.empty() ? std::move(*reason) : why;
+  Parts parts;
+  parts.push_back(std::move(std::get<Part>(whole)));
+  return std::move(parts);
+}
+
 class RowSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "row"; }
 
   std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
-    auto graph = row::buildGraph(region, context);
-    if (auto *reason = std::get_if<std::string>(&graph))
-      return *reason;
-    auto layout = row::chooseLayout(std::get<row::Graph>(graph));
-    if (auto *reason = std::get_if<std::string>(&layout))
+    auto parts = partsOf(region, context);
+    if (auto *reason = std::get_if<std::string>(&parts))
       return *reason;
     return std::nullopt;
   }
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
-    auto graph = row::buildGraph(region, context);
-    const row::Graph &rows = std::get<row::Graph>(graph);
-    auto layout = row::chooseLayout(rows);
-    return row::Emitter(region, context, rows, std::get<row::Layout>(layout)).emit();
+    auto built = partsOf(region, context);
+    const Parts &parts = std::get<Parts>(built);
+    KernelWriter writer(region);
+    Dim blocks = 0;
+    if (parts.size() == 1) {
+      row::Emitter(context, parts[0].graph, parts[0].layout, writer, "block_x()").emit();
+      blocks = parts[0].blocks();
+    } else {
+      writer.line("// Each chain has rows of its own, and blocks of its own.");
+      writer.line("i64 block = block_x();");
+      for (const Part &part : parts) {
+        const bool last = &part == &parts.back();
+        writer.line(last ? "{" : fmt::format("if (block < {}) {{", writer.size(part.blocks())));
+        row::Emitter(context, part.graph, part.layout, writer, "block").emit();
+        if (!last)
+          writer.line("return;");
+        writer.line("}");
+        if (!last)
+          writer.line(fmt::format("block -= {};", writer.size(part.blocks())));
+        blocks = blocks + part.blocks();
+      }
+    }
+    KernelDraft draft = writer.finish("row", parts.front().layout.blockThreads);
+    draft.gridX = blocks;
+    return draft;
   }
 };
 } // namespace

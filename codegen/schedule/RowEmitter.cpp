@@ -25,7 +25,7 @@ void Emitter::header() {
   const std::string rows = writer.size(graph.rows);
   if (layout.wholeBlock()) {
     thread = local("i64", "t", "thread_x()");
-    row = local("i64", "row", "block_x()");
+    row = local("i64", "row", block);
     return;
   }
   writer.line(fmt::format("// {} threads a row, {} rows a block; threads beyond the last row repeat it.",
@@ -33,7 +33,7 @@ void Emitter::header() {
   thread = local("i64", "t", fmt::format("thread_x() % {}u", layout.threadsPerRow));
   const std::string place = local(
       "i64", "place",
-      fmt::format("(i64)block_x() * {} + thread_x() / {}u", layout.rowsPerBlock(), layout.threadsPerRow));
+      fmt::format("(i64){} * {} + thread_x() / {}u", block, layout.rowsPerBlock(), layout.threadsPerRow));
   active = local("bool", "active", fmt::format("{} < {}", place, rows));
   row = local("i64", "row", fmt::format("{} ? {} : {} - 1", active, place, rows));
 }

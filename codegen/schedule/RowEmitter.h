@@ -8,9 +8,12 @@ namespace fusion::row {
 
 class Emitter {
 public:
-  Emitter(const Region &region, const KernelContext &context, const Graph &graph, const Layout &layout)
-      : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters)), writer(region) {}
-  KernelDraft emit();
+  /// `block`: the expression that numbers the blocks of this graph from 0.
+  Emitter(const KernelContext &context, const Graph &graph, const Layout &layout, KernelWriter &writer,
+          std::string block)
+      : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters)), writer(writer),
+        block(std::move(block)) {}
+  void emit();
 
 private:
   /// Which column an expression speaks of. The row's own are `chunk + lane`; rotary embeddings look
@@ -60,7 +63,8 @@ private:
   const Layout layout;
   const KernelContext &context;
   const SweepPlan plan;
-  KernelWriter writer;
+  KernelWriter &writer;
+  const std::string block;
   unsigned current = 0; ///< sweep
   std::string thread, active;
   llvm::SmallVector<std::optional<llvm::SmallVector<std::string>>> leadIndices;

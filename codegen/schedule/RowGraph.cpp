@@ -272,7 +272,7 @@ static void mergeDims(DimShape &shape, DimShape &strides) {
 
 // A single reduction or softmax over other dims than the last: the reduced dims become the row.
 std::optional<Graph> Builder::buildPermuted() {
-  if (region.ops.size() != 1)
+  if (region.ops.size() != 1 || region.inputs.size() != 1)
     return std::nullopt;
   Operation *op = region.ops.front();
   auto reduce = dyn_cast<nn::ReduceOp>(op);

@@ -192,7 +192,7 @@ void Emitter::storeRow(const Store *store) {
   writer.line("  " + storeElement(store->access.type, pointerNames.at(store), "0", value) + ";");
 }
 
-KernelDraft Emitter::emit() {
+void Emitter::emit() {
   header();
   pointers();
   choosePreloads();
@@ -206,9 +206,6 @@ KernelDraft Emitter::emit() {
   }
   for (const Store *store : plan.rowStores)
     storeRow(store);
-  KernelDraft draft = writer.finish("row", layout.blockThreads);
-  draft.gridX = graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock()));
-  return draft;
 }
 
 } // namespace fusion::row
