@@ -28,6 +28,9 @@ Proposals proposeEpilogues(const ProposalContext &context);
 /// readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
 
+/// From every nn.attention: the transpose and the reshape behind it, which would be a copy.
+Proposals proposeAttentionLayouts(const ProposalContext &context);
+
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);

@@ -107,7 +107,9 @@ private:
 Proposals proposeEpilogues(const ProposalContext &context) { return EpilogueProposer(context).run(); }
 
 ArrayRef<Proposer> proposers() {
-  static const Proposer all[] = {{"matmul_epilogue", proposeEpilogues}, {"pointwise", proposePointwise}};
+  static const Proposer all[] = {{"attention_layout", proposeAttentionLayouts},
+                                 {"matmul_epilogue", proposeEpilogues},
+                                 {"pointwise", proposePointwise}};
   return all;
 }
 

@@ -46,6 +46,7 @@ struct Canonicalize : impl::CanonicalizeBase<Canonicalize> {
     RewritePatternSet patterns(&getContext());
     normalise::addArithmetic(patterns, *shapes);
     normalise::addViews(patterns, *shapes);
+    normalise::addHeads(patterns, *shapes);
     normalise::addBroadcasts(patterns, *shapes);
     normalise::addMatmul(patterns, *shapes);
     GreedyRewriteConfig config;

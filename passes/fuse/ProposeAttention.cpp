@@ -1,0 +1,44 @@
+// The order of dims that the reader of an attention wants, written by the attention itself.
+#include "ir/dialect/Types.h"
+#include "passes/fuse/Propose.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+/// The only op that reads the value, or null.
+static Operation *onlyReader(Value value) { return value.hasOneUse() ? *value.getUsers().begin() : nullptr; }
+
+Proposals proposeAttentionLayouts(const ProposalContext &context) {
+  Proposals proposals;
+  for (Operation &op : context.block) {
+    auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
+    if (!attention)
+      continue;
+    Operation *reader = onlyReader(attention.getY());
+    auto transpose = llvm::dyn_cast_if_present<nn::TransposeOp>(reader);
+    if (!transpose) {
+      proposals.misses.push_back(
+          {attention,
+           reader ? "the result is read by " + reader->getName().getStringRef().str() + ", not nn.transpose"
+                  : std::to_string(llvm::range_size(attention.getY().getUses())) +
+                        " readers of the result, not one nn.transpose"});
+      continue;
+    }
+    Candidate candidate;
+    candidate.pattern = "attention_layout";
+    candidate.root = attention;
+    candidate.ops = {attention, transpose};
+    auto reshape = llvm::dyn_cast_if_present<nn::ReshapeOp>(onlyReader(transpose.getResult()));
+    if (!reshape || context.oracle.isView(reshape)) {
+      proposals.misses.push_back(
+          {attention, "the transposed result is read where it lies: there is no copy to save"});
+      continue;
+    }
+    candidate.ops.push_back(reshape);
+    proposals.candidates.push_back(std::move(candidate));
+  }
+  return proposals;
+}
+
+} // namespace fusion

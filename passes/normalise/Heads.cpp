@@ -1,0 +1,70 @@
+// Heads: norms and rotations along the last dim work on the order of dims that attention reads, so that no
+// transpose stands between them.
+#include "passes/normalise/Patterns.h"
+
+using namespace mlir;
+
+namespace fusion::normalise {
+
+namespace {
+
+/// A transpose of the value costs nothing: it is a view itself, or computed along its last dim from one.
+bool transposesFreely(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (llvm::isa_and_nonnull<nn::ReshapeOp, nn::SliceOp>(op))
+    return true;
+  return llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp>(op) && op->hasOneUse() &&
+         transposesFreely(op->getOperand(0));
+}
+
+bool keepsLastDim(ArrayRef<int64_t> perm) {
+  return !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
+}
+
+Value transposed(PatternRewriter &rewriter, Location loc, Value value, ArrayRef<int64_t> perm) {
+  return nn::build<nn::TransposeOp>(rewriter, loc, value,
+                                    rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm)));
+}
+
+// Pattern: transpose(norm(x, w)) that keeps the last dim -> norm(transpose(x), w)
+LogicalResult transposeBeforeNorm(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &) {
+  Operation *norm = op.getX().getDefiningOp();
+  if (!llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp>(norm) || !keepsLastDim(op.getPerm()) ||
+      !transposesFreely(op.getX()))
+    return failure();
+  for (Value parameter : llvm::drop_begin(norm->getOperands()))
+    if (tensorType(parameter).getRank() != 1)
+      return failure();
+  SmallVector<Value> operands(norm->getOperands());
+  operands[0] = transposed(rewriter, op.getLoc(), operands[0], op.getPerm());
+  replaceByNew(rewriter, op, rebuild(rewriter, norm, operands));
+  return success();
+}
+
+// Pattern: transpose(rope(x, cos, sin)) that keeps the last dim -> rope(transpose(x), transpose(cos),
+// transpose(sin))
+LogicalResult transposeBeforeRope(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto rope = op.getX().getDefiningOp<nn::RopeOp>();
+  if (!rope || !rope->hasOneUse() || !keepsLastDim(op.getPerm()) || !transposesFreely(rope.getX()))
+    return failure();
+  SmallVector<Value> operands = {transposed(rewriter, op.getLoc(), rope.getX(), op.getPerm())};
+  for (Value table : {rope.getCos(), rope.getSin()}) {
+    DimShape shape = shapes.of(table);
+    if (const size_t rank = op.getPerm().size(); shape.size() < rank) {
+      shape.insert(shape.begin(), rank - shape.size(), Dim(1));
+      table = nn::buildReshape(rewriter, op.getLoc(), table, shape);
+    }
+    operands.push_back(transposed(rewriter, op.getLoc(), table, op.getPerm()));
+  }
+  replaceByNew(rewriter, op, rebuild(rewriter, rope, operands));
+  return success();
+}
+
+} // namespace
+
+void addHeads(RewritePatternSet &patterns, ShapeTable &shapes) {
+  add<nn::TransposeOp>(patterns, shapes, transposeBeforeNorm);
+  add<nn::TransposeOp>(patterns, shapes, transposeBeforeRope);
+}
+
+} // namespace fusion::normalise

@@ -1,0 +1,51 @@
+// RUN: fusion-opt %s --fuse-attention-layout --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-attention-layout --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// CHECK-LABEL: @heads_merged
+// CHECK: fusion.group "attention_layout" schedule "attention"
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: nn.reshape
+// CHECK-NEXT: fusion.yield
+func.func @heads_merged(%q: tensor<1x4x8x32xf32>, %k: tensor<1x2x8x32xf32>, %v: tensor<1x2x8x32xf32>) -> tensor<1x8x128xf32> {
+  %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf32>, tensor<1x2x8x32xf32>, tensor<1x2x8x32xf32>) -> tensor<1x4x8x32xf32>
+  %1 = nn.transpose %0 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x4x8x32xf32>) -> tensor<1x8x4x32xf32>
+  %2 = nn.reshape %1 {shape = [1, 8, 128]} : (tensor<1x8x4x32xf32>) -> tensor<1x8x128xf32>
+  return %2 : tensor<1x8x128xf32>
+}
+
+// -----
+
+// One query: the heads lie behind each other already.
+// CHECK-LABEL: @one_query
+// CHECK-NOT: fusion.group
+// MISS: attention_layout missed at {{.*}}: the transposed result is read where it lies
+func.func @one_query(%q: tensor<1x4x1x32xf32>, %k: tensor<1x2x8x32xf32>, %v: tensor<1x2x8x32xf32>) -> tensor<1x1x128xf32> {
+  %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<1x4x1x32xf32>, tensor<1x2x8x32xf32>, tensor<1x2x8x32xf32>) -> tensor<1x4x1x32xf32>
+  %1 = nn.transpose %0 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x4x1x32xf32>) -> tensor<1x1x4x32xf32>
+  %2 = nn.reshape %1 {shape = [1, 1, 128]} : (tensor<1x1x4x32xf32>) -> tensor<1x1x128xf32>
+  return %2 : tensor<1x1x128xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @two_readers
+// CHECK-NOT: fusion.group
+// MISS: attention_layout missed at {{.*}}: 2 readers of the result, not one nn.transpose
+func.func @two_readers(%q: tensor<1x4x8x32xf32>, %k: tensor<1x2x8x32xf32>, %v: tensor<1x2x8x32xf32>) -> (tensor<1x4x8x32xf32>, tensor<1x8x128xf32>) {
+  %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf32>, tensor<1x2x8x32xf32>, tensor<1x2x8x32xf32>) -> tensor<1x4x8x32xf32>
+  %1 = nn.transpose %0 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x4x8x32xf32>) -> tensor<1x8x4x32xf32>
+  %2 = nn.reshape %1 {shape = [1, 8, 128]} : (tensor<1x8x4x32xf32>) -> tensor<1x8x128xf32>
+  return %0, %2 : tensor<1x4x8x32xf32>, tensor<1x8x128xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @another_reader
+// CHECK-NOT: fusion.group
+// MISS: attention_layout missed at {{.*}}: the result is read by nn.silu, not nn.transpose
+func.func @another_reader(%q: tensor<1x4x8x32xf32>, %k: tensor<1x2x8x32xf32>, %v: tensor<1x2x8x32xf32>) -> tensor<1x4x8x32xf32> {
+  %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf32>, tensor<1x2x8x32xf32>, tensor<1x2x8x32xf32>) -> tensor<1x4x8x32xf32>
+  %1 = nn.silu %0 : (tensor<1x4x8x32xf32>) -> tensor<1x4x8x32xf32>
+  return %1 : tensor<1x4x8x32xf32>
+}

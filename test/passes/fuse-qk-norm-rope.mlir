@@ -1,0 +1,91 @@
+// RUN: fusion-opt %s --fuse-qk-norm-rope --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-qk-norm-rope --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// CHECK-LABEL: @queries_and_keys
+// CHECK: %[[G:.*]]:2 = fusion.group "qk_norm_rope" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.attention %[[G]]#0, %[[G]]#1
+func.func @queries_and_keys(%q: tensor<1x4x8x32xbf16>, %k: tensor<1x2x8x32xbf16>, %v: tensor<1x2x8x32xbf16>, %a: tensor<32xbf16>, %b: tensor<32xbf16>,
+                         %cos: tensor<1x1x8x32xbf16>, %sin: tensor<1x1x8x32xbf16>) -> tensor<1x4x8x32xbf16> {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xbf16>, tensor<32xbf16>) -> tensor<1x4x8x32xbf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xbf16>, tensor<1x1x8x32xbf16>, tensor<1x1x8x32xbf16>) -> tensor<1x4x8x32xbf16>
+  %m = nn.rms_norm %k, %b {eps = 1.0e-6 : f32} : (tensor<1x2x8x32xbf16>, tensor<32xbf16>) -> tensor<1x2x8x32xbf16>
+  %1 = nn.rope %m, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xbf16>, tensor<1x1x8x32xbf16>, tensor<1x1x8x32xbf16>) -> tensor<1x2x8x32xbf16>
+  %2 = nn.attention %0, %1, %v {scale = 0.176776692 : f32, causal = true} : (tensor<1x4x8x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>) -> tensor<1x4x8x32xbf16>
+  return %2 : tensor<1x4x8x32xbf16>
+}
+
+// -----
+
+// Gemma: an f32 weight without its 1; the keys go behind those of the past.
+// CHECK-LABEL: @gemma_cached
+// CHECK: fusion.group "qk_norm_rope" schedule "row"
+// CHECK-COUNT-2: nn.rms_norm {{.*}}weight_bias = 1.000000e+00
+// CHECK: nn.concat
+func.func @gemma_cached(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %past: tensor<1x2x8x32xbf16>, %v: tensor<1x2x9x32xbf16>, %a: tensor<32xf32>,
+                         %cos: tensor<1x1x1x32xf32>, %sin: tensor<1x1x1x32xf32>) -> tensor<1x4x1x32xbf16> {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32} : (tensor<1x4x1x32xbf16>, tensor<32xf32>) -> tensor<1x4x1x32xbf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xbf16>, tensor<1x1x1x32xf32>, tensor<1x1x1x32xf32>) -> tensor<1x4x1x32xbf16>
+  %m = nn.rms_norm %k, %a {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32} : (tensor<1x2x1x32xbf16>, tensor<32xf32>) -> tensor<1x2x1x32xbf16>
+  %1 = nn.rope %m, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xbf16>, tensor<1x1x1x32xf32>, tensor<1x1x1x32xf32>) -> tensor<1x2x1x32xbf16>
+  %2 = nn.concat %past, %1 {axis = 2 : i64} : (tensor<1x2x8x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x9x32xbf16>
+  %3 = nn.attention %0, %2, %v {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x9x32xbf16>, tensor<1x2x9x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %3 : tensor<1x4x1x32xbf16>
+}
+
+// -----
+
+// LayerNorm with a bias (StableLM, Persimmon), a part of the head rotated.
+// CHECK-LABEL: @layer_norm
+// CHECK: fusion.group "qk_norm_rope" schedule "row"
+// CHECK: nn.layer_norm
+// CHECK: nn.rope
+// CHECK: nn.layer_norm
+// CHECK: nn.rope
+func.func @layer_norm(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %a: tensor<32xf16>, %b: tensor<32xf16>,
+                         %cos: tensor<8x16xf16>, %sin: tensor<8x16xf16>) -> tensor<1x4x8x32xf16> {
+  %n = nn.layer_norm %q, %a, %b {eps = 1.0e-5 : f32} : (tensor<1x4x8x32xf16>, tensor<32xf16>, tensor<32xf16>) -> tensor<1x4x8x32xf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 16 : i64} : (tensor<1x4x8x32xf16>, tensor<8x16xf16>, tensor<8x16xf16>) -> tensor<1x4x8x32xf16>
+  %m = nn.layer_norm %k, %a, %b {eps = 1.0e-5 : f32} : (tensor<1x2x8x32xf16>, tensor<32xf16>, tensor<32xf16>) -> tensor<1x2x8x32xf16>
+  %1 = nn.rope %m, %cos, %sin {interleaved = false, rotary_dim = 16 : i64} : (tensor<1x2x8x32xf16>, tensor<8x16xf16>, tensor<8x16xf16>) -> tensor<1x2x8x32xf16>
+  %2 = nn.attention %0, %1, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %2 : tensor<1x4x8x32xf16>
+}
+
+// -----
+
+// A rotation without its attention.
+// CHECK-LABEL: @alone
+// CHECK: fusion.group "qk_norm_rope" schedule "row"
+func.func @alone(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %cos: tensor<1x1x8x32xf32>, %sin: tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xf32> {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xf32>, tensor<32xf32>) -> tensor<1x4x8x32xf32>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf32>, tensor<1x1x8x32xf32>, tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xf32>
+  return %0 : tensor<1x4x8x32xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @no_norm
+// CHECK-NOT: fusion.group
+// MISS: qk_norm_rope missed at {{.*}}: operand 0 of nn.rope is produced by nn.silu, pattern wants nn.
+func.func @no_norm(%q: tensor<1x4x8x32xf32>, %cos: tensor<1x1x8x32xf32>, %sin: tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xf32> {
+  %n = nn.silu %q : (tensor<1x4x8x32xf32>) -> tensor<1x4x8x32xf32>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf32>, tensor<1x1x8x32xf32>, tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xf32>
+  return %0 : tensor<1x4x8x32xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @dynamic_head
+// CHECK-NOT: fusion.group
+// MISS: qk_norm_rope missed at {{.*}}: guard StaticLastDim: the last dim of {{.*}} is known only at run time
+func.func @dynamic_head(%q: tensor<1x4x8x?xf32> {nn.dims = [1, 4, 8, "d"]}, %a: tensor<?xf32> {nn.dims = ["d"]}, %cos: tensor<8x16xf32>, %sin: tensor<8x16xf32>)
+    -> tensor<1x4x8x?xf32> {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<1x4x8x?xf32>, tensor<?xf32>) -> tensor<1x4x8x?xf32>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 16 : i64} : (tensor<1x4x8x?xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<1x4x8x?xf32>
+  return %0 : tensor<1x4x8x?xf32>
+}
