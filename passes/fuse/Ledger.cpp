@@ -122,7 +122,10 @@ std::string Ledger::markdown() const {
       out << "- fired at `" << site.location << "`: " << llvm::join(site.ops, " → ") << ", " << site.bytesSaved
           << " bytes saved\n";
     for (const Miss &miss : pattern.missed)
-      out << "- missed at `" << miss.location << "`: " << miss.reason << "\n";
+      if (miss.location.empty())
+        out << "- missed everywhere: " << miss.reason << "\n";
+      else
+        out << "- missed at `" << miss.location << "`: " << miss.reason << "\n";
   }
   if (!raises.empty())
     out << "\n## Named ops found in decomposed spellings\n\n| op | found | missed |\n|---|---|---|\n";
