@@ -1,4 +1,4 @@
-// The matmul schedule: one product, then scalar ops on its elements.
+// The matmul schedule: one product, or several of one first operand, then scalar ops on their elements.
 #include "codegen/schedule/MatmulProblem.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -22,7 +22,10 @@ public:
     KernelDraft draft = matmul::isSkinny(problem)         ? matmul::emitSkinny(region, context, problem)
                         : matmul::tensorCoreType(problem) ? matmul::emitTensorCore(region, context, problem)
                                                           : matmul::emitFma(region, context, problem);
-    draft.flops = problem.m * problem.n * problem.k * problem.batchCount() * Dim(2);
+    Dim columns = 0;
+    for (const matmul::Product &product : problem.products)
+      columns = columns + product.n;
+    draft.flops = problem.m * columns * problem.k * problem.batchCount() * Dim(2);
     return draft;
   }
 };

@@ -16,7 +16,8 @@ static std::string converted(const Operand &operand, const std::string &pointer,
   return fmt::format("({})({}){}", sum, sum == "u32" ? "i32" : "i64", loaded);
 }
 
-static void loadTile(KernelWriter &writer, const Problem &problem, bool isA) {
+/// `sum`: which of the block's products, for B.
+static void loadTile(KernelWriter &writer, const Problem &problem, bool isA, size_t sum = 0) {
   const Operand &operand = isA ? problem.a : problem.b;
   const bool kFast = isA ? operand.columnStride == Dim(1) : operand.rowStride == Dim(1);
   writer.line("#pragma unroll");
@@ -27,20 +28,20 @@ static void loadTile(KernelWriter &writer, const Problem &problem, bool isA) {
   writer.line(fmt::format("{} value = 0;", sumType(operand.type)));
   const char *first = isA ? "rowStart" : "columnStart";
   writer.line(fmt::format("if ({} + r < {} && k0 + c < {}) {{", first,
-                          writer.size(isA ? problem.m : problem.n), writer.size(problem.k)));
+                          isA ? writer.size(problem.m) : widthText(writer, problem), writer.size(problem.k)));
   std::string across, along;
   if (isA) {
     writer.line("const i64 row = rowStart + r;");
     across = rowOffset(writer, problem, "row");
     along = scaled(writer, "(k0 + c)", operand.columnStride);
   } else {
-    across = scaled(writer, "(columnStart + r)", operand.columnStride);
-    along = scaled(writer, "(k0 + c)", operand.rowStride);
+    across = alongN(writer, problem, "(columnStart + r)");
+    along = alongK(writer, problem, "(k0 + c)");
   }
   const std::string offset = (across.empty() ? "0" : across) + (along.empty() ? "" : " + " + along);
-  writer.line(fmt::format("value = {};", converted(operand, isA ? "a" : "b", offset)));
+  writer.line(fmt::format("value = {};", converted(operand, isA ? "a" : numbered("b", sum), offset)));
   writer.line("}");
-  writer.line(fmt::format("tile{}[c * {} + r] = value;", isA ? "A" : "B", pitch));
+  writer.line(fmt::format("{}[c * {} + r] = value;", isA ? "tileA" : numbered("tileB", sum), pitch));
   writer.line("}");
 }
 
@@ -50,25 +51,28 @@ KernelDraft emitFma(const Region &region, const KernelContext &context, const Pr
   const std::string type = sumType(problem.a.type);
   writer.comment(problem.op);
   writer.line(fmt::format("SHARED({}, tileA, {});", type, tileDepth * pitch));
-  writer.line(fmt::format("SHARED({}, tileB, {});", type, tileDepth * pitch));
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    writer.line(fmt::format("SHARED({}, {}, {});", type, numbered("tileB", sum), tileDepth * pitch));
   writer.line("const int thread = (int)thread_x(), mine = thread / 16 * 4, across = thread % 16 * 4;");
   emitBlockPlace(writer, problem, tileSize, tileSize);
   emitBases(writer, problem);
-  writer.line(fmt::format("{} sum[4][4];", type));
-  writer.line("#pragma unroll");
-  writer.line("for (int i = 0; i < 4; ++i)");
-  writer.line("  sum[i][0] = sum[i][1] = sum[i][2] = sum[i][3] = 0;");
+  for (size_t sum = 0; sum < problem.sums(); ++sum) {
+    writer.line(fmt::format("{} {}[4][4];", type, numbered("sum", sum)));
+    writer.line("#pragma unroll");
+    writer.line("for (int i = 0; i < 4; ++i)");
+    writer.line(fmt::format("  {0}[i][0] = {0}[i][1] = {0}[i][2] = {0}[i][3] = 0;", numbered("sum", sum)));
+  }
   writer.line("pdl_wait();");
   writer.line("pdl_launch_dependents();");
   writer.line(fmt::format("for (i64 k0 = 0; k0 < {}; k0 += {}) {{", writer.size(problem.k), tileDepth));
   loadTile(writer, problem, true);
-  loadTile(writer, problem, false);
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    loadTile(writer, problem, false, sum);
   writer.line("barrier();");
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", tileDepth));
   const int64_t vector = type == "f64" || type == "u64" ? 2 : 4; // 16 bytes
-  for (const char *side : {"A", "B"}) {
-    const char *name = side[0] == 'A' ? "left" : "right", *first = side[0] == 'A' ? "mine" : "across";
+  auto fragment = [&](const std::string &name, const std::string &side, const char *first) {
     if (vector == 4) {
       writer.line(fmt::format("const Vec<{0}, 4> {1} = load_vec<{0}, 4>(tile{2} + k * {3} + {4});", type,
                               name, side, pitch, first));
@@ -77,25 +81,37 @@ KernelDraft emitFma(const Region &region, const KernelContext &context, const Pr
                               "tile{2}[k * {3} + {4} + 2], tile{2}[k * {3} + {4} + 3]}};",
                               type, name, side, pitch, first));
     }
+  };
+  fragment("left", "A", "mine");
+  for (size_t sum = 0; sum < problem.sums(); ++sum) {
+    const std::string total = numbered("sum", sum), right = numbered("right", sum);
+    fragment(right, numbered("B", sum), "across");
+    writer.line("#pragma unroll");
+    writer.line("for (int i = 0; i < 4; ++i)");
+    writer.line("#pragma unroll");
+    writer.line("  for (int j = 0; j < 4; ++j)");
+    writer.line(isFloat(problem.a.type)
+                    ? fmt::format("    {0}[i][j] = fma_(left[i], {1}[j], {0}[i][j]);", total, right)
+                    : fmt::format("    {0}[i][j] += left[i] * {1}[j];", total, right));
   }
-  writer.line("#pragma unroll");
-  writer.line("for (int i = 0; i < 4; ++i)");
-  writer.line("#pragma unroll");
-  writer.line("  for (int j = 0; j < 4; ++j)");
-  writer.line(isFloat(problem.a.type) ? "    sum[i][j] = fma_(left[i], right[j], sum[i][j]);"
-                                      : "    sum[i][j] += left[i] * right[j];");
   writer.line("}");
   writer.line("barrier();");
   writer.line("}");
-  writer.line("#pragma unroll");
-  writer.line("for (int i = 0; i < 4; ++i) {");
-  writer.line("#pragma unroll");
-  writer.line("for (int j = 0; j < 4; ++j) {");
-  writer.line("const i64 m = rowStart + mine + i, n = columnStart + across + j;");
-  writer.line(fmt::format("if (m < {} && n < {}) {{", writer.size(problem.m), writer.size(problem.n)));
-  epilogue.emit(resultLine(writer, problem, "m"), "n", "sum[i][j]");
-  for (int i = 0; i < 3; ++i)
-    writer.line("}");
+  llvm::SmallVector<std::string> sums;
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    sums.push_back(numbered("sum", sum) + "[i][j]");
+  forStoredProducts(writer, problem, [&](size_t first) {
+    writer.line("#pragma unroll");
+    writer.line("for (int i = 0; i < 4; ++i) {");
+    writer.line("#pragma unroll");
+    writer.line("for (int j = 0; j < 4; ++j) {");
+    writer.line("const i64 m = rowStart + mine + i, n = columnStart + across + j;");
+    writer.line(fmt::format("if (m < {} && n < {}) {{", writer.size(problem.m),
+                            writer.size(problem.products[first].n)));
+    epilogue.emit(resultLine(writer, problem, "m"), "n", sums, first);
+    for (int i = 0; i < 3; ++i)
+      writer.line("}");
+  });
   KernelDraft draft = writer.finish("matmul", threads);
   draft.gridX = blockCount(problem, tileSize, tileSize);
   return draft;

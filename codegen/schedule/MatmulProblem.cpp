@@ -75,13 +75,11 @@ static Operand makeOperand(unsigned input, DType type, View view, bool transpose
 std::variant<Problem, std::string> analyse(const Region &region, const KernelContext &context) {
   Problem problem;
   for (Operation *op : region.ops)
-    if (auto matmul = dyn_cast<nn::MatmulOp>(op)) {
-      if (problem.op)
-        return std::string("two matrix products");
-      problem.op = matmul;
-    }
-  if (!problem.op)
+    if (auto matmul = dyn_cast<nn::MatmulOp>(op))
+      problem.products.push_back({matmul, {}, 1, {}});
+  if (problem.products.empty())
     return std::string("no nn.matmul");
+  problem.op = problem.products.front().op;
   auto a = inputView(region, context, problem.op.getA()), b = inputView(region, context, problem.op.getB());
   if (!a || !b)
     return std::string("an operand of nn.matmul is computed in the region");
@@ -89,7 +87,7 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
   if (isFloat(typeA) != isFloat(typeB) || typeA == DType::Bool || typeB == DType::Bool ||
       (sumType(typeA) != sumType(typeB)))
     return "nn.matmul of " + std::string(name(typeA)) + " and " + std::string(name(typeB));
-  if (auto reason = Epilogue::refuses(region, context, problem.op))
+  if (auto reason = Epilogue::refuses(region, context))
     return *reason;
 
   const DimShape &result = context.shape(problem.op.getY());
@@ -114,6 +112,19 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
     problem.a.batchStrides.clear();
     problem.b.batchStrides.clear();
   }
+  problem.products.front().b = problem.b;
+  problem.products.front().n = problem.n;
+  for (Product &product : llvm::drop_begin(problem.products)) {
+    auto view = inputView(region, context, product.op.getB());
+    if (!view)
+      return std::string("an operand of nn.matmul is computed in the region");
+    if (tensorType(product.op.getB()).getRank() != 2 || tensorType(problem.op.getB()).getRank() != 2)
+      return std::string("several products, and a second operand that is no matrix");
+    product.b = makeOperand(view->first, dtype(product.op.getB()), view->second, product.op.getTransposeB(),
+                            true, problem.batch, kOfB, product.n);
+  }
+  if (auto reason = arrangeProducts(region, context, problem))
+    return *reason;
   return problem;
 }
 
@@ -123,7 +134,7 @@ std::string scaled(KernelWriter &writer, const std::string &index, const Dim &st
   return stride == Dim(1) ? index : fmt::format("{} * {}", index, writer.size(stride));
 }
 
-static std::string sumOf(ArrayRef<std::string> terms) {
+std::string sumOf(ArrayRef<std::string> terms) {
   std::string sum;
   for (const std::string &term : terms)
     if (!term.empty())
@@ -132,7 +143,7 @@ static std::string sumOf(ArrayRef<std::string> terms) {
 }
 
 Dim blockCount(const Problem &problem, int64_t tileM, int64_t tileN) {
-  return problem.m.ceilDiv(tileM) * problem.n.ceilDiv(tileN) * problem.batchCount();
+  return problem.m.ceilDiv(tileM) * columnBlocks(problem, tileN) * problem.batchCount();
 }
 
 void emitBlockPlace(KernelWriter &writer, const Problem &problem, int64_t tileM, int64_t tileN) {
@@ -141,7 +152,12 @@ void emitBlockPlace(KernelWriter &writer, const Problem &problem, int64_t tileM,
   writer.line("// Blocks that read the same columns of B are neighbours.");
   writer.line("const i64 block = block_x();");
   writer.line(fmt::format("const i64 rowStart = block % {} * {};", rows, tileM));
-  writer.line(fmt::format("const i64 columnStart = block / {} % {} * {};", rows, columns, tileN));
+  if (problem.sideBySide()) {
+    emitProductChoice(writer, problem, fmt::format("block / {}", rows), tileN);
+    writer.line(fmt::format("const i64 columnStart = part * {};", tileN));
+  } else {
+    writer.line(fmt::format("const i64 columnStart = block / {} % {} * {};", rows, columns, tileN));
+  }
   if (!problem.batch.empty())
     writer.line(fmt::format("const i64 z = block / ({} * {});", rows, columns));
 }
@@ -150,15 +166,25 @@ void emitBases(KernelWriter &writer, const Problem &problem) {
   SmallVector<std::string> index;
   if (!problem.batch.empty())
     index = writer.delinearize("z", problem.batch);
-  auto base = [&](const Operand &operand, StringRef name) {
+  auto start = [&](const Operand &operand) {
     SmallVector<std::string> terms{operand.offset == Dim(0) ? "" : writer.size(operand.offset)};
     for (size_t i = 0; i < index.size(); ++i)
       terms.push_back(scaled(writer, index[i], operand.batchStrides[i]));
-    writer.line(fmt::format("const {} *{} = {} + {};", sourceType(operand.type).str(), name.str(),
-                            writer.input(operand.input), sumOf(terms)));
+    return fmt::format("{} + {}", writer.input(operand.input), sumOf(terms));
   };
-  base(problem.a, "a");
-  base(problem.b, "b");
+  auto declare = [&](const Operand &operand, const std::string &name, const std::string &value) {
+    writer.line(fmt::format("const {} *{} = {};", sourceType(operand.type).str(), name, value));
+  };
+  declare(problem.a, "a", start(problem.a));
+  if (!problem.sideBySide()) {
+    for (auto [index, product] : llvm::enumerate(problem.products))
+      declare(product.b, numbered("b", index), start(product.b));
+    return;
+  }
+  SmallVector<std::string> starts;
+  for (const Product &product : problem.products)
+    starts.push_back(start(product.b));
+  declare(problem.b, "b", chosen(starts));
 }
 
 std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::string &row) {
@@ -172,124 +198,6 @@ std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::s
 
 std::string resultLine(KernelWriter &writer, const Problem &problem, const std::string &row) {
   return problem.batch.empty() ? row : fmt::format("(z * {} + {})", writer.size(problem.m), row);
-}
-
-/// A quantisation with one scale for the whole tensor, to bytes.
-static bool isPlainQuantize(Operation *op, const KernelContext &context) {
-  auto quantize = dyn_cast<nn::QuantizeOp>(op);
-  if (!quantize || byteSize(dtype(quantize.getY())) != 1 || dtype(quantize.getY()) == DType::I4 ||
-      dtype(quantize.getY()) == DType::U4 || dtype(quantize.getX()) == DType::F64)
-    return false;
-  return llvm::all_of(op->getOperands().drop_front(),
-                      [&](Value operand) { return product(context.shape(operand)) == Dim(1); });
-}
-
-static std::string quantizeExpression(nn::QuantizeOp op, ArrayRef<std::string> operands) {
-  const DType to = dtype(op.getY());
-  const std::string quotient = fmt::format("{} / {}", operands[0], operands[1]);
-  if (isFloat(to))
-    return rounded(to, quotient);
-  const std::string zero = operands.size() == 3 ? fmt::format(" + (f32){}", operands[2]) : "";
-  return fmt::format("saturate_to_int<{}>(rint_({}){})", registerType(to).str(), quotient, zero);
-}
-
-std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context,
-                                             nn::MatmulOp op) {
-  const DimShape &shape = context.shape(op.getY());
-  for (Operation *other : region.ops) {
-    if (other == op || isa<nn::ConstantOp>(other) || (isScalarOp(other) && other->getNumResults() == 1) ||
-        isPlainQuantize(other, context))
-      continue;
-    if (!inputView(region, context, other->getResult(0)))
-      return (other->getName().getStringRef() + " behind nn.matmul is no scalar op").str();
-  }
-  for (Operation *other : region.ops)
-    if (isa<nn::ConstantOp>(other) && !constantScalar(other->getResult(0)))
-      return std::string("a constant of several values inside the region");
-  for (Value output : region.outputs)
-    if (context.shape(output) != shape)
-      return "an output of shape [" + shapeString(context.shape(output)) + "], the product has [" +
-             shapeString(shape) + "]";
-  return std::nullopt;
-}
-
-std::string Epilogue::input(unsigned index, const View &view) {
-  const DimShape &result = context.shape(op.getY());
-  const bool hasColumn = tensorType(op.getB()).getRank() > 1;
-  DimShape strides(result.size(), Dim(0));
-  for (size_t fromEnd = 0; fromEnd < view.shape.size() && fromEnd < result.size(); ++fromEnd)
-    if (view.shape.end()[-1 - static_cast<ptrdiff_t>(fromEnd)] != Dim(1))
-      strides.end()[-1 - static_cast<ptrdiff_t>(fromEnd)] =
-          view.strides.end()[-1 - static_cast<ptrdiff_t>(fromEnd)];
-  SmallVector<std::string> terms{view.offset == Dim(0) ? "" : writer.size(view.offset)};
-  ArrayRef<Dim> leading = result, leadingStrides = strides;
-  if (hasColumn) {
-    terms.push_back(scaled(writer, column, strides.back()));
-    leading = leading.drop_back();
-    leadingStrides = leadingStrides.drop_back();
-  }
-  if (std::optional<Dim> stride = mergedStride(leading, leadingStrides)) {
-    terms.push_back(scaled(writer, line, *stride));
-  } else {
-    SmallVector<std::string> at = writer.delinearize(line, DimShape(leading.begin(), leading.end()));
-    for (size_t i = 0; i < at.size(); ++i)
-      terms.push_back(scaled(writer, at[i], leadingStrides[i]));
-  }
-  const DType type = dtype(region.inputs[index]);
-  const std::string name = writer.fresh("e");
-  writer.line(fmt::format("const {} {} = {};", registerType(type).str(), name,
-                          loadElement(type, writer.input(index), sumOf(terms))));
-  return name;
-}
-
-std::string Epilogue::value(Value v) {
-  if (auto found = known.find(v); found != known.end())
-    return found->second;
-  std::string name;
-  if (auto view = inputView(region, context, v)) {
-    name = input(view->first, view->second);
-  } else {
-    Operation *definition = v.getDefiningOp();
-    if (isa<nn::ConstantOp>(definition)) {
-      name = literal(dtype(v), *constantScalar(v));
-    } else {
-      SmallVector<std::string> operands;
-      for (Value operand : definition->getOperands())
-        operands.push_back(value(operand));
-      writer.comment(definition);
-      name = writer.fresh("e");
-      auto quantize = dyn_cast<nn::QuantizeOp>(definition);
-      writer.line(fmt::format("const {} {} = {};", registerType(dtype(v)).str(), name,
-                              quantize ? quantizeExpression(quantize, operands)
-                                       : scalarExpression(definition, operands)));
-    }
-  }
-  known[v] = name;
-  return name;
-}
-
-void Epilogue::emit(const std::string &atLine, const std::string &atColumn, const std::string &product) {
-  known.clear();
-  line = atLine;
-  column = atColumn;
-  const DType type = dtype(op.getY()), operandType = dtype(op.getA());
-  std::string text = product;
-  if (isFloat(type))
-    text = isFloat(operandType) ? rounded(type, product) : rounded(type, "(f32)" + product);
-  else if (!isFloat(operandType))
-    text = fmt::format("({})({}){}", registerType(type).str(), sumType(operandType) == "u32" ? "i32" : "i64",
-                       product);
-  else
-    text = fmt::format("convert<{}>({})", registerType(type).str(), product);
-  const std::string name = writer.fresh("e");
-  writer.line(fmt::format("const {} {} = {};", registerType(type).str(), name, text));
-  known[op.getY()] = name;
-  const bool hasColumn = tensorType(op.getB()).getRank() > 1;
-  const std::string at = hasColumn ? fmt::format("{} * {} + {}", line, writer.size(problem.n), column) : line;
-  for (auto [index, output] : llvm::enumerate(region.outputs)) {
-    const std::string result = value(output);
-    writer.line(storeElement(dtype(output), writer.output(static_cast<unsigned>(index)), at, result) + ";");
-  }
 }
 
 } // namespace fusion::matmul

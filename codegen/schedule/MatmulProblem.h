@@ -1,4 +1,6 @@
 // What a matmul kernel computes: C[z][m][n] = Σ_k A[z][m][k] B[z][k][n], then scalar ops on C's elements.
+// Several products of one A share a kernel: side by side, each block working for one of them, or together,
+// where the scalar ops combine them element by element and each block computes all.
 #pragma once
 
 #include "codegen/ScalarCode.h"
@@ -15,16 +17,31 @@ struct Operand {
   Dim columnStride = 0;  ///< of A along k, of B along n
 };
 
-struct Problem {
+/// One of the products of A.
+struct Product {
   nn::MatmulOp op;
-  DimShape batch; ///< empty when folded into m
+  Operand b;
+  Dim n = 1;
+  llvm::SmallVector<unsigned> outputs; ///< region outputs made from it; all of them when together
+};
+
+struct Problem {
+  nn::MatmulOp op; ///< the first product's
+  llvm::SmallVector<Product>
+      products; ///< at least one; several are never batched, and B is either transposed in all or in none
+  bool together = false; ///< several products, combined element by element
+  DimShape batch;        ///< empty when folded into m
   Dim m = 1, n = 1, k = 0;
   /// All rows of A: the leading dims, if folded, and m. `m` is their product.
   DimShape rowDims, rowStrides;
-  Operand a, b;
+  Operand a, b;        ///< b and n: the first product's
   bool folded = false; ///< B is the same for all leading dims, which became rows of A
 
   Dim batchCount() const { return product(batch); }
+  /// Several products, each with blocks of its own.
+  bool sideBySide() const { return products.size() > 1 && !together; }
+  /// Accumulators of a block.
+  size_t sums() const { return together ? products.size() : 1; }
 };
 
 /// The problem, or why the region is none.
@@ -39,13 +56,14 @@ public:
   Epilogue(const Region &region, const KernelContext &context, const Problem &problem, KernelWriter &writer)
       : region(region), context(context), problem(problem), op(problem.op), writer(writer) {}
 
-  /// `line` numbers all rows of the result (batch · M + m), `column` is n, `product` the sum in its register
-  /// type, not yet rounded. Locals and statements; the caller has checked the bounds.
-  void emit(const std::string &line, const std::string &column, const std::string &product);
+  /// `line` numbers all rows of the result (batch · M + m), `column` is n, `sums` the sums in their register
+  /// type, not yet rounded, of the products from `first` on. Locals and statements; the caller has checked
+  /// the bounds.
+  void emit(const std::string &line, const std::string &column, llvm::ArrayRef<std::string> sums,
+            size_t first = 0);
 
-  /// Why the ops behind the product cannot be written this way, or nothing.
-  static std::optional<std::string> refuses(const Region &region, const KernelContext &context,
-                                            nn::MatmulOp op);
+  /// Why the ops behind the products cannot be written this way, or nothing.
+  static std::optional<std::string> refuses(const Region &region, const KernelContext &context);
 
 private:
   std::string value(mlir::Value value);
@@ -67,11 +85,36 @@ std::optional<std::pair<unsigned, View>> inputView(const Region &region, const K
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 std::string sumType(DType operand);
 
+/// Finds out which outputs belong to which products. The reason if the products do not fit together.
+std::optional<std::string> arrangeProducts(const Region &region, const KernelContext &context,
+                                           Problem &problem);
+
 /// Declares rowStart, columnStart (the block's first row and column) and z (which product of the batch) from
 /// the block's number.
 void emitBlockPlace(KernelWriter &writer, const Problem &problem, int64_t tileM, int64_t tileN);
 Dim blockCount(const Problem &problem, int64_t tileM, int64_t tileN);
-/// Declares pointers `a` and `b` to the first elements of this batch's matrices.
+/// For products side by side: declares `product` (which one), `part` (the number of the block's columns in
+/// it) and what differs between the products' B, from `place`, an i64 expression over the columns of all
+/// products in tiles.
+void emitProductChoice(KernelWriter &writer, const Problem &problem, const std::string &place, int64_t tileN);
+/// The tiles of columns of all products.
+Dim columnBlocks(const Problem &problem, int64_t tileN);
+/// The columns of this block's product.
+std::string widthText(KernelWriter &writer, const Problem &problem);
+/// `index * stride` for B's strides along k and n, in this block's product; nothing for a zero stride.
+std::string alongK(KernelWriter &writer, const Problem &problem, const std::string &index);
+std::string alongN(KernelWriter &writer, const Problem &problem, const std::string &index);
+/// `b`, `b1`: the name of what is there once for each product of a block.
+std::string numbered(llvm::StringRef stem, size_t sum);
+/// An expression that is `texts[product]`.
+std::string chosen(llvm::ArrayRef<std::string> texts);
+/// The terms, without the empty ones, as a sum; `0` if there are none.
+std::string sumOf(llvm::ArrayRef<std::string> terms);
+/// Calls `body(first)` for the products that a block stores: once, or in one branch for each product side by
+/// side.
+void forStoredProducts(KernelWriter &writer, const Problem &problem, llvm::function_ref<void(size_t)> body);
+
+/// Declares pointers `a` and `b` (`b1`…) to the first elements of this batch's matrices.
 void emitBases(KernelWriter &writer, const Problem &problem);
 /// The offset of row `row` (an i64 expression) in A; may write lines.
 std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::string &row);

@@ -32,12 +32,13 @@ struct Tiling {
   static constexpr int64_t threads = 128;
 };
 
+/// As many accumulators as one thread's registers take.
 Tiling chooseTiling(const Problem &problem) {
   std::optional<int64_t> m = problem.m.constant(), n = problem.n.constant();
   if (m && *m <= 16)
     return {16, 64, 1, 4};
   if (m && n && *m >= 1024 && *n >= 1024)
-    return {128, 128, 2, 2};
+    return {128, problem.together ? 64 : 128, 2, 2};
   return {};
 }
 
@@ -47,8 +48,8 @@ constexpr int64_t padding = 8;
 class Emitter {
 public:
   Emitter(const Region &region, const KernelContext &context, const Problem &problem)
-      : problem(problem), tile(chooseTiling(problem)), type(*tensorCoreType(problem)),
-        writer(region), epilogue(region, context, problem, writer) {
+      : problem(problem), tile(chooseTiling(problem)), type(*tensorCoreType(problem)), writer(region),
+        epilogue(region, context, problem, writer) {
     const Operand &a = problem.a, &b = problem.b;
     auto even = [](const Operand &operand, const Dim &stride) {
       return operand.offset.knownMultipleOf(8) && stride.knownMultipleOf(8) &&
@@ -58,9 +59,12 @@ public:
     for (const auto &[dim, stride] : llvm::zip(problem.rowDims, problem.rowStrides))
       asyncA = asyncA && (dim == Dim(1) || stride.knownMultipleOf(8));
     columnsOfB = b.columnStride == Dim(1) && b.rowStride != Dim(1);
-    asyncB = b.type == type && (columnsOfB ? problem.n.knownMultipleOf(8) && even(b, b.rowStride)
+    asyncB = llvm::all_of(problem.products, [&](const Product &product) {
+      const Operand &b = product.b;
+      return b.type == type && (columnsOfB ? product.n.knownMultipleOf(8) && even(b, b.rowStride)
                                            : b.rowStride == Dim(1) && problem.k.knownMultipleOf(8) &&
-                                                 even(b, problem.n == Dim(1) ? Dim(0) : b.columnStride));
+                                                 even(b, product.n == Dim(1) ? Dim(0) : b.columnStride));
+    });
     pitchA = Tiling::k + padding;
     pitchB = (columnsOfB ? tile.n : Tiling::k) + padding;
     sizeA = tile.m * pitchA;
@@ -70,9 +74,10 @@ public:
   KernelDraft emit();
 
 private:
-  void loadTile(bool isA);
-  void loadAsync(bool isA);
-  void loadElements(bool isA);
+  /// `sum`: which of the block's products, for B.
+  void loadTile(bool isA, size_t sum = 0);
+  void loadAsync(bool isA, size_t sum);
+  void loadElements(bool isA, size_t sum);
   void compute();
   void store();
   std::string element(const Operand &operand, const std::string &pointer, const std::string &offset);
@@ -93,7 +98,7 @@ std::string Emitter::element(const Operand &operand, const std::string &pointer,
                               : fmt::format("from_f32<{}>(to_f32({}))", sourceType(type).str(), loaded);
 }
 
-void Emitter::loadAsync(bool isA) {
+void Emitter::loadAsync(bool isA, size_t sum) {
   const bool byColumns = !isA && columnsOfB;
   const int64_t rows = isA         ? tile.m
                        : byColumns ? Tiling::k
@@ -115,25 +120,26 @@ void Emitter::loadAsync(bool isA) {
         fmt::format("const i64 row = rowStart + r < {0} ? rowStart + r : 0;", writer.size(problem.m)));
     offset = rowOffset(writer, problem, "row") + " + k0 + c";
   } else if (byColumns) {
-    valid =
-        fmt::format("k0 + r < {} && columnStart + c < {}", writer.size(problem.k), writer.size(problem.n));
-    offset = scaled(writer, "(k0 + r)", problem.b.rowStride) + " + columnStart + c";
+    valid = fmt::format("k0 + r < {} && columnStart + c < {}", writer.size(problem.k),
+                        widthText(writer, problem));
+    offset = alongK(writer, problem, "(k0 + r)") + " + columnStart + c";
   } else {
-    valid =
-        fmt::format("columnStart + r < {} && k0 + c < {}", writer.size(problem.n), writer.size(problem.k));
-    const std::string column = scaled(writer, "(columnStart + r)", problem.b.columnStride);
+    valid = fmt::format("columnStart + r < {} && k0 + c < {}", widthText(writer, problem),
+                        writer.size(problem.k));
+    const std::string column = alongN(writer, problem, "(columnStart + r)");
     offset = (column.empty() ? "" : column + " + ") + "k0 + c";
   }
   writer.line(fmt::format("const bool valid = {};", valid));
-  const char *matrix = isA ? "a" : "b";
-  writer.line(fmt::format("cp_async_16(tile{0} + stage * {1} + r * {2} + c, valid ? {3} + {4} : {3}, valid);",
-                          isA ? "A" : "B", isA ? sizeA : sizeB, isA ? pitchA : pitchB, matrix, offset));
+  const std::string matrix = isA ? "a" : numbered("b", sum);
+  writer.line(fmt::format("cp_async_16({0} + stage * {1} + r * {2} + c, valid ? {3} + {4} : {3}, valid);",
+                          isA ? "tileA" : numbered("tileB", sum), isA ? sizeA : sizeB, isA ? pitchA : pitchB,
+                          matrix, offset));
   if (pieces % Tiling::threads != 0)
     writer.line("}");
   writer.line("}");
 }
 
-void Emitter::loadElements(bool isA) {
+void Emitter::loadElements(bool isA, size_t sum) {
   // Neighbouring threads read what lies side by side in memory.
   const bool kFast = isA ? problem.a.columnStride == Dim(1) || problem.a.rowStride != Dim(1) : !columnsOfB;
   const int64_t outer = isA ? tile.m : tile.n;
@@ -144,29 +150,33 @@ void Emitter::loadElements(bool isA) {
                     : fmt::format("const int r = e % {0}, c = e / {0};", outer));
   const std::string row = isA ? "rowStart + r" : "columnStart + r";
   writer.line(fmt::format("{} value = {{0}};", sourceType(type).str()));
-  writer.line(fmt::format("if ({} < {} && k0 + c < {}) {{", row, writer.size(isA ? problem.m : problem.n),
-                          writer.size(problem.k)));
+  writer.line(fmt::format("if ({} < {} && k0 + c < {}) {{", row,
+                          isA ? writer.size(problem.m) : widthText(writer, problem), writer.size(problem.k)));
   std::string first, second;
   if (isA) {
     writer.line("const i64 row = rowStart + r;");
     first = rowOffset(writer, problem, "row");
     second = scaled(writer, "(k0 + c)", problem.a.columnStride);
   } else {
-    first = scaled(writer, "(columnStart + r)", problem.b.columnStride);
-    second = scaled(writer, "(k0 + c)", problem.b.rowStride);
+    first = alongN(writer, problem, "(columnStart + r)");
+    second = alongK(writer, problem, "(k0 + c)");
   }
   std::string offset = first.empty() ? "0" : first;
   if (!second.empty())
     offset += " + " + second;
-  writer.line(fmt::format("value = {};", element(isA ? problem.a : problem.b, isA ? "a" : "b", offset)));
+  writer.line(fmt::format("value = {};",
+                          element(isA ? problem.a : problem.b, isA ? "a" : numbered("b", sum), offset)));
   writer.line("}");
   const bool byColumns = !isA && columnsOfB;
-  writer.line(fmt::format("tile{}[stage * {} + {} * {} + {}] = value;", isA ? "A" : "B", isA ? sizeA : sizeB,
-                          byColumns ? "c" : "r", isA ? pitchA : pitchB, byColumns ? "r" : "c"));
+  writer.line(fmt::format("{}[stage * {} + {} * {} + {}] = value;", isA ? "tileA" : numbered("tileB", sum),
+                          isA ? sizeA : sizeB, byColumns ? "c" : "r", isA ? pitchA : pitchB,
+                          byColumns ? "r" : "c"));
   writer.line("}");
 }
 
-void Emitter::loadTile(bool isA) { (isA ? asyncA : asyncB) ? loadAsync(isA) : loadElements(isA); }
+void Emitter::loadTile(bool isA, size_t sum) {
+  (isA ? asyncA : asyncB) ? loadAsync(isA, sum) : loadElements(isA, sum);
+}
 
 void Emitter::compute() {
   const int64_t tilesM = tile.warpM() / 16, tilesN = tile.warpN() / 8;
@@ -179,65 +189,78 @@ void Emitter::compute() {
       "  ldmatrix_x4(fragmentA[i], tileA + stage * {0} + (warpM + i * 16 + lane % 16) * {1} + kk + "
       "lane / 16 * 8);",
       sizeA, pitchA));
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("for (int j = 0; j < {}; j += 2) {{", tilesN));
-  writer.line("u32 pair[4];");
-  if (columnsOfB)
-    writer.line(
-        fmt::format("ldmatrix_x4_trans(pair, tileB + stage * {0} + (kk + lane % 16) * {1} + warpN + j * 8 + "
-                    "lane / 16 * 8);",
-                    sizeB, pitchB));
-  else
-    writer.line(fmt::format(
-        "ldmatrix_x4(pair, tileB + stage * {0} + (warpN + j * 8 + lane / 16 * 8 + lane % 8) * {1} + "
-        "kk + lane / 8 % 2 * 8);",
-        sizeB, pitchB));
-  writer.line("fragmentB[j][0] = pair[0];");
-  writer.line("fragmentB[j][1] = pair[1];");
-  writer.line("fragmentB[j + 1][0] = pair[2];");
-  writer.line("fragmentB[j + 1][1] = pair[3];");
-  writer.line("}");
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("for (int i = 0; i < {}; ++i)", tilesM));
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("  for (int j = 0; j < {}; ++j)", tilesN));
-  writer.line(
-      fmt::format("    mma_m16n8k16(sum[i][j], fragmentA[i], fragmentB[j], {}());", sourceType(type).str()));
+  for (size_t sum = 0; sum < problem.sums(); ++sum) {
+    const std::string tileB = numbered("tileB", sum);
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("for (int j = 0; j < {}; j += 2) {{", tilesN));
+    writer.line("u32 pair[4];");
+    if (columnsOfB)
+      writer.line(
+          fmt::format("ldmatrix_x4_trans(pair, {2} + stage * {0} + (kk + lane % 16) * {1} + warpN + j * 8 + "
+                      "lane / 16 * 8);",
+                      sizeB, pitchB, tileB));
+    else
+      writer.line(fmt::format(
+          "ldmatrix_x4(pair, {2} + stage * {0} + (warpN + j * 8 + lane / 16 * 8 + lane % 8) * {1} + "
+          "kk + lane / 8 % 2 * 8);",
+          sizeB, pitchB, tileB));
+    writer.line("fragmentB[j][0] = pair[0];");
+    writer.line("fragmentB[j][1] = pair[1];");
+    writer.line("fragmentB[j + 1][0] = pair[2];");
+    writer.line("fragmentB[j + 1][1] = pair[3];");
+    writer.line("}");
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("for (int i = 0; i < {}; ++i)", tilesM));
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("  for (int j = 0; j < {}; ++j)", tilesN));
+    writer.line(fmt::format("    mma_m16n8k16({}[i][j], fragmentA[i], fragmentB[j], {}());",
+                            numbered("sum", sum), sourceType(type).str()));
+  }
   writer.line("}");
 }
 
 void Emitter::store() {
   writer.line("// Lane l holds rows l / 4 (+ 8) and columns 2 (l % 4) (+ 1) of every 16 x 8 piece.");
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", tile.warpM() / 16));
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("for (int j = 0; j < {}; ++j) {{", tile.warpN() / 8));
-  writer.line("#pragma unroll");
-  writer.line("for (int e = 0; e < 4; ++e) {");
-  writer.line("const i64 m = rowStart + warpM + i * 16 + lane / 4 + e / 2 * 8;");
-  writer.line("const i64 n = columnStart + warpN + j * 8 + lane % 4 * 2 + e % 2;");
-  writer.line(fmt::format("if (m < {} && n < {}) {{", writer.size(problem.m), writer.size(problem.n)));
-  epilogue.emit(resultLine(writer, problem, "m"), "n", "sum[i][j][e]");
-  for (int i = 0; i < 4; ++i)
-    writer.line("}");
+  llvm::SmallVector<std::string> sums;
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    sums.push_back(numbered("sum", sum) + "[i][j][e]");
+  forStoredProducts(writer, problem, [&](size_t first) {
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", tile.warpM() / 16));
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("for (int j = 0; j < {}; ++j) {{", tile.warpN() / 8));
+    writer.line("#pragma unroll");
+    writer.line("for (int e = 0; e < 4; ++e) {");
+    writer.line("const i64 m = rowStart + warpM + i * 16 + lane / 4 + e / 2 * 8;");
+    writer.line("const i64 n = columnStart + warpN + j * 8 + lane % 4 * 2 + e % 2;");
+    writer.line(fmt::format("if (m < {} && n < {}) {{", writer.size(problem.m),
+                            writer.size(problem.products[first].n)));
+    epilogue.emit(resultLine(writer, problem, "m"), "n", sums, first);
+    for (int i = 0; i < 4; ++i)
+      writer.line("}");
+  });
 }
 
 KernelDraft Emitter::emit() {
   writer.comment(problem.op);
   const std::string element = sourceType(type).str();
   writer.line(fmt::format("SHARED({}, tileA, {});", element, 2 * sizeA));
-  writer.line(fmt::format("SHARED({}, tileB, {});", element, 2 * sizeB));
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    writer.line(fmt::format("SHARED({}, {}, {});", element, numbered("tileB", sum), 2 * sizeB));
   writer.line("const int thread = (int)thread_x(), lane = thread % 32, warp = thread / 32;");
   writer.line(fmt::format("const int warpM = warp / {0} * {1}, warpN = warp % {0} * {2};", tile.warpsN,
                           tile.warpM(), tile.warpN()));
   emitBlockPlace(writer, problem, tile.m, tile.n);
   emitBases(writer, problem);
-  writer.line(fmt::format("f32 sum[{}][{}][4];", tile.warpM() / 16, tile.warpN() / 8));
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("for (int i = 0; i < {}; ++i)", tile.warpM() / 16));
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("  for (int j = 0; j < {}; ++j)", tile.warpN() / 8));
-  writer.line("    sum[i][j][0] = sum[i][j][1] = sum[i][j][2] = sum[i][j][3] = 0.f;");
+  for (size_t sum = 0; sum < problem.sums(); ++sum) {
+    const std::string name = numbered("sum", sum);
+    writer.line(fmt::format("f32 {}[{}][{}][4];", name, tile.warpM() / 16, tile.warpN() / 8));
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("for (int i = 0; i < {}; ++i)", tile.warpM() / 16));
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("  for (int j = 0; j < {}; ++j)", tile.warpN() / 8));
+    writer.line(fmt::format("    {0}[i][j][0] = {0}[i][j][1] = {0}[i][j][2] = {0}[i][j][3] = 0.f;", name));
+  }
   writer.line("pdl_wait();");
   writer.line("pdl_launch_dependents();");
   const std::string steps = writer.size(problem.k.ceilDiv(Tiling::k));
@@ -247,7 +270,8 @@ KernelDraft Emitter::emit() {
   writer.line(fmt::format("const i64 k0 = step * {};", Tiling::k));
   writer.line("const int stage = (int)(step % 2);");
   loadTile(true);
-  loadTile(false);
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    loadTile(false, sum);
   writer.line("}");
   writer.line("cp_async_commit();");
   writer.line("if (step > 0) {");

@@ -155,5 +155,99 @@ TEST(Matmul, RefusalsNameTheReason) {
             std::string::npos);
 }
 
+/// The result of a product followed by other roundings, in the 16-bit types.
+double roundedTolerance(const std::string &type) {
+  return type == "f16" ? 2e-3 : type == "bf16" ? 1.2e-2 : 4e-6;
+}
+
+std::string shape(int rows, int columns, bool swap) {
+  return swap ? fmt::format("{}x{}", columns, rows) : fmt::format("{}x{}", rows, columns);
+}
+
+/// q (with a bias), k and v (with a bias and an activation) of one x; `rows` is a size or "?".
+std::string sideBySide(const std::string &rows, int depth, int wide, int narrow, bool transpose,
+                       const std::string &type) {
+  return fmt::format(
+      R"(
+    func.func @main(%x: tensor<{0}x{1}x{6}>{7}, %wq: tensor<{4}x{6}>, %wk: tensor<{5}x{6}>, %wv: tensor<{5}x{6}>,
+                    %bq: tensor<{2}x{6}>, %bv: tensor<{3}x{6}>) -> (tensor<{0}x{2}x{6}>, tensor<{0}x{3}x{6}>, tensor<{0}x{3}x{6}>) {{
+      %0, %1, %2 = fusion.group "qkv_matmul" schedule "matmul" (%a = %x, %b = %wq, %c = %wk, %d = %wv, %e = %bq, %f = %bv)
+          : (tensor<{0}x{1}x{6}>, tensor<{4}x{6}>, tensor<{5}x{6}>, tensor<{5}x{6}>, tensor<{2}x{6}>, tensor<{3}x{6}>)
+            -> (tensor<{0}x{2}x{6}>, tensor<{0}x{3}x{6}>, tensor<{0}x{3}x{6}>) {{
+        %q = nn.matmul %a, %b {{transpose_b = {8}}} : (tensor<{0}x{1}x{6}>, tensor<{4}x{6}>) -> tensor<{0}x{2}x{6}>
+        %k = nn.matmul %a, %c {{transpose_b = {8}}} : (tensor<{0}x{1}x{6}>, tensor<{5}x{6}>) -> tensor<{0}x{3}x{6}>
+        %v = nn.matmul %a, %d {{transpose_b = {8}}} : (tensor<{0}x{1}x{6}>, tensor<{5}x{6}>) -> tensor<{0}x{3}x{6}>
+        %qb = nn.add %q, %e : (tensor<{0}x{2}x{6}>, tensor<{2}x{6}>) -> tensor<{0}x{2}x{6}>
+        %vb = nn.add %v, %f : (tensor<{0}x{3}x{6}>, tensor<{3}x{6}>) -> tensor<{0}x{3}x{6}>
+        %va = nn.silu %vb : (tensor<{0}x{3}x{6}>) -> tensor<{0}x{3}x{6}>
+        fusion.yield %qb, %k, %va : tensor<{0}x{2}x{6}>, tensor<{0}x{3}x{6}>, tensor<{0}x{3}x{6}>
+      }}
+      return %0, %1, %2 : tensor<{0}x{2}x{6}>, tensor<{0}x{3}x{6}>, tensor<{0}x{3}x{6}>
+    }})",
+      rows, depth, wide, narrow, shape(depth, wide, transpose), shape(depth, narrow, transpose), type,
+      rows == "?" ? fmt::format(" {{nn.dims = [\"s\", {}]}}", depth) : "", transpose);
+}
+
+std::string gated(const std::string &rows, int depth, int width, bool transpose, const std::string &type) {
+  return fmt::format(
+      R"(
+    func.func @main(%x: tensor<{0}x{1}x{4}>{5}, %wg: tensor<{3}x{4}>, %wu: tensor<{3}x{4}>, %bg: tensor<{2}x{4}>) -> tensor<{0}x{2}x{4}> {{
+      %0 = fusion.group "gated_matmul" schedule "matmul" (%a = %x, %b = %wg, %c = %wu, %d = %bg)
+          : (tensor<{0}x{1}x{4}>, tensor<{3}x{4}>, tensor<{3}x{4}>, tensor<{2}x{4}>) -> tensor<{0}x{2}x{4}> {{
+        %g = nn.matmul %a, %b {{transpose_b = {6}}} : (tensor<{0}x{1}x{4}>, tensor<{3}x{4}>) -> tensor<{0}x{2}x{4}>
+        %u = nn.matmul %a, %c {{transpose_b = {6}}} : (tensor<{0}x{1}x{4}>, tensor<{3}x{4}>) -> tensor<{0}x{2}x{4}>
+        %gb = nn.add %g, %d : (tensor<{0}x{2}x{4}>, tensor<{2}x{4}>) -> tensor<{0}x{2}x{4}>
+        %s = nn.silu %gb : (tensor<{0}x{2}x{4}>) -> tensor<{0}x{2}x{4}>
+        %m = nn.mul %s, %u : (tensor<{0}x{2}x{4}>, tensor<{0}x{2}x{4}>) -> tensor<{0}x{2}x{4}>
+        fusion.yield %m : tensor<{0}x{2}x{4}>
+      }}
+      return %0 : tensor<{0}x{2}x{4}>
+    }})",
+      rows, depth, width, shape(depth, width, transpose), type,
+      rows == "?" ? fmt::format(" {{nn.dims = [\"s\", {}]}}", depth) : "", transpose);
+}
+
+TEST(MatmulProducts, SideBySide) {
+  for (const char *type : {"bf16", "f16", "f32"})
+    for (bool transpose : {false, true}) {
+      for (const char *rows : {"1", "3", "8", "16", "70"})
+        check(matmulSchedule(), {sideBySide(rows, 64, 136, 72, transpose, type), {}, roundedTolerance(type)});
+      check(matmulSchedule(), {sideBySide("5", 37, 67, 9, transpose, type), {}, roundedTolerance(type)});
+      for (int64_t s : {1, 65})
+        check(matmulSchedule(),
+              {sideBySide("?", 64, 128, 32, transpose, type), {{"s", s}}, roundedTolerance(type)});
+    }
+}
+
+TEST(MatmulProducts, Gated) {
+  for (const char *type : {"bf16", "f16", "f32"})
+    for (bool transpose : {false, true}) {
+      for (const char *rows : {"1", "4", "8", "16", "70"})
+        check(matmulSchedule(), {gated(rows, 64, 136, transpose, type), {}, roundedTolerance(type)});
+      check(matmulSchedule(), {gated("5", 37, 67, transpose, type), {}, roundedTolerance(type)});
+      for (int64_t s : {1, 65})
+        check(matmulSchedule(), {gated("?", 64, 128, transpose, type), {{"s", s}}, roundedTolerance(type)});
+    }
+}
+
+TEST(MatmulProducts, LargeTiles) {
+  check(matmulSchedule(), {gated("1024", 32, 1024, true, "bf16"), {}, roundedTolerance("bf16")});
+  check(matmulSchedule(), {sideBySide("1024", 32, 1024, 64, false, "f16"), {}, roundedTolerance("f16")});
+}
+
+TEST(MatmulProducts, RefusalsNameTheReason) {
+  EXPECT_NE(refusal(matmulSchedule(), R"(
+    func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %w: tensor<8x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+      %0, %1 = fusion.group "g" schedule "matmul" (%a = %x, %b = %y, %c = %w) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+        %p = nn.matmul %a, %c : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+        %q = nn.matmul %b, %c : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+        fusion.yield %p, %q : tensor<4x4xf32>, tensor<4x4xf32>
+      }
+      return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+    })")
+                .find("products of different first operands"),
+            std::string::npos);
+}
+
 } // namespace
 } // namespace fusion::test
