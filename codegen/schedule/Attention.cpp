@@ -83,10 +83,11 @@ void AttentionEmitter::place() {
                   threadsPerRow, writer.size(group)));
   writer.line(fmt::format("const int mine = thread / {0}, part = thread % {0};", threadsPerRow));
   const std::string tiles = writer.size(rows.ceilDiv(tileRows));
-  writer.line("const i64 block = block_x();");
-  writer.line(fmt::format("const i64 row0 = block % {} * {};", tiles, tileRows));
-  writer.line(fmt::format("const i64 kvHead = block / {} % {};", tiles, writer.size(kvHeads)));
-  writer.line(fmt::format("const i64 entry = block / ({} * {});", tiles, writer.size(kvHeads)));
+  // 32-bit divisions: 64-bit ones are calls, around which registers spill. A grid is below 2^31.
+  writer.line(fmt::format("const u32 block = block_x(), tiles = (u32){}, kvHeads = (u32){};", tiles,
+                          writer.size(kvHeads)));
+  writer.line(fmt::format("const i64 row0 = (i64)(block % tiles) * {};", tileRows));
+  writer.line("const i64 kvHead = block / tiles % kvHeads, entry = block / (tiles * kvHeads);");
   writer.line(fmt::format("const i64 lastRow = {} - 1;", writer.size(rows)));
   writer.line("const bool active = row0 + mine <= lastRow;");
   writer.line("const i64 row = active ? row0 + mine : lastRow;");
