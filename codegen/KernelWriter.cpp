@@ -160,7 +160,7 @@ static void replaceAll(std::string &text, llvm::StringRef from, llvm::StringRef 
     text.replace(at, from.size(), to.data(), to.size());
 }
 
-KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads) {
+KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads, uint32_t residentBlocks) {
   using Argument = KernelDraft::Argument;
   KernelDraft draft;
   KernelPlan &kernel = draft.kernel;
@@ -181,10 +181,12 @@ KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads
   for (const KernelPlan::Parameter &parameter : kernel.parameters)
     declared.push_back(parameter.type + (llvm::StringRef(parameter.type).ends_with("*") ? "" : " ") +
                        parameter.name);
+  const std::string threads = std::to_string(blockThreads);
+  const std::string macro = residentBlocks ? "KERNEL_RESIDENT(" + threads + ", " + std::to_string(residentBlocks) + ")"
+                                           : "KERNEL(" + threads + ")";
   kernel.source =
       legend + tables +
-      ("KERNEL(" + llvm::Twine(blockThreads) + ") " + nameMark + "(" + llvm::join(declared, ", ") + ") {\n")
-          .str() +
+      macro + " " + nameMark.str() + "(" + llvm::join(declared, ", ") + ") {\n" +
       body + "}\n";
   kernel.name = (schedule + "_" + contentHash(withoutComments(kernel.source)).substr(0, 12)).str();
   replaceAll(kernel.source, nameMark, kernel.name);

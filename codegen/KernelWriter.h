@@ -45,7 +45,8 @@ public:
 
   /// Assembles signature and body. The kernel is named `<schedule>_<hash of the text without comments>`, so
   /// that kernels that differ in comments only have one name.
-  KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads);
+  /// `residentBlocks`: how many blocks must fit on a multiprocessor; 0 leaves the registers to the compiler.
+  KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads, uint32_t residentBlocks = 0);
 
 private:
   const Region &region;

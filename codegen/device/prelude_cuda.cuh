@@ -1,6 +1,9 @@
 // The machine, as CUDA for sm_80 and later.
 
 #define KERNEL(maxThreads) extern "C" __global__ void __launch_bounds__(maxThreads)
+// As many registers as let `blocks` blocks live on a multiprocessor: where the compiler, left to itself, saves registers
+// for more blocks and spills.
+#define KERNEL_RESIDENT(maxThreads, blocks) extern "C" __global__ void __launch_bounds__(maxThreads, blocks)
 #define CONSTANT __constant__ const
 #define SHARED(T, name, count) alignas(16) __shared__ T name[count]
 

@@ -8,6 +8,7 @@
 #endif
 
 #define KERNEL(maxThreads) static void
+#define KERNEL_RESIDENT(maxThreads, blocks) static void
 #define CONSTANT static const
 #define SHARED(T, name, count)                                                                               \
   static char name##_key;                                                                                    \

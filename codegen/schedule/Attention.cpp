@@ -205,14 +205,14 @@ void AttentionEmitter::weighValues() {
 void AttentionEmitter::store() {
   const DType type = dtype(op.getY());
   writer.line("if (active) {");
-  writer.line("// A row in which nothing was kept.");
-  writer.line("const bool empty = running == -inf_f32();");
+  writer.line("// Largest score -inf: a row in which nothing was kept.");
+  writer.line(fmt::format("const f32 share = running == -inf_f32() ? {} : 1.f / total;",
+                          op.getZeroMaskedRows() ? "0.f" : "nan_f32()"));
   writer.line("#pragma unroll");
   writer.line(
       fmt::format("for (int i = 0; i < {}; ++i) {{", (valueDepth + threadsPerRow - 1) / threadsPerRow));
   writer.line(fmt::format("const int c = part + {} * i;", threadsPerRow));
-  writer.line(fmt::format("const f32 value = empty ? {} : mixed[i] / total;",
-                          op.getZeroMaskedRows() ? "0.f" : "nan_f32()"));
+  writer.line("const f32 value = mixed[i] * share;");
   writer.line(fmt::format("if (c < {}) {};", valueDepth,
                           storeElement(type, writer.output(0), resultOffset(), "value")));
   writer.line("}");
@@ -298,7 +298,7 @@ KernelDraft AttentionEmitter::emit() {
   weighValues();
   writer.line("}");
   store();
-  KernelDraft draft = writer.finish("attention", threads);
+  KernelDraft draft = writer.finish("attention", threads, /*residentBlocks=*/4);
   draft.gridX = rows.ceilDiv(tileRows) * kvHeads * batch;
   draft.flops = batch * heads * queries * keys * Dim(2 * (depth + valueDepth));
   return draft;
