@@ -31,6 +31,9 @@ Proposals proposePointwise(const ProposalContext &context);
 /// From every nn.attention: the transpose and the reshape behind it, which would be a copy.
 Proposals proposeAttentionLayouts(const ProposalContext &context);
 
+/// The products of one input by weights, with their biases, side by side.
+Proposals proposeProducts(const ProposalContext &context);
+
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);

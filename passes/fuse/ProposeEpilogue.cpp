@@ -108,6 +108,7 @@ Proposals proposeEpilogues(const ProposalContext &context) { return EpilogueProp
 
 ArrayRef<Proposer> proposers() {
   static const Proposer all[] = {{"attention_layout", proposeAttentionLayouts},
+                                 {"qkv_matmul", proposeProducts},
                                  {"matmul_epilogue", proposeEpilogues},
                                  {"pointwise", proposePointwise}};
   return all;

@@ -1,0 +1,46 @@
+// RUN: fusion-opt %s --fuse-qkv-matmul --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-qkv-matmul --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// Widths of grouped-query attention; one product has a bias.
+// CHECK-LABEL: @qkv
+// CHECK: %[[G:.*]]:3 = fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-COUNT-3: nn.matmul
+// CHECK: return %[[G]]#0, %[[G]]#1, %[[G]]#2
+func.func @qkv(%x: tensor<?x4xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 32 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %v = nn.weight {name = "v", path = "w.bin", offset = 48 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %b = nn.weight {name = "b", path = "w.bin", offset = 64 : i64, length = 4 : i64} : () -> tensor<2xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  %2 = nn.add %1, %b : (tensor<?x2xf16>, tensor<2xf16>) -> tensor<?x2xf16>
+  %3 = nn.matmul %x, %v : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  return %0, %2, %3 : tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @alone
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: qkv_matmul missed at {{.*}}: no other product reads the same input
+func.func @alone(%x: tensor<?x4xf16>) -> tensor<?x4xf16> {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  return %0 : tensor<?x4xf16>
+}
+
+// -----
+
+// Products of rank-1 right sides do not go side by side.
+// CHECK-LABEL: @vectors
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: qkv_matmul missed at {{.*}}: no schedule
+func.func @vectors(%x: tensor<?x4xf16>) -> (tensor<?xf16>, tensor<?xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 8 : i64} : () -> tensor<4xf16>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 8 : i64, length = 8 : i64} : () -> tensor<4xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4xf16>) -> tensor<?xf16>
+  %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4xf16>) -> tensor<?xf16>
+  return %0, %1 : tensor<?xf16>, tensor<?xf16>
+}
