@@ -117,7 +117,8 @@ private:
     group[op] = entry;
     clones += entry.role == Role::Clone ? 1 : 0;
     for (Value operand : op->getOperands())
-      if (Operation *producer = operand.getDefiningOp(); producer && !isBodyConstant(producer))
+      if (Operation *producer = operand.getDefiningOp();
+          producer && !llvm::isa<nn::ConstantOp, nn::WeightOp, nn::DimConstantOp>(producer))
         waiting.insert(order[producer]);
   }
 
@@ -125,8 +126,6 @@ private:
   std::optional<std::string> whyNotTaken(Operation *op) {
     const Kind kind = kindOf(op);
     const std::string name = op->getName().getStringRef().str();
-    if (llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
-      return name + " is no computation";
     if (kind == Kind::Other)
       return name + " is not computed element by element";
     if (assigned[order[op]])
