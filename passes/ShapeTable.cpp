@@ -72,6 +72,18 @@ bool canReplaceBy(Operation *op, Value value) {
   return llvm::all_of(result.getUsers(), [](Operation *user) { return llvm::isa<nn::ShapeInference>(user); });
 }
 
+GreedyRewriteConfig greedyConfig(ShapeTable &shapes) {
+  GreedyRewriteConfig config;
+  config.setUseTopDownTraversal(true)
+      .setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled)
+      .setMaxIterations(GreedyRewriteConfig::kNoLimit)
+      .setMaxNumRewrites(GreedyRewriteConfig::kNoLimit)
+      .setListener(&shapes)
+      .enableFolding()
+      .enableConstantCSE();
+  return config;
+}
+
 void eraseDeadOps(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (isOpTriviallyDead(&op))

@@ -4,6 +4,7 @@
 #include "ir/dialect/SymbolicShapes.h"
 
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace fusion {
 
@@ -35,6 +36,9 @@ void replaceByNew(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::Value
 /// Whether the result of `op` can be replaced by a value that exists already: their types are equal, or every
 /// user accepts any compatible type.
 bool canReplaceBy(mlir::Operation *op, mlir::Value value);
+
+/// How every pass here rewrites: top down to the fixed point, with folding, blocks left as they are; `shapes` listens.
+mlir::GreedyRewriteConfig greedyConfig(ShapeTable &shapes);
 
 /// Erases pure ops without users.
 void eraseDeadOps(mlir::func::FuncOp function);

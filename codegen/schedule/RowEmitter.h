@@ -37,7 +37,6 @@ private:
   void chunkBody(unsigned number);
   void accumulate(const Node *reduction);
   void finishReduction(const Node *reduction);
-  void storeElements(const Store *store, bool vectorised);
   void storeRow(const Store *store);
 
   std::string rowValue(const Node *node);

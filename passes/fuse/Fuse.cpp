@@ -8,6 +8,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 
+#include <set>
+
 using namespace mlir;
 
 namespace fusion {

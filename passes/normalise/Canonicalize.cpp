@@ -49,15 +49,7 @@ struct Canonicalize : impl::CanonicalizeBase<Canonicalize> {
     normalise::addHeads(patterns, *shapes);
     normalise::addBroadcasts(patterns, *shapes);
     normalise::addMatmul(patterns, *shapes);
-    GreedyRewriteConfig config;
-    config.setUseTopDownTraversal(true)
-        .setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled)
-        .setMaxIterations(GreedyRewriteConfig::kNoLimit)
-        .setMaxNumRewrites(GreedyRewriteConfig::kNoLimit)
-        .setListener(&*shapes)
-        .enableFolding()
-        .enableConstantCSE();
-    return applyPatternsGreedily(function, std::move(patterns), config);
+    return applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes));
   }
 };
 } // namespace

@@ -173,15 +173,7 @@ LogicalResult absorbIntoNorms(ModuleOp module) {
                  CastOfResult<nn::LayerNormOp>, BiasOfWeight, CentredInput, RedundantScaleType<nn::RmsNormOp>,
                  RedundantScaleType<nn::LayerNormOp>>(module.getContext());
     patterns.add<NormOfOnes>(module.getContext(), *shapes);
-    GreedyRewriteConfig config;
-    config.setUseTopDownTraversal(true)
-        .setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled)
-        .setMaxIterations(GreedyRewriteConfig::kNoLimit)
-        .setMaxNumRewrites(GreedyRewriteConfig::kNoLimit)
-        .setListener(&*shapes)
-        .enableFolding()
-        .enableConstantCSE();
-    if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
+    if (failed(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))))
       return failure();
   }
   return success();

@@ -237,15 +237,7 @@ LogicalResult absorbIntoRopes(ModuleOp module) {
     RewritePatternSet patterns(module.getContext());
     patterns.add<CastOfInput, CastOfResult, CastOfTables>(module.getContext());
     patterns.add<PartialRotation>(module.getContext(), *shapes);
-    GreedyRewriteConfig config;
-    config.setUseTopDownTraversal(true)
-        .setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled)
-        .setMaxIterations(GreedyRewriteConfig::kNoLimit)
-        .setMaxNumRewrites(GreedyRewriteConfig::kNoLimit)
-        .setListener(&*shapes)
-        .enableFolding()
-        .enableConstantCSE();
-    if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
+    if (failed(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))))
       return failure();
   }
   return success();

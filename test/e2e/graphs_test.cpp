@@ -84,7 +84,7 @@ TEST_P(Graphs, KernelsAtOtherSizes) {
   }
 }
 
-TEST_P(Graphs, EveryResidualAddNormFires) {
+TEST_P(Graphs, AddNormFires) {
   auto program = compile(graph, {.device = RunOn::Cpu});
   ASSERT_TRUE(bool(program)) << program.error().message;
   const Report &report = program->report();
