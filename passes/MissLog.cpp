@@ -10,14 +10,33 @@ namespace {
 thread_local MissLog *current = nullptr;
 } // namespace
 
+MissLog::Note *MissLog::find(mlir::Operation *root, llvm::StringRef pattern) {
+  auto same = [&](const Note &note) {
+    return note.root == root && note.miss.pattern == pattern && note.miss.location == locationName(root->getLoc());
+  };
+  auto found = llvm::find_if(notes, same);
+  return found == notes.end() ? nullptr : &*found;
+}
+
 void MissLog::note(mlir::Operation *root, llvm::StringRef pattern, std::string reason) {
-  Miss miss{pattern.str(), locationName(root->getLoc()), std::move(reason)};
-  if (seen.insert(miss.pattern + '\n' + miss.location + '\n' + miss.reason).second)
-    notes.push_back(std::move(miss));
+  if (Note *earlier = find(root, pattern))
+    earlier->miss.reason = std::move(reason);
+  else
+    notes.push_back({root, {pattern.str(), locationName(root->getLoc()), std::move(reason)}});
 }
 
 void MissLog::noteRaised(mlir::Operation *root, llvm::StringRef op) {
   raises.push_back({op.str(), locationName(root->getLoc()), root->getName().getStringRef().str()});
+  if (Note *earlier = find(root, op))
+    earlier->raised = true;
+}
+
+std::vector<Miss> MissLog::misses() const {
+  std::vector<Miss> left;
+  for (const Note &note : notes)
+    if (!note.raised)
+      left.push_back(note.miss);
+  return left;
 }
 
 MissLog::Scope::Scope(MissLog &log) : outer(current) { current = &log; }

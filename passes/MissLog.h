@@ -3,7 +3,6 @@
 
 #include "mlir/IR/Operation.h"
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,11 +21,12 @@ struct Raised {
   std::string root;     ///< that op's name: nn.mul
 };
 
-/// Collects misses in the order noted; a repeated one is kept once. Used from one thread.
+/// Collects misses in the order noted: one of a root and pattern, with the last reason, and none of a root that was
+/// raised in the end. Used from one thread.
 class MissLog {
 public:
   void note(mlir::Operation *root, llvm::StringRef pattern, std::string reason);
-  const std::vector<Miss> &misses() const { return notes; }
+  std::vector<Miss> misses() const;
   void noteRaised(mlir::Operation *root, llvm::StringRef op);
   const std::vector<Raised> &raised() const { return raises; }
 
@@ -43,9 +43,15 @@ public:
   };
 
 private:
-  std::vector<Miss> notes;
+  struct Note {
+    mlir::Operation *root; ///< may be gone; its address may have come back with another op's location
+    Miss miss;
+    bool raised = false;
+  };
+  Note *find(mlir::Operation *root, llvm::StringRef pattern);
+
+  std::vector<Note> notes;
   std::vector<Raised> raises;
-  std::set<std::string> seen;
 };
 
 /// Notes a near miss in the log in scope, if any, and as an MLIR "missed" remark of category "raise".

@@ -1,6 +1,7 @@
 #include "passes/ShapeTable.h"
 
 #include "ir/dialect/Types.h"
+#include "passes/RewriteLog.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -24,6 +25,8 @@ DimShape ShapeTable::of(Value value) {
   }
   return shapes[value];
 }
+
+void ShapeTable::notifyOperationReplaced(Operation *op, ValueRange by) { recordRewrite(op, by, *this); }
 
 void ShapeTable::record(Operation *op) {
   if (!llvm::isa<nn::ShapeInference>(op))

@@ -20,6 +20,8 @@ public:
 
   void notifyOperationInserted(mlir::Operation *op, mlir::OpBuilder::InsertPoint) override { record(op); }
   void notifyOperationModified(mlir::Operation *op) override { record(op); }
+  /// Goes to the RewriteLog in scope.
+  void notifyOperationReplaced(mlir::Operation *op, mlir::ValueRange by) override;
 
 private:
   explicit ShapeTable(nn::SymbolicShapes shapes) : shapes(std::move(shapes)) {}
@@ -33,6 +35,15 @@ std::optional<DimShape> provenBroadcast(llvm::ArrayRef<DimShape> shapes);
 
 /// Replaces the one result of `op` by that of an op built for it, which takes over the declared type.
 void replaceByNew(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::Value built);
+/// Replaces `op`, of one result, by a copy that `change` has been applied to: a change in place that the listener sees
+/// both sides of.
+template <class OpTy, class Fn>
+void replaceByChanged(mlir::RewriterBase &rewriter, OpTy op, Fn change) {
+  auto copy = llvm::cast<OpTy>(op->clone());
+  change(copy);
+  rewriter.insert(copy);
+  replaceByNew(rewriter, op, copy->getResult(0));
+}
 /// Whether the result of `op` can be replaced by a value that exists already: their types are equal, or every
 /// user accepts any compatible type.
 bool canReplaceBy(mlir::Operation *op, mlir::Value value);

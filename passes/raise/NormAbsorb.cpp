@@ -24,7 +24,7 @@ struct CastOfInput : OpRewritePattern<OpTy> {
     Value x = withoutExactCast(norm.getX());
     if (x == norm.getX())
       return failure();
-    rewriter.modifyOpInPlace(norm, [&] { norm.getXMutable().assign(x); });
+    replaceByChanged(rewriter, norm, [&](OpTy changed) { changed.getXMutable().assign(x); });
     return success();
   }
 };
@@ -38,9 +38,9 @@ struct CastOfWeight : OpRewritePattern<OpTy> {
     if (weight == norm.getWeight())
       return failure();
     Type scaleType = norm.scaleType();
-    rewriter.modifyOpInPlace(norm, [&] {
-      setScaleType(norm, scaleType);
-      norm.getWeightMutable().assign(weight);
+    replaceByChanged(rewriter, norm, [&](OpTy changed) {
+      setScaleType(changed, scaleType);
+      changed.getWeightMutable().assign(weight);
     });
     return success();
   }
@@ -53,7 +53,7 @@ struct CastOfBias : OpRewritePattern<nn::LayerNormOp> {
     Value bias = norm.getBias() ? withoutExactCast(norm.getBias()) : Value();
     if (bias == norm.getBias())
       return failure();
-    rewriter.modifyOpInPlace(norm, [&] { norm.getBiasMutable().assign(bias); });
+    replaceByChanged(rewriter, norm, [&](nn::LayerNormOp changed) { changed.getBiasMutable().assign(bias); });
     return success();
   }
 };
@@ -82,10 +82,10 @@ struct BiasOfWeight : OpRewritePattern<nn::RmsNormOp> {
         tensorType(offset->value) != tensorType(norm.getWeight()))
       return failure();
     Type scaleType = norm.scaleType();
-    rewriter.modifyOpInPlace(norm, [&] {
-      norm.setWeightBias(llvm::APFloat(static_cast<float>(offset->constant)));
-      norm.getWeightMutable().assign(offset->value);
-      setScaleType(norm, scaleType);
+    replaceByChanged(rewriter, norm, [&](nn::RmsNormOp changed) {
+      changed.setWeightBias(llvm::APFloat(static_cast<float>(offset->constant)));
+      changed.getWeightMutable().assign(offset->value);
+      setScaleType(changed, scaleType);
     });
     return success();
   }
@@ -141,6 +141,7 @@ struct CentredInput : OpRewritePattern<nn::RmsNormOp> {
                                              {rewriter.getNamedAttr("eps", norm.getEpsAttr()),
                                               rewriter.getNamedAttr("scale_in", TypeAttr::get(scaleType))},
                                              resultType);
+    noteRaised(norm, "layer_norm");
     replaceByNew(rewriter, norm, built);
     return success();
   }
@@ -153,7 +154,7 @@ struct RedundantScaleType : OpRewritePattern<OpTy> {
   LogicalResult matchAndRewrite(OpTy norm, PatternRewriter &rewriter) const override {
     if (!norm.getScaleIn() || *norm.getScaleIn() != elementType(norm.getWeight()))
       return failure();
-    rewriter.modifyOpInPlace(norm, [&] { norm.removeScaleInAttr(); });
+    replaceByChanged(rewriter, norm, [&](OpTy changed) { changed.removeScaleInAttr(); });
     return success();
   }
 };

@@ -123,17 +123,17 @@ struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
         failed(raise::forEachRoot<nn::TanhOp>(module, tanh)) ||
         failed(raise::forEachRoot<nn::SigmoidOp>(module, sigmoid)))
       return signalPassFailure();
-    RewritePatternSet patterns(&getContext());
-    patterns.add<raise::CastsAround<nn::GeluOp>, raise::CastsAround<nn::SiluOp>>(&getContext());
-    GreedyRewriteConfig config;
-    config.setUseTopDownTraversal(true)
-        .setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled)
-        .setMaxIterations(GreedyRewriteConfig::kNoLimit)
-        .setMaxNumRewrites(GreedyRewriteConfig::kNoLimit)
-        .enableFolding()
-        .enableConstantCSE();
-    if (failed(applyPatternsGreedily(module, std::move(patterns), config)))
-      signalPassFailure();
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      auto shapes = ShapeTable::compute(function);
+      if (failed(shapes))
+        return signalPassFailure();
+      RewritePatternSet patterns(&getContext());
+      patterns.add<raise::CastsAround<nn::GeluOp>, raise::CastsAround<nn::SiluOp>>(&getContext());
+      if (failed(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))))
+        return signalPassFailure();
+    }
   }
 };
 } // namespace

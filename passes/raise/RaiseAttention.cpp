@@ -234,16 +234,16 @@ void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
   }
   if (k == attention.getK() && v == attention.getV() && mask == attention.getMask())
     return;
-  raiser.rewriter.modifyOpInPlace(attention, [&] {
-    attention.getKMutable().assign(k);
-    attention.getVMutable().assign(v);
-    attention.getMaskMutable().clear();
+  replaceByChanged(raiser.rewriter, attention, [&](nn::AttentionOp changed) {
+    changed.getKMutable().assign(k);
+    changed.getVMutable().assign(v);
+    changed.getMaskMutable().clear();
     if (mask)
-      attention.getMaskMutable().assign(mask);
-    attention.setCausal(attention.getCausal() || pattern.causal);
+      changed.getMaskMutable().assign(mask);
+    changed.setCausal(attention.getCausal() || pattern.causal);
     if (pattern.window != 0 &&
         (attention.getWindow() == 0 || pattern.window < static_cast<int64_t>(attention.getWindow())))
-      attention.setWindow(pattern.window);
+      changed.setWindow(pattern.window);
   });
 }
 

@@ -163,9 +163,9 @@ struct CastOfInput : OpRewritePattern<nn::RopeOp> {
     if (x == rope.getX())
       return failure();
     Type compute = rope.computeType();
-    rewriter.modifyOpInPlace(rope, [&] {
-      rope.setComputeAttr(TypeAttr::get(compute));
-      rope.getXMutable().assign(x);
+    replaceByChanged(rewriter, rope, [&](nn::RopeOp changed) {
+      changed.setComputeAttr(TypeAttr::get(compute));
+      changed.getXMutable().assign(x);
     });
     return success();
   }
@@ -222,7 +222,7 @@ struct CastOfTables : OpRewritePattern<nn::RopeOp> {
     Value cos = withoutExactCast(rope.getCos()), sin = withoutExactCast(rope.getSin());
     if (cos == rope.getCos() && sin == rope.getSin())
       return failure();
-    rewriter.modifyOpInPlace(rope, [&] { rope->setOperands({rope.getX(), cos, sin}); });
+    replaceByChanged(rewriter, rope, [&](nn::RopeOp changed) { changed->setOperands({rope.getX(), cos, sin}); });
     return success();
   }
 };

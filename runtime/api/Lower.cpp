@@ -134,6 +134,9 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     buildRaisePipeline(manager);
     MissLog raises;
     MissLog::Scope scope(raises);
+    std::optional<RewriteLog::Scope> logging;
+    if (options.rewrites)
+      logging.emplace(*options.rewrites);
     if (failed(manager.run(module)))
       return badInput(error.text("the graph cannot be normalised"));
     for (const Raised &raised : raises.raised())

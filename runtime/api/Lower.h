@@ -3,6 +3,7 @@
 
 #include "codegen/plan/ProgramPlan.h"
 #include "ir/import/Onnx.h"
+#include "passes/RewriteLog.h"
 #include "passes/fuse/Fuse.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -30,6 +31,7 @@ struct LowerOptions {
   FuseOptions fusions;
   std::vector<std::string> patternFiles;
   std::string target = "sm_90a";
+  RewriteLog *rewrites = nullptr; ///< takes down every rewrite of normalise and raise, for whoever checks them
 };
 
 /// Normalise, raise and (if asked) fuse in place.

@@ -6,12 +6,11 @@
 #include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
 #include "runtime/Executor.h"
+#include "runtime/api/Trial.h"
 #include "runtime/cuda/Driver.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <random>
 #include <set>
 
 using namespace mlir;
@@ -19,23 +18,6 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// What symbols stand for in a check. Unequal sizes see more; where they contradict the body, all are one.
-struct Sizes {
-  int64_t batch, other;
-};
-constexpr Sizes unequalSizes{2, 5}, equalSizes{4, 4};
-
-/// Relative L2 tolerance of one rounding in the type, times what a reduction over a few thousand elements adds.
-double tolerance(DType type) {
-  switch (type) {
-  case DType::F16: return 2e-3;
-  case DType::BF16: return 1.5e-2;
-  case DType::F8E4M3: return 5e-2;
-  case DType::F8E5M2: return 1e-1;
-  default: return isFloat(type) ? 1e-5 : 0;
-  }
-}
-
 /// Symbols that the body speaks of.
 std::set<std::string> symbolsOf(GroupOp group, const nn::SymbolicShapes &shapes) {
   std::set<std::string> symbols;
@@ -82,41 +64,33 @@ OwningOpRef<ModuleOp> isolate(GroupOp group, const nn::SymbolicShapes &shapes) {
   return module;
 }
 
-/// Mixed signs and magnitudes; integers small, so that they can be indices.
-Tensor randomTensor(DType type, Shape shape, std::mt19937 &random) {
-  std::normal_distribution<float> normal;
-  std::uniform_int_distribution<int> kind(0, 15), integer(0, 3);
-  std::vector<float> values(static_cast<size_t>(elementCount(shape)));
-  for (float &value : values) {
-    if (!isFloat(type)) {
-      value = static_cast<float>(type == DType::Bool ? integer(random) & 1 : integer(random));
-      continue;
-    }
-    int which = kind(random);
-    value = normal(random) * (which == 0 ? 30.f : which == 1 ? 1e-3f : 1.f);
-  }
-  Tensor tensor = Tensor::of<float>(DType::F32, std::move(shape), values);
-  return tensor.convertedTo(type);
-}
-
 class GroupCheck {
 public:
-  GroupCheck(GroupOp group, const nn::SymbolicShapes &shapes, const std::string &target)
-      : group(group), module(isolate(group, shapes)), target(target),
-        what(group.getPattern().str() + " at " + locationName(group.getLoc())) {}
+  GroupCheck(GroupOp group, const nn::SymbolicShapes &shapes)
+      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolate(group, shapes)) {}
 
-  Status run(std::mt19937 &random) {
+  /// Equal for groups that are the same kernel.
+  std::string key() {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    module->print(out);
+    return text;
+  }
+
+  Status run(const std::string &target, const PlanEdit &edit, std::mt19937 &random) {
     auto entry = *module->getOps<func::FuncOp>().begin();
     auto plan = buildPlan(entry, {target, ""});
     if (!plan)
       return Error{plan.error().kind, what + ": " + plan.error().message};
+    if (edit)
+      edit(*plan);
     auto interpreter = Interpreter::create(entry, "");
     if (!interpreter)
       return interpreter.error();
-    NamedTensors inputs = randomInputs(*plan, unequalSizes, random);
+    NamedTensors inputs = randomInputs(interpreter->inputs(), unequalSizes, {}, random);
     auto expected = interpreter->run(inputs);
     if (!expected) {
-      inputs = randomInputs(*plan, equalSizes, random);
+      inputs = randomInputs(interpreter->inputs(), equalSizes, {}, random);
       expected = interpreter->run(inputs);
     }
     if (!expected)
@@ -131,33 +105,20 @@ public:
     if (!actual)
       return Error{actual.error().kind, what + ": " + actual.error().message};
     for (const auto &[name, value] : *expected)
-      if (Status status = compareOutput(name, actual->at(name), value); !status)
+      if (Status status = compareOutput(name, actual->at(name), value, inputs); !status)
         return status;
     return {};
   }
 
-private:
-  static NamedTensors randomInputs(const ProgramPlan &plan, const Sizes &chosen, std::mt19937 &random) {
-    NamedTensors inputs;
-    SymbolValues sizes;
-    for (const PortPlan &port : plan.inputs)
-      for (const Dim &dim : port.shape)
-        for (const std::string &symbol : dim.symbols())
-          sizes[symbol] = llvm::StringRef(symbol).contains_insensitive("batch") ? chosen.batch : chosen.other;
-    for (const PortPlan &port : plan.inputs) {
-      Shape shape;
-      for (const Dim &dim : port.shape)
-        shape.push_back(*dim.evaluate(sizes));
-      inputs[port.name] = randomTensor(port.type, std::move(shape), random);
-    }
-    return inputs;
-  }
+  std::string what;
 
-  Status compareOutput(const std::string &output, const Tensor &actual, const Tensor &expected) {
+private:
+  Status compareOutput(const std::string &output, const Tensor &actual, const Tensor &expected,
+                       const NamedTensors &inputs) {
     auto difference = compare(actual, expected);
     if (!difference)
       return difference.error();
-    if (difference->relativeL2 <= tolerance(actual.type()))
+    if (difference->relativeL2 <= roundingTolerance(actual.type(), inputs))
       return {};
     int64_t index = std::max<int64_t>(difference->worstIndex, 0);
     return Error{ErrorKind::AnswerIsNo,
@@ -166,22 +127,24 @@ private:
                              difference->relativeL2)};
   }
 
-  GroupOp group;
   OwningOpRef<ModuleOp> module;
-  std::string target, what;
 };
 } // namespace
 
-Status verifyGroups(func::FuncOp function, const std::string &target) {
+Status verifyGroups(func::FuncOp function, const std::string &target, const PlanEdit &edit) {
   auto shapes = nn::SymbolicShapes::compute(function);
   if (failed(shapes))
     return badInput("shapes do not fit together");
-  auto groups = llvm::to_vector(function.getOps<GroupOp>());
-  Progress progress("verifying fusions", static_cast<int64_t>(groups.size()));
+  std::vector<GroupCheck> checks;
+  std::set<std::string> seen;
+  for (GroupOp group : function.getOps<GroupOp>())
+    if (GroupCheck check(group, *shapes); seen.insert(check.key()).second)
+      checks.push_back(std::move(check));
+  Progress progress("verifying fusions", static_cast<int64_t>(checks.size()));
   std::mt19937 random(std::random_device{}());
-  for (GroupOp group : groups) {
-    progress.step(group.getPattern().str() + " " + locationName(group.getLoc()));
-    if (Status status = GroupCheck(group, *shapes, target).run(random); !status)
+  for (GroupCheck &check : checks) {
+    progress.step(check.what);
+    if (Status status = check.run(target, edit, random); !status)
       return status;
   }
   return {};

@@ -203,4 +203,46 @@ TEST_F(Raise, EveryGraphIsRaisedAndKeepsItsNumbers) {
   EXPECT_GT(graphs, 0);
 }
 
+TEST_F(Raise, MissesAreOneARoot) {
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32> loc("layer")
+  %1 = nn.exp %0 : (tensor<4xf32>) -> tensor<4xf32> loc("layer")
+  return %1 : tensor<4xf32>
+})", &context);
+  ASSERT_TRUE(module);
+  auto ops = llvm::to_vector(firstFunction(*module).getOps<nn::ExpOp>());
+  MissLog log;
+  MissLog::Scope scope(log);
+  noteMiss(ops[0], "gelu", "early");
+  noteMiss(ops[1], "gelu", "late");
+  noteMiss(ops[0], "gelu", "late");
+  ASSERT_EQ(log.misses().size(), 2u);
+  EXPECT_EQ(log.misses()[0].reason, "late");
+  EXPECT_EQ(log.misses()[1].location, "layer");
+  noteMiss(ops[0], "silu", "another op");
+  noteRaised(ops[0], "gelu");
+  ASSERT_EQ(log.misses().size(), 2u);
+  EXPECT_EQ(log.misses()[0].reason, "late");
+  EXPECT_EQ(log.misses()[1].pattern, "silu");
+  EXPECT_EQ(log.raised().size(), 1u);
+}
+
+TEST_F(Raise, ANormOfCentredValuesIsInTheLedger) {
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @f(%x: tensor<4x8xf32>, %w: tensor<8xf32>) -> tensor<4x8xf32> {
+  %0 = nn.reduce %x {axes = array<i64: -1>, keepdims = true, kind = "mean"} : (tensor<4x8xf32>) -> tensor<4x1xf32>
+  %1 = nn.sub %x, %0 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
+  %2 = nn.rms_norm %1, %w {eps = 1.0e-5 : f32} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  return %2 : tensor<4x8xf32>
+})", &context);
+  ASSERT_TRUE(module);
+  MissLog log;
+  MissLog::Scope scope(log);
+  ASSERT_TRUE(runPipeline(*module, buildRaisePipeline));
+  ASSERT_EQ(log.raised().size(), 1u);
+  EXPECT_EQ(log.raised()[0].op, "layer_norm");
+  EXPECT_EQ(log.raised()[0].root, "nn.rms_norm");
+}
+
 } // namespace

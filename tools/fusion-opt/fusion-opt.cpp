@@ -35,7 +35,8 @@ cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or
 cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
                                cl::value_desc("NAME=N"), cl::cat(category));
 cl::opt<bool> verifyFusions("verify-fusions",
-                            cl::desc("Check every group's kernel against its body on random inputs"),
+                            cl::desc("Check every rewrite against the ops it replaced and every group's kernel\n"
+                                     "against its body, on random inputs"),
                             cl::cat(category));
 cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"), cl::value_desc("FILE"),
                                 cl::cat(category));
@@ -147,12 +148,16 @@ Status runOwn(const MlirOptMainConfig &config) {
   auto module = loadModule(*context, inputFile);
   if (!module)
     return module.error();
+  RewriteLog rewrites;
   PassManager manager(context.get());
   if (failed(applyPassManagerCLOptions(manager)) || failed(config.setupPassPipeline(manager)))
     return badInput("the pass pipeline is not valid");
   {
     llvm::SourceMgr sources;
     SourceMgrDiagnosticHandler printDiagnostics(sources, context.get());
+    std::optional<RewriteLog::Scope> logging;
+    if (verifyFusions)
+      logging.emplace(rewrites);
     if (failed(manager.run(**module)))
       return badInput(inputFile + ": a pass failed");
   }
@@ -172,10 +177,13 @@ Status runOwn(const MlirOptMainConfig &config) {
     options.fusions.disabled = fuseDisable;
     options.patternFiles = patternFiles;
     options.target = target;
+    options.rewrites = verifyFusions ? &rewrites : nullptr;
     if (Status status = lower(**module, options, ledger); !status)
       return inFile(status.error());
   }
   if (verifyFusions) {
+    if (Status status = verifyRewrites(rewrites); !status)
+      return status;
     auto entry = entryFunction(**module);
     if (!entry)
       return inFile(entry.error());

@@ -1,0 +1,169 @@
+// --verify-fusions: every rewrite holds, and a wrong one, of a rewrite or of a kernel, is caught and named.
+#include "GraphCase.h"
+
+#include "ir/dialect/Types.h"
+#include "passes/Pipeline.h"
+#include "passes/ShapeTable.h"
+#include "runtime/api/Lower.h"
+#include "runtime/api/Verify.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+using namespace fusion;
+using namespace fusion::test;
+using testing::HasSubstr;
+
+namespace {
+/// Normalises and raises; the log has every rewrite.
+bool raise(mlir::ModuleOp module, RewriteLog &log) {
+  mlir::PassManager manager(module.getContext());
+  buildNormalisePipeline(manager);
+  buildRaisePipeline(manager);
+  RewriteLog::Scope scope(log);
+  return succeeded(manager.run(module));
+}
+
+bool holds(const RewriteLog &log, llvm::StringRef name) {
+  return llvm::any_of(log.rewrites(), [&](const Rewrite &rewrite) { return rewrite.name == name; });
+}
+
+/// The modules of a RUN-line test: the same text between its separators.
+std::vector<std::string> splitModules(const std::string &file) {
+  std::ifstream in(file);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(text).split(parts, "// -----\n");
+  return {parts.begin(), parts.end()};
+}
+
+class RunLineTests : public testing::TestWithParam<const char *> {};
+
+TEST_P(RunLineTests, EveryRewriteHolds) {
+  auto context = makeContext();
+  size_t rewrites = 0;
+  for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + std::string(GetParam()) + ".mlir")) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
+    ASSERT_TRUE(module) << text;
+    RewriteLog log;
+    ASSERT_TRUE(raise(*module, log)) << text;
+    Status status = verifyRewrites(log);
+    EXPECT_TRUE(bool(status)) << status.error().message << text;
+    rewrites += log.rewrites().size();
+  }
+  EXPECT_GT(rewrites, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RunLineTests,
+                         testing::Values("canonicalize", "fold-positions", "raise-norm", "raise-activation",
+                                         "raise-rope", "raise-attention"),
+                         [](const auto &info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(VerifyFusions, EveryRewriteOfEveryGraphHolds) {
+  for (const std::string &graph : graphNames()) {
+    auto context = makeContext();
+    auto module = loadModule(*context, graphFile(graph, "model.onnx"));
+    ASSERT_TRUE(bool(module)) << module.error().message;
+    RewriteLog log;
+    ASSERT_TRUE(raise(**module, log)) << graph;
+    // Spelled out, or an op of the opset that only sheds the repetition of its heads.
+    EXPECT_TRUE(holds(log, "attention") || graph.ends_with("op23") || graph.ends_with("bf16-decode")) << graph;
+    Status status = verifyRewrites(log);
+    EXPECT_TRUE(bool(status)) << graph << ": " << status.error().message;
+  }
+}
+
+TEST(VerifyFusions, EqualLayersAreCheckedOnce) {
+  auto context = makeContext();
+  auto module = loadModule(*context, graphFile("llama-fp16-op20-eager", "model.onnx"));
+  ASSERT_TRUE(bool(module)) << module.error().message;
+  RewriteLog log;
+  ASSERT_TRUE(raise(**module, log));
+  EXPECT_EQ(llvm::count_if(log.rewrites(), [](const Rewrite &rewrite) { return rewrite.name == "attention"; }), 1);
+}
+
+/// Gemma's norm: the product with the f32 weight comes before the rounding to bf16.
+constexpr const char *gemmaNorm = R"(
+func.func @main(%x: tensor<?x64xbf16>, %w: tensor<64xf32>) -> tensor<?x64xbf16> {
+  %eps = nn.constant {value = dense<1.0e-6> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.cast %x : (tensor<?x64xbf16>) -> tensor<?x64xf32>
+  %1 = nn.square %0 : (tensor<?x64xf32>) -> tensor<?x64xf32>
+  %2 = nn.reduce %1 {axes = array<i64: -1>, keepdims = true, kind = "mean"} : (tensor<?x64xf32>) -> tensor<?x1xf32>
+  %3 = nn.add %2, %eps : (tensor<?x1xf32>, tensor<f32>) -> tensor<?x1xf32>
+  %4 = nn.rsqrt %3 : (tensor<?x1xf32>) -> tensor<?x1xf32>
+  %5 = nn.mul %0, %4 : (tensor<?x64xf32>, tensor<?x1xf32>) -> tensor<?x64xf32>
+  %6 = nn.mul %5, %w : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32>
+  %7 = nn.cast %6 : (tensor<?x64xf32>) -> tensor<?x64xbf16>
+  return %7 : tensor<?x64xbf16>
+} loc("model.norm")
+)";
+
+// Pattern: cast(rms_norm(x, w : f32)) -> rms_norm(x, w) {scale_in = type of x}: the guard that input and weight have the
+// same element type is missing
+struct PlainNormOfAnyWeight : mlir::OpRewritePattern<nn::RmsNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  llvm::LogicalResult matchAndRewrite(nn::RmsNormOp norm, mlir::PatternRewriter &rewriter) const override {
+    if (norm.scaleType() == elementType(norm.getX()))
+      return llvm::failure();
+    replaceByChanged(rewriter, norm, [](nn::RmsNormOp changed) {
+      changed.setScaleInAttr(mlir::TypeAttr::get(elementType(changed.getX())));
+    });
+    return llvm::success();
+  }
+};
+
+TEST(VerifyFusions, CatchesANormThatIgnoresTheTypeOfItsWeight) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(gemmaNorm, context.get());
+  ASSERT_TRUE(module);
+  RewriteLog right, wrong;
+  ASSERT_TRUE(raise(*module, right));
+  ASSERT_TRUE(holds(right, "rms_norm"));
+  EXPECT_TRUE(bool(verifyRewrites(right)));
+  {
+    auto function = *module->getOps<mlir::func::FuncOp>().begin();
+    auto shapes = ShapeTable::compute(function);
+    mlir::RewritePatternSet patterns(context.get());
+    patterns.add<PlainNormOfAnyWeight>(context.get());
+    RewriteLog::Scope scope(wrong);
+    ASSERT_TRUE(succeeded(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))));
+  }
+  for (int again = 0; again < 20; ++again) {
+    Status status = verifyRewrites(wrong);
+    ASSERT_FALSE(bool(status));
+    EXPECT_EQ(status.error().kind, ErrorKind::AnswerIsNo);
+    EXPECT_THAT(status.error().message, HasSubstr("rms_norm at "));
+    EXPECT_THAT(status.error().message, testing::ContainsRegex("element [0-9]+ is [-0-9.e]+ after the rewrite and was"));
+  }
+}
+
+TEST(VerifyFusions, CatchesAWrongKernel) {
+  auto context = makeContext();
+  auto module = loadModule(*context, graphFile("llama-fp16-op20-eager", "model.onnx"));
+  ASSERT_TRUE(bool(module)) << module.error().message;
+  Ledger ledger;
+  ASSERT_TRUE(bool(lower(**module, {}, ledger)));
+  auto entry = entryFunction(**module);
+  ASSERT_TRUE(bool(entry));
+  auto edited = [](ProgramPlan &plan) {
+    for (KernelPlan &kernel : plan.kernels)
+      if (size_t at = kernel.source.find("1.f / sqrt_("); at != std::string::npos)
+        kernel.source.replace(at, 3, "1.1f");
+  };
+  Status status = verifyGroups(*entry, "sm_90a", edited);
+  ASSERT_FALSE(bool(status));
+  EXPECT_EQ(status.error().kind, ErrorKind::AnswerIsNo) << status.error().message;
+  EXPECT_THAT(status.error().message, HasSubstr("norm at "));
+  EXPECT_THAT(status.error().message, HasSubstr("at element"));
+}
+} // namespace
