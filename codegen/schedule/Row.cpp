@@ -127,6 +127,15 @@ std::variant<Parts, std::string> partsOf(const Region &region, const KernelConte
   return std::move(parts);
 }
 
+/// For rows held in registers with more than two results, where the compiler would rather spill than take the registers.
+uint32_t residentBlocks(const Parts &parts) {
+  constexpr uint32_t registers = 65536, perThread = 112;
+  const row::Layout &layout = parts.front().layout;
+  const bool crowded = llvm::any_of(
+      parts, [](const Part &part) { return part.layout.inRegisters && part.graph.stores.size() > 2; });
+  return crowded ? std::max(1u, registers / (layout.blockThreads * perThread)) : 0;
+}
+
 class RowSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "row"; }
@@ -161,7 +170,7 @@ public:
         blocks = blocks + part.blocks();
       }
     }
-    KernelDraft draft = writer.finish("row", parts.front().layout.blockThreads);
+    KernelDraft draft = writer.finish("row", parts.front().layout.blockThreads, residentBlocks(parts));
     draft.gridX = blocks;
     return draft;
   }

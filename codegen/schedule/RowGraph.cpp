@@ -33,6 +33,12 @@ Node *Builder::apply(Operation *op, StringRef text, ArrayRef<Node *> operands, S
     node.level = std::max(node.level, operand->level);
     node.phase = std::max(node.phase, operand->phase);
   }
+  // Norms of one value have their statistics in common.
+  if (!node.text.empty())
+    for (Node &other : graph.nodes)
+      if (other.kind == Node::Kind::Apply && other.text == node.text && other.type == node.type &&
+          other.operands == node.operands)
+        return &other;
   return &graph.nodes.emplace_back(std::move(node));
 }
 

@@ -15,6 +15,8 @@ struct Candidate {
   /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order; nothing
   /// that they read is among `ops`.
   llvm::SmallVector<mlir::Operation *> clones = {};
+  /// Roots of other candidates of which nothing is left when this one is taken: they fire with it.
+  llvm::SmallVector<std::pair<mlir::Operation *, std::string>> absorbed = {};
   std::string schedule;                     ///< that takes it
   int64_t bytesSaved = 0;
   double score = 0;                         ///< what the choice maximises

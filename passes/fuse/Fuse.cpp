@@ -140,6 +140,9 @@ private:
       for (const FusionPattern *pattern : wanted)
         if (root.getName().getStringRef() == pattern->rootName)
           consider(*pattern, &root, traffic);
+    for (Candidate &candidate : growNorms({function.getBody().front(), traffic, oracle}, candidates))
+      if (enabled(candidate.pattern))
+        consider(std::move(candidate), static_cast<unsigned>(candidate.ops.size()), traffic);
   }
 
   /// An op that a pattern could start from: in the end it has fired or there is a reason.
@@ -222,6 +225,9 @@ private:
         remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
             << remark::reason("fused at {0}: {1}", site.location, llvm::join(site.ops, ", "))
             << remark::metric("BytesSaved", site.bytesSaved);
+        for (auto &[root, pattern] : candidate.absorbed)
+          if (enabled(pattern) && fired.insert({root, pattern}).second)
+            ledger.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
         ledger.patterns[candidate.pattern].fired.push_back(std::move(site));
         fired.insert({candidate.root, candidate.pattern});
         commit(candidate);
@@ -229,9 +235,7 @@ private:
       }
       std::vector<Candidate> rest;
       for (const Candidate &candidate : pool) {
-        if (candidate.ops.empty() || llvm::any_of(committed, [&](const Candidate &c) {
-              return c.root == candidate.root && c.pattern == candidate.pattern;
-            }))
+        if (candidate.ops.empty() || fired.contains({candidate.root, candidate.pattern}))
           continue;
         auto winner = llvm::find_if(committed, [&](const Candidate &c) { return c.overlaps(candidate); });
         if (winner == committed.end())

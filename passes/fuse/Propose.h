@@ -34,6 +34,14 @@ Proposals proposeAttentionLayouts(const ProposalContext &context);
 /// The products of one input by weights, with their biases, side by side.
 Proposals proposeProducts(const ProposalContext &context);
 
+/// Norms of one value, where no sum and no quantisation made them a group already.
+Proposals proposeSiblingNorms(const ProposalContext &context);
+
+/// Larger groups around the norms of `found`, the candidates of add_norm, norm_quant and add_norm_quant: the other norms
+/// of the same value with their tails, the adds behind the residual add, the norm of the branch that is added. Each is a
+/// candidate of its own.
+std::vector<Candidate> growNorms(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
+
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);

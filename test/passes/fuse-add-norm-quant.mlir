@@ -100,3 +100,25 @@ func.func @not_convex(%x: tensor<64x128xf32>, %r: tensor<64x128xf32>, %w: tensor
   %q = nn.quantize %n, %s : (tensor<64x128xf32>, tensor<f32>) -> tensor<64x128xi8>
   return %q : tensor<64x128xi8>
 }
+
+// -----
+
+// Two norms of one sum, one of them quantised for each token, the other with one scale: one kernel.
+// CHECK-LABEL: @two_norms
+// CHECK: fusion.group "add_norm_quant" schedule "row"
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.dynamic_quantize
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.quantize
+// CHECK-NEXT: fusion.yield
+// CHECK-NOT: fusion.group
+func.func @two_norms(%x: tensor<?x128xbf16>, %r: tensor<?x128xbf16>, %w: tensor<128xbf16>, %v: tensor<128xbf16>, %c: tensor<f32>)
+    -> (tensor<?x128xbf16>, tensor<?x128xi8>, tensor<?x1xf32>, tensor<?x128xf8E4M3FN>) {
+  %s = nn.add %x, %r : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  %0, %1 = nn.dynamic_quantize %n : (tensor<?x128xbf16>) -> (tensor<?x128xi8>, tensor<?x1xf32>)
+  %m = nn.rms_norm %s, %v {eps = 1.0e-6 : f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  %2 = nn.quantize %m, %c : (tensor<?x128xbf16>, tensor<f32>) -> tensor<?x128xf8E4M3FN>
+  return %s, %0, %1, %2 : tensor<?x128xbf16>, tensor<?x128xi8>, tensor<?x1xf32>, tensor<?x128xf8E4M3FN>
+}

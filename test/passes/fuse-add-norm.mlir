@@ -91,3 +91,118 @@ func.func @late_reader(%x: tensor<?x128xf32>, %r: tensor<?x128xf32>, %w: tensor<
   %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf32>, tensor<128xf32>) -> tensor<?x128xf32>
   return %n, %a : tensor<?x128xf32>, tensor<?x128xf32>
 }
+
+// -----
+
+// GPT-NeoX: two norms of one sum, which is added and measured once. The sum is read again.
+// CHECK-LABEL: @two_norms
+// CHECK: %[[G:.*]]:3 = fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: %[[S:.*]] = nn.add
+// CHECK-NEXT: %[[A:.*]] = nn.layer_norm %[[S]]
+// CHECK-NEXT: %[[B:.*]] = nn.layer_norm %[[S]]
+// CHECK-NEXT: fusion.yield %[[S]], %[[A]], %[[B]]
+func.func @two_norms(%x: tensor<?x128xf16>, %r: tensor<?x128xf16>, %w: tensor<128xf16>, %b: tensor<128xf16>, %v: tensor<128xf16>)
+    -> (tensor<?x128xf16>, tensor<?x128xf16>, tensor<?x128xf16>) {
+  %s = nn.add %x, %r : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %n = nn.layer_norm %s, %w, %b {eps = 1.0e-5 : f32} : (tensor<?x128xf16>, tensor<128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %0 = nn.silu %n : (tensor<?x128xf16>) -> tensor<?x128xf16>
+  %m = nn.layer_norm %s, %v, %b {eps = 1.0e-5 : f32} : (tensor<?x128xf16>, tensor<128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  return %s, %0, %m : tensor<?x128xf16>, tensor<?x128xf16>, tensor<?x128xf16>
+}
+
+// -----
+
+// The second norm needs the first: one after the other.
+// CHECK-LABEL: @norm_behind_norm
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row"
+// CHECK-COUNT-1: nn.rms_norm
+// CHECK: fusion.yield
+// CHECK: nn.rms_norm %[[G]]#0
+func.func @norm_behind_norm(%x: tensor<128x128xf32>, %r: tensor<128x128xf32>, %w: tensor<128xf32>) -> (tensor<128x128xf32>, tensor<128x128xf32>) {
+  %s = nn.add %x, %r : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<128x128xf32>, tensor<128xf32>) -> tensor<128x128xf32>
+  %v = nn.reduce %n {kind = "mean", axes = array<i64: 0>, keepdims = false} : (tensor<128x128xf32>) -> tensor<128xf32>
+  %m = nn.rms_norm %s, %v {eps = 1.0e-6 : f32} : (tensor<128x128xf32>, tensor<128xf32>) -> tensor<128x128xf32>
+  return %n, %m : tensor<128x128xf32>, tensor<128x128xf32>
+}
+
+// -----
+
+// Phi-2: attention and MLP side by side, then the residual. The bias of one row's columns is no residual.
+// CHECK-LABEL: @parallel_residual
+// CHECK: nn.add %{{.*}}, %{{.*}} : (tensor<?x128xf16>, tensor<128xf16>)
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.layer_norm
+// CHECK-NEXT: fusion.yield
+func.func @parallel_residual(%x: tensor<?x128xf16> {nn.dims = ["t", 128]}, %a: tensor<?x128xf16> {nn.dims = ["t", 128]}, %m: tensor<?x128xf16> {nn.dims = ["t", 128]}, %w: tensor<128xf16>, %c: tensor<128xf16>)
+    -> (tensor<?x128xf16>, tensor<?x128xf16>) {
+  %b = nn.add %m, %c : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %0 = nn.add %a, %b : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %s = nn.add %x, %0 : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %n = nn.layer_norm %s, %w {eps = 1.0e-5 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  return %n, %s : tensor<?x128xf16>, tensor<?x128xf16>
+}
+
+// -----
+
+// The inner sum is read elsewhere: it is a residual of its own.
+// CHECK-LABEL: @inner_sum_used
+// CHECK: nn.add
+// CHECK: fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.layer_norm
+func.func @inner_sum_used(%x: tensor<?x128xf16> {nn.dims = ["t", 128]}, %a: tensor<?x128xf16> {nn.dims = ["t", 128]}, %m: tensor<?x128xf16> {nn.dims = ["t", 128]}, %w: tensor<128xf16>)
+    -> (tensor<?x128xf16>, tensor<?x128xf16>) {
+  %0 = nn.add %a, %m : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %s = nn.add %x, %0 : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %n = nn.layer_norm %s, %w {eps = 1.0e-5 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  return %n, %0 : tensor<?x128xf16>, tensor<?x128xf16>
+}
+
+// -----
+
+// Gemma 2 and 3: the branch is normalised, added, and the sum normalised again.
+// CHECK-LABEL: @sandwich
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: fusion.yield
+func.func @sandwich(%x: tensor<?x128xbf16> {nn.dims = ["t", 128]}, %a: tensor<?x128xbf16> {nn.dims = ["t", 128]}, %w: tensor<128xbf16>, %v: tensor<128xbf16>)
+    -> (tensor<?x128xbf16>, tensor<?x128xbf16>) {
+  %0 = nn.rms_norm %a, %w {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  %s = nn.add %x, %0 : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  %n = nn.rms_norm %s, %v {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  return %n, %s : tensor<?x128xbf16>, tensor<?x128xbf16>
+}
+
+// -----
+
+// OLMo 2: the branch is normalised and added; no norm follows.
+// CHECK-LABEL: @norm_then_add
+// CHECK: fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: fusion.yield
+func.func @norm_then_add(%x: tensor<?x128xbf16>, %a: tensor<?x128xbf16>, %w: tensor<128xbf16>) -> tensor<?x128xbf16> {
+  %0 = nn.rms_norm %a, %w {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  %s = nn.add %0, %x : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  return %s : tensor<?x128xbf16>
+}
+
+// -----
+
+// The normalised branch is read elsewhere, or broadcast by the sum: no residual add.
+// CHECK-LABEL: @normal_used
+// CHECK-NOT: fusion.group
+// CHECK: return
+func.func @normal_used(%x: tensor<?x128xbf16>, %y: tensor<4x8x128xbf16>, %a: tensor<?x128xbf16>, %b: tensor<8x128xbf16>, %w: tensor<128xbf16>)
+    -> (tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<4x8x128xbf16>) {
+  %0 = nn.rms_norm %a, %w {eps = 1.0e-6 : f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  %s = nn.add %0, %x : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  %1 = nn.rms_norm %b, %w {eps = 1.0e-6 : f32} : (tensor<8x128xbf16>, tensor<128xbf16>) -> tensor<8x128xbf16>
+  %t = nn.add %1, %y : (tensor<8x128xbf16>, tensor<4x8x128xbf16>) -> tensor<4x8x128xbf16>
+  return %0, %s, %t : tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<4x8x128xbf16>
+}
