@@ -125,6 +125,34 @@ Status PlanBuilder::planCopy(Value value, const View &view, BufferId target, Ope
 
 Status PlanBuilder::emit(const Region &region, const KernelContext &context, const Schedule &schedule,
                          llvm::ArrayRef<BufferId> outputs) {
+  ++launches;
+  if (dry)
+    return emitOne(region, context, schedule, outputs);
+  const std::vector<SizeRange> ranges = schedule.ranges(region, context);
+  if (ranges.empty())
+    return emitOne(region, context, schedule, outputs);
+  for (const View &view : context.inputs) // what computes them comes before the first
+    if (auto buffer = bufferOf(view.base); !buffer)
+      return buffer.error();
+  for (const SizeRange &range : ranges) {
+    KernelContext inRange = context;
+    inRange.range = &range;
+    if (Status status = emitOne(region, inRange, schedule, outputs); !status)
+      return status;
+    // Ranges whose kernels turned out the same are one.
+    KernelLaunch &made = plan.launches.back();
+    if (range.least > ranges.front().least && made.kernel == plan.launches.end()[-2].kernel) {
+      plan.launches.end()[-2].when->most = range.most;
+      plan.launches.pop_back();
+    } else {
+      made.when = range;
+    }
+  }
+  return {};
+}
+
+Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
+                            llvm::ArrayRef<BufferId> outputs) {
   KernelDraft draft;
   if (!dry)
     draft = schedule.emit(region, context);
@@ -153,7 +181,6 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     for (const View &view : context.inputs)
       if (auto buffer = bufferOf(view.base); !buffer)
         return buffer.error();
-  ++launches;
   if (dry)
     return {};
   launch.gridX = draft.gridX;

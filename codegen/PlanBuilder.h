@@ -23,8 +23,11 @@ private:
   /// The schedule that takes the region, or the error that buildPlan promises.
   Result<const Schedule *> chooseSchedule(const Region &region, const KernelContext &context) const;
   Status planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs);
+  /// One launch, or one for each of the schedule's ranges.
   Status emit(const Region &region, const KernelContext &context, const Schedule &schedule,
               llvm::ArrayRef<BufferId> outputs);
+  Status emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
+                 llvm::ArrayRef<BufferId> outputs);
   /// A kernel that copies the elements of `value`, however they lie, into `target`.
   Status planCopy(mlir::Value value, const View &view, BufferId target, mlir::Operation *anchor);
   uint32_t shareKernel(KernelPlan kernel);

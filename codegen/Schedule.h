@@ -13,6 +13,7 @@ struct KernelContext {
   /// Per region input: how its elements lie in its buffer. Outputs are contiguous.
   llvm::ArrayRef<View> inputs;
   uint32_t arch = 90; ///< sm_XX that the kernel will run on
+  const SizeRange *range = nullptr; ///< the kernel is launched only there; one of the schedule's ranges
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
 };
@@ -37,6 +38,9 @@ public:
   virtual llvm::StringRef name() const = 0;
   /// The reason why `region` cannot be one kernel of this schedule, or nothing. Cheap; writes no source.
   virtual std::optional<std::string> refuses(const Region &region, const KernelContext &context) const = 0;
+  /// Where no kernel is the best one for all run-time sizes: ranges of a size that get a kernel each, ascending,
+  /// without gaps, from 1 to the largest integer. Empty: one kernel. Only for a region that is not refused.
+  virtual std::vector<SizeRange> ranges(const Region &, const KernelContext &) const { return {}; }
   /// Only for a region that is not refused.
   virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.

@@ -44,6 +44,8 @@ public:
     /// May begin while the launch before it still runs: both wait with pdl_wait() where they must.
     bool overlapsPrevious = false;
   };
+  /// Before the first launch of these kernels, outside of record().
+  virtual Status prepare(std::span<const uint32_t> kernels) { return {}; }
   virtual Status launch(const Launch &launch) = 0;
   virtual Status synchronize() = 0;
 
@@ -64,7 +66,9 @@ public:
 
 /// What the kernels are compiled from or were compiled to.
 struct BackendKernels {
-  std::span<const KernelPlan> plans;
+  std::span<const KernelPlan> plans; ///< outlive the backend
+  /// For each plan, if not empty: not every run needs it. Where compiling is slow it may wait for prepare().
+  std::vector<bool> onDemand;
   /// One for each plan, compiled for `cubinArch`; used when the device runs that, else ignored. May be empty.
   std::span<const std::string> cubins;
   std::string cubinArch;

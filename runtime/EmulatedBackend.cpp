@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -19,8 +20,8 @@ namespace {
 /// Device memory is host memory, and every call is done when it returns.
 class EmulatedBackend : public Backend {
 public:
-  explicit EmulatedBackend(std::vector<std::shared_ptr<EmulatedKernel>> kernels)
-      : kernels(std::move(kernels)) {}
+  EmulatedBackend(std::span<const KernelPlan> plans, std::string folder)
+      : plans(plans), folder(std::move(folder)), kernels(plans.size()) {}
 
   Device device() const override { return {}; }
   std::string description() const override { return "emulation on the host"; }
@@ -49,6 +50,8 @@ public:
       std::memset(target, value, bytes);
     return {};
   }
+  /// Compiles those that are not compiled yet.
+  Status prepare(std::span<const uint32_t> wanted) override;
   Status launch(const Launch &launch) override {
     std::vector<void *> arguments;
     for (const uint64_t &argument : launch.arguments)
@@ -77,8 +80,36 @@ public:
   }
 
 private:
-  std::vector<std::shared_ptr<EmulatedKernel>> kernels;
+  std::span<const KernelPlan> plans;
+  std::string folder; ///< where libraries of kernels are kept
+  std::vector<std::shared_ptr<EmulatedKernel>> kernels; ///< null: not compiled yet
 };
+
+Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {
+  std::vector<uint32_t> missing;
+  for (uint32_t kernel : wanted)
+    if (!kernels[kernel] && std::find(missing.begin(), missing.end(), kernel) == missing.end())
+      missing.push_back(kernel);
+  if (missing.empty())
+    return {};
+  std::vector<KernelPlan> sources;
+  for (uint32_t kernel : missing)
+    sources.push_back(plans[kernel]);
+  // Kernels found in the cache come at once: progress is shown only when compilers have to run.
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<Progress> progress;
+  auto compiled = EmulatedKernel::compileAll(sources, folder, [&](std::string_view name) {
+    if (!progress && std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300))
+      progress.emplace("compile kernels for emulation", static_cast<int64_t>(sources.size()));
+    if (progress)
+      progress->step(name);
+  });
+  if (!compiled)
+    return compiled.error();
+  for (size_t i = 0; i < missing.size(); ++i)
+    kernels[missing[i]] = std::move((*compiled)[i]);
+  return {};
+}
 
 /// Where libraries of kernels are kept; empty if nothing can be kept, of which the cache warns.
 std::string libraryFolder(KernelCache *cache) {
@@ -98,26 +129,19 @@ std::string libraryFolder(KernelCache *cache) {
 } // namespace
 
 Result<std::unique_ptr<Backend>> makeEmulatedBackend(const BackendKernels &kernels) {
-  std::vector<std::shared_ptr<EmulatedKernel>> compiled;
-  if (!kernels.plans.empty()) {
-    std::string folder = libraryFolder(kernels.cache);
-    // Kernels found in the cache come at once: progress is shown only when compilers have to run.
-    const std::string title = "compile kernels for emulation";
-    const auto total = static_cast<int64_t>(kernels.plans.size());
-    const auto begin = std::chrono::steady_clock::now();
-    std::optional<Progress> progress;
-    auto result = EmulatedKernel::compileAll(
-        kernels.plans, folder, [&](std::string_view name) {
-          if (!progress && std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300))
-            progress.emplace(title, total);
-          if (progress)
-            progress->step(name);
-        });
-    if (!result)
-      return result.error();
-    compiled = std::move(*result);
-  }
-  return std::unique_ptr<Backend>(std::make_unique<EmulatedBackend>(std::move(compiled)));
+  if (kernels.plans.empty())
+    return std::unique_ptr<Backend>(std::make_unique<EmulatedBackend>(kernels.plans, std::string()));
+  for (const KernelPlan &plan : kernels.plans)
+    if (Status status = EmulatedKernel::check(plan); !status)
+      return status.error();
+  auto backend = std::make_unique<EmulatedBackend>(kernels.plans, libraryFolder(kernels.cache));
+  std::vector<uint32_t> always;
+  for (uint32_t i = 0; i < kernels.plans.size(); ++i)
+    if (kernels.onDemand.empty() || !kernels.onDemand[i])
+      always.push_back(i);
+  if (Status status = backend->prepare(always); !status)
+    return status.error();
+  return std::unique_ptr<Backend>(std::move(backend));
 }
 
 } // namespace fusion

@@ -22,6 +22,15 @@ static Status checkInputBuffers(const ProgramPlan &plan) {
   return {};
 }
 
+/// Kernels that are launched for some shapes only.
+static std::vector<bool> neededBySomeRuns(const ProgramPlan &plan) {
+  std::vector<bool> some(plan.kernels.size(), true);
+  for (const KernelLaunch &launch : plan.launches)
+    if (!launch.when)
+      some[launch.kernel] = false;
+  return some;
+}
+
 Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOptions options) {
   if (Status status = verify(plan); !status)
     return status.error();
@@ -38,7 +47,8 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
   std::unique_ptr<Executor> executor(new Executor(std::move(plan), std::move(options)));
   const ExecutorOptions &chosen = executor->options;
   KernelCache cache(chosen.cacheFolder, chosen.warn);
-  BackendKernels kernels{executor->program.kernels, chosen.cubins, chosen.cubinArch, &cache};
+  BackendKernels kernels{executor->program.kernels, neededBySomeRuns(executor->program), chosen.cubins,
+                         chosen.cubinArch, &cache};
   Result<std::unique_ptr<Backend>> backend =
       emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);
   if (!backend)

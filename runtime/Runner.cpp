@@ -41,6 +41,11 @@ Result<ShapeBucket *> Executor::Runner::bucketFor(const NamedTensors &inputs) {
   Result<ShapePlan> shapes = planShapes(plan, *symbols);
   if (!shapes)
     return shapes.error();
+  std::vector<uint32_t> kernels;
+  for (const ShapePlan::Launch &launch : shapes->launches)
+    kernels.push_back(launch.kernel);
+  if (Status status = backend->prepare(kernels); !status)
+    return status.error();
   return &buckets.insert(std::move(key), std::move(*shapes));
 }
 

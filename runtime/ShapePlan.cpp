@@ -67,6 +67,13 @@ private:
     std::string where = source.location.empty()
                             ? fmt::format("kernel {}", kernel.name)
                             : fmt::format("kernel {} at {}", kernel.name, source.location);
+    if (source.when) {
+      Result<int64_t> size = evaluate(source.when->size, INT64_MAX, where);
+      if (!size)
+        return size.error();
+      if (!source.when->holds(*size))
+        return {};
+    }
     ShapePlan::Launch launch{index, source.kernel};
     const Dim *grid[] = {&source.gridX, &source.gridY, &source.gridZ};
     for (int axis = 0; axis < 3; ++axis) {

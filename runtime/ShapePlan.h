@@ -27,7 +27,7 @@ struct ShapePlan {
   size_t arenaBytes = 0;
   std::vector<Shape> outputShapes; ///< for each output port
   std::vector<size_t> outputOffsets;
-  std::vector<Launch> launches;          ///< those with an empty grid left out
+  std::vector<Launch> launches;          ///< those with an empty grid or for other sizes left out
   std::vector<double> bytesMoved, flops; ///< for each of `launches`
 };
 

@@ -30,6 +30,17 @@ static std::string launchTitle(const KernelLaunch &launch) {
   return launch.fusion.empty() ? ops : fmt::format("{}: {}", launch.fusion, ops);
 }
 
+/// ` when batch*seq is 2 … 4`
+static std::string conditionText(const KernelLaunch &launch) {
+  if (!launch.when)
+    return "";
+  const SizeRange &range = *launch.when;
+  if (range.most == INT64_MAX)
+    return fmt::format(" when {} >= {}", range.size.str(), range.least);
+  return range.least == range.most ? fmt::format(" when {} == {}", range.size.str(), range.least)
+                                   : fmt::format(" when {} in {} … {}", range.size.str(), range.least, range.most);
+}
+
 std::string cudaSource(const ProgramPlan &plan) {
   constexpr size_t mostSites = 4;
   std::string text;
@@ -44,8 +55,9 @@ std::string cudaSource(const ProgramPlan &plan) {
                         description.blockX * description.blockY * description.blockZ, sites.size(),
                         sites.size() == 1 ? "" : "es");
     for (size_t site = 0; site < std::min(sites.size(), mostSites); ++site)
-      text += fmt::format("//   {}{}{}\n", launchTitle(*sites[site]),
-                          sites[site]->location.empty() ? "" : " at ", sites[site]->location);
+      text += fmt::format("//   {}{}{}{}\n", launchTitle(*sites[site]),
+                          sites[site]->location.empty() ? "" : " at ", sites[site]->location,
+                          conditionText(*sites[site]));
     if (sites.size() > mostSites)
       text += fmt::format("//   and {} more\n", sites.size() - mostSites);
     text += description.source;
@@ -64,7 +76,7 @@ static std::string argumentText(const ProgramPlan &plan, const KernelLaunch &lau
 
 std::string planText(const ProgramPlan &plan) {
   std::string text = fmt::format("plan of {} for {}: {} kernels, {} launches\n", plan.model, plan.target,
-                                 plan.kernels.size(), plan.launches.size());
+                                 plan.kernels.size(), plan.launchesOfRun());
   auto ports = [&](std::string_view title, const std::vector<PortPlan> &list) {
     for (const PortPlan &port : list)
       text += fmt::format("{} {}: {} = %{}\n", title, port.name, typed(port.type, port.shape), port.buffer);
@@ -84,8 +96,9 @@ std::string planText(const ProgramPlan &plan) {
     for (size_t a = 0; a < launch.arguments.size(); ++a)
       arguments.push_back(argumentText(plan, launch, a));
     text +=
-        fmt::format("{}: {} <<<({}, {}, {})>>> ({})  // {}{}{}\n", i, plan.kernels[launch.kernel].name,
+        fmt::format("{}: {} <<<({}, {}, {})>>> ({}){}  // {}{}{}\n", i, plan.kernels[launch.kernel].name,
                     launch.gridX.str(), launch.gridY.str(), launch.gridZ.str(), fmt::join(arguments, ", "),
+                    conditionText(launch),
                     launchTitle(launch), launch.location.empty() ? "" : " at ", launch.location);
   }
   return text;
@@ -116,6 +129,8 @@ std::string planDot(const ProgramPlan &plan) {
   };
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const KernelLaunch &launch = plan.launches[i];
+    if (launch.when && launch.when->least > 1)
+      continue; // the same ops for other sizes
     std::string node = fmt::format("launch{}", i);
     text += fmt::format(
         "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",

@@ -58,6 +58,13 @@ struct BufferPlan {
   std::variant<std::monostate, FileSpan, Tensor> contents;
 };
 
+/// Values of a size that only a run knows: least … most, both included.
+struct SizeRange {
+  Dim size;
+  int64_t least = 1, most = INT64_MAX;
+  bool holds(int64_t value) const { return least <= value && value <= most; }
+};
+
 struct KernelLaunch {
   uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
   struct Argument {
@@ -69,6 +76,9 @@ struct KernelLaunch {
   };
   std::vector<Argument> arguments;
   Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op
+  /// Launched only for these values. The same op's kernels for larger values follow in order: together they take
+  /// every value from 1 on once; at 0 there is nothing to compute.
+  std::optional<SizeRange> when;
   std::string location;             ///< model.layers.0.input_layernorm
   std::string fusion;               ///< pattern name, or empty
   std::vector<std::string> ops;     ///< the graph ops inside, for reports
@@ -91,6 +101,8 @@ struct ProgramPlan {
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
   std::vector<KernelLaunch> launches;
+  /// How many a run makes: of the launches for several ranges of a size one.
+  int64_t launchesOfRun() const;
   /// Dims that the graph needs equal; checked before each new shape is run.
   struct Equality {
     Dim left, right;

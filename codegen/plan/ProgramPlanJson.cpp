@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace fusion {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-static constexpr int formatVersion = 1;
+static constexpr int formatVersion = 2;
 
 // Writing.
 
@@ -70,7 +70,7 @@ static json toJson(const KernelLaunch &launch) {
       entry["byte_offset"] = argument.byteOffset.str();
     arguments.push_back(entry);
   }
-  return {{"kernel", launch.kernel},
+  json result = {{"kernel", launch.kernel},
           {"arguments", arguments},
           {"grid", {launch.gridX.str(), launch.gridY.str(), launch.gridZ.str()}},
           {"location", launch.location},
@@ -79,6 +79,9 @@ static json toJson(const KernelLaunch &launch) {
           {"bytes_read", launch.bytesRead.str()},
           {"bytes_written", launch.bytesWritten.str()},
           {"flops", launch.flops.str()}};
+  if (launch.when)
+    result["when"] = {{"size", launch.when->size.str()}, {"least", launch.when->least}, {"most", launch.when->most}};
+  return result;
 }
 
 static json toJson(const PortPlan &port) {
@@ -234,6 +237,8 @@ static KernelLaunch readLaunch(const json &object) {
   launch.bytesRead = readDimField(object, "bytes_read");
   launch.bytesWritten = readDimField(object, "bytes_written");
   launch.flops = readDimField(object, "flops");
+  if (auto when = object.find("when"); when != object.end())
+    launch.when = {readDimField(*when, "size"), jsonField<int64_t>(*when, "least"), jsonField<int64_t>(*when, "most")};
   return launch;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 namespace fusion {
@@ -68,6 +69,46 @@ static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) 
   return {};
 }
 
+static std::string rangeText(const SizeRange &range) {
+  return fmt::format("{} … {} of {}", range.least, range.most, range.size.str());
+}
+
+/// Launches for ranges of one size follow each other from 1 to the end, and write the same buffers.
+static Status verifyRanges(const ProgramPlan &plan) {
+  auto writes = [](const KernelLaunch &launch) {
+    std::set<BufferId> buffers;
+    for (const KernelLaunch::Argument &argument : launch.arguments)
+      if (argument.written)
+        buffers.insert(*argument.buffer);
+    return buffers;
+  };
+  const KernelLaunch *open = nullptr; // the launch before, if larger sizes still lack theirs
+  for (const KernelLaunch &launch : plan.launches) {
+    auto fail = [&](std::string_view reason) {
+      return badInput(fmt::format("launch of {} at {}: {}", plan.kernels[launch.kernel].name, launch.location, reason));
+    };
+    if (!launch.when) {
+      if (open)
+        return fail("comes where the launches for " + open->when->size.str() + " end too early");
+      continue;
+    }
+    const SizeRange &range = *launch.when;
+    if (range.least < 1 || range.most < range.least)
+      return fail("is for " + rangeText(range));
+    if (open ? !(range.size == open->when->size) || range.least - 1 != open->when->most : range.least != 1)
+      return fail("is for " + rangeText(range) + ", behind " + (open ? rangeText(*open->when) : "nothing"));
+    if (open && writes(launch) != writes(*open))
+      return fail("writes other buffers than the launch for " + rangeText(*open->when));
+    open = range.most == INT64_MAX ? nullptr : &launch;
+  }
+  return open ? badInput("the launches for " + open->when->size.str() + " end too early") : Status();
+}
+
+int64_t ProgramPlan::launchesOfRun() const {
+  return std::count_if(launches.begin(), launches.end(),
+                       [](const KernelLaunch &launch) { return !launch.when || launch.when->least == 1; });
+}
+
 static Status verifyPorts(const ProgramPlan &plan, const std::vector<PortPlan> &ports, bool inputs) {
   std::set<std::string_view> names;
   std::set<BufferId> buffers;
@@ -97,6 +138,8 @@ Status verify(const ProgramPlan &plan) {
   for (const KernelLaunch &launch : plan.launches)
     if (Status status = verifyLaunch(plan, launch); !status)
       return status;
+  if (Status status = verifyRanges(plan); !status)
+    return status;
   if (Status status = verifyPorts(plan, plan.inputs, true); !status)
     return status;
   return verifyPorts(plan, plan.outputs, false);

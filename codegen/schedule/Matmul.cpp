@@ -16,6 +16,31 @@ public:
     return std::nullopt;
   }
 
+  /// By the number of rows, where only a run knows it.
+  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
+    auto analysed = matmul::analyse(region, context);
+    const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+    if (problem.m.constant())
+      return {};
+    llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
+    const int64_t skinny = matmul::skinnyRows(problem);
+    for (int64_t rows : {1, 4, 8, 16})
+      if (rows <= skinny)
+        limits.push_back(rows);
+    llvm::sort(limits);
+    std::vector<SizeRange> ranges;
+    int64_t next = 1;
+    for (int64_t limit : limits) {
+      if (limit < next)
+        continue;
+      ranges.push_back({problem.m, next, limit});
+      next = limit + 1;
+    }
+    if (!ranges.empty())
+      ranges.push_back({problem.m, next, INT64_MAX});
+    return ranges;
+  }
+
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);

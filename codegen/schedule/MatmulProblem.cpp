@@ -125,6 +125,12 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
   }
   if (auto reason = arrangeProducts(region, context, problem))
     return *reason;
+  if (std::optional<int64_t> rows = problem.m.constant()) {
+    problem.leastRows = problem.mostRows = *rows;
+  } else if (context.range && context.range->size == problem.m) {
+    problem.leastRows = context.range->least;
+    problem.mostRows = context.range->most;
+  }
   return problem;
 }
 

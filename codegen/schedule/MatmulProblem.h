@@ -32,6 +32,7 @@ struct Problem {
   bool together = false; ///< several products, combined element by element
   DimShape batch;        ///< empty when folded into m
   Dim m = 1, n = 1, k = 0;
+  int64_t leastRows = 0, mostRows = INT64_MAX; ///< what is known of m
   /// All rows of A: the leading dims, if folded, and m. `m` is their product.
   DimShape rowDims, rowStrides;
   Operand a, b;        ///< b and n: the first product's
@@ -128,6 +129,10 @@ KernelDraft emitFma(const Region &region, const KernelContext &context, const Pr
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem);
 /// The type in which tensor cores multiply these, if they can.
 std::optional<DType> tensorCoreType(const Problem &problem);
+/// The most rows of A for which a warp may compute one column of the result; 0: for none.
+int64_t skinnyRows(const Problem &problem);
 bool isSkinny(const Problem &problem);
+/// Numbers of rows after which another tile is better.
+llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
 
 } // namespace fusion::matmul

@@ -8,11 +8,16 @@ namespace fusion::matmul {
 
 static constexpr int64_t threads = 128, warps = threads / 32;
 
+int64_t skinnyRows(const Problem &problem) {
+  if (!isFloat(problem.a.type) || sumType(problem.a.type) != "f32" || problem.b.rowStride != Dim(1))
+    return 0;
+  if (problem.a.columnStride != Dim(1))
+    return 1;
+  return problem.together ? 4 : 8;
+}
+
 bool isSkinny(const Problem &problem) {
-  std::optional<int64_t> m = problem.m.constant();
-  return m && *m >= 1 && *m <= 8 && isFloat(problem.a.type) && sumType(problem.a.type) == "f32" &&
-         problem.b.rowStride == Dim(1) && !(problem.together && *m > 4) &&
-         (problem.a.columnStride == Dim(1) || *m == 1);
+  return problem.leastRows >= 1 && problem.mostRows <= skinnyRows(problem);
 }
 
 /// Elements of B in 16 bytes, if A and B can be read in pieces of as many; else 1.
@@ -33,7 +38,9 @@ static int64_t pieceLength(const Problem &problem) {
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem) {
   KernelWriter writer(region);
   Epilogue epilogue(region, context, problem, writer);
-  const int64_t m = problem.m.value(), length = pieceLength(problem);
+  const int64_t m = problem.mostRows, length = pieceLength(problem);
+  // Rows that may be beyond the last read the last one, and are not stored.
+  auto isCertain = [&](int64_t row) { return row < problem.leastRows; };
   const std::string groups = writer.size(problem.n.ceilDiv(warps));
   writer.comment(problem.op);
   writer.line("const i64 lane = lane_id();");
@@ -56,9 +63,15 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
   auto total = [](const char *stem, int64_t row, size_t s) {
     return fmt::format("{}{}", stem, row) + (s == 0 ? "" : fmt::format("_{}", s));
   };
-  for (int64_t i = 0; i < m; ++i)
+  for (int64_t i = 0; i < m; ++i) {
+    std::string row = std::to_string(i);
+    if (!isCertain(i)) {
+      writer.line(fmt::format("const i64 line{0} = {0} < {1} ? {0} : {1} - 1;", i, writer.size(problem.m)));
+      row = fmt::format("line{}", i);
+    }
     writer.line(fmt::format("const {} *row{} = a + {};", sourceType(problem.a.type).str(), i,
-                            rowOffset(writer, problem, std::to_string(i))));
+                            rowOffset(writer, problem, row)));
+  }
   for (int64_t i = 0; i < m; ++i)
     for (size_t s = 0; s < problem.sums(); ++s)
       writer.line(fmt::format("f32 {} = 0.f;", total("sum", i, s)));
@@ -108,7 +121,11 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
       llvm::SmallVector<std::string> sums;
       for (size_t s = 0; s < problem.sums(); ++s)
         sums.push_back(total("total", i, s));
+      if (!isCertain(i))
+        writer.line(fmt::format("if ({} < {}) {{", i, writer.size(problem.m)));
       epilogue.emit(resultLine(writer, problem, std::to_string(i)), "n", sums, first);
+      if (!isCertain(i))
+        writer.line("}");
     }
   });
   writer.line("}");

@@ -21,6 +21,21 @@ std::optional<DType> tensorCoreType(const Problem &problem) {
   return std::nullopt;
 }
 
+static constexpr int64_t fewRows = 16, manyRows = 1024;
+
+static bool isWide(const Problem &problem) {
+  std::optional<int64_t> n = problem.n.constant();
+  return n && *n >= 1024;
+}
+
+llvm::SmallVector<int64_t> tileLimits(const Problem &problem) {
+  if (!tensorCoreType(problem))
+    return {};
+  if (isWide(problem))
+    return {fewRows, manyRows - 1};
+  return {fewRows};
+}
+
 namespace {
 
 struct Tiling {
@@ -34,10 +49,9 @@ struct Tiling {
 
 /// As many accumulators as one thread's registers take.
 Tiling chooseTiling(const Problem &problem) {
-  std::optional<int64_t> m = problem.m.constant(), n = problem.n.constant();
-  if (m && *m <= 16)
+  if (problem.mostRows <= fewRows)
     return {16, 64, 1, 4};
-  if (m && n && *m >= 1024 && *n >= 1024)
+  if (problem.leastRows >= manyRows && isWide(problem))
     return {128, problem.together ? 64 : 128, 2, 2};
   return {};
 }

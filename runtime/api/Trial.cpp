@@ -22,13 +22,18 @@ static Tensor randomTensor(DType type, Shape shape, const TrialValues &chosen, s
   return Tensor::of<float>(DType::F32, std::move(shape), values).convertedTo(type);
 }
 
-NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes, const TrialValues &values,
-                          std::mt19937 &random) {
+SymbolValues trialSymbols(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes) {
   SymbolValues symbols;
   for (const PortShape &port : ports)
     for (const Dim &dim : port.shape)
       for (const std::string &symbol : dim.symbols())
         symbols[symbol] = llvm::StringRef(symbol).contains_insensitive("batch") ? sizes.batch : sizes.other;
+  return symbols;
+}
+
+NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes, const TrialValues &values,
+                          std::mt19937 &random) {
+  const SymbolValues symbols = trialSymbols(ports, sizes);
   NamedTensors inputs;
   for (const PortShape &port : ports) {
     Shape shape;

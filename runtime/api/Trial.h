@@ -17,6 +17,9 @@ struct TrialSizes {
 };
 inline constexpr TrialSizes unequalSizes{2, 5}, equalSizes{4, 4};
 
+/// The values of all symbols in the ports' shapes.
+SymbolValues trialSymbols(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes);
+
 /// Floats of mixed signs around `magnitude`, one in sixteen `outlier` times as large and one in sixteen 1000 times
 /// smaller.
 struct TrialValues {

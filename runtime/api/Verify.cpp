@@ -87,21 +87,56 @@ public:
     auto interpreter = Interpreter::create(entry, "");
     if (!interpreter)
       return interpreter.error();
-    NamedTensors inputs = randomInputs(interpreter->inputs(), unequalSizes, {}, random);
-    auto expected = interpreter->run(inputs);
-    if (!expected) {
-      inputs = randomInputs(interpreter->inputs(), equalSizes, {}, random);
-      expected = interpreter->run(inputs);
-    }
-    if (!expected)
-      return Error{expected.error().kind, what + ": " + expected.error().message};
     ExecutorOptions options;
     options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
     options.poison = true;
+    const std::vector<TrialSizes> others = rangeSizes(*plan, interpreter->inputs());
     auto executor = Executor::create(std::move(*plan), options);
     if (!executor)
       return Error{executor.error().kind, what + ": " + executor.error().message};
-    auto actual = (*executor)->run(inputs);
+    if (Status status = compareAt(unequalSizes, *interpreter, **executor, random); !status)
+      return status;
+    for (const TrialSizes &sizes : others)
+      if (Status status = compareAt(sizes, *interpreter, **executor, random); !status)
+        return status;
+    return {};
+  }
+
+  std::string what;
+
+private:
+  /// Sizes for the ranges that the usual ones leave out, where few rows are enough: the plan's other kernels.
+  static std::vector<TrialSizes> rangeSizes(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports) {
+    std::vector<TrialSizes> chosen;
+    for (const KernelLaunch &launch : plan.launches) {
+      auto reaches = [&](const TrialSizes &sizes) {
+        auto value = launch.when->size.evaluate(trialSymbols(ports, sizes));
+        return value && launch.when->holds(*value);
+      };
+      if (!launch.when || reaches(unequalSizes) || llvm::any_of(chosen, reaches))
+        continue;
+      constexpr int64_t mostRows = 64;
+      for (int64_t rows = launch.when->least; rows <= std::min(launch.when->most, mostRows); ++rows) {
+        const TrialSizes ways[] = {{1, rows}, {rows, 1}, {rows, rows}};
+        if (auto *way = llvm::find_if(ways, reaches); way != std::end(ways)) {
+          chosen.push_back(*way);
+          break;
+        }
+      }
+    }
+    return chosen;
+  }
+
+  Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor, std::mt19937 &random) {
+    NamedTensors inputs = randomInputs(interpreter.inputs(), sizes, {}, random);
+    auto expected = interpreter.run(inputs);
+    if (!expected) {
+      inputs = randomInputs(interpreter.inputs(), equalSizes, {}, random);
+      expected = interpreter.run(inputs);
+    }
+    if (!expected)
+      return Error{expected.error().kind, what + ": " + expected.error().message};
+    auto actual = executor.run(inputs);
     if (!actual)
       return Error{actual.error().kind, what + ": " + actual.error().message};
     for (const auto &[name, value] : *expected)
@@ -110,9 +145,6 @@ public:
     return {};
   }
 
-  std::string what;
-
-private:
   Status compareOutput(const std::string &output, const Tensor &actual, const Tensor &expected,
                        const NamedTensors &inputs) {
     auto difference = compare(actual, expected);

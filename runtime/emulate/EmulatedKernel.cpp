@@ -49,7 +49,7 @@ EmulatedKernel::make(const KernelPlan &plan, std::shared_ptr<KernelLibrary> libr
   return std::shared_ptr<EmulatedKernel>(new EmulatedKernel(std::move(code)));
 }
 
-static Status checkPlan(const KernelPlan &plan) {
+Status EmulatedKernel::check(const KernelPlan &plan) {
   if (!plan.emulatable)
     return environment(fmt::format("kernel {} cannot be emulated: {}", plan.name, plan.whyNotEmulatable));
   const uint64_t threads = uint64_t(plan.blockX) * plan.blockY * plan.blockZ;
@@ -92,7 +92,7 @@ Result<std::vector<std::shared_ptr<EmulatedKernel>>>
 EmulatedKernel::compileAll(std::span<const KernelPlan> plans, const std::string &cacheFolder,
                            const std::function<void(std::string_view)> &onDone) {
   for (const KernelPlan &plan : plans)
-    if (Status status = checkPlan(plan); !status)
+    if (Status status = check(plan); !status)
       return status.error();
   auto compiler = HostCompiler::find();
   if (!compiler)

@@ -23,6 +23,9 @@ class EmulatedKernel {
 public:
   ~EmulatedKernel();
 
+  /// Whether the plan is one that can be emulated; compile() checks it too.
+  static Status check(const KernelPlan &plan);
+
   /// Compiles one kernel, or finds it in `cacheFolder` (made if absent; when it cannot be written, a private
   /// temporary folder serves). Processes may share the folder. ErrorKind::Environment when the kernel
   /// cannot be emulated, no compiler is there, or the source does not compile.

@@ -94,6 +94,39 @@ TEST(PlanVerify, IndicesAndArgumentsAreChecked) {
   EXPECT_NE(whyInvalid(plan).find("2048x1x1"), std::string::npos);
 }
 
+TEST(PlanVerify, RangesOfASizeHaveNoGaps) {
+  EXPECT_TRUE(verify(rangedPlan()));
+  EXPECT_EQ(rangedPlan().launchesOfRun(), 2);
+  ProgramPlan plan = rangedPlan();
+  plan.launches[0].when->most = 3;
+  EXPECT_NE(whyInvalid(plan).find("behind 1 … 3"), std::string::npos);
+  plan = rangedPlan();
+  plan.launches[0].when->least = 0;
+  EXPECT_NE(whyInvalid(plan).find("is for 0 … 4"), std::string::npos);
+  plan = rangedPlan();
+  plan.launches[1].when->size = Dim::symbol("n");
+  EXPECT_NE(whyInvalid(plan).find("of n, behind"), std::string::npos);
+  plan = rangedPlan();
+  plan.launches[1].when->most = 70;
+  EXPECT_NE(whyInvalid(plan).find("end too early"), std::string::npos);
+  plan = rangedPlan();
+  plan.launches.erase(plan.launches.begin() + 1);
+  EXPECT_NE(whyInvalid(plan).find("end too early"), std::string::npos);
+  plan = rangedPlan();
+  plan.launches[1].arguments[2].buffer = 5;
+  EXPECT_NE(whyInvalid(plan).find("writes other buffers"), std::string::npos);
+}
+
+TEST(PlanJson, RangesRoundTrip) {
+  std::string text = toJson(rangedPlan());
+  auto back = programPlanFromJson(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(toJson(*back), text);
+  EXPECT_EQ(back->launches[0].when->size, Dim::symbol("batch") * Dim::symbol("n"));
+  EXPECT_EQ(back->launches[1].when->least, 5);
+  EXPECT_FALSE(back->launches[2].when);
+}
+
 TEST(Base64, RoundTripsEveryLength) {
   std::string bytes;
   for (int i = 0; i < 300; ++i) {

@@ -107,6 +107,22 @@ inline ProgramPlan samplePlan() {
   return plan;
 }
 
+/// The same with two kernels for the first launch: up to four elements, and more.
+inline ProgramPlan rangedPlan() {
+  ProgramPlan plan = samplePlan();
+  Dim count = Dim::symbol("batch") * Dim::symbol("n");
+  KernelPlan small = plan.kernels[0];
+  small.name = "scale_few";
+  small.source.replace(small.source.find("scale("), 5, small.name);
+  plan.kernels.push_back(small);
+  KernelLaunch few = plan.launches[0];
+  few.kernel = 2;
+  few.when = {count, 1, 4};
+  plan.launches[0].when = {count, 5, INT64_MAX};
+  plan.launches.insert(plan.launches.begin(), few);
+  return plan;
+}
+
 inline NamedTensors sampleInputs(int64_t batch, int64_t n) {
   return {{"x", floats({batch, n}, 1)}, {"y", floats({batch, n}, -5, 0.25f)}, {"offset", floats({n + 1}, 7)}};
 }

@@ -27,6 +27,21 @@ TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
   EXPECT_TRUE(shapes->launches.empty());
 }
 
+TEST(ShapePlan, OneOfTheLaunchesForSeveralSizes) {
+  ProgramPlan plan = rangedPlan();
+  for (auto [batch, n, source] : {std::tuple(1, 4, 0), {2, 2, 0}, {1, 5, 1}, {3, 100, 1}}) {
+    auto shapes = planShapes(plan, {{"batch", batch}, {"n", n}});
+    ASSERT_TRUE(shapes) << shapes.error().message;
+    ASSERT_EQ(shapes->launches.size(), 2u);
+    EXPECT_EQ(shapes->launches[0].source, static_cast<uint32_t>(source));
+    EXPECT_EQ(shapes->launches[1].source, 2u);
+    EXPECT_TRUE(shapes->launches[1].overlapsPrevious);
+  }
+  auto nothing = planShapes(plan, {{"batch", 0}, {"n", 8}});
+  ASSERT_TRUE(nothing) << nothing.error().message;
+  EXPECT_TRUE(nothing->launches.empty());
+}
+
 TEST(ShapePlan, ErrorsNameTheKernelOrBuffer) {
   auto missing = planShapes(samplePlan(), {{"batch", 1}});
   ASSERT_FALSE(missing);

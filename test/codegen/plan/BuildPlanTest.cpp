@@ -80,6 +80,30 @@ TEST(BuildPlan, EqualitiesNameTheirOp) {
   EXPECT_EQ(plan.equalities[0].reason, "nn.add at layers.3");
 }
 
+TEST(BuildPlan, ALaunchForEachRangeOfRows) {
+  const char *text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<6x8xf32> {nn.name = "w"}) -> tensor<?x6xf32> {
+    %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x8xf32>, tensor<6x8xf32>) -> tensor<?x6xf32>
+    %1 = nn.exp %0 : (tensor<?x6xf32>) -> tensor<?x6xf32>
+    return %1 : tensor<?x6xf32>
+  })";
+  ProgramPlan plan = planOf(text);
+  EXPECT_EQ(plan.launchesOfRun(), 2);
+  EXPECT_EQ(plan.launches.size(), plan.kernels.size());
+  ASSERT_EQ(plan.launches.size(), 5u);
+  EXPECT_EQ(plan.launches[0].when->most, 1);
+  EXPECT_EQ(plan.launches[3].when->most, INT64_MAX);
+  EXPECT_FALSE(plan.launches[4].when);
+  EXPECT_NE(planText(plan).find("5 kernels, 2 launches"), std::string::npos) << planText(plan);
+  EXPECT_NE(planText(plan).find(" when n in 5 … 8  // nn.matmul"), std::string::npos) << planText(plan);
+  EXPECT_NE(cudaSource(plan).find(" when n >= 9\n"), std::string::npos) << cudaSource(plan);
+  // One node for all of them.
+  std::string dot = planDot(plan);
+  EXPECT_NE(dot.find("launch0 "), std::string::npos) << dot;
+  EXPECT_EQ(dot.find("launch1 "), std::string::npos) << dot;
+  for (int64_t rows : {0, 1, 3, 8, 9})
+    check(text, {.symbols = {{"n", rows}}, .tolerance = 1e-5, .launches = 2});
+}
+
 TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
   std::string error = planError(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
     %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xf32>) -> tensor<4xf32> loc("layers.0.mlp")

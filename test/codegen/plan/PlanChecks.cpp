@@ -113,7 +113,7 @@ void checkFunction(func::FuncOp function, const CheckOptions &options) {
   ASSERT_TRUE(plan) << plan.error().message;
   auto count = countLaunches(function, planOptions);
   ASSERT_TRUE(count) << count.error().message;
-  EXPECT_EQ(*count, static_cast<int64_t>(plan->launches.size()));
+  EXPECT_EQ(*count, plan->launchesOfRun());
   if (options.launches >= 0) {
     EXPECT_EQ(*count, options.launches) << planText(*plan);
   }

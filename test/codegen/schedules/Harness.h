@@ -22,7 +22,7 @@ struct ScheduleCase {
   bool compiles = true;
 };
 
-/// Emits, checks spills if NVRTC is there, runs and compares. Returns the kernel's
+/// Emits the kernel for the case's sizes, checks spills if NVRTC is there, runs and compares. Returns the kernel's
 /// source.
 std::string check(const Schedule &schedule, const ScheduleCase &test);
 /// The reason why the schedule does not take it; empty if it does.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace fusion::test {
 namespace {
 
@@ -55,6 +57,43 @@ TEST(Matmul, FewRows) {
              {},
              toleranceOf(type)});
     }
+}
+
+/// The result of a product followed by other roundings, in the 16-bit types.
+double roundedTolerance(const std::string &type) {
+  return type == "f16" ? 2e-3 : type == "bf16" ? 1.2e-2 : 4e-6;
+}
+
+/// Rows that only a run knows, over two dims; `b` and `n` are the second operand's shape and the result's columns.
+std::string manyRows(const std::string &b, int k, int n, bool transposeB, const std::string &type) {
+  return fmt::format(R"(
+    func.func @main(%a: tensor<?x?x{1}x{4}> {{nn.dims = ["batch", "seq", {1}]}}, %b: tensor<{0}x{4}>, %r: tensor<?x?x{2}x{4}> {{nn.dims = ["batch", "seq", {2}]}}) -> tensor<?x?x{2}x{4}> {{
+      %0 = fusion.group "matmul_epilogue" schedule "matmul" (%x = %a, %w = %b, %s = %r) : (tensor<?x?x{1}x{4}>, tensor<{0}x{4}>, tensor<?x?x{2}x{4}>) -> tensor<?x?x{2}x{4}> {{
+        %y = nn.matmul %x, %w {{transpose_b = {3}}} : (tensor<?x?x{1}x{4}>, tensor<{0}x{4}>) -> tensor<?x?x{2}x{4}>
+        %z = nn.add %y, %s : (tensor<?x?x{2}x{4}>, tensor<?x?x{2}x{4}>) -> tensor<?x?x{2}x{4}>
+        fusion.yield %z : tensor<?x?x{2}x{4}>
+      }}
+      return %0 : tensor<?x?x{2}x{4}>
+    }})",
+                     b, k, n, transposeB, type);
+}
+
+TEST(Matmul, AKernelForEachRangeOfRows) {
+  for (const char *type : {"f16", "bf16", "f32"})
+    for (bool transpose : {true, false}) {
+      std::set<std::string> kernels;
+      for (auto [batch, seq] : {std::pair(1, 1), std::pair(2, 1), std::pair(1, 3), std::pair(2, 2), std::pair(5, 1),
+                                std::pair(2, 4), std::pair(3, 3), std::pair(4, 4), std::pair(1, 17)})
+        kernels.insert(check(matmulSchedule(), {manyRows(transpose ? "72x64" : "64x72", 64, 72, transpose, type),
+                                                {{"batch", batch}, {"seq", seq}},
+                                                roundedTolerance(type)}));
+      // One row, up to four, up to eight, up to 16 and more; without a transposed B no kernel for few rows.
+      const size_t tiles = std::string(type) == "f32" ? 1 : 2;
+      EXPECT_EQ(kernels.size(), transpose ? 3 + tiles : tiles);
+    }
+  for (int64_t rows : {0, 1, 4, 7})
+    check(matmulSchedule(),
+          {manyRows("9x37", 37, 9, true, "f16"), {{"batch", 1}, {"seq", rows}}, roundedTolerance("f16")});
 }
 
 TEST(Matmul, LargeTile) {
@@ -155,11 +194,6 @@ TEST(Matmul, RefusalsNameTheReason) {
             std::string::npos);
 }
 
-/// The result of a product followed by other roundings, in the 16-bit types.
-double roundedTolerance(const std::string &type) {
-  return type == "f16" ? 2e-3 : type == "bf16" ? 1.2e-2 : 4e-6;
-}
-
 std::string shape(int rows, int columns, bool swap) {
   return swap ? fmt::format("{}x{}", columns, rows) : fmt::format("{}x{}", rows, columns);
 }
@@ -213,7 +247,7 @@ TEST(MatmulProducts, SideBySide) {
       for (const char *rows : {"1", "3", "8", "16", "70"})
         check(matmulSchedule(), {sideBySide(rows, 64, 136, 72, transpose, type), {}, roundedTolerance(type)});
       check(matmulSchedule(), {sideBySide("5", 37, 67, 9, transpose, type), {}, roundedTolerance(type)});
-      for (int64_t s : {1, 65})
+      for (int64_t s : {1, 3, 4, 5, 8, 9, 17, 65})
         check(matmulSchedule(),
               {sideBySide("?", 64, 128, 32, transpose, type), {{"s", s}}, roundedTolerance(type)});
     }
@@ -225,7 +259,7 @@ TEST(MatmulProducts, Gated) {
       for (const char *rows : {"1", "4", "8", "16", "70"})
         check(matmulSchedule(), {gated(rows, 64, 136, transpose, type), {}, roundedTolerance(type)});
       check(matmulSchedule(), {gated("5", 37, 67, transpose, type), {}, roundedTolerance(type)});
-      for (int64_t s : {1, 65})
+      for (int64_t s : {1, 2, 4, 5, 16, 17, 65})
         check(matmulSchedule(), {gated("?", 64, 128, transpose, type), {{"s", s}}, roundedTolerance(type)});
     }
 }
