@@ -23,9 +23,9 @@ public:
     if (problem.m.constant())
       return {};
     llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
-    const int64_t skinny = matmul::skinnyRows(problem);
+    const int64_t few = std::max(matmul::skinnyRows(problem), matmul::stripRows(problem));
     for (int64_t rows : {1, 4, 8, 16})
-      if (rows <= skinny)
+      if (rows <= few)
         limits.push_back(rows);
     llvm::sort(limits);
     std::vector<SizeRange> ranges;
@@ -45,6 +45,7 @@ public:
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     KernelDraft draft = matmul::isSkinny(problem)         ? matmul::emitSkinny(region, context, problem)
+                        : matmul::isStrip(problem)        ? matmul::emitStrip(region, context, problem)
                         : matmul::tensorCoreType(problem) ? matmul::emitTensorCore(region, context, problem)
                                                           : matmul::emitFma(region, context, problem);
     Dim columns = 0;

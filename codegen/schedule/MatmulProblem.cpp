@@ -202,6 +202,18 @@ std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::s
   return sumOf(terms);
 }
 
+void emitRows(KernelWriter &writer, const Problem &problem) {
+  for (int64_t i = 0; i < problem.mostRows; ++i) {
+    std::string row = std::to_string(i);
+    if (i >= problem.leastRows) {
+      writer.line(fmt::format("const i64 line{0} = {0} < {1} ? {0} : {1} - 1;", i, writer.size(problem.m)));
+      row = fmt::format("line{}", i);
+    }
+    writer.line(fmt::format("const {} *row{} = a + {};", sourceType(problem.a.type).str(), i,
+                            rowOffset(writer, problem, row)));
+  }
+}
+
 std::string resultLine(KernelWriter &writer, const Problem &problem, const std::string &row) {
   return problem.batch.empty() ? row : fmt::format("(z * {} + {})", writer.size(problem.m), row);
 }

@@ -117,6 +117,9 @@ void forStoredProducts(KernelWriter &writer, const Problem &problem, llvm::funct
 
 /// Declares pointers `a` and `b` (`b1`…) to the first elements of this batch's matrices.
 void emitBases(KernelWriter &writer, const Problem &problem);
+/// Declares pointers `row0`… to the rows of A of a kernel for few. Rows that may be beyond the last are the last one
+/// again: what comes of them is not to be stored.
+void emitRows(KernelWriter &writer, const Problem &problem);
 /// The offset of row `row` (an i64 expression) in A; may write lines.
 std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::string &row);
 /// `index * stride`, or nothing for a zero stride.
@@ -127,11 +130,15 @@ std::string resultLine(KernelWriter &writer, const Problem &problem, const std::
 KernelDraft emitTensorCore(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem);
+KernelDraft emitStrip(const Region &region, const KernelContext &context, const Problem &problem);
 /// The type in which tensor cores multiply these, if they can.
 std::optional<DType> tensorCoreType(const Problem &problem);
 /// The most rows of A for which a warp may compute one column of the result; 0: for none.
 int64_t skinnyRows(const Problem &problem);
 bool isSkinny(const Problem &problem);
+/// The most rows of A for which a block may compute a strip of columns; 0: for none.
+int64_t stripRows(const Problem &problem);
+bool isStrip(const Problem &problem);
 /// Numbers of rows after which another tile is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
 

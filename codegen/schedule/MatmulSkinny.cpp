@@ -39,7 +39,6 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
   KernelWriter writer(region);
   Epilogue epilogue(region, context, problem, writer);
   const int64_t m = problem.mostRows, length = pieceLength(problem);
-  // Rows that may be beyond the last read the last one, and are not stored.
   auto isCertain = [&](int64_t row) { return row < problem.leastRows; };
   const std::string groups = writer.size(problem.n.ceilDiv(warps));
   writer.comment(problem.op);
@@ -63,15 +62,7 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
   auto total = [](const char *stem, int64_t row, size_t s) {
     return fmt::format("{}{}", stem, row) + (s == 0 ? "" : fmt::format("_{}", s));
   };
-  for (int64_t i = 0; i < m; ++i) {
-    std::string row = std::to_string(i);
-    if (!isCertain(i)) {
-      writer.line(fmt::format("const i64 line{0} = {0} < {1} ? {0} : {1} - 1;", i, writer.size(problem.m)));
-      row = fmt::format("line{}", i);
-    }
-    writer.line(fmt::format("const {} *row{} = a + {};", sourceType(problem.a.type).str(), i,
-                            rowOffset(writer, problem, row)));
-  }
+  emitRows(writer, problem);
   for (int64_t i = 0; i < m; ++i)
     for (size_t s = 0; s < problem.sums(); ++s)
       writer.line(fmt::format("f32 {} = 0.f;", total("sum", i, s)));
