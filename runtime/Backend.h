@@ -58,6 +58,8 @@ public:
   /// Calls `work`, which only launches, without running it. Null where the device cannot record.
   virtual Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) = 0;
 
+  /// Queues the eviction of what earlier work left in the device's cache.
+  virtual Status emptyCache() = 0;
   /// Microseconds that the device spends on what `work` queues.
   virtual Result<double> time(const std::function<Status()> &work) = 0;
   /// The same for each of `works`, which only launch, run once in order with no gaps between.

@@ -63,8 +63,8 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
 
 Result<NamedTensors> Executor::run(const NamedTensors &inputs) { return runner->run(inputs); }
 
-Result<std::vector<double>> Executor::bench(const NamedTensors &inputs, int iterations) {
-  return runner->bench(inputs, iterations);
+Result<std::vector<double>> Executor::bench(const NamedTensors &inputs, int iterations, bool cold) {
+  return runner->bench(inputs, iterations, cold);
 }
 
 Result<std::vector<LaunchTiming>> Executor::profile(const NamedTensors &inputs, int iterations) {

@@ -41,7 +41,8 @@ public:
   /// errors.
   Result<NamedTensors> run(const NamedTensors &inputs);
   /// Device time of each of `iterations` runs in microseconds, inputs in place, after three runs unmeasured.
-  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations);
+  /// `cold`: nothing of a run before is left in the device's cache.
+  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// Device time of each launch: the median of `iterations` runs.
   Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations = 5);
 

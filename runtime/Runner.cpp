@@ -209,7 +209,8 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
   return collect(*frame);
 }
 
-Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, int iterations) {
+Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, int iterations,
+                                                            bool cold) {
   std::lock_guard lock(mutex);
   Result<Frame> frame = prepare(inputs);
   if (!frame)
@@ -221,6 +222,8 @@ Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, 
     return status.error();
   std::vector<double> microseconds;
   for (int i = 0; i < iterations; ++i) {
+    if (Status status = cold ? backend->emptyCache() : Status(); !status)
+      return status.error();
     Result<double> elapsed = backend->time([&] { return execute(*frame); });
     if (!elapsed)
       return elapsed.error();

@@ -16,7 +16,7 @@ public:
          WeightStore weights);
 
   Result<NamedTensors> run(const NamedTensors &inputs);
-  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations);
+  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold);
   Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations);
 
   const Backend &device() const { return *backend; }

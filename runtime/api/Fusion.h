@@ -99,8 +99,9 @@ public:
   /// Inputs by name; host tensors, or device tensors when the program runs on that GPU. Outputs by name. Errors:
   /// a missing, unknown or misshapen input (BadInput), or what the machine lacks (Environment).
   Result<NamedTensors> run(const NamedTensors &inputs);
-  /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU.
-  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations);
+  /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU. `cold` empties its
+  /// cache before each.
+  Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// Kernel by kernel; not on the reference.
   Result<std::vector<KernelTime>> profile(const NamedTensors &inputs);
 

@@ -12,9 +12,9 @@ Result<NamedTensors> Program::run(const NamedTensors &inputs) {
   return shared->executor ? shared->executor->run(inputs) : shared->reference(inputs);
 }
 
-Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations) {
+Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
   if (shared->executor)
-    return shared->executor->bench(inputs, iterations);
+    return shared->executor->bench(inputs, iterations, cold);
   std::vector<double> times;
   for (int i = -3; i < iterations; ++i) {
     auto start = std::chrono::steady_clock::now();

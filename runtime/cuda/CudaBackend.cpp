@@ -95,6 +95,7 @@ public:
   Status launch(const Launch &launch) override;
   Status synchronize() override;
   Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override;
+  Status emptyCache() override;
   Result<double> time(const std::function<Status()> &work) override;
   Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works) override;
 
@@ -121,6 +122,7 @@ private:
   std::byte *staging[2] = {nullptr, nullptr};
   std::unique_ptr<Events> stagingDone;
   std::vector<void *> argumentPointers;
+  std::shared_ptr<void> sweep; ///< what emptyCache() writes
 };
 
 DevicePointer address(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
@@ -329,6 +331,17 @@ Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::funct
   if (Status status = driver.check(code, what); !status)
     return status.error();
   return std::unique_ptr<Recording>(std::make_unique<GraphRecording>(session, executable));
+}
+
+Status CudaBackend::emptyCache() {
+  size_t bytes = static_cast<size_t>(properties.l2Bytes) * 4;
+  if (!sweep) {
+    Result<std::shared_ptr<void>> memory = allocate(bytes);
+    if (!memory)
+      return memory.error();
+    sweep = *memory;
+  }
+  return fill(sweep.get(), 0, bytes);
 }
 
 Result<double> CudaBackend::time(const std::function<Status()> &work) {

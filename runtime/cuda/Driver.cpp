@@ -131,6 +131,7 @@ Result<DeviceProperties> deviceProperties(int ordinal) {
   attribute(computeCapabilityMajor, properties.major);
   attribute(computeCapabilityMinor, properties.minor);
   attribute(multiprocessorCount, properties.multiprocessors);
+  attribute(l2CacheBytes, properties.l2Bytes);
   attribute(maxSharedBytesPerBlock, properties.maxSharedBytes);
   if (code == 0)
     code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);

@@ -39,6 +39,7 @@ struct LaunchConfig {
 
 enum DeviceAttribute : int {
   multiprocessorCount = 16,
+  l2CacheBytes = 38,
   computeCapabilityMajor = 75,
   computeCapabilityMinor = 76,
   maxSharedBytesPerBlock = 97, ///< after opting in
@@ -105,6 +106,7 @@ struct DeviceProperties {
   std::string name;
   int major = 0, minor = 0;
   int multiprocessors = 0;
+  int l2Bytes = 0;
   int maxSharedBytes = 0; ///< a block's, after opting in
   size_t memoryBytes = 0;
   /// "sm_90a": the architecture to compile for.

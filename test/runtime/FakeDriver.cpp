@@ -16,7 +16,7 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
 std::map<DevicePointer, size_t> allocations;
 thread_local bool contextCurrent = false;
 bool capturing = false;
@@ -117,6 +117,7 @@ int cuDeviceGetName(char *name, int length, int) {
 }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
   static const std::map<int, int> values = {{multiprocessorCount, 132},
+                                            {l2CacheBytes, 1 << 20},
                                             {computeCapabilityMajor, 9},
                                             {computeCapabilityMinor, 0},
                                             {maxSharedBytesPerBlock, 227 << 10}};
@@ -167,6 +168,7 @@ int cuMemcpyDtoDAsync_v2(DevicePointer target, DevicePointer source, size_t byte
 int cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, Stream) {
   if (capturing || !inside(target, bytes))
     return invalidValue;
+  ++counters.fills;
   return std::memset(reinterpret_cast<void *>(target), value, bytes), 0;
 }
 int cuModuleLoadData(Module *module, const void *) { return make(module, counters.modules); }

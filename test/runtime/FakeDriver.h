@@ -5,6 +5,7 @@ struct FakeDriverCounters {
   int memory, hostMemory, modules, streams, events, graphs, contexts; ///< alive
   int launches, overlapping;                                          ///< since the start, replayed ones too
   int replays;
+  int fills;
   int failAfter; ///< memory allocations until one fails; negative: never
 };
 extern "C" FakeDriverCounters *fakeDriverCounters();

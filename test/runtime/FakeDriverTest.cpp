@@ -20,7 +20,7 @@ FakeDriverCounters &counters() {
 class FakeGpu : public testing::Test {
 protected:
   static void SetUpTestSuite() { setenv("FUSION_CUDA_DRIVER", FUSION_FAKE_DRIVER, 1); }
-  void SetUp() override { counters().launches = counters().overlapping = counters().replays = 0; }
+  void SetUp() override { counters().launches = counters().overlapping = counters().replays = counters().fills = 0; }
   void TearDown() override {
     const FakeDriverCounters &alive = counters();
     EXPECT_EQ(alive.memory, 0);
@@ -174,6 +174,9 @@ TEST_F(FakeGpu, BenchAndProfileReadTheDevicesClock) {
   ASSERT_TRUE(times) << times.error().message;
   ASSERT_EQ(times->size(), 3u);
   EXPECT_NEAR((*times)[2], 4.0, 0.01);
+  EXPECT_EQ(counters().fills, 0);
+  ASSERT_TRUE(executor->bench(sampleInputs(2, 8), 3, /*cold=*/true));
+  EXPECT_EQ(counters().fills, 3); // the cache is emptied before each run
   auto timings = executor->profile(sampleInputs(2, 8));
   ASSERT_TRUE(timings) << timings.error().message;
   ASSERT_EQ(timings->size(), 2u);

@@ -1,0 +1,58 @@
+"""What a benchmark case is. To add one: a subclass in a file of this folder and a line in families/__init__.py."""
+from graph import BYTES
+
+# Relative L2 distance of an output from the exact computation: a few roundings to the type, whatever the sizes.
+TOLERANCE = {"bf16": 6e-3, "f16": 1e-3, "f32": 1e-5, "f8E4M3FN": 4e-2}
+
+
+class Case:
+    """One call of a chain of ops at given sizes.
+
+    A subclass sets `name` (unique, what --only matches), `pattern` (the fusion that must fire, or None) and `kernels`
+    (how many a fused call is at most), and says in tensors() what a call reads, in body() what the graph computes, in eager()
+    the same as PyTorch users write it, and in exact() the same in double precision, rounding only where a result
+    leaves. eager() and exact() take and return dicts of torch tensors; a quantised output `q` with scales is returned
+    as (q, scales).
+    """
+    pattern, kernels = None, 1
+    flops = 0
+    compiles = True   # False where torch.compile has nothing to fuse
+    autotune = False  # worth the time of torch.compile's max-autotune
+    small = {}        # sizes for a machine without a GPU
+    tolerance = {}    # by output, where TOLERANCE does not fit
+
+    def __init__(self, **sizes):
+        self.sizes = sizes
+
+    def tensors(self):
+        raise NotImplementedError
+
+    def body(self, graph, values):
+        raise NotImplementedError
+
+    def eager(self, t):
+        raise NotImplementedError
+
+    def exact(self, t):
+        raise NotImplementedError
+
+    def peers(self):
+        """More opponents: label -> function like eager(), or a text that says what is missing."""
+        return {}
+
+    def bytes(self):
+        """What must move: every input read once, every output written once."""
+        from graph import written
+        graph, _ = written(self, 1)
+        moved = sum(spec.bytes(self.sizes) for spec in self.tensors().values())
+        for _, value in graph.results:
+            count = BYTES[value.dtype]
+            for dim in value.dims:
+                count *= sum(self.sizes[part] for part in dim.split(" + ")) if isinstance(dim, str) else dim
+            moved += count
+        return moved
+
+
+def double(tensor):
+    import torch
+    return tensor.to(torch.float64)

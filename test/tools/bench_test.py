@@ -1,0 +1,103 @@
+"""The benchmarks, as far as a machine without a GPU goes: every graph that they time fuses as they expect, and computes
+what the reference computes; the A/B of a graph; figures from results."""
+import json
+import os
+import py_compile
+import re
+import subprocess
+import sys
+import unittest
+
+from harness import ToolTest, graph
+
+FOLDER = os.path.join(os.environ["FUSION_SOURCE"], "benchmarks")
+sys.path.insert(0, FOLDER)
+sys.dont_write_bytecode = True
+
+import families  # noqa: E402
+from graph import write_small, written  # noqa: E402
+
+CALLS = 2
+
+
+def python(script, *arguments):
+    return subprocess.run([sys.executable, os.path.join(FOLDER, script), *arguments], capture_output=True, text=True,
+                          timeout=240, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+class Cases(ToolTest):
+    def fused(self, case):
+        """Every call becomes the kernels that the case promises."""
+        report = self.path("report.json")
+        self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", f"--report={report}", "-o", self.path("fused.mlir"))
+        with open(report) as file:
+            ledger = json.load(file)
+        if case.pattern:
+            self.assertGreaterEqual(ledger["patterns"][case.pattern]["fired"], CALLS, case.name)
+        if case.kernels:
+            self.assertLessEqual(ledger["kernels"]["after"], CALLS * case.kernels, case.name)
+
+    def test_every_case_fuses(self):
+        cases = families.cases()
+        self.assertEqual(len({case.name for case in cases}), len(cases))
+        for case in cases:
+            self.write("graph.mlir", written(case, CALLS)[0].text())
+            self.fused(case)
+
+    def test_small_ones_compute_what_the_reference_computes(self):
+        inputs = [self.path("graph.mlir"), f"--inputs={self.path('inputs.safetensors')}"]
+        for seed, case in enumerate(families.small_cases()):
+            write_small(case, CALLS, self.folder, seed)
+            self.fused(case)
+            expected = self.path("expected.safetensors")
+            self.run_tool("fusion-run", *inputs, "--device=cpu", "--no-fuse", f"--outputs={expected}", "--quiet")
+            out, _ = self.run_tool("fusion-run", *inputs, "--device=emulate", f"--expect={expected}", "--bench=1", "--quiet")
+            self.assertNotIn("FAIL", out, case.name)
+            self.assertGreaterEqual(out.count("PASS"), CALLS, case.name)
+            self.assertRegex(out, r"median [\d.]+ us")  # what measure.py reads
+
+
+class Commands(ToolTest):
+    def test_every_file_is_python(self):
+        for folder, _, files in os.walk(FOLDER):
+            for file in files:
+                if file.endswith(".py"):
+                    py_compile.compile(os.path.join(folder, file), cfile=self.path("out.pyc"), doraise=True)
+
+    def test_list(self):
+        done = python("run.py", "--list", "--only=^QK")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = done.stdout.splitlines()
+        self.assertGreater(len(names), 3)
+        self.assertTrue(all(name.startswith("QK-norm+RoPE ") for name in names), names)
+        self.assertLess(len(python("run.py", "--list", "--quick", "--only=^QK").stdout.splitlines()), len(names))
+
+    def test_what_is_missing_is_named(self):
+        done = python("run.py", "--fusion-run=/nowhere/fusion-run")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r"^run.py: .*(not installed|no GPU|is not there)")
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_ab(self):
+        folder = os.path.dirname(graph("llama-fp32-op18"))
+        program = os.path.join(os.environ["FUSION_BINARIES"], "fusion-run")
+        done = python("run.py", "ab", graph("llama-fp32-op18"), f"--expect={folder}/outputs.safetensors",
+                      f"--fusion-run={program}", "--device=emulate", "--bench=1", "--rounds=1",
+                      f"--json={self.path('ab.json')}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {row["variant"]: row for row in json.loads(self.read("ab.json"))["variants"]}
+        self.assertGreater(rows["no fusion"]["kernels"], rows["fused"]["kernels"])
+        self.assertIn("without add_norm", rows)
+        for variant in rows:
+            self.assertRegex(done.stdout, rf"(?m)^{re.escape(variant)} +\d+ +[\d.]+")
+
+    def test_ab_says_what_fails(self):
+        done = python("run.py", "ab", self.path("missing.onnx"),
+                      f"--inputs={graph('llama-fp32-op18', 'inputs.safetensors')}", "--device=emulate",
+                      f"--fusion-run={os.path.join(os.environ['FUSION_BINARIES'], 'fusion-run')}")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("missing.onnx", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
