@@ -94,6 +94,8 @@ class Timing(ToolTest):
         for device, runs in (("cpu", 3), ("emulate", 2)):
             out, _ = self.run_tool("fusion-run", *named(LLAMA, device=device, bench=runs))
             self.assertRegex(out, rf"bench: {runs} runs on .*, median \S+ us, fastest \S+ us\n$")
+            out, _ = self.run_tool("fusion-run", *named(LLAMA, device=device, bench=runs), "--cold")
+            self.assertRegex(out, rf"bench: {runs} runs .*\nbench, cold: {runs} runs on .*, median \S+ us, .*\n$")
         for bad in ("0", "-3"):
             self.refuse("fusion-run", *named(LLAMA, bench=bad), says="--bench")
 
