@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace fusion {
@@ -28,10 +29,19 @@ std::string KernelCache::defaultFolder() {
   return {};
 }
 
+/// A program has several caches on one folder.
+static void warnOnce(const std::string &text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  std::lock_guard lock(mutex);
+  if (said.insert(text).second)
+    fmt::print(stderr, "warning: {}\n", text);
+}
+
 KernelCache::KernelCache(std::string folder, Warning warning)
     : root(std::move(folder)), warn(std::move(warning)) {
   if (!warn)
-    warn = [](const std::string &text) { fmt::print(stderr, "warning: {}\n", text); };
+    warn = warnOnce;
 }
 
 std::string KernelCache::entryPath(std::string_view key) const {
@@ -55,6 +65,7 @@ std::optional<std::string> KernelCache::get(std::string_view key) {
   if (!whole) {
     std::error_code ignored; // the folder may be read-only; then the entry is only skipped
     std::filesystem::remove(path, ignored);
+    warn(fmt::format("the cache entry {} is damaged: made anew", path));
     return std::nullopt;
   }
   return text.substr(headerLength);

@@ -18,11 +18,13 @@ public:
   using Warning = std::function<void(const std::string &)>;
   /// $FUSION_CACHE_DIR, else $XDG_CACHE_HOME/fusion, else ~/.cache/fusion; empty without any of them.
   static std::string defaultFolder();
-  /// `folder` is made on the first put(); empty means no cache. `warn` is called at most once, when the
-  /// folder cannot be written to; by default it prints to stderr.
+  /// `folder` is made on the first put(); empty means no cache. `warn` is called for an entry
+  /// that is damaged and once when the folder cannot be written to; by default it prints to stderr, the
+  /// same line once.
   explicit KernelCache(std::string folder = defaultFolder(), Warning warn = {});
 
-  /// The bytes stored under `key` (any text). An entry that is damaged counts as absent and is removed.
+  /// The bytes stored under `key` (any text). An entry that is damaged counts as absent and is removed,
+  /// which `warn` says.
   std::optional<std::string> get(std::string_view key);
   /// Stores or replaces. A failure costs only the cached entry: it is reported through `warn`.
   void put(std::string_view key, std::string_view bytes);

@@ -3,6 +3,7 @@
 #include "ir/reference/Reference.h"
 #include "runtime/Bundle.h"
 #include "runtime/api/Graph.h"
+#include "runtime/api/PlanCache.h"
 #include "runtime/api/Program.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/Nvrtc.h"
@@ -56,11 +57,33 @@ Result<ProgramPlan> planGraph(const Graph &graph, const LoweredGraph &lowered, c
   return plan;
 }
 
+std::string cacheFolder(const CompileOptions &options) {
+  return options.cacheFolder.empty() ? KernelCache::defaultFolder() : options.cacheFolder;
+}
+
+/// A plan with its report, and where to keep them once the kernels are made too; no key if they came from there.
+struct KeyedPlan {
+  ProgramPlan plan;
+  std::string key;
+};
+
+Result<KeyedPlan> findOrMakePlan(const Graph &graph, const CompileOptions &options, RunOn device, KernelCache &cache) {
+  std::string key = planKey(graph, options, device);
+  if (auto plan = cachedPlan(cache, key))
+    return KeyedPlan{std::move(*plan), ""};
+  auto lowered = lowerGraph(graph, options);
+  if (!lowered)
+    return lowered.error();
+  auto plan = planGraph(graph, *lowered, options);
+  if (!plan)
+    return plan.error();
+  return KeyedPlan{std::move(*plan), std::move(key)};
+}
+
 ExecutorOptions executorOptions(RunOn device, const CompileOptions &options) {
   ExecutorOptions executor;
   executor.target = device == RunOn::Cuda ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
-  if (!options.cacheFolder.empty())
-    executor.cacheFolder = options.cacheFolder;
+  executor.cacheFolder = cacheFolder(options);
   return executor;
 }
 
@@ -79,15 +102,15 @@ Target Target::current() {
 }
 
 Result<Program> compile(const Graph &graph, const CompileOptions &options) {
-  auto lowered = lowerGraph(graph, options);
-  if (!lowered)
-    return lowered.error();
   auto program = std::make_shared<Program::Implementation>();
-  program->report = Report(lowered->ledger.json());
   program->inputs = graph.inputs();
   program->outputs = graph.outputs();
   RunOn device = resolve(options.device);
   if (device == RunOn::Cpu) {
+    auto lowered = lowerGraph(graph, options);
+    if (!lowered)
+      return lowered.error();
+    program->report = Report(lowered->ledger.json());
     auto interpreter = Interpreter::create(lowered->entry, graph.implementation()->weightFolder);
     if (!interpreter)
       return interpreter.error();
@@ -96,12 +119,15 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
     program->reference = [shared, keep = *lowered](const NamedTensors &inputs) { return shared->run(inputs); };
     return Program(std::move(program));
   }
-  auto plan = planGraph(graph, *lowered, options);
-  if (!plan)
-    return plan.error();
-  auto executor = Executor::create(std::move(*plan), executorOptions(device, options));
+  KernelCache cache(cacheFolder(options));
+  auto found = findOrMakePlan(graph, options, device, cache);
+  if (!found)
+    return found.error();
+  program->report = Report(found->plan.report);
+  auto executor = Executor::create(std::move(found->plan), executorOptions(device, options));
   if (!executor)
     return executor.error();
+  storePlan(cache, found->key, (*executor)->plan());
   program->executor = std::move(*executor);
   return Program(std::move(program));
 }
@@ -130,17 +156,15 @@ Result<Program> Program::open(const std::string &bundleFolder, const CompileOpti
 }
 
 Status writeBundle(const Graph &graph, const CompileOptions &options, const std::string &folder) {
-  auto lowered = lowerGraph(graph, options);
-  if (!lowered)
-    return lowered.error();
-  auto plan = planGraph(graph, *lowered, options);
-  if (!plan)
-    return plan.error();
-  KernelCache cache(options.cacheFolder.empty() ? KernelCache::defaultFolder() : options.cacheFolder);
-  auto kernels = compileKernels(plan->kernels, options.target.arch, &cache);
+  KernelCache cache(cacheFolder(options));
+  auto found = findOrMakePlan(graph, options, RunOn::Cuda, cache);
+  if (!found)
+    return found.error();
+  auto kernels = compileKernels(found->plan.kernels, options.target.arch, &cache);
   if (!kernels)
     return kernels.error();
-  return writeBundle(folder, *plan, options.target.arch, *kernels);
+  storePlan(cache, found->key, found->plan);
+  return writeBundle(folder, found->plan, options.target.arch, *kernels);
 }
 
 } // namespace fusion

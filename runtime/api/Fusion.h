@@ -68,7 +68,7 @@ struct CompileOptions {
   std::vector<std::string> disabledFusions;  ///< pattern names to leave out
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
   int tensorParallel = 1;                    ///< ranks; more than 1 is refused where it cannot be done
-  /// Folder for compiled kernels; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
+  /// Folder for compiled kernels, plans and reports; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
   std::string cacheFolder;
 };
 

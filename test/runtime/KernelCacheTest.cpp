@@ -28,7 +28,8 @@ TEST(KernelCache, ReturnsWhatWasStored) {
 
 TEST(KernelCache, ADamagedEntryIsAbsentAndReplaced) {
   TemporaryFolder folder;
-  KernelCache cache(folder.path);
+  std::vector<std::string> warnings;
+  KernelCache cache(folder.path, [&](const std::string &text) { warnings.push_back(text); });
   cache.put("key", std::string(1000, 'x'));
   std::string entry;
   for (const auto &file : fs::recursive_directory_iterator(folder.path))
@@ -43,8 +44,11 @@ TEST(KernelCache, ADamagedEntryIsAbsentAndReplaced) {
   };
   for (auto &damage : damages) {
     damage();
+    warnings.clear();
     EXPECT_FALSE(cache.get("key"));
     EXPECT_FALSE(fs::exists(entry));
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find(entry), std::string::npos);
     cache.put("key", std::string(1000, 'x'));
     EXPECT_TRUE(cache.get("key"));
   }

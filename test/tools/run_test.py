@@ -154,6 +154,15 @@ class Environment(ToolTest):
             out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env=cache)
             self.assertIn("PASS", out)
 
+    def test_warm_start_prints_the_same_report(self):
+        cache = {"FUSION_CACHE_DIR": self.path("cache")}
+        for kind in ("json", "md", "html"):
+            for start in ("cold", "warm"):
+                options = named(LLAMA, expect=OUTPUTS, device="emulate", report=f"{start}.{kind}")
+                self.run_tool("fusion-run", *options, env=cache)
+            self.assertIn("add_norm", self.read(f"cold.{kind}"))
+            self.assertEqual(self.read(f"warm.{kind}"), self.read(f"cold.{kind}"))
+
     def test_two_processes_share_a_cache(self):
         cache = {"FUSION_CACHE_DIR": self.path("cache")}
         both = [self.start("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env=cache) for _ in range(2)]

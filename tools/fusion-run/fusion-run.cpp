@@ -55,7 +55,7 @@ cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a
                                  cl::value_desc("FILE.json"), cl::cat(category));
 cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"),
                                 cl::value_desc("FILE"), cl::cat(category));
-cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels"), cl::value_desc("DIR"),
+cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports"), cl::value_desc("DIR"),
                                  cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
