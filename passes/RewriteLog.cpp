@@ -19,8 +19,8 @@ using Values = llvm::SetVector<Value>;
 /// Weights become arguments: a check needs no files.
 bool isLeaf(Operation *producer) { return !producer || llvm::isa<nn::WeightOp>(producer); }
 
-/// The ops that `results` are computed by, producers first, from `inputs` and from ops in `known`, which are not among
-/// them. Leaves are added to `leaves`.
+/// The ops that `results` are computed by, producers first, from `inputs` and from ops in `known`, which are
+/// not among them. Leaves are added to `leaves`.
 Ops producersOf(ValueRange results, const Values &inputs, const Ops &known, Values *leaves = nullptr) {
   Ops ordered;
   llvm::DenseSet<Operation *> entered;
@@ -65,8 +65,9 @@ Values readBy(ValueRange after, const Ops &built, const Ops &old) {
   return inputs;
 }
 
-/// Random inputs are independent of each other. An input that is computed from what `before` reads too, as one of two
-/// equal slices is, is computed in both functions instead. Returns the ops between the inputs and `before`.
+/// Random inputs are independent of each other. An input that is computed from what `before` reads too, as
+/// one of two equal slices is, is computed in both functions instead. Returns the ops between the inputs and
+/// `before`.
 Ops separate(Values &inputs, Operation *before) {
   while (true) {
     Values leaves;
@@ -108,17 +109,18 @@ DimShape symbolsOf(const Ops &ops, const Values &inputs, ShapeTable &shapes) {
       if (auto list = llvm::dyn_cast<ArrayAttr>(attribute.getValue()); list && nn::isDimsAttr(list))
         addSymbols(nn::dimsFromAttr(list), symbols);
   }
-  return DimShape(llvm::map_iterator(symbols.begin(), Dim::symbol), llvm::map_iterator(symbols.end(), Dim::symbol));
+  return DimShape(llvm::map_iterator(symbols.begin(), Dim::symbol),
+                  llvm::map_iterator(symbols.end(), Dim::symbol));
 }
 
-void addFunction(OpBuilder &builder, Location location, StringRef name, const Values &inputs, const DimShape &symbols,
-                 const Ops &ops, ValueRange results, ShapeTable &shapes) {
+void addFunction(OpBuilder &builder, Location location, StringRef name, const Values &inputs,
+                 const DimShape &symbols, const Ops &ops, ValueRange results, ShapeTable &shapes) {
   MLIRContext *context = builder.getContext();
   SmallVector<Type> types;
   for (Value input : inputs)
     types.push_back(input.getType());
-  types.push_back(RankedTensorType::get(SmallVector<int64_t>(symbols.size(), ShapedType::kDynamic),
-                                        builder.getI1Type()));
+  types.push_back(
+      RankedTensorType::get(SmallVector<int64_t>(symbols.size(), ShapedType::kDynamic), builder.getI1Type()));
   SmallVector<Type> resultTypes(results.getTypes());
   auto function = func::FuncOp::create(builder, location, name, builder.getFunctionType(types, resultTypes));
   Block *block = function.addEntryBlock();
@@ -143,7 +145,8 @@ Operation *namedOp(Value after) {
   Operation *op = after.getDefiningOp();
   if (auto view = llvm::dyn_cast_or_null<nn::ReshapeOp>(op))
     op = view.getX().getDefiningOp();
-  return llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp, nn::GeluOp, nn::SiluOp, nn::RopeOp, nn::AttentionOp>(op)
+  return llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp, nn::GeluOp, nn::SiluOp, nn::RopeOp,
+                               nn::AttentionOp>(op)
              ? op
              : nullptr;
 }
@@ -162,7 +165,8 @@ void RewriteLog::record(Operation *before, ValueRange after, ShapeTable &shapes)
   Rewrite entry;
   entry.location = locationName(before->getLoc());
   entry.raises = llvm::isa_and_nonnull<nn::GeluOp, nn::SiluOp, nn::AttentionOp>(named);
-  entry.name = named ? named->getName().stripDialect().str() : before->getName().getStringRef().str() + " rewritten";
+  entry.name =
+      named ? named->getName().stripDialect().str() : before->getName().getStringRef().str() + " rewritten";
   entry.module = ModuleOp::create(before->getLoc());
   OpBuilder builder(before->getContext());
   builder.setInsertionPointToEnd(entry.module->getBody());

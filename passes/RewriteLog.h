@@ -16,13 +16,13 @@ struct Rewrite {
   std::string name;     ///< the op that was made, "rms_norm", or "nn.pow rewritten" where none was raised
   std::string location; ///< of the op that was replaced
   bool raises = false;  ///< into an op that may round less often than the ops it replaces
-  /// Functions @before and @after of the same arguments and results. The arguments are what the new ops read, with
-  /// `nn.dims`; a last one, which nobody reads, has one dim for each symbol.
+  /// Functions @before and @after of the same arguments and results. The arguments are what the new ops read,
+  /// with `nn.dims`; a last one, which nobody reads, has one dim for each symbol.
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-/// Collects what a ShapeTable hears of while a Scope is alive. Equal rewrites, as the layers of a model have, are kept
-/// once. Used from one thread.
+/// Collects what a ShapeTable hears of while a Scope is alive. Equal rewrites, as the layers of a model have,
+/// are kept once. Used from one thread.
 class RewriteLog {
 public:
   const std::vector<Rewrite> &rewrites() const { return kept; }
@@ -46,8 +46,8 @@ private:
   std::set<std::string> seen;
 };
 
-/// Records, in the log in scope if any, that the results of `before` are about to be replaced by `after`, whose
-/// producers exist already.
+/// Records, in the log in scope if any, that the results of `before` are about to be replaced by `after`,
+/// whose producers exist already.
 void recordRewrite(mlir::Operation *before, mlir::ValueRange after, ShapeTable &shapes);
 
 } // namespace fusion

@@ -35,11 +35,13 @@ int readBuildId(dl_phdr_info *object, size_t, void *data) {
     const auto &segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE)
       continue;
-    const char *at = reinterpret_cast<const char *>(object->dlpi_addr + segment.p_vaddr), *end = at + segment.p_memsz;
+    const char *at = reinterpret_cast<const char *>(object->dlpi_addr + segment.p_vaddr),
+               *end = at + segment.p_memsz;
     while (at + sizeof(ElfW(Nhdr)) <= end) {
       const auto &note = *reinterpret_cast<const ElfW(Nhdr) *>(at);
       const char *name = at + sizeof(note), *content = name + aligned(note.n_namesz);
-      if (note.n_type == NT_GNU_BUILD_ID && std::string_view(name, note.n_namesz) == std::string_view("GNU", 4))
+      if (note.n_type == NT_GNU_BUILD_ID &&
+          std::string_view(name, note.n_namesz) == std::string_view("GNU", 4))
         found.id = llvm::toHex(llvm::StringRef(content, note.n_descsz));
       at = content + aligned(note.n_descsz);
     }
@@ -67,9 +69,9 @@ std::string planKey(const Graph &graph, const CompileOptions &options, RunOn dev
   std::string build = buildId(), machine = deviceName(device);
   if (build.empty() || machine.empty())
     return {};
-  std::string key = fmt::format("plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nfuse {}\nmodel {}\nweights {}\n", build,
-                                machine, options.target.arch, options.tensorParallel, options.fuse, source.path,
-                                source.weightFolder);
+  std::string key = fmt::format(
+      "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nfuse {}\nmodel {}\nweights {}\n", build, machine,
+      options.target.arch, options.tensorParallel, options.fuse, source.path, source.weightFolder);
   for (const std::string &name : options.disabledFusions)
     key += fmt::format("disabled {}\n", name);
   for (const std::string &file : options.patternFiles) {

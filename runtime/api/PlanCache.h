@@ -1,4 +1,5 @@
-// Compiled programs on disk: a second compile of the same graph finds its plan, and the report that goes with it.
+// Compiled programs on disk: a second compile of the same graph finds its plan, and the report that goes with
+// it.
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
@@ -10,9 +11,9 @@
 
 namespace fusion {
 
-/// Names everything that a plan depends on: the imported graph with its locations and where its weights lie (not their
-/// bytes), the options, the contents of pattern files, the device whose measurements count, and this very build of the
-/// library. Empty if something of that cannot be read: then nothing is cached.
+/// Names everything that a plan depends on: the imported graph with its locations and where its weights lie
+/// (not their bytes), the options, the contents of pattern files, the device whose measurements count, and
+/// this very build of the library. Empty if something of that cannot be read: then nothing is cached.
 std::string planKey(const Graph &graph, const CompileOptions &options, RunOn device);
 
 /// The plan stored under `key`. An entry that is not a plan counts as absent.

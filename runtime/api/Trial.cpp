@@ -55,23 +55,34 @@ static double sumTolerance(const NamedTensors &inputs) {
 
 double roundingTolerance(DType type, const NamedTensors &inputs) {
   switch (type) {
-  case DType::F16: return 2e-3;
-  case DType::BF16: return 1.5e-2;
-  case DType::F8E4M3: return 5e-2;
-  case DType::F8E5M2: return 1e-1;
+  case DType::F16:
+    return 2e-3;
+  case DType::BF16:
+    return 1.5e-2;
+  case DType::F8E4M3:
+    return 5e-2;
+  case DType::F8E5M2:
+    return 1e-1;
   case DType::I8:
-  case DType::U8: return 1e-2; // quantised: a value between two steps goes to either
-  default: return isFloat(type) ? sumTolerance(inputs) : 0;
+  case DType::U8:
+    return 1e-2; // quantised: a value between two steps goes to either
+  default:
+    return isFloat(type) ? sumTolerance(inputs) : 0;
   }
 }
 
 double sameRoundingTolerance(DType type, const NamedTensors &inputs) {
   switch (type) {
-  case DType::F16: return 6e-5;
-  case DType::BF16: return 5e-4;
-  case DType::F8E4M3: return 6e-3;
-  case DType::F8E5M2: return 1.2e-2;
-  default: return roundingTolerance(type, inputs);
+  case DType::F16:
+    return 6e-5;
+  case DType::BF16:
+    return 5e-4;
+  case DType::F8E4M3:
+    return 6e-3;
+  case DType::F8E5M2:
+    return 1.2e-2;
+  default:
+    return roundingTolerance(type, inputs);
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace fusion {
 
-/// What symbols stand for in a trial: those named like a batch, and the others. Unequal sizes see more; where a graph
-/// takes two symbols as equal, all have to be.
+/// What symbols stand for in a trial: those named like a batch, and the others. Unequal sizes see more; where
+/// a graph takes two symbols as equal, all have to be.
 struct TrialSizes {
   int64_t batch, other;
 };
@@ -20,8 +20,8 @@ inline constexpr TrialSizes unequalSizes{2, 5}, equalSizes{4, 4};
 /// The values of all symbols in the ports' shapes.
 SymbolValues trialSymbols(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes);
 
-/// Floats of mixed signs around `magnitude`, one in sixteen `outlier` times as large and one in sixteen 1000 times
-/// smaller.
+/// Floats of mixed signs around `magnitude`, one in sixteen `outlier` times as large and one in sixteen 1000
+/// times smaller.
 struct TrialValues {
   float magnitude = 1, outlier = 30;
 };
@@ -30,11 +30,11 @@ struct TrialValues {
 NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes, const TrialValues &values,
                           std::mt19937 &random);
 
-/// Largest relative L2 distance of two computations that round to `type` a few times each, and whose longest sum in f32
-/// has as many terms as the largest dim of the inputs.
+/// Largest relative L2 distance of two computations that round to `type` a few times each, and whose longest
+/// sum in f32 has as many terms as the largest dim of the inputs.
 double roundingTolerance(DType type, const NamedTensors &inputs);
-/// The same of two that round at the same places, so that only what f32 sums in another order can flip a rounding.
-/// One rounding to f16 or bf16 more or less is three times as far.
+/// The same of two that round at the same places, so that only what f32 sums in another order can flip a
+/// rounding. One rounding to f16 or bf16 more or less is three times as far.
 double sameRoundingTolerance(DType type, const NamedTensors &inputs);
 
 } // namespace fusion

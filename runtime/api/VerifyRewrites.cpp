@@ -1,4 +1,5 @@
-// Translation validation of what normalise and raise did: the ops replaced against the ops made, on the reference.
+// Translation validation of what normalise and raise did: the ops replaced against the ops made, on the
+// reference.
 #include "ir/base/Progress.h"
 #include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
@@ -29,7 +30,8 @@ void widen(func::FuncOp function) {
     for (Value result : op.getResults())
       result.setType(widened(result.getType()));
     if (auto constant = llvm::dyn_cast<nn::ConstantOp>(op))
-      if (Tensor value = toTensor(constant.getValue()); value.type() == DType::F16 || value.type() == DType::BF16)
+      if (Tensor value = toTensor(constant.getValue());
+          value.type() == DType::F16 || value.type() == DType::BF16)
         constant.setValueAttr(toAttribute(context, value.convertedTo(DType::F32)));
     for (NamedAttribute attribute : llvm::to_vector(op.getAttrs()))
       if (auto type = llvm::dyn_cast<TypeAttr>(attribute.getValue()); type && isNarrow(type.getValue()))
@@ -74,14 +76,18 @@ private:
     return module.lookupSymbol<func::FuncOp>(name);
   }
 
-  /// Ordinary, large and tiny values. In f16 a number that masks a score is not far from the scores that large values
-  /// give: the ops replaced overflow there, and mask nothing.
+  /// Ordinary, large and tiny values. In f16 a number that masks a score is not far from the scores that
+  /// large values give: the ops replaced overflow there, and mask nothing.
   SmallVector<TrialValues> trials() {
-    bool scoresInHalf = before.walk([](nn::SoftmaxOp softmax) {
-      auto isHalf = [](Value value) { return elementType(value).isF16(); };
-      Operation *scores = withoutCast(softmax.getX()).getDefiningOp();
-      return scores && llvm::any_of(scores->getOperands(), isHalf) ? WalkResult::interrupt() : WalkResult::advance();
-    }).wasInterrupted();
+    bool scoresInHalf = before
+                            .walk([](nn::SoftmaxOp softmax) {
+                              auto isHalf = [](Value value) { return elementType(value).isF16(); };
+                              Operation *scores = withoutCast(softmax.getX()).getDefiningOp();
+                              return scores && llvm::any_of(scores->getOperands(), isHalf)
+                                         ? WalkResult::interrupt()
+                                         : WalkResult::advance();
+                            })
+                            .wasInterrupted();
     if (scoresInHalf)
       return {{0.5f, 4}, {1e-3f}};
     return {{1}, {64}, {1e-3f}};
@@ -119,16 +125,21 @@ private:
     if (difference->relativeL2 <= allowed || (rewrite.raises && isExact(name, actual, inputs, allowed)))
       return {};
     int64_t index = std::max<int64_t>(difference->worstIndex, 0);
-    return Error{ErrorKind::AnswerIsNo,
-                 fmt::format("element {} is {} after the rewrite and was {} (relative L2 {:.3g}, allowed {:.3g})", index,
-                             actual.toFloats()[index], expected.toFloats()[index], difference->relativeL2, allowed)};
+    return Error{
+        ErrorKind::AnswerIsNo,
+        fmt::format("element {} is {} after the rewrite and was {} (relative L2 {:.3g}, allowed {:.3g})",
+                    index, actual.toFloats()[index], expected.toFloats()[index], difference->relativeL2,
+                    allowed)};
   }
 
-  /// An op that rounds less often may be far from the ops it replaces where they were far from their own meaning.
+  /// An op that rounds less often may be far from the ops it replaces where they were far from their own
+  /// meaning.
   bool isExact(const std::string &name, const Tensor &actual, const NamedTensors &inputs, double allowed) {
     NamedTensors wide;
     for (const auto &[port, tensor] : inputs)
-      wide[port] = tensor.type() == DType::F16 || tensor.type() == DType::BF16 ? tensor.convertedTo(DType::F32) : tensor;
+      wide[port] = tensor.type() == DType::F16 || tensor.type() == DType::BF16
+                       ? tensor.convertedTo(DType::F32)
+                       : tensor;
     auto exact = fusion::run(exactModule->lookupSymbol<func::FuncOp>("before"), wide);
     if (!exact)
       return false;
