@@ -93,7 +93,7 @@ Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region,
     return schedule;
   }
   llvm::SmallVector<std::string> reasons;
-  for (const Schedule *schedule : allSchedules()) {
+  for (const Schedule *schedule : schedulesFor(region)) {
     auto reason = schedule->refuses(region, context);
     if (!reason)
       return schedule;

@@ -10,12 +10,17 @@ namespace fusion {
 /// What a schedule may ask about the program around the region.
 struct KernelContext {
   const nn::SymbolicShapes &shapes;
-  /// Per region input: how its elements lie in its buffer. Outputs are contiguous.
+  /// Per region input: how its elements lie in its buffer.
   llvm::ArrayRef<View> inputs;
   uint32_t arch = 90; ///< sm_XX that the kernel will run on
   const SizeRange *range = nullptr; ///< the kernel is launched only there; one of the schedule's ranges
+  /// Per region output the same; empty: all are contiguous.
+  llvm::ArrayRef<View> outputs = {};
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
+  View output(unsigned index, mlir::Value value) const {
+    return outputs.empty() ? View::contiguous(value, shape(value)) : outputs[index];
+  }
 };
 
 /// A kernel and how to call it, in terms of the region's inputs and outputs.
@@ -47,9 +52,11 @@ public:
   virtual std::optional<unsigned> updatedInput(const Region &) const { return std::nullopt; }
 };
 
-/// All schedules, in the order in which they are tried for a single op: pointwise, row, scan, matmul,
-/// attention.
+/// All schedules: pointwise, row, scan, matmul, attention.
 llvm::ArrayRef<const Schedule *> allSchedules();
+/// The same in the order in which they are tried for a region: as above, but rows first where all that leaves are
+/// tensors side by side, which they copy in 16 bytes at a time.
+llvm::SmallVector<const Schedule *> schedulesFor(const Region &region);
 const Schedule *findSchedule(llvm::StringRef name);
 
 } // namespace fusion

@@ -8,6 +8,19 @@ llvm::ArrayRef<const Schedule *> allSchedules() {
   return schedules;
 }
 
+static bool isConcatOfRows(mlir::Value value) {
+  auto concat = value.getDefiningOp<nn::ConcatOp>();
+  const int64_t rank = llvm::cast<mlir::RankedTensorType>(value.getType()).getRank();
+  return concat && concat.getAxis() != -1 && static_cast<int64_t>(concat.getAxis()) != rank - 1;
+}
+
+llvm::SmallVector<const Schedule *> schedulesFor(const Region &region) {
+  llvm::SmallVector<const Schedule *> order(allSchedules());
+  if (!region.outputs.empty() && llvm::all_of(region.outputs, isConcatOfRows))
+    std::stable_partition(order.begin(), order.end(), [](const Schedule *one) { return one == &rowSchedule(); });
+  return order;
+}
+
 const Schedule *findSchedule(llvm::StringRef name) {
   for (const Schedule *schedule : allSchedules())
     if (schedule->name() == name)

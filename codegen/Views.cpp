@@ -110,6 +110,21 @@ std::optional<View> viewThrough(Operation *op, const View &operand, const nn::Sy
   return std::nullopt;
 }
 
+std::optional<View> viewBefore(Operation *op, const View &result, const nn::SymbolicShapes &shapes) {
+  if (llvm::isa<nn::ReshapeOp>(op))
+    return reshaped(result, shapes[op->getOperand(0)]);
+  if (auto transpose = llvm::dyn_cast<nn::TransposeOp>(op)) {
+    ArrayRef<int64_t> perm = transpose.getPerm();
+    View operand = result;
+    for (size_t to = 0; to < perm.size(); ++to) {
+      operand.shape[static_cast<size_t>(perm[to])] = result.shape[to];
+      operand.strides[static_cast<size_t>(perm[to])] = result.strides[to];
+    }
+    return operand;
+  }
+  return std::nullopt;
+}
+
 Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes) {
   Views analysis;
   for (Value argument : function.getArguments())

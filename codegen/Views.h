@@ -14,11 +14,14 @@ struct View {
 
   bool isContiguous() const; ///< row-major without gaps (dims of size 1 and offset do not matter)
   static View contiguous(mlir::Value base, DimShape shape);
+  friend bool operator==(const View &, const View &) = default;
 };
 
 /// The view of an op's result given the view of its operand; nothing when it must be copied (a reshape across
 /// strides that do not merge) or when the op moves no data that way.
 std::optional<View> viewThrough(mlir::Operation *op, const View &operand, const nn::SymbolicShapes &shapes);
+/// The inverse, for a transpose or a reshape: where the operand's elements lie, given where the result's do.
+std::optional<View> viewBefore(mlir::Operation *op, const View &result, const nn::SymbolicShapes &shapes);
 
 /// For every value of a function: whose memory it is. Values that a kernel writes, arguments, constants and weights
 /// are their own base, contiguous.

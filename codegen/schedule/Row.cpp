@@ -1,5 +1,6 @@
 // The row schedule: ops that work along the last dim of a common set of rows, or several chains of them with
-// rows of their own, which share out the blocks: the rotations of queries and keys.
+// rows of their own, which share out the blocks: the rotations of queries and keys, what a cache held and what is new.
+#include "codegen/Pieces.h"
 #include "codegen/schedule/RowEmitter.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -20,6 +21,7 @@ struct Part {
   Part(const Part &) = delete;
   row::Graph graph;
   row::Layout layout;
+  llvm::SmallSetVector<Operation *, 2> concats; ///< that it stores a piece of
   Dim blocks() const { return graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock())); }
 };
 /// Nodes point at each other, so a part is never copied: a vector would copy as it grows.
@@ -28,19 +30,19 @@ using Parts = std::deque<Part>;
 /// An op that only stands for a number, so that reading it ties no chains together.
 bool isNumber(Operation *op) { return isa<nn::ConstantOp, nn::DimConstantOp>(op); }
 
-/// Outputs and the ops that compute them.
+/// Pieces of outputs and the ops that compute them.
 struct Chain {
-  llvm::SmallVector<unsigned> outputs;
+  llvm::SmallVector<Piece> pieces;
   llvm::SmallSetVector<Operation *, 8> ops;
 };
 
 /// The chains of a region that share no op.
-llvm::SmallVector<Chain> chainsOf(const Region &region) {
+llvm::SmallVector<Chain> chainsOf(const Region &region, llvm::ArrayRef<Piece> pieces) {
   llvm::SmallVector<Chain> chains;
-  for (auto [index, output] : llvm::enumerate(region.outputs)) {
+  for (const Piece &piece : pieces) {
     Chain chain;
-    chain.outputs.push_back(static_cast<unsigned>(index));
-    llvm::SmallVector<Value> pending{output};
+    chain.pieces.push_back(piece);
+    llvm::SmallVector<Value> pending{piece.value};
     while (!pending.empty()) {
       Value value = pending.pop_back_val();
       Operation *op = llvm::is_contained(region.inputs, value) ? nullptr : value.getDefiningOp();
@@ -53,7 +55,7 @@ llvm::SmallVector<Chain> chainsOf(const Region &region) {
         apart.push_back(std::move(other));
         continue;
       }
-      chain.outputs.insert(chain.outputs.begin(), other.outputs.begin(), other.outputs.end());
+      chain.pieces.insert(chain.pieces.begin(), other.pieces.begin(), other.pieces.end());
       chain.ops.insert(other.ops.begin(), other.ops.end());
     }
     chains = std::move(apart);
@@ -77,7 +79,7 @@ bool shareATensor(llvm::ArrayRef<Chain> chains, const Region &region, const Kern
   return llvm::any_of(region.inputs, [&](Value input) {
     return llvm::count_if(chains, [&](const Chain &chain) {
              return product(context.shape(input)) ==
-                        product(context.shape(region.outputs[chain.outputs[0]])) &&
+                        product(context.shape(chain.pieces[0].value)) &&
                     llvm::any_of(input.getUsers(), [&](Operation *user) { return chain.ops.contains(user); });
            }) > 1;
   });
@@ -94,36 +96,54 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
     for (Operation *op : region.ops)
       if (isNumber(op) || chain.ops.contains(op))
         own.ops.push_back(op);
-    for (unsigned output : chain.outputs)
-      own.outputs.push_back(region.outputs[output]);
-    auto part = partOf(own, context);
+    llvm::SmallVector<View> targets;
+    for (const Piece &piece : chain.pieces) {
+      own.outputs.push_back(piece.value);
+      targets.push_back(piece.target);
+    }
+    KernelContext placed = context;
+    placed.outputs = targets;
+    auto part = partOf(own, placed);
     if (auto *reason = std::get_if<std::string>(&part))
       return std::move(*reason);
     parts.push_back(std::move(std::get<Part>(part)));
+    for (const Piece &piece : chain.pieces)
+      if (piece.concat)
+        parts.back().concats.insert(piece.concat);
     for (row::Store &store : parts.back().graph.stores)
-      store.access.index = chain.outputs[store.access.index];
+      store.access.index = chain.pieces[store.access.index].output;
     if (parts.back().layout.blockThreads != parts.front().layout.blockThreads)
       return std::string("chains of rows that want blocks of different sizes");
   }
   return std::move(parts);
 }
 
+/// Whether every output is one piece, contiguous in a buffer of its own.
+bool isWhole(llvm::ArrayRef<Piece> pieces, const Region &region, const KernelContext &context) {
+  return pieces.size() == region.outputs.size() && llvm::all_of(pieces, [&](const Piece &piece) {
+           return piece.value == region.outputs[piece.output] &&
+                  piece.target == View::contiguous(piece.target.base, context.shape(piece.value));
+         });
+}
+
 /// The chains apart, as a thread that holds rows of several runs out of registers; all over one set of rows
 /// if they read a tensor in common, or fit no other way.
 std::variant<Parts, std::string> partsOf(const Region &region, const KernelContext &context) {
-  const llvm::SmallVector<Chain> chains = chainsOf(region);
+  const llvm::SmallVector<Piece> pieces = piecesOf(region, context);
+  const llvm::SmallVector<Chain> chains = chainsOf(region, pieces);
+  const bool whole = isWhole(pieces, region, context);
   std::string why;
-  if (chains.size() > 1 && !shareATensor(chains, region, context)) {
+  if (!whole || (chains.size() > 1 && !shareATensor(chains, region, context))) {
     auto parts = partsOf(chains, region, context);
-    if (std::holds_alternative<Parts>(parts))
+    if (std::holds_alternative<Parts>(parts) || !whole)
       return parts;
     why = std::get<std::string>(parts);
   }
-  auto whole = partOf(region, context);
-  if (auto *reason = std::get_if<std::string>(&whole))
+  auto part = partOf(region, context);
+  if (auto *reason = std::get_if<std::string>(&part))
     return why.empty() ? std::move(*reason) : why;
   Parts parts;
-  parts.push_back(std::move(std::get<Part>(whole)));
+  parts.push_back(std::move(std::get<Part>(part)));
   return std::move(parts);
 }
 
@@ -161,6 +181,8 @@ public:
       for (const Part &part : parts) {
         const bool last = &part == &parts.back();
         writer.line(last ? "{" : fmt::format("if (block < {}) {{", writer.size(part.blocks())));
+        for (Operation *concat : part.concats)
+          writer.comment(concat);
         row::Emitter(context, part.graph, part.layout, writer, "block").emit();
         if (!last)
           writer.line("return;");

@@ -237,7 +237,7 @@ bool Builder::addOutput(unsigned index) {
   store.access.index = index;
   store.access.type = dtype(output);
   store.access.lead = space.lead;
-  store.access.view = View::contiguous(output, shape);
+  store.access.view = context.output(index, output);
   store.access.divisors.assign(graph.leads[space.lead].size() + 1, 1);
   if (dropped) {
     store.access.view.shape.push_back(Dim(1));

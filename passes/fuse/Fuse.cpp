@@ -50,12 +50,18 @@ public:
         Ledger &ledger)
       : function(function), patterns(patterns), options(options), oracle(oracle), ledger(ledger) {}
 
-  /// The declarative families choose together; each proposer works on what they and its predecessors left.
+  /// The declarative families and the proposers that compete choose together; each other proposer works on what they
+  /// and its predecessors left.
   Status run() {
     std::map<Operation *, size_t> drawn = draw(ledger.before);
-    Status status = turn([&](const Traffic &traffic) { collect(traffic); });
+    Status status = turn([&](const Traffic &traffic) {
+      collect(traffic);
+      for (const Proposer &proposer : proposers())
+        if (proposer.competes && enabled(proposer.family.str()))
+          collect(proposer, traffic);
+    });
     for (const Proposer &proposer : proposers())
-      if (status && enabled(proposer.family.str()))
+      if (status && !proposer.competes && enabled(proposer.family.str()))
         status = turn([&](const Traffic &traffic) { collect(proposer, traffic); });
     recordMisses();
     std::map<Operation *, size_t> fused = draw(ledger.after);

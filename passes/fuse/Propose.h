@@ -1,5 +1,6 @@
-// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They take what the
-// declarative patterns left, and only propose: legality, schedule, score and choice are the same for all.
+// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They compete with
+// the declarative patterns or take what those left, and only propose: legality, schedule, score and choice are the same
+// for all.
 #pragma once
 
 #include "passes/fuse/Traffic.h"
@@ -31,6 +32,9 @@ Proposals proposePointwise(const ProposalContext &context);
 /// From every nn.attention: the transpose and the reshape behind it, which would be a copy.
 Proposals proposeAttentionLayouts(const ProposalContext &context);
 
+/// From every nn.attention that reads nn.concat(past, new): the rotations and the writes into the cache.
+Proposals proposeCacheWrites(const ProposalContext &context);
+
 /// The products of one input by weights, with their biases, side by side.
 Proposals proposeProducts(const ProposalContext &context);
 
@@ -45,6 +49,7 @@ std::vector<Candidate> growNorms(const ProposalContext &context, llvm::ArrayRef<
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);
+  bool competes = false; ///< chosen together with the patterns, not from what they left
 };
 /// In the order in which they take their turn.
 llvm::ArrayRef<Proposer> proposers();

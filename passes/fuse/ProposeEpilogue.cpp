@@ -107,7 +107,8 @@ private:
 Proposals proposeEpilogues(const ProposalContext &context) { return EpilogueProposer(context).run(); }
 
 ArrayRef<Proposer> proposers() {
-  static const Proposer all[] = {{"sibling_norms", proposeSiblingNorms},
+  static const Proposer all[] = {{"rope_kv_write", proposeCacheWrites, /*competes=*/true},
+                                 {"sibling_norms", proposeSiblingNorms},
                                  {"attention_layout", proposeAttentionLayouts},
                                  {"qkv_matmul", proposeProducts},
                                  {"matmul_epilogue", proposeEpilogues},

@@ -54,7 +54,7 @@ private:
       inputs.push_back((*views)[input]);
     KernelContext context{*shapes, inputs, static_cast<uint32_t>(arch)};
     std::string reasons;
-    for (const Schedule *schedule : allSchedules()) {
+    for (const Schedule *schedule : schedulesFor(region)) {
       auto why = schedule->refuses(region, context);
       if (!why)
         return schedule->name().str();

@@ -1,0 +1,112 @@
+// rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes of the new
+// keys and values behind those of the past.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+std::string nameOf(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op ? op->getName().getStringRef().str() : "an argument";
+}
+
+/// What one attention wants as one kernel.
+class CacheWrite {
+public:
+  explicit CacheWrite(nn::AttentionOp attention) : attention(attention) {}
+
+  /// The ops, or why there is no such kernel.
+  Result<SmallVector<Operation *>> collect() {
+    auto keys = cacheWrite(attention.getK(), "keys");
+    if (!keys)
+      return keys.error();
+    auto values = cacheWrite(attention.getV(), "values");
+    if (!values)
+      return values.error();
+    takeRotation(attention.getQ());
+    takeNew(*keys);
+    takeNew(*values);
+    for (nn::ConcatOp concat : {*keys, *values})
+      take(concat);
+    return ops;
+  }
+
+private:
+  /// The concat of past and new positions that an operand of the attention reads, through transposes.
+  Result<nn::ConcatOp> cacheWrite(Value operand, const std::string &what) {
+    int64_t positions = tensorType(operand).getRank() - 2;
+    Value value = operand;
+    while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
+      positions = transpose.getPerm()[static_cast<size_t>(positions)];
+      value = transpose.getX();
+    }
+    auto concat = value.getDefiningOp<nn::ConcatOp>();
+    if (!concat)
+      return badInput("the " + what + " of nn.attention are produced by " + nameOf(value) +
+                      ", not by nn.concat of the past and the new ones");
+    if (concat->getNumOperands() != 2)
+      return badInput("the " + what + " are an nn.concat of " + std::to_string(concat->getNumOperands()) +
+                      " parts, not of the past and the new ones");
+    const int64_t rank = tensorType(value).getRank(), axis = concat.getAxis();
+    if ((axis < 0 ? axis + rank : axis) != positions)
+      return badInput("nn.concat joins the " + what + " along dim " + std::to_string(axis) +
+                      ", the positions are dim " + std::to_string(positions));
+    return concat;
+  }
+
+  /// The transposes and the rotation behind the new part of a cache.
+  void takeNew(nn::ConcatOp concat) {
+    SmallVector<Operation *> between;
+    Value value = concat->getOperand(1);
+    while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
+      between.push_back(transpose);
+      value = transpose.getX();
+    }
+    if (takeRotation(value))
+      for (Operation *op : between)
+        take(op);
+  }
+
+  /// A rotation, and the norm along each head in front of it.
+  bool takeRotation(Value value) {
+    auto rope = value.getDefiningOp<nn::RopeOp>();
+    if (!rope)
+      return false;
+    if (Operation *norm = rope.getX().getDefiningOp(); norm && llvm::isa<nn::RmsNormOp, nn::LayerNormOp>(norm))
+      take(norm);
+    take(rope);
+    return true;
+  }
+
+  void take(Operation *op) {
+    if (!llvm::is_contained(ops, op))
+      ops.push_back(op);
+  }
+
+  nn::AttentionOp attention;
+  SmallVector<Operation *> ops;
+};
+} // namespace
+
+Proposals proposeCacheWrites(const ProposalContext &context) {
+  Proposals proposals;
+  for (auto attention : context.block.getOps<nn::AttentionOp>()) {
+    auto ops = CacheWrite(attention).collect();
+    if (!ops) {
+      proposals.misses.push_back({attention, ops.error().message});
+      continue;
+    }
+    Candidate candidate;
+    candidate.pattern = "rope_kv_write";
+    candidate.root = attention;
+    candidate.ops = std::move(*ops);
+    proposals.candidates.push_back(std::move(candidate));
+  }
+  return proposals;
+}
+
+} // namespace fusion

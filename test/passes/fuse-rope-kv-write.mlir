@@ -1,0 +1,138 @@
+// RUN: fusion-opt %s --fuse-rope-kv-write --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-rope-kv-write --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// Llama: no norm. Both caches are results, and attention reads them.
+// CHECK-LABEL: @llama
+// CHECK: %[[G:.*]]:3 = fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: fusion.yield
+// CHECK: %[[A:.*]] = nn.attention %[[G]]#0, %[[G]]#1, %[[G]]#2
+// CHECK: return %[[A]], %[[G]]#1, %[[G]]#2
+func.func @llama(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x1x32xf16>,
+                 %past_k: tensor<1x2x?x32xf16> {nn.dims = [1, 2, "p", 32]}, %past_v: tensor<1x2x?x32xf16> {nn.dims = [1, 2, "p", 32]},
+                 %cos: tensor<1x1x1x32xf16>, %sin: tensor<1x1x1x32xf16>) -> (tensor<1x4x1x32xf16>, tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xf16>, tensor<1x1x1x32xf16>, tensor<1x1x1x32xf16>) -> tensor<1x4x1x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xf16>, tensor<1x1x1x32xf16>, tensor<1x1x1x32xf16>) -> tensor<1x2x1x32xf16>
+  %2 = nn.concat %past_k, %1 {axis = 2 : i64} : (tensor<1x2x?x32xf16>, tensor<1x2x1x32xf16>) -> tensor<1x2x?x32xf16>
+  %3 = nn.concat %past_v, %v {axis = -2 : i64} : (tensor<1x2x?x32xf16>, tensor<1x2x1x32xf16>) -> tensor<1x2x?x32xf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>) -> tensor<1x4x1x32xf16>
+  return %4, %2, %3 : tensor<1x4x1x32xf16>, tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>
+}
+
+// -----
+
+// A norm along each head: of Gemma's kind for the queries, LayerNorm for the keys. A part of the head is rotated, in
+// interleaved pairs. The values are a slice of one packed product.
+// CHECK-LABEL: @norms
+// CHECK: %[[V:.*]] = nn.transpose
+// CHECK: fusion.group "rope_kv_write" schedule "row" ({{.*}} = %[[V]])
+// CHECK-NEXT: nn.rms_norm {{.*}}weight_bias
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.layer_norm
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+func.func @norms(%q: tensor<1x4x3x32xbf16>, %k: tensor<1x2x3x32xbf16>, %qkv: tensor<1x3x256xbf16>, %past_k: tensor<1x2x8x32xbf16>, %past_v: tensor<1x2x8x32xbf16>,
+                 %a: tensor<32xf32>, %b: tensor<32xbf16>, %cos: tensor<3x16xf32>, %sin: tensor<3x16xf32>) -> (tensor<1x4x3x32xbf16>, tensor<1x2x11x32xbf16>, tensor<1x2x11x32xbf16>) {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32} : (tensor<1x4x3x32xbf16>, tensor<32xf32>) -> tensor<1x4x3x32xbf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = true, rotary_dim = 16 : i64} : (tensor<1x4x3x32xbf16>, tensor<3x16xf32>, tensor<3x16xf32>) -> tensor<1x4x3x32xbf16>
+  %m = nn.layer_norm %k, %b, %b {eps = 1.0e-5 : f32} : (tensor<1x2x3x32xbf16>, tensor<32xbf16>, tensor<32xbf16>) -> tensor<1x2x3x32xbf16>
+  %1 = nn.rope %m, %cos, %sin {interleaved = true, rotary_dim = 16 : i64} : (tensor<1x2x3x32xbf16>, tensor<3x16xf32>, tensor<3x16xf32>) -> tensor<1x2x3x32xbf16>
+  %s = nn.slice %qkv {starts = [0, 0, 192], sizes = [1, 3, 64], steps = array<i64: 1, 1, 1>} : (tensor<1x3x256xbf16>) -> tensor<1x3x64xbf16>
+  %r = nn.reshape %s {shape = [1, 3, 2, 32]} : (tensor<1x3x64xbf16>) -> tensor<1x3x2x32xbf16>
+  %v = nn.transpose %r {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x3x2x32xbf16>) -> tensor<1x2x3x32xbf16>
+  %2 = nn.concat %past_k, %1 {axis = 2 : i64} : (tensor<1x2x8x32xbf16>, tensor<1x2x3x32xbf16>) -> tensor<1x2x11x32xbf16>
+  %3 = nn.concat %past_v, %v {axis = 2 : i64} : (tensor<1x2x8x32xbf16>, tensor<1x2x3x32xbf16>) -> tensor<1x2x11x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x3x32xbf16>, tensor<1x2x11x32xbf16>, tensor<1x2x11x32xbf16>) -> tensor<1x4x3x32xbf16>
+  return %4, %2, %3 : tensor<1x4x3x32xbf16>, tensor<1x2x11x32xbf16>, tensor<1x2x11x32xbf16>
+}
+
+// -----
+
+// A cache of [batch, positions, heads, width], which attention reads transposed; the rotation stands before the transpose.
+// CHECK-LABEL: @positions_first
+// CHECK: %[[G:.*]]:3 = fusion.group "rope_kv_write" schedule "row"
+// CHECK: nn.rope
+// CHECK: nn.rope
+// CHECK: nn.transpose
+// CHECK: nn.concat
+// CHECK: nn.concat
+// CHECK: nn.transpose %[[G]]
+// CHECK: nn.attention
+func.func @positions_first(%q: tensor<1x4x3x32xf16>, %k: tensor<1x2x3x32xf16>, %v: tensor<1x3x2x32xf16>, %past_k: tensor<1x8x2x32xf16>, %past_v: tensor<1x8x2x32xf16>,
+                           %cos: tensor<3x32xf16>, %sin: tensor<3x32xf16>) -> (tensor<1x4x3x32xf16>, tensor<1x11x2x32xf16>, tensor<1x11x2x32xf16>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x4x3x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x2x3x32xf16>
+  %t = nn.transpose %1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x2x3x32xf16>) -> tensor<1x3x2x32xf16>
+  %2 = nn.concat %past_k, %t {axis = 1 : i64} : (tensor<1x8x2x32xf16>, tensor<1x3x2x32xf16>) -> tensor<1x11x2x32xf16>
+  %3 = nn.concat %past_v, %v {axis = 1 : i64} : (tensor<1x8x2x32xf16>, tensor<1x3x2x32xf16>) -> tensor<1x11x2x32xf16>
+  %4 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x11x2x32xf16>) -> tensor<1x2x11x32xf16>
+  %5 = nn.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x11x2x32xf16>) -> tensor<1x2x11x32xf16>
+  %6 = nn.attention %0, %4, %5 {scale = 0.25 : f32} : (tensor<1x4x3x32xf16>, tensor<1x2x11x32xf16>, tensor<1x2x11x32xf16>) -> tensor<1x4x3x32xf16>
+  return %6, %2, %3 : tensor<1x4x3x32xf16>, tensor<1x11x2x32xf16>, tensor<1x11x2x32xf16>
+}
+
+// -----
+
+// GPT-2: nothing is rotated; the two writes still are one kernel.
+// CHECK-LABEL: @no_rotation
+// CHECK: fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+func.func @no_rotation(%q: tensor<1x4x1x32xf16>, %k: tensor<1x4x1x32xf16>, %v: tensor<1x4x1x32xf16>, %past_k: tensor<1x4x8x32xf16>, %past_v: tensor<1x4x8x32xf16>)
+    -> (tensor<1x4x1x32xf16>, tensor<1x4x9x32xf16>, tensor<1x4x9x32xf16>) {
+  %2 = nn.concat %past_k, %k {axis = 2 : i64} : (tensor<1x4x8x32xf16>, tensor<1x4x1x32xf16>) -> tensor<1x4x9x32xf16>
+  %3 = nn.concat %past_v, %v {axis = 2 : i64} : (tensor<1x4x8x32xf16>, tensor<1x4x1x32xf16>) -> tensor<1x4x9x32xf16>
+  %4 = nn.attention %q, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x4x9x32xf16>, tensor<1x4x9x32xf16>) -> tensor<1x4x1x32xf16>
+  return %4, %2, %3 : tensor<1x4x1x32xf16>, tensor<1x4x9x32xf16>, tensor<1x4x9x32xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @no_cache
+// CHECK-NOT: fusion.group
+// MISS: rope_kv_write missed at {{.*}}: the keys of nn.attention are produced by nn.rope, not by nn.concat of the past and the new ones
+func.func @no_cache(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %cos: tensor<8x32xf16>, %sin: tensor<8x32xf16>) -> tensor<1x4x8x32xf16> {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x4x8x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x2x8x32xf16>
+  %2 = nn.attention %0, %1, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %2 : tensor<1x4x8x32xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @values_without_cache
+// CHECK-NOT: fusion.group
+// MISS: rope_kv_write missed at {{.*}}: the values of nn.attention are produced by an argument, not by nn.concat
+func.func @values_without_cache(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x9x32xf16>, %past: tensor<1x2x8x32xf16>) -> tensor<1x4x1x32xf16> {
+  %0 = nn.concat %past, %k {axis = 2 : i64} : (tensor<1x2x8x32xf16>, tensor<1x2x1x32xf16>) -> tensor<1x2x9x32xf16>
+  %1 = nn.attention %q, %0, %v {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) -> tensor<1x4x1x32xf16>
+  return %1 : tensor<1x4x1x32xf16>
+}
+
+// -----
+
+// Heads behind each other, not positions.
+// CHECK-LABEL: @wrong_axis
+// CHECK-NOT: fusion.group
+// MISS: rope_kv_write missed at {{.*}}: nn.concat joins the keys along dim 1, the positions are dim 2
+func.func @wrong_axis(%q: tensor<1x4x1x32xf16>, %k: tensor<1x1x9x32xf16>, %v: tensor<1x1x9x32xf16>, %past: tensor<1x1x9x32xf16>) -> tensor<1x4x1x32xf16> {
+  %0 = nn.concat %past, %k {axis = 1 : i64} : (tensor<1x1x9x32xf16>, tensor<1x1x9x32xf16>) -> tensor<1x2x9x32xf16>
+  %1 = nn.concat %past, %v {axis = 1 : i64} : (tensor<1x1x9x32xf16>, tensor<1x1x9x32xf16>) -> tensor<1x2x9x32xf16>
+  %2 = nn.attention %q, %0, %1 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) -> tensor<1x4x1x32xf16>
+  return %2 : tensor<1x4x1x32xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @three_parts
+// CHECK-NOT: fusion.group
+// MISS: rope_kv_write missed at {{.*}}: the keys are an nn.concat of 3 parts, not of the past and the new ones
+func.func @three_parts(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %past: tensor<1x2x8x32xf16>) -> tensor<1x4x1x32xf16> {
+  %0 = nn.concat %past, %past, %k {axis = 2 : i64} : (tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x1x32xf16>) -> tensor<1x2x17x32xf16>
+  %1 = nn.attention %q, %0, %0 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x17x32xf16>, tensor<1x2x17x32xf16>) -> tensor<1x4x1x32xf16>
+  return %1 : tensor<1x4x1x32xf16>
+}
