@@ -4,6 +4,7 @@
 #include "codegen/plan/ProgramPlan.h"
 #include "ir/base/Tensor.h"
 #include "runtime/CompileKernels.h"
+#include "runtime/Profile.h"
 
 #include <array>
 #include <functional>
@@ -23,6 +24,7 @@ public:
   virtual Device device() const = 0;
   /// For people: "NVIDIA H200 (sm_90a)", "emulation".
   virtual std::string description() const = 0;
+  virtual DevicePeaks peaks() const = 0;
   /// True if kernels can use host pointers as they are.
   virtual bool sharesHostMemory() const = 0;
 

@@ -25,6 +25,7 @@ public:
 
   Device device() const override { return {}; }
   std::string description() const override { return "emulation on the host"; }
+  DevicePeaks peaks() const override { return {0, 0, "times of the host, which emulates the kernels: no limits"}; }
   bool sharesHostMemory() const override { return true; }
 
   Result<std::shared_ptr<void>> allocate(size_t bytes) override {

@@ -72,6 +72,7 @@ Result<std::vector<LaunchTiming>> Executor::profile(const NamedTensors &inputs, 
 }
 
 std::string Executor::device() const { return runner->device().description(); }
+DevicePeaks Executor::peaks() const { return runner->device().peaks(); }
 size_t Executor::weightBytes() const { return runner->weightBytes(); }
 size_t Executor::arenaBytes() const { return runner->arenaBytes(); }
 

@@ -48,6 +48,7 @@ public:
 
   const ProgramPlan &plan() const { return program; }
   std::string device() const;
+  DevicePeaks peaks() const;
   /// For reports: bytes of weights on the device, and of temporaries for the largest shapes so far.
   size_t weightBytes() const;
   size_t arenaBytes() const;

@@ -87,10 +87,16 @@ private:
   std::string text;
 };
 
-/// One kernel's time in a run.
-struct KernelTime {
-  std::string kernel, schedule, fusion, location;
-  double microseconds = 0, bytes = 0, flops = 0;
+/// Where the time of a run went, launch by launch.
+struct Profile {
+  struct Launch {
+    std::string kernel, schedule, fusion, location;
+    double microseconds = 0, bytes = 0, flops = 0;
+    double leastMicroseconds = 0; ///< bytes and flops at the device's peaks, the larger; 0 where they are not known
+  };
+  std::vector<Launch> launches;
+  std::string table;       ///< for people, a line a kernel
+  std::string chromeTrace; ///< JSON for chrome://tracing or Perfetto, with the model's layers
 };
 
 /// A compiled graph. `run` may be called from several threads; runs take turns.
@@ -103,7 +109,7 @@ public:
   /// cache before each.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// Kernel by kernel; not on the reference.
-  Result<std::vector<KernelTime>> profile(const NamedTensors &inputs);
+  Result<Profile> profile(const NamedTensors &inputs);
 
   const Report &report() const;
   const std::vector<Port> &inputs() const;

@@ -27,17 +27,19 @@ Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int itera
   return times;
 }
 
-Result<std::vector<KernelTime>> Program::profile(const NamedTensors &inputs) {
+Result<Profile> Program::profile(const NamedTensors &inputs) {
   if (!shared->executor)
     return badInput("the CPU reference has no kernels to profile; use a GPU or emulation");
   auto timings = shared->executor->profile(inputs);
   if (!timings)
     return timings.error();
-  std::vector<KernelTime> times;
+  DevicePeaks peaks = shared->executor->peaks();
+  Profile profile{{}, profileTable(*timings, peaks), fusion::chromeTrace(*timings, peaks)};
   for (const LaunchTiming &launch : *timings)
-    times.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location, launch.microseconds,
-                     launch.bytes, launch.flops});
-  return times;
+    profile.launches.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location,
+                                launch.microseconds, launch.bytes, launch.flops,
+                                leastMicroseconds(launch.bytes, launch.flops, peaks)});
+  return profile;
 }
 
 const Report &Program::report() const { return shared->report; }

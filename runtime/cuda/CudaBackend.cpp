@@ -86,6 +86,7 @@ public:
   std::string description() const override {
     return fmt::format("{} ({})", properties.name, properties.arch());
   }
+  DevicePeaks peaks() const override { return properties.peaks(); }
   bool sharesHostMemory() const override { return false; }
   Result<std::shared_ptr<void>> allocate(size_t bytes) override;
   Status upload(void *target, const void *source, size_t bytes) override;

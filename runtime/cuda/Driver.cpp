@@ -103,6 +103,22 @@ Status Driver::check(int code, const std::string &what) const {
 
 std::string DeviceProperties::arch() const { return compilationArch(fmt::format("sm_{}{}", major, minor)); }
 
+DevicePeaks DeviceProperties::peaks() const {
+  // Dense 16-bit operations that a multiprocessor's matrix units do in a clock.
+  int perClock = major == 8 && minor == 0 ? 2048
+                 : major == 8             ? 1024
+                 : major == 9             ? 4096
+                 : major == 10            ? 8192
+                                          : 0;
+  DevicePeaks peaks;
+  peaks.bytesPerMicrosecond = 2e-3 * memoryClockKilohertz * memoryBusBits / 8; // two transfers a clock
+  peaks.flopsPerMicrosecond = 1e-3 * clockKilohertz * multiprocessors * perClock;
+  peaks.source = fmt::format("limits of {} by its attributes: {:.0f} GB/s", name, peaks.bytesPerMicrosecond * 1e-3);
+  if (perClock > 0)
+    peaks.source += fmt::format(", {:.0f} TFLOP/s in 16 bit", peaks.flopsPerMicrosecond * 1e-6);
+  return peaks;
+}
+
 int deviceCount() {
   Result<const Driver *> driver = Driver::instance();
   int count = 0;
@@ -132,6 +148,9 @@ Result<DeviceProperties> deviceProperties(int ordinal) {
   attribute(computeCapabilityMinor, properties.minor);
   attribute(multiprocessorCount, properties.multiprocessors);
   attribute(l2CacheBytes, properties.l2Bytes);
+  attribute(clockKilohertz, properties.clockKilohertz);
+  attribute(memoryClockKilohertz, properties.memoryClockKilohertz);
+  attribute(memoryBusBits, properties.memoryBusBits);
   attribute(maxSharedBytesPerBlock, properties.maxSharedBytes);
   if (code == 0)
     code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);

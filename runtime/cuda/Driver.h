@@ -2,6 +2,7 @@
 // build. Names, values and layouts are those of the driver's stable ABI (CUDA 12.0 and later).
 #pragma once
 
+#include "runtime/Profile.h"
 #include "runtime/cuda/Library.h"
 
 #include <cstddef>
@@ -38,7 +39,10 @@ struct LaunchConfig {
 };
 
 enum DeviceAttribute : int {
+  clockKilohertz = 13,
   multiprocessorCount = 16,
+  memoryClockKilohertz = 36,
+  memoryBusBits = 37,
   l2CacheBytes = 38,
   computeCapabilityMajor = 75,
   computeCapabilityMinor = 76,
@@ -107,10 +111,13 @@ struct DeviceProperties {
   int major = 0, minor = 0;
   int multiprocessors = 0;
   int l2Bytes = 0;
+  int clockKilohertz = 0, memoryClockKilohertz = 0, memoryBusBits = 0;
   int maxSharedBytes = 0; ///< a block's, after opting in
   size_t memoryBytes = 0;
   /// "sm_90a": the architecture to compile for.
   std::string arch() const;
+  /// From the clocks and widths above: the datasheet's figures, of which a kernel reaches about nine tenths.
+  DevicePeaks peaks() const;
 };
 /// The number of GPUs; 0 where there is no driver.
 int deviceCount();

@@ -117,6 +117,9 @@ int cuDeviceGetName(char *name, int length, int) {
 }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
   static const std::map<int, int> values = {{multiprocessorCount, 132},
+                                            {clockKilohertz, 1'980'000},
+                                            {memoryClockKilohertz, 3'201'000},
+                                            {memoryBusBits, 6144},
                                             {l2CacheBytes, 1 << 20},
                                             {computeCapabilityMajor, 9},
                                             {computeCapabilityMinor, 0},

@@ -181,6 +181,9 @@ TEST_F(FakeGpu, BenchAndProfileReadTheDevicesClock) {
   ASSERT_TRUE(timings) << timings.error().message;
   ASSERT_EQ(timings->size(), 2u);
   EXPECT_NEAR((*timings)[0].microseconds, 2.0, 0.01);
+  EXPECT_NEAR(executor->peaks().bytesPerMicrosecond, 4.917e6, 1e3);
+  EXPECT_NEAR(executor->peaks().flopsPerMicrosecond, 1.0705e9, 1e6);
+  EXPECT_NE(executor->peaks().source.find("Fake GPU by its attributes: 4917 GB/s"), std::string::npos);
 }
 
 } // namespace

@@ -101,10 +101,16 @@ class Timing(ToolTest):
 
     def test_profile(self):
         out, _ = self.run_tool("fusion-run", *named(LLAMA, device="emulate", profile="p.json"))
-        self.assertIn("kernel", out)
-        trace = json.loads(self.read("p.json"))
-        events = trace["traceEvents"] if isinstance(trace, dict) else trace
-        self.assertGreater(len(events), 10)
+        self.assertRegex(out, r"times of the host.*\nkernel .*of limit\n")
+        self.assertRegex(out, r"\ntotal +\d+ ")
+        spans = [event for event in json.loads(self.read("p.json"))["traceEvents"] if event["ph"] == "X"]
+        kernels = [span for span in spans if span["tid"] == 2]
+        self.assertGreater(len(kernels), 10)
+        self.assertTrue(all(span["ts"] >= 0 and span["dur"] >= 0 for span in spans))
+        # The exporter's layer names lie around the kernels.
+        layer = next(span for span in spans if span["tid"] == 1 and span["name"].startswith("layers.1"))
+        inside = [k for k in kernels if layer["ts"] <= k["ts"] <= layer["ts"] + layer["dur"]]
+        self.assertGreater(len(inside), 3)
         _, err = self.run_tool("fusion-run", *named(LLAMA, device="cpu", profile="q.json"), "--quiet", exit=2)
         self.assertEqual(len(err.splitlines()), 1)
         self.assertFalse(os.path.exists(self.path("q.json")))

@@ -4,7 +4,6 @@
 
 #include "ir/base/MappedFile.h"
 #include "ir/base/Progress.h"
-#include "runtime/Profile.h"
 #include "runtime/Bundle.h"
 #include "runtime/api/Fusion.h"
 
@@ -183,16 +182,12 @@ Result<std::string> timeRuns(Program &program, const NamedTensors &inputs, Named
 Status profile(Program &program, const NamedTensors &inputs) {
   if (profileFile.empty())
     return {};
-  auto times = program.profile(inputs);
-  if (!times)
-    return times.error();
-  std::vector<LaunchTiming> timings;
-  for (const KernelTime &time : *times)
-    timings.push_back({time.kernel, time.schedule, time.fusion, time.location, time.microseconds, time.bytes,
-                       time.flops});
-  if (Status status = writeFileAtomically(profileFile, chromeTrace(timings)); !status)
+  auto profile = program.profile(inputs);
+  if (!profile)
+    return profile.error();
+  if (Status status = writeFileAtomically(profileFile, profile->chromeTrace); !status)
     return status;
-  return writeOutput("-", profileTable(timings));
+  return writeOutput("-", profile->table);
 }
 
 bool holdsOne(const NamedTensors &tensors, const std::vector<Port> &ports) {
