@@ -112,9 +112,18 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
         parts.back().concats.insert(piece.concat);
     for (row::Store &store : parts.back().graph.stores)
       store.access.index = chain.pieces[store.access.index].output;
-    if (parts.back().layout.blockThreads != parts.front().layout.blockThreads)
-      return std::string("chains of rows that want blocks of different sizes");
   }
+  // One size of block for all: what the longest rows want.
+  uint32_t threads = 0;
+  for (const Part &part : parts)
+    threads = std::max(threads, part.layout.blockThreads);
+  for (Part &part : parts)
+    if (part.layout.blockThreads != threads) {
+      auto layout = row::chooseLayout(part.graph, threads);
+      if (auto *reason = std::get_if<std::string>(&layout))
+        return std::move(*reason);
+      part.layout = std::get<row::Layout>(layout);
+    }
   return std::move(parts);
 }
 

@@ -11,8 +11,17 @@ namespace fusion::row {
 /// the row dim was reduced away (`dropped`). A value of a smaller shape broadcasts into it.
 struct Space {
   unsigned lead = 0;
-  Dim width = 1;
+  Dim width = 1; ///< the last dim: the row, the head, or the entries of a rotary table
   bool dropped = false;
+  unsigned form = 0; ///< into Builder's forms
+};
+
+/// How a value's dims are made of the row space's: the leading dims, then the row, or heads and the columns of a head.
+/// The last stays the last.
+struct Form {
+  bool heads = false;
+  llvm::SmallVector<unsigned> order; ///< for each dim of the value, which of those it is; empty: as they are
+  friend bool operator==(const Form &a, const Form &b) { return a.heads == b.heads && a.order == b.order; }
 };
 
 class Builder {
@@ -31,6 +40,18 @@ private:
   Node *reshaped(mlir::Operation *op, const Space &space);
   std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
   unsigned lead(llvm::ArrayRef<Dim> dims);
+  // RowForms.cpp
+  unsigned form(Form form);
+  /// The form of a computed value: that of the reshapes and transposes between it and the row's values.
+  unsigned formOf(mlir::Value value);
+  /// The dims of the row space of a value of `shape`: leading dims, then its columns.
+  DimShape rowDims(llvm::ArrayRef<Dim> shape, unsigned form) const;
+  unsigned columnDims(unsigned form) const { return forms[form].heads ? 2 : 1; }
+  /// A reshape that splits the row into heads: the heads' form, asked for in the row's.
+  bool splitsHeads(mlir::Operation *reshape);
+  Node *transposed(nn::TransposeOp op, const Space &space);
+  /// The strides of a view in the order of the row space, and the row's as one dim where heads follow each other.
+  void arrange(Access &access, unsigned form) const;
   Node *fail(const llvm::Twine &why);
 
   Node *apply(mlir::Operation *op, llvm::StringRef text, llvm::ArrayRef<Node *> operands,
@@ -64,11 +85,14 @@ private:
     unsigned lead;
     bool dropped;
     Dim width;
+    unsigned form;
     friend bool operator<(const Key &a, const Key &b) {
-      return std::tie(a.value, a.lead, a.dropped, a.width) < std::tie(b.value, b.lead, b.dropped, b.width);
+      return std::tie(a.value, a.lead, a.dropped, a.width, a.form) <
+             std::tie(b.value, b.lead, b.dropped, b.width, b.form);
     }
   };
   std::map<Key, Node *> known;
+  std::vector<Form> forms = std::vector<Form>(1);
 };
 
 } // namespace fusion::row

@@ -93,7 +93,8 @@ std::string Emitter::columnOffset(const Access &access, const std::string &colum
     return sum.empty() ? "0" : sum;
   }
   const DimShape dims(view.shape.begin() + static_cast<ptrdiff_t>(leading), view.shape.end());
-  const SmallVector<std::string> index = writer.delinearize(column, dims);
+  const bool narrow = graph.width.isStatic() && graph.width.value() < (1ll << 32);
+  const SmallVector<std::string> index = writer.delinearize(fmt::format("({})", column), dims, narrow);
   for (size_t i = 0; i < dims.size(); ++i)
     add(index[i], view.strides[leading + i]);
   return sum.empty() ? "0" : sum;
@@ -163,6 +164,12 @@ std::string Emitter::groupValue(const Node *node) {
 }
 
 std::string Emitter::mappedColumn(const ColumnMap &map, const std::string &c) {
+  if (map.headSize != 0) {
+    const std::string inHead = local("i64", "inHead", fmt::format("(u32)({}) % {}u", c, map.headSize));
+    ColumnMap rest = map;
+    rest.headSize = 0;
+    return fmt::format("({} - {}) + ({})", c, inHead, mappedColumn(rest, inHead));
+  }
   const int64_t half = map.half, rotary = 2 * half;
   switch (map.kind) {
   case ColumnMap::Kind::HalfPartner:
@@ -180,7 +187,7 @@ std::string Emitter::mappedColumn(const ColumnMap &map, const std::string &c) {
 }
 
 const Emitter::Position &Emitter::moved(const Position &position, const ColumnMap &map) {
-  const std::string key = fmt::format("{}/{}:{}", position.key, static_cast<int>(map.kind), map.half);
+  const std::string key = fmt::format("{}/{}:{}:{}", position.key, static_cast<int>(map.kind), map.half, map.headSize);
   if (auto found = positions.find(key); found != positions.end())
     return found->second;
   Position result;
@@ -234,7 +241,7 @@ void Emitter::prepare(const Node *node, const Position &position) {
       const std::string type = sourceType(node->access.type).str();
       name = local(fmt::format("Vec<{}, {}>", type, layout.vector), "v",
                    fmt::format("load_vec<{}, {}>({} + {})", type, layout.vector, pointerNames.at(node),
-                               position.chunk));
+                               columnOffset(node->access, position.chunk)));
     }
     return;
   }

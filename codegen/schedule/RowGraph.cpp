@@ -1,5 +1,7 @@
 #include "codegen/schedule/RowBuilder.h"
 
+#include "llvm/ADT/Sequence.h"
+
 using namespace mlir;
 
 namespace fusion::row {
@@ -107,9 +109,20 @@ std::optional<std::pair<unsigned, View>> Builder::viewOf(Value value) {
 
 Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayRef<int64_t> divisors) {
   DimShape target = graph.leads[space.lead];
+  if (forms[space.form].heads)
+    target.push_back(Dim(graph.width.value() / graph.headSize));
   const size_t leading = target.size();
   if (!space.dropped)
     target.push_back(space.width);
+  if (space.form != 0) {
+    // In the order of the value, so that it broadcasts as in the graph; arrange() puts it into that of the rows.
+    DimShape own = target;
+    for (auto [place, dim] : llvm::enumerate(forms[space.form].order))
+      own[place] = target[dim];
+    target = std::move(own);
+    if (space.dropped || llvm::any_of(divisors, [](int64_t divisor) { return divisor != 1; }))
+      return fail("a scale per block of a value that is split into heads");
+  }
   Node node;
   node.kind = Node::Kind::Load;
   node.access.index = input;
@@ -135,7 +148,10 @@ Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayR
     node.access.view.shape.push_back(Dim(1));
     node.access.view.strides.push_back(Dim(0));
   }
-  node.level = node.access.view.strides.back() == Dim(0) ? Level::Row : Level::Element;
+  arrange(node.access, space.form);
+  const bool perRow = llvm::all_of(ArrayRef<Dim>(node.access.view.strides).take_back(node.access.columnDims),
+                                   [](const Dim &stride) { return stride == Dim(0); });
+  node.level = perRow ? Level::Row : Level::Element;
   node.type = registerType(node.access.type).str();
   return &graph.nodes.emplace_back(std::move(node));
 }
@@ -160,6 +176,13 @@ bool Builder::isDropped(Value value) {
 
 // A reshape of a computed value keeps its rows and columns: only the leading dims are split differently.
 Node *Builder::reshaped(Operation *op, const Space &space) {
+  if (space.form != 0) {
+    Form split{true, llvm::to_vector(llvm::seq(static_cast<unsigned>(context.shape(op->getResult(0)).size())))};
+    if (!(forms[space.form] == split) || !splitsHeads(op))
+      return fail("a reshape of a computed value whose dims stand in another order");
+    return value(op->getOperand(0),
+                 {lead(ArrayRef<Dim>(context.shape(op->getOperand(0))).drop_back()), graph.width, false});
+  }
   const DimShape &from = context.shape(op->getOperand(0)), &to = context.shape(op->getResult(0));
   Space source = space;
   source.dropped = isDropped(op->getOperand(0));
@@ -178,7 +201,7 @@ Node *Builder::reshaped(Operation *op, const Space &space) {
 }
 
 Node *Builder::value(Value v, Space space) {
-  const Key key{v.getAsOpaquePointer(), space.lead, space.dropped, space.width};
+  const Key key{v.getAsOpaquePointer(), space.lead, space.dropped, space.width, space.form};
   if (auto found = known.find(key); found != known.end())
     return found->second;
   Node *node = nullptr;
@@ -223,8 +246,10 @@ bool Builder::addOutput(unsigned index) {
   const bool dropped = isDropped(output) || shape.empty();
   Space space;
   space.dropped = dropped && !shape.empty();
-  space.width = graph.width;
-  space.lead = lead(ArrayRef<Dim>(shape).take_front(shape.empty() ? 0 : shape.size() - (dropped ? 0 : 1)));
+  space.form = dropped ? 0 : formOf(output);
+  space.width = forms[space.form].heads ? Dim(graph.headSize) : graph.width;
+  space.lead = lead(ArrayRef<Dim>(rowDims(shape, space.form))
+                        .take_front(shape.empty() ? 0 : shape.size() - (dropped ? 0 : columnDims(space.form))));
   if (product(graph.leads[space.lead]) != graph.rows) {
     fail("output " + Twine(index) + " of shape [" + shapeString(shape) + "] has other rows than [" +
          shapeString(graph.leads[0]) + "]");
@@ -238,8 +263,10 @@ bool Builder::addOutput(unsigned index) {
   store.access.type = dtype(output);
   store.access.lead = space.lead;
   store.access.view = context.output(index, output);
-  store.access.divisors.assign(graph.leads[space.lead].size() + 1, 1);
-  if (dropped) {
+  store.access.divisors.assign(graph.leads[space.lead].size() + columnDims(space.form), 1);
+  if (space.form != 0) {
+    arrange(store.access, space.form);
+  } else if (dropped) {
     store.access.view.shape.push_back(Dim(1));
     store.access.view.strides.push_back(Dim(0));
   } else if (node->level == Level::Group && shape.back() != graph.width) {

@@ -31,7 +31,8 @@ struct ColumnMap {
     PairFold,    ///< c / 2, 0 beyond
     Clamp,       ///< c, 0 beyond
   } kind = Kind::Clamp;
-  int64_t half = 0; ///< half the rotary dim
+  int64_t half = 0;     ///< half the rotary dim
+  int64_t headSize = 0; ///< c counts from the start of its head, of so many columns; 0: from the start of the row
 };
 
 struct Node {
@@ -60,6 +61,7 @@ struct Graph {
   std::vector<DimShape> leads; ///< the ways in which the row number is split into indices
   Dim rows = 1, width = 1;
   int64_t groupSize = 0; ///< 0: no value per group
+  int64_t headSize = 0;  ///< 0: no value whose row is split into heads
 };
 
 /// The graph of a region, or why it has none.

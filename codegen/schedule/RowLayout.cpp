@@ -15,10 +15,13 @@ bool isVectorAccess(const Access &access, int64_t vector) {
     return true;
   const View &view = access.view;
   const size_t leading = view.shape.size() - access.columnDims;
-  if (access.columnDims != 1 || access.divisors.back() != 1 || view.strides.back() != Dim(1) ||
+  if (access.columnDims > 2 || access.divisors.back() != 1 || view.strides.back() != Dim(1) ||
       !view.offset.knownMultipleOf(vector))
     return false;
-  for (size_t i = 0; i < leading; ++i)
+  // A vector stays within one head.
+  if (access.columnDims == 2 && (access.divisors[leading] != 1 || !view.shape.back().knownMultipleOf(vector)))
+    return false;
+  for (size_t i = 0; i < leading + access.columnDims - 1; ++i)
     if (view.shape[i] != Dim(1) && !view.strides[i].knownMultipleOf(vector))
       return false;
   return true;
@@ -120,12 +123,12 @@ static int64_t chooseVector(const Graph &graph, int64_t width) {
   int64_t vector = std::min<int64_t>(8, 16 / static_cast<int64_t>(narrowest));
   if (graph.groupSize > 0)
     vector = std::max(vector, graph.groupSize / 32);
-  while (width % vector != 0 || (graph.groupSize > 0 && vector > graph.groupSize))
+  while (width % vector != 0 || graph.headSize % vector != 0 || (graph.groupSize > 0 && vector > graph.groupSize))
     vector /= 2;
   return vector;
 }
 
-std::variant<Layout, std::string> chooseLayout(const Graph &graph) {
+std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t blockThreads) {
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
   });
@@ -134,7 +137,9 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph) {
   if (!width || *width == 0) {
     // A few long rows want a block each.
     if (plain && rows && *rows <= 32)
-      layout.blockThreads = layout.threadsPerRow = 256;
+      layout.blockThreads = layout.threadsPerRow = blockThreads ? blockThreads : 256;
+    else if (blockThreads)
+      layout.blockThreads = blockThreads;
     return layout;
   }
   layout.vector = chooseVector(graph, *width);
@@ -146,6 +151,10 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph) {
     if (graph.groupSize > 0)
       lanes = std::min<int64_t>(32, std::max(lanes, graph.groupSize / layout.vector));
     layout.threadsPerRow = static_cast<uint32_t>(lanes);
+    if (blockThreads)
+      layout.blockThreads = blockThreads;
+  } else if (blockThreads) {
+    layout.blockThreads = layout.threadsPerRow = blockThreads;
   } else {
     const int64_t wanted =
         static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(llvm::divideCeil(*width, 16)), 32));
@@ -162,7 +171,7 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph) {
   if (graph.groupSize > 0 && graph.groupSize > 32 * layout.vector)
     return "groups of " + std::to_string(graph.groupSize) + " elements in a row of " +
            std::to_string(*width) + ", which no warp holds";
-  if (!layout.inRegisters && layout.wholeBlock())
+  if (!layout.inRegisters && layout.wholeBlock() && blockThreads == 0)
     layout.blockThreads = layout.threadsPerRow = 512;
   return layout;
 }

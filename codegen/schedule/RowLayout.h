@@ -34,8 +34,9 @@ SweepPlan planSweeps(const Graph &graph, bool inRegisters);
 /// True if each thread's accesses through `access` can be vectors of `vector` elements.
 bool isVectorAccess(const Access &access, int64_t vector);
 
-/// The layout for this graph, or why there is none.
-std::variant<Layout, std::string> chooseLayout(const Graph &graph);
+/// The layout for this graph, or why there is none. `blockThreads`: what the blocks must have, as they are shared with
+/// other rows; 0: free.
+std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t blockThreads = 0);
 
 /// f32 sum, max or min: the prelude's block reductions do those.
 bool isPlainReduction(const Node &node);

@@ -118,14 +118,15 @@ Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
 Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
   const DType compute = *dtypeOf(op.computeType()), to = resultType(op);
   const int64_t rotary = op.getRotaryDim(), half = rotary / 2;
-  const bool interleaved = op.getInterleaved(),
-             whole = graph.width == Dim(rotary) && space.width == graph.width;
+  const bool interleaved = op.getInterleaved(), whole = space.width == Dim(rotary);
+  const int64_t headSize = forms[space.form].heads ? graph.headSize : 0;
+  const std::string place = headSize ? fmt::format("(u32)$c % {}u", headSize) : "$c";
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
   const std::string type = x->type;
   Node *partner =
-      move(op, x, {interleaved ? ColumnMap::Kind::NextPartner : ColumnMap::Kind::HalfPartner, half});
+      move(op, x, {interleaved ? ColumnMap::Kind::NextPartner : ColumnMap::Kind::HalfPartner, half, headSize});
   auto table = [&](Value operand) -> Node * {
     const DimShape &shape = context.shape(operand);
     if (shape.empty() || (shape.back() != Dim(half) && shape.back() != Dim(rotary)))
@@ -134,17 +135,17 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
     narrow.width = shape.back();
     Node *node = converted(value(operand, narrow), type);
     if (shape.back() == Dim(rotary))
-      return whole ? node : move(op, node, {ColumnMap::Kind::Clamp, half});
-    return move(op, node, {interleaved ? ColumnMap::Kind::PairFold : ColumnMap::Kind::HalfFold, half});
+      return whole ? node : move(op, node, {ColumnMap::Kind::Clamp, half, headSize});
+    return move(op, node, {interleaved ? ColumnMap::Kind::PairFold : ColumnMap::Kind::HalfFold, half, headSize});
   };
   Node *straight = apply(op, rounded(compute, "$0 * $1"), {x, table(op.getCos())}, type);
   Node *crossed = apply(op, rounded(compute, "$0 * $1"), {partner, table(op.getSin())}, type);
-  const std::string first = interleaved ? "$c % 2 == 0" : fmt::format("$c < {}", half);
+  const std::string first = interleaved ? place + " % 2 == 0" : fmt::format("{} < {}", place, half);
   Node *turned =
       apply(op, rounded(compute, fmt::format("{} ? $0 - $1 : $0 + $1", first)), {straight, crossed}, type);
   if (whole)
     return to == compute ? turned : apply(op, rounded(to, "$0"), {turned}, registerType(to));
-  return apply(op, rounded(to, fmt::format("$c < {} ? $0 : $1", rotary)), {turned, x}, registerType(to));
+  return apply(op, rounded(to, fmt::format("{} < {} ? $0 : $1", place, rotary)), {turned, x}, registerType(to));
 }
 
 // One entry for all, for every index of `axis`, or for every block along it.
@@ -213,7 +214,7 @@ Node *Builder::lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, c
   Node *x = asFloat(value(op.getX(), space));
   Node *largest = reduction(op, Node::Reduction::Max, apply(op, "fabs_($0)", {x}), perGroup);
   const char *limit = to == DType::F8E4M3 ? "448.f" : to == DType::F8E5M2 ? "57344.f" : "127.f";
-  const Key key{op.getScale().getAsOpaquePointer(), ~0u, false, space.lead};
+  const Key key{op.getScale().getAsOpaquePointer(), ~0u, false, space.lead, 0};
   Node *&scale = known[key];
   if (!scale)
     scale = apply(op, rounded(scaleType, fmt::format("$0 == 0.f ? 1.f : $0 / {}", limit)), {largest},
@@ -242,6 +243,9 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
         return fail("a value per row meets a value of another shape");
       if (!space.dropped && isDropped(operand))
         return fail("a value per row is used along another dim");
+      if (space.form != 0 && !viewOf(operand) && !operand.getDefiningOp<nn::ConstantOp>() &&
+          context.shape(operand) != context.shape(op->getResult(result)))
+        return fail("a computed value is broadcast over heads");
       operands.push_back(value(operand, own));
     }
     return apply(op, "", operands, registerType(resultType(op, result)));
@@ -253,6 +257,8 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
   if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
     if (reduce.getAxes().size() != 1 || !alongRow(reduce.getAxes()[0]))
       return fail("nn.reduce over other dims than the last");
+    if (space.form != 0)
+      return fail("nn.reduce of a value that is split into heads");
     if (context.shape(reduce.getX()).back() != graph.width)
       return fail("nn.reduce over a last dim of another size");
     if (space.dropped == reduce.getKeepdims())
@@ -261,16 +267,21 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
   }
   if (isa<nn::ReshapeOp>(op))
     return reshaped(op, space);
+  if (auto transpose = dyn_cast<nn::TransposeOp>(op))
+    return transposed(transpose, space);
   if (isa<nn::ExpandOp>(op))
     return value(op->getOperand(0), space);
   if (isa<nn::QuantizeOp, nn::DequantizeOp>(op))
     return lowerQuantize(op, space);
   if (isa<nn::SoftmaxOp, nn::RmsNormOp, nn::LayerNormOp, nn::RopeOp, nn::DynamicQuantizeOp>(op)) {
     const DimShape &shape = context.shape(op->getOperand(0));
-    if (shape.empty() || shape.back() != graph.width || space.width != graph.width)
+    const bool heads = forms[space.form].heads && isa<nn::RopeOp>(op);
+    const Dim width = heads ? Dim(graph.headSize) : graph.width;
+    if (shape.empty() || shape.back() != width || space.width != width)
       return fail(Twine(op->getName().getStringRef()) + " along a dim that is not the row");
     // What is reduced must not be broadcast into more rows than it has.
-    if (space.dropped || ArrayRef<Dim>(shape).drop_back() != ArrayRef<Dim>(graph.leads[space.lead]))
+    if (space.dropped || ArrayRef<Dim>(rowDims(shape, space.form)).drop_back(columnDims(space.form)) !=
+                             ArrayRef<Dim>(graph.leads[space.lead]))
       return fail(Twine(op->getName().getStringRef()) + " of other rows than the region's");
   }
   if (auto softmax = dyn_cast<nn::SoftmaxOp>(op)) {

@@ -60,11 +60,16 @@ void Emitter::preload(bool constants) {
         fmt::format("k * {} + {}", layout.vector * static_cast<int64_t>(layout.threadsPerRow), threadStart());
     writer.line(fmt::format("Vec<{}, {}> {}[{}];", type, layout.vector, name, layout.chunks));
     writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int k = 0; k < {}; ++k)", layout.chunks));
-    if (layout.guarded(*graph.width.constant()))
-      writer.line(fmt::format("  if ({} < {})", column, writer.size(graph.width)));
-    writer.line(fmt::format("  {}[k] = load_vec<{}, {}>({} + {});", name, type, layout.vector, pointerNames.at(node),
-                            column));
+    writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", layout.chunks));
+    const bool guarded = layout.guarded(*graph.width.constant());
+    if (guarded)
+      writer.line(fmt::format("if ({} < {}) {{", column, writer.size(graph.width)));
+    const std::string offset = columnOffset(node->access, column);
+    writer.line(
+        fmt::format("{}[k] = load_vec<{}, {}>({} + {});", name, type, layout.vector, pointerNames.at(node), offset));
+    if (guarded)
+      writer.line("}");
+    writer.line("}");
   }
 }
 

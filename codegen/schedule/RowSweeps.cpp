@@ -139,10 +139,11 @@ void Emitter::chunkBody(unsigned number) {
     if (vectors())
       writer.line("}");
   }
-  for (const auto &[store, pack] : packs)
-    writer.line(fmt::format("{}store_vec({} + {}, {});",
-                            active.empty() ? "" : fmt::format("if ({}) ", active), pointerNames.at(store),
-                            own.chunk, pack));
+  for (const auto &[store, pack] : packs) {
+    const std::string offset = columnOffset(store->access, own.chunk);
+    writer.line(fmt::format("{}store_vec({} + {}, {});", active.empty() ? "" : fmt::format("if ({}) ", active),
+                            pointerNames.at(store), offset, pack));
+  }
   for (const Store *store : plan.stores[number])
     if (store->access.divisors.back() != 1) {
       const std::string value = groupValue(store->value);

@@ -131,7 +131,7 @@ private:
     }
     for (Candidate &candidate : proposals.candidates) {
       see(candidate.root, candidate.pattern);
-      consider(std::move(candidate), static_cast<unsigned>(candidate.ops.size()), traffic);
+      consider(std::move(candidate), traffic);
     }
   }
 
@@ -146,9 +146,12 @@ private:
       for (const FusionPattern *pattern : wanted)
         if (root.getName().getStringRef() == pattern->rootName)
           consider(*pattern, &root, traffic);
-    for (Candidate &candidate : growNorms({function.getBody().front(), traffic, oracle}, candidates))
-      if (enabled(candidate.pattern))
-        consider(std::move(candidate), static_cast<unsigned>(candidate.ops.size()), traffic);
+    const ProposalContext context{function.getBody().front(), traffic, oracle};
+    const std::vector<Candidate> found = candidates;
+    for (auto grow : {growNorms, growRopes})
+      for (Candidate &candidate : grow(context, found))
+        if (enabled(candidate.pattern))
+          consider(std::move(candidate), traffic);
   }
 
   /// An op that a pattern could start from: in the end it has fired or there is a reason.
@@ -167,6 +170,12 @@ private:
       candidate.ops = std::move(result.ops);
       consider(std::move(candidate), result.opsFound, traffic);
     }
+  }
+
+  /// A candidate that was grown: all its ops were found.
+  void consider(Candidate candidate, const Traffic &traffic) {
+    const auto found = static_cast<unsigned>(candidate.ops.size());
+    consider(std::move(candidate), found, traffic);
   }
 
   /// Checks legality, asks for a schedule and scores.

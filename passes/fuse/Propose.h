@@ -46,6 +46,9 @@ Proposals proposeSiblingNorms(const ProposalContext &context);
 /// candidate of its own.
 std::vector<Candidate> growNorms(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
+/// The rotations of one attention's queries and keys, and single ones, with norms that stand ahead of views and casts.
+std::vector<Candidate> growRopes(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
+
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);

@@ -123,7 +123,9 @@ private:
   void proposeBranch(Operation *norm) {
     Value normal = norm->getResult(0);
     auto sum = normal.hasOneUse() ? llvm::dyn_cast<nn::AddOp>(*normal.getUsers().begin()) : nn::AddOp();
-    if (!sum || sum->getBlock() != norm->getBlock() || aheadOf(normal, sum) != norm)
+    auto type = tensorType(normal);
+    if (!sum || type.isDynamicDim(type.getRank() - 1) || sum->getBlock() != norm->getBlock() ||
+        aheadOf(normal, sum) != norm)
       return;
     Candidate candidate;
     candidate.pattern = "add_norm";

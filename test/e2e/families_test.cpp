@@ -45,6 +45,17 @@ const Case cases[] = {
   %1 = nn.add %x, %0 : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
   %2 = nn.rms_norm %1, %v {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   return %1, %2 : tensor<?x128xT>, tensor<?x128xT> })", 2},
+    {"NormOfAllHeadsRope", "qk_norm_rope", 2, R"(%q: tensor<1x6x128xT>, %k: tensor<1x6x64xT>, %v: tensor<1x2x6x32xT>, %a: tensor<128xT>, %b: tensor<64xT>, %cos: tensor<1x1x6x32xf32>, %sin: tensor<1x1x6x32xf32>) -> tensor<1x4x6x32xT> {
+  %0 = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x6x128xT>, tensor<128xT>) -> tensor<1x6x128xT>
+  %1 = nn.rms_norm %k, %b {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x6x64xT>, tensor<64xT>) -> tensor<1x6x64xT>
+  %2 = nn.reshape %0 {shape = [1, 6, 4, 32]} : (tensor<1x6x128xT>) -> tensor<1x6x4x32xT>
+  %3 = nn.reshape %1 {shape = [1, 6, 2, 32]} : (tensor<1x6x64xT>) -> tensor<1x6x2x32xT>
+  %4 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x6x4x32xT>) -> tensor<1x4x6x32xT>
+  %5 = nn.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x6x2x32xT>) -> tensor<1x2x6x32xT>
+  %6 = nn.rope %4, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x6x32xT>, tensor<1x1x6x32xf32>, tensor<1x1x6x32xf32>) -> tensor<1x4x6x32xT>
+  %7 = nn.rope %5, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xf32>, tensor<1x1x6x32xf32>) -> tensor<1x2x6x32xT>
+  %8 = nn.attention %6, %7, %v {scale = 0.17 : f32, causal = true} : (tensor<1x4x6x32xT>, tensor<1x2x6x32xT>, tensor<1x2x6x32xT>) -> tensor<1x4x6x32xT>
+  return %8 : tensor<1x4x6x32xT> })"},
     {"NormStaticF8", "norm_quant", 1, R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>) -> tensor<?x128xf8E4M3FN> {
   %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %1 = nn.quantize %0, %s : (tensor<?x128xT>, tensor<f32>) -> tensor<?x128xf8E4M3FN>

@@ -89,3 +89,76 @@ func.func @dynamic_head(%q: tensor<1x4x8x?xf32> {nn.dims = [1, 4, 8, "d"]}, %a: 
   %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 16 : i64} : (tensor<1x4x8x?xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<1x4x8x?xf32>
   return %0 : tensor<1x4x8x?xf32>
 }
+
+// -----
+
+// OLMo 2: one norm over all heads together, ahead of the split and the transpose; the tables are f32 and so is the rotation.
+// CHECK-LABEL: @whole_norm
+// CHECK: %[[G:.*]]:2 = fusion.group "qk_norm_rope" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.reshape
+// CHECK-NEXT: nn.reshape
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: nn.rope {{.*}}compute = f32
+// CHECK-NEXT: nn.rope {{.*}}compute = f32
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.attention %[[G]]#0, %[[G]]#1
+func.func @whole_norm(%q: tensor<1x8x128xbf16>, %k: tensor<1x8x64xbf16>, %v: tensor<1x2x8x32xbf16>, %a: tensor<128xbf16>, %b: tensor<64xbf16>,
+                      %cos: tensor<1x1x8x32xf32>, %sin: tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xbf16> {
+  %qn = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x8x128xbf16>, tensor<128xbf16>) -> tensor<1x8x128xbf16>
+  %kn = nn.rms_norm %k, %b {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x8x64xbf16>, tensor<64xbf16>) -> tensor<1x8x64xbf16>
+  %qr = nn.reshape %qn {shape = [1, 8, 4, 32]} : (tensor<1x8x128xbf16>) -> tensor<1x8x4x32xbf16>
+  %kr = nn.reshape %kn {shape = [1, 8, 2, 32]} : (tensor<1x8x64xbf16>) -> tensor<1x8x2x32xbf16>
+  %qt = nn.transpose %qr {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x8x4x32xbf16>) -> tensor<1x4x8x32xbf16>
+  %kt = nn.transpose %kr {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x8x2x32xbf16>) -> tensor<1x2x8x32xbf16>
+  %qo = nn.rope %qt, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xbf16>, tensor<1x1x8x32xf32>, tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xbf16>
+  %ko = nn.rope %kt, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xbf16>, tensor<1x1x8x32xf32>, tensor<1x1x8x32xf32>) -> tensor<1x2x8x32xbf16>
+  %o = nn.attention %qo, %ko, %v {scale = 0.17677 : f32, causal = true} : (tensor<1x4x8x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>) -> tensor<1x4x8x32xbf16>
+  return %o : tensor<1x4x8x32xbf16>
+}
+
+// -----
+
+// The norm is f32 and cast to the model's type before it rotates.
+// CHECK-LABEL: @cast_between
+// CHECK: fusion.group "qk_norm_rope" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: fusion.yield
+func.func @cast_between(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %cos: tensor<8x32xf16>, %sin: tensor<8x32xf16>) -> tensor<1x4x8x32xf16> {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xf32>, tensor<32xf32>) -> tensor<1x4x8x32xf32>
+  %c = nn.cast %n : (tensor<1x4x8x32xf32>) -> tensor<1x4x8x32xf16>
+  %0 = nn.rope %c, %cos, %sin {interleaved = true, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %0 : tensor<1x4x8x32xf16>
+}
+
+// -----
+
+// Somebody else reads the split heads: they are not the rotation's alone.
+// CHECK-LABEL: @heads_used
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: qk_norm_rope missed at {{.*}}: operand 0 of nn.rope is produced by nn.reshape, pattern wants nn.
+func.func @heads_used(%q: tensor<8x128xf32>, %a: tensor<128xf32>, %cos: tensor<8x1x32xf32>, %sin: tensor<8x1x32xf32>) -> (tensor<8x4x32xf32>, tensor<8x4x32xf32>) {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<8x128xf32>, tensor<128xf32>) -> tensor<8x128xf32>
+  %h = nn.reshape %n {shape = [8, 4, 32]} : (tensor<8x128xf32>) -> tensor<8x4x32xf32>
+  %0 = nn.rope %h, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<8x4x32xf32>, tensor<8x1x32xf32>, tensor<8x1x32xf32>) -> tensor<8x4x32xf32>
+  return %h, %0 : tensor<8x4x32xf32>, tensor<8x4x32xf32>
+}
+
+// -----
+
+// Rows that are no heads: the reshape mixes tokens.
+// CHECK-LABEL: @mixed_rows
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: qk_norm_rope missed at {{.*}}: no schedule: {{.*}}row: a reshape that changes the last dim of a computed value
+func.func @mixed_rows(%q: tensor<8x48xf32>, %a: tensor<48xf32>, %cos: tensor<32xf32>, %sin: tensor<32xf32>) -> tensor<12x32xf32> {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<8x48xf32>, tensor<48xf32>) -> tensor<8x48xf32>
+  %h = nn.reshape %n {shape = [12, 32]} : (tensor<8x48xf32>) -> tensor<12x32xf32>
+  %0 = nn.rope %h, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<12x32xf32>, tensor<32xf32>, tensor<32xf32>) -> tensor<12x32xf32>
+  return %0 : tensor<12x32xf32>
+}

@@ -1,0 +1,70 @@
+// qk_norm_rope where something stands between norm and rotation: the norm of all heads together, which are split and
+// transposed afterwards (OLMo 2), or a cast.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// From the rotation's operand back to a norm, through views and casts that nobody else reads. Empty if there is none.
+SmallVector<Operation *> normAhead(nn::RopeOp rope) {
+  SmallVector<Operation *> ops;
+  for (Value value = rope.getX(); value.hasOneUse();) {
+    Operation *op = value.getDefiningOp();
+    if (!op || op->getBlock() != rope->getBlock())
+      return {};
+    ops.push_back(op);
+    if (llvm::isa<nn::RmsNormOp, nn::LayerNormOp>(op)) {
+      auto type = tensorType(op->getOperand(0));
+      return type.isDynamicDim(type.getRank() - 1) ? SmallVector<Operation *>() : ops;
+    }
+    if (!llvm::isa<nn::ReshapeOp, nn::TransposeOp, nn::CastOp>(op))
+      return {};
+    value = op->getOperand(0);
+  }
+  return {};
+}
+} // namespace
+
+/// The rotation that computes the value, or that comes last in the cache that it is.
+static nn::RopeOp rotationOf(Value value) {
+  if (auto concat = value.getDefiningOp<nn::ConcatOp>())
+    value = concat->getOperands().back();
+  return value.getDefiningOp<nn::RopeOp>();
+}
+
+std::vector<Candidate> growRopes(const ProposalContext &context, ArrayRef<Candidate>) {
+  std::vector<Candidate> grown;
+  auto propose = [&](Operation *root, ArrayRef<nn::RopeOp> ropes) {
+    Candidate candidate;
+    candidate.pattern = "qk_norm_rope";
+    candidate.root = root;
+    bool apart = false; // where norm and rotation are neighbours, the patterns see them
+    for (nn::RopeOp rope : ropes) {
+      SmallVector<Operation *> ahead = normAhead(rope);
+      if (ahead.empty())
+        return;
+      apart |= ahead.size() > 1;
+      candidate.ops.push_back(rope);
+      candidate.ops.append(ahead);
+    }
+    if (apart)
+      grown.push_back(std::move(candidate));
+  };
+  for (Operation &op : context.block) {
+    if (auto rope = llvm::dyn_cast<nn::RopeOp>(op))
+      propose(rope, rope);
+    auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
+    if (!attention)
+      continue;
+    nn::RopeOp queries = rotationOf(attention->getOperand(0)), keys = rotationOf(attention->getOperand(1));
+    if (queries && keys && queries != keys)
+      propose(attention, {queries, keys});
+  }
+  return grown;
+}
+
+} // namespace fusion
