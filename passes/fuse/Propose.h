@@ -46,6 +46,9 @@ Proposals proposeSiblingNorms(const ProposalContext &context);
 /// candidate of its own.
 std::vector<Candidate> growNorms(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
+/// From the rotation's operand back to a norm, through views and casts that nobody else reads. Empty if there is none.
+llvm::SmallVector<mlir::Operation *> normAhead(nn::RopeOp rope);
+
 /// The rotations of one attention's queries and keys, and single ones, with norms that stand ahead of views and casts.
 std::vector<Candidate> growRopes(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 

@@ -71,13 +71,13 @@ private:
         take(op);
   }
 
-  /// A rotation, and the norm along each head in front of it.
+  /// A rotation, and the norm in front of it.
   bool takeRotation(Value value) {
     auto rope = value.getDefiningOp<nn::RopeOp>();
     if (!rope)
       return false;
-    if (Operation *norm = rope.getX().getDefiningOp(); norm && llvm::isa<nn::RmsNormOp, nn::LayerNormOp>(norm))
-      take(norm);
+    for (Operation *op : normAhead(rope))
+      take(op);
     take(rope);
     return true;
   }

@@ -8,8 +8,6 @@ using namespace mlir;
 
 namespace fusion {
 
-namespace {
-/// From the rotation's operand back to a norm, through views and casts that nobody else reads. Empty if there is none.
 SmallVector<Operation *> normAhead(nn::RopeOp rope) {
   SmallVector<Operation *> ops;
   for (Value value = rope.getX(); value.hasOneUse();) {
@@ -27,7 +25,6 @@ SmallVector<Operation *> normAhead(nn::RopeOp rope) {
   }
   return {};
 }
-} // namespace
 
 /// The rotation that computes the value, or that comes last in the cache that it is.
 static nn::RopeOp rotationOf(Value value) {

@@ -136,3 +136,29 @@ func.func @three_parts(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %past
   %1 = nn.attention %q, %0, %0 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x17x32xf16>, tensor<1x2x17x32xf16>) -> tensor<1x4x1x32xf16>
   return %1 : tensor<1x4x1x32xf16>
 }
+
+// -----
+
+// OLMo 2: the norms of all heads together, split and transposed ahead of the rotations, go along.
+// CHECK-LABEL: @whole_norm
+// CHECK: fusion.group "rope_kv_write" schedule "row"
+// CHECK-COUNT-2: nn.rms_norm
+// CHECK-COUNT-2: nn.rope
+// CHECK-COUNT-2: nn.concat
+// CHECK: nn.attention
+func.func @whole_norm(%q: tensor<1x1x128xbf16>, %k: tensor<1x1x64xbf16>, %v: tensor<1x2x1x32xbf16>, %pk: tensor<1x2x7x32xbf16>, %pv: tensor<1x2x7x32xbf16>,
+                      %a: tensor<128xbf16>, %b: tensor<64xbf16>, %cos: tensor<1x32xf32>, %sin: tensor<1x32xf32>)
+    -> (tensor<1x4x1x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>) {
+  %qn = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x1x128xbf16>, tensor<128xbf16>) -> tensor<1x1x128xbf16>
+  %kn = nn.rms_norm %k, %b {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x1x64xbf16>, tensor<64xbf16>) -> tensor<1x1x64xbf16>
+  %qr = nn.reshape %qn {shape = [1, 1, 4, 32]} : (tensor<1x1x128xbf16>) -> tensor<1x1x4x32xbf16>
+  %kr = nn.reshape %kn {shape = [1, 1, 2, 32]} : (tensor<1x1x64xbf16>) -> tensor<1x1x2x32xbf16>
+  %qt = nn.transpose %qr {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x1x4x32xbf16>) -> tensor<1x4x1x32xbf16>
+  %kt = nn.transpose %kr {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x1x2x32xbf16>) -> tensor<1x2x1x32xbf16>
+  %qo = nn.rope %qt, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xbf16>, tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x4x1x32xbf16>
+  %ko = nn.rope %kt, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xbf16>, tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x2x1x32xbf16>
+  %keys = nn.concat %pk, %ko {axis = 2 : i64} : (tensor<1x2x7x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x8x32xbf16>
+  %values = nn.concat %pv, %v {axis = 2 : i64} : (tensor<1x2x7x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x8x32xbf16>
+  %o = nn.attention %qo, %keys, %values {scale = 0.17677 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %o, %keys, %values : tensor<1x4x1x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>
+}
