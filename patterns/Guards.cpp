@@ -86,7 +86,7 @@ std::optional<std::string> isConstant(Values values) {
   Operation *op = values[0].getDefiningOp();
   if (op && llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
     return std::nullopt;
-  return op ? "produced by " + op->getName().getStringRef().str() : "a graph input";
+  return op ? "produced by " + shownName(op) : "a graph input";
 }
 
 const llvm::StringMap<Guard> &guards() {

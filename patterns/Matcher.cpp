@@ -1,5 +1,6 @@
 #include "patterns/Matcher.h"
 
+#include "ir/dialect/Types.h"
 #include "patterns/Guards.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -90,7 +91,7 @@ private:
       return fail(producer.getLoc(), what + " is a graph input, pattern wants " + *producer.getOpName());
     Operation *op = defined.getOwner();
     if (op->getName().getStringRef() != *producer.getOpName() || defined.getResultNumber() != number)
-      return fail(producer.getLoc(), what + " is produced by " + op->getName().getStringRef() + ", pattern wants " +
+      return fail(producer.getLoc(), what + " is produced by " + shownName(op) + ", pattern wants " +
                                          *producer.getOpName());
     if (op->getBlock() != user->getBlock())
       return fail(producer.getLoc(), what + " is produced in another block");

@@ -102,9 +102,9 @@ private:
     box.node = &node;
     box.text = withoutDialect(node.label);
     box.width = static_cast<int>(box.text.size()) * letterWidth + 2 * gap;
+    // What reads a layer that is left out comes below those that are not.
     for (size_t input : node.inputs)
-      if (boxes[input].node)
-        box.row = std::max(box.row, boxes[input].row + 1);
+      box.row = std::max(box.row, boxes[input].node ? boxes[input].row + 1 : static_cast<int>(rows.size()));
     rows.resize(std::max(rows.size(), static_cast<size_t>(box.row) + 1));
     rows[static_cast<size_t>(box.row)].push_back(index);
   }
@@ -169,8 +169,9 @@ std::string tables(const Ledger &ledger, const std::map<std::string, size_t> &co
         std::string ops;
         for (const std::string &op : site.ops)
           ops += (ops.empty() ? "" : " → ") + op;
-        out += fmt::format("<tr><td>{}</td><td>{}</td><td>fired</td><td>{}, {} bytes saved</td></tr>\n", escaped(name),
-                           escaped(site.location), escaped(ops), site.bytesSaved);
+        std::string saved = patterns == &ledger.raises ? "" : fmt::format(", {} bytes saved", site.bytesSaved);
+        out += fmt::format("<tr><td>{}</td><td>{}</td><td>fired</td><td>{}{}</td></tr>\n", escaped(name),
+                           escaped(site.location), escaped(ops), saved);
       }
       for (const Ledger::Miss &miss : pattern.missed)
         out += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"why\">missed</td><td>{}</td></tr>\n", escaped(name),

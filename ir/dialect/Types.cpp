@@ -129,6 +129,12 @@ std::optional<int64_t> constantInteger(Value value) {
   return integer ? std::optional(integer.getValue().getSExtValue()) : std::nullopt;
 }
 
+std::string shownName(Operation *op) {
+  if (auto group = llvm::dyn_cast<GroupOp>(op))
+    return "the " + group.getPattern().str() + " group";
+  return op->getName().getStringRef().str();
+}
+
 std::string locationName(Location location) {
   if (auto name = llvm::dyn_cast<NameLoc>(location))
     return name.getName().str();

@@ -29,6 +29,8 @@ std::optional<int64_t> constantInteger(mlir::Value value);
 
 /// `model.layers.0.input_layernorm` of the op's location: the outermost name; empty if unknown.
 std::string locationName(mlir::Location location);
+/// How messages name an op: "nn.add", or "the add_norm group".
+std::string shownName(mlir::Operation *op);
 /// The location of a graph node: its scope (module path) outside, its own name inside.
 mlir::Location nodeLocation(mlir::MLIRContext *context, llvm::StringRef scope, llvm::StringRef node);
 

@@ -66,7 +66,7 @@ llvm::SmallVector<size_t> chooseCandidates(llvm::ArrayRef<Candidate> candidates)
     });
     llvm::SmallVector<size_t> taken;
     for (size_t index : members)
-      if (llvm::none_of(taken, [&](size_t other) { return candidates[index].overlaps(candidates[other]); }))
+      if (candidates[index].score >= 0 && llvm::none_of(taken, [&](size_t other) { return candidates[index].overlaps(candidates[other]); }))
         taken.push_back(index);
     chosen.append(taken);
   }

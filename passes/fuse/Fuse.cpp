@@ -184,8 +184,11 @@ private:
     llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
     // PDL matches are not injective: (q, k) and (k, q) are one candidate.
     for (const Candidate &other : candidates)
-      if (other.pattern == candidate.pattern && other.ops == candidate.ops)
+      if (other.pattern == candidate.pattern && other.ops == candidate.ops) {
+        if (other.root != root)
+          miss(root, candidate.pattern, opsFound, "the same ops are a candidate from " + siteName(other.root));
         return;
+      }
     if (auto reason = whyNotConvex(candidate.ops, candidate.clones))
       return miss(root, candidate.pattern, opsFound, *reason);
     GroupPorts ports = portsOf(candidate.ops, candidate.clones);
@@ -263,6 +266,10 @@ private:
       if (!refused)
         break;
     }
+    for (const Candidate &candidate : pool)
+      miss(candidate.root, candidate.pattern, ~0u,
+           "no gain: it would read and write " + std::to_string(-candidate.bytesSaved) +
+               " bytes more, which launching less does not make up for");
   }
 
   void recordMisses() {
@@ -272,8 +279,7 @@ private:
     for (auto &[key, site] : roots) {
       if (fired.contains(key))
         continue;
-      auto found = misses.find(key);
-      std::string reason = found == misses.end() ? "not chosen" : found->second.reason;
+      const std::string reason = misses[key].reason;
       remark::missed(site.second, remarkOf(key.second)) << remark::reason("missed at {0}: {1}", site.first, reason);
       ledger.patterns[key.second].missed.push_back({site.first, reason});
       missLines.push_back({key.first, key.second + ": " + reason});

@@ -83,8 +83,8 @@ std::optional<std::string> whyNotConvex(ArrayRef<Operation *> ops, ArrayRef<Oper
   for (Operation *op : inBlockOrder(ops, clones))
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp(); producer && lateSet.contains(producer))
-        return "not convex: " + op->getName().getStringRef().str() + " reads " +
-               producer->getName().getStringRef().str() + " (" + locationName(producer->getLoc()) +
+        return "not convex: " + shownName(op) + " reads " +
+               shownName(producer) + " (" + locationName(producer->getLoc()) +
                "), which reads the group";
   return std::nullopt;
 }

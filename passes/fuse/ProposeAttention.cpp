@@ -20,7 +20,7 @@ Proposals proposeAttentionLayouts(const ProposalContext &context) {
     if (!transpose) {
       proposals.misses.push_back(
           {attention,
-           reader ? "the result is read by " + reader->getName().getStringRef().str() + ", not nn.transpose"
+           reader ? "the result is read by " + shownName(reader) + ", not nn.transpose"
                   : std::to_string(llvm::range_size(attention.getY().getUses())) +
                         " readers of the result, not one nn.transpose"});
       continue;

@@ -71,7 +71,7 @@ private:
       reason = "nobody reads the product";
       return nullptr;
     }
-    std::string name = step->getName().getStringRef().str();
+    std::string name = shownName(step);
     if (!isScalarStep(step)) {
       reason = step->hasTrait<OpTrait::IsTerminator>() ? "the product is a result of the function"
                                                        : "the product is read by " + name + ", which is no scalar op";

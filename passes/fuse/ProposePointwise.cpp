@@ -125,7 +125,7 @@ private:
   /// Takes the producer of a member's operand, or says why it stays outside.
   std::optional<std::string> whyNotTaken(Operation *op) {
     const Kind kind = kindOf(op);
-    const std::string name = op->getName().getStringRef().str();
+    const std::string name = shownName(op);
     if (kind == Kind::Other)
       return name + " is not computed element by element";
     if (assigned[order[op]])
@@ -270,8 +270,9 @@ private:
     candidate.clones = withRole(Role::Clone);
     const auto kernels = llvm::count_if(group, [&](auto &entry) { return !context.oracle.isView(entry.first); });
     if (kernels < 2) {
-      std::string name = root->getName().getStringRef().str();
-      proposals.misses.push_back({root, name + " stays alone: " + (refusal.empty() ? "it reads inputs only" : refusal)});
+      proposals.misses.push_back({root, shownName(root) + " stays alone: " +
+                                            (refusal.empty() ? "it reads nothing but inputs, weights and constants"
+                                                             : refusal)});
       return;
     }
     for (Operation *op : candidate.ops)

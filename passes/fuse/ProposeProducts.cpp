@@ -42,9 +42,9 @@ Proposals proposeProducts(const ProposalContext &context) {
       continue;
     }
     if (products.size() > mostProducts) {
-      proposals.misses.push_back(
-          {products.front(), std::to_string(products.size()) + " products read one input, at most " +
-                                 std::to_string(mostProducts) + " go side by side"});
+      for (nn::MatmulOp product : products)
+        proposals.misses.push_back({product, std::to_string(products.size()) + " products read one input, at most " +
+                                                 std::to_string(mostProducts) + " go side by side"});
       continue;
     }
     Candidate candidate;

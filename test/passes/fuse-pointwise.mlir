@@ -89,7 +89,7 @@ func.func @views(%x: tensor<8x16xf32>) -> tensor<128xf32> {
 // CHECK-LABEL: @around_a_product
 // CHECK-NOT: fusion.group
 // MISS: pointwise missed at {{.*}}: nn.add stays alone: {{.*}}nn.matmul is not computed element by element
-// MISS: pointwise missed at {{.*}}: nn.exp stays alone: it reads inputs only
+// MISS: pointwise missed at {{.*}}: nn.exp stays alone: it reads nothing but inputs
 func.func @around_a_product(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = nn.exp %x : (tensor<64x64xf32>) -> tensor<64x64xf32>
   %m = nn.matmul %0, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>

@@ -64,6 +64,16 @@ TEST(Choose, EqualsExhaustiveSearch) {
   }
 }
 
+TEST(Choose, WhatLosesIsLeftOut) {
+  std::vector<Candidate> few = {candidate({0, 1}, -1), candidate({2, 3}, 1)};
+  EXPECT_EQ(chooseCandidates(few).size(), 1u);
+  std::vector<Candidate> many;
+  for (int i = 0; i < 40; ++i)
+    many.push_back(candidate({i, i + 1}, i % 2 ? -1 : 1));
+  for (size_t index : chooseCandidates(many))
+    EXPECT_GT(many[index].score, 0);
+}
+
 TEST(Choose, LargeComponentsStayLegal) {
   std::vector<Candidate> candidates;
   for (int i = 0; i < 40; ++i)
