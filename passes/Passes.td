@@ -71,4 +71,20 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
   }];
 }
 
+//===----------------------------------------------------------------------===//
+// Shard
+//===----------------------------------------------------------------------===//
+
+def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
+  let summary = "one rank's graph of a tensor-parallel group";
+  let description = [{
+    Follows axes through the ops: the columns of a product that another product sums over are divided, with all that
+    lies between (heads, their key/value caches, biases, scales), and the partial sums are added by `nn.all_reduce`.
+    Key/value heads fewer than ranks are repeated. A packed projection is taken apart first. What cannot be divided
+    stays whole and leaves its reason. Pieces of weights are slices that start at a multiple of the symbol `tp_rank`;
+    divided arguments and results carry `nn.shard = [axis, pieces]`, the function `nn.ranks`.
+  }];
+  let options = [Option<"ranks", "ranks", "int64_t", "1", "how many ranks share the graph">];
+}
+
 #endif

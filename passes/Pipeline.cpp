@@ -29,6 +29,12 @@ void buildRaisePipeline(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
+void buildShardPipeline(OpPassManager &manager, int64_t ranks) {
+  manager.addPass(createShard({ranks}));
+  manager.addPass(createCanonicalize());
+  manager.addPass(createCSEPass());
+}
+
 void registerPipelines() {
   PassPipelineRegistration<>("nn-normalise", "one spelling for every graph", buildNormalisePipeline);
   PassPipelineRegistration<>("nn-raise", "decomposed spellings become named ops", buildRaisePipeline);

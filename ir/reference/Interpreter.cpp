@@ -45,6 +45,7 @@ Result<NamedTensors> Interpreter::run(const NamedTensors &inputs) const {
   auto symbols = bindSymbols(ports, inputs);
   if (!symbols)
     return symbols.error();
+  symbols->insert(options.symbols.begin(), options.symbols.end());
   std::vector<Tensor> arguments;
   for (const PortShape &port : ports)
     arguments.push_back(inputs.find(port.name)->second);

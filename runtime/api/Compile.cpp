@@ -5,6 +5,7 @@
 #include "runtime/api/Graph.h"
 #include "runtime/api/PlanCache.h"
 #include "runtime/api/Program.h"
+#include "runtime/api/RankReference.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/Nvrtc.h"
 
@@ -23,9 +24,8 @@ struct LoweredGraph {
 
 Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &options) {
   const Graph::Implementation &source = *graph.implementation();
-  if (options.tensorParallel != 1)
-    return environment("tensor parallelism over " + std::to_string(options.tensorParallel) +
-                       " ranks is not part of this version; use 1");
+  if (options.tensorParallel < 1)
+    return badInput("a graph cannot run on " + std::to_string(options.tensorParallel) + " ranks");
   LoweredGraph lowered;
   // The clone shares the graph's context, which therefore stays alive with it.
   lowered.context = std::shared_ptr<MLIRContext>(graph.implementation(), source.context.get());
@@ -35,6 +35,7 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
   lowerOptions.fusions.disabled = options.disabledFusions;
   lowerOptions.patternFiles = options.patternFiles;
   lowerOptions.target = options.target.arch;
+  lowerOptions.ranks = options.tensorParallel;
   lowered.ledger.model = source.path;
   if (Status status = lower(lowered.module->get(), lowerOptions, lowered.ledger); !status)
     return Error{status.error().kind, source.path + ": " + status.error().message};
@@ -87,6 +88,14 @@ ExecutorOptions executorOptions(RunOn device, const CompileOptions &options) {
   return executor;
 }
 
+/// Several ranks run on the reference only.
+Status onlyOnReference(const CompileOptions &options, RunOn device) {
+  if (options.tensorParallel == 1 || device == RunOn::Cpu)
+    return {};
+  return environment("tensor parallelism over " + std::to_string(options.tensorParallel) +
+                     " ranks runs on the reference only in this version; use device cpu");
+}
+
 RunOn resolve(RunOn device) {
   if (device != RunOn::Auto)
     return device;
@@ -106,11 +115,21 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
   program->inputs = graph.inputs();
   program->outputs = graph.outputs();
   RunOn device = resolve(options.device);
+  if (Status status = onlyOnReference(options, device); !status)
+    return status.error();
   if (device == RunOn::Cpu) {
     auto lowered = lowerGraph(graph, options);
     if (!lowered)
       return lowered.error();
     program->report = Report(lowered->ledger.json());
+    if (options.tensorParallel > 1) {
+      auto group = RankReference::create(lowered->entry, graph.implementation()->weightFolder);
+      if (!group)
+        return group.error();
+      auto shared = std::make_shared<RankReference>(std::move(*group));
+      program->reference = [shared, keep = *lowered](const NamedTensors &inputs) { return shared->run(inputs); };
+      return Program(std::move(program));
+    }
     auto interpreter = Interpreter::create(lowered->entry, graph.implementation()->weightFolder);
     if (!interpreter)
       return interpreter.error();
@@ -156,6 +175,8 @@ Result<Program> Program::open(const std::string &bundleFolder, const CompileOpti
 }
 
 Status writeBundle(const Graph &graph, const CompileOptions &options, const std::string &folder) {
+  if (Status status = onlyOnReference(options, RunOn::Cuda); !status)
+    return status;
   KernelCache cache(cacheFolder(options));
   auto found = findOrMakePlan(graph, options, RunOn::Cuda, cache);
   if (!found)

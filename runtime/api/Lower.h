@@ -32,9 +32,10 @@ struct LowerOptions {
   std::vector<std::string> patternFiles;
   std::string target = "sm_90a";
   RewriteLog *rewrites = nullptr; ///< takes down every rewrite of normalise and raise, for whoever checks them
+  int ranks = 1; ///< of tensor parallelism: more than 1 leaves one rank's graph
 };
 
-/// Normalise, raise and (if asked) fuse in place.
+/// Normalise, raise, divide among ranks and (if asked) fuse in place.
 Status lower(mlir::ModuleOp module, const LowerOptions &options, Ledger &ledger);
 
 /// The code generator's answer to which schedule takes a group.

@@ -30,11 +30,11 @@ protected:
   }
 
   /// Against PyTorch's outputs and, where the f32 model's are known, no further from them than 1.5 × PyTorch is.
-  void checkAgainstPyTorch(RunOn device, bool fuse) {
+  void checkAgainstPyTorch(RunOn device, bool fuse, int ranks = 1) {
     auto inputs = readSafetensors(graphFile(GetParam(), "inputs.safetensors"));
     auto expected = readSafetensors(graphFile(GetParam(), "outputs.safetensors"));
     ASSERT_TRUE(inputs && expected);
-    auto program = compile(graph, {.device = device, .fuse = fuse});
+    auto program = compile(graph, {.device = device, .fuse = fuse, .tensorParallel = ranks});
     ASSERT_TRUE(bool(program)) << program.error().message;
     auto outputs = program->run(*inputs);
     ASSERT_TRUE(bool(outputs)) << outputs.error().message;
@@ -59,6 +59,24 @@ TEST_P(Graphs, ReferenceFused) { checkAgainstPyTorch(RunOn::Cpu, true); }
 TEST_P(Graphs, ReferenceUnfused) { checkAgainstPyTorch(RunOn::Cpu, false); }
 TEST_P(Graphs, KernelsFused) { checkAgainstPyTorch(kernelDevice(), true); }
 TEST_P(Graphs, KernelsUnfused) { checkAgainstPyTorch(kernelDevice(), false); }
+
+TEST_P(Graphs, RanksOnTheReference) {
+  for (int ranks : {2, 3, 4}) { // three ranks divide none of the heads
+    SCOPED_TRACE(ranks);
+    checkAgainstPyTorch(RunOn::Cpu, true, ranks);
+  }
+  auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
+  ASSERT_TRUE(bool(program)) << program.error().message;
+  EXPECT_EQ(program->report().fired("shard"), 4) << program->report().markdown(); // two sums in each of two layers
+}
+
+TEST_P(Graphs, RanksStopTogether) {
+  auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
+  ASSERT_TRUE(bool(program)) << program.error().message;
+  auto outputs = program->run({});
+  ASSERT_FALSE(bool(outputs));
+  EXPECT_NE(outputs.error().message.find(graph.inputs().front().name), std::string::npos) << outputs.error().message;
+}
 
 TEST_P(Graphs, KernelsAtOtherSizes) {
   auto reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});

@@ -122,7 +122,9 @@ class Environment(ToolTest):
         self.refuse("fusion-run", *named(LLAMA, device="cuda"), exit=3, says=["libcuda.so.1", "install"])
 
     def test_tensor_parallel(self):
-        self.refuse("fusion-run", *named(LLAMA, tp=2), exit=3, says="2 ranks")
+        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), exit=3, says="2 ranks")
+        out, _ = self.run_tool("fusion-run", *named(LLAMA, tp=2, device="cpu", expect=OUTPUTS))
+        self.assertIn("PASS", out)
         self.refuse("fusion-run", *named(LLAMA, tp=0), says="--tp")
 
     def test_no_nvrtc(self):

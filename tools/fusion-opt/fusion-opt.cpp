@@ -43,6 +43,8 @@ cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md o
 cl::opt<std::string> emitKind("emit", cl::desc("mlir, cuda, plan or dot"), cl::init("mlir"), cl::cat(category));
 cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"), cl::value_desc("sm_XX"),
                             cl::init("sm_90a"), cl::cat(category));
+cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism: the graph of one of them"), cl::init(1),
+                            cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
 /// Names the file unless the message does.
@@ -55,14 +57,17 @@ Error inFile(Error error) {
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
-         verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty();
+         verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() || tensorParallel != 1;
 }
 
 Status checkOptions() {
   if (!llvm::is_contained({"mlir", "cuda", "plan", "dot"}, llvm::StringRef(emitKind)))
     return badInput("--emit takes mlir, cuda, plan or dot, not '" + emitKind + "'");
-  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !patternFiles.empty() || !fuseDisable.empty()))
-    return badInput("--report, --require, --patterns and --fuse-disable need --fuse");
+  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() ||
+                    tensorParallel != 1))
+    return badInput("--report, --require, --patterns, --fuse-disable and --tp need --fuse");
+  if (tensorParallel < 1)
+    return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
   if (!reportFile.empty() && !isReportFile(reportFile))
     return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
   for (const std::string &entry : required)
@@ -178,6 +183,7 @@ Status runOwn(const MlirOptMainConfig &config) {
     options.patternFiles = patternFiles;
     options.target = target;
     options.rewrites = verifyFusions ? &rewrites : nullptr;
+    options.ranks = tensorParallel;
     if (Status status = lower(**module, options, ledger); !status)
       return inFile(status.error());
   }

@@ -1,0 +1,77 @@
+#include "passes/shard/AxisClasses.h"
+
+#include "ir/dialect/Types.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace fusion {
+
+bool isShardLeaf(Operation *op) {
+  if (auto slice = llvm::dyn_cast_or_null<nn::SliceOp>(op))
+    op = slice.getX().getDefiningOp();
+  return llvm::isa_and_nonnull<nn::WeightOp, nn::ConstantOp>(op);
+}
+
+AxisClasses::AxisClasses(func::FuncOp function, const nn::SymbolicShapes &shapes) : shapes(shapes) {
+  AxisRules rules(*this);
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (op.getNumOperands() == 0 ||
+        llvm::all_of(op.getOperands(), [&](Value operand) { return parameters.contains(operand); }))
+      parameters.insert(op.result_begin(), op.result_end());
+    rules.visit(&op);
+  }
+  finish();
+}
+
+unsigned AxisClasses::node(Value value, unsigned axis) {
+  auto [entry, fresh] = nodes.insert({{value, axis}, static_cast<unsigned>(axes.size())});
+  if (fresh) {
+    axes.push_back({value, axis});
+    joined.insert(entry->second);
+  }
+  return entry->second;
+}
+
+std::optional<AxisClasses::Id> AxisClasses::of(Value value, unsigned axis) const {
+  auto entry = nodes.find({value, axis});
+  if (entry == nodes.end())
+    return std::nullopt;
+  return classOf.lookup(joined.getLeaderValue(entry->second));
+}
+
+void AxisClasses::finish() {
+  for (unsigned index = 0; index < axes.size(); ++index) {
+    unsigned leader = joined.getLeaderValue(index);
+    auto [entry, fresh] = classOf.insert({leader, static_cast<Id>(all.size())});
+    if (fresh)
+      all.emplace_back();
+    Class &group = all[entry->second];
+    group.members.push_back(axes[index]);
+    std::optional<int64_t> size = shapes[axes[index].value][axes[index].axis].constant();
+    if (size)
+      group.units = std::gcd(group.units, *size);
+    else if (group.whole.empty())
+      group.whole = "its size is not static";
+  }
+  auto at = [&](unsigned index) -> Class & { return all[classOf.lookup(joined.getLeaderValue(index))]; };
+  for (auto &[index, reason] : wholes)
+    if (at(index).whole.empty())
+      at(index).whole = reason;
+  for (auto &[index, op] : columns)
+    at(index).columns.push_back(op);
+  for (auto &[index, op] : sums)
+    at(index).sums.push_back(op);
+  for (auto &[keys, queries] : followers) {
+    Id first = classOf.lookup(joined.getLeaderValue(keys)),
+       second = classOf.lookup(joined.getLeaderValue(queries));
+    if (first == second)
+      continue;
+    all[first].keyHeads = true;
+    all[first].companions.push_back(second);
+    all[second].companions.push_back(first);
+  }
+}
+
+} // namespace fusion

@@ -1,0 +1,123 @@
+#include "passes/shard/Unpack.h"
+
+#include "ir/dialect/Build.h"
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+
+bool isLeaf(Value value) {
+  return llvm::isa_and_nonnull<nn::WeightOp, nn::ConstantOp>(value.getDefiningOp());
+}
+
+/// A product and what is done to all its columns before they are taken apart.
+struct Packed {
+  nn::MatmulOp product;
+  nn::AddOp bias;      ///< or null
+  nn::ReshapeOp heads; ///< or null
+  unsigned axis = 0;   ///< of the last value: what the slices cut
+  int64_t inner = 1;   ///< columns to one index of that axis
+  SmallVector<nn::SliceOp> parts;
+};
+
+/// `value`'s only reader, if it is an Op.
+template <class Op>
+Op onlyReader(Value value) {
+  return value.hasOneUse() ? llvm::dyn_cast<Op>(*value.user_begin()) : Op();
+}
+
+std::optional<Packed> match(nn::MatmulOp product, ShapeTable &shapes) {
+  Packed packed;
+  packed.product = product;
+  if (!isLeaf(product.getB()) || tensorType(product.getB()).getRank() != 2 ||
+      tensorType(product.getA()).getRank() < 2)
+    return std::nullopt;
+  Value last = product.getY();
+  if (auto add = onlyReader<nn::AddOp>(last)) {
+    Value other = add.getOperand(0) == last ? add.getOperand(1) : add.getOperand(0);
+    if (!isLeaf(other) || tensorType(other).getRank() != 1 || shapes.of(other)[0] != shapes.of(last).back())
+      return std::nullopt;
+    packed.bias = add;
+    last = add->getResult(0);
+  }
+  DimShape shape = shapes.of(last);
+  packed.axis = static_cast<unsigned>(shape.size()) - 1;
+  if (auto reshape = onlyReader<nn::ReshapeOp>(last)) {
+    DimShape split = shapes.of(reshape.getY());
+    if (split.size() != shape.size() + 1 || !std::equal(shape.begin(), shape.end() - 1, split.begin()) ||
+        !split.back().isStatic())
+      return std::nullopt;
+    packed.heads = reshape;
+    packed.inner = split.back().value();
+    last = reshape.getY();
+    shape = split;
+  }
+  for (Operation *user : last.getUsers()) {
+    auto slice = llvm::dyn_cast<nn::SliceOp>(user);
+    if (!slice)
+      return std::nullopt;
+    DimShape starts = nn::dimsFromAttr(slice.getStarts()), sizes = nn::dimsFromAttr(slice.getSizes());
+    for (unsigned axis = 0; axis < shape.size(); ++axis) {
+      bool all = starts[axis] == Dim(0) && sizes[axis] == shape[axis];
+      bool part = axis == packed.axis && starts[axis].isStatic() && sizes[axis].isStatic();
+      if (slice.getSteps()[axis] != 1 || !(all || part))
+        return std::nullopt;
+    }
+    packed.parts.push_back(slice);
+  }
+  if (packed.parts.size() < 2)
+    return std::nullopt;
+  return packed;
+}
+
+/// Columns [start, start + size) of a leaf.
+Value columns(IRRewriter &rewriter, Value leaf, unsigned axis, int64_t start, int64_t size) {
+  auto type = tensorType(leaf);
+  DimShape starts(static_cast<size_t>(type.getRank()), Dim(0)), sizes;
+  for (int64_t dim : type.getShape())
+    sizes.push_back(Dim(dim));
+  starts[axis] = Dim(start);
+  sizes[axis] = Dim(size);
+  MLIRContext *context = rewriter.getContext();
+  return nn::build<nn::SliceOp>(
+      rewriter, leaf.getLoc(), leaf,
+      {rewriter.getNamedAttr("starts", nn::dimsToAttr(context, starts)),
+       rewriter.getNamedAttr("sizes", nn::dimsToAttr(context, sizes)),
+       rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))});
+}
+
+// Pattern: slice(reshape?(matmul(x, w) + b?)) -> reshape?(matmul(x, slice(w)) + slice(b)?)
+void unpack(Packed &packed, IRRewriter &rewriter) {
+  nn::MatmulOp product = packed.product;
+  for (nn::SliceOp slice : packed.parts) {
+    rewriter.setInsertionPoint(slice);
+    const int64_t start = nn::dimsFromAttr(slice.getStarts())[packed.axis].value() * packed.inner;
+    const int64_t size = nn::dimsFromAttr(slice.getSizes())[packed.axis].value() * packed.inner;
+    Value weight = columns(rewriter, product.getB(), product.getTransposeB() ? 0 : 1, start, size);
+    Value part = nn::build<nn::MatmulOp>(rewriter, product.getLoc(), {product.getA(), weight},
+                                         product->getAttrs(), elementType(product.getY()));
+    if (packed.bias) {
+      Value bias = packed.bias.getOperand(packed.bias.getOperand(0) == product.getY() ? 1 : 0);
+      part = nn::build<nn::AddOp>(rewriter, packed.bias.getLoc(),
+                                  {part, columns(rewriter, bias, 0, start, size)});
+    }
+    if (packed.heads)
+      part = nn::build<nn::ReshapeOp>(rewriter, slice.getLoc(), part,
+                                      rewriter.getNamedAttr("shape", slice.getSizes()));
+    replaceByNew(rewriter, slice, part);
+  }
+}
+} // namespace
+
+void unpackProjections(func::FuncOp function, ShapeTable &shapes) {
+  IRRewriter rewriter(function.getContext(), &shapes);
+  for (auto product : llvm::to_vector(function.getOps<nn::MatmulOp>()))
+    if (auto packed = match(product, shapes))
+      unpack(*packed, rewriter);
+  eraseDeadOps(function);
+}
+
+} // namespace fusion
