@@ -47,6 +47,7 @@ struct Canonicalize : impl::CanonicalizeBase<Canonicalize> {
     normalise::addArithmetic(patterns, *shapes);
     normalise::addViews(patterns, *shapes);
     normalise::addHeads(patterns, *shapes);
+    normalise::addGathers(patterns, *shapes);
     normalise::addBroadcasts(patterns, *shapes);
     normalise::addMatmul(patterns, *shapes);
     return applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes));

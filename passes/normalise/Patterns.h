@@ -57,6 +57,7 @@ llvm::LogicalResult replaceByExisting(mlir::PatternRewriter &rewriter, mlir::Ope
 void addArithmetic(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addViews(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addHeads(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
+void addGathers(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addBroadcasts(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addMatmul(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 

@@ -1,0 +1,59 @@
+// Gathers of one known index: views instead of copies.
+#include "passes/normalise/Patterns.h"
+
+using namespace mlir;
+
+namespace fusion::normalise {
+
+namespace {
+
+/// x[.., index, ..] along the leading or given dims, as a slice in the shape of `op`. Fails where an index could be out
+/// of range.
+LogicalResult replaceBySlice(PatternRewriter &rewriter, Operation *op, Value x,
+                             ArrayRef<std::pair<int64_t, int64_t>> axesAndIndices, ShapeTable &shapes) {
+  DimShape starts(shapes.of(x).size(), Dim(0)), sizes = shapes.of(x);
+  for (auto [axis, index] : axesAndIndices) {
+    const auto at = static_cast<size_t>(axis);
+    Dim start = index < 0 ? sizes[at] + Dim(index) : Dim(index);
+    if (!start.knownNonNegative() || !(sizes[at] - start - Dim(1)).knownNonNegative())
+      return failure();
+    starts[at] = start;
+    sizes[at] = Dim(1);
+  }
+  MLIRContext *context = rewriter.getContext();
+  Value slice = nn::build<nn::SliceOp>(
+      rewriter, op->getLoc(), x,
+      {rewriter.getNamedAttr("starts", nn::dimsToAttr(context, starts)),
+       rewriter.getNamedAttr("sizes", nn::dimsToAttr(context, sizes)),
+       rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))});
+  replaceByNew(rewriter, op, nn::buildReshape(rewriter, op->getLoc(), slice, shapes.of(op->getResult(0))));
+  return success();
+}
+
+// Pattern: gather(x, one constant index) -> reshape(slice(x))
+LogicalResult gatherOfOne(nn::GatherOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (tensorType(op.getIndices()).hasStaticShape() && tensorType(op.getIndices()).getNumElements() == 1)
+    if (auto index = constantInteger(op.getIndices())) {
+      const int64_t axis = op.getAxis() < 0 ? op.getAxis() + tensorType(op.getX()).getRank() : op.getAxis();
+      return replaceBySlice(rewriter, op, op.getX(), {{axis, *index}}, shapes);
+    }
+  return failure();
+}
+
+// Pattern: gather_nd(x, one constant index of the first dim) -> reshape(slice(x))
+LogicalResult gatherNdOfOne(nn::GatherNdOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (op.getBatchDims() == 0 && tensorType(op.getIndices()).hasStaticShape() &&
+      tensorType(op.getIndices()).getNumElements() == 1)
+    if (auto index = constantInteger(op.getIndices()))
+      return replaceBySlice(rewriter, op, op.getX(), {{0, *index}}, shapes);
+  return failure();
+}
+
+} // namespace
+
+void addGathers(RewritePatternSet &patterns, ShapeTable &shapes) {
+  add<nn::GatherOp>(patterns, shapes, gatherOfOne);
+  add<nn::GatherNdOp>(patterns, shapes, gatherNdOfOne);
+}
+
+} // namespace fusion::normalise
