@@ -34,8 +34,9 @@ LogicalResult replaceBySlice(PatternRewriter &rewriter, Operation *op, Value x,
 LogicalResult gatherOfOne(nn::GatherOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   if (tensorType(op.getIndices()).hasStaticShape() && tensorType(op.getIndices()).getNumElements() == 1)
     if (auto index = constantInteger(op.getIndices())) {
-      const int64_t axis = op.getAxis() < 0 ? op.getAxis() + tensorType(op.getX()).getRank() : op.getAxis();
-      return replaceBySlice(rewriter, op, op.getX(), {{axis, *index}}, shapes);
+      const auto axis = static_cast<int64_t>(op.getAxis());
+      const int64_t rank = tensorType(op.getX()).getRank();
+      return replaceBySlice(rewriter, op, op.getX(), {{axis < 0 ? axis + rank : axis, *index}}, shapes);
     }
   return failure();
 }
