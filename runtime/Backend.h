@@ -9,6 +9,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,7 +50,15 @@ public:
   /// Before the first launch of these kernels, outside of record().
   virtual Status prepare(std::span<const uint32_t> kernels) { return {}; }
   virtual Status launch(const Launch &launch) = 0;
+  /// Waits for the stream that work goes to.
   virtual Status synchronize() = 0;
+
+  /// From here to leave(), work goes to the caller's `stream` (a CUstream or cudaStream_t of the device), or to the
+  /// backend's own. Still one thing after the other: what was queued elsewhere before is waited for on the device.
+  virtual Status enter(std::optional<void *> stream) = 0;
+  virtual Status leave() = 0;
+  /// Whether the stream records a graph of the caller's: launches go into it, and nothing can be waited for.
+  virtual Result<bool> capturing() const = 0;
 
   /// Launches that can be repeated at once.
   class Recording {

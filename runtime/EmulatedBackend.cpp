@@ -60,6 +60,9 @@ public:
     return kernels[launch.kernel]->launch(launch.grid[0], launch.grid[1], launch.grid[2], arguments.data());
   }
   Status synchronize() override { return {}; }
+  Status enter(std::optional<void *>) override { return {}; }
+  Status leave() override { return {}; }
+  Result<bool> capturing() const override { return false; }
   Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override {
     return std::unique_ptr<Recording>();
   }

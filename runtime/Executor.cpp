@@ -63,6 +63,12 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
 
 Result<NamedTensors> Executor::run(const NamedTensors &inputs) { return runner->run(inputs); }
 
+Result<NamedTensors> Executor::enqueue(const NamedTensors &inputs, void *stream) {
+  return runner->enqueue(inputs, stream);
+}
+
+Result<NamedTensors> Executor::fetch(const NamedTensors &tensors) { return runner->fetch(tensors); }
+
 Result<std::vector<double>> Executor::bench(const NamedTensors &inputs, int iterations, bool cold) {
   return runner->bench(inputs, iterations, cold);
 }

@@ -40,6 +40,13 @@ public:
   /// input that a kernel writes is copied first: the caller's tensor never changes. See bindInputs for the
   /// errors.
   Result<NamedTensors> run(const NamedTensors &inputs);
+  /// The same without waiting: queued on `stream` (of this GPU; see Backend::enter), results are device tensors that
+  /// hold what they say once the stream has passed the run. Device inputs must keep their contents until then. While
+  /// the stream records a graph of the caller's, nothing can be allocated or come from the host: run these shapes
+  /// once before. What a recorded run uses stays reserved for its replays, which must not overlap other runs.
+  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
+  /// Copies on the host, after everything queued so far.
+  Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Device time of each of `iterations` runs in microseconds, inputs in place, after three runs unmeasured.
   /// `cold`: nothing of a run before is left in the device's cache.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);

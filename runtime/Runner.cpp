@@ -12,6 +12,21 @@ static constexpr uintptr_t kernelAlignment = 16;
 static constexpr size_t maxRecordings = 4;
 static constexpr int warmUpRuns = 3; // the second of equal runs records, the third replays
 
+namespace {
+/// Between its construction and its end, work goes to one stream.
+class Turn {
+public:
+  Turn(Backend &backend, std::optional<void *> stream) : entered(backend.enter(stream)), backend(backend) {}
+  ~Turn() { (void)backend.leave(); }
+  Turn(const Turn &) = delete;
+  Turn &operator=(const Turn &) = delete;
+  const Status entered;
+
+private:
+  Backend &backend;
+};
+} // namespace
+
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
                          std::unique_ptr<Backend> device, WeightStore store)
     : plan(plan), options(options), backend(std::move(device)), weights(std::move(store)),
@@ -156,6 +171,14 @@ Status Executor::Runner::execute(const Frame &frame) {
   if (options.poison)
     if (Status status = poison(frame); !status)
       return status;
+  Result<bool> capturing = backend->capturing();
+  if (!capturing)
+    return capturing.error();
+  if (*capturing) {
+    reserved.push_back(arena);
+    reserved.insert(reserved.end(), frame.owners.begin(), frame.owners.end());
+    return launchAll(frame);
+  }
   if (!options.recordGraphs || bucket.plan.launches.empty())
     return launchAll(frame);
   for (ShapeBucket::Recorded &recorded : bucket.recorded)
@@ -170,20 +193,23 @@ Status Executor::Runner::execute(const Frame &frame) {
     return recording.error();
   if (!*recording)
     return launchAll(frame);
-  if (bucket.recorded.size() == maxRecordings)
+  if (bucket.recorded.size() == maxRecordings) {
+    if (Status status = backend->synchronize(); !status) // it may be running
+      return status;
     bucket.recorded.pop_front();
+  }
   bucket.recorded.push_back({frame.addresses, std::move(*recording)});
   return bucket.recorded.back().recording->replay();
 }
 
-Result<NamedTensors> Executor::Runner::collect(const Frame &frame) {
+Result<NamedTensors> Executor::Runner::collect(const Frame &frame, bool onDevice) {
   NamedTensors outputs;
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const PortPlan &port = plan.outputs[i];
     const Shape &shape = frame.bucket->plan.outputShapes[i];
     void *address =
         static_cast<std::byte *>(frame.addresses[port.buffer]) + frame.bucket->plan.outputOffsets[i];
-    if (options.keepOutputsOnDevice || backend->sharesHostMemory()) {
+    if (onDevice || backend->sharesHostMemory()) {
       const std::shared_ptr<void> &owner = frame.owners[port.buffer];
       outputs[port.name] =
           Tensor::wrap(port.type, shape, address, owner ? owner : weights.owner(), backend->device());
@@ -199,6 +225,9 @@ Result<NamedTensors> Executor::Runner::collect(const Frame &frame) {
 
 Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
   std::lock_guard lock(mutex);
+  Turn turn(*backend, std::nullopt);
+  if (!turn.entered)
+    return turn.entered.error();
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();
@@ -206,12 +235,49 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
     return status.error();
   if (Status status = backend->synchronize(); !status)
     return status.error();
-  return collect(*frame);
+  return collect(*frame, options.keepOutputsOnDevice);
+}
+
+Result<NamedTensors> Executor::Runner::enqueue(const NamedTensors &inputs, void *stream) {
+  std::lock_guard lock(mutex);
+  Turn turn(*backend, stream);
+  if (!turn.entered)
+    return turn.entered.error();
+  Result<Frame> frame = prepare(inputs);
+  if (!frame)
+    return frame.error();
+  if (Status status = execute(*frame); !status)
+    return status.error();
+  return collect(*frame, true);
+}
+
+Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
+  std::lock_guard lock(mutex);
+  Turn turn(*backend, std::nullopt);
+  if (!turn.entered)
+    return turn.entered.error();
+  NamedTensors copies;
+  for (const auto &[name, tensor] : tensors) {
+    Tensor copy = tensor;
+    if (tensor.device().kind != Device::Kind::Host) {
+      if (!(tensor.device() == backend->device()))
+        return badInput(fmt::format("{} is on GPU {}, the program runs on {}", name, tensor.device().ordinal,
+                                    backend->description()));
+      copy = Tensor::uninitialized(tensor.type(), tensor.shape());
+      if (Status status = backend->download(copy.data(), tensor.data(), tensor.bytes()); !status)
+        return status.error();
+    }
+    copies[name] = std::move(copy);
+  }
+  return copies;
 }
 
 Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, int iterations,
                                                             bool cold) {
   std::lock_guard lock(mutex);
+  Turn turn(*backend, std::nullopt);
+  if (!turn.entered)
+    return turn.entered.error();
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();
@@ -234,6 +300,9 @@ Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, 
 
 Result<std::vector<LaunchTiming>> Executor::Runner::profile(const NamedTensors &inputs, int iterations) {
   std::lock_guard lock(mutex);
+  Turn turn(*backend, std::nullopt);
+  if (!turn.entered)
+    return turn.entered.error();
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();

@@ -16,6 +16,8 @@ public:
          WeightStore weights);
 
   Result<NamedTensors> run(const NamedTensors &inputs);
+  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
+  Result<NamedTensors> fetch(const NamedTensors &tensors);
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold);
   Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations);
 
@@ -40,7 +42,7 @@ private:
   Status execute(const Frame &frame);
   Status launchAll(const Frame &frame);
   Status launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap);
-  Result<NamedTensors> collect(const Frame &frame);
+  Result<NamedTensors> collect(const Frame &frame, bool onDevice);
 
   const ProgramPlan &plan;
   const ExecutorOptions &options;
@@ -53,6 +55,8 @@ private:
   size_t arenaCapacity = 0;
   ShapeBuckets buckets;
   std::vector<uint64_t> argumentValues;
+  /// What graphs of the caller's hold addresses of.
+  std::vector<std::shared_ptr<void>> reserved;
 };
 
 } // namespace fusion

@@ -7,6 +7,7 @@
 //   std::puts(program->report().markdown().c_str());
 #pragma once
 
+#include "ir/base/DLPack.h"
 #include "ir/base/Dim.h"
 #include "ir/base/Result.h"
 #include "ir/base/Safetensors.h"
@@ -105,6 +106,13 @@ public:
   /// Inputs by name; host tensors, or device tensors when the program runs on that GPU. Outputs by name. Errors:
   /// a missing, unknown or misshapen input (BadInput), or what the machine lacks (Environment).
   Result<NamedTensors> run(const NamedTensors &inputs);
+  /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting: the results are device tensors that
+  /// hold their values once the stream has passed the run, as kernels queued behind it there see them. Device inputs
+  /// must keep their contents until then. A stream that records a graph takes the launches into it, once these shapes
+  /// have run before; replays must not overlap other runs. Without a GPU all is done on return, and `stream` unused.
+  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
+  /// Copies of such results on the host, after everything queued so far.
+  Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU. `cold` empties its
   /// cache before each.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);

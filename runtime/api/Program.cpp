@@ -12,6 +12,14 @@ Result<NamedTensors> Program::run(const NamedTensors &inputs) {
   return shared->executor ? shared->executor->run(inputs) : shared->reference(inputs);
 }
 
+Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {
+  return shared->executor ? shared->executor->enqueue(inputs, stream) : shared->reference(inputs);
+}
+
+Result<NamedTensors> Program::fetch(const NamedTensors &tensors) {
+  return shared->executor ? shared->executor->fetch(tensors) : Result<NamedTensors>(tensors);
+}
+
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
   if (shared->executor)
     return shared->executor->bench(inputs, iterations, cold);

@@ -1,7 +1,7 @@
 #include "ir/base/Parallel.h"
 #include "runtime/Backend.h"
 #include "runtime/MemoryPlan.h"
-#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Session.h"
 
 #include <fmt/format.h>
 
@@ -12,70 +12,13 @@ namespace {
 
 using cuda::DevicePointer;
 using cuda::Driver;
+using cuda::Events;
+using cuda::GraphRecording;
+using cuda::Session;
 
 /// Memory that has been copied to page-locked chunks reaches the device at the link's speed.
 constexpr size_t stagingChunk = 16 << 20;
 constexpr size_t stagingThreshold = 1 << 20;
-
-/// The device's context and stream. Allocations hold it, so that it outlives them.
-struct Session {
-  const Driver &driver;
-  int ordinal;
-  cuda::Context context = nullptr;
-  cuda::Stream stream = nullptr;
-
-  Session(const Driver &driver, int ordinal) : driver(driver), ordinal(ordinal) {}
-  ~Session() {
-    if (!context)
-      return;
-    activate();
-    if (stream)
-      driver.cuStreamDestroy_v2(stream);
-    driver.cuDevicePrimaryCtxRelease_v2(ordinal);
-  }
-  /// Contexts are current for a thread, and any thread may call.
-  int activate() const { return driver.cuCtxSetCurrent(context); }
-};
-
-struct Events {
-  std::shared_ptr<Session> session;
-  std::vector<cuda::Event> events;
-  ~Events() {
-    session->activate();
-    for (cuda::Event event : events)
-      session->driver.cuEventDestroy_v2(event);
-  }
-  Status create(size_t count) {
-    while (events.size() < count) {
-      cuda::Event event = nullptr;
-      if (Status status =
-              session->driver.check(session->driver.cuEventCreate(&event, 0), "creating an event");
-          !status)
-        return status;
-      events.push_back(event);
-    }
-    return {};
-  }
-};
-
-class GraphRecording : public Backend::Recording {
-public:
-  GraphRecording(std::shared_ptr<Session> session, cuda::GraphExec graph)
-      : session(std::move(session)), graph(graph) {}
-  ~GraphRecording() override {
-    session->activate();
-    session->driver.cuGraphExecDestroy(graph);
-  }
-  Status replay() override {
-    session->activate();
-    return session->driver.check(session->driver.cuGraphLaunch(graph, session->stream),
-                                 "replaying a CUDA graph");
-  }
-
-private:
-  std::shared_ptr<Session> session;
-  cuda::GraphExec graph;
-};
 
 class CudaBackend : public Backend {
 public:
@@ -95,6 +38,11 @@ public:
   Status fill(void *target, uint8_t value, size_t bytes) override;
   Status launch(const Launch &launch) override;
   Status synchronize() override;
+  Status enter(std::optional<void *> stream) override {
+    return session->enter(stream ? static_cast<cuda::Stream>(*stream) : session->ownStream());
+  }
+  Status leave() override { return session->leave(); }
+  Result<bool> capturing() const override { return session->capturing(); }
   Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override;
   Status emptyCache() override;
   Result<double> time(const std::function<Status()> &work) override;
@@ -110,7 +58,6 @@ private:
   };
   CudaBackend(std::shared_ptr<Session> session, cuda::DeviceProperties properties)
       : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)) {}
-  Status open();
   Status load(const KernelPlan &plan, const std::string &cubin);
   Status mark(cuda::Event event, unsigned flags);
   Result<double> microsecondsBetween(cuda::Event begin, cuda::Event end);
@@ -147,26 +94,13 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKer
   }
   auto session = std::make_shared<Session>(**driver, ordinal);
   std::unique_ptr<CudaBackend> backend(new CudaBackend(session, std::move(*properties)));
-  if (Status status = backend->open(); !status)
+  if (Status status = session->open(); !status)
     return status.error();
   for (size_t i = 0; i < kernels.plans.size(); ++i)
     if (Status status = backend->load(kernels.plans[i], useCubins ? kernels.cubins[i] : compiled[i].bytes);
         !status)
       return status.error();
   return std::unique_ptr<Backend>(std::move(backend));
-}
-
-Status CudaBackend::open() {
-  int handle = 0;
-  std::string what = fmt::format("opening GPU {}", session->ordinal);
-  int code = driver.cuDeviceGet(&handle, session->ordinal);
-  if (code == 0)
-    code = driver.cuDevicePrimaryCtxRetain(&session->context, handle);
-  if (code == 0)
-    code = session->activate();
-  if (code == 0)
-    code = driver.cuStreamCreate(&session->stream, cuda::nonBlockingStream);
-  return driver.check(code, what);
 }
 
 Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
@@ -195,10 +129,10 @@ Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
 }
 
 CudaBackend::~CudaBackend() {
-  if (!session->context)
+  if (session->activate() != 0 || !session->ownStream())
     return;
-  session->activate();
-  driver.cuStreamSynchronize(session->stream);
+  (void)session->enter(session->ownStream()); // behind what callers' streams still run
+  driver.cuStreamSynchronize(session->ownStream());
   for (Kernel &kernel : kernels)
     driver.cuModuleUnload(kernel.module);
   for (std::byte *chunk : staging)
@@ -231,7 +165,7 @@ Status CudaBackend::upload(void *target, const void *source, size_t bytes) {
   if (bytes >= stagingThreshold)
     return uploadStaged(address(target), static_cast<const std::byte *>(source), bytes);
   // From pageable memory the driver copies the source before it returns.
-  return driver.check(driver.cuMemcpyHtoDAsync_v2(address(target), source, bytes, session->stream),
+  return driver.check(driver.cuMemcpyHtoDAsync_v2(address(target), source, bytes, session->queue()),
                       "copying to the GPU");
 }
 
@@ -256,10 +190,10 @@ Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, 
       parallelFor(static_cast<int64_t>(count), 1 << 20, [&](int64_t begin, int64_t end) {
         std::memcpy(staging[turn] + begin, source + done + begin, static_cast<size_t>(end - begin));
       });
-      code = driver.cuMemcpyHtoDAsync_v2(target + done, staging[turn], count, session->stream);
+      code = driver.cuMemcpyHtoDAsync_v2(target + done, staging[turn], count, session->queue());
     }
     if (code == 0)
-      code = driver.cuEventRecordWithFlags(stagingDone->events[turn], session->stream, 0);
+      code = driver.cuEventRecordWithFlags(stagingDone->events[turn], session->queue(), 0);
     if (Status status = driver.check(code, "copying to the GPU"); !status)
       return status;
   }
@@ -268,9 +202,9 @@ Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, 
 
 Status CudaBackend::download(void *target, const void *source, size_t bytes) {
   session->activate();
-  int code = bytes == 0 ? 0 : driver.cuMemcpyDtoHAsync_v2(target, address(source), bytes, session->stream);
+  int code = bytes == 0 ? 0 : driver.cuMemcpyDtoHAsync_v2(target, address(source), bytes, session->queue());
   if (code == 0)
-    code = driver.cuStreamSynchronize(session->stream);
+    code = driver.cuStreamSynchronize(session->queue());
   return driver.check(code, "copying from the GPU");
 }
 
@@ -278,7 +212,7 @@ Status CudaBackend::copy(void *target, const void *source, size_t bytes) {
   if (bytes == 0)
     return {};
   session->activate();
-  return driver.check(driver.cuMemcpyDtoDAsync_v2(address(target), address(source), bytes, session->stream),
+  return driver.check(driver.cuMemcpyDtoDAsync_v2(address(target), address(source), bytes, session->queue()),
                       "copying on the GPU");
 }
 
@@ -286,7 +220,7 @@ Status CudaBackend::fill(void *target, uint8_t value, size_t bytes) {
   if (bytes == 0)
     return {};
   session->activate();
-  return driver.check(driver.cuMemsetD8Async(address(target), value, bytes, session->stream),
+  return driver.check(driver.cuMemsetD8Async(address(target), value, bytes, session->queue()),
                       "filling GPU memory");
 }
 
@@ -302,7 +236,7 @@ Status CudaBackend::launch(const Launch &launch) {
   cuda::LaunchConfig config = {launch.grid[0],     launch.grid[1],
                                launch.grid[2],     kernel.block[0],
                                kernel.block[1],    kernel.block[2],
-                               kernel.sharedBytes, session->stream,
+                               kernel.sharedBytes, session->queue(),
                                &attribute,         launch.overlapsPrevious ? 1u : 0u};
   int code = driver.cuLaunchKernelEx(&config, kernel.function, argumentPointers.data(), nullptr);
   return code == 0 ? Status() : driver.check(code, fmt::format("launching kernel {}", kernel.name));
@@ -310,18 +244,21 @@ Status CudaBackend::launch(const Launch &launch) {
 
 Status CudaBackend::synchronize() {
   session->activate();
-  return driver.check(driver.cuStreamSynchronize(session->stream), "running kernels on the GPU");
+  return driver.check(driver.cuStreamSynchronize(session->queue()), "running kernels on the GPU");
 }
 
 Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::function<Status()> &work) {
   session->activate();
   const char *what = "recording a CUDA graph";
-  int code = driver.cuStreamBeginCapture_v2(session->stream, cuda::threadLocalCapture);
+  cuda::Stream queue = session->queue();
+  int code = driver.cuStreamBeginCapture_v2(session->ownStream(), cuda::threadLocalCapture);
   if (Status status = driver.check(code, what); !status)
     return status.error();
+  session->redirect(session->ownStream());
   Status worked = work();
+  session->redirect(queue);
   cuda::Graph graph = nullptr;
-  code = driver.cuStreamEndCapture(session->stream, &graph);
+  code = driver.cuStreamEndCapture(session->ownStream(), &graph);
   cuda::GraphExec executable = nullptr;
   if (worked && code == 0)
     code = driver.cuGraphInstantiateWithFlags(&executable, graph, 0);
@@ -393,7 +330,7 @@ Result<std::vector<double>> CudaBackend::timeEach(std::span<const std::function<
 }
 
 Status CudaBackend::mark(cuda::Event event, unsigned flags) {
-  return driver.check(driver.cuEventRecordWithFlags(event, session->stream, flags), "timing");
+  return driver.check(driver.cuEventRecordWithFlags(event, session->queue(), flags), "timing");
 }
 
 Result<double> CudaBackend::microsecondsBetween(cuda::Event begin, cuda::Event end) {

@@ -67,6 +67,8 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuStreamCreate);
   FUSION_RESOLVE(cuStreamDestroy_v2);
   FUSION_RESOLVE(cuStreamSynchronize);
+  FUSION_RESOLVE(cuStreamWaitEvent);
+  FUSION_RESOLVE(cuStreamIsCapturing);
   FUSION_RESOLVE(cuStreamBeginCapture_v2);
   FUSION_RESOLVE(cuStreamEndCapture);
   FUSION_RESOLVE(cuGraphInstantiateWithFlags);

@@ -48,6 +48,7 @@ enum DeviceAttribute : int {
   computeCapabilityMinor = 76,
   maxSharedBytesPerBlock = 97, ///< after opting in
 };
+constexpr unsigned eventWithoutTiming = 2;
 constexpr unsigned recordExternalEvent = 1; ///< in a capture: a node that records at every replay
 constexpr unsigned nonBlockingStream = 1;
 constexpr int threadLocalCapture = 1;
@@ -90,6 +91,8 @@ struct Driver {
   int (*cuStreamCreate)(Stream *, unsigned);
   int (*cuStreamDestroy_v2)(Stream);
   int (*cuStreamSynchronize)(Stream);
+  int (*cuStreamWaitEvent)(Stream, Event, unsigned);
+  int (*cuStreamIsCapturing)(Stream, int *);
   int (*cuStreamBeginCapture_v2)(Stream, int);
   int (*cuStreamEndCapture)(Stream, Graph *);
   int (*cuGraphInstantiateWithFlags)(GraphExec *, Graph, unsigned long long);

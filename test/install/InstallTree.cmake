@@ -1,4 +1,4 @@
-# Installs BUILD into a folder, builds SOURCE/examples/run_model with nothing but that folder, and runs it.
+# Installs BUILD into a folder, builds SOURCE/examples with nothing but that folder, and runs them.
 set(folder "${BUILD}/test/install-tree")
 file(REMOVE_RECURSE "${folder}")
 
@@ -13,13 +13,19 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${folder}/prefix)
 run(${folder}/prefix/bin/fusion-opt --version)
-run(${CMAKE_COMMAND} -S ${SOURCE}/examples/run_model -B ${folder}/build -G ${GENERATOR}
-  -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_C_COMPILER=${C} -DCMAKE_CXX_COMPILER=${CXX}
-  -DCMAKE_PREFIX_PATH=${folder}/prefix)
-run(${CMAKE_COMMAND} --build ${folder}/build)
+foreach(example run_model streams)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/examples/${example} -B ${folder}/${example} -G ${GENERATOR}
+    -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_C_COMPILER=${C} -DCMAKE_CXX_COMPILER=${CXX}
+    -DCMAKE_PREFIX_PATH=${folder}/prefix)
+  run(${CMAKE_COMMAND} --build ${folder}/${example})
+endforeach()
 set(llama "${SOURCE}/examples/llama")
-run(${folder}/build/run_model ${llama}/model.onnx ${llama}/inputs.safetensors ${llama}/outputs.safetensors)
+run(${folder}/run_model/run_model ${llama}/model.onnx ${llama}/inputs.safetensors ${llama}/outputs.safetensors)
 if(NOT output MATCHES "logits: relative L2 error")
   message(FATAL_ERROR "run_model compared nothing:\n${output}")
+endif()
+run(${folder}/streams/streams ${llama}/model.onnx ${llama}/inputs.safetensors)
+if(NOT output MATCHES "logits: differs by 0 from a run alone")
+  message(FATAL_ERROR "streams compared nothing:\n${output}")
 endif()
 file(REMOVE_RECURSE "${folder}")

@@ -16,10 +16,12 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, -1};
 std::map<DevicePointer, size_t> allocations;
 thread_local bool contextCurrent = false;
-bool capturing = false;
+bool capturing = false; ///< one of the streams: this one
+Stream capturedStream = nullptr;
+std::map<Event, Stream> recordedOn;
 constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, illegalAddress = 700,
               captureUnsupported = 900;
 
@@ -139,6 +141,8 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) {
 int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
   if (!contextCurrent)
     return invalidContext;
+  if (capturing)
+    return captureUnsupported;
   if (counters.failAfter == 0 || bytes > (size_t(1) << 30) || bytes == 0)
     return outOfMemory;
   counters.failAfter -= counters.failAfter > 0;
@@ -192,6 +196,8 @@ int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **argum
   uint64_t blocks = uint64_t(config->gridX) * config->gridY * config->gridZ;
   if (blocks == 0 || config->blockX != 128)
     return invalidValue;
+  if (!capturing || config->stream == capturedStream)
+    counters.lastStream = config->stream;
   bool overlaps = false;
   for (unsigned i = 0; i < config->attributeCount; ++i)
     overlaps |= config->attributes[i].id == programmaticStreamSerialization &&
@@ -206,14 +212,25 @@ int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **argum
 int cuStreamCreate(Stream *stream, unsigned) { return make(stream, counters.streams); }
 int cuStreamDestroy_v2(Stream stream) { return drop(stream, counters.streams); }
 int cuStreamSynchronize(Stream) { return capturing ? captureUnsupported : 0; }
-int cuStreamBeginCapture_v2(Stream, int) {
-  if (capturing)
+int cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+  if (capturing && stream == capturedStream)
+    return captureUnsupported; // on what was recorded outside
+  if (!recordedOn.contains(event))
+    return invalidValue;
+  return ++counters.waits, 0;
+}
+int cuStreamIsCapturing(Stream stream, int *state) {
+  return *state = capturing && stream == capturedStream ? 1 : 0, 0;
+}
+int cuStreamBeginCapture_v2(Stream stream, int) {
+  if (capturing || !stream) // the default stream cannot
     return invalidValue;
   captured.clear();
+  capturedStream = stream;
   return capturing = true, 0;
 }
-int cuStreamEndCapture(Stream, Graph *graph) {
-  if (!capturing)
+int cuStreamEndCapture(Stream stream, Graph *graph) {
+  if (!capturing || stream != capturedStream)
     return invalidValue;
   capturing = false;
   *graph = reinterpret_cast<Graph>(new std::vector<Work>(std::move(captured)));
@@ -224,8 +241,9 @@ int cuGraphInstantiateWithFlags(GraphExec *executable, Graph graph, unsigned lon
       reinterpret_cast<GraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(graph)));
   return ++counters.graphs, 0;
 }
-int cuGraphLaunch(GraphExec executable, Stream) {
+int cuGraphLaunch(GraphExec executable, Stream stream) {
   ++counters.replays;
+  counters.lastStream = stream;
   for (Work &work : *reinterpret_cast<std::vector<Work> *>(executable))
     if (int code = work.run())
       return code;
@@ -238,7 +256,8 @@ int cuGraphExecDestroy(GraphExec graph) {
   return delete reinterpret_cast<std::vector<Work> *>(graph), --counters.graphs, 0;
 }
 int cuEventCreate(Event *event, unsigned) { return make(event, counters.events); }
-int cuEventRecordWithFlags(Event event, Stream, unsigned flags) {
+int cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
+  recordedOn[event] = stream;
   if (capturing && flags != recordExternalEvent)
     return captureUnsupported; // it would become a dependency, not a time
   return queue({[=] { return eventTimes[event] = clockMilliseconds, 0; }});
@@ -247,5 +266,9 @@ int cuEventSynchronize(Event) { return 0; }
 int cuEventElapsedTime(float *milliseconds, Event begin, Event end) {
   return *milliseconds = static_cast<float>(eventTimes.at(end) - eventTimes.at(begin)), 0;
 }
-int cuEventDestroy_v2(Event event) { return eventTimes.erase(event), drop(event, counters.events); }
+int cuEventDestroy_v2(Event event) {
+  eventTimes.erase(event);
+  recordedOn.erase(event);
+  return drop(event, counters.events);
+}
 }

@@ -6,6 +6,8 @@ struct FakeDriverCounters {
   int launches, overlapping;                                          ///< since the start, replayed ones too
   int replays;
   int fills;
+  int waits;        ///< of a stream for an event
+  void *lastStream; ///< of the last launch or replay
   int failAfter; ///< memory allocations until one fails; negative: never
 };
 extern "C" FakeDriverCounters *fakeDriverCounters();

@@ -1,50 +1,12 @@
 // The CUDA backend and the executor's use of it, over the stand-in driver: what a machine without a GPU can
 // check of recording, staging, lifetimes and failures.
-#include "FakeDriver.h"
 #include "ExecutorChecks.h"
-
-#include <cstdlib>
-#include <dlfcn.h>
+#include "FakeGpu.h"
 
 using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-
-FakeDriverCounters &counters() {
-  static auto *function = reinterpret_cast<FakeDriverCounters *(*)()>(
-      dlsym(dlopen(FUSION_FAKE_DRIVER, RTLD_NOW), "fakeDriverCounters"));
-  return *function();
-}
-
-class FakeGpu : public testing::Test {
-protected:
-  static void SetUpTestSuite() { setenv("FUSION_CUDA_DRIVER", FUSION_FAKE_DRIVER, 1); }
-  void SetUp() override { counters().launches = counters().overlapping = counters().replays = counters().fills = 0; }
-  void TearDown() override {
-    const FakeDriverCounters &alive = counters();
-    EXPECT_EQ(alive.memory, 0);
-    EXPECT_EQ(alive.hostMemory, 0);
-    EXPECT_EQ(alive.modules, 0);
-    EXPECT_EQ(alive.streams, 0);
-    EXPECT_EQ(alive.events, 0);
-    EXPECT_EQ(alive.graphs, 0);
-    EXPECT_EQ(alive.contexts, 0);
-    counters().failAfter = -1;
-  }
-  static ExecutorOptions options(const ProgramPlan &plan) {
-    ExecutorOptions result;
-    result.cubins.assign(plan.kernels.size(), "the stand-in does not read it");
-    result.cubinArch = "sm_90a";
-    return result;
-  }
-  static std::unique_ptr<Executor> make(const ProgramPlan &plan) { return make(plan, options(plan)); }
-  static std::unique_ptr<Executor> make(const ProgramPlan &plan, ExecutorOptions chosen) {
-    auto executor = Executor::create(plan, std::move(chosen));
-    EXPECT_TRUE(executor) << executor.error().message;
-    return executor ? std::move(*executor) : nullptr;
-  }
-};
 
 TEST_F(FakeGpu, RunsAnyShape) {
   auto executor = make(samplePlan());

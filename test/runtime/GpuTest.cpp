@@ -134,6 +134,54 @@ TEST_F(Gpu, TooLargeARunSaysWhatItNeeds) {
   EXPECT_NE(outputs.error().message.find("MiB"), std::string::npos) << outputs.error().message;
 }
 
+TEST_F(Gpu, RunsAreQueuedOnTheCallersStreamsAndInItsGraphs) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  const cuda::Driver &driver = **cuda::Driver::instance();
+  cuda::Stream streams[3] = {nullptr, nullptr, nullptr}; // the last one: the default stream
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(driver.cuStreamCreate(&streams[i], cuda::nonBlockingStream), 0);
+  std::vector<std::pair<NamedTensors, NamedTensors>> kept;
+  for (int run = 0; run < 12; ++run) {
+    NamedTensors inputs = sampleInputs(64, 1024);
+    inputs["y"].as<float>()[3] = static_cast<float>(run);
+    auto outputs = executor->enqueue(inputs, streams[run % 3]);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    kept.push_back({inputs, *outputs});
+  }
+  for (auto &[inputs, outputs] : kept)
+    expectSum(executor->fetch(outputs), inputs);
+  kept.clear();
+
+  NamedTensors inputs = sampleInputs(64, 1024), placed;
+  std::vector<cuda::DevicePointer> pointers;
+  for (const auto &[name, tensor] : inputs) {
+    cuda::DevicePointer &pointer = pointers.emplace_back();
+    ASSERT_EQ(driver.cuMemAlloc_v2(&pointer, tensor.bytes()), 0);
+    ASSERT_EQ(driver.cuMemcpyHtoDAsync_v2(pointer, tensor.data(), tensor.bytes(), streams[0]), 0);
+    placed[name] = Tensor::wrap(tensor.type(), tensor.shape(), reinterpret_cast<void *>(pointer), nullptr,
+                                {Device::Kind::Cuda, 0});
+  }
+  ASSERT_TRUE(executor->enqueue(placed, streams[0]));
+  ASSERT_EQ(driver.cuStreamBeginCapture_v2(streams[0], cuda::threadLocalCapture), 0);
+  auto outputs = executor->enqueue(placed, streams[0]);
+  cuda::Graph graph = nullptr;
+  cuda::GraphExec executable = nullptr;
+  ASSERT_EQ(driver.cuStreamEndCapture(streams[0], &graph), 0);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  ASSERT_EQ(driver.cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
+  ASSERT_EQ(driver.cuGraphLaunch(executable, streams[0]), 0);
+  ASSERT_EQ(driver.cuStreamSynchronize(streams[0]), 0);
+  expectSum(executor->fetch(*outputs), inputs);
+  driver.cuGraphDestroy(graph);
+  driver.cuGraphExecDestroy(executable);
+  outputs = NamedTensors();
+  for (cuda::DevicePointer pointer : pointers)
+    driver.cuMemFree_v2(pointer);
+  for (int i = 0; i < 2; ++i)
+    driver.cuStreamDestroy_v2(streams[i]);
+}
+
 TEST_F(Gpu, BenchAndProfileReportDeviceTime) {
   auto executor = make(samplePlan());
   ASSERT_TRUE(executor);

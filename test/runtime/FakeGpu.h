@@ -1,0 +1,53 @@
+// A test over the stand-in driver: nothing may be alive on the device when it ends.
+#pragma once
+
+#include "FakeDriver.h"
+
+#include "runtime/Executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+namespace fusion::test {
+
+inline FakeDriverCounters &counters() {
+  static auto *function = reinterpret_cast<FakeDriverCounters *(*)()>(
+      dlsym(dlopen(FUSION_FAKE_DRIVER, RTLD_NOW), "fakeDriverCounters"));
+  return *function();
+}
+
+class FakeGpu : public testing::Test {
+protected:
+  static void SetUpTestSuite() { setenv("FUSION_CUDA_DRIVER", FUSION_FAKE_DRIVER, 1); }
+  void SetUp() override {
+    FakeDriverCounters &now = counters();
+    now.launches = now.overlapping = now.replays = now.fills = now.waits = 0;
+  }
+  void TearDown() override {
+    const FakeDriverCounters &alive = counters();
+    EXPECT_EQ(alive.memory, 0);
+    EXPECT_EQ(alive.hostMemory, 0);
+    EXPECT_EQ(alive.modules, 0);
+    EXPECT_EQ(alive.streams, 0);
+    EXPECT_EQ(alive.events, 0);
+    EXPECT_EQ(alive.graphs, 0);
+    EXPECT_EQ(alive.contexts, 0);
+    counters().failAfter = -1;
+  }
+  static ExecutorOptions options(const ProgramPlan &plan) {
+    ExecutorOptions result;
+    result.cubins.assign(plan.kernels.size(), "the stand-in does not read it");
+    result.cubinArch = "sm_90a";
+    return result;
+  }
+  static std::unique_ptr<Executor> make(const ProgramPlan &plan) { return make(plan, options(plan)); }
+  static std::unique_ptr<Executor> make(const ProgramPlan &plan, ExecutorOptions chosen) {
+    auto executor = Executor::create(plan, std::move(chosen));
+    EXPECT_TRUE(executor) << executor.error().message;
+    return executor ? std::move(*executor) : nullptr;
+  }
+};
+
+} // namespace fusion::test
