@@ -35,15 +35,16 @@ const Form geluSigmoid{
 const Form geluQuick{"gelu", {{{1, 0}, 1.702}}, {{{1, 1}, 1}}, "quick"};
 const Form silu{"silu", {{{1, 0}, 1}}, {{{1, 1}, 1}}, ""};
 
-/// Climbs from `start` over arithmetic on x and t, all of it used once, to the value that is `form.outer`.
-Operation *climb(Value start, Value x, Value t, const Form &form, double tolerance) {
-  for (Operation *op = start.getDefiningOp(); op;) {
-    if (auto found = readPolynomial(op->getResult(0), x, t); found && matches(*found, form.outer, tolerance))
-      return op;
-    op = onlyUser(op->getResult(0));
-    if (!op || op->getNumResults() != 1 || !op->hasTrait<nn::Pointwise>())
-      return nullptr;
-  }
+/// Climbs from `value` over arithmetic on x and t, which others may read too, to the value that is `form.outer`.
+Operation *climb(Value value, Value x, Value t, const Form &form, double tolerance, int steps = 6) {
+  if (auto found = readPolynomial(value, x, t); found && matches(*found, form.outer, tolerance))
+    return value.getDefiningOp();
+  if (steps == 0)
+    return nullptr;
+  for (Operation *user : value.getUsers())
+    if (user->getNumResults() == 1 && user->hasTrait<nn::Pointwise>())
+      if (Operation *root = climb(user->getResult(0), x, t, form, tolerance, steps - 1))
+        return root;
   return nullptr;
 }
 
@@ -89,6 +90,8 @@ void raiseFunction(Operation *function, ArrayRef<const Form *> forms, Raiser &ra
   if (nearest)
     noteMiss(function, nearest->name,
              "no product of " + function->getName().getStringRef().str() + " with its input follows");
+  else if (llvm::isa<nn::ErfOp>(function)) // a tanh or a sigmoid has other uses
+    noteMiss(function, "gelu", "operand 0 of nn.erf is not a value divided by sqrt(2)");
 }
 
 // Pattern: cast(act(cast(x : T) to f32)) to T -> act(x), which computes in f32 and rounds once

@@ -166,8 +166,11 @@ Scaled withoutScaleBeforeReshape(Value x, Raiser &raiser) {
 
 void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
-  if (softmax.getLog() || (axis != -1 && axis != rank - 1))
-    return;
+  if (softmax.getLog())
+    return noteMiss(softmax, patternName, "the softmax is the logarithm of one");
+  if (axis != -1 && axis != rank - 1)
+    return noteMiss(softmax, patternName,
+                    "the softmax runs over axis " + std::to_string(axis) + ", not the last one");
   std::string reason;
   auto scores = matchScores(softmax.getX(), raiser.shapes, reason);
   if (!scores)

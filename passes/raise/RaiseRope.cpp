@@ -47,6 +47,14 @@ Value uncastRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
   return value;
 }
 
+/// The first sum that reads `product`, which others may read too.
+nn::AddOp firstSum(Value product) {
+  for (Operation *user : llvm::reverse(llvm::to_vector(product.getUsers())))
+    if (auto add = llvm::dyn_cast<nn::AddOp>(user))
+      return add;
+  return {};
+}
+
 /// add(mul(x, cos), mul(rotated x, sin)), where x and what is rotated may be cast, exactly, after the
 /// rotation.
 void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
@@ -56,8 +64,10 @@ void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
       raiseRotated(cast, rotation, raiser);
       continue;
     }
+    if (user->hasTrait<OpTrait::IsTerminator>())
+      continue; // the rotated halves leave the function too
     auto bySin = llvm::dyn_cast<nn::MulOp>(user);
-    auto add = bySin ? onlyUserAs<nn::AddOp>(bySin) : nn::AddOp();
+    auto add = bySin ? firstSum(bySin) : nn::AddOp();
     Value sin = bySin ? otherOperand(bySin, rotated) : Value();
     Value other = add && sin ? otherOperand(add, bySin) : Value();
     auto byCos = other ? other.getDefiningOp<nn::MulOp>() : nn::MulOp();

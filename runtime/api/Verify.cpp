@@ -6,6 +6,7 @@
 #include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
 #include "runtime/Executor.h"
+#include "runtime/api/CapSizes.h"
 #include "runtime/api/Trial.h"
 #include "runtime/cuda/Driver.h"
 
@@ -67,7 +68,9 @@ OwningOpRef<ModuleOp> isolate(GroupOp group, const nn::SymbolicShapes &shapes) {
 class GroupCheck {
 public:
   GroupCheck(GroupOp group, const nn::SymbolicShapes &shapes)
-      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolate(group, shapes)) {}
+      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolate(group, shapes)) {
+    capSizes(*module->getOps<func::FuncOp>().begin());
+  }
 
   /// Equal for groups that are the same kernel.
   std::string key() {

@@ -1,12 +1,15 @@
 // --verify-fusions: every rewrite holds, and a wrong one, of a rewrite or of a kernel, is caught and named.
 #include "GraphCase.h"
 
+#include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 #include "passes/Pipeline.h"
 #include "passes/ShapeTable.h"
+#include "runtime/api/CapSizes.h"
 #include "runtime/api/Lower.h"
 #include "runtime/api/Verify.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -145,6 +148,43 @@ TEST(VerifyFusions, CatchesANormThatIgnoresTheTypeOfItsWeight) {
     EXPECT_THAT(status.error().message, HasSubstr("rms_norm at "));
     EXPECT_THAT(status.error().message, testing::ContainsRegex("element [0-9]+ is [-0-9.e]+ after the rewrite and was"));
   }
+}
+
+TEST(VerifyFusions, LargeMatricesAreCheckedAtSmallSizes) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<?x8192xf16> {nn.dims = ["rows", 8192]}, %w: tensor<8192x28700xf16>,
+                %b: tensor<28700xf16>) -> tensor<?x28700xf16> {
+  %0 = fusion.group "matmul_epilogue" schedule "matmul" (%a = %x, %c = %w, %d = %b) : (tensor<?x8192xf16>, tensor<8192x28700xf16>, tensor<28700xf16>) -> (tensor<?x28700xf16>) {
+    %1 = nn.matmul %a, %c : (tensor<?x8192xf16>, tensor<8192x28700xf16>) -> tensor<?x28700xf16>
+    %2 = nn.add %1, %d : (tensor<?x28700xf16>, tensor<28700xf16>) -> tensor<?x28700xf16>
+    fusion.yield %2 : tensor<?x28700xf16>
+  }
+  return %0 : tensor<?x28700xf16>
+})", context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  capSizes(function);
+  ASSERT_TRUE(succeeded(mlir::verify(*module)));
+  EXPECT_EQ(tensorType(function.getArgument(0)).getDimSize(1), 512);
+  EXPECT_EQ(tensorType(function.getArgument(1)).getDimSize(1), 640 + 28700 % 128);
+  EXPECT_EQ(nn::argumentDims(function, 0)[1], Dim(512));
+  Status status = verifyGroups(function, "sm_90a");
+  EXPECT_TRUE(bool(status)) << status.error().message;
+}
+
+TEST(VerifyFusions, SizesThatABodySpeaksOfStay) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<4x2048xf16>, %w: tensor<2048x64xf16>) -> tensor<8x32xf16> {
+  %0 = nn.matmul %x, %w : (tensor<4x2048xf16>, tensor<2048x64xf16>) -> tensor<4x64xf16>
+  %1 = nn.reshape %0 {shape = [8, 32]} : (tensor<4x64xf16>) -> tensor<8x32xf16>
+  return %1 : tensor<8x32xf16>
+})", context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  capSizes(function);
+  EXPECT_EQ(tensorType(function.getArgument(0)).getDimSize(1), 2048);
 }
 
 TEST(VerifyFusions, CatchesAWrongKernel) {

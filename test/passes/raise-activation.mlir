@@ -180,3 +180,94 @@ func.func @casts_around(%x: tensor<?x8xbf16>) -> tensor<?x8xbf16> {
   %3 = nn.cast %2 : (tensor<?x8xf32>) -> tensor<?x8xbf16>
   return %3 : tensor<?x8xbf16>
 }
+
+// -----
+
+// CHECK-LABEL: func @silu_commuted
+// CHECK-NEXT: nn.silu
+// CHECK-NEXT: return
+func.func @silu_commuted(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.sigmoid %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.mul %0, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %1 : tensor<2x8xf32>
+}
+
+// -----
+
+// Nobody reads the product.
+// CHECK-LABEL: func @silu_dead
+// CHECK-NEXT: return
+func.func @silu_dead(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.sigmoid %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.mul %0, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %x : tensor<2x8xf32>
+}
+
+// -----
+
+// The gate is broadcast over other values.
+// CHECK-LABEL: func @broadcast_gate
+// CHECK: nn.sigmoid
+// CHECK-NEXT: nn.mul
+// MISS: {{.*}}raise-activation.mlir{{.*}}Missed{{.*}}no product of nn.sigmoid with its input follows
+func.func @broadcast_gate(%x: tensor<8xf32>, %y: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.sigmoid %x : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = nn.mul %0, %y : (tensor<8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %1 : tensor<2x8xf32>
+}
+
+// -----
+
+// x / 2 is read elsewhere too.
+// CHECK-LABEL: func @half_product_used
+// CHECK: %[[H:.*]] = nn.mul
+// CHECK-NEXT: %[[G:.*]] = nn.gelu
+// CHECK-NEXT: return %[[G]], %[[H]]
+func.func @half_product_used(%x: tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %s = nn.constant {value = dense<0.70710677> : tensor<f32>} : () -> tensor<f32>
+  %one = nn.constant {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %half = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.mul %x, %s : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %1 = nn.erf %0 : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %2 = nn.add %1, %one : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %3 = nn.mul %x, %half : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %2 : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %4, %3 : tensor<2x8xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// And so is 1 + erf.
+// CHECK-LABEL: func @erf_sum_used
+// CHECK: %[[S:.*]] = nn.add
+// CHECK: %[[G:.*]] = nn.gelu
+// CHECK-NEXT: return %[[G]], %[[S]]
+func.func @erf_sum_used(%x: tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %s = nn.constant {value = dense<0.70710677> : tensor<f32>} : () -> tensor<f32>
+  %one = nn.constant {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %half = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.mul %x, %s : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %1 = nn.erf %0 : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %2 = nn.add %1, %one : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %3 = nn.mul %x, %half : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %2 : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %4, %2 : tensor<2x8xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// Another scale is another function.
+// CHECK-LABEL: func @other_scale
+// CHECK-NOT: nn.gelu
+// MISS: {{.*}}raise-activation.mlir{{.*}}Missed{{.*}}operand 0 of nn.erf is not a value divided by sqrt(2)
+func.func @other_scale(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %s = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %one = nn.constant {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %half = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.mul %x, %s : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %1 = nn.erf %0 : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %2 = nn.add %1, %one : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %3 = nn.mul %x, %half : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %2 : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %4 : tensor<2x8xf32>
+}

@@ -328,3 +328,83 @@ func.func @split_otherwise(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: ten
   %6 = nn.matmul %5, %v : (tensor<4x2x3x5xf32>, tensor<4x2x5x8xf32>) -> tensor<4x2x3x8xf32>
   return %6 : tensor<4x2x3x8xf32>
 }
+
+// -----
+
+// The scores divided by a number of shape [1], the axis counted from the front.
+// CHECK-LABEL: func @divided_scores
+// CHECK-NEXT: nn.attention %{{.*}}, %{{.*}}, %{{.*}} {scale = 2.500000e-01 : f32}
+// CHECK-NEXT: return
+func.func @divided_scores(%q: tensor<1x4x8x16xf32>, %k: tensor<1x4x8x16xf32>, %v: tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32> {
+  %s = nn.constant {value = dense<4.0> : tensor<1xf32>} : () -> tensor<1xf32>
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x4x8x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x8xf32>
+  %1 = nn.div %0, %s : (tensor<1x4x8x8xf32>, tensor<1xf32>) -> tensor<1x4x8x8xf32>
+  %2 = nn.softmax %1 {axis = 3 : i64} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %3 = nn.matmul %2, %v : (tensor<1x4x8x8xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
+  return %3 : tensor<1x4x8x16xf32>
+}
+
+// -----
+
+// The scores leave the graph, which the attention does not need them for.
+// CHECK-LABEL: func @scores_used
+// CHECK-NEXT: %[[S:.*]] = nn.matmul
+// CHECK-NEXT: %[[A:.*]] = nn.attention
+// CHECK-NEXT: return %[[A]], %[[S]]
+func.func @scores_used(%q: tensor<1x4x8x16xf32>, %k: tensor<1x4x8x16xf32>, %v: tensor<1x4x8x16xf32>) -> (tensor<1x4x8x16xf32>, tensor<1x4x8x8xf32>) {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x4x8x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x8xf32>
+  %2 = nn.softmax %0 {axis = -1 : i64} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %3 = nn.matmul %2, %v : (tensor<1x4x8x8xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
+  return %3, %0 : tensor<1x4x8x16xf32>, tensor<1x4x8x8xf32>
+}
+
+// -----
+
+// Over the queries instead of the keys.
+// CHECK-LABEL: func @other_axis
+// CHECK-NOT: nn.attention
+// CHECK: nn.softmax
+// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the softmax runs over axis 2, not the last one
+func.func @other_axis(%q: tensor<1x4x8x16xf32>, %k: tensor<1x4x8x16xf32>, %v: tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x4x8x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x8xf32>
+  %2 = nn.softmax %0 {axis = 2 : i64} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %3 = nn.matmul %2, %v : (tensor<1x4x8x8xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
+  return %3 : tensor<1x4x8x16xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @log_softmax
+// CHECK-NOT: nn.attention
+// CHECK: nn.softmax
+// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the softmax is the logarithm of one
+func.func @log_softmax(%q: tensor<1x4x8x16xf32>, %k: tensor<1x4x8x16xf32>, %v: tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x4x8x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x8xf32>
+  %2 = nn.softmax %0 {axis = -1 : i64, log = true} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %3 = nn.matmul %2, %v : (tensor<1x4x8x8xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
+  return %3 : tensor<1x4x8x16xf32>
+}
+
+// -----
+
+// Nobody reads the attention.
+// CHECK-LABEL: func @dead
+// CHECK-NEXT: return
+func.func @dead(%q: tensor<1x4x8x16xf32>, %k: tensor<1x4x8x16xf32>, %v: tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x4x8x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x8xf32>
+  %2 = nn.softmax %0 {axis = 3 : i64} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %3 = nn.matmul %2, %v : (tensor<1x4x8x8xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
+  return %v : tensor<1x4x8x16xf32>
+}
+
+// -----
+
+// Nobody reads the probabilities.
+// CHECK-LABEL: func @dead_softmax
+// CHECK-NEXT: return
+// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the probabilities are used 0 times
+func.func @dead_softmax(%q: tensor<1x4x8x16xf32>, %k: tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x4x8x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x8x8xf32>
+  %2 = nn.softmax %0 {axis = -1 : i64} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  return %q : tensor<1x4x8x16xf32>
+}

@@ -312,3 +312,101 @@ func.func @centred_wide_product(%x: tensor<4x8xf32>, %w: tensor<8xbf16>) -> tens
   %3 = nn.rms_norm %2, %w {eps = 1.0e-5 : f32} : (tensor<4x8xf32>, tensor<8xbf16>) -> tensor<4x8xf32>
   return %3 : tensor<4x8xf32>
 }
+
+// -----
+
+// No eps, every product commuted, the axis counted from the front.
+// CHECK-LABEL: func @no_eps_commuted
+// CHECK-NEXT: nn.rms_norm %{{.*}}, %{{.*}} {eps = 0.000000e+00 : f32}
+// CHECK-NEXT: return
+func.func @no_eps_commuted(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.square %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.rsqrt %1 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %2, %x : (tensor<2x1xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %w, %3 : (tensor<8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %4 : tensor<2x8xf32>
+}
+
+// -----
+
+// A sum is no mean.
+// CHECK-LABEL: func @sum_of_squares
+// CHECK-NOT: nn.rms_norm
+// CHECK: nn.rsqrt
+func.func @sum_of_squares(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.square %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "sum"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.rsqrt %1 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %x, %2 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  return %4 : tensor<2x8xf32>
+}
+
+// -----
+
+// Nobody reads the norm.
+// CHECK-LABEL: func @dead_norm
+// CHECK-NEXT: %[[S:.*]] = nn.square
+// CHECK-NEXT: return %[[S]]
+func.func @dead_norm(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.square %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.rsqrt %1 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %x, %2 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  return %0 : tensor<2x8xf32>
+}
+
+// -----
+
+// The centred values are read elsewhere too: they stay beside the layer norm.
+// CHECK-LABEL: func @centred_used
+// CHECK: %[[D:.*]] = nn.sub
+// CHECK-NEXT: %[[N:.*]] = nn.layer_norm %{{.*}}, %{{.*}} {eps = 0.000000e+00 : f32} : (tensor<2x8xf32>, tensor<8xf32>)
+// CHECK-NEXT: return %[[N]], %[[D]]
+func.func @centred_used(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %m = nn.reduce %x {axes = array<i64: -1>, keepdims = true, kind = "mean"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %d = nn.sub %x, %m : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %0 = nn.square %d : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.rsqrt %1 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %2, %d : (tensor<2x1xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  return %4, %d : tensor<2x8xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// What scales the rows differs from row to row: no weight of a norm.
+// CHECK-LABEL: func @full_weight
+// CHECK: %[[N:.*]] = nn.rms_norm
+// CHECK-NEXT: nn.mul %[[N]]
+// CHECK-NEXT: return
+func.func @full_weight(%x: tensor<2x8xf32>, %w: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %0 = nn.square %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.rsqrt %1 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %x, %2 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %w : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %4 : tensor<2x8xf32>
+}
+
+// -----
+
+// Two weights for one normalised value: each product says why it stays.
+// CHECK-LABEL: func @two_norms
+// CHECK: %[[N:.*]] = nn.rms_norm
+// CHECK-NEXT: nn.mul %[[N]]
+// CHECK-NEXT: nn.mul %[[N]]
+// MISS: {{.*}}raise-norm.mlir{{.*}}Missed{{.*}}the normalised value is used more than once: its weight stays outside
+// MISS: {{.*}}raise-norm.mlir{{.*}}Missed{{.*}}the normalised value is used more than once: its weight stays outside
+func.func @two_norms(%x: tensor<2x8xf32>, %w: tensor<8xf32>, %v: tensor<8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %0 = nn.square %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 1>, keepdims = true, kind = "mean"} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.rsqrt %1 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %x, %2 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  %5 = nn.mul %3, %v : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  return %4, %5 : tensor<2x8xf32>, tensor<2x8xf32>
+}

@@ -284,3 +284,81 @@ func.func @parts_apart(%x: tensor<4x24xf32>, %cos: tensor<4x4xf32>, %sin: tensor
   %1 = nn.concat %0, %p {axis = -1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
   return %1 : tensor<4x8xf32>
 }
+
+// -----
+
+// GLM: pairs side by side, and only the first 8 of 12 elements rotate.
+// CHECK-LABEL: func @interleaved_partial
+// CHECK-SAME: (%[[X:[a-z0-9]*]]:
+// CHECK-NEXT: nn.rope %[[X]], %{{.*}} {interleaved = true, rotary_dim = 8 : i64} : (tensor<2x4x12xf32>, {{.*}} -> tensor<2x4x12xf32>
+// CHECK-NEXT: return
+func.func @interleaved_partial(%x: tensor<2x4x12xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> tensor<2x4x12xf32> {
+  %r = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 8], steps = array<i64: 1, 1, 1>} : (tensor<2x4x12xf32>) -> tensor<2x4x8xf32>
+  %p = nn.slice %x {starts = [0, 0, 8], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x12xf32>) -> tensor<2x4x4xf32>
+  %e = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 2>} : (tensor<2x4x12xf32>) -> tensor<2x4x4xf32>
+  %o = nn.slice %x {starts = [0, 0, 1], sizes = [2, 4, 4], steps = array<i64: 1, 1, 2>} : (tensor<2x4x12xf32>) -> tensor<2x4x4xf32>
+  %n = nn.neg %o : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %nu = nn.reshape %n {shape = [2, 4, 4, 1]} : (tensor<2x4x4xf32>) -> tensor<2x4x4x1xf32>
+  %eu = nn.reshape %e {shape = [2, 4, 4, 1]} : (tensor<2x4x4xf32>) -> tensor<2x4x4x1xf32>
+  %c = nn.concat %nu, %eu {axis = -1 : i64} : (tensor<2x4x4x1xf32>, tensor<2x4x4x1xf32>) -> tensor<2x4x4x2xf32>
+  %m = nn.reshape %c {shape = [2, 4, 8]} : (tensor<2x4x4x2xf32>) -> tensor<2x4x8xf32>
+  %0 = nn.mul %r, %cos : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %1 = nn.mul %m, %sin : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %2 = nn.add %0, %1 : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  %3 = nn.concat %2, %p {axis = 2 : i64} : (tensor<2x4x8xf32>, tensor<2x4x4xf32>) -> tensor<2x4x12xf32>
+  return %3 : tensor<2x4x12xf32>
+}
+
+// -----
+
+// The rotated halves leave the function too.
+// CHECK-LABEL: func @rotation_used_too
+// CHECK: %[[C:.*]] = nn.concat
+// CHECK-NEXT: %[[R:.*]] = nn.rope
+// CHECK-NEXT: return %[[R]], %[[C]]
+func.func @rotation_used_too(%x: tensor<2x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x8xf32>) {
+  %lo = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %hi = nn.slice %x {starts = [0, 0, 4], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %n = nn.neg %hi : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %c = nn.concat %n, %lo {axis = 2 : i64} : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x8xf32>
+  %0 = nn.mul %x, %cos : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %1 = nn.mul %c, %sin : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %2 = nn.add %0, %1 : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return %2, %c : tensor<2x4x8xf32>, tensor<2x4x8xf32>
+}
+
+// -----
+
+// And their product with sin.
+// CHECK-LABEL: func @sine_product_used
+// CHECK: %[[S:.*]] = nn.mul
+// CHECK-NEXT: %[[R:.*]] = nn.rope
+// CHECK-NEXT: return %[[R]], %[[S]]
+func.func @sine_product_used(%x: tensor<2x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x8xf32>) {
+  %lo = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %hi = nn.slice %x {starts = [0, 0, 4], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %n = nn.neg %hi : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %c = nn.concat %n, %lo {axis = 2 : i64} : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x8xf32>
+  %0 = nn.mul %x, %cos : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %1 = nn.mul %c, %sin : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %2 = nn.add %0, %1 : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return %2, %1 : tensor<2x4x8xf32>, tensor<2x4x8xf32>
+}
+
+// -----
+
+// Nobody reads the sum.
+// CHECK-LABEL: func @dead_sum
+// CHECK-NOT: nn.rope
+// CHECK: nn.concat
+// CHECK-NEXT: return
+func.func @dead_sum(%x: tensor<2x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> tensor<2x4x8xf32> {
+  %lo = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %hi = nn.slice %x {starts = [0, 0, 4], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %n = nn.neg %hi : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %c = nn.concat %n, %lo {axis = 2 : i64} : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x8xf32>
+  %0 = nn.mul %x, %cos : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %1 = nn.mul %c, %sin : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
+  %2 = nn.add %0, %1 : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return %c : tensor<2x4x8xf32>
+}

@@ -162,6 +162,30 @@ class Environment(ToolTest):
             out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=OUTPUTS, device="emulate"), env=cache)
             self.assertIn("PASS", out)
 
+    def test_one_rank_sums_nothing(self):
+        """The reference of a graph with a collective is a rank of its own."""
+        alone = """
+            func.func @main(%x: tensor<4x64xf32>, %w: tensor<64xf32>) -> (tensor<4x64xf32>, tensor<4x64xf32>) {
+              %0 = nn.all_reduce %x {group = "tp"} : (tensor<4x64xf32>) -> tensor<4x64xf32>
+              %1 = nn.add %0, %x : (tensor<4x64xf32>, tensor<4x64xf32>) -> tensor<4x64xf32>
+              %2 = nn.rms_norm %1, %w {eps = 1.0e-6 : f32} : (tensor<4x64xf32>, tensor<64xf32>) -> tensor<4x64xf32>
+              return %1, %2 : tensor<4x64xf32>, tensor<4x64xf32>
+            }"""
+        without = "\n".join(line for line in alone.splitlines() if "all_reduce" not in line).replace("%0", "%x")
+        values = struct.pack("<320f", *(0.1 * ((7 * i) % 31 - 15) for i in range(320)))
+        inputs = {"arg0": ("F32", [4, 64], values[:1024]), "arg1": ("F32", [64], values[1024:])}
+        write_safetensors(self.path("in.safetensors"), inputs)
+        self.write("alone.mlir", alone)
+        self.write("without.mlir", without)
+        common = ("--inputs=in.safetensors", "--device=cpu")
+        self.run_tool("fusion-run", "without.mlir", *common, "--outputs=out.safetensors")
+        out, _ = self.run_tool(
+            *("fusion-run", "alone.mlir", *common, "--expect=out.safetensors", "--rtol=0", "--report=r.json")
+        )
+        self.assertEqual(out.count("PASS"), 2)
+        missed = json.loads(self.read("r.json"))["patterns"]["all_reduce_add_norm"]["missed"]
+        self.assertIn("nn.all_reduce", missed[0]["reason"])
+
     def test_warm_start_prints_the_same_report(self):
         cache = {"FUSION_CACHE_DIR": self.path("cache")}
         for kind in ("json", "md", "html"):
