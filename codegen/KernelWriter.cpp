@@ -1,5 +1,6 @@
 #include "codegen/KernelWriter.h"
 
+#include "codegen/plan/Comments.h"
 #include "ir/base/Hash.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -144,14 +145,6 @@ llvm::SmallVector<std::string> KernelWriter::delinearize(const std::string &line
     rest = quotient;
   }
   return index;
-}
-
-static std::string withoutComments(llvm::StringRef text) {
-  std::string code;
-  for (llvm::StringRef line : llvm::split(text, '\n'))
-    if (!line.ltrim().starts_with("//"))
-      code += (line + "\n").str();
-  return code;
 }
 
 static void replaceAll(std::string &text, llvm::StringRef from, llvm::StringRef to) {

@@ -1,6 +1,7 @@
 #include "runtime/CompileKernels.h"
 
 #include "codegen/device/Prelude.h"
+#include "codegen/plan/Comments.h"
 #include "ir/base/Progress.h"
 
 #include <fmt/format.h>
@@ -90,10 +91,11 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
   std::string fingerprint = (*nvrtc)->fingerprint(arch);
   std::map<std::string, Job> jobs;
   for (size_t i = 0; i < kernels.size(); ++i) {
-    Job &job = jobs[kernels[i].source];
+    std::string code = withoutComments(kernels[i].source);
+    Job &job = jobs[code];
     if (job.kernels.empty()) {
       job.source = fullSource(kernels[i]);
-      job.key = fmt::format("cubin\n{}\n{}", fingerprint, job.source);
+      job.key = fmt::format("cubin\n{}\n{}\n{}", fingerprint, cudaPrelude(), code);
     }
     job.kernels.push_back(i);
   }

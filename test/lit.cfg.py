@@ -17,4 +17,6 @@ for name in ("HOME", "LD_LIBRARY_PATH"):
         config.environment[name] = os.environ[name]
 
 config.substitutions.append((r"\bFileCheck\b", config.filecheck))
+# What fuses must not depend on the machine's GPU.
+config.substitutions.append((r"\bfusion-opt\b", "fusion-opt --profit=model"))
 config.substitutions.append((r"%examples", os.path.join(config.fusion_source_dir, "examples")))

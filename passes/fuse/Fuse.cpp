@@ -117,7 +117,10 @@ private:
       return badInput("shapes do not fit together");
     oracle.begin(function, *shapes);
     candidates.clear();
-    collectCandidates(Traffic{*shapes, nominalSizes(function), oracle});
+    const SymbolValues sizes = nominalSizes(function);
+    collectCandidates(Traffic{*shapes, sizes, oracle});
+    if (options.profit && !candidates.empty())
+      measure(*shapes, sizes);
     commitBest();
     eraseDeadClones();
     return {};
@@ -204,6 +207,39 @@ private:
         << remark::reason("candidate at {0} for schedule {1}", siteName(root), candidate.schedule)
         << remark::metric("Ops", candidate.ops.size()) << remark::metric("BytesSaved", candidate.bytesSaved);
     candidates.push_back(std::move(candidate));
+  }
+
+  /// Scores candidates by the time that they save; those that save none are out. What cannot be measured keeps its
+  /// score.
+  void measure(const nn::SymbolicShapes &shapes, const SymbolValues &sizes) {
+    std::vector<Result<ProfitOracle::Times>> times = options.profit->measure(candidates, shapes, sizes);
+    std::vector<Candidate> kept;
+    for (auto [candidate, time] : llvm::zip(candidates, times)) {
+      if (!time) {
+        ledger.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
+      } else if (auto reason = whySlower(*time, sizesOf(candidate, shapes, sizes))) {
+        miss(candidate.root, candidate.pattern, ~0u, *reason);
+        continue;
+      } else {
+        // Equal within the noise: one kernel is still better than several.
+        candidate.score = std::max(scoreOfSaving(time->unfused - time->fused), 1.0);
+      }
+      kept.push_back(std::move(candidate));
+    }
+    candidates = std::move(kept);
+  }
+
+  /// The values of the symbols that the candidate's operands and results speak of.
+  static SymbolValues sizesOf(const Candidate &candidate, const nn::SymbolicShapes &shapes, const SymbolValues &sizes) {
+    SymbolValues own;
+    GroupPorts ports = portsOf(candidate.ops, candidate.clones);
+    for (const SmallVector<Value> *values : {&ports.inputs, &ports.outputs})
+      for (Value value : *values)
+        for (const Dim &dim : shapes[value])
+          for (const std::string &symbol : dim.symbols())
+            if (auto size = sizes.find(symbol); size != sizes.end())
+              own.insert(*size);
+    return own;
   }
 
   /// The originals that nobody reads any more. Only between turns: no candidate points at them.
@@ -352,6 +388,8 @@ Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions
     ledger.nominal[symbol] = size;
   if (Status status = count(function, oracle, ledger, true); !status)
     return status;
+  if (options.profit)
+    ledger.profit = options.profit->description();
   if (Status status = Fuser(function, patterns, options, oracle, ledger).run(); !status)
     return status;
   return count(function, oracle, ledger, false);

@@ -3,6 +3,7 @@
 
 #include "passes/fuse/Candidate.h"
 #include "passes/fuse/Ledger.h"
+#include "passes/fuse/Profit.h"
 #include "patterns/PatternSet.h"
 
 #include "mlir/Pass/Pass.h"
@@ -12,6 +13,7 @@ namespace fusion {
 struct FuseOptions {
   std::vector<std::string> only;     ///< pattern names; empty: all
   std::vector<std::string> disabled; ///< pattern names left out
+  ProfitOracle *profit = nullptr;    ///< times candidates; null: bytes and launches saved count
 };
 
 /// All names that options may give: the patterns' and those of the families grown in C++.

@@ -29,6 +29,9 @@ std::string Ledger::json() const {
   llvm::json::Object nominalObject;
   for (const auto &[symbol, size] : nominal)
     nominalObject[symbol] = size;
+  llvm::json::Array unmeasuredArray;
+  for (const Miss &miss : unmeasured)
+    unmeasuredArray.push_back(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
   llvm::json::Object report{
       {"model", model},
       {"target", target},
@@ -37,6 +40,8 @@ std::string Ledger::json() const {
       {"kernels", llvm::json::Object{{"before", kernelsBefore}, {"after", kernelsAfter}}},
       {"bytes", llvm::json::Object{{"before", bytesBefore}, {"after", bytesAfter}}},
       {"layers", std::move(layerArray)},
+      {"profit", profit},
+      {"unmeasured", std::move(unmeasuredArray)},
       {"nominal", std::move(nominalObject)}};
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report))).str();
 }
@@ -53,6 +58,7 @@ Ledger ledgerFromJson(llvm::StringRef text) {
     return ledger;
   ledger.model = report->getString("model").value_or("").str();
   ledger.target = report->getString("target").value_or("").str();
+  ledger.profit = report->getString("profit").value_or(ledger.profit).str();
   auto counts = [&](const char *key, int64_t &before, int64_t &after) {
     if (const llvm::json::Object *object = report->getObject(key)) {
       before = object->getInteger("before").value_or(0);
@@ -89,6 +95,10 @@ Ledger ledgerFromJson(llvm::StringRef text) {
       }
     }
   };
+  entries(*report, "unmeasured", [&](const llvm::json::Object &miss) {
+    ledger.unmeasured.push_back({miss.getString("location").value_or("").str(),
+                                 miss.getString("reason").value_or("").str()});
+  });
   readPatterns("patterns", ledger.patterns);
   readPatterns("raises", ledger.raises);
   entries(*report, "layers", [&](const llvm::json::Object &layer) {
@@ -111,7 +121,10 @@ std::string Ledger::markdown() const {
     out << " at ";
     llvm::interleaveComma(nominal, out, [&](const auto &entry) { out << entry.first << " = " << entry.second; });
   }
-  out << ".\n\n| fusion | fired | missed |\n|---|---|---|\n";
+  out << ".\nProfit: " << profit << ".\n";
+  for (const Miss &miss : unmeasured)
+    out << "- modelled at `" << miss.location << "`: " << miss.reason << "\n";
+  out << "\n| fusion | fired | missed |\n|---|---|---|\n";
   for (const auto &[name, pattern] : patterns)
     out << "| " << name << " | " << pattern.fired.size() << " | " << pattern.missed.size() << " |\n";
   for (const auto &[name, pattern] : patterns) {

@@ -46,6 +46,10 @@ struct Ledger {
   int64_t kernelsBefore = 0, kernelsAfter = 0;
   int64_t bytesBefore = 0, bytesAfter = 0;
   std::vector<Layer> layers;
+  /// How the choice among candidates was made: "modelled", or "measured on NVIDIA H200 (sm_90a)".
+  std::string profit = "modelled";
+  /// Candidates that were modelled although others were measured, and why.
+  std::vector<Miss> unmeasured;
   /// The sizes that stand for the symbolic dims in the byte counts.
   std::map<std::string, int64_t> nominal;
   /// The graph in block order before and after fusion, constants and weights left out. For drawings: not part of json().

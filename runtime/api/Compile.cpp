@@ -4,6 +4,7 @@
 #include "runtime/Bundle.h"
 #include "runtime/api/Graph.h"
 #include "runtime/api/PlanCache.h"
+#include "runtime/api/Profit.h"
 #include "runtime/api/Program.h"
 #include "runtime/api/RankReference.h"
 #include "runtime/cuda/Driver.h"
@@ -22,7 +23,7 @@ struct LoweredGraph {
   Ledger ledger;
 };
 
-Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &options) {
+Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &options, RunOn device) {
   const Graph::Implementation &source = *graph.implementation();
   if (options.tensorParallel < 1)
     return badInput("a graph cannot run on " + std::to_string(options.tensorParallel) + " ranks");
@@ -37,6 +38,11 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
   lowerOptions.target = options.target.arch;
   lowerOptions.ranks = options.tensorParallel;
   lowered.ledger.model = source.path;
+  auto oracle = makeProfitOracle(options.fuse && device == RunOn::Cuda ? options.profit : ProfitMode::Model,
+                                 options.target.arch, options.cacheFolder);
+  if (!oracle)
+    return oracle.error();
+  lowerOptions.fusions.profit = oracle->get();
   if (Status status = lower(lowered.module->get(), lowerOptions, lowered.ledger); !status)
     return Error{status.error().kind, source.path + ": " + status.error().message};
   auto entry = entryFunction(lowered.module->get());
@@ -72,7 +78,7 @@ Result<KeyedPlan> findOrMakePlan(const Graph &graph, const CompileOptions &optio
   std::string key = planKey(graph, options, device);
   if (auto plan = cachedPlan(cache, key))
     return KeyedPlan{std::move(*plan), ""};
-  auto lowered = lowerGraph(graph, options);
+  auto lowered = lowerGraph(graph, options, device);
   if (!lowered)
     return lowered.error();
   auto plan = planGraph(graph, *lowered, options);
@@ -111,14 +117,16 @@ Target Target::current() {
 }
 
 Result<Program> compile(const Graph &graph, const CompileOptions &options) {
+  RunOn device = resolve(options.device);
+  if (device != RunOn::Cuda && options.profit == ProfitMode::Measure)
+    return environment("fusions cannot be measured: the program does not run on a GPU");
   auto program = std::make_shared<Program::Implementation>();
   program->inputs = graph.inputs();
   program->outputs = graph.outputs();
-  RunOn device = resolve(options.device);
   if (Status status = onlyOnReference(options, device); !status)
     return status.error();
   if (device == RunOn::Cpu) {
-    auto lowered = lowerGraph(graph, options);
+    auto lowered = lowerGraph(graph, options, device);
     if (!lowered)
       return lowered.error();
     program->report = Report(lowered->ledger.json());

@@ -62,12 +62,20 @@ struct Target {
   static Target current();
 };
 
+/// What decides between fusions that overlap, and whether one is worth having.
+enum class ProfitMode {
+  Auto,    ///< measured time where the program is for the GPU of this machine, else the model
+  Model,   ///< memory traffic and launches saved
+  Measure, ///< measured time; an Environment error where that cannot be
+};
+
 struct CompileOptions {
   Target target = Target::current();
   RunOn device = RunOn::Auto;
   bool fuse = true;
   std::vector<std::string> disabledFusions;  ///< pattern names to leave out
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
+  ProfitMode profit = ProfitMode::Auto;
   int tensorParallel = 1;                    ///< ranks; more than 1 is refused where it cannot be done
   /// Folder for compiled kernels, plans and reports; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
   std::string cacheFolder;

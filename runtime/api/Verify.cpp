@@ -7,6 +7,7 @@
 #include "ir/reference/Reference.h"
 #include "runtime/Executor.h"
 #include "runtime/api/CapSizes.h"
+#include "runtime/api/Isolate.h"
 #include "runtime/api/Trial.h"
 #include "runtime/cuda/Driver.h"
 
@@ -39,36 +40,16 @@ std::set<std::string> symbolsOf(GroupOp group, const nn::SymbolicShapes &shapes)
   return symbols;
 }
 
-/// A module whose @main is one call of the group. A last argument that nobody reads has one dim for each symbol, so that
-/// all are bound.
-OwningOpRef<ModuleOp> isolate(GroupOp group, const nn::SymbolicShapes &shapes) {
-  MLIRContext *context = group.getContext();
-  OpBuilder builder(context);
-  OwningOpRef<ModuleOp> module = ModuleOp::create(group.getLoc());
-  builder.setInsertionPointToEnd(module->getBody());
-  DimShape symbols;
-  for (const std::string &symbol : symbolsOf(group, shapes))
-    symbols.push_back(Dim::symbol(symbol));
-  SmallVector<Type> arguments(group.getInputs().getTypes());
-  arguments.push_back(RankedTensorType::get(SmallVector<int64_t>(symbols.size(), ShapedType::kDynamic),
-                                            builder.getI1Type()));
-  auto type = builder.getFunctionType(arguments, group.getResultTypes());
-  auto function = func::FuncOp::create(builder, group.getLoc(), "main", type);
-  Block *block = function.addEntryBlock();
-  for (auto [index, input] : llvm::enumerate(group.getInputs()))
-    function.setArgAttr(index, nn::dimsAttr, nn::dimsToAttr(context, shapes[input]));
-  function.setArgAttr(static_cast<unsigned>(arguments.size() - 1), nn::dimsAttr, nn::dimsToAttr(context, symbols));
-  builder.setInsertionPointToEnd(block);
-  auto copy = llvm::cast<GroupOp>(builder.clone(*group));
-  copy->setOperands(block->getArguments().drop_back());
-  func::ReturnOp::create(builder, group.getLoc(), copy.getResults());
-  return module;
+/// A module whose @main is one call of the group.
+OwningOpRef<ModuleOp> isolated(GroupOp group, const nn::SymbolicShapes &shapes) {
+  return isolate(group.getOperation(), llvm::to_vector(group.getInputs()), llvm::to_vector(ValueRange(group.getResults())),
+                 shapes, symbolsOf(group, shapes));
 }
 
 class GroupCheck {
 public:
   GroupCheck(GroupOp group, const nn::SymbolicShapes &shapes)
-      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolate(group, shapes)) {
+      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolated(group, shapes)) {
     capSizes(*module->getOps<func::FuncOp>().begin());
   }
 

@@ -199,7 +199,7 @@ TEST_P(Families, FiresAndAgreesWithTheReference) {
   const char *device = std::getenv("FUSION_TEST_DEVICE");
   const bool onGpu = device && std::string(device) == "cuda";
   auto reference = compile(*graph, {.device = RunOn::Cpu, .fuse = false});
-  auto fused = compile(*graph, {.device = onGpu ? RunOn::Cuda : RunOn::Emulate});
+  auto fused = compile(*graph, {.device = onGpu ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model});
   ASSERT_TRUE(bool(reference)) << reference.error().message;
   ASSERT_TRUE(bool(fused)) << fused.error().message;
   EXPECT_EQ(fused->report().fired(test.pattern), test.fired) << fused->report().markdown();

@@ -46,6 +46,19 @@ TEST(Nvrtc, TheSecondTimeComesFromTheCache) {
   }
 }
 
+TEST(Nvrtc, CommentsDoNotMatter) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  TemporaryFolder folder;
+  KernelCache cache(folder.path);
+  std::vector<KernelPlan> kernels = {samplePlan().kernels[0]};
+  ASSERT_TRUE(compileKernels(kernels, "sm_90a", &cache));
+  kernels[0].source = "// layers.3\n" + kernels[0].source + "  // the end\n";
+  auto again = compileKernels(kernels, "sm_90a", &cache);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE((*again)[0].fromCache);
+}
+
 TEST(Nvrtc, AWrongKernelIsNamedWithTheCompilersWords) {
   if (!haveNvrtc())
     GTEST_SKIP() << Nvrtc::instance().error().message;

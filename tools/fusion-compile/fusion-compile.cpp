@@ -21,6 +21,11 @@ cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"
 cl::opt<bool> noFuse("no-fuse", cl::desc("Leave all fusions out"), cl::cat(category));
 cl::list<std::string> fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
                                   cl::value_desc("NAME,..."), cl::cat(category));
+cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
+                           cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
+                                      clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
+                                      clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
+                           cl::init(ProfitMode::Auto), cl::cat(category));
 cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
                                    cl::value_desc("FILE"), cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
@@ -40,6 +45,7 @@ Status run() {
   options.fuse = !noFuse;
   options.disabledFusions = fuseDisable;
   options.patternFiles = patternFiles;
+  options.profit = profit;
   return writeBundle(*graph, options, bundle);
 }
 } // namespace

@@ -6,6 +6,7 @@
 #include "codegen/plan/Print.h"
 #include "ir/base/Progress.h"
 #include "runtime/api/Lower.h"
+#include "runtime/api/Profit.h"
 #include "runtime/api/Verify.h"
 
 #include "mlir/IR/AsmState.h"
@@ -30,6 +31,11 @@ cl::opt<std::string> outputFile("o", cl::desc("Output file"), cl::value_desc("OU
 cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
 cl::list<std::string> fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
                                   cl::value_desc("NAME,..."), cl::cat(category));
+cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
+                           cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
+                                      clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
+                                      clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
+                           cl::init(ProfitMode::Auto), cl::cat(category));
 cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
                                    cl::value_desc("FILE"), cl::cat(category));
 cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
@@ -181,6 +187,10 @@ Status runOwn(const MlirOptMainConfig &config) {
     LowerOptions options;
     options.fusions.disabled = fuseDisable;
     options.patternFiles = patternFiles;
+    auto oracle = makeProfitOracle(profit, target);
+    if (!oracle)
+      return oracle.error();
+    options.fusions.profit = oracle->get();
     options.target = target;
     options.rewrites = verifyFusions ? &rewrites : nullptr;
     options.ranks = tensorParallel;

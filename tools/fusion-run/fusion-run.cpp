@@ -33,6 +33,11 @@ cl::opt<std::string> device("device", cl::desc("auto, cpu, cuda or emulate"), cl
 cl::opt<bool> noFuse("no-fuse", cl::desc("Leave all fusions out"), cl::cat(category));
 cl::list<std::string> fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
                                   cl::value_desc("NAME,..."), cl::cat(category));
+cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
+                           cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
+                                      clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
+                                      clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
+                           cl::init(ProfitMode::Auto), cl::cat(category));
 cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
                                    cl::value_desc("FILE"), cl::cat(category));
 cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism"), cl::init(1), cl::cat(category));
@@ -146,6 +151,7 @@ Result<Program> makeProgram() {
   options.fuse = !noFuse;
   options.disabledFusions = fuseDisable;
   options.patternFiles = patternFiles;
+  options.profit = profit;
   options.tensorParallel = tensorParallel;
   options.cacheFolder = cacheFolder;
   if (llvm::sys::fs::is_directory(inputFile))

@@ -1,0 +1,26 @@
+#include "passes/fuse/Profit.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace fusion {
+
+double scoreOfSaving(double microseconds) {
+  constexpr double bytesPerMicrosecond = 4e6; // what Fuse.cpp counts for a launch is half a microsecond
+  return microseconds * bytesPerMicrosecond;
+}
+
+std::optional<std::string> whySlower(const ProfitOracle::Times &times, const SymbolValues &sizes) {
+  constexpr double noise = 0.03;
+  if (times.fused <= times.unfused * (1 + noise))
+    return std::nullopt;
+  std::string reason =
+      llvm::formatv("measures slower: {0:F2} µs fused, {1:F2} µs unfused", times.fused, times.unfused).str();
+  const char *separator = " at ";
+  for (const auto &[symbol, size] : sizes) {
+    reason += separator + symbol + " = " + std::to_string(size);
+    separator = ", ";
+  }
+  return reason;
+}
+
+} // namespace fusion

@@ -1,0 +1,252 @@
+#include "runtime/Measure.h"
+
+#include "runtime/MemoryPlan.h"
+#include "runtime/ShapePlan.h"
+#include "runtime/WeightStore.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+
+namespace fusion {
+namespace {
+
+/// A plan at the sizes, and where its kernels are in the backend.
+struct Work {
+  const ProgramPlan *plan;
+  ShapePlan shapes;
+  std::map<uint32_t, uint32_t> kernels;
+};
+
+Result<ShapePlan> shapesAt(const ProgramPlan &plan, const SymbolValues &sizes) {
+  for (const ProgramPlan::Equality &equality : plan.equalities) {
+    Result<int64_t> left = equality.left.evaluate(sizes), right = equality.right.evaluate(sizes);
+    if (!left || !right || *left != *right)
+      return badInput(fmt::format("the sizes do not fit together: {} and {} ({})", equality.left.str(),
+                                  equality.right.str(), equality.reason));
+  }
+  Result<ShapePlan> shapes = planShapes(plan, sizes);
+  if (shapes && shapes->launches.empty())
+    return badInput("nothing is launched");
+  return shapes;
+}
+
+/// A short pattern of random numbers, repeated over a buffer: mixed signs; integers small, so that they can be indices.
+Tensor pattern(DType type, size_t bytes) {
+  constexpr int64_t longest = 1 << 16;
+  const auto count = std::min<int64_t>(longest, static_cast<int64_t>(bytes / byteSize(type)));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float &value : values)
+    value = isFloat(type) ? normal(random) : static_cast<float>(random() % (type == DType::Bool ? 2 : 4));
+  return Tensor::of<float>(DType::F32, {count}, values).convertedTo(type);
+}
+
+Status fillRandom(Backend &backend, std::byte *target, size_t bytes, DType type) {
+  Tensor start = pattern(type, bytes);
+  size_t done = start.bytes();
+  if (Status status = backend.upload(target, start.data(), done); !status)
+    return status;
+  while (done > 0 && done < bytes) {
+    const size_t next = std::min(done, bytes - done);
+    if (Status status = backend.copy(target + done, target, next); !status)
+      return status;
+    done += next;
+  }
+  return {};
+}
+
+/// Several runs' buffers in one allocation.
+class Runs {
+public:
+  Runs(const Work &work, Backend &backend, const MeasureOptions &options)
+      : work(work), plan(*work.plan), backend(backend), options(options) {}
+
+  Result<double> time() {
+    if (Status status = backend.enter(std::nullopt); !status)
+      return status.error();
+    Result<double> result = timed();
+    if (Status status = backend.leave(); !status)
+      return status.error();
+    return result;
+  }
+
+private:
+  Result<double> timed() {
+    if (Status status = place(); !status)
+      return status.error();
+    auto launchAll = [&]() -> Status {
+      for (int copy = 0; copy < copies; ++copy)
+        for (size_t i = 0; i < work.shapes.launches.size(); ++i)
+          if (Status status = launch(copy, i); !status)
+            return status;
+      return {};
+    };
+    if (Status status = launchAll(); !status) // loads the code too
+      return status.error();
+    auto recording = backend.record(launchAll);
+    if (!recording)
+      return recording.error();
+    std::vector<double> samples;
+    for (int i = 0; i < options.samples; ++i) {
+      if (Status status = backend.emptyCache(); !status)
+        return status.error();
+      Result<double> sample = backend.time([&] { return *recording ? (*recording)->replay() : launchAll(); });
+      if (!sample)
+        return sample.error();
+      samples.push_back(*sample / copies);
+    }
+    if (Status status = backend.synchronize(); !status)
+      return status.error();
+    auto middle = samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2);
+    std::nth_element(samples.begin(), middle, samples.end());
+    return *middle;
+  }
+
+  Status place() {
+    Result<WeightStore> loaded = WeightStore::load(plan, backend);
+    if (!loaded)
+      return loaded.error();
+    constants.emplace(std::move(*loaded));
+    size_t total = 0;
+    auto take = [&](size_t bytes) {
+      const size_t offset = total;
+      total += alignedSize(bytes);
+      return offset;
+    };
+    for (size_t i = 0; i < plan.buffers.size(); ++i) {
+      const bool own = plan.buffers[i].kind == BufferPlan::Kind::Input || plan.buffers[i].kind == BufferPlan::Kind::Output;
+      offsets.push_back(own ? take(work.shapes.bufferBytes[i]) : 0);
+    }
+    arena = take(work.shapes.arenaBytes);
+    stride = std::max(total, bufferAlignment);
+    if (stride > options.mostBytes)
+      return badInput(fmt::format("its buffers take {} MiB, the limit of a measurement is {} MiB", stride >> 20,
+                                  options.mostBytes >> 20));
+    copies = static_cast<int>(std::clamp<size_t>(options.mostBytes / stride, 1, static_cast<size_t>(options.copies)));
+    Result<std::shared_ptr<void>> allocated = backend.allocate(stride * static_cast<size_t>(copies));
+    if (!allocated)
+      return allocated.error();
+    memory = *allocated;
+    return fillInputs();
+  }
+
+  Status fillInputs() {
+    for (const PortPlan &port : plan.inputs) {
+      const size_t bytes = work.shapes.bufferBytes[port.buffer];
+      if (bytes == 0)
+        continue;
+      std::byte *first = address(0, port.buffer);
+      if (Status status = fillRandom(backend, first, bytes, port.type); !status)
+        return status;
+      for (int copy = 1; copy < copies; ++copy)
+        if (Status status = backend.copy(address(copy, port.buffer), first, bytes); !status)
+          return status;
+    }
+    return {};
+  }
+
+  std::byte *address(int copy, BufferId buffer) const {
+    if (plan.buffers[buffer].kind == BufferPlan::Kind::Weight)
+      return static_cast<std::byte *>(constants->address(buffer));
+    const bool temporary = plan.buffers[buffer].kind == BufferPlan::Kind::Temporary;
+    return static_cast<std::byte *>(memory.get()) + static_cast<size_t>(copy) * stride +
+           (temporary ? arena + work.shapes.arenaOffsets[buffer] : offsets[buffer]);
+  }
+
+  Status launch(int copy, size_t index) {
+    const ShapePlan::Launch &one = work.shapes.launches[index];
+    arguments.clear();
+    for (const ShapePlan::Argument &argument : one.arguments)
+      arguments.push_back(argument.isBuffer
+                              ? reinterpret_cast<uint64_t>(address(copy, argument.buffer)) + argument.value
+                              : argument.value);
+    const bool followsRun = index == 0 && copy > 0 && plan.kernels[one.kernel].usesPdl &&
+                            plan.kernels[work.shapes.launches.back().kernel].usesPdl;
+    return backend.launch({work.kernels.at(one.kernel), one.grid, arguments, one.overlapsPrevious || followsRun});
+  }
+
+  const Work &work;
+  const ProgramPlan &plan;
+  Backend &backend;
+  const MeasureOptions &options;
+  std::optional<WeightStore> constants;
+  std::vector<size_t> offsets; ///< of inputs and outputs
+  size_t arena = 0, stride = 0;
+  int copies = 1;
+  std::shared_ptr<void> memory;
+  std::vector<uint64_t> arguments;
+};
+
+/// Every kernel that some run launches, once; `works` learn where.
+std::vector<KernelPlan> collectKernels(std::span<Work> works) {
+  std::vector<KernelPlan> kernels;
+  std::map<std::string, uint32_t> places; // by source: names are not unique over plans of other makers
+  for (Work &work : works)
+    for (const ShapePlan::Launch &launch : work.shapes.launches) {
+      const KernelPlan &kernel = work.plan->kernels[launch.kernel];
+      auto [place, isNew] = places.try_emplace(kernel.source, static_cast<uint32_t>(kernels.size()));
+      if (isNew)
+        kernels.push_back(kernel);
+      KernelPlan &shared = kernels[place->second];
+      shared.dynamicSharedBytes = std::max(shared.dynamicSharedBytes, kernel.dynamicSharedBytes);
+      work.kernels[launch.kernel] = place->second;
+    }
+  return kernels;
+}
+
+std::vector<Result<double>> timeAll(std::span<Work> works, const BackendFactory &makeBackend,
+                                    const MeasureOptions &options, const std::function<void(size_t)> &onTimed) {
+  const std::vector<KernelPlan> kernels = collectKernels(works);
+  std::vector<Result<double>> times;
+  Result<std::unique_ptr<Backend>> backend = makeBackend(kernels);
+  if (!backend && works.size() > 1) { // alone, so that one bad kernel costs only its own plan
+    for (size_t i = 0; i < works.size(); ++i) {
+      works[i].kernels.clear();
+      times.push_back(timeAll(works.subspan(i, 1), makeBackend, options, [&](size_t) { onTimed(i); }).front());
+    }
+    return times;
+  }
+  for (size_t i = 0; i < works.size(); ++i) {
+    onTimed(i);
+    if (backend)
+      times.push_back(Runs(works[i], **backend, options).time());
+    else
+      times.push_back(backend.error());
+  }
+  return times;
+}
+
+} // namespace
+
+std::vector<Result<double>> measurePlans(std::span<const ProgramPlan *const> plans, const SymbolValues &sizes,
+                                         const BackendFactory &makeBackend, const MeasureOptions &options,
+                                         const std::function<void(size_t)> &onTimed) {
+  std::vector<Result<double>> results(plans.size(), Result<double>(0.0));
+  std::vector<Work> works;
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Result<ShapePlan> shapes = shapesAt(*plans[i], sizes);
+    if (!shapes) {
+      results[i] = shapes.error();
+      continue;
+    }
+    works.push_back({plans[i], std::move(*shapes), {}});
+    indices.push_back(i);
+  }
+  if (works.empty())
+    return results;
+  std::vector<Result<double>> times = timeAll(works, makeBackend, options, [&](size_t i) {
+    if (onTimed)
+      onTimed(indices[i]);
+  });
+  for (size_t i = 0; i < times.size(); ++i)
+    results[indices[i]] = std::move(times[i]);
+  return results;
+}
+
+} // namespace fusion

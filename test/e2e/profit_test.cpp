@@ -1,0 +1,204 @@
+// Fusions chosen by time: with times that a test makes up, and with a stopwatch instead of a GPU.
+#include "ir/base/Progress.h"
+#include "runtime/api/Lower.h"
+#include "runtime/api/Profit.h"
+#include "test/runtime/TimingBackend.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace fusion;
+using namespace fusion::test;
+using testing::HasSubstr;
+
+namespace {
+/// Two layers of the same ops at different places.
+constexpr const char *twoLayers = R"(
+func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %w: tensor<64xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
+  %0 = nn.add %x, %r : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.0.add")
+  %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32> loc("layers.0.norm")
+  %2 = nn.softmax %1 {axis = -1 : i64} : (tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.0.softmax")
+  %3 = nn.add %2, %0 : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.1.add")
+  %4 = nn.rms_norm %3, %w {eps = 1.0e-6 : f32} : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32> loc("layers.1.norm")
+  return %3, %4 : tensor<?x64xf32>, tensor<?x64xf32>
+})";
+
+Ledger lowered(const char *text, ProfitOracle *profit) {
+  setQuiet(true);
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
+  Ledger ledger;
+  LowerOptions options;
+  options.fusions.profit = profit;
+  Status status = module ? lower(*module, options, ledger) : badInput("does not parse");
+  EXPECT_TRUE(bool(status)) << status.error().message;
+  return ledger;
+}
+
+/// Times made up by the pattern's name and the number of ops.
+class MadeUp : public ProfitOracle {
+public:
+  using Table = std::function<Result<Times>(const Candidate &)>;
+  explicit MadeUp(Table table) : table(std::move(table)) {}
+  std::string description() const override { return "measured on paper"; }
+  std::vector<Result<Times>> measure(llvm::ArrayRef<Candidate> candidates, const nn::SymbolicShapes &,
+                                     const SymbolValues &sizes) override {
+    EXPECT_EQ(sizes.at("batch"), 1);
+    std::vector<Result<Times>> times;
+    for (const Candidate &candidate : candidates)
+      times.push_back(table(candidate));
+    return times;
+  }
+
+private:
+  Table table;
+};
+
+using Times = ProfitOracle::Times;
+
+TEST(Profit, SlowerIsLeftOutWithItsReason) {
+  MadeUp slower([](const Candidate &) { return Times{3.1, 2.6}; });
+  Ledger ledger = lowered(twoLayers, &slower);
+  EXPECT_EQ(ledger.kernelsAfter, ledger.kernelsBefore);
+  ASSERT_EQ(ledger.patterns["add_norm"].missed.size(), 2u);
+  EXPECT_EQ(ledger.patterns["add_norm"].missed[0].reason,
+            "measures slower: 3.10 µs fused, 2.60 µs unfused at batch = 1");
+  EXPECT_EQ(ledger.profit, "measured on paper");
+
+  MadeUp noise([](const Candidate &) { return Times{2.61, 2.6}; });
+  EXPECT_EQ(lowered(twoLayers, &noise).patterns["add_norm"].fired.size(), 2u);
+  Ledger modelled = lowered(twoLayers, nullptr);
+  EXPECT_EQ(modelled.patterns["add_norm"].fired.size(), 2u);
+  EXPECT_EQ(modelled.profit, "modelled");
+}
+
+/// A norm that either takes the add in front of it or the quantisation behind it.
+constexpr const char *overlapping = R"(
+func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %w: tensor<64xf32>, %s: tensor<f32>) -> (tensor<?x64xf32>, tensor<?x64xf8E4M3FN>) {
+  %0 = nn.add %x, %r : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32>
+  %2 = nn.quantize %1, %s : (tensor<?x64xf32>, tensor<f32>) -> tensor<?x64xf8E4M3FN>
+  return %0, %2 : tensor<?x64xf32>, tensor<?x64xf8E4M3FN>
+})";
+
+TEST(Profit, TheLargestSavingWins) {
+  auto prefer = [](std::string pattern) {
+    return MadeUp([=](const Candidate &candidate) { return Times{candidate.pattern == pattern ? 1. : 4.5, 5}; });
+  };
+  for (const char *pattern : {"add_norm", "norm_quant", "add_norm_quant"}) {
+    MadeUp oracle = prefer(pattern);
+    Ledger ledger = lowered(overlapping, &oracle);
+    for (const char *other : {"add_norm", "norm_quant", "add_norm_quant"})
+      EXPECT_EQ(ledger.patterns[other].fired.size(), std::string(other) == pattern ? 1u : 0u)
+          << other << " where " << pattern << " saves most";
+  }
+}
+
+TEST(Profit, WhatCannotBeMeasuredIsModelled) {
+  MadeUp half([](const Candidate &candidate) -> Result<Times> {
+    if (candidate.root->getName().getStringRef() == "nn.rms_norm")
+      return badInput("its buffers take 9000 MiB");
+    return Times{1, 2};
+  });
+  Ledger ledger = lowered(twoLayers, &half);
+  EXPECT_EQ(ledger.patterns["add_norm"].fired.size(), 2u);
+  ASSERT_FALSE(ledger.unmeasured.empty());
+  EXPECT_EQ(ledger.unmeasured[0].reason, "add_norm: its buffers take 9000 MiB");
+  Ledger back = ledgerFromJson(ledger.json());
+  EXPECT_EQ(back.profit, "measured on paper");
+  EXPECT_EQ(back.unmeasured.size(), ledger.unmeasured.size());
+  EXPECT_THAT(back.markdown(), HasSubstr("Profit: measured on paper."));
+  EXPECT_THAT(back.markdown(), HasSubstr("modelled at `layers.0.norm`: add_norm: its buffers take 9000 MiB"));
+}
+
+class Stopwatch : public testing::Test {
+protected:
+  ~Stopwatch() override { std::filesystem::remove_all(folder); }
+
+  /// Norm kernels with two results, which only a fused one has, take `fused` microseconds, all others one.
+  std::unique_ptr<MeasuredProfit> oracle(double fused, const std::string &device = "a stopwatch") {
+    BackendFactory factory = [this, fused](std::span<const KernelPlan> kernels) -> Result<std::unique_ptr<Backend>> {
+      ++made;
+      return std::unique_ptr<Backend>(std::make_unique<TimingBackend>(kernels, [this, fused](const KernelPlan &kernel) {
+        ++launches;
+        return kernel.source.find("out1") != std::string::npos ? fused : 1.0;
+      }));
+    };
+    return std::make_unique<MeasuredProfit>(device, "sm_90a", factory, std::make_shared<KernelCache>(folder));
+  }
+
+  std::string folder =
+      (std::filesystem::temp_directory_path() / ("fusion-profit-" + std::to_string(getpid()))).string();
+  int made = 0, launches = 0;
+};
+
+TEST_F(Stopwatch, FusedAgainstItsOps) {
+  auto faster = oracle(1.9);
+  EXPECT_EQ(lowered(twoLayers, faster.get()).patterns["add_norm"].fired.size(), 2u);
+  auto slower = oracle(2.5, "a slow stopwatch");
+  Ledger ledger = lowered(twoLayers, slower.get());
+  ASSERT_EQ(ledger.patterns["add_norm"].missed.size(), 2u);
+  EXPECT_EQ(ledger.patterns["add_norm"].missed[0].reason,
+            "measures slower: 2.50 µs fused, 2.00 µs unfused at batch = 1");
+  EXPECT_EQ(ledger.profit, "measured on a slow stopwatch");
+}
+
+TEST_F(Stopwatch, TheSameBodyElsewhereIsNotTimedAgain) {
+  constexpr const char *oneLayer = R"(
+func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %w: tensor<64xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
+  %0 = nn.add %x, %r : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.7.add")
+  %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32> loc("layers.7.norm")
+  return %0, %1 : tensor<?x64xf32>, tensor<?x64xf32>
+})";
+  auto one = oracle(1);
+  lowered(oneLayer, one.get());
+  const int launchesOfOne = launches;
+  EXPECT_GT(launchesOfOne, 0);
+  auto two = oracle(1, "another stopwatch");
+  EXPECT_EQ(lowered(twoLayers, two.get()).patterns["add_norm"].fired.size(), 2u);
+  EXPECT_EQ(launches, 2 * launchesOfOne);
+}
+
+TEST_F(Stopwatch, AWarmStartTimesNothing) {
+  auto cold = oracle(2.5);
+  Ledger first = lowered(twoLayers, cold.get());
+  const int coldMade = made, coldLaunches = launches;
+  EXPECT_GT(coldMade, 0);
+  lowered(twoLayers, cold.get());
+  EXPECT_EQ(made, coldMade);
+  auto warm = oracle(1); // would say otherwise, if it were asked
+  Ledger second = lowered(twoLayers, warm.get());
+  EXPECT_EQ(made, coldMade);
+  EXPECT_EQ(launches, coldLaunches);
+  EXPECT_EQ(first.json(), second.json());
+  auto elsewhere = oracle(1, "another stopwatch");
+  lowered(twoLayers, elsewhere.get());
+  EXPECT_GT(made, coldMade);
+}
+
+TEST(ProfitMode, EmulationAndTheReferenceNeverMeasure) {
+  std::string file = (std::filesystem::temp_directory_path() / ("fusion-profit-" + std::to_string(getpid()) + ".mlir")).string();
+  std::ofstream(file) << twoLayers;
+  auto graph = Graph::load(file);
+  std::filesystem::remove(file);
+  ASSERT_TRUE(bool(graph)) << graph.error().message;
+  for (RunOn device : {RunOn::Cpu, RunOn::Emulate}) {
+    CompileOptions options;
+    options.device = device;
+    auto program = compile(*graph, options);
+    ASSERT_TRUE(bool(program)) << program.error().message;
+    EXPECT_THAT(program->report().json(), HasSubstr("\"profit\": \"modelled\""));
+    options.profit = ProfitMode::Measure;
+    auto refused = compile(*graph, options);
+    ASSERT_FALSE(bool(refused));
+    EXPECT_EQ(refused.error().kind, ErrorKind::Environment);
+    EXPECT_THAT(refused.error().message, HasSubstr("does not run on a GPU"));
+  }
+}
+} // namespace
