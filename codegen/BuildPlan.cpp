@@ -128,14 +128,17 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
   ++launches;
   if (dry)
     return emitOne(region, context, schedule, outputs);
-  const std::vector<SizeRange> ranges = schedule.ranges(region, context);
-  if (ranges.empty())
-    return emitOne(region, context, schedule, outputs);
-  for (const View &view : context.inputs) // what computes them comes before the first
+  for (const View &view : context.inputs) // what computes them comes before
     if (auto buffer = bufferOf(view.base); !buffer)
       return buffer.error();
+  const llvm::SmallVector<bool> settled = settledInputs(context.inputs);
+  KernelContext known = context;
+  known.settled = settled;
+  const std::vector<SizeRange> ranges = schedule.ranges(region, known);
+  if (ranges.empty())
+    return emitOne(region, known, schedule, outputs);
   for (const SizeRange &range : ranges) {
-    KernelContext inRange = context;
+    KernelContext inRange = known;
     inRange.range = &range;
     if (Status status = emitOne(region, inRange, schedule, outputs); !status)
       return status;
@@ -191,6 +194,19 @@ Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, 
   launch.kernel = shareKernel(std::move(draft.kernel));
   plan.launches.push_back(std::move(launch));
   return {};
+}
+
+// The launch just before is one of several where its schedule has ranges; all of them write the same buffers.
+llvm::SmallVector<bool> PlanBuilder::settledInputs(llvm::ArrayRef<View> inputs) const {
+  llvm::SmallVector<bool> settled;
+  for (const View &view : inputs) {
+    const BufferId buffer = buffers.at(view.base);
+    settled.push_back(plan.launches.empty() ||
+                      llvm::none_of(plan.launches.back().arguments, [&](const KernelLaunch::Argument &argument) {
+                        return argument.written && argument.buffer == buffer;
+                      }));
+  }
+  return settled;
 }
 
 /// Kernels that differ in comments only have one name.

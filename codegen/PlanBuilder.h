@@ -31,6 +31,8 @@ private:
   /// A kernel that copies the elements of `value`, however they lie, into `target`.
   Status planCopy(mlir::Value value, const View &view, BufferId target, mlir::Operation *anchor);
   uint32_t shareKernel(KernelPlan kernel);
+  /// KernelContext::settled for the next launch.
+  llvm::SmallVector<bool> settledInputs(llvm::ArrayRef<View> inputs) const;
   void describe(KernelLaunch &launch, const Region &region, const KernelContext &context) const;
 
   // PlanBuffers.cpp

@@ -16,8 +16,8 @@ StringRef registerType(DType type) {
 
 static bool isNarrow(DType type) { return isFloat(type) && byteSize(type) < 4; }
 
-std::string loadElement(DType type, StringRef pointer, StringRef index) {
-  std::string loaded = "load(" + pointer.str() + " + " + index.str() + ")";
+std::string loadElement(DType type, StringRef pointer, StringRef index, bool settled) {
+  std::string loaded = (settled ? "load_settled(" : "load(") + pointer.str() + " + " + index.str() + ")";
   return isNarrow(type) ? "to_f32(" + loaded + ")" : loaded;
 }
 
@@ -30,6 +30,17 @@ std::string storeElement(DType type, StringRef pointer, StringRef index, StringR
 std::string rounded(DType type, StringRef expression) {
   return isNarrow(type) ? fmt::format("round_to<{}>({})", sourceType(type).str(), expression.str())
                         : expression.str();
+}
+
+std::optional<std::string> unrounded(DType type, StringRef text) {
+  if (!isNarrow(type) || !text.consume_front(fmt::format("round_to<{}>(", sourceType(type).str())) ||
+      !text.consume_back(")"))
+    return std::nullopt;
+  int depth = 0;
+  for (char c : text)
+    if ((depth += c == '(' ? 1 : c == ')' ? -1 : 0) < 0)
+      return std::nullopt; // the last parenthesis closes another one
+  return text.str();
 }
 
 std::string integerLiteral(DType type, int64_t value) {

@@ -11,7 +11,8 @@ llvm::StringRef registerType(DType type);
 
 /// `to_f32(load(in0 + i))`: the register value of an element. `store(out0 + i, from_f32<f16>(x))`: the
 /// statement, without semicolon, that stores a register value.
-std::string loadElement(DType type, llvm::StringRef pointer, llvm::StringRef index);
+/// `settled`: by load_settled.
+std::string loadElement(DType type, llvm::StringRef pointer, llvm::StringRef index, bool settled = false);
 std::string storeElement(DType type, llvm::StringRef pointer, llvm::StringRef index, llvm::StringRef value);
 
 /// `operands` are register expressions (names or literals). Returns an expression rounded to the result's
@@ -25,5 +26,7 @@ std::string literal(DType type, double value);
 std::string integerLiteral(DType type, int64_t value);
 /// An f32 expression rounded to `type`: `round_to<f16>(x)`; x itself for f32.
 std::string rounded(DType type, llvm::StringRef expression);
+/// The x of `rounded(type, x)`; nothing for any other text, and for types to which nothing is rounded.
+std::optional<std::string> unrounded(DType type, llvm::StringRef text);
 
 } // namespace fusion

@@ -16,8 +16,13 @@ struct KernelContext {
   const SizeRange *range = nullptr; ///< the kernel is launched only there; one of the schedule's ranges
   /// Per region output the same; empty: all are contiguous.
   llvm::ArrayRef<View> outputs = {};
+  /// Per region input: whether it is complete when the kernel starts, because the launch just before does not write it
+  /// and all launches ahead of that one have finished (see pdl_wait in the prelude). Such an input can be read before
+  /// pdl_wait(): by load_settled, or, if no kernel writes it, by load. Empty: nothing is known.
+  llvm::ArrayRef<bool> settled = {};
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
+  bool isSettled(unsigned input) const { return input < settled.size() && settled[input]; }
   View output(unsigned index, mlir::Value value) const {
     return outputs.empty() ? View::contiguous(value, shape(value)) : outputs[index];
   }

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace fusion {
 namespace {
 
@@ -71,6 +73,7 @@ private:
       Result<int64_t> size = evaluate(source.when->size, INT64_MAX, where);
       if (!size)
         return size.error();
+      skipped = skipped || *size < 1; // else another kernel takes this one's place
       if (!source.when->holds(*size))
         return {};
     }
@@ -83,8 +86,10 @@ private:
         return extent.error();
       launch.grid[axis] = static_cast<uint32_t>(*extent);
     }
-    if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
+    if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) {
+      skipped = true;
       return {};
+    }
     for (const KernelLaunch::Argument &argument : source.arguments) {
       if (!argument.buffer) {
         Result<int64_t> value = argument.value.evaluate(symbols);
@@ -101,8 +106,11 @@ private:
         return offset.error();
       launch.arguments.push_back({true, *argument.buffer, static_cast<uint64_t>(*offset)});
     }
+    // A kernel may read early what the launch before it in the plan does not write; without that launch, it follows
+    // one that may.
     launch.overlapsPrevious =
-        kernel.usesPdl && !result.launches.empty() && plan.kernels[result.launches.back().kernel].usesPdl;
+        kernel.usesPdl && !std::exchange(skipped, false) && !result.launches.empty() &&
+        plan.kernels[result.launches.back().kernel].usesPdl;
     double moved = 0, flops = 0; // reports only: an expression that does not evaluate counts as nothing
     for (const Dim *dim : {&source.bytesRead, &source.bytesWritten})
       if (Result<int64_t> value = dim->evaluate(symbols))
@@ -150,6 +158,7 @@ private:
   const ProgramPlan &plan;
   const SymbolValues &symbols;
   ShapePlan result;
+  bool skipped = false; ///< the launch before had nothing to do
 };
 
 } // namespace

@@ -112,12 +112,42 @@ template <class To, class From> DEVICE To convert(From value) {
     return (To)value;
 }
 
+// 1 / sqrt(x), within one unit of the last place.
+DEVICE f32 inverse_sqrt_(f32 x) {
+  const f32 estimate = rsqrt_estimate(x);
+  const f32 error = fma_(-(x * estimate), estimate, 1.f);
+  return fabs_(error) < 0.5f ? fma_(0.5f * estimate, error, estimate) : estimate;
+}
+DEVICE f64 inverse_sqrt_(f64 x) { return 1.0 / sqrt_(x); }
+
 DEVICE bool is_nan(f32 x) { return x != x; }
 DEVICE bool is_nan(f64 x) { return x != x; }
 DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
 DEVICE bool is_inf(f64 x) { return x == x && x - x != x - x; }
 DEVICE f64 max_nan(f64 a, f64 b) { return is_nan(a) || a > b ? a : b; }
 DEVICE f64 min_nan(f64 a, f64 b) { return is_nan(a) || a < b ? a : b; }
+
+// Division of many numbers by one, for quotients that end in a narrow type: what x / d gives, correctly rounded, where
+// the quotient is 2^-30 or more; smaller ones are about right. d and x are scaled so that no step overflows that the
+// quotient does not.
+struct Divisor {
+  f32 value, inverse, scale;
+};
+DEVICE Divisor divisor(f32 value) {
+  const f32 size = fabs_(value);
+  const f32 scale = size < 5.4210109e-20f ? 18446744073709551616.f : size > 18446744073709551616.f ? 5.4210109e-20f : 1.f;
+  const f32 scaled = value * scale;
+  // By 0, infinity or NaN the first product is the quotient: the steps after it shall leave it alone.
+  const bool plain = size > 0.f && size < inf_f32();
+  return Divisor{plain ? scaled : 0.f, 1.f / scaled, scale};
+}
+DEVICE f32 divide(f32 x, const Divisor &by) {
+  const f32 scaled = x * by.scale;
+  const f32 first = scaled * by.inverse;
+  const f32 second = fma_(fma_(-by.value, first, scaled), by.inverse, first);
+  const f32 third = fma_(fma_(-by.value, second, scaled), by.inverse, second);
+  return fabs_(first) < 1e30f ? third : first;
+}
 
 // Activations, in f32.
 DEVICE f32 sigmoid_(f32 x) { return 1.f / (1.f + exp_(-x)); }
@@ -177,6 +207,33 @@ DEVICE i64 gather_index(i64 index, i64 count) {
   return place < 0 ? 0 : place >= count ? count - 1 : place;
 }
 
+// Vectors of narrow floats, whole words at a time: two neighbours share a register.
+template <class T, int N> DEVICE f32 element_f32(const Vec<T, N> &values, int index) {
+  if constexpr (same_type<T, bf16> && N % 2 == 0) {
+    u32 words[N / 2];
+    copy_bytes(words, &values, 2 * N);
+    const u32 word = words[index / 2];
+    return f32_of_bits(index % 2 ? word & 0xffff0000u : word << 16);
+  } else {
+    return to_f32(values[index]);
+  }
+}
+template <class T, int N> DEVICE Vec<T, N> vec_from_f32(const Vec<f32, N> &values) {
+  Vec<T, N> narrow;
+  if constexpr (float_pair<T>::converts && N % 2 == 0) {
+    typename float_pair<T>::bits pairs[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i)
+      pairs[i] = float_pair<T>::from_f32(values[2 * i], values[2 * i + 1]);
+    copy_bytes(&narrow, pairs, sizeof(T) * N);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      narrow[i] = from_f32<T>(values[i]);
+  }
+  return narrow;
+}
+
 // Reductions over groups of Lanes neighbouring lanes (a power of two up to 32); all lanes of the warp take
 // part and every lane gets its group's result, the same bits in each.
 template <int Lanes> DEVICE f32 lanes_sum(f32 value) {
@@ -207,38 +264,45 @@ DEVICE f32 warp_sum(f32 value) { return lanes_sum<32>(value); }
 DEVICE f32 warp_max(f32 value) { return lanes_max<32>(value); }
 DEVICE f32 warp_min(f32 value) { return lanes_min<32>(value); }
 
-// One value per warp, seen by every warp: lane l gets warp l's, lanes beyond the last warp get `empty`.
-// The first barrier lets the previous use of the scratch be read to its end.
-template <int Threads> DEVICE f32 gather_warps(f32 value, f32 empty) {
+// One value per warp, seen by every thread. Threads lie along x alone.
+// The scratch is the call site's own: no barrier is needed before it is written. Site -1 is for calls that are
+// reached more than once; its first barrier lets the previous use be read to its end.
+template <int Threads, int Site> DEVICE const f32 *share_warps(f32 value) {
   static_assert(Threads % 32 == 0 && Threads > 32 && Threads <= 1024, "whole warps");
-  SHARED(f32, scratch, Threads / 32);
-  const u32 lane = lane_id();
+  SHARED(f32, scratch, (Threads / 32 + 3) / 4 * 4);
+  if (Site < 0)
+    barrier();
+  if (thread_x() % 32u == 0)
+    scratch[thread_x() / 32u] = value;
   barrier();
-  if (lane == 0)
-    scratch[warp_id()] = value;
-  barrier();
-  return lane < Threads / 32 ? scratch[lane] : empty;
+  return scratch;
 }
 
-// Reductions over the block, which has exactly Threads threads; every thread gets the result.
-template <int Threads> DEVICE f32 block_sum(f32 value) {
-  const f32 mine = warp_sum(value);
-  if constexpr (Threads == 32)
-    return mine;
-  else
-    return warp_sum(gather_warps<Threads>(mine, 0.f));
-}
-template <int Threads> DEVICE f32 block_max(f32 value) {
-  const f32 mine = warp_max(value);
-  if constexpr (Threads == 32)
-    return mine;
-  else
-    return warp_max(gather_warps<Threads>(mine, -inf_f32()));
-}
-template <int Threads> DEVICE f32 block_min(f32 value) {
-  const f32 mine = warp_min(value);
-  if constexpr (Threads == 32)
-    return mine;
-  else
-    return warp_min(gather_warps<Threads>(mine, inf_f32()));
-}
+// Reductions over the block, which has exactly Threads threads; every thread gets the result. Up to eight warps'
+// values each thread combines itself, which takes less time than shuffles do.
+#define FUSION_BLOCK_REDUCTION(name, lanes, combine, empty)                                                   \
+  template <int Threads, int Site = -1> DEVICE f32 name(f32 value) {                                          \
+    const f32 mine = lanes<32>(value);                                                                        \
+    if constexpr (Threads == 32) {                                                                            \
+      return mine;                                                                                            \
+    } else {                                                                                                  \
+      constexpr int warps = Threads / 32;                                                                     \
+      const f32 *scratch = share_warps<Threads, Site>(mine);                                                  \
+      if constexpr (warps > 8) {                                                                              \
+        constexpr int group = warps > 16 ? 32 : 16;                                                           \
+        const u32 place = thread_x() % (u32)group;                                                            \
+        return lanes<group>(place < (u32)warps ? scratch[place] : empty);                                     \
+      } else {                                                                                                \
+        f32 total = scratch[0];                                                                               \
+        _Pragma("unroll") for (int i = 1; i < warps; ++i) {                                                   \
+          const f32 other = scratch[i];                                                                       \
+          total = combine;                                                                                    \
+        }                                                                                                     \
+        return total;                                                                                         \
+      }                                                                                                       \
+    }                                                                                                         \
+  }
+FUSION_BLOCK_REDUCTION(block_sum, lanes_sum, total + other, 0.f)
+FUSION_BLOCK_REDUCTION(block_max, lanes_max, max_nan(total, other), -inf_f32())
+FUSION_BLOCK_REDUCTION(block_min, lanes_min, min_nan(total, other), inf_f32())
+#undef FUSION_BLOCK_REDUCTION

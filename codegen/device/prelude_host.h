@@ -72,6 +72,8 @@ template <class T, int N> DEVICE Vec<T, N> load_vec(const T *from) {
   return values;
 }
 template <class T, int N> DEVICE Vec<T, N> load_readonly_vec(const T *from) { return load_vec<T, N>(from); }
+template <class T, int N> DEVICE Vec<T, N> load_settled_vec(const T *from) { return load_vec<T, N>(from); }
+template <class T> DEVICE T load_settled(const T *from) { return load(from); }
 template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) { return load_vec<T, N>(from); }
 template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
   check_aligned(to, sizeof(T) * N);
@@ -128,6 +130,7 @@ DEVICE bool warp_all(bool condition) { return ballot(!condition) == 0; }
 // Arithmetic that the language lacks.
 DEVICE f32 sqrt_(f32 x) { return __builtin_sqrtf(x); }
 DEVICE f32 rsqrt_(f32 x) { return (f32)(1.0 / __builtin_sqrt((f64)x)); }
+DEVICE f32 rsqrt_estimate(f32 x) { return rsqrt_(x); }
 DEVICE f32 exp_(f32 x) { return __builtin_expf(x); }
 DEVICE f32 exp2_(f32 x) { return __builtin_exp2f(x); }
 DEVICE f32 log_(f32 x) { return __builtin_logf(x); }

@@ -47,6 +47,10 @@ template <class A> constexpr bool same_type<A, A> = true;
 template <class T>
 constexpr bool is_narrow_float =
     same_type<T, f16> || same_type<T, bf16> || same_type<T, f8e4m3> || same_type<T, f8e5m2>;
+// Two neighbours from two f32 by one instruction, where the machine has it: see vec_from_f32.
+template <class T> struct float_pair {
+  static constexpr bool converts = false;
+};
 template <class T> constexpr bool is_wide_float = same_type<T, f32> || same_type<T, f64>;
 
 DEVICE u32 bits_of(f32 value) {

@@ -63,6 +63,8 @@ private:
   Node *converted(Node *node, const std::string &type);
   /// `$0 / columns` and such: the width as an f32 or integer expression.
   std::string widthText(bool floating);
+  /// A sum `$0` over the width, for norms.
+  std::string meanText(const std::string &type);
 
   // RowOps.cpp
   Node *lower(mlir::Operation *op, unsigned result, const Space &space);

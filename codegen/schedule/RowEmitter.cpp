@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 using namespace mlir;
 
 namespace fusion::row {
@@ -26,8 +24,18 @@ void Emitter::header() {
   if (layout.wholeBlock()) {
     thread = local("i64", "t", "thread_x()");
     row = local("i64", "row", block);
-    return;
+  } else {
+    shareBlock(rows);
   }
+  if (!isGuarded())
+    return;
+  writer.line("// Threads beyond the end of the row repeat its first elements.");
+  const std::string end = fmt::format("{} + {}", (layout.chunks - 1) * layout.stride(), threadStart());
+  inside = local("bool", "inside", fmt::format("{} < {}", end, writer.size(graph.width)));
+  last = local("i64", "last", fmt::format("{} ? {} : 0", inside, end));
+}
+
+void Emitter::shareBlock(const std::string &rows) {
   writer.line(fmt::format("// {} threads a row, {} rows a block; threads beyond the last row repeat it.",
                           layout.threadsPerRow, layout.rowsPerBlock()));
   thread = local("i64", "t", fmt::format("thread_x() % {}u", layout.threadsPerRow));
@@ -57,20 +65,22 @@ void Emitter::pointerFor(const void *user, const Access &access, bool isOutput) 
   pointerNames[user] = name;
 }
 
-void Emitter::pointers() {
-  leadIndices.resize(graph.leads.size());
-  std::set<const Node *> used;
+void Emitter::countUses() {
   std::vector<const Node *> pending;
   for (const Store &store : graph.stores)
     pending.push_back(store.value);
   while (!pending.empty()) {
     const Node *node = pending.back();
     pending.pop_back();
-    if (used.insert(node).second)
+    if (uses[node]++ == 0)
       pending.insert(pending.end(), node->operands.begin(), node->operands.end());
   }
+}
+
+void Emitter::pointers() {
+  leadIndices.resize(graph.leads.size());
   for (const Node &node : graph.nodes)
-    if (node.kind == Node::Kind::Load && used.contains(&node))
+    if (node.kind == Node::Kind::Load && uses.contains(&node))
       pointerFor(&node, node.access, false);
   for (const Store &store : graph.stores)
     pointerFor(&store, store.access, true);
@@ -119,7 +129,7 @@ std::string Emitter::expression(const Node *node, ArrayRef<std::string> operands
 
 bool Emitter::isKept(const Node *node) const {
   auto found = plan.kept.find(node);
-  return found != plan.kept.end() && found->second < current;
+  return found != plan.kept.end() && found->second < current && !isPreloaded(node);
 }
 
 std::string Emitter::rowValue(const Node *node) {
@@ -132,7 +142,7 @@ std::string Emitter::rowValue(const Node *node) {
     return rowNames[node] = node->text; // a literal
   comment(node);
   const std::string text = node->kind == Node::Kind::Load
-                               ? loadElement(node->access.type, pointerNames.at(node), "0")
+                               ? loadElement(node->access.type, pointerNames.at(node), "0", isEarly(node) && !isConstant(node))
                                : expression(node, operands, "0");
   return rowNames[node] = local(node->type, "r", text);
 }
@@ -250,6 +260,14 @@ void Emitter::prepare(const Node *node, const Position &position) {
     prepare(operand, next);
 }
 
+std::string Emitter::applied(const Node *node, const Position &position) {
+  SmallVector<std::string> operands;
+  for (const Node *operand : node->operands)
+    operands.push_back(element(operand, position));
+  comment(node);
+  return expression(node, operands, StringRef(node->text).contains("$c") ? column(position) : std::string());
+}
+
 std::string Emitter::element(const Node *node, const Position &position) {
   if (node->level == Level::Row)
     return rowValue(node);
@@ -267,23 +285,22 @@ std::string Emitter::element(const Node *node, const Position &position) {
   if (node->kind == Node::Kind::Load) {
     auto vector = vectorNames.find({node, position.key.empty() ? "" : position.chunk});
     if (!position.chunk.empty() && vector != vectorNames.end()) {
-      std::string item = fmt::format("{}[{}]", vector->second, position.lane);
       const bool same = registerType(node->access.type) == sourceType(node->access.type);
-      name = local(node->type, "x", same ? item : fmt::format("to_f32({})", item));
+      name = local(node->type, "x",
+                   fmt::format(fmt::runtime(same ? "{}[{}]" : "element_f32({}, {})"), vector->second, position.lane));
+    } else if (auto early = preloaded.find(node); early != preloaded.end() && position.key.empty()) {
+      const bool same = registerType(node->access.type) == sourceType(node->access.type);
+      name = local(node->type, "x", fmt::format(fmt::runtime(same ? "{}[k]" : "to_f32({}[k])"), early->second));
     } else {
       const std::string offset = columnOffset(node->access, column(position));
       name = local(node->type, "x", loadElement(node->access.type, pointerNames.at(node), offset));
     }
   } else {
-    SmallVector<std::string> operands;
-    for (const Node *operand : node->operands)
-      operands.push_back(element(operand, position));
-    comment(node);
-    const std::string where = StringRef(node->text).contains("$c") ? column(position) : std::string();
-    name = local(node->type, "x", expression(node, operands, where));
+    const std::string text = applied(node, position);
+    name = local(node->type, "x", text);
   }
   if (auto kept = plan.kept.find(node);
-      position.key.empty() && kept != plan.kept.end() && kept->second == current)
+      position.key.empty() && kept != plan.kept.end() && kept->second == current && !isPreloaded(node))
     writer.line(fmt::format("{}[{}] = {};", arrays.at(node), vectors() ? at : "k", name));
   return elementNames[{node, position.key}] = name;
 }

@@ -28,14 +28,22 @@ private:
   };
 
   void header();
+  void shareBlock(const std::string &rows);
+  void countUses();
   void pointers();
   void choosePreloads();
-  void preload(bool constants);
+  void preload(bool early);
+  bool isPreloaded(const Node *node) const { return preloaded.contains(node); }
   bool isConstant(const Node *load) const;
+  bool isEarly(const Node *load) const;
   void sweep(unsigned number);
   void declare(unsigned number);
   void chunkBody(unsigned number);
   void accumulate(const Node *reduction);
+  std::string chunkColumn() const;
+  std::string guard(bool ofRows) const;
+  std::string storedElement(const Store *store);
+  void storeValues(const Store *store, const std::string &pack);
   void finishReduction(const Node *reduction);
   void storeRow(const Store *store);
 
@@ -44,6 +52,7 @@ private:
   std::string groupValue(const Node *node);
   void prepare(const Node *node, const Position &position);
   std::string element(const Node *node, const Position &position);
+  std::string applied(const Node *node, const Position &position);
   const Position &moved(const Position &position, const ColumnMap &map);
   std::string mappedColumn(const ColumnMap &map, const std::string &column);
   std::string column(const Position &position);
@@ -54,6 +63,7 @@ private:
   void pointerFor(const void *user, const Access &access, bool isOutput);
   void comment(const Node *node);
   bool isKept(const Node *node) const;
+  bool isGuarded() const { return layout.inRegisters && layout.guarded(*graph.width.constant()); }
   bool vectors() const { return layout.vector > 1; }
   /// The thread's first column.
   std::string threadStart() const { return vectors() ? thread + " * " + std::to_string(layout.vector) : thread; }
@@ -66,6 +76,9 @@ private:
   const std::string block;
   unsigned current = 0; ///< sweep
   std::string thread, active;
+  std::string last, inside; ///< if guarded: the column of the last chunk, or 0, and whether it is in the row
+  unsigned blockReductions = 0;
+  std::map<const Node *, unsigned> uses; ///< by nodes and stores; what nothing uses is not there
   llvm::SmallVector<std::optional<llvm::SmallVector<std::string>>> leadIndices;
   std::string row;
   std::map<const void *, std::string> pointerNames; ///< of a Load node or a Store

@@ -18,6 +18,7 @@ struct Layout {
 
   uint32_t rowsPerBlock() const { return blockThreads / threadsPerRow; }
   bool wholeBlock() const { return threadsPerRow > 32; }
+  int64_t stride() const { return vector * threadsPerRow; } ///< columns from one vector of a thread to its next
   /// In registers: the vectors may reach beyond the row.
   bool guarded(int64_t width) const { return chunks * threadsPerRow * vector != width; }
 };

@@ -15,6 +15,14 @@ std::string Builder::widthText(bool floating) {
   return floating ? "(f32)$n" : "$n";
 }
 
+// What a norm makes of a sum: times the inverse of the width, which differs by a rounding from a division.
+std::string Builder::meanText(const std::string &type) {
+  std::optional<int64_t> width = graph.width.constant();
+  if (!width || *width == 0 || type != "f32")
+    return "$0 / " + widthText(true);
+  return "$0 * " + literal(DType::F32, 1.0 / static_cast<double>(*width));
+}
+
 Node *Builder::lowerReduce(nn::ReduceOp op, Node *x) {
   if (!x)
     return nullptr;
@@ -82,7 +90,7 @@ Node *Builder::lowerRmsNorm(nn::RmsNormOp op, const Space &space) {
   Node *weight = converted(value(op.getWeight(), space), type);
   Node *squares = reduction(op, Node::Reduction::Sum, apply(op, "$0 * $0", {x}, type));
   const std::string eps = literal(DType::F32, op.getEps().convertToDouble());
-  Node *inverse = apply(op, fmt::format("1.f / sqrt_($0 / {} + {})", widthText(true), eps), {squares}, type);
+  Node *inverse = apply(op, fmt::format("inverse_sqrt_({} + {})", meanText(type), eps), {squares}, type);
   const double bias = op.getWeightBias().convertToDouble();
   Node *factor = weight;
   if (bias != 0)
@@ -98,12 +106,12 @@ Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
-  const std::string width = widthText(true), type = x->type;
-  Node *mean = apply(op, "$0 / " + width, {reduction(op, Node::Reduction::Sum, x)}, type);
+  const std::string type = x->type;
+  Node *mean = apply(op, meanText(type), {reduction(op, Node::Reduction::Sum, x)}, type);
   Node *centred = apply(op, "$0 - $1", {x, mean}, type);
   Node *squares = reduction(op, Node::Reduction::Sum, apply(op, "$0 * $0", {centred}, type));
   const std::string eps = literal(DType::F32, op.getEps().convertToDouble());
-  Node *inverse = apply(op, fmt::format("1.f / sqrt_($0 / {} + {})", width, eps), {squares}, type);
+  Node *inverse = apply(op, fmt::format("inverse_sqrt_({} + {})", meanText(type), eps), {squares}, type);
   Node *normal = apply(op, rounded(scale, "$0 * $1"), {centred, inverse}, type);
   auto rounding = [&](Value operand) {
     Node *node = converted(value(operand, space), type);
@@ -182,14 +190,20 @@ Node *Builder::lowerQuantize(Operation *op, const Space &space) {
   const DType to = resultType(op);
   Node *x = asFloat(value(op->getOperand(0), space));
   Node *scale = asFloat(quantisationOperand(op->getOperand(1), op->getOperand(0), axis, block, space));
+  // One scale for many elements is taken apart once.
+  const bool shared = !dequantize && x && scale && x->type == "f32" && scale->type == "f32" &&
+                      scale->level != Level::Element;
+  const std::string quotient = shared ? "divide($0, $1)" : "$0 / $1";
+  if (shared)
+    scale = apply(op, "divisor($0)", {scale}, "Divisor");
   SmallVector<Node *> operands{x, scale};
   if (zero)
     operands.push_back(asFloat(quantisationOperand(zero, op->getOperand(0), axis, block, space)));
   if (dequantize)
     return apply(op, rounded(to, zero ? "($0 - $2) * $1" : "$0 * $1"), operands, registerType(to));
   if (isFloat(to))
-    return apply(op, rounded(to, "$0 / $1"), operands, registerType(to));
-  std::string text = zero ? "rint_($0 / $1) + $2" : "rint_($0 / $1)";
+    return apply(op, rounded(to, quotient), operands, registerType(to));
+  std::string text = "rint_(" + quotient + ")" + (zero ? " + $2" : "");
   if (to == DType::I4 || to == DType::U4)
     text = fmt::format("min_nan(max_nan({}, {}), {})", text, to == DType::I4 ? "-8.f" : "0.f",
                        to == DType::I4 ? "7.f" : "15.f");
@@ -221,9 +235,12 @@ Node *Builder::lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, c
                   registerType(scaleType));
   if (result == 1)
     return scale;
+  const bool single = x && x->type == "f32" && scale && scale->type == "f32";
+  const std::string quotient = single ? "divide($0, $1)" : "$0 / $1";
+  Node *by = single ? apply(op, "divisor($0)", {scale}, "Divisor") : scale;
   if (isFloat(to))
-    return apply(op, rounded(to, "$0 / $1"), {x, scale}, registerType(to));
-  return apply(op, fmt::format("saturate_to_int<{}>(rint_($0 / $1))", registerType(to).str()), {x, scale},
+    return apply(op, rounded(to, quotient), {x, by}, registerType(to));
+  return apply(op, fmt::format("saturate_to_int<{}>(rint_({}))", registerType(to).str(), quotient), {x, by},
                registerType(to));
 }
 

@@ -13,14 +13,17 @@ namespace fusion::row {
 /// sweeps.
 static constexpr int64_t mostRegisters = 48;
 
+/// No kernel writes it.
 bool Emitter::isConstant(const Node *load) const {
-  // No kernel writes these, so that they can be read before the kernels ahead have finished.
   Operation *producer = context.inputs[load->access.index].base.getDefiningOp();
   return producer && isa<nn::WeightOp, nn::ConstantOp>(producer);
 }
 
+/// It can be read before the kernels ahead have finished.
+bool Emitter::isEarly(const Node *load) const { return isConstant(load) || context.isSettled(load->access.index); }
+
 void Emitter::choosePreloads() {
-  if (!layout.inRegisters || !vectors())
+  if (!layout.inRegisters)
     return;
   // Loads of the thread's own columns; what a Move reads lies elsewhere.
   std::set<const Node *> seen;
@@ -37,40 +40,42 @@ void Emitter::choosePreloads() {
     pending.insert(pending.end(), node->operands.begin(), node->operands.end());
   }
   int64_t left = mostRegisters;
-  for (bool constants : {true, false})
+  for (bool early : {true, false})
     for (const Node &node : graph.nodes) { // in the order of the graph, so that the text is always the same
-      if (!llvm::is_contained(loads, &node) || isConstant(&node) != constants)
+      if (!llvm::is_contained(loads, &node) || isEarly(&node) != early)
         continue;
-      const int64_t bytes = layout.chunks * layout.vector * static_cast<int64_t>(byteSize(node.access.type));
-      if (bytes / 4 > left)
+      const int64_t vectorBytes = layout.vector * static_cast<int64_t>(byteSize(node.access.type)),
+                    registers = layout.chunks * ((vectorBytes + 3) / 4);
+      if (registers > left)
         continue;
-      left -= bytes / 4;
+      left -= registers;
       preloads.push_back(&node);
     }
 }
 
-void Emitter::preload(bool constants) {
+void Emitter::preload(bool early) {
   for (const Node *node : preloads) {
-    if (isConstant(node) != constants)
+    if (isEarly(node) != early)
       continue;
-    const std::string type = sourceType(node->access.type).str();
+    const std::string type = sourceType(node->access.type).str(), &pointer = pointerNames.at(node);
     const std::string name = writer.fresh("v");
     preloaded[node] = name;
-    const std::string column =
-        fmt::format("k * {} + {}", layout.vector * static_cast<int64_t>(layout.threadsPerRow), threadStart());
-    writer.line(fmt::format("Vec<{}, {}> {}[{}];", type, layout.vector, name, layout.chunks));
+    writer.line(vectors() ? fmt::format("Vec<{}, {}> {}[{}];", type, layout.vector, name, layout.chunks)
+                          : fmt::format("{} {}[{}];", type, name, layout.chunks));
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", layout.chunks));
-    const bool guarded = layout.guarded(*graph.width.constant());
-    if (guarded)
-      writer.line(fmt::format("if ({} < {}) {{", column, writer.size(graph.width)));
-    const std::string offset = columnOffset(node->access, column);
-    writer.line(
-        fmt::format("{}[k] = load_vec<{}, {}>({} + {});", name, type, layout.vector, pointerNames.at(node), offset));
-    if (guarded)
-      writer.line("}");
+    writer.line(fmt::format("const i64 column = {};", chunkColumn()));
+    const std::string offset = columnOffset(node->access, "column");
+    const char *how = early && !isConstant(node) ? "load_settled" : "load";
+    writer.line(vectors() ? fmt::format("{}[k] = {}_vec<{}, {}>({} + {});", name, how, type, layout.vector, pointer, offset)
+                          : fmt::format("{}[k] = {}({} + {});", name, how, pointer, offset));
     writer.line("}");
   }
+  // A scale of the row or the tensor: what is loaded where it is needed is waited for.
+  for (const Node &node : graph.nodes)
+    if (node.kind == Node::Kind::Load && node.level == Level::Row && uses.contains(&node) &&
+        isEarly(&node) == early)
+      rowValue(&node);
 }
 
 } // namespace fusion::row

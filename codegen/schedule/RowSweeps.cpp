@@ -54,16 +54,45 @@ void Emitter::declare(unsigned number) {
     writer.line(fmt::format("  {}[k] = {};", arrays[reduction], identity(*reduction)));
   }
   for (const Node &node : graph.nodes)
-    if (auto kept = plan.kept.find(&node); kept != plan.kept.end() && kept->second == number) {
+    if (auto kept = plan.kept.find(&node);
+        kept != plan.kept.end() && kept->second == number && !isPreloaded(&node)) {
       arrays[&node] = writer.fresh("keep");
       writer.line(fmt::format("{} {}[{}];", node.type, arrays[&node], layout.chunks * layout.vector));
     }
 }
 
 void Emitter::accumulate(const Node *reduction) {
-  const std::string value = element(reduction->operands[0], own);
+  const Node *term = reduction->operands[0];
+  // A square of its own, not one of the graph's, is not rounded before it is added.
+  const bool squares = term->text == "$0 * $0" && reduction->type == "f32" && uses.at(term) == 1 &&
+                       reduction->reduction == Node::Reduction::Sum && !reduction->perGroup;
+  const std::string value = element(squares ? term->operands[0] : term, own);
   const std::string into = reduction->perGroup ? arrays.at(reduction) + "[k]" : accumulators.at(reduction);
-  writer.line(fmt::format("{} = {};", into, combine(*reduction, into, value)));
+  // Repeated elements change no largest or smallest value of the row, and none of a group that is repeated whole.
+  const bool matters = reduction->perGroup ? *graph.width.constant() % graph.groupSize != 0
+                                           : reduction->reduction == Node::Reduction::Sum ||
+                                                 reduction->reduction == Node::Reduction::Product;
+  writer.line(fmt::format("{}{} = {};", matters ? guard(/*ofRows=*/false) : "", into, squares ? fmt::format("fma_({0}, {0}, {1})", value, into) : combine(*reduction, into, value)));
+}
+
+std::string Emitter::chunkColumn() const {
+  const std::string column = fmt::format("k * {} + {}", layout.stride(), threadStart());
+  if (!isGuarded())
+    return column;
+  return layout.chunks == 1 ? last : fmt::format("k < {} ? {} : {}", layout.chunks - 1, column, last);
+}
+
+/// `if (…) ` before what only elements in the row may do, and `ofRows`, only rows in the tensor.
+std::string Emitter::guard(bool ofRows) const {
+  std::string condition = ofRows ? active : "";
+  if (isGuarded()) {
+    const bool both = !condition.empty();
+    condition += both ? " && " : "";
+    condition += layout.chunks == 1 ? inside
+                 : both             ? fmt::format("(k < {} || {})", layout.chunks - 1, inside)
+                                    : fmt::format("k < {} || {}", layout.chunks - 1, inside);
+  }
+  return condition.empty() ? "" : fmt::format("if ({}) ", condition);
 }
 
 void Emitter::finishReduction(const Node *reduction) {
@@ -79,8 +108,11 @@ void Emitter::finishReduction(const Node *reduction) {
   if (isPlainReduction(*reduction)) {
     rowNames[reduction] =
         local("f32", "total",
-              fmt::format("{}_{}<{}>({})", layout.wholeBlock() ? "block" : "lanes",
-                          names[static_cast<int>(reduction->reduction)], layout.threadsPerRow, mine));
+              layout.wholeBlock()
+                  ? fmt::format("block_{}<{}, {}>({})", names[static_cast<int>(reduction->reduction)],
+                                layout.threadsPerRow, blockReductions++, mine)
+                  : fmt::format("lanes_{}<{}>({})", names[static_cast<int>(reduction->reduction)],
+                                layout.threadsPerRow, mine));
     return;
   }
   writer.line("#pragma unroll");
@@ -91,10 +123,29 @@ void Emitter::finishReduction(const Node *reduction) {
   rowNames[reduction] = mine;
 }
 
-static std::string storedForm(DType type, const std::string &value) {
-  return registerType(type) == sourceType(type)
-             ? value
-             : fmt::format("from_f32<{}>({})", sourceType(type).str(), value);
+/// Stored values pass through f32 on their way to a narrow float.
+static bool isConverted(DType type) { return registerType(type) != sourceType(type); }
+
+/// What goes into a vector that is converted as a whole: a value that nothing else needs is rounded there only.
+std::string Emitter::storedElement(const Store *store) {
+  const Node *node = store->value;
+  if (isConverted(store->access.type) && node->kind == Node::Kind::Apply && node->level == Level::Element &&
+      uses.at(node) == 1)
+    if (auto text = unrounded(store->access.type, applied(node, own)))
+      return local(node->type, "x", *text);
+  return element(node, own);
+}
+
+/// `pack`: the vector that collects the values of this chunk; empty if each is stored by itself.
+void Emitter::storeValues(const Store *store, const std::string &pack) {
+  if (!pack.empty()) {
+    const std::string value = storedElement(store);
+    writer.line(fmt::format("{}[i] = {};", pack, value));
+    return;
+  }
+  const std::string value = element(store->value, own);
+  writer.line(guard(/*ofRows=*/true) + storeElement(store->access.type, pointerNames.at(store),
+                                                    columnOffset(store->access, own.column), value) + ";");
 }
 
 void Emitter::chunkBody(unsigned number) {
@@ -106,52 +157,45 @@ void Emitter::chunkBody(unsigned number) {
     prepare(reduction->operands[0], own);
   for (const Store *store : plan.stores[number])
     prepare(store->value, own);
-  const bool perGroupOnly =
-      plan.reductions[number].empty() && llvm::all_of(plan.stores[number], [](const Store *store) {
-        return store->access.divisors.back() != 1;
-      });
+  std::vector<const Store *> perElement, perGroup;
+  for (const Store *store : plan.stores[number])
+    (store->access.divisors.back() == 1 ? perElement : perGroup).push_back(store);
   std::map<const Store *, std::string> packs;
-  if (!perGroupOnly) {
-    for (const Store *store : plan.stores[number])
+  if (!perElement.empty() || !plan.reductions[number].empty()) {
+    for (const Store *store : perElement)
       if (vectors() && isVectorAccess(store->access, layout.vector)) {
         packs[store] = writer.fresh("y");
-        writer.line(fmt::format("Vec<{}, {}> {};", sourceType(store->access.type).str(), layout.vector,
+        const DType type = store->access.type;
+        writer.line(fmt::format("Vec<{}, {}> {};", isConverted(type) ? "f32" : sourceType(type).str(), layout.vector,
                                 packs[store]));
       }
     if (vectors()) {
       writer.line("#pragma unroll");
       writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", layout.vector));
     }
-    for (const Store *store : plan.stores[number]) {
-      if (store->access.divisors.back() != 1)
-        continue;
-      const std::string value = element(store->value, own);
-      if (packs.contains(store)) {
-        writer.line(fmt::format("{}[i] = {};", packs[store], storedForm(store->access.type, value)));
-        continue;
-      }
-      const std::string offset = columnOffset(store->access, own.column);
-      writer.line((active.empty() ? "" : fmt::format("if ({}) ", active)) +
-                  storeElement(store->access.type, pointerNames.at(store), offset, value) + ";");
-    }
+    for (const Store *store : perElement)
+      storeValues(store, packs.contains(store) ? packs[store] : "");
     for (const Node *reduction : plan.reductions[number])
       accumulate(reduction);
     if (vectors())
       writer.line("}");
   }
-  for (const auto &[store, pack] : packs) {
-    const std::string offset = columnOffset(store->access, own.chunk);
-    writer.line(fmt::format("{}store_vec({} + {}, {});", active.empty() ? "" : fmt::format("if ({}) ", active),
-                            pointerNames.at(store), offset, pack));
-  }
-  for (const Store *store : plan.stores[number])
-    if (store->access.divisors.back() != 1) {
-      const std::string value = groupValue(store->value);
-      writer.line(fmt::format("if ({}{} % {} == 0) {};", active.empty() ? "" : active + " && ", own.chunk,
-                              graph.groupSize,
-                              storeElement(store->access.type, pointerNames.at(store),
-                                           columnOffset(store->access, own.chunk), value)));
+  for (const Store *store : perElement)
+    if (packs.contains(store)) {
+      const DType type = store->access.type;
+      const std::string pack =
+          isConverted(type) ? fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), packs[store]) : packs[store];
+      const std::string offset = columnOffset(store->access, own.chunk);
+      writer.line(
+          fmt::format("{}store_vec({} + {}, {});", guard(/*ofRows=*/true), pointerNames.at(store), offset, pack));
     }
+  for (const Store *store : perGroup) {
+    const std::string value = groupValue(store->value);
+    writer.line(guard(/*ofRows=*/true) +
+                fmt::format("if ({} % {} == 0) {};", own.chunk, graph.groupSize,
+                            storeElement(store->access.type, pointerNames.at(store),
+                                         columnOffset(store->access, own.chunk), value)));
+  }
 }
 
 void Emitter::sweep(unsigned number) {
@@ -161,25 +205,18 @@ void Emitter::sweep(unsigned number) {
   for (const Store *store : plan.stores[number])
     rowValuesFor(store->value);
   declare(number);
-  const int64_t vector = layout.vector, stride = vector * layout.threadsPerRow;
   own = Position();
   own.chunk = writer.fresh("column");
   own.lane = "i";
   own.column = vectors() ? fmt::format("({} + i)", own.chunk) : own.chunk;
-  const std::string start = threadStart();
   if (layout.inRegisters) {
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", layout.chunks));
-    writer.line(fmt::format("const i64 {} = k * {} + {};", own.chunk, stride, start));
-    const bool guarded = layout.guarded(*graph.width.constant());
-    if (guarded)
-      writer.line(fmt::format("if ({} < {}) {{", own.chunk, writer.size(graph.width)));
+    writer.line(fmt::format("const i64 {} = {};", own.chunk, chunkColumn()));
     chunkBody(number);
-    if (guarded)
-      writer.line("}");
   } else {
-    writer.line(fmt::format("for (i64 {0} = {1}; {0} < {2}; {0} += {3}) {{", own.chunk, start,
-                            writer.size(graph.width), stride));
+    writer.line(fmt::format("for (i64 {0} = {1}; {0} < {2}; {0} += {3}) {{", own.chunk, threadStart(),
+                            writer.size(graph.width), layout.stride()));
     chunkBody(number);
   }
   writer.line("}");
@@ -195,12 +232,13 @@ void Emitter::storeRow(const Store *store) {
 
 void Emitter::emit() {
   header();
+  countUses();
   pointers();
   choosePreloads();
-  preload(/*constants=*/true);
+  preload(/*early=*/true);
   writer.line("pdl_wait();");
   writer.line("pdl_launch_dependents();");
-  preload(/*constants=*/false);
+  preload(/*early=*/false);
   for (unsigned i = 0; i < plan.reductions.size(); ++i) {
     writer.blank();
     sweep(i);

@@ -25,7 +25,7 @@ struct EmulatedKernel::Code {
 static bool isCooperative(std::string_view source) {
   for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "ballot", "warp_sum",
                                 "warp_max", "warp_min", "lanes_", "block_sum", "block_max", "block_min",
-                                "gather_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_"})
+                                "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_"})
     if (source.find(word) != std::string_view::npos)
       return true;
   return false;
