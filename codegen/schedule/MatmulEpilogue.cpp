@@ -27,7 +27,19 @@ static std::string quantizeExpression(nn::QuantizeOp op, ArrayRef<std::string> o
 }
 
 std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context) {
+  const llvm::SmallPtrSet<Operation *, 8> decoding = decodingOps(region);
+  for (Operation *other : decoding)
+    for (Operation *user : other->getUsers())
+      if (llvm::is_contained(region.ops, user) && !decoding.contains(user) && !isa<nn::MatmulOp>(user))
+        return (other->getName().getStringRef() + " of an operand is read by " + user->getName().getStringRef() +
+                " too")
+            .str();
+  for (Value output : region.outputs)
+    if (Operation *op = output.getDefiningOp(); op && decoding.contains(op))
+      return (op->getName().getStringRef() + " of an operand is a result").str();
   for (Operation *other : region.ops) {
+    if (decoding.contains(other))
+      continue;
     if (isa<nn::ConstantOp, nn::MatmulOp>(other) || (isScalarOp(other) && other->getNumResults() == 1) ||
         isPlainQuantize(other, context))
       continue;

@@ -9,11 +9,11 @@ namespace fusion::matmul {
 static constexpr int64_t tileSize = 64, tileDepth = 16, threads = 256;
 static constexpr int64_t pitch = tileSize + 4; // 16-byte rows, banks shifted
 
-static std::string converted(const Operand &operand, const std::string &pointer, const std::string &offset) {
-  const std::string loaded = loadElement(operand.type, pointer, offset), sum = sumType(operand.type);
-  if (isFloat(operand.type))
-    return loaded;
-  return fmt::format("({})({}){}", sum, sum == "u32" ? "i32" : "i64", loaded);
+static std::string converted(const Operand &operand, const std::string &value) {
+  const std::string sum = sumType(operand.value());
+  if (isFloat(operand.value()))
+    return value;
+  return fmt::format("({})({})({})", sum, sum == "u32" ? "i32" : "i64", value);
 }
 
 /// `sum`: which of the block's products, for B.
@@ -25,12 +25,14 @@ static void loadTile(KernelWriter &writer, const Problem &problem, bool isA, siz
   writer.line(fmt::format("const int e = i * {} + thread;", threads));
   writer.line(kFast ? fmt::format("const int r = e / {0}, c = e % {0};", tileDepth)
                     : fmt::format("const int r = e % {0}, c = e / {0};", tileSize));
-  writer.line(fmt::format("{} value = 0;", sumType(operand.type)));
+  writer.line(fmt::format("{} value = 0;", sumType(operand.value())));
   const char *first = isA ? "rowStart" : "columnStart";
   writer.line(fmt::format("if ({} + r < {} && k0 + c < {}) {{", first,
                           isA ? writer.size(problem.m) : widthText(writer, problem), writer.size(problem.k)));
-  std::string across, along;
+  std::string across, along, row = "(k0 + c)", column = "(columnStart + r)";
   if (isA) {
+    row = "row";
+    column = "(k0 + c)";
     writer.line("const i64 row = rowStart + r;");
     across = rowOffset(writer, problem, "row");
     along = scaled(writer, "(k0 + c)", operand.columnStride);
@@ -39,7 +41,9 @@ static void loadTile(KernelWriter &writer, const Problem &problem, bool isA, siz
     along = alongK(writer, problem, "(k0 + c)");
   }
   const std::string offset = (across.empty() ? "0" : across) + (along.empty() ? "" : " + " + along);
-  writer.line(fmt::format("value = {};", converted(operand, isA ? "a" : numbered("b", sum), offset)));
+  const std::string q = loadElement(operand.type, isA ? "a" : numbered("b", sum), offset);
+  writer.line(fmt::format("value = {};",
+                          converted(operand, elementValue(writer, problem, isA, sum, q, row, column))));
   writer.line("}");
   writer.line(fmt::format("{}[c * {} + r] = value;", isA ? "tileA" : numbered("tileB", sum), pitch));
   writer.line("}");
@@ -48,7 +52,7 @@ static void loadTile(KernelWriter &writer, const Problem &problem, bool isA, siz
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem) {
   KernelWriter writer(region);
   Epilogue epilogue(region, context, problem, writer);
-  const std::string type = sumType(problem.a.type);
+  const std::string type = sumType(problem.a.value());
   writer.comment(problem.op);
   writer.line(fmt::format("SHARED({}, tileA, {});", type, tileDepth * pitch));
   for (size_t sum = 0; sum < problem.sums(); ++sum)
@@ -90,7 +94,7 @@ KernelDraft emitFma(const Region &region, const KernelContext &context, const Pr
     writer.line("for (int i = 0; i < 4; ++i)");
     writer.line("#pragma unroll");
     writer.line("  for (int j = 0; j < 4; ++j)");
-    writer.line(isFloat(problem.a.type)
+    writer.line(isFloat(problem.a.value())
                     ? fmt::format("    {0}[i][j] = fma_(left[i], {1}[j], {0}[i][j]);", total, right)
                     : fmt::format("    {0}[i][j] += left[i] * {1}[j];", total, right));
   }

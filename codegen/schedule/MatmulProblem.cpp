@@ -6,23 +6,6 @@ using namespace mlir;
 
 namespace fusion::matmul {
 
-std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
-                                                   Value value) {
-  for (auto [index, input] : llvm::enumerate(region.inputs))
-    if (input == value)
-      return std::pair(static_cast<unsigned>(index), context.inputs[index]);
-  Operation *op = value.getDefiningOp();
-  if (!op || !isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ExpandOp>(op))
-    return std::nullopt;
-  auto source = inputView(region, context, op->getOperand(0));
-  if (!source)
-    return std::nullopt;
-  std::optional<View> view = viewThrough(op, source->second, context.shapes);
-  if (!view)
-    return std::nullopt;
-  return std::pair(source->first, std::move(*view));
-}
-
 std::optional<Dim> mergedStride(ArrayRef<Dim> shape, ArrayRef<Dim> strides) {
   std::optional<Dim> stride, next; // the innermost, and what the dim further out must have
   for (size_t i = shape.size(); i-- > 0;) {
@@ -45,31 +28,25 @@ std::string sumType(DType operand) {
   return byteSize(operand) == 1 ? "u32" : "u64";
 }
 
-/// The operand as [batch…, rows, columns]: rank 1 gets its missing dim, `transpose` swaps the last two.
-static Operand makeOperand(unsigned input, DType type, View view, bool transpose, bool columnIfVector,
-                           const DimShape &batch, Dim &rows, Dim &columns) {
-  if (view.shape.size() == 1) {
-    const size_t place = columnIfVector ? 1 : 0;
-    view.shape.insert(view.shape.begin() + static_cast<ptrdiff_t>(place), Dim(1));
-    view.strides.insert(view.strides.begin() + static_cast<ptrdiff_t>(place), Dim(0));
-  } else if (transpose) {
-    std::swap(view.shape.end()[-1], view.shape.end()[-2]);
-    std::swap(view.strides.end()[-1], view.strides.end()[-2]);
+/// Gives the scales of an operand one stride for each of `rows` dims. The reason if they vary otherwise.
+static std::optional<std::string> placeEntries(Operand &operand, size_t rows) {
+  if (!operand.decode)
+    return std::nullopt;
+  for (std::optional<Entry> *entry : {&operand.decode->scale, &operand.decode->zero}) {
+    if (!*entry || (*entry)->literal)
+      continue;
+    DimShape &strides = (*entry)->rowStrides;
+    while (strides.size() < rows)
+      strides.insert(strides.begin(), Dim(0));
+    while (strides.size() > rows) {
+      if (!(strides.front() == Dim(0)))
+        return std::string("scales that differ between the matrices of a batch");
+      strides.erase(strides.begin());
+    }
+    if (rows > 1 && (*entry)->rowBlock > 1 && (*entry)->alongRows())
+      return std::string("scales for blocks of rows of the first operand");
   }
-  Operand operand;
-  operand.input = input;
-  operand.type = type;
-  operand.offset = view.offset;
-  rows = view.shape.end()[-2];
-  columns = view.shape.end()[-1];
-  operand.rowStride = view.strides.end()[-2];
-  operand.columnStride = view.strides.end()[-1];
-  operand.batchStrides.assign(batch.size(), Dim(0));
-  const size_t leading = view.shape.size() - 2;
-  for (size_t i = 0; i < leading; ++i)
-    if (view.shape[i] != Dim(1))
-      operand.batchStrides[batch.size() - leading + i] = view.strides[i];
-  return operand;
+  return std::nullopt;
 }
 
 std::variant<Problem, std::string> analyse(const Region &region, const KernelContext &context) {
@@ -80,9 +57,11 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
   if (problem.products.empty())
     return std::string("no nn.matmul");
   problem.op = problem.products.front().op;
-  auto a = inputView(region, context, problem.op.getA()), b = inputView(region, context, problem.op.getB());
-  if (!a || !b)
-    return std::string("an operand of nn.matmul is computed in the region");
+  auto foundA = sourceOf(region, context, problem.op.getA()), foundB = sourceOf(region, context, problem.op.getB());
+  for (auto *found : {&foundA, &foundB})
+    if (auto *reason = std::get_if<std::string>(found))
+      return *reason;
+  const Source &a = std::get<Source>(foundA), &b = std::get<Source>(foundB);
   const DType typeA = dtype(problem.op.getA()), typeB = dtype(problem.op.getB());
   if (isFloat(typeA) != isFloat(typeB) || typeA == DType::Bool || typeB == DType::Bool ||
       (sumType(typeA) != sumType(typeB)))
@@ -91,13 +70,11 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
     return *reason;
 
   const DimShape &result = context.shape(problem.op.getY());
-  const size_t own = (a->second.shape.size() > 1 ? 1u : 0u) + (b->second.shape.size() > 1 ? 1u : 0u);
+  const size_t own = (a.view.shape.size() > 1 ? 1u : 0u) + (b.view.shape.size() > 1 ? 1u : 0u);
   problem.batch.assign(result.begin(), result.end() - static_cast<ptrdiff_t>(own));
   Dim kOfB = 0;
-  problem.a = makeOperand(a->first, typeA, a->second, problem.op.getTransposeA(), false, problem.batch,
-                          problem.m, problem.k);
-  problem.b = makeOperand(b->first, typeB, b->second, problem.op.getTransposeB(), true, problem.batch, kOfB,
-                          problem.n);
+  problem.a = makeOperand(a, problem.op.getTransposeA(), false, problem.batch, problem.m, problem.k);
+  problem.b = makeOperand(b, problem.op.getTransposeB(), true, problem.batch, kOfB, problem.n);
   problem.rowDims = {problem.m};
   problem.rowStrides = {problem.a.rowStride};
   if (!problem.batch.empty() &&
@@ -112,16 +89,22 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
     problem.a.batchStrides.clear();
     problem.b.batchStrides.clear();
   }
+  if (auto reason = placeEntries(problem.a, problem.rowDims.size()))
+    return *reason;
+  if (auto reason = placeEntries(problem.b, 1))
+    return *reason;
   problem.products.front().b = problem.b;
   problem.products.front().n = problem.n;
   for (Product &product : llvm::drop_begin(problem.products)) {
-    auto view = inputView(region, context, product.op.getB());
-    if (!view)
-      return std::string("an operand of nn.matmul is computed in the region");
+    auto found = sourceOf(region, context, product.op.getB());
+    if (auto *reason = std::get_if<std::string>(&found))
+      return *reason;
     if (tensorType(product.op.getB()).getRank() != 2 || tensorType(problem.op.getB()).getRank() != 2)
       return std::string("several products, and a second operand that is no matrix");
-    product.b = makeOperand(view->first, dtype(product.op.getB()), view->second, product.op.getTransposeB(),
-                            true, problem.batch, kOfB, product.n);
+    product.b = makeOperand(std::get<Source>(found), product.op.getTransposeB(), true, problem.batch, kOfB,
+                            product.n);
+    if (auto reason = placeEntries(product.b, 1))
+      return *reason;
   }
   if (auto reason = arrangeProducts(region, context, problem))
     return *reason;
@@ -168,6 +151,103 @@ void emitBlockPlace(KernelWriter &writer, const Problem &problem, int64_t tileM,
     writer.line(fmt::format("const i64 z = block / ({} * {});", rows, columns));
 }
 
+/// `scaleA`, `zeroB1`.
+static std::string entryName(bool isA, size_t sum, bool isScale) {
+  return numbered(std::string(isScale ? "scale" : "zero") + (isA ? "A" : "B"), isA ? 0 : sum);
+}
+
+static const std::optional<Entry> &entryOf(const Operand &operand, bool isScale) {
+  return isScale ? operand.decode->scale : operand.decode->zero;
+}
+
+/// Pointers to scales and zero points, and what differs between the products side by side.
+static void emitEntryBases(KernelWriter &writer, const Problem &problem) {
+  auto start = [&](const Entry &entry) {
+    return sumOf({writer.input(entry.input), entry.offset == Dim(0) ? "" : writer.size(entry.offset)});
+  };
+  auto declare = [&](const Operand &operand, bool isA, size_t sum) {
+    if (!operand.decode)
+      return;
+    for (bool isScale : {true, false}) {
+      const std::optional<Entry> &entry = entryOf(operand, isScale);
+      if (!entry)
+        continue;
+      const std::string name = entryName(isA, sum, isScale);
+      SmallVector<std::string> starts, rows, columns;
+      if (isA || !problem.sideBySide()) {
+        if (!entry->literal)
+          writer.line(fmt::format("const {} *{} = {};", sourceType(entry->type).str(), name, start(*entry)));
+        continue;
+      }
+      for (const Product &product : problem.products) {
+        const Entry &other = *entryOf(product.b, isScale);
+        if (other.literal) {
+          starts.push_back(literal(other.type, *other.literal));
+          continue;
+        }
+        starts.push_back(start(other));
+        rows.push_back(writer.size(other.rowStrides[0]));
+        columns.push_back(writer.size(other.columnStride));
+      }
+      if (entry->literal) {
+        writer.line(fmt::format("const {} {} = {};", registerType(entry->type).str(), name, chosen(starts)));
+        continue;
+      }
+      writer.line(fmt::format("const {} *{} = {};", sourceType(entry->type).str(), name, chosen(starts)));
+      if (!llvm::all_equal(rows))
+        writer.line(fmt::format("const i64 {}StepK = {};", name, chosen(rows)));
+      if (!llvm::all_equal(columns))
+        writer.line(fmt::format("const i64 {}StepN = {};", name, chosen(columns)));
+    }
+  };
+  declare(problem.a, true, 0);
+  for (size_t sum = 0; sum < problem.sums(); ++sum)
+    declare(problem.products[sum].b, false, sum);
+}
+
+std::string entryText(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, bool isScale,
+                      const std::string &row, const std::string &column) {
+  const Operand &operand = isA ? problem.a : problem.products[sum].b;
+  const Entry &entry = *entryOf(operand, isScale);
+  const std::string name = entryName(isA, sum, isScale);
+  const bool differ = !isA && problem.sideBySide();
+  if (entry.literal)
+    return differ ? name : literal(entry.type, *entry.literal);
+  auto index = [](const std::string &at, int64_t block) {
+    return block == 1 ? at : fmt::format("{} / {}", at, block);
+  };
+  /// One stride for all products side by side, or the variable that holds this block's.
+  auto step = [&](const std::string &at, Dim (*stride)(const Entry &), const char *suffix) {
+    const bool same = !differ || llvm::all_of(problem.products, [&](const Product &product) {
+      return stride(*entryOf(product.b, isScale)) == stride(entry);
+    });
+    return same ? scaled(writer, at, stride(entry)) : at + " * " + name + suffix;
+  };
+  SmallVector<std::string> terms;
+  if (!isA || entry.rowStrides.size() == 1) {
+    terms.push_back(step(index(row, entry.rowBlock), [](const Entry &e) { return e.rowStrides[0]; }, "StepK"));
+  } else if (std::optional<Dim> stride = mergedStride(problem.rowDims, entry.rowStrides)) {
+    terms.push_back(scaled(writer, row, *stride));
+  } else {
+    SmallVector<std::string> at = writer.delinearize(row, problem.rowDims);
+    for (size_t i = 0; i < at.size(); ++i)
+      terms.push_back(scaled(writer, at[i], entry.rowStrides[i]));
+  }
+  terms.push_back(step(index(column, entry.columnBlock), [](const Entry &e) { return e.columnStride; }, "StepN"));
+  return loadElement(entry.type, name, sumOf(terms));
+}
+
+std::string elementValue(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &q,
+                         const std::string &row, const std::string &column) {
+  const Operand &operand = isA ? problem.a : problem.products[sum].b;
+  if (!operand.decode)
+    return q;
+  auto entry = [&](bool isScale) {
+    return entryOf(operand, isScale) ? entryText(writer, problem, isA, sum, isScale, row, column) : std::string();
+  };
+  return decoded(*operand.decode, operand.type, q, entry(false), entry(true));
+}
+
 void emitBases(KernelWriter &writer, const Problem &problem) {
   SmallVector<std::string> index;
   if (!problem.batch.empty())
@@ -185,12 +265,13 @@ void emitBases(KernelWriter &writer, const Problem &problem) {
   if (!problem.sideBySide()) {
     for (auto [index, product] : llvm::enumerate(problem.products))
       declare(product.b, numbered("b", index), start(product.b));
-    return;
+  } else {
+    SmallVector<std::string> starts;
+    for (const Product &product : problem.products)
+      starts.push_back(start(product.b));
+    declare(problem.b, "b", chosen(starts));
   }
-  SmallVector<std::string> starts;
-  for (const Product &product : problem.products)
-    starts.push_back(start(product.b));
-  declare(problem.b, "b", chosen(starts));
+  emitEntryBases(writer, problem);
 }
 
 std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::string &row) {

@@ -3,19 +3,9 @@
 // where the scalar ops combine them element by element and each block computes all.
 #pragma once
 
-#include "codegen/ScalarCode.h"
+#include "codegen/schedule/MatmulOperand.h"
 
 namespace fusion::matmul {
-
-/// An operand with its leading dims broadcast to the result's. Strides in elements.
-struct Operand {
-  unsigned input = 0; ///< region input
-  DType type = DType::F32;
-  Dim offset = 0;
-  DimShape batchStrides; ///< one for each of Problem::batch
-  Dim rowStride = 0;     ///< of A along m, of B along k
-  Dim columnStride = 0;  ///< of A along k, of B along n
-};
 
 /// One of the products of A.
 struct Product {
@@ -27,7 +17,7 @@ struct Product {
 
 struct Problem {
   nn::MatmulOp op; ///< the first product's
-  llvm::SmallVector<Product>
+  std::vector<Product>
       products; ///< at least one; several are never batched, and B is either transposed in all or in none
   bool together = false; ///< several products, combined element by element
   DimShape batch;        ///< empty when folded into m
@@ -79,10 +69,6 @@ private:
   llvm::DenseMap<mlir::Value, std::string> known;
 };
 
-/// The view of a region input seen through reshapes, transposes and slices inside the region.
-std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
-                                                   mlir::Value value);
-
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 std::string sumType(DType operand);
 
@@ -115,13 +101,21 @@ std::string sumOf(llvm::ArrayRef<std::string> terms);
 /// side.
 void forStoredProducts(KernelWriter &writer, const Problem &problem, llvm::function_ref<void(size_t)> body);
 
-/// Declares pointers `a` and `b` (`b1`…) to the first elements of this batch's matrices.
+/// Declares pointers `a` and `b` (`b1`…) to the first elements of this batch's matrices, and to the scales and zero
+/// points of quantised ones: `scaleA`, `zeroB1`.
 void emitBases(KernelWriter &writer, const Problem &problem);
 /// Declares pointers `row0`… to the rows of A of a kernel for few. Rows that may be beyond the last are the last one
 /// again: what comes of them is not to be stored.
 void emitRows(KernelWriter &writer, const Problem &problem);
 /// The offset of row `row` (an i64 expression) in A; may write lines.
 std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::string &row);
+/// The scale or zero point of A at `row`, `column` (i64 expressions over m and k), or of the block's product `sum`'s B
+/// (over k and n): a register expression. May write lines.
+std::string entryText(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, bool isScale,
+                      const std::string &row, const std::string &column);
+/// The element `q` of A or B there (a register expression), decoded if it is quantised.
+std::string elementValue(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &q,
+                         const std::string &row, const std::string &column);
 /// `index * stride`, or nothing for a zero stride.
 std::string scaled(KernelWriter &writer, const std::string &index, const Dim &stride);
 /// `line` of Epilogue::emit for row `row` of product z.
@@ -131,6 +125,8 @@ KernelDraft emitTensorCore(const Region &region, const KernelContext &context, c
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitStrip(const Region &region, const KernelContext &context, const Problem &problem);
+/// Whether tensor cores multiply the bytes in memory as they are: 8-bit integers or f8, scales outside the sum.
+bool multipliesBytes(const Problem &problem);
 /// The type in which tensor cores multiply these, if they can.
 std::optional<DType> tensorCoreType(const Problem &problem);
 /// The most rows of A for which a warp may compute one column of the result; 0: for none.

@@ -28,6 +28,29 @@ static unsigned productsBehind(const Region &region, const Problem &problem, Val
   return mask;
 }
 
+/// Two values that are the same elements of one input, or the same op on them.
+static bool isSameOperand(const Region &region, const KernelContext &context, Value left, Value right) {
+  if (left == right)
+    return true;
+  auto a = inputView(region, context, left), b = inputView(region, context, right);
+  return a && b && a->first == b->first && a->second.shape == b->second.shape &&
+         a->second.strides == b->second.strides && a->second.offset == b->second.offset;
+}
+
+/// One text decodes the elements of either; where the scales lie may differ.
+static bool isDecodedAlike(const Operand &left, const Operand &right) {
+  auto alike = [](const std::optional<Entry> &a, const std::optional<Entry> &b) {
+    if (!a || !b)
+      return a.has_value() == b.has_value();
+    return a->literal.has_value() == b->literal.has_value() && a->type == b->type && a->rowBlock == b->rowBlock &&
+           a->columnBlock == b->columnBlock;
+  };
+  if (!left.decode || !right.decode)
+    return left.decode.has_value() == right.decode.has_value();
+  return left.decode->type == right.decode->type && alike(left.decode->scale, right.decode->scale) &&
+         alike(left.decode->zero, right.decode->zero);
+}
+
 static std::optional<std::string> whyNotOneKernel(const Region &region, const KernelContext &context,
                                                   const Problem &problem) {
   if (problem.products.size() > 8)
@@ -35,19 +58,17 @@ static std::optional<std::string> whyNotOneKernel(const Region &region, const Ke
   if (!problem.batch.empty())
     return std::string("several products, in batches");
   nn::MatmulOp first = problem.op;
-  auto a = inputView(region, context, first.getA());
   for (const Product &product : llvm::drop_begin(problem.products)) {
     nn::MatmulOp op = product.op;
-    auto other = inputView(region, context, op.getA());
-    if (!other || other->first != a->first || other->second.shape != a->second.shape ||
-        other->second.strides != a->second.strides || other->second.offset != a->second.offset ||
-        op.getTransposeA() != first.getTransposeA())
+    if (!isSameOperand(region, context, first.getA(), op.getA()) || op.getTransposeA() != first.getTransposeA())
       return std::string("products of different first operands");
     if (product.b.type != problem.b.type)
       return std::string("second operands of different element types");
     if ((product.b.rowStride == Dim(1)) != (problem.b.rowStride == Dim(1)) ||
         (product.b.columnStride == Dim(1)) != (problem.b.columnStride == Dim(1)))
       return std::string("second operands of different layouts");
+    if (!isDecodedAlike(product.b, problem.b))
+      return std::string("second operands quantised in different ways");
   }
   return std::nullopt;
 }

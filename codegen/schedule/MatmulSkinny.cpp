@@ -9,7 +9,7 @@ namespace fusion::matmul {
 static constexpr int64_t threads = 128, warps = threads / 32;
 
 int64_t skinnyRows(const Problem &problem) {
-  if (!isFloat(problem.a.type) || sumType(problem.a.type) != "f32" || problem.b.rowStride != Dim(1))
+  if (problem.a.decode || problem.b.decode || !isFloat(problem.a.type) || sumType(problem.a.type) != "f32" || problem.b.rowStride != Dim(1))
     return 0;
   if (problem.a.columnStride != Dim(1))
     return 1;

@@ -11,7 +11,8 @@ static constexpr int64_t wantedBlocks = 128;
 
 int64_t stripRows(const Problem &problem) {
   const bool rowsContiguous = problem.b.columnStride == Dim(1) && problem.b.rowStride != Dim(1);
-  if (!rowsContiguous || !isFloat(problem.a.type) || sumType(problem.a.type) != "f32")
+  if (!rowsContiguous || problem.a.decode || problem.b.decode || !isFloat(problem.a.type) ||
+      sumType(problem.a.type) != "f32")
     return 0;
   return problem.together ? 4 : 8;
 }

@@ -181,8 +181,25 @@ private:
     consider(std::move(candidate), found, traffic);
   }
 
-  /// Checks legality, asks for a schedule and scores.
+  /// Products take the ops that decode their operands along; where no schedule takes those, they go without.
   void consider(Candidate candidate, unsigned opsFound, const Traffic &traffic) {
+    Candidate decoding = withDecoding(candidate);
+    if (decoding.body().size() == candidate.body().size())
+      return add(std::move(candidate), opsFound, traffic);
+    if (candidate.pattern == "scaled_matmul")
+      return add(std::move(decoding), opsFound, traffic);
+    GroupPorts ports = portsOf(decoding.ops, decoding.clones);
+    auto schedule = oracle.schedule(decoding.body(), ports);
+    if (schedule)
+      return add(std::move(decoding), opsFound, traffic);
+    see(candidate.root, "scaled_matmul");
+    miss(candidate.root, "scaled_matmul", opsFound,
+         "no schedule with the decoding of its operands: " + schedule.error().message);
+    add(std::move(candidate), opsFound, traffic);
+  }
+
+  /// Checks legality, asks for a schedule and scores.
+  void add(Candidate candidate, unsigned opsFound, const Traffic &traffic) {
     Operation *root = candidate.root;
     llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
     // PDL matches are not injective: (q, k) and (k, q) are one candidate.

@@ -35,6 +35,19 @@ Proposals proposeAttentionLayouts(const ProposalContext &context);
 /// From every nn.attention that reads nn.concat(past, new): the rotations and the writes into the cache.
 Proposals proposeCacheWrites(const ProposalContext &context);
 
+/// From every nn.matmul of quantised operands that no other family took: the product with the ops that decode them.
+Proposals proposeScaledMatmuls(const ProposalContext &context);
+
+/// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer product, the widening
+/// cast and the subtraction of the zero point. In block order; empty if `operand` is not made so.
+llvm::SmallVector<mlir::Operation *> decodingOps(mlir::Value operand);
+/// The quantised value behind `operand`, or `operand` itself.
+mlir::Value encodedOperand(mlir::Value operand);
+
+/// The candidate with the decoding ops of its products inside: as members where nobody else reads them, else as clones.
+/// The candidate itself if there are none.
+Candidate withDecoding(const Candidate &candidate);
+
 /// The products of one input by weights, with their biases, side by side.
 Proposals proposeProducts(const ProposalContext &context);
 

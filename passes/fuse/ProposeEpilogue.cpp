@@ -112,6 +112,7 @@ ArrayRef<Proposer> proposers() {
                                  {"attention_layout", proposeAttentionLayouts},
                                  {"qkv_matmul", proposeProducts},
                                  {"matmul_epilogue", proposeEpilogues},
+                                 {"scaled_matmul", proposeScaledMatmuls},
                                  {"pointwise", proposePointwise}};
   return all;
 }

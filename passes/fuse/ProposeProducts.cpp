@@ -25,7 +25,7 @@ Operation *biasOf(nn::MatmulOp matmul) {
 }
 
 bool isWeight(Value value) {
-  Operation *op = value.getDefiningOp();
+  Operation *op = encodedOperand(value).getDefiningOp();
   return op && llvm::isa<nn::WeightOp, nn::ConstantOp>(op);
 }
 } // namespace

@@ -29,7 +29,7 @@ struct FoldConstants : impl::FoldConstantsBase<FoldConstants> {
 
   /// Uses of the results of `op` move to constants; the op is dead then.
   void fold(Operation *op) {
-    if (op->getNumOperands() == 0 || op->getNumResults() == 0 || isGrowingExpand(op) ||
+    if (op->getNumOperands() == 0 || op->getNumResults() == 0 || isGrowingExpand(op) || decodesOperand(op) ||
         !llvm::all_of(op->getOperands(),
                       [](Value value) { return bool(value.getDefiningOp<nn::ConstantOp>()); }))
       return;
@@ -45,6 +45,12 @@ struct FoldConstants : impl::FoldConstantsBase<FoldConstants> {
       if (op->getNumResults() == 1 ? canReplaceBy(op, constant) : constant.getType() == result.getType())
         result.replaceAllUsesWith(constant);
     }
+  }
+
+  /// A quantised weight, which its product reads in fewer bytes.
+  static bool decodesOperand(Operation *op) {
+    return llvm::isa<nn::DequantizeOp>(op) &&
+           llvm::any_of(op->getUsers(), [](Operation *user) { return llvm::isa<nn::MatmulOp>(user); });
   }
 
   static bool isGrowingExpand(Operation *op) {

@@ -114,14 +114,37 @@ const Case cases[] = {
   %3 = nn.mul %2, %c : (tensor<1x96xT>, tensor<T>) -> tensor<1x96xT>
   %4 = nn.cast %3 : (tensor<1x96xT>) -> tensor<1x96xf32>
   return %4 : tensor<1x96xf32> })"},
-    // QDQ: the quantisation joins the norm and the activation, dequantisations stay with the product's other side.
-    {"QdqLayer", "norm_quant", 4, R"(%x: tensor<5x64xT>, %g: tensor<64xT>, %s: tensor<f32>, %q: tensor<64x32xi8>) -> (tensor<5x32xT>, tensor<5x64xT>) {
+    // QDQ: the quantisation joins the norm, dequantisations the product; one that is a result is computed for it alone.
+    {"QdqLayer", "norm_quant", 3, R"(%x: tensor<5x64xT>, %g: tensor<64xT>, %s: tensor<f32>, %q: tensor<64x32xi8>) -> (tensor<5x32xT>, tensor<5x64xT>) {
   %0 = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<5x64xT>, tensor<64xT>) -> tensor<5x64xT>
   %1 = nn.quantize %0, %s : (tensor<5x64xT>, tensor<f32>) -> tensor<5x64xi8>
   %2 = nn.dequantize %1, %s : (tensor<5x64xi8>, tensor<f32>) -> tensor<5x64xT>
   %3 = nn.dequantize %q, %s : (tensor<64x32xi8>, tensor<f32>) -> tensor<64x32xT>
   %4 = nn.matmul %2, %3 : (tensor<5x64xT>, tensor<64x32xT>) -> tensor<5x32xT>
   return %4, %2 : tensor<5x32xT>, tensor<5x64xT> })"},
+    {"QdqF8Product", "scaled_matmul", 1, R"(%q: tensor<?x64xf8E4M3FN>, %s: tensor<f32>, %w: tensor<48x64xf8E4M3FN>, %t: tensor<48xf32>) -> tensor<?x48xT> {
+  %0 = nn.dequantize %q, %s : (tensor<?x64xf8E4M3FN>, tensor<f32>) -> tensor<?x64xT>
+  %1 = nn.dequantize %w, %t {axis = 0 : i64} : (tensor<48x64xf8E4M3FN>, tensor<48xf32>) -> tensor<48x64xT>
+  %2 = nn.matmul %0, %1 {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
+  return %2 : tensor<?x48xT> })"},
+    {"QdqI8BiasGelu", "matmul_epilogue", 1, R"(%q: tensor<?x64xi8>, %s: tensor<f32>, %w: tensor<64x48xi8>, %t: tensor<48xf32>, %b: tensor<48xT>) -> tensor<?x48xi8> {
+  %0 = nn.dequantize %q, %s : (tensor<?x64xi8>, tensor<f32>) -> tensor<?x64xT>
+  %1 = nn.dequantize %w, %t {axis = 1 : i64} : (tensor<64x48xi8>, tensor<48xf32>) -> tensor<64x48xT>
+  %2 = nn.matmul %0, %1 : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
+  %3 = nn.add %2, %b : (tensor<?x48xT>, tensor<48xT>) -> tensor<?x48xT>
+  %4 = nn.gelu %3 : (tensor<?x48xT>) -> tensor<?x48xT>
+  %5 = nn.quantize %4, %s : (tensor<?x48xT>, tensor<f32>) -> tensor<?x48xi8>
+  return %5 : tensor<?x48xi8> })"},
+    {"WeightOnlyQkv", "qkv_matmul", 1, R"(%x: tensor<?x64xT>) -> (tensor<?x32xT>, tensor<?x16xT>) {
+  %q = nn.constant {value = dense<3> : tensor<32x64xi8>} : () -> tensor<32x64xi8>
+  %k = nn.constant {value = dense<-5> : tensor<16x64xi8>} : () -> tensor<16x64xi8>
+  %s = nn.constant {value = dense<0.03> : tensor<32x2xf32>} : () -> tensor<32x2xf32>
+  %t = nn.constant {value = dense<0.01> : tensor<16x2xf32>} : () -> tensor<16x2xf32>
+  %0 = nn.dequantize %q, %s {axis = 1 : i64, block_size = 32 : i64} : (tensor<32x64xi8>, tensor<32x2xf32>) -> tensor<32x64xT>
+  %1 = nn.dequantize %k, %t {axis = 1 : i64, block_size = 32 : i64} : (tensor<16x64xi8>, tensor<16x2xf32>) -> tensor<16x64xT>
+  %2 = nn.matmul %x, %0 {transpose_b = true} : (tensor<?x64xT>, tensor<32x64xT>) -> tensor<?x32xT>
+  %3 = nn.matmul %x, %1 {transpose_b = true} : (tensor<?x64xT>, tensor<16x64xT>) -> tensor<?x16xT>
+  return %2, %3 : tensor<?x32xT>, tensor<?x16xT> })"},
     {"MaskFromPositions", "pointwise", 1, R"(%x: tensor<?x64xT>, %low: tensor<T>) -> tensor<?x64xT> {
   %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
   %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>

@@ -1,0 +1,49 @@
+// Four bytes at a time, as CUDA for sm_80 and later.
+
+// Byte i of the result is byte `selector >> 4 i & 7` of the eight bytes of low and high.
+DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
+// sum + a0 b0 + a1 b1 + a2 b2 + a3 b3, wrapping.
+DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, i8, i8) { return __dp4a((int)a, (int)b, sum); }
+DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, u8, u8) { return (i32)__dp4a(a, b, (u32)sum); }
+DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, u8, i8) {
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, i8, u8) { return dot_bytes(b, a, sum, u8(), i8()); }
+
+// Matrix fragments of bytes, in the layouts of PTX's mma.m16n8k32.
+#define FUSION_MMA_BYTES(A, B, LEFT, RIGHT, T, C, D)                                                         \
+  DEVICE void mma_m16n8k32(T(&d)[4], const u32(&a)[4], const u32(&b)[2], A, B) {                             \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col." #D "." #LEFT "." #RIGHT "." #D " "                     \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                           \
+                 : "+" #C(d[0]), "+" #C(d[1]), "+" #C(d[2]), "+" #C(d[3])                                    \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                        \
+  }
+FUSION_MMA_BYTES(i8, i8, s8, s8, i32, r, s32)
+FUSION_MMA_BYTES(u8, u8, u8, u8, i32, r, s32)
+FUSION_MMA_BYTES(u8, i8, u8, s8, i32, r, s32)
+FUSION_MMA_BYTES(i8, u8, s8, u8, i32, r, s32)
+#if __CUDA_ARCH__ >= 890
+FUSION_MMA_BYTES(f8e4m3, f8e4m3, e4m3, e4m3, f32, f, f32)
+FUSION_MMA_BYTES(f8e5m2, f8e5m2, e5m2, e5m2, f32, f, f32)
+FUSION_MMA_BYTES(f8e4m3, f8e5m2, e4m3, e5m2, f32, f, f32)
+FUSION_MMA_BYTES(f8e5m2, f8e4m3, e5m2, e4m3, f32, f, f32)
+#else
+// Bytes 2 half and 2 half + 1 as f16, which holds every f8 value.
+template <class T> DEVICE u32 f16_pair(u32 codes, int half) {
+  const u16 low = f16_of_f32(to_f32(T{(u8)(codes >> (16 * half))}));
+  const u16 high = f16_of_f32(to_f32(T{(u8)(codes >> (16 * half + 8))}));
+  return (u32)low | (u32)high << 16;
+}
+// As two products of f16. Both operands take the k of a lane in the same order, which is all that a sum asks for.
+template <class A, class B> DEVICE void mma_m16n8k32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const u32 left[4] = {f16_pair<A>(a[2 * half], 0), f16_pair<A>(a[2 * half + 1], 0), f16_pair<A>(a[2 * half], 1),
+                         f16_pair<A>(a[2 * half + 1], 1)};
+    const u32 right[2] = {f16_pair<B>(b[half], 0), f16_pair<B>(b[half], 1)};
+    mma_m16n8k16(d, left, right, f16());
+  }
+}
+#endif
+#undef FUSION_MMA_BYTES

@@ -1,0 +1,88 @@
+// scaled_matmul: a product of quantised operands, which its kernel decodes as it reads them.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Dialect.h"
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+/// A cast of 8-bit integers to i32.
+static nn::CastOp widening(Value value) {
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  return cast && dtype(cast.getY()) == DType::I32 && isInteger(dtype(cast.getX())) && byteSize(dtype(cast.getX())) == 1
+             ? cast
+             : nn::CastOp();
+}
+
+SmallVector<Operation *> decodingOps(Value operand) {
+  if (auto dequantize = operand.getDefiningOp<nn::DequantizeOp>())
+    return {dequantize};
+  if (auto cast = widening(operand))
+    return {cast};
+  auto sub = operand.getDefiningOp<nn::SubOp>();
+  auto cast = sub ? widening(sub.getLhs()) : nn::CastOp();
+  if (!cast)
+    return {};
+  SmallVector<Operation *> ops{cast, sub};
+  if (auto zero = widening(sub.getRhs()); zero && zero->getBlock() == sub->getBlock() && zero != cast)
+    ops.push_back(zero);
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return ops;
+}
+
+Value encodedOperand(Value operand) {
+  SmallVector<Operation *> ops = decodingOps(operand);
+  if (ops.empty())
+    return operand;
+  if (auto sub = llvm::dyn_cast<nn::SubOp>(operand.getDefiningOp()))
+    return widening(sub.getLhs()).getX();
+  return operand.getDefiningOp()->getOperand(0);
+}
+
+Candidate withDecoding(const Candidate &candidate) {
+  Candidate result = candidate;
+  auto contains = [](ArrayRef<Operation *> ops, Operation *op) { return llvm::is_contained(ops, op); };
+  for (Operation *op : candidate.ops) {
+    auto matmul = llvm::dyn_cast<nn::MatmulOp>(op);
+    if (!matmul)
+      continue;
+    for (Value operand : {matmul.getA(), matmul.getB()}) {
+      SmallVector<Operation *> ops = decodingOps(operand);
+      // From the operand up, so that an op is judged after its readers.
+      for (Operation *decoding : llvm::reverse(ops)) {
+        if (contains(result.ops, decoding) || contains(result.clones, decoding))
+          continue;
+        const bool readsMember = llvm::any_of(decoding->getOperands(), [&](Value value) {
+          return value.getDefiningOp() && contains(candidate.ops, value.getDefiningOp());
+        });
+        if (readsMember)
+          break;
+        const bool isOwn = llvm::all_of(decoding->getUsers(),
+                                        [&](Operation *user) { return contains(result.ops, user); });
+        (isOwn ? result.ops : result.clones).push_back(decoding);
+      }
+    }
+  }
+  auto inOrder = [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); };
+  llvm::sort(result.ops, inOrder);
+  llvm::sort(result.clones, inOrder);
+  return result;
+}
+
+Proposals proposeScaledMatmuls(const ProposalContext &context) {
+  Proposals proposals;
+  for (auto matmul : context.block.getOps<nn::MatmulOp>()) {
+    if (decodingOps(matmul.getA()).empty() && decodingOps(matmul.getB()).empty())
+      continue;
+    Candidate candidate;
+    candidate.pattern = "scaled_matmul";
+    candidate.root = matmul;
+    candidate.ops = {matmul};
+    proposals.candidates.push_back(std::move(candidate));
+  }
+  return proposals;
+}
+
+} // namespace fusion

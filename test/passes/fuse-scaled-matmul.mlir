@@ -1,0 +1,69 @@
+// RUN: fusion-opt %s --fuse-scaled-matmul | FileCheck %s
+
+// Both operands quantised: the dequantisations move in.
+// CHECK-LABEL: @both
+func.func @both(%q: tensor<5x64xi8>, %s: tensor<f32>, %w: tensor<64x32xi8>, %t: tensor<32xf32>) -> tensor<5x32xf32> {
+  // CHECK-NOT: nn.dequantize
+  // CHECK: fusion.group "scaled_matmul" schedule "matmul" ({{.*}} = %arg0, {{.*}} = %arg1, {{.*}} = %arg2, {{.*}} = %arg3)
+  // CHECK-NEXT: nn.dequantize
+  // CHECK-NEXT: nn.dequantize
+  // CHECK-NEXT: nn.matmul
+  // CHECK-NEXT: fusion.yield
+  %0 = nn.dequantize %q, %s : (tensor<5x64xi8>, tensor<f32>) -> tensor<5x64xf32>
+  %1 = nn.dequantize %w, %t {axis = 1 : i64} : (tensor<64x32xi8>, tensor<32xf32>) -> tensor<64x32xf32>
+  %2 = nn.matmul %0, %1 : (tensor<5x64xf32>, tensor<64x32xf32>) -> tensor<5x32xf32>
+  return %2 : tensor<5x32xf32>
+}
+
+// Weight only, in groups with zero points.
+// CHECK-LABEL: @weight_only
+func.func @weight_only(%x: tensor<5x64xf16>, %w: tensor<32x64xui8>, %s: tensor<32x2xf16>, %z: tensor<32x2xui8>) -> tensor<5x32xf16> {
+  // CHECK: fusion.group "scaled_matmul"
+  // CHECK-NEXT: nn.dequantize
+  // CHECK-NEXT: nn.matmul
+  %0 = nn.dequantize %w, %s, %z {axis = 1 : i64, block_size = 32 : i64} : (tensor<32x64xui8>, tensor<32x2xf16>, tensor<32x2xui8>) -> tensor<32x64xf16>
+  %1 = nn.matmul %x, %0 {transpose_b = true} : (tensor<5x64xf16>, tensor<32x64xf16>) -> tensor<5x32xf16>
+  return %1 : tensor<5x32xf16>
+}
+
+// A dequantisation that somebody else reads is computed in the group too, and stays for them.
+// CHECK-LABEL: @shared
+func.func @shared(%q: tensor<5x64xi8>, %s: tensor<f32>, %w: tensor<64x32xf32>) -> (tensor<5x32xf32>, tensor<5x64xf32>) {
+  // CHECK: %[[KEPT:.*]] = nn.dequantize %arg0
+  // CHECK: %[[Y:.*]] = fusion.group "scaled_matmul" schedule "matmul" ({{.*}} = %arg2
+  // CHECK: return %[[Y]], %[[KEPT]]
+  %0 = nn.dequantize %q, %s : (tensor<5x64xi8>, tensor<f32>) -> tensor<5x64xf32>
+  %1 = nn.matmul %0, %w : (tensor<5x64xf32>, tensor<64x32xf32>) -> tensor<5x32xf32>
+  return %1, %0 : tensor<5x32xf32>, tensor<5x64xf32>
+}
+
+// One quantised tensor read by two products that cannot go side by side: each decodes it.
+// CHECK-LABEL: @two_readers
+func.func @two_readers(%q: tensor<5x64xi8>, %s: tensor<f32>, %w: tensor<64x32xf32>, %v: tensor<64x16xf32>) -> (tensor<5x32xf32>, tensor<5x16xf32>) {
+  // CHECK-NOT: nn.dequantize
+  // CHECK: fusion.group "scaled_matmul"
+  // CHECK: nn.dequantize
+  // CHECK: fusion.group "scaled_matmul"
+  // CHECK: nn.dequantize
+  %0 = nn.dequantize %q, %s : (tensor<5x64xi8>, tensor<f32>) -> tensor<5x64xf32>
+  %1 = nn.matmul %0, %w : (tensor<5x64xf32>, tensor<64x32xf32>) -> tensor<5x32xf32>
+  %2 = nn.matmul %0, %v : (tensor<5x64xf32>, tensor<64x16xf32>) -> tensor<5x16xf32>
+  return %1, %2 : tensor<5x32xf32>, tensor<5x16xf32>
+}
+
+// MatMulInteger with zero points; the casts behind belong to matmul_epilogue.
+// CHECK-LABEL: @integers
+func.func @integers(%a: tensor<5x64xui8>, %az: tensor<ui8>, %b: tensor<64x32xi8>) -> tensor<5x32xi32> {
+  // CHECK: fusion.group "scaled_matmul"
+  // CHECK-NEXT: nn.cast
+  // CHECK-NEXT: nn.cast
+  // CHECK-NEXT: nn.sub
+  // CHECK-NEXT: nn.cast
+  // CHECK-NEXT: nn.matmul
+  %0 = nn.cast %a : (tensor<5x64xui8>) -> tensor<5x64xi32>
+  %1 = nn.cast %az : (tensor<ui8>) -> tensor<i32>
+  %2 = nn.sub %0, %1 : (tensor<5x64xi32>, tensor<i32>) -> tensor<5x64xi32>
+  %3 = nn.cast %b : (tensor<64x32xi8>) -> tensor<64x32xi32>
+  %4 = nn.matmul %2, %3 : (tensor<5x64xi32>, tensor<64x32xi32>) -> tensor<5x32xi32>
+  return %4 : tensor<5x32xi32>
+}
