@@ -231,6 +231,8 @@ static Dim bytesOf(Value input, const View &view, const nn::SymbolicShapes &shap
     if (Operation *user = *input.getUsers().begin();
         llvm::isa<nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp>(user) && user->getOperand(0) == input)
       elements = product(shapes[user->getResult(0)]);
+  if (isPacked(view))
+    return elements.ceilDiv(2);
   return elements * Dim(static_cast<int64_t>(byteSize(dtype(input))));
 }
 

@@ -74,6 +74,8 @@ std::string KernelWriter::input(unsigned index) {
     place->second = {KernelPlan::Parameter::Kind::Pointer,
                      ("const " + sourceType(dtype(region.inputs[index])) + " *").str(),
                      ("in" + llvm::Twine(index)).str()};
+  if (index < views.size() && isPacked(views[index]))
+    return ("packed<" + sourceType(dtype(region.inputs[index])) + ">(" + place->second.name + ")").str();
   return place->second.name;
 }
 

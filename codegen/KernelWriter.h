@@ -15,7 +15,8 @@ llvm::StringRef sourceType(DType type);
 
 class KernelWriter {
 public:
-  explicit KernelWriter(const Region &region) : region(region) {}
+  /// `inputs`: the views of the region's inputs, for a schedule that reads packed ones (readsPacked).
+  explicit KernelWriter(const Region &region, llvm::ArrayRef<View> inputs = {}) : region(region), views(inputs) {}
 
   /// Appends a line at the current indentation; "}" lines leave a level, lines ending in "{" enter one.
   void line(const llvm::Twine &text);
@@ -23,7 +24,8 @@ public:
   /// `// nn.rms_norm  model.layers.0.input_layernorm` above the code of an op.
   void comment(mlir::Operation *op);
 
-  /// The pointer parameter of an input or output (made on first use): `in0`, `out1`.
+  /// The pointer parameter of an input or output (made on first use): `in0`, `out1`; for a packed input
+  /// `packed<u8>(in0)`, which is used like a pointer to its elements.
   std::string input(unsigned index);
   std::string output(unsigned index);
   /// An expression for a size: a literal if static, else an i64 parameter (one for each distinct Dim).
@@ -50,6 +52,7 @@ public:
 
 private:
   const Region &region;
+  llvm::ArrayRef<View> views;
   std::string body, tables;
   unsigned indent = 1;
   llvm::StringMap<unsigned> stems;

@@ -42,10 +42,6 @@ void PlanBuilder::recordEqualities() {
 }
 
 Result<BufferId> PlanBuilder::weightBuffer(nn::WeightOp weight) {
-  DType type = dtype(weight.getY());
-  if (type == DType::I4 || type == DType::U4)
-    return badInput(describeOp(weight) + ": weight " + weight.getName().str() +
-                    " has packed 4-bit elements, which no kernel reads");
   std::filesystem::path path(weight.getPath().str());
   if (path.is_relative() && !options.baseFolder.empty())
     path = std::filesystem::path(options.baseFolder) / path;
@@ -55,12 +51,23 @@ Result<BufferId> PlanBuilder::weightBuffer(nn::WeightOp weight) {
   return id;
 }
 
+/// 4-bit elements two to a byte, low half first, as bytes; other tensors as they are.
+static Tensor packed(const Tensor &tensor) {
+  if (tensor.type() != DType::I4 && tensor.type() != DType::U4)
+    return tensor;
+  Tensor bytes = Tensor::zeros(DType::U8, {(tensor.size() + 1) / 2});
+  const auto *values = tensor.as<uint8_t>();
+  for (int64_t i = 0; i < tensor.size(); ++i)
+    bytes.as<uint8_t>()[i / 2] |= static_cast<uint8_t>((values[i] & 15) << (i % 2 * 4));
+  return bytes;
+}
+
 Result<BufferId> PlanBuilder::constantBuffer(nn::ConstantOp constant) {
   if (!llvm::isa<DenseElementsAttr>(constant.getValue()))
     return badInput(describeOp(constant) + ": a constant whose elements are not in the module");
   BufferId id = buffers[constant] = addBuffer(BufferPlan::Kind::Weight, constant, describeOp(constant));
   if (!dry)
-    plan.buffers[id].contents = toTensor(constant.getValue());
+    plan.buffers[id].contents = packed(toTensor(constant.getValue()));
   return id;
 }
 

@@ -57,6 +57,9 @@ public:
   virtual std::optional<unsigned> updatedInput(const Region &) const { return std::nullopt; }
 };
 
+/// A refusal for schedules that do not read packed inputs: names the first one, if there is one.
+std::optional<std::string> readsPacked(const Region &region, const KernelContext &context);
+
 /// All schedules: pointwise, row, scan, matmul, attention.
 llvm::ArrayRef<const Schedule *> allSchedules();
 /// The same in the order in which they are tried for a region: as above, but rows first where all that leaves are

@@ -1,5 +1,7 @@
 #include "codegen/schedule/Schedules.h"
 
+#include "ir/dialect/Types.h"
+
 namespace fusion {
 
 llvm::ArrayRef<const Schedule *> allSchedules() {
@@ -26,6 +28,13 @@ const Schedule *findSchedule(llvm::StringRef name) {
     if (schedule->name() == name)
       return schedule;
   return nullptr;
+}
+
+std::optional<std::string> readsPacked(const Region &region, const KernelContext &context) {
+  for (auto [input, view] : llvm::zip(region.inputs, context.inputs))
+    if (isPacked(view))
+      return "a weight of packed " + std::string(name(dtype(input))) + " elements";
+  return std::nullopt;
 }
 
 } // namespace fusion

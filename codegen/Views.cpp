@@ -1,5 +1,7 @@
 #include "codegen/Views.h"
 
+#include "ir/dialect/Types.h"
+
 using namespace mlir;
 
 namespace fusion {
@@ -9,6 +11,14 @@ static DimShape rowMajorStrides(const DimShape &shape) {
   for (size_t i = shape.size(); i-- > 1;)
     strides[i - 1] = strides[i] * shape[i];
   return strides;
+}
+
+bool isPacked(const View &view) {
+  Operation *op = view.base ? view.base.getDefiningOp() : nullptr;
+  if (!op || !llvm::isa<nn::WeightOp, nn::ConstantOp>(op))
+    return false;
+  const DType type = dtype(view.base);
+  return type == DType::I4 || type == DType::U4;
 }
 
 static bool isOne(const Dim &dim) { return dim == Dim(1); }

@@ -17,6 +17,10 @@ struct View {
   friend bool operator==(const View &, const View &) = default;
 };
 
+/// Whether the elements lie two to a byte, low half first: 4-bit weights and constants do, other 4-bit values have a
+/// byte each.
+bool isPacked(const View &view);
+
 /// The view of an op's result given the view of its operand; nothing when it must be copied (a reshape across
 /// strides that do not merge) or when the op moves no data that way.
 std::optional<View> viewThrough(mlir::Operation *op, const View &operand, const nn::SymbolicShapes &shapes);

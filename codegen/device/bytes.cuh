@@ -9,3 +9,33 @@ DEVICE void turn_bytes(u32 (&words)[4]) {
   words[2] = permute_bytes(high01, high23, 0x5410u);
   words[3] = permute_bytes(high01, high23, 0x7632u);
 }
+
+// Elements of 4 bits, two to a byte, low half first. Used like a pointer to elements, which are read as bytes.
+template <class T> struct packed {
+  const u8 *bytes;
+  i64 at;
+  DEVICE explicit packed(const T *first) : bytes(reinterpret_cast<const u8 *>(first)), at(0) {}
+  DEVICE packed operator+(i64 elements) const {
+    packed moved = *this;
+    moved.at += elements;
+    return moved;
+  }
+};
+template <class T> DEVICE T half_byte(u32 half) {
+  return same_type<T, i8> ? (T)((i32)(half ^ 8u) - 8) : (T)half;
+}
+template <class T> DEVICE T load(packed<T> from) {
+  return half_byte<T>((u32)load(from.bytes + (from.at >> 1)) >> (from.at & 1) * 4 & 15u);
+}
+template <class T, int N> DEVICE Vec<T, N> load_vec(packed<T> from) {
+  if constexpr (N == 1) {
+    return Vec<T, N>{{load(from)}};
+  } else {
+    const Vec<u8, N / 2> pairs = load_vec<u8, N / 2>(from.bytes + (from.at >> 1));
+    Vec<T, N> values;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      values[i] = half_byte<T>((u32)pairs[i / 2] >> (i % 2 * 4) & 15u);
+    return values;
+  }
+}

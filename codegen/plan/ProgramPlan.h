@@ -54,7 +54,8 @@ struct BufferPlan {
   std::string name;                 ///< the graph's name for it, or a location
   DType type = DType::F32;
   DimShape shape;
-  /// For Weight: where the bytes are. A Tensor for constants that the compiler made.
+  /// For Weight: where the bytes are. A Tensor for constants that the compiler made. Elements of 4 bits lie two to a
+  /// byte in a Weight, low half first (a Tensor of bytes), and have a byte each elsewhere.
   std::variant<std::monostate, FileSpan, Tensor> contents;
 };
 

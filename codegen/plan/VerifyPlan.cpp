@@ -33,6 +33,8 @@ static Status verifyBuffer(const BufferPlan &buffer) {
       return badInput(
           fmt::format("weight {}: shape {} is too large", buffer.name, shapeString(buffer.shape)));
   }
+  if (buffer.type == DType::I4 || buffer.type == DType::U4)
+    bytes = (bytes + 1) / 2;
   auto *file = std::get_if<FileSpan>(&buffer.contents);
   uint64_t given = file ? file->length : std::get<Tensor>(buffer.contents).bytes();
   if (given != bytes)

@@ -7,14 +7,17 @@ using namespace mlir;
 
 namespace fusion::matmul {
 
-/// A quantisation with one scale for the whole tensor, to bytes.
-static bool isPlainQuantize(Operation *op, const KernelContext &context) {
-  auto quantize = dyn_cast<nn::QuantizeOp>(op);
-  if (!quantize || byteSize(dtype(quantize.getY())) != 1 || dtype(quantize.getY()) == DType::I4 ||
-      dtype(quantize.getY()) == DType::U4 || dtype(quantize.getX()) == DType::F64)
+/// A quantisation to bytes, or a dequantisation; scales that are more than one lie in memory.
+static bool isRescale(Operation *op, const Region &region, const KernelContext &context) {
+  if (!isa<nn::QuantizeOp, nn::DequantizeOp>(op))
     return false;
-  return llvm::all_of(op->getOperands().drop_front(),
-                      [&](Value operand) { return product(context.shape(operand)) == Dim(1); });
+  const DType from = dtype(op->getOperand(0)), to = dtype(op->getResult(0));
+  const DType codes = isa<nn::QuantizeOp>(op) ? to : from, numbers = isa<nn::QuantizeOp>(op) ? from : to;
+  if (byteSize(codes) != 1 || codes == DType::I4 || codes == DType::U4 || numbers == DType::F64)
+    return false;
+  return llvm::all_of(op->getOperands().drop_front(), [&](Value operand) {
+    return product(context.shape(operand)) == Dim(1) || inputView(region, context, operand);
+  });
 }
 
 static std::string quantizeExpression(nn::QuantizeOp op, ArrayRef<std::string> operands) {
@@ -24,6 +27,11 @@ static std::string quantizeExpression(nn::QuantizeOp op, ArrayRef<std::string> o
     return rounded(to, quotient);
   const std::string zero = operands.size() == 3 ? fmt::format(" + (f32){}", operands[2]) : "";
   return fmt::format("saturate_to_int<{}>(rint_({}){})", registerType(to).str(), quotient, zero);
+}
+
+static std::string dequantizeExpression(nn::DequantizeOp op, ArrayRef<std::string> operands) {
+  const std::string zero = operands.size() == 3 ? fmt::format(" - (f32){}", operands[2]) : "";
+  return rounded(dtype(op.getY()), fmt::format("((f32){}{}) * {}", operands[0], zero, operands[1]));
 }
 
 std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context) {
@@ -41,8 +49,10 @@ std::optional<std::string> Epilogue::refuses(const Region &region, const KernelC
     if (decoding.contains(other))
       continue;
     if (isa<nn::ConstantOp, nn::MatmulOp>(other) || (isScalarOp(other) && other->getNumResults() == 1) ||
-        isPlainQuantize(other, context))
+        isRescale(other, region, context))
       continue;
+    if (isa<nn::DynamicQuantizeOp>(other))
+      return std::string("nn.dynamic_quantize needs the largest element of whole rows, of which a block has parts");
     if (!inputView(region, context, other->getResult(0)))
       return (other->getName().getStringRef() + " behind nn.matmul is no scalar op").str();
   }
@@ -52,7 +62,29 @@ std::optional<std::string> Epilogue::refuses(const Region &region, const KernelC
   return std::nullopt;
 }
 
-std::string Epilogue::input(unsigned index, const View &view) {
+std::string Epilogue::scale(Operation *op, Value operand) {
+  if (product(context.shape(operand)) == Dim(1))
+    return value(operand);
+  auto found = inputView(region, context, operand);
+  auto attribute = [&](StringRef name, int64_t otherwise) {
+    auto number = op->getAttrOfType<IntegerAttr>(name);
+    return number ? number.getInt() : otherwise;
+  };
+  const size_t rank = context.shape(op->getResult(0)).size();
+  const int64_t axis = attribute("axis", -1), block = attribute("block_size", 0);
+  const size_t at = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+  View view = found->second;
+  if (block == 0) { // an entry for each index of the axis
+    const Dim size = view.shape[0], stride = view.strides[0];
+    view.shape.assign(rank, Dim(1));
+    view.strides.assign(rank, Dim(0));
+    view.shape[at] = size;
+    view.strides[at] = stride;
+  }
+  return input(found->first, view, at, std::max<int64_t>(block, 1));
+}
+
+std::string Epilogue::input(unsigned index, const View &view, size_t axis, int64_t block) {
   const DimShape &result = context.shape(op.getY());
   const bool hasColumn = tensorType(op.getB()).getRank() > 1;
   DimShape strides(result.size(), Dim(0));
@@ -62,15 +94,21 @@ std::string Epilogue::input(unsigned index, const View &view) {
           view.strides.end()[-1 - static_cast<ptrdiff_t>(fromEnd)];
   SmallVector<std::string> terms{view.offset == Dim(0) ? "" : writer.size(view.offset)};
   ArrayRef<Dim> leading = result, leadingStrides = strides;
+  const bool inBlocks = block > 1 && axis < result.size();
   if (hasColumn) {
-    terms.push_back(scaled(writer, column, strides.back()));
+    const bool divided = inBlocks && axis + 1 == result.size();
+    terms.push_back(scaled(writer, divided ? fmt::format("({} / {})", column, block) : column, strides.back()));
     leading = leading.drop_back();
     leadingStrides = leadingStrides.drop_back();
   }
-  if (std::optional<Dim> stride = mergedStride(leading, leadingStrides)) {
+  const bool dividesRows = inBlocks && axis < leading.size() && !(leadingStrides[axis] == Dim(0));
+  std::optional<Dim> stride = dividesRows ? std::nullopt : mergedStride(leading, leadingStrides);
+  if (stride) {
     terms.push_back(scaled(writer, line, *stride));
   } else {
     SmallVector<std::string> at = writer.delinearize(line, DimShape(leading.begin(), leading.end()));
+    if (dividesRows)
+      at[axis] = fmt::format("({} / {})", at[axis], block);
     for (size_t i = 0; i < at.size(); ++i)
       terms.push_back(scaled(writer, at[i], leadingStrides[i]));
   }
@@ -93,14 +131,17 @@ std::string Epilogue::value(Value v) {
       name = literal(dtype(v), *constantScalar(v));
     } else {
       SmallVector<std::string> operands;
-      for (Value operand : definition->getOperands())
-        operands.push_back(value(operand));
+      const bool rescales = isa<nn::QuantizeOp, nn::DequantizeOp>(definition);
+      for (auto [number, operand] : llvm::enumerate(definition->getOperands()))
+        operands.push_back(rescales && number > 0 ? scale(definition, operand) : value(operand));
       writer.comment(definition);
       name = writer.fresh("e");
       auto quantize = dyn_cast<nn::QuantizeOp>(definition);
+      auto dequantize = dyn_cast<nn::DequantizeOp>(definition);
       writer.line(fmt::format("const {} {} = {};", registerType(dtype(v)).str(), name,
-                              quantize ? quantizeExpression(quantize, operands)
-                                       : scalarExpression(definition, operands)));
+                              quantize     ? quantizeExpression(quantize, operands)
+                              : dequantize ? dequantizeExpression(dequantize, operands)
+                                           : scalarExpression(definition, operands)));
     }
   }
   known[v] = name;

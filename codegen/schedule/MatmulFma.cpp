@@ -50,7 +50,7 @@ static void loadTile(KernelWriter &writer, const Problem &problem, bool isA, siz
 }
 
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem) {
-  KernelWriter writer(region);
+  KernelWriter writer(region, context.inputs);
   Epilogue epilogue(region, context, problem, writer);
   const std::string type = sumType(problem.a.value());
   writer.comment(problem.op);

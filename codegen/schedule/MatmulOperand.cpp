@@ -10,6 +10,15 @@ bool Entry::alongRows() const {
   return !literal && llvm::any_of(rowStrides, [](const Dim &stride) { return !(stride == Dim(0)); });
 }
 
+bool Decode::isOneFor(int64_t length, bool acrossColumns) const {
+  auto isOne = [&](const std::optional<Entry> &entry) {
+    if (!entry || !(acrossColumns ? entry->alongColumns() : entry->alongRows()))
+      return true;
+    return (acrossColumns ? entry->columnBlock : entry->rowBlock) % length == 0;
+  };
+  return isOne(scale) && isOne(zero);
+}
+
 std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
                                                    Value value) {
   for (auto [index, input] : llvm::enumerate(region.inputs))
@@ -27,9 +36,12 @@ std::optional<std::pair<unsigned, View>> inputView(const Region &region, const K
   return std::pair(source->first, std::move(*view));
 }
 
-/// Elements that are decoded: one byte each.
-static bool isCode(DType type) {
-  return byteSize(type) == 1 && type != DType::Bool && type != DType::I4 && type != DType::U4;
+/// Elements that are decoded: a byte or less each.
+static bool isCode(DType type) { return byteSize(type) == 1 && type != DType::Bool; }
+
+std::string pointerDeclaration(DType type, bool packed, const std::string &name, const std::string &value) {
+  return packed ? fmt::format("const packed<{}> {} = {};", sourceType(type).str(), name, value)
+                : fmt::format("const {} *{} = {};", sourceType(type).str(), name, value);
 }
 
 /// The scales or zero points `value` of an operand of shape `shape`: one for all, one for each index of
@@ -47,6 +59,7 @@ static std::optional<Source::Scales> scalesOf(const Region &region, const Kernel
     return std::nullopt;
   scales.input = found->first;
   const View &view = found->second;
+  scales.view.base = view.base;
   scales.view.offset = view.offset;
   scales.view.shape.assign(shape.size(), Dim(1));
   scales.view.strides.assign(shape.size(), Dim(0));
@@ -87,6 +100,7 @@ static std::optional<Source::Scales> shiftOf(const Region &region, const KernelC
     if (view.shape.size() > shape.size())
       return std::nullopt;
     Source::Scales shift{std::nullopt, found->first, dtype(value), {}, {}};
+    shift.view.base = view.base;
     shift.view.offset = view.offset;
     shift.view.shape.assign(shape.size() - view.shape.size(), Dim(1));
     shift.view.strides.assign(shape.size() - view.shape.size(), Dim(0));
@@ -168,6 +182,7 @@ static Entry makeEntry(const Source::Scales &scales, bool transpose, bool column
   entry.type = scales.type;
   if (entry.literal)
     return entry;
+  entry.packed = isPacked(scales.view);
   entry.offset = scales.view.offset;
   SmallVector<Dim> strides(scales.view.strides.begin(), scales.view.strides.end());
   SmallVector<int64_t> blocks = scales.blocks;
@@ -202,6 +217,7 @@ Operand makeOperand(const Source &source, bool transpose, bool columnIfVector, c
   Operand operand;
   operand.input = source.input;
   operand.type = source.type;
+  operand.packed = isPacked(source.view);
   operand.offset = view.offset;
   rows = view.shape.end()[-2];
   columns = view.shape.end()[-1];

@@ -1,5 +1,5 @@
 // An operand of a product: strided elements of a region input, which may be quantised. A quantised one is
-// decoded where it is read: q (8 bits) becomes (q - zero point) * scale, rounded to the type of nn.dequantize,
+// decoded where it is read: q (8 or 4 bits) becomes (q - zero point) * scale, rounded to the type of nn.dequantize,
 // or, for integer products, q - zero point.
 #pragma once
 
@@ -14,6 +14,7 @@ struct Entry {
   std::optional<double> literal; ///< one for all, known now; else they lie in memory:
   unsigned input = 0;            ///< region input
   DType type = DType::F32;
+  bool packed = false;
   Dim offset = 0;
   DimShape rowStrides; ///< of A: one for each of Problem::rowDims; of B: one, along k
   Dim columnStride = 0;
@@ -26,12 +27,17 @@ struct Entry {
 struct Decode {
   std::optional<Entry> scale, zero;
   DType type = DType::F32; ///< of a decoded element: f32, f16 or bf16 with a scale, i32 without
+
+  /// Whether `length` neighbours in a row (`acrossColumns`), or in a column, that begin at a multiple of it share scale
+  /// and zero point.
+  bool isOneFor(int64_t length, bool acrossColumns) const;
 };
 
 /// An operand with its leading dims broadcast to the result's. Strides in elements.
 struct Operand {
   unsigned input = 0; ///< region input
   DType type = DType::F32; ///< of the elements in memory
+  bool packed = false;     ///< two to a byte
   Dim offset = 0;
   DimShape batchStrides; ///< one for each of Problem::batch
   Dim rowStride = 0;     ///< of A along m, of B along k
@@ -67,6 +73,9 @@ std::variant<Source, std::string> sourceOf(const Region &region, const KernelCon
 /// The view of a region input seen through reshapes, transposes and slices inside the region.
 std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
                                                    mlir::Value value);
+
+/// `const f16 *a = value`, or the same for packed elements.
+std::string pointerDeclaration(DType type, bool packed, const std::string &name, const std::string &value);
 
 /// The ops of the region that decode operands of its products.
 llvm::SmallPtrSet<mlir::Operation *, 8> decodingOps(const Region &region);

@@ -176,7 +176,7 @@ static void emitEntryBases(KernelWriter &writer, const Problem &problem) {
       SmallVector<std::string> starts, rows, columns;
       if (isA || !problem.sideBySide()) {
         if (!entry->literal)
-          writer.line(fmt::format("const {} *{} = {};", sourceType(entry->type).str(), name, start(*entry)));
+          writer.line(pointerDeclaration(entry->type, entry->packed, name, start(*entry)));
         continue;
       }
       for (const Product &product : problem.products) {
@@ -193,7 +193,7 @@ static void emitEntryBases(KernelWriter &writer, const Problem &problem) {
         writer.line(fmt::format("const {} {} = {};", registerType(entry->type).str(), name, chosen(starts)));
         continue;
       }
-      writer.line(fmt::format("const {} *{} = {};", sourceType(entry->type).str(), name, chosen(starts)));
+      writer.line(pointerDeclaration(entry->type, entry->packed, name, chosen(starts)));
       if (!llvm::all_equal(rows))
         writer.line(fmt::format("const i64 {}StepK = {};", name, chosen(rows)));
       if (!llvm::all_equal(columns))
@@ -248,6 +248,17 @@ std::string elementValue(KernelWriter &writer, const Problem &problem, bool isA,
   return decoded(*operand.decode, operand.type, q, entry(false), entry(true));
 }
 
+std::string factorText(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &element,
+                       const std::string &across, const std::string &inner, int64_t length) {
+  const Operand &operand = isA ? problem.a : problem.products[sum].b;
+  const std::string wide =
+      isFloat(operand.type) && operand.type != DType::F32 ? "to_f32(" + element + ")" : element;
+  // Elements that share their scale name one place, so that it is read once.
+  const bool shared = inner.empty() || (operand.decode && operand.decode->isOneFor(length, isA));
+  const std::string k = shared ? "k" : "(k + " + inner + ")";
+  return elementValue(writer, problem, isA, sum, wide, isA ? across : k, isA ? k : across);
+}
+
 void emitBases(KernelWriter &writer, const Problem &problem) {
   SmallVector<std::string> index;
   if (!problem.batch.empty())
@@ -259,7 +270,7 @@ void emitBases(KernelWriter &writer, const Problem &problem) {
     return fmt::format("{} + {}", writer.input(operand.input), sumOf(terms));
   };
   auto declare = [&](const Operand &operand, const std::string &name, const std::string &value) {
-    writer.line(fmt::format("const {} *{} = {};", sourceType(operand.type).str(), name, value));
+    writer.line(pointerDeclaration(operand.type, operand.packed, name, value));
   };
   declare(problem.a, "a", start(problem.a));
   if (!problem.sideBySide()) {
@@ -283,15 +294,17 @@ std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::s
   return sumOf(terms);
 }
 
+std::string rowText(const Problem &problem, int64_t i) {
+  return i < problem.leastRows ? std::to_string(i) : fmt::format("line{}", i);
+}
+
 void emitRows(KernelWriter &writer, const Problem &problem) {
   for (int64_t i = 0; i < problem.mostRows; ++i) {
-    std::string row = std::to_string(i);
-    if (i >= problem.leastRows) {
-      writer.line(fmt::format("const i64 line{0} = {0} < {1} ? {0} : {1} - 1;", i, writer.size(problem.m)));
-      row = fmt::format("line{}", i);
-    }
-    writer.line(fmt::format("const {} *row{} = a + {};", sourceType(problem.a.type).str(), i,
-                            rowOffset(writer, problem, row)));
+    const std::string row = rowText(problem, i);
+    if (i >= problem.leastRows)
+      writer.line(fmt::format("const i64 {0} = {1} < {2} ? {1} : {2} - 1;", row, i, writer.size(problem.m)));
+    writer.line(pointerDeclaration(problem.a.type, problem.a.packed, fmt::format("row{}", i),
+                                   "a + " + rowOffset(writer, problem, row)));
   }
 }
 

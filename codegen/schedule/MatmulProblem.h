@@ -58,7 +58,11 @@ public:
 
 private:
   std::string value(mlir::Value value);
-  std::string input(unsigned index, const View &view);
+  /// The scale or zero point that belongs to the element.
+  std::string scale(mlir::Operation *op, mlir::Value operand);
+  /// The element of an input, broadcast to the product's shape; with `block`, the index of `axis` counts blocks of as
+  /// many.
+  std::string input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
 
   const Region &region;
   const KernelContext &context;
@@ -107,6 +111,8 @@ void emitBases(KernelWriter &writer, const Problem &problem);
 /// Declares pointers `row0`… to the rows of A of a kernel for few. Rows that may be beyond the last are the last one
 /// again: what comes of them is not to be stored.
 void emitRows(KernelWriter &writer, const Problem &problem);
+/// The number of row i of such a kernel, as emitRows takes it.
+std::string rowText(const Problem &problem, int64_t i);
 /// The offset of row `row` (an i64 expression) in A; may write lines.
 std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::string &row);
 /// The scale or zero point of A at `row`, `column` (i64 expressions over m and k), or of the block's product `sum`'s B
@@ -116,6 +122,10 @@ std::string entryText(KernelWriter &writer, const Problem &problem, bool isA, si
 /// The element `q` of A or B there (a register expression), decoded if it is quantised.
 std::string elementValue(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &q,
                          const std::string &row, const std::string &column);
+/// The same as f32, for kernels without tensor cores: `element` is as it was loaded, number `inner` of a piece of
+/// `length` along k that begins at the local k (an empty `inner`: of one). `across`: its row of A, or column of B.
+std::string factorText(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &element,
+                       const std::string &across, const std::string &inner, int64_t length);
 /// `index * stride`, or nothing for a zero stride.
 std::string scaled(KernelWriter &writer, const std::string &index, const Dim &stride);
 /// `line` of Epilogue::emit for row `row` of product z.

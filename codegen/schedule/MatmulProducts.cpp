@@ -42,7 +42,7 @@ static bool isDecodedAlike(const Operand &left, const Operand &right) {
   auto alike = [](const std::optional<Entry> &a, const std::optional<Entry> &b) {
     if (!a || !b)
       return a.has_value() == b.has_value();
-    return a->literal.has_value() == b->literal.has_value() && a->type == b->type && a->rowBlock == b->rowBlock &&
+    return a->literal.has_value() == b->literal.has_value() && a->type == b->type && a->packed == b->packed && a->rowBlock == b->rowBlock &&
            a->columnBlock == b->columnBlock;
   };
   if (!left.decode || !right.decode)
@@ -62,7 +62,7 @@ static std::optional<std::string> whyNotOneKernel(const Region &region, const Ke
     nn::MatmulOp op = product.op;
     if (!isSameOperand(region, context, first.getA(), op.getA()) || op.getTransposeA() != first.getTransposeA())
       return std::string("products of different first operands");
-    if (product.b.type != problem.b.type)
+    if (product.b.type != problem.b.type || product.b.packed != problem.b.packed)
       return std::string("second operands of different element types");
     if ((product.b.rowStride == Dim(1)) != (problem.b.rowStride == Dim(1)) ||
         (product.b.columnStride == Dim(1)) != (problem.b.columnStride == Dim(1)))

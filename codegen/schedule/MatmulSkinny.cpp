@@ -9,7 +9,7 @@ namespace fusion::matmul {
 static constexpr int64_t threads = 128, warps = threads / 32;
 
 int64_t skinnyRows(const Problem &problem) {
-  if (problem.a.decode || problem.b.decode || !isFloat(problem.a.type) || sumType(problem.a.type) != "f32" || problem.b.rowStride != Dim(1))
+  if (!isFloat(problem.a.value()) || sumType(problem.a.value()) != "f32" || problem.b.rowStride != Dim(1))
     return 0;
   if (problem.a.columnStride != Dim(1))
     return 1;
@@ -36,7 +36,7 @@ static int64_t pieceLength(const Problem &problem) {
 }
 
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem) {
-  KernelWriter writer(region);
+  KernelWriter writer(region, context.inputs);
   Epilogue epilogue(region, context, problem, writer);
   const int64_t m = problem.mostRows, length = pieceLength(problem);
   auto isCertain = [&](int64_t row) { return row < problem.leastRows; };
@@ -56,8 +56,8 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
   for (size_t s = 0; s < problem.sums(); ++s) {
     const std::string column = problem.together ? scaled(writer, "n", problem.products[s].b.columnStride)
                                                 : alongN(writer, problem, "n");
-    writer.line(fmt::format("const {} *{} = {} + {};", sourceType(problem.b.type).str(),
-                            numbered("columnB", s), numbered("b", s), column.empty() ? "0" : column));
+    writer.line(pointerDeclaration(problem.b.type, problem.b.packed, numbered("columnB", s),
+                                   numbered("b", s) + " + " + (column.empty() ? "0" : column)));
   }
   auto total = [](const char *stem, int64_t row, size_t s) {
     return fmt::format("{}{}", stem, row) + (s == 0 ? "" : fmt::format("_{}", s));
@@ -71,9 +71,6 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
   writer.line(problem.together ? "#pragma unroll 2" : "#pragma unroll 4");
   writer.line(fmt::format("for (i64 k = lane * {0}; k < {1}; k += {2}) {{", length, writer.size(problem.k),
                           32 * length));
-  auto wide = [](DType type, const std::string &element) {
-    return type == DType::F32 ? element : "to_f32(" + element + ")";
-  };
   auto load = [&](const Operand &operand, const std::string &name, const std::string &pointer,
                   const Dim &stride) {
     const std::string type = sourceType(operand.type).str(), offset = scaled(writer, "k", stride);
@@ -92,13 +89,16 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int e = 0; e < {}; ++e) {{", length));
   }
-  const std::string at = length > 1 ? "[e]" : "";
+  const std::string at = length > 1 ? "[e]" : "", inner = length > 1 ? "e" : "";
   for (size_t s = 0; s < problem.sums(); ++s) {
     const std::string factor = numbered("factor", s);
-    writer.line(fmt::format("const f32 {} = {};", factor, wide(problem.b.type, numbered("right", s) + at)));
+    writer.line(fmt::format("const f32 {} = {};", factor,
+                            factorText(writer, problem, false, s, numbered("right", s) + at, "n", inner, length)));
     for (int64_t i = 0; i < m; ++i)
       writer.line(fmt::format("{0} = fma_({1}, {2}, {0});", total("sum", i, s),
-                              wide(problem.a.type, fmt::format("left{}{}", i, at)), factor));
+                              factorText(writer, problem, true, s, fmt::format("left{}{}", i, at), rowText(problem, i),
+                                         inner, length),
+                              factor));
   }
   if (length > 1)
     writer.line("}");

@@ -11,8 +11,7 @@ static constexpr int64_t wantedBlocks = 128;
 
 int64_t stripRows(const Problem &problem) {
   const bool rowsContiguous = problem.b.columnStride == Dim(1) && problem.b.rowStride != Dim(1);
-  if (!rowsContiguous || problem.a.decode || problem.b.decode || !isFloat(problem.a.type) ||
-      sumType(problem.a.type) != "f32")
+  if (!rowsContiguous || !isFloat(problem.a.value()) || sumType(problem.a.value()) != "f32")
     return 0;
   return problem.together ? 4 : 8;
 }
@@ -68,7 +67,7 @@ Sharing chooseSharing(const Problem &problem) {
 } // namespace
 
 KernelDraft emitStrip(const Region &region, const KernelContext &context, const Problem &problem) {
-  KernelWriter writer(region);
+  KernelWriter writer(region, context.inputs);
   Epilogue epilogue(region, context, problem, writer);
   const Sharing share = chooseSharing(problem);
   const int64_t rows = problem.mostRows;
@@ -114,19 +113,20 @@ KernelDraft emitStrip(const Region &region, const KernelContext &context, const 
     writer.line(fmt::format("const Vec<{0}, {1}> left{2} = load_vec<{0}, {1}>(row{2} + {3});", typeA, share.depth, i,
                             along.empty() ? "0" : along));
   }
-  auto wide = [](DType type, const std::string &element) {
-    return type == DType::F32 ? element : "to_f32(" + element + ")";
-  };
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int d = 0; d < {}; ++d) {{", share.depth));
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int e = 0; e < {}; ++e) {{", share.width));
   for (size_t s = 0; s < problem.sums(); ++s) {
     const std::string factor = numbered("factor", s);
-    writer.line(fmt::format("const f32 {} = {};", factor, wide(problem.b.type, numbered("right", s) + "[d][e]")));
+    writer.line(fmt::format("const f32 {} = {};", factor,
+                            factorText(writer, problem, false, s, numbered("right", s) + "[d][e]", "(column + e)", "d",
+                                       share.depth)));
     for (int64_t i = 0; i < rows; ++i)
       writer.line(fmt::format("{0}[{1}][e] = fma_({2}, {3}, {0}[{1}][e]);", numbered("sum", s), i,
-                              wide(problem.a.type, fmt::format("left{}[d]", i)), factor));
+                              factorText(writer, problem, true, s, fmt::format("left{}[d]", i), rowText(problem, i),
+                                         "d", share.depth),
+                              factor));
   }
   for (int i = 0; i < 3; ++i)
     writer.line("}");

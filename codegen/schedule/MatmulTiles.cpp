@@ -95,13 +95,7 @@ void TensorEmitter::loadPieces(bool isA, size_t sum) {
   writer.line(fmt::format("const Vec<{0}, {1}> codes = load_vec<{0}, {1}>({2} + {3});", source, piece, matrix, offset));
   // Where k runs along the piece, scales for whole blocks of pieces are one for it.
   const bool alongK = isA || !tileByColumns;
-  auto isOneFor = [&](const std::optional<Entry> &entry) {
-    if (!entry || entry->literal)
-      return true;
-    const bool varies = alongK == isA ? entry->alongColumns() : entry->alongRows();
-    return !varies || (alongK == isA ? entry->columnBlock : entry->rowBlock) % piece == 0;
-  };
-  const bool once = operand.decode && isOneFor(operand.decode->scale) && isOneFor(operand.decode->zero);
+  const bool once = operand.decode && operand.decode->isOneFor(piece, alongK == isA);
   std::string row = isA ? "row" : alongK ? "(k0 + c)" : "(k0 + r)",
               column = isA ? "(k0 + c)" : alongK ? "(columnStart + r)" : "(columnStart + c)";
   std::string scale, zero;

@@ -109,7 +109,7 @@ std::string between(const std::string &pointer, const std::string &offset) {
 class LinearKernel {
 public:
   LinearKernel(const Region &region, const KernelContext &context, llvm::ArrayRef<LinearPlace> places)
-      : region(region), context(context), places(places), writer(region),
+      : region(region), context(context), places(places), writer(region, context.inputs),
         total(product(context.shape(region.outputs[0]))), width(vectorWidth()) {}
 
   KernelDraft emit();
@@ -249,7 +249,7 @@ int64_t neighboursPerThread(const Region &region, const DimShape &shape) {
 }
 
 KernelDraft emitIndexed(const Region &region, const KernelContext &context, int64_t width) {
-  KernelWriter writer(region);
+  KernelWriter writer(region, context.inputs);
   DimShape shape = context.shape(region.outputs[0]);
   const std::string widthText = std::to_string(width);
   if (width > 1)

@@ -173,7 +173,7 @@ public:
     auto parts = partsOf(region, context);
     if (auto *reason = std::get_if<std::string>(&parts))
       return *reason;
-    return std::nullopt;
+    return readsPacked(region, context);
   }
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {

@@ -194,7 +194,9 @@ class ScanSchedule : public Schedule {
 public:
   StringRef name() const override { return "scan"; }
 
-  std::optional<std::string> refuses(const Region &region, const KernelContext &) const override {
+  std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
+    if (auto reason = readsPacked(region, context))
+      return reason;
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
     if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::ScatterNdOp>(region.ops[0]))

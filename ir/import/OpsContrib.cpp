@@ -124,11 +124,10 @@ void matMulNBits(NodeImporter &node) {
   int64_t columns = shape.blocks() * shape.block;
   Value scales = node.operand(2);
   scales = node.failed() ? Value() : node.reshape(scales, {shape.rows, shape.blocks()});
-  Value packed = packedWeight(node, 1, shape.bits, shape.rows, columns);
+  Value packed = node.slice(packedWeight(node, 1, shape.bits, shape.rows, columns), 1, 0, shape.depth);
   Value weight =
       node.build<nn::DequantizeOp>({packed, scales, blockZeroPoints(node, shape)},
                                    {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
-  weight = node.slice(weight, 1, 0, shape.depth);
   Value y = node.build<nn::MatmulOp>({node.operand(0), weight}, node.flag("transpose_b", true), type);
   node.result(0, node.has(5) ? node.add(y, node.operand(5)) : y);
 }

@@ -13,14 +13,9 @@ namespace {
 /// Ops of a side branch, such as the activated gate that the product is multiplied by.
 constexpr unsigned mostSideOps = 4;
 
+/// A step on single elements of its first operand.
 bool isScalarStep(Operation *op) {
-  if (op->hasTrait<nn::Pointwise>())
-    return true;
-  auto quantize = llvm::dyn_cast<nn::QuantizeOp>(op);
-  if (!quantize)
-    return false;
-  auto scale = tensorType(quantize.getScale());
-  return scale.hasStaticShape() && scale.getNumElements() == 1;
+  return op->hasTrait<nn::Pointwise>() || llvm::isa<nn::QuantizeOp, nn::DequantizeOp>(op);
 }
 
 class EpilogueProposer {
@@ -72,6 +67,14 @@ private:
       return nullptr;
     }
     std::string name = shownName(step);
+    if (llvm::isa<nn::DynamicQuantizeOp>(step)) {
+      reason = "nn.dynamic_quantize needs the largest element of whole rows of the product, of which a block has parts";
+      return nullptr;
+    }
+    if (llvm::isa<nn::QuantizeOp, nn::DequantizeOp>(step) && step->getOperand(0) != value) {
+      reason = "the product is a scale of " + name;
+      return nullptr;
+    }
     if (!isScalarStep(step)) {
       reason = step->hasTrait<OpTrait::IsTerminator>() ? "the product is a result of the function"
                                                        : "the product is read by " + name + ", which is no scalar op";
@@ -84,19 +87,24 @@ private:
     return step;
   }
 
-  /// Scalar ops that only this epilogue reads and that have the product's shape.
+  /// Scalar ops that only this epilogue reads and that have the product's shape; products of scales, too.
   void takeSideBranch(Value operand, const DimShape &shape, SmallVectorImpl<Operation *> &ops) {
     SmallVector<Value> pending{operand};
     for (unsigned taken = 0; !pending.empty() && taken < mostSideOps;) {
       Value value = pending.pop_back_val();
       Operation *op = value.getDefiningOp();
       if (!op || !value.hasOneUse() || !op->hasTrait<nn::Pointwise>() || llvm::is_contained(ops, op) ||
-          context.traffic.shapes[value] != shape)
+          (context.traffic.shapes[value] != shape && !isRowFactor(op)))
         continue;
       ops.push_back(op);
       ++taken;
       pending.append(op->operand_begin(), op->operand_end());
     }
+  }
+
+  /// A product of vectors or scalars: cheaper to compute for every element than to launch a kernel for.
+  static bool isRowFactor(Operation *op) {
+    return llvm::isa<nn::MulOp>(op) && tensorType(op->getResult(0)).getRank() <= 1;
   }
 
   const ProposalContext &context;

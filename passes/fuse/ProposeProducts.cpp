@@ -12,16 +12,33 @@ namespace fusion {
 namespace {
 constexpr size_t mostProducts = 4;
 
-/// The bias behind a product: the one reader, an add of a vector.
-Operation *biasOf(nn::MatmulOp matmul) {
-  Value product = matmul.getY();
-  if (!product.hasOneUse())
-    return nullptr;
-  auto add = llvm::dyn_cast<nn::AddOp>(*product.getUsers().begin());
-  if (!add || tensorType(add.getY()).getRank() != tensorType(product).getRank())
-    return nullptr;
-  Value other = add.getLhs() == product ? add.getRhs() : add.getLhs();
-  return tensorType(other).getRank() <= 1 ? add.getOperation() : nullptr;
+/// The one reader of `value`, if it is an OpTy of `value` and a vector or scalar.
+template <class OpTy>
+OpTy readerWithRow(Value value) {
+  auto op = value.hasOneUse() ? llvm::dyn_cast<OpTy>(*value.getUsers().begin()) : OpTy();
+  if (!op || tensorType(op.getY()).getRank() != tensorType(value).getRank())
+    return {};
+  Value other = op.getLhs() == value ? op.getRhs() : op.getLhs();
+  return tensorType(other).getRank() <= 1 ? op : OpTy();
+}
+
+/// What belongs to a product: the scales behind an integer one (a cast and a multiplication, whose factor may be a
+/// product of two scales), and a bias.
+SmallVector<Operation *> stepsBehind(nn::MatmulOp matmul) {
+  SmallVector<Operation *> steps;
+  Value value = matmul.getY();
+  if (isInteger(dtype(value)) && value.hasOneUse())
+    if (auto cast = llvm::dyn_cast<nn::CastOp>(*value.getUsers().begin()))
+      if (auto scaled = readerWithRow<nn::MulOp>(cast.getY())) {
+        Value factor = scaled.getLhs() == cast.getY() ? scaled.getRhs() : scaled.getLhs();
+        if (auto scales = factor.getDefiningOp<nn::MulOp>(); scales && factor.hasOneUse())
+          steps.push_back(scales);
+        steps.append({cast, scaled});
+        value = scaled.getY();
+      }
+  if (auto bias = readerWithRow<nn::AddOp>(value))
+    steps.push_back(bias);
+  return steps;
 }
 
 bool isWeight(Value value) {
@@ -52,8 +69,7 @@ Proposals proposeProducts(const ProposalContext &context) {
     candidate.root = products.back();
     for (nn::MatmulOp product : products) {
       candidate.ops.push_back(product);
-      if (Operation *bias = biasOf(product))
-        candidate.ops.push_back(bias);
+      candidate.ops.append(stepsBehind(product));
     }
     proposals.candidates.push_back(std::move(candidate));
   }

@@ -14,7 +14,12 @@ double Traffic::elements(Value value) const {
 
 int64_t Traffic::bytes(Value value) const {
   auto count = product(shapes[value]).evaluate(sizes);
-  return count ? *count * static_cast<int64_t>(byteSize(dtype(value))) : 0;
+  if (!count)
+    return 0;
+  const DType type = dtype(value);
+  if (type == DType::I4 || type == DType::U4) // as weights are
+    return (*count + 1) / 2;
+  return *count * static_cast<int64_t>(byteSize(type));
 }
 
 int64_t Traffic::bytes(ArrayRef<Value> values) const {

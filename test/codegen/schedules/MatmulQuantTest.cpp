@@ -92,7 +92,7 @@ const std::string byteProduct = "mma_m16n8k32";
 TEST(MatmulQuant, BytesPerTensorAndPerChannel) {
   for (const char *type : {"i8", "ui8", "f8E4M3FN", "f8E5M2"})
     for (bool transpose : {false, true})
-      for (auto [m, n, k] : {std::tuple(70, 72, 160), std::tuple(33, 65, 31), std::tuple(5, 64, 64)}) {
+      for (auto [m, n, k] : {std::tuple(70, 72, 160), std::tuple(33, 65, 31), std::tuple(16, 64, 64)}) {
         const Quantised b{type, std::to_string(n), transpose ? 0 : 1};
         EXPECT_NE(run({m, n, k, transpose, {type}, b}).find(byteProduct), std::string::npos);
       }
@@ -144,15 +144,28 @@ TEST(MatmulQuant, DecodedWhileLoading) {
     }
 }
 
+/// Few rows: no tensor cores, each element decoded where it is multiplied.
+TEST(MatmulQuant, FewRows) {
+  for (bool transpose : {false, true})
+    for (int m : {1, 4}) {
+      const std::string blocks = transpose ? "72x2" : "2x72";
+      run({m, 72, 64, transpose, {""}, {"i8", blocks, transpose ? 1 : 0, 32, true}, "bf16"});
+      run({m, 72, 64, transpose, {"f8E4M3FN"}, {"f8E4M3FN", "72", transpose ? 0 : 1}, "f16"});
+      run({m, 9, 37, transpose, {"ui8", "", -1, 0, true}, {"i8"}, "f32"});
+    }
+}
+
 TEST(MatmulQuant, DeepIntegerSumsAreNotLeftToWrap) {
   // The reference's f32 sums of so many positive products are off by a few times 1e-5.
-  EXPECT_EQ(run({2, 8, 33100, true, {"ui8"}, {"ui8"}}, 1e-4).find(byteProduct), std::string::npos);
-  EXPECT_NE(run({2, 8, 33000, true, {"ui8"}, {"ui8"}}, 1e-4).find(byteProduct), std::string::npos);
+  EXPECT_EQ(run({20, 8, 33100, true, {"ui8"}, {"ui8"}}, 1e-4).find(byteProduct), std::string::npos);
+  EXPECT_NE(run({20, 8, 33000, true, {"ui8"}, {"ui8"}}, 1e-4).find(byteProduct), std::string::npos);
 }
 
 TEST(MatmulQuant, LargeTiles) {
   run({1024, 1024, 64, false, {"i8"}, {"i8", "1024", 1}});
   run({1024, 1024, 64, true, {"ui8", "", -1, 0, true}, {"i8", "1024", 0, 0, true}});
+  run({1024, 1024, 64, true, {"f8E4M3FN"}, {"f8E4M3FN", "1024", 0}});
+  run({1024, 1024, 64, false, {"f8E5M2"}, {"f8E4M3FN", "1024", 1}});
   run({1024, 1024, 64, true, {""}, {"i8", "1024x2", 1, 32}, "f16"});
 }
 
@@ -214,7 +227,42 @@ TEST(MatmulQuant, SeveralProducts) {
                                fill});
 }
 
+/// Behind the product: a scale a column, a scale a row, and blocks of columns; and back.
+TEST(MatmulQuant, ScalesBehindTheProduct) {
+  for (int m : {3, 35})
+    for (auto [scale, axis, block] : {std::tuple("40", 1, 0), std::tuple("", 0, 0), std::tuple("{}x5", 1, 8)}) {
+      const std::string rows = std::to_string(m), shape = fmt::format(fmt::runtime(scale), m);
+      const std::string scales = shaped(axis == 0 ? rows : shape, "f32"), zeros = shaped(axis == 0 ? rows : shape, "i8");
+      check(matmulSchedule(), {fmt::format(R"(
+    func.func @main(%a: tensor<{0}x64xf16>, %b: tensor<64x40xf16>, %s: {1}, %z: {2}) -> (tensor<{0}x40xi8>, tensor<{0}x40xf16>) {{
+      %y, %x = fusion.group "matmul_epilogue" schedule "matmul" (%c = %a, %d = %b, %t = %s, %w = %z)
+          : (tensor<{0}x64xf16>, tensor<64x40xf16>, {1}, {2}) -> (tensor<{0}x40xi8>, tensor<{0}x40xf16>) {{
+        %0 = nn.matmul %c, %d : (tensor<{0}x64xf16>, tensor<64x40xf16>) -> tensor<{0}x40xf16>
+        %1 = nn.quantize %0, %t, %w {{axis = {3} : i64, block_size = {4} : i64}} : (tensor<{0}x40xf16>, {1}, {2}) -> tensor<{0}x40xi8>
+        %2 = nn.dequantize %1, %t, %w {{axis = {3} : i64, block_size = {4} : i64}} : (tensor<{0}x40xi8>, {1}, {2}) -> tensor<{0}x40xf16>
+        fusion.yield %1, %2 : tensor<{0}x40xi8>, tensor<{0}x40xf16>
+      }}
+      return %y, %x : tensor<{0}x40xi8>, tensor<{0}x40xf16>
+    }})",
+                                           m, scales, zeros, axis, block),
+                               {},
+                               1e-2}); // one step where a sum is rounded the other way
+    }
+}
+
 TEST(MatmulQuant, RefusalsNameTheReason) {
+  EXPECT_NE(refusal(matmulSchedule(), R"(
+    func.func @main(%a: tensor<4x8xf32>, %b: tensor<8x4xf32>) -> tensor<4x4xi8> {
+      %y, %z = fusion.group "g" schedule "matmul" (%c = %a, %d = %b)
+          : (tensor<4x8xf32>, tensor<8x4xf32>) -> (tensor<4x4xi8>, tensor<4x1xf32>) {
+        %0 = nn.matmul %c, %d : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+        %1, %2 = nn.dynamic_quantize %0 : (tensor<4x4xf32>) -> (tensor<4x4xi8>, tensor<4x1xf32>)
+        fusion.yield %1, %2 : tensor<4x4xi8>, tensor<4x1xf32>
+      }
+      return %y : tensor<4x4xi8>
+    })")
+                .find("nn.dynamic_quantize needs the largest element of whole rows"),
+            std::string::npos);
   EXPECT_NE(refusal(matmulSchedule(), R"(
     func.func @main(%a: tensor<4x8xi8>, %s: tensor<f32>, %b: tensor<8x4xf32>) -> tensor<4x4xf32> {
       %y, %z = fusion.group "g" schedule "matmul" (%c = %a, %t = %s, %d = %b)
