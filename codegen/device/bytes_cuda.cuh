@@ -2,14 +2,6 @@
 
 // Byte i of the result is byte `selector >> 4 i & 7` of the eight bytes of low and high.
 DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
-// sum + a0 b0 + a1 b1 + a2 b2 + a3 b3, wrapping.
-DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, i8, i8) { return __dp4a((int)a, (int)b, sum); }
-DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, u8, u8) { return (i32)__dp4a(a, b, (u32)sum); }
-DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, u8, i8) {
-  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
-  return sum;
-}
-DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, i8, u8) { return dot_bytes(b, a, sum, u8(), i8()); }
 
 // Matrix fragments of bytes, in the layouts of PTX's mma.m16n8k32.
 #define FUSION_MMA_BYTES(A, B, LEFT, RIGHT, T, C, D)                                                         \

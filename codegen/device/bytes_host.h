@@ -8,13 +8,6 @@ DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) {
     result |= (u32)(all >> (8u * (selector >> (4u * i) & 7u)) & 0xffu) << (8u * i);
   return result;
 }
-// sum + a0 b0 + a1 b1 + a2 b2 + a3 b3, wrapping.
-template <class A, class B> DEVICE i32 dot_bytes(u32 a, u32 b, i32 sum, A, B) {
-  u32 total = (u32)sum;
-  for (u32 i = 0; i < 4u; ++i)
-    total += (u32)((i32)(A)(u8)(a >> (8u * i)) * (i32)(B)(u8)(b >> (8u * i)));
-  return (i32)total;
-}
 
 template <class D> struct byte_matrix_lane {
   D d[4];

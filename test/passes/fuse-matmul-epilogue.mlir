@@ -123,3 +123,46 @@ func.func @misses(%x: tensor<1x128xf32>, %w: tensor<128x256xf32>, %r: tensor<8x2
   %d = nn.matmul %x, %w : (tensor<1x128xf32>, tensor<128x256xf32>) -> tensor<1x256xf32>
   return %s, %t, %u, %v, %d : tensor<1x256xf32>, tensor<1x256xf32>, tensor<1x256xf32>, tensor<8x256xf32>, tensor<1x256xf32>
 }
+
+// -----
+
+// A scale for each column.
+// CHECK-LABEL: @per_channel
+// CHECK: fusion.group "matmul_epilogue"
+// CHECK: nn.quantize
+// CHECK: return
+func.func @per_channel(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>, %s: tensor<256xf32>) -> tensor<8x256xi8> {
+  %m = nn.matmul %x, %w : (tensor<8x128xf32>, tensor<128x256xf32>) -> tensor<8x256xf32>
+  %0 = nn.quantize %m, %s {axis = 1 : i64} : (tensor<8x256xf32>, tensor<256xf32>) -> tensor<8x256xi8>
+  return %0 : tensor<8x256xi8>
+}
+
+// -----
+
+// The scales of an integer product are multiplied in its epilogue.
+// CHECK-LABEL: @integer_scales
+// CHECK: fusion.group "matmul_epilogue"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.mul
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.mul
+// CHECK-NEXT: fusion.yield
+func.func @integer_scales(%x: tensor<8x128xi8>, %w: tensor<128x256xi8>, %s: tensor<f32>, %t: tensor<256xf32>) -> tensor<8x256xf32> {
+  %m = nn.matmul %x, %w : (tensor<8x128xi8>, tensor<128x256xi8>) -> tensor<8x256xi32>
+  %f = nn.mul %s, %t : (tensor<f32>, tensor<256xf32>) -> tensor<256xf32>
+  %0 = nn.cast %m : (tensor<8x256xi32>) -> tensor<8x256xf32>
+  %1 = nn.mul %0, %f : (tensor<8x256xf32>, tensor<256xf32>) -> tensor<8x256xf32>
+  return %1 : tensor<8x256xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @per_token
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: matmul_epilogue missed at {{.*}}: nn.dynamic_quantize needs the largest element of whole rows of the product
+func.func @per_token(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>) -> (tensor<8x256xi8>, tensor<8x1xf32>) {
+  %m = nn.matmul %x, %w : (tensor<8x128xf32>, tensor<128x256xf32>) -> tensor<8x256xf32>
+  %0, %1 = nn.dynamic_quantize %m : (tensor<8x256xf32>) -> (tensor<8x256xi8>, tensor<8x1xf32>)
+  return %0, %1 : tensor<8x256xi8>, tensor<8x1xf32>
+}

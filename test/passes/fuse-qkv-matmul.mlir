@@ -44,3 +44,42 @@ func.func @vectors(%x: tensor<?x4xf16>) -> (tensor<?xf16>, tensor<?xf16>) {
   %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4xf16>) -> tensor<?xf16>
   return %0, %1 : tensor<?xf16>, tensor<?xf16>
 }
+
+// -----
+
+// Integer products take their scales along, quantised weights what decodes them.
+// CHECK-LABEL: @integers
+// CHECK: fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-COUNT-2: nn.matmul
+// CHECK-NOT: fusion.group
+// CHECK: return
+func.func @integers(%x: tensor<?x4xi8>, %s: tensor<f32>, %t: tensor<4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 16 : i64} : () -> tensor<4x4xi8>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 16 : i64, length = 16 : i64} : () -> tensor<4x4xi8>
+  %0 = nn.matmul %x, %q : (tensor<?x4xi8>, tensor<4x4xi8>) -> tensor<?x4xi32>
+  %1 = nn.matmul %x, %k : (tensor<?x4xi8>, tensor<4x4xi8>) -> tensor<?x4xi32>
+  %2 = nn.cast %0 : (tensor<?x4xi32>) -> tensor<?x4xf32>
+  %3 = nn.cast %1 : (tensor<?x4xi32>) -> tensor<?x4xf32>
+  %f = nn.mul %s, %t : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = nn.mul %2, %f : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+  %5 = nn.mul %3, %t : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+  return %4, %5 : tensor<?x4xf32>, tensor<?x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @quantised_weights
+// CHECK: fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-NEXT: nn.dequantize
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.dequantize
+// CHECK-NEXT: nn.matmul
+func.func @quantised_weights(%x: tensor<?x32xf16>, %s: tensor<4x2xf16>) -> (tensor<?x4xf16>, tensor<?x4xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 64 : i64} : () -> tensor<4x32xui4>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 64 : i64, length = 64 : i64} : () -> tensor<4x32xui4>
+  %0 = nn.dequantize %q, %s {axis = 1 : i64, block_size = 16 : i64} : (tensor<4x32xui4>, tensor<4x2xf16>) -> tensor<4x32xf16>
+  %1 = nn.matmul %x, %0 {transpose_b = true} : (tensor<?x32xf16>, tensor<4x32xf16>) -> tensor<?x4xf16>
+  %2 = nn.dequantize %k, %s {axis = 1 : i64, block_size = 16 : i64} : (tensor<4x32xui4>, tensor<4x2xf16>) -> tensor<4x32xf16>
+  %3 = nn.matmul %x, %2 {transpose_b = true} : (tensor<?x32xf16>, tensor<4x32xf16>) -> tensor<?x4xf16>
+  return %1, %3 : tensor<?x4xf16>, tensor<?x4xf16>
+}

@@ -59,6 +59,23 @@ TEST(BuildPlan, WeightsStayInTheirFiles) {
   EXPECT_EQ(span.offset, 64u);
 }
 
+TEST(BuildPlan, FourBitConstantsLieTwoToAByte) {
+  const std::string text = R"(func.func @main(%x: tensor<1x5xf32> {nn.name = "x"}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<3x5xf32>, tensor<2x3xi4>) {
+    %c = nn.constant {value = dense<[[1, -8, 7, 3, -2], [0, 5, -1, 6, 2], [-3, 4, -4, -7, -6]]> : tensor<3x5xi4>} : () -> tensor<3x5xi4>
+    %d = nn.dequantize %c, %s : (tensor<3x5xi4>, tensor<f32>) -> tensor<3x5xf32>
+    %y = nn.add %x, %d : (tensor<1x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+    %v = nn.slice %c {starts = [1, 1], sizes = [2, 3], steps = array<i64: 1, 1>} : (tensor<3x5xi4>) -> tensor<2x3xi4>
+    return %y, %v : tensor<3x5xf32>, tensor<2x3xi4>
+  })";
+  check(text, {.tolerance = 1e-6});
+  ProgramPlan plan = planOf(text);
+  auto weight =
+      llvm::find_if(plan.buffers, [](auto &buffer) { return buffer.kind == BufferPlan::Kind::Weight; });
+  ASSERT_NE(weight, plan.buffers.end());
+  EXPECT_EQ(weight->type, DType::I4);
+  EXPECT_EQ(std::get<Tensor>(weight->contents).bytes(), 8u);
+}
+
 TEST(BuildPlan, DeadOpsAndUnusedConstantsCostNothing) {
   ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
     %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32>
