@@ -23,7 +23,11 @@ std::optional<DType> tensorCoreType(const Problem &problem) {
 
 static constexpr int64_t fewRows = 16, manyRows = 1024;
 
+/// Whether many rows get a large tile. Not f8 products, which machines without an instruction for them unpack in
+/// registers.
 static bool isWide(const Problem &problem) {
+  if (multipliesBytes(problem) && isFloat(problem.a.type))
+    return false;
   std::optional<int64_t> n = problem.n.constant();
   return n && *n >= 1024;
 }
@@ -38,19 +42,19 @@ llvm::SmallVector<int64_t> tileLimits(const Problem &problem) {
 
 static bool hasZeros(const Operand &operand) { return operand.decode && operand.decode->zero; }
 
-/// As many accumulators as one thread's registers take. `crowded`: beside sums of zero points' factors, or f8 products,
-/// which machines without an instruction for them unpack in registers.
-static Tiling chooseTiling(const Problem &problem, bool crowded) {
+/// As many accumulators as one thread's registers take. `shifted`: beside the sums that zero
+/// points multiply.
+static Tiling chooseTiling(const Problem &problem, bool shifted) {
   if (problem.mostRows <= fewRows)
     return {16, 64, 1, 4};
   if (problem.leastRows >= manyRows && isWide(problem))
-    return {128, problem.together || crowded ? 64 : 128, 2, 2};
+    return {128, problem.together || shifted ? 64 : 128, 2, 2};
   return {};
 }
 
 TensorEmitter::TensorEmitter(const Region &region, const KernelContext &context, const Problem &problem)
     : problem(problem), bytes(multipliesBytes(problem)),
-      shifted(bytes && (hasZeros(problem.a) || hasZeros(problem.b))), tile(chooseTiling(problem, shifted || (bytes && isFloat(problem.a.type)))),
+      shifted(bytes && (hasZeros(problem.a) || hasZeros(problem.b))), tile(chooseTiling(problem, shifted)),
       type(*tensorCoreType(problem)), piece(bytes ? 16 : 8), depth(4 * piece), writer(region, context.inputs),
       epilogue(region, context, problem, writer) {
   columnsOfB = problem.b.columnStride == Dim(1) && problem.b.rowStride != Dim(1);
