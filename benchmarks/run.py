@@ -149,7 +149,7 @@ class Run:
         tuned = [case for case in tuned if case.compiles and case.name in self.rows
                  and re.search(self.options.peers, "max-autotune")]
         for i, case in enumerate(tuned):
-            if self.left() < (45 if case.flops else 10):
+            if self.left() < (45 if case.autotune else 15):
                 self.progress(f"out of time: {len(tuned) - i} cases without max-autotune")
                 break
             self.progress(f"max-autotune {i + 1}/{len(tuned)} {case.name}")

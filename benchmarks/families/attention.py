@@ -14,7 +14,8 @@ class Attention(Case):
         self.group = "attention, causal prefill" if self.causal else "attention, decode"
         self.label = str(queries) if self.causal else f"{batch}x{keys}"
         self.name = f"{self.group} {batch}x{keys} {heads}/{kv_heads}x{width} {dtype}"
-        self.flops = 4 * batch * heads * width * queries * (keys + 1) // 2 if self.causal else 0
+        pairs = queries * (keys + 1) // 2 if self.causal else keys
+        self.flops = 4 * batch * heads * width * pairs
 
     def shrunk(self):
         return Attention(2, 5 if self.causal else 1, 5 if self.causal else 37, 4, 2, 32, self.dtype)

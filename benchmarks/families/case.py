@@ -15,7 +15,7 @@ class Case:
     as (q, scales).
     """
     pattern, kernels = None, 1
-    flops = 0
+    flops = 0         # of products all, of other arithmetic about as many as a person would count
     compiles = True   # False where torch.compile has nothing to fuse
     autotune = False  # worth the time of torch.compile's max-autotune
     small = {}        # sizes for a machine without a GPU

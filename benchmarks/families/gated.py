@@ -16,6 +16,7 @@ class Gated(Case):
         self.group = f"{'SwiGLU' if act == 'silu' else 'GeGLU'}{layout}{QUANT[quant]}"
         self.label = f"{tokens}x{hidden}" + ("" if dtype == "bf16" else f" {dtype}")
         self.name = f"{self.group} {tokens}x{hidden} {dtype}"
+        self.flops = tokens * hidden * (6 + 2 * bool(quant))
 
     def shrunk(self):
         return Gated(self.act, self.small["tokens"], self.small["hidden"] + self.hidden % 8, self.dtype, self.quant,

@@ -17,6 +17,7 @@ class QkNormRope(Case):
         self.group = "QK-norm+RoPE" if norm else "RoPE"
         self.label = f"{tokens}x({heads}+{kv_heads})" + ("" if dtype == "bf16" else f" {dtype}")
         self.name = f"{self.group} {tokens}x({heads}+{kv_heads})x{WIDTH} {dtype}"
+        self.flops = tokens * (heads + kv_heads) * WIDTH * (7 if norm else 3)
 
     def shrunk(self):
         return QkNormRope(5, 4, 2, self.dtype, self.norm)

@@ -19,6 +19,7 @@ class AddNorm(Case):
         self.name = f"{KINDS[kind]}{QUANT[quant]} {tokens}x{hidden} {dtype}"
         self.group = f"{KINDS[kind]}{QUANT[quant]}"
         self.label = f"{tokens}x{hidden}" + ("" if dtype == "bf16" else f" {dtype}")
+        self.flops = tokens * hidden * (5 + 3 * (kind == "layer") + 2 * bool(quant))
 
     def shrunk(self):
         # An odd width stays odd.

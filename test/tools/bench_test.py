@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unittest
+from xml.etree import ElementTree
 
 from harness import ToolTest, graph
 
@@ -55,6 +56,36 @@ class Cases(ToolTest):
             self.assertNotIn("FAIL", out, case.name)
             self.assertGreaterEqual(out.count("PASS"), CALLS, case.name)
             self.assertRegex(out, r"median [\d.]+ us")  # what measure.py reads
+
+
+class Figures(ToolTest):
+    def results(self, **changes):
+        row = {"name": "add+RMSNorm 8192x4096 bf16", "group": "add+RMSNorm", "label": "8192x4096", "bytes": 268e6,
+               "flops": 168e6, "limit": 63.5, "us": {"fusion": 66.0, "compile": 70.0, "eager": 500.0}, "ratio": 1.06,
+               "ratio_to": "compile"}
+        broken = {**row, "name": "QK <broken>", "group": "QK-norm+RoPE", "us": {"eager": 90.0}}
+        broken.pop("ratio")
+        tiny = {**row, "name": "add+RMSNorm 1x4096 bf16", "label": "1x4096", "limit": 0.01}
+        device = {"gpu": "A GPU & more", "torch": "2.11", "copy_tb_per_s": 4.27, "matmul_tflop_per_s": 790.0}
+        return self.write("r.json", json.dumps({"device": device, "cases": [row, broken, tiny]} | changes))
+
+    def test_figures_are_drawn(self):
+        done = python("plot.py", self.results(), f"--out={self.folder}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("bars.svg", "roofline.svg"):
+            ElementTree.parse(self.path(name))
+        bars = self.read("bars.svg")
+        self.assertIn("66.0 us", bars)
+        self.assertIn("70.0 compile", bars)
+        self.assertNotIn("1x4096", bars)
+        self.assertEqual(self.read("roofline.svg").count("8192x4096"), 2)
+
+    def test_bad_results(self):
+        for text in ("no json", "[]", "{}"):
+            done = python("plot.py", self.write("bad.json", text), f"--out={self.folder}")
+            self.assertEqual(done.returncode, 2, text)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertFalse(os.path.exists(self.path("bars.svg")))
 
 
 class Commands(ToolTest):
