@@ -10,7 +10,7 @@ operations over the matrix rate, both measured in this run), the ratio to the be
 cache where the tensors would fit it. Every output that was timed,
 ours and theirs, is compared with the exact computation (tolerances: families/case.py; the method: measure.py). Results
 are written after every case, so that a run that is stopped leaves what it has. Needs a GPU, PyTorch and safetensors.
-Exit codes: 0, 1 if a result of ours was wrong or did not fuse, 3 if the machine lacks something.
+Exit codes: 0, 1 if a result of ours was wrong, 3 if the machine lacks something.
 """
 import argparse
 import json
@@ -121,6 +121,7 @@ class Run:
                       "matrix units": case.flops / self.device["matmul_tflop_per_s"] / 1e6}
             self.rows[case.name] = {
                 "name": case.name, "group": case.group, "label": case.label, "pattern": case.pattern,
+                "kernels_at_most": case.kernels,
                 "sizes": case.sizes, "calls": calls, "bytes": case.bytes(),
                 "flops": case.flops, "limit": max(limits.values()), "limited_by": max(limits, key=limits.get),
                 "us": {}, "cold": {}, "error": {}, "missing": {}, "seconds": {}}
@@ -169,6 +170,8 @@ def line(row):
     ours = row["us"].get("fusion")
     others = "  ".join(f"{label} {us:.2f}" for label, us in sorted(row["us"].items(), key=lambda item: item[1])
                        if label != "fusion")
+    if ours and row["kernels_at_most"] and row["kernels"] > row["kernels_at_most"]:
+        others += f"  [{row['kernels']:g} kernels of ours, {row['kernels_at_most']} expected]"
     failed = "".join(f"  {label}: {why}" for label, why in row["missing"].items() if "not installed" not in why)
     text = f"{row['name']:44} "
     text += f"{ours:8.2f} {row['limit']:8.2f} {100 * row['limit'] / ours:4.0f}%" if ours else f"{'-':>8} {row['limit']:8.2f}     "

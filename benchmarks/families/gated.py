@@ -2,7 +2,7 @@
 from graph import Spec
 
 from .case import Case, double
-from .norm import QUANT, eager_quantized, quantized
+from .norm import QUANT, eager_quantized, quantized, saturated
 
 
 class Gated(Case):
@@ -58,7 +58,7 @@ class Gated(Case):
 
     def exact(self, t):
         gate, up = self.halves(t)
-        return {"q" if self.quant else "y": self.activated(double(gate)) * double(up)}
+        return {"q" if self.quant else "y": saturated(self.activated(double(gate)) * double(up), self.quant, t)}
 
     def peers(self):
         if not self.packed or self.quant:

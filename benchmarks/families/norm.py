@@ -71,7 +71,7 @@ class AddNorm(Case):
         n = n * (w + 1 if self.kind == "gemma" else w)
         if self.kind == "layer":
             n = n + double(t["b"])
-        return {"sum": double(s), "q" if self.quant else "norm": n}
+        return {"sum": double(s), "q" if self.quant else "norm": saturated(n, self.quant, t)}
 
     def peers(self):
         return {"flashinfer": flashinfer_norm(self)}
@@ -85,6 +85,11 @@ def quantized(graph, value, quant, scale):
     q, scales = graph.op("dynamic_quantize", [value], ("f8E4M3FN", value.dims), ("f32", (rows, groups)),
                          group_size=0 if quant == "token" else 128)
     return {"q": q, "scales": scales}
+
+
+def saturated(exact, quant, t):
+    """What 8 bits can hold of an exact result: with a scale given beforehand, its ends are cut off."""
+    return exact.clamp(-F8_MAX * double(t["scale"]), F8_MAX * double(t["scale"])) if quant == "static" else exact
 
 
 def eager_quantized(n, quant, scale):
