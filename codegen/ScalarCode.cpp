@@ -80,6 +80,18 @@ std::string literal(DType type, double value) {
   return digits[0] == '-' ? "(" + digits + ")" : digits;
 }
 
+std::string quantizedExpression(DType to, const std::string &quotient, const std::string &zero) {
+  if (isFloat(to))
+    return rounded(to, quotient);
+  std::string whole = fmt::format("rint_({})", quotient);
+  if (!zero.empty())
+    whole += fmt::format(" + (f32){}", zero);
+  if (to == DType::I4 || to == DType::U4)
+    whole = fmt::format("min_nan(max_nan({}, {}), {})", whole, to == DType::I4 ? "-8.f" : "0.f",
+                        to == DType::I4 ? "7.f" : "15.f");
+  return fmt::format("saturate_to_int<{}>({})", registerType(to).str(), whole);
+}
+
 bool isScalarOp(Operation *op) { return op->hasTrait<nn::Pointwise>(); }
 
 namespace {
@@ -90,6 +102,7 @@ struct Formula {
   StringRef name; ///< without the dialect
   DType type;     ///< of the operands
   std::string a, b;
+  bool toNarrow = false; ///< the result is rounded to 16 bits or fewer
 
   std::string floats() const;
   std::string integers() const;
@@ -118,7 +131,8 @@ std::string Formula::gelu() const {
                          a);
     return fmt::format("{0} / (1.0 + exp_(-1.702 * {0}))", a);
   }
-  return call(form == "none" ? "gelu_erf_" : form == "tanh" ? "gelu_tanh_" : "gelu_quick_");
+  const std::string function = form == "none" ? "gelu_erf_" : form == "tanh" ? "gelu_tanh_" : "gelu_quick_";
+  return call(toNarrow ? function + "near" : function);
 }
 
 /// The prelude's activations are for f32.
@@ -149,8 +163,8 @@ std::string Formula::floats() const {
       .Case("cos", call("cos_"))
       .Case("tanh", call("tanh_"))
       .Case("erf", call("erf_"))
-      .Case("sigmoid", call("sigmoid_"))
-      .Case("silu", call("silu_"))
+      .Case("sigmoid", call(toNarrow ? "sigmoid_near" : "sigmoid_"))
+      .Case("silu", call(toNarrow ? "silu_near" : "silu_"))
       .Case("relu", "max_nan(" + a + ", " + zero + ")")
       .Case("softplus", call("softplus_"))
       .Case("floor", call("floor_"))
@@ -177,7 +191,7 @@ std::string Formula::integers() const {
     return fmt::format("({})((u64){} {} (u64){})", t, a, symbol.str(), b);
   };
   auto asFloat = [&] { // what has no meaning on integers goes through f32
-    Formula formula{op, name, DType::F32, "(f32)" + a, "(f32)" + b};
+    Formula formula{op, name, DType::F32, "(f32)" + a, "(f32)" + b, false};
     return fmt::format("convert<{}>({})", t, formula.floats());
   };
   return llvm::StringSwitch<llvm::function_ref<std::string()>>(name)
@@ -260,7 +274,7 @@ std::string scalarExpression(Operation *op, llvm::ArrayRef<std::string> operands
   if (auto isInf = llvm::dyn_cast<nn::IsInfOp>(op))
     return infinityTest(isInf, operands[0]);
   Formula formula{op, op->getName().stripDialect(), from, operands[0],
-                  operands.size() > 1 ? operands[1] : ""};
+                  operands.size() > 1 ? operands[1] : "", isNarrow(to)};
   if (std::string comparison = formula.comparison(); !comparison.empty())
     return comparison;
   if (from == DType::Bool)

@@ -18,6 +18,8 @@ std::string storeElement(DType type, llvm::StringRef pointer, llvm::StringRef in
 /// `operands` are register expressions (names or literals). Returns an expression rounded to the result's
 /// type. Asserts isScalarOp(op).
 std::string scalarExpression(mlir::Operation *op, llvm::ArrayRef<std::string> operands);
+/// The rest of nn.quantize behind the division, to any type: rounded, shifted (if `zero` is not empty), saturated.
+std::string quantizedExpression(DType to, const std::string &quotient, const std::string &zero);
 /// Pointwise ops, for which scalarExpression can be called.
 bool isScalarOp(mlir::Operation *op);
 /// A literal that round-trips: `9.99999997e-07f`, `inf_f32()`, `true`, `42ll`; negative ones in parentheses.

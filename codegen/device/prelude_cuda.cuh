@@ -90,6 +90,25 @@ FUSION_PAIR(f8e5m2, u16, "=h", "cvt.rn.satfinite.e5m2x2.f32")
 #endif
 #undef FUSION_PAIR
 
+// Rounded to bf16: in the upper half of a register it is its own f32.
+DEVICE f32 round_to_bf16(f32 value) { return f32_of_bits(float_pair<bf16>::from_f32(0.f, value)); }
+
+// Arithmetic on both halves of a register, each rounded once. Of the products and sums that bf16 has on sm_80 only
+// the fma, these are made of it.
+#define FUSION_PAIRS(T, instruction, operands)                                                               \
+  DEVICE u32 T(u32 a, u32 b) {                                                                               \
+    u32 result;                                                                                              \
+    asm(instruction " %0, " operands ";" : "=r"(result) : "r"(a), "r"(b), "r"(0x3f803f80u), "r"(0xbf80bf80u), "r"(0x80008000u)); \
+    return result;                                                                                           \
+  }
+FUSION_PAIRS(f16_pair_mul, "mul.rn.f16x2", "%1, %2")
+FUSION_PAIRS(f16_pair_add, "add.rn.f16x2", "%1, %2")
+FUSION_PAIRS(f16_pair_sub, "sub.rn.f16x2", "%1, %2")
+FUSION_PAIRS(bf16_pair_mul, "fma.rn.bf16x2", "%1, %2, %5") // - 0
+FUSION_PAIRS(bf16_pair_add, "fma.rn.bf16x2", "%1, %3, %2") // 1 * a + b
+FUSION_PAIRS(bf16_pair_sub, "fma.rn.bf16x2", "%2, %4, %1") // -1 * b + a
+#undef FUSION_PAIRS
+
 // Memory. One access per call up to 16 bytes; larger vectors are several 16-byte accesses.
 template <int Bytes> struct access_type;
 template <> struct access_type<1> {
@@ -213,6 +232,17 @@ DEVICE f32 rsqrt_estimate(f32 x) {
 }
 DEVICE f32 exp_(f32 x) { return expf(x); }
 DEVICE f32 exp2_(f32 x) { return exp2f(x); }
+// To about 2 in the last place; results below the smallest normal number become 0.
+DEVICE f32 exp2_near(f32 x) {
+  f32 power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+DEVICE f32 reciprocal_near(f32 x) {
+  f32 inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
+}
 DEVICE f32 log_(f32 x) { return logf(x); }
 DEVICE f32 log1p_(f32 x) { return log1pf(x); }
 DEVICE f32 sin_(f32 x) { return sinf(x); }

@@ -50,6 +50,21 @@ DEVICE f32 f32_of_e4m3(u8 bits) { return soft_f32_of_e4m3(bits); }
 DEVICE u8 e4m3_of_f32(f32 value) { return soft_e4m3_of_f32(value); }
 DEVICE f32 f32_of_e5m2(u8 bits) { return soft_f32_of_e5m2(bits); }
 DEVICE u8 e5m2_of_f32(f32 value) { return soft_e5m2_of_f32(value); }
+DEVICE f32 round_to_bf16(f32 value) { return f32_of_bf16(bf16_of_f32(value)); }
+// An f32 has more than twice the digits, so that rounding its result once more changes nothing.
+#define FUSION_PAIRS(T, name, symbol)                                                                        \
+  DEVICE u32 T##_pair_##name(u32 a, u32 b) {                                                                 \
+    const u16 low = T##_of_f32(f32_of_##T((u16)a) symbol f32_of_##T((u16)b));                                \
+    const u16 high = T##_of_f32(f32_of_##T((u16)(a >> 16)) symbol f32_of_##T((u16)(b >> 16)));               \
+    return low | (u32)high << 16;                                                                            \
+  }
+FUSION_PAIRS(f16, mul, *)
+FUSION_PAIRS(f16, add, +)
+FUSION_PAIRS(f16, sub, -)
+FUSION_PAIRS(bf16, mul, *)
+FUSION_PAIRS(bf16, add, +)
+FUSION_PAIRS(bf16, sub, -)
+#undef FUSION_PAIRS
 
 // Memory. The device faults on an access that is not aligned to its size; so does this.
 DEVICE void check_aligned(const void *address, u64 bytes) {
@@ -133,6 +148,8 @@ DEVICE f32 rsqrt_(f32 x) { return (f32)(1.0 / __builtin_sqrt((f64)x)); }
 DEVICE f32 rsqrt_estimate(f32 x) { return rsqrt_(x); }
 DEVICE f32 exp_(f32 x) { return __builtin_expf(x); }
 DEVICE f32 exp2_(f32 x) { return __builtin_exp2f(x); }
+DEVICE f32 exp2_near(f32 x) { return __builtin_exp2f(x); }
+DEVICE f32 reciprocal_near(f32 x) { return 1.f / x; }
 DEVICE f32 log_(f32 x) { return __builtin_logf(x); }
 DEVICE f32 log1p_(f32 x) { return __builtin_log1pf(x); }
 DEVICE f32 sin_(f32 x) { return __builtin_sinf(x); }

@@ -19,8 +19,7 @@ static std::optional<int64_t> numberOf(StringRef text) {
 
 static DType heldType(DType type) { return registerType(type) == "f32" ? DType::F32 : type; }
 
-/// Registers' literals of a constant; one for a splat.
-static std::vector<std::string> literals(nn::ConstantOp op) {
+std::vector<std::string> constantLiterals(nn::ConstantOp op) {
   ElementsAttr value = op.getValue();
   DType type = dtype(op.getResult());
   if (value.isSplat() && value.getNumElements() > 0)
@@ -128,10 +127,8 @@ std::string ElementCode::value(Value value, const ElementIndex &index) {
   auto input = llvm::find(region.inputs, value);
   if (input != region.inputs.end()) {
     unsigned number = static_cast<unsigned>(input - region.inputs.begin());
-    std::string expression = linearLoad ? linearLoad(number, index[0])
-                                        : loadElement(dtype(value), writer.input(number),
-                                                      writer.address(context.inputs[number], index));
-    result = local(registerType(dtype(value)), "x", expression);
+    result = local(registerType(dtype(value)), "x",
+                   loadElement(dtype(value), writer.input(number), writer.address(context.inputs[number], index)));
   } else {
     result = compute(value.getDefiningOp(), index);
   }
@@ -140,8 +137,6 @@ std::string ElementCode::value(Value value, const ElementIndex &index) {
 }
 
 std::string ElementCode::broadcastOperand(Value operand, const ElementIndex &index) {
-  if (linearLoad)
-    return value(operand, index);
   const DimShape &shape = context.shape(operand);
   ElementIndex place(index.end() - static_cast<ptrdiff_t>(shape.size()), index.end());
   for (size_t i = 0; i < shape.size(); ++i)
@@ -181,7 +176,7 @@ std::string ElementCode::constant(Operation *op, const ElementIndex &index) {
   }
   std::string &table = tables[op];
   if (table.empty()) {
-    std::vector<std::string> texts = literals(llvm::cast<nn::ConstantOp>(op));
+    std::vector<std::string> texts = constantLiterals(llvm::cast<nn::ConstantOp>(op));
     if (texts.size() == 1)
       return texts[0];
     table = writer.table(heldType(type), texts);

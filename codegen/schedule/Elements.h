@@ -4,13 +4,15 @@
 
 #include "codegen/KernelWriter.h"
 
-#include <functional>
 #include <map>
 
 namespace fusion {
 
 /// One i64 per dim: the name of a local or an integer literal.
 using ElementIndex = llvm::SmallVector<std::string>;
+
+/// Registers' literals of a constant's elements; one for a splat.
+std::vector<std::string> constantLiterals(nn::ConstantOp op);
 
 class ElementCode {
 public:
@@ -21,11 +23,6 @@ public:
   /// Repeated requests for one element give the same name.
   std::string value(mlir::Value value, const ElementIndex &index);
 
-  /// Takes every index as the one linear index of all values: for regions of scalar ops over values that lie
-  /// alike in memory. `load` gives an input's element.
-  void useLinearIndex(std::function<std::string(unsigned input, const std::string &linear)> load) {
-    linearLoad = std::move(load);
-  }
   /// What is written between these two is forgotten at the end: it stands in a block of its own.
   void enterBlock() { known.emplace_back(); }
   void leaveBlock() { known.pop_back(); }
@@ -66,7 +63,6 @@ private:
   const Region &region;
   const KernelContext &context;
   KernelWriter &writer;
-  std::function<std::string(unsigned, const std::string &)> linearLoad;
   /// A value (or none) and an index or expression, with the name that stands for it; one map for each open
   /// block.
   using Key = std::pair<const void *, std::string>;

@@ -178,18 +178,8 @@ std::string ElementCode::quantize(Operation *op, const ElementIndex &index) {
   std::string x = value(op->getOperand(0), index), scale = scaleOperand(op, 1, index);
   writer.comment(op);
   std::string quotient = local("f32", "quotient", x + " / " + scale);
-  if (isFloat(type))
-    return local("f32", "quantized", rounded(type, quotient));
-  std::string whole = local("f32", "whole", "rint_(" + quotient + ")");
-  if (op->getNumOperands() == 3) {
-    std::string zero = scaleOperand(op, 2, index);
-    whole = local("f32", "shifted", whole + " + (f32)" + zero);
-  }
-  if (type == DType::I4)
-    whole = "min_nan(max_nan(" + whole + ", -8.0f), 7.0f)";
-  else if (type == DType::U4)
-    whole = "min_nan(" + whole + ", 15.0f)";
-  return local(sourceType(type), "quantized", "convert<" + sourceType(type) + ">(" + whole + ")");
+  std::string zero = op->getNumOperands() == 3 ? scaleOperand(op, 2, index) : "";
+  return local(registerType(type), "quantized", quantizedExpression(type, quotient, zero));
 }
 
 std::string ElementCode::dequantize(Operation *op, const ElementIndex &index) {

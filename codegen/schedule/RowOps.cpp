@@ -201,14 +201,7 @@ Node *Builder::lowerQuantize(Operation *op, const Space &space) {
     operands.push_back(asFloat(quantisationOperand(zero, op->getOperand(0), axis, block, space)));
   if (dequantize)
     return apply(op, rounded(to, zero ? "($0 - $2) * $1" : "$0 * $1"), operands, registerType(to));
-  if (isFloat(to))
-    return apply(op, rounded(to, quotient), operands, registerType(to));
-  std::string text = "rint_(" + quotient + ")" + (zero ? " + $2" : "");
-  if (to == DType::I4 || to == DType::U4)
-    text = fmt::format("min_nan(max_nan({}, {}), {})", text, to == DType::I4 ? "-8.f" : "0.f",
-                       to == DType::I4 ? "7.f" : "15.f");
-  return apply(op, fmt::format("saturate_to_int<{}>({})", registerType(to).str(), text), operands,
-               registerType(to));
+  return apply(op, quantizedExpression(to, quotient, zero ? "$2" : ""), operands, registerType(to));
 }
 
 Node *Builder::lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, const Space &space) {
