@@ -32,6 +32,12 @@ std::string rounded(DType type, StringRef expression) {
                         : expression.str();
 }
 
+std::string roundedPair(DType type, StringRef name, StringRef a, StringRef b) {
+  if (isNarrow(type) && byteSize(type) == 2)
+    return fmt::format("{}_to<{}>({}, {})", name.str(), sourceType(type).str(), a.str(), b.str());
+  return rounded(type, fmt::format("{} {} {}", a.str(), name == "mul" ? "*" : name == "add" ? "+" : "-", b.str()));
+}
+
 std::optional<std::string> unrounded(DType type, StringRef text) {
   if (!isNarrow(type) || !text.consume_front(fmt::format("round_to<{}>(", sourceType(type).str())) ||
       !text.consume_back(")"))
@@ -279,6 +285,8 @@ std::string scalarExpression(Operation *op, llvm::ArrayRef<std::string> operands
     return comparison;
   if (from == DType::Bool)
     return castExpression(from, to, formula.booleans());
+  if (isFloat(from) && from == to && llvm::is_contained({"mul", "add", "sub"}, formula.name))
+    return roundedPair(to, formula.name, formula.a, formula.b);
   if (isFloat(from)) {
     DType computed = from == DType::F64 ? from : DType::F32;
     return computed == to ? formula.floats() : castExpression(computed, to, formula.floats());

@@ -28,6 +28,8 @@ std::string literal(DType type, double value);
 std::string integerLiteral(DType type, int64_t value);
 /// An f32 expression rounded to `type`: `round_to<f16>(x)`; x itself for f32.
 std::string rounded(DType type, llvm::StringRef expression);
+/// The same of a `name` (mul, add, sub) of two expressions that are already values of `type`: `mul_to<bf16>(a, b)`.
+std::string roundedPair(DType type, llvm::StringRef name, llvm::StringRef a, llvm::StringRef b);
 /// The x of `rounded(type, x)`; nothing for any other text, and for types to which nothing is rounded.
 std::optional<std::string> unrounded(DType type, llvm::StringRef text);
 

@@ -15,7 +15,7 @@ def cases():
     found += [AddNorm("rms", tokens, 4096, quant=quant) for quant in ("static", "token", "group")
               for tokens in (1, 128, 8192)]
     found += [Gated(act, tokens, 4096, quant=quant) for act in ("silu", "gelu") for quant in (None, "static")
-              for tokens in (1, 128, 8192)]
+              for tokens in (1, 128, 1024, 8192)]
     found += [QkNormRope(tokens) for tokens in (1, 32, 512, 4096)]
     found += [Layer(batch, 1, 1024) for batch in (1, 8, 32)] + [Layer(1, 2048, 0)]
     found += [Epilogue("gelu", *shape) for shape in ((1, 14336, 4096), (1, 4096, 4096), (16, 14336, 4096),

@@ -7,13 +7,13 @@ EPS, WIDTH = 1e-6, 128
 
 
 class QkNormRope(Case):
-    pattern, kernels = "qk_norm_rope", 2  # queries and keys meet in one kernel where an attention reads both
+    pattern = "qk_norm_rope"
 
     def __init__(self, tokens, heads=32, kv_heads=8, dtype="bf16", norm=True):
         super().__init__(tokens=tokens)
         self.heads, self.kv_heads, self.dtype, self.norm = heads, kv_heads, dtype, norm
         if not norm:
-            self.pattern = None  # one op already; "rope" joins two
+            self.pattern = "rope"
         self.group = "QK-norm+RoPE" if norm else "RoPE"
         self.label = f"{tokens}x({heads}+{kv_heads})" + ("" if dtype == "bf16" else f" {dtype}")
         self.name = f"{self.group} {tokens}x({heads}+{kv_heads})x{WIDTH} {dtype}"

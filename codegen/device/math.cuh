@@ -72,6 +72,20 @@ template <class T> DEVICE f32 round_to(f32 value) {
     return to_f32(from_f32<T>(value));
 }
 
+// Products, sums and differences of two values of T, rounded to T. A bf16 in the upper half of a register is its own
+// f32, so that one instruction does both.
+#define FUSION_ROUNDED(name, symbol)                                                                         \
+  template <class T> DEVICE f32 name##_to(f32 a, f32 b) {                                                    \
+    if constexpr (same_type<T, bf16>)                                                                        \
+      return f32_of_bits(bf16_pair_##name(bits_of(a), bits_of(b)));                                          \
+    else                                                                                                     \
+      return round_to<T>(a symbol b);                                                                        \
+  }
+FUSION_ROUNDED(mul, *)
+FUSION_ROUNDED(add, +)
+FUSION_ROUNDED(sub, -)
+#undef FUSION_ROUNDED
+
 // f64 to an f32 that a further rounding to a narrow float takes to where one rounding would have: inexact
 // values get an odd last bit.
 DEVICE f32 round_to_odd(f64 value) {

@@ -11,9 +11,6 @@ using namespace mlir;
 
 namespace fusion {
 
-/// Measured on an H200: small blocks let loads begin while other blocks store; a second vector a thread only costs
-/// registers.
-static constexpr uint32_t blockThreads = 128;
 /// More a thread would need more registers than it has where f8 is converted in software.
 static constexpr int64_t mostElements = 8;
 
@@ -37,7 +34,9 @@ static bool broadcastsTo(const DimShape &value, const DimShape &shape) {
   return stridesOver(shape, View::contiguous({}, value)).has_value();
 }
 
-static bool isOne(const KernelContext &context, Value value) { return product(context.shape(value)) == Dim(1); }
+static bool isOne(const KernelContext &context, Value value) {
+  return product(context.shape(value)) == Dim(1);
+}
 
 static bool isVectorOp(Operation *op, const DimShape &shape, const KernelContext &context) {
   if (auto constant = dyn_cast<nn::ConstantOp>(op))
@@ -46,7 +45,8 @@ static bool isVectorOp(Operation *op, const DimShape &shape, const KernelContext
     return isOne(context, dims.getResult());
   if (isa<nn::QuantizeOp, nn::DequantizeOp>(op) &&
       (dtype(op->getOperand(0)) == DType::F64 ||
-       llvm::any_of(llvm::drop_begin(op->getOperands()), [&](Value scale) { return !isOne(context, scale); })))
+       llvm::any_of(llvm::drop_begin(op->getOperands()),
+                    [&](Value scale) { return !isOne(context, scale); })))
     return false;
   return (isScalarOp(op) || isa<nn::QuantizeOp, nn::DequantizeOp>(op)) &&
          broadcastsTo(context.shape(op->getResult(0)), shape);
@@ -124,12 +124,25 @@ std::optional<VectorSpace> vectorSpace(const Region &region, const KernelContext
   return space;
 }
 
+/// Measured on an H200: small blocks let loads begin while other blocks store, but no more than 0.8 blocks
+/// begin in a nanosecond, which must move what the memory can. A second vector a thread only costs registers.
+static uint32_t threadsOfBlock(const Region &region, const VectorSpace &space) {
+  int64_t bytes = 0; // that a thread moves
+  for (Value output : region.outputs)
+    bytes += space.width * static_cast<int64_t>(byteSize(dtype(output)));
+  for (auto [number, input] : llvm::enumerate(region.inputs))
+    if (!space.isRepeated(number))
+      bytes += space.width * static_cast<int64_t>(byteSize(dtype(input)));
+  return bytes >= 48 ? 128 : 256;
+}
+
 std::optional<KernelDraft> vectorKernel(const Region &region, const KernelContext &context) {
   const std::optional<VectorSpace> space = vectorSpace(region, context);
   if (!space)
     return std::nullopt;
   KernelWriter writer(region, context.inputs);
   const int64_t width = space->width;
+  const uint32_t blockThreads = threadsOfBlock(region, *space);
   const Dim total = product(context.shape(region.outputs[0])), vectors = total.ceilDiv(width);
   const bool flat = space->dims.size() == 1;
   VectorBody body(region, context, writer, *space);
@@ -141,10 +154,12 @@ std::optional<KernelDraft> vectorKernel(const Region &region, const KernelContex
   auto places = [&](llvm::ArrayRef<std::string> index) {
     llvm::SmallVector<std::string> result;
     for (unsigned input = 0; input < region.inputs.size(); ++input)
-      result.push_back(writer.address(View{{}, context.inputs[input].offset, space->dims, space->strides[input]}, index));
+      result.push_back(
+          writer.address(View{{}, context.inputs[input].offset, space->dims, space->strides[input]}, index));
     return result;
   };
-  const std::string from = fmt::format("(i64)block_x() * {}", blockThreads), widthText = std::to_string(width);
+  const std::string from = fmt::format("(i64)block_x() * {}", blockThreads),
+                    widthText = std::to_string(width);
   if (flat) {
     writer.line(fmt::format("const i64 vector = {} + thread_x();", from));
     writer.line(fmt::format("const i64 element = vector * {};", width));
@@ -168,7 +183,8 @@ std::optional<KernelDraft> vectorKernel(const Region &region, const KernelContex
     writer.line(fmt::format("const u32 ahead = (u32)(first % {}) + thread_x();", perRow));
     writer.line(fmt::format("const i64 row = first / {0} + ahead / {0}u;", perRow));
     writer.line(fmt::format("const i64 column = ahead % {}u * {};", perRow, width));
-    auto index = writer.delinearize("row", DimShape(space->dims.begin(), space->dims.end() - 1), /*narrow=*/true);
+    auto index =
+        writer.delinearize("row", DimShape(space->dims.begin(), space->dims.end() - 1), /*narrow=*/true);
     index.push_back("column");
     body.emit(width, places(index), fmt::format("(first + thread_x()) * {}", width));
     writer.line("}");

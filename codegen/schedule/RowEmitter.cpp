@@ -50,8 +50,7 @@ void Emitter::pointerFor(const void *user, const Access &access, bool isOutput) 
   const DimShape &lead = graph.leads[access.lead];
   auto &indices = leadIndices[access.lead];
   if (!indices)
-    indices =
-        writer.delinearize(row, lead, /*narrow=*/!graph.rows.isStatic() || graph.rows.value() < (1ll << 32));
+    indices = rowIndices(lead);
   SmallVector<std::string> index;
   for (size_t i = 0; i < lead.size(); ++i)
     index.push_back(access.divisors[i] == 1 || (*indices)[i] == "0"
@@ -173,29 +172,6 @@ std::string Emitter::groupValue(const Node *node) {
   return groupNames[node] = local(node->type, "g", expression(node, operands, own.chunk));
 }
 
-std::string Emitter::mappedColumn(const ColumnMap &map, const std::string &c) {
-  if (map.headSize != 0) {
-    const std::string inHead = local("i64", "inHead", fmt::format("(u32)({}) % {}u", c, map.headSize));
-    ColumnMap rest = map;
-    rest.headSize = 0;
-    return fmt::format("({} - {}) + ({})", c, inHead, mappedColumn(rest, inHead));
-  }
-  const int64_t half = map.half, rotary = 2 * half;
-  switch (map.kind) {
-  case ColumnMap::Kind::HalfPartner:
-    return fmt::format("{0} < {1} ? {0} + {1} : ({0} < {2} ? {0} - {1} : {0})", c, half, rotary);
-  case ColumnMap::Kind::NextPartner:
-    return fmt::format("{0} < {1} ? {0} ^ 1 : {0}", c, rotary);
-  case ColumnMap::Kind::HalfFold:
-    return fmt::format("{0} < {1} ? {0} : ({0} < {2} ? {0} - {1} : 0)", c, half, rotary);
-  case ColumnMap::Kind::PairFold:
-    return fmt::format("{0} < {1} ? {0} / 2 : 0", c, rotary);
-  case ColumnMap::Kind::Clamp:
-    return fmt::format("{0} < {1} ? {0} : 0", c, rotary);
-  }
-  llvm_unreachable("all maps handled");
-}
-
 const Emitter::Position &Emitter::moved(const Position &position, const ColumnMap &map) {
   const std::string key = fmt::format("{}/{}:{}:{}", position.key, static_cast<int>(map.kind), map.half, map.headSize);
   if (auto found = positions.find(key); found != positions.end())
@@ -205,9 +181,10 @@ const Emitter::Position &Emitter::moved(const Position &position, const ColumnMa
   result.from = &position;
   result.map = map;
   result.lane = position.lane;
+  result.vector = position.vector;
   if (vectors() && !position.chunk.empty()) {
     const bool byVector = map.kind == ColumnMap::Kind::Clamp      ? 2 * map.half % layout.vector == 0
-                          : map.kind == ColumnMap::Kind::PairFold ? false
+                          : map.kind == ColumnMap::Kind::PairFold ? 2 * map.half % layout.vector == 0 && map.headSize == 0
                                                                   : map.half % layout.vector == 0;
     if (map.kind == ColumnMap::Kind::NextPartner) {
       result.chunk = position.chunk;
@@ -215,6 +192,11 @@ const Emitter::Position &Emitter::moved(const Position &position, const ColumnMa
     } else if (byVector) {
       result.chunk = local("i64", "other", mappedColumn(map, position.chunk));
     }
+    if (map.kind == ColumnMap::Kind::PairFold && !result.chunk.empty()) {
+      result.lane = fmt::format("({} / 2)", position.lane);
+      result.vector = position.vector / 2;
+    }
+    result.held = heldChunk(position, map);
     if (!result.chunk.empty())
       result.column = fmt::format("({} + {})", result.chunk, result.lane);
   }
@@ -241,16 +223,17 @@ void Emitter::prepare(const Node *node, const Position &position) {
   if (position.key.empty() && isKept(node))
     return;
   if (node->kind == Node::Kind::Load && vectors() && !position.chunk.empty() &&
-      isVectorAccess(node->access, layout.vector)) {
-    if (auto early = preloaded.find(node); early != preloaded.end() && position.key.empty()) {
-      vectorNames[{node, ""}] = early->second + "[k]";
+      isVectorAccess(node->access, position.vector)) {
+    if (auto early = preloaded.find(node); early != preloaded.end() && !position.held.empty()) {
+      vectorNames[{node, position.key.empty() ? "" : position.chunk}] =
+          fmt::format("{}[{}]", early->second, position.held);
       return;
     }
     std::string &name = vectorNames[{node, position.key.empty() ? "" : position.chunk}];
     if (name.empty()) {
       const std::string type = sourceType(node->access.type).str();
-      name = local(fmt::format("Vec<{}, {}>", type, layout.vector), "v",
-                   fmt::format("load_vec<{}, {}>({} + {})", type, layout.vector, pointerNames.at(node),
+      name = local(fmt::format("Vec<{}, {}>", type, position.vector), "v",
+                   fmt::format("load_vec<{}, {}>({} + {})", type, position.vector, pointerNames.at(node),
                                columnOffset(node->access, position.chunk)));
     }
     return;

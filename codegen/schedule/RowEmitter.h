@@ -23,6 +23,8 @@ private:
     std::string chunk;  ///< first column of the vector; empty if the columns are no vector
     std::string lane;   ///< place in the vector
     std::string column; ///< empty until the element is reached, if there is no vector
+    std::string held;   ///< which of the vectors that the thread has in registers this is; empty if none
+    int64_t vector = 1; ///< elements of a vector there
     const Position *from = nullptr;
     ColumnMap map;
   };
@@ -54,6 +56,12 @@ private:
   std::string element(const Node *node, const Position &position);
   std::string applied(const Node *node, const Position &position);
   const Position &moved(const Position &position, const ColumnMap &map);
+  // RowHeads.cpp
+  llvm::SmallVector<std::string> rowIndices(const DimShape &lead);
+  bool movesChunks(const ColumnMap &map) const;
+  std::string heldChunk(const Position &position, const ColumnMap &map) const;
+  int64_t heldChunks(const Node *load) const;
+  void findFolds();
   std::string mappedColumn(const ColumnMap &map, const std::string &column);
   std::string column(const Position &position);
 
@@ -87,6 +95,7 @@ private:
   /// on their way while the kernel before this one still runs.
   std::vector<const Node *> preloads;
   std::map<const Node *, std::string> preloaded;
+  std::map<const Node *, ColumnMap> folds; ///< by Load of a table of angles: how the row's columns go to its own
   mlir::Operation *commented = nullptr;
 
   // Inside one chunk.

@@ -128,6 +128,16 @@ static int64_t chooseVector(const Graph &graph, int64_t width) {
   return vector;
 }
 
+/// So few lanes that a thread holds both elements of each pair that a rotary embedding turns, if four or more do.
+static int64_t lanesOfPairs(const Graph &graph, int64_t vector, int64_t lanes) {
+  int64_t fewer = lanes;
+  for (const Node &node : graph.nodes)
+    if (node.kind == Node::Kind::Move && node.map.kind == ColumnMap::Kind::HalfPartner)
+      while (fewer > 1 && node.map.half % (fewer * vector) != 0)
+        fewer /= 2;
+  return fewer >= std::min<int64_t>(lanes, 4) ? fewer : lanes;
+}
+
 std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t blockThreads) {
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
@@ -150,6 +160,8 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t bloc
     int64_t lanes = std::min<int64_t>(32, powerOfTwoAbove(llvm::divideCeil(vectors, perThread)));
     if (graph.groupSize > 0)
       lanes = std::min<int64_t>(32, std::max(lanes, graph.groupSize / layout.vector));
+    else
+      lanes = lanesOfPairs(graph, layout.vector, lanes);
     layout.threadsPerRow = static_cast<uint32_t>(lanes);
     if (blockThreads)
       layout.blockThreads = blockThreads;

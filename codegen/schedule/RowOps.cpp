@@ -98,7 +98,8 @@ Node *Builder::lowerRmsNorm(nn::RmsNormOp op, const Space &space) {
   else if (dtype(op.getWeight()) != scale)
     factor = apply(op, rounded(scale, "$0"), {weight}, type);
   Node *normal = apply(op, rounded(scale, "$0 * $1"), {x, inverse}, type);
-  return apply(op, rounded(to, "$0 * $1"), {normal, factor}, registerType(to));
+  return apply(op, to == scale ? roundedPair(to, "mul", "$0", "$1") : rounded(to, "$0 * $1"), {normal, factor},
+               registerType(to));
 }
 
 Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
@@ -146,11 +147,15 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
       return whole ? node : move(op, node, {ColumnMap::Kind::Clamp, half, headSize});
     return move(op, node, {interleaved ? ColumnMap::Kind::PairFold : ColumnMap::Kind::HalfFold, half, headSize});
   };
-  Node *straight = apply(op, rounded(compute, "$0 * $1"), {x, table(op.getCos())}, type);
-  Node *crossed = apply(op, rounded(compute, "$0 * $1"), {partner, table(op.getSin())}, type);
+  const bool same = dtype(op.getX()) == compute && dtype(op.getCos()) == compute && dtype(op.getSin()) == compute;
+  const std::string product = same ? roundedPair(compute, "mul", "$0", "$1") : rounded(compute, "$0 * $1");
+  Node *straight = apply(op, product, {x, table(op.getCos())}, type);
+  Node *crossed = apply(op, product, {partner, table(op.getSin())}, type);
   const std::string first = interleaved ? place + " % 2 == 0" : fmt::format("{} < {}", place, half);
-  Node *turned =
-      apply(op, rounded(compute, fmt::format("{} ? $0 - $1 : $0 + $1", first)), {straight, crossed}, type);
+  Node *turned = apply(op,
+                       fmt::format("{} ? {} : {}", first, roundedPair(compute, "sub", "$0", "$1"),
+                                   roundedPair(compute, "add", "$0", "$1")),
+                       {straight, crossed}, type);
   if (whole)
     return to == compute ? turned : apply(op, rounded(to, "$0"), {turned}, registerType(to));
   return apply(op, rounded(to, fmt::format("{} < {} ? $0 : $1", place, rotary)), {turned, x}, registerType(to));

@@ -19,13 +19,17 @@ bool Emitter::isConstant(const Node *load) const {
   return producer && isa<nn::WeightOp, nn::ConstantOp>(producer);
 }
 
-/// It can be read before the kernels ahead have finished.
-bool Emitter::isEarly(const Node *load) const { return isConstant(load) || context.isSettled(load->access.index); }
+/// It can be read before the kernels ahead have finished. Rows of a few lanes share what they read, tables of angles
+/// and weights, in the L1, which load_settled passes by: not worth it.
+bool Emitter::isEarly(const Node *load) const {
+  return isConstant(load) || (layout.wholeBlock() && context.isSettled(load->access.index));
+}
 
 void Emitter::choosePreloads() {
   if (!layout.inRegisters)
     return;
-  // Loads of the thread's own columns; what a Move reads lies elsewhere.
+  findFolds();
+  // Loads of the thread's own columns, and tables of angles whose columns are the thread's own, folded.
   std::set<const Node *> seen;
   std::vector<const Node *> pending, loads;
   for (const Store &store : graph.stores)
@@ -33,7 +37,10 @@ void Emitter::choosePreloads() {
   while (!pending.empty()) {
     const Node *node = pending.back();
     pending.pop_back();
-    if (node->kind == Node::Kind::Move || !seen.insert(node).second)
+    // The operand of a partner is reached the straight way too.
+    const bool partner = node->kind == Node::Kind::Move && (node->map.kind == ColumnMap::Kind::HalfPartner ||
+                                                            node->map.kind == ColumnMap::Kind::NextPartner);
+    if (partner || (node->kind == Node::Kind::Move && !movesChunks(node->map)) || !seen.insert(node).second)
       continue;
     if (node->kind == Node::Kind::Load && node->level == Level::Element && isVectorAccess(node->access, layout.vector))
       loads.push_back(node);
@@ -45,7 +52,7 @@ void Emitter::choosePreloads() {
       if (!llvm::is_contained(loads, &node) || isEarly(&node) != early)
         continue;
       const int64_t vectorBytes = layout.vector * static_cast<int64_t>(byteSize(node.access.type)),
-                    registers = layout.chunks * ((vectorBytes + 3) / 4);
+                    registers = heldChunks(&node) * ((vectorBytes + 3) / 4);
       if (registers > left)
         continue;
       left -= registers;
@@ -60,14 +67,19 @@ void Emitter::preload(bool early) {
     const std::string type = sourceType(node->access.type).str(), &pointer = pointerNames.at(node);
     const std::string name = writer.fresh("v");
     preloaded[node] = name;
-    writer.line(vectors() ? fmt::format("Vec<{}, {}> {}[{}];", type, layout.vector, name, layout.chunks)
-                          : fmt::format("{} {}[{}];", type, name, layout.chunks));
+    const int64_t chunks = heldChunks(node);
+    const auto fold = folds.find(node);
+    const bool pairs = fold != folds.end() && fold->second.kind == ColumnMap::Kind::PairFold;
+    const int64_t vector = pairs ? layout.vector / 2 : layout.vector;
+    const std::string column = pairs ? mappedColumn(fold->second, "(" + chunkColumn() + ")") : chunkColumn();
+    writer.line(vectors() ? fmt::format("Vec<{}, {}> {}[{}];", type, vector, name, chunks)
+                          : fmt::format("{} {}[{}];", type, name, chunks));
     writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", layout.chunks));
-    writer.line(fmt::format("const i64 column = {};", chunkColumn()));
+    writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", chunks));
+    writer.line(fmt::format("const i64 column = {};", column));
     const std::string offset = columnOffset(node->access, "column");
     const char *how = early && !isConstant(node) ? "load_settled" : "load";
-    writer.line(vectors() ? fmt::format("{}[k] = {}_vec<{}, {}>({} + {});", name, how, type, layout.vector, pointer, offset)
+    writer.line(vectors() ? fmt::format("{}[k] = {}_vec<{}, {}>({} + {});", name, how, type, vector, pointer, offset)
                           : fmt::format("{}[k] = {}({} + {});", name, how, pointer, offset));
     writer.line("}");
   }

@@ -208,6 +208,8 @@ void Emitter::sweep(unsigned number) {
   own = Position();
   own.chunk = writer.fresh("column");
   own.lane = "i";
+  own.held = layout.inRegisters ? "k" : "";
+  own.vector = layout.vector;
   own.column = vectors() ? fmt::format("({} + i)", own.chunk) : own.chunk;
   if (layout.inRegisters) {
     writer.line("#pragma unroll");
@@ -237,8 +239,14 @@ void Emitter::emit() {
   choosePreloads();
   preload(/*early=*/true);
   writer.line("pdl_wait();");
+  // No load moves behind the launch: left alone, the assembler spares registers and waits for memory twice. Where rows
+  // are split into heads it needs them for the places.
+  const bool pinned = !layout.wholeBlock() && graph.headSize == 0;
+  if (pinned)
+    preload(/*early=*/false);
   writer.line("pdl_launch_dependents();");
-  preload(/*early=*/false);
+  if (!pinned)
+    preload(/*early=*/false);
   for (unsigned i = 0; i < plan.reductions.size(); ++i) {
     writer.blank();
     sweep(i);

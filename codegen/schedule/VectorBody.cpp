@@ -24,7 +24,8 @@ bool VectorBody::isConstant(unsigned input) const {
 
 bool VectorBody::runsInPairs(Operation *op) const {
   const DType type = dtype(op->getResult(0));
-  return width > 1 && isa<nn::AddOp, nn::SubOp, nn::MulOp>(op) && (type == DType::F16 || type == DType::BF16) &&
+  return width > 1 && isa<nn::AddOp, nn::SubOp, nn::MulOp>(op) &&
+         (type == DType::F16 || type == DType::BF16) &&
          llvm::all_of(op->getOperands(), [&](Value operand) { return dtype(operand) == type; });
 }
 
@@ -36,8 +37,8 @@ std::string VectorBody::expression(Operation *op, llvm::ArrayRef<std::string> op
   const std::string zero = operands.size() == 3 ? operands[2] : "";
   if (isa<nn::QuantizeOp>(op))
     return quantizedExpression(type, operands[0], zero);
-  return rounded(type, fmt::format("((f32){}{}) * {}", operands[0], zero.empty() ? "" : " - (f32)" + zero,
-                                   operands[1]));
+  return rounded(
+      type, fmt::format("((f32){}{}) * {}", operands[0], zero.empty() ? "" : " - (f32)" + zero, operands[1]));
 }
 
 void VectorBody::scalar(Operation *op) {
@@ -70,7 +71,8 @@ void VectorBody::scalars() {
       continue;
     if (llvm::all_of(op->getOperands(), [&](Value operand) { return isScalar(operand); })) {
       scalar(op);
-    } else if (isa<nn::QuantizeOp>(op) && isScalar(op->getOperand(1)) && !inverses.contains(op->getOperand(1))) {
+    } else if (isa<nn::QuantizeOp>(op) && isScalar(op->getOperand(1)) &&
+               !inverses.contains(op->getOperand(1))) {
       const std::string name = writer.fresh("inverse");
       writer.line(fmt::format("const f32 {} = 1.f / {};", name, held.lookup(op->getOperand(1)).scalar));
       inverses[op->getOperand(1)] = name;
@@ -84,8 +86,9 @@ void VectorBody::uniforms(bool constants) {
       continue;
     const DType type = dtype(input);
     const std::string name = writer.fresh("r");
-    writer.line(fmt::format("const {} {} = {};", registerType(type).str(), name,
-                            loadElement(type, writer.input(number), writer.size(context.inputs[number].offset))));
+    writer.line(
+        fmt::format("const {} {} = {};", registerType(type).str(), name,
+                    loadElement(type, writer.input(number), writer.size(context.inputs[number].offset))));
     held[input].scalar = name;
   }
   if (constants)
@@ -155,7 +158,8 @@ std::string VectorBody::vectorOf(Value value) const {
   const DType type = dtype(value);
   const bool same = registerType(type) == sourceType(type);
   return fmt::format("splat_vec{}({})", arguments(type),
-                     same ? from.scalar : fmt::format("from_f32<{}>({})", sourceType(type).str(), from.scalar));
+                     same ? from.scalar
+                          : fmt::format("from_f32<{}>({})", sourceType(type).str(), from.scalar));
 }
 
 void VectorBody::vectors(unsigned stage) {
@@ -180,8 +184,9 @@ void VectorBody::vectors(unsigned stage) {
                               sourceType(dtype(result)).str(), quotients.lookup(op)));
     } else {
       writer.comment(op);
-      writer.line(fmt::format("const Vec{} {} = {}_vec({}, {});", type, name, op->getName().stripDialect().str(),
-                              vectorOf(op->getOperand(0)), vectorOf(op->getOperand(1))));
+      writer.line(fmt::format("const Vec{} {} = {}_vec({}, {});", type, name,
+                              op->getName().stripDialect().str(), vectorOf(op->getOperand(0)),
+                              vectorOf(op->getOperand(1))));
     }
     held[result].vector = name;
   }
@@ -189,7 +194,8 @@ void VectorBody::vectors(unsigned stage) {
 
 void VectorBody::loop(unsigned stage) {
   llvm::SmallVector<Operation *> ops;
-  llvm::SmallVector<std::pair<Operation *, std::string>> rounding; ///< floats that become narrow behind the loop
+  llvm::SmallVector<std::pair<Operation *, std::string>>
+      rounding; ///< floats that become narrow behind the loop
   llvm::DenseMap<Operation *, std::string> arrays;
   for (Operation *op : work) {
     if (held.lookup(op->getResult(0)).stage != stage || isVector(op))
@@ -220,7 +226,8 @@ void VectorBody::loop(unsigned stage) {
       operands[0] = quotients.lookup(op) + "[lane]";
     writer.comment(op);
     std::string text = expression(op, operands);
-    const bool readHere = llvm::any_of(result.getUsers(), [&](Operation *user) { return llvm::is_contained(ops, user); });
+    const bool readHere =
+        llvm::any_of(result.getUsers(), [&](Operation *user) { return llvm::is_contained(ops, user); });
     if (readHere) {
       held[result].lane = writer.fresh("x");
       writer.line(fmt::format("const {} {} = {};", registerType(type).str(), held[result].lane, text));
@@ -233,7 +240,8 @@ void VectorBody::loop(unsigned stage) {
   for (auto &[op, array] : rounding) {
     const DType type = dtype(op->getResult(0));
     const std::string name = writer.fresh("v");
-    writer.line(fmt::format("const Vec{} {} = vec_from_f32<{}>({});", arguments(type), name, sourceType(type).str(), array));
+    writer.line(fmt::format("const Vec{} {} = vec_from_f32<{}>({});", arguments(type), name,
+                            sourceType(type).str(), array));
     arrays[op] = name;
   }
   for (Operation *op : ops) {

@@ -9,8 +9,8 @@
 
 namespace fusion {
 
-/// How the elements lie: the output's dims, neighbours merged where they are one run for every input, and each
-/// input's strides over them.
+/// How the elements lie: the output's dims, neighbours merged where they are one run for every input, and
+/// each input's strides over them.
 struct VectorSpace {
   DimShape dims;
   llvm::SmallVector<DimShape> strides; ///< by input
@@ -26,11 +26,12 @@ struct VectorSpace {
 /// Nothing if the region's values do not lie as vectors: see vectorKernel.
 std::optional<VectorSpace> vectorSpace(const Region &region, const KernelContext &context);
 
-/// Writes the arithmetic on one vector of each value. What runs in pairs is written vector by vector, the rest in
-/// loops over the elements; from one to the other, values pass as vectors of their own type.
+/// Writes the arithmetic on one vector of each value. What runs in pairs is written vector by vector, the
+/// rest in loops over the elements; from one to the other, values pass as vectors of their own type.
 class VectorBody {
 public:
-  VectorBody(const Region &region, const KernelContext &context, KernelWriter &writer, const VectorSpace &space)
+  VectorBody(const Region &region, const KernelContext &context, KernelWriter &writer,
+             const VectorSpace &space)
       : region(region), context(context), writer(writer), space(space) {}
 
   bool isConstant(unsigned input) const;
@@ -72,9 +73,9 @@ private:
   int64_t width = 1;
   unsigned stages = 1;
   llvm::DenseMap<mlir::Value, Held> held;
-  llvm::DenseMap<mlir::Value, std::string> inverses;         ///< of the scales of quantisations
-  llvm::DenseMap<mlir::Operation *, std::string> quotients;  ///< by quantisation
-  llvm::SmallVector<mlir::Operation *> work;                 ///< ops on vectors, in order
+  llvm::DenseMap<mlir::Value, std::string> inverses;        ///< of the scales of quantisations
+  llvm::DenseMap<mlir::Operation *, std::string> quotients; ///< by quantisation
+  llvm::SmallVector<mlir::Operation *> work;                ///< ops on vectors, in order
 };
 
 } // namespace fusion

@@ -151,10 +151,12 @@ private:
           consider(*pattern, &root, traffic);
     const ProposalContext context{function.getBody().front(), traffic, oracle};
     const std::vector<Candidate> found = candidates;
-    for (auto grow : {growNorms, growRopes})
+    for (auto grow : {growNorms, growRopes, growRotations})
       for (Candidate &candidate : grow(context, found))
-        if (enabled(candidate.pattern))
+        if (enabled(candidate.pattern)) {
+          see(candidate.root, candidate.pattern);
           consider(std::move(candidate), traffic);
+        }
   }
 
   /// An op that a pattern could start from: in the end it has fired or there is a reason.

@@ -65,6 +65,9 @@ llvm::SmallVector<mlir::Operation *> normAhead(nn::RopeOp rope);
 /// The rotations of one attention's queries and keys, and single ones, with norms that stand ahead of views and casts.
 std::vector<Candidate> growRopes(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
+/// Pairs of rotations by the same angles, with the norms in front of them, that no candidate of `found` has together.
+std::vector<Candidate> growRotations(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
+
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);

@@ -58,6 +58,39 @@ func.func @layer_norm(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: te
 
 // -----
 
+// Without an attention, what is rotated by the same angles is one kernel.
+// CHECK-LABEL: @same_angles
+// CHECK: %[[G:.*]]:2 = fusion.group "qk_norm_rope" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK: return %[[G]]#0, %[[G]]#1
+func.func @same_angles(%q: tensor<8x4x32xbf16>, %k: tensor<8x2x32xbf16>, %a: tensor<32xbf16>, %b: tensor<32xbf16>,
+                       %cos: tensor<8x1x32xbf16>, %sin: tensor<8x1x32xbf16>) -> (tensor<8x4x32xbf16>, tensor<8x2x32xbf16>) {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<8x4x32xbf16>, tensor<32xbf16>) -> tensor<8x4x32xbf16>
+  %m = nn.rms_norm %k, %b {eps = 1.0e-6 : f32} : (tensor<8x2x32xbf16>, tensor<32xbf16>) -> tensor<8x2x32xbf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<8x4x32xbf16>, tensor<8x1x32xbf16>, tensor<8x1x32xbf16>) -> tensor<8x4x32xbf16>
+  %1 = nn.rope %m, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<8x2x32xbf16>, tensor<8x1x32xbf16>, tensor<8x1x32xbf16>) -> tensor<8x2x32xbf16>
+  return %0, %1 : tensor<8x4x32xbf16>, tensor<8x2x32xbf16>
+}
+
+// -----
+
+// Other angles: a kernel each.
+// CHECK-LABEL: @other_angles
+// CHECK-COUNT-2: fusion.group "qk_norm_rope"
+func.func @other_angles(%q: tensor<8x4x32xbf16>, %k: tensor<8x2x32xbf16>, %a: tensor<32xbf16>, %b: tensor<32xbf16>,
+                        %cos: tensor<8x1x32xbf16>, %sin: tensor<8x1x32xbf16>) -> (tensor<8x4x32xbf16>, tensor<8x2x32xbf16>) {
+  %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<8x4x32xbf16>, tensor<32xbf16>) -> tensor<8x4x32xbf16>
+  %m = nn.rms_norm %k, %b {eps = 1.0e-6 : f32} : (tensor<8x2x32xbf16>, tensor<32xbf16>) -> tensor<8x2x32xbf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<8x4x32xbf16>, tensor<8x1x32xbf16>, tensor<8x1x32xbf16>) -> tensor<8x4x32xbf16>
+  %1 = nn.rope %m, %sin, %cos {interleaved = false, rotary_dim = 32 : i64} : (tensor<8x2x32xbf16>, tensor<8x1x32xbf16>, tensor<8x1x32xbf16>) -> tensor<8x2x32xbf16>
+  return %0, %1 : tensor<8x4x32xbf16>, tensor<8x2x32xbf16>
+}
+
+// -----
+
 // A rotation without its attention.
 // CHECK-LABEL: @alone
 // CHECK: fusion.group "qk_norm_rope" schedule "row"

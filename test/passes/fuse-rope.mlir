@@ -36,6 +36,21 @@ func.func @cached_interleaved_partial(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1
 
 // -----
 
+// No attention: the same angles say that they belong together.
+// CHECK-LABEL: @same_angles
+// CHECK: fusion.group "rope" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: fusion.yield
+func.func @same_angles(%q: tensor<8x4x32xf16>, %k: tensor<8x2x32xf16>, %cos: tensor<8x1x16xf16>, %sin: tensor<8x1x16xf16>)
+    -> (tensor<8x4x32xf16>, tensor<8x2x32xf16>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = true, rotary_dim = 32 : i64} : (tensor<8x4x32xf16>, tensor<8x1x16xf16>, tensor<8x1x16xf16>) -> tensor<8x4x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = true, rotary_dim = 32 : i64} : (tensor<8x2x32xf16>, tensor<8x1x16xf16>, tensor<8x1x16xf16>) -> tensor<8x2x32xf16>
+  return %0, %1 : tensor<8x4x32xf16>, tensor<8x2x32xf16>
+}
+
+// -----
+
 // CHECK-LABEL: @no_rotation
 // CHECK-NOT: fusion.group
 // MISS: rope missed at {{.*}}: operand 0 of nn.attention is a graph input, pattern wants nn.rope

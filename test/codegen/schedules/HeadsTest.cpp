@@ -81,6 +81,29 @@ TEST(Heads, Norms) {
         }
 }
 
+/// A thread holds both elements of each pair: nothing is read again behind the norm.
+TEST(Heads, PairsStayInRegisters) {
+  for (const char *type : {"f16", "bf16"})
+    for (auto [width, rotary] : {std::pair(64, 64), std::pair(128, 128), std::pair(256, 256), std::pair(96, 96), std::pair(128, 64)})
+      for (bool interleaved : {false, true})
+        for (bool folded : {false, true}) {
+          Heads h{type, type, type, 5, 3, width, rotary, interleaved, folded, "eps = 1.0e-6 : f32"};
+          const std::string source = check(rowSchedule(), {module(h), sizes(2, 3), toleranceOf(type)});
+          const size_t norm = source.find("lanes_sum");
+          const std::string behind = source.substr(norm, source.find("return;", norm) - norm);
+          if (width != 96 || interleaved)
+            EXPECT_EQ(behind.find("load_vec"), std::string::npos) << source;
+        }
+}
+
+/// Tokens first in memory: the heads of one token are neighbours in a block, and nothing divides by a run-time size.
+TEST(Heads, RowsInTheOrderOfMemory) {
+  Heads h;
+  h.norm = "eps = 1.0e-6 : f32";
+  const std::string source = check(rowSchedule(), {module(h), sizes(1, 7), toleranceOf("f32")});
+  EXPECT_NE(source.find("% (u32)4"), std::string::npos) << source;
+}
+
 /// Chains over rows of different lengths: the block is that of the longest.
 TEST(Heads, ChainsOfDifferentLengths) {
   const std::string text = R"(
