@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <random>
 
 using namespace fusion;
 using namespace fusion::samples;
@@ -134,6 +136,33 @@ TEST_P(Prelude, AtomicsAcrossBlocks) {
   ASSERT_NO_FATAL_FAILURE(run(atomics(), {500}, {x, counts, sum}));
   EXPECT_EQ(counts, std::vector<uint32_t>(4, 8000));
   EXPECT_EQ(sum[0], 7.5f * 32000);
+}
+
+TEST_P(Prelude, QuotientsAreThoseOfADivision) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values = {0.f, -0.f, 1.f, -3.f, 448.f, 1e-44f, 1e-25f, 3e-19f, -7e18f, 2e20f, 3e38f, infinity, -infinity, nan};
+  std::mt19937 random(7);
+  for (int i = 0; i < 250; ++i)
+    values.push_back(std::ldexp(1.f + float(random() % (1u << 23)) / (1u << 23), int(random() % 60) - 30) *
+                     (random() % 2 ? 1.f : -1.f));
+  std::vector<float> x, by;
+  for (float a : values)
+    for (float b : values)
+      x.push_back(a), by.push_back(b);
+  const int64_t count = int64_t(x.size());
+  std::vector<float> y(x.size());
+  ASSERT_NO_FATAL_FAILURE(run(quotients(), {unsigned(count + 31) / 32}, {x, by, y, count}));
+  for (int64_t i = 0; i < count; ++i) {
+    const float expected = x[i] / by[i];
+    if (std::isnan(expected))
+      EXPECT_TRUE(std::isnan(y[i])) << x[i] << " / " << by[i];
+    else if (std::fabs(expected) >= std::ldexp(1.f, -30) && std::fabs(expected) < 1e30f && std::fabs(by[i]) > 1e-37f)
+      EXPECT_EQ(y[i], expected) << x[i] << " / " << by[i];
+    else if (std::fabs(expected) >= 1e30f)
+      EXPECT_GE(std::copysign(1.f, expected) * y[i], 0.9e30f) << x[i] << " / " << by[i];
+    else
+      EXPECT_NEAR(y[i], expected, 1e-6 * std::fabs(expected) + 1e-30) << x[i] << " / " << by[i];
+  }
 }
 
 TEST_P(Prelude, Functions) {

@@ -182,6 +182,14 @@ inline KernelPlan functions() {
 )");
 }
 
+inline KernelPlan quotients() {
+  return kernel("quotients", 32, {"const f32 *x", "const f32 *by", "f32 *y", "i64 count"}, R"(
+  const i64 at = (i64)block_x() * 32 + thread_x();
+  if (at < count)
+    store(y + at, divide(load(x + at), divisor(load(by + at))));
+)");
+}
+
 /// y[i] = convert<To>(x[i]), spelled for device types.
 inline KernelPlan conversion(const std::string &from, const std::string &to) {
   return kernel("convert_" + from + "_" + to, 256, {"const " + from + " *x", to + " *y", "i64 count"}, R"(
