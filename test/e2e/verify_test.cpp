@@ -197,8 +197,8 @@ TEST(VerifyFusions, CatchesAWrongKernel) {
   ASSERT_TRUE(bool(entry));
   auto edited = [](ProgramPlan &plan) {
     for (KernelPlan &kernel : plan.kernels)
-      if (size_t at = kernel.source.find("1.f / sqrt_("); at != std::string::npos)
-        kernel.source.replace(at, 3, "1.1f");
+      if (size_t at = kernel.source.find("= inverse_sqrt_("); at != std::string::npos)
+        kernel.source.replace(at, 2, "= 1.1f * ");
   };
   Status status = verifyGroups(*entry, "sm_90a", edited);
   ASSERT_FALSE(bool(status));
