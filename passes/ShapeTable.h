@@ -39,8 +39,11 @@ void replaceByNew(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::Value
 /// both sides of.
 template <class OpTy, class Fn>
 void replaceByChanged(mlir::RewriterBase &rewriter, OpTy op, Fn change) {
-  auto copy = llvm::cast<OpTy>(op->clone());
-  change(copy);
+  mlir::Operation *copy = op->clone();
+  if constexpr (std::is_pointer_v<OpTy>)
+    change(copy);
+  else
+    change(llvm::cast<OpTy>(copy));
   rewriter.insert(copy);
   replaceByNew(rewriter, op, copy->getResult(0));
 }

@@ -22,7 +22,7 @@ LogicalResult castOfExactCast(nn::CastOp op, PatternRewriter &rewriter, ShapeTab
     return failure();
   if (elementType(inner.getX()) == elementType(op))
     return replaceByExisting(rewriter, op, inner.getX());
-  rewriter.modifyOpInPlace(op, [&] { op.getXMutable().assign(inner.getX()); });
+  replaceByChanged(rewriter, op, [&](nn::CastOp changed) { changed.getXMutable().assign(inner.getX()); });
   return success();
 }
 
@@ -169,7 +169,7 @@ LogicalResult whereOfNot(nn::WhereOp op, PatternRewriter &rewriter, ShapeTable &
   if (!inverted)
     return failure();
   Value x = op.getX(), y = op.getY();
-  rewriter.modifyOpInPlace(op, [&] { op->setOperands({inverted.getX(), y, x}); });
+  replaceByChanged(rewriter, op, [&](nn::WhereOp changed) { changed->setOperands({inverted.getX(), y, x}); });
   return success();
 }
 
@@ -186,7 +186,7 @@ LogicalResult sortOperands(Operation *op, PatternRewriter &rewriter, ShapeTable 
       rightness(op->getOperand(0)) <= rightness(op->getOperand(1)))
     return failure();
   Value left = op->getOperand(0), right = op->getOperand(1);
-  rewriter.modifyOpInPlace(op, [&] { op->setOperands({right, left}); });
+  replaceByChanged(rewriter, op, [&](Operation *changed) { changed->setOperands({right, left}); });
   return success();
 }
 

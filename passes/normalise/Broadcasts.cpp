@@ -24,7 +24,8 @@ LogicalResult unneededExpand(Operation *op, PatternRewriter &rewriter, ShapeTabl
     own = shapes.of(expand.getX());
     auto joint = provenBroadcast(operands);
     if (joint && *joint == result) {
-      rewriter.modifyOpInPlace(op, [&] { operand.set(expand.getX()); });
+      const unsigned number = operand.getOperandNumber();
+      replaceByChanged(rewriter, op, [&](Operation *changed) { changed->setOperand(number, expand.getX()); });
       return success();
     }
     own = before;
@@ -70,7 +71,8 @@ LogicalResult unneededMatmulExpand(nn::MatmulOp op, PatternRewriter &rewriter, S
     auto joint = provenBroadcast({leading(from), leading(beside)});
     if (!joint || *joint != leading(result))
       continue;
-    rewriter.modifyOpInPlace(op, [&] { operand.set(expand.getX()); });
+    const unsigned number = operand.getOperandNumber();
+    replaceByChanged(rewriter, op, [&](nn::MatmulOp changed) { changed->setOperand(number, expand.getX()); });
     return success();
   }
   return failure();

@@ -25,16 +25,16 @@ nn::TransposeOp swapOfLastTwo(Value value) {
 // Pattern: matmul(a, transpose(b)) -> matmul(a, b) {transpose_b flipped}; the same for a
 LogicalResult transposedOperand(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &) {
   if (auto transpose = swapOfLastTwo(op.getB())) {
-    rewriter.modifyOpInPlace(op, [&] {
-      op.setTransposeB(!op.getTransposeB());
-      op.getBMutable().assign(transpose.getX());
+    replaceByChanged(rewriter, op, [&](nn::MatmulOp changed) {
+      changed.setTransposeB(!op.getTransposeB());
+      changed.getBMutable().assign(transpose.getX());
     });
     return success();
   }
   if (auto transpose = swapOfLastTwo(op.getA())) {
-    rewriter.modifyOpInPlace(op, [&] {
-      op.setTransposeA(!op.getTransposeA());
-      op.getAMutable().assign(transpose.getX());
+    replaceByChanged(rewriter, op, [&](nn::MatmulOp changed) {
+      changed.setTransposeA(!op.getTransposeA());
+      changed.getAMutable().assign(transpose.getX());
     });
     return success();
   }

@@ -21,7 +21,7 @@ LogicalResult reshapeOfReshape(nn::ReshapeOp op, PatternRewriter &rewriter, Shap
   auto inner = op.getX().getDefiningOp<nn::ReshapeOp>();
   if (!inner)
     return failure();
-  rewriter.modifyOpInPlace(op, [&] { op.getXMutable().assign(inner.getX()); });
+  replaceByChanged(rewriter, op, [&](nn::ReshapeOp changed) { changed.getXMutable().assign(inner.getX()); });
   return success();
 }
 
@@ -55,7 +55,7 @@ LogicalResult expandOfExpand(nn::ExpandOp op, PatternRewriter &rewriter, ShapeTa
   auto inner = op.getX().getDefiningOp<nn::ExpandOp>();
   if (!inner)
     return failure();
-  rewriter.modifyOpInPlace(op, [&] { op.getXMutable().assign(inner.getX()); });
+  replaceByChanged(rewriter, op, [&](nn::ExpandOp changed) { changed.getXMutable().assign(inner.getX()); });
   return success();
 }
 
@@ -67,9 +67,9 @@ LogicalResult transposeOfTranspose(nn::TransposeOp op, PatternRewriter &rewriter
   SmallVector<int64_t> perm;
   for (int64_t from : op.getPerm())
     perm.push_back(inner.getPerm()[from]);
-  rewriter.modifyOpInPlace(op, [&] {
-    op.setPerm(perm);
-    op.getXMutable().assign(inner.getX());
+  replaceByChanged(rewriter, op, [&](nn::TransposeOp changed) {
+    changed.setPerm(perm);
+    changed.getXMutable().assign(inner.getX());
   });
   return success();
 }
@@ -126,10 +126,10 @@ LogicalResult sliceOfSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable
     starts[i] = innerStarts[i] + starts[i] * Dim(inner.getSteps()[i]);
     steps.push_back(op.getSteps()[i] * inner.getSteps()[i]);
   }
-  rewriter.modifyOpInPlace(op, [&] {
-    op.setStartsAttr(nn::dimsToAttr(rewriter.getContext(), starts));
-    op.setSteps(steps);
-    op.getXMutable().assign(inner.getX());
+  replaceByChanged(rewriter, op, [&](nn::SliceOp changed) {
+    changed.setStartsAttr(nn::dimsToAttr(rewriter.getContext(), starts));
+    changed.setSteps(steps);
+    changed.getXMutable().assign(inner.getX());
   });
   return success();
 }
