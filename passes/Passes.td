@@ -72,6 +72,14 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
   }];
 }
 
+def UnpackGates : Pass<"nn-unpack-gates", "::mlir::ModuleOp"> {
+  let summary = "a packed gate and up projection becomes two products";
+  let description = [{
+    Where the parts of one product's columns meet again in one elementwise op, each becomes a product by its part of
+    the weight, so that one kernel can hold both sums and the gate. Weights are not moved: a part is a slice. Exact.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Shard
 //===----------------------------------------------------------------------===//

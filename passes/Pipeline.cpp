@@ -25,6 +25,7 @@ void buildRaisePipeline(OpPassManager &manager) {
   manager.addPass(createRaiseActivation());
   manager.addPass(createRaiseRope());
   manager.addPass(createRaiseAttention());
+  manager.addPass(createUnpackGates());
   manager.addPass(createCanonicalize());
   manager.addPass(createCSEPass());
 }

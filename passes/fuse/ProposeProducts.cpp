@@ -41,8 +41,11 @@ SmallVector<Operation *> stepsBehind(nn::MatmulOp matmul) {
   return steps;
 }
 
+/// Or a part of one, where it lies.
 bool isWeight(Value value) {
   Operation *op = encodedOperand(value).getDefiningOp();
+  if (auto slice = llvm::dyn_cast_or_null<nn::SliceOp>(op))
+    op = slice.getX().getDefiningOp();
   return op && llvm::isa<nn::WeightOp, nn::ConstantOp>(op);
 }
 } // namespace

@@ -3,8 +3,8 @@
 #include "ir/dialect/Build.h"
 #include "ir/dialect/Types.h"
 #include "passes/MissLog.h"
+#include "passes/Unpack.h"
 #include "passes/shard/AxisClasses.h"
-#include "passes/shard/Unpack.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -303,7 +303,7 @@ struct Shard : impl::ShardBase<Shard> {
     auto table = ShapeTable::compute(function);
     if (failed(table))
       return failure();
-    unpackProjections(function, *table);
+    unpackProjections(function, *table, [](ArrayRef<nn::SliceOp>) { return true; });
     auto shapes = nn::SymbolicShapes::compute(function);
     if (failed(shapes))
       return failure();

@@ -1,4 +1,4 @@
-#include "passes/shard/Unpack.h"
+#include "passes/Unpack.h"
 
 #include "ir/dialect/Build.h"
 #include "ir/dialect/Types.h"
@@ -112,10 +112,11 @@ void unpack(Packed &packed, IRRewriter &rewriter) {
 }
 } // namespace
 
-void unpackProjections(func::FuncOp function, ShapeTable &shapes) {
+void unpackProjections(func::FuncOp function, ShapeTable &shapes,
+                       llvm::function_ref<bool(ArrayRef<nn::SliceOp>)> wanted) {
   IRRewriter rewriter(function.getContext(), &shapes);
   for (auto product : llvm::to_vector(function.getOps<nn::MatmulOp>()))
-    if (auto packed = match(product, shapes))
+    if (auto packed = match(product, shapes); packed && wanted(packed->parts))
       unpack(*packed, rewriter);
   eraseDeadOps(function);
 }
