@@ -93,8 +93,6 @@ KernelDraft emitStrip(const Region &region, const KernelContext &context, const 
   for (size_t s = 0; s < problem.sums(); ++s)
     writer.line(fmt::format("f32 {}[{}][{}] = {{}};", numbered("sum", s), rows, share.width));
   writer.line("pdl_wait();");
-  writer.line("pdl_launch_dependents();");
-
   if (share.depth == 1)
     writer.line("#pragma unroll 4");
   writer.line(fmt::format("for (i64 k = slice * {0}; k < {1}; k += {2}) {{", share.depth, writer.size(problem.k),
@@ -131,6 +129,8 @@ KernelDraft emitStrip(const Region &region, const KernelContext &context, const 
   for (int i = 0; i < 3; ++i)
     writer.line("}");
 
+  // Not before: blocks of the next kernel, waiting, would take the place of this one's that still have to start.
+  writer.line("pdl_launch_dependents();");
   writer.line("// A warp's slices in registers, the warps' in shared memory.");
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int r = 0; r < {}; ++r) {{", rows));
