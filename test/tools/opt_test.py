@@ -55,7 +55,7 @@ class Reports(ToolTest):
 
     def test_json_keys(self):
         report = self.report("--target=sm_80")
-        self.assertEqual(set(report) - {"nominal", "raises"}, {"model", "target", "patterns", "kernels", "bytes", "layers"})
+        self.assertEqual(set(report) - {"nominal", "profit", "raises", "unmeasured"}, {"model", "target", "patterns", "kernels", "bytes", "layers"})
         self.assertEqual(report["model"], LLAMA)
         self.assertEqual(report["target"], "sm_80")
         for key in ("kernels", "bytes"):
