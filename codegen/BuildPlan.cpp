@@ -1,5 +1,6 @@
 #include "codegen/BuildPlan.h"
 
+#include "codegen/Pieces.h"
 #include "codegen/PlanBuilder.h"
 #include "ir/dialect/Types.h"
 
@@ -56,8 +57,10 @@ Status PlanBuilder::planOp(Operation *op) {
     return {};
   llvm::SmallVector<BufferId> outputs;
   for (Value result : op->getResults())
-    outputs.push_back(buffers[result] =
-                          addBuffer(BufferPlan::Kind::Temporary, result, locationName(op->getLoc())));
+    outputs.push_back(views.isInPlace(result)
+                          ? buffers[views[result].base]
+                          : buffers[result] =
+                                addBuffer(BufferPlan::Kind::Temporary, result, locationName(op->getLoc())));
   auto group = llvm::dyn_cast<GroupOp>(op);
   return planRegion(group ? Region::of(group) : Region::of(op), outputs);
 }
@@ -72,14 +75,24 @@ llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
   return result;
 }
 
+llvm::SmallVector<View> outputViews(const Region &region, const Views &views) {
+  auto group = llvm::dyn_cast<GroupOp>(region.anchor);
+  llvm::SmallVector<View> result;
+  for (auto [index, output] : llvm::enumerate(region.outputs)) {
+    const bool yielded = group && Value(output).getParentBlock() == &group.getBody().front();
+    result.push_back(views[yielded ? Value(group.getResult(static_cast<unsigned>(index))) : output]);
+  }
+  return result;
+}
+
 std::optional<std::string> scheduleRefusal(const Region &region, StringRef name,
                                            const nn::SymbolicShapes &shapes, const Views &views,
                                            uint32_t arch) {
   const Schedule *schedule = findSchedule(name);
   if (!schedule)
     return ("there is no schedule \"" + name + "\"").str();
-  llvm::SmallVector<View> inputs = inputViews(region, views);
-  return schedule->refuses(region, {shapes, inputs, arch});
+  llvm::SmallVector<View> inputs = inputViews(region, views), outputs = outputViews(region, views);
+  return schedule->refuses(region, {shapes, inputs, arch, nullptr, outputs});
 }
 
 Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region,
@@ -103,8 +116,8 @@ Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region,
 }
 
 Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs) {
-  llvm::SmallVector<View> inputs = inputViews(region, views);
-  KernelContext context{shapes, inputs, arch};
+  llvm::SmallVector<View> inputs = inputViews(region, views), targets = outputViews(region, views);
+  KernelContext context{shapes, inputs, arch, nullptr, targets};
   auto schedule = chooseSchedule(region, context);
   if (!schedule)
     return schedule.error();
@@ -190,7 +203,7 @@ Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, 
   launch.gridY = draft.gridY;
   launch.gridZ = draft.gridZ;
   launch.flops = draft.flops;
-  describe(launch, region, context);
+  describe(launch, region, context, draft);
   launch.kernel = shareKernel(std::move(draft.kernel));
   plan.launches.push_back(std::move(launch));
   return {};
@@ -236,17 +249,20 @@ static Dim bytesOf(Value input, const View &view, const nn::SymbolicShapes &shap
   return elements * Dim(static_cast<int64_t>(byteSize(dtype(input))));
 }
 
-void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const KernelContext &context) const {
+void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const KernelContext &context,
+                           const KernelDraft &draft) const {
   launch.location = locationName(region.anchor->getLoc());
   launch.fusion = region.pattern;
   for (Operation *op : region.ops)
     if (!llvm::isa<nn::ConstantOp, nn::DimConstantOp>(op) || region.ops.size() == 1)
       launch.ops.push_back(op->getName().getStringRef().str());
-  for (auto [input, view] : llvm::zip(region.inputs, context.inputs))
-    launch.bytesRead = launch.bytesRead + bytesOf(input, view, shapes);
-  for (Value output : region.outputs)
-    launch.bytesWritten =
-        launch.bytesWritten + product(shapes[output]) * Dim(static_cast<int64_t>(byteSize(dtype(output))));
+  for (const KernelDraft::Argument &argument : draft.arguments)
+    if (argument.kind == KernelDraft::Argument::Kind::Input)
+      launch.bytesRead =
+          launch.bytesRead + bytesOf(region.inputs[argument.index], context.inputs[argument.index], shapes);
+  for (const Piece &piece : piecesOf(region, context))
+    launch.bytesWritten = launch.bytesWritten +
+                          product(shapes[piece.value]) * Dim(static_cast<int64_t>(byteSize(dtype(piece.value))));
 }
 
 /// Symbolic shapes, or what the failing op said.

@@ -19,6 +19,9 @@ Result<int64_t> countLaunches(mlir::func::FuncOp function, const PlanOptions &op
 /// How the inputs of a region lie in memory: `views` covers the function around it.
 llvm::SmallVector<View> inputViews(const Region &region, const Views &views);
 
+/// Where its outputs go.
+llvm::SmallVector<View> outputViews(const Region &region, const Views &views);
+
 /// Why the schedule named `schedule` does not take a region, or nothing. The region need not be a group yet:
 /// its ops may still lie in the function.
 std::optional<std::string> scheduleRefusal(const Region &region, llvm::StringRef schedule,

@@ -50,10 +50,10 @@ private:
 
   /// Whether `op` only shows a computed value in another order, or a concat: then what is behind it is stored in its own.
   bool needsAnotherPlace(Operation *op) const {
-    Operation *behind = producer(op->getOperand(0));
     if (llvm::isa<nn::TransposeOp>(op))
       return !showsInput(op);
-    return llvm::isa<nn::ReshapeOp>(op) && behind && (llvm::isa<nn::ConcatOp>(behind) || needsAnotherPlace(behind));
+    Operation *behind = llvm::isa<nn::ReshapeOp>(op) ? producer(op->getOperand(0)) : nullptr;
+    return behind && (llvm::isa<nn::ConcatOp>(behind) || needsAnotherPlace(behind));
   }
 
   bool showsInput(Operation *op) const {

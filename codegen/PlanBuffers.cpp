@@ -1,6 +1,7 @@
 // Buffers, ports and equalities of a plan.
 #include "codegen/PlanBuilder.h"
 
+#include "ir/dialect/InPlace.h"
 #include "ir/dialect/Types.h"
 
 #include <filesystem>
@@ -25,7 +26,11 @@ void PlanBuilder::planArguments() {
     std::string name =
         portName(function.getArgAttrDict(argument.getArgNumber()), "arg", argument.getArgNumber());
     BufferId id = buffers[argument] = addBuffer(BufferPlan::Kind::Input, argument, name);
-    plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0});
+    plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0, {}});
+    if (auto storage = nn::storageOf(function, argument.getArgNumber())) {
+      plan.buffers[id].shape = *storage;
+      plan.inputs.back().strides = views[argument].strides;
+    }
   }
   recordEqualities();
 }
@@ -94,7 +99,7 @@ Status PlanBuilder::planResults(Operation *returns) {
   return {};
 }
 
-/// A result is the buffer that holds exactly its elements, or a copy.
+/// A result is the buffer that holds exactly its elements, a corner of an argument's that it extends, or a copy.
 Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   Value value = returns->getOperand(index);
   const View &view = views[value];
@@ -104,6 +109,13 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   bool isWhole =
       view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
   BufferId id;
+  if (views.isInPlace(value)) {
+    plan.outputs.push_back({name, dtype(value), shapes[value], buffers[view.base], 0, view.strides});
+    return {};
+  }
+  if (auto alias = function.getResultAttrOfType<IntegerAttr>(index, nn::aliasAttr))
+    return badInput("result " + name + ": nn.alias says that it extends argument " + std::to_string(alias.getInt()) +
+                    ", but no nn.concat does that");
   if (isWhole && !isKept) {
     auto buffer = bufferOf(view.base);
     if (!buffer)
@@ -117,7 +129,7 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
     if (Status status = planCopy(value, view, id, anchor); !status)
       return status;
   }
-  plan.outputs.push_back({name, dtype(value), shapes[value], id, 0});
+  plan.outputs.push_back({name, dtype(value), shapes[value], id, 0, {}});
   return {};
 }
 

@@ -33,7 +33,8 @@ private:
   uint32_t shareKernel(KernelPlan kernel);
   /// KernelContext::settled for the next launch.
   llvm::SmallVector<bool> settledInputs(llvm::ArrayRef<View> inputs) const;
-  void describe(KernelLaunch &launch, const Region &region, const KernelContext &context) const;
+  void describe(KernelLaunch &launch, const Region &region, const KernelContext &context,
+                const KernelDraft &draft) const;
 
   // PlanBuffers.cpp
   void planArguments();

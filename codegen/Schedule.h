@@ -24,7 +24,7 @@ struct KernelContext {
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
   bool isSettled(unsigned input) const { return input < settled.size() && settled[input]; }
   View output(unsigned index, mlir::Value value) const {
-    return outputs.empty() ? View::contiguous(value, shape(value)) : outputs[index];
+    return outputs.empty() ? View::contiguous({}, shape(value)) : outputs[index];
   }
 };
 

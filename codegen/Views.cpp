@@ -1,5 +1,6 @@
 #include "codegen/Views.h"
 
+#include "ir/dialect/InPlace.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -137,16 +138,26 @@ std::optional<View> viewBefore(Operation *op, const View &result, const nn::Symb
 
 Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes) {
   Views analysis;
-  for (Value argument : function.getArguments())
-    analysis.views[argument] = View::contiguous(argument, shapes[argument]);
+  analysis.inPlace = nn::valuesInPlace(function);
+  auto inStorage = [&](BlockArgument argument, const DimShape &shape) {
+    View view = View::contiguous(argument, shape);
+    if (auto storage = nn::storageOf(function, argument.getArgNumber()))
+      view.strides = rowMajorStrides(*storage);
+    return view;
+  };
+  for (BlockArgument argument : function.getArguments())
+    analysis.views[argument] = inStorage(argument, shapes[argument]);
   for (Operation &op : function.getBody().front()) {
     if (op.getNumOperands() == 1 && op.getNumResults() == 1 && llvm::isa<nn::NNDialect>(op.getDialect()))
       if (std::optional<View> view = viewThrough(&op, analysis[op.getOperand(0)], shapes)) {
         analysis.views[op.getResult(0)] = std::move(*view);
         continue;
       }
-    for (Value result : op.getResults())
-      analysis.views[result] = View::contiguous(result, shapes[result]);
+    for (Value result : op.getResults()) {
+      auto cache = analysis.inPlace.find(result);
+      analysis.views[result] = cache == analysis.inPlace.end() ? View::contiguous(result, shapes[result])
+                                                               : inStorage(cache->second, shapes[result]);
+    }
   }
   return analysis;
 }
@@ -158,7 +169,8 @@ const View &Views::operator[](Value value) const {
 }
 
 bool Views::isView(Operation *op) const {
-  return op->getNumResults() == 1 && (*this)[op->getResult(0)].base != op->getResult(0);
+  return op->getNumResults() == 1 && (*this)[op->getResult(0)].base != op->getResult(0) &&
+         !isInPlace(op->getResult(0));
 }
 
 } // namespace fusion

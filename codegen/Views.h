@@ -28,14 +28,18 @@ std::optional<View> viewThrough(mlir::Operation *op, const View &operand, const 
 std::optional<View> viewBefore(mlir::Operation *op, const View &result, const nn::SymbolicShapes &shapes);
 
 /// For every value of a function: whose memory it is. Values that a kernel writes, arguments, constants and weights
-/// are their own base, contiguous.
+/// are their own base, contiguous. An argument with nn.storage lies in the corner of a larger buffer, and so does the
+/// value that extends it in place.
 class Views {
 public:
   static Views compute(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes);
   const View &operator[](mlir::Value value) const;
   bool isView(mlir::Operation *op) const; ///< needs no kernel
+  /// Whether a kernel writes the value into an argument's buffer: its base.
+  bool isInPlace(mlir::Value value) const { return inPlace.contains(value); }
 
 private:
+  llvm::DenseMap<mlir::Value, mlir::BlockArgument> inPlace;
   llvm::DenseMap<mlir::Value, View> views;
 };
 

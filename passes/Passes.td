@@ -96,4 +96,19 @@ def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
   let options = [Option<"ranks", "ranks", "int64_t", "1", "how many ranks share the graph">];
 }
 
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+def CacheInPlace : Pass<"nn-cache-in-place", "::mlir::ModuleOp"> {
+  let summary = "caches that grow by concat(past, new) are extended in a buffer with room";
+  let description = [{
+    An argument that an `nn.concat` extends, whose result the function returns, gets `nn.storage`: the dims of a buffer
+    with `capacity` positions along the concat's axis, in whose front corner it lies. The result gets `nn.alias`, the
+    argument's number: it lies in the same buffer, and a kernel writes what is new. No op changes.
+    Example: `%past: tensor<1x2x?x32xf16> {nn.storage = [1, 2, 64, 32]}`.
+  }];
+  let options = [Option<"capacity", "capacity", "int64_t", "0", "positions that a cache holds">];
+}
+
 #endif

@@ -37,6 +37,8 @@ public:
   virtual Status download(void *target, const void *source, size_t bytes) = 0;
   /// Between two places on the device.
   virtual Status copy(void *target, const void *source, size_t bytes) = 0;
+  /// `source` to `target`, of the same type and shape, each dense or with regular gaps, on the host or this device.
+  Status transfer(const Tensor &source, Tensor &target);
   virtual Status fill(void *target, uint8_t value, size_t bytes) = 0;
 
   struct Launch {

@@ -78,14 +78,48 @@ Status Executor::Runner::growArena(size_t bytes) {
   return {};
 }
 
-Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame) {
+Result<bool> Executor::Runner::isUsable(const PortPlan &port, const Tensor &tensor) const {
   bool onHost = tensor.device().kind == Device::Kind::Host;
   if (!onHost && !(tensor.device() == backend->device()))
     return badInput(fmt::format("input {} is on GPU {}, the program runs on {}", port.name,
                                 tensor.device().ordinal, backend->description()));
   bool reachable = !onHost || backend->sharesHostMemory();
   bool aligned = tensor.data() && reinterpret_cast<uintptr_t>(tensor.data()) % kernelAlignment == 0;
-  if (reachable && aligned && !writtenInputs[port.buffer]) {
+  return reachable && aligned;
+}
+
+Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, const Tensor &tensor, Frame &frame) {
+  Result<bool> usable = isUsable(port, tensor);
+  if (!usable)
+    return usable.error();
+  void *&address = frame.addresses[port.buffer];
+  if (*usable && tensor.strides() == strides) {
+    address = const_cast<void *>(tensor.data());
+    for (const PortPlan &other : plan.inputs)
+      if (other.buffer != port.buffer && !other.strides.empty() && frame.addresses[other.buffer] == address)
+        return badInput(fmt::format("inputs {} and {} are the same cache", other.name, port.name));
+    frame.owners[port.buffer] = tensor.storage();
+    return {};
+  }
+  const size_t bytes = frame.bucket->plan.bufferBytes[port.buffer];
+  Result<std::shared_ptr<void>> memory = pools[port.buffer].acquire(*backend, bytes);
+  if (!memory)
+    return Error{memory.error().kind, fmt::format("cache {}: {}", port.name, memory.error().message)};
+  address = memory->get();
+  frame.owners[port.buffer] = *memory;
+  if (options.poison)
+    if (Status status = backend->fill(address, 0xFF, bytes); !status)
+      return status;
+  Tensor target = Tensor::wrapStrided(port.type, tensor.shape(), strides, address, nullptr, backend->device());
+  Status copied = backend->transfer(tensor, target);
+  return copied ? copied : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
+}
+
+Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame) {
+  Result<bool> usable = isUsable(port, tensor);
+  if (!usable)
+    return usable.error();
+  if (*usable && tensor.isDense() && !writtenInputs[port.buffer]) {
     frame.addresses[port.buffer] = const_cast<void *>(tensor.data());
     frame.owners[port.buffer] = std::make_shared<Tensor>(tensor);
     return {};
@@ -95,8 +129,9 @@ Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, 
     return Error{memory.error().kind, fmt::format("input {}: {}", port.name, memory.error().message)};
   frame.addresses[port.buffer] = memory->get();
   frame.owners[port.buffer] = *memory;
-  return onHost ? backend->upload(memory->get(), tensor.data(), tensor.bytes())
-                : backend->copy(memory->get(), tensor.data(), tensor.bytes());
+  Tensor target = Tensor::wrap(port.type, tensor.shape(), memory->get(), nullptr, backend->device());
+  Status copied = backend->transfer(tensor, target);
+  return copied ? copied : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
 }
 
 Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &inputs) {
@@ -128,9 +163,14 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
     }
     }
   }
-  for (const PortPlan &port : plan.inputs)
-    if (Status status = placeInput(port, inputs.find(port.name)->second, frame); !status)
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const PortPlan &port = plan.inputs[i];
+    const Tensor &tensor = inputs.find(port.name)->second;
+    Status status = port.strides.empty() ? placeInput(port, tensor, frame)
+                                         : placeCache(port, shapes.inputStrides[i], tensor, frame);
+    if (!status)
       return status.error();
+  }
   return frame;
 }
 
@@ -209,8 +249,13 @@ Result<NamedTensors> Executor::Runner::collect(const Frame &frame, bool onDevice
     const Shape &shape = frame.bucket->plan.outputShapes[i];
     void *address =
         static_cast<std::byte *>(frame.addresses[port.buffer]) + frame.bucket->plan.outputOffsets[i];
+    const std::shared_ptr<void> &owner = frame.owners[port.buffer];
+    if (!port.strides.empty()) {
+      outputs[port.name] = Tensor::wrapStrided(port.type, shape, frame.bucket->plan.outputStrides[i], address, owner,
+                                               backend->device());
+      continue;
+    }
     if (onDevice || backend->sharesHostMemory()) {
-      const std::shared_ptr<void> &owner = frame.owners[port.buffer];
       outputs[port.name] =
           Tensor::wrap(port.type, shape, address, owner ? owner : weights.owner(), backend->device());
       continue;
@@ -258,13 +303,13 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
     return turn.entered.error();
   NamedTensors copies;
   for (const auto &[name, tensor] : tensors) {
-    Tensor copy = tensor;
+    Tensor copy = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
     if (tensor.device().kind != Device::Kind::Host) {
       if (!(tensor.device() == backend->device()))
         return badInput(fmt::format("{} is on GPU {}, the program runs on {}", name, tensor.device().ordinal,
                                     backend->description()));
       copy = Tensor::uninitialized(tensor.type(), tensor.shape());
-      if (Status status = backend->download(copy.data(), tensor.data(), tensor.bytes()); !status)
+      if (Status status = backend->transfer(tensor, copy); !status)
         return status.error();
     }
     copies[name] = std::move(copy);

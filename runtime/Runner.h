@@ -37,6 +37,10 @@ private:
   Result<ShapeBucket *> bucketFor(const NamedTensors &inputs);
   Status growArena(size_t bytes);
   Status placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame);
+  /// The caller's tensor itself if it lies in a buffer with room, else a buffer of the pool that starts with a copy.
+  Status placeCache(const PortPlan &port, const Shape &strides, const Tensor &tensor, Frame &frame);
+  /// Whether kernels can use the tensor's memory as it is. An error if it is on another device.
+  Result<bool> isUsable(const PortPlan &port, const Tensor &tensor) const;
   Status poison(const Frame &frame);
   /// Replays, records or launches.
   Status execute(const Frame &frame);

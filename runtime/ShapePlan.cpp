@@ -25,6 +25,9 @@ public:
     for (const PortPlan &port : plan.outputs)
       if (Status status = addOutput(port); !status)
         return status.error();
+    for (const PortPlan &port : plan.inputs)
+      if (Status status = addStrides(port, "input", result.inputStrides); !status)
+        return status.error();
     placeTemporaries();
     return std::move(result);
   }
@@ -132,11 +135,31 @@ private:
     Result<int64_t> offset = evaluate(port.byteOffset, maxBytes, where);
     if (!offset)
       return offset.error();
+    if (Status status = addStrides(port, "output", result.outputStrides); !status)
+      return status;
     if (static_cast<size_t>(*offset) + *bytes > result.bufferBytes[port.buffer])
       return badInput(fmt::format("{}: {} bytes at {} lie outside buffer {} of {} bytes", where, *bytes,
                                   *offset, plan.buffers[port.buffer].name, result.bufferBytes[port.buffer]));
     result.outputShapes.push_back(std::move(shape));
     result.outputOffsets.push_back(static_cast<size_t>(*offset));
+    return {};
+  }
+
+  /// A cache must hold what the run needs.
+  Status addStrides(const PortPlan &port, std::string_view kind, std::vector<Shape> &list) {
+    Shape &strides = list.emplace_back();
+    const std::string where = fmt::format("{} {}", kind, port.name);
+    for (size_t dim = 0; dim < port.strides.size(); ++dim) {
+      Result<int64_t> size = evaluate(port.shape[dim], maxBytes, where),
+                      room = evaluate(plan.buffers[port.buffer].shape[dim], maxBytes, where),
+                      stride = evaluate(port.strides[dim], maxBytes, where);
+      if (!size || !room || !stride)
+        return (!size ? size : !room ? room : stride).error();
+      if (*size > *room)
+        return badInput(fmt::format("{}: dim {} needs {} positions, the cache was compiled for a capacity of {}", where,
+                                    dim, *size, *room));
+      strides.push_back(*stride);
+    }
     return {};
   }
 

@@ -27,12 +27,13 @@ struct ShapePlan {
   size_t arenaBytes = 0;
   std::vector<Shape> outputShapes; ///< for each output port
   std::vector<size_t> outputOffsets;
+  std::vector<Shape> inputStrides, outputStrides; ///< for each port; empty: contiguous
   std::vector<Launch> launches;          ///< those with an empty grid or for other sizes left out
   std::vector<double> bytesMoved, flops; ///< for each of `launches`
 };
 
 /// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond
-/// what the hardware takes, an offset outside its buffer.
+/// what the hardware takes, an offset outside its buffer, more positions than a cache holds.
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols);
 
 } // namespace fusion

@@ -79,7 +79,8 @@ std::string planText(const ProgramPlan &plan) {
                                  plan.kernels.size(), plan.launchesOfRun());
   auto ports = [&](std::string_view title, const std::vector<PortPlan> &list) {
     for (const PortPlan &port : list)
-      text += fmt::format("{} {}: {} = %{}\n", title, port.name, typed(port.type, port.shape), port.buffer);
+      text += fmt::format("{} {}: {} {} %{}\n", title, port.name, typed(port.type, port.shape),
+                          port.strides.empty() ? "=" : "in place in", port.buffer);
   };
   ports("input", plan.inputs);
   ports("output", plan.outputs);

@@ -86,13 +86,16 @@ struct KernelLaunch {
   Dim bytesRead = 0, bytesWritten = 0, flops = 0;
 };
 
-/// An interface tensor. Several results may name the same buffer; a result may also name an input's.
+/// An interface tensor. Several results may name the same buffer; a result may also name an input's. A port with strides
+/// is a cache: it lies in the front corner of a larger buffer, row-major, of which a run uses as much as it needs. A result
+/// with strides lies in the buffer of an input with the same strides, behind whose elements the run writes its own.
 struct PortPlan {
   std::string name;
   DType type = DType::F32;
   DimShape shape;
   BufferId buffer = 0;
   Dim byteOffset = 0;
+  DimShape strides = {};           ///< in elements; empty: contiguous
 };
 
 struct ProgramPlan {

@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace fusion {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-static constexpr int formatVersion = 2;
+static constexpr int formatVersion = 3;
 
 // Writing.
 
@@ -85,11 +85,14 @@ static json toJson(const KernelLaunch &launch) {
 }
 
 static json toJson(const PortPlan &port) {
-  return {{"name", port.name},
-          {"type", name(port.type)},
-          {"shape", toJson(port.shape)},
-          {"buffer", port.buffer},
-          {"byte_offset", port.byteOffset.str()}};
+  json result = {{"name", port.name},
+                 {"type", name(port.type)},
+                 {"shape", toJson(port.shape)},
+                 {"buffer", port.buffer},
+                 {"byte_offset", port.byteOffset.str()}};
+  if (!port.strides.empty())
+    result["strides"] = toJson(port.strides);
+  return result;
 }
 
 template <class T>
@@ -131,9 +134,9 @@ static Dim readDimField(const json &object, const char *key) {
   return readDim(jsonField<std::string>(object, key));
 }
 
-static DimShape readShape(const json &object) {
+static DimShape readShape(const json &object, const char *key = "shape") {
   DimShape shape;
-  for (const std::string &text : jsonField<std::vector<std::string>>(object, "shape"))
+  for (const std::string &text : jsonField<std::vector<std::string>>(object, key))
     shape.push_back(readDim(text));
   return shape;
 }
@@ -243,8 +246,12 @@ static KernelLaunch readLaunch(const json &object) {
 }
 
 static PortPlan readPort(const json &object) {
-  return {jsonField<std::string>(object, "name"), readType(object), readShape(object),
-          jsonField<BufferId>(object, "buffer"), readDimField(object, "byte_offset")};
+  return {jsonField<std::string>(object, "name"),
+          readType(object),
+          readShape(object),
+          jsonField<BufferId>(object, "buffer"),
+          readDimField(object, "byte_offset"),
+          object.contains("strides") ? readShape(object, "strides") : DimShape()};
 }
 
 template <class Read>

@@ -111,6 +111,22 @@ int64_t ProgramPlan::launchesOfRun() const {
                        [](const KernelLaunch &launch) { return !launch.when || launch.when->least == 1; });
 }
 
+static Status verifyStrides(const ProgramPlan &plan, const PortPlan &port, const std::string &label, bool input) {
+  if (port.strides.empty())
+    return {};
+  const DimShape &storage = plan.buffers[port.buffer].shape;
+  if (port.strides.size() != port.shape.size() || storage.size() != port.shape.size())
+    return badInput(label + ": strides, shape and buffer have different ranks");
+  Dim expected = 1;
+  for (size_t dim = storage.size(); dim-- > 0; expected = expected * storage[dim])
+    if (!(port.strides[dim] == expected))
+      return badInput(label + ": its strides are not those of its buffer");
+  auto isCache = [&](const PortPlan &other) { return other.buffer == port.buffer && !other.strides.empty(); };
+  if (!input && (std::none_of(plan.inputs.begin(), plan.inputs.end(), isCache) || !(port.byteOffset == Dim(0))))
+    return badInput(label + ": lies in a buffer that no input with strides fills");
+  return {};
+}
+
 static Status verifyPorts(const ProgramPlan &plan, const std::vector<PortPlan> &ports, bool inputs) {
   std::set<std::string_view> names;
   std::set<BufferId> buffers;
@@ -124,6 +140,8 @@ static Status verifyPorts(const ProgramPlan &plan, const std::vector<PortPlan> &
     if (inputs && (kind != BufferPlan::Kind::Input || !(port.byteOffset == Dim(0)) ||
                    !buffers.insert(port.buffer).second))
       return badInput(label + ": needs an input buffer of its own, from its start");
+    if (Status status = verifyStrides(plan, port, label, inputs); !status)
+      return status;
     if (!inputs && kind == BufferPlan::Kind::Temporary)
       return badInput(label + ": names a temporary buffer, which is reused before the results are read");
   }

@@ -36,6 +36,9 @@ std::optional<std::string> PointwiseSchedule::refuses(const Region &region,
   for (Operation *op : region.ops)
     if (auto reason = ElementCode::refuses(op, context))
       return reason;
+  for (auto [index, output] : llvm::enumerate(region.outputs))
+    if (!context.output(static_cast<unsigned>(index), output).isContiguous())
+      return "a result in place in a larger buffer";
   const DimShape &shape = context.shape(region.outputs[0]);
   for (Value output : llvm::drop_begin(region.outputs))
     if (!sameDims(context.shape(output), shape))

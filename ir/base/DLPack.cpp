@@ -33,7 +33,7 @@ constexpr Element f8e5m2 = {DType::F8E5M2, 12, 8};
 struct Held {
   DLManagedTensor view;
   Tensor tensor;
-  Shape shape;
+  Shape shape, strides;
 };
 
 bool isDense(const DLTensor &tensor) {
@@ -50,7 +50,7 @@ bool isDense(const DLTensor &tensor) {
 } // namespace
 
 DLManagedTensor *toDLPack(const Tensor &tensor) {
-  auto *held = new Held{{}, tensor, tensor.shape()};
+  auto *held = new Held{{}, tensor, tensor.shape(), tensor.strides()};
   Element element = f8e5m2;
   for (const Element &known : elements)
     if (known.type == tensor.type())
@@ -63,7 +63,7 @@ DLManagedTensor *toDLPack(const Tensor &tensor) {
                           static_cast<int32_t>(held->shape.size()),
                           {element.code, element.bits, 1},
                           held->shape.data(),
-                          nullptr,
+                          tensor.isDense() ? nullptr : held->strides.data(),
                           0};
   held->view.manager_ctx = held;
   held->view.deleter = [](DLManagedTensor *view) { delete static_cast<Held *>(view->manager_ctx); };

@@ -188,8 +188,11 @@ Result<NamedTensors> readSafetensors(const std::string &path) {
 
 Status writeSafetensors(const std::string &path, const NamedTensors &tensors) {
   // Widest elements first keeps every tensor aligned to its element size.
+  NamedTensors dense;
+  for (const auto &[name, tensor] : tensors)
+    dense[name] = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
   std::vector<NamedTensors::const_pointer> order;
-  for (const auto &entry : tensors)
+  for (const auto &entry : dense)
     order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](auto a, auto b) {
     size_t left = byteSize(a->second.type()), right = byteSize(b->second.type());

@@ -46,8 +46,66 @@ Tensor Tensor::wrap(DType type, Shape shape, void *data, std::shared_ptr<void> o
   return tensor;
 }
 
+Tensor Tensor::wrapStrided(DType type, Shape shape, Shape strides, void *data, std::shared_ptr<void> owner,
+                           Device device) {
+  assert(strides.size() == shape.size());
+  Tensor tensor = wrap(type, std::move(shape), data, std::move(owner), device);
+  tensor.gaps = std::move(strides);
+  return tensor;
+}
+
+std::optional<Tensor::Rows> Tensor::rows() const {
+  const size_t element = byteSize(dtype);
+  if (isDense() || size() == 0)
+    return Rows{1, bytes(), bytes()};
+  size_t dim = dims.size();
+  int64_t run = 1; // elements without gaps
+  for (; dim > 0 && (dims[dim - 1] == 1 || gaps[dim - 1] == run); --dim)
+    run *= dims[dim - 1];
+  const size_t runBytes = static_cast<size_t>(run) * element;
+  Rows result{1, runBytes, runBytes};
+  int64_t next = 0; // the stride that the next outer dim must have
+  for (; dim > 0; --dim) {
+    if (dims[dim - 1] == 1)
+      continue;
+    if (next == 0)
+      result.pitch = static_cast<size_t>(gaps[dim - 1]) * element;
+    else if (gaps[dim - 1] != next)
+      return std::nullopt;
+    if (gaps[dim - 1] < run)
+      return std::nullopt;
+    next = gaps[dim - 1] * dims[dim - 1];
+    result.count *= static_cast<size_t>(dims[dim - 1]);
+  }
+  return result;
+}
+
+static void gather(const Shape &dims, const Shape &strides, size_t dim, size_t element, const char *from, char *&to) {
+  if (dim == dims.size()) {
+    std::memcpy(to, from, element);
+    to += element;
+    return;
+  }
+  for (int64_t i = 0; i < dims[dim]; ++i)
+    gather(dims, strides, dim + 1, element, from + i * strides[dim] * static_cast<int64_t>(element), to);
+}
+
+Tensor Tensor::dense() const {
+  assert(place.kind == Device::Kind::Host);
+  if (isDense())
+    return *this;
+  Tensor result = uninitialized(dtype, dims);
+  char *to = result.as<char>();
+  if (auto regular = rows(); regular && size() > 0)
+    for (size_t row = 0; row < regular->count; ++row)
+      std::memcpy(to + row * regular->bytes, as<char>() + row * regular->pitch, regular->bytes);
+  else
+    gather(dims, gaps, 0, byteSize(dtype), as<char>(), to);
+  return result;
+}
+
 Tensor Tensor::reshaped(Shape shape) const {
-  assert(elementCount(shape) == size());
+  assert(elementCount(shape) == size() && isDense());
   Tensor result = *this;
   result.dims = std::move(shape);
   return result;
@@ -55,6 +113,8 @@ Tensor Tensor::reshaped(Shape shape) const {
 
 Tensor Tensor::clone() const {
   assert(place.kind == Device::Kind::Host);
+  if (!isDense())
+    return dense();
   Tensor result = uninitialized(dtype, dims);
   if (bytes() != 0)
     std::memcpy(result.data(), data(), bytes());
@@ -66,21 +126,21 @@ Tensor Tensor::convertedTo(DType type) const {
   if (type == dtype)
     return *this;
   Tensor result = uninitialized(type, dims);
-  convert(dtype, data(), type, result.data(), static_cast<size_t>(size()));
+  convert(dtype, dense().data(), type, result.data(), static_cast<size_t>(size()));
   return result;
 }
 
 std::vector<float> Tensor::toFloats() const {
   assert(place.kind == Device::Kind::Host);
   std::vector<float> values(static_cast<size_t>(size()));
-  convert(dtype, data(), DType::F32, values.data(), values.size());
+  convert(dtype, dense().data(), DType::F32, values.data(), values.size());
   return values;
 }
 
 std::vector<int64_t> Tensor::toInts() const {
   assert(place.kind == Device::Kind::Host);
   std::vector<int64_t> values(static_cast<size_t>(size()));
-  convert(dtype, data(), DType::I64, values.data(), values.size());
+  convert(dtype, dense().data(), DType::I64, values.data(), values.size());
   return values;
 }
 
@@ -90,6 +150,8 @@ Result<Difference> compare(const Tensor &actual, const Tensor &expected) {
   if (actual.shape() != expected.shape())
     return badInput(fmt::format("the shapes differ: {} but {} was expected", shapeString(actual.shape()),
                                 shapeString(expected.shape())));
+  if (!actual.isDense() || !expected.isDense())
+    return compare(actual.dense(), expected.dense());
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr size_t blockSize = 4096;
   std::vector<double> left(blockSize), right(blockSize);

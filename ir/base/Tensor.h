@@ -1,4 +1,4 @@
-// A dense, contiguous, row-major tensor in host or device memory.
+// A row-major tensor in host or device memory; dense unless it is a view with gaps, such as a cache with room to grow.
 #pragma once
 
 #include "ir/base/DType.h"
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ public:
   /// Memory owned by somebody else; `owner` is released with the last copy (may be null).
   static Tensor wrap(DType type, Shape shape, void *data, std::shared_ptr<void> owner,
                      Device device = {});
+  /// The same with gaps: element (i0, i1, …) is Σ ij * strides[j] elements behind `data`.
+  static Tensor wrapStrided(DType type, Shape shape, Shape strides, void *data, std::shared_ptr<void> owner,
+                            Device device = {});
   template <class T>
   static Tensor of(DType type, Shape shape, std::span<const T> values); // bytes are copied as they are
 
@@ -48,12 +52,24 @@ public:
   int64_t size() const { return elementCount(dims); }
   size_t bytes() const { return static_cast<size_t>(size()) * byteSize(dtype); }
   Device device() const { return place; }
+  /// In elements; empty for a dense tensor.
+  const Shape &strides() const { return gaps; }
+  bool isDense() const { return gaps.empty(); }
+  /// The same elements without gaps: itself, or a copy. Host tensors only.
+  Tensor dense() const;
+  /// The memory as runs without gaps, `pitch` bytes apart. Nothing if the gaps are not regular.
+  struct Rows {
+    size_t count = 0, bytes = 0, pitch = 0;
+  };
+  std::optional<Rows> rows() const;
+  /// Keeps the memory alive.
+  const std::shared_ptr<void> &storage() const { return memory; }
   void *data() { return memory.get(); }
   const void *data() const { return memory.get(); }
   template <class T> T *as() { return static_cast<T *>(data()); }
   template <class T> const T *as() const { return static_cast<const T *>(data()); }
 
-  /// The same storage under another shape of the same element count.
+  /// The same storage under another shape of the same element count. Dense tensors only.
   Tensor reshaped(Shape shape) const;
   Tensor clone() const;                 ///< host tensors only
   Tensor convertedTo(DType type) const; ///< host tensors only; same storage if the type is the same
@@ -63,7 +79,7 @@ public:
 
 private:
   DType dtype = DType::F32;
-  Shape dims;
+  Shape dims, gaps;
   std::shared_ptr<void> memory;
   Device place;
 };

@@ -49,9 +49,11 @@ Result<NamedTensors> Interpreter::run(const NamedTensors &inputs) const {
   std::vector<Tensor> arguments;
   for (const PortShape &port : ports)
     arguments.push_back(inputs.find(port.name)->second);
-  for (const Tensor &argument : arguments)
+  for (Tensor &argument : arguments) {
     if (argument.device().kind != Device::Kind::Host)
       return badInput("the reference takes tensors in host memory");
+    argument = argument.dense();
+  }
   ReferenceOptions how{options.allReduce, weights.get()};
   mlir::func::FuncOp entry = function;
   auto results = evaluateRegion(entry.getBody().front(), arguments, *symbols, how);

@@ -219,7 +219,7 @@ private:
       return miss(root, candidate.pattern, opsFound, "no schedule: " + schedule.error().message);
     candidate.schedule = *schedule;
     candidate.bytesSaved =
-        traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs) - traffic.bytes(ports.outputs);
+        traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs, ports.outputs);
     auto kernels = llvm::count_if(candidate.body(), [&](Operation *op) { return !oracle.isView(op); });
     candidate.score = static_cast<double>(candidate.bytesSaved) + launchBytes * static_cast<double>(kernels - 1);
     remark::analysis(root->getLoc(), remarkOf(candidate.pattern))

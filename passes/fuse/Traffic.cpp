@@ -22,10 +22,15 @@ int64_t Traffic::bytes(Value value) const {
   return *count * static_cast<int64_t>(byteSize(type));
 }
 
-int64_t Traffic::bytes(ArrayRef<Value> values) const {
+int64_t Traffic::bytes(ArrayRef<Value> inputs, ArrayRef<Value> outputs) const {
   int64_t total = 0;
-  for (Value value : values)
-    total += bytes(value);
+  for (Value input : inputs)
+    total += bytes(input);
+  for (Value output : outputs) {
+    total += bytes(output);
+    if (Value past = oracle.extendedInPlace(output))
+      total -= bytes(past) * (llvm::is_contained(inputs, past) ? 2 : 1);
+  }
   return total;
 }
 
@@ -34,23 +39,18 @@ int64_t Traffic::unfused(ArrayRef<Operation *> ops) const {
   for (Operation *op : ops) {
     if (oracle.isView(op))
       continue;
-    for (Value operand : op->getOperands()) {
-      Operation *producer = operand.getDefiningOp();
-      if (!producer || !isBodyConstant(producer))
-        total += bytes(operand);
-    }
-    for (Value result : op->getResults())
-      total += bytes(result);
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp(); !producer || !isBodyConstant(producer))
+        operands.push_back(operand);
+    total += bytes(operands, SmallVector<Value>(op->getResults()));
   }
   return total;
 }
 
 int64_t Traffic::launch(Operation *op) const {
-  if (auto group = llvm::dyn_cast<GroupOp>(op)) {
-    SmallVector<Value> ports(group.getInputs());
-    ports.append(group.getResults().begin(), group.getResults().end());
-    return bytes(ports);
-  }
+  if (auto group = llvm::dyn_cast<GroupOp>(op))
+    return bytes(SmallVector<Value>(group.getInputs()), SmallVector<Value>(group.getResults()));
   return unfused(op);
 }
 

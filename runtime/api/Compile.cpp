@@ -27,6 +27,8 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
   const Graph::Implementation &source = *graph.implementation();
   if (options.tensorParallel < 1)
     return badInput("a graph cannot run on " + std::to_string(options.tensorParallel) + " ranks");
+  if (options.kvCapacity < 0)
+    return badInput("a capacity of " + std::to_string(options.kvCapacity) + " positions for key/value caches");
   LoweredGraph lowered;
   // The clone shares the graph's context, which therefore stays alive with it.
   lowered.context = std::shared_ptr<MLIRContext>(graph.implementation(), source.context.get());
@@ -37,6 +39,7 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
   lowerOptions.patternFiles = options.patternFiles;
   lowerOptions.target = options.target.arch;
   lowerOptions.ranks = options.tensorParallel;
+  lowerOptions.kvCapacity = options.kvCapacity;
   lowered.ledger.model = source.path;
   auto oracle = makeProfitOracle(options.fuse && device == RunOn::Cuda ? options.profit : ProfitMode::Model,
                                  options.target.arch, options.cacheFolder);
@@ -163,6 +166,8 @@ Result<Program> Program::open(const std::string &bundleFolder, const CompileOpti
   auto bundle = readBundle(bundleFolder);
   if (!bundle)
     return bundle.error();
+  if (options.kvCapacity != 0)
+    return badInput(bundleFolder + ": the capacity of a bundle's caches was decided when it was compiled");
   RunOn device = resolve(options.device);
   if (device == RunOn::Cpu)
     return environment(bundleFolder + ": a bundle holds kernels only; run it with a GPU or with device emulate");

@@ -77,6 +77,11 @@ struct CompileOptions {
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
   ProfitMode profit = ProfitMode::Auto;
   int tensorParallel = 1;                    ///< ranks; more than 1 is refused where it cannot be done
+  /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an input that the
+  /// graph extends, `present = Concat(past, new)` with `present` a result, has a buffer of that many positions, and a
+  /// run writes only what is new. See Program::run. An error if the graph has no such input, and for a bundle, which
+  /// keeps the capacity it was compiled with. The reference gives the same numbers and copies.
+  int64_t kvCapacity = 0;
   /// Folder for compiled kernels, plans and reports; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
   std::string cacheFolder;
 };
@@ -113,13 +118,19 @@ class Program {
 public:
   /// Inputs by name; host tensors, or device tensors when the program runs on that GPU. Outputs by name. Errors:
   /// a missing, unknown or misshapen input (BadInput), or what the machine lacks (Environment).
+  ///
+  /// With a kvCapacity, a result that extends a cache is a view, with strides, of a buffer on the device that `present`
+  /// and `past` share. Passed back as the next run's `past`, it is extended where it lies; any other tensor, such as a
+  /// host tensor or another view, is copied into a free buffer first. So each view may be extended once: run two
+  /// continuations of one `past` and the later overwrites the positions of the earlier. A run that needs more positions
+  /// than the capacity is refused (BadInput).
   Result<NamedTensors> run(const NamedTensors &inputs);
   /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting: the results are device tensors that
   /// hold their values once the stream has passed the run, as kernels queued behind it there see them. Device inputs
   /// must keep their contents until then. A stream that records a graph takes the launches into it, once these shapes
   /// have run before; replays must not overlap other runs. Without a GPU all is done on return, and `stream` unused.
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
-  /// Copies of such results on the host, after everything queued so far.
+  /// Copies of results on the host, without gaps, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU. `cold` empties its
   /// cache before each.

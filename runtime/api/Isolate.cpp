@@ -1,5 +1,6 @@
 #include "runtime/api/Isolate.h"
 
+#include "ir/dialect/InPlace.h"
 #include "passes/fuse/Candidate.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -37,6 +38,16 @@ OwningOpRef<ModuleOp> isolate(ArrayRef<Operation *> ops, ArrayRef<Value> inputs,
   }
   if (!binding.empty())
     function.setArgAttr(static_cast<unsigned>(inputs.size()), nn::dimsAttr, nn::dimsToAttr(context, binding));
+  // Caches are extended in place here too.
+  auto around = ops.front()->getParentOfType<func::FuncOp>();
+  const auto inPlace = around ? nn::valuesInPlace(around) : llvm::DenseMap<Value, BlockArgument>();
+  for (auto [index, output] : llvm::enumerate(outputs))
+    if (auto cache = inPlace.find(output); cache != inPlace.end() && llvm::is_contained(inputs, Value(cache->second))) {
+      const auto input = static_cast<unsigned>(llvm::find(inputs, Value(cache->second)) - inputs.begin());
+      function.setArgAttr(input, nn::storageAttr,
+                          nn::dimsToAttr(context, *nn::storageOf(around, cache->second.getArgNumber())));
+      function.setResultAttr(static_cast<unsigned>(index), nn::aliasAttr, builder.getI64IntegerAttr(input));
+    }
   builder.setInsertionPointToEnd(block);
   for (Operation *op : ops) {
     for (Value operand : op->getOperands())

@@ -134,6 +134,8 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     buildRaisePipeline(manager);
     if (options.ranks > 1)
       buildShardPipeline(manager, options.ranks);
+    if (options.kvCapacity > 0)
+      manager.addPass(createCacheInPlace({options.kvCapacity}));
     MissLog raises;
     MissLog::Scope scope(raises);
     std::optional<RewriteLog::Scope> logging;
@@ -149,6 +151,10 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
       entryOf(raised.op).fired.push_back({raised.location, {raised.root}, 0});
     for (const Miss &miss : raises.misses())
       entryOf(miss.pattern).missed.push_back({miss.location, miss.reason});
+    if (auto caches = ledger.raises.find("cache_in_place");
+        options.kvCapacity > 0 && (caches == ledger.raises.end() || caches->second.fired.empty()))
+      return badInput("a capacity for key/value caches, but no input is extended by Concat(past, new) into a result" +
+                      (caches == ledger.raises.end() ? "" : ": " + caches->second.missed.front().reason));
   }
   auto entry = entryFunction(module);
   if (!entry)

@@ -31,6 +31,7 @@ struct LowerOptions {
   FuseOptions fusions;
   std::vector<std::string> patternFiles;
   std::string target = "sm_90a";
+  int64_t kvCapacity = 0; ///< positions of caches that are extended in place; 0: none are
   RewriteLog *rewrites = nullptr; ///< takes down every rewrite of normalise and raise, for whoever checks them
   int ranks = 1; ///< of tensor parallelism: more than 1 leaves one rank's graph
 };

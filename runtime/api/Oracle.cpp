@@ -1,5 +1,5 @@
 // Which schedule takes a group: asked of the code generator without emitting anything.
-#include "codegen/Schedule.h"
+#include "codegen/BuildPlan.h"
 #include "runtime/api/Lower.h"
 #include "runtime/cuda/Nvrtc.h"
 
@@ -46,13 +46,17 @@ public:
   }
 
   bool isView(Operation *op) const override { return views->isView(op); }
+  Value extendedInPlace(Value value) const override {
+    return views->isInPlace(value) ? (*views)[value].base : Value();
+  }
 
 private:
   Result<std::string> firstSchedule(const Region &region) {
     SmallVector<View> inputs;
     for (Value input : region.inputs)
       inputs.push_back((*views)[input]);
-    KernelContext context{*shapes, inputs, static_cast<uint32_t>(arch)};
+    SmallVector<View> outputs = outputViews(region, *views);
+    KernelContext context{*shapes, inputs, static_cast<uint32_t>(arch), nullptr, outputs};
     std::string reasons;
     for (const Schedule *schedule : schedulesFor(region)) {
       auto why = schedule->refuses(region, context);

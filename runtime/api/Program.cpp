@@ -17,7 +17,12 @@ Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) 
 }
 
 Result<NamedTensors> Program::fetch(const NamedTensors &tensors) {
-  return shared->executor ? shared->executor->fetch(tensors) : Result<NamedTensors>(tensors);
+  if (shared->executor)
+    return shared->executor->fetch(tensors);
+  NamedTensors copies;
+  for (const auto &[name, tensor] : tensors)
+    copies[name] = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
+  return copies;
 }
 
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {

@@ -11,6 +11,15 @@ namespace {
 const DType types[] = {DType::Bool, DType::I8,  DType::U8,  DType::I16,    DType::U16,    DType::I32, DType::U32, DType::I64,
                        DType::U64,  DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F32, DType::F64};
 
+TEST(DLPack, AViewWithGapsHasStrides) {
+  Tensor whole = Tensor::zeros(DType::F32, {2, 8});
+  DLManagedTensor *view = toDLPack(Tensor::wrapStrided(DType::F32, {2, 3}, {8, 1}, whole.data(), whole.storage()));
+  ASSERT_NE(view->dl_tensor.strides, nullptr);
+  EXPECT_EQ(view->dl_tensor.strides[0], 8);
+  EXPECT_EQ(view->dl_tensor.strides[1], 1);
+  view->deleter(view);
+}
+
 TEST(DLPack, ThereAndBackIsTheSameStorage) {
   for (DType type : types) {
     Tensor tensor = Tensor::zeros(type, {2, 3, 5});

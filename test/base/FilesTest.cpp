@@ -67,6 +67,39 @@ TEST(Tensor, SharesReshapesAndConverts) {
   EXPECT_EQ(shapeString(Shape{}), "scalar");
 }
 
+/// A corner of [2, 2, 4, 3], transposed, every second column of it: element by element what the strides say.
+TEST(Tensor, ViewsWithGaps) {
+  std::vector<float> values(48);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i);
+  Tensor whole = floats({2, 2, 4, 3}, values);
+  auto view = [&](Shape shape, Shape strides) {
+    return Tensor::wrapStrided(DType::F32, std::move(shape), std::move(strides), whole.data(), whole.storage());
+  };
+  Tensor corner = view({2, 2, 2, 3}, {24, 12, 3, 1});
+  EXPECT_FALSE(corner.isDense());
+  EXPECT_EQ(corner.bytes(), 2u * 2 * 2 * 3 * 4);
+  auto rows = corner.rows();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->count, 4u);
+  EXPECT_EQ(rows->bytes, 24u);
+  EXPECT_EQ(rows->pitch, 48u);
+  std::vector<float> expected;
+  for (float start : {0.f, 12.f, 24.f, 36.f})
+    for (float i = 0; i < 6; ++i)
+      expected.push_back(start + i);
+  EXPECT_EQ(corner.toFloats(), expected);
+  EXPECT_TRUE(corner.clone().isDense());
+  EXPECT_EQ(corner.convertedTo(DType::I64).toInts().back(), 41);
+  EXPECT_EQ(compare(corner, corner.dense())->maxAbs, 0);
+  EXPECT_EQ(view({2, 3}, {1, 12}).toFloats(), (std::vector<float>{0, 12, 24, 1, 13, 25}));
+  EXPECT_FALSE(view({2, 3}, {1, 12}).rows());
+  EXPECT_FALSE(view({2, 2, 3}, {24, 3, 1}).rows()->count == 1);
+  EXPECT_FALSE(view({2, 2, 3}, {20, 12, 1}).rows());
+  EXPECT_EQ(view({1, 4, 3}, {99, 3, 1}).rows()->count, 1u);
+  EXPECT_EQ(view({2, 0, 3}, {12, 3, 1}).toFloats().size(), 0u);
+}
+
 TEST(Tensor, CompareIsSafeForNaN) {
   float nan = std::nanf(""), infinity = INFINITY;
   Result<Difference> same = compare(floats({3}, {1, nan, infinity}), floats({3}, {1, nan, infinity}));

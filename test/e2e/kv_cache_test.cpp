@@ -1,13 +1,25 @@
-// Decode graphs: the writes into the caches of past keys and values.
+// Decode graphs: the writes into the caches of past keys and values, and caches that are extended in place.
 #include "GraphCase.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdlib>
+
 using namespace fusion;
 using namespace fusion::test;
 
 namespace {
+RunOn kernelDevice() {
+  const char *name = std::getenv("FUSION_TEST_DEVICE");
+  return name && std::string(name) == "cuda" ? RunOn::Cuda : RunOn::Emulate;
+}
+
+bool isPast(const std::string &name) { return name.starts_with("past"); }
+
+/// The result that is the next step's `past_key_0`.
+std::string presentOf(std::string past) { return "present" + past.substr(4); }
+
 class Cache : public testing::TestWithParam<std::string> {
 protected:
   void SetUp() override {
@@ -27,6 +39,97 @@ TEST_P(Cache, LayerIsEightKernels) {
   ASSERT_EQ(report["layers"].size(), 2u);
   // The mask of all layers is computed in the first.
   EXPECT_LE(report["layers"][1]["kernels"].get<int>(), 8) << program->report().markdown();
+}
+
+/// One token after another, each from the caches that the step before left: as the plain program does, which copies.
+TEST_P(Cache, StepsInPlaceAreStepsThatCopy) {
+  constexpr int64_t batch = 2, past = 3, capacity = 8;
+  auto plain = compile(graph, {.device = kernelDevice()});
+  auto inPlace = compile(graph, {.device = kernelDevice(), .kvCapacity = capacity});
+  ASSERT_TRUE(bool(plain)) << plain.error().message;
+  ASSERT_TRUE(bool(inPlace)) << inPlace.error().message;
+  EXPECT_EQ(inPlace->report().fired("rope_kv_write"), 2);
+  std::mt19937 random(3);
+  NamedTensors pasts, views;
+  for (int64_t step = past; step <= capacity; ++step) {
+    SCOPED_TRACE("past " + std::to_string(step));
+    NamedTensors inputs = makeInputs(graph.inputs(), batch, 1, step, random), others = inputs;
+    for (auto &[name, value] : inputs)
+      if (isPast(name) && step > past)
+        value = pasts.at(name);
+    for (auto &[name, value] : others)
+      if (isPast(name))
+        value = step > past ? views.at(name) : inputs.at(name);
+    auto actual = inPlace->run(others);
+    if (step == capacity) {
+      ASSERT_FALSE(bool(actual));
+      EXPECT_EQ(actual.error().kind, ErrorKind::BadInput);
+      EXPECT_NE(actual.error().message.find("needs 9 positions, the cache was compiled for a capacity of 8"),
+                std::string::npos)
+          << actual.error().message;
+      break;
+    }
+    auto expected = plain->run(inputs);
+    ASSERT_TRUE(bool(expected)) << expected.error().message;
+    ASSERT_TRUE(bool(actual)) << actual.error().message;
+    auto fetched = inPlace->fetch(*actual);
+    ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+    for (const auto &[name, value] : *expected) {
+      const Tensor &host = fetched->at(name);
+      EXPECT_TRUE(host.isDense());
+      auto difference = compare(host, value);
+      ASSERT_TRUE(bool(difference)) << difference.error().message;
+      EXPECT_EQ(difference->maxAbs, 0) << name;
+    }
+    for (const Port &port : graph.inputs()) {
+      if (!isPast(port.name))
+        continue;
+      const Tensor &present = actual->at(presentOf(port.name));
+      EXPECT_FALSE(present.isDense());
+      if (step > past) // the buffer is the one that the caller gave back
+        EXPECT_EQ(present.data(), views.at(port.name).data()) << port.name;
+      views[port.name] = present;
+      pasts[port.name] = expected->at(presentOf(port.name));
+    }
+  }
+}
+
+/// A past of the caller's own is copied; views that the caller still holds keep what they show.
+TEST_P(Cache, TwoSequencesDoNotMeet) {
+  auto program = compile(graph, {.device = kernelDevice(), .kvCapacity = 16});
+  auto reference = compile(graph, {.device = RunOn::Cpu, .kvCapacity = 16});
+  ASSERT_TRUE(bool(program)) << program.error().message;
+  ASSERT_TRUE(bool(reference)) << reference.error().message;
+  std::mt19937 random(5);
+  std::vector<NamedTensors> results, expected;
+  for (int64_t past : {3, 0, 7, 3}) {
+    NamedTensors inputs = makeInputs(graph.inputs(), 1, 1, past, random);
+    auto outputs = program->run(inputs), wanted = reference->run(inputs);
+    ASSERT_TRUE(bool(outputs)) << outputs.error().message;
+    ASSERT_TRUE(bool(wanted)) << wanted.error().message;
+    results.push_back(*outputs);
+    expected.push_back(*wanted);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    auto fetched = program->fetch(results[i]);
+    ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+    for (const auto &[name, value] : expected[i]) {
+      auto difference = compare(fetched->at(name), value);
+      ASSERT_TRUE(bool(difference)) << difference.error().message;
+      EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name << " of run " << i;
+    }
+  }
+}
+
+TEST(KvCapacity, RefusedWhereThereIsNoCache) {
+  auto graph = Graph::load(graphFile("llama-fp32-op18", "model.onnx"));
+  ASSERT_TRUE(bool(graph)) << graph.error().message;
+  auto program = compile(*graph, {.device = RunOn::Cpu, .kvCapacity = 16});
+  ASSERT_FALSE(bool(program));
+  EXPECT_EQ(program.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(program.error().message.find("no input is extended by Concat(past, new) into a result"), std::string::npos)
+      << program.error().message;
+  EXPECT_FALSE(bool(compile(*graph, {.device = RunOn::Cpu, .kvCapacity = -1})));
 }
 
 std::vector<std::string> decodeGraphs() {

@@ -55,6 +55,55 @@ inline void checkInPlace(Executor &executor) {
   }
 }
 
+inline void checkCache(Executor &executor) {
+  NamedTensors inputs = sampleInputs(2, 8);
+  auto run = [&](const Tensor &past) -> Tensor {
+    inputs["past"] = past;
+    auto outputs = executor.run(inputs);
+    EXPECT_TRUE(outputs) << outputs.error().message;
+    return outputs ? outputs->at("present") : Tensor();
+  };
+  auto values = [&](const Tensor &tensor) {
+    auto host = executor.fetch({{"tensor", tensor}});
+    EXPECT_TRUE(host) << host.error().message;
+    return host ? host->at("tensor").toFloats() : std::vector<float>();
+  };
+  Tensor past = floats({2, 5}, 3);
+  Tensor first = run(past);
+  EXPECT_EQ(first.strides(), (Shape{8, 1}));
+  EXPECT_NE(first.data(), past.data());
+  EXPECT_EQ(values(first), past.toFloats());
+  // The view comes back: no copy, however often and at whatever length.
+  Tensor again = run(first);
+  EXPECT_EQ(again.data(), first.data());
+  Tensor shorter = run(Tensor::wrapStrided(DType::F32, {2, 3}, {8, 1}, first.data(), first.storage(), first.device()));
+  EXPECT_EQ(shorter.data(), first.data());
+  EXPECT_EQ(values(shorter), (std::vector<float>{3, 4, 5, 8, 9, 10}));
+  // Another past while the first is held: another buffer. Free ones are used again.
+  Tensor other = run(floats({2, 8}, 50));
+  EXPECT_NE(other.data(), first.data());
+  EXPECT_EQ(values(first), past.toFloats());
+  EXPECT_EQ(values(other), floats({2, 8}, 50).toFloats());
+  const void *place = other.data();
+  other = Tensor();
+  EXPECT_EQ(run(floats({2, 0}, 0)).data(), place);
+  // A view with other gaps is copied, and so is a view that is no cache here.
+  Tensor wide = floats({2, 16}, 1);
+  Tensor corner = run(Tensor::wrapStrided(DType::F32, {2, 4}, {16, 1}, wide.data(), wide.storage()));
+  EXPECT_EQ(values(corner), (std::vector<float>{1, 2, 3, 4, 17, 18, 19, 20}));
+  inputs["past"] = past;
+  inputs["x"] = Tensor::wrapStrided(DType::F32, {2, 8}, {16, 1}, wide.data(), wide.storage());
+  auto outputs = executor.run(inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  inputs["x"] = inputs["x"].dense();
+  EXPECT_EQ(values(outputs->at("sum")), sampleResult(inputs).toFloats());
+  inputs["past"] = floats({2, 9}, 0);
+  auto full = executor.run(inputs);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().kind, ErrorKind::BadInput);
+  EXPECT_EQ(full.error().message, "output present: dim 1 needs 9 positions, the cache was compiled for a capacity of 8");
+}
+
 /// Nobody writes `sum`: poisoned, it must be NaN.
 inline ProgramPlan unwrittenPlan() {
   ProgramPlan plan = samplePlan();

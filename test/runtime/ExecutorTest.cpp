@@ -27,6 +27,12 @@ TEST(Executor, RunsAnyShape) {
   EXPECT_GE(executor->arenaBytes(), 2u * 1024 * 4);
 }
 
+TEST(Executor, CachesAreExtendedWhereTheyLie) {
+  auto executor = make(cachePlan());
+  ASSERT_TRUE(executor);
+  checkCache(*executor);
+}
+
 TEST(Executor, TheCallersInputsStayAsTheyWere) {
   auto executor = make(inPlacePlan());
   ASSERT_TRUE(executor);

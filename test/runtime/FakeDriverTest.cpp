@@ -37,6 +37,12 @@ TEST_F(FakeGpu, RecordingCanBeTurnedOff) {
   EXPECT_EQ(counters().replays, 0);
 }
 
+TEST_F(FakeGpu, CachesAreExtendedWhereTheyLie) {
+  auto executor = make(cachePlan());
+  ASSERT_TRUE(executor);
+  checkCache(*executor);
+}
+
 TEST_F(FakeGpu, TheCallersInputsStayAsTheyWere) {
   auto executor = make(inPlacePlan());
   ASSERT_TRUE(executor);

@@ -42,6 +42,12 @@ TEST_F(Gpu, RunsAnyShapeWithAndWithoutRecording) {
   }
 }
 
+TEST_F(Gpu, CachesAreExtendedWhereTheyLie) {
+  auto executor = make(cachePlan());
+  ASSERT_TRUE(executor);
+  checkCache(*executor);
+}
+
 TEST_F(Gpu, TheCallersInputsStayAsTheyWere) {
   auto executor = make(inPlacePlan());
   ASSERT_TRUE(executor);

@@ -117,6 +117,23 @@ TEST(PlanVerify, RangesOfASizeHaveNoGaps) {
   EXPECT_NE(whyInvalid(plan).find("writes other buffers"), std::string::npos);
 }
 
+TEST(PlanVerify, CachesLieInTheCornerOfTheirBuffer) {
+  EXPECT_TRUE(verify(cachePlan()));
+  auto back = programPlanFromJson(toJson(cachePlan()));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->inputs.back().strides, cachePlan().inputs.back().strides);
+  EXPECT_EQ(back->outputs.back().strides, cachePlan().outputs.back().strides);
+  ProgramPlan plan = cachePlan();
+  plan.inputs.back().strides = {9, 1};
+  EXPECT_NE(whyInvalid(plan).find("its strides are not those of its buffer"), std::string::npos);
+  plan = cachePlan();
+  plan.outputs.back().strides = {1};
+  EXPECT_NE(whyInvalid(plan).find("different ranks"), std::string::npos);
+  plan = cachePlan();
+  plan.inputs.back().strides.clear();
+  EXPECT_NE(whyInvalid(plan).find("a buffer that no input with strides fills"), std::string::npos);
+}
+
 TEST(PlanJson, RangesRoundTrip) {
   std::string text = toJson(rangedPlan());
   auto back = programPlanFromJson(text);

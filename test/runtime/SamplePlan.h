@@ -107,7 +107,17 @@ inline ProgramPlan samplePlan() {
   return plan;
 }
 
-/// The same with two kernels for the first launch: up to four elements, and more.
+/// The sample with an input `past` of [batch, p] that lies in a buffer of [batch, 8], where the result `present` is too.
+inline ProgramPlan cachePlan() {
+  ProgramPlan plan = samplePlan();
+  Dim batch = Dim::symbol("batch"), p = Dim::symbol("p");
+  plan.buffers.push_back({BufferPlan::Kind::Input, "past", DType::F32, {batch, 8}, {}});
+  plan.inputs.push_back({"past", DType::F32, {batch, p}, 6, 0, {8, 1}});
+  plan.outputs.push_back({"present", DType::F32, {batch, p}, 6, 0, {8, 1}});
+  return plan;
+}
+
+/// The sample with two kernels for the first launch: up to four elements, and more.
 inline ProgramPlan rangedPlan() {
   ProgramPlan plan = samplePlan();
   Dim count = Dim::symbol("batch") * Dim::symbol("n");

@@ -24,6 +24,32 @@ def changed(path, change):
     return write
 
 
+DECODE = "llama-fp16-decode"
+
+
+class KvCapacity(ToolTest):
+    """Caches that are extended in place; tensors in files have no gaps."""
+
+    def test_same_numbers(self):
+        for device in ("cpu", "emulate"):
+            out, _ = self.run_tool("fusion-run", *named(DECODE, expect=graph(DECODE, "outputs.safetensors"), device=device),
+                                   "--kv-capacity=20", "--outputs=" + self.path("o.safetensors"))
+            self.assertRegex(out, r"present_value_1 2x2x13x32 f16 max_abs \S+ rel_l2 \S+ PASS\n")
+            self.assertEqual(read_safetensors(self.path("o.safetensors"))["present_key_0"][1], [2, 2, 13, 32])
+
+    def test_refusals(self):
+        self.refuse("fusion-run", *named(DECODE, device="emulate"), "--kv-capacity=12", "--quiet",
+                    says="dim 2 needs 13 positions, the cache was compiled for a capacity of 12")
+        self.refuse("fusion-run", *named(DECODE, device="cpu"), "--kv-capacity=0", says="--kv-capacity takes a number")
+        self.refuse("fusion-run", *named(LLAMA, device="cpu"), "--kv-capacity=12",
+                    says="no input is extended by Concat(past, new) into a result")
+        self.refuse("fusion-opt", graph(DECODE), "--kv-capacity=12", says="--kv-capacity needs --fuse")
+
+    def test_plan(self):
+        out, _ = self.run_tool("fusion-opt", graph(DECODE), "--fuse", "--kv-capacity=20", "--emit=plan")
+        self.assertRegex(out, r"input past_key_0: f16 .* in place in %(\d+)\n(.*\n)*output present_key_0: f16 .* in place in %\1\n")
+
+
 class Compare(ToolTest):
     def test_pass_on_host_devices(self):
         for device in ("cpu", "emulate", "auto"):

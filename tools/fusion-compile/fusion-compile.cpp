@@ -28,6 +28,8 @@ cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
                            cl::init(ProfitMode::Auto), cl::cat(category));
 cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
                                    cl::value_desc("FILE"), cl::cat(category));
+cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
+                            cl::value_desc("N"), cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
 Status run() {
@@ -35,6 +37,8 @@ Status run() {
     return badInput("no INPUT; see fusion-compile --help");
   if (bundle.empty())
     return badInput("no folder to write: give -o BUNDLE");
+  if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
+    return badInput("--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity));
   if (Status status = checkTarget(target); !status)
     return status;
   auto graph = Graph::load(inputFile);
@@ -46,6 +50,7 @@ Status run() {
   options.disabledFusions = fuseDisable;
   options.patternFiles = patternFiles;
   options.profit = profit;
+  options.kvCapacity = kvCapacity;
   return writeBundle(*graph, options, bundle);
 }
 } // namespace

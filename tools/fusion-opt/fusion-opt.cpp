@@ -51,6 +51,8 @@ cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"
                             cl::init("sm_90a"), cl::cat(category));
 cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism: the graph of one of them"), cl::init(1),
                             cl::cat(category));
+cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
+                            cl::value_desc("N"), cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
 /// Names the file unless the message does.
@@ -63,12 +65,16 @@ Error inFile(Error error) {
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
-         verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() || tensorParallel != 1;
+         verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() || tensorParallel != 1 ||
+         kvCapacity.getNumOccurrences();
 }
 
 Status checkOptions() {
   if (!llvm::is_contained({"mlir", "cuda", "plan", "dot"}, llvm::StringRef(emitKind)))
     return badInput("--emit takes mlir, cuda, plan or dot, not '" + emitKind + "'");
+  if (kvCapacity.getNumOccurrences() && (kvCapacity < 1 || !fuseFlag))
+    return badInput(fuseFlag ? "--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity)
+                             : "--kv-capacity needs --fuse");
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() ||
                     tensorParallel != 1))
     return badInput("--report, --require, --patterns, --fuse-disable and --tp need --fuse");
@@ -192,6 +198,7 @@ Status runOwn(const MlirOptMainConfig &config) {
       return oracle.error();
     options.fusions.profit = oracle->get();
     options.target = target;
+    options.kvCapacity = kvCapacity;
     options.rewrites = verifyFusions ? &rewrites : nullptr;
     options.ranks = tensorParallel;
     if (Status status = lower(**module, options, ledger); !status)

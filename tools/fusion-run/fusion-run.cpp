@@ -40,6 +40,8 @@ cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
                            cl::init(ProfitMode::Auto), cl::cat(category));
 cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
                                    cl::value_desc("FILE"), cl::cat(category));
+cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
+                            cl::value_desc("N"), cl::cat(category));
 cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism"), cl::init(1), cl::cat(category));
 cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type: f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
                      cl::cat(category));
@@ -72,6 +74,8 @@ Status checkOptions() {
     return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
   if (tensorParallel < 1)
     return badInput(fmt::format("--tp takes a number of ranks, not {}", tensorParallel.getValue()));
+  if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
+    return badInput(fmt::format("--kv-capacity takes a number of positions, not {}", kvCapacity.getValue()));
   if (bench.getNumOccurrences() && bench < 1)
     return badInput(fmt::format("--bench takes a number of runs, not {}", bench.getValue()));
   for (const cl::opt<double> *tolerance : {&rtol, &atol})
@@ -153,6 +157,7 @@ Result<Program> makeProgram() {
   options.patternFiles = patternFiles;
   options.profit = profit;
   options.tensorParallel = tensorParallel;
+  options.kvCapacity = kvCapacity;
   options.cacheFolder = cacheFolder;
   if (llvm::sys::fs::is_directory(inputFile))
     return Program::open(inputFile, options);
@@ -228,6 +233,9 @@ Status run() {
   auto timed = timeRuns(*program, *inputs, *outputs);
   if (!timed)
     return timed.error();
+  outputs = program->fetch(*outputs); // caches lie where the program runs
+  if (!outputs)
+    return outputs.error();
   if (!outputsFile.empty())
     if (Status status = writeSafetensors(outputsFile, *outputs); !status)
       return status;

@@ -1,0 +1,45 @@
+#include "ir/dialect/InPlace.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion::nn {
+
+std::optional<DimShape> storageOf(func::FuncOp function, unsigned argument) {
+  auto declared = function.getArgAttrOfType<ArrayAttr>(argument, storageAttr);
+  auto type = llvm::dyn_cast<RankedTensorType>(function.getArgument(argument).getType());
+  if (!declared || !type || !isDimsAttr(declared) || declared.size() != static_cast<size_t>(type.getRank()))
+    return std::nullopt;
+  return dimsFromAttr(declared);
+}
+
+/// What `value` is a concat behind: the first operand of the nn.concat, as the function sees it.
+static Value extended(Value value) {
+  if (auto concat = value.getDefiningOp<ConcatOp>())
+    return concat->getOperand(0);
+  auto group = value.getDefiningOp<GroupOp>();
+  if (!group)
+    return {};
+  Block &body = group.getBody().front();
+  auto concat =
+      body.getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber()).getDefiningOp<ConcatOp>();
+  auto input = concat ? llvm::dyn_cast<BlockArgument>(concat->getOperand(0)) : BlockArgument();
+  return input && input.getOwner() == &body ? group.getInputs()[input.getArgNumber()] : Value();
+}
+
+llvm::DenseMap<Value, BlockArgument> valuesInPlace(func::FuncOp function) {
+  llvm::DenseMap<Value, BlockArgument> values;
+  Operation *returns = function.getBody().front().getTerminator();
+  for (unsigned result = 0; result < returns->getNumOperands(); ++result) {
+    auto alias = function.getResultAttrOfType<IntegerAttr>(result, aliasAttr);
+    if (!alias || alias.getInt() < 0 || alias.getInt() >= function.getNumArguments())
+      continue;
+    BlockArgument argument = function.getArgument(static_cast<unsigned>(alias.getInt()));
+    if (extended(returns->getOperand(result)) == argument && storageOf(function, argument.getArgNumber()))
+      values[returns->getOperand(result)] = argument;
+  }
+  return values;
+}
+
+} // namespace fusion::nn

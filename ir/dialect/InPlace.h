@@ -1,0 +1,26 @@
+// Arguments with room to grow: caches that a graph extends in place. Attributes of the entry function say so; what ops
+// mean does not change, and the reference takes no notice.
+#pragma once
+
+#include "ir/dialect/Dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+
+namespace fusion::nn {
+
+/// On an argument: dims of its buffer, row-major. The argument is the front corner of it.
+inline constexpr llvm::StringLiteral storageAttr = "nn.storage";
+/// On a result: the number of the argument in whose buffer it lies, from the front corner on. The result is
+/// nn.concat(argument, new…), of which only what is new has to be written.
+inline constexpr llvm::StringLiteral aliasAttr = "nn.alias";
+
+std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument);
+
+/// The values that the attributes of `function` place in an argument's buffer, and that argument: results of nn.concat,
+/// or of a group that yields one.
+llvm::DenseMap<mlir::Value, mlir::BlockArgument> valuesInPlace(mlir::func::FuncOp function);
+
+} // namespace fusion::nn

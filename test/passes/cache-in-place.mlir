@@ -1,0 +1,81 @@
+// RUN: fusion-opt %s --nn-cache-in-place=capacity=64 --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --nn-cache-in-place=capacity=64 --split-input-file --remarks-filter=raise 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// The argument lies in the corner of a buffer of 64 positions, and so does what extends it.
+// CHECK-LABEL: func.func @extended
+// CHECK-SAME: %arg0: tensor<?x2x?x32xf16> {nn.dims = ["b", 2, "p", 32], nn.name = "past", nn.storage = ["b", 2, 64, 32]}
+// CHECK-SAME: -> (tensor<?x2x?x32xf16> {nn.alias = 0 : i64, nn.name = "present"})
+// CHECK: nn.concat %arg0, %arg1 {axis = 2 : i64}
+func.func @extended(%past: tensor<?x2x?x32xf16> {nn.dims = ["b", 2, "p", 32], nn.name = "past"},
+                    %new: tensor<?x2x1x32xf16> {nn.dims = ["b", 2, 1, 32]}) -> (tensor<?x2x?x32xf16> {nn.name = "present"}) {
+  %0 = nn.concat %past, %new {axis = 2 : i64} : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>) -> tensor<?x2x?x32xf16>
+  return %0 : tensor<?x2x?x32xf16>
+}
+
+// -----
+
+// Positions in another dim, counted from the end; two new parts; the result and the past have other readers.
+// CHECK-LABEL: func.func @positions_first
+// CHECK-SAME: %arg0: tensor<1x8x2x32xf32> {nn.storage = [1, 64, 2, 32]}
+// CHECK-SAME: -> (tensor<1x10x2x32xf32>, tensor<1x10x2x32xf32> {nn.alias = 0 : i64}, tensor<1x8x2x32xf32>)
+func.func @positions_first(%past: tensor<1x8x2x32xf32>, %a: tensor<1x1x2x32xf32>) -> (tensor<1x10x2x32xf32>, tensor<1x10x2x32xf32>, tensor<1x8x2x32xf32>) {
+  %0 = nn.concat %past, %a, %a {axis = -3 : i64} : (tensor<1x8x2x32xf32>, tensor<1x1x2x32xf32>, tensor<1x1x2x32xf32>) -> tensor<1x10x2x32xf32>
+  %1 = nn.neg %0 : (tensor<1x10x2x32xf32>) -> tensor<1x10x2x32xf32>
+  %2 = nn.neg %past : (tensor<1x8x2x32xf32>) -> tensor<1x8x2x32xf32>
+  return %1, %0, %2 : tensor<1x10x2x32xf32>, tensor<1x10x2x32xf32>, tensor<1x8x2x32xf32>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}the nn.concat of an argument is no result of the graph
+// CHECK-LABEL: func.func @no_result
+// CHECK-NOT: nn.storage
+// CHECK-NOT: nn.alias
+func.func @no_result(%past: tensor<1x8x32xf16>, %new: tensor<1x1x32xf16>) -> tensor<1x9x32xf16> {
+  %0 = nn.concat %past, %new {axis = 1 : i64} : (tensor<1x8x32xf16>, tensor<1x1x32xf16>) -> tensor<1x9x32xf16>
+  %1 = nn.neg %0 : (tensor<1x9x32xf16>) -> tensor<1x9x32xf16>
+  return %1 : tensor<1x9x32xf16>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}operand 0 of nn.concat is produced by nn.neg, not an argument of the graph
+// CHECK-LABEL: func.func @computed
+// CHECK-NOT: nn.alias
+func.func @computed(%past: tensor<1x8x32xf16>, %new: tensor<1x1x32xf16>) -> tensor<1x9x32xf16> {
+  %0 = nn.neg %past : (tensor<1x8x32xf16>) -> tensor<1x8x32xf16>
+  %1 = nn.concat %0, %new {axis = 1 : i64} : (tensor<1x8x32xf16>, tensor<1x1x32xf16>) -> tensor<1x9x32xf16>
+  return %1 : tensor<1x9x32xf16>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}nn.concat joins the argument with itself
+// CHECK-LABEL: func.func @itself
+// CHECK-NOT: nn.alias
+func.func @itself(%past: tensor<1x8x32xf16>) -> tensor<1x16x32xf16> {
+  %0 = nn.concat %past, %past {axis = 1 : i64} : (tensor<1x8x32xf16>, tensor<1x8x32xf16>) -> tensor<1x16x32xf16>
+  return %0 : tensor<1x16x32xf16>
+}
+
+// -----
+
+// The second continuation of one past would overwrite the first.
+// MISS: cache_in_place{{.*}}the argument is extended by another nn.concat already
+// CHECK-LABEL: func.func @twice
+// CHECK-SAME: -> (tensor<1x9x32xf16> {nn.alias = 0 : i64}, tensor<1x9x32xf16>)
+func.func @twice(%past: tensor<1x8x32xf16>, %a: tensor<1x1x32xf16>, %b: tensor<1x1x32xf16>) -> (tensor<1x9x32xf16>, tensor<1x9x32xf16>) {
+  %0 = nn.concat %past, %a {axis = 1 : i64} : (tensor<1x8x32xf16>, tensor<1x1x32xf16>) -> tensor<1x9x32xf16>
+  %1 = nn.concat %past, %b {axis = 1 : i64} : (tensor<1x8x32xf16>, tensor<1x1x32xf16>) -> tensor<1x9x32xf16>
+  return %0, %1 : tensor<1x9x32xf16>, tensor<1x9x32xf16>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}65 positions do not fit in 64
+// CHECK-LABEL: func.func @full
+// CHECK-NOT: nn.alias
+func.func @full(%past: tensor<1x64x32xf16>, %new: tensor<1x1x32xf16>) -> tensor<1x65x32xf16> {
+  %0 = nn.concat %past, %new {axis = 1 : i64} : (tensor<1x64x32xf16>, tensor<1x1x32xf16>) -> tensor<1x65x32xf16>
+  return %0 : tensor<1x65x32xf16>
+}
