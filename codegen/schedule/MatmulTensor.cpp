@@ -243,8 +243,9 @@ KernelDraft TensorEmitter::emit() {
   writer.line("}");
   writer.line("}");
   store();
-  // Left to itself, the compiler spills a few registers of f8 products to fit more blocks.
-  const uint32_t residentBlocks = !bytes ? 0 : tile.m > 64 ? 1 : 3;
+  // Left to itself, the compiler spills a few registers of f8 products to fit more blocks: below sm_89 it unpacks them.
+  const uint32_t smallTiles = isFloat(problem.a.type) ? 2 : 3;
+  const uint32_t residentBlocks = !bytes ? 0 : tile.m > 64 ? 1 : smallTiles;
   KernelDraft draft = writer.finish("matmul", Tiling::threads, residentBlocks);
   draft.gridX = blockCount(problem, tile.m, tile.n);
   return draft;

@@ -141,13 +141,18 @@ TEST(VerifyFusions, CatchesANormThatIgnoresTheTypeOfItsWeight) {
     RewriteLog::Scope scope(wrong);
     ASSERT_TRUE(succeeded(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))));
   }
+  // The inputs are random: about one draw in a thousand shows no difference.
+  int missed = 0;
   for (int again = 0; again < 20; ++again) {
     Status status = verifyRewrites(wrong);
-    ASSERT_FALSE(bool(status));
+    missed += bool(status);
+    if (status)
+      continue;
     EXPECT_EQ(status.error().kind, ErrorKind::AnswerIsNo);
     EXPECT_THAT(status.error().message, HasSubstr("rms_norm at "));
     EXPECT_THAT(status.error().message, testing::ContainsRegex("element [0-9]+ is [-0-9.e]+ after the rewrite and was"));
   }
+  EXPECT_LE(missed, 1);
 }
 
 TEST(VerifyFusions, LargeMatricesAreCheckedAtSmallSizes) {
