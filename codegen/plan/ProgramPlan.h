@@ -21,7 +21,7 @@ namespace fusion {
 /// One kernel: CUDA source that needs only the prelude in front of it.
 struct KernelPlan {
   std::string name;                 ///< entry point; the same in `source`
-  std::string schedule;             ///< "row", "pointwise", "matmul", "attention", "scan", "copy"
+  std::string schedule;             ///< "row", "pointwise", "matmul", "attention", "scan", "copy", "collective"
   /// The kernel's text without the prelude. The parameters in the order of `parameters`.
   std::string source;
   struct Parameter {
@@ -36,6 +36,8 @@ struct KernelPlan {
   bool emulatable = true;           ///< false when it uses wgmma, TMA or peer memory
   std::string whyNotEmulatable;
   bool usesPdl = false;             ///< waits with pdl_wait() before touching memory another kernel wrote
+  /// No source: the runtime calls the communication library. `all_reduce`, with the parameters (from, to, elements).
+  bool isLibraryCall = false;
 };
 
 /// Bytes in a file that the loader maps; never copied on the host.
@@ -66,20 +68,36 @@ struct SizeRange {
   bool holds(int64_t value) const { return least <= value && value <= most; }
 };
 
+/// The ways in which ranks add up what each has.
+enum class CollectiveForm : uint8_t {
+  OneShot, ///< each sends all it has to all, and adds for itself
+  TwoShot, ///< each row has an owner, which adds, finishes the row and sends it back
+  Library, ///< an all-reduce by NCCL, then a kernel of this rank's own
+};
+
 struct KernelLaunch {
   uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
   struct Argument {
-    /// Pointer: address of `buffer` plus `byteOffset`. Int64: `value`.
+    /// Pointer: address of `buffer` plus `byteOffset`, or of the rank's Exchange. Int64: `value`.
     std::optional<BufferId> buffer;
     Dim byteOffset = 0;
     Dim value = 0;
     bool written = false;           ///< the kernel writes through this pointer
+    bool exchange = false;          ///< see codegen/device/exchange_abi.h
   };
   std::vector<Argument> arguments;
   Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op
   /// Launched only for these values. The same op's kernels for larger values follow in order: together they take
   /// every value from 1 on once; at 0 there is nothing to compute.
   std::optional<SizeRange> when;
+  /// One of several ways to do the same, which follow each other in the plan and write the same results; the
+  /// communicator takes one by the bytes of a rank's message. Of the library form there are several launches.
+  struct Collective {
+    CollectiveForm form = CollectiveForm::OneShot;
+    Dim messageBytes = 0;           ///< of the tensor that is summed
+    Dim roundBytes = 0;             ///< that the kernel needs of Exchange::roundBytes
+  };
+  std::optional<Collective> collective;
   std::string location;             ///< model.layers.0.input_layernorm
   std::string fusion;               ///< pattern name, or empty
   std::vector<std::string> ops;     ///< the graph ops inside, for reports
@@ -96,11 +114,17 @@ struct PortPlan {
   BufferId buffer = 0;
   Dim byteOffset = 0;
   DimShape strides = {};           ///< in elements; empty: contiguous
+  /// Of a tensor divided among ranks each has one of `pieces` equal pieces along `axis`: rank * pieces / ranks.
+  struct Shard {
+    int64_t axis = 0, pieces = 1;
+  };
+  std::optional<Shard> shard = {};
 };
 
 struct ProgramPlan {
   std::string model;
   std::string target;               ///< sm_90a
+  int64_t ranks = 1;                ///< each runs this plan with its own number as the symbol tp_rank
   std::vector<BufferPlan> buffers;
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;

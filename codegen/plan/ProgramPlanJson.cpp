@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace fusion {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-static constexpr int formatVersion = 3;
+static constexpr int formatVersion = 4;
 
 // Writing.
 
@@ -37,7 +37,8 @@ static json toJson(const KernelPlan &kernel) {
           {"minimum_arch", kernel.minimumArch},
           {"emulatable", kernel.emulatable},
           {"why_not_emulatable", kernel.whyNotEmulatable},
-          {"uses_pdl", kernel.usesPdl}};
+          {"uses_pdl", kernel.usesPdl},
+          {"library_call", kernel.isLibraryCall}};
 }
 
 static constexpr const char *bufferKinds[] = {"input", "weight", "temporary", "output"};
@@ -58,9 +59,15 @@ static json toJson(const BufferPlan &buffer) {
   return result;
 }
 
+static constexpr const char *collectiveForms[] = {"one-shot", "two-shot", "library"};
+
 static json toJson(const KernelLaunch &launch) {
   json arguments = json::array();
   for (const KernelLaunch::Argument &argument : launch.arguments) {
+    if (argument.exchange) {
+      arguments.push_back({{"exchange", true}});
+      continue;
+    }
     if (!argument.buffer) {
       arguments.push_back({{"value", argument.value.str()}});
       continue;
@@ -81,6 +88,10 @@ static json toJson(const KernelLaunch &launch) {
           {"flops", launch.flops.str()}};
   if (launch.when)
     result["when"] = {{"size", launch.when->size.str()}, {"least", launch.when->least}, {"most", launch.when->most}};
+  if (launch.collective)
+    result["collective"] = {{"form", collectiveForms[static_cast<int>(launch.collective->form)]},
+                            {"message_bytes", launch.collective->messageBytes.str()},
+                            {"round_bytes", launch.collective->roundBytes.str()}};
   return result;
 }
 
@@ -92,6 +103,8 @@ static json toJson(const PortPlan &port) {
                  {"byte_offset", port.byteOffset.str()}};
   if (!port.strides.empty())
     result["strides"] = toJson(port.strides);
+  if (port.shard)
+    result["shard"] = {{"axis", port.shard->axis}, {"pieces", port.shard->pieces}};
   return result;
 }
 
@@ -111,6 +124,7 @@ std::string toJson(const ProgramPlan &plan) {
   json result = {{"format", formatVersion},
                  {"model", plan.model},
                  {"target", plan.target},
+                 {"ranks", plan.ranks},
                  {"buffers", listToJson(plan.buffers)},
                  {"inputs", listToJson(plan.inputs)},
                  {"outputs", listToJson(plan.outputs)},
@@ -171,6 +185,7 @@ static KernelPlan readKernel(const json &object) {
   kernel.emulatable = jsonField<bool>(object, "emulatable");
   kernel.whyNotEmulatable = jsonField<std::string>(object, "why_not_emulatable");
   kernel.usesPdl = jsonField<bool>(object, "uses_pdl");
+  kernel.isLibraryCall = jsonField<bool>(object, "library_call");
   return kernel;
 }
 
@@ -197,13 +212,19 @@ static Tensor readTensor(const json &object) {
   return tensor;
 }
 
+/// The enumerator of which `key` has the name.
+template <class Enum, size_t N>
+static Enum readEnum(const json &object, const char *key, const char *const (&names)[N], const char *what) {
+  auto name = jsonField<std::string>(object, key);
+  auto *found = std::find(std::begin(names), std::end(names), name);
+  if (found == std::end(names))
+    throw JsonProblem{fmt::format("unknown {} '{}'", what, name)};
+  return static_cast<Enum>(found - names);
+}
+
 static BufferPlan readBuffer(const json &object) {
   BufferPlan buffer;
-  auto kind = jsonField<std::string>(object, "kind");
-  auto *found = std::find(std::begin(bufferKinds), std::end(bufferKinds), kind);
-  if (found == std::end(bufferKinds))
-    throw JsonProblem{fmt::format("unknown buffer kind '{}'", kind)};
-  buffer.kind = static_cast<BufferPlan::Kind>(found - bufferKinds);
+  buffer.kind = readEnum<BufferPlan::Kind>(object, "kind", bufferKinds, "buffer kind");
   buffer.name = jsonField<std::string>(object, "name");
   buffer.type = readType(object);
   buffer.shape = readShape(object);
@@ -225,6 +246,8 @@ static KernelLaunch readLaunch(const json &object) {
       argument.written = jsonField<bool>(entry, "written");
       if (entry.contains("byte_offset"))
         argument.byteOffset = readDimField(entry, "byte_offset");
+    } else if (entry.contains("exchange")) {
+      argument.exchange = jsonField<bool>(entry, "exchange");
     } else {
       argument.value = readDimField(entry, "value");
     }
@@ -242,7 +265,17 @@ static KernelLaunch readLaunch(const json &object) {
   launch.flops = readDimField(object, "flops");
   if (auto when = object.find("when"); when != object.end())
     launch.when = {readDimField(*when, "size"), jsonField<int64_t>(*when, "least"), jsonField<int64_t>(*when, "most")};
+  if (auto way = object.find("collective"); way != object.end())
+    launch.collective = {readEnum<CollectiveForm>(*way, "form", collectiveForms, "collective form"),
+                         readDimField(*way, "message_bytes"), readDimField(*way, "round_bytes")};
   return launch;
+}
+
+static std::optional<PortPlan::Shard> readShard(const json &port) {
+  auto shard = port.find("shard");
+  if (shard == port.end())
+    return std::nullopt;
+  return PortPlan::Shard{jsonField<int64_t>(*shard, "axis"), jsonField<int64_t>(*shard, "pieces")};
 }
 
 static PortPlan readPort(const json &object) {
@@ -251,7 +284,8 @@ static PortPlan readPort(const json &object) {
           readShape(object),
           jsonField<BufferId>(object, "buffer"),
           readDimField(object, "byte_offset"),
-          object.contains("strides") ? readShape(object, "strides") : DimShape()};
+          object.contains("strides") ? readShape(object, "strides") : DimShape(),
+          readShard(object)};
 }
 
 template <class Read>
@@ -278,6 +312,7 @@ Result<ProgramPlan> programPlanFromJson(std::string_view text) {
           fmt::format("the program plan has format {}, this version reads format {}", format, formatVersion));
     plan.model = jsonField<std::string>(object, "model");
     plan.target = jsonField<std::string>(object, "target");
+    plan.ranks = jsonField<int64_t>(object, "ranks");
     plan.buffers = readList(object, "buffers", readBuffer);
     plan.inputs = readList(object, "inputs", readPort);
     plan.outputs = readList(object, "outputs", readPort);

@@ -8,8 +8,10 @@
 namespace fusion {
 
 static Status verifyKernel(const KernelPlan &kernel) {
-  if (kernel.name.empty() || kernel.source.empty())
-    return badInput("a kernel has no name or no source");
+  if (kernel.name.empty() || kernel.source.empty() != kernel.isLibraryCall)
+    return badInput("a kernel has no name or no source, or is a library call with one");
+  if (kernel.isLibraryCall && kernel.parameters.size() != 3)
+    return badInput(fmt::format("library call {}: {} parameters, it takes 3", kernel.name, kernel.parameters.size()));
   uint64_t threads = uint64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
   if (kernel.blockX > 1024 || kernel.blockY > 1024 || kernel.blockZ > 64 || threads == 0 || threads > 1024)
     return badInput(fmt::format("kernel {}: a block of {}x{}x{} threads", kernel.name, kernel.blockX,
@@ -58,6 +60,13 @@ static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) 
       return badInput(fmt::format("launch of {} at {}: argument {} ({}) {}", kernel.name, launch.location, i,
                                   parameter.name, reason));
     };
+    if (argument.exchange) {
+      if (argument.buffer || parameter.kind != KernelPlan::Parameter::Kind::Pointer)
+        return fail("is the exchange memory but the parameter is not a pointer of its own");
+      if (plan.ranks == 1 || !launch.collective)
+        return fail("is the exchange memory of several ranks in a launch of one");
+      continue;
+    }
     if (argument.buffer.has_value() != (parameter.kind == KernelPlan::Parameter::Kind::Pointer))
       return fail(argument.buffer ? "is a buffer but the parameter is a number"
                                   : "is a number but the parameter is a pointer");
@@ -68,6 +77,19 @@ static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) 
     if (argument.written && plan.buffers[*argument.buffer].kind == BufferPlan::Kind::Weight)
       return fail("writes a weight");
   }
+  return {};
+}
+
+/// Ranks, and how interface tensors are divided among them.
+static Status verifyRanks(const ProgramPlan &plan) {
+  if (plan.ranks < 1)
+    return badInput(fmt::format("a plan for {} ranks", plan.ranks));
+  for (const std::vector<PortPlan> *ports : {&plan.inputs, &plan.outputs})
+    for (const PortPlan &port : *ports)
+      if (port.shard && (port.shard->axis < 0 || port.shard->axis >= static_cast<int64_t>(port.shape.size()) ||
+                         port.shard->pieces < 1 || plan.ranks % port.shard->pieces != 0))
+        return badInput(fmt::format("port {}: {} pieces along dim {} for {} ranks", port.name, port.shard->pieces,
+                                    port.shard->axis, plan.ranks));
   return {};
 }
 
@@ -159,6 +181,8 @@ Status verify(const ProgramPlan &plan) {
     if (Status status = verifyLaunch(plan, launch); !status)
       return status;
   if (Status status = verifyRanges(plan); !status)
+    return status;
+  if (Status status = verifyRanks(plan); !status)
     return status;
   if (Status status = verifyPorts(plan, plan.inputs, true); !status)
     return status;

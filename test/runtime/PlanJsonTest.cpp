@@ -24,6 +24,40 @@ TEST(PlanJson, RoundTripIsExact) {
   EXPECT_EQ(back->report, plan.report);
 }
 
+/// The sample for two ranks: its second kernel exchanges, or is left to the library.
+static ProgramPlan twoRanks() {
+  ProgramPlan plan = samplePlan();
+  plan.ranks = 2;
+  plan.inputs[0].shard = PortPlan::Shard{0, 2};
+  KernelPlan exchange = plan.kernels[1], call;
+  exchange.name = "exchange";
+  exchange.parameters.push_back({KernelPlan::Parameter::Kind::Pointer, "Exchange *", "exchange"});
+  call.name = call.schedule = "all_reduce";
+  call.isLibraryCall = true;
+  call.parameters.assign(3, {KernelPlan::Parameter::Kind::Int64, "i64", "n"});
+  KernelLaunch launch = plan.launches[1];
+  launch.kernel = 2;
+  launch.arguments.emplace_back().exchange = true;
+  launch.collective = KernelLaunch::Collective{CollectiveForm::TwoShot, Dim::symbol("n") * 4, Dim::symbol("n") * 8};
+  plan.kernels.insert(plan.kernels.end(), {exchange, call});
+  plan.launches.push_back(launch);
+  return plan;
+}
+
+TEST(PlanJson, RanksAreKept) {
+  const std::string text = toJson(twoRanks());
+  auto back = programPlanFromJson(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(toJson(*back), text);
+  EXPECT_EQ(back->ranks, 2);
+  EXPECT_EQ(back->inputs[0].shard->pieces, 2);
+  EXPECT_TRUE(back->kernels[3].isLibraryCall);
+  EXPECT_TRUE(back->launches[2].arguments.back().exchange);
+  ASSERT_TRUE(back->launches[2].collective);
+  EXPECT_EQ(back->launches[2].collective->form, CollectiveForm::TwoShot);
+  EXPECT_EQ(back->launches[2].collective->roundBytes, Dim::symbol("n") * 8);
+}
+
 TEST(PlanJson, TextThatIsNoPlanIsAnError) {
   for (const char *text : {"", "{", "[]", "17", "{\"format\": 1}", "{\"format\": \"x\"}"})
     EXPECT_FALSE(programPlanFromJson(text)) << text;
@@ -58,6 +92,25 @@ static std::string whyInvalid(const ProgramPlan &plan) {
   EXPECT_FALSE(status);
   EXPECT_FALSE(programPlanFromJson(toJson(plan)));
   return status ? "" : status.error().message;
+}
+
+TEST(PlanVerify, RanksAreChecked) {
+  EXPECT_TRUE(verify(twoRanks()));
+  ProgramPlan plan = twoRanks();
+  plan.ranks = 1;
+  EXPECT_NE(whyInvalid(plan).find("exchange memory of several ranks"), std::string::npos);
+  plan = twoRanks();
+  plan.launches[2].collective.reset();
+  EXPECT_NE(whyInvalid(plan).find("exchange memory of several ranks"), std::string::npos);
+  plan = twoRanks();
+  plan.inputs[0].shard->pieces = 3;
+  EXPECT_NE(whyInvalid(plan).find("3 pieces along dim 0 for 2 ranks"), std::string::npos);
+  plan = twoRanks();
+  plan.kernels[3].source = "text";
+  EXPECT_NE(whyInvalid(plan).find("is a library call with one"), std::string::npos);
+  plan = twoRanks();
+  plan.kernels[3].parameters.pop_back();
+  EXPECT_NE(whyInvalid(plan).find("it takes 3"), std::string::npos);
 }
 
 TEST(PlanVerify, IndicesAndArgumentsAreChecked) {
