@@ -27,6 +27,21 @@ TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
   EXPECT_TRUE(shapes->launches.empty());
 }
 
+TEST(ShapePlan, NoOverlapWhereALaunchIsLeftOut) {
+  // The third launch may read early what the first wrote, which the second, now missing, would have waited for.
+  ProgramPlan plan = samplePlan();
+  plan.launches.push_back(plan.launches[1]);
+  plan.launches[1].gridX = Dim::symbol("batch") - 3;
+  auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  ASSERT_EQ(shapes->launches.size(), 2u);
+  EXPECT_FALSE(shapes->launches[1].overlapsPrevious);
+  shapes = planShapes(plan, {{"batch", 4}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  ASSERT_EQ(shapes->launches.size(), 3u);
+  EXPECT_TRUE(shapes->launches[2].overlapsPrevious);
+}
+
 TEST(ShapePlan, OneOfTheLaunchesForSeveralSizes) {
   ProgramPlan plan = rangedPlan();
   for (auto [batch, n, source] : {std::tuple(1, 4, 0), {2, 2, 0}, {1, 5, 1}, {3, 100, 1}}) {

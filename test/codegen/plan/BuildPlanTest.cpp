@@ -121,6 +121,27 @@ TEST(BuildPlan, ALaunchForEachRangeOfRows) {
     check(text, {.symbols = {{"n", rows}}, .tolerance = 1e-5, .launches = 2});
 }
 
+TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
+  // Rows of a block each; shorter ones share what they read in the L1.
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x1024xf16> {nn.name = "x", nn.dims = ["n", 1024]}, %w: tensor<1024xf16>)
+      -> (tensor<?x1024xf16>, tensor<?x1024xf16>) {
+    %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x1024xf16>, tensor<1024xf16>) -> tensor<?x1024xf16>
+    %1 = nn.softmax %0 {axis = -1 : i64} : (tensor<?x1024xf16>) -> tensor<?x1024xf16>
+    %2 = nn.softmax %x {axis = -1 : i64} : (tensor<?x1024xf16>) -> tensor<?x1024xf16>
+    return %1, %2 : tensor<?x1024xf16>, tensor<?x1024xf16>
+  })");
+  ASSERT_EQ(plan.launches.size(), 3u);
+  std::vector<bool> early;
+  for (const KernelLaunch &launch : plan.launches) {
+    const std::string &source = plan.kernels[launch.kernel].source;
+    const size_t load = source.find("load_settled_vec"), wait = source.find("pdl_wait");
+    ASSERT_NE(wait, std::string::npos) << source;
+    early.push_back(load < wait);
+    EXPECT_EQ(early.back(), load != std::string::npos) << source;
+  }
+  EXPECT_EQ(early, (std::vector{true, false, true}));
+}
+
 TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
   std::string error = planError(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
     %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xf32>) -> tensor<4xf32> loc("layers.0.mlp")
