@@ -193,6 +193,11 @@ Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, 
     }
     launch.arguments.push_back(std::move(bound));
   }
+  for (auto [number, output] : llvm::enumerate(draft.arguments))
+    if (output.kind == KernelDraft::Argument::Kind::Output && output.index == 0)
+      for (auto [other, input] : llvm::enumerate(draft.arguments))
+        if (input.kind == KernelDraft::Argument::Kind::Input && llvm::is_contained(draft.replaceable, input.index))
+          launch.arguments[number].mayReplace.push_back(static_cast<uint32_t>(other));
   if (dry) // constants that need a launch are counted as they are when emitted
     for (const View &view : context.inputs)
       if (auto buffer = bufferOf(view.base); !buffer)

@@ -38,6 +38,9 @@ struct KernelDraft {
     Dim value = 0; ///< for Size
   };
   std::vector<Argument> arguments; ///< in the order of kernel.parameters
+  /// Inputs whose memory output 0 may take, if nobody reads them later: each thread reads of them only the bytes of
+  /// the elements that it writes, before it writes them.
+  std::vector<unsigned> replaceable;
   Dim gridX = 1, gridY = 1, gridZ = 1;
   Dim flops = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 namespace fusion {
@@ -173,9 +174,37 @@ private:
           lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
           lifetime.last = static_cast<int64_t>(i);
         }
+    std::vector<BufferId> places = shareMemory(lifetimes);
     MemoryPlan memory = planMemory(lifetimes);
-    result.arenaOffsets = std::move(memory.offsets);
+    for (BufferId place : places)
+      result.arenaOffsets.push_back(memory.offsets[place]);
     result.arenaBytes = memory.total;
+  }
+
+  /// Whose memory each buffer uses: its own, or that of a temporary which the launch that writes it reads last and
+  /// may write over. The lifetimes become those of the memory.
+  std::vector<BufferId> shareMemory(std::vector<Lifetime> &lifetimes) const {
+    std::vector<BufferId> places(lifetimes.size());
+    std::iota(places.begin(), places.end(), 0);
+    for (size_t i = 0; i < result.launches.size(); ++i) {
+      const auto &arguments = plan.launches[result.launches[i].source].arguments;
+      auto now = static_cast<int64_t>(i);
+      for (const KernelLaunch::Argument &output : arguments)
+        for (uint32_t other : output.mayReplace) {
+          const KernelLaunch::Argument &input = arguments[other];
+          Lifetime &written = lifetimes[*output.buffer], &read = lifetimes[places[*input.buffer]];
+          bool dies = written.bytes > 0 && written.first == now && read.bytes > 0 && read.last == now;
+          // A buffer that begins elsewhere than its memory's owner would not line up.
+          bool lineUp = output.byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
+          if (!dies || !lineUp || *output.buffer == places[*input.buffer])
+            continue;
+          read.last = written.last;
+          written = {0, INT64_MAX, -1};
+          places[*output.buffer] = places[*input.buffer];
+          break;
+        }
+    }
+    return places;
   }
 
   const ProgramPlan &plan;

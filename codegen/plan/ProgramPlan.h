@@ -84,6 +84,9 @@ struct KernelLaunch {
     Dim value = 0;
     bool written = false;           ///< the kernel writes through this pointer
     bool exchange = false;          ///< see codegen/device/exchange_abi.h
+    /// For a written one: arguments whose buffers it may share the memory of, from their start, if they are as
+    /// large and nothing later reads them.
+    std::vector<uint32_t> mayReplace;
   };
   std::vector<Argument> arguments;
   Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op

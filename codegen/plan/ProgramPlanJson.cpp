@@ -75,6 +75,8 @@ static json toJson(const KernelLaunch &launch) {
     json entry = {{"buffer", *argument.buffer}, {"written", argument.written}};
     if (!(argument.byteOffset == Dim(0)))
       entry["byte_offset"] = argument.byteOffset.str();
+    if (!argument.mayReplace.empty())
+      entry["may_replace"] = argument.mayReplace;
     arguments.push_back(entry);
   }
   json result = {{"kernel", launch.kernel},
@@ -246,6 +248,8 @@ static KernelLaunch readLaunch(const json &object) {
       argument.written = jsonField<bool>(entry, "written");
       if (entry.contains("byte_offset"))
         argument.byteOffset = readDimField(entry, "byte_offset");
+      if (entry.contains("may_replace"))
+        argument.mayReplace = jsonField<std::vector<uint32_t>>(entry, "may_replace");
     } else if (entry.contains("exchange")) {
       argument.exchange = jsonField<bool>(entry, "exchange");
     } else {

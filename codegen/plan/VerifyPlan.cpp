@@ -76,6 +76,10 @@ static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) 
       return fail(fmt::format("names buffer {} of {}", *argument.buffer, plan.buffers.size()));
     if (argument.written && plan.buffers[*argument.buffer].kind == BufferPlan::Kind::Weight)
       return fail("writes a weight");
+    for (uint32_t other : argument.mayReplace)
+      if (!argument.written || other >= launch.arguments.size() || other == i || !launch.arguments[other].buffer ||
+          launch.arguments[other].written)
+        return fail(fmt::format("may not replace argument {}", other));
   }
   return {};
 }

@@ -136,6 +136,22 @@ static uint32_t threadsOfBlock(const Region &region, const VectorSpace &space) {
   return bytes >= 48 ? 128 : 256;
 }
 
+/// A thread has read its vectors of all inputs before it writes its own of the outputs: one that lies like output 0, and
+/// is read nowhere else, may lie where output 0 does.
+static bool mayBeReplaced(unsigned input, const Region &region, const KernelContext &context,
+                          const VectorSpace &space) {
+  const View contiguous = View::contiguous({}, space.dims);
+  auto liesAlike = [&](unsigned other) {
+    return context.inputs[other].offset == Dim(0) && !isPacked(context.inputs[other]) &&
+           space.strides[other] == contiguous.strides &&
+           byteSize(dtype(region.inputs[other])) == byteSize(dtype(region.outputs[0]));
+  };
+  for (unsigned other = 0; other < region.inputs.size(); ++other)
+    if (context.inputs[other].base == context.inputs[input].base && !liesAlike(other))
+      return false;
+  return true;
+}
+
 std::optional<KernelDraft> vectorKernel(const Region &region, const KernelContext &context) {
   const std::optional<VectorSpace> space = vectorSpace(region, context);
   if (!space)
@@ -191,6 +207,9 @@ std::optional<KernelDraft> vectorKernel(const Region &region, const KernelContex
   }
   KernelDraft draft = writer.finish("pointwise", blockThreads);
   draft.gridX = vectors.ceilDiv(static_cast<int64_t>(blockThreads));
+  for (unsigned input = 0; input < region.inputs.size(); ++input)
+    if (mayBeReplaced(input, region, context, *space))
+      draft.replaceable.push_back(input);
   return draft;
 }
 

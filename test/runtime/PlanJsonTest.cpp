@@ -11,6 +11,7 @@ TEST(PlanJson, RoundTripIsExact) {
   ProgramPlan plan = samplePlan();
   plan.buffers.push_back({BufferPlan::Kind::Weight, "f", DType::BF16, {2, 3}, FileSpan{"/w.bin", 256, 12}});
   plan.kernels[0].minimumArch = 89;
+  plan.launches[1].arguments[3].mayReplace = {0, 1};
   plan.kernels[1].emulatable = false;
   plan.kernels[1].whyNotEmulatable = "it uses \"wgmma\"";
   std::string text = toJson(plan);
@@ -19,6 +20,7 @@ TEST(PlanJson, RoundTripIsExact) {
   EXPECT_EQ(toJson(*back), text);
   EXPECT_EQ(back->kernels[0].source, plan.kernels[0].source);
   EXPECT_EQ(back->launches[1].arguments[2].byteOffset, Dim::symbol("n") * 4);
+  EXPECT_EQ(back->launches[1].arguments[3].mayReplace, (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(std::get<FileSpan>(back->buffers.back().contents).offset, 256u);
   EXPECT_EQ(std::get<Tensor>(back->buffers[3].contents).toFloats(), floats({4}, 1, 0.5f).toFloats());
   EXPECT_EQ(back->report, plan.report);
@@ -130,6 +132,9 @@ TEST(PlanVerify, IndicesAndArgumentsAreChecked) {
   plan = samplePlan();
   plan.launches[0].arguments[1].written = true;
   EXPECT_NE(whyInvalid(plan).find("writes a weight"), std::string::npos);
+  plan = samplePlan();
+  plan.launches[1].arguments[3].mayReplace = {4};
+  EXPECT_NE(whyInvalid(plan).find("may not replace argument 4"), std::string::npos);
   plan = samplePlan();
   plan.outputs[0].buffer = 4;
   EXPECT_NE(whyInvalid(plan).find("temporary"), std::string::npos);

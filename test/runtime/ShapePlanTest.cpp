@@ -21,6 +21,63 @@ TEST(ShapePlan, EvaluatesEverySize) {
   EXPECT_TRUE(shapes->launches[1].overlapsPrevious);
 }
 
+/// x -> t0 -> t1 -> … -> sum, each launch reading the one before; launch i + 1 writes t(i + 1).
+static ProgramPlan chain(size_t temporaries) {
+  ProgramPlan plan = samplePlan();
+  BufferPlan temporary = plan.buffers[4];
+  KernelLaunch middle = plan.launches[0];
+  plan.launches.resize(1);
+  for (size_t i = 1; i < temporaries; ++i) {
+    auto id = static_cast<BufferId>(plan.buffers.size());
+    plan.buffers.push_back(temporary);
+    middle.arguments[0].buffer = i == 1 ? BufferId(4) : id - 1;
+    middle.arguments[2] = {id, 0, 0, true, false, {0}};
+    plan.launches.push_back(middle);
+  }
+  middle.arguments[0].buffer = static_cast<BufferId>(plan.buffers.size() - 1);
+  middle.arguments[2] = {5, 0, 0, true, false, {0}};
+  plan.launches.push_back(middle);
+  return plan;
+}
+
+TEST(ShapePlan, AResultTakesTheMemoryOfAnInputThatDies) {
+  auto shapes = planShapes(chain(4), {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->arenaBytes, 1280u);
+  for (BufferId temporary : {4, 6, 7, 8})
+    EXPECT_EQ(shapes->arenaOffsets[temporary], 0u);
+}
+
+TEST(ShapePlan, AnInputThatIsReadLaterKeepsItsMemory) {
+  ProgramPlan plan = chain(3); // 4 -> 6 -> 7 -> sum
+  plan.launches[3].arguments[1].buffer = 4;
+  auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->arenaBytes, 2560u);
+  EXPECT_EQ(shapes->arenaOffsets[6], shapes->arenaOffsets[7]);
+  EXPECT_NE(shapes->arenaOffsets[4], shapes->arenaOffsets[6]);
+}
+
+TEST(ShapePlan, OnlyMemoryThatIsLargeEnoughIsTaken) {
+  ProgramPlan plan = chain(2);
+  plan.buffers[6].shape.push_back(2);
+  auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->arenaBytes, 1280u + 2560u);
+  std::swap(plan.buffers[4], plan.buffers[6]);
+  shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->arenaBytes, 2560u);
+}
+
+TEST(ShapePlan, WithoutPermissionNothingIsShared) {
+  ProgramPlan plan = chain(2);
+  plan.launches[1].arguments[2].mayReplace.clear();
+  auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->arenaBytes, 2560u);
+}
+
 TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
   auto shapes = planShapes(samplePlan(), {{"batch", 0}, {"n", 8}});
   ASSERT_TRUE(shapes) << shapes.error().message;

@@ -171,6 +171,31 @@ TEST(Pointwise, GroupOfSeveralOutputs) {
       {.symbols = {{"n", 7}}, .tolerance = 1e-4, .launches = 1});
 }
 
+TEST(Pointwise, AResultMayTakeTheMemoryOfWhatItsThreadsAloneRead) {
+  std::string text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"})
+      -> (tensor<?x8xf16>, tensor<?x8xf32>) {
+    %0 = nn.silu %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
+    %1 = nn.mul %0, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+    %2 = nn.exp %1 : (tensor<?x8xf32>) -> tensor<?x8xf32>
+    %first = nn.slice %2 {starts = [0, 3], sizes = [1, 1], steps = array<i64: 1, 1>} : (tensor<?x8xf32>) -> tensor<1x1xf32>
+    %3 = nn.sub %2, %first : (tensor<?x8xf32>, tensor<1x1xf32>) -> tensor<?x8xf32>
+    %4 = nn.cast %3 : (tensor<?x8xf32>) -> tensor<?x8xf16>
+    %5 = nn.add %3, %3 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+    return %4, %5 : tensor<?x8xf16>, tensor<?x8xf32>
+  })";
+  check(text, {.symbols = {{"n", 1031}}, .launches = 6});
+  auto module = parse(text);
+  auto plan = buildPlan(mainOf(*module), {});
+  ASSERT_TRUE(plan) << plan.error().message;
+  std::vector<size_t> replaceable;
+  for (const KernelLaunch &launch : plan->launches)
+    for (const KernelLaunch::Argument &argument : launch.arguments)
+      if (argument.written)
+        replaceable.push_back(argument.mayReplace.size());
+  // Not the row that repeats, not where every thread reads one element, not another type.
+  EXPECT_EQ(replaceable, (std::vector<size_t>{1, 1, 1, 0, 0, 1}));
+}
+
 TEST(Pointwise, RefusesResultsOfDifferentShapes) {
   std::string error = planError(
       R"(func.func @main(%x: tensor<4x8xf32> {nn.name = "x"}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<4x8xf32>, tensor<8xf32>) {
