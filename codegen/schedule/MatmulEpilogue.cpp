@@ -34,7 +34,8 @@ static std::string dequantizeExpression(nn::DequantizeOp op, ArrayRef<std::strin
   return rounded(dtype(op.getY()), fmt::format("((f32){}{}) * {}", operands[0], zero, operands[1]));
 }
 
-std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context) {
+std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context,
+                                             ArrayRef<Operation *> ahead) {
   const llvm::SmallPtrSet<Operation *, 8> decoding = decodingOps(region);
   for (Operation *other : decoding)
     for (Operation *user : other->getUsers())
@@ -46,7 +47,7 @@ std::optional<std::string> Epilogue::refuses(const Region &region, const KernelC
     if (Operation *op = output.getDefiningOp(); op && decoding.contains(op))
       return (op->getName().getStringRef() + " of an operand is a result").str();
   for (Operation *other : region.ops) {
-    if (decoding.contains(other))
+    if (decoding.contains(other) || llvm::is_contained(ahead, other))
       continue;
     if (isa<nn::ConstantOp, nn::MatmulOp>(other) || (isScalarOp(other) && other->getNumResults() == 1) ||
         isRescale(other, region, context))

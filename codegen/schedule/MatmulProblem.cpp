@@ -28,6 +28,15 @@ std::string sumType(DType operand) {
   return byteSize(operand) == 1 ? "u32" : "u64";
 }
 
+/// A that is computed ahead of the product, in the block.
+static Source sourceAhead(Value value, const KernelContext &context) {
+  Source source;
+  source.input = ~0u;
+  source.type = dtype(value);
+  source.view = View::contiguous(value, context.shape(value));
+  return source;
+}
+
 /// Gives the scales of an operand one stride for each of `rows` dims. The reason if they vary otherwise.
 static std::optional<std::string> placeEntries(Operand &operand, size_t rows) {
   if (!operand.decode)
@@ -58,15 +67,20 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
     return std::string("no nn.matmul");
   problem.op = problem.products.front().op;
   auto foundA = sourceOf(region, context, problem.op.getA()), foundB = sourceOf(region, context, problem.op.getB());
-  for (auto *found : {&foundA, &foundB})
-    if (auto *reason = std::get_if<std::string>(found))
+  if (auto *reason = std::get_if<std::string>(&foundA)) {
+    problem.ahead = opsAhead(region, problem.op);
+    if (problem.ahead.empty())
       return *reason;
+    foundA = sourceAhead(problem.op.getA(), context);
+  }
+  if (auto *reason = std::get_if<std::string>(&foundB))
+    return *reason;
   const Source &a = std::get<Source>(foundA), &b = std::get<Source>(foundB);
   const DType typeA = dtype(problem.op.getA()), typeB = dtype(problem.op.getB());
   if (isFloat(typeA) != isFloat(typeB) || typeA == DType::Bool || typeB == DType::Bool ||
       (sumType(typeA) != sumType(typeB)))
     return "nn.matmul of " + std::string(name(typeA)) + " and " + std::string(name(typeB));
-  if (auto reason = Epilogue::refuses(region, context))
+  if (auto reason = Epilogue::refuses(region, context, problem.ahead))
     return *reason;
 
   const DimShape &result = context.shape(problem.op.getY());
@@ -114,6 +128,8 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
     problem.leastRows = context.range->least;
     problem.mostRows = context.range->most;
   }
+  if (auto reason = whyNotAhead(region, context, problem))
+    return *reason;
   return problem;
 }
 
@@ -272,7 +288,13 @@ void emitBases(KernelWriter &writer, const Problem &problem) {
   auto declare = [&](const Operand &operand, const std::string &name, const std::string &value) {
     writer.line(pointerDeclaration(operand.type, operand.packed, name, value));
   };
-  declare(problem.a, "a", start(problem.a));
+  if (problem.ahead.empty()) {
+    declare(problem.a, "a", start(problem.a));
+  } else {
+    const int64_t elements = problem.m.value() * problem.k.value();
+    writer.line(fmt::format("SHARED({}, normal, {});", sourceType(problem.a.type).str(), elements));
+    declare(problem.a, "a", "normal");
+  }
   if (!problem.sideBySide()) {
     for (auto [index, product] : llvm::enumerate(problem.products))
       declare(product.b, numbered("b", index), start(product.b));

@@ -27,6 +27,9 @@ struct Problem {
   DimShape rowDims, rowStrides;
   Operand a, b;        ///< b and n: the first product's
   bool folded = false; ///< B is the same for all leading dims, which became rows of A
+  /// The ops that compute A, where it is no input: each block does so, into the shared array `normal`.
+  llvm::SmallVector<mlir::Operation *> ahead;
+  llvm::SmallVector<unsigned> outputsAhead; ///< region outputs made by them
 
   Dim batchCount() const { return product(batch); }
   /// Several products, each with blocks of its own.
@@ -53,8 +56,9 @@ public:
   void emit(const std::string &line, const std::string &column, llvm::ArrayRef<std::string> sums,
             size_t first = 0);
 
-  /// Why the ops behind the products cannot be written this way, or nothing.
-  static std::optional<std::string> refuses(const Region &region, const KernelContext &context);
+  /// Why the ops behind the products, all but those of `ahead`, cannot be written this way, or nothing.
+  static std::optional<std::string> refuses(const Region &region, const KernelContext &context,
+                                            llvm::ArrayRef<mlir::Operation *> ahead);
 
 private:
   std::string value(mlir::Value value);
@@ -72,6 +76,14 @@ private:
   std::string line, column;
   llvm::DenseMap<mlir::Value, std::string> known;
 };
+
+/// The ops of the region that compute the product's A, a norm among them; none if there is no norm.
+llvm::SmallVector<mlir::Operation *> opsAhead(const Region &region, nn::MatmulOp matmul);
+/// Why the kernels for few rows cannot compute A, or nothing. For a problem that is complete otherwise.
+std::optional<std::string> whyNotAhead(const Region &region, const KernelContext &context, const Problem &problem);
+/// Waits for the kernels before this one and computes A, if it is no input, with a block of `threads`.
+void emitAhead(KernelWriter &writer, const Region &region, const KernelContext &context, const Problem &problem,
+               int64_t threads);
 
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 std::string sumType(DType operand);

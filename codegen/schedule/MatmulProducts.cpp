@@ -81,12 +81,17 @@ std::optional<std::string> arrangeProducts(const Region &region, const KernelCon
       return reason;
   SmallVector<unsigned> masks;
   for (Value output : region.outputs) {
-    masks.push_back(several ? productsBehind(region, problem, output) : 1u);
+    const bool ahead = llvm::is_contained(problem.ahead, output.getDefiningOp());
+    if (ahead)
+      problem.outputsAhead.push_back(static_cast<unsigned>(masks.size()));
+    masks.push_back(ahead ? 0u : several ? productsBehind(region, problem, output) : 1u);
     problem.together |= llvm::popcount(masks.back()) > 1;
   }
   if (problem.together && problem.products.size() > 2)
     return std::string("a result made from some of more than two products");
   for (auto [index, output] : llvm::enumerate(region.outputs)) {
+    if (llvm::is_contained(problem.outputsAhead, index))
+      continue;
     if (masks[index] == 0)
       return std::string("an output that no product reaches");
     for (auto [place, product] : llvm::enumerate(problem.products)) {

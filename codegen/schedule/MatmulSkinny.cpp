@@ -66,7 +66,7 @@ KernelDraft emitSkinny(const Region &region, const KernelContext &context, const
   for (int64_t i = 0; i < m; ++i)
     for (size_t s = 0; s < problem.sums(); ++s)
       writer.line(fmt::format("f32 {} = 0.f;", total("sum", i, s)));
-  writer.line("pdl_wait();");
+  emitAhead(writer, region, context, problem, threads);
   writer.line("pdl_launch_dependents();");
   writer.line(problem.together ? "#pragma unroll 2" : "#pragma unroll 4");
   writer.line(fmt::format("for (i64 k = lane * {0}; k < {1}; k += {2}) {{", length, writer.size(problem.k),

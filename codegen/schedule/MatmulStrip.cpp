@@ -92,7 +92,7 @@ KernelDraft emitStrip(const Region &region, const KernelContext &context, const 
   emitRows(writer, problem);
   for (size_t s = 0; s < problem.sums(); ++s)
     writer.line(fmt::format("f32 {}[{}][{}] = {{}};", numbered("sum", s), rows, share.width));
-  writer.line("pdl_wait();");
+  emitAhead(writer, region, context, problem, share.threads);
   if (share.depth == 1)
     writer.line("#pragma unroll 4");
   writer.line(fmt::format("for (i64 k = slice * {0}; k < {1}; k += {2}) {{", share.depth, writer.size(problem.k),

@@ -46,7 +46,7 @@ void Emitter::shareBlock(const std::string &rows) {
   row = local("i64", "row", fmt::format("{} ? {} : {} - 1", active, place, rows));
 }
 
-void Emitter::pointerFor(const void *user, const Access &access, bool isOutput) {
+void Emitter::pointerFor(const void *user, const Access &access, bool isOutput, const std::string &into) {
   const DimShape &lead = graph.leads[access.lead];
   auto &indices = leadIndices[access.lead];
   if (!indices)
@@ -57,7 +57,9 @@ void Emitter::pointerFor(const void *user, const Access &access, bool isOutput) 
                         ? (*indices)[i]
                         : fmt::format("({} / {})", (*indices)[i], access.divisors[i]));
   index.resize(access.view.shape.size(), "0");
-  const std::string base = isOutput ? writer.output(access.index) : writer.input(access.index);
+  const std::string base = !into.empty() ? into
+                           : isOutput    ? writer.output(access.index)
+                                         : writer.input(access.index);
   const std::string type = (isOutput ? "" : "const ") + sourceType(access.type).str();
   std::string name = writer.fresh(isOutput ? "to" : "from");
   writer.line(fmt::format("{} *{} = {} + {};", type, name, base, writer.address(access.view, index)));
@@ -82,7 +84,7 @@ void Emitter::pointers() {
     if (node.kind == Node::Kind::Load && uses.contains(&node))
       pointerFor(&node, node.access, false);
   for (const Store &store : graph.stores)
-    pointerFor(&store, store.access, true);
+    pointerFor(&store, store.access, true, store.into);
 }
 
 std::string Emitter::columnOffset(const Access &access, const std::string &column) {

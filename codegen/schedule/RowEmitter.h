@@ -8,11 +8,12 @@ namespace fusion::row {
 
 class Emitter {
 public:
-  /// `block`: the expression that numbers the blocks of this graph from 0.
+  /// `block`: the expression that numbers the blocks of this graph from 0. `launches`: lets the next kernel
+  /// start once it has waited for those before.
   Emitter(const KernelContext &context, const Graph &graph, const Layout &layout, KernelWriter &writer,
-          std::string block)
+          std::string block, bool launches = true)
       : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters)), writer(writer),
-        block(std::move(block)) {}
+        block(std::move(block)), launches(launches) {}
   void emit();
 
 private:
@@ -43,7 +44,7 @@ private:
   void chunkBody(unsigned number);
   void accumulate(const Node *reduction);
   std::string chunkColumn() const;
-  std::string guard(bool ofRows) const;
+  std::string guard(bool ofRows, const Store *store = nullptr) const;
   std::string storedElement(const Store *store);
   void storeValues(const Store *store, const std::string &pack);
   void finishReduction(const Node *reduction);
@@ -68,7 +69,7 @@ private:
   std::string expression(const Node *node, llvm::ArrayRef<std::string> operands, const std::string &column);
   std::string local(const std::string &type, llvm::StringRef stem, const std::string &expression);
   std::string columnOffset(const Access &access, const std::string &column);
-  void pointerFor(const void *user, const Access &access, bool isOutput);
+  void pointerFor(const void *user, const Access &access, bool isOutput, const std::string &into = "");
   void comment(const Node *node);
   bool isKept(const Node *node) const;
   bool isGuarded() const { return layout.inRegisters && layout.guarded(*graph.width.constant()); }
@@ -82,6 +83,7 @@ private:
   const SweepPlan plan;
   KernelWriter &writer;
   const std::string block;
+  const bool launches;
   unsigned current = 0; ///< sweep
   std::string thread, active;
   std::string last, inside; ///< if guarded: the column of the last chunk, or 0, and whether it is in the row

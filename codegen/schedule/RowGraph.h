@@ -53,6 +53,8 @@ struct Node {
 struct Store {
   Node *value = nullptr;
   Access access;
+  std::string into;      ///< an array of the block that holds all rows, where that is not an output
+  std::string condition; ///< under which it is written; empty: always
 };
 
 struct Graph {

@@ -188,4 +188,21 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t bloc
   return layout;
 }
 
+Layout layoutWithin(const Graph &graph, uint32_t blockThreads) {
+  Layout layout;
+  layout.blockThreads = blockThreads;
+  const int64_t width = graph.width.value();
+  const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
+    return node.kind != Node::Kind::Reduce || isPlainReduction(node);
+  });
+  // A row or two for the whole block, which reduces with barriers; else a row for each warp.
+  layout.threadsPerRow = plain && graph.rows.value() <= 2 ? blockThreads : 32;
+  layout.vector = chooseVector(graph, width);
+  layout.chunks = static_cast<int64_t>(
+      llvm::divideCeil(width, layout.vector * static_cast<int64_t>(layout.threadsPerRow)));
+  const int64_t keptValues = static_cast<int64_t>(planSweeps(graph, true).kept.size());
+  layout.inRegisters = layout.chunks * layout.vector * std::max<int64_t>(keptValues, 1) <= 32;
+  return layout;
+}
+
 } // namespace fusion::row

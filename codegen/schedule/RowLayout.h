@@ -39,6 +39,9 @@ bool isVectorAccess(const Access &access, int64_t vector);
 /// other rows; 0: free.
 std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t blockThreads = 0);
 
+/// The layout for a static number of rows, all of them for each block of `blockThreads`.
+Layout layoutWithin(const Graph &graph, uint32_t blockThreads);
+
 /// f32 sum, max or min: the prelude's block reductions do those.
 bool isPlainReduction(const Node &node);
 

@@ -82,9 +82,11 @@ std::string Emitter::chunkColumn() const {
   return layout.chunks == 1 ? last : fmt::format("k < {} ? {} : {}", layout.chunks - 1, column, last);
 }
 
-/// `if (…) ` before what only elements in the row may do, and `ofRows`, only rows in the tensor.
-std::string Emitter::guard(bool ofRows) const {
+/// `if (…) ` before what only elements in the row may do, `ofRows`, only rows in the tensor, and what a store asks for.
+std::string Emitter::guard(bool ofRows, const Store *store) const {
   std::string condition = ofRows ? active : "";
+  if (store && !store->condition.empty())
+    condition += (condition.empty() ? "" : " && ") + store->condition;
   if (isGuarded()) {
     const bool both = !condition.empty();
     condition += both ? " && " : "";
@@ -144,7 +146,7 @@ void Emitter::storeValues(const Store *store, const std::string &pack) {
     return;
   }
   const std::string value = element(store->value, own);
-  writer.line(guard(/*ofRows=*/true) + storeElement(store->access.type, pointerNames.at(store),
+  writer.line(guard(/*ofRows=*/true, store) + storeElement(store->access.type, pointerNames.at(store),
                                                     columnOffset(store->access, own.column), value) + ";");
 }
 
@@ -187,11 +189,11 @@ void Emitter::chunkBody(unsigned number) {
           isConverted(type) ? fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), packs[store]) : packs[store];
       const std::string offset = columnOffset(store->access, own.chunk);
       writer.line(
-          fmt::format("{}store_vec({} + {}, {});", guard(/*ofRows=*/true), pointerNames.at(store), offset, pack));
+          fmt::format("{}store_vec({} + {}, {});", guard(/*ofRows=*/true, store), pointerNames.at(store), offset, pack));
     }
   for (const Store *store : perGroup) {
     const std::string value = groupValue(store->value);
-    writer.line(guard(/*ofRows=*/true) +
+    writer.line(guard(/*ofRows=*/true, store) +
                 fmt::format("if ({} % {} == 0) {};", own.chunk, graph.groupSize,
                             storeElement(store->access.type, pointerNames.at(store),
                                          columnOffset(store->access, own.chunk), value)));
@@ -228,7 +230,10 @@ void Emitter::sweep(unsigned number) {
 
 void Emitter::storeRow(const Store *store) {
   const std::string value = rowValue(store->value);
-  writer.line(fmt::format("if ({}{} == 0)", active.empty() ? "" : active + " && ", thread));
+  std::string condition;
+  for (const std::string &part : {active, store->condition})
+    condition += part.empty() ? "" : part + " && ";
+  writer.line(fmt::format("if ({}{} == 0)", condition, thread));
   writer.line("  " + storeElement(store->access.type, pointerNames.at(store), "0", value) + ";");
 }
 
@@ -244,7 +249,8 @@ void Emitter::emit() {
   const bool pinned = !layout.wholeBlock() && graph.headSize == 0;
   if (pinned)
     preload(/*early=*/false);
-  writer.line("pdl_launch_dependents();");
+  if (launches)
+    writer.line("pdl_launch_dependents();");
   if (!pinned)
     preload(/*early=*/false);
   for (unsigned i = 0; i < plan.reductions.size(); ++i) {

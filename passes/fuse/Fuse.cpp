@@ -127,7 +127,7 @@ private:
   }
 
   void collect(const Proposer &proposer, const Traffic &traffic) {
-    Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle});
+    Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle, candidates});
     for (auto &[root, reason] : proposals.misses) {
       see(root, proposer.family.str());
       miss(root, proposer.family.str(), 0, reason);

@@ -20,6 +20,7 @@ struct ProposalContext {
   mlir::Block &block;
   const Traffic &traffic;
   const ScheduleOracle &oracle;
+  llvm::ArrayRef<Candidate> found = {}; ///< of the families that compete and had their say before
 };
 
 /// From every nn.matmul: the scalar ops behind it, as far as they are the only readers. Each length is a candidate.
@@ -50,6 +51,13 @@ Candidate withDecoding(const Candidate &candidate);
 
 /// The products of one input by weights, with their biases, side by side.
 Proposals proposeProducts(const ProposalContext &context);
+
+/// What belongs to a product: the scales behind an integer one (a cast and a multiplication, whose factor may be a
+/// product of two scales), and a bias.
+llvm::SmallVector<mlir::Operation *> stepsBehind(nn::MatmulOp matmul);
+
+/// Norms in front of products of few rows.
+Proposals proposeNormMatmuls(const ProposalContext &context);
 
 /// Norms of one value, where no sum and no quantisation made them a group already.
 Proposals proposeSiblingNorms(const ProposalContext &context);

@@ -116,9 +116,10 @@ Proposals proposeEpilogues(const ProposalContext &context) { return EpilogueProp
 
 ArrayRef<Proposer> proposers() {
   static const Proposer all[] = {{"rope_kv_write", proposeCacheWrites, /*competes=*/true},
+                                 {"qkv_matmul", proposeProducts, /*competes=*/true},
+                                 {"norm_matmul", proposeNormMatmuls, /*competes=*/true},
                                  {"sibling_norms", proposeSiblingNorms},
                                  {"attention_layout", proposeAttentionLayouts},
-                                 {"qkv_matmul", proposeProducts},
                                  {"matmul_epilogue", proposeEpilogues},
                                  {"scaled_matmul", proposeScaledMatmuls},
                                  {"pointwise", proposePointwise}};

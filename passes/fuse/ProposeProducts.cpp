@@ -22,8 +22,15 @@ OpTy readerWithRow(Value value) {
   return tensorType(other).getRank() <= 1 ? op : OpTy();
 }
 
-/// What belongs to a product: the scales behind an integer one (a cast and a multiplication, whose factor may be a
-/// product of two scales), and a bias.
+/// Or a part of one, where it lies.
+bool isWeight(Value value) {
+  Operation *op = encodedOperand(value).getDefiningOp();
+  if (auto slice = llvm::dyn_cast_or_null<nn::SliceOp>(op))
+    op = slice.getX().getDefiningOp();
+  return op && llvm::isa<nn::WeightOp, nn::ConstantOp>(op);
+}
+} // namespace
+
 SmallVector<Operation *> stepsBehind(nn::MatmulOp matmul) {
   SmallVector<Operation *> steps;
   Value value = matmul.getY();
@@ -40,15 +47,6 @@ SmallVector<Operation *> stepsBehind(nn::MatmulOp matmul) {
     steps.push_back(bias);
   return steps;
 }
-
-/// Or a part of one, where it lies.
-bool isWeight(Value value) {
-  Operation *op = encodedOperand(value).getDefiningOp();
-  if (auto slice = llvm::dyn_cast_or_null<nn::SliceOp>(op))
-    op = slice.getX().getDefiningOp();
-  return op && llvm::isa<nn::WeightOp, nn::ConstantOp>(op);
-}
-} // namespace
 
 Proposals proposeProducts(const ProposalContext &context) {
   Proposals proposals;

@@ -56,6 +56,20 @@ const Case cases[] = {
   %7 = nn.rope %5, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xf32>, tensor<1x1x6x32xf32>) -> tensor<1x2x6x32xT>
   %8 = nn.attention %6, %7, %v {scale = 0.17 : f32, causal = true} : (tensor<1x4x6x32xT>, tensor<1x2x6x32xT>, tensor<1x2x6x32xT>) -> tensor<1x4x6x32xT>
   return %8 : tensor<1x4x6x32xT> })"},
+    {"AddNormTwoProducts", "norm_matmul", 1, R"(%x: tensor<2x128xT>, %r: tensor<2x128xT>, %g: tensor<128xT>, %w: tensor<128x48xT>, %v: tensor<128x16xT>, %b: tensor<16xT>) -> (tensor<2x128xT>, tensor<2x48xT>, tensor<2x16xT>) {
+  %0 = nn.add %x, %r : (tensor<2x128xT>, tensor<2x128xT>) -> tensor<2x128xT>
+  %1 = nn.rms_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<2x128xT>, tensor<128xT>) -> tensor<2x128xT>
+  %2 = nn.matmul %1, %w : (tensor<2x128xT>, tensor<128x48xT>) -> tensor<2x48xT>
+  %3 = nn.matmul %1, %v : (tensor<2x128xT>, tensor<128x16xT>) -> tensor<2x16xT>
+  %4 = nn.add %3, %b : (tensor<2x16xT>, tensor<16xT>) -> tensor<2x16xT>
+  return %0, %2, %4 : tensor<2x128xT>, tensor<2x48xT>, tensor<2x16xT> })"},
+    {"NormGatedProducts", "norm_matmul", 1, R"(%x: tensor<1x128xT>, %g: tensor<128xT>, %w: tensor<64x128xT>, %v: tensor<64x128xT>) -> tensor<1x64xT> {
+  %1 = nn.layer_norm %x, %g {eps = 1.0e-5 : f32} : (tensor<1x128xT>, tensor<128xT>) -> tensor<1x128xT>
+  %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<1x128xT>, tensor<64x128xT>) -> tensor<1x64xT>
+  %3 = nn.matmul %1, %v {transpose_b = true} : (tensor<1x128xT>, tensor<64x128xT>) -> tensor<1x64xT>
+  %4 = nn.silu %2 : (tensor<1x64xT>) -> tensor<1x64xT>
+  %5 = nn.mul %4, %3 : (tensor<1x64xT>, tensor<1x64xT>) -> tensor<1x64xT>
+  return %5 : tensor<1x64xT> })"},
     {"NormStaticF8", "norm_quant", 1, R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>) -> tensor<?x128xf8E4M3FN> {
   %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %1 = nn.quantize %0, %s : (tensor<?x128xT>, tensor<f32>) -> tensor<?x128xf8E4M3FN>

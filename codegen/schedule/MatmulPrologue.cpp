@@ -1,0 +1,111 @@
+// Ops ahead of the products: the norm of A's rows, with the add ahead of it. Every block of a kernel for few rows computes
+// all of them into shared memory; what others read of it is written by the first block.
+#include "codegen/schedule/MatmulProblem.h"
+#include "codegen/schedule/RowEmitter.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion::matmul {
+
+/// What A may take of a block's shared memory, of 48 KiB; the rest is for the sums of a strip.
+static constexpr int64_t mostBytes = 32 << 10;
+
+SmallVector<Operation *> opsAhead(const Region &region, nn::MatmulOp matmul) {
+  SmallVector<Operation *> ahead;
+  SmallVector<Value> pending{matmul.getA()};
+  while (!pending.empty()) {
+    Value value = pending.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (!op || llvm::is_contained(region.inputs, value) || llvm::is_contained(ahead, op))
+      continue;
+    ahead.push_back(op);
+    pending.append(op->operand_begin(), op->operand_end());
+  }
+  if (llvm::none_of(ahead, llvm::IsaPred<nn::RmsNormOp, nn::LayerNormOp>))
+    return {};
+  return llvm::filter_to_vector(region.ops, [&](Operation *op) { return llvm::is_contained(ahead, op); });
+}
+
+/// The ops ahead as a region of their own: A, then what else leaves.
+static Region regionAhead(const Region &region, const Problem &problem) {
+  Region own;
+  own.anchor = region.anchor;
+  own.inputs = region.inputs;
+  own.ops = problem.ahead;
+  nn::MatmulOp first = problem.op;
+  own.outputs = {first.getA()};
+  for (unsigned output : problem.outputsAhead)
+    own.outputs.push_back(region.outputs[output]);
+  return own;
+}
+
+std::optional<std::string> whyNotAhead(const Region &region, const KernelContext &context, const Problem &problem) {
+  if (problem.ahead.empty())
+    return std::nullopt;
+  for (Operation *op : region.ops) {
+    if (llvm::is_contained(problem.ahead, op))
+      continue;
+    auto matmul = dyn_cast<nn::MatmulOp>(op);
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp();
+          llvm::is_contained(problem.ahead, producer) && !isa<nn::ConstantOp>(producer) &&
+          !(matmul && operand == matmul.getA() && operand != matmul.getB()))
+        return (op->getName().getStringRef() + " reads what is computed ahead of the product").str();
+  }
+  const std::string limit = "a norm ahead of nn.matmul needs a static number of rows, at most ";
+  const int64_t most = std::max(skinnyRows(problem), stripRows(problem));
+  if (most == 0)
+    return std::string("a norm ahead of nn.matmul needs a kernel for few rows, which takes f32, f16 and bf16 and a "
+                       "contiguous second operand");
+  if (!problem.m.constant())
+    return limit + std::to_string(most) + ": here it is " + problem.m.str();
+  if (*problem.m.constant() < 1 || *problem.m.constant() > most)
+    return limit + std::to_string(most) + ": here it is " + std::to_string(*problem.m.constant());
+  nn::MatmulOp first = problem.op;
+  if (!problem.batch.empty() || first.getTransposeA() || problem.k.constant().value_or(0) == 0)
+    return std::string("a norm ahead of a product that is batched, of a transpose, of a run-time size or of nothing");
+  const int64_t bytes = *problem.m.constant() * *problem.k.constant() * static_cast<int64_t>(byteSize(problem.a.type));
+  if (bytes > mostBytes)
+    return fmt::format("normalised rows of {} bytes, shared memory has room for {}", bytes, mostBytes);
+  auto graph = row::buildGraph(regionAhead(region, problem), context);
+  if (auto *reason = std::get_if<std::string>(&graph))
+    return "ahead of nn.matmul: " + *reason;
+  if (std::get<row::Graph>(graph).groupSize != 0)
+    return std::string("values per group ahead of nn.matmul");
+  return std::nullopt;
+}
+
+void emitAhead(KernelWriter &writer, const Region &region, const KernelContext &context, const Problem &problem,
+               int64_t threads) {
+  if (problem.ahead.empty()) {
+    writer.line("pdl_wait();");
+    return;
+  }
+  KernelContext plain = context;
+  plain.outputs = {};
+  auto built = row::buildGraph(regionAhead(region, problem), plain);
+  row::Graph &graph = std::get<row::Graph>(built);
+  for (auto [index, store] : llvm::enumerate(graph.stores)) {
+    if (index == 0) {
+      store.into = "normal";
+      continue;
+    }
+    store.access.index = problem.outputsAhead[index - 1];
+    store.condition = "block_x() == 0";
+  }
+  const row::Layout layout = row::layoutWithin(graph, static_cast<uint32_t>(threads));
+  const int64_t turns = static_cast<int64_t>(
+      llvm::divideCeil(problem.m.value(), static_cast<int64_t>(layout.rowsPerBlock())));
+  writer.line("// Every block computes the rows of A; the first one writes what others read of it.");
+  writer.line(turns > 1 ? fmt::format("for (int turn = 0; turn < {}; ++turn) {{", turns) : "{");
+  row::Emitter(plain, graph, layout, writer, turns > 1 ? "turn" : "0", /*launches=*/false).emit();
+  if (layout.wholeBlock())
+    writer.line("barrier(); // the next row's reductions use the same shared memory");
+  writer.line("}");
+  if (!layout.wholeBlock())
+    writer.line("barrier();");
+}
+
+} // namespace fusion::matmul

@@ -1,0 +1,91 @@
+// norm_matmul: a norm, with the residual add ahead of it, in front of the products that read it, for few rows: their biases
+// go along, the activation of a gated pair, or what follows a single product.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Types.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+using Ops = llvm::SmallSetVector<Operation *, 16>;
+
+/// The products that read the norm as their first operand only.
+SmallVector<nn::MatmulOp> productsOf(Operation *norm) {
+  SmallVector<nn::MatmulOp> products;
+  for (Operation *user : norm->getUsers())
+    if (auto matmul = llvm::dyn_cast<nn::MatmulOp>(user);
+        matmul && user->getBlock() == norm->getBlock() && matmul.getA() == norm->getResult(0) &&
+        matmul.getB() != matmul.getA())
+      products.push_back(matmul);
+  llvm::sort(products, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return products;
+}
+
+/// The products with what follows them, as far as one kernel may compute it: the alternatives.
+SmallVector<Ops> behind(ArrayRef<nn::MatmulOp> products, const ProposalContext &context, ArrayRef<Candidate> epilogues) {
+  SmallVector<Ops> choices;
+  Ops &biased = choices.emplace_back();
+  for (nn::MatmulOp product : products) {
+    biased.insert(product);
+    for (Operation *step : stepsBehind(product))
+      biased.insert(step);
+  }
+  auto add = [&](const Candidate &candidate) { choices.emplace_back(candidate.ops.begin(), candidate.ops.end()); };
+  for (const Candidate &candidate : context.found)
+    if (candidate.pattern == "gated_matmul" &&
+        llvm::all_of(products, [&](Operation *op) { return llvm::is_contained(candidate.ops, op); }))
+      add(candidate);
+  const Candidate *longest = nullptr;
+  for (const Candidate &candidate : epilogues)
+    if (products.size() == 1 && candidate.root == products[0] &&
+        (!longest || candidate.ops.size() > longest->ops.size()))
+      longest = &candidate;
+  if (longest)
+    add(*longest);
+  return choices;
+}
+} // namespace
+
+Proposals proposeNormMatmuls(const ProposalContext &context) {
+  Proposals proposals;
+  std::optional<Proposals> epilogues;
+  for (Operation &op : context.block) {
+    if (!llvm::isa<nn::RmsNormOp, nn::LayerNormOp>(op))
+      continue;
+    const SmallVector<nn::MatmulOp> products = productsOf(&op);
+    if (products.empty())
+      continue;
+    const DimShape &shape = context.traffic.shapes[op.getResult(0)];
+    const Dim rows = product(llvm::ArrayRef<Dim>(shape).drop_back());
+    if (!rows.constant()) {
+      proposals.misses.push_back({&op, "a norm ahead of nn.matmul needs a static number of rows, at most 8: here it is " +
+                                           rows.str()});
+      continue;
+    }
+    if (!epilogues)
+      epilogues = proposeEpilogues(context);
+    auto sum = op.getOperand(0).getDefiningOp<nn::AddOp>();
+    const bool residual = sum && sum->getBlock() == op.getBlock() &&
+                          context.traffic.shapes[sum.getLhs()] == context.traffic.shapes[sum.getRhs()];
+    for (const Ops &ops : behind(products, context, epilogues->candidates))
+      for (bool withSum : {true, false}) {
+        if (withSum && !residual)
+          continue;
+        Candidate candidate;
+        candidate.pattern = "norm_matmul";
+        candidate.root = &op;
+        candidate.ops.assign(ops.begin(), ops.end());
+        candidate.ops.push_back(&op);
+        if (withSum)
+          candidate.ops.push_back(sum);
+        proposals.candidates.push_back(std::move(candidate));
+      }
+  }
+  return proposals;
+}
+
+} // namespace fusion

@@ -1,0 +1,109 @@
+// RUN: fusion-opt %s --fuse-norm-matmul --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-norm-matmul --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// CHECK-LABEL: @one
+// CHECK: fusion.group "norm_matmul" schedule "matmul"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: fusion.yield
+func.func @one(%x: tensor<1x128xf16>, %g: tensor<128xf16>, %w: tensor<64x128xf16>) -> tensor<1x64xf16> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<1x128xf16>, tensor<128xf16>) -> tensor<1x128xf16>
+  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<1x128xf16>, tensor<64x128xf16>) -> tensor<1x64xf16>
+  return %0 : tensor<1x64xf16>
+}
+
+// -----
+
+// The residual add goes ahead too, and the sum leaves for the next one; three products with one bias.
+// CHECK-LABEL: @qkv
+// CHECK: %[[G:.*]]:4 = fusion.group "norm_matmul" schedule "matmul"
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.layer_norm
+// CHECK-COUNT-3: nn.matmul
+// CHECK: fusion.yield
+// CHECK-NOT: nn.add
+func.func @qkv(%x: tensor<2x1x128xbf16>, %r: tensor<2x1x128xbf16>, %g: tensor<128xbf16>, %q: tensor<128x64xbf16>, %k: tensor<128x32xbf16>, %v: tensor<128x32xbf16>,
+               %c: tensor<64xbf16>) -> (tensor<2x1x128xbf16>, tensor<2x1x64xbf16>, tensor<2x1x32xbf16>, tensor<2x1x32xbf16>) {
+  %s = nn.add %x, %r : (tensor<2x1x128xbf16>, tensor<2x1x128xbf16>) -> tensor<2x1x128xbf16>
+  %n = nn.layer_norm %s, %g {eps = 1.0e-5 : f32} : (tensor<2x1x128xbf16>, tensor<128xbf16>) -> tensor<2x1x128xbf16>
+  %0 = nn.matmul %n, %q : (tensor<2x1x128xbf16>, tensor<128x64xbf16>) -> tensor<2x1x64xbf16>
+  %1 = nn.add %c, %0 : (tensor<64xbf16>, tensor<2x1x64xbf16>) -> tensor<2x1x64xbf16>
+  %2 = nn.matmul %n, %k : (tensor<2x1x128xbf16>, tensor<128x32xbf16>) -> tensor<2x1x32xbf16>
+  %3 = nn.matmul %n, %v : (tensor<2x1x128xbf16>, tensor<128x32xbf16>) -> tensor<2x1x32xbf16>
+  return %s, %1, %2, %3 : tensor<2x1x128xbf16>, tensor<2x1x64xbf16>, tensor<2x1x32xbf16>, tensor<2x1x32xbf16>
+}
+
+// -----
+
+// Gemma, with what follows the product: the longest chain.
+// CHECK-LABEL: @epilogue
+// CHECK: fusion.group "norm_matmul" schedule "matmul"
+// CHECK-NEXT: nn.rms_norm {{.*}}weight_bias = 1.000000e+00
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.gelu
+// CHECK-NEXT: fusion.yield
+func.func @epilogue(%x: tensor<4x128xbf16>, %g: tensor<128xf32>, %w: tensor<128x64xbf16>) -> tensor<4x64xbf16> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32} : (tensor<4x128xbf16>, tensor<128xf32>) -> tensor<4x128xbf16>
+  %0 = nn.matmul %n, %w : (tensor<4x128xbf16>, tensor<128x64xbf16>) -> tensor<4x64xbf16>
+  %1 = nn.gelu %0 {approximate = "tanh"} : (tensor<4x64xbf16>) -> tensor<4x64xbf16>
+  return %1 : tensor<4x64xbf16>
+}
+
+// -----
+
+// Somebody else reads the normalised rows: they leave too.
+// CHECK-LABEL: @norm_used
+// CHECK: %[[G:.*]]:2 = fusion.group "norm_matmul"
+// CHECK: nn.silu %[[G]]#0
+func.func @norm_used(%x: tensor<1x128xf32>, %g: tensor<128xf32>, %w: tensor<128x64xf32>) -> (tensor<1x64xf32>, tensor<1x128xf32>) {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<1x128xf32>, tensor<128xf32>) -> tensor<1x128xf32>
+  %0 = nn.matmul %n, %w : (tensor<1x128xf32>, tensor<128x64xf32>) -> tensor<1x64xf32>
+  %1 = nn.silu %n : (tensor<1x128xf32>) -> tensor<1x128xf32>
+  return %0, %1 : tensor<1x64xf32>, tensor<1x128xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @run_time_rows
+// CHECK-NOT: fusion.group
+// MISS: norm_matmul missed at {{.*}}: a norm ahead of nn.matmul needs a static number of rows, at most 8: here it is tokens
+func.func @run_time_rows(%x: tensor<?x128xf16> {nn.dims = ["tokens", 128]}, %g: tensor<128xf16>, %w: tensor<64x128xf16>) -> tensor<?x64xf16> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<?x128xf16>, tensor<64x128xf16>) -> tensor<?x64xf16>
+  return %0 : tensor<?x64xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @many_rows
+// CHECK-NOT: fusion.group
+// MISS: norm_matmul missed at {{.*}}a norm ahead of nn.matmul needs a static number of rows, at most 8: here it is 64
+func.func @many_rows(%x: tensor<64x128xf16>, %g: tensor<128xf16>, %w: tensor<64x128xf16>) -> tensor<64x64xf16> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<64x128xf16>, tensor<128xf16>) -> tensor<64x128xf16>
+  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<64x128xf16>, tensor<64x128xf16>) -> tensor<64x64xf16>
+  return %0 : tensor<64x64xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @long_rows
+// CHECK-NOT: fusion.group
+// MISS: norm_matmul missed at {{.*}}normalised rows of 65536 bytes, shared memory has room for 32768
+func.func @long_rows(%x: tensor<4x8192xf16>, %g: tensor<8192xf16>, %w: tensor<64x8192xf16>) -> tensor<4x64xf16> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<4x8192xf16>, tensor<8192xf16>) -> tensor<4x8192xf16>
+  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<4x8192xf16>, tensor<64x8192xf16>) -> tensor<4x64xf16>
+  return %0 : tensor<4x64xf16>
+}
+
+// -----
+
+// The normalised rows are the second operand, or no product reads them: no root.
+// CHECK-LABEL: @no_first_operand
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS-NOT: norm_matmul missed at {{.*}}no_first_operand
+func.func @no_first_operand(%x: tensor<64x128xf16>, %g: tensor<128xf16>, %w: tensor<1x64xf16>) -> tensor<1x128xf16> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<64x128xf16>, tensor<128xf16>) -> tensor<64x128xf16>
+  %0 = nn.matmul %w, %n : (tensor<1x64xf16>, tensor<64x128xf16>) -> tensor<1x128xf16>
+  return %0 : tensor<1x128xf16>
+}
