@@ -53,6 +53,8 @@ Result<BufferId> PlanBuilder::weightBuffer(nn::WeightOp weight) {
   BufferId id = buffers[weight] = addBuffer(BufferPlan::Kind::Weight, weight, weight.getName().str());
   plan.buffers[id].contents = FileSpan{path.string(), static_cast<uint64_t>(weight.getOffset()),
                                        static_cast<uint64_t>(weight.getLength())};
+  if (auto starts = weight.getStarts())
+    plan.buffers[id].window = {Shape(weight.shapeInFile()), nn::dimsFromAttr(*starts)};
   return id;
 }
 

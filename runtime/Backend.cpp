@@ -35,4 +35,13 @@ Status Backend::transfer(const Tensor &source, Tensor &target) {
   return {};
 }
 
+Status Backend::uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count) {
+  for (size_t row = 0; row < count; ++row)
+    if (Status status = upload(static_cast<std::byte *>(target) + row * bytes,
+                               static_cast<const std::byte *>(source) + row * pitch, bytes);
+        !status)
+      return status;
+  return {};
+}
+
 } // namespace fusion

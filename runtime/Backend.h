@@ -33,6 +33,8 @@ public:
   virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
   /// From host memory; `source` may be reused when it returns.
   virtual Status upload(void *target, const void *source, size_t bytes) = 0;
+  /// The same for `count` rows of `bytes` bytes, `pitch` bytes apart in host memory and side by side in `target`.
+  virtual Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count);
   /// To host memory; the bytes are there when it returns.
   virtual Status download(void *target, const void *source, size_t bytes) = 0;
   /// Between two places on the device.

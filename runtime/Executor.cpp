@@ -53,7 +53,7 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
       emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);
   if (!backend)
     return backend.error();
-  Result<WeightStore> weights = WeightStore::load(executor->program, **backend);
+  Result<WeightStore> weights = WeightStore::load(executor->program, **backend, chosen.rank);
   if (!weights)
     return weights.error();
   executor->runner =

@@ -16,6 +16,7 @@ namespace fusion {
 struct ExecutorOptions {
   enum class Target { Cuda, Emulate } target = Target::Cuda;
   int ordinal = 0;                                        ///< which GPU
+  int rank = 0;                                           ///< which part of a program divided among several
   std::string cacheFolder = KernelCache::defaultFolder(); ///< empty: no cache
   KernelCache::Warning warn;                              ///< default: stderr
   /// Kernels that are compiled already, from a bundle: one for each of the plan's, and what they are for.

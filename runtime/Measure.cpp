@@ -1,5 +1,6 @@
 #include "runtime/Measure.h"
 
+#include "ir/base/BindSymbols.h"
 #include "runtime/MemoryPlan.h"
 #include "runtime/ShapePlan.h"
 #include "runtime/WeightStore.h"
@@ -21,7 +22,8 @@ struct Work {
   std::map<uint32_t, uint32_t> kernels;
 };
 
-Result<ShapePlan> shapesAt(const ProgramPlan &plan, const SymbolValues &sizes) {
+Result<ShapePlan> shapesAt(const ProgramPlan &plan, SymbolValues sizes) {
+  sizes.emplace(rankSymbol, 0); // the ranks do the same work
   for (const ProgramPlan::Equality &equality : plan.equalities) {
     Result<int64_t> left = equality.left.evaluate(sizes), right = equality.right.evaluate(sizes);
     if (!left || !right || *left != *right)
@@ -108,7 +110,7 @@ private:
   }
 
   Status place() {
-    Result<WeightStore> loaded = WeightStore::load(plan, backend);
+    Result<WeightStore> loaded = WeightStore::load(plan, backend, /*rank=*/0);
     if (!loaded)
       return loaded.error();
     constants.emplace(std::move(*loaded));

@@ -1,5 +1,6 @@
 #include "runtime/Runner.h"
 
+#include "ir/base/BindSymbols.h"
 #include "runtime/Binding.h"
 
 #include <fmt/format.h>
@@ -53,6 +54,7 @@ Result<ShapeBucket *> Executor::Runner::bucketFor(const NamedTensors &inputs) {
   Result<SymbolValues> symbols = bindInputs(plan, inputs);
   if (!symbols)
     return symbols.error();
+  symbols->emplace(rankSymbol, options.rank);
   Result<ShapePlan> shapes = planShapes(plan, *symbols);
   if (!shapes)
     return shapes.error();

@@ -2,6 +2,7 @@
 
 #include "ir/base/Progress.h"
 #include "runtime/MemoryPlan.h"
+#include "runtime/WeightRows.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +25,14 @@ static std::vector<bool> usedBuffers(const ProgramPlan &plan) {
   return used;
 }
 
-Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend) {
+static size_t totalBytes(const std::vector<WeightRows> &parts) {
+  size_t bytes = 0;
+  for (const WeightRows &rows : parts)
+    bytes += rows.total();
+  return bytes;
+}
+
+Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank) {
   WeightStore store;
   store.storage = std::make_shared<Storage>();
   store.addresses.resize(plan.buffers.size(), nullptr);
@@ -32,11 +40,11 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend)
   struct Copy {
     BufferId buffer;
     const std::byte *source;
-    size_t bytes; ///< 0 when another copy brings them
+    std::vector<WeightRows> rows; ///< empty when another copy brings them
     size_t offset;
   };
   std::vector<Copy> copies;
-  std::map<std::pair<const std::byte *, size_t>, size_t> placed;
+  std::map<std::pair<const std::byte *, std::vector<WeightRows>>, size_t> placed;
   std::vector<bool> used = usedBuffers(plan);
   std::map<std::string, std::shared_ptr<MappedFile>> files;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -44,7 +52,6 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend)
     if (buffer.kind != BufferPlan::Kind::Weight || !used[i])
       continue;
     const std::byte *source = nullptr;
-    size_t bytes = 0;
     if (auto *span = std::get_if<FileSpan>(&buffer.contents)) {
       std::shared_ptr<MappedFile> &file = files[span->path];
       if (!file) {
@@ -59,22 +66,25 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend)
         return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", buffer.name,
                                     span->path, available, span->length, span->offset));
       source = file->bytes().data() + span->offset;
-      bytes = span->length;
     } else {
       const Tensor &tensor = std::get<Tensor>(buffer.contents);
       store.storage->tensors.push_back(tensor);
       source = static_cast<const std::byte *>(tensor.data());
-      bytes = tensor.bytes();
     }
-    if (backend.sharesHostMemory() && source && reinterpret_cast<uintptr_t>(source) % kernelAlignment == 0) {
-      store.addresses[i] =
-          const_cast<std::byte *>(source); // kernels do not write weights: verify() saw to it
+    Result<std::vector<WeightRows>> rows = weightRows(buffer, rank);
+    if (!rows)
+      return rows.error();
+    const bool isOneRun = rows->size() == 1 && rows->front().count == 1;
+    const std::byte *start = source + rows->front().offset;
+    if (backend.sharesHostMemory() && source && isOneRun &&
+        reinterpret_cast<uintptr_t>(start) % kernelAlignment == 0) {
+      store.addresses[i] = const_cast<std::byte *>(start); // kernels do not write weights: verify() saw to it
     } else {
       // Tied weights name the same bytes: one copy serves all.
-      auto [place, fresh] = placed.try_emplace({source, bytes}, store.copiedBytes);
-      copies.push_back({static_cast<BufferId>(i), source, fresh ? bytes : 0, place->second});
+      auto [place, fresh] = placed.try_emplace({source, *rows}, store.copiedBytes);
+      copies.push_back({static_cast<BufferId>(i), source, fresh ? *rows : std::vector<WeightRows>(), place->second});
       if (fresh)
-        store.copiedBytes += std::max(alignedSize(bytes), bufferAlignment);
+        store.copiedBytes += std::max(alignedSize(totalBytes(*rows)), bufferAlignment);
     }
   }
   if (copies.empty())
@@ -91,9 +101,15 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend)
   for (const Copy &copy : copies) {
     void *target = static_cast<std::byte *>(memory->get()) + copy.offset;
     store.addresses[copy.buffer] = target;
-    if (Status status = backend.upload(target, copy.source, copy.bytes); !status)
-      return status.error();
-    for (; progress && copy.offset + copy.bytes >= (shown + 1) * progressStep; ++shown)
+    size_t done = 0;
+    for (const WeightRows &rows : copy.rows) {
+      if (Status status = backend.uploadRows(static_cast<std::byte *>(target) + done, copy.source + rows.offset,
+                                             rows.bytes, rows.pitch, rows.count);
+          !status)
+        return status.error();
+      done += rows.total();
+    }
+    for (; progress && copy.offset + done >= (shown + 1) * progressStep; ++shown)
       progress->step(fmt::format("{} MiB", (shown + 1) * (progressStep >> 20)));
   }
   if (Status status = backend.synchronize(); !status)

@@ -13,9 +13,10 @@ namespace fusion {
 class WeightStore {
 public:
   /// Maps the files and copies what a launch or an output uses straight from there to the device, into one
-  /// allocation. A backend that shares host memory uses the mapping itself where its alignment allows.
+  /// allocation. Of a weight with a window, rank `rank`'s part alone. A backend that shares host memory uses the mapping
+  /// itself where its alignment allows.
   /// Errors: a missing or short file, by weight and path.
-  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend);
+  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank);
 
   /// The address of a weight buffer; null for others and for unused weights.
   void *address(BufferId buffer) const { return addresses[buffer]; }

@@ -88,8 +88,11 @@ std::string planText(const ProgramPlan &plan) {
     text += fmt::format("needs {} == {} ({})\n", equality.left.str(), equality.right.str(), equality.reason);
   for (size_t id = 0; id < plan.buffers.size(); ++id) {
     const BufferPlan &buffer = plan.buffers[id];
-    text += fmt::format("%{}: {} {} {}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape),
-                        buffer.name);
+    std::string part;
+    if (buffer.window)
+      part = fmt::format(", of {} from {} on", shapeString(buffer.window->whole), shapeString(buffer.window->starts));
+    text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape), buffer.name,
+                        part);
   }
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const KernelLaunch &launch = plan.launches[i];

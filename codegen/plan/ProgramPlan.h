@@ -59,6 +59,13 @@ struct BufferPlan {
   /// For Weight: where the bytes are. A Tensor for constants that the compiler made. Elements of 4 bits lie two to a
   /// byte in a Weight, low half first (a Tensor of bytes), and have a byte each elsewhere.
   std::variant<std::monostate, FileSpan, Tensor> contents;
+  /// For a Weight of which this rank needs a part: the contents are of shape `whole`, and the buffer's first element is
+  /// the one at `starts`, which may depend on the rank. Whole bytes, and never outside, for any rank.
+  struct Window {
+    Shape whole;
+    DimShape starts;
+  };
+  std::optional<Window> window = {};
 };
 
 /// Values of a size that only a run knows: least … most, both included.

@@ -56,6 +56,8 @@ static json toJson(const BufferPlan &buffer) {
                       {"shape", tensor->shape()},
                       {"base64", encodeBase64({bytes, tensor->bytes()})}};
   }
+  if (buffer.window)
+    result["window"] = {{"whole", buffer.window->whole}, {"starts", toJson(buffer.window->starts)}};
   return result;
 }
 
@@ -235,6 +237,8 @@ static BufferPlan readBuffer(const json &object) {
                                jsonField<uint64_t>(*file, "length")};
   else if (auto data = object.find("data"); data != object.end())
     buffer.contents = readTensor(*data);
+  if (auto window = object.find("window"); window != object.end())
+    buffer.window = {jsonField<Shape>(*window, "whole"), readShape(*window, "starts")};
   return buffer;
 }
 

@@ -1,5 +1,7 @@
 #include "codegen/plan/ProgramPlan.h"
 
+#include "ir/base/BindSymbols.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,21 +21,40 @@ static Status verifyKernel(const KernelPlan &kernel) {
   return {};
 }
 
+/// The shape of what a weight's contents hold; an error if the part that is used does not lie in them.
+static Result<DimShape> shapeOfContents(const BufferPlan &buffer) {
+  if (!buffer.window)
+    return buffer.shape;
+  const auto &[whole, starts] = *buffer.window;
+  bool fits = whole.size() == buffer.shape.size() && starts.size() == buffer.shape.size();
+  for (size_t i = 0; fits && i < whole.size(); ++i) {
+    const std::set<std::string> symbols = starts[i].symbols();
+    const int64_t size = buffer.shape[i].constant().value_or(-1), room = size < 0 ? -1 : whole[i] - size;
+    fits = room >= 0 && (symbols.empty() || symbols == std::set<std::string>{std::string(rankSymbol)}) &&
+           starts[i].knownNonNegative() && (!starts[i].isStatic() || starts[i].value() <= room);
+  }
+  if (!fits)
+    return badInput(fmt::format("weight {}: {} from {} on is no part of {}", buffer.name, shapeString(buffer.shape),
+                                shapeString(starts), shapeString(whole)));
+  return DimShape(whole.begin(), whole.end());
+}
+
 static Status verifyBuffer(const BufferPlan &buffer) {
   bool filled = !std::holds_alternative<std::monostate>(buffer.contents);
   if (filled != (buffer.kind == BufferPlan::Kind::Weight))
     return badInput(fmt::format("buffer {}: {}", buffer.name,
                                 filled ? "only a weight may have contents" : "a weight without contents"));
   if (!filled)
-    return {};
+    return buffer.window ? badInput(fmt::format("buffer {}: only a weight may be a part of one", buffer.name)) : Status();
+  Result<DimShape> shape = shapeOfContents(buffer);
+  if (!shape)
+    return shape.error();
   uint64_t bytes = byteSize(buffer.type);
-  for (const Dim &dim : buffer.shape) {
+  for (const Dim &dim : *shape) {
     if (!dim.isStatic() || dim.value() < 0)
-      return badInput(
-          fmt::format("weight {}: shape {} is not static", buffer.name, shapeString(buffer.shape)));
+      return badInput(fmt::format("weight {}: shape {} is not static", buffer.name, shapeString(*shape)));
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim.value()), &bytes))
-      return badInput(
-          fmt::format("weight {}: shape {} is too large", buffer.name, shapeString(buffer.shape)));
+      return badInput(fmt::format("weight {}: shape {} is too large", buffer.name, shapeString(*shape)));
   }
   if (buffer.type == DType::I4 || buffer.type == DType::U4)
     bytes = (bytes + 1) / 2;
@@ -41,7 +62,7 @@ static Status verifyBuffer(const BufferPlan &buffer) {
   uint64_t given = file ? file->length : std::get<Tensor>(buffer.contents).bytes();
   if (given != bytes)
     return badInput(fmt::format("weight {}: shape {} of {} needs {} bytes, its contents have {}", buffer.name,
-                                shapeString(buffer.shape), name(buffer.type), bytes, given));
+                                shapeString(*shape), name(buffer.type), bytes, given));
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace fusion {
 
@@ -15,6 +16,9 @@ struct PortShape {
   DType type = DType::F32;
   DimShape shape;
 };
+
+/// The symbol that no input has: the number of the rank that runs one part of a graph divided among several.
+inline constexpr std::string_view rankSymbol = "tp_rank";
 
 /// Two dims that must have one value.
 struct DimEquality {

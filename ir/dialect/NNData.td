@@ -22,13 +22,28 @@ def NN_WeightOp : NN_Op<"weight"> {
     `length` bytes at `offset` of the file `path`, in the layout of the result type, little endian. A relative
     path is looked up beside the graph file. i4 and ui4 are two to a byte, low half first.
 
+    With `whole` and `starts`, the bytes are a tensor of shape `whole`, of which the result is the part that begins at
+    `starts`: one rank's piece, where `starts` may name the symbol `tp_rank`. No other bytes are loaded.
+
     ```mlir
     %w = nn.weight {name = "model.norm.weight", path = "model.onnx", offset = 4096 : i64, length = 256 : i64}
        : () -> tensor<128xbf16>
+    %p = nn.weight {name = "up.weight", path = "model.onnx", offset = 0 : i64, length = 512 : i64,
+                    whole = array<i64: 32, 8>, starts = ["16*tp_rank", 0]} : () -> tensor<16x8xbf16>
     ```
   }];
-  let arguments = (ins StrAttr:$name, StrAttr:$path, I64Attr:$offset, I64Attr:$length);
+  let arguments = (ins StrAttr:$name, StrAttr:$path, I64Attr:$offset, I64Attr:$length,
+                       OptionalAttr<DenseI64ArrayAttr>:$whole, OptionalAttr<NN_DimsAttr>:$starts);
   let results = (outs NN_Tensor:$y);
+  let builders = [OpBuilder<(ins "::mlir::Type":$y, "::llvm::StringRef":$name, "::llvm::StringRef":$path,
+                                 "int64_t":$offset, "int64_t":$length),
+                            [{ build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr); }]>];
+  let extraClassDeclaration = [{
+    /// The shape of what lies in the file.
+    ::llvm::ArrayRef<int64_t> shapeInFile() {
+      return getWhole() ? *getWhole() : ::llvm::cast<::mlir::RankedTensorType>(getType()).getShape();
+    }
+  }];
 }
 
 def NN_DimConstantOp : NN_Op<"dim_constant"> {

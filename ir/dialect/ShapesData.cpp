@@ -24,7 +24,21 @@ LogicalResult WeightOp::inferShapes(ShapeContext &context) {
   if (!type.hasStaticShape())
     return context.fail("a weight has a static shape");
   unsigned bits = type.getElementType().getIntOrFloatBitWidth();
-  int64_t bytes = (type.getNumElements() * (bits == 1 ? 8 : bits) + 7) / 8;
+  if (getWhole().has_value() != getStarts().has_value())
+    return context.fail("a part of a weight has both whole and starts");
+  if (getWhole()) {
+    DimShape starts = dimsFromAttr(*getStarts());
+    const auto rank = static_cast<size_t>(type.getRank());
+    bool fits = getWhole()->size() == rank && starts.size() == rank;
+    for (size_t i = 0; fits && i < rank; ++i)
+      fits = type.getShape()[i] + starts[i].constant().value_or(0) <= (*getWhole())[i];
+    if (!fits)
+      return context.fail("the part does not lie in the whole");
+  }
+  int64_t elements = 1;
+  for (int64_t dim : shapeInFile())
+    elements *= dim;
+  int64_t bytes = (elements * (bits == 1 ? 8 : bits) + 7) / 8;
   if (static_cast<int64_t>(getLength()) != bytes)
     return context.fail("length is " + Twine(getLength()) + " bytes but the type needs " + Twine(bytes));
   context.set(0, staticShape(type));

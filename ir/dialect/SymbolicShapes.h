@@ -15,8 +15,6 @@ inline constexpr llvm::StringLiteral dimsAttr = "nn.dims";
 inline constexpr llvm::StringLiteral shardAttr = "nn.shard";
 /// On one rank's function: how many ranks there are.
 inline constexpr llvm::StringLiteral ranksAttr = "nn.ranks";
-/// The symbol whose value is the rank's number.
-inline constexpr llvm::StringLiteral rankSymbol = "tp_rank";
 
 /// Computed by one forward walk. Arguments take their `nn.dims`; an argument without them gets the symbols
 /// `arg<N>_d<dim>` for its `?`.

@@ -17,10 +17,24 @@ Result<Tensors> constant(const Call &call) {
 Result<Tensors> weight(const Call &call) {
   if (!call.options.weights)
     return problem("there are no weight files here");
-  auto tensor = call.options.weights->load(llvm::cast<nn::WeightOp>(call.op));
+  auto op = llvm::cast<nn::WeightOp>(call.op);
+  auto tensor = call.options.weights->load(op);
   if (!tensor)
     return tensor.error();
-  return Tensors{*tensor};
+  if (!op.getStarts())
+    return Tensors{*tensor};
+  auto starts = call.dims(*op.getStarts());
+  if (!starts)
+    return starts.error();
+  const Shape sizes(tensorType(op.getY()).getShape()), strides = stridesOf(tensor->shape());
+  int64_t offset = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if ((*starts)[i] < 0 || (*starts)[i] > tensor->shape()[i] - sizes[i])
+      return problem("{} from {} on is no part of {}", shapeString(sizes), shapeString(*starts),
+                     shapeString(tensor->shape()));
+    offset += (*starts)[i] * strides[i];
+  }
+  return Tensors{gatherStrided(*tensor, offset, strides, sizes)};
 }
 
 Result<Tensors> dimConstant(const Call &call) {

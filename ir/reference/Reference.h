@@ -55,7 +55,7 @@ public:
     /// As in ReferenceOptions.
     std::function<Result<Tensor>(const Tensor &part, std::string_view group)> allReduce;
     /// Values of symbols that no input has: the rank's number.
-    SymbolValues symbols;
+    SymbolValues symbols = {{std::string(rankSymbol), 0}};
   };
   /// Maps the weights: a missing or short file is an error here. `baseFolder` is the graph file's folder.
   static Result<Interpreter> create(mlir::func::FuncOp function, std::string baseFolder, Options options);

@@ -53,9 +53,8 @@ Result<Tensor> WeightFiles::load(nn::WeightOp weight) {
   if (offset > bytes.size() || length > bytes.size() - offset)
     return fail(fmt::format("needs {} bytes at offset {} of {}, which has {}", length, offset,
                             (*file)->path(), bytes.size()));
-  auto resultType = tensorType(weight.getY());
   DType type = dtype(weight.getY());
-  Shape shape(resultType.getShape());
+  Shape shape(weight.shapeInFile());
   void *data = const_cast<std::byte *>(bytes.data() + offset);
   if (type == DType::I4 || type == DType::U4) {
     Tensor &tensor = unpacked[{path, offset, type, elementCount(shape)}];

@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 
+#include "ir/base/BindSymbols.h"
 #include "ir/dialect/Build.h"
 #include "ir/dialect/Types.h"
 #include "passes/MissLog.h"
@@ -205,12 +206,18 @@ private:
                         nn::dimsToAttr(function.getContext(), local[argument]));
   }
 
-  /// The rank's piece of a weight or constant.
+  /// The rank's piece, or all, of a weight, a constant or a slice of one.
   Value take(Value whole, const Piece &piece) {
-    const auto [axis, parts] = *piece;
     DimShape starts(shapes[whole].size(), Dim(0)), sizes = localShape(shapes[whole], piece);
-    Dim number = Dim::symbol(nn::rankSymbol.str());
-    starts[axis] = (parts == ranks ? number : (number * Dim(parts)).floorDiv(Dim(ranks))) * sizes[axis];
+    if (piece) {
+      const auto [axis, parts] = *piece;
+      Dim number = Dim::symbol(std::string(rankSymbol));
+      starts[axis] = (parts == ranks ? number : (number * Dim(parts)).floorDiv(Dim(ranks))) * sizes[axis];
+    }
+    if (Value part = loadPart(whole, starts, sizes))
+      return part;
+    if (!piece)
+      return whole;
     MLIRContext *context = function.getContext();
     return make(whole.getLoc(), nn::SliceOp::getOperationName(), whole,
                 {builder.getNamedAttr("starts", nn::dimsToAttr(context, starts)),
@@ -219,6 +226,45 @@ private:
                                       builder.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))},
                 elementType(whole))
         ->getResult(0);
+  }
+
+  /// A weight that loads nothing but `sizes` elements of `value` from `starts` on. Null where `value` is no weight, or a
+  /// slice of one that something reads whole or that only a run knows, or where the part begins inside a byte.
+  Value loadPart(Value value, DimShape starts, DimShape sizes) {
+    auto slice = value.getDefiningOp<nn::SliceOp>();
+    auto weight = (slice ? slice.getX() : value).getDefiningOp<nn::WeightOp>();
+    if (!weight || weight.getStarts() || (!slice && sizes == shapes[value]))
+      return {};
+    if (slice) {
+      DimShape offsets = nn::dimsFromAttr(slice.getStarts());
+      auto isStatic = [](const Dim &dim) { return dim.isStatic(); };
+      if (!llvm::all_of(weight->getUsers(), isShardLeaf) || !llvm::all_of(offsets, isStatic) ||
+          !llvm::all_of(sizes, isStatic) || !llvm::all_of(slice.getSteps(), [](int64_t step) { return step == 1; }))
+        return {};
+      for (auto [start, offset] : llvm::zip(starts, offsets))
+        start = start + offset;
+    }
+    if (elementType(value).getIntOrFloatBitWidth() == 4 && !liesInWholeBytes(weight.shapeInFile(), starts, sizes)) {
+      noteMiss(weight, "shard", "every rank loads all of it: pieces of 4-bit elements would begin inside a byte");
+      return {};
+    }
+    auto part = nn::WeightOp::create(builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(),
+                                     weight.getPath(), weight.getOffset(), weight.getLength(),
+                                     builder.getDenseI64ArrayAttr(weight.shapeInFile()),
+                                     nn::dimsToAttr(function.getContext(), starts));
+    local[part] = sizes;
+    return part;
+  }
+
+  /// Whether every run of the part begins and ends at an even element.
+  static bool liesInWholeBytes(ArrayRef<int64_t> whole, ArrayRef<Dim> starts, ArrayRef<Dim> sizes) {
+    int64_t stride = 1;
+    for (size_t axis = whole.size(); axis-- > 0; stride *= whole[axis])
+      if (!(sizes[axis] == Dim(whole[axis])) &&
+          !((starts[axis] * Dim(stride)).knownMultipleOf(2) && (sizes[axis] * Dim(stride)).knownMultipleOf(2) &&
+            stride * whole[axis] % 2 == 0))
+        return false;
+    return true;
   }
 
   Operation *make(Location location, StringRef name, ValueRange operands, ArrayRef<NamedAttribute> attributes,
@@ -244,11 +290,12 @@ private:
     if (isShardLeaf(op)) {
       Value whole = op->getResult(0);
       local[whole] = shapes[whole];
-      Piece piece = pieces[whole];
-      if (!piece)
+      Value part = take(whole, pieces[whole]);
+      if (part == whole)
         return success();
-      Value part = take(whole, piece);
-      whole.replaceAllUsesExcept(part, part.getDefiningOp());
+      whole.replaceUsesWithIf(part, [&](OpOperand &use) {
+        return use.getOwner() != part.getDefiningOp() && !isShardLeaf(use.getOwner()); // slices take their own pieces
+      });
       return success();
     }
     NamedAttrList attributes(op->getAttrs());
@@ -310,7 +357,10 @@ struct Shard : impl::ShardBase<Shard> {
     AxisClasses classes(function, *shapes);
     Division division(classes, *shapes, ranks);
     division.choose();
-    return Sharder(function, *shapes, division, ranks).run();
+    if (failed(Sharder(function, *shapes, division, ranks).run()))
+      return failure();
+    eraseDeadOps(function);
+    return success();
   }
 };
 

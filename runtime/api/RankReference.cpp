@@ -158,7 +158,7 @@ Result<NamedTensors> RankReference::run(const NamedTensors &inputs) const {
           fusion::pieceOf(input->second, placement.axis, pieceOf(rank, placement), placement.pieces);
     }
     Interpreter::Options options;
-    options.symbols[nn::rankSymbol.str()] = rank;
+    options.symbols[std::string(rankSymbol)] = rank;
     options.allReduce = [&, rank](const Tensor &part, std::string_view) { return meeting.sum(rank, part); };
     auto interpreter = Interpreter::create(function, baseFolder, options);
     return interpreter ? interpreter->run(local) : Result<NamedTensors>(interpreter.error());

@@ -33,6 +33,7 @@ public:
   bool sharesHostMemory() const override { return false; }
   Result<std::shared_ptr<void>> allocate(size_t bytes) override;
   Status upload(void *target, const void *source, size_t bytes) override;
+  Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count) override;
   Status download(void *target, const void *source, size_t bytes) override;
   Status copy(void *target, const void *source, size_t bytes) override;
   Status fill(void *target, uint8_t value, size_t bytes) override;
@@ -61,7 +62,8 @@ private:
   Status load(const KernelPlan &plan, const std::string &cubin);
   Status mark(cuda::Event event, unsigned flags);
   Result<double> microsecondsBetween(cuda::Event begin, cuda::Event end);
-  Status uploadStaged(DevicePointer target, const std::byte *source, size_t bytes);
+  /// Rows as those of uploadRows, through page-locked memory.
+  Status uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch, size_t rows);
 
   std::shared_ptr<Session> session;
   const Driver &driver;
@@ -163,13 +165,33 @@ Status CudaBackend::upload(void *target, const void *source, size_t bytes) {
     return {};
   session->activate();
   if (bytes >= stagingThreshold)
-    return uploadStaged(address(target), static_cast<const std::byte *>(source), bytes);
+    return uploadStaged(address(target), static_cast<const std::byte *>(source), bytes, bytes, 1);
   // From pageable memory the driver copies the source before it returns.
   return driver.check(driver.cuMemcpyHtoDAsync_v2(address(target), source, bytes, session->queue()),
                       "copying to the GPU");
 }
 
-Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, size_t bytes) {
+Status CudaBackend::uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count) {
+  if (count == 1 || bytes * count == 0)
+    return upload(target, source, bytes * count);
+  session->activate();
+  return uploadStaged(address(target), static_cast<const std::byte *>(source), bytes, pitch, count);
+}
+
+/// Bytes [begin, end) of rows laid side by side.
+static void gatherRows(std::byte *target, const std::byte *source, size_t rowBytes, size_t pitch, size_t begin,
+                       size_t end) {
+  while (begin < end) {
+    const size_t within = begin % rowBytes, count = std::min(rowBytes - within, end - begin);
+    std::memcpy(target, source + begin / rowBytes * pitch + within, count);
+    target += count;
+    begin += count;
+  }
+}
+
+Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch,
+                                 size_t rows) {
+  const size_t bytes = rowBytes * rows;
   if (!stagingDone) {
     auto events = std::make_unique<Events>(Events{session, {}});
     if (Status status = events->create(2); !status)
@@ -188,7 +210,8 @@ Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, 
     int code = driver.cuEventSynchronize(stagingDone->events[turn]); // an event never recorded is complete
     if (code == 0) {
       parallelFor(static_cast<int64_t>(count), 1 << 20, [&](int64_t begin, int64_t end) {
-        std::memcpy(staging[turn] + begin, source + done + begin, static_cast<size_t>(end - begin));
+        gatherRows(staging[turn] + begin, source, rowBytes, pitch, done + static_cast<size_t>(begin),
+                   done + static_cast<size_t>(end));
       });
       code = driver.cuMemcpyHtoDAsync_v2(target + done, staging[turn], count, session->queue());
     }

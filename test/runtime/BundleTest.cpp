@@ -56,6 +56,26 @@ TEST(Bundle, IsCompleteWithoutTheModel) {
   expectSum((*executor)->run(inputs), inputs);
 }
 
+TEST(Bundle, HoldsTheWeightsOfEveryRank) {
+  TemporaryFolder folder;
+  ProgramPlan plan = samplePlan();
+  std::string path = folder.path + "/out";
+  Tensor weights = Tensor::of<float>(DType::F32, {8}, std::vector<float>{9, 9, 9, 9, 1, 1.5f, 2, 2.5f});
+  plan.buffers[3].contents = weights;
+  plan.buffers[3].window = {{8}, {Dim::symbol("tp_rank") * 4}};
+  ASSERT_TRUE(writeBundle(path, plan, "sm_90a", fakeCubins(2)));
+  auto bundle = readBundle(path);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  ExecutorOptions options;
+  options.target = ExecutorOptions::Target::Emulate;
+  options.cacheFolder = FUSION_BINARY_DIR "/test-cache";
+  options.rank = 1;
+  auto executor = Executor::create(bundle->plan, options);
+  ASSERT_TRUE(executor) << executor.error().message;
+  NamedTensors inputs = sampleInputs(2, 8);
+  expectSum((*executor)->run(inputs), inputs);
+}
+
 TEST(Bundle, ReplacesABundleButNothingElse) {
   TemporaryFolder folder;
   std::string path = folder.path + "/out";

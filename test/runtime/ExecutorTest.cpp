@@ -1,5 +1,7 @@
 #include "ExecutorChecks.h"
 
+#include "runtime/WeightRows.h"
+
 #include <cmath>
 #include <fstream>
 #include <thread>
@@ -74,6 +76,70 @@ TEST(Executor, WeightsComeFromTheirFile) {
     expectSum(executor->run(inputs), inputs);
     std::filesystem::remove(path);
   }
+}
+
+// The weights 1, 1.5, 2, 2.5 as rows, columns and the middle of larger tensors, a different part for each rank.
+TEST(Executor, ARankUploadsItsPartOfAWeight) {
+  TemporaryFolder folder;
+  std::string path = folder.path + "/w.bin";
+  Dim rank = Dim::symbol("tp_rank");
+  struct Case {
+    Shape whole, part;
+    DimShape starts;
+  };
+  for (const Case &item : {Case{{12}, {4}, {rank * 4}}, Case{{3, 4}, {1, 4}, {rank, 0}}, Case{{4, 3}, {4, 1}, {0, rank}},
+                           Case{{2, 6}, {2, 2}, {0, rank * 2}}, Case{{2, 3, 2}, {2, 1, 2}, {0, rank, 0}},
+                           Case{{3, 3, 3}, {2, 2, 1}, {1, 1, rank}}, Case{{4, 5, 2}, {2, 1, 2}, {rank, 3, 0}}}) {
+    for (int64_t number : {0, 2}) {
+      ProgramPlan plan = samplePlan();
+      Tensor whole = floats(item.whole, -100);
+      Shape begin, index(item.part.size(), 0);
+      for (const Dim &start : item.starts)
+        begin.push_back(*start.evaluate({{"tp_rank", number}}));
+      for (int64_t element = 0; element < 4; ++element) {
+        int64_t place = 0, left = element;
+        for (size_t i = item.part.size(); i-- > 0; left /= item.part[i])
+          index[i] = begin[i] + left % item.part[i];
+        for (size_t i = 0; i < index.size(); ++i)
+          place = place * item.whole[i] + index[i];
+        whole.as<float>()[place] = 1 + 0.5f * static_cast<float>(element);
+      }
+      std::ofstream(path, std::ios::binary) << std::string(whole.as<char>(), whole.bytes());
+      plan.buffers[3].shape = DimShape(item.part.begin(), item.part.end());
+      plan.buffers[3].window = {item.whole, item.starts};
+      plan.buffers[3].contents = FileSpan{path, 0, whole.bytes()};
+      ExecutorOptions options = emulated();
+      options.rank = static_cast<int>(number);
+      auto executor = make(plan, options);
+      ASSERT_TRUE(executor);
+      EXPECT_LE(executor->weightBytes(), 256u);
+      NamedTensors inputs = sampleInputs(2, 8);
+      expectSum(executor->run(inputs), inputs);
+      std::filesystem::remove(path);
+    }
+  }
+}
+
+TEST(Executor, APartOutsideOfItsWeightIsRefused) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers[3].window = {{8}, {Dim::symbol("tp_rank") * 4}};
+  plan.buffers[3].contents = floats({8}, 1, 0.5f);
+  ExecutorOptions options = emulated();
+  options.rank = 2;
+  auto executor = Executor::create(plan, options);
+  ASSERT_FALSE(executor);
+  EXPECT_EQ(executor.error().message, "weight w: rank 2 has no part of it");
+}
+
+TEST(WeightRows, FourBitElementsAreTakenInWholeBytes) {
+  Dim rank = Dim::symbol("tp_rank");
+  BufferPlan weight{BufferPlan::Kind::Weight, "q", DType::U4, {2, 4}, Tensor::zeros(DType::U8, {8}),
+                    BufferPlan::Window{{2, 8}, {0, rank * 4}}};
+  auto rows = weightRows(weight, 1);
+  ASSERT_TRUE(rows) << rows.error().message;
+  EXPECT_EQ(*rows, (std::vector<WeightRows>{{2, 2, 4, 2}}));
+  weight.shape = {2, 3};
+  EXPECT_FALSE(weightRows(weight, 0));
 }
 
 TEST(Executor, AMissingOrShortWeightFileIsNamed) {

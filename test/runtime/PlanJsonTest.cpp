@@ -192,6 +192,29 @@ TEST(PlanVerify, CachesLieInTheCornerOfTheirBuffer) {
   EXPECT_NE(whyInvalid(plan).find("a buffer that no input with strides fills"), std::string::npos);
 }
 
+TEST(PlanVerify, APartOfAWeightLiesInIt) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "f", DType::BF16, {2, 3}, FileSpan{"/w.bin", 0, 48}});
+  BufferPlan &weight = plan.buffers.back();
+  Dim rank = Dim::symbol("tp_rank");
+  weight.window = {{4, 6}, {rank * 2, 3}};
+  EXPECT_TRUE(verify(plan));
+  auto back = programPlanFromJson(toJson(plan));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->buffers.back().window->starts, weight.window->starts);
+  EXPECT_EQ(back->buffers.back().window->whole, weight.window->whole);
+  for (BufferPlan::Window bad : {BufferPlan::Window{{4, 6}, {rank * 2, 4}}, {{4, 6}, {rank * 2}},
+                                 {{4, 6}, {Dim::symbol("batch"), 3}}, {{1, 24}, {0, 0}}, {{4, 6}, {-1, 0}}}) {
+    weight.window = bad;
+    EXPECT_NE(whyInvalid(plan).find("is no part of"), std::string::npos);
+  }
+  weight.window = {{4, 5}, {0, 0}};
+  EXPECT_NE(whyInvalid(plan).find("needs 40 bytes"), std::string::npos);
+  plan.buffers.pop_back();
+  plan.buffers[0].window = {{4}, {0}};
+  EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
+}
+
 TEST(PlanJson, RangesRoundTrip) {
   std::string text = toJson(rangedPlan());
   auto back = programPlanFromJson(text);

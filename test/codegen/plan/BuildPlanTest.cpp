@@ -59,6 +59,23 @@ TEST(BuildPlan, WeightsStayInTheirFiles) {
   EXPECT_EQ(span.offset, 64u);
 }
 
+TEST(BuildPlan, ARankHoldsItsPartOfAWeight) {
+  ProgramPlan plan =
+      planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
+    %w = nn.weight {name = "scale", path = "model.bin", offset = 64 : i64, length = 64 : i64, whole = array<i64: 16>, starts = ["8*tp_rank"]} : () -> tensor<8xf32>
+    %0 = nn.mul %x, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+    return %0 : tensor<?x8xf32>
+  })");
+  auto weight =
+      llvm::find_if(plan.buffers, [](auto &buffer) { return buffer.kind == BufferPlan::Kind::Weight; });
+  ASSERT_NE(weight, plan.buffers.end());
+  EXPECT_EQ(weight->shape, DimShape{8});
+  ASSERT_TRUE(weight->window);
+  EXPECT_EQ(weight->window->whole, Shape{16});
+  EXPECT_EQ(weight->window->starts, DimShape{Dim::symbol("tp_rank") * 8});
+  EXPECT_NE(planText(plan).find("scale, of 16 from [8*tp_rank] on"), std::string::npos) << planText(plan);
+}
+
 TEST(BuildPlan, FourBitConstantsLieTwoToAByte) {
   const std::string text = R"(func.func @main(%x: tensor<1x5xf32> {nn.name = "x"}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<3x5xf32>, tensor<2x3xi4>) {
     %c = nn.constant {value = dense<[[1, -8, 7, 3, -2], [0, 5, -1, 6, 2], [-3, 4, -4, -7, -6]]> : tensor<3x5xi4>} : () -> tensor<3x5xi4>
