@@ -80,8 +80,8 @@ func.func @read_whole_too(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> (tensor<?
 // A part that only a run knows is no piece of its own.
 // CHECK-LABEL: func @length_of_a_run
 // CHECK: %[[W:.*]] = nn.weight {{.*}}name = "positions"{{.*}} : () -> tensor<64x8xf32>
-// CHECK: nn.slice %[[W]] {sizes = ["n", 8], starts = [0, 0]
 // CHECK: nn.weight {{.*}}starts = [0, "8*tp_rank"]
+// CHECK: nn.slice %[[W]] {sizes = ["n", 8], starts = [0, 0]
 func.func @length_of_a_run(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
   %p = nn.weight {name = "positions", path = "w.bin", offset = 0 : i64, length = 2048 : i64} : () -> tensor<64x8xf32>
   %up = nn.weight {name = "up", path = "w.bin", offset = 2048 : i64, length = 512 : i64} : () -> tensor<8x16xf32>
