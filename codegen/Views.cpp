@@ -7,10 +7,14 @@ using namespace mlir;
 
 namespace fusion {
 
+/// A dim of at most one element repeats it where the value is broadcast.
 static DimShape rowMajorStrides(const DimShape &shape) {
-  DimShape strides(shape.size(), Dim(1));
-  for (size_t i = shape.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * shape[i];
+  DimShape strides(shape.size());
+  Dim stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = nn::isOneOrNone(shape[i]) ? Dim(0) : stride;
+    stride = stride * shape[i];
+  }
   return strides;
 }
 
@@ -22,7 +26,8 @@ bool isPacked(const View &view) {
   return type == DType::I4 || type == DType::U4;
 }
 
-static bool isOne(const Dim &dim) { return dim == Dim(1); }
+/// No index but 0 has an element.
+static bool isOne(const Dim &dim) { return dim == Dim(1) || nn::isOneOrNone(dim); }
 
 View View::contiguous(Value base, DimShape shape) {
   View view;
@@ -95,7 +100,10 @@ static View sliced(const View &view, nn::SliceOp slice) {
   result.shape = nn::dimsFromAttr(slice.getSizes());
   for (size_t i = 0; i < starts.size(); ++i) {
     result.offset = result.offset + starts[i] * view.strides[i];
-    result.strides[i] = view.strides[i] * Dim(slice.getSteps()[i]);
+    if (nn::isOneOrNone(result.shape[i]))
+      result.strides[i] = 0;
+    else
+      result.strides[i] = view.strides[i] * Dim(slice.getSteps()[i]);
   }
   return result;
 }

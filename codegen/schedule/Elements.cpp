@@ -140,7 +140,7 @@ std::string ElementCode::broadcastOperand(Value operand, const ElementIndex &ind
   const DimShape &shape = context.shape(operand);
   ElementIndex place(index.end() - static_cast<ptrdiff_t>(shape.size()), index.end());
   for (size_t i = 0; i < shape.size(); ++i)
-    if (shape[i] == Dim(1))
+    if (shape[i].knownAtMostOne())
       place[i] = "0";
   return value(operand, place);
 }

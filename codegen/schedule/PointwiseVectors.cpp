@@ -21,7 +21,7 @@ static std::optional<DimShape> stridesOver(const DimShape &shape, const View &vi
   DimShape strides(shape.size(), Dim(0));
   for (size_t fromEnd = 1; fromEnd <= view.shape.size(); ++fromEnd) {
     const size_t from = view.shape.size() - fromEnd, to = shape.size() - fromEnd;
-    if (view.shape[from] == Dim(1))
+    if (view.shape[from].knownAtMostOne())
       continue;
     if (view.shape[from] != shape[to])
       return std::nullopt;

@@ -348,6 +348,14 @@ bool Dim::knownNonNegative() const {
   return true;
 }
 
+bool Dim::knownAtMostOne() const {
+  if (isStatic())
+    return value() <= 1;
+  if (Node::AtomRef atom = Node::soleAtom(*this); atom && atom->kind == Node::Kind::Min)
+    return atom->left.knownAtMostOne() || atom->right.knownAtMostOne();
+  return (Dim(1) - *this).knownNonNegative();
+}
+
 bool Dim::knownMultipleOf(int64_t factor) const {
   int64_t known = Node::knownFactor(*this);
   return factor == 0 ? known == 0 : floorModulo(known, factor) == 0;

@@ -46,6 +46,8 @@ public:
   /// True only when provably so for all non-negative symbol values.
   bool knownNonNegative() const;
   bool knownMultipleOf(int64_t factor) const;
+  /// True only when provably 0 or 1, such as `min(1, seq)`: no index but 0 has an element.
+  bool knownAtMostOne() const;
 
   friend Dim operator+(const Dim &, const Dim &);
   friend Dim operator-(const Dim &, const Dim &);

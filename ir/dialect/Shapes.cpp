@@ -46,6 +46,8 @@ RankedTensorType typeOf(ArrayRef<Dim> shape, Type elementType) {
   return RankedTensorType::get(dims, elementType);
 }
 
+bool isOneOrNone(const Dim &dim) { return !dim.isStatic() && dim.knownAtMostOne(); }
+
 LogicalResult ShapeContext::fail(const Twine &text) {
   reason = text.str();
   return failure();
@@ -58,6 +60,16 @@ LogicalResult ShapeContext::requireEqual(const Dim &left, const Dim &right) {
     return fail("sizes " + Twine(left.value()) + " and " + Twine(right.value()) + " differ");
   recorded.push_back({left, right});
   return success();
+}
+
+LogicalResult ShapeContext::requireBroadcast(const Dim &dim, const Dim &wide) {
+  if (dim == Dim(1))
+    return success();
+  if (!isOneOrNone(dim))
+    return requireEqual(dim, wide);
+  // How a slice [-wide:] of one element says min(1, wide).
+  const Dim kept = Dim(1) - Dim::max(0, Dim(1) - wide);
+  return dim == kept ? success() : requireEqual(dim, Dim::min(1, wide));
 }
 
 FailureOr<DimShape> ShapeContext::broadcast(ArrayRef<DimShape> shapes) {
@@ -75,12 +87,13 @@ FailureOr<DimShape> ShapeContext::broadcast(ArrayRef<DimShape> shapes) {
         into = dim;
         continue;
       }
-      if (failed(requireEqual(into, dim))) {
+      const bool widens = isOneOrNone(into);
+      if (failed(widens ? requireBroadcast(into, dim) : requireBroadcast(dim, into))) {
         std::string left = into.str(), right = dim.str();
         (void)fail("cannot broadcast sizes " + Twine(left) + " and " + Twine(right));
         return failure();
       }
-      if (dim.isStatic())
+      if (dim.isStatic() || widens)
         into = dim;
     }
   }

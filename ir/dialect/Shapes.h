@@ -20,6 +20,9 @@ mlir::ArrayAttr dimsToAttr(mlir::MLIRContext *context, llvm::ArrayRef<Dim> dims)
 /// `?` where not static.
 mlir::RankedTensorType typeOf(llvm::ArrayRef<Dim> shape, mlir::Type elementType);
 
+/// Whether only a run decides if there is one element or none: a dim such as min(1, seq).
+bool isOneOrNone(const Dim &dim);
+
 /// What a shape function sees and what it answers.
 class ShapeContext {
 public:
@@ -33,7 +36,9 @@ public:
   void set(unsigned result, DimShape shape) { results[result] = std::move(shape); }
   /// The op needs both equal. Different constants fail; anything not provable is recorded.
   llvm::LogicalResult requireEqual(const Dim &left, const Dim &right);
-  /// numpy broadcasting; a dynamic dim against another takes them as equal and records it.
+  /// A dim that is `wide`, or 1 and repeated. min(1, …) has the one element wherever `wide` has any.
+  llvm::LogicalResult requireBroadcast(const Dim &dim, const Dim &wide);
+  /// numpy broadcasting; a dynamic dim against another takes them as equal and records it, unless it is at most 1.
   llvm::FailureOr<DimShape> broadcast(llvm::ArrayRef<DimShape> shapes);
   /// Normalises a negative axis; fails if out of range for `rank`.
   llvm::FailureOr<int64_t> axis(int64_t value, int64_t rank);

@@ -97,7 +97,7 @@ LogicalResult ExpandOp::inferShapes(ShapeContext &context) {
     return context.fail("expand to fewer dims");
   for (size_t i = 0; i < from.size(); ++i) {
     const Dim &dim = from[i];
-    if (!(dim == Dim(1)) && failed(context.requireEqual(dim, shape[shape.size() - from.size() + i])))
+    if (failed(context.requireBroadcast(dim, shape[shape.size() - from.size() + i])))
       return failure();
   }
   context.set(0, shape);

@@ -81,11 +81,7 @@ private:
   SmallVector<TrialValues> trials() {
     bool scoresInHalf = before
                             .walk([](nn::SoftmaxOp softmax) {
-                              auto isHalf = [](Value value) { return elementType(value).isF16(); };
-                              Operation *scores = withoutCast(softmax.getX()).getDefiningOp();
-                              return scores && llvm::any_of(scores->getOperands(), isHalf)
-                                         ? WalkResult::interrupt()
-                                         : WalkResult::advance();
+                              return computedInHalf(softmax.getX()) ? WalkResult::interrupt() : WalkResult::advance();
                             })
                             .wasInterrupted();
     if (scoresInHalf)
@@ -93,9 +89,14 @@ private:
     return {{1}, {64}, {1e-3f}};
   }
 
-  static Value withoutCast(Value value) {
-    auto cast = value.getDefiningOp<nn::CastOp>();
-    return cast ? withoutCast(cast.getX()) : value;
+  /// Whether an op that leads to the value, a cast apart, computes in f16.
+  static bool computedInHalf(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    if (!llvm::isa<nn::CastOp>(op) && elementType(value).isF16())
+      return true;
+    return llvm::any_of(op->getOperands(), computedInHalf);
   }
 
   Status runOn(const TrialValues &values, const TrialSizes &sizes, std::mt19937 &random) {

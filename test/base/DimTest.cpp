@@ -189,6 +189,10 @@ TEST(Dim, Questions) {
   EXPECT_TRUE(Dim(0).knownMultipleOf(7));
   EXPECT_TRUE((batch * seq + 1).knownNonNegative());
   EXPECT_FALSE((batch - 1).knownNonNegative());
+  EXPECT_TRUE(Dim::min(1, seq).knownAtMostOne());
+  EXPECT_TRUE((1 - Dim::max(0, 1 - seq)).knownAtMostOne()); // a slice [-seq:] of one element
+  EXPECT_FALSE(Dim::max(1, seq).knownAtMostOne());
+  EXPECT_FALSE(Dim(2).knownAtMostOne());
   EXPECT_FALSE(batch.dividedBy(seq));
   EXPECT_FALSE((3 * batch).dividedBy(2));
   EXPECT_FALSE(batch.dividedBy(0));

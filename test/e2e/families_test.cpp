@@ -168,6 +168,12 @@ const Case cases[] = {
   %m = nn.less_equal %c, %r : (tensor<64xi64>, tensor<?x1xi64>) -> tensor<?x64xi1>
   %0 = nn.where %m, %x, %low : (tensor<?x64xi1>, tensor<?x64xT>, tensor<T>) -> tensor<?x64xT>
   return %0 : tensor<?x64xT> })"},
+    // ALiBi as MPT's exports slice it: one row or none, repeated over the rows.
+    {"BiasOfOneRowOrNone", "pointwise", 1, R"(%x: tensor<?x64xT>, %t: tensor<1x80xT>) -> tensor<?x64xT> {
+  %0 = nn.slice %t {sizes = ["-max(0, 1 - rows) + 1", 64], starts = ["-min(1, rows) + 1", 16], steps = array<i64: 1, 1>} : (tensor<1x80xT>) -> tensor<?x64xT>
+  %1 = nn.silu %x : (tensor<?x64xT>) -> tensor<?x64xT>
+  %2 = nn.add %0, %1 : (tensor<?x64xT>, tensor<?x64xT>) -> tensor<?x64xT>
+  return %2 : tensor<?x64xT> })"},
     {"RotaryTable", "pointwise", 1, R"(%f: tensor<8x1xf32>) -> (tensor<7x16xT>, tensor<7x16xT>) {
   %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
   %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>

@@ -114,6 +114,27 @@ TEST(BuildPlan, EqualitiesNameTheirOp) {
   EXPECT_EQ(plan.equalities[0].reason, "nn.add at layers.3");
 }
 
+TEST(BuildPlan, ADimOfAtMostOneElementIsBroadcast) {
+  const char *text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["rows", 8]}, %y: tensor<?x8xf32> {nn.name = "y", nn.dims = ["SIZE", 8]}) -> tensor<?x8xf32> {
+    %0 = nn.add %y, %x : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+    return %0 : tensor<?x8xf32>
+  })";
+  auto planAt = [&](const char *size) {
+    std::string own = text;
+    return planOf(own.replace(own.find("SIZE"), 4, size));
+  };
+  for (const char *always : {"min(1, rows)", "1 - max(0, 1 - rows)"}) {
+    ProgramPlan plan = planAt(always);
+    EXPECT_TRUE(plan.equalities.empty()) << always;
+    EXPECT_EQ(plan.outputs[0].shape[0], Dim::symbol("rows")) << always;
+  }
+  // One row for 5 rows, none for none; not one of several columns for no row.
+  ProgramPlan plan = planAt("min(1, columns)");
+  ASSERT_EQ(plan.equalities.size(), 1u);
+  EXPECT_EQ(plan.equalities[0].right, Dim::min(1, Dim::symbol("rows")));
+  EXPECT_EQ(plan.outputs[0].shape[0], Dim::symbol("rows"));
+}
+
 TEST(BuildPlan, ALaunchForEachRangeOfRows) {
   const char *text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<6x8xf32> {nn.name = "w"}) -> tensor<?x6xf32> {
     %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x8xf32>, tensor<6x8xf32>) -> tensor<?x6xf32>
