@@ -1,0 +1,388 @@
+// Ranks that meet over TCP: as threads where nothing dies, as processes where something does.
+#include "runtime/collective/Connection.h"
+#include "runtime/collective/TcpRendezvous.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace fusion;
+
+namespace {
+
+uint16_t freePort() {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr *>(&address), size), 0);
+  EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr *>(&address), &size), 0);
+  return ntohs(address.sin_port);
+}
+
+LaunchedRank placeOf(int rank, int ranks, std::vector<uint16_t> ports, const std::string &host = "127.0.0.1") {
+  LaunchedRank place;
+  place.rank = rank;
+  place.ranks = ranks;
+  place.address = host;
+  place.ports = std::move(ports);
+  place.group = "test";
+  return place;
+}
+
+/// Calls `work` for each rank in a thread of its own; what it returns, by rank.
+std::vector<Status> onThreads(int ranks, const std::vector<uint16_t> &ports,
+                              const std::function<Status(Rendezvous &)> &work, const TcpRendezvousOptions &options = {},
+                              const std::string &host = "127.0.0.1") {
+  std::vector<Status> outcomes(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto joined = joinTcpRendezvous(placeOf(rank, ranks, ports, host), options);
+      outcomes[static_cast<size_t>(rank)] = joined ? work(**joined) : Status(joined.error());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return outcomes;
+}
+
+void expectAllGood(const std::vector<Status> &outcomes) {
+  for (const Status &outcome : outcomes)
+    EXPECT_TRUE(outcome) << outcome.error().message;
+}
+
+Status gatherAndCompare(Rendezvous &group, int round) {
+  auto of = [&](int rank) { return std::string(static_cast<size_t>((rank * 7919 + round * 131) % 5000), char('a' + rank)); };
+  auto all = group.gather(of(group.rank()));
+  if (!all)
+    return all.error();
+  if (all->size() != static_cast<size_t>(group.ranks()))
+    return badInput("a wrong number of parts");
+  for (int rank = 0; rank < group.ranks(); ++rank)
+    if ((*all)[static_cast<size_t>(rank)] != of(rank))
+      return badInput(fmt::format("round {}: rank {} brought something else", round, rank));
+  return group.check();
+}
+
+TEST(TcpRendezvous, EveryRankGetsWhatAllBring) {
+  for (int ranks : {1, 2, 4, 7})
+    expectAllGood(onThreads(ranks, {freePort()}, [](Rendezvous &group) -> Status {
+      for (int round = 0; round < 200; ++round)
+        if (Status status = gatherAndCompare(group, round); !status)
+          return status;
+      return group.meet();
+    }));
+}
+
+TEST(TcpRendezvous, LargeParts) {
+  expectAllGood(onThreads(3, {freePort()}, [](Rendezvous &group) -> Status {
+    const size_t bytes = (20 << 20) + static_cast<size_t>(group.rank());
+    auto all = group.gather(std::string(bytes, char('a' + group.rank())));
+    if (!all)
+      return all.error();
+    for (size_t rank = 0; rank < 3; ++rank)
+      if ((*all)[rank] != std::string((20 << 20) + rank, char('a' + rank)))
+        return badInput("a part has changed");
+    return {};
+  }));
+}
+
+TEST(TcpRendezvous, HostNames) {
+  for (const char *host : {"localhost", "::1", "0.0.0.0"}) {
+    if (auto there = resolve(host, 1); !there || there->empty())
+      continue;
+    if (auto listener = listenAt(host, freePort()); !listener) // no IPv6 here
+      continue;
+    expectAllGood(onThreads(2, {freePort()}, [](Rendezvous &group) { return group.meet(); }, {}, host));
+  }
+  auto outcomes =
+      onThreads(2, {freePort()}, [](Rendezvous &group) { return group.meet(); }, {}, "no-such-host.invalid");
+  for (const Status &outcome : outcomes)
+    EXPECT_FALSE(outcome);
+}
+
+TEST(TcpRendezvous, LateRanksAreWaitedFor) {
+  expectAllGood(onThreads(3, {freePort()}, [](Rendezvous &group) -> Status {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 * group.rank()));
+    return group.meet();
+  }));
+}
+
+TEST(TcpRendezvous, ARankThatDoesNotComeIsNamed) {
+  TcpRendezvousOptions options;
+  options.joinSeconds = 0.5;
+  const std::vector<uint16_t> ports = {freePort()};
+  std::thread other([&] {
+    auto joined = joinTcpRendezvous(placeOf(1, 3, ports), options);
+    ASSERT_FALSE(joined);
+    EXPECT_NE(joined.error().message.find("rank 2 did not come within 0.5 s"), std::string::npos)
+        << joined.error().message;
+  });
+  auto joined = joinTcpRendezvous(placeOf(0, 3, ports), options);
+  other.join();
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().kind, ErrorKind::Environment);
+  EXPECT_NE(joined.error().message.find("rank 2 did not come within 0.5 s"), std::string::npos);
+  auto alone = joinTcpRendezvous(placeOf(1, 2, {freePort()}), options);
+  ASSERT_FALSE(alone);
+  EXPECT_NE(alone.error().message.find("rank 1 of 2 did not find rank 0"), std::string::npos) << alone.error().message;
+}
+
+TEST(TcpRendezvous, ARankThatIsLateForAGatherIsNamed) {
+  TcpRendezvousOptions options;
+  options.gatherSeconds = 0.3;
+  options.beatSeconds = 0.1;
+  auto outcomes = onThreads(
+      3, {freePort()},
+      [](Rendezvous &group) -> Status {
+        if (group.rank() == 2)
+          std::this_thread::sleep_for(std::chrono::seconds(2));
+        return group.meet();
+      },
+      options);
+  for (const Status &outcome : outcomes) {
+    ASSERT_FALSE(outcome);
+    EXPECT_TRUE(outcome.error().message.starts_with("rank 2 (")) << outcome.error().message;
+  }
+}
+
+TEST(TcpRendezvous, AbandonReachesAllInGatherAndCheck) {
+  for (int who : {0, 2}) {
+    auto outcomes = onThreads(4, {freePort()}, [&](Rendezvous &group) -> Status {
+      if (Status status = group.meet(); !status)
+        return status;
+      if (group.rank() == who)
+        group.abandon("no room for the weights");
+      else if (group.rank() == 3)
+        for (int i = 0; i < 1000 && group.check(); ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      else if (group.gather("x"))
+        return {};
+      return group.check();
+    });
+    for (const Status &outcome : outcomes) {
+      ASSERT_FALSE(outcome);
+      EXPECT_EQ(outcome.error().kind, ErrorKind::Environment);
+      EXPECT_EQ(outcome.error().message, "no room for the weights");
+    }
+  }
+}
+
+TEST(TcpRendezvous, ARegularEndIsNoFailure) {
+  for (int first : {0, 1}) {
+    std::atomic<bool> ended = false;
+    const std::vector<uint16_t> ports = {freePort()};
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        auto joined = joinTcpRendezvous(placeOf(rank, 2, ports), {});
+        ASSERT_TRUE(joined) << joined.error().message;
+        EXPECT_TRUE((*joined)->meet());
+        if (rank == first) {
+          joined->reset();
+          ended = true;
+          return;
+        }
+        while (!ended)
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_TRUE((*joined)->check());
+        auto all = (*joined)->gather("x"); // but this cannot be done without it
+        ASSERT_FALSE(all);
+        EXPECT_NE(all.error().message.find(fmt::format("rank {} (", first)), std::string::npos) << all.error().message;
+        EXPECT_NE(all.error().message.find("has ended"), std::string::npos) << all.error().message;
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+}
+
+TEST(TcpRendezvous, StrangersOnThePortDoNoHarm) {
+  const std::vector<uint16_t> ports = {freePort()};
+  std::thread strangers([&] {
+    auto endpoint = resolve("127.0.0.1", ports[0])->front();
+    const std::string huge = std::string("fusion\x01\x01") + std::string(8, '\x7f');
+    for (const std::string &text : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\0'), std::string("fus"),
+                                    huge, *encode(Frame::Kind::Hello, "{}"), *encode(Frame::Kind::Hello, "not json"),
+                                    *encode(Frame::Kind::Part, "x"), std::string()}) {
+      Descriptor socket;
+      while (!socket)
+        socket = connectTo(endpoint, Clock::now() + std::chrono::seconds(1));
+      (void)!send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  });
+  auto one = [&](int rank) {
+    auto joined = joinTcpRendezvous(placeOf(rank, 2, ports), {});
+    ASSERT_TRUE(joined) << joined.error().message;
+    Status met = (*joined)->meet();
+    EXPECT_TRUE(met) << met.error().message;
+  };
+  std::thread zero([&] { one(0); });
+  strangers.join();
+  one(1);
+  zero.join();
+}
+
+TEST(TcpRendezvous, RanksThatDoNotBelongHereAreRefused) {
+  const std::vector<uint16_t> ports = {freePort()};
+  TcpRendezvousOptions shortly;
+  shortly.joinSeconds = 0.5;
+  std::thread zero([&] {
+    auto joined = joinTcpRendezvous(placeOf(0, 3, ports), {});
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_TRUE((*joined)->meet());
+  });
+  std::thread one([&] {
+    auto joined = joinTcpRendezvous(placeOf(1, 3, ports), {});
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_TRUE((*joined)->meet());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  auto refuse = [&](LaunchedRank place, const std::string &part, ErrorKind kind) {
+    auto joined = joinTcpRendezvous(place, shortly);
+    ASSERT_FALSE(joined);
+    EXPECT_EQ(joined.error().kind, kind);
+    EXPECT_NE(joined.error().message.find(part), std::string::npos) << joined.error().message;
+  };
+  refuse(placeOf(1, 3, ports), "rank 1 is there already", ErrorKind::BadInput);
+  refuse(placeOf(1, 4, ports), "waits for 3 ranks", ErrorKind::BadInput);
+  refuse(placeOf(3, 4, ports), "waits for 3 ranks", ErrorKind::BadInput);
+  LaunchedRank other = placeOf(2, 3, ports);
+  other.group = "another launch";
+  refuse(other, "only ranks of another launch", ErrorKind::Environment);
+  auto joined = joinTcpRendezvous(placeOf(2, 3, ports), {});
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_TRUE((*joined)->meet());
+  zero.join();
+  one.join();
+}
+
+TEST(TcpRendezvous, TwoLaunchesThatTryTheSamePortsFindEachTheirOwn) {
+  const uint16_t first = freePort();
+  const std::vector<uint16_t> ports = {first, freePort(), freePort()};
+  std::vector<std::thread> threads;
+  for (const char *group : {"a", "b"})
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, group, rank] {
+        LaunchedRank place = placeOf(rank, 2, ports);
+        place.group = group;
+        auto joined = joinTcpRendezvous(place, {});
+        ASSERT_TRUE(joined) << joined.error().message;
+        auto all = (*joined)->gather(group);
+        ASSERT_TRUE(all) << all.error().message;
+        EXPECT_EQ(*all, (std::vector<std::string>{group, group}));
+      });
+  for (std::thread &thread : threads)
+    thread.join();
+  Descriptor taken = std::move(*listenAt("127.0.0.1", first));
+  auto joined = joinTcpRendezvous(placeOf(0, 2, {first}), {});
+  ASSERT_FALSE(joined);
+  EXPECT_NE(joined.error().message.find("set FUSION_MASTER_PORT"), std::string::npos) << joined.error().message;
+}
+
+TEST(TcpRendezvous, APartBeyondTheLimitIsRefusedByAll) {
+  auto outcomes = onThreads(2, {freePort()}, [](Rendezvous &group) -> Status {
+    auto all = group.gather(std::string(group.rank() == 1 ? mostGatheredBytes + 1 : 1, 'x'));
+    return all ? Status() : Status(all.error());
+  });
+  for (const Status &outcome : outcomes) {
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().message.find("rank 1 brings 256 MiB"), std::string::npos) << outcome.error().message;
+  }
+}
+
+/// Processes of their own: what each reports (a line) and how it ended, by rank.
+class Processes {
+public:
+  Processes(int ranks, const std::function<std::string(int)> &work) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      int ends[2];
+      EXPECT_EQ(pipe(ends), 0);
+      pid_t child = fork();
+      if (child == 0) {
+        const std::string line = work(rank);
+        (void)!write(ends[1], line.data(), line.size());
+        _exit(0);
+      }
+      close(ends[1]);
+      pipes.emplace_back(ends[0]);
+      children.push_back(child);
+    }
+  }
+  ~Processes() {
+    for (pid_t child : children)
+      kill(child, SIGKILL), waitpid(child, nullptr, 0);
+  }
+  std::string line(size_t rank) {
+    char text[1000];
+    if (!waitFor(pipes[rank], false, Clock::now() + std::chrono::seconds(60)))
+      return "no answer";
+    ssize_t count = read(pipes[rank].get(), text, sizeof text);
+    return std::string(text, static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  }
+  std::vector<pid_t> children;
+
+private:
+  std::vector<Descriptor> pipes;
+};
+
+void expectTheOthersToName(int victim, int signal, const TcpRendezvousOptions &options, const std::string &why) {
+  const std::vector<uint16_t> ports = {freePort()};
+  int meeting[2];
+  ASSERT_EQ(pipe(meeting), 0);
+  Processes processes(3, [&](int rank) -> std::string {
+    auto joined = joinTcpRendezvous(placeOf(rank, 3, ports), options);
+    if (!joined)
+      return joined.error().message;
+    if (Status met = (*joined)->meet(); !met)
+      return met.error().message;
+    (void)!write(meeting[1], "x", 1);
+    if (rank == victim)
+      for (;;)
+        pause();
+    if (rank == (victim + 1) % 3) { // one waits for the others, one is busy and looks now and then
+      auto all = (*joined)->gather("x");
+      return all ? "nothing happened" : all.error().message;
+    }
+    for (int i = 0; i < 3000 && (*joined)->check(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    Status status = (*joined)->check();
+    return status ? "nothing happened" : status.error().message;
+  });
+  char met[3];
+  for (char &one : met)
+    ASSERT_EQ(read(meeting[0], &one, 1), 1);
+  const pid_t pid = processes.children[static_cast<size_t>(victim)];
+  kill(pid, signal);
+  for (int rank = 0; rank < 3; ++rank)
+    if (rank != victim) {
+      const std::string line = processes.line(static_cast<size_t>(rank));
+      EXPECT_TRUE(line.starts_with(fmt::format("rank {} (", victim))) << line;
+      EXPECT_NE(line.find(fmt::format("process {}) is gone: {}", pid, why)), std::string::npos) << line;
+    }
+  close(meeting[0]);
+  close(meeting[1]);
+}
+
+TEST(TcpRendezvous, AKilledRankIsNamedByTheOthers) {
+  for (int victim = 0; victim < 3; ++victim)
+    expectTheOthersToName(victim, SIGKILL, {}, "its connection closed");
+}
+
+TEST(TcpRendezvous, ARankThatIsSilentIsNamedByTheOthers) {
+  TcpRendezvousOptions options;
+  options.beatSeconds = 0.1;
+  options.silenceSeconds = 1;
+  for (int victim : {0, 1})
+    expectTheOthersToName(victim, SIGSTOP, options, "nothing was heard of it for 1 s");
+}
+
+} // namespace
