@@ -35,6 +35,8 @@ PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, cons
   auto module = function->getParentOfType<ModuleOp>();
   plan.model = (module && module.getName() ? *module.getName() : function.getName()).str();
   plan.target = options.target;
+  if (auto ranks = function->getAttrOfType<IntegerAttr>(nn::ranksAttr))
+    plan.ranks = ranks.getInt();
 }
 
 Status PlanBuilder::build() {
@@ -147,6 +149,9 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
   const llvm::SmallVector<bool> settled = settledInputs(context.inputs);
   KernelContext known = context;
   known.settled = settled;
+  lastPlanned = plan.launches.size();
+  if (const auto forms = schedule.forms(region, known); !forms.empty())
+    return emitForms(region, known, schedule, forms, outputs);
   const std::vector<SizeRange> ranges = schedule.ranges(region, known);
   if (ranges.empty())
     return emitOne(region, known, schedule, outputs);
@@ -163,6 +168,17 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     } else {
       made.when = range;
     }
+  }
+  return {};
+}
+
+Status PlanBuilder::emitForms(const Region &region, const KernelContext &context, const Schedule &schedule,
+                              llvm::ArrayRef<CollectiveForm> forms, llvm::ArrayRef<BufferId> outputs) {
+  for (CollectiveForm form : forms) {
+    KernelContext inForm = context;
+    inForm.form = form;
+    if (Status status = emitOne(region, inForm, schedule, outputs); !status)
+      return status;
   }
   return {};
 }
@@ -190,6 +206,9 @@ Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, 
     case KernelDraft::Argument::Kind::Size:
       bound.value = argument.value;
       break;
+    case KernelDraft::Argument::Kind::Exchange:
+      bound.exchange = true;
+      break;
     }
     launch.arguments.push_back(std::move(bound));
   }
@@ -208,21 +227,24 @@ Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, 
   launch.gridY = draft.gridY;
   launch.gridZ = draft.gridZ;
   launch.flops = draft.flops;
+  launch.collective = draft.collective;
   describe(launch, region, context, draft);
   launch.kernel = shareKernel(std::move(draft.kernel));
   plan.launches.push_back(std::move(launch));
   return {};
 }
 
-// The launch just before is one of several where its schedule has ranges; all of them write the same buffers.
+// The launch just before is one of several where its schedule has ranges or forms.
 llvm::SmallVector<bool> PlanBuilder::settledInputs(llvm::ArrayRef<View> inputs) const {
   llvm::SmallVector<bool> settled;
   for (const View &view : inputs) {
     const BufferId buffer = buffers.at(view.base);
-    settled.push_back(plan.launches.empty() ||
-                      llvm::none_of(plan.launches.back().arguments, [&](const KernelLaunch::Argument &argument) {
-                        return argument.written && argument.buffer == buffer;
-                      }));
+    const auto before = llvm::ArrayRef(plan.launches).drop_front(lastPlanned);
+    settled.push_back(llvm::none_of(before, [&](const KernelLaunch &launch) {
+      return llvm::any_of(launch.arguments, [&](const KernelLaunch::Argument &argument) {
+        return argument.written && argument.buffer == buffer;
+      });
+    }));
   }
   return settled;
 }

@@ -88,6 +88,11 @@ std::string KernelWriter::output(unsigned index) {
   return place->second.name;
 }
 
+std::string KernelWriter::exchange() {
+  exchanged = {KernelPlan::Parameter::Kind::Pointer, "Exchange *", "exchange"};
+  return exchanged->name;
+}
+
 std::string KernelWriter::size(const Dim &dim) {
   if (std::optional<int64_t> value = dim.constant())
     return *value < 0 ? "(" + std::to_string(*value) + ")" : std::to_string(*value);
@@ -155,7 +160,8 @@ static void replaceAll(std::string &text, llvm::StringRef from, llvm::StringRef 
     text.replace(at, from.size(), to.data(), to.size());
 }
 
-KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads, uint32_t residentBlocks) {
+KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads, uint32_t residentBlocks,
+                                 uint32_t clusterBlocks) {
   using Argument = KernelDraft::Argument;
   KernelDraft draft;
   KernelPlan &kernel = draft.kernel;
@@ -167,6 +173,8 @@ KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads
     add(parameter, {Argument::Kind::Input, index, 0});
   for (auto &[index, parameter] : outputs)
     add(parameter, {Argument::Kind::Output, index, 0});
+  if (exchanged)
+    add(*exchanged, {Argument::Kind::Exchange, 0, 0});
   std::string legend;
   for (auto &[dim, parameter] : sizes) {
     add(parameter, {Argument::Kind::Size, 0, dim});
@@ -177,7 +185,9 @@ KernelDraft KernelWriter::finish(llvm::StringRef schedule, uint32_t blockThreads
     declared.push_back(parameter.type + (llvm::StringRef(parameter.type).ends_with("*") ? "" : " ") +
                        parameter.name);
   const std::string threads = std::to_string(blockThreads);
-  const std::string macro = residentBlocks ? "KERNEL_RESIDENT(" + threads + ", " + std::to_string(residentBlocks) + ")"
+  const std::string macro = clusterBlocks > 1 ? "KERNEL_CLUSTER(" + threads + ", " + std::to_string(residentBlocks) + ", " +
+                                                      std::to_string(clusterBlocks) + ")"
+                            : residentBlocks  ? "KERNEL_RESIDENT(" + threads + ", " + std::to_string(residentBlocks) + ")"
                                            : "KERNEL(" + threads + ")";
   kernel.source =
       legend + tables +

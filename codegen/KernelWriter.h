@@ -28,6 +28,8 @@ public:
   /// `packed<u8>(in0)`, which is used like a pointer to its elements.
   std::string input(unsigned index);
   std::string output(unsigned index);
+  /// The pointer parameter of this rank's Exchange.
+  std::string exchange();
   /// An expression for a size: a literal if static, else an i64 parameter (one for each distinct Dim).
   std::string size(const Dim &dim);
   /// A constant table at file scope; returns its name.
@@ -48,7 +50,9 @@ public:
   /// Assembles signature and body. The kernel is named `<schedule>_<hash of the text without comments>`, so
   /// that kernels that differ in comments only have one name.
   /// `residentBlocks`: how many blocks must fit on a multiprocessor; 0 leaves the registers to the compiler.
-  KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads, uint32_t residentBlocks = 0);
+  /// `clusterBlocks`: how many blocks form a cluster.
+  KernelDraft finish(llvm::StringRef schedule, uint32_t blockThreads, uint32_t residentBlocks = 0,
+                     uint32_t clusterBlocks = 1);
 
 private:
   const Region &region;
@@ -58,6 +62,7 @@ private:
   llvm::StringMap<unsigned> stems;
   /// For each input, output and run-time size that the text names: its parameter.
   std::map<unsigned, KernelPlan::Parameter> inputs, outputs;
+  std::optional<KernelPlan::Parameter> exchanged;
   std::vector<std::pair<Dim, KernelPlan::Parameter>> sizes;
 };
 

@@ -26,6 +26,9 @@ private:
   /// One launch, or one for each of the schedule's ranges.
   Status emit(const Region &region, const KernelContext &context, const Schedule &schedule,
               llvm::ArrayRef<BufferId> outputs);
+  /// The ways to sum over ranks, one after the other.
+  Status emitForms(const Region &region, const KernelContext &context, const Schedule &schedule,
+                   llvm::ArrayRef<CollectiveForm> forms, llvm::ArrayRef<BufferId> outputs);
   Status emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
                  llvm::ArrayRef<BufferId> outputs);
   /// A kernel that copies the elements of `value`, however they lie, into `target`.
@@ -58,6 +61,7 @@ private:
   ProgramPlan plan;
   llvm::DenseMap<mlir::Value, BufferId> buffers;
   llvm::StringMap<uint32_t> kernels;
+  size_t lastPlanned = 0; ///< launches from here on are of the op planned last: kernels for ranges, ways to sum over ranks
 };
 
 /// `nn.add at model.layers.0`

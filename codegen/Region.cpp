@@ -1,6 +1,9 @@
 #include "codegen/Region.h"
 
+#include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 
@@ -50,6 +53,12 @@ Region Region::of(Operation *op) {
   region.ops.push_back(op);
   region.outputs.assign(op->result_begin(), op->result_end());
   return region;
+}
+
+int64_t Region::ranks() const {
+  auto function = anchor->getParentOfType<func::FuncOp>();
+  auto ranks = function ? function->getAttrOfType<IntegerAttr>(nn::ranksAttr) : IntegerAttr();
+  return ranks ? ranks.getInt() : 1;
 }
 
 } // namespace fusion

@@ -14,6 +14,8 @@ struct Region {
 
   static Region of(GroupOp group);
   static Region of(mlir::Operation *op);
+  /// How many ranks run the function that it is in.
+  int64_t ranks() const;
 };
 
 } // namespace fusion

@@ -20,6 +20,8 @@ struct KernelContext {
   /// and all launches ahead of that one have finished (see pdl_wait in the prelude). Such an input can be read before
   /// pdl_wait(): by load_settled, or, if no kernel writes it, by load. Empty: nothing is known.
   llvm::ArrayRef<bool> settled = {};
+  /// The way in which the kernel is to exchange data with other ranks; one of the schedule's forms.
+  std::optional<CollectiveForm> form = {};
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
   bool isSettled(unsigned input) const { return input < settled.size() && settled[input]; }
@@ -32,7 +34,7 @@ struct KernelContext {
 struct KernelDraft {
   KernelPlan kernel;
   struct Argument {
-    enum class Kind : uint8_t { Input, Output, Size } kind = Kind::Size;
+    enum class Kind : uint8_t { Input, Output, Size, Exchange } kind = Kind::Size;
     unsigned index =
         0; ///< input or output number; the pointer is the buffer's start, view offsets are in the source
     Dim value = 0; ///< for Size
@@ -43,6 +45,7 @@ struct KernelDraft {
   std::vector<unsigned> replaceable;
   Dim gridX = 1, gridY = 1, gridZ = 1;
   Dim flops = 0;
+  std::optional<KernelLaunch::Collective> collective;
 };
 
 class Schedule {
@@ -54,6 +57,10 @@ public:
   /// Where no kernel is the best one for all run-time sizes: ranges of a size that get a kernel each, ascending,
   /// without gaps, from 1 to the largest integer. Empty: one kernel. Only for a region that is not refused.
   virtual std::vector<SizeRange> ranges(const Region &, const KernelContext &) const { return {}; }
+  /// The ways in which the ranks may sum what the region sums, each with a kernel of its own; with Library the nn.all_reduce
+  /// is a launch of its own, and what is behind it another region. Empty: there is nothing to exchange. Only for a region that is
+  /// not refused.
+  virtual std::vector<CollectiveForm> forms(const Region &, const KernelContext &) const { return {}; }
   /// Only for a region that is not refused.
   virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
@@ -63,7 +70,7 @@ public:
 /// A refusal for schedules that do not read packed inputs: names the first one, if there is one.
 std::optional<std::string> readsPacked(const Region &region, const KernelContext &context);
 
-/// All schedules: pointwise, row, scan, matmul, attention.
+/// All schedules: pointwise, row, scan, matmul, attention, collective.
 llvm::ArrayRef<const Schedule *> allSchedules();
 /// The same in the order in which they are tried for a region: as above, but rows first where all that leaves are
 /// tensors side by side, which they copy in 16 bytes at a time.

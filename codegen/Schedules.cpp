@@ -6,7 +6,8 @@ namespace fusion {
 
 llvm::ArrayRef<const Schedule *> allSchedules() {
   static const Schedule *const schedules[] = {&pointwiseSchedule(), &rowSchedule(), &scanSchedule(),
-                                              &matmulSchedule(), &attentionSchedule()};
+                                              &matmulSchedule(), &attentionSchedule(),
+                                              &collectiveSchedule()};
   return schedules;
 }
 

@@ -14,7 +14,7 @@
 namespace fusion {
 
 std::string fullSource(const KernelPlan &kernel) {
-  return fmt::format("{}\n{}", cudaPrelude(), kernel.source);
+  return fmt::format("{}{}\n{}", cudaPrelude(), usesExchange(kernel.source) ? cudaExchangePrelude() : "", kernel.source);
 }
 
 /// A cache entry: registers, spill bytes, the log's length, the log, the cubin.
@@ -95,7 +95,8 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
     Job &job = jobs[code];
     if (job.kernels.empty()) {
       job.source = fullSource(kernels[i]);
-      job.key = fmt::format("cubin\n{}\n{}\n{}", fingerprint, cudaPrelude(), code);
+      job.key = fmt::format("cubin\n{}\n{}{}\n{}", fingerprint, cudaPrelude(),
+                            usesExchange(code) ? cudaExchangePrelude() : "", code);
     }
     job.kernels.push_back(i);
   }

@@ -25,4 +25,18 @@ std::string_view hostPrelude() {
   return text;
 }
 
+bool usesExchange(std::string_view source) { return source.find("Exchange *") != std::string_view::npos; }
+
+std::string_view cudaExchangePrelude() {
+  static const std::string text =
+      joined({device_text::exchange_abi_h, device_text::exchange_cuda_cuh, device_text::exchange_cuh});
+  return text;
+}
+
+std::string_view hostExchangePrelude() {
+  static const std::string text =
+      joined({device_text::exchange_abi_h, device_text::exchange_host_h, device_text::exchange_cuh});
+  return text;
+}
+
 } // namespace fusion

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <string_view>
 
 namespace fusion {
 
@@ -11,5 +12,10 @@ std::string_view cudaPrelude();
 /// The same functions for the host compiler (C++17, clang or gcc): what emulation compiles. Includes no
 /// header; the emulator attaches itself through codegen/device/emulation_abi.h.
 std::string_view hostPrelude();
+
+/// Whether a kernel exchanges data with other ranks: then one of these texts stands behind the prelude.
+bool usesExchange(std::string_view source);
+std::string_view cudaExchangePrelude();
+std::string_view hostExchangePrelude();
 
 } // namespace fusion

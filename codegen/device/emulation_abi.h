@@ -39,6 +39,9 @@ struct Machine {
   void (*awaitCopies)(Thread *self, unsigned groupsLeft);
   /// Ends the launch with an error that names the block and the thread. Does not return.
   void (*fail)(Thread *self, const char *message);
+  /// What the caller waits for comes from another OS thread.
+  void (*pause)();
+  unsigned long long (*nanoseconds)();
 };
 
 } // namespace fusion_emulation

@@ -28,8 +28,9 @@ struct Exchange {
   Failure *failure;                ///< in host memory that the device reaches
   // Kernels write what follows; it starts as zeros.
   unsigned long long used[rounds]; ///< bytes at the start of an own area that are not empty any more
-  unsigned round;                  ///< collectives so far
-  unsigned finishedBlocks;         ///< of the running one
+  unsigned round;                  ///< the area of the next collective
+  unsigned finishedBlocks;         ///< of the running one, those that have read all this
+  unsigned gaveUp;                 ///< not 0: a kernel of this rank has filled in `failure`
 };
 
 } // namespace fusion_exchange

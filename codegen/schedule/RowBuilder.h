@@ -38,6 +38,9 @@ private:
   Node *value(mlir::Value value, Space space);
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
   Node *reshaped(mlir::Operation *op, const Space &space);
+  /// If `value` is a sum over ranks, or a reshape of one: where the addend lies, with the dims of `value`.
+  std::optional<std::pair<unsigned, View>> addendOf(mlir::Value value);
+  Node *sumOverRanks(mlir::Value value, unsigned input, const View &view, const Space &space);
   std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
   unsigned lead(llvm::ArrayRef<Dim> dims);
   // RowForms.cpp

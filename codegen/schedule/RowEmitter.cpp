@@ -21,7 +21,10 @@ void Emitter::comment(const Node *node) {
 
 void Emitter::header() {
   const std::string rows = writer.size(graph.rows);
-  if (layout.wholeBlock()) {
+  if (layout.inCluster()) {
+    thread = local("i64", "t", fmt::format("cluster_rank() * {}u + thread_x()", layout.blockThreads));
+    row = local("i64", "row", block);
+  } else if (layout.wholeBlock()) {
     thread = local("i64", "t", "thread_x()");
     row = local("i64", "row", block);
   } else {
@@ -81,7 +84,7 @@ void Emitter::countUses() {
 void Emitter::pointers() {
   leadIndices.resize(graph.leads.size());
   for (const Node &node : graph.nodes)
-    if (node.kind == Node::Kind::Load && uses.contains(&node))
+    if (node.kind == Node::Kind::Load && !node.summed && uses.contains(&node))
       pointerFor(&node, node.access, false);
   for (const Store &store : graph.stores)
     pointerFor(&store, store.access, true, store.into);

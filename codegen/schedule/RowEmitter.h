@@ -6,6 +6,17 @@
 
 namespace fusion::row {
 
+/// How the ranks exchange the rows of a graph with a sum over them, and the memory that this takes.
+struct Exchange {
+  Exchange(CollectiveForm form, int64_t ranks, const Graph &graph, const Layout &layout);
+  CollectiveForm form;
+  int64_t ranks;
+  Dim blocks;                     ///< that take part
+  const Node *sum = nullptr;
+  int64_t rowBytes = 0;           ///< of a row in a slot
+  Dim slotBytes, areaBytes, messageBytes;
+};
+
 class Emitter {
 public:
   /// `block`: the expression that numbers the blocks of this graph from 0. `launches`: lets the next kernel
@@ -14,6 +25,10 @@ public:
           std::string block, bool launches = true)
       : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters)), writer(writer),
         block(std::move(block)), launches(launches) {}
+  Emitter &over(const Exchange &ranks) {
+    exchange = &ranks;
+    return *this;
+  }
   void emit();
 
 private:
@@ -44,6 +59,7 @@ private:
   void chunkBody(unsigned number);
   void accumulate(const Node *reduction);
   std::string chunkColumn() const;
+  std::string chunkCount() const { return layout.inCluster() ? "chunks" : std::to_string(layout.chunks); }
   std::string guard(bool ofRows, const Store *store = nullptr) const;
   std::string storedElement(const Store *store);
   void storeValues(const Store *store, const std::string &pack);
@@ -57,6 +73,14 @@ private:
   std::string element(const Node *node, const Position &position);
   std::string applied(const Node *node, const Position &position);
   const Position &moved(const Position &position, const ColumnMap &map);
+  // RowExchange.cpp
+  void meetRanks();
+  void exchangeRows();
+  void endRound();
+  void sumEverywhere(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep);
+  void sumAtOwners(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep);
+  std::string ownPart();
+  void forChunks(llvm::function_ref<void(const std::string &at)> body);
   // RowHeads.cpp
   llvm::SmallVector<std::string> rowIndices(const DimShape &lead);
   bool movesChunks(const ColumnMap &map) const;
@@ -84,6 +108,7 @@ private:
   KernelWriter &writer;
   const std::string block;
   const bool launches;
+  const Exchange *exchange = nullptr; ///< of a graph with a sum over ranks
   unsigned current = 0; ///< sweep
   std::string thread, active;
   std::string last, inside; ///< if guarded: the column of the last chunk, or 0, and whether it is in the row

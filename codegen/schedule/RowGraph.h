@@ -47,6 +47,7 @@ struct Node {
   llvm::SmallVector<Node *, 3> operands;
   bool perGroup = false; ///< Reduce: over groups, not over the row
   Access access;         ///< Load
+  bool summed = false;   ///< Load: of the sum over ranks of what its operand loads, which is made before the sweeps
   ColumnMap map;         ///< Move
 };
 

@@ -15,7 +15,11 @@ struct Layout {
   /// memory.
   bool inRegisters = false;
   int64_t chunks = 0; ///< in registers: vectors that a thread holds of its row
+  /// So many blocks share a row where the machine has clusters; elsewhere the first of them does the others' work, too,
+  /// and `chunks` is what a thread holds then. Only where the threads hold the row evenly.
+  uint32_t clusterBlocks = 1;
 
+  bool inCluster() const { return clusterBlocks > 1; }
   uint32_t rowsPerBlock() const { return blockThreads / threadsPerRow; }
   bool wholeBlock() const { return threadsPerRow > 32; }
   int64_t stride() const { return vector * threadsPerRow; } ///< columns from one vector of a thread to its next

@@ -280,6 +280,8 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
       return fail("a value per row is used along another dim");
     return lowerReduce(reduce, value(reduce.getX(), {space.lead, graph.width, false}));
   }
+  if (isa<nn::AllReduceOp>(op))
+    return fail(context.form ? "nn.all_reduce of what the same kernel computes" : "nn.all_reduce waits for the other ranks");
   if (isa<nn::ReshapeOp>(op))
     return reshaped(op, space);
   if (auto transpose = dyn_cast<nn::TransposeOp>(op))

@@ -42,7 +42,7 @@ void Emitter::choosePreloads() {
                                                             node->map.kind == ColumnMap::Kind::NextPartner);
     if (partner || (node->kind == Node::Kind::Move && !movesChunks(node->map)) || !seen.insert(node).second)
       continue;
-    if (node->kind == Node::Kind::Load && node->level == Level::Element && isVectorAccess(node->access, layout.vector))
+    if (node->kind == Node::Kind::Load && !node->summed && node->level == Level::Element && isVectorAccess(node->access, layout.vector))
       loads.push_back(node);
     pending.insert(pending.end(), node->operands.begin(), node->operands.end());
   }
@@ -52,7 +52,7 @@ void Emitter::choosePreloads() {
       if (!llvm::is_contained(loads, &node) || isEarly(&node) != early)
         continue;
       const int64_t vectorBytes = layout.vector * static_cast<int64_t>(byteSize(node.access.type)),
-                    registers = heldChunks(&node) * ((vectorBytes + 3) / 4);
+                    registers = heldChunks(&node) / layout.clusterBlocks * ((vectorBytes + 3) / 4);
       if (registers > left)
         continue;
       left -= registers;
@@ -67,7 +67,7 @@ void Emitter::preload(bool early) {
     const std::string type = sourceType(node->access.type).str(), &pointer = pointerNames.at(node);
     const std::string name = writer.fresh("v");
     preloaded[node] = name;
-    const int64_t chunks = heldChunks(node);
+    const std::string chunks = layout.inCluster() ? chunkCount() : std::to_string(heldChunks(node));
     const auto fold = folds.find(node);
     const bool pairs = fold != folds.end() && fold->second.kind == ColumnMap::Kind::PairFold;
     const int64_t vector = pairs ? layout.vector / 2 : layout.vector;

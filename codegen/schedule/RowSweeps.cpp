@@ -48,16 +48,18 @@ void Emitter::declare(unsigned number) {
       continue;
     }
     arrays[reduction] = writer.fresh("group");
-    writer.line(fmt::format("{} {}[{}];", reduction->type, arrays[reduction], layout.chunks));
+    writer.line(fmt::format("{} {}[{}];", reduction->type, arrays[reduction], chunkCount()));
     writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int k = 0; k < {}; ++k)", layout.chunks));
+    writer.line(fmt::format("for (int k = 0; k < {}; ++k)", chunkCount()));
     writer.line(fmt::format("  {}[k] = {};", arrays[reduction], identity(*reduction)));
   }
   for (const Node &node : graph.nodes)
     if (auto kept = plan.kept.find(&node);
         kept != plan.kept.end() && kept->second == number && !isPreloaded(&node)) {
       arrays[&node] = writer.fresh("keep");
-      writer.line(fmt::format("{} {}[{}];", node.type, arrays[&node], layout.chunks * layout.vector));
+      const std::string held = layout.inCluster() ? fmt::format("chunks * {}", layout.vector)
+                                                  : std::to_string(layout.chunks * layout.vector);
+      writer.line(fmt::format("{} {}[{}];", node.type, arrays[&node], held));
     }
 }
 
@@ -76,7 +78,8 @@ void Emitter::accumulate(const Node *reduction) {
 }
 
 std::string Emitter::chunkColumn() const {
-  const std::string column = fmt::format("k * {} + {}", layout.stride(), threadStart());
+  const std::string stride = layout.inCluster() ? "stride" : std::to_string(layout.stride());
+  const std::string column = fmt::format("k * {} + {}", stride, threadStart());
   if (!isGuarded())
     return column;
   return layout.chunks == 1 ? last : fmt::format("k < {} ? {} : {}", layout.chunks - 1, column, last);
@@ -101,7 +104,7 @@ void Emitter::finishReduction(const Node *reduction) {
   static const char *const names[] = {"sum", "max", "min"};
   if (reduction->perGroup) {
     writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int k = 0; k < {}; ++k)", layout.chunks));
+    writer.line(fmt::format("for (int k = 0; k < {}; ++k)", chunkCount()));
     writer.line(fmt::format("  {0}[k] = lanes_{1}<{2}>({0}[k]);", arrays.at(reduction),
                             names[static_cast<int>(reduction->reduction)], graph.groupSize / layout.vector));
     return;
@@ -110,7 +113,10 @@ void Emitter::finishReduction(const Node *reduction) {
   if (isPlainReduction(*reduction)) {
     rowNames[reduction] =
         local("f32", "total",
-              layout.wholeBlock()
+              layout.inCluster()
+                  ? fmt::format("cluster_{}<{}, {}, {}>({})", names[static_cast<int>(reduction->reduction)],
+                                layout.threadsPerRow, blockReductions++, layout.clusterBlocks, mine)
+              : layout.wholeBlock()
                   ? fmt::format("block_{}<{}, {}>({})", names[static_cast<int>(reduction->reduction)],
                                 layout.threadsPerRow, blockReductions++, mine)
                   : fmt::format("lanes_{}<{}>({})", names[static_cast<int>(reduction->reduction)],
@@ -215,7 +221,7 @@ void Emitter::sweep(unsigned number) {
   own.column = vectors() ? fmt::format("({} + i)", own.chunk) : own.chunk;
   if (layout.inRegisters) {
     writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", layout.chunks));
+    writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", chunkCount()));
     writer.line(fmt::format("const i64 {} = {};", own.chunk, chunkColumn()));
     chunkBody(number);
   } else {
@@ -243,7 +249,11 @@ void Emitter::emit() {
   pointers();
   choosePreloads();
   preload(/*early=*/true);
+  if (exchange)
+    meetRanks();
   writer.line("pdl_wait();");
+  if (exchange)
+    writer.line("begin_round(meeting);");
   // No load moves behind the launch: left alone, the assembler spares registers and waits for memory twice. Where rows
   // are split into heads it needs them for the places.
   const bool pinned = !layout.wholeBlock() && graph.headSize == 0;
@@ -253,6 +263,8 @@ void Emitter::emit() {
     writer.line("pdl_launch_dependents();");
   if (!pinned)
     preload(/*early=*/false);
+  if (exchange)
+    exchangeRows();
   for (unsigned i = 0; i < plan.reductions.size(); ++i) {
     writer.blank();
     sweep(i);

@@ -18,8 +18,6 @@ public:
   }
 
   Result<std::string> schedule(ArrayRef<Operation *> ops, const GroupPorts &ports) override {
-    if (llvm::any_of(ops, llvm::IsaPred<nn::AllReduceOp>))
-      return badInput("nn.all_reduce waits for the other ranks, which no kernel schedule does");
     Region region;
     region.ops.assign(ops.begin(), ops.end());
     region.inputs = ports.inputs;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
+#include <thread>
 
 namespace fusion::emulate {
 
@@ -189,13 +191,20 @@ struct MachineFunctions {
   }
 
   static void fail(abi::Thread *self, const char *message) { ours(self).runner->fail(ours(self), message); }
+
+  static void pause() { std::this_thread::yield(); }
+  static unsigned long long nanoseconds() {
+    return static_cast<unsigned long long>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  }
 };
 
 const abi::Machine &BlockRunner::machine() {
   static const abi::Machine functions = {MachineFunctions::barrier,     MachineFunctions::meet,
                                          MachineFunctions::sharedArray, MachineFunctions::checkShared,
                                          MachineFunctions::copyAsync,   MachineFunctions::commitCopies,
-                                         MachineFunctions::awaitCopies, MachineFunctions::fail};
+                                         MachineFunctions::awaitCopies, MachineFunctions::fail,
+                                         MachineFunctions::pause,       MachineFunctions::nanoseconds};
   return functions;
 }
 

@@ -22,6 +22,7 @@ struct Launch {
   unsigned grid[3] = {1, 1, 1};
   unsigned dynamicSharedBytes = 0;
   bool cooperative = true; ///< its threads wait for or talk to each other
+  bool waitsForRanks = false; ///< which are other OS threads; its blocks run in order in the calling one
 };
 
 /// What shared memory a block may have on the devices we know.

@@ -1,5 +1,6 @@
 #include "runtime/emulate/EmulatedKernel.h"
 
+#include "codegen/device/Prelude.h"
 #include "ir/base/Parallel.h"
 #include "runtime/emulate/BlockRunner.h"
 #include "runtime/emulate/KernelLibrary.h"
@@ -25,7 +26,7 @@ struct EmulatedKernel::Code {
 static bool isCooperative(std::string_view source) {
   for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "ballot", "warp_sum",
                                 "warp_max", "warp_min", "lanes_", "block_sum", "block_max", "block_min",
-                                "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_"})
+                                "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_", "Exchange"})
     if (source.find(word) != std::string_view::npos)
       return true;
   return false;
@@ -45,6 +46,7 @@ EmulatedKernel::make(const KernelPlan &plan, std::shared_ptr<KernelLibrary> libr
   code->launch.block[2] = plan.blockZ;
   code->launch.dynamicSharedBytes = plan.dynamicSharedBytes;
   code->launch.cooperative = isCooperative(plan.source);
+  code->launch.waitsForRanks = usesExchange(plan.source);
   code->library = std::move(library);
   return std::shared_ptr<EmulatedKernel>(new EmulatedKernel(std::move(code)));
 }
@@ -170,7 +172,7 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
   std::mutex mutex;
   std::string failure;
   std::atomic<bool> failed = false;
-  parallelFor(blocks, grain, [&](int64_t begin, int64_t end) {
+  auto run = [&](int64_t begin, int64_t end) {
     thread_local BlockRunner runner;
     for (int64_t block = begin; block < end && !failed; ++block)
       if (std::string error = runner.run(launch, uint64_t(block)); !error.empty()) {
@@ -178,7 +180,11 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
         if (!failed.exchange(true))
           failure = std::move(error);
       }
-  });
+  };
+  if (launch.waitsForRanks) // the ranks would wait for the threads that run loops, and for each other
+    run(0, blocks);
+  else
+    parallelFor(blocks, grain, run);
   if (failed)
     return Error{ErrorKind::AnswerIsNo, fmt::format("kernel {}: {}", code->name, failure)};
   return {};

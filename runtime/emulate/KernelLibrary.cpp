@@ -4,6 +4,7 @@
 #include "ir/base/Hash.h"
 #include "runtime/emulate/BlockRunner.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -72,8 +73,8 @@ std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler) {
   std::string content = compiler.identity + '\0';
   for (const std::string &flag : HostCompiler::flags())
     content += flag + '\0';
-  static const std::string prelude = contentHash(hostPrelude());
-  return contentHash(content + prelude + unitText(plan, ""));
+  static const std::string prelude = contentHash(hostPrelude()), exchange = contentHash(hostExchangePrelude());
+  return contentHash(content + prelude + (usesExchange(plan.source) ? exchange : "") + unitText(plan, ""));
 }
 
 Result<LibraryFolder> LibraryFolder::open(const std::string &path) {
@@ -128,6 +129,8 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
 
   std::ofstream out(source);
   out << hostPrelude();
+  if (std::any_of(units.begin(), units.end(), [](const Unit &unit) { return usesExchange(unit.plan->source); }))
+    out << hostExchangePrelude();
   for (const Unit &unit : units)
     out << unitText(*unit.plan, unit.key);
   out.close();

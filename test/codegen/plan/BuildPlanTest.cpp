@@ -181,9 +181,9 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
 }
 
 TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
-  std::string error = planError(R"(func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
-    %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xf32>) -> tensor<4xf32> loc("layers.0.mlp")
-    return %0 : tensor<4xf32>
+  std::string error = planError(R"(func.func @main(%x: tensor<4xi32> {nn.name = "x"}) -> tensor<4xi32> {
+    %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xi32>) -> tensor<4xi32> loc("layers.0.mlp")
+    return %0 : tensor<4xi32>
   })");
   EXPECT_NE(error.find("nn.all_reduce at layers.0.mlp: no kernel computes it (pointwise: "),
             std::string::npos)

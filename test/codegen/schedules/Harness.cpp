@@ -1,4 +1,4 @@
-#include "Harness.h"
+#include "Parsed.h"
 
 #include "codegen/device/Prelude.h"
 #include "ir/dialect/Types.h"
@@ -7,8 +7,6 @@
 #include "runtime/Executor.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/emulate/EmulatedKernel.h"
-
-#include "mlir/Parser/Parser.h"
 
 #include <random>
 
@@ -33,41 +31,6 @@ void fillRandom(Tensor &tensor, unsigned seed) {
                                          : std::abs(integer(random)));
 }
 
-namespace {
-
-struct Parsed {
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
-  func::FuncOp function;
-  Operation *target = nullptr;
-  std::optional<nn::SymbolicShapes> shapes;
-  std::optional<Views> views;
-  Region region;
-  std::vector<View> inputs;
-
-  explicit Parsed(const std::string &text) {
-    DialectRegistry registry;
-    registerDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-    module = parseSourceString<ModuleOp>(text, &context);
-    if (!module)
-      return;
-    function = *module->getOps<func::FuncOp>().begin();
-    FailureOr<nn::SymbolicShapes> computed = nn::SymbolicShapes::compute(function);
-    if (failed(computed))
-      return;
-    shapes = std::move(*computed);
-    views = Views::compute(function, *shapes);
-    target = function.front().getTerminator()->getOperand(0).getDefiningOp();
-    auto group = dyn_cast<GroupOp>(target);
-    region = group ? Region::of(group) : Region::of(target);
-    for (auto [index, input] : llvm::enumerate(region.inputs))
-      inputs.push_back((*views)[group ? group.getInputs()[index] : input]);
-  }
-  KernelContext kernelContext(uint32_t arch) const { return {*shapes, inputs, arch}; }
-};
-
 Shape evaluated(const DimShape &dims, const SymbolValues &symbols) {
   Shape shape;
   for (const Dim &dim : dims)
@@ -90,6 +53,8 @@ void checkSpills(const KernelPlan &kernel) {
   }
   EXPECT_EQ(cubin->spillBytes, 0) << arch << "\n" << kernel.source;
 }
+
+namespace {
 
 /// The function argument whose memory a region input reads.
 unsigned argumentOf(const Parsed &parsed, unsigned input) {

@@ -1,0 +1,31 @@
+// Runs a region that sums over ranks, each rank a thread whose kernels are emulated, against the reference.
+#pragma once
+
+#include "codegen/device/exchange_abi.h"
+#include "codegen/schedule/Schedules.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+namespace fusion::test {
+
+struct RankCase {
+  /// A module with one function that carries nn.ranks. Of its argument 0 each rank has its own.
+  std::string text;
+  /// The sizes of calls one after the other, over the same memory.
+  std::vector<SymbolValues> calls = {{}};
+  double tolerance = 2e-6;
+  std::function<void(int64_t rank, unsigned index, Tensor &tensor)> fill = {};
+  bool compiles = true; ///< whether NVRTC, if it is there, compiles the kernels too
+};
+
+/// In each form that the schedule has for it and a rank alone can do, and, with several calls, in all of them in turn.
+/// Returns the source of the last form.
+std::string checkRanks(const RankCase &test);
+
+/// What rank 0 reports when no other rank comes.
+fusion_exchange::Failure failureAlone(const std::string &text, CollectiveForm form);
+
+} // namespace fusion::test
