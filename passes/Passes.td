@@ -89,11 +89,14 @@ def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
   let description = [{
     Follows axes through the ops: the columns of a product that another product sums over are divided, with all that
     lies between (heads, their key/value caches, biases, scales), and the partial sums are added by `nn.all_reduce`.
-    Key/value heads fewer than ranks are repeated. A packed projection is taken apart first. What cannot be divided
-    stays whole and leaves its reason. Pieces of weights are slices that start at a multiple of the symbol `tp_rank`;
-    divided arguments and results carry `nn.shard = [axis, pieces]`, the function `nn.ranks`.
+    Key/value heads fewer than ranks are repeated. A packed projection is taken apart first. An RMS norm over all heads
+    adds up the ranks' sums of squares. With `vocabulary`, a head's columns are divided as the result is, and an
+    embedding by rows: a rank looks up the ids that it has, and the sum with the others' zeros is the row. What cannot
+    be divided stays whole and leaves its reason. Pieces of weights begin at a multiple of the symbol `tp_rank`: nothing
+    else of them is loaded; divided arguments and results carry `nn.shard = [axis, pieces]`, the function `nn.ranks`.
   }];
-  let options = [Option<"ranks", "ranks", "int64_t", "1", "how many ranks share the graph">];
+  let options = [Option<"ranks", "ranks", "int64_t", "1", "how many ranks share the graph">,
+                 Option<"vocabulary", "vocabulary", "bool", "false", "divide the embedding and the head too">];
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,8 +30,8 @@ void buildRaisePipeline(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
-void buildShardPipeline(OpPassManager &manager, int64_t ranks) {
-  manager.addPass(createShard({ranks}));
+void buildShardPipeline(OpPassManager &manager, int64_t ranks, bool vocabulary) {
+  manager.addPass(createShard({ranks, vocabulary}));
   manager.addPass(createCanonicalize());
   manager.addPass(createCSEPass());
 }

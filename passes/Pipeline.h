@@ -10,8 +10,9 @@ void buildNormalisePipeline(mlir::OpPassManager &manager);
 /// Decomposed norms, activations, rotary embeddings and attention become named ops. Expects a normalised
 /// module.
 void buildRaisePipeline(mlir::OpPassManager &manager);
-/// One rank's graph of `ranks`, tidied up. Expects a raised module.
-void buildShardPipeline(mlir::OpPassManager &manager, int64_t ranks);
+/// One rank's graph of `ranks`, tidied up; with `vocabulary`, embedding and head are divided too. Expects a raised
+/// module.
+void buildShardPipeline(mlir::OpPassManager &manager, int64_t ranks, bool vocabulary);
 /// `--nn-normalise` and `--nn-raise`.
 void registerPipelines();
 

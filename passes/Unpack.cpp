@@ -18,10 +18,25 @@ struct Packed {
   nn::MatmulOp product;
   nn::AddOp bias;      ///< or null
   nn::ReshapeOp heads; ///< or null
+  Value last;          ///< of these: what the slices cut, perhaps behind a transpose
   unsigned axis = 0;   ///< of the last value: what the slices cut
   int64_t inner = 1;   ///< columns to one index of that axis
   SmallVector<nn::SliceOp> parts;
 };
+
+/// Between the last value and a slice of it: a change of the order of dims, or null.
+nn::TransposeOp transposeBefore(nn::SliceOp slice, Value last) {
+  return slice.getX() == last ? nn::TransposeOp() : slice.getX().getDefiningOp<nn::TransposeOp>();
+}
+
+/// The slice's dims in the order that they have before the transpose, if there is one.
+DimShape beforeTranspose(nn::TransposeOp transpose, ArrayAttr dims) {
+  DimShape after = nn::dimsFromAttr(dims), before = after;
+  if (transpose)
+    for (auto [to, from] : llvm::enumerate(transpose.getPerm()))
+      before[static_cast<size_t>(from)] = after[to];
+  return before;
+}
 
 /// `value`'s only reader, if it is an Op.
 template <class Op>
@@ -55,15 +70,23 @@ std::optional<Packed> match(nn::MatmulOp product, ShapeTable &shapes) {
     last = reshape.getY();
     shape = split;
   }
-  for (Operation *user : last.getUsers()) {
+  packed.last = last;
+  SmallVector<Operation *> users;
+  for (Operation *user : last.getUsers())
+    if (auto transpose = llvm::dyn_cast<nn::TransposeOp>(user))
+      llvm::append_range(users, transpose->getUsers());
+    else
+      users.push_back(user);
+  for (Operation *user : users) {
     auto slice = llvm::dyn_cast<nn::SliceOp>(user);
-    if (!slice)
+    if (!slice || llvm::any_of(slice.getSteps(), [](int64_t step) { return step != 1; }))
       return std::nullopt;
-    DimShape starts = nn::dimsFromAttr(slice.getStarts()), sizes = nn::dimsFromAttr(slice.getSizes());
+    auto transpose = transposeBefore(slice, last);
+    DimShape starts = beforeTranspose(transpose, slice.getStarts()), sizes = beforeTranspose(transpose, slice.getSizes());
     for (unsigned axis = 0; axis < shape.size(); ++axis) {
       bool all = starts[axis] == Dim(0) && sizes[axis] == shape[axis];
       bool part = axis == packed.axis && starts[axis].isStatic() && sizes[axis].isStatic();
-      if (slice.getSteps()[axis] != 1 || !(all || part))
+      if (!(all || part))
         return std::nullopt;
     }
     packed.parts.push_back(slice);
@@ -89,13 +112,15 @@ Value columns(IRRewriter &rewriter, Value leaf, unsigned axis, int64_t start, in
        rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))});
 }
 
-// Pattern: slice(reshape?(matmul(x, w) + b?)) -> reshape?(matmul(x, slice(w)) + slice(b)?)
+// Pattern: slice(transpose?(reshape?(matmul(x, w) + b?))) -> transpose?(reshape?(matmul(x, slice(w)) + slice(b)?))
 void unpack(Packed &packed, IRRewriter &rewriter) {
   nn::MatmulOp product = packed.product;
   for (nn::SliceOp slice : packed.parts) {
     rewriter.setInsertionPoint(slice);
-    const int64_t start = nn::dimsFromAttr(slice.getStarts())[packed.axis].value() * packed.inner;
-    const int64_t size = nn::dimsFromAttr(slice.getSizes())[packed.axis].value() * packed.inner;
+    auto transpose = transposeBefore(slice, packed.last);
+    const DimShape shape = beforeTranspose(transpose, slice.getSizes());
+    const int64_t start = beforeTranspose(transpose, slice.getStarts())[packed.axis].value() * packed.inner;
+    const int64_t size = shape[packed.axis].value() * packed.inner;
     Value weight = columns(rewriter, product.getB(), product.getTransposeB() ? 0 : 1, start, size);
     Value part = nn::build<nn::MatmulOp>(rewriter, product.getLoc(), {product.getA(), weight},
                                          product->getAttrs(), elementType(product.getY()));
@@ -105,8 +130,11 @@ void unpack(Packed &packed, IRRewriter &rewriter) {
                                   {part, columns(rewriter, bias, 0, start, size)});
     }
     if (packed.heads)
-      part = nn::build<nn::ReshapeOp>(rewriter, slice.getLoc(), part,
-                                      rewriter.getNamedAttr("shape", slice.getSizes()));
+      part = nn::build<nn::ReshapeOp>(
+          rewriter, slice.getLoc(), part,
+          rewriter.getNamedAttr("shape", nn::dimsToAttr(rewriter.getContext(), shape)));
+    if (transpose)
+      part = nn::build<nn::TransposeOp>(rewriter, transpose.getLoc(), part, transpose->getAttrs());
     replaceByNew(rewriter, slice, part);
   }
 }

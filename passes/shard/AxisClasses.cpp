@@ -14,7 +14,8 @@ bool isShardLeaf(Operation *op) {
   return llvm::isa_and_nonnull<nn::WeightOp, nn::ConstantOp>(op);
 }
 
-AxisClasses::AxisClasses(func::FuncOp function, const nn::SymbolicShapes &shapes) : shapes(shapes) {
+AxisClasses::AxisClasses(func::FuncOp function, const nn::SymbolicShapes &shapes, bool vocabulary)
+    : shapes(shapes), vocabulary(vocabulary) {
   AxisRules rules(*this);
   for (Operation &op : function.getBody().front().without_terminator()) {
     if (op.getNumOperands() == 0 ||
@@ -22,6 +23,9 @@ AxisClasses::AxisClasses(func::FuncOp function, const nn::SymbolicShapes &shapes
       parameters.insert(op.result_begin(), op.result_end());
     rules.visit(&op);
   }
+  for (Value result : function.getBody().front().getTerminator()->getOperands())
+    if (auto rank = static_cast<unsigned>(shapes[result].size()))
+      results.push_back(node(result, rank - 1));
   finish();
 }
 
@@ -63,6 +67,16 @@ void AxisClasses::finish() {
     at(index).columns.push_back(op);
   for (auto &[index, op] : sums)
     at(index).sums.push_back(op);
+  for (auto &[index, op] : norms) {
+    at(index).norms.push_back(op);
+    const bool ofHeads = llvm::any_of(heads, [&](unsigned head) { return &at(head) == &at(index); });
+    if (!ofHeads && at(index).whole.empty())
+      at(index).whole = siteOf(op) + " normalises over it";
+  }
+  for (auto &[index, op] : lookups)
+    at(index).lookups.push_back(op);
+  for (unsigned index : results)
+    at(index).isResult = true;
   for (auto &[keys, queries] : followers) {
     Id first = classOf.lookup(joined.getLeaderValue(keys)),
        second = classOf.lookup(joined.getLeaderValue(queries));

@@ -12,6 +12,9 @@ namespace fusion {
 /// A weight, a constant, or a slice of one: any piece of it can be taken where it lies.
 bool isShardLeaf(mlir::Operation *op);
 
+/// `nn.matmul at layers.0.mlp`
+std::string siteOf(mlir::Operation *op);
+
 /// Computed by one walk over a function of one block. Two axes are in one class if piece r of one needs
 /// exactly piece r of the other: through elementwise ops, transposes, the major dim of a reshape, both sides
 /// of a contraction.
@@ -30,6 +33,13 @@ public:
     llvm::SmallVector<mlir::Operation *> columns;
     /// The matmuls that sum over it: each leaves a partial sum on every rank.
     llvm::SmallVector<mlir::Operation *> sums;
+    /// The RMS norms over it: ranks add up their sums of squares. Only of heads, for which a norm would otherwise keep an
+    /// attention whole.
+    llvm::SmallVector<mlir::Operation *> norms;
+    /// The gathers that look up its rows: each rank finds some, and zeros are added up with them.
+    llvm::SmallVector<mlir::Operation *> lookups;
+    /// A last axis of a result of the function, which whoever runs it can join.
+    bool isResult = false;
     /// Key/value heads: a rank needs those that its query heads read, so that fewer heads than ranks are
     /// repeated.
     bool keyHeads = false;
@@ -39,7 +49,8 @@ public:
     llvm::SmallVector<Id> companions;
   };
 
-  AxisClasses(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes);
+  /// `vocabulary`: tables may be divided by rows.
+  AxisClasses(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes, bool vocabulary);
 
   llvm::ArrayRef<Class> classes() const { return all; }
   std::optional<Id> of(mlir::Value value, unsigned axis) const;
@@ -52,12 +63,14 @@ private:
   void finish();
 
   const nn::SymbolicShapes &shapes;
+  const bool vocabulary;
   llvm::DenseSet<mlir::Value> parameters;
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, unsigned> nodes;
   std::vector<Axis> axes;
   llvm::EquivalenceClasses<unsigned> joined;
   std::vector<std::pair<unsigned, std::string>> wholes;
-  std::vector<std::pair<unsigned, mlir::Operation *>> columns, sums;
+  std::vector<std::pair<unsigned, mlir::Operation *>> columns, sums, norms, lookups;
+  std::vector<unsigned> heads, results;
   std::vector<std::pair<unsigned, unsigned>> followers; ///< key heads, query heads
   std::vector<Class> all;
   llvm::DenseMap<unsigned, Id> classOf;

@@ -8,11 +8,12 @@ using namespace mlir;
 
 namespace fusion {
 
-namespace {
 std::string siteOf(Operation *op) {
   std::string name = locationName(op->getLoc());
   return op->getName().getStringRef().str() + (name.empty() ? "" : " at " + name);
 }
+
+namespace {
 unsigned positive(int64_t axis, unsigned rank) {
   return static_cast<unsigned>(axis < 0 ? axis + rank : axis);
 }
@@ -136,6 +137,8 @@ void AxisRules::attention(nn::AttentionOp op) {
   link(k, batch, q, batch);
   link(v, batch, q, batch);
   link(k, heads, v, heads);
+  classes.heads.push_back(classes.node(q, heads));
+  classes.heads.push_back(classes.node(k, heads));
   link(k, tokens, v, tokens);
   link(v, width, y, width);
   link(q, width, k, width);
@@ -179,7 +182,10 @@ void AxisRules::norm(Operation *op) {
   Value x = op->getOperand(0), y = op->getResult(0);
   for (unsigned axis = 0; axis < rank(x); ++axis)
     link(x, axis, y, axis);
-  whole(x, rank(x) - 1, siteOf(op) + " normalises over it");
+  if (llvm::isa<nn::RmsNormOp>(op) && rank(x) > 0 && !elementType(x).isF64())
+    classes.norms.push_back({classes.node(x, rank(x) - 1), op});
+  else
+    whole(x, rank(x) - 1, siteOf(op) + " normalises over it");
   for (Value parameter : llvm::drop_begin(op->getOperands()))
     broadcast(parameter, y);
 }
@@ -248,7 +254,10 @@ void AxisRules::slice(nn::SliceOp op) {
 void AxisRules::gather(nn::GatherOp op) {
   Value x = op.getX(), indices = op.getIndices(), y = op.getY();
   const unsigned axis = positive(op.getAxis(), rank(x));
-  whole(x, axis, siteOf(op) + " looks up along it");
+  if (classes.vocabulary && axis == 0 && rank(x) == 2 && classes.isParameter(x) && !classes.isParameter(indices))
+    classes.lookups.push_back({classes.node(x, axis), op});
+  else
+    whole(x, axis, siteOf(op) + " looks up along it");
   for (unsigned i = 0; i < axis; ++i)
     link(x, i, y, i);
   for (unsigned i = 0; i < rank(indices); ++i)

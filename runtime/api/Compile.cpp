@@ -39,6 +39,7 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
   lowerOptions.patternFiles = options.patternFiles;
   lowerOptions.target = options.target.arch;
   lowerOptions.ranks = options.tensorParallel;
+  lowerOptions.vocabulary = options.vocabularyParallel;
   lowerOptions.kvCapacity = options.kvCapacity;
   lowered.ledger.model = source.path;
   auto oracle = makeProfitOracle(options.fuse && device == RunOn::Cuda ? options.profit : ProfitMode::Model,

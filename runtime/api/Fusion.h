@@ -77,6 +77,7 @@ struct CompileOptions {
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
   ProfitMode profit = ProfitMode::Auto;
   int tensorParallel = 1;                    ///< ranks; more than 1 is refused where it cannot be done
+  bool vocabularyParallel = false;           ///< ranks divide the embedding's rows and the head's columns too
   /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an input that the
   /// graph extends, `present = Concat(past, new)` with `present` a result, has a buffer of that many positions, and a
   /// run writes only what is new. See Program::run. An error if the graph has no such input, and for a bundle, which

@@ -133,7 +133,7 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     buildNormalisePipeline(manager);
     buildRaisePipeline(manager);
     if (options.ranks > 1)
-      buildShardPipeline(manager, options.ranks);
+      buildShardPipeline(manager, options.ranks, options.vocabulary);
     if (options.kvCapacity > 0)
       manager.addPass(createCacheInPlace({options.kvCapacity}));
     MissLog raises;

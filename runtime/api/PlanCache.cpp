@@ -70,8 +70,8 @@ std::string planKey(const Graph &graph, const CompileOptions &options, RunOn dev
   if (build.empty() || machine.empty())
     return {};
   std::string key = fmt::format(
-      "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nfuse {}\nprofit {}\nkv capacity {}\nmodel {}\nweights {}\n", build, machine,
-      options.target.arch, options.tensorParallel, options.fuse, static_cast<int>(options.profit), options.kvCapacity,
+      "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nvocabulary {}\nfuse {}\nprofit {}\nkv capacity {}\nmodel {}\nweights {}\n", build, machine,
+      options.target.arch, options.tensorParallel, options.vocabularyParallel, options.fuse, static_cast<int>(options.profit), options.kvCapacity,
       source.path, source.weightFolder);
   for (const std::string &name : options.disabledFusions)
     key += fmt::format("disabled {}\n", name);

@@ -30,11 +30,11 @@ protected:
   }
 
   /// Against PyTorch's outputs and, where the f32 model's are known, no further from them than 1.5 × PyTorch is.
-  void checkAgainstPyTorch(RunOn device, bool fuse, int ranks = 1) {
+  void checkAgainstPyTorch(RunOn device, bool fuse, int ranks = 1, bool vocabulary = false) {
     auto inputs = readSafetensors(graphFile(GetParam(), "inputs.safetensors"));
     auto expected = readSafetensors(graphFile(GetParam(), "outputs.safetensors"));
     ASSERT_TRUE(inputs && expected);
-    auto program = compile(graph, {.device = device, .fuse = fuse, .tensorParallel = ranks});
+    auto program = compile(graph, {.device = device, .fuse = fuse, .tensorParallel = ranks, .vocabularyParallel = vocabulary});
     ASSERT_TRUE(bool(program)) << program.error().message;
     auto outputs = program->run(*inputs);
     ASSERT_TRUE(bool(outputs)) << outputs.error().message;
@@ -64,6 +64,7 @@ TEST_P(Graphs, RanksOnTheReference) {
   for (int ranks : {2, 3, 4}) { // three ranks divide none of the heads
     SCOPED_TRACE(ranks);
     checkAgainstPyTorch(RunOn::Cpu, true, ranks);
+    checkAgainstPyTorch(RunOn::Cpu, true, ranks, true);
   }
   auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
   ASSERT_TRUE(bool(program)) << program.error().message;

@@ -94,8 +94,8 @@ func.func @attention(%x: tensor<?x?x16xf32> {nn.dims = ["b", "s", 16]},
 // CHECK-LABEL: func @normalised
 // CHECK-NOT: tp_rank
 // CHECK: return
-// MISS: remark: [Missed] shard {{.*}}its columns stay whole: nn.rms_norm at {{.*}} normalises over it
 // MISS: its columns stay whole: no product sums over it
+// MISS: remark: [Missed] shard {{.*}}its columns stay whole: nn.rms_norm at {{.*}} normalises over it"
 func.func @normalised(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
   %w1 = nn.constant {value = dense<1.0> : tensor<8x16xf32>} : () -> tensor<8x16xf32>
   %g = nn.constant {value = dense<2.0> : tensor<16xf32>} : () -> tensor<16xf32>
@@ -139,4 +139,30 @@ func.func @chain(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x4xf32> {
   %1 = nn.matmul %0, %w2 : (tensor<?x32xf32>, tensor<32x16xf32>) -> tensor<?x16xf32>
   %2 = nn.matmul %1, %w3 : (tensor<?x16xf32>, tensor<16x4xf32>) -> tensor<?x4xf32>
   return %2 : tensor<?x4xf32>
+}
+
+// -----
+
+// Falcon's packed heads: of one order for the queries, of another, behind a transpose, for the only key and value.
+// CHECK-LABEL: func @behind_a_transpose
+// CHECK: nn.slice %{{.*}} {sizes = [16, 8], starts = [0, "8*tp_rank"]
+// CHECK: nn.attention {{.*}} (tensor<?x2x?x4xf32>, tensor<?x1x?x4xf32>, tensor<?x1x?x4xf32>)
+// CHECK: nn.all_reduce
+func.func @behind_a_transpose(%x: tensor<?x?x16xf32> {nn.dims = ["b", "s", 16]}) -> tensor<?x?x16xf32> {
+  %w = nn.constant {value = dense<1.0> : tensor<16x24xf32>} : () -> tensor<16x24xf32>
+  %o = nn.constant {value = dense<2.0> : tensor<16x16xf32>} : () -> tensor<16x16xf32>
+  %p = nn.matmul %x, %w : (tensor<?x?x16xf32>, tensor<16x24xf32>) -> tensor<?x?x24xf32>
+  %h = nn.reshape %p {shape = ["b", "s", 6, 4]} : (tensor<?x?x24xf32>) -> tensor<?x?x6x4xf32>
+  %qs = nn.slice %h {starts = [0, 0, 0, 0], sizes = ["b", "s", 4, 4], steps = array<i64: 1, 1, 1, 1>} : (tensor<?x?x6x4xf32>) -> tensor<?x?x4x4xf32>
+  %m = nn.transpose %h {perm = array<i64: 2, 0, 1, 3>} : (tensor<?x?x6x4xf32>) -> tensor<6x?x?x4xf32>
+  %ks = nn.slice %m {starts = [4, 0, 0, 0], sizes = [1, "b", "s", 4], steps = array<i64: 1, 1, 1, 1>} : (tensor<6x?x?x4xf32>) -> tensor<1x?x?x4xf32>
+  %vs = nn.slice %m {starts = [5, 0, 0, 0], sizes = [1, "b", "s", 4], steps = array<i64: 1, 1, 1, 1>} : (tensor<6x?x?x4xf32>) -> tensor<1x?x?x4xf32>
+  %q = nn.transpose %qs {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x4x4xf32>) -> tensor<?x4x?x4xf32>
+  %k = nn.transpose %ks {perm = array<i64: 1, 0, 2, 3>} : (tensor<1x?x?x4xf32>) -> tensor<?x1x?x4xf32>
+  %v = nn.transpose %vs {perm = array<i64: 1, 0, 2, 3>} : (tensor<1x?x?x4xf32>) -> tensor<?x1x?x4xf32>
+  %a = nn.attention %q, %k, %v {scale = 0.5 : f32} : (tensor<?x4x?x4xf32>, tensor<?x1x?x4xf32>, tensor<?x1x?x4xf32>) -> tensor<?x4x?x4xf32>
+  %t = nn.transpose %a {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x4x?x4xf32>) -> tensor<?x?x4x4xf32>
+  %r = nn.reshape %t {shape = ["b", "s", 16]} : (tensor<?x?x4x4xf32>) -> tensor<?x?x16xf32>
+  %y = nn.matmul %r, %o : (tensor<?x?x16xf32>, tensor<16x16xf32>) -> tensor<?x?x16xf32>
+  return %y : tensor<?x?x16xf32>
 }

@@ -51,6 +51,8 @@ cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"
                             cl::init("sm_90a"), cl::cat(category));
 cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism: the graph of one of them"), cl::init(1),
                             cl::cat(category));
+cl::opt<bool> vocabularyParallel("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"),
+                                 cl::cat(category));
 cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
                             cl::value_desc("N"), cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
@@ -66,7 +68,7 @@ Error inFile(Error error) {
 bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
          verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() || tensorParallel != 1 ||
-         kvCapacity.getNumOccurrences();
+         vocabularyParallel || kvCapacity.getNumOccurrences();
 }
 
 Status checkOptions() {
@@ -78,6 +80,8 @@ Status checkOptions() {
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() ||
                     tensorParallel != 1))
     return badInput("--report, --require, --patterns, --fuse-disable and --tp need --fuse");
+  if (vocabularyParallel && tensorParallel == 1)
+    return badInput("--tp-vocabulary needs --tp");
   if (tensorParallel < 1)
     return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
   if (!reportFile.empty() && !isReportFile(reportFile))
@@ -201,6 +205,7 @@ Status runOwn(const MlirOptMainConfig &config) {
     options.kvCapacity = kvCapacity;
     options.rewrites = verifyFusions ? &rewrites : nullptr;
     options.ranks = tensorParallel;
+    options.vocabulary = vocabularyParallel;
     if (Status status = lower(**module, options, ledger); !status)
       return inFile(status.error());
   }

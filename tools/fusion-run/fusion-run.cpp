@@ -43,6 +43,8 @@ cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or
 cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
                             cl::value_desc("N"), cl::cat(category));
 cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism"), cl::init(1), cl::cat(category));
+cl::opt<bool> vocabularyParallel("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"),
+                                 cl::cat(category));
 cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type: f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
                      cl::cat(category));
 cl::opt<double> atol("atol", cl::desc("An output whose largest absolute error is at most this passes too"),
@@ -72,6 +74,8 @@ Status checkOptions() {
     return badInput("no inputs: give --inputs=F.safetensors");
   if (!reportFile.empty() && !isReportFile(reportFile))
     return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
+  if (vocabularyParallel && tensorParallel == 1)
+    return badInput("--tp-vocabulary needs --tp");
   if (tensorParallel < 1)
     return badInput(fmt::format("--tp takes a number of ranks, not {}", tensorParallel.getValue()));
   if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
@@ -157,6 +161,7 @@ Result<Program> makeProgram() {
   options.patternFiles = patternFiles;
   options.profit = profit;
   options.tensorParallel = tensorParallel;
+  options.vocabularyParallel = vocabularyParallel;
   options.kvCapacity = kvCapacity;
   options.cacheFolder = cacheFolder;
   if (llvm::sys::fs::is_directory(inputFile))

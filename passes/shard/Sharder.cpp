@@ -1,0 +1,183 @@
+#include "passes/shard/Sharder.h"
+
+#include "ir/base/BindSymbols.h"
+#include "ir/dialect/Build.h"
+#include "ir/dialect/Types.h"
+#include "passes/MissLog.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+LogicalResult Sharder::run() {
+  // What is divided is asked of the values of the graph as it was: before the first of them goes.
+  for (Operation &op : function.getBody().front().without_terminator())
+    for (Value result : op.getResults())
+      pieces[result] = division.of(result);
+  recordResults();
+  for (BlockArgument argument : function.getArguments())
+    shardArgument(argument);
+  for (Operation &op : llvm::make_early_inc_range(function.getBody().front().without_terminator()))
+    if (failed(shard(&op)))
+      return failure();
+  SmallVector<Type> results(function.getBody().front().getTerminator()->getOperandTypes());
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(), results));
+  function->setAttr(nn::ranksAttr, builder.getI64IntegerAttr(ranks));
+  return success();
+}
+
+DimShape Sharder::localShape(DimShape shape, const Piece &piece) {
+  if (piece)
+    shape[piece->first] = Dim(shape[piece->first].value() / piece->second);
+  return shape;
+}
+
+Attribute Sharder::pieceAttr(const Piece &piece) {
+  return builder.getDenseI64ArrayAttr({static_cast<int64_t>(piece->first), piece->second});
+}
+
+void Sharder::recordResults() {
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (auto [index, value] : llvm::enumerate(terminator->getOperands()))
+    if (Piece piece = division.of(value)) {
+      const unsigned number = static_cast<unsigned>(index);
+      function.setResultAttr(number, nn::shardAttr, pieceAttr(piece));
+      function.setResultAttr(number, nn::dimsAttr,
+                             nn::dimsToAttr(function.getContext(), localShape(shapes[value], piece)));
+    }
+}
+
+void Sharder::shardArgument(BlockArgument argument) {
+  Piece piece = division.of(argument);
+  local[argument] = localShape(shapes[argument], piece);
+  if (!piece)
+    return;
+  argument.setType(nn::typeOf(local[argument], elementType(argument)));
+  function.setArgAttr(argument.getArgNumber(), nn::shardAttr, pieceAttr(piece));
+  function.setArgAttr(argument.getArgNumber(), nn::dimsAttr,
+                      nn::dimsToAttr(function.getContext(), local[argument]));
+}
+
+Value Sharder::take(Value whole, const Piece &piece) {
+  DimShape starts(shapes[whole].size(), Dim(0)), sizes = localShape(shapes[whole], piece);
+  if (piece) {
+    const auto [axis, parts] = *piece;
+    Dim number = Dim::symbol(std::string(rankSymbol));
+    starts[axis] = (parts == ranks ? number : (number * Dim(parts)).floorDiv(Dim(ranks))) * sizes[axis];
+  }
+  if (Value part = loadPart(whole, starts, sizes))
+    return part;
+  if (!piece)
+    return whole;
+  MLIRContext *context = function.getContext();
+  return make(whole.getLoc(), nn::SliceOp::getOperationName(), whole,
+              {builder.getNamedAttr("starts", nn::dimsToAttr(context, starts)),
+               builder.getNamedAttr("sizes", nn::dimsToAttr(context, sizes)),
+               builder.getNamedAttr("steps",
+                                    builder.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))},
+              elementType(whole))
+      ->getResult(0);
+}
+
+/// Whether every run of the part begins and ends at an even element.
+static bool liesInWholeBytes(ArrayRef<int64_t> whole, ArrayRef<Dim> starts, ArrayRef<Dim> sizes) {
+  int64_t stride = 1;
+  for (size_t axis = whole.size(); axis-- > 0; stride *= whole[axis])
+    if (!(sizes[axis] == Dim(whole[axis])) &&
+        !((starts[axis] * Dim(stride)).knownMultipleOf(2) && (sizes[axis] * Dim(stride)).knownMultipleOf(2) &&
+          stride * whole[axis] % 2 == 0))
+      return false;
+  return true;
+}
+
+Value Sharder::loadPart(Value value, DimShape starts, DimShape sizes) {
+  auto slice = value.getDefiningOp<nn::SliceOp>();
+  auto weight = (slice ? slice.getX() : value).getDefiningOp<nn::WeightOp>();
+  if (!weight || weight.getStarts() || (!slice && sizes == shapes[value]))
+    return {};
+  if (slice) {
+    DimShape offsets = nn::dimsFromAttr(slice.getStarts());
+    auto isStatic = [](const Dim &dim) { return dim.isStatic(); };
+    if (!llvm::all_of(weight->getUsers(), isShardLeaf) || !llvm::all_of(offsets, isStatic) ||
+        !llvm::all_of(sizes, isStatic) || !llvm::all_of(slice.getSteps(), [](int64_t step) { return step == 1; }))
+      return {};
+    for (auto [start, offset] : llvm::zip(starts, offsets))
+      start = start + offset;
+  }
+  if (elementType(value).getIntOrFloatBitWidth() == 4 && !liesInWholeBytes(weight.shapeInFile(), starts, sizes)) {
+    noteMiss(weight, "shard", "every rank loads all of it: pieces of 4-bit elements would begin inside a byte");
+    return {};
+  }
+  auto part = nn::WeightOp::create(builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(),
+                                   weight.getPath(), weight.getOffset(), weight.getLength(),
+                                   builder.getDenseI64ArrayAttr(weight.shapeInFile()),
+                                   nn::dimsToAttr(function.getContext(), starts));
+  local[part] = sizes;
+  return part;
+}
+
+Operation *Sharder::make(Location location, StringRef name, ValueRange operands, ArrayRef<NamedAttribute> attributes,
+                ArrayRef<Type> elementTypes) {
+  SmallVector<DimShape> operandShapes, resultShapes;
+  for (Value operand : operands)
+    operandShapes.push_back(local.lookup(operand));
+  SmallVector<nn::ShapeContext::Equality> equalities;
+  std::string error;
+  Operation *made = nn::createInferred(builder, location, name, operands, operandShapes, attributes,
+                                       elementTypes, resultShapes, equalities, error);
+  if (!made) {
+    emitError(location) << name << " on one rank: " << error;
+    return nullptr;
+  }
+  for (auto [result, shape] : llvm::zip(made->getResults(), resultShapes))
+    local[result] = shape;
+  return made;
+}
+
+static LogicalResult replace(Operation *op, ValueRange values) {
+  if (!llvm::all_of(values, [](Value value) { return bool(value); }))
+    return failure();
+  op->replaceAllUsesWith(values);
+  op->erase();
+  return success();
+}
+
+LogicalResult Sharder::shard(Operation *op) {
+  builder.setInsertionPointAfter(op);
+  if (isShardLeaf(op)) {
+    Value whole = op->getResult(0);
+    local[whole] = shapes[whole];
+    Value part = take(whole, pieces[whole]);
+    if (part == whole)
+      return success();
+    whole.replaceUsesWithIf(part, [&](OpOperand &use) {
+      return use.getOwner() != part.getDefiningOp() && !isShardLeaf(use.getOwner()); // slices take their own pieces
+    });
+    return success();
+  }
+  if (auto lookup = llvm::dyn_cast<nn::GatherOp>(op); lookup && division.isPartial(op))
+    return replace(op, lookUpRows(lookup));
+  if (auto norm = llvm::dyn_cast<nn::RmsNormOp>(op); norm && division.isPartial(op))
+    return replace(op, normalisePiece(norm));
+  NamedAttrList attributes(op->getAttrs());
+  for (StringRef name : {"shape", "sizes"}) // of reshape, expand and slice: the dims of the result
+    if (auto dims = llvm::dyn_cast_or_null<ArrayAttr>(attributes.get(name)))
+      if (Piece piece = pieces[op->getResult(0)])
+        attributes.set(name,
+                       nn::dimsToAttr(function.getContext(), localShape(nn::dimsFromAttr(dims), piece)));
+  SmallVector<Type> elementTypes;
+  for (Value result : op->getResults())
+    elementTypes.push_back(elementType(result));
+  Operation *made =
+      make(op->getLoc(), op->getName().getStringRef(), op->getOperands(), attributes, elementTypes);
+  if (!made)
+    return failure();
+  if (auto product = llvm::dyn_cast<nn::MatmulOp>(op); product && division.isPartial(op))
+    return replace(op, sumOverRanks(op, made->getResult(0)));
+  return replace(op, made->getResults());
+}
+
+} // namespace fusion

@@ -1,0 +1,120 @@
+// Small graphs divided among ranks, on the reference: the numbers of the whole graph.
+#include "runtime/api/Fusion.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <unistd.h>
+
+using namespace fusion;
+
+namespace {
+
+Graph graphOf(const std::string &text) {
+  const std::string file = (std::filesystem::temp_directory_path() / ("shard-" + std::to_string(getpid()) + ".mlir")).string();
+  std::ofstream(file) << text;
+  auto graph = Graph::load(file);
+  EXPECT_TRUE(bool(graph)) << graph.error().message;
+  std::filesystem::remove(file);
+  return *graph;
+}
+
+Tensor run(const Graph &graph, const NamedTensors &inputs, int ranks, int sums, bool vocabulary = false) {
+  auto program =
+      compile(graph, {.device = RunOn::Cpu, .tensorParallel = ranks, .vocabularyParallel = vocabulary});
+  EXPECT_TRUE(bool(program)) << program.error().message;
+  EXPECT_EQ(program->report().fired("shard"), sums) << program->report().markdown();
+  auto outputs = program->run(inputs);
+  EXPECT_TRUE(bool(outputs)) << outputs.error().message;
+  return outputs->at("y");
+}
+
+Tensor random(DType type, Shape shape, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(elementCount(shape)));
+  for (float &value : values)
+    value = normal(engine);
+  return Tensor::of<float>(DType::F32, std::move(shape), values).convertedTo(type);
+}
+
+/// The elements of a constant.
+std::string denseText(int64_t rows, int64_t columns, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::string text;
+  for (int64_t i = 0; i < rows; ++i) {
+    text += i ? ", [" : "[";
+    for (int64_t j = 0; j < columns; ++j)
+      text += (j ? ", " : "") + std::to_string(normal(engine) / 4);
+    text += "]";
+  }
+  return "dense<[" + text + "]>";
+}
+
+// Ids of every rank, the first and the last row of each, and negative ones, which count from the end. A row is found by
+// one rank and zeros are added to it: exact.
+TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
+  for (const char *index : {"i64", "i32"}) {
+    std::string text = R"(func.func @main(%ids: tensor<?x?xINDEX> {nn.name = "ids", nn.dims = ["b", "s"]}) -> (tensor<?x?x12xf32> {nn.name = "y"}) {
+      %w = nn.constant {value = dense<[[1., 2.], [3., -4.], [5., 6.], [7., 8.], [9., 1.5], [-2.5, 3.], [4., 5.], [6., 7.], [8., 9.], [0.5, 0.25], [-1., -3.], [-5., -7.]]> : tensor<12x2xf32>} : () -> tensor<12x2xf32>
+      %x = nn.gather %w, %ids {axis = 0 : i64} : (tensor<12x2xf32>, tensor<?x?xINDEX>) -> tensor<?x?x2xf32>
+      %y = nn.matmul %x, %w {transpose_b = true} : (tensor<?x?x2xf32>, tensor<12x2xf32>) -> tensor<?x?x12xf32>
+      return %y : tensor<?x?x12xf32>
+    })";
+    for (size_t at; (at = text.find("INDEX")) != std::string::npos;)
+      text.replace(at, 5, index);
+    Graph graph = graphOf(text);
+    const std::vector<int64_t> ids = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, -1, -12, -5, -7};
+    NamedTensors inputs = {{"ids", Tensor::of<int64_t>(DType::I64, {2, 8}, ids).convertedTo(*dtypeFromName(index))}};
+    Tensor whole = run(graph, inputs, 1, 0);
+    for (int ranks : {2, 3, 4, 6})
+      EXPECT_EQ(run(graph, inputs, ranks, 1, true).toFloats(), whole.toFloats()) << ranks;
+    EXPECT_EQ(run(graph, inputs, 5, 0, true).toFloats(), whole.toFloats()); // 12 rows do not make 5 pieces
+  }
+}
+
+// The norm's own roundings: where the normalised value meets the weight, and the weight's bias.
+TEST(Shard, ANormOverAllHeadsIsThatOfTheWholeRow) {
+  for (const char *attributes : {"", ", weight_bias = 1.0 : f32", ", scale_in = f32", ", scale_in = f32, weight_bias = 1.0 : f32"})
+    for (DType type : {DType::F16, DType::BF16, DType::F32}) {
+      std::string text = R"(func.func @main(%x: tensor<?x?x24xTYPE> {nn.name = "x", nn.dims = ["b", "s", 24]}, %g: tensor<24xTYPE> {nn.name = "g"}) -> (tensor<?x?x24xTYPE> {nn.name = "y"}) {
+        %wq = nn.constant {value = Q_ELEMENTS : tensor<24x24xTYPE>} : () -> tensor<24x24xTYPE>
+        %wk = nn.constant {value = K_ELEMENTS : tensor<24x24xTYPE>} : () -> tensor<24x24xTYPE>
+        %wo = nn.constant {value = O_ELEMENTS : tensor<24x24xTYPE>} : () -> tensor<24x24xTYPE>
+        %u = nn.constant {value = dense<0.25> : tensor<24xTYPE>} : () -> tensor<24xTYPE>
+        %q0 = nn.matmul %x, %wq : (tensor<?x?x24xTYPE>, tensor<24x24xTYPE>) -> tensor<?x?x24xTYPE>
+        %q1 = nn.add %q0, %u : (tensor<?x?x24xTYPE>, tensor<24xTYPE>) -> tensor<?x?x24xTYPE>
+        %n = nn.rms_norm %q1, %u {eps = 1.0e-5 : f32ATTRIBUTES} : (tensor<?x?x24xTYPE>, tensor<24xTYPE>) -> tensor<?x?x24xTYPE>
+        %k = nn.matmul %x, %wk : (tensor<?x?x24xTYPE>, tensor<24x24xTYPE>) -> tensor<?x?x24xTYPE>
+        %qh = nn.reshape %n {shape = ["b", "s", 12, 2]} : (tensor<?x?x24xTYPE>) -> tensor<?x?x12x2xTYPE>
+        %kh = nn.reshape %k {shape = ["b", "s", 12, 2]} : (tensor<?x?x24xTYPE>) -> tensor<?x?x12x2xTYPE>
+        %qt = nn.transpose %qh {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x12x2xTYPE>) -> tensor<?x12x?x2xTYPE>
+        %kt = nn.transpose %kh {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x12x2xTYPE>) -> tensor<?x12x?x2xTYPE>
+        %a = nn.attention %qt, %kt, %kt {scale = 0.5 : f32} : (tensor<?x12x?x2xTYPE>, tensor<?x12x?x2xTYPE>, tensor<?x12x?x2xTYPE>) -> tensor<?x12x?x2xTYPE>
+        %t = nn.transpose %a {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x12x?x2xTYPE>) -> tensor<?x?x12x2xTYPE>
+        %r = nn.reshape %t {shape = ["b", "s", 24]} : (tensor<?x?x12x2xTYPE>) -> tensor<?x?x24xTYPE>
+        %o = nn.matmul %r, %wo : (tensor<?x?x24xTYPE>, tensor<24x24xTYPE>) -> tensor<?x?x24xTYPE>
+        %y = nn.mul %o, %g : (tensor<?x?x24xTYPE>, tensor<24xTYPE>) -> tensor<?x?x24xTYPE>
+        return %y : tensor<?x?x24xTYPE>
+      })";
+      for (size_t at; (at = text.find("TYPE")) != std::string::npos;)
+        text.replace(at, 4, name(type));
+      text.replace(text.find("ATTRIBUTES"), 10, attributes);
+      for (auto [which, seed] : {std::pair("Q_ELEMENTS", 3u), {"K_ELEMENTS", 4u}, {"O_ELEMENTS", 5u}})
+        text.replace(text.find(which), 10, denseText(24, 24, seed));
+      Graph graph = graphOf(text);
+      NamedTensors inputs = {{"x", random(type, {2, 5, 24}, 1)}, {"g", random(type, {24}, 2)}};
+      Tensor whole = run(graph, inputs, 1, 0);
+      for (int ranks : {2, 3, 4}) {
+        auto difference = compare(run(graph, inputs, ranks, 2), whole);
+        ASSERT_TRUE(bool(difference)) << difference.error().message;
+        // Partial sums are rounded once more; in 16 bits a single last digit moves.
+        EXPECT_LE(difference->relativeL2, type == DType::F32 ? 1e-6 : type == DType::F16 ? 1e-3 : 8e-3) << attributes;
+      }
+    }
+}
+
+} // namespace
