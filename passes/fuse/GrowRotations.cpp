@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace fusion {
 
-// Pattern: rope(x, cos, sin), rope(y, cos, sin), each with the norm in front of it.
+// Pattern: rope(x, cos, sin), rope(y, cos, sin), each with the norm in front of it or behind it.
 std::vector<Candidate> growRotations(const ProposalContext &context, ArrayRef<Candidate> found) {
   auto isPaired = [&](nn::RopeOp rope) {
     return llvm::any_of(found, [&](const Candidate &other) {
@@ -34,13 +34,15 @@ std::vector<Candidate> growRotations(const ProposalContext &context, ArrayRef<Ca
     candidate.root = *first;
     candidate.pattern = "rope";
     for (nn::RopeOp each : {*first, rope}) {
-      const SmallVector<Operation *> ahead = normAhead(each);
-      if (!ahead.empty()) {
+      SmallVector<Operation *> norms = normAhead(each);
+      if (Operation *behind = normBehind(each))
+        norms.push_back(behind);
+      if (!norms.empty()) {
         candidate.pattern = "qk_norm_rope";
         if (each != *first)
           candidate.absorbed.push_back({each, "qk_norm_rope"});
       }
-      candidate.ops.append(ahead);
+      candidate.ops.append(norms);
       candidate.ops.push_back(each);
     }
     alone.erase(first);

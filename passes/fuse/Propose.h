@@ -70,7 +70,13 @@ std::vector<Candidate> growNorms(const ProposalContext &context, llvm::ArrayRef<
 /// From the rotation's operand back to a norm, through views and casts that nobody else reads. Empty if there is none.
 llvm::SmallVector<mlir::Operation *> normAhead(nn::RopeOp rope);
 
-/// The rotations of one attention's queries and keys, and single ones, with norms that stand ahead of views and casts.
+/// The norm that alone reads the rotation, if there is one.
+mlir::Operation *normBehind(nn::RopeOp rope);
+/// The rotation that computes `value`, with or without a norm behind it.
+nn::RopeOp rotationBehind(mlir::Value value);
+
+/// The rotations of one attention's queries and keys, and single ones, with norms that stand ahead of views and casts or
+/// behind the rotation.
 std::vector<Candidate> growRopes(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
 /// Pairs of rotations by the same angles, with the norms in front of them, that no candidate of `found` has together.

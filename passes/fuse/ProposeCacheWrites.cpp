@@ -71,14 +71,16 @@ private:
         take(op);
   }
 
-  /// A rotation, and the norm in front of it.
+  /// A rotation, and the norm in front of it or behind it.
   bool takeRotation(Value value) {
-    auto rope = value.getDefiningOp<nn::RopeOp>();
+    nn::RopeOp rope = rotationBehind(value);
     if (!rope)
       return false;
     for (Operation *op : normAhead(rope))
       take(op);
     take(rope);
+    if (rope != value.getDefiningOp())
+      take(value.getDefiningOp());
     return true;
   }
 

@@ -18,16 +18,15 @@ constexpr int64_t largest = 1024, step = 128;
 using SizeMap = std::map<int64_t, int64_t>;
 
 /// Every large size in the types of the function's arguments, and what it becomes.
-SizeMap chooseSizes(func::FuncOp function) {
+SizeMap chooseSizes(func::FuncOp function, int64_t least) {
   SizeMap sizes;
   for (Type type : function.getArgumentTypes())
     for (int64_t size : llvm::cast<RankedTensorType>(type).getShape())
       if (!ShapedType::isDynamic(size) && size > largest)
         sizes[size];
-  int64_t next = largest / 2;
   for (auto &[from, to] : sizes) {
-    to = next + from % step;
-    next += step;
+    to = std::min(from, least + from % step);
+    least += step;
   }
   return sizes;
 }
@@ -72,22 +71,24 @@ void setSizes(func::FuncOp function, const SizeMap &sizes) {
 }
 } // namespace
 
-void capSizes(func::FuncOp function) {
-  SizeMap sizes = chooseSizes(function);
+bool capSizes(func::FuncOp function, int64_t least) {
+  SizeMap sizes = chooseSizes(function, least);
   bool multiplies = false, fixed = false;
   function.walk([&](Operation *op) {
     multiplies |= llvm::isa<nn::MatmulOp>(op);
     fixed |= op != function && saysSizes(op);
   });
   if (sizes.empty() || !multiplies || fixed)
-    return;
+    return false;
   OwningOpRef<ModuleOp> trial = ModuleOp::create(function.getLoc());
   trial->push_back(function.clone());
   auto copy = *trial->getOps<func::FuncOp>().begin();
   setSizes(copy, sizes);
   ScopedDiagnosticHandler silent(function.getContext(), [](Diagnostic &) { return success(); });
-  if (succeeded(nn::SymbolicShapes::compute(copy)) && succeeded(verify(*trial)))
-    setSizes(function, sizes);
+  if (failed(nn::SymbolicShapes::compute(copy)) || failed(verify(*trial)))
+    return false;
+  setSizes(function, sizes);
+  return true;
 }
 
 } // namespace fusion

@@ -46,70 +46,107 @@ OwningOpRef<ModuleOp> isolated(GroupOp group, const nn::SymbolicShapes &shapes) 
                  shapes, symbolsOf(group, shapes));
 }
 
+/// Products beyond this would keep the reference and the emulation busy for minutes.
+constexpr double mostFlops = 1.5e10;
+
 class GroupCheck {
 public:
   GroupCheck(GroupOp group, const nn::SymbolicShapes &shapes)
-      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolated(group, shapes)) {
-    capSizes(*module->getOps<func::FuncOp>().begin());
+      : what(group.getPattern().str() + " at " + locationName(group.getLoc())), module(isolated(group, shapes)),
+        wide(llvm::cast<ModuleOp>(module.get()->clone())) {
+    // Columns that are many still are, where that decides which kernel many rows get.
+    if (!capSizes(entryOf(module)) || !capSizes(entryOf(wide), 1024))
+      wide = {};
   }
 
-  /// Equal for groups that are the same kernel.
+  /// Equal for groups that are the same kernels.
   std::string key() {
     std::string text;
     llvm::raw_string_ostream out(text);
     module->print(out);
+    if (wide)
+      wide->print(out);
     return text;
   }
 
-  Status run(const std::string &target, const PlanEdit &edit, std::mt19937 &random) {
-    auto entry = *module->getOps<func::FuncOp>().begin();
-    auto plan = buildPlan(entry, {target, ""});
-    if (!plan)
-      return Error{plan.error().kind, what + ": " + plan.error().message};
-    if (edit)
-      edit(*plan);
-    auto interpreter = Interpreter::create(entry, "");
-    if (!interpreter)
-      return interpreter.error();
-    ExecutorOptions options;
-    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
-    options.poison = true;
-    const std::vector<TrialSizes> others = rangeSizes(*plan, interpreter->inputs());
-    auto executor = Executor::create(std::move(*plan), options);
-    if (!executor)
-      return Error{executor.error().kind, what + ": " + executor.error().message};
-    if (Status status = compareAt(unequalSizes, *interpreter, **executor, random); !status)
+  /// What was too long to check is said in `skipped`.
+  Status run(const std::string &target, const PlanEdit &edit, std::mt19937 &random, std::vector<std::string> &skipped) {
+    if (Status status = check(entryOf(module), /*usual=*/true, target, edit, random, skipped); !status)
       return status;
-    for (const TrialSizes &sizes : others)
-      if (Status status = compareAt(sizes, *interpreter, **executor, random); !status)
-        return status;
-    return {};
+    return wide ? check(entryOf(wide), /*usual=*/false, target, edit, random, skipped) : Status();
   }
 
   std::string what;
 
 private:
-  /// Sizes for the ranges that the usual ones leave out, where few rows are enough: the plan's other kernels.
-  static std::vector<TrialSizes> rangeSizes(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports) {
+  static func::FuncOp entryOf(OwningOpRef<ModuleOp> &module) { return *module->getOps<func::FuncOp>().begin(); }
+
+  /// At the usual sizes, and at sizes for each kernel that they leave out; without the usual ones only for more rows
+  /// than the narrow module has kernels of their own for.
+  Status check(func::FuncOp entry, bool usual, const std::string &target, const PlanEdit &edit, std::mt19937 &random,
+               std::vector<std::string> &skipped) {
+    auto plan = buildPlan(entry, {target, ""});
+    if (!plan)
+      return Error{plan.error().kind, what + ": " + plan.error().message};
+    auto interpreter = Interpreter::create(entry, "");
+    if (!interpreter)
+      return interpreter.error();
+    std::vector<TrialSizes> chosen = rangeSizes(*plan, interpreter->inputs(), usual, skipped);
+    if (chosen.empty())
+      return {};
+    if (edit)
+      edit(*plan);
+    ExecutorOptions options;
+    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.poison = true;
+    auto executor = Executor::create(std::move(*plan), options);
+    if (!executor)
+      return Error{executor.error().kind, what + ": " + executor.error().message};
+    for (const TrialSizes &sizes : chosen)
+      if (Status status = compareAt(sizes, *interpreter, **executor, random); !status)
+        return status;
+    return {};
+  }
+
+  /// Sizes that together reach the kernel of every range, the usual ones first.
+  std::vector<TrialSizes> rangeSizes(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports, bool usual,
+                                     std::vector<std::string> &skipped) const {
     std::vector<TrialSizes> chosen;
+    if (usual)
+      chosen.push_back(unequalSizes);
     for (const KernelLaunch &launch : plan.launches) {
       auto reaches = [&](const TrialSizes &sizes) {
         auto value = launch.when->size.evaluate(trialSymbols(ports, sizes));
         return value && launch.when->holds(*value);
       };
-      if (!launch.when || reaches(unequalSizes) || llvm::any_of(chosen, reaches))
+      if (!launch.when || llvm::any_of(chosen, reaches) || (!usual && launch.when->least < manyRows))
         continue;
-      constexpr int64_t mostRows = 64;
-      for (int64_t rows = launch.when->least; rows <= std::min(launch.when->most, mostRows); ++rows) {
-        const TrialSizes ways[] = {{1, rows}, {rows, 1}, {rows, rows}};
-        if (auto *way = llvm::find_if(ways, reaches); way != std::end(ways)) {
-          chosen.push_back(*way);
-          break;
-        }
-      }
+      const std::optional<TrialSizes> sizes = sizesWithin(*launch.when, reaches);
+      if (!sizes)
+        skipped.push_back(fmt::format("{}: no sizes give {} of {} … {}", what, launch.when->size.str(),
+                                      launch.when->least, launch.when->most));
+      else if (auto flops = launch.flops.evaluate(trialSymbols(ports, *sizes));
+               flops && static_cast<double>(*flops) > mostFlops)
+        skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} GFLOP", what,
+                                      launch.when->size.str(), launch.when->least, static_cast<double>(*flops) * 1e-9));
+      else
+        chosen.push_back(*sizes);
     }
     return chosen;
   }
+
+  static std::optional<TrialSizes> sizesWithin(const SizeRange &range,
+                                               llvm::function_ref<bool(const TrialSizes &)> reaches) {
+    // Past a tile's edge, where rows are many.
+    const int64_t first = range.least < manyRows ? range.least : std::min(range.most, range.least + 5);
+    for (int64_t rows = first; rows <= std::min(range.most, first + manyRows); ++rows)
+      for (const TrialSizes &way : {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{rows, rows}})
+        if (reaches(way))
+          return way;
+    return std::nullopt;
+  }
+
+  static constexpr int64_t manyRows = 64;
 
   Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor, std::mt19937 &random) {
     NamedTensors inputs = randomInputs(interpreter.inputs(), sizes, {}, random);
@@ -143,7 +180,7 @@ private:
                              difference->relativeL2)};
   }
 
-  OwningOpRef<ModuleOp> module;
+  OwningOpRef<ModuleOp> module, wide;
 };
 } // namespace
 
@@ -156,13 +193,19 @@ Status verifyGroups(func::FuncOp function, const std::string &target, const Plan
   for (GroupOp group : function.getOps<GroupOp>())
     if (GroupCheck check(group, *shapes); seen.insert(check.key()).second)
       checks.push_back(std::move(check));
-  Progress progress("verifying fusions", static_cast<int64_t>(checks.size()));
-  std::mt19937 random(std::random_device{}());
-  for (GroupCheck &check : checks) {
-    progress.step(check.what);
-    if (Status status = check.run(target, edit, random); !status)
-      return status;
+  std::vector<std::string> skipped;
+  {
+    Progress progress("verifying fusions", static_cast<int64_t>(checks.size()));
+    std::mt19937 random(std::random_device{}());
+    for (GroupCheck &check : checks) {
+      progress.step(check.what);
+      if (Status status = check.run(target, edit, random, skipped); !status)
+        return status;
+    }
   }
+  for (const std::string &line : skipped)
+    if (!isQuiet())
+      fmt::print(stderr, "not verified: {}\n", line);
   return {};
 }
 

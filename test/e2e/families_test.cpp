@@ -70,6 +70,13 @@ const Case cases[] = {
   %4 = nn.silu %2 : (tensor<1x64xT>) -> tensor<1x64xT>
   %5 = nn.mul %4, %3 : (tensor<1x64xT>, tensor<1x64xT>) -> tensor<1x64xT>
   return %5 : tensor<1x64xT> })"},
+    {"NormBehindRope", "qk_norm_rope", 2, R"(%q: tensor<1x4x6x32xT>, %k: tensor<1x2x6x32xT>, %v: tensor<1x2x6x32xT>, %a: tensor<32xT>, %b: tensor<32xT>, %cos: tensor<1x1x6x32xT>, %sin: tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT> {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x6x32xT>, tensor<1x1x6x32xT>, tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xT>, tensor<1x1x6x32xT>) -> tensor<1x2x6x32xT>
+  %2 = nn.rms_norm %0, %a {eps = 1.0e-6 : f32} : (tensor<1x4x6x32xT>, tensor<32xT>) -> tensor<1x4x6x32xT>
+  %3 = nn.rms_norm %1, %b {eps = 1.0e-6 : f32} : (tensor<1x2x6x32xT>, tensor<32xT>) -> tensor<1x2x6x32xT>
+  %4 = nn.attention %2, %3, %v {scale = 0.17 : f32, causal = true} : (tensor<1x4x6x32xT>, tensor<1x2x6x32xT>, tensor<1x2x6x32xT>) -> tensor<1x4x6x32xT>
+  return %4 : tensor<1x4x6x32xT> })"},
     {"NormStaticF8", "norm_quant", 1, R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>) -> tensor<?x128xf8E4M3FN> {
   %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %1 = nn.quantize %0, %s : (tensor<?x128xT>, tensor<f32>) -> tensor<?x128xf8E4M3FN>

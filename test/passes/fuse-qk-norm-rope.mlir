@@ -195,3 +195,50 @@ func.func @mixed_rows(%q: tensor<8x48xf32>, %a: tensor<48xf32>, %cos: tensor<32x
   %0 = nn.rope %h, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<12x32xf32>, tensor<32xf32>, tensor<32xf32>) -> tensor<12x32xf32>
   return %0 : tensor<12x32xf32>
 }
+
+// -----
+
+// Hunyuan: the norm follows the rotation.
+// CHECK-LABEL: @norm_behind
+// CHECK: %[[G:.*]]:2 = fusion.group "qk_norm_rope" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.attention %[[G]]#0, %[[G]]#1
+func.func @norm_behind(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %a: tensor<32xf16>, %b: tensor<32xf16>,
+                       %cos: tensor<1x1x8x32xf16>, %sin: tensor<1x1x8x32xf16>) -> tensor<1x4x8x32xf16> {
+  %qo = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf16>, tensor<1x1x8x32xf16>, tensor<1x1x8x32xf16>) -> tensor<1x4x8x32xf16>
+  %ko = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xf16>, tensor<1x1x8x32xf16>, tensor<1x1x8x32xf16>) -> tensor<1x2x8x32xf16>
+  %qn = nn.rms_norm %qo, %a {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xf16>, tensor<32xf16>) -> tensor<1x4x8x32xf16>
+  %kn = nn.rms_norm %ko, %b {eps = 1.0e-6 : f32} : (tensor<1x2x8x32xf16>, tensor<32xf16>) -> tensor<1x2x8x32xf16>
+  %o = nn.attention %qn, %kn, %v {scale = 0.17677 : f32, causal = true} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %o : tensor<1x4x8x32xf16>
+}
+
+// -----
+
+// Alone, and a LayerNorm.
+// CHECK-LABEL: @layer_norm_behind
+// CHECK: fusion.group "qk_norm_rope" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.layer_norm
+// CHECK-NEXT: fusion.yield
+func.func @layer_norm_behind(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %b: tensor<32xf32>, %cos: tensor<8x32xf32>, %sin: tensor<8x32xf32>) -> tensor<1x4x8x32xf32> {
+  %0 = nn.rope %q, %cos, %sin {interleaved = true, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf32>, tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<1x4x8x32xf32>
+  %n = nn.layer_norm %0, %a, %b {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xf32>, tensor<32xf32>, tensor<32xf32>) -> tensor<1x4x8x32xf32>
+  return %n : tensor<1x4x8x32xf32>
+}
+
+// -----
+
+// The rotated heads are read as they are, too: the norm reads them from memory.
+// CHECK-LABEL: @rotated_used
+// CHECK-NOT: fusion.group
+// CHECK: return
+func.func @rotated_used(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %cos: tensor<8x32xf32>, %sin: tensor<8x32xf32>) -> (tensor<1x4x8x32xf32>, tensor<1x4x8x32xf32>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf32>, tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<1x4x8x32xf32>
+  %n = nn.rms_norm %0, %a {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xf32>, tensor<32xf32>) -> tensor<1x4x8x32xf32>
+  return %0, %n : tensor<1x4x8x32xf32>, tensor<1x4x8x32xf32>
+}

@@ -52,6 +52,29 @@ func.func @norms(%q: tensor<1x4x3x32xbf16>, %k: tensor<1x2x3x32xbf16>, %qkv: ten
 
 // -----
 
+// Hunyuan: the norms follow the rotations.
+// CHECK-LABEL: @norms_behind
+// CHECK: fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+func.func @norms_behind(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x1x32xf16>, %past_k: tensor<1x2x8x32xf16>, %past_v: tensor<1x2x8x32xf16>,
+                        %a: tensor<32xf16>, %cos: tensor<1x32xf16>, %sin: tensor<1x32xf16>) -> (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xf16>, tensor<1x32xf16>, tensor<1x32xf16>) -> tensor<1x4x1x32xf16>
+  %n = nn.rms_norm %0, %a {eps = 1.0e-6 : f32} : (tensor<1x4x1x32xf16>, tensor<32xf16>) -> tensor<1x4x1x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xf16>, tensor<1x32xf16>, tensor<1x32xf16>) -> tensor<1x2x1x32xf16>
+  %m = nn.rms_norm %1, %a {eps = 1.0e-6 : f32} : (tensor<1x2x1x32xf16>, tensor<32xf16>) -> tensor<1x2x1x32xf16>
+  %2 = nn.concat %past_k, %m {axis = 2 : i64} : (tensor<1x2x8x32xf16>, tensor<1x2x1x32xf16>) -> tensor<1x2x9x32xf16>
+  %3 = nn.concat %past_v, %v {axis = 2 : i64} : (tensor<1x2x8x32xf16>, tensor<1x2x1x32xf16>) -> tensor<1x2x9x32xf16>
+  %4 = nn.attention %n, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) -> tensor<1x4x1x32xf16>
+  return %4, %2, %3 : tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>
+}
+
+// -----
+
 // A cache of [batch, positions, heads, width], which attention reads transposed; the rotation stands before the transpose.
 // CHECK-LABEL: @positions_first
 // CHECK: %[[G:.*]]:3 = fusion.group "rope_kv_write" schedule "row"

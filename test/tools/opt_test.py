@@ -206,6 +206,9 @@ class Verify(ToolTest):
         _, err = self.run_tool("fusion-opt", LLAMA, "--fuse", "--verify-fusions", "--quiet", "-o", "f.mlir")
         self.assertEqual(err, "")
 
+    def test_nothing_to_verify(self):
+        self.refuse("fusion-opt", LLAMA, "--verify-fusions", says="add --fuse")
+
 
 class Usage(ToolTest):
     def test_help(self):

@@ -215,6 +215,8 @@ Status runOwn(const MlirOptMainConfig &config) {
     auto entry = entryFunction(**module);
     if (!entry)
       return inFile(entry.error());
+    if (!fuseFlag && rewrites.rewrites().empty() && entry->getOps<GroupOp>().empty())
+      return inFile(badInput("--verify-fusions finds no group and no rewrite to verify; add --fuse"));
     if (Status status = verifyGroups(*entry, target); !status)
       return status;
   }
