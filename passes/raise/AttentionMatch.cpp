@@ -103,13 +103,38 @@ Scaled withoutScale(Value value) {
   return found;
 }
 
+/// Something that is laid over the scores: a sum, or a choice of a number that masks.
+static bool isMask(Value value, ShapeTable &shapes) {
+  Operation *op = value.getDefiningOp();
+  if (auto where = llvm::dyn_cast_or_null<nn::WhereOp>(op))
+    return isMaskedScore(where.getX()) || isMaskedScore(where.getY());
+  return llvm::isa_and_nonnull<nn::AddOp>(op) && leadsToProduct(value, shapes);
+}
+
 std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &reason) {
   Scores scores;
   Value value = withoutFloatCasts(input);
   auto sameShape = [&](Value inner) { return shapes.same(value, inner); };
   auto isMerged = [&] { return tensorType(value).getRank() == 3; };
+  double behind = 1; // what the masked scores are multiplied by
+  auto add = [&](MaskTerm term) {
+    term.onMerged = isMerged();
+    auto scaled = scaledBehind(std::move(term), behind);
+    if (scaled)
+      scores.masks.push_back(*scaled);
+    else
+      reason = "the number that masks is no large negative one once it is scaled";
+    return scaled.has_value();
+  };
   // Masks, outermost first.
   while (true) {
+    // A factor behind a mask goes to both: s * (q kᵀ + mask) = s * q kᵀ + s * mask.
+    if (Scaled scaled = withoutScale(value); scaled.scale > 0)
+      if (Value masked = withoutFloatCasts(scaled.value); masked != value && isMask(masked, shapes)) {
+        behind *= scaled.scale;
+        value = masked;
+        continue;
+      }
     if (auto where = value.getDefiningOp<nn::WhereOp>()) {
       bool inverted = isMaskedScore(where.getX());
       Value inner = inverted ? where.getY() : where.getX(), masked = inverted ? where.getX() : where.getY();
@@ -117,7 +142,8 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
         reason = "nn.where on the scores does not put a large negative number where it masks";
         return std::nullopt;
       }
-      scores.masks.push_back({where.getCondition(), inverted, *constantScalar(masked), isMerged()});
+      if (!add({where.getCondition(), inverted, *constantScalar(masked)}))
+        return std::nullopt;
       value = withoutFloatCasts(inner);
       continue;
     }
@@ -126,25 +152,25 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
         value = withoutFloatCasts(inner);
         continue;
       }
-    auto add = value.getDefiningOp<nn::AddOp>();
-    if (!add)
+    auto sum = value.getDefiningOp<nn::AddOp>();
+    if (!sum)
       break;
-    Value inner = add.getLhs(), mask = add.getRhs();
+    Value inner = sum.getLhs(), mask = sum.getRhs();
     if (!leadsToProduct(inner, shapes))
       std::swap(inner, mask);
     if (!leadsToProduct(inner, shapes) || leadsToProduct(mask, shapes) || !sameShape(inner)) {
       reason = "neither operand of the mask's nn.add, or both, lead to q kᵀ";
       return std::nullopt;
     }
-    scores.masks.push_back(addedMask(withoutFloatCasts(mask), elementType(add)));
-    scores.masks.back().onMerged = isMerged();
+    if (!add(addedMask(withoutFloatCasts(mask), elementType(sum))))
+      return std::nullopt;
     value = withoutFloatCasts(inner);
   }
   Value capped;
-  if (matchSoftcap(value, capped, scores.softcap))
+  if (behind == 1 && matchSoftcap(value, capped, scores.softcap))
     value = capped;
   Scaled scaled = withoutScale(value);
-  scores.scale = scaled.scale;
+  scores.scale = behind * scaled.scale;
   if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>())
     if (Value inner = beforeHeadsReshape(reshape, scores.heads, shapes)) {
       scaled = withoutScale(inner);

@@ -66,9 +66,32 @@ bool addTerm(Pattern &pattern, const Affine &term, const DimShape &shape, const 
 
 } // namespace
 
+bool isMaskedScore(double value) { return value <= maskedScore; }
+
 bool isMaskedScore(Value value) {
   auto constant = constantScalar(value);
-  return constant && *constant <= maskedScore;
+  return constant && isMaskedScore(*constant);
+}
+
+std::optional<MaskTerm> scaledBehind(MaskTerm term, double scale) {
+  term.scale = scale;
+  term.lowest *= scale;
+  if (!term.isFloat() && !isMaskedScore(term.lowest))
+    return std::nullopt;
+  return term;
+}
+
+void applyScales(MutableArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {
+  auto &b = raiser.rewriter;
+  for (MaskTerm &term : terms) {
+    if (!term.isFloat() || term.scale == 1)
+      continue;
+    if (!isF32(term.mask))
+      term.mask = nn::build<nn::CastOp>(b, location, term.mask, {}, b.getF32Type());
+    Value factor = nn::buildScalar(b, location, b.getF32Type(), term.scale);
+    term.mask = nn::build<nn::MulOp>(b, location, ValueRange{term.mask, factor});
+    term.scale = 1;
+  }
 }
 
 MaskTerm addedMask(Value mask, Type sum) {

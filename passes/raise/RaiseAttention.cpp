@@ -205,6 +205,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value));
       !why.empty())
     return noteMiss(softmax, patternName, why);
+  applyScales(terms, root.getLoc(), raiser);
   SmallVector<Value> operands = {query, key, value};
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
   if (Value mask = buildMask(terms, root.getLoc(), raiser))

@@ -298,10 +298,11 @@ func.func @split_for_the_mask(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: 
 
 // -----
 
-// The bias is scaled with the product: that is no mask on scale * q kᵀ.
+// The bias is scaled with the product: so is the mask that nn.attention adds to scale * q kᵀ.
 // CHECK-LABEL: func @scaled_bias
-// CHECK: nn.softmax
-// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the scores are made by nn.add, not by nn.matmul
+// CHECK-DAG: %[[F:.*]] = nn.constant {{.*}}2.500000e-01
+// CHECK: %[[M:.*]] = nn.mul %{{.*}}, %[[F]]
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[M]] {scale = 2.500000e-01 : f32}
 func.func @scaled_bias(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: tensor<8x5x8xf32>, %bias: tensor<8x1x5xf32>) -> tensor<8x3x8xf32> {
   %c = nn.constant {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
   %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<8x3x8xf32>, tensor<8x5x8xf32>) -> tensor<8x3x5xf32>
@@ -310,6 +311,45 @@ func.func @scaled_bias(%q: tensor<8x3x8xf32>, %k: tensor<8x5x8xf32>, %v: tensor<
   %3 = nn.softmax %2 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
   %4 = nn.matmul %3, %v : (tensor<8x3x5xf32>, tensor<8x5x8xf32>) -> tensor<8x3x8xf32>
   return %4 : tensor<8x3x8xf32>
+}
+
+// -----
+
+// CodeGen: the mask of f16 is added in f32 and divided with the product.
+// CHECK-LABEL: func @mask_divided
+// CHECK: %[[M:.*]] = nn.mul
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[M]] {scale = 2.500000e-01 : f32}
+// CHECK-NOT: nn.softmax
+func.func @mask_divided(%q: tensor<1x8x3x16xf32>, %k: tensor<1x8x5x16xf32>, %v: tensor<1x8x5x16xf16>, %keep: tensor<1x1x3x5xi1>) -> tensor<1x8x3x16xf16> {
+  %zero = nn.constant {value = dense<0.0> : tensor<f16>} : () -> tensor<f16>
+  %low = nn.constant {value = dense<-65504.0> : tensor<f16>} : () -> tensor<f16>
+  %c = nn.constant {value = dense<4.0> : tensor<f32>} : () -> tensor<f32>
+  %m = nn.where %keep, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f16>, tensor<f16>) -> tensor<1x1x3x5xf16>
+  %w = nn.cast %m : (tensor<1x1x3x5xf16>) -> tensor<1x1x3x5xf32>
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x8x3x16xf32>, tensor<1x8x5x16xf32>) -> tensor<1x8x3x5xf32>
+  %1 = nn.add %0, %w : (tensor<1x8x3x5xf32>, tensor<1x1x3x5xf32>) -> tensor<1x8x3x5xf32>
+  %2 = nn.div %1, %c : (tensor<1x8x3x5xf32>, tensor<f32>) -> tensor<1x8x3x5xf32>
+  %3 = nn.softmax %2 {axis = 3 : i64} : (tensor<1x8x3x5xf32>) -> tensor<1x8x3x5xf32>
+  %4 = nn.cast %3 : (tensor<1x8x3x5xf32>) -> tensor<1x8x3x5xf16>
+  %5 = nn.matmul %4, %v : (tensor<1x8x3x5xf16>, tensor<1x8x5x16xf16>) -> tensor<1x8x3x16xf16>
+  return %5 : tensor<1x8x3x16xf16>
+}
+
+// -----
+
+// The number that masks, scaled, is near ordinary scores.
+// CHECK-LABEL: func @faint_mask
+// CHECK: nn.softmax
+// MISS: {{.*}}raise-attention.mlir{{.*}}Missed{{.*}}the number that masks is no large negative one once it is scaled
+func.func @faint_mask(%q: tensor<1x8x3x16xf32>, %k: tensor<1x8x5x16xf32>, %v: tensor<1x8x5x16xf32>, %keep: tensor<1x1x3x5xi1>) -> tensor<1x8x3x16xf32> {
+  %low = nn.constant {value = dense<-1.0e4> : tensor<f32>} : () -> tensor<f32>
+  %c = nn.constant {value = dense<0.01> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<1x8x3x16xf32>, tensor<1x8x5x16xf32>) -> tensor<1x8x3x5xf32>
+  %1 = nn.where %keep, %0, %low : (tensor<1x1x3x5xi1>, tensor<1x8x3x5xf32>, tensor<f32>) -> tensor<1x8x3x5xf32>
+  %2 = nn.mul %1, %c : (tensor<1x8x3x5xf32>, tensor<f32>) -> tensor<1x8x3x5xf32>
+  %3 = nn.softmax %2 {axis = 3 : i64} : (tensor<1x8x3x5xf32>) -> tensor<1x8x3x5xf32>
+  %4 = nn.matmul %3, %v : (tensor<1x8x3x5xf32>, tensor<1x8x5x16xf32>) -> tensor<1x8x3x16xf32>
+  return %4 : tensor<1x8x3x16xf32>
 }
 
 // -----
