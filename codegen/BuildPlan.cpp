@@ -1,5 +1,6 @@
 #include "codegen/BuildPlan.h"
 
+#include "codegen/LibrarySum.h"
 #include "codegen/Pieces.h"
 #include "codegen/PlanBuilder.h"
 #include "ir/dialect/Types.h"
@@ -141,8 +142,13 @@ Status PlanBuilder::planCopy(Value value, const View &view, BufferId target, Ope
 Status PlanBuilder::emit(const Region &region, const KernelContext &context, const Schedule &schedule,
                          llvm::ArrayRef<BufferId> outputs) {
   ++launches;
-  if (dry)
+  if (dry) {
+    // What runs of several ways is one launch; the library's alone are two if there is something behind the sum.
+    if (const auto forms = schedule.forms(region, context); !forms.empty() && forms.front() == CollectiveForm::Library)
+      if (auto split = splitSum(region, context); std::holds_alternative<LibrarySum>(split))
+        launches += std::get<LibrarySum>(split).schedule ? 1 : 0;
     return emitOne(region, context, schedule, outputs);
+  }
   for (const View &view : context.inputs) // what computes them comes before
     if (auto buffer = bufferOf(view.base); !buffer)
       return buffer.error();
@@ -152,6 +158,11 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
   lastPlanned = plan.launches.size();
   if (const auto forms = schedule.forms(region, known); !forms.empty())
     return emitForms(region, known, schedule, forms, outputs);
+  return emitRanges(region, known, schedule, outputs);
+}
+
+Status PlanBuilder::emitRanges(const Region &region, const KernelContext &known, const Schedule &schedule,
+                               llvm::ArrayRef<BufferId> outputs) {
   const std::vector<SizeRange> ranges = schedule.ranges(region, known);
   if (ranges.empty())
     return emitOne(region, known, schedule, outputs);
@@ -168,17 +179,6 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     } else {
       made.when = range;
     }
-  }
-  return {};
-}
-
-Status PlanBuilder::emitForms(const Region &region, const KernelContext &context, const Schedule &schedule,
-                              llvm::ArrayRef<CollectiveForm> forms, llvm::ArrayRef<BufferId> outputs) {
-  for (CollectiveForm form : forms) {
-    KernelContext inForm = context;
-    inForm.form = form;
-    if (Status status = emitOne(region, inForm, schedule, outputs); !status)
-      return status;
   }
   return {};
 }
@@ -251,7 +251,8 @@ llvm::SmallVector<bool> PlanBuilder::settledInputs(llvm::ArrayRef<View> inputs) 
 
 /// Kernels that differ in comments only have one name.
 uint32_t PlanBuilder::shareKernel(KernelPlan kernel) {
-  auto [place, isNew] = kernels.try_emplace(kernel.name, static_cast<uint32_t>(plan.kernels.size()));
+  const std::string key = kernel.isLibraryCall ? kernel.name + " " + kernel.parameters.front().type : kernel.name;
+  auto [place, isNew] = kernels.try_emplace(key, static_cast<uint32_t>(plan.kernels.size()));
   if (isNew) {
     plan.kernels.push_back(std::move(kernel));
   } else {

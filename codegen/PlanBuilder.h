@@ -26,9 +26,15 @@ private:
   /// One launch, or one for each of the schedule's ranges.
   Status emit(const Region &region, const KernelContext &context, const Schedule &schedule,
               llvm::ArrayRef<BufferId> outputs);
+  Status emitRanges(const Region &region, const KernelContext &context, const Schedule &schedule,
+                    llvm::ArrayRef<BufferId> outputs);
+  // PlanSums.cpp
   /// The ways to sum over ranks, one after the other.
   Status emitForms(const Region &region, const KernelContext &context, const Schedule &schedule,
                    llvm::ArrayRef<CollectiveForm> forms, llvm::ArrayRef<BufferId> outputs);
+  Status emitLibrary(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs,
+                     bool isOneOfSeveral);
+  void callLibrary(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to);
   Status emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
                  llvm::ArrayRef<BufferId> outputs);
   /// A kernel that copies the elements of `value`, however they lie, into `target`.

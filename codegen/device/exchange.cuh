@@ -104,20 +104,29 @@ template <class T, int N> struct Parcel {
   }
 };
 
-// How long a wait lasts. Called after each look that was in vain; true ends the wait.
+// How long a wait lasts. Called after each look that was in vain; true ends the wait. The clock and the device's own flag are
+// looked at now and then, the host's memory every ten milliseconds: if all threads read that at once it takes most of one,
+// and a rank that lags so must not make the others do the same.
 struct Patience {
   u32 looks = 0;
-  u64 since = 0;
+  u64 since = 0, asked = 0;
 };
 DEVICE bool gives_up(Patience &wait, Exchange *exchange, u32 awaited, u32 phase, u32 row) {
   pause();
-  if (++wait.looks % 1024u != 0)
+  if (++wait.looks % 256u != 0)
     return false;
   const u64 now = nanoseconds();
-  if (wait.looks == 1024u)
-    wait.since = now;
-  if (load_now(&exchange->gaveUp) != 0 || load_now(&exchange->failure->happened) != 0)
+  if (wait.since == 0)
+    wait.since = wait.asked = now;
+  if (load_now(&exchange->gaveUp) != 0)
     return true;
+  if (now - wait.asked < 10000000u && now - wait.since < exchange->patience)
+    return false;
+  wait.asked = now;
+  if (load_now(&exchange->failure->happened) != 0) {
+    store_now(&exchange->gaveUp, 1u);
+    return true;
+  }
   if (now - wait.since < exchange->patience)
     return false;
   if (first_to_set(&exchange->gaveUp)) {
@@ -167,6 +176,13 @@ DEVICE Vec<T, N> row_of_owner(const Meeting<Ranks> &meeting, u32 owner, u64 at, 
   return parcel.unpack();
 }
 
+// What the others make of `values`: all ranks go on with the same bits.
+template <class T, int N> DEVICE Vec<T, N> as_sent(const Vec<T, N> &values) {
+  Parcel<T, N> parcel;
+  parcel.pack(values);
+  return parcel.unpack();
+}
+
 // The sum of `mine` and what the others have sent, in f32 in the order of the ranks, rounded once.
 template <int Ranks, class T, int N>
 DEVICE Vec<T, N> sum_of_parts(const Meeting<Ranks> &meeting, u64 at, u64 slotBytes, const Vec<T, N> &mine, i64 row) {
@@ -187,7 +203,7 @@ DEVICE Vec<T, N> sum_of_parts(const Meeting<Ranks> &meeting, u64 at, u64 slotByt
       break;
   }
   Parcel<T, N> own;
-  copy_bytes(own.words, &mine, sizeof(T) * N);
+  own.pack(mine);
   Vec<f32, N> sums;
 #pragma unroll
   for (int rank = 0; rank < Ranks; ++rank) {

@@ -30,7 +30,7 @@ struct Exchange {
   unsigned long long used[rounds]; ///< bytes at the start of an own area that are not empty any more
   unsigned round;                  ///< the area of the next collective
   unsigned finishedBlocks;         ///< of the running one, those that have read all this
-  unsigned gaveUp;                 ///< not 0: a kernel of this rank has filled in `failure`
+  unsigned gaveUp;                 ///< not 0: a kernel of this rank has filled in `failure`, or found it filled in
 };
 
 } // namespace fusion_exchange

@@ -132,7 +132,7 @@ void Emitter::sumAtOwners(const std::string &declaration, llvm::function_ref<voi
   forChunks([&](const std::string &at) {
     const std::string mine = ownPart();
     const std::string total = local(fmt::format("Vec<{}>", type), "total",
-                                    fmt::format("sum_of_parts(meeting, {}, {}, {}, {})", at, slot, mine, row));
+                                    fmt::format("as_sent(sum_of_parts(meeting, {}, {}, {}, {}))", at, slot, mine, row));
     writer.line(fmt::format("{}send_to_all(meeting, {} + {}, {}, {});", guard(/*ofRows=*/true), back, at, slot, total));
     keep(total);
   });

@@ -181,14 +181,60 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
 }
 
 TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
-  std::string error = planError(R"(func.func @main(%x: tensor<4xi32> {nn.name = "x"}) -> tensor<4xi32> {
-    %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xi32>) -> tensor<4xi32> loc("layers.0.mlp")
-    return %0 : tensor<4xi32>
+  std::string error = planError(R"(func.func @main(%x: tensor<4xi1> {nn.name = "x"}) -> tensor<4xi1> {
+    %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xi1>) -> tensor<4xi1> loc("layers.0.mlp")
+    return %0 : tensor<4xi1>
   })");
   EXPECT_NE(error.find("nn.all_reduce at layers.0.mlp: no kernel computes it (pointwise: "),
             std::string::npos)
       << error;
   EXPECT_NE(error.find("scan: "), std::string::npos) << error;
+}
+
+TEST(BuildPlan, TheWaysToSumOverRanksFollowEachOther) {
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<?x8xf32>, tensor<?x8xf32>)
+      attributes {nn.ranks = 2 : i64} {
+    %e = nn.exp %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
+    %y, %s = fusion.group "all_reduce_norm" schedule "collective" (%a = %e, %v = %w) : (tensor<?x8xf32>, tensor<8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+      %0 = nn.all_reduce %a : (tensor<?x8xf32>) -> tensor<?x8xf32>
+      %1 = nn.rms_norm %0, %v {eps = 1.0e-6 : f32} : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+      fusion.yield %1, %0 : tensor<?x8xf32>, tensor<?x8xf32>
+    }
+    %z = nn.add %y, %s : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+    return %z, %y : tensor<?x8xf32>, tensor<?x8xf32>
+  })");
+  EXPECT_EQ(plan.ranks, 2);
+  ASSERT_EQ(plan.launches.size(), 6u) << planText(plan);
+  const KernelLaunch &one = plan.launches[1], &two = plan.launches[2], &call = plan.launches[3], &norm = plan.launches[4];
+  EXPECT_EQ(one.collective->form, CollectiveForm::OneShot);
+  EXPECT_EQ(one.collective->messageBytes.str(), "32*n");
+  EXPECT_EQ(one.collective->roundBytes.str(), "32*n");
+  EXPECT_EQ(two.collective->form, CollectiveForm::TwoShot);
+  EXPECT_EQ(call.collective->form, CollectiveForm::Library);
+  EXPECT_EQ(norm.collective->form, CollectiveForm::Library);
+  EXPECT_TRUE(one.arguments.back().exchange || llvm::any_of(one.arguments, [](auto &argument) { return argument.exchange; }));
+  const KernelPlan &library = plan.kernels[call.kernel];
+  EXPECT_TRUE(library.isLibraryCall);
+  EXPECT_EQ(library.name, "all_reduce");
+  EXPECT_EQ(library.parameters[0].type, "const f32 *");
+  EXPECT_EQ(plan.kernels[norm.kernel].schedule, "row");
+  // The library writes the sum where the other forms do.
+  EXPECT_TRUE(llvm::any_of(one.arguments, [&](auto &argument) { return argument.written && argument.buffer == call.arguments[1].buffer; }));
+  // Whoever comes next knows that the form that ran may have written either.
+  EXPECT_EQ(plan.kernels[plan.launches[5].kernel].source.find("load_settled"), std::string::npos);
+}
+
+TEST(BuildPlan, ASumOverRanksThatOnlyTheLibraryMakes) {
+  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x?xf64> {nn.name = "x", nn.dims = ["n", "m"]}) -> tensor<?x?xf64>
+      attributes {nn.ranks = 2 : i64} {
+    %t = nn.transpose %x {perm = array<i64: 1, 0>} : (tensor<?x?xf64>) -> tensor<?x?xf64>
+    %0 = nn.all_reduce %t : (tensor<?x?xf64>) -> tensor<?x?xf64>
+    return %0 : tensor<?x?xf64>
+  })");
+  ASSERT_EQ(plan.launches.size(), 2u) << planText(plan); // what lies transposed is copied first
+  EXPECT_FALSE(plan.launches[1].collective);
+  EXPECT_TRUE(plan.kernels[plan.launches[1].kernel].isLibraryCall);
+  EXPECT_EQ(plan.launches[1].arguments[0].buffer, plan.launches[0].arguments[1].buffer);
 }
 
 TEST(BuildPlan, AGroupWithAnUnknownSchedule) {

@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <limits>
+#include <algorithm>
 
 namespace fusion::test {
 namespace {
@@ -60,6 +59,141 @@ TEST(Collective, EveryTypeWidthAndNumberOfRanks) {
       checkRanks({addNorm(types, width % 2 == 0), {{{"n", 1}}, {{"n", 5}}}, toleranceOf(type)});
       ranks = ranks == 8 ? 2 : ranks == 4 ? 8 : ranks + 1;
     }
+}
+
+// Rows shared out to the blocks of a cluster, and those that are not.
+TEST(Collective, LongRows) {
+  for (int64_t width : {2048, 5120, 8192, 16384})
+    for (int64_t ranks : {2, 4}) {
+      const std::string source = checkRanks({addNorm({"bf16", "bf16", width, ranks}), few, toleranceOf("bf16")});
+      EXPECT_NE(source.find("KERNEL_CLUSTER"), std::string::npos) << source;
+    }
+  checkRanks({addNorm({"f16", "f16", 6152, 3}), few, toleranceOf("f16")});
+}
+
+TEST(Collective, CallsOfManyShapesOneAfterTheOther) {
+  std::vector<SymbolValues> calls;
+  for (int64_t rows : {3, 1, 37, 2, 0, 17, 16, 1, 1, 5, 33, 0, 4, 1, 8, 36, 2, 1, 3, 7})
+    calls.push_back({{"n", rows}});
+  checkRanks({addNorm({"bf16", "bf16", 96, 4}), calls, toleranceOf("bf16")});
+  checkRanks({addNorm({"f32", "f32", 1024, 2}), calls, toleranceOf("f32")});
+  checkRanks({addNorm({"f16", "f16", 33, 3}), calls, toleranceOf("f16")});
+}
+
+TEST(Collective, SumsAlone) {
+  const Types types{"bf16", "bf16", 264, 3};
+  const std::string m = types.matrix();
+  checkRanks({group(types, "", "%0", m), few, toleranceOf("bf16")});
+  checkRanks({group(types, fmt::format("%1 = nn.add %r, %0 : ({0}, {0}) -> {0}", m), "%1", m), few, toleranceOf("bf16")});
+  // An op outside any group.
+  checkRanks({"func.func @main(%x: tensor<2x3x40xf16>) -> tensor<2x3x40xf16> attributes {nn.ranks = 2 : i64} {\n"
+              "%0 = nn.all_reduce %x : (tensor<2x3x40xf16>) -> tensor<2x3x40xf16>\nreturn %0 : tensor<2x3x40xf16>\n}",
+              {{}},
+              toleranceOf("f16")});
+}
+
+TEST(Collective, Norms) {
+  for (auto [type, weight] : {std::pair("bf16", "bf16"), {"f16", "f32"}, {"bf16", "f32"}, {"f32", "f32"}}) {
+    const Types types{type, weight, 768, 4};
+    const std::string m = types.matrix(), v = types.vector();
+    // Gemma's, and the sum itself is the next residual.
+    checkRanks({group(types, fmt::format("%1 = nn.rms_norm %0, %w {{eps = 1.0e-6 : f32, weight_bias = 1.0 : f32}} : ({0}, {1}) -> {0}", m, v),
+                      "%1, %0", m + ", " + m),
+                few, toleranceOf(type)});
+    checkRanks({group(types,
+                      fmt::format("%1 = nn.add %r, %0 : ({0}, {0}) -> {0}\n"
+                                  "%2 = nn.layer_norm %1, %w, %b {{eps = 1.0e-5 : f32}} : ({0}, {1}, {1}) -> {0}",
+                                  m, v),
+                      "%1, %2", m + ", " + m),
+                few, toleranceOf(type)});
+  }
+}
+
+TEST(Collective, Quantised) {
+  for (const char *to : {"f8E4M3FN", "i8"})
+    for (int64_t width : {512, 2048}) {
+      const Types types{"bf16", "bf16", width, 2};
+      const std::string m = types.matrix(), v = types.vector(), q = fmt::format("tensor<?x{}x{}>", width, to);
+      const std::string norm = fmt::format("%1 = nn.add %0, %r : ({0}, {0}) -> {0}\n"
+                                           "%2 = nn.rms_norm %1, %w {{eps = 1.0e-6 : f32}} : ({0}, {1}) -> {0}\n",
+                                           m, v);
+      // An element at the edge of two steps may take either: the sums differ in their last digits.
+      checkRanks({group(types, norm + fmt::format("%3 = nn.quantize %2, %s : ({0}, tensor<f32>) -> {1}", m, q), "%3, %1", q + ", " + m),
+                  few, 2e-2, [](int64_t, unsigned index, Tensor &tensor) {
+                    if (index == 4)
+                      set(tensor, 0, 0.03125);
+                  }});
+      for (int64_t size : {int64_t(0), int64_t(128)}) {
+        const std::string scales = fmt::format("tensor<?x{}xf32>", size ? width / size : 1);
+        checkRanks({group(types,
+                          norm + fmt::format("%3, %4 = nn.dynamic_quantize %2 {{group_size = {2} : i64}} : ({0}) -> ({1}, {3})", m, q, size, scales),
+                          "%3, %4, %1", q + ", " + scales + ", " + m),
+                    few, 2e-2});
+      }
+    }
+}
+
+TEST(Collective, ReshapesThatAreViews) {
+  checkRanks({R"(func.func @main(%x: tensor<4x2x128xbf16>, %r: tensor<8x128xbf16>, %w: tensor<128xbf16>) -> tensor<8x128xbf16>
+      attributes {nn.ranks = 2 : i64} {
+    %y = fusion.group "g" schedule "collective" (%a = %x, %b = %r, %v = %w)
+        : (tensor<4x2x128xbf16>, tensor<8x128xbf16>, tensor<128xbf16>) -> tensor<8x128xbf16> {
+      %0 = nn.all_reduce %a : (tensor<4x2x128xbf16>) -> tensor<4x2x128xbf16>
+      %1 = nn.reshape %0 {shape = [8, 128]} : (tensor<4x2x128xbf16>) -> tensor<8x128xbf16>
+      %2 = nn.add %1, %b : (tensor<8x128xbf16>, tensor<8x128xbf16>) -> tensor<8x128xbf16>
+      %3 = nn.rms_norm %2, %v {eps = 1.0e-6 : f32} : (tensor<8x128xbf16>, tensor<128xbf16>) -> tensor<8x128xbf16>
+      fusion.yield %3 : tensor<8x128xbf16>
+    }
+    return %y : tensor<8x128xbf16>
+  })",
+              {{}},
+              toleranceOf("bf16")});
+}
+
+// What looks like an empty word is sent as another NaN, and zeros keep their sign.
+TEST(Collective, NumbersThatAreNoNumbers) {
+  for (const char *type : {"bf16", "f16", "f32"}) {
+    const Types types{type, type, 64, 2};
+    const std::string source = checkRanks({group(types, "", "%0", types.matrix()), few, toleranceOf(type),
+                                           [](int64_t rank, unsigned index, Tensor &tensor) {
+                                             if (index != 0)
+                                               return;
+                                             auto *bytes = tensor.as<unsigned char>();
+                                             std::fill_n(bytes, 16, rank == 0 ? 0xff : 0); // NaN with all bits set
+                                             for (int64_t i = 16; i < 32; ++i)
+                                               set(tensor, i, -0.0);
+                                           }});
+    EXPECT_NE(source, "");
+  }
+}
+
+TEST(Collective, ARankThatDoesNotComeIsNamed) {
+  const std::string text = "func.func @main(%x: tensor<3x40xf16>) -> tensor<3x40xf16> attributes {nn.ranks = 2 : i64} {\n"
+                           "%0 = nn.all_reduce %x : (tensor<3x40xf16>) -> tensor<3x40xf16>\nreturn %0 : tensor<3x40xf16>\n}";
+  for (CollectiveForm form : {CollectiveForm::OneShot, CollectiveForm::TwoShot}) {
+    const fusion_exchange::Failure failure = failureAlone(text, form);
+    EXPECT_EQ(failure.happened, 1u);
+    EXPECT_EQ(failure.awaited, 1u);
+    EXPECT_EQ(failure.phase, 1u);
+    EXPECT_LT(failure.row, 3u);
+  }
+}
+
+TEST(Collective, Refusals) {
+  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xi1>) -> tensor<4xi1> attributes {nn.ranks = 2 : i64} {
+    %0 = nn.all_reduce %x : (tensor<4xi1>) -> tensor<4xi1>
+    return %0 : tensor<4xi1>
+  })"),
+            "nn.all_reduce of i1");
+  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.ranks = 2 : i64} {
+    %y = fusion.group "g" schedule "collective" (%a = %x) : (tensor<4xf32>) -> tensor<4xf32> {
+      %0 = nn.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = nn.all_reduce %0 : (tensor<4xf32>) -> tensor<4xf32>
+      fusion.yield %1 : tensor<4xf32>
+    }
+    return %y : tensor<4xf32>
+  })"),
+            "nn.all_reduce of what the same kernel computes");
 }
 
 } // namespace
