@@ -38,11 +38,12 @@ private:
   Node *value(mlir::Value value, Space space);
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
   Node *reshaped(mlir::Operation *op, const Space &space);
+  std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
+  unsigned lead(llvm::ArrayRef<Dim> dims);
+  // RowAddend.cpp
   /// If `value` is a sum over ranks, or a reshape of one: where the addend lies, with the dims of `value`.
   std::optional<std::pair<unsigned, View>> addendOf(mlir::Value value);
   Node *sumOverRanks(mlir::Value value, unsigned input, const View &view, const Space &space);
-  std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
-  unsigned lead(llvm::ArrayRef<Dim> dims);
   // RowForms.cpp
   unsigned form(Form form);
   /// The form of a computed value: that of the reshapes and transposes between it and the row's values.
