@@ -15,6 +15,12 @@ static std::string portName(DictionaryAttr attributes, StringRef fallback, unsig
   return name ? name.str() : (fallback + Twine(index)).str();
 }
 
+/// How an argument or result is divided among ranks.
+static std::optional<PortPlan::Shard> shardOf(Attribute attribute) {
+  auto piece = llvm::dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
+  return piece ? std::optional<PortPlan::Shard>({piece[0], piece[1]}) : std::nullopt;
+}
+
 BufferId PlanBuilder::addBuffer(BufferPlan::Kind kind, Value value, std::string name) {
   BufferId id = static_cast<BufferId>(plan.buffers.size());
   plan.buffers.push_back({kind, std::move(name), dtype(value), shapes[value], {}});
@@ -26,7 +32,8 @@ void PlanBuilder::planArguments() {
     std::string name =
         portName(function.getArgAttrDict(argument.getArgNumber()), "arg", argument.getArgNumber());
     BufferId id = buffers[argument] = addBuffer(BufferPlan::Kind::Input, argument, name);
-    plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0, {}});
+    plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0, {},
+                           shardOf(function.getArgAttr(argument.getArgNumber(), nn::shardAttr))});
     if (auto storage = nn::storageOf(function, argument.getArgNumber())) {
       plan.buffers[id].shape = *storage;
       plan.inputs.back().strides = views[argument].strides;
@@ -110,9 +117,10 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   bool isKept = producer && llvm::isa<nn::WeightOp, nn::ConstantOp>(producer);
   bool isWhole =
       view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
+  const auto shard = shardOf(function.getResultAttr(index, nn::shardAttr));
   BufferId id;
   if (views.isInPlace(value)) {
-    plan.outputs.push_back({name, dtype(value), shapes[value], buffers[view.base], 0, view.strides});
+    plan.outputs.push_back({name, dtype(value), shapes[value], buffers[view.base], 0, view.strides, shard});
     return {};
   }
   if (auto alias = function.getResultAttrOfType<IntegerAttr>(index, nn::aliasAttr))
@@ -131,7 +139,7 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
     if (Status status = planCopy(value, view, id, anchor); !status)
       return status;
   }
-  plan.outputs.push_back({name, dtype(value), shapes[value], id, 0, {}});
+  plan.outputs.push_back({name, dtype(value), shapes[value], id, 0, {}, shard});
   return {};
 }
 

@@ -56,6 +56,8 @@ public:
   virtual Status launch(const Launch &launch) = 0;
   /// Waits for the stream that work goes to.
   virtual Status synchronize() = 0;
+  /// The stream that work goes to now, for libraries that queue work of their own; null where there is none.
+  virtual void *stream() const { return nullptr; }
 
   /// From here to leave(), work goes to the caller's `stream` (a CUstream or cudaStream_t of the device), or to the
   /// backend's own. Still one thing after the other: what was queued elsewhere before is waited for on the device.
@@ -77,8 +79,10 @@ public:
   virtual Status emptyCache() = 0;
   /// Microseconds that the device spends on what `work` queues.
   virtual Result<double> time(const std::function<Status()> &work) = 0;
-  /// The same for each of `works`, which only launch, run once in order with no gaps between.
-  virtual Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works) = 0;
+  /// The same for each of `works`, which only launch, run once in order with no gaps between. Calls `ready` when all is
+  /// set up, before the first one runs.
+  virtual Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works,
+                                               const std::function<Status()> &ready) = 0;
 };
 
 /// What the kernels are compiled from or were compiled to.

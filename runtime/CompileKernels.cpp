@@ -91,6 +91,8 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
   std::string fingerprint = (*nvrtc)->fingerprint(arch);
   std::map<std::string, Job> jobs;
   for (size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].isLibraryCall)
+      continue;
     std::string code = withoutComments(kernels[i].source);
     Job &job = jobs[code];
     if (job.kernels.empty()) {

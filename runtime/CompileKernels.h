@@ -15,7 +15,7 @@ struct CompiledKernel : Cubin {
   bool fromCache = false;
 };
 
-/// One cubin for each of `kernels`, for `arch` ("sm_80", "sm_90a", …); sources that differ in comments only are compiled once.
+/// One cubin for each of `kernels` (empty for a library call), for `arch` ("sm_80", "sm_90a", …); sources that differ in comments only are compiled once.
 /// Reads what it can from `cache` (may be null) and stores the rest there. Shows progress when something is
 /// compiled. NVRTC itself is needed even when every kernel is in the cache: its version is part of the key.
 /// Errors: no NVRTC (Environment); a kernel that needs a newer architecture or does not compile, by name.

@@ -73,7 +73,10 @@ public:
       return status.error();
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   }
-  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works) override {
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works,
+                                       const std::function<Status()> &ready) override {
+    if (Status status = ready(); !status)
+      return status.error();
     std::vector<double> microseconds;
     for (const std::function<Status()> &work : works) {
       Result<double> elapsed = time(work);
@@ -93,7 +96,7 @@ private:
 Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {
   std::vector<uint32_t> missing;
   for (uint32_t kernel : wanted)
-    if (!kernels[kernel] && std::find(missing.begin(), missing.end(), kernel) == missing.end())
+    if (!plans[kernel].isLibraryCall && !kernels[kernel] && std::find(missing.begin(), missing.end(), kernel) == missing.end())
       missing.push_back(kernel);
   if (missing.empty())
     return {};
@@ -137,7 +140,7 @@ Result<std::unique_ptr<Backend>> makeEmulatedBackend(const BackendKernels &kerne
   if (kernels.plans.empty())
     return std::unique_ptr<Backend>(std::make_unique<EmulatedBackend>(kernels.plans, std::string()));
   for (const KernelPlan &plan : kernels.plans)
-    if (Status status = EmulatedKernel::check(plan); !status)
+    if (Status status = plan.isLibraryCall ? Status() : EmulatedKernel::check(plan); !status)
       return status.error();
   auto backend = std::make_unique<EmulatedBackend>(kernels.plans, libraryFolder(kernels.cache));
   std::vector<uint32_t> always;

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace fusion {
 
 Executor::Executor(ProgramPlan plan, ExecutorOptions options)
@@ -22,11 +24,24 @@ static Status checkInputBuffers(const ProgramPlan &plan) {
   return {};
 }
 
+static Status checkRanks(const ProgramPlan &plan, const ExecutorOptions &options) {
+  const bool waits = std::any_of(plan.launches.begin(), plan.launches.end(),
+                                 [](const KernelLaunch &launch) { return launch.collective.has_value(); });
+  const Communicator *group = options.communicator.get();
+  if (!group)
+    return plan.ranks == 1 && !waits ? Status()
+                                     : badInput(fmt::format("the program is for {} ranks, and has no communicator", plan.ranks));
+  if (group->ranks() != plan.ranks || group->rank() != options.rank)
+    return badInput(fmt::format("rank {} of a program for {}, but rank {} of {} in the communicator", options.rank,
+                                plan.ranks, group->rank(), group->ranks()));
+  return {};
+}
+
 /// Kernels that are launched for some shapes only.
 static std::vector<bool> neededBySomeRuns(const ProgramPlan &plan) {
   std::vector<bool> some(plan.kernels.size(), true);
   for (const KernelLaunch &launch : plan.launches)
-    if (!launch.when)
+    if (!launch.when && !launch.collective)
       some[launch.kernel] = false;
   return some;
 }
@@ -41,6 +56,8 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
         fmt::format("{} compiled kernels for {} in the plan", options.cubins.size(), plan.kernels.size()));
   if (std::string poison = environmentVariable("FUSION_POISON"); !poison.empty() && poison != "0")
     options.poison = true;
+  if (Status status = checkRanks(plan, options); !status)
+    return status.error();
   bool emulate = options.target == ExecutorOptions::Target::Emulate;
   options.keepOutputsOnDevice = options.keepOutputsOnDevice && !emulate;
 

@@ -6,6 +6,7 @@
 #include "runtime/Backend.h"
 #include "runtime/KernelCache.h"
 #include "runtime/Profile.h"
+#include "runtime/collective/Communicator.h"
 
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ struct ExecutorOptions {
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
   /// FUSION_POISON=1 turns it on too.
   bool poison = false;
+  /// Of a program for several ranks, each with an executor in a thread of its own: made by all of them together.
+  std::shared_ptr<Communicator> communicator;
 };
 
 /// Thread-safe: runs wait for each other.

@@ -164,7 +164,7 @@ private:
     const ShapePlan::Launch &one = work.shapes.launches[index];
     arguments.clear();
     for (const ShapePlan::Argument &argument : one.arguments)
-      arguments.push_back(argument.isBuffer
+      arguments.push_back(argument.kind == ShapePlan::Argument::Kind::Buffer
                               ? reinterpret_cast<uint64_t>(address(copy, argument.buffer)) + argument.value
                               : argument.value);
     const bool followsRun = index == 0 && copy > 0 && plan.kernels[one.kernel].usesPdl &&

@@ -2,6 +2,7 @@
 
 #include "ir/base/BindSymbols.h"
 #include "runtime/Binding.h"
+#include "runtime/collective/Agreement.h"
 
 #include <fmt/format.h>
 
@@ -11,22 +12,6 @@ namespace fusion {
 
 static constexpr uintptr_t kernelAlignment = 16;
 static constexpr size_t maxRecordings = 4;
-static constexpr int warmUpRuns = 3; // the second of equal runs records, the third replays
-
-namespace {
-/// Between its construction and its end, work goes to one stream.
-class Turn {
-public:
-  Turn(Backend &backend, std::optional<void *> stream) : entered(backend.enter(stream)), backend(backend) {}
-  ~Turn() { (void)backend.leave(); }
-  Turn(const Turn &) = delete;
-  Turn &operator=(const Turn &) = delete;
-  const Status entered;
-
-private:
-  Backend &backend;
-};
-} // namespace
 
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
                          std::unique_ptr<Backend> device, WeightStore store)
@@ -55,15 +40,47 @@ Result<ShapeBucket *> Executor::Runner::bucketFor(const NamedTensors &inputs) {
   if (!symbols)
     return symbols.error();
   symbols->emplace(rankSymbol, options.rank);
-  Result<ShapePlan> shapes = planShapes(plan, *symbols);
+  Result<ShapePlan> shapes = planShapes(plan, *symbols, options.communicator.get());
+  if (options.communicator)
+    if (Status status = agreeOn(*symbols); !status)
+      return status.error();
   if (!shapes)
     return shapes.error();
-  std::vector<uint32_t> kernels;
-  for (const ShapePlan::Launch &launch : shapes->launches)
-    kernels.push_back(launch.kernel);
-  if (Status status = backend->prepare(kernels); !status)
+  if (Status status = prepareLaunches(*shapes); !status)
     return status.error();
   return &buckets.insert(std::move(key), std::move(*shapes));
+}
+
+Status Executor::Runner::agreeOn(const SymbolValues &symbols) {
+  Communicator &communicator = *options.communicator;
+  auto text = describeRun(plan, symbols, {communicator.description()}, &communicator);
+  return text ? agree(communicator.host(), *text) : Status(text.error());
+}
+
+Status Executor::Runner::prepareLaunches(const ShapePlan &shapes) {
+  std::vector<uint32_t> kernels;
+  for (const ShapePlan::Launch &launch : shapes.launches)
+    kernels.push_back(launch.kernel);
+  // What the first rank compiles, the others find in the cache.
+  if (options.communicator && options.rank > 0)
+    if (Status status = meetOthers(); !status)
+      return status;
+  if (Status status = backend->prepare(kernels); !status)
+    return status;
+  if (!options.communicator)
+    return {};
+  if (options.rank == 0)
+    if (Status status = meetOthers(); !status)
+      return status;
+  if (shapes.roundBytes == 0)
+    return {};
+  if (Status status = backend->synchronize(); !status) // areas are replaced only while no kernel runs
+    return status;
+  Result<void *> made = options.communicator->exchange(shapes.roundBytes);
+  if (!made)
+    return made.error();
+  exchange = *made;
+  return {};
 }
 
 Status Executor::Runner::growArena(size_t bytes) {
@@ -188,17 +205,30 @@ Status Executor::Runner::poison(const Frame &frame) {
 }
 
 Status Executor::Runner::launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap) {
+  using Kind = ShapePlan::Argument::Kind;
   argumentValues.clear();
   for (const ShapePlan::Argument &argument : launch.arguments)
-    argumentValues.push_back(
-        argument.isBuffer ? reinterpret_cast<uint64_t>(frame.addresses[argument.buffer]) + argument.value
-                          : argument.value);
+    argumentValues.push_back(argument.kind == Kind::Exchange ? reinterpret_cast<uint64_t>(exchange)
+                             : argument.kind == Kind::Number
+                                 ? argument.value
+                                 : reinterpret_cast<uint64_t>(frame.addresses[argument.buffer]) + argument.value);
   Status status =
-      backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
+      plan.kernels[launch.kernel].isLibraryCall
+          ? callLibrary(launch)
+          : backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
   const std::string &location = plan.launches[launch.source].location;
   if (!status && !location.empty())
     return Error{status.error().kind, fmt::format("{}: {}", location, status.error().message)};
   return status;
+}
+
+Status Executor::Runner::callLibrary(const ShapePlan::Launch &launch) {
+  const auto elements = static_cast<size_t>(argumentValues[2]);
+  if (elements == 0)
+    return {};
+  return options.communicator->allReduce(reinterpret_cast<const void *>(argumentValues[0]),
+                                         reinterpret_cast<void *>(argumentValues[1]), elements,
+                                         plan.buffers[launch.arguments[0].buffer].type, backend->stream());
 }
 
 Status Executor::Runner::launchAll(const Frame &frame) {
@@ -208,40 +238,51 @@ Status Executor::Runner::launchAll(const Frame &frame) {
   return {};
 }
 
-Status Executor::Runner::execute(const Frame &frame) {
+Status Executor::Runner::findRecording(Frame &frame) {
   ShapeBucket &bucket = *frame.bucket;
-  if (options.poison)
-    if (Status status = poison(frame); !status)
-      return status;
-  Result<bool> capturing = backend->capturing();
-  if (!capturing)
-    return capturing.error();
-  if (*capturing) {
-    reserved.push_back(arena);
-    reserved.insert(reserved.end(), frame.owners.begin(), frame.owners.end());
-    return launchAll(frame);
-  }
   if (!options.recordGraphs || bucket.plan.launches.empty())
-    return launchAll(frame);
+    return {};
+  Result<bool> capturing = backend->capturing();
+  if (!capturing || *capturing)
+    return capturing ? Status() : capturing.error();
   for (ShapeBucket::Recorded &recorded : bucket.recorded)
-    if (recorded.addresses == frame.addresses)
-      return recorded.recording->replay();
+    if (recorded.addresses == frame.addresses) {
+      frame.recording = recorded.recording.get();
+      return {};
+    }
   if (bucket.lastAddresses != frame.addresses) {
     bucket.lastAddresses = frame.addresses;
-    return launchAll(frame);
+    return {};
   }
   auto recording = backend->record([&] { return launchAll(frame); });
   if (!recording)
     return recording.error();
   if (!*recording)
-    return launchAll(frame);
+    return {};
   if (bucket.recorded.size() == maxRecordings) {
     if (Status status = backend->synchronize(); !status) // it may be running
       return status;
     bucket.recorded.pop_front();
   }
   bucket.recorded.push_back({frame.addresses, std::move(*recording)});
-  return bucket.recorded.back().recording->replay();
+  frame.recording = bucket.recorded.back().recording.get();
+  return {};
+}
+
+Status Executor::Runner::execute(const Frame &frame) {
+  if (options.poison)
+    if (Status status = poison(frame); !status)
+      return status;
+  if (frame.recording)
+    return frame.recording->replay();
+  Result<bool> capturing = backend->capturing();
+  if (!capturing)
+    return capturing.error();
+  if (*capturing) {
+    reserved.push_back(arena);
+    reserved.insert(reserved.end(), frame.owners.begin(), frame.owners.end());
+  }
+  return launchAll(frame);
 }
 
 Result<NamedTensors> Executor::Runner::collect(const Frame &frame, bool onDevice) {
@@ -270,6 +311,36 @@ Result<NamedTensors> Executor::Runner::collect(const Frame &frame, bool onDevice
   return outputs;
 }
 
+Status Executor::Runner::meetOthers(const Frame *frame) {
+  if (!options.communicator)
+    return {};
+  Rendezvous &host = options.communicator->host();
+  std::string sizes;
+  if (frame)
+    sizes.assign(reinterpret_cast<const char *>(frame->bucket->key.data()), frame->bucket->key.size() * sizeof(int64_t));
+  auto told = host.gather(sizes);
+  if (!told)
+    return told.error();
+  for (size_t rank = 1; rank < told->size(); ++rank)
+    if ((*told)[rank] != told->front())
+      return badInput(fmt::format("the inputs of rank {} have other shapes than those of rank 0", rank));
+  return {};
+}
+
+Status Executor::Runner::checkOthers() { return options.communicator ? options.communicator->check() : Status(); }
+
+Status Executor::Runner::runOnce(Frame &frame) {
+  if (Status status = findRecording(frame); !status)
+    return status;
+  if (Status status = meetOthers(&frame); !status)
+    return status;
+  if (Status status = execute(frame); !status)
+    return status;
+  if (Status status = backend->synchronize(); !status)
+    return status;
+  return checkOthers();
+}
+
 Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
   std::lock_guard lock(mutex);
   Turn turn(*backend, std::nullopt);
@@ -278,9 +349,7 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();
-  if (Status status = execute(*frame); !status)
-    return status.error();
-  if (Status status = backend->synchronize(); !status)
+  if (Status status = runOnce(*frame); !status)
     return status.error();
   return collect(*frame, options.keepOutputsOnDevice);
 }
@@ -293,6 +362,10 @@ Result<NamedTensors> Executor::Runner::enqueue(const NamedTensors &inputs, void 
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();
+  if (Status status = findRecording(*frame); !status)
+    return status.error();
+  if (Status status = meetOthers(&*frame); !status)
+    return status.error();
   if (Status status = execute(*frame); !status)
     return status.error();
   return collect(*frame, true);
@@ -317,68 +390,6 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
     copies[name] = std::move(copy);
   }
   return copies;
-}
-
-Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, int iterations,
-                                                            bool cold) {
-  std::lock_guard lock(mutex);
-  Turn turn(*backend, std::nullopt);
-  if (!turn.entered)
-    return turn.entered.error();
-  Result<Frame> frame = prepare(inputs);
-  if (!frame)
-    return frame.error();
-  for (int i = 0; i < warmUpRuns; ++i)
-    if (Status status = execute(*frame); !status)
-      return status.error();
-  if (Status status = backend->synchronize(); !status)
-    return status.error();
-  std::vector<double> microseconds;
-  for (int i = 0; i < iterations; ++i) {
-    if (Status status = cold ? backend->emptyCache() : Status(); !status)
-      return status.error();
-    Result<double> elapsed = backend->time([&] { return execute(*frame); });
-    if (!elapsed)
-      return elapsed.error();
-    microseconds.push_back(*elapsed);
-  }
-  return microseconds;
-}
-
-Result<std::vector<LaunchTiming>> Executor::Runner::profile(const NamedTensors &inputs, int iterations) {
-  std::lock_guard lock(mutex);
-  Turn turn(*backend, std::nullopt);
-  if (!turn.entered)
-    return turn.entered.error();
-  Result<Frame> frame = prepare(inputs);
-  if (!frame)
-    return frame.error();
-  if (Status status = execute(*frame); !status)
-    return status.error();
-  if (Status status = backend->synchronize(); !status)
-    return status.error();
-  const ShapePlan &shapes = frame->bucket->plan;
-  std::vector<std::function<Status()>> works;
-  for (const ShapePlan::Launch &one : shapes.launches)
-    works.push_back([&] { return launch(*frame, one, false); });
-  std::vector<std::vector<double>> samples(works.size());
-  for (int i = 0; i < std::max(iterations, 1); ++i) {
-    Result<std::vector<double>> times = backend->timeEach(works);
-    if (!times)
-      return times.error();
-    for (size_t j = 0; j < works.size(); ++j)
-      samples[j].push_back((*times)[j]);
-  }
-  std::vector<LaunchTiming> timings;
-  for (size_t i = 0; i < works.size(); ++i) {
-    const KernelLaunch &source = plan.launches[shapes.launches[i].source];
-    const KernelPlan &kernel = plan.kernels[source.kernel];
-    auto middle = samples[i].begin() + static_cast<int64_t>(samples[i].size() / 2);
-    std::nth_element(samples[i].begin(), middle, samples[i].end());
-    timings.push_back({kernel.name, kernel.schedule, source.fusion, source.location, *middle,
-                       shapes.bytesMoved[i], shapes.flops[i]});
-  }
-  return timings;
 }
 
 } // namespace fusion

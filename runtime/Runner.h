@@ -10,6 +10,19 @@
 
 namespace fusion {
 
+/// Between its construction and its end, work goes to one stream.
+class Turn {
+public:
+  Turn(Backend &backend, std::optional<void *> stream) : entered(backend.enter(stream)), backend(backend) {}
+  ~Turn() { (void)backend.leave(); }
+  Turn(const Turn &) = delete;
+  Turn &operator=(const Turn &) = delete;
+  const Status entered;
+
+private:
+  Backend &backend;
+};
+
 class Executor::Runner {
 public:
   Runner(const ProgramPlan &plan, const ExecutorOptions &options, std::unique_ptr<Backend> backend,
@@ -31,10 +44,15 @@ private:
     ShapeBucket *bucket = nullptr;
     std::vector<void *> addresses;
     std::vector<std::shared_ptr<void>> owners;
+    Backend::Recording *recording = nullptr; ///< of these launches, if there is one
   };
   /// Checks the inputs, finds or makes their bucket, places every buffer and brings the inputs there.
   Result<Frame> prepare(const NamedTensors &inputs);
   Result<ShapeBucket *> bucketFor(const NamedTensors &inputs);
+  /// Whether all ranks are about to do the same; before the first run of any shapes.
+  Status agreeOn(const SymbolValues &symbols);
+  /// Kernels that are compiled when they are needed, and what ranks exchange data through.
+  Status prepareLaunches(const ShapePlan &shapes);
   Status growArena(size_t bytes);
   Status placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame);
   /// The caller's tensor itself if it lies in a buffer with room, else a buffer of the pool that starts with a copy.
@@ -42,10 +60,23 @@ private:
   /// Whether kernels can use the tensor's memory as it is. An error if it is on another device.
   Result<bool> isUsable(const PortPlan &port, const Tensor &tensor) const;
   Status poison(const Frame &frame);
-  /// Replays, records or launches.
+  /// Looks for the frame's launches in a graph, or records one the second time that they come.
+  Status findRecording(Frame &frame);
+  /// Replays or launches.
   Status execute(const Frame &frame);
   Status launchAll(const Frame &frame);
   Status launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap);
+  /// execute(), when every rank is ready for it, and until it is done.
+  Status runOnce(Frame &frame);
+  /// Waits until every rank has come here: nothing that one does before, such as an allocation, can then wait for a
+  /// kernel of another that in turn waits for this rank. With the run that follows: an error unless all are about to
+  /// run the same shapes.
+  Status meetOthers(const Frame *frame = nullptr);
+  /// After a run: whether all ranks came through it.
+  Status checkOthers();
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works);
+  Result<std::vector<double>> timeInOneGo(const Frame &frame, int iterations);
+  Status callLibrary(const ShapePlan::Launch &launch); ///< with `argumentValues`
   Result<NamedTensors> collect(const Frame &frame, bool onDevice);
 
   const ProgramPlan &plan;
@@ -59,6 +90,7 @@ private:
   size_t arenaCapacity = 0;
   ShapeBuckets buckets;
   std::vector<uint64_t> argumentValues;
+  void *exchange = nullptr; ///< this rank's, for kernels; null until a launch needs it
   /// What graphs of the caller's hold addresses of.
   std::vector<std::shared_ptr<void>> reserved;
 };

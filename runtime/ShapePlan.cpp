@@ -14,15 +14,20 @@ constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keeps sums 
 
 class Planner {
 public:
-  Planner(const ProgramPlan &plan, const SymbolValues &symbols) : plan(plan), symbols(symbols) {}
+  Planner(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator)
+      : plan(plan), symbols(symbols), communicator(communicator) {}
 
   Result<ShapePlan> run() {
     for (const BufferPlan &buffer : plan.buffers)
       if (Status status = addBuffer(buffer); !status)
         return status.error();
-    for (size_t i = 0; i < plan.launches.size(); ++i)
-      if (Status status = addLaunch(static_cast<uint32_t>(i)); !status)
+    for (size_t i = 0; i < plan.launches.size();) {
+      const size_t end = plan.endOfCollective(i);
+      Status status = end == i ? addLaunch(static_cast<uint32_t>(i)) : addCollective(i, end);
+      if (!status)
         return status.error();
+      i = std::max(end, i + 1);
+    }
     for (const PortPlan &port : plan.outputs)
       if (Status status = addOutput(port); !status)
         return status.error();
@@ -67,12 +72,47 @@ private:
     return {};
   }
 
+  std::string placeOf(const KernelLaunch &launch) const {
+    const std::string &kernel = plan.kernels[launch.kernel].name;
+    return launch.location.empty() ? fmt::format("kernel {}", kernel)
+                                   : fmt::format("kernel {} at {}", kernel, launch.location);
+  }
+
+  /// The launches of the form that the communicator takes.
+  Status addCollective(size_t begin, size_t end) {
+    const std::string where = placeOf(plan.launches[begin]);
+    if (!communicator)
+      return badInput(where + ": waits for other ranks, and there are none");
+    std::vector<CollectiveWay> ways;
+    int64_t messageBytes = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const KernelLaunch::Collective &collective = *plan.launches[i].collective;
+      Result<int64_t> message = evaluate(collective.messageBytes, maxBytes, where + ": message"),
+                      round = evaluate(collective.roundBytes, maxBytes, where + ": exchanged bytes");
+      if (!message || !round)
+        return (message ? round : message).error();
+      messageBytes = *message;
+      if (ways.empty() || ways.back().form != collective.form)
+        ways.push_back({collective.form, 0});
+      ways.back().roundBytes = std::max(ways.back().roundBytes, static_cast<size_t>(*round));
+    }
+    const CollectiveForm form = communicator->choose(static_cast<size_t>(messageBytes), ways);
+    for (size_t i = begin; i < end; ++i) {
+      if (plan.launches[i].collective->form != form)
+        continue;
+      if (Status status = addLaunch(static_cast<uint32_t>(i)); !status)
+        return status;
+    }
+    for (const CollectiveWay &way : ways)
+      if (way.form == form)
+        result.roundBytes = std::max(result.roundBytes, way.roundBytes);
+    return {};
+  }
+
   Status addLaunch(uint32_t index) {
     const KernelLaunch &source = plan.launches[index];
     const KernelPlan &kernel = plan.kernels[source.kernel];
-    std::string where = source.location.empty()
-                            ? fmt::format("kernel {}", kernel.name)
-                            : fmt::format("kernel {} at {}", kernel.name, source.location);
+    const std::string where = placeOf(source);
     if (source.when) {
       Result<int64_t> size = evaluate(source.when->size, INT64_MAX, where);
       if (!size)
@@ -95,11 +135,15 @@ private:
       return {};
     }
     for (const KernelLaunch::Argument &argument : source.arguments) {
+      if (argument.exchange) {
+        launch.arguments.push_back({ShapePlan::Argument::Kind::Exchange, 0, 0});
+        continue;
+      }
       if (!argument.buffer) {
         Result<int64_t> value = argument.value.evaluate(symbols);
         if (!value)
           return badInput(fmt::format("{}: {}", where, value.error().message));
-        launch.arguments.push_back({false, 0, static_cast<uint64_t>(*value)});
+        launch.arguments.push_back({ShapePlan::Argument::Kind::Number, 0, static_cast<uint64_t>(*value)});
         continue;
       }
       auto limit = static_cast<int64_t>(result.bufferBytes[*argument.buffer]);
@@ -108,7 +152,7 @@ private:
                    fmt::format("{}: byte offset into {}", where, plan.buffers[*argument.buffer].name));
       if (!offset)
         return offset.error();
-      launch.arguments.push_back({true, *argument.buffer, static_cast<uint64_t>(*offset)});
+      launch.arguments.push_back({ShapePlan::Argument::Kind::Buffer, *argument.buffer, static_cast<uint64_t>(*offset)});
     }
     // A kernel may read early what the launch before it in the plan does not write; without that launch, it follows
     // one that may.
@@ -168,7 +212,7 @@ private:
     std::vector<Lifetime> lifetimes(plan.buffers.size(), {0, INT64_MAX, -1});
     for (size_t i = 0; i < result.launches.size(); ++i)
       for (const ShapePlan::Argument &argument : result.launches[i].arguments)
-        if (argument.isBuffer && plan.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary) {
+        if (argument.kind == ShapePlan::Argument::Kind::Buffer && plan.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary) {
           Lifetime &lifetime = lifetimes[argument.buffer];
           lifetime.bytes = result.bufferBytes[argument.buffer];
           lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
@@ -209,14 +253,15 @@ private:
 
   const ProgramPlan &plan;
   const SymbolValues &symbols;
+  const Communicator *communicator;
   ShapePlan result;
   bool skipped = false; ///< the launch before had nothing to do
 };
 
 } // namespace
 
-Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols) {
-  return Planner(plan, symbols).run();
+Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator) {
+  return Planner(plan, symbols, communicator).run();
 }
 
 } // namespace fusion

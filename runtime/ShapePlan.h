@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
+#include "runtime/collective/Communicator.h"
 
 #include <array>
 #include <cstddef>
@@ -11,9 +12,9 @@ namespace fusion {
 
 struct ShapePlan {
   struct Argument {
-    bool isBuffer = false;
+    enum class Kind : uint8_t { Number, Buffer, Exchange } kind = Kind::Number;
     BufferId buffer = 0;
-    uint64_t value = 0; ///< the byte offset of a buffer argument, else the number itself
+    uint64_t value = 0; ///< the byte offset of a buffer argument, the number itself
   };
   struct Launch {
     uint32_t source = 0; ///< index into ProgramPlan::launches
@@ -25,15 +26,18 @@ struct ShapePlan {
   std::vector<size_t> bufferBytes;
   std::vector<size_t> arenaOffsets; ///< for each buffer; meaningful for temporaries
   size_t arenaBytes = 0;
+  size_t roundBytes = 0; ///< that the launches need of Exchange::roundBytes; 0: they exchange nothing
   std::vector<Shape> outputShapes; ///< for each output port
   std::vector<size_t> outputOffsets;
   std::vector<Shape> inputStrides, outputStrides; ///< for each port; empty: contiguous
-  std::vector<Launch> launches;          ///< those with an empty grid or for other sizes left out
+  /// Those with an empty grid, for other sizes or of forms of a collective that were not chosen are left out.
+  std::vector<Launch> launches;
   std::vector<double> bytesMoved, flops; ///< for each of `launches`
 };
 
 /// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond
-/// what the hardware takes, an offset outside its buffer, more positions than a cache holds.
-Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols);
+/// what the hardware takes, an offset outside its buffer, more positions than a cache holds, a collective without `communicator`.
+Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols,
+                             const Communicator *communicator = nullptr);
 
 } // namespace fusion

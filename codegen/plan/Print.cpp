@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace fusion {
 
 static std::string_view kindName(BufferPlan::Kind kind) {
@@ -30,8 +32,14 @@ static std::string launchTitle(const KernelLaunch &launch) {
   return launch.fusion.empty() ? ops : fmt::format("{}: {}", launch.fusion, ops);
 }
 
-/// ` when batch*seq is 2 … 4`
+/// ` as one-shot` of one way of a collective, ` when batch*seq is 2 … 4`
 static std::string conditionText(const KernelLaunch &launch) {
+  static constexpr std::string_view forms[] = {" as one-shot", " as two-shot", " as library"};
+  if (launch.collective) {
+    KernelLaunch rest = launch;
+    rest.collective = {};
+    return std::string(forms[static_cast<int>(launch.collective->form)]) + conditionText(rest);
+  }
   if (!launch.when)
     return "";
   const SizeRange &range = *launch.when;
@@ -60,7 +68,7 @@ std::string cudaSource(const ProgramPlan &plan) {
                           conditionText(*sites[site]));
     if (sites.size() > mostSites)
       text += fmt::format("//   and {} more\n", sites.size() - mostSites);
-    text += description.source;
+    text += description.isLibraryCall ? "// by the communication library\n" : description.source;
   }
   return text;
 }
@@ -68,6 +76,8 @@ std::string cudaSource(const ProgramPlan &plan) {
 static std::string argumentText(const ProgramPlan &plan, const KernelLaunch &launch, size_t index) {
   const KernelLaunch::Argument &argument = launch.arguments[index];
   const std::string &parameter = plan.kernels[launch.kernel].parameters[index].name;
+  if (argument.exchange)
+    return fmt::format("{}=exchange", parameter);
   if (!argument.buffer)
     return fmt::format("{}={}", parameter, argument.value.str());
   std::string offset = argument.byteOffset == Dim(0) ? "" : fmt::format("+{}", argument.byteOffset.str());
@@ -75,12 +85,15 @@ static std::string argumentText(const ProgramPlan &plan, const KernelLaunch &lau
 }
 
 std::string planText(const ProgramPlan &plan) {
-  std::string text = fmt::format("plan of {} for {}: {} kernels, {} launches\n", plan.model, plan.target,
+  std::string text = fmt::format("plan of {} for {}{}: {} kernels, {} launches\n", plan.model, plan.target,
+                                 plan.ranks == 1 ? "" : fmt::format(", one of {} ranks", plan.ranks),
                                  plan.kernels.size(), plan.launchesOfRun());
   auto ports = [&](std::string_view title, const std::vector<PortPlan> &list) {
     for (const PortPlan &port : list)
-      text += fmt::format("{} {}: {} {} %{}\n", title, port.name, typed(port.type, port.shape),
-                          port.strides.empty() ? "=" : "in place in", port.buffer);
+      text += fmt::format("{} {}: {} {} %{}{}\n", title, port.name, typed(port.type, port.shape),
+                          port.strides.empty() ? "=" : "in place in", port.buffer,
+                          port.shard ? fmt::format(", one of {} pieces along {}", port.shard->pieces, port.shard->axis)
+                                     : "");
   };
   ports("input", plan.inputs);
   ports("output", plan.outputs);
@@ -118,6 +131,18 @@ static std::string quoted(std::string_view text) {
   return result + '"';
 }
 
+/// Whether the launch does what an earlier form of the same collective does.
+static bool isOtherWay(const ProgramPlan &plan, size_t launch) {
+  for (size_t begin = 0; begin <= launch;) {
+    const size_t end = std::max(plan.endOfCollective(begin), begin + 1);
+    if (launch < end)
+      return plan.launches[begin].collective &&
+             plan.launches[launch].collective->form != plan.launches[begin].collective->form;
+    begin = end;
+  }
+  return false;
+}
+
 std::string planDot(const ProgramPlan &plan) {
   std::string text = "digraph plan {\n  rankdir=TB;\n  node [shape=box, fontname=\"Helvetica\"];\n";
   std::vector<std::string> writer(plan.buffers.size());
@@ -133,8 +158,8 @@ std::string planDot(const ProgramPlan &plan) {
   };
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const KernelLaunch &launch = plan.launches[i];
-    if (launch.when && launch.when->least > 1)
-      continue; // the same ops for other sizes
+    if ((launch.when && launch.when->least > 1) || isOtherWay(plan, i))
+      continue; // the same ops for other sizes, or done in another way
     std::string node = fmt::format("launch{}", i);
     text += fmt::format(
         "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",

@@ -139,8 +139,11 @@ struct ProgramPlan {
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
   std::vector<KernelLaunch> launches;
-  /// How many a run makes: of the launches for several ranges of a size one.
+  /// How many a run makes: of the launches for several ranges of a size one, of the ways of a collective the first.
   int64_t launchesOfRun() const;
+  /// Where the ways of the collective end that launch `begin` is the first of; `begin` if it is none. The library's form,
+  /// where there is one, is the last; library forms that follow each other count as one collective.
+  size_t endOfCollective(size_t begin) const;
   /// Dims that the graph needs equal; checked before each new shape is run.
   struct Equality {
     Dim left, right;

@@ -153,9 +153,31 @@ static Status verifyRanges(const ProgramPlan &plan) {
   return open ? badInput("the launches for " + open->when->size.str() + " end too early") : Status();
 }
 
+size_t ProgramPlan::endOfCollective(size_t begin) const {
+  size_t end = begin;
+  for (; end < launches.size() && launches[end].collective; ++end) {
+    const CollectiveForm form = launches[end].collective->form;
+    if (end == begin)
+      continue;
+    const CollectiveForm before = launches[end - 1].collective->form;
+    const bool isForLargerSizes = launches[end].when && launches[end].when->least > 1;
+    if (form < before || (form == before && form != CollectiveForm::Library && !isForLargerSizes))
+      break;
+  }
+  return end;
+}
+
 int64_t ProgramPlan::launchesOfRun() const {
-  return std::count_if(launches.begin(), launches.end(),
-                       [](const KernelLaunch &launch) { return !launch.when || launch.when->least == 1; });
+  int64_t count = 0;
+  for (size_t i = 0; i < launches.size();) {
+    const size_t end = std::max(endOfCollective(i), i + 1);
+    for (size_t j = i; j < end; ++j) {
+      const bool isFirstWay = !launches[j].collective || launches[j].collective->form == launches[i].collective->form;
+      count += isFirstWay && (!launches[j].when || launches[j].when->least == 1);
+    }
+    i = end;
+  }
+  return count;
 }
 
 static Status verifyStrides(const ProgramPlan &plan, const PortPlan &port, const std::string &label, bool input) {

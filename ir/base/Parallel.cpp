@@ -14,13 +14,6 @@ namespace {
 
 thread_local bool insideLoop = false;
 
-/// Marks this thread as running loop bodies, so that nested loops run inline.
-struct LoopScope {
-  bool before = insideLoop;
-  LoopScope() { insideLoop = true; }
-  ~LoopScope() { insideLoop = before; }
-};
-
 struct Loop {
   int64_t count;
   int64_t chunk;
@@ -28,7 +21,7 @@ struct Loop {
   std::atomic<int64_t> next{0};
 
   void work() {
-    LoopScope scope;
+    InlineLoops scope; // nested loops
     for (;;) {
       int64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
       if (begin >= count)
@@ -104,6 +97,9 @@ private:
 
 } // namespace
 
+InlineLoops::InlineLoops() : before(insideLoop) { insideLoop = true; }
+InlineLoops::~InlineLoops() { insideLoop = before; }
+
 int threadCount() {
   static const int count = [] {
     if (const char *text = std::getenv("FUSION_THREADS"))
@@ -119,7 +115,7 @@ void parallelFor(int64_t count, int64_t grain, const std::function<void(int64_t,
     return;
   grain = std::max<int64_t>(grain, 1);
   if (insideLoop || count <= grain || threadCount() == 1) {
-    LoopScope scope;
+    InlineLoops scope; // nested loops
     body(0, count);
     return;
   }

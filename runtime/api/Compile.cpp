@@ -98,12 +98,33 @@ ExecutorOptions executorOptions(RunOn device, const CompileOptions &options) {
   return executor;
 }
 
-/// Several ranks run on the reference only.
-Status onlyOnReference(const CompileOptions &options, RunOn device) {
-  if (options.tensorParallel == 1 || device == RunOn::Cpu)
+/// Makes what runs the plan: the kernels are compiled or loaded, the weights too.
+Status makeExecutors(ProgramPlan plan, ExecutorOptions settings, Program::Implementation &program) {
+  if (plan.ranks > 1) {
+    auto group = RankGroup::create(std::move(plan), std::move(settings));
+    if (!group)
+      return group.error();
+    program.group = std::move(*group);
     return {};
-  return environment("tensor parallelism over " + std::to_string(options.tensorParallel) +
-                     " ranks runs on the reference only in this version; use device cpu");
+  }
+  auto executor = Executor::create(std::move(plan), std::move(settings));
+  if (!executor)
+    return executor.error();
+  program.executor = std::move(*executor);
+  return {};
+}
+
+/// The interface of the whole graph.
+std::vector<Port> wholePorts(const std::vector<PortPlan> &ports) {
+  std::vector<Port> whole;
+  for (const PortPlan &port : ports) {
+    whole.push_back({port.name, port.type, port.shape});
+    if (port.shard) {
+      Dim &divided = whole.back().shape[static_cast<size_t>(port.shard->axis)];
+      divided = divided * Dim(port.shard->pieces);
+    }
+  }
+  return whole;
 }
 
 RunOn resolve(RunOn device) {
@@ -127,8 +148,6 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
   auto program = std::make_shared<Program::Implementation>();
   program->inputs = graph.inputs();
   program->outputs = graph.outputs();
-  if (Status status = onlyOnReference(options, device); !status)
-    return status.error();
   if (device == RunOn::Cpu) {
     auto lowered = lowerGraph(graph, options, device);
     if (!lowered)
@@ -155,11 +174,10 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
   if (!found)
     return found.error();
   program->report = Report(found->plan.report);
-  auto executor = Executor::create(std::move(found->plan), executorOptions(device, options));
-  if (!executor)
-    return executor.error();
-  storePlan(cache, found->key, (*executor)->plan());
-  program->executor = std::move(*executor);
+  ProgramPlan plan = found->plan;
+  if (Status status = makeExecutors(std::move(plan), executorOptions(device, options), *program); !status)
+    return status.error();
+  storePlan(cache, found->key, found->plan);
   return Program(std::move(program));
 }
 
@@ -174,23 +192,20 @@ Result<Program> Program::open(const std::string &bundleFolder, const CompileOpti
     return environment(bundleFolder + ": a bundle holds kernels only; run it with a GPU or with device emulate");
   auto program = std::make_shared<Implementation>();
   program->report = Report(bundle->plan.report);
-  for (const PortPlan &port : bundle->plan.inputs)
-    program->inputs.push_back({port.name, port.type, port.shape});
-  for (const PortPlan &port : bundle->plan.outputs)
-    program->outputs.push_back({port.name, port.type, port.shape});
+  if (options.tensorParallel != 1 && options.tensorParallel != bundle->plan.ranks)
+    return badInput(bundleFolder + ": was compiled for " + std::to_string(bundle->plan.ranks) + " ranks, not " +
+                    std::to_string(options.tensorParallel));
+  program->inputs = wholePorts(bundle->plan.inputs);
+  program->outputs = wholePorts(bundle->plan.outputs);
   ExecutorOptions executorSettings = executorOptions(device, options);
   executorSettings.cubins = std::move(bundle->cubins);
   executorSettings.cubinArch = bundle->arch;
-  auto executor = Executor::create(std::move(bundle->plan), std::move(executorSettings));
-  if (!executor)
-    return executor.error();
-  program->executor = std::move(*executor);
+  if (Status status = makeExecutors(std::move(bundle->plan), std::move(executorSettings), *program); !status)
+    return status.error();
   return Program(std::move(program));
 }
 
 Status writeBundle(const Graph &graph, const CompileOptions &options, const std::string &folder) {
-  if (Status status = onlyOnReference(options, RunOn::Cuda); !status)
-    return status;
   KernelCache cache(cacheFolder(options));
   auto found = findOrMakePlan(graph, options, RunOn::Cuda, cache);
   if (!found)

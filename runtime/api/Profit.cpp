@@ -89,6 +89,11 @@ std::vector<Result<ProfitOracle::Times>> MeasuredProfit::measure(ArrayRef<Candid
   std::vector<std::string> texts;
   std::vector<Body> fresh;
   for (const Candidate &candidate : candidates) {
+    if (llvm::any_of(candidate.ops, llvm::IsaPred<nn::AllReduceOp>)) {
+      texts.push_back("collective");
+      known.try_emplace(texts.back(), badInput("it waits for other ranks, and one GPU alone is measured"));
+      continue;
+    }
     auto fused = fusedForm(candidate, shapes), unfused = unfusedForm(candidate, shapes);
     texts.push_back(allSizes + textOf(*fused) + textOf(*unfused));
     if (!known.try_emplace(texts.back(), badInput("not measured")).second)

@@ -9,10 +9,14 @@
 namespace fusion {
 
 Result<NamedTensors> Program::run(const NamedTensors &inputs) {
+  if (shared->group)
+    return shared->group->run(inputs);
   return shared->executor ? shared->executor->run(inputs) : shared->reference(inputs);
 }
 
 Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {
+  if (shared->group)
+    return badInput("a stream belongs to one GPU: a program for several in one process runs with run()");
   return shared->executor ? shared->executor->enqueue(inputs, stream) : shared->reference(inputs);
 }
 
@@ -26,6 +30,8 @@ Result<NamedTensors> Program::fetch(const NamedTensors &tensors) {
 }
 
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
+  if (shared->group)
+    return shared->group->bench(inputs, iterations, cold);
   if (shared->executor)
     return shared->executor->bench(inputs, iterations, cold);
   std::vector<double> times;
@@ -41,12 +47,12 @@ Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int itera
 }
 
 Result<Profile> Program::profile(const NamedTensors &inputs) {
-  if (!shared->executor)
+  if (!shared->executor && !shared->group)
     return badInput("the CPU reference has no kernels to profile; use a GPU or emulation");
-  auto timings = shared->executor->profile(inputs);
+  auto timings = shared->group ? shared->group->profile(inputs) : shared->executor->profile(inputs);
   if (!timings)
     return timings.error();
-  DevicePeaks peaks = shared->executor->peaks();
+  DevicePeaks peaks = shared->group ? shared->group->peaks() : shared->executor->peaks();
   Profile profile{{}, profileTable(*timings, peaks), fusion::chromeTrace(*timings, peaks)};
   for (const LaunchTiming &launch : *timings)
     profile.launches.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location,
@@ -58,8 +64,14 @@ Result<Profile> Program::profile(const NamedTensors &inputs) {
 const Report &Program::report() const { return shared->report; }
 const std::vector<Port> &Program::inputs() const { return shared->inputs; }
 const std::vector<Port> &Program::outputs() const { return shared->outputs; }
-std::string Program::device() const { return shared->executor ? shared->executor->device() : "cpu reference"; }
+std::string Program::device() const {
+  if (shared->group)
+    return shared->group->device();
+  return shared->executor ? shared->executor->device() : "cpu reference";
+}
 std::string Program::cudaSource() const {
+  if (shared->group)
+    return fusion::cudaSource(shared->group->plan());
   return shared->executor ? fusion::cudaSource(shared->executor->plan()) : std::string();
 }
 

@@ -1,7 +1,8 @@
-// What a Program holds: a reference function or an executor.
+// What a Program holds: a reference function, an executor or several.
 #pragma once
 
 #include "runtime/Executor.h"
+#include "runtime/RankGroup.h"
 #include "runtime/api/Fusion.h"
 
 #include <functional>
@@ -12,7 +13,8 @@ struct Program::Implementation {
   Report report;
   std::vector<Port> inputs, outputs;
   std::function<Result<NamedTensors>(const NamedTensors &)> reference; ///< on the CPU …
-  std::unique_ptr<Executor> executor;                                  ///< … else
+  std::unique_ptr<Executor> executor;                                  ///< … one rank's kernels …
+  std::unique_ptr<RankGroup> group;                                    ///< … or those of several
 };
 
 } // namespace fusion

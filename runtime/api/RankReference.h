@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/reference/Reference.h"
+#include "runtime/collective/Pieces.h"
 
 namespace fusion {
 
@@ -17,21 +18,10 @@ public:
   Result<NamedTensors> run(const NamedTensors &inputs) const;
 
 private:
-  /// How an argument or result lies over the ranks; axis -1: every rank has all of it.
-  struct Placement {
-    std::string name;
-    int64_t axis = -1, pieces = 1;
-  };
-  int64_t pieceOf(int64_t rank, const Placement &placement) const { return rank * placement.pieces / ranks; }
-
   mlir::func::FuncOp function;
   std::string baseFolder;
   int64_t ranks = 1;
-  std::vector<Placement> arguments, results;
+  std::vector<PortPiece> arguments, results;
 };
-
-/// Piece `index` of `count` equal ones along `axis`; and the inverse.
-Tensor pieceOf(const Tensor &whole, int64_t axis, int64_t index, int64_t count);
-Tensor joined(const std::vector<Tensor> &pieces, int64_t axis);
 
 } // namespace fusion

@@ -16,12 +16,13 @@ constexpr size_t mostShownOfALine = 240;
 
 class Description {
 public:
-  Description(const ProgramPlan &plan, const SymbolValues &symbols) : plan(plan), symbols(symbols) {
+  Description(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator)
+      : plan(plan), symbols(symbols), communicator(communicator) {
     this->symbols[rankSymbol] = 0; // what follows from the own number differs by right
   }
 
   Result<std::string> run(const std::vector<std::string> &versions) {
-    Result<ShapePlan> shapes = planShapes(plan, symbols);
+    Result<ShapePlan> shapes = planShapes(plan, symbols, communicator);
     if (!shapes)
       return shapes.error();
     line("{} ranks", plan.ranks);
@@ -83,8 +84,10 @@ private:
                          value(source.collective->messageBytes), value(source.collective->roundBytes));
     std::vector<std::string> arguments;
     for (const ShapePlan::Argument &argument : launch.arguments)
-      arguments.push_back(argument.isBuffer
+      arguments.push_back(argument.kind == ShapePlan::Argument::Kind::Buffer
                               ? fmt::format("{} + {}", plan.buffers[argument.buffer].name, argument.value)
+                          : argument.kind == ShapePlan::Argument::Kind::Exchange
+                              ? std::string("exchange")
                               : std::to_string(static_cast<int64_t>(argument.value)));
     line("launch {} at {}, grid {} {} {}{}: {}", plan.kernels[launch.kernel].name, source.location, launch.grid[0],
          launch.grid[1], launch.grid[2], form, fmt::join(arguments, ", "));
@@ -92,6 +95,7 @@ private:
 
   const ProgramPlan &plan;
   SymbolValues symbols;
+  const Communicator *communicator;
   std::string text;
 };
 
@@ -111,8 +115,8 @@ std::string shown(std::string_view line) {
 } // namespace
 
 Result<std::string> describeRun(const ProgramPlan &plan, const SymbolValues &symbols,
-                                const std::vector<std::string> &versions) {
-  return Description(plan, symbols).run(versions);
+                                const std::vector<std::string> &versions, const Communicator *communicator) {
+  return Description(plan, symbols, communicator).run(versions);
 }
 
 Status agree(Rendezvous &host, const std::string &text) {

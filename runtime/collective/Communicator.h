@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,28 @@ public:
   virtual Status check() = 0;
 };
 
+/// Where the ranks of one process, each a thread, meet.
+class ThreadMeeting {
+public:
+  explicit ThreadMeeting(int ranks);
+  std::unique_ptr<Rendezvous> member(int rank) const;
+  /// Forgets that a rank has abandoned the group. While no rank is in a call.
+  void restart();
+
+private:
+  struct State;
+  class Member;
+  std::shared_ptr<State> state;
+};
+
 /// Ranks as threads of one process.
 std::vector<std::unique_ptr<Rendezvous>> makeThreadRendezvous(int ranks);
+
+/// A way in which a plan can do a collective at the sizes of a run.
+struct CollectiveWay {
+  CollectiveForm form = CollectiveForm::Library;
+  size_t roundBytes = 0; ///< that it needs of Exchange::roundBytes
+};
 
 /// One rank's side of the group that a program runs on. Made by all ranks together; used by one thread.
 class Communicator {
@@ -40,22 +61,32 @@ public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  /// For people: "4 GPUs, peer memory", "2 ranks, emulated", "8 GPUs over NCCL".
+  /// For people, behind the names of the devices: "peer memory", "NCCL".
   virtual std::string description() const = 0;
 
   /// The address for kernels of this rank's Exchange (codegen/device/exchange_abi.h), whose areas hold at least
-  /// `roundBytes` each. All ranks call it alike; more bytes than before means new areas. Null if ranks cannot reach
-  /// each other's memory: then only the library form runs.
+  /// `roundBytes` each. It never changes. All ranks call it alike, while no kernel runs; more bytes than before mean new
+  /// areas. Null if ranks cannot reach each other's memory: then only the library form runs.
   virtual Result<void *> exchange(size_t roundBytes) = 0;
-  /// How a collective of so many bytes a rank is done, given which forms the plan has; the same on all ranks.
-  virtual CollectiveForm choose(size_t messageBytes, size_t roundBytes) const = 0;
+  /// Which of `ways` a collective of so many bytes a rank takes; the same on all ranks. `ways` is not empty.
+  virtual CollectiveForm choose(size_t messageBytes, std::span<const CollectiveWay> ways) const = 0;
   /// Queues the sum over all ranks of `elements` at `from` into `to` on `stream` (unused in emulation). Can be recorded
   /// in a graph.
   virtual Status allReduce(const void *from, void *to, size_t elements, DType type, void *stream) = 0;
   /// After a run: an Environment error if a kernel gave up waiting, with rank, awaited rank, phase and row, or if
   /// another rank is gone.
   virtual Status check() = 0;
+  /// This rank has failed: kernels that wait for it no longer do, where they can be told.
+  virtual void stop(const std::string &reason) { host().abandon(reason); }
   virtual Rendezvous &host() = 0;
 };
+
+/// Ranks as threads of one process whose kernels are emulated. Sums of the library form are taken in f32 (f64 for f64)
+/// in rank order and rounded once.
+Result<std::unique_ptr<Communicator>> makeEmulatedCommunicator(std::unique_ptr<Rendezvous> host);
+
+/// Ranks as threads of one process, this one on GPU `ordinal`. GPUs that do not reach each other's memory are left with
+/// the library form, which stderr says. Errors: what the driver refuses (Environment).
+Result<std::unique_ptr<Communicator>> makePeerCommunicator(std::unique_ptr<Rendezvous> host, int ordinal);
 
 } // namespace fusion

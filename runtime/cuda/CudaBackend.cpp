@@ -39,6 +39,7 @@ public:
   Status fill(void *target, uint8_t value, size_t bytes) override;
   Status launch(const Launch &launch) override;
   Status synchronize() override;
+  void *stream() const override { return session->queue(); }
   Status enter(std::optional<void *> stream) override {
     return session->enter(stream ? static_cast<cuda::Stream>(*stream) : session->ownStream());
   }
@@ -47,7 +48,8 @@ public:
   Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override;
   Status emptyCache() override;
   Result<double> time(const std::function<Status()> &work) override;
-  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works) override;
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works,
+                                       const std::function<Status()> &ready) override;
 
 private:
   struct Kernel {
@@ -110,6 +112,10 @@ Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
   kernel.name = plan.name;
   kernel.block[0] = plan.blockX, kernel.block[1] = plan.blockY, kernel.block[2] = plan.blockZ;
   kernel.sharedBytes = plan.dynamicSharedBytes;
+  if (plan.isLibraryCall) {
+    kernels.push_back(kernel);
+    return {};
+  }
   std::string what = fmt::format("loading kernel {}", plan.name);
   if (Status status = driver.check(driver.cuModuleLoadData(&kernel.module, cubin.data()), what); !status)
     return status;
@@ -136,7 +142,8 @@ CudaBackend::~CudaBackend() {
   (void)session->enter(session->ownStream()); // behind what callers' streams still run
   driver.cuStreamSynchronize(session->ownStream());
   for (Kernel &kernel : kernels)
-    driver.cuModuleUnload(kernel.module);
+    if (kernel.module)
+      driver.cuModuleUnload(kernel.module);
   for (std::byte *chunk : staging)
     if (chunk)
       driver.cuMemFreeHost(chunk);
@@ -285,6 +292,8 @@ Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::funct
   cuda::GraphExec executable = nullptr;
   if (worked && code == 0)
     code = driver.cuGraphInstantiateWithFlags(&executable, graph, 0);
+  if (executable) // now, not at the first replay: it may allocate, and other ranks' kernels may wait by then
+    code = driver.cuGraphUpload(executable, session->ownStream());
   if (graph)
     driver.cuGraphDestroy(graph);
   if (!worked)
@@ -321,7 +330,8 @@ Result<double> CudaBackend::time(const std::function<Status()> &work) {
   return microsecondsBetween(marks.events[0], marks.events[1]);
 }
 
-Result<std::vector<double>> CudaBackend::timeEach(std::span<const std::function<Status()>> works) {
+Result<std::vector<double>> CudaBackend::timeEach(std::span<const std::function<Status()>> works,
+                                                  const std::function<Status()> &ready) {
   session->activate();
   Events marks{session, {}};
   if (Status status = marks.create(works.size() + 1); !status)
@@ -338,6 +348,8 @@ Result<std::vector<double>> CudaBackend::timeEach(std::span<const std::function<
   });
   if (!recording)
     return recording.error();
+  if (Status status = ready(); !status)
+    return status.error();
   if (Status status = (*recording)->replay(); !status)
     return status.error();
   if (Status status = synchronize(); !status)

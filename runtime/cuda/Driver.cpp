@@ -50,10 +50,14 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuDevicePrimaryCtxRetain);
   FUSION_RESOLVE(cuDevicePrimaryCtxRelease_v2);
   FUSION_RESOLVE(cuCtxSetCurrent);
+  FUSION_RESOLVE(cuCtxSynchronize);
+  FUSION_RESOLVE(cuDeviceCanAccessPeer);
+  FUSION_RESOLVE(cuCtxEnablePeerAccess);
   FUSION_RESOLVE(cuMemGetInfo_v2);
   FUSION_RESOLVE(cuMemAlloc_v2);
   FUSION_RESOLVE(cuMemFree_v2);
   FUSION_RESOLVE(cuMemHostAlloc);
+  FUSION_RESOLVE(cuMemHostGetDevicePointer_v2);
   FUSION_RESOLVE(cuMemFreeHost);
   FUSION_RESOLVE(cuMemcpyHtoDAsync_v2);
   FUSION_RESOLVE(cuMemcpyDtoHAsync_v2);
@@ -72,6 +76,7 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuStreamBeginCapture_v2);
   FUSION_RESOLVE(cuStreamEndCapture);
   FUSION_RESOLVE(cuGraphInstantiateWithFlags);
+  FUSION_RESOLVE(cuGraphUpload);
   FUSION_RESOLVE(cuGraphLaunch);
   FUSION_RESOLVE(cuGraphDestroy);
   FUSION_RESOLVE(cuGraphExecDestroy);

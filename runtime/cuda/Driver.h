@@ -51,6 +51,8 @@ enum DeviceAttribute : int {
 constexpr unsigned eventWithoutTiming = 2;
 constexpr unsigned recordExternalEvent = 1; ///< in a capture: a node that records at every replay
 constexpr unsigned nonBlockingStream = 1;
+constexpr unsigned portableHostMemory = 1, mappedHostMemory = 2;
+constexpr int peerAccessAlreadyEnabled = 704;
 constexpr int threadLocalCapture = 1;
 enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
 
@@ -74,10 +76,14 @@ struct Driver {
   int (*cuDevicePrimaryCtxRetain)(Context *, int);
   int (*cuDevicePrimaryCtxRelease_v2)(int);
   int (*cuCtxSetCurrent)(Context);
+  int (*cuCtxSynchronize)();
+  int (*cuDeviceCanAccessPeer)(int *, int, int);
+  int (*cuCtxEnablePeerAccess)(Context, unsigned);
   int (*cuMemGetInfo_v2)(size_t *, size_t *);
   int (*cuMemAlloc_v2)(DevicePointer *, size_t);
   int (*cuMemFree_v2)(DevicePointer);
   int (*cuMemHostAlloc)(void **, size_t, unsigned);
+  int (*cuMemHostGetDevicePointer_v2)(DevicePointer *, void *, unsigned);
   int (*cuMemFreeHost)(void *);
   int (*cuMemcpyHtoDAsync_v2)(DevicePointer, const void *, size_t, Stream);
   int (*cuMemcpyDtoHAsync_v2)(void *, DevicePointer, size_t, Stream);
@@ -96,6 +102,7 @@ struct Driver {
   int (*cuStreamBeginCapture_v2)(Stream, int);
   int (*cuStreamEndCapture)(Stream, Graph *);
   int (*cuGraphInstantiateWithFlags)(GraphExec *, Graph, unsigned long long);
+  int (*cuGraphUpload)(GraphExec, Stream);
   int (*cuGraphLaunch)(GraphExec, Stream);
   int (*cuGraphDestroy)(Graph);
   int (*cuGraphExecDestroy)(GraphExec);

@@ -20,6 +20,8 @@ public:
   /// Contexts are current for a thread, and any thread may call.
   int activate() const { return driver.cuCtxSetCurrent(context); }
 
+  Context handle() const { return context; }
+
   Status enter(Stream stream);
   Status leave();
   /// True if `queue()` records a graph for the caller instead of running.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,12 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, -1};
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, -1};
 std::map<DevicePointer, size_t> allocations;
-thread_local bool contextCurrent = false;
-bool capturing = false; ///< one of the streams: this one
-Stream capturedStream = nullptr;
+std::recursive_mutex mutex; ///< around every call that touches what follows: ranks are threads
+thread_local Context currentContext = nullptr;
+thread_local bool capturing = false; ///< one of the streams: this one
+thread_local Stream capturedStream = nullptr;
 std::map<Event, Stream> recordedOn;
 constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, illegalAddress = 700,
               captureUnsupported = 900;
@@ -28,7 +30,7 @@ constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, illegalAd
 struct Work {
   std::function<int()> run;
 };
-std::vector<Work> captured;
+thread_local std::vector<Work> captured;
 
 /// At most `bytes` from `pointer` lie in one allocation.
 bool inside(DevicePointer pointer, size_t bytes) {
@@ -61,7 +63,8 @@ int add(const std::vector<uint64_t> &a, uint64_t threads) {
 }
 
 int queue(Work work) {
-  if (!contextCurrent)
+  std::lock_guard lock(mutex);
+  if (!currentContext)
     return invalidContext;
   if (!capturing)
     return work.run();
@@ -71,7 +74,8 @@ int queue(Work work) {
 
 template <class Handle>
 int make(Handle *handle, int &counter) {
-  if (!contextCurrent)
+  std::lock_guard lock(mutex);
+  if (!currentContext)
     return invalidContext;
   *handle = reinterpret_cast<Handle>(new char);
   ++counter;
@@ -80,6 +84,7 @@ int make(Handle *handle, int &counter) {
 
 template <class Handle>
 int drop(Handle handle, int &counter) {
+  std::lock_guard lock(mutex);
   if (!handle)
     return invalidValue;
   delete reinterpret_cast<char *>(handle);
@@ -88,9 +93,10 @@ int drop(Handle handle, int &counter) {
 }
 
 int copy(DevicePointer target, const void *source, size_t bytes) {
+  std::lock_guard lock(mutex);
   if (capturing)
     return captureUnsupported;
-  if (!contextCurrent)
+  if (!currentContext)
     return invalidContext;
   if (!inside(target, bytes))
     return invalidValue;
@@ -112,7 +118,7 @@ int cuGetErrorName(int, const char **name) { return *name = "CUDA_ERROR_FAKE", 0
 int cuGetErrorString(int code, const char **text) {
   return *text = code == outOfMemory ? "out of memory" : "an error", 0;
 }
-int cuDeviceGetCount(int *count) { return *count = 1, 0; }
+int cuDeviceGetCount(int *count) { return *count = counters.gpus, 0; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, 0; }
 int cuDeviceGetName(char *name, int length, int) {
   return std::strncpy(name, "Fake GPU", static_cast<size_t>(length)), 0;
@@ -129,17 +135,32 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   return *value = values.at(attribute), 0;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = size_t(1) << 30, 0; }
-int cuDevicePrimaryCtxRetain(Context *context, int) {
+int cuDevicePrimaryCtxRetain(Context *context, int ordinal) {
+  std::lock_guard lock(mutex);
   ++counters.contexts;
-  return *context = reinterpret_cast<Context>(&counters), 0;
+  return *context = reinterpret_cast<Context>(reinterpret_cast<char *>(&counters) + ordinal), 0;
 }
-int cuDevicePrimaryCtxRelease_v2(int) { return --counters.contexts, 0; }
-int cuCtxSetCurrent(Context context) { return contextCurrent = context != nullptr, 0; }
+int cuDevicePrimaryCtxRelease_v2(int) {
+  std::lock_guard lock(mutex);
+  return --counters.contexts, 0;
+}
+int cuCtxSetCurrent(Context context) { return currentContext = context, 0; }
+int cuCtxSynchronize() { return currentContext ? 0 : invalidContext; }
+int cuDeviceCanAccessPeer(int *reaches, int device, int peer) {
+  return *reaches = counters.reachable, device == peer ? invalidValue : 0;
+}
+int cuCtxEnablePeerAccess(Context peer, unsigned) {
+  std::lock_guard lock(mutex);
+  if (!currentContext || !peer || peer == currentContext)
+    return invalidValue;
+  return ++counters.peerAccesses, 0;
+}
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
   return *free = size_t(1) << 29, *total = size_t(1) << 30, 0;
 }
 int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
-  if (!contextCurrent)
+  std::lock_guard lock(mutex);
+  if (!currentContext)
     return invalidContext;
   if (capturing)
     return captureUnsupported;
@@ -152,19 +173,28 @@ int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
   return 0;
 }
 int cuMemFree_v2(DevicePointer pointer) {
+  std::lock_guard lock(mutex);
   if (!allocations.erase(pointer))
     return invalidValue;
   std::free(reinterpret_cast<void *>(pointer));
   return --counters.memory, 0;
 }
+int cuMemHostGetDevicePointer_v2(DevicePointer *pointer, void *host, unsigned) {
+  return *pointer = reinterpret_cast<DevicePointer>(host), 0;
+}
 int cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
+  std::lock_guard lock(mutex);
   return *pointer = std::malloc(bytes), ++counters.hostMemory, 0;
 }
-int cuMemFreeHost(void *pointer) { return std::free(pointer), --counters.hostMemory, 0; }
+int cuMemFreeHost(void *pointer) {
+  std::lock_guard lock(mutex);
+  return std::free(pointer), --counters.hostMemory, 0;
+}
 int cuMemcpyHtoDAsync_v2(DevicePointer target, const void *source, size_t bytes, Stream) {
   return copy(target, source, bytes);
 }
 int cuMemcpyDtoHAsync_v2(void *target, DevicePointer source, size_t bytes, Stream) {
+  std::lock_guard lock(mutex);
   if (capturing || !inside(source, bytes))
     return invalidValue;
   return std::memcpy(target, reinterpret_cast<void *>(source), bytes), 0;
@@ -173,6 +203,7 @@ int cuMemcpyDtoDAsync_v2(DevicePointer target, DevicePointer source, size_t byte
   return inside(source, bytes) ? copy(target, reinterpret_cast<void *>(source), bytes) : invalidValue;
 }
 int cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, Stream) {
+  std::lock_guard lock(mutex);
   if (capturing || !inside(target, bytes))
     return invalidValue;
   ++counters.fills;
@@ -189,6 +220,7 @@ int cuFuncSetAttribute(Function, int attribute, int) {
   return attribute == maxDynamicSharedBytes ? 0 : invalidValue;
 }
 int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **arguments, void **) {
+  std::lock_guard lock(mutex);
   bool isScale = reinterpret_cast<void *>(function) == reinterpret_cast<void *>(scale);
   std::vector<uint64_t> values;
   for (int i = 0; i < (isScale ? 4 : 5); ++i)
@@ -213,6 +245,7 @@ int cuStreamCreate(Stream *stream, unsigned) { return make(stream, counters.stre
 int cuStreamDestroy_v2(Stream stream) { return drop(stream, counters.streams); }
 int cuStreamSynchronize(Stream) { return capturing ? captureUnsupported : 0; }
 int cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+  std::lock_guard lock(mutex);
   if (capturing && stream == capturedStream)
     return captureUnsupported; // on what was recorded outside
   if (!recordedOn.contains(event))
@@ -230,6 +263,7 @@ int cuStreamBeginCapture_v2(Stream stream, int) {
   return capturing = true, 0;
 }
 int cuStreamEndCapture(Stream stream, Graph *graph) {
+  std::lock_guard lock(mutex);
   if (!capturing || stream != capturedStream)
     return invalidValue;
   capturing = false;
@@ -237,11 +271,14 @@ int cuStreamEndCapture(Stream stream, Graph *graph) {
   return ++counters.graphs, 0;
 }
 int cuGraphInstantiateWithFlags(GraphExec *executable, Graph graph, unsigned long long) {
+  std::lock_guard lock(mutex);
   *executable =
       reinterpret_cast<GraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(graph)));
   return ++counters.graphs, 0;
 }
+int cuGraphUpload(GraphExec executable, Stream) { return executable ? 0 : invalidValue; }
 int cuGraphLaunch(GraphExec executable, Stream stream) {
+  std::lock_guard lock(mutex);
   ++counters.replays;
   counters.lastStream = stream;
   for (Work &work : *reinterpret_cast<std::vector<Work> *>(executable))
@@ -250,13 +287,16 @@ int cuGraphLaunch(GraphExec executable, Stream stream) {
   return 0;
 }
 int cuGraphDestroy(Graph graph) {
+  std::lock_guard lock(mutex);
   return delete reinterpret_cast<std::vector<Work> *>(graph), --counters.graphs, 0;
 }
 int cuGraphExecDestroy(GraphExec graph) {
+  std::lock_guard lock(mutex);
   return delete reinterpret_cast<std::vector<Work> *>(graph), --counters.graphs, 0;
 }
 int cuEventCreate(Event *event, unsigned) { return make(event, counters.events); }
 int cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
+  std::lock_guard lock(mutex);
   recordedOn[event] = stream;
   if (capturing && flags != recordExternalEvent)
     return captureUnsupported; // it would become a dependency, not a time
@@ -264,9 +304,11 @@ int cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
 }
 int cuEventSynchronize(Event) { return 0; }
 int cuEventElapsedTime(float *milliseconds, Event begin, Event end) {
+  std::lock_guard lock(mutex);
   return *milliseconds = static_cast<float>(eventTimes.at(end) - eventTimes.at(begin)), 0;
 }
 int cuEventDestroy_v2(Event event) {
+  std::lock_guard lock(mutex);
   eventTimes.erase(event);
   recordedOn.erase(event);
   return drop(event, counters.events);

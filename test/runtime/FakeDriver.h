@@ -8,6 +8,9 @@ struct FakeDriverCounters {
   int fills;
   int waits;        ///< of a stream for an event
   void *lastStream; ///< of the last launch or replay
+  int gpus;         ///< set by tests
+  int reachable;    ///< likewise: whether GPUs reach each other's memory
+  int peerAccesses; ///< that were enabled
   int failAfter; ///< memory allocations until one fails; negative: never
 };
 extern "C" FakeDriverCounters *fakeDriverCounters();

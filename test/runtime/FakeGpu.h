@@ -35,6 +35,7 @@ protected:
     EXPECT_EQ(alive.graphs, 0);
     EXPECT_EQ(alive.contexts, 0);
     counters().failAfter = -1;
+    counters().gpus = counters().reachable = 1;
   }
   static ExecutorOptions options(const ProgramPlan &plan) {
     ExecutorOptions result;

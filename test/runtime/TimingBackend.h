@@ -49,7 +49,7 @@ public:
       return status.error();
     return elapsed;
   }
-  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>>) override {
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>>, const std::function<Status()> &) override {
     return badInput("not for this");
   }
 

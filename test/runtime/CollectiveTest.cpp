@@ -1,0 +1,260 @@
+// Ranks of one process: where they meet, how they add up, and what happens to the others when one fails.
+#include "SamplePlan.h"
+
+#include "runtime/RankGroup.h"
+#include "runtime/ShapePlan.h"
+#include "runtime/collective/Forms.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace fusion::test {
+namespace {
+
+TEST(Meeting, EveryRankHearsAll) {
+  auto members = makeThreadRendezvous(3);
+  std::vector<std::jthread> threads;
+  for (auto &member : members)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 200; ++round) {
+        auto told = member->gather(std::to_string(member->rank() + 10 * round));
+        ASSERT_TRUE(told);
+        for (int rank = 0; rank < 3; ++rank)
+          EXPECT_EQ((*told)[rank], std::to_string(rank + 10 * round));
+      }
+    });
+}
+
+TEST(Meeting, AbandonedByOne) {
+  ThreadMeeting meeting(2);
+  auto first = meeting.member(0), second = meeting.member(1);
+  std::jthread waits([&] {
+    Status met = first->meet();
+    ASSERT_FALSE(met);
+    EXPECT_EQ(met.error().message, "rank 1: no more");
+    EXPECT_EQ(met.error().kind, ErrorKind::Environment);
+  });
+  second->abandon("rank 1: no more");
+  waits.join();
+  EXPECT_FALSE(second->check());
+  meeting.restart();
+  EXPECT_TRUE(second->check());
+  std::jthread again([&] { EXPECT_TRUE(first->meet()); });
+  EXPECT_TRUE(second->meet());
+}
+
+TEST(Forms, ByLimitsUnlessAskedFor) {
+  using enum CollectiveForm;
+  const CollectiveWay all[] = {{OneShot, 1 << 20}, {TwoShot, 1 << 20}, {Library, 0}};
+  const FormLimits limits{100, 1000};
+  EXPECT_EQ(chooseForm(limits, {}, 100, all), OneShot);
+  EXPECT_EQ(chooseForm(limits, {}, 101, all), TwoShot);
+  EXPECT_EQ(chooseForm(limits, {}, 1001, all), Library);
+  EXPECT_EQ(chooseForm(limits, TwoShot, 1, all), TwoShot);
+  EXPECT_EQ(chooseForm(limits, TwoShot, 1, std::span(all).last(1)), Library);
+  EXPECT_EQ(chooseForm(limits, {}, 1, std::span(all).last(2)), TwoShot);
+  const CollectiveWay huge[] = {{OneShot, size_t(1) << 40}, {Library, 0}};
+  EXPECT_EQ(chooseForm(limits, OneShot, 1, huge), Library);
+}
+
+/// out = the sum over ranks of (rank + 1) * x, along with x itself, of which each rank holds a piece.
+ProgramPlan rankedPlan(int64_t ranks) {
+  const Dim n = Dim::symbol("n");
+  ProgramPlan plan;
+  plan.model = "ranked";
+  plan.target = "sm_90a";
+  plan.ranks = ranks;
+  plan.buffers = {{BufferPlan::Kind::Input, "x", DType::F16, {n}, {}},
+                  {BufferPlan::Kind::Input, "divided", DType::F16, {n, 2}, {}},
+                  {BufferPlan::Kind::Temporary, "part", DType::F16, {n}, {}},
+                  {BufferPlan::Kind::Output, "out", DType::F16, {n}, {}}};
+  plan.inputs = {{"x", DType::F16, {n}, 0, 0}, {"divided", DType::F16, {n, 2}, 1, 0, {}, PortPlan::Shard{1, ranks}}};
+  plan.outputs = {{"out", DType::F16, {n}, 3, 0}, {"same", DType::F16, {n, 2}, 1, 0, {}, PortPlan::Shard{1, ranks}}};
+  using Kind = KernelPlan::Parameter::Kind;
+  KernelPlan scale, sum;
+  scale.name = "scale";
+  scale.schedule = "pointwise";
+  scale.source = R"(KERNEL(128) scale(const f16 *x, f16 *part, i64 count, i64 rank) {
+  i64 i = (i64)block_x() * 128 + thread_x();
+  if (i < count)
+    part[i] = from_f32<f16>(to_f32(x[i]) * (f32)(rank + 1));
+}
+)";
+  scale.parameters = {{Kind::Pointer, "const f16 *", "x"},
+                      {Kind::Pointer, "f16 *", "part"},
+                      {Kind::Int64, "i64", "count"},
+                      {Kind::Int64, "i64", "rank"}};
+  scale.blockX = 128;
+  sum.name = "all_reduce";
+  sum.schedule = "collective";
+  sum.isLibraryCall = true;
+  sum.parameters = {{Kind::Pointer, "const f16 *", "from"}, {Kind::Pointer, "f16 *", "to"}, {Kind::Int64, "i64", "elements"}};
+  plan.kernels = {scale, sum};
+  KernelLaunch first, second;
+  first.kernel = 0;
+  first.arguments = {{.buffer = 0}, {.buffer = 2, .written = true}, {.value = n}, {.value = Dim::symbol("tp_rank")}};
+  first.gridX = n.ceilDiv(128);
+  second.kernel = 1;
+  second.arguments = {{.buffer = 2}, {.buffer = 3, .written = true}, {.value = n}};
+  second.collective = {CollectiveForm::Library, n * Dim(2), 0};
+  plan.launches = {first, second};
+  return plan;
+}
+
+NamedTensors inputsOf(int64_t n, int64_t ranks) {
+  return {{"x", floats({n}, -3, 0.25f).convertedTo(DType::F16)},
+          {"divided", floats({n, 2 * ranks}, 1, 1).convertedTo(DType::F16)}};
+}
+
+ExecutorOptions emulated(const TemporaryFolder &folder) {
+  ExecutorOptions options;
+  options.target = ExecutorOptions::Target::Emulate;
+  options.cacheFolder = folder.path;
+  return options;
+}
+
+TEST(Ranks, SumsOverRanksOfThisProcess) {
+  TemporaryFolder folder;
+  for (int64_t ranks : {2, 3, 4}) {
+    auto group = RankGroup::create(rankedPlan(ranks), emulated(folder));
+    ASSERT_TRUE(group) << group.error().message;
+    EXPECT_EQ((*group)->device(), std::to_string(ranks) + " × emulation on the host, shared memory");
+    for (int64_t n : {5, 1, 700, 0, 5}) { // up and down again
+      NamedTensors inputs = inputsOf(n, ranks);
+      auto outputs = (*group)->run(inputs);
+      ASSERT_TRUE(outputs) << outputs.error().message;
+      std::vector<float> x = inputs.at("x").toFloats(), out = outputs->at("out").toFloats();
+      ASSERT_EQ(out.size(), x.size());
+      for (size_t i = 0; i < x.size(); ++i)
+        EXPECT_EQ(out[i], x[i] * static_cast<float>(ranks * (ranks + 1) / 2)); // exact in f16
+      EXPECT_EQ(outputs->at("same").toFloats(), inputs.at("divided").toFloats());
+    }
+    auto times = (*group)->bench(inputsOf(40, ranks), 20);
+    ASSERT_TRUE(times) << times.error().message;
+    EXPECT_EQ(times->size(), 20u);
+    auto profile = (*group)->profile(inputsOf(40, ranks));
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_EQ(profile->size(), 2u);
+  }
+}
+
+TEST(Ranks, AWrongInputLeavesTheGroupAlive) {
+  TemporaryFolder folder;
+  auto group = RankGroup::create(rankedPlan(2), emulated(folder));
+  ASSERT_TRUE(group) << group.error().message;
+  NamedTensors odd = inputsOf(4, 2);
+  odd["divided"] = floats({4, 3}, 0).convertedTo(DType::F16);
+  auto refused = (*group)->run(odd);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(refused.error().message.find("input divided has no dim 1 that 2 ranks can divide"), std::string::npos)
+      << refused.error().message;
+  EXPECT_FALSE((*group)->run({}));
+  EXPECT_TRUE((*group)->run(inputsOf(4, 2)));
+}
+
+/// A kernel of rank 1 fails while rank 0 waits in the sum.
+TEST(Ranks, OneThatFailsStopsAll) {
+  TemporaryFolder folder;
+  ProgramPlan plan = rankedPlan(2);
+  plan.kernels[0].source = R"(KERNEL(128) scale(const f16 *x, f16 *part, i64 count, i64 rank) {
+  SHARED(f32, cells, 128);
+  if (rank == 1 && thread_x() < 5)
+    return;
+  barrier();
+  cells[thread_x()] = 1;
+  if (rank == 1 && thread_x() == 7)
+    barrier();
+}
+)";
+  auto group = RankGroup::create(plan, emulated(folder));
+  ASSERT_TRUE(group) << group.error().message;
+  for (int run = 0; run < 2; ++run) {
+    auto outputs = (*group)->run(inputsOf(4, 2));
+    ASSERT_FALSE(outputs);
+    EXPECT_NE(outputs.error().message.find("rank 1: kernel scale"), std::string::npos) << outputs.error().message;
+  }
+}
+
+TEST(Ranks, RefusedWithoutOthers) {
+  TemporaryFolder folder;
+  auto alone = Executor::create(rankedPlan(2), emulated(folder));
+  ASSERT_FALSE(alone);
+  EXPECT_NE(alone.error().message.find("the program is for 2 ranks, and has no communicator"), std::string::npos);
+  auto shapes = planShapes(rankedPlan(2), {{"n", 4}, {"tp_rank", 0}});
+  ASSERT_FALSE(shapes);
+  EXPECT_NE(shapes.error().message.find("waits for other ranks"), std::string::npos) << shapes.error().message;
+}
+
+/// What the runtime takes of a plan with several ways.
+class Choosing : public Communicator {
+public:
+  explicit Choosing(CollectiveForm form) : form(form) {}
+  int rank() const override { return 0; }
+  int ranks() const override { return 2; }
+  std::string description() const override { return ""; }
+  Result<void *> exchange(size_t) override { return nullptr; }
+  CollectiveForm choose(size_t messageBytes, std::span<const CollectiveWay> ways) const override {
+    EXPECT_EQ(messageBytes, 64u);
+    EXPECT_EQ(ways.size(), 3u);
+    EXPECT_EQ(ways[1].roundBytes, 128u);
+    return form;
+  }
+  Status allReduce(const void *, void *, size_t, DType, void *) override { return {}; }
+  Status check() override { return {}; }
+  Rendezvous &host() override { return *members[0]; }
+
+private:
+  CollectiveForm form;
+  std::vector<std::unique_ptr<Rendezvous>> members = makeThreadRendezvous(2);
+};
+
+TEST(Ways, OneIsLaunched) {
+  ProgramPlan plan = rankedPlan(2);
+  const Dim n = Dim::symbol("n");
+  KernelPlan exchanging = plan.kernels[0];
+  exchanging.name = "exchanging";
+  exchanging.usesPdl = plan.kernels[0].usesPdl = true;
+  plan.kernels.push_back(exchanging);
+  KernelLaunch oneShot = plan.launches[0];
+  oneShot.kernel = 2;
+  oneShot.arguments[0].buffer.reset();
+  oneShot.arguments[0].exchange = true;
+  oneShot.collective = {CollectiveForm::OneShot, n * Dim(2), n * Dim(8)};
+  KernelLaunch twoShot = oneShot;
+  twoShot.collective = {CollectiveForm::TwoShot, n * Dim(2), n * Dim(4)};
+  const KernelLaunch before = plan.launches[0], sum = plan.launches[1];
+  KernelLaunch after = before;
+  after.collective = {CollectiveForm::Library, n * Dim(2), 0};
+  plan.launches = {before, oneShot, twoShot, sum, after, oneShot, twoShot, sum, before};
+  ASSERT_TRUE(verify(plan)) << verify(plan).error().message;
+  EXPECT_EQ(plan.launchesOfRun(), 4);
+  auto launchedAs = [&](CollectiveForm form) {
+    Choosing communicator(form);
+    auto shapes = planShapes(plan, {{"n", 32}, {"tp_rank", 0}}, &communicator);
+    EXPECT_TRUE(shapes) << shapes.error().message;
+    return *shapes;
+  };
+  auto sources = [](const ShapePlan &shapes) {
+    std::vector<uint32_t> list;
+    for (const ShapePlan::Launch &launch : shapes.launches)
+      list.push_back(launch.source);
+    return list;
+  };
+  ShapePlan one = launchedAs(CollectiveForm::OneShot), two = launchedAs(CollectiveForm::TwoShot),
+            library = launchedAs(CollectiveForm::Library);
+  EXPECT_EQ(sources(one), (std::vector<uint32_t>{0, 1, 5, 8}));
+  EXPECT_EQ(sources(two), (std::vector<uint32_t>{0, 2, 6, 8}));
+  EXPECT_EQ(sources(library), (std::vector<uint32_t>{0, 3, 4, 7, 8}));
+  EXPECT_EQ(one.roundBytes, 256u);
+  EXPECT_EQ(two.roundBytes, 128u);
+  EXPECT_EQ(library.roundBytes, 0u);
+  EXPECT_TRUE(one.launches[1].overlapsPrevious);
+  EXPECT_FALSE(library.launches[1].overlapsPrevious); // the library knows nothing of it
+  EXPECT_FALSE(library.launches[2].overlapsPrevious);
+  EXPECT_EQ(one.launches[1].arguments[0].kind, ShapePlan::Argument::Kind::Exchange);
+}
+
+} // namespace
+} // namespace fusion::test
