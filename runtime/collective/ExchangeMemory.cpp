@@ -34,7 +34,7 @@ bool ExchangeCommunicator::canExchange() const {
 CollectiveForm ExchangeCommunicator::choose(size_t messageBytes, std::span<const CollectiveWay> ways) const {
   std::vector<CollectiveWay> possible;
   for (const CollectiveWay &way : ways)
-    if (way.form == CollectiveForm::Library ? hasLibrary() : canExchange())
+    if (way.form == CollectiveForm::Library ? hasLibrary() || !canExchange() : canExchange())
       possible.push_back(way);
   return chooseForm(limits, forced, messageBytes, possible.empty() ? ways : possible);
 }
