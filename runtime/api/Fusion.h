@@ -76,7 +76,9 @@ struct CompileOptions {
   std::vector<std::string> disabledFusions;  ///< pattern names to leave out
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
   ProfitMode profit = ProfitMode::Auto;
-  int tensorParallel = 1;                    ///< ranks; more than 1 is refused where it cannot be done
+  /// Ranks among which the graph is divided; one that holds collectives runs on each as it is. On GPUs rank r runs on GPU
+  /// r of this process; fewer GPUs are an Environment error. On the host the ranks are threads.
+  int tensorParallel = 1;
   bool vocabularyParallel = false;           ///< ranks divide the embedding's rows and the head's columns too
   /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an input that the
   /// graph extends, `present = Concat(past, new)` with `present` a result, has a buffer of that many positions, and a
@@ -125,15 +127,19 @@ public:
   /// host tensor or another view, is copied into a free buffer first. So each view may be extended once: run two
   /// continuations of one `past` and the later overwrites the positions of the earlier. A run that needs more positions
   /// than the capacity is refused (BadInput).
+  /// With several ranks in this process divided inputs are host tensors, and results are dense host tensors: a `present`
+  /// that is passed back is copied. An error of one rank stops all; unless it is of the inputs (BadInput), no more runs
+  /// follow.
   Result<NamedTensors> run(const NamedTensors &inputs);
   /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting: the results are device tensors that
   /// hold their values once the stream has passed the run, as kernels queued behind it there see them. Device inputs
   /// must keep their contents until then. A stream that records a graph takes the launches into it, once these shapes
   /// have run before; replays must not overlap other runs. Without a GPU all is done on return, and `stream` unused.
+  /// Refused (BadInput) for several GPUs of this process: a stream belongs to one.
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   /// Copies of results on the host, without gaps, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
-  /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU. `cold` empties its
+  /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU, of several the slowest. `cold` empties its
   /// cache before each.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// Kernel by kernel; not on the reference.

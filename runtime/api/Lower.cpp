@@ -124,6 +124,17 @@ Result<PatternSet> loadPatterns(MLIRContext &context, const std::vector<std::str
   return set;
 }
 
+/// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none.
+static bool markAsOneRanks(ModuleOp module, int64_t ranks) {
+  bool holds = false;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.getOps<nn::AllReduceOp>().empty()) {
+      function->setAttr(nn::ranksAttr, IntegerAttr::get(IntegerType::get(module.getContext(), 64), ranks));
+      holds = true;
+    }
+  return holds;
+}
+
 Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
   MLIRContext *context = module.getContext();
   {
@@ -132,7 +143,7 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     manager.enableVerifier(false);
     buildNormalisePipeline(manager);
     buildRaisePipeline(manager);
-    if (options.ranks > 1)
+    if (options.ranks > 1 && !markAsOneRanks(module, options.ranks))
       buildShardPipeline(manager, options.ranks, options.vocabulary);
     if (options.kvCapacity > 0)
       manager.addPass(createCacheInPlace({options.kvCapacity}));

@@ -37,7 +37,8 @@ struct LowerOptions {
   bool vocabulary = false; ///< the ranks divide embedding and head too
 };
 
-/// Normalise, raise, divide among ranks and (if asked) fuse in place.
+/// Normalise, raise, divide among ranks (unless the graph holds collectives: then it is one rank's) and (if asked) fuse in
+/// place.
 Status lower(mlir::ModuleOp module, const LowerOptions &options, Ledger &ledger);
 
 /// The code generator's answer to which schedule takes a group.

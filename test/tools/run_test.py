@@ -148,9 +148,15 @@ class Environment(ToolTest):
         self.refuse("fusion-run", *named(LLAMA, device="cuda"), exit=3, says=["libcuda.so.1", "install"])
 
     def test_tensor_parallel(self):
-        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), exit=3, says="2 ranks")
-        out, _ = self.run_tool("fusion-run", *named(LLAMA, tp=2, device="cpu", expect=OUTPUTS))
-        self.assertIn("PASS", out)
+        for device in ("cpu", "emulate"):
+            out, _ = self.run_tool("fusion-run", *named(LLAMA, tp=2, device=device, expect=OUTPUTS))
+            self.assertIn("PASS", out)
+        out, err = self.run_tool("fusion-run", *named(LLAMA, tp=2, device="emulate"), "--bench=2", "--profile=p.json")
+        self.assertIn("2 × emulation on the host, shared memory", err)
+        self.assertIn("bench: 2 runs on 2 × emulation", out)
+        self.assertIn("all_reduce_add_norm", out)
+        forced = {"FUSION_COLLECTIVE": "three-shot"}
+        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), env=forced, says="FUSION_COLLECTIVE is one-shot")
         self.refuse("fusion-run", *named(LLAMA, tp=0), says="--tp")
 
     def test_no_nvrtc(self):

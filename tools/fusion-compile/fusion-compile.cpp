@@ -30,6 +30,8 @@ cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or
                                    cl::value_desc("FILE"), cl::cat(category));
 cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
                             cl::value_desc("N"), cl::cat(category));
+cl::opt<int> tensorParallel("tp", cl::desc("Divide the graph among N ranks"), cl::value_desc("N"), cl::init(1),
+                            cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
 Status run() {
@@ -39,6 +41,8 @@ Status run() {
     return badInput("no folder to write: give -o BUNDLE");
   if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
     return badInput("--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity));
+  if (tensorParallel < 1)
+    return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
   if (Status status = checkTarget(target); !status)
     return status;
   auto graph = Graph::load(inputFile);
@@ -51,6 +55,7 @@ Status run() {
   options.patternFiles = patternFiles;
   options.profit = profit;
   options.kvCapacity = kvCapacity;
+  options.tensorParallel = tensorParallel;
   return writeBundle(*graph, options, bundle);
 }
 } // namespace

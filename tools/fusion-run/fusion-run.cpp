@@ -42,7 +42,8 @@ cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or
                                    cl::value_desc("FILE"), cl::cat(category));
 cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
                             cl::value_desc("N"), cl::cat(category));
-cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism"), cl::init(1), cl::cat(category));
+cl::opt<int> tensorParallel("tp", cl::desc("Divide the graph among N ranks: the first N GPUs, or threads on the host"),
+                            cl::value_desc("N"), cl::init(1), cl::cat(category));
 cl::opt<bool> vocabularyParallel("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"),
                                  cl::cat(category));
 cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type: f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
