@@ -215,8 +215,7 @@ class Environment(ToolTest):
             *("fusion-run", "alone.mlir", *common, "--expect=out.safetensors", "--rtol=0", "--report=r.json")
         )
         self.assertEqual(out.count("PASS"), 2)
-        missed = json.loads(self.read("r.json"))["patterns"]["all_reduce_add_norm"]["missed"]
-        self.assertIn("nn.all_reduce", missed[0]["reason"])
+        self.assertEqual(json.loads(self.read("r.json"))["patterns"]["all_reduce_add_norm"]["fired"], 1)
 
     def test_warm_start_prints_the_same_report(self):
         cache = {"FUSION_CACHE_DIR": self.path("cache")}
