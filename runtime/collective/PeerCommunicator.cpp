@@ -1,6 +1,7 @@
 // Ranks as threads of one process, each on a GPU of its own that reaches the others' memory.
 #include "runtime/MemoryPlan.h"
 #include "runtime/collective/ExchangeMemory.h"
+#include "runtime/collective/Nccl.h"
 #include "runtime/cuda/Session.h"
 
 #include <fmt/format.h>
@@ -69,20 +70,27 @@ public:
 
   std::string description() const override { return reachable ? "peer memory" : "NCCL"; }
 
-  Status allReduce(const void *, void *, size_t, DType, void *) override {
-    return environment("an all-reduce between GPUs of one process needs memory that they share or NCCL, and neither is "
-                       "here: install NCCL (libnccl2)");
+  Status allReduce(const void *from, void *to, size_t elements, DType type, void *stream) override {
+    return nccl ? nccl->allReduce(from, to, elements, type, stream) : environment(whyNoNccl);
+  }
+
+  Status check() override {
+    Status status = ExchangeCommunicator::check();
+    return status && nccl ? nccl->check() : status;
   }
 
   void stop(const std::string &reason) override {
     meeting->abandon(reason);
+    for (NcclRank *rank : libraries)
+      if (rank)
+        rank->abort();
     for (const Introduction &rank : introductions)
       std::atomic_ref(rank.failure->happened).store(1);
   }
 
 protected:
   bool reachesPeers() const override { return reachable; }
-  bool hasLibrary() const override { return false; }
+  bool hasLibrary() const override { return nccl != nullptr; }
 
   Status finish() override {
     session->activate();
@@ -153,7 +161,22 @@ private:
     if (!told)
       return told.error();
     introductions = std::move(*told);
-    return reachPeers();
+    if (Status status = reachPeers(); !status)
+      return status;
+    auto library = NcclRank::make(*meeting, [session = session] {
+      return session->driver.check(session->activate(), "opening the GPU");
+    });
+    if (library)
+      nccl = std::move(*library);
+    else if (reachable)
+      whyNoNccl = library.error().message; // large messages go through shared memory too
+    else
+      return library.error();
+    auto everyones = gatherAs(*meeting, nccl.get());
+    if (!everyones)
+      return everyones.error();
+    libraries = std::move(*everyones);
+    return {};
   }
 
   /// Peer access, if every GPU of the group reaches every other.
@@ -197,6 +220,9 @@ private:
   bool reachable = false;
   Failure *ownFailure = nullptr; ///< page-locked; at one address for all GPUs of the process
   DevicePointer memory = 0;      ///< of the Exchange
+  std::unique_ptr<NcclRank> nccl; ///< null where it is not installed
+  std::string whyNoNccl;
+  std::vector<NcclRank *> libraries; ///< of each rank
 };
 
 } // namespace

@@ -19,6 +19,7 @@ protected:
     FakeGpu::SetUp();
     counters().gpus = 2;
     counters().peerAccesses = 0;
+    setenv("FUSION_NCCL", "/nowhere/libnccl.so.2", 1); // the stand-in's memory is none of a GPU
   }
   /// The same calls by both ranks, each in its thread.
   static void onBoth(const std::function<void(int, Communicator &)> &work) {
@@ -89,15 +90,14 @@ TEST_F(Peers, AKernelThatGaveUpIsAnError) {
   });
 }
 
-TEST_F(Peers, WithoutPeerAccessTheLibraryIsLeft) {
+TEST_F(Peers, WithoutPeerAccessNcclIsNeeded) {
   counters().reachable = 0;
-  onBoth([&](int, Communicator &communicator) {
-    auto exchange = communicator.exchange(64);
-    ASSERT_TRUE(exchange);
-    EXPECT_EQ(*exchange, nullptr);
-    const CollectiveWay ways[] = {{CollectiveForm::OneShot, 64}, {CollectiveForm::Library, 0}};
-    EXPECT_EQ(communicator.choose(1, ways), CollectiveForm::Library);
-  });
+  ProgramPlan plan = samplePlan();
+  plan.ranks = 2;
+  auto group = RankGroup::create(plan, options(plan));
+  ASSERT_FALSE(group);
+  EXPECT_EQ(group.error().kind, ErrorKind::Environment);
+  EXPECT_NE(group.error().message.find("NCCL"), std::string::npos) << group.error().message;
   EXPECT_EQ(counters().peerAccesses, 0);
 }
 
