@@ -44,7 +44,7 @@ TEST_P(TensorParallel, MatchesPyTorchInEachForm) {
   for (int ranks : {2, 4}) {
     if (!canRun(ranks))
       GTEST_SKIP() << "fewer than " << ranks << " GPUs";
-    for (const char *form : {"", "one-shot", "two-shot"}) {
+    for (const char *form : {"", "one-shot", "two-shot", "library"}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks " + form);
       Forced forced(form);
       auto program = compile(graph, {.device = kernelDevice(), .tensorParallel = ranks});
