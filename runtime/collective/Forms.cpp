@@ -11,10 +11,11 @@ namespace fusion {
 /// Of one round's area. Every rank has three.
 static constexpr size_t mostRoundBytes = size_t(512) << 20;
 
-// H200, NVLink, a chain of all-reduce, add and norm over rows of 16 KiB: each rank's traffic of the one-shot form grows
-// with the number of ranks.
+// H200, NVLink, a chain of all-reduce, add and norm over rows of 16 KiB (benchmarks/notes-collectives.md): of two ranks each
+// sends as much in either form; of more, each rank's traffic of the one-shot form grows with their number. Three ranks, and
+// more than four, are computed from what two and four take.
 FormLimits defaultFormLimits(int ranks) {
-  const size_t oneShot = ranks <= 2 ? 1 << 20 : ranks <= 4 ? 384 << 10 : 128 << 10;
+  const size_t oneShot = ranks <= 2 ? 32 << 20 : ranks == 3 ? 384 << 10 : ranks == 4 ? 192 << 10 : 64 << 10;
   return {oneShot, size_t(256) << 20};
 }
 
