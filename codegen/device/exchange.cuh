@@ -113,7 +113,7 @@ struct Patience {
 };
 DEVICE bool gives_up(Patience &wait, Exchange *exchange, u32 awaited, u32 phase, u32 row) {
   pause();
-  if (++wait.looks % 256u != 0)
+  if (++wait.looks % looksPerCheck != 0)
     return false;
   const u64 now = nanoseconds();
   if (wait.since == 0)

@@ -45,6 +45,7 @@ DEVICE u64 nanoseconds() {
   return now;
 }
 DEVICE void pause() {}
+constexpr u32 looksPerCheck = 256;
 
 // Clusters of blocks, from sm_90 on. Where there are none, the first block of each does all the work: cluster_blocks is how
 // many blocks work. Each cluster_arrive() is followed by one cluster_wait().

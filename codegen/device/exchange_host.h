@@ -32,6 +32,8 @@ DEVICE void fence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 DEVICE u64 nanoseconds() { return machine->nanoseconds(); }
 DEVICE void pause() { machine->pause(); }
+// A look ends the thread's turn, which on a busy host takes milliseconds.
+constexpr u32 looksPerCheck = 1;
 
 // Clusters of blocks: there are none, the first block of each does all the work.
 #define KERNEL_CLUSTER(maxThreads, resident, blocks) KERNEL(maxThreads)

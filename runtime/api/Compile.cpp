@@ -101,6 +101,16 @@ ExecutorOptions executorOptions(RunOn device, const CompileOptions &options) {
 /// Makes what runs the plan: the kernels are compiled or loaded, the weights too.
 Status makeExecutors(ProgramPlan plan, ExecutorOptions settings, Program::Implementation &program) {
   if (plan.ranks > 1) {
+    auto place = launchedRank();
+    if (!place)
+      return place.error();
+    if (*place && (*place)->ranks > 1) {
+      auto process = RankProcess::join(std::move(plan), std::move(settings), **place);
+      if (!process)
+        return process.error();
+      program.process = std::move(*process);
+      return {};
+    }
     auto group = RankGroup::create(std::move(plan), std::move(settings));
     if (!group)
       return group.error();
@@ -141,8 +151,19 @@ Target Target::current() {
   return {};
 }
 
-Result<Program> compile(const Graph &graph, const CompileOptions &options) {
+Result<Program> compile(const Graph &graph, const CompileOptions &wanted) {
+  CompileOptions options = wanted;
   RunOn device = resolve(options.device);
+  if (options.tensorParallel > 1 && device != RunOn::Cpu) {
+    auto place = launchedRank();
+    if (!place)
+      return place.error();
+    // Each process plans for itself, and two measurements may decide differently.
+    if (*place && (*place)->ranks > 1 && options.profit == ProfitMode::Measure)
+      return badInput("fusions cannot be measured while ranks are processes: leave --profit out, or take one process");
+    if (*place && (*place)->ranks > 1)
+      options.profit = ProfitMode::Model;
+  }
   if (device != RunOn::Cuda && options.profit == ProfitMode::Measure)
     return environment("fusions cannot be measured: the program does not run on a GPU");
   auto program = std::make_shared<Program::Implementation>();

@@ -77,7 +77,8 @@ struct CompileOptions {
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
   ProfitMode profit = ProfitMode::Auto;
   /// Ranks among which the graph is divided; one that holds collectives runs on each as it is. On GPUs rank r runs on GPU
-  /// r of this process; fewer GPUs are an Environment error. On the host the ranks are threads.
+  /// r of this process; fewer GPUs are an Environment error. On the host the ranks are threads. Where a launcher such as
+  /// torchrun has started that many processes, each runs its own rank: see docs/tensor-parallel.md.
   int tensorParallel = 1;
   bool vocabularyParallel = false;           ///< ranks divide the embedding's rows and the head's columns too
   /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an input that the
@@ -150,6 +151,8 @@ public:
   const std::vector<Port> &outputs() const;
   /// "cpu reference", "emulated", or the GPU's name.
   std::string device() const;
+  /// Of a program whose ranks are processes, this one's; else 0.
+  int rank() const;
   /// All emitted kernels as CUDA source; empty on the reference.
   std::string cudaSource() const;
 

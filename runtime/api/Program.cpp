@@ -11,12 +11,14 @@ namespace fusion {
 Result<NamedTensors> Program::run(const NamedTensors &inputs) {
   if (shared->group)
     return shared->group->run(inputs);
+  if (shared->process)
+    return shared->process->run(inputs);
   return shared->executor ? shared->executor->run(inputs) : shared->reference(inputs);
 }
 
 Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {
-  if (shared->group)
-    return badInput("a stream belongs to one GPU: a program for several in one process runs with run()");
+  if (shared->group || shared->process)
+    return badInput("a stream belongs to one GPU: a program for several runs with run()");
   return shared->executor ? shared->executor->enqueue(inputs, stream) : shared->reference(inputs);
 }
 
@@ -32,6 +34,8 @@ Result<NamedTensors> Program::fetch(const NamedTensors &tensors) {
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
   if (shared->group)
     return shared->group->bench(inputs, iterations, cold);
+  if (shared->process)
+    return shared->process->bench(inputs, iterations, cold);
   if (shared->executor)
     return shared->executor->bench(inputs, iterations, cold);
   std::vector<double> times;
@@ -47,12 +51,16 @@ Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int itera
 }
 
 Result<Profile> Program::profile(const NamedTensors &inputs) {
-  if (!shared->executor && !shared->group)
+  if (shared->reference)
     return badInput("the CPU reference has no kernels to profile; use a GPU or emulation");
-  auto timings = shared->group ? shared->group->profile(inputs) : shared->executor->profile(inputs);
+  auto timings = shared->group     ? shared->group->profile(inputs)
+                 : shared->process ? shared->process->profile(inputs)
+                                   : shared->executor->profile(inputs);
   if (!timings)
     return timings.error();
-  DevicePeaks peaks = shared->group ? shared->group->peaks() : shared->executor->peaks();
+  DevicePeaks peaks = shared->group     ? shared->group->peaks()
+                      : shared->process ? shared->process->peaks()
+                                        : shared->executor->peaks();
   Profile profile{{}, profileTable(*timings, peaks), fusion::chromeTrace(*timings, peaks)};
   for (const LaunchTiming &launch : *timings)
     profile.launches.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location,
@@ -67,11 +75,16 @@ const std::vector<Port> &Program::outputs() const { return shared->outputs; }
 std::string Program::device() const {
   if (shared->group)
     return shared->group->device();
+  if (shared->process)
+    return shared->process->device();
   return shared->executor ? shared->executor->device() : "cpu reference";
 }
+int Program::rank() const { return shared->process ? shared->process->rank() : 0; }
 std::string Program::cudaSource() const {
   if (shared->group)
     return fusion::cudaSource(shared->group->plan());
+  if (shared->process)
+    return fusion::cudaSource(shared->process->plan());
   return shared->executor ? fusion::cudaSource(shared->executor->plan()) : std::string();
 }
 

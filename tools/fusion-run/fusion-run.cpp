@@ -202,6 +202,8 @@ Status profile(Program &program, const NamedTensors &inputs) {
   auto profile = program.profile(inputs);
   if (!profile)
     return profile.error();
+  if (program.rank() != 0)
+    return {};
   if (Status status = writeFileAtomically(profileFile, profile->chromeTrace); !status)
     return status;
   return writeOutput("-", profile->table);
@@ -233,7 +235,8 @@ Status run() {
   if (!outputs)
     return outputs.error();
   const Report &report = program->report();
-  if (!quiet)
+  const bool speaks = program->rank() == 0; // for all ranks
+  if (!quiet && speaks)
     llvm::errs() << inputFile << " on " << program->device() << ": " << report.kernelsAfter() << " kernels, "
                  << report.kernelsBefore() << " without fusion\n";
   auto timed = timeRuns(*program, *inputs, *outputs);
@@ -242,10 +245,10 @@ Status run() {
   outputs = program->fetch(*outputs); // caches lie where the program runs
   if (!outputs)
     return outputs.error();
-  if (!outputsFile.empty())
+  if (!outputsFile.empty() && speaks)
     if (Status status = writeSafetensors(outputsFile, *outputs); !status)
       return status;
-  if (!reportFile.empty())
+  if (!reportFile.empty() && speaks)
     if (Status status = writeReport(reportFile, ledgerFromJson(report.json())); !status)
       return status;
   Comparison comparison;
@@ -253,7 +256,7 @@ Status run() {
     comparison.text = summary(program->outputs(), *outputs);
   else
     comparison = compareAll(program->outputs(), *outputs, expected);
-  if (Status status = writeOutput("-", comparison.text + *timed); !status)
+  if (Status status = speaks ? writeOutput("-", comparison.text + *timed) : Status(); !status)
     return status;
   if (Status status = profile(*program, *inputs); !status)
     return status;

@@ -1,0 +1,163 @@
+// Ranks as processes of one host whose kernels are emulated.
+#include "runtime/MemoryPlan.h"
+#include "runtime/collective/ExchangeMemory.h"
+#include "runtime/collective/Nccl.h"
+#include "runtime/collective/Pieces.h"
+#include "runtime/collective/ProcessCommunicator.h"
+#include "runtime/collective/Socket.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace fusion {
+namespace {
+
+using fusion_exchange::Exchange;
+using fusion_exchange::Failure;
+
+constexpr std::chrono::seconds emulatedPatience(300);
+constexpr size_t mostToldAtOnce = 16 << 20;
+
+/// The same in processes that can open each other's files under /proc, and in no others.
+std::string hostIdentity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char names[64] = {};
+  if (readlink("/proc/self/ns/pid", names, sizeof names - 1) < 0)
+    names[0] = 0;
+  return boot + names;
+}
+
+struct Unmap {
+  size_t bytes;
+  void operator()(void *memory) const { munmap(memory, bytes); }
+};
+
+/// Memory of the file; null if the system refuses.
+std::shared_ptr<void> map(const Descriptor &file, size_t bytes) {
+  void *memory = file ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0) : MAP_FAILED;
+  return memory == MAP_FAILED ? nullptr : std::shared_ptr<void>(memory, Unmap{bytes});
+}
+
+class SharedMemoryCommunicator : public ExchangeCommunicator {
+public:
+  static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<Rendezvous> host) {
+    std::unique_ptr<SharedMemoryCommunicator> made(new SharedMemoryCommunicator(std::move(host)));
+    if (Status status = made->configure(); !status)
+      return status.error();
+    auto hosts = made->meeting->gather(hostIdentity());
+    if (!hosts)
+      return hosts.error();
+    for (size_t rank = 1; rank < hosts->size(); ++rank)
+      if ((*hosts)[rank] != hosts->front())
+        return environment(fmt::format("emulated ranks share memory, but rank {} is on another host (or in another "
+                                       "container) than rank 0",
+                                       rank));
+    return std::unique_ptr<Communicator>(std::move(made));
+  }
+  std::string description() const override { return "memory shared by processes"; }
+
+  Status allReduce(const void *from, void *to, size_t elements, DType type, void *) override {
+    const size_t step = mostToldAtOnce / byteSize(type);
+    for (size_t done = 0; done < elements; done += step) {
+      const size_t count = std::min(step, elements - done), offset = done * byteSize(type);
+      auto told = meeting->gather({static_cast<const char *>(from) + offset, count * byteSize(type)});
+      if (!told)
+        return told.error();
+      std::vector<Tensor> parts;
+      for (std::string &bytes : *told) {
+        if (bytes.size() != count * byteSize(type))
+          return badInput("the ranks bring different sizes to an all-reduce");
+        parts.push_back(Tensor::wrap(type, {static_cast<int64_t>(count)}, bytes.data(), nullptr, {}));
+      }
+      auto sum = sumOf(parts);
+      if (!sum)
+        return sum.error();
+      std::memcpy(static_cast<char *>(to) + offset, sum->data(), sum->bytes());
+    }
+    return {};
+  }
+
+  void stop(const std::string &reason) override {
+    meeting->abandon(reason);
+    giveUp();
+  }
+
+protected:
+  Status finish() override { return {}; }
+
+  Result<std::shared_ptr<void>> allocateAreas(size_t bytes) override {
+    file = Descriptor(memfd_create("fusion-exchange", MFD_CLOEXEC));
+    size = alignedSize(bytes);
+    std::shared_ptr<void> memory = file && ftruncate(file.get(), static_cast<off_t>(size)) == 0 ? map(file, size) : nullptr;
+    if (!memory)
+      return environment(fmt::format("sharing {} MiB of host memory: {}", (size >> 20) + 1, std::strerror(errno)));
+    std::memset(memory.get(), fusion_exchange::emptyWord & 0xff, size);
+    return memory;
+  }
+
+  Result<Peers> shareAreas(void *own) override {
+    auto files = meeting->gather(fmt::format("/proc/{}/fd/{}", getpid(), file.get()));
+    if (!files)
+      return files.error();
+    Peers peers;
+    auto mapped = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (size_t rank = 0; rank < files->size(); ++rank) {
+      if (static_cast<int>(rank) == meeting->rank()) {
+        peers.addresses.push_back(own);
+        continue;
+      }
+      const std::string &path = (*files)[rank];
+      std::shared_ptr<void> memory = map(Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC)), size);
+      if (!memory)
+        return environment(fmt::format("rank {} cannot open the memory of rank {} ({}): {}", meeting->rank(), rank, path,
+                                       std::strerror(errno)));
+      peers.addresses.push_back(memory.get());
+      mapped->push_back(std::move(memory));
+    }
+    peers.mapping = mapped;
+    if (Status status = meeting->meet(); !status) // now all have opened it
+      return status.error();
+    file.reset();
+    return peers;
+  }
+
+  Status makeExchange(void *&device, Failure *&failure, Failure *&failureOnDevice) override {
+    device = &ownExchange;
+    failure = failureOnDevice = &ownFailure;
+    return {};
+  }
+  Status upload(void *, const Exchange &exchange) override {
+    ownExchange = exchange;
+    return {};
+  }
+
+private:
+  explicit SharedMemoryCommunicator(std::unique_ptr<Rendezvous> host)
+      : ExchangeCommunicator(std::move(host), collectivePatience(emulatedPatience)),
+        watch(*meeting, [this] { giveUp(); }) {}
+  /// Kernels of this process no longer wait for others.
+  void giveUp() { std::atomic_ref(ownFailure.happened).store(1); }
+
+  Exchange ownExchange = {};
+  Failure ownFailure = {};
+  Descriptor file; ///< of the own areas, until the others have opened it
+  size_t size = 0;
+  GroupWatch watch; ///< last, so that it ends first
+};
+
+} // namespace
+
+Result<std::unique_ptr<Communicator>> makeSharedMemoryCommunicator(std::unique_ptr<Rendezvous> host) {
+  return SharedMemoryCommunicator::make(std::move(host));
+}
+
+} // namespace fusion
