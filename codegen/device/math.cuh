@@ -163,9 +163,9 @@ DEVICE Divisor divisor(f32 value) {
 DEVICE f32 divide(f32 x, const Divisor &by) {
   const f32 scaled = x * by.scale;
   const f32 first = scaled * by.inverse;
+  // The remainder is exact, so that one correction by a correctly rounded inverse rounds correctly.
   const f32 second = fma_(fma_(-by.value, first, scaled), by.inverse, first);
-  const f32 third = fma_(fma_(-by.value, second, scaled), by.inverse, second);
-  return fabs_(first) < 1e30f ? third : first;
+  return fabs_(first) < 1e30f ? second : first;
 }
 
 // Activations, in f32.

@@ -31,23 +31,10 @@ FUSION_VECTORS(add, +)
 FUSION_VECTORS(sub, -)
 #undef FUSION_VECTORS
 
-// x / scale, given 1 / scale: exactly the quotient where that is of ordinary size, by a product and two corrections.
-// The rest are divided.
-template <class T, int N>
-DEVICE Vec<f32, N> quotients(const Vec<T, N> &x, f32 scale, f32 inverse) {
+template <class T, int N> DEVICE Vec<f32, N> quotients(const Vec<T, N> &x, const Divisor &by) {
   Vec<f32, N> result;
-  bool ordinary = fabs_(scale) > 1e-30f && fabs_(scale) < 1e30f;
 #pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const f32 quotient = element_f32(x, i) * inverse;
-    const f32 excess = fma_(quotient, scale, -element_f32(x, i));
-    result[i] = fma_(-excess, inverse, quotient);
-    ordinary = ordinary && fabs_(quotient) < 1e30f;
-  }
-  if (!ordinary) {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      result[i] = element_f32(x, i) / scale;
-  }
+  for (int i = 0; i < N; ++i)
+    result[i] = divide(element_f32(x, i), by);
   return result;
 }

@@ -72,10 +72,10 @@ void VectorBody::scalars() {
     if (llvm::all_of(op->getOperands(), [&](Value operand) { return isScalar(operand); })) {
       scalar(op);
     } else if (isa<nn::QuantizeOp>(op) && isScalar(op->getOperand(1)) &&
-               !inverses.contains(op->getOperand(1))) {
-      const std::string name = writer.fresh("inverse");
-      writer.line(fmt::format("const f32 {} = 1.f / {};", name, held.lookup(op->getOperand(1)).scalar));
-      inverses[op->getOperand(1)] = name;
+               !divisors.contains(op->getOperand(1))) {
+      const std::string name = writer.fresh("by");
+      writer.line(fmt::format("const Divisor {} = divisor({});", name, held.lookup(op->getOperand(1)).scalar));
+      divisors[op->getOperand(1)] = name;
     }
   }
 }
@@ -171,9 +171,8 @@ void VectorBody::vectors(unsigned stage) {
     if (isa<nn::QuantizeOp>(op)) {
       const std::string quotient = writer.fresh("quotient");
       writer.comment(op);
-      writer.line(fmt::format("const Vec<f32, {}> {} = quotients({}, {}, {});", width, quotient,
-                              vectorOf(op->getOperand(0)), held.lookup(op->getOperand(1)).scalar,
-                              inverses.lookup(op->getOperand(1))));
+      writer.line(fmt::format("const Vec<f32, {}> {} = quotients({}, {});", width, quotient, vectorOf(op->getOperand(0)),
+                              divisors.lookup(op->getOperand(1))));
       quotients[op] = quotient;
     }
     if (!isVector(op))
@@ -254,7 +253,7 @@ void VectorBody::loop(unsigned stage) {
 void VectorBody::emit(int64_t vectorWidth, llvm::ArrayRef<std::string> places, const std::string &to) {
   width = vectorWidth;
   const auto outside = held;
-  const auto outsideInverses = inverses;
+  const auto outsideDivisors = divisors;
   load(places);
   scalars();
   plan();
@@ -266,7 +265,7 @@ void VectorBody::emit(int64_t vectorWidth, llvm::ArrayRef<std::string> places, c
     writer.line(fmt::format("store_vec{}({} + {}, {});", arguments(dtype(output)), writer.output(number), to,
                             vectorOf(output)));
   held = outside;
-  inverses = outsideInverses;
+  divisors = outsideDivisors;
 }
 
 } // namespace fusion

@@ -73,7 +73,7 @@ private:
   int64_t width = 1;
   unsigned stages = 1;
   llvm::DenseMap<mlir::Value, Held> held;
-  llvm::DenseMap<mlir::Value, std::string> inverses;        ///< of the scales of quantisations
+  llvm::DenseMap<mlir::Value, std::string> divisors;        ///< of the scales of quantisations
   llvm::DenseMap<mlir::Operation *, std::string> quotients; ///< by quantisation
   llvm::SmallVector<mlir::Operation *> work;                ///< ops on vectors, in order
 };
