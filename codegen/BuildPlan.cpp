@@ -180,6 +180,8 @@ Status PlanBuilder::emitRanges(const Region &region, const KernelContext &known,
       made.when = range;
     }
   }
+  if (std::optional<SizeRange> &when = plan.launches.back().when; when->least == ranges.front().least)
+    when.reset(); // one for all
   return {};
 }
 

@@ -76,7 +76,7 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   const bool fills = form == CollectiveForm::TwoShot && ranks > 2 && rows.layout.wholeBlock() && vectors % 32 == 0;
   const uint32_t most = mostThreads(ranks, vectors);
   if (rows.layout.blockThreads > most || (fills && vectors <= most)) {
-    layout = row::chooseLayout(rows.graph, fills && vectors <= most ? static_cast<uint32_t>(vectors) : most);
+    layout = row::chooseLayout(rows.graph, nullptr, fills && vectors <= most ? static_cast<uint32_t>(vectors) : most);
     if (auto *reason = std::get_if<std::string>(&layout))
       return std::move(*reason);
     rows.layout = std::get<row::Layout>(layout);

@@ -68,7 +68,7 @@ std::variant<Part, std::string> partOf(const Region &region, const KernelContext
   auto graph = row::buildGraph(region, context);
   if (auto *reason = std::get_if<std::string>(&graph))
     return std::move(*reason);
-  auto layout = row::chooseLayout(std::get<row::Graph>(graph));
+  auto layout = row::chooseLayout(std::get<row::Graph>(graph), context.range);
   if (auto *reason = std::get_if<std::string>(&layout))
     return std::move(*reason);
   return Part(std::move(std::get<row::Graph>(graph)), std::get<row::Layout>(layout));
@@ -119,7 +119,7 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
     threads = std::max(threads, part.layout.blockThreads);
   for (Part &part : parts)
     if (part.layout.blockThreads != threads) {
-      auto layout = row::chooseLayout(part.graph, threads);
+      auto layout = row::chooseLayout(part.graph, nullptr, threads);
       if (auto *reason = std::get_if<std::string>(&layout))
         return std::move(*reason);
       part.layout = std::get<row::Layout>(layout);
@@ -174,6 +174,12 @@ public:
     if (auto *reason = std::get_if<std::string>(&parts))
       return *reason;
     return readsPacked(region, context);
+  }
+
+  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
+    auto built = partsOf(region, context);
+    const Parts &parts = std::get<Parts>(built);
+    return parts.size() == 1 ? row::rowRanges(parts[0].graph, parts[0].layout) : std::vector<SizeRange>();
   }
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {

@@ -88,6 +88,16 @@ void Emitter::pointers() {
       pointerFor(&node, node.access, false);
   for (const Store &store : graph.stores)
     pointerFor(&store, store.access, true, store.into);
+  if (!layout.shifted)
+    return;
+  for (const Node &node : graph.nodes)
+    if (node.kind == Node::Kind::Load && pointerNames.contains(&node) &&
+        isContiguousRow(node.access, graph.width, layout.vector)) {
+      writer.line("// The row is cut into vectors where the memory is aligned for them, not where it begins.");
+      shift = local("i64", "shift",
+                    fmt::format("({} - {}) % {}", pointerNames.at(&node), writer.input(node.access.index), layout.vector));
+      return;
+    }
 }
 
 std::string Emitter::columnOffset(const Access &access, const std::string &column) {
@@ -228,7 +238,7 @@ void Emitter::prepare(const Node *node, const Position &position) {
   if (position.key.empty() && isKept(node))
     return;
   if (node->kind == Node::Kind::Load && vectors() && !position.chunk.empty() &&
-      isVectorAccess(node->access, position.vector)) {
+      (layout.shifted ? readsVectors(node->access) : isVectorAccess(node->access, position.vector))) {
     if (auto early = preloaded.find(node); early != preloaded.end() && !position.held.empty()) {
       vectorNames[{node, position.key.empty() ? "" : position.chunk}] =
           fmt::format("{}[{}]", early->second, position.held);
@@ -238,14 +248,33 @@ void Emitter::prepare(const Node *node, const Position &position) {
     if (name.empty()) {
       const std::string type = sourceType(node->access.type).str();
       name = local(fmt::format("Vec<{}, {}>", type, position.vector), "v",
-                   fmt::format("load_vec<{}, {}>({} + {})", type, position.vector, pointerNames.at(node),
-                               columnOffset(node->access, position.chunk)));
+                   loadVector(node, position.chunk, position.vector, /*settled=*/false));
     }
     return;
   }
   const Position &next = node->kind == Node::Kind::Move ? moved(position, node->map) : position;
   for (const Node *operand : node->operands)
     prepare(operand, next);
+}
+
+/// Whether the thread reads its own columns in vectors.
+bool Emitter::readsVectors(const Access &access) const {
+  if (!layout.shifted)
+    return isVectorAccess(access, layout.vector);
+  return isContiguousRow(access, graph.width, layout.vector) ||
+         (access.columnDims == 1 && isVectorAccess(access, layout.vector));
+}
+
+std::string Emitter::loadVector(const Node *load, const std::string &column, int64_t vector, bool settled) {
+  const std::string type = sourceType(load->access.type).str(), &pointer = pointerNames.at(load);
+  if (layout.shifted) {
+    const char *how = isContiguousRow(load->access, graph.width, vector) ? "edge" : "moved";
+    return fmt::format("load_{}_vec<{}, {}, {}>({}, {}, {})", how, type, vector, settled, pointer, column,
+                       writer.size(graph.width));
+  }
+  const std::string offset = columnOffset(load->access, column);
+  return vectors() ? fmt::format("load{}_vec<{}, {}>({} + {})", settled ? "_settled" : "", type, vector, pointer, offset)
+                   : fmt::format("load{}({} + {})", settled ? "_settled" : "", pointer, offset);
 }
 
 std::string Emitter::applied(const Node *node, const Position &position) {

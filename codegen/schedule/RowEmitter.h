@@ -23,7 +23,7 @@ public:
   /// start once it has waited for those before.
   Emitter(const KernelContext &context, const Graph &graph, const Layout &layout, KernelWriter &writer,
           std::string block, bool launches = true)
-      : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters)), writer(writer),
+      : graph(graph), layout(layout), context(context), plan(planSweeps(graph, layout.inRegisters, layout.inCluster())), writer(writer),
         block(std::move(block)), launches(launches) {}
   Emitter &over(const Exchange &ranks) {
     exchange = &ranks;
@@ -54,6 +54,8 @@ private:
   bool isPreloaded(const Node *node) const { return preloaded.contains(node); }
   bool isConstant(const Node *load) const;
   bool isEarly(const Node *load) const;
+  bool readsVectors(const Access &access) const;
+  std::string loadVector(const Node *load, const std::string &column, int64_t vector, bool settled);
   void sweep(unsigned number);
   void declare(unsigned number);
   void chunkBody(unsigned number);
@@ -64,6 +66,9 @@ private:
   std::string storedElement(const Store *store);
   void storeValues(const Store *store, const std::string &pack);
   void finishReduction(const Node *reduction);
+  bool evenMoments() const { return !layout.shifted && !isGuarded(); }
+  void beginMoments(const Node *squares);
+  void finishMoments(const Node *squares);
   void storeRow(const Store *store);
 
   std::string rowValue(const Node *node);
@@ -96,6 +101,11 @@ private:
   void pointerFor(const void *user, const Access &access, bool isOutput, const std::string &into = "");
   void comment(const Node *node);
   bool isKept(const Node *node) const;
+  /// What a reduction reads of each element.
+  const Node *termOf(const Node *reduction) const {
+    auto pair = plan.moments.find(reduction);
+    return (pair == plan.moments.end() ? reduction : pair->second)->operands[0];
+  }
   bool isGuarded() const { return layout.inRegisters && layout.guarded(*graph.width.constant()); }
   bool vectors() const { return layout.vector > 1; }
   /// The thread's first column.
@@ -111,6 +121,7 @@ private:
   const Exchange *exchange = nullptr; ///< of a graph with a sum over ranks
   unsigned current = 0; ///< sweep
   std::string thread, active;
+  std::string shift;        ///< if shifted: elements of the first vector that lie before the row
   std::string last, inside; ///< if guarded: the column of the last chunk, or 0, and whether it is in the row
   unsigned blockReductions = 0;
   std::map<const Node *, unsigned> uses; ///< by nodes and stores; what nothing uses is not there
@@ -118,6 +129,7 @@ private:
   std::string row;
   std::map<const void *, std::string> pointerNames; ///< of a Load node or a Store
   std::map<const Node *, std::string> rowNames, arrays, accumulators;
+  std::map<const Node *, std::string> ownCounts, ownMeans; ///< by the squares of SweepPlan::moments: see beginMoments()
   /// Vectors requested before the first sweep, and the array that holds them: more loads in flight, and constants
   /// on their way while the kernel before this one still runs.
   std::vector<const Node *> preloads;

@@ -27,6 +27,49 @@ bool isVectorAccess(const Access &access, int64_t vector) {
   return true;
 }
 
+bool isContiguousRow(const Access &access, const Dim &width, int64_t vector) {
+  const View &view = access.view;
+  if (access.columnDims != 1 || view.strides.back() != Dim(1) || !view.offset.knownMultipleOf(vector) ||
+      llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
+    return false;
+  Dim stride = width;
+  for (size_t dim = view.shape.size() - 1; dim-- > 0; stride = stride * view.shape[dim])
+    if (view.shape[dim] != Dim(1) && view.strides[dim] != stride)
+      return false;
+  return true;
+}
+
+/// The sum that is divided into the mean about which `squares` are squares, if they are; see Builder::lowerLayerNorm.
+static const Node *sumOfMean(const Node *squares) {
+  auto sums = [](const Node *node) {
+    return node->kind == Node::Kind::Reduce && node->reduction == Node::Reduction::Sum && !node->perGroup &&
+           node->type == "f32";
+  };
+  if (!sums(squares) || squares->operands[0]->text != "$0 * $0")
+    return nullptr;
+  const Node *centred = squares->operands[0]->operands[0];
+  if (centred->text != "$0 - $1")
+    return nullptr;
+  const Node *x = centred->operands[0], *mean = centred->operands[1];
+  if (mean->kind != Node::Kind::Apply || mean->operands.size() != 1 || !llvm::StringRef(mean->text).starts_with("$0 * "))
+    return nullptr;
+  const Node *sum = mean->operands[0];
+  return sums(sum) && sum->operands[0] == x ? sum : nullptr;
+}
+
+/// In registers, a thread has its elements at hand to take their squares about their own mean first. Where a sweep does
+/// more than that, it needs the row's mean before.
+static void pairMoments(SweepPlan &plan) {
+  for (size_t sweep = 1; sweep < plan.reductions.size(); ++sweep) {
+    std::map<const Node *, const Node *> pairs;
+    for (const Node *reduction : plan.reductions[sweep])
+      if (const Node *sum = sumOfMean(reduction); sum && llvm::is_contained(plan.reductions[sweep - 1], sum))
+        pairs[reduction] = sum;
+    if (pairs.size() == plan.reductions[sweep].size() && plan.stores[sweep].empty())
+      plan.moments.insert(pairs.begin(), pairs.end());
+  }
+}
+
 namespace {
 /// Which values a sweep computes, found by walking back from what it accumulates and stores.
 class Planner {
@@ -56,7 +99,7 @@ private:
 };
 } // namespace
 
-SweepPlan planSweeps(const Graph &graph, bool inRegisters) {
+SweepPlan planSweeps(const Graph &graph, bool inRegisters, bool inCluster) {
   SweepPlan plan;
   auto at = [](auto &sweeps, unsigned index) -> auto & {
     if (sweeps.size() <= index)
@@ -93,10 +136,14 @@ SweepPlan planSweeps(const Graph &graph, bool inRegisters) {
         ordered.push_back(&node);
     sweep = std::move(ordered);
   }
+  if (inRegisters && !inCluster)
+    pairMoments(plan);
   Planner planner(plan, inRegisters);
   for (unsigned sweep = 0; sweep < sweeps; ++sweep) {
-    for (const Node *reduction : plan.reductions[sweep])
-      planner.visit(reduction->operands[0], false, sweep);
+    for (const Node *reduction : plan.reductions[sweep]) {
+      const auto pair = plan.moments.find(reduction);
+      planner.visit((pair == plan.moments.end() ? reduction : pair->second)->operands[0], false, sweep);
+    }
     for (const Store *store : plan.stores[sweep])
       planner.visit(store->value, false, sweep);
   }
@@ -107,8 +154,8 @@ static int64_t powerOfTwoAbove(int64_t value) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(std::max<int64_t>(value, 1))));
 }
 
-/// 16 bytes of the narrowest element that is read or written in every column, as far as the width allows.
-static int64_t chooseVector(const Graph &graph, int64_t width) {
+/// Bytes of the narrowest element that is read, or else written, in every column.
+static int64_t narrowestOf(const Graph &graph) {
   size_t narrowest = 8;
   auto see = [&](const Access &access) {
     if (access.view.strides.back() != Dim(0))
@@ -120,7 +167,12 @@ static int64_t chooseVector(const Graph &graph, int64_t width) {
   if (narrowest == 8)
     for (const Store &store : graph.stores)
       see(store.access);
-  int64_t vector = std::min<int64_t>(8, 16 / static_cast<int64_t>(narrowest));
+  return static_cast<int64_t>(narrowest);
+}
+
+/// 16 bytes of the narrowest element, as far as the width allows.
+static int64_t chooseVector(const Graph &graph, int64_t width) {
+  int64_t vector = std::min<int64_t>(8, 16 / narrowestOf(graph));
   if (graph.groupSize > 0)
     vector = std::max(vector, graph.groupSize / 32);
   while (width % vector != 0 || graph.headSize % vector != 0 || (graph.groupSize > 0 && vector > graph.groupSize))
@@ -128,17 +180,66 @@ static int64_t chooseVector(const Graph &graph, int64_t width) {
   return vector;
 }
 
+/// Whether vectors that the width does not allow are worth their two ends: accesses of fewer than 8 bytes otherwise, in
+/// rows that are not short.
+static bool wantsShift(const Graph &graph, int64_t width, int64_t vector) {
+  if (width < 256 || width > INT32_MAX - 64 || vector * narrowestOf(graph) >= 8 || graph.groupSize > 0 || graph.headSize > 0 ||
+      llvm::any_of(graph.nodes, [](const Node &node) { return node.kind == Node::Kind::Move || node.summed; }))
+    return false;
+  auto contiguous = [&](const Access &access) { return isContiguousRow(access, width, 8); };
+  return llvm::any_of(graph.nodes, [&](const Node &node) {
+    return node.kind == Node::Kind::Load && node.level == Level::Element && contiguous(node.access);
+  });
+}
+
+static bool isHalfPartner(const Node &node) {
+  return node.kind == Node::Kind::Move && node.map.kind == ColumnMap::Kind::HalfPartner;
+}
+static bool hasPairs(const Graph &graph) { return llvm::any_of(graph.nodes, isHalfPartner); }
+/// Whether a thread then holds both elements of each pair that a rotary embedding turns.
+static bool holdsPairs(const Graph &graph, int64_t vector, int64_t lanes) {
+  return llvm::all_of(graph.nodes, [&](const Node &node) {
+    return !isHalfPartner(node) || node.map.half % (lanes * vector) == 0;
+  });
+}
 /// So few lanes that a thread holds both elements of each pair that a rotary embedding turns, if four or more do.
 static int64_t lanesOfPairs(const Graph &graph, int64_t vector, int64_t lanes) {
   int64_t fewer = lanes;
-  for (const Node &node : graph.nodes)
-    if (node.kind == Node::Kind::Move && node.map.kind == ColumnMap::Kind::HalfPartner)
-      while (fewer > 1 && node.map.half % (fewer * vector) != 0)
-        fewer /= 2;
+  while (fewer > 1 && !holdsPairs(graph, vector, fewer))
+    fewer /= 2;
   return fewer >= std::min<int64_t>(lanes, 4) ? fewer : lanes;
 }
 
-std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t blockThreads) {
+// Measured on an H200, with add+norm: a row or a few end sooner if fewer warps wait for each other, thousands of rows if more
+// warps wait for memory. In between the blocks of the former and the latter would leave parts of the last wave idle.
+static constexpr int64_t fewRows = 16, manyRows = 4096;
+
+std::vector<SizeRange> rowRanges(const Graph &graph, const Layout &layout) {
+  if (graph.rows.isStatic() || !layout.wholeBlock() || !layout.inRegisters)
+    return {};
+  return {{graph.rows, 1, fewRows}, {graph.rows, fewRows + 1, manyRows - 1}, {graph.rows, manyRows, INT64_MAX}};
+}
+
+/// Elements that a thread takes of a row that has the whole block.
+static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_t width, const SizeRange *range) {
+  constexpr int64_t usual = 16;
+  const std::optional<int64_t> rows = graph.rows.constant();
+  const int64_t least = rows ? *rows : range ? range->least : fewRows + 1, most = rows ? *rows : range ? range->most : least;
+  const SweepPlan plan = planSweeps(graph, true);
+  if (least >= manyRows && !layout.shifted) {
+    // A second reduction over more warps costs what the loads gain.
+    const int64_t stages = llvm::count_if(plan.reductions, [](const auto &sweep) { return !sweep.empty(); }) -
+                           static_cast<int64_t>(!plan.moments.empty());
+    return stages > 1 ? usual : usual / 2;
+  }
+  // As far as all that is read is requested ahead; see Emitter::choosePreloads().
+  const int64_t loads = llvm::count_if(graph.nodes, [](const Node &node) {
+    return node.kind == Node::Kind::Load && node.level == Level::Element;
+  });
+  return most <= fewRows && width / usual >= 512 && loads <= 3 ? 2 * usual : usual;
+}
+
+std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRange *range, uint32_t blockThreads) {
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
   });
@@ -153,15 +254,30 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t bloc
     return layout;
   }
   layout.vector = chooseVector(graph, *width);
-  const int64_t vectors = *width / layout.vector;
+  layout.shifted = wantsShift(graph, *width, layout.vector);
+  if (layout.shifted)
+    layout.vector = std::min<int64_t>(8, 16 / narrowestOf(graph));
+  int64_t vectors = layout.shifted ? (*width + 2 * layout.vector - 2) / layout.vector : *width / layout.vector;
   const int64_t keptValues = static_cast<int64_t>(planSweeps(graph, true).kept.size());
   if (*width <= 512 || !plain) {
-    const int64_t perThread = std::max<int64_t>(1, 16 / layout.vector);
-    int64_t lanes = std::min<int64_t>(32, powerOfTwoAbove(llvm::divideCeil(vectors, perThread)));
-    if (graph.groupSize > 0)
+    auto lanesFor = [&](int64_t vector) {
+      const int64_t perThread = std::max<int64_t>(1, 16 / vector), count = vectors * layout.vector / vector;
+      return std::min<int64_t>(32, powerOfTwoAbove(llvm::divideCeil(count, perThread)));
+    };
+    int64_t lanes = lanesFor(layout.vector);
+    if (graph.groupSize > 0) {
       lanes = std::min<int64_t>(32, std::max(lanes, graph.groupSize / layout.vector));
-    else
+    } else if (hasPairs(graph)) {
+      // Half a vector rather than partners that are read again and lanes that idle: heads of 96.
+      const int64_t half = layout.vector / 2;
+      if (!holdsPairs(graph, layout.vector, lanesOfPairs(graph, layout.vector, lanes)) &&
+          half * narrowestOf(graph) >= 8 && holdsPairs(graph, half, lanesOfPairs(graph, half, lanesFor(half)))) {
+        lanes = lanesFor(half);
+        vectors *= layout.vector / half;
+        layout.vector = half;
+      }
       lanes = lanesOfPairs(graph, layout.vector, lanes);
+    }
     layout.threadsPerRow = static_cast<uint32_t>(lanes);
     if (blockThreads)
       layout.blockThreads = blockThreads;
@@ -169,7 +285,8 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t bloc
     layout.blockThreads = layout.threadsPerRow = blockThreads;
   } else {
     const int64_t wanted =
-        static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(llvm::divideCeil(*width, 16)), 32));
+        static_cast<int64_t>(llvm::alignTo(
+            static_cast<uint64_t>(llvm::divideCeil(*width, elementsOfThread(graph, layout, *width, range))), 32));
     layout.threadsPerRow = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 64, 1024));
     layout.blockThreads = layout.threadsPerRow;
   }

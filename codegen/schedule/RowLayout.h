@@ -18,13 +18,17 @@ struct Layout {
   /// So many blocks share a row where the machine has clusters; elsewhere the first of them does the others' work, too,
   /// and `chunks` is what a thread holds then. Only where the threads hold the row evenly.
   uint32_t clusterBlocks = 1;
+  /// Rows whose length is no multiple of the vectors: a row's vectors begin where the memory does that is aligned for
+  /// them, up to vector - 1 elements before its first, and end as far behind its last. Then all its elements' accesses
+  /// are as isContiguousRow() says, or element by element.
+  bool shifted = false;
 
   bool inCluster() const { return clusterBlocks > 1; }
   uint32_t rowsPerBlock() const { return blockThreads / threadsPerRow; }
   bool wholeBlock() const { return threadsPerRow > 32; }
   int64_t stride() const { return vector * threadsPerRow; } ///< columns from one vector of a thread to its next
   /// In registers: the vectors may reach beyond the row.
-  bool guarded(int64_t width) const { return chunks * threadsPerRow * vector != width; }
+  bool guarded(int64_t width) const { return !shifted && chunks * threadsPerRow * vector != width; }
 };
 
 /// Which values one sweep computes and a later one needs.
@@ -33,15 +37,25 @@ struct SweepPlan {
   std::vector<std::vector<const Store *>> stores;    ///< by sweep; those per row after all sweeps
   std::vector<const Store *> rowStores;
   std::map<const Node *, unsigned> kept; ///< and the sweep that computes it
+  /// Sums of squares about a mean, and the sum that gives the mean: both are reduced at once, at the end of the former's
+  /// sweep.
+  std::map<const Node *, const Node *> moments;
 };
-SweepPlan planSweeps(const Graph &graph, bool inRegisters);
+SweepPlan planSweeps(const Graph &graph, bool inRegisters, bool inCluster = false);
 
 /// True if each thread's accesses through `access` can be vectors of `vector` elements.
 bool isVectorAccess(const Access &access, int64_t vector);
 
-/// The layout for this graph, or why there is none. `blockThreads`: what the blocks must have, as they are shared with
-/// other rows; 0: free.
-std::variant<Layout, std::string> chooseLayout(const Graph &graph, uint32_t blockThreads = 0);
+/// Whether the elements lie one row of `width` behind the other, from a multiple of `vector` elements on.
+bool isContiguousRow(const Access &access, const Dim &width, int64_t vector);
+
+/// The layout for this graph, or why there is none. `range`: of the rows that it is for; null: any number. `blockThreads`:
+/// what the blocks must have, as they are shared with other rows; 0: free.
+std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRange *range = nullptr,
+                                               uint32_t blockThreads = 0);
+
+/// Numbers of rows for which the best layouts differ; empty: one for all.
+std::vector<SizeRange> rowRanges(const Graph &graph, const Layout &layout);
 
 /// The layout for a static number of rows, all of them for each block of `blockThreads`.
 Layout layoutWithin(const Graph &graph, uint32_t blockThreads);

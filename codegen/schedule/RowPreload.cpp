@@ -42,7 +42,8 @@ void Emitter::choosePreloads() {
                                                             node->map.kind == ColumnMap::Kind::NextPartner);
     if (partner || (node->kind == Node::Kind::Move && !movesChunks(node->map)) || !seen.insert(node).second)
       continue;
-    if (node->kind == Node::Kind::Load && !node->summed && node->level == Level::Element && isVectorAccess(node->access, layout.vector))
+    if (node->kind == Node::Kind::Load && !node->summed && node->level == Level::Element &&
+        readsVectors(node->access))
       loads.push_back(node);
     pending.insert(pending.end(), node->operands.begin(), node->operands.end());
   }
@@ -64,7 +65,7 @@ void Emitter::preload(bool early) {
   for (const Node *node : preloads) {
     if (isEarly(node) != early)
       continue;
-    const std::string type = sourceType(node->access.type).str(), &pointer = pointerNames.at(node);
+    const std::string type = sourceType(node->access.type).str();
     const std::string name = writer.fresh("v");
     preloaded[node] = name;
     const std::string chunks = layout.inCluster() ? chunkCount() : std::to_string(heldChunks(node));
@@ -77,10 +78,7 @@ void Emitter::preload(bool early) {
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", chunks));
     writer.line(fmt::format("const i64 column = {};", column));
-    const std::string offset = columnOffset(node->access, "column");
-    const char *how = early && !isConstant(node) ? "load_settled" : "load";
-    writer.line(vectors() ? fmt::format("{}[k] = {}_vec<{}, {}>({} + {});", name, how, type, vector, pointer, offset)
-                          : fmt::format("{}[k] = {}({} + {});", name, how, pointer, offset));
+    writer.line(fmt::format("{}[k] = {};", name, loadVector(node, "column", vector, early && !isConstant(node))));
     writer.line("}");
   }
   // A scale of the row or the tensor: what is loaded where it is needed is waited for.

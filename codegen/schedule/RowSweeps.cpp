@@ -64,6 +64,13 @@ void Emitter::declare(unsigned number) {
 }
 
 void Emitter::accumulate(const Node *reduction) {
+  if (auto mean = ownMeans.find(reduction); mean != ownMeans.end()) {
+    const std::string apart =
+        local("f32", "apart", element(plan.moments.at(reduction)->operands[0], own) + " - " + mean->second);
+    const std::string &into = accumulators.at(reduction);
+    writer.line(fmt::format("{}{} = fma_({}, {}, {});", guard(/*ofRows=*/false), into, apart, apart, into));
+    return;
+  }
   const Node *term = reduction->operands[0];
   // A square of its own, not one of the graph's, is not rounded before it is added.
   const bool squares = term->text == "$0 * $0" && reduction->type == "f32" && uses.at(term) == 1 &&
@@ -71,7 +78,8 @@ void Emitter::accumulate(const Node *reduction) {
   const std::string value = element(squares ? term->operands[0] : term, own);
   const std::string into = reduction->perGroup ? arrays.at(reduction) + "[k]" : accumulators.at(reduction);
   // Repeated elements change no largest or smallest value of the row, and none of a group that is repeated whole.
-  const bool matters = reduction->perGroup ? *graph.width.constant() % graph.groupSize != 0
+  const bool matters = layout.shifted        ? true
+                       : reduction->perGroup ? *graph.width.constant() % graph.groupSize != 0
                                            : reduction->reduction == Node::Reduction::Sum ||
                                                  reduction->reduction == Node::Reduction::Product;
   writer.line(fmt::format("{}{} = {};", matters ? guard(/*ofRows=*/false) : "", into, squares ? fmt::format("fma_({0}, {0}, {1})", value, into) : combine(*reduction, into, value)));
@@ -79,7 +87,7 @@ void Emitter::accumulate(const Node *reduction) {
 
 std::string Emitter::chunkColumn() const {
   const std::string stride = layout.inCluster() ? "stride" : std::to_string(layout.stride());
-  const std::string column = fmt::format("k * {} + {}", stride, threadStart());
+  const std::string column = fmt::format("k * {} + {}{}", stride, threadStart(), shift.empty() ? "" : " - " + shift);
   if (!isGuarded())
     return column;
   return layout.chunks == 1 ? last : fmt::format("k < {} ? {} : {}", layout.chunks - 1, column, last);
@@ -90,6 +98,8 @@ std::string Emitter::guard(bool ofRows, const Store *store) const {
   std::string condition = ofRows ? active : "";
   if (store && !store->condition.empty())
     condition += (condition.empty() ? "" : " && ") + store->condition;
+  if (layout.shifted)
+    condition += condition.empty() ? "inRow" : " && inRow";
   if (isGuarded()) {
     const bool both = !condition.empty();
     condition += both ? " && " : "";
@@ -100,8 +110,60 @@ std::string Emitter::guard(bool ofRows, const Store *store) const {
   return condition.empty() ? "" : fmt::format("if ({}) ", condition);
 }
 
+/// The mean about which the thread takes squares: of its own elements where all threads have as many, else of those that the
+/// row's threads in its warp have.
+void Emitter::beginMoments(const Node *squares) {
+  const uint32_t lanes = std::min(layout.threadsPerRow, 32u);
+  const Node *sum = plan.moments.at(squares);
+  std::string &count = ownCounts[squares], &mean = ownMeans[squares];
+  const int64_t own = layout.chunks * layout.vector;
+  if (evenMoments()) {
+    count = std::to_string(own);
+    mean = local("f32", "own", fmt::format("{} * {}", accumulators.at(sum), literal(DType::F32, 1.0 / static_cast<double>(own))));
+    return;
+  }
+  const std::string total = local("f32", "total", fmt::format("lanes_sum<{}>({})", lanes, accumulators.at(sum)));
+  accumulators[sum] = total;
+  std::string mine = fmt::format("{} ? {}.f : {}.f", inside, own, own - layout.vector);
+  if (layout.shifted) {
+    mine = writer.fresh("mine");
+    writer.line(fmt::format("f32 {} = 0.f;", mine));
+    writer.line("#pragma unroll");
+    writer.line(fmt::format("for (int k = 0; k < {}; ++k)", layout.chunks));
+    writer.line(fmt::format("  {0} = {0} + (f32)elements_inside<{1}>({2}, {3});", mine, layout.vector, chunkColumn(),
+                            writer.size(graph.width)));
+  }
+  count = local("f32", "count", fmt::format("lanes_sum<{}>({})", lanes, mine));
+  mean = local("f32", "own", fmt::format("{0} > 0.f ? {1} / {0} : 0.f", count, total));
+}
+
+void Emitter::finishMoments(const Node *squares) {
+  const Node *sum = plan.moments.at(squares);
+  const int64_t lanes = std::min(layout.threadsPerRow, 32u);
+  const std::string &count = ownCounts.at(squares), &mine = accumulators.at(squares);
+  std::string name = writer.fresh("moments");
+  writer.line(fmt::format("const Moments {} = {};", name,
+                          evenMoments()
+                              ? fmt::format("lanes_moments<{}, {}>({}, {})", lanes, count, accumulators.at(sum), mine)
+                              : fmt::format("{{{}, lanes_sum<{}>({})}}", accumulators.at(sum), lanes, mine)));
+  if (layout.wholeBlock()) {
+    const int64_t held = lanes * layout.chunks * layout.vector;
+    const std::string warp = name, number = evenMoments() ? literal(DType::F32, static_cast<double>(held)) : count;
+    name = writer.fresh("moments");
+    writer.line(fmt::format("const Moments {} = block_moments<{}, {}, {}>({}, {}, {});", name, layout.threadsPerRow,
+                            blockReductions++, evenMoments(), number, warp,
+                            literal(DType::F32, 1.0 / static_cast<double>(*graph.width.constant()))));
+  }
+  rowNames[sum] = name + ".sum";
+  rowNames[squares] = name + ".squares";
+}
+
 void Emitter::finishReduction(const Node *reduction) {
   static const char *const names[] = {"sum", "max", "min"};
+  if (llvm::any_of(plan.moments, [&](const auto &pair) { return pair.second == reduction; }))
+    return; // with the squares
+  if (plan.moments.contains(reduction))
+    return finishMoments(reduction);
   if (reduction->perGroup) {
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int k = 0; k < {}; ++k)", chunkCount()));
@@ -162,7 +224,7 @@ void Emitter::chunkBody(unsigned number) {
   vectorNames.clear();
   elementNames.clear();
   for (const Node *reduction : plan.reductions[number])
-    prepare(reduction->operands[0], own);
+    prepare(termOf(reduction), own);
   for (const Store *store : plan.stores[number])
     prepare(store->value, own);
   std::vector<const Store *> perElement, perGroup;
@@ -171,7 +233,8 @@ void Emitter::chunkBody(unsigned number) {
   std::map<const Store *, std::string> packs;
   if (!perElement.empty() || !plan.reductions[number].empty()) {
     for (const Store *store : perElement)
-      if (vectors() && isVectorAccess(store->access, layout.vector)) {
+      if (vectors() && (layout.shifted ? isContiguousRow(store->access, graph.width, layout.vector)
+                                       : isVectorAccess(store->access, layout.vector))) {
         packs[store] = writer.fresh("y");
         const DType type = store->access.type;
         writer.line(fmt::format("Vec<{}, {}> {};", isConverted(type) ? "f32" : sourceType(type).str(), layout.vector,
@@ -181,6 +244,8 @@ void Emitter::chunkBody(unsigned number) {
       writer.line("#pragma unroll");
       writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", layout.vector));
     }
+    if (layout.shifted)
+      writer.line(fmt::format("const bool inRow = is_inside({} + i, {});", own.chunk, writer.size(graph.width)));
     for (const Store *store : perElement)
       storeValues(store, packs.contains(store) ? packs[store] : "");
     for (const Node *reduction : plan.reductions[number])
@@ -193,6 +258,11 @@ void Emitter::chunkBody(unsigned number) {
       const DType type = store->access.type;
       const std::string pack =
           isConverted(type) ? fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), packs[store]) : packs[store];
+      if (layout.shifted) {
+        writer.line(fmt::format("{}store_edge_vec({}, {}, {}, {});", active.empty() ? "" : "if (" + active + ") ",
+                                pointerNames.at(store), own.chunk, writer.size(graph.width), pack));
+        continue;
+      }
       const std::string offset = columnOffset(store->access, own.chunk);
       writer.line(
           fmt::format("{}store_vec({} + {}, {});", guard(/*ofRows=*/true, store), pointerNames.at(store), offset, pack));
@@ -209,24 +279,29 @@ void Emitter::chunkBody(unsigned number) {
 void Emitter::sweep(unsigned number) {
   current = number;
   for (const Node *reduction : plan.reductions[number])
-    rowValuesFor(reduction->operands[0]);
+    rowValuesFor(termOf(reduction));
   for (const Store *store : plan.stores[number])
     rowValuesFor(store->value);
   declare(number);
+  for (const Node *reduction : plan.reductions[number])
+    if (plan.moments.contains(reduction))
+      beginMoments(reduction);
   own = Position();
   own.chunk = writer.fresh("column");
   own.lane = "i";
   own.held = layout.inRegisters ? "k" : "";
   own.vector = layout.vector;
-  own.column = vectors() ? fmt::format("({} + i)", own.chunk) : own.chunk;
+  own.column = layout.shifted ? fmt::format("(inRow ? {} + i : 0)", own.chunk)
+               : vectors()    ? fmt::format("({} + i)", own.chunk)
+                              : own.chunk;
   if (layout.inRegisters) {
     writer.line("#pragma unroll");
     writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", chunkCount()));
     writer.line(fmt::format("const i64 {} = {};", own.chunk, chunkColumn()));
     chunkBody(number);
   } else {
-    writer.line(fmt::format("for (i64 {0} = {1}; {0} < {2}; {0} += {3}) {{", own.chunk, threadStart(),
-                            writer.size(graph.width), layout.stride()));
+    writer.line(fmt::format("for (i64 {0} = {1}{4}; {0} < {2}; {0} += {3}) {{", own.chunk, threadStart(),
+                            writer.size(graph.width), layout.stride(), shift.empty() ? "" : " - " + shift));
     chunkBody(number);
   }
   writer.line("}");

@@ -25,7 +25,7 @@ struct EmulatedKernel::Code {
 /// as a loop over the threads; the emulator refuses to let a thread of it wait.
 static bool isCooperative(std::string_view source) {
   for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "ballot", "warp_sum",
-                                "warp_max", "warp_min", "lanes_", "block_sum", "block_max", "block_min",
+                                "warp_max", "warp_min", "lanes_", "block_moments", "block_sum", "block_max", "block_min",
                                 "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_", "Exchange"})
     if (source.find(word) != std::string_view::npos)
       return true;

@@ -168,9 +168,10 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
     %2 = nn.softmax %x {axis = -1 : i64} : (tensor<?x1024xf16>) -> tensor<?x1024xf16>
     return %1, %2 : tensor<?x1024xf16>, tensor<?x1024xf16>
   })");
-  ASSERT_EQ(plan.launches.size(), 3u);
   std::vector<bool> early;
   for (const KernelLaunch &launch : plan.launches) {
+    if (launch.when && launch.when->least > 1)
+      continue; // the same for more rows
     const std::string &source = plan.kernels[launch.kernel].source;
     const size_t load = source.find("load_settled_vec"), wait = source.find("pdl_wait");
     ASSERT_NE(wait, std::string::npos) << source;

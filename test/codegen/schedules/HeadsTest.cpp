@@ -91,8 +91,7 @@ TEST(Heads, PairsStayInRegisters) {
           const std::string source = check(rowSchedule(), {module(h), sizes(2, 3), toleranceOf(type)});
           const size_t norm = source.find("lanes_sum");
           const std::string behind = source.substr(norm, source.find("return;", norm) - norm);
-          if (width != 96 || interleaved)
-            EXPECT_EQ(behind.find("load_vec"), std::string::npos) << source;
+          EXPECT_EQ(behind.find("load_vec"), std::string::npos) << source;
         }
 }
 

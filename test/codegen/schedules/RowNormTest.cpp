@@ -56,7 +56,8 @@ TEST(RowNorms, TwoOfOneSumShareTheirStatistics) {
                                   toleranceOf(type),
                                   {},
                                   rows == 1});
-        EXPECT_EQ(countOf(source, "sqrt_("), 1u);
+        if (rows > 0)
+          EXPECT_EQ(countOf(source, "sqrt_("), 1u);
       }
       const std::string source =
           check(rowSchedule(), {siblings(type, width, rmsNorm(type, width, "v0"), rmsNorm(type, width, "v1")),
