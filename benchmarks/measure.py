@@ -113,7 +113,7 @@ class Bench:
         save_file(given, f"{self.folder}/in.safetensors")
         del given
         outputs, report = f"{self.folder}/out.safetensors", f"{self.folder}/report.json"
-        command = [self.fusion_run, graph_file, "--device=cuda", "--quiet", f"--bench={REPLAYS}",
+        command = [self.fusion_run, graph_file, "--device=cuda", "--quiet", f"--bench={REPLAYS}", *case.options,
                    f"--inputs={self.folder}/in.safetensors", f"--outputs={outputs}", f"--report={report}"]
         run = subprocess.run(command + (["--cold"] if self.cold(case, calls) else []), capture_output=True, text=True)
         if run.returncode:

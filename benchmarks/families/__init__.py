@@ -1,7 +1,7 @@
 """The cases that run.py measures, the most telling first: when time runs out, the rest is left."""
 from .attention import Attention
 from .gated import Gated
-from .heads import QkNormRope
+from .heads import QkNormRope, QkNormRopeCache
 from .layer import Layer
 from .matmul import Epilogue, GatedMatmul
 from .norm import AddNorm
@@ -17,6 +17,7 @@ def cases():
     found += [Gated(act, tokens, 4096, quant=quant) for act in ("silu", "gelu") for quant in (None, "static")
               for tokens in (1, 128, 1024, 8192)]
     found += [QkNormRope(tokens) for tokens in (1, 32, 512, 4096)]
+    found += [QkNormRopeCache(tokens, 1024) for tokens in (1, 32, 512, 4096)]
     found += [Layer(batch, 1, 1024) for batch in (1, 8, 32)] + [Layer(1, 2048, 0)]
     found += [Epilogue("gelu", *shape) for shape in ((1, 14336, 4096), (1, 4096, 4096), (16, 14336, 4096),
                                                      (128, 4096, 14336), (1024, 14336, 4096), (4096, 14336, 4096))]
@@ -28,6 +29,7 @@ def cases():
     found += [AddNorm("rms", 8192, hidden) for hidden in (2880, 5120, 7168, 8192)]
     found += [AddNorm("rms", tokens, 4096, "f16") for tokens in (1, 1024, 8192)]
     found += [AddNorm("rms", 1024, hidden) for hidden in (1001, 4095, 6007)]
+    found += [AddNorm("rms", 8192, hidden) for hidden in (1001, 4097)]
     found += [AddNorm(kind, 8192, 4096, quant="token") for kind in ("gemma", "layer")]
     found += [AddNorm("gemma", 1024, 2880), AddNorm("layer", 1024, 2880), AddNorm("rms", 1024, 5120, "f16", "group")]
     found += [Gated("silu", 8192, 4096, "f16"), Gated("silu", 8192, 4096, quant="token"), Gated("silu", 1024, 2880),

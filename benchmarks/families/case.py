@@ -20,6 +20,7 @@ class Case:
     autotune = False  # worth the time of torch.compile's max-autotune
     small = {}        # sizes for a machine without a GPU
     tolerance = {}    # by output, where TOLERANCE does not fit
+    options = ()      # more of fusion-opt's and fusion-run's
 
     def __init__(self, **sizes):
         self.sizes = sizes

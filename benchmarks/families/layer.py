@@ -16,6 +16,8 @@ class Layer(Case):
         super().__init__(batch=batch, new=new, past=past)
         self.hidden, self.ffn, self.heads, self.kv_heads, self.width = hidden, ffn, heads, kv_heads, width
         self.dtype = dtype
+        if past:  # the cache is extended where it lies, as the peers do it
+            self.options = (f"--kv-capacity={past + new}",)
         self.tolerance = {name: 1.5e-2 for name in ("y", "keys", "values")}
         kind = f"decode {batch}" if past else f"prefill {new}"
         self.group, self.label = "Llama-3-8B layer", kind

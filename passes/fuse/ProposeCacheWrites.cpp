@@ -1,5 +1,6 @@
 // rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes of the new
-// keys and values behind those of the past.
+// keys and values behind those of the past. Where no nn.attention reads the caches, what belongs together is rotated by the
+// same angles.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -18,6 +19,31 @@ std::string nameOf(Value value) {
 class CacheWrite {
 public:
   explicit CacheWrite(nn::AttentionOp attention) : attention(attention) {}
+
+  /// Of a cache of keys that no attention reads: its rotation's ops, those of the same angles, and the write of the next
+  /// tensor like it, the values. Nothing if what it writes is not rotated.
+  static SmallVector<Operation *> alone(nn::ConcatOp keys) {
+    CacheWrite write({});
+    write.takeNew(keys);
+    auto rope = llvm::find_if(write.ops, [](Operation *op) { return isa<nn::RopeOp>(op); });
+    if (rope == write.ops.end())
+      return {};
+    auto rotation = cast<nn::RopeOp>(*rope);
+    for (Operation &op : *keys->getBlock())
+      if (auto other = dyn_cast<nn::RopeOp>(op);
+          other && other != rotation && other.getCos() == rotation.getCos() && other.getSin() == rotation.getSin())
+        write.takeRotation(other.getResult());
+    write.take(keys);
+    for (Operation *op = keys->getNextNode(); op; op = op->getNextNode())
+      if (auto values = dyn_cast<nn::ConcatOp>(op);
+          values && values.getAxis() == keys.getAxis() && values->getNumOperands() == 2 &&
+          values.getResult().getType() == keys.getResult().getType()) {
+        if (CacheWrite other({}); !other.isRotated(values))
+          write.take(values);
+        break;
+      }
+    return write.ops;
+  }
 
   /// The ops, or why there is no such kernel.
   Result<SmallVector<Operation *>> collect() {
@@ -58,6 +84,11 @@ private:
     return concat;
   }
 
+  bool isRotated(nn::ConcatOp concat) {
+    takeNew(concat);
+    return !ops.empty();
+  }
+
   /// The transposes and the rotation behind the new part of a cache.
   void takeNew(nn::ConcatOp concat) {
     SmallVector<Operation *> between;
@@ -94,8 +125,26 @@ private:
 };
 } // namespace
 
+/// Whether an attention reads it, through transposes.
+static bool reachesAttention(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<nn::AttentionOp>(user) || (isa<nn::TransposeOp>(user) && reachesAttention(user->getResult(0)));
+  });
+}
+
 Proposals proposeCacheWrites(const ProposalContext &context) {
   Proposals proposals;
+  for (auto concat : context.block.getOps<nn::ConcatOp>()) {
+    if (concat->getNumOperands() != 2 || !isa<BlockArgument>(concat->getOperand(0)) ||
+        reachesAttention(concat.getResult()))
+      continue;
+    Candidate candidate;
+    candidate.pattern = "rope_kv_write";
+    candidate.root = concat;
+    candidate.ops = CacheWrite::alone(concat);
+    if (!candidate.ops.empty())
+      proposals.candidates.push_back(std::move(candidate));
+  }
   for (auto attention : context.block.getOps<nn::AttentionOp>()) {
     auto ops = CacheWrite(attention).collect();
     if (!ops) {

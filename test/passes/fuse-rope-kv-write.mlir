@@ -185,3 +185,33 @@ func.func @whole_norm(%q: tensor<1x1x128xbf16>, %k: tensor<1x1x64xbf16>, %v: ten
   %o = nn.attention %qo, %keys, %values {scale = 0.17677 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>) -> tensor<1x4x1x32xbf16>
   return %o, %keys, %values : tensor<1x4x1x32xbf16>, tensor<1x2x8x32xbf16>, tensor<1x2x8x32xbf16>
 }
+
+// -----
+
+// No attention reads the caches: the queries of the same angles and the values of the same shape go along. Another rotation
+// and another cache stay out.
+// CHECK-LABEL: @no_attention
+// CHECK: nn.rope
+// CHECK: %[[G:.*]]:3 = fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.concat
+// CHECK: return %[[G]]#0
+func.func @no_attention(%q: tensor<1x4x3x32xf16>, %k: tensor<1x3x2x32xf16>, %v: tensor<1x2x3x32xf16>, %u: tensor<1x3x3x32xf16>,
+                        %past_k: tensor<1x2x8x32xf16>, %past_v: tensor<1x2x8x32xf16>, %past_u: tensor<1x3x8x32xf16>,
+                        %w: tensor<32xf16>, %cos: tensor<3x32xf16>, %sin: tensor<3x32xf16>, %cosr: tensor<3x32xf16>)
+    -> (tensor<1x4x3x32xf16>, tensor<1x2x11x32xf16>, tensor<1x2x11x32xf16>, tensor<1x3x11x32xf16>, tensor<1x4x3x32xf16>) {
+  %n = nn.rms_norm %q, %w {eps = 1.0e-6 : f32} : (tensor<1x4x3x32xf16>, tensor<32xf16>) -> tensor<1x4x3x32xf16>
+  %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x4x3x32xf16>
+  %other = nn.rope %q, %cosr, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x4x3x32xf16>
+  %t = nn.transpose %k {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x3x2x32xf16>) -> tensor<1x2x3x32xf16>
+  %1 = nn.rope %t, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x2x3x32xf16>
+  %2 = nn.concat %past_k, %1 {axis = 2 : i64} : (tensor<1x2x8x32xf16>, tensor<1x2x3x32xf16>) -> tensor<1x2x11x32xf16>
+  %3 = nn.concat %past_v, %v {axis = 2 : i64} : (tensor<1x2x8x32xf16>, tensor<1x2x3x32xf16>) -> tensor<1x2x11x32xf16>
+  %4 = nn.concat %past_u, %u {axis = 2 : i64} : (tensor<1x3x8x32xf16>, tensor<1x3x3x32xf16>) -> tensor<1x3x11x32xf16>
+  return %0, %2, %3, %4, %other : tensor<1x4x3x32xf16>, tensor<1x2x11x32xf16>, tensor<1x2x11x32xf16>, tensor<1x3x11x32xf16>, tensor<1x4x3x32xf16>
+}

@@ -30,7 +30,7 @@ class Cases(ToolTest):
     def fused(self, case):
         """Every call becomes the kernels that the case promises."""
         report = self.path("report.json")
-        self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", f"--report={report}", "-o", self.path("fused.mlir"))
+        self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", *case.options, f"--report={report}", "-o", self.path("fused.mlir"))
         with open(report) as file:
             ledger = json.load(file)
         if case.pattern:
@@ -52,7 +52,8 @@ class Cases(ToolTest):
             self.fused(case)
             expected = self.path("expected.safetensors")
             self.run_tool("fusion-run", *inputs, "--device=cpu", "--no-fuse", f"--outputs={expected}", "--quiet")
-            out, _ = self.run_tool("fusion-run", *inputs, "--device=emulate", f"--expect={expected}", "--bench=1", "--quiet")
+            out, _ = self.run_tool("fusion-run", *inputs, "--device=emulate", f"--expect={expected}", "--bench=1", "--quiet",
+                                   *case.options)
             self.assertNotIn("FAIL", out, case.name)
             self.assertGreaterEqual(out.count("PASS"), CALLS, case.name)
             self.assertRegex(out, r"median [\d.]+ us")  # what measure.py reads
