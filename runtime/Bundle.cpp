@@ -82,6 +82,22 @@ Result<std::string> readFile(const std::string &path) {
 Status packWeights(ProgramPlan &plan, const std::string &path) {
   OutputFile output(path);
   std::map<std::tuple<std::string, uint64_t, uint64_t>, uint64_t> written;
+  auto pack = [&](const FileSpan &span, const std::string &name) -> Result<FileSpan> {
+    if (Status status = output.align(); !status)
+      return status.error();
+    auto [entry, fresh] = written.try_emplace({span.path, span.offset, span.length}, output.size);
+    Result<std::shared_ptr<MappedFile>> file = MappedFile::open(span.path);
+    if (!file)
+      return badInput(fmt::format("weight {}: {}", name, file.error().message));
+    size_t available = (*file)->bytes().size();
+    if (span.offset > available || span.length > available - span.offset)
+      return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", name, span.path, available,
+                                  span.length, span.offset));
+    if (fresh)
+      if (Status status = output.write((*file)->bytes().data() + span.offset, span.length); !status)
+        return status.error();
+    return FileSpan{weightFile, entry->second, span.length};
+  };
   for (BufferPlan &buffer : plan.buffers) {
     if (buffer.kind != BufferPlan::Kind::Weight)
       continue;
@@ -93,20 +109,16 @@ Status packWeights(ProgramPlan &plan, const std::string &path) {
       if (Status status = output.write(tensor->data(), tensor->bytes()); !status)
         return status;
     } else {
-      const FileSpan &span = std::get<FileSpan>(buffer.contents);
-      packed.length = span.length;
-      auto [entry, fresh] = written.try_emplace({span.path, span.offset, span.length}, packed.offset);
-      packed.offset = entry->second;
-      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(span.path);
-      if (!file)
-        return badInput(fmt::format("weight {}: {}", buffer.name, file.error().message));
-      size_t available = (*file)->bytes().size();
-      if (span.offset > available || span.length > available - span.offset)
-        return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", buffer.name,
-                                    span.path, available, span.length, span.offset));
-      if (fresh)
-        if (Status status = output.write((*file)->bytes().data() + span.offset, span.length); !status)
-          return status;
+      Result<FileSpan> placed = pack(std::get<FileSpan>(buffer.contents), buffer.name);
+      for (FileSpan &own : buffer.perRank) {
+        Result<FileSpan> other = placed ? pack(own, buffer.name) : placed;
+        if (!other)
+          return other.error();
+        own = *other;
+      }
+      if (!placed)
+        return placed.error();
+      packed = *placed;
     }
     buffer.contents = packed;
   }
@@ -219,9 +231,16 @@ Result<Bundle> readBundle(const std::string &folder) {
       return badInput(path + " is damaged: its content is not what was written");
     bundle.cubins.push_back(std::move(*cubin));
   }
-  for (BufferPlan &buffer : bundle.plan.buffers)
-    if (auto *span = std::get_if<FileSpan>(&buffer.contents); span && fs::path(span->path).is_relative())
-      span->path = fmt::format("{}/{}", folder, span->path);
+  for (BufferPlan &buffer : bundle.plan.buffers) {
+    std::vector<FileSpan *> spans;
+    if (auto *span = std::get_if<FileSpan>(&buffer.contents))
+      spans.push_back(span);
+    for (FileSpan &own : buffer.perRank)
+      spans.push_back(&own);
+    for (FileSpan *span : spans)
+      if (fs::path(span->path).is_relative())
+        span->path = fmt::format("{}/{}", folder, span->path);
+  }
   return bundle;
 }
 

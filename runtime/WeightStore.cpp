@@ -53,6 +53,11 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
       continue;
     const std::byte *source = nullptr;
     if (auto *span = std::get_if<FileSpan>(&buffer.contents)) {
+      if (!buffer.perRank.empty()) {
+        if (rank < 0 || static_cast<size_t>(rank) >= buffer.perRank.size())
+          return badInput(fmt::format("weight {}: there is no file for rank {}", buffer.name, rank));
+        span = &buffer.perRank[static_cast<size_t>(rank)];
+      }
       std::shared_ptr<MappedFile> &file = files[span->path];
       if (!file) {
         Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(span->path);

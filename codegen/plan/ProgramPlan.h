@@ -66,6 +66,8 @@ struct BufferPlan {
     DimShape starts;
   };
   std::optional<Window> window = {};
+  /// For a Weight of which every rank has one of its own: where, by rank; `contents` are rank 0's.
+  std::vector<FileSpan> perRank = {};
 };
 
 /// Values of a size that only a run knows: least … most, both included.

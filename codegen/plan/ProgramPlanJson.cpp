@@ -43,19 +43,25 @@ static json toJson(const KernelPlan &kernel) {
 
 static constexpr const char *bufferKinds[] = {"input", "weight", "temporary", "output"};
 
+static json toJson(const FileSpan &file) {
+  return {{"path", file.path}, {"offset", file.offset}, {"length", file.length}};
+}
+
 static json toJson(const BufferPlan &buffer) {
   json result = {{"kind", bufferKinds[static_cast<int>(buffer.kind)]},
                  {"name", buffer.name},
                  {"type", name(buffer.type)},
                  {"shape", toJson(buffer.shape)}};
   if (auto *file = std::get_if<FileSpan>(&buffer.contents)) {
-    result["file"] = {{"path", file->path}, {"offset", file->offset}, {"length", file->length}};
+    result["file"] = toJson(*file);
   } else if (auto *tensor = std::get_if<Tensor>(&buffer.contents)) {
     auto *bytes = static_cast<const std::byte *>(tensor->data());
     result["data"] = {{"type", name(tensor->type())},
                       {"shape", tensor->shape()},
                       {"base64", encodeBase64({bytes, tensor->bytes()})}};
   }
+  for (const FileSpan &file : buffer.perRank)
+    result["per_rank"].push_back(toJson(file));
   if (buffer.window)
     result["window"] = {{"whole", buffer.window->whole}, {"starts", toJson(buffer.window->starts)}};
   return result;
@@ -226,6 +232,11 @@ static Enum readEnum(const json &object, const char *key, const char *const (&na
   return static_cast<Enum>(found - names);
 }
 
+static FileSpan readFileSpan(const json &object) {
+  return {jsonField<std::string>(object, "path"), jsonField<uint64_t>(object, "offset"),
+          jsonField<uint64_t>(object, "length")};
+}
+
 static BufferPlan readBuffer(const json &object) {
   BufferPlan buffer;
   buffer.kind = readEnum<BufferPlan::Kind>(object, "kind", bufferKinds, "buffer kind");
@@ -233,10 +244,12 @@ static BufferPlan readBuffer(const json &object) {
   buffer.type = readType(object);
   buffer.shape = readShape(object);
   if (auto file = object.find("file"); file != object.end())
-    buffer.contents = FileSpan{jsonField<std::string>(*file, "path"), jsonField<uint64_t>(*file, "offset"),
-                               jsonField<uint64_t>(*file, "length")};
+    buffer.contents = readFileSpan(*file);
   else if (auto data = object.find("data"); data != object.end())
     buffer.contents = readTensor(*data);
+  if (object.contains("per_rank"))
+    for (const json &file : jsonArray(object, "per_rank"))
+      buffer.perRank.push_back(readFileSpan(file));
   if (auto window = object.find("window"); window != object.end())
     buffer.window = {jsonField<Shape>(*window, "whole"), readShape(*window, "starts")};
   return buffer;

@@ -45,7 +45,9 @@ static Status verifyBuffer(const BufferPlan &buffer) {
     return badInput(fmt::format("buffer {}: {}", buffer.name,
                                 filled ? "only a weight may have contents" : "a weight without contents"));
   if (!filled)
-    return buffer.window ? badInput(fmt::format("buffer {}: only a weight may be a part of one", buffer.name)) : Status();
+    return buffer.window || !buffer.perRank.empty()
+               ? badInput(fmt::format("buffer {}: only a weight may be a part of one", buffer.name))
+               : Status();
   Result<DimShape> shape = shapeOfContents(buffer);
   if (!shape)
     return shape.error();
@@ -63,6 +65,9 @@ static Status verifyBuffer(const BufferPlan &buffer) {
   if (given != bytes)
     return badInput(fmt::format("weight {}: shape {} of {} needs {} bytes, its contents have {}", buffer.name,
                                 shapeString(*shape), name(buffer.type), bytes, given));
+  for (const FileSpan &own : buffer.perRank)
+    if (!file || own.length != bytes)
+      return badInput(fmt::format("weight {}: the ranks' files do not have {} bytes of it each", buffer.name, bytes));
   return {};
 }
 

@@ -25,6 +25,9 @@ def NN_WeightOp : NN_Op<"weight"> {
     With `whole` and `starts`, the bytes are a tensor of shape `whole`, of which the result is the part that begins at
     `starts`: one rank's piece, where `starts` may name the symbol `tp_rank`. No other bytes are loaded.
 
+    With `rank_paths` and `rank_offsets`, rank r reads as many bytes from the r-th of these instead: a model that was
+    cut into a file for each rank.
+
     ```mlir
     %w = nn.weight {name = "model.norm.weight", path = "model.onnx", offset = 4096 : i64, length = 256 : i64}
        : () -> tensor<128xbf16>
@@ -33,11 +36,12 @@ def NN_WeightOp : NN_Op<"weight"> {
     ```
   }];
   let arguments = (ins StrAttr:$name, StrAttr:$path, I64Attr:$offset, I64Attr:$length,
-                       OptionalAttr<DenseI64ArrayAttr>:$whole, OptionalAttr<NN_DimsAttr>:$starts);
+                       OptionalAttr<DenseI64ArrayAttr>:$whole, OptionalAttr<NN_DimsAttr>:$starts,
+                       OptionalAttr<StrArrayAttr>:$rank_paths, OptionalAttr<DenseI64ArrayAttr>:$rank_offsets);
   let results = (outs NN_Tensor:$y);
   let builders = [OpBuilder<(ins "::mlir::Type":$y, "::llvm::StringRef":$name, "::llvm::StringRef":$path,
                                  "int64_t":$offset, "int64_t":$length),
-                            [{ build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr); }]>];
+                            [{ build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr, nullptr, nullptr); }]>];
   let extraClassDeclaration = [{
     /// The shape of what lies in the file.
     ::llvm::ArrayRef<int64_t> shapeInFile() {

@@ -24,6 +24,9 @@ LogicalResult WeightOp::inferShapes(ShapeContext &context) {
   if (!type.hasStaticShape())
     return context.fail("a weight has a static shape");
   unsigned bits = type.getElementType().getIntOrFloatBitWidth();
+  if (getRankPaths().has_value() != getRankOffsets().has_value() ||
+      (getRankPaths() && getRankPaths()->size() != getRankOffsets()->size()))
+    return context.fail("rank_paths and rank_offsets have an entry for each rank");
   if (getWhole().has_value() != getStarts().has_value())
     return context.fail("a part of a weight has both whole and starts");
   if (getWhole()) {

@@ -18,7 +18,8 @@ Result<Tensors> weight(const Call &call) {
   if (!call.options.weights)
     return problem("there are no weight files here");
   auto op = llvm::cast<nn::WeightOp>(call.op);
-  auto tensor = call.options.weights->load(op);
+  auto rank = call.symbols.find(rankSymbol);
+  auto tensor = call.options.weights->load(op, rank == call.symbols.end() ? 0 : rank->second);
   if (!tensor)
     return tensor.error();
   if (!op.getStarts())

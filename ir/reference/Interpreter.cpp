@@ -32,7 +32,8 @@ Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::string
         portName(function.getResultAttr(static_cast<unsigned>(i), nn::nameAttr), "result", i));
   std::optional<Error> failure;
   function.walk([&](nn::WeightOp weight) {
-    auto tensor = interpreter.weights->load(weight);
+    auto rank = interpreter.options.symbols.find(rankSymbol);
+    auto tensor = interpreter.weights->load(weight, rank == interpreter.options.symbols.end() ? 0 : rank->second);
     if (!tensor && !failure)
       failure = tensor.error();
   });

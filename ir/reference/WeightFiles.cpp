@@ -38,17 +38,23 @@ static Tensor unpackHalves(DType type, Shape shape, const uint8_t *packed) {
   return tensor;
 }
 
-Result<Tensor> WeightFiles::load(nn::WeightOp weight) {
+Result<Tensor> WeightFiles::load(nn::WeightOp weight, int64_t rank) {
   std::lock_guard lock(mutex);
-  std::string path = weight.getPath().str();
   auto fail = [&](const std::string &reason) {
     return badInput(fmt::format("weight {}: {}", weight.getName().str(), reason));
   };
+  std::string path = weight.getPath().str();
+  auto offset = static_cast<uint64_t>(weight.getOffset());
+  if (auto paths = weight.getRankPaths()) {
+    if (rank < 0 || rank >= static_cast<int64_t>(paths->size()))
+      return fail(fmt::format("there is no file for rank {}", rank));
+    path = llvm::cast<mlir::StringAttr>((*paths)[static_cast<unsigned>(rank)]).str();
+    offset = static_cast<uint64_t>((*weight.getRankOffsets())[static_cast<size_t>(rank)]);
+  }
   auto file = open(path);
   if (!file)
     return Error{file.error().kind, fail(file.error().message).message};
   auto bytes = (*file)->bytes();
-  uint64_t offset = static_cast<uint64_t>(weight.getOffset());
   uint64_t length = static_cast<uint64_t>(weight.getLength());
   if (offset > bytes.size() || length > bytes.size() - offset)
     return fail(fmt::format("needs {} bytes at offset {} of {}, which has {}", length, offset,

@@ -19,10 +19,10 @@ public:
   /// `baseFolder`: the graph file's folder; empty is the working folder.
   explicit WeightFiles(std::string baseFolder) : baseFolder(std::move(baseFolder)) {}
 
-  /// All that the file holds of it, also where the op is a part. The tensor lies in the mapped file, which lives as long as it does; 4-bit types are unpacked to one
+  /// All that rank `rank`'s file holds of it, also where the op is a part. The tensor lies in the mapped file, which lives as long as it does; 4-bit types are unpacked to one
   /// value a byte, and a misaligned tensor is copied. A relative path is looked up in the base folder, then
   /// in the working folder. A missing or short file is an error that names the weight and the path.
-  Result<Tensor> load(nn::WeightOp weight);
+  Result<Tensor> load(nn::WeightOp weight, int64_t rank);
 
 private:
   Result<std::shared_ptr<MappedFile>> open(const std::string &path);

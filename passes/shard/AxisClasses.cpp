@@ -67,10 +67,11 @@ void AxisClasses::finish() {
     at(index).columns.push_back(op);
   for (auto &[index, op] : sums)
     at(index).sums.push_back(op);
+  for (unsigned index : heads)
+    at(index).ofHeads = true;
   for (auto &[index, op] : norms) {
     at(index).norms.push_back(op);
-    const bool ofHeads = llvm::any_of(heads, [&](unsigned head) { return &at(head) == &at(index); });
-    if (!ofHeads && at(index).whole.empty())
+    if (!at(index).ofHeads && at(index).whole.empty())
       at(index).whole = siteOf(op) + " normalises over it";
   }
   for (auto &[index, op] : lookups)

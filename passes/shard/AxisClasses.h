@@ -40,6 +40,8 @@ public:
     llvm::SmallVector<mlir::Operation *> lookups;
     /// A last axis of a result of the function, which whoever runs it can join.
     bool isResult = false;
+    /// Heads of an attention.
+    bool ofHeads = false;
     /// Key/value heads: a rank needs those that its query heads read, so that fewer heads than ranks are
     /// repeated.
     bool keyHeads = false;

@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
 
 #include "passes/Unpack.h"
+#include "passes/shard/PlacePorts.h"
 #include "passes/shard/Sharder.h"
 
 using namespace mlir;
@@ -26,8 +27,15 @@ struct Shard : impl::ShardBase<Shard> {
   LogicalResult shard(func::FuncOp function) {
     if (ranks < 1)
       return function.emitError() << "cannot be divided among " << ranks.getValue() << " ranks";
+    if (auto cut = function->getAttrOfType<IntegerAttr>(nn::ranksAttr)) {
+      if (cut.getInt() != ranks)
+        return function.emitError() << "is cut for " << cut.getInt() << " ranks, not " << ranks.getValue();
+      auto shapes = nn::SymbolicShapes::compute(function);
+      return failed(shapes) ? failure() : placePorts(function, *shapes, ranks);
+    }
     if (!function.getOps<nn::AllReduceOp>().empty())
-      return function.emitError() << "holds collectives already: it is one rank's graph";
+      return function.emitError() << "holds collectives already: it is one rank's graph; give the files of all ranks, "
+                                     "with {rank} for the number in their names";
     auto table = ShapeTable::compute(function);
     if (failed(table))
       return failure();

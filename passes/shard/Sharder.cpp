@@ -114,7 +114,7 @@ Value Sharder::loadPart(Value value, DimShape starts, DimShape sizes) {
   auto part = nn::WeightOp::create(builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(),
                                    weight.getPath(), weight.getOffset(), weight.getLength(),
                                    builder.getDenseI64ArrayAttr(weight.shapeInFile()),
-                                   nn::dimsToAttr(function.getContext(), starts));
+                                   nn::dimsToAttr(function.getContext(), starts), ArrayAttr(), DenseI64ArrayAttr());
   local[part] = sizes;
   return part;
 }

@@ -29,6 +29,11 @@ Result<LoweredGraph> lowerGraph(const Graph &graph, const CompileOptions &option
     return badInput("a graph cannot run on " + std::to_string(options.tensorParallel) + " ranks");
   if (options.kvCapacity < 0)
     return badInput("a capacity of " + std::to_string(options.kvCapacity) + " positions for key/value caches");
+  auto whole = entryFunction(source.module.get());
+  if (auto cut = whole ? (*whole)->getAttrOfType<IntegerAttr>(nn::ranksAttr) : IntegerAttr();
+      cut && cut.getInt() != options.tensorParallel)
+    return badInput(source.path + ": is cut for " + std::to_string(cut.getInt()) + " ranks, not " +
+                    std::to_string(options.tensorParallel));
   LoweredGraph lowered;
   // The clone shares the graph's context, which therefore stays alive with it.
   lowered.context = std::shared_ptr<MLIRContext>(graph.implementation(), source.context.get());

@@ -29,6 +29,9 @@ struct Port {
 struct LoadOptions {
   /// Graph inputs whose contents are known now; they become constants.
   NamedTensors constants;
+  /// How many ranks' files there are where the path holds `{rank}`, which stands for 0, 1, … A model that was cut
+  /// beforehand, with com.microsoft AllReduce between; compile it with `tensorParallel` as many.
+  int ranks = 1;
 };
 
 /// An imported transformer graph. Cheap to copy; safe to compile from several threads one at a time.

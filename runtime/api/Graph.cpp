@@ -2,6 +2,7 @@
 
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
+#include "runtime/api/RankFiles.h"
 
 using namespace mlir;
 
@@ -35,7 +36,10 @@ Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
   implementation->context = makeContext();
   ImportOptions importOptions;
   importOptions.constants = options.constants;
-  auto module = loadModule(*implementation->context, path, importOptions);
+  if (namesRankFiles(path) && options.ranks < 2)
+    return badInput(path + ": stands for the files of several ranks; say how many there are");
+  auto module = namesRankFiles(path) ? importRankFiles(*implementation->context, path, options.ranks, importOptions)
+                                     : loadModule(*implementation->context, path, importOptions);
   if (!module)
     return module.error();
   implementation->module = std::move(*module);

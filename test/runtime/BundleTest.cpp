@@ -76,6 +76,39 @@ TEST(Bundle, HoldsTheWeightsOfEveryRank) {
   expectSum((*executor)->run(inputs), inputs);
 }
 
+TEST(Bundle, HoldsTheFilesOfEveryRank) {
+  TemporaryFolder folder;
+  ProgramPlan plan = samplePlan();
+  std::string path = folder.path + "/out";
+  for (int rank : {0, 1}) {
+    Tensor weights = floats({4}, rank == 1 ? 1.f : -9.f, 0.5f);
+    std::string file = folder.path + "/rank" + std::to_string(rank);
+    std::ofstream(file, std::ios::binary) << std::string(8 * rank, '?') << std::string(weights.as<char>(), weights.bytes());
+    plan.buffers[3].perRank.push_back({file, 8 * static_cast<uint64_t>(rank), 16});
+  }
+  plan.buffers[3].contents = plan.buffers[3].perRank[0];
+  ExecutorOptions options;
+  options.target = ExecutorOptions::Target::Emulate;
+  options.cacheFolder = FUSION_BINARY_DIR "/test-cache";
+  options.rank = 1;
+  NamedTensors inputs = sampleInputs(2, 8);
+  auto before = Executor::create(plan, options);
+  ASSERT_TRUE(before) << before.error().message;
+  expectSum((*before)->run(inputs), inputs);
+  ASSERT_TRUE(writeBundle(path, plan, "sm_90a", fakeCubins(2)));
+  for (int rank : {0, 1})
+    fs::remove(folder.path + "/rank" + std::to_string(rank));
+  auto bundle = readBundle(path);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  auto executor = Executor::create(bundle->plan, options);
+  ASSERT_TRUE(executor) << executor.error().message;
+  expectSum((*executor)->run(inputs), inputs);
+  options.rank = 2;
+  auto none = Executor::create(bundle->plan, options);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "weight w: there is no file for rank 2");
+}
+
 TEST(Bundle, ReplacesABundleButNothingElse) {
   TemporaryFolder folder;
   std::string path = folder.path + "/out";

@@ -215,6 +215,23 @@ TEST(PlanVerify, APartOfAWeightLiesInIt) {
   EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
 }
 
+TEST(PlanVerify, EveryRankHasAllBytesOfAWeightOfItsOwn) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "f", DType::BF16, {2, 3}, FileSpan{"/a.bin", 0, 12}});
+  plan.buffers.back().perRank = {{"/a.bin", 0, 12}, {"/b.bin", 8, 12}};
+  EXPECT_TRUE(verify(plan));
+  auto back = programPlanFromJson(toJson(plan));
+  ASSERT_TRUE(back) << back.error().message;
+  ASSERT_EQ(back->buffers.back().perRank.size(), 2u);
+  EXPECT_EQ(back->buffers.back().perRank[1].path, "/b.bin");
+  EXPECT_EQ(back->buffers.back().perRank[1].offset, 8u);
+  plan.buffers.back().perRank[1].length = 10;
+  EXPECT_NE(whyInvalid(plan).find("do not have 12 bytes of it each"), std::string::npos);
+  plan.buffers.pop_back();
+  plan.buffers[0].perRank = {{"/a.bin", 0, 12}};
+  EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
+}
+
 TEST(PlanJson, RangesRoundTrip) {
   std::string text = toJson(rangedPlan());
   auto back = programPlanFromJson(text);

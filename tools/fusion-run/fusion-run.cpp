@@ -22,7 +22,7 @@ namespace cl = llvm::cl;
 
 namespace {
 cl::OptionCategory category("Fusion options");
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx, .mlir or a bundle)"), cl::cat(category));
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx, .mlir or a bundle; with --tp, {rank} in its name stands for each rank's own file)"), cl::cat(category));
 cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"),
                                 cl::cat(category));
 cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
@@ -167,7 +167,7 @@ Result<Program> makeProgram() {
   options.cacheFolder = cacheFolder;
   if (llvm::sys::fs::is_directory(inputFile))
     return Program::open(inputFile, options);
-  auto graph = Graph::load(inputFile);
+  auto graph = Graph::load(inputFile, {.ranks = tensorParallel});
   if (!graph)
     return graph.error();
   return compile(*graph, options);
