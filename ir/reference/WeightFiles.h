@@ -22,7 +22,7 @@ public:
   /// All that rank `rank`'s file holds of it, also where the op is a part. The tensor lies in the mapped file, which lives as long as it does; 4-bit types are unpacked to one
   /// value a byte, and a misaligned tensor is copied. A relative path is looked up in the base folder, then
   /// in the working folder. A missing or short file is an error that names the weight and the path.
-  Result<Tensor> load(nn::WeightOp weight, int64_t rank);
+  Result<Tensor> load(nn::WeightOp weight, int64_t rank = 0);
 
 private:
   Result<std::shared_ptr<MappedFile>> open(const std::string &path);

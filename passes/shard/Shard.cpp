@@ -13,6 +13,20 @@ namespace fusion {
 
 namespace {
 
+// Pattern: reshape(weight) -> a weight of that shape, so that its dims can be divided
+void reshapeWeights(func::FuncOp function) {
+  for (auto reshape : llvm::to_vector(function.getOps<nn::ReshapeOp>())) {
+    auto weight = reshape.getX().getDefiningOp<nn::WeightOp>();
+    auto type = llvm::cast<RankedTensorType>(reshape.getType());
+    if (!weight || weight.getStarts() || weight.getRankPaths() || !type.hasStaticShape())
+      continue;
+    OpBuilder builder(weight);
+    reshape.getY().replaceAllUsesWith(nn::WeightOp::create(builder, weight.getLoc(), type, weight.getName(),
+                                                           weight.getPath(), weight.getOffset(), weight.getLength()));
+    reshape.erase();
+  }
+}
+
 struct Shard : impl::ShardBase<Shard> {
   using ShardBase::ShardBase;
 
@@ -36,6 +50,7 @@ struct Shard : impl::ShardBase<Shard> {
     if (!function.getOps<nn::AllReduceOp>().empty())
       return function.emitError() << "holds collectives already: it is one rank's graph; give the files of all ranks, "
                                      "with {rank} for the number in their names";
+    reshapeWeights(function);
     auto table = ShapeTable::compute(function);
     if (failed(table))
       return failure();

@@ -92,3 +92,22 @@ func.func @length_of_a_run(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?
   %2 = nn.matmul %1, %down : (tensor<?x16xf32>, tensor<16x8xf32>) -> tensor<?x8xf32>
   return %2 : tensor<?x8xf32>
 }
+
+// -----
+
+// The scales of blocks lie in the file as one row: their own rows are divided all the same.
+// CHECK-LABEL: func @reshaped_scales
+// CHECK-NOT: nn.reshape
+// CHECK-DAG: name = "scales"{{.*}}starts = ["4*tp_rank", 0], whole = array<i64: 8, 2>} : () -> tensor<4x2xf32>
+// CHECK-DAG: name = "codes"{{.*}}starts = ["4*tp_rank", 0], whole = array<i64: 8, 8>} : () -> tensor<4x8xi8>
+// CHECK: nn.all_reduce
+func.func @reshaped_scales(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x4xf32> {
+  %q = nn.weight {name = "codes", path = "w.bin", offset = 0 : i64, length = 64 : i64} : () -> tensor<8x8xi8>
+  %s = nn.weight {name = "scales", path = "w.bin", offset = 64 : i64, length = 64 : i64} : () -> tensor<16xf32>
+  %down = nn.weight {name = "down", path = "w.bin", offset = 128 : i64, length = 128 : i64} : () -> tensor<8x4xf32>
+  %r = nn.reshape %s {shape = [8, 2]} : (tensor<16xf32>) -> tensor<8x2xf32>
+  %w = nn.dequantize %q, %r {axis = 1 : i64, block_size = 4 : i64} : (tensor<8x8xi8>, tensor<8x2xf32>) -> tensor<8x8xf32>
+  %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x8xf32>, tensor<8x8xf32>) -> tensor<?x8xf32>
+  %1 = nn.matmul %0, %down : (tensor<?x8xf32>, tensor<8x4xf32>) -> tensor<?x4xf32>
+  return %1 : tensor<?x4xf32>
+}
