@@ -124,11 +124,12 @@ Result<PatternSet> loadPatterns(MLIRContext &context, const std::vector<std::str
   return set;
 }
 
-/// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none.
+/// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none, or if it is
+/// known to be cut and its ports are still to be placed.
 static bool markAsOneRanks(ModuleOp module, int64_t ranks) {
   bool holds = false;
   for (auto function : module.getOps<func::FuncOp>())
-    if (!function.getOps<nn::AllReduceOp>().empty()) {
+    if (!function.getOps<nn::AllReduceOp>().empty() && !function->hasAttr(nn::ranksAttr)) {
       function->setAttr(nn::ranksAttr, IntegerAttr::get(IntegerType::get(module.getContext(), 64), ranks));
       holds = true;
     }
