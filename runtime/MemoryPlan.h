@@ -18,6 +18,7 @@ constexpr size_t alignedSize(size_t bytes) {
 struct Lifetime {
   size_t bytes = 0;
   int64_t first = 0, last = 0;
+  friend bool operator==(const Lifetime &, const Lifetime &) = default;
 };
 
 struct MemoryPlan {

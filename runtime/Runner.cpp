@@ -15,7 +15,7 @@ static constexpr size_t maxRecordings = 4;
 
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
                          std::unique_ptr<Backend> device, WeightStore store)
-    : plan(plan), options(options), backend(std::move(device)), weights(std::move(store)),
+    : plan(plan), options(options), shapePlanner(plan), backend(std::move(device)), weights(std::move(store)),
       writtenInputs(plan.buffers.size(), false), pools(plan.buffers.size()) {
   for (const KernelLaunch &launch : plan.launches)
     for (const KernelLaunch::Argument &argument : launch.arguments)
@@ -40,7 +40,7 @@ Result<ShapeBucket *> Executor::Runner::bucketFor(const NamedTensors &inputs) {
   if (!symbols)
     return symbols.error();
   symbols->emplace(rankSymbol, options.rank);
-  Result<ShapePlan> shapes = planShapes(plan, *symbols, options.communicator.get());
+  Result<ShapePlan> shapes = shapePlanner.plan(*symbols, options.communicator.get());
   if (options.communicator)
     if (Status status = agreeOn(*symbols); !status)
       return status.error();
@@ -86,10 +86,16 @@ Status Executor::Runner::prepareLaunches(const ShapePlan &shapes) {
 Status Executor::Runner::growArena(size_t bytes) {
   if (bytes <= arenaCapacity)
     return {};
+  // Shapes that grow step by step, as in a decode loop, shall not move it at every step.
+  const size_t roomy = std::max(bytes, arenaCapacity + arenaCapacity / 4);
   arena = nullptr; // first, so that the old and the new one need not fit together
   arenaCapacity = 0;
   buckets.dropRecordings();
-  Result<std::shared_ptr<void>> memory = backend->allocate(bytes);
+  Result<std::shared_ptr<void>> memory = backend->allocate(roomy);
+  if (memory)
+    bytes = roomy;
+  else if (roomy > bytes)
+    memory = backend->allocate(bytes);
   if (!memory)
     return Error{memory.error().kind, "temporaries: " + memory.error().message};
   arena = *memory;

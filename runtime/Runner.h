@@ -81,6 +81,7 @@ private:
 
   const ProgramPlan &plan;
   const ExecutorOptions &options;
+  ShapePlanner shapePlanner;
   std::mutex mutex;
   std::unique_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last
   WeightStore weights;

@@ -9,9 +9,17 @@ Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes
   for (Block &block : blocks)
     if (block.memory.use_count() == 1 && block.capacity >= bytes)
       return block.memory;
-  // Free blocks that are too small would only hold memory back.
+  // Free blocks that are too small would only hold memory back. What has grown once will grow again: room for that.
+  size_t roomy = bytes;
+  for (const Block &block : blocks)
+    if (block.capacity < bytes)
+      roomy = std::max(roomy, block.capacity + block.capacity / 4);
   std::erase_if(blocks, [](const Block &block) { return block.memory.use_count() == 1; });
-  Result<std::shared_ptr<void>> memory = backend.allocate(bytes);
+  Result<std::shared_ptr<void>> memory = backend.allocate(roomy);
+  if (memory)
+    bytes = roomy;
+  else if (roomy > bytes)
+    memory = backend.allocate(bytes);
   if (!memory)
     return memory.error();
   if (blocks.size() == maxBlocks)

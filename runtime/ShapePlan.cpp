@@ -1,21 +1,19 @@
 #include "runtime/ShapePlan.h"
 
-#include "runtime/MemoryPlan.h"
-
 #include <fmt/format.h>
 
 #include <numeric>
 #include <utility>
 
 namespace fusion {
-namespace {
 
-constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keeps sums from overflowing
+static constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keeps sums from overflowing
 
-class Planner {
+/// One set of shapes. What errors say is only put together when there is one.
+class ShapePlanner::Planning {
 public:
-  Planner(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator)
-      : plan(plan), symbols(symbols), communicator(communicator) {}
+  Planning(ShapePlanner &planner, const SymbolValues &symbols, const Communicator *communicator)
+      : planner(planner), plan(planner.program), symbols(symbols), communicator(communicator) {}
 
   Result<ShapePlan> run() {
     for (const BufferPlan &buffer : plan.buffers)
@@ -39,25 +37,41 @@ public:
   }
 
 private:
-  /// `dim` in [0, limit].
-  Result<int64_t> evaluate(const Dim &dim, int64_t limit, const std::string &where) const {
-    Result<int64_t> value = dim.evaluate(symbols);
+  Result<int64_t> evaluate(const Dim &dim) {
+    if (std::optional<int64_t> constant = dim.constant())
+      return *constant;
+    const auto place = planner.places.find(&dim);
+    if (place == planner.places.end())
+      return dim.evaluate(symbols);
+    std::optional<int64_t> &known = planner.values[place->second];
+    if (!known) {
+      Result<int64_t> value = dim.evaluate(symbols);
+      if (!value)
+        return value;
+      known = *value;
+    }
+    return *known;
+  }
+
+  /// `dim` in [0, limit]; `where()` is text.
+  template <class Where> Result<int64_t> evaluate(const Dim &dim, int64_t limit, const Where &where) {
+    Result<int64_t> value = evaluate(dim);
     if (!value)
-      return badInput(fmt::format("{}: {}: {}", where, dim.str(), value.error().message));
+      return badInput(fmt::format("{}: {}: {}", where(), dim.str(), value.error().message));
     if (*value < 0 || *value > limit)
-      return badInput(fmt::format("{}: {} is {}, the limit is {}", where, dim.str(), *value, limit));
+      return badInput(fmt::format("{}: {} is {}, the limit is {}", where(), dim.str(), *value, limit));
     return *value;
   }
 
-  Result<size_t> bytesOf(DType type, const DimShape &dims, const std::string &where,
-                         Shape *shape = nullptr) const {
+  template <class Where>
+  Result<size_t> bytesOf(DType type, const DimShape &dims, const Where &where, Shape *shape = nullptr) {
     int64_t bytes = static_cast<int64_t>(byteSize(type));
     for (const Dim &dim : dims) {
       Result<int64_t> value = evaluate(dim, maxBytes, where);
       if (!value)
         return value.error();
       if (__builtin_mul_overflow(bytes, *value, &bytes) || bytes > maxBytes)
-        return badInput(fmt::format("{}: shape {} is too large", where, shapeString(dims)));
+        return badInput(fmt::format("{}: shape {} is too large", where(), shapeString(dims)));
       if (shape)
         shape->push_back(*value);
     }
@@ -65,7 +79,7 @@ private:
   }
 
   Status addBuffer(const BufferPlan &buffer) {
-    Result<size_t> bytes = bytesOf(buffer.type, buffer.shape, "buffer " + buffer.name);
+    Result<size_t> bytes = bytesOf(buffer.type, buffer.shape, [&] { return "buffer " + buffer.name; });
     if (!bytes)
       return bytes.error();
     result.bufferBytes.push_back(*bytes);
@@ -87,8 +101,8 @@ private:
     int64_t messageBytes = 0;
     for (size_t i = begin; i < end; ++i) {
       const KernelLaunch::Collective &collective = *plan.launches[i].collective;
-      Result<int64_t> message = evaluate(collective.messageBytes, maxBytes, where + ": message"),
-                      round = evaluate(collective.roundBytes, maxBytes, where + ": exchanged bytes");
+      Result<int64_t> message = evaluate(collective.messageBytes, maxBytes, [&] { return where + ": message"; }),
+                      round = evaluate(collective.roundBytes, maxBytes, [&] { return where + ": exchanged bytes"; });
       if (!message || !round)
         return (message ? round : message).error();
       messageBytes = *message;
@@ -112,7 +126,7 @@ private:
   Status addLaunch(uint32_t index) {
     const KernelLaunch &source = plan.launches[index];
     const KernelPlan &kernel = plan.kernels[source.kernel];
-    const std::string where = placeOf(source);
+    auto where = [&] { return placeOf(source); };
     if (source.when) {
       Result<int64_t> size = evaluate(source.when->size, INT64_MAX, where);
       if (!size)
@@ -125,7 +139,7 @@ private:
     const Dim *grid[] = {&source.gridX, &source.gridY, &source.gridZ};
     for (int axis = 0; axis < 3; ++axis) {
       Result<int64_t> extent = evaluate(*grid[axis], axis == 0 ? INT32_MAX : 65535,
-                                        fmt::format("{}: grid {}", where, "xyz"[axis]));
+                                        [&] { return fmt::format("{}: grid {}", where(), "xyz"[axis]); });
       if (!extent)
         return extent.error();
       launch.grid[axis] = static_cast<uint32_t>(*extent);
@@ -140,16 +154,16 @@ private:
         continue;
       }
       if (!argument.buffer) {
-        Result<int64_t> value = argument.value.evaluate(symbols);
+        Result<int64_t> value = evaluate(argument.value);
         if (!value)
-          return badInput(fmt::format("{}: {}", where, value.error().message));
+          return badInput(fmt::format("{}: {}", where(), value.error().message));
         launch.arguments.push_back({ShapePlan::Argument::Kind::Number, 0, static_cast<uint64_t>(*value)});
         continue;
       }
       auto limit = static_cast<int64_t>(result.bufferBytes[*argument.buffer]);
-      Result<int64_t> offset =
-          evaluate(argument.byteOffset, limit,
-                   fmt::format("{}: byte offset into {}", where, plan.buffers[*argument.buffer].name));
+      Result<int64_t> offset = evaluate(argument.byteOffset, limit, [&] {
+        return fmt::format("{}: byte offset into {}", where(), plan.buffers[*argument.buffer].name);
+      });
       if (!offset)
         return offset.error();
       launch.arguments.push_back({ShapePlan::Argument::Kind::Buffer, *argument.buffer, static_cast<uint64_t>(*offset)});
@@ -161,9 +175,9 @@ private:
         plan.kernels[result.launches.back().kernel].usesPdl;
     double moved = 0, flops = 0; // reports only: an expression that does not evaluate counts as nothing
     for (const Dim *dim : {&source.bytesRead, &source.bytesWritten})
-      if (Result<int64_t> value = dim->evaluate(symbols))
+      if (Result<int64_t> value = evaluate(*dim))
         moved += static_cast<double>(*value);
-    if (Result<int64_t> value = source.flops.evaluate(symbols))
+    if (Result<int64_t> value = evaluate(source.flops))
       flops = static_cast<double>(*value);
     result.bytesMoved.push_back(moved);
     result.flops.push_back(flops);
@@ -172,7 +186,7 @@ private:
   }
 
   Status addOutput(const PortPlan &port) {
-    std::string where = "output " + port.name;
+    auto where = [&] { return "output " + port.name; };
     Shape shape;
     Result<size_t> bytes = bytesOf(port.type, port.shape, where, &shape);
     if (!bytes)
@@ -183,7 +197,7 @@ private:
     if (Status status = addStrides(port, "output", result.outputStrides); !status)
       return status;
     if (static_cast<size_t>(*offset) + *bytes > result.bufferBytes[port.buffer])
-      return badInput(fmt::format("{}: {} bytes at {} lie outside buffer {} of {} bytes", where, *bytes,
+      return badInput(fmt::format("{}: {} bytes at {} lie outside buffer {} of {} bytes", where(), *bytes,
                                   *offset, plan.buffers[port.buffer].name, result.bufferBytes[port.buffer]));
     result.outputShapes.push_back(std::move(shape));
     result.outputOffsets.push_back(static_cast<size_t>(*offset));
@@ -193,7 +207,7 @@ private:
   /// A cache must hold what the run needs.
   Status addStrides(const PortPlan &port, std::string_view kind, std::vector<Shape> &list) {
     Shape &strides = list.emplace_back();
-    const std::string where = fmt::format("{} {}", kind, port.name);
+    auto where = [&] { return fmt::format("{} {}", kind, port.name); };
     for (size_t dim = 0; dim < port.strides.size(); ++dim) {
       Result<int64_t> size = evaluate(port.shape[dim], maxBytes, where),
                       room = evaluate(plan.buffers[port.buffer].shape[dim], maxBytes, where),
@@ -201,7 +215,7 @@ private:
       if (!size || !room || !stride)
         return (!size ? size : !room ? room : stride).error();
       if (*size > *room)
-        return badInput(fmt::format("{}: dim {} needs {} positions, the cache was compiled for a capacity of {}", where,
+        return badInput(fmt::format("{}: dim {} needs {} positions, the cache was compiled for a capacity of {}", where(),
                                     dim, *size, *room));
       strides.push_back(*stride);
     }
@@ -219,10 +233,15 @@ private:
           lifetime.last = static_cast<int64_t>(i);
         }
     std::vector<BufferId> places = shareMemory(lifetimes);
-    MemoryPlan memory = planMemory(lifetimes);
+    for (Lifetime &lifetime : lifetimes) // sizes that take as much memory are the same
+      lifetime.bytes = alignedSize(lifetime.bytes);
+    if (lifetimes != planner.lastLifetimes) {
+      planner.lastMemory = planMemory(lifetimes);
+      planner.lastLifetimes = std::move(lifetimes);
+    }
     for (BufferId place : places)
-      result.arenaOffsets.push_back(memory.offsets[place]);
-    result.arenaBytes = memory.total;
+      result.arenaOffsets.push_back(planner.lastMemory.offsets[place]);
+    result.arenaBytes = planner.lastMemory.total;
   }
 
   /// Whose memory each buffer uses: its own, or that of a temporary which the launch that writes it reads last and
@@ -251,6 +270,7 @@ private:
     return places;
   }
 
+  ShapePlanner &planner;
   const ProgramPlan &plan;
   const SymbolValues &symbols;
   const Communicator *communicator;
@@ -258,10 +278,49 @@ private:
   bool skipped = false; ///< the launch before had nothing to do
 };
 
-} // namespace
+ShapePlanner::ShapePlanner(const ProgramPlan &plan) : program(plan) {
+  std::map<Dim, uint32_t> known;
+  auto indexAll = [&](const DimShape &dims) {
+    for (const Dim &dim : dims)
+      index(dim, known);
+  };
+  for (const BufferPlan &buffer : plan.buffers)
+    indexAll(buffer.shape);
+  for (const KernelLaunch &launch : plan.launches) {
+    for (const Dim *dim : {&launch.gridX, &launch.gridY, &launch.gridZ, &launch.bytesRead, &launch.bytesWritten, &launch.flops})
+      index(*dim, known);
+    if (launch.when)
+      index(launch.when->size, known);
+    if (launch.collective) {
+      index(launch.collective->messageBytes, known);
+      index(launch.collective->roundBytes, known);
+    }
+    for (const KernelLaunch::Argument &argument : launch.arguments) {
+      index(argument.byteOffset, known);
+      index(argument.value, known);
+    }
+  }
+  for (const std::vector<PortPlan> *ports : {&plan.inputs, &plan.outputs})
+    for (const PortPlan &port : *ports) {
+      indexAll(port.shape);
+      indexAll(port.strides);
+      index(port.byteOffset, known);
+    }
+  values.resize(known.size());
+}
+
+void ShapePlanner::index(const Dim &dim, std::map<Dim, uint32_t> &known) {
+  if (!dim.isStatic())
+    places[&dim] = known.try_emplace(dim, static_cast<uint32_t>(known.size())).first->second;
+}
+
+Result<ShapePlan> ShapePlanner::plan(const SymbolValues &symbols, const Communicator *communicator) {
+  values.assign(values.size(), std::nullopt);
+  return Planning(*this, symbols, communicator).run();
+}
 
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator) {
-  return Planner(plan, symbols, communicator).run();
+  return ShapePlanner(plan).plan(symbols, communicator);
 }
 
 } // namespace fusion

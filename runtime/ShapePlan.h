@@ -2,10 +2,14 @@
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
+#include "runtime/MemoryPlan.h"
 #include "runtime/collective/Communicator.h"
 
 #include <array>
 #include <cstddef>
+#include <map>
+#include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace fusion {
@@ -33,6 +37,25 @@ struct ShapePlan {
   /// Those with an empty grid, for other sizes or of forms of a collective that were not chosen are left out.
   std::vector<Launch> launches;
   std::vector<double> bytesMoved, flops; ///< for each of `launches`
+};
+
+/// Works out shapes of one plan, again and again: a decode loop has new ones at every step. Each of the plan's expressions
+/// is evaluated once for a set of shapes however often it occurs, and memory is laid out anew only when a temporary's size
+/// has changed. Not thread-safe; the plan must outlive it.
+class ShapePlanner {
+public:
+  explicit ShapePlanner(const ProgramPlan &plan);
+  /// As planShapes().
+  Result<ShapePlan> plan(const SymbolValues &symbols, const Communicator *communicator = nullptr);
+
+private:
+  class Planning;
+  void index(const Dim &dim, std::map<Dim, uint32_t> &known);
+  const ProgramPlan &program;
+  std::unordered_map<const Dim *, uint32_t> places; ///< of the plan's Dims that depend on symbols: equal ones share one
+  std::vector<std::optional<int64_t>> values;       ///< by place, for the shapes in hand
+  std::vector<Lifetime> lastLifetimes;
+  MemoryPlan lastMemory;
 };
 
 /// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond

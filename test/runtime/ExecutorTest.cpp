@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <set>
 #include <thread>
 
 using namespace fusion;
@@ -215,6 +216,19 @@ TEST(Executor, MoreShapesThanItKeeps) {
     NamedTensors inputs = sampleInputs(1, n);
     expectSum(executor->run(inputs), inputs);
   }
+}
+
+TEST(Executor, ShapesThatGrowMoveMemoryRarely) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  std::set<size_t> sizes;
+  constexpr int steps = 60;
+  for (int64_t n = 1; n <= steps; ++n) {
+    NamedTensors inputs = sampleInputs(16, 256 * n);
+    expectSum(executor->run(inputs), inputs);
+    sizes.insert(executor->arenaBytes());
+  }
+  EXPECT_LT(sizes.size(), steps / 3);
 }
 
 TEST(Executor, BenchAndProfileReportTimes) {

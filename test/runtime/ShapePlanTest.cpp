@@ -78,6 +78,33 @@ TEST(ShapePlan, WithoutPermissionNothingIsShared) {
   EXPECT_EQ(shapes->arenaBytes, 2560u);
 }
 
+TEST(ShapePlan, APlannerGivesWhatAPlanOfItsOwnGives) {
+  for (const ProgramPlan &plan : {chain(4), rangedPlan(), samplePlan()}) {
+    ShapePlanner planner(plan);
+    for (auto [batch, n] : {std::pair(3, 100), {3, 101}, {1, 4}, {3, 100}, {0, 8}, {-1, 8}, {3, 100}, {1, 70000}}) {
+      auto again = planner.plan({{"batch", batch}, {"n", n}}), once = planShapes(plan, {{"batch", batch}, {"n", n}});
+      ASSERT_EQ(bool(again), bool(once));
+      if (!once) {
+        EXPECT_EQ(again.error().message, once.error().message);
+        continue;
+      }
+      EXPECT_EQ(again->bufferBytes, once->bufferBytes);
+      EXPECT_EQ(again->arenaOffsets, once->arenaOffsets);
+      EXPECT_EQ(again->arenaBytes, once->arenaBytes);
+      EXPECT_EQ(again->outputShapes, once->outputShapes);
+      EXPECT_EQ(again->bytesMoved, once->bytesMoved);
+      ASSERT_EQ(again->launches.size(), once->launches.size());
+      for (size_t i = 0; i < once->launches.size(); ++i) {
+        EXPECT_EQ(again->launches[i].source, once->launches[i].source);
+        EXPECT_EQ(again->launches[i].grid, once->launches[i].grid);
+        for (size_t j = 0; j < once->launches[i].arguments.size(); ++j)
+          EXPECT_EQ(again->launches[i].arguments[j].value, once->launches[i].arguments[j].value);
+      }
+    }
+    EXPECT_EQ(planner.plan({{"batch", 1}}).error().message, planShapes(plan, {{"batch", 1}}).error().message);
+  }
+}
+
 TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
   auto shapes = planShapes(samplePlan(), {{"batch", 0}, {"n", 8}});
   ASSERT_TRUE(shapes) << shapes.error().message;
