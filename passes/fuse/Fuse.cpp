@@ -41,6 +41,13 @@ std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &b
   return collective;
 }
 
+/// Ops whose results nobody reads.
+void eraseDead(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
 /// Options of a remark of this phase. `pattern` must outlive it.
 remark::RemarkOpts remarkOf(StringRef pattern) { return remark::RemarkOpts::name(pattern).category("fuse"); }
 
@@ -122,7 +129,7 @@ private:
     if (options.profit && !candidates.empty())
       measure(*shapes, sizes);
     commitBest();
-    eraseDeadClones();
+    eraseDead(function); // whose clones took their place; between turns no candidate points at them
     return {};
   }
 
@@ -151,7 +158,7 @@ private:
           consider(*pattern, &root, traffic);
     const ProposalContext context{function.getBody().front(), traffic, oracle};
     const std::vector<Candidate> found = candidates;
-    for (auto grow : {growNorms, growRopes, growRotations})
+    for (auto grow : {growNorms, growRopes, growRotations, growGates})
       for (Candidate &candidate : grow(context, found))
         if (enabled(candidate.pattern)) {
           see(candidate.root, candidate.pattern);
@@ -262,15 +269,6 @@ private:
   }
 
   /// The originals that nobody reads any more. Only between turns: no candidate points at them.
-  void eraseDeadClones() {
-    SmallVector<Operation *> ops;
-    for (Operation &op : function.getBody().front().without_terminator())
-      ops.push_back(&op);
-    for (Operation *op : llvm::reverse(ops))
-      if (isOpTriviallyDead(op))
-        op->erase();
-  }
-
   void miss(Operation *root, const std::string &pattern, unsigned opsFound, const std::string &reason) {
     auto [entry, fresh] = misses.insert({{root, pattern}, {opsFound, reason}});
     if (!fresh && opsFound > entry->second.opsFound)
@@ -405,6 +403,7 @@ Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions
             Ledger &ledger) {
   for (const auto &[symbol, size] : nominalSizes(function))
     ledger.nominal[symbol] = size;
+  eraseDead(function); // would fire, and cost what its kernel reads for it
   if (Status status = count(function, oracle, ledger, true); !status)
     return status;
   if (options.profit)

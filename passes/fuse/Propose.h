@@ -53,7 +53,7 @@ Candidate withDecoding(const Candidate &candidate);
 Proposals proposeProducts(const ProposalContext &context);
 
 /// What belongs to a product: the scales behind an integer one (a cast and a multiplication, whose factor may be a
-/// product of two scales), and a bias.
+/// product of two scales, and a cast to the model's type), a bias, and an activation that gates nothing.
 llvm::SmallVector<mlir::Operation *> stepsBehind(nn::MatmulOp matmul);
 
 /// Norms in front of products of few rows.
@@ -81,6 +81,9 @@ std::vector<Candidate> growRopes(const ProposalContext &context, llvm::ArrayRef<
 
 /// Pairs of rotations by the same angles, with the norms in front of them, that no candidate of `found` has together.
 std::vector<Candidate> growRotations(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
+
+/// Gated pairs of integer products, with the scales behind each.
+std::vector<Candidate> growGates(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
 struct Proposer {
   llvm::StringRef family;

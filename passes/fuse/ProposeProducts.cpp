@@ -22,6 +22,10 @@ OpTy readerWithRow(Value value) {
   return tensorType(other).getRank() <= 1 ? op : OpTy();
 }
 
+bool isActivation(Operation *op) {
+  return llvm::isa<nn::SiluOp, nn::GeluOp, nn::ReluOp, nn::SigmoidOp, nn::TanhOp>(op);
+}
+
 /// Or a part of one, where it lies.
 bool isWeight(Value value) {
   Operation *op = encodedOperand(value).getDefiningOp();
@@ -43,9 +47,52 @@ SmallVector<Operation *> stepsBehind(nn::MatmulOp matmul) {
         steps.append({cast, scaled});
         value = scaled.getY();
       }
-  if (auto bias = readerWithRow<nn::AddOp>(value))
+  if (!steps.empty() && value.hasOneUse())
+    if (auto cast = llvm::dyn_cast<nn::CastOp>(*value.getUsers().begin()); cast && isFloat(dtype(cast.getY()))) {
+      steps.push_back(cast);
+      value = cast.getY();
+    }
+  if (auto bias = readerWithRow<nn::AddOp>(value)) {
     steps.push_back(bias);
+    value = bias.getY();
+  }
+  // An activation that gates another product goes with the gate.
+  if (Operation *activation = value.hasOneUse() ? *value.getUsers().begin() : nullptr;
+      activation && isActivation(activation) &&
+      llvm::none_of(activation->getUsers(), [](Operation *user) { return llvm::isa<nn::MulOp>(user); }))
+    steps.push_back(activation);
   return steps;
+}
+
+std::vector<Candidate> growGates(const ProposalContext &context, ArrayRef<Candidate>) {
+  std::vector<Candidate> candidates;
+  llvm::DenseMap<Value, nn::MatmulOp> products; // by the value that their steps end in
+  for (auto matmul : context.block.getOps<nn::MatmulOp>()) {
+    const SmallVector<Operation *> steps = stepsBehind(matmul);
+    products[(steps.empty() ? matmul.getOperation() : steps.back())->getResult(0)] = matmul;
+  }
+  auto propose = [&](nn::MulOp gated, Value activated, Value other) {
+    Operation *activation = activated.getDefiningOp();
+    if (!activation || !isActivation(activation))
+      return;
+    nn::MatmulOp gate = products.lookup(activation->getOperand(0)), up = products.lookup(other);
+    if (!gate || !up || gate == up || gate.getA() != up.getA() || gate.getY().getType() != up.getY().getType() ||
+        !isInteger(dtype(gate.getY())))
+      return;
+    Candidate &candidate = candidates.emplace_back();
+    candidate.pattern = "gated_matmul";
+    candidate.root = gated;
+    for (nn::MatmulOp product : {gate, up}) {
+      candidate.ops.push_back(product);
+      candidate.ops.append(stepsBehind(product));
+    }
+    candidate.ops.append({activation, gated.getOperation()});
+  };
+  for (auto gated : context.block.getOps<nn::MulOp>()) {
+    propose(gated, gated.getLhs(), gated.getRhs());
+    propose(gated, gated.getRhs(), gated.getLhs());
+  }
+  return candidates;
 }
 
 Proposals proposeProducts(const ProposalContext &context) {

@@ -206,3 +206,16 @@ func.func @normal_used(%x: tensor<?x128xbf16>, %y: tensor<4x8x128xbf16>, %a: ten
   %t = nn.add %1, %y : (tensor<8x128xbf16>, tensor<4x8x128xbf16>) -> tensor<4x8x128xbf16>
   return %0, %s, %t : tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<4x8x128xbf16>
 }
+
+// -----
+
+// CHECK-LABEL: @dead_norm
+// CHECK-NOT: fusion.group
+// CHECK: nn.add
+// CHECK-NOT: nn.rms_norm
+// CHECK: return
+func.func @dead_norm(%x: tensor<?x128xf16>, %r: tensor<?x128xf16>, %w: tensor<128xf16>) -> tensor<?x128xf16> {
+  %t = nn.add %x, %r : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
+  %n = nn.rms_norm %t, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  return %t : tensor<?x128xf16>
+}

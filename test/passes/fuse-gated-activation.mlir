@@ -118,3 +118,31 @@ func.func @no_activation(%g: tensor<?x256xf32>, %u: tensor<?x256xf32>) -> tensor
   %m = nn.mul %g, %u : (tensor<?x256xf32>, tensor<?x256xf32>) -> tensor<?x256xf32>
   return %m : tensor<?x256xf32>
 }
+
+// -----
+
+// Commuted; the activation is read by others too, and leaves the kernel.
+// CHECK-LABEL: @activation_used
+// CHECK: %[[R:.*]]:2 = fusion.group "gated_activation" schedule "pointwise"
+// CHECK-NEXT: %[[A:.*]] = nn.silu
+// CHECK-NEXT: %[[M:.*]] = nn.mul %{{.*}}, %[[A]]
+// CHECK-NEXT: fusion.yield %[[A]], %[[M]]
+// CHECK: return %[[R]]#0, %[[R]]#1
+func.func @activation_used(%g: tensor<?x256xf16> {nn.dims = ["rows", 256]}, %u: tensor<?x256xf16> {nn.dims = ["rows", 256]}) -> (tensor<?x256xf16>, tensor<?x256xf16>) {
+  %a = nn.silu %g : (tensor<?x256xf16>) -> tensor<?x256xf16>
+  %m = nn.mul %u, %a : (tensor<?x256xf16>, tensor<?x256xf16>) -> tensor<?x256xf16>
+  return %a, %m : tensor<?x256xf16>, tensor<?x256xf16>
+}
+
+// -----
+
+// Nobody reads the gated value: there is none.
+// CHECK-LABEL: @dead
+// CHECK-NOT: fusion.group
+// CHECK-NOT: nn.mul
+// CHECK: return
+func.func @dead(%g: tensor<?x256xf16>, %u: tensor<?x256xf16>) -> tensor<?x256xf16> {
+  %a = nn.silu %g : (tensor<?x256xf16>) -> tensor<?x256xf16>
+  %m = nn.mul %a, %u : (tensor<?x256xf16>, tensor<?x256xf16>) -> tensor<?x256xf16>
+  return %a : tensor<?x256xf16>
+}

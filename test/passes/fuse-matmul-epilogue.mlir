@@ -166,3 +166,31 @@ func.func @per_token(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>) -> (tensor<
   %0, %1 = nn.dynamic_quantize %m : (tensor<8x256xf32>) -> (tensor<8x256xi8>, tensor<8x1xf32>)
   return %0, %1 : tensor<8x256xi8>, tensor<8x1xf32>
 }
+
+// -----
+
+// CHECK-LABEL: @commuted_bias
+// CHECK: fusion.group "matmul_epilogue" schedule "matmul"
+// CHECK-NEXT: %[[P:.*]] = nn.matmul
+// CHECK-NEXT: nn.add %{{.*}}, %[[P]]
+// CHECK-NEXT: fusion.yield
+func.func @commuted_bias(%x: tensor<?x64xf16>, %w: tensor<64x96xf16>, %b: tensor<96xf16>) -> tensor<?x96xf16> {
+  %0 = nn.matmul %x, %w : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %1 = nn.add %b, %0 : (tensor<96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
+  return %1 : tensor<?x96xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @dead_tail
+// CHECK: fusion.group "matmul_epilogue" schedule "matmul"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: fusion.yield
+// CHECK-NOT: nn.silu
+func.func @dead_tail(%x: tensor<?x64xf16>, %w: tensor<64x96xf16>, %b: tensor<96xf16>) -> tensor<?x96xf16> {
+  %0 = nn.matmul %x, %w : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %1 = nn.add %b, %0 : (tensor<96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
+  %2 = nn.silu %1 : (tensor<?x96xf16>) -> tensor<?x96xf16>
+  return %1 : tensor<?x96xf16>
+}

@@ -86,3 +86,29 @@ func.func @two_readers(%x: tensor<?x128xf32>, %w: tensor<128xf32>, %s: tensor<f3
   %r = nn.quantize %n, %t : (tensor<?x128xf32>, tensor<f32>) -> tensor<?x128xi8>
   return %q, %r : tensor<?x128xi8>, tensor<?x128xi8>
 }
+
+// -----
+
+// CHECK-LABEL: @dead_quant
+// CHECK-NOT: fusion.group
+// CHECK: nn.rms_norm
+// CHECK-NOT: nn.quantize
+// CHECK: return
+func.func @dead_quant(%x: tensor<?x128xf16>, %w: tensor<128xf16>, %s: tensor<f32>) -> tensor<?x128xf16> {
+  %n = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %q = nn.quantize %n, %s : (tensor<?x128xf16>, tensor<f32>) -> tensor<?x128xi8>
+  return %n : tensor<?x128xf16>
+}
+
+// -----
+
+// The scales stay inside where nobody reads them.
+// CHECK-LABEL: @dead_scale
+// CHECK: %[[Q:.*]] = fusion.group "norm_quant" schedule "row"
+// CHECK: fusion.yield %{{[a-z0-9]*}} : tensor<?x128xi8>
+// CHECK: return %[[Q]]
+func.func @dead_scale(%x: tensor<?x128xf16>, %w: tensor<128xf16>) -> tensor<?x128xi8> {
+  %n = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %q, %s = nn.dynamic_quantize %n : (tensor<?x128xf16>) -> (tensor<?x128xi8>, tensor<?x1xf32>)
+  return %q : tensor<?x128xi8>
+}

@@ -109,3 +109,28 @@ func.func @broadcast_exp(%x: tensor<64x128xf32>, %y: tensor<128xf32>) -> tensor<
   %1 = nn.add %x, %0 : (tensor<64x128xf32>, tensor<128xf32>) -> tensor<64x128xf32>
   return %1 : tensor<64x128xf32>
 }
+
+// -----
+
+// CHECK-LABEL: @middle_used
+// CHECK: %[[R:.*]]:2 = fusion.group "pointwise" schedule "pointwise"
+// CHECK-NEXT: %[[E:.*]] = nn.exp
+// CHECK-NEXT: %[[M:.*]] = nn.mul %{{.*}}, %[[E]]
+// CHECK-NEXT: fusion.yield %[[E]], %[[M]]
+func.func @middle_used(%x: tensor<?x64xf16> {nn.dims = ["rows", 64]}, %y: tensor<?x64xf16> {nn.dims = ["rows", 64]}) -> (tensor<?x64xf16>, tensor<?x64xf16>) {
+  %0 = nn.exp %x : (tensor<?x64xf16>) -> tensor<?x64xf16>
+  %1 = nn.mul %y, %0 : (tensor<?x64xf16>, tensor<?x64xf16>) -> tensor<?x64xf16>
+  return %0, %1 : tensor<?x64xf16>, tensor<?x64xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @dead_tail
+// CHECK-NOT: fusion.group
+// CHECK-NOT: nn.mul
+// CHECK: return
+func.func @dead_tail(%x: tensor<?x64xf16>, %y: tensor<?x64xf16>) -> tensor<?x64xf16> {
+  %0 = nn.exp %x : (tensor<?x64xf16>) -> tensor<?x64xf16>
+  %1 = nn.mul %0, %y : (tensor<?x64xf16>, tensor<?x64xf16>) -> tensor<?x64xf16>
+  return %0 : tensor<?x64xf16>
+}

@@ -83,3 +83,58 @@ func.func @quantised_weights(%x: tensor<?x32xf16>, %s: tensor<4x2xf16>) -> (tens
   %3 = nn.matmul %x, %2 {transpose_b = true} : (tensor<?x32xf16>, tensor<4x32xf16>) -> tensor<?x4xf16>
   return %1, %3 : tensor<?x4xf16>, tensor<?x4xf16>
 }
+
+// -----
+
+// CodeGen's parallel layer: the first product of the MLP beside the packed projection, its activation with it.
+// CHECK-LABEL: @activation_of_one
+// CHECK: fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.gelu
+// CHECK-NEXT: fusion.yield
+func.func @activation_of_one(%x: tensor<?x4xf16>, %b: tensor<8xf16>) -> (tensor<?x4xf16>, tensor<?x8xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %u = nn.weight {name = "u", path = "w.bin", offset = 32 : i64, length = 64 : i64} : () -> tensor<4x8xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %1 = nn.matmul %x, %u : (tensor<?x4xf16>, tensor<4x8xf16>) -> tensor<?x8xf16>
+  %2 = nn.add %1, %b : (tensor<?x8xf16>, tensor<8xf16>) -> tensor<?x8xf16>
+  %3 = nn.gelu %2 : (tensor<?x8xf16>) -> tensor<?x8xf16>
+  return %0, %3 : tensor<?x4xf16>, tensor<?x8xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @dead_product
+// CHECK: fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-COUNT-2: nn.matmul
+// CHECK-NOT: nn.matmul
+// CHECK: return
+func.func @dead_product(%x: tensor<?x4xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 32 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %v = nn.weight {name = "v", path = "w.bin", offset = 48 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  %2 = nn.matmul %x, %v : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  return %0, %1 : tensor<?x4xf16>, tensor<?x2xf16>
+}
+
+// -----
+
+// A product that is read without its bias too: both products leave, the addition stays behind.
+// CHECK-LABEL: @biased_used
+// CHECK: %[[G:.*]]:2 = fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-COUNT-2: nn.matmul
+// CHECK: fusion.yield
+// CHECK: %[[B:.*]] = nn.add %{{.*}}, %[[G]]#1
+// CHECK: return %[[G]]#0, %[[G]]#1, %[[B]]
+func.func @biased_used(%x: tensor<?x4xf16>, %b: tensor<2xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 32 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  %2 = nn.add %b, %1 : (tensor<2xf16>, tensor<?x2xf16>) -> tensor<?x2xf16>
+  return %0, %1, %2 : tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>
+}

@@ -73,3 +73,32 @@ func.func @keys_from_queries(%q: tensor<1x4x8x32xf32>, %v: tensor<1x4x8x32xf32>,
   %2 = nn.attention %0, %1, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf32>, tensor<1x4x8x32xf32>, tensor<1x4x8x32xf32>) -> tensor<1x4x8x32xf32>
   return %2 : tensor<1x4x8x32xf32>
 }
+
+// -----
+
+// The keys are rotated first, and are a result too.
+// CHECK-LABEL: @keys_first
+// CHECK: %[[G:.*]]:2 = fusion.group "rope"
+// CHECK: %[[A:.*]] = nn.attention %[[G]]#1, %[[G]]#0
+// CHECK: return %[[A]], %[[G]]#0
+func.func @keys_first(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %cos: tensor<8x32xf16>, %sin: tensor<8x32xf16>) -> (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>) {
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x2x8x32xf16>
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x4x8x32xf16>
+  %2 = nn.attention %0, %1, %v {scale = 0.17 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %2, %1 : tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>
+}
+
+// -----
+
+// Nobody reads the attention, nor the queries then.
+// CHECK-LABEL: @dead_attention
+// CHECK-NOT: fusion.group
+// CHECK: nn.rope
+// CHECK-NOT: nn.rope
+// CHECK: return
+func.func @dead_attention(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %cos: tensor<8x32xf16>, %sin: tensor<8x32xf16>) -> tensor<1x2x8x32xf16> {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x4x8x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xf16>, tensor<8x32xf16>, tensor<8x32xf16>) -> tensor<1x2x8x32xf16>
+  %2 = nn.attention %0, %1, %v {scale = 0.17 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %1 : tensor<1x2x8x32xf16>
+}

@@ -21,7 +21,7 @@ CASES = [
     ("int8", "llama-fp32-op18", 15, QDQ),
     ("uint8", "bert-fp32-op18", 12, {"qkv_matmul": 2, "matmul_epilogue": 6}),
     ("fp8", "llama-fp16-op20-eager", 15, QDQ),
-    ("dynamic", "llama-fp32-op18", 15, {"qkv_matmul": 4, "matmul_epilogue": 5}),
+    ("dynamic", "llama-fp32-op18", 15, {"qkv_matmul": 2, "gated_matmul": 2, "matmul_epilogue": 5}),
     ("int4", "llama-fp16-op20-eager", 15, WEIGHT_ONLY),
     ("int8-blocks", "bert-fp32-op18", 12, {"qkv_matmul": 2, "matmul_epilogue": 6}),
     ("nbits", "qwen3-bf16-op23", 15, WEIGHT_ONLY),
