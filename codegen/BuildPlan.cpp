@@ -164,25 +164,8 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
 Status PlanBuilder::emitRanges(const Region &region, const KernelContext &known, const Schedule &schedule,
                                llvm::ArrayRef<BufferId> outputs) {
   const std::vector<SizeRange> ranges = schedule.ranges(region, known);
-  if (ranges.empty())
-    return emitOne(region, known, schedule, outputs);
-  for (const SizeRange &range : ranges) {
-    KernelContext inRange = known;
-    inRange.range = &range;
-    if (Status status = emitOne(region, inRange, schedule, outputs); !status)
-      return status;
-    // Ranges whose kernels turned out the same are one.
-    KernelLaunch &made = plan.launches.back();
-    if (range.least > ranges.front().least && made.kernel == plan.launches.end()[-2].kernel) {
-      plan.launches.end()[-2].when->most = range.most;
-      plan.launches.pop_back();
-    } else {
-      made.when = range;
-    }
-  }
-  if (std::optional<SizeRange> &when = plan.launches.back().when; when->least == ranges.front().least)
-    when.reset(); // one for all
-  return {};
+  return ranges.empty() ? emitOne(region, known, schedule, outputs)
+                        : emitRanges(region, known, schedule, ranges, outputs);
 }
 
 Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,

@@ -23,7 +23,7 @@ private:
   /// The schedule that takes the region, or the error that buildPlan promises.
   Result<const Schedule *> chooseSchedule(const Region &region, const KernelContext &context) const;
   Status planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs);
-  /// One launch, or one for each of the schedule's ranges.
+  /// One launch, or those for each of the schedule's ranges.
   Status emit(const Region &region, const KernelContext &context, const Schedule &schedule,
               llvm::ArrayRef<BufferId> outputs);
   Status emitRanges(const Region &region, const KernelContext &context, const Schedule &schedule,
@@ -35,12 +35,22 @@ private:
   Status emitLibrary(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs,
                      bool isOneOfSeveral);
   void callLibrary(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to);
+  // PlanRanges.cpp
+  Status emitRanges(const Region &region, const KernelContext &context, const Schedule &schedule,
+                    llvm::ArrayRef<SizeRange> ranges, llvm::ArrayRef<BufferId> outputs);
+  /// Where and how the outputs of a step lie, as far as they are the region's, and with new buffers where not.
+  struct Targets {
+    llvm::SmallVector<BufferId> buffers;
+    llvm::SmallVector<View> views;
+  };
+  Targets targetsOf(const Region &step, const Region &region, const KernelContext &context,
+                    llvm::ArrayRef<BufferId> outputs);
   Status emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
                  llvm::ArrayRef<BufferId> outputs);
   /// A kernel that copies the elements of `value`, however they lie, into `target`.
   Status planCopy(mlir::Value value, const View &view, BufferId target, mlir::Operation *anchor);
   uint32_t shareKernel(KernelPlan kernel);
-  /// KernelContext::settled for the next launch.
+  /// KernelContext::settled for the next launch, which follows one of those from lastPlanned on.
   llvm::SmallVector<bool> settledInputs(llvm::ArrayRef<View> inputs) const;
   void describe(KernelLaunch &launch, const Region &region, const KernelContext &context,
                 const KernelDraft &draft) const;

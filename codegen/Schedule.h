@@ -48,6 +48,15 @@ struct KernelDraft {
   std::optional<KernelLaunch::Collective> collective;
 };
 
+class Schedule;
+
+/// A region as two, one after the other: a kernel of schedule `firstBy` computes outputs of the region and values that
+/// only `second` reads. Both have the region's inputs; behind them, `second` has what it reads of `first`.
+struct Steps {
+  Region first, second;
+  const Schedule *firstBy = nullptr;
+};
+
 class Schedule {
 public:
   virtual ~Schedule() = default;
@@ -61,7 +70,10 @@ public:
   /// is a launch of its own, and what is behind it another region. Empty: there is nothing to exchange. Only for a region that is
   /// not refused.
   virtual std::vector<CollectiveForm> forms(const Region &, const KernelContext &) const { return {}; }
-  /// Only for a region that is not refused.
+  /// The region as two kernels, if that is better than one in context.range; the larger ranges have the same `first`
+  /// then, whose kernel is one for all of them, and `second` is this schedule's.
+  virtual std::optional<Steps> steps(const Region &, const KernelContext &) const { return std::nullopt; }
+  /// Only for a region that is not refused, and in ranges without steps.
   virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
   virtual std::optional<unsigned> updatedInput(const Region &) const { return std::nullopt; }

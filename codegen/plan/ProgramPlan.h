@@ -102,6 +102,9 @@ struct KernelLaunch {
   /// Launched only for these values. The same op's kernels for larger values follow in order: together they take
   /// every value from 1 on once; at 0 there is nothing to compute.
   std::optional<SizeRange> when;
+  /// Computes what those of the launches behind it read that are for the same values, `when` to the largest integer:
+  /// the op is two kernels for these and one for smaller ones.
+  bool ahead = false;
   /// One of several ways to do the same, which follow each other in the plan and write the same results; the
   /// communicator takes one by the bytes of a rank's message. Of the library form there are several launches.
   struct Collective {

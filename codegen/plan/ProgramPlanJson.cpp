@@ -98,6 +98,8 @@ static json toJson(const KernelLaunch &launch) {
           {"flops", launch.flops.str()}};
   if (launch.when)
     result["when"] = {{"size", launch.when->size.str()}, {"least", launch.when->least}, {"most", launch.when->most}};
+  if (launch.ahead)
+    result["ahead"] = true;
   if (launch.collective)
     result["collective"] = {{"form", collectiveForms[static_cast<int>(launch.collective->form)]},
                             {"message_bytes", launch.collective->messageBytes.str()},
@@ -286,6 +288,8 @@ static KernelLaunch readLaunch(const json &object) {
   launch.flops = readDimField(object, "flops");
   if (auto when = object.find("when"); when != object.end())
     launch.when = {readDimField(*when, "size"), jsonField<int64_t>(*when, "least"), jsonField<int64_t>(*when, "most")};
+  if (object.contains("ahead"))
+    launch.ahead = jsonField<bool>(object, "ahead");
   if (auto way = object.find("collective"); way != object.end())
     launch.collective = {readEnum<CollectiveForm>(*way, "form", collectiveForms, "collective form"),
                          readDimField(*way, "message_bytes"), readDimField(*way, "round_bytes")};

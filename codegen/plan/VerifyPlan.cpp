@@ -127,33 +127,60 @@ static std::string rangeText(const SizeRange &range) {
   return fmt::format("{} … {} of {}", range.least, range.most, range.size.str());
 }
 
-/// Launches for ranges of one size follow each other from 1 to the end, and write the same buffers.
+using Buffers = std::set<BufferId>;
+
+static Buffers writtenBy(const KernelLaunch &launch) {
+  Buffers buffers;
+  for (const KernelLaunch::Argument &argument : launch.arguments)
+    if (argument.written)
+      buffers.insert(*argument.buffer);
+  return buffers;
+}
+
+/// Launches for ranges of one size follow each other from 1 to the end, and write the same buffers, the larger ones with
+/// what is launched ahead of them.
 static Status verifyRanges(const ProgramPlan &plan) {
-  auto writes = [](const KernelLaunch &launch) {
-    std::set<BufferId> buffers;
-    for (const KernelLaunch::Argument &argument : launch.arguments)
-      if (argument.written)
-        buffers.insert(*argument.buffer);
-    return buffers;
-  };
   const KernelLaunch *open = nullptr; // the launch before, if larger sizes still lack theirs
+  const KernelLaunch *ahead = nullptr;
+  Buffers results;
   for (const KernelLaunch &launch : plan.launches) {
     auto fail = [&](std::string_view reason) {
       return badInput(fmt::format("launch of {} at {}: {}", plan.kernels[launch.kernel].name, launch.location, reason));
     };
     if (!launch.when) {
-      if (open)
-        return fail("comes where the launches for " + open->when->size.str() + " end too early");
+      if (open || launch.ahead)
+        return fail(launch.ahead ? "is ahead of others for all sizes"
+                                 : "comes where the launches for " + open->when->size.str() + " end too early");
       continue;
     }
     const SizeRange &range = *launch.when;
     if (range.least < 1 || range.most < range.least)
       return fail("is for " + rangeText(range));
-    if (open ? !(range.size == open->when->size) || range.least - 1 != open->when->most : range.least != 1)
-      return fail("is for " + rangeText(range) + ", behind " + (open ? rangeText(*open->when) : "nothing"));
-    if (open && writes(launch) != writes(*open))
+    if (launch.ahead) {
+      if (open || range.most != INT64_MAX)
+        return fail("is ahead of others for " + rangeText(range));
+      open = ahead = &launch;
+      continue;
+    }
+    const bool begins = !open || open->ahead;
+    if (begins ? range.least != 1 : range.least - 1 != open->when->most)
+      return fail("is for " + rangeText(range) + ", behind " + (begins ? "nothing" : rangeText(*open->when)));
+    if (open && !(range.size == open->when->size))
+      return fail("is for " + rangeText(range) + ", behind " + rangeText(*open->when));
+    Buffers written = writtenBy(launch);
+    if (ahead && range.least >= ahead->when->least)
+      written.merge(writtenBy(*ahead));
+    if (begins)
+      results = written;
+    if (!std::includes(written.begin(), written.end(), results.begin(), results.end()) ||
+        (!ahead && written != results))
       return fail("writes other buffers than the launch for " + rangeText(*open->when));
+    if (ahead && range.least < ahead->when->least && range.most >= ahead->when->least)
+      return fail("is for " + rangeText(range) + ", which another is ahead of from " +
+                  std::to_string(ahead->when->least) + " on");
     open = range.most == INT64_MAX ? nullptr : &launch;
+    if (!open)
+      ahead = nullptr;
   }
   return open ? badInput("the launches for " + open->when->size.str() + " end too early") : Status();
 }

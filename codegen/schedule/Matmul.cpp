@@ -23,10 +23,11 @@ public:
     if (problem.m.constant())
       return {};
     llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
-    const int64_t few = std::max(matmul::skinnyRows(problem), matmul::stripRows(problem));
     for (int64_t rows : {1, 4, 8, 16})
-      if (rows <= few)
+      if (rows <= matmul::fewRows(problem))
         limits.push_back(rows);
+    if (!problem.ahead.empty())
+      limits.push_back(matmul::rowsAhead(problem));
     llvm::sort(limits);
     std::vector<SizeRange> ranges;
     int64_t next = 1;
@@ -39,6 +40,15 @@ public:
     if (!ranges.empty())
       ranges.push_back({problem.m, next, INT64_MAX});
     return ranges;
+  }
+
+  /// Many rows are normalised once, not by every block.
+  std::optional<Steps> steps(const Region &region, const KernelContext &context) const override {
+    auto analysed = matmul::analyse(region, context);
+    const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+    if (problem.ahead.empty() || problem.mostRows <= matmul::rowsAhead(problem))
+      return std::nullopt;
+    return matmul::stepsAhead(region, problem);
   }
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {

@@ -291,8 +291,8 @@ void emitBases(KernelWriter &writer, const Problem &problem) {
   if (problem.ahead.empty()) {
     declare(problem.a, "a", start(problem.a));
   } else {
-    const int64_t elements = problem.m.value() * problem.k.value();
-    writer.line(fmt::format("SHARED({}, normal, {});", sourceType(problem.a.type).str(), elements));
+    writer.line(fmt::format("SHARED({}, normal, {});", sourceType(problem.a.type).str(),
+                            problem.mostRows * problem.k.value()));
     declare(problem.a, "a", "normal");
   }
   if (!problem.sideBySide()) {

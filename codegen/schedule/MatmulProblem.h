@@ -79,7 +79,11 @@ private:
 
 /// The ops of the region that compute the product's A, a norm among them; none if there is no norm.
 llvm::SmallVector<mlir::Operation *> opsAhead(const Region &region, nn::MatmulOp matmul);
-/// Why the kernels for few rows cannot compute A, or nothing. For a problem that is complete otherwise.
+/// The most rows for which a kernel of few computes A too; 0: for none.
+int64_t rowsAhead(const Problem &problem);
+/// What computes A, and the products of it, as two kernels.
+Steps stepsAhead(const Region &region, const Problem &problem);
+/// Why A cannot be computed ahead of the products, or nothing. For a problem that is complete otherwise.
 std::optional<std::string> whyNotAhead(const Region &region, const KernelContext &context, const Problem &problem);
 /// Waits for the kernels before this one and computes A, if it is no input, with a block of `threads`.
 void emitAhead(KernelWriter &writer, const Region &region, const KernelContext &context, const Problem &problem,
@@ -157,6 +161,8 @@ bool isSkinny(const Problem &problem);
 /// The most rows of A for which a block may compute a strip of columns; 0: for none.
 int64_t stripRows(const Problem &problem);
 bool isStrip(const Problem &problem);
+/// The most rows for which there is a kernel for few.
+int64_t fewRows(const Problem &problem);
 /// Numbers of rows after which another tile is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
 

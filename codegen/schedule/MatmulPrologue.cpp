@@ -2,6 +2,7 @@
 // all of them into shared memory; what others read of it is written by the first block.
 #include "codegen/schedule/MatmulProblem.h"
 #include "codegen/schedule/RowEmitter.h"
+#include "codegen/schedule/Schedules.h"
 
 #include <fmt/format.h>
 
@@ -33,6 +34,7 @@ static Region regionAhead(const Region &region, const Problem &problem) {
   Region own;
   own.anchor = region.anchor;
   own.inputs = region.inputs;
+  own.pattern = region.pattern;
   own.ops = problem.ahead;
   nn::MatmulOp first = problem.op;
   own.outputs = {first.getA()};
@@ -40,6 +42,12 @@ static Region regionAhead(const Region &region, const Problem &problem) {
     own.outputs.push_back(region.outputs[output]);
   return own;
 }
+
+static int64_t rowBytes(const Problem &problem) {
+  return *problem.k.constant() * static_cast<int64_t>(byteSize(problem.a.type));
+}
+
+int64_t rowsAhead(const Problem &problem) { return std::min(fewRows(problem), mostBytes / rowBytes(problem)); }
 
 std::optional<std::string> whyNotAhead(const Region &region, const KernelContext &context, const Problem &problem) {
   if (problem.ahead.empty())
@@ -54,27 +62,46 @@ std::optional<std::string> whyNotAhead(const Region &region, const KernelContext
           !(matmul && operand == matmul.getA() && operand != matmul.getB()))
         return (op->getName().getStringRef() + " reads what is computed ahead of the product").str();
   }
-  const std::string limit = "a norm ahead of nn.matmul needs a static number of rows, at most ";
-  const int64_t most = std::max(skinnyRows(problem), stripRows(problem));
-  if (most == 0)
-    return std::string("a norm ahead of nn.matmul needs a kernel for few rows, which takes f32, f16 and bf16 and a "
-                       "contiguous second operand");
-  if (!problem.m.constant())
-    return limit + std::to_string(most) + ": here it is " + problem.m.str();
-  if (*problem.m.constant() < 1 || *problem.m.constant() > most)
-    return limit + std::to_string(most) + ": here it is " + std::to_string(*problem.m.constant());
   nn::MatmulOp first = problem.op;
   if (!problem.batch.empty() || first.getTransposeA() || problem.k.constant().value_or(0) == 0)
     return std::string("a norm ahead of a product that is batched, of a transpose, of a run-time size or of nothing");
-  const int64_t bytes = *problem.m.constant() * *problem.k.constant() * static_cast<int64_t>(byteSize(problem.a.type));
-  if (bytes > mostBytes)
-    return fmt::format("normalised rows of {} bytes, shared memory has room for {}", bytes, mostBytes);
+  if (fewRows(problem) == 0)
+    return std::string("a norm ahead of nn.matmul needs a kernel for few rows, which takes f32, f16 and bf16 and a "
+                       "contiguous second operand");
+  const int64_t most = rowsAhead(problem);
+  if (most == 0)
+    return fmt::format("a normalised row of {} bytes, shared memory has room for {}", rowBytes(problem), mostBytes);
+  if (std::optional<int64_t> rows = problem.m.constant(); rows && (*rows < 1 || *rows > most))
+    return fmt::format("a norm ahead of nn.matmul of rows of {} bytes pays for 1 to {} rows: here there are {}",
+                       rowBytes(problem), most, *rows);
   auto graph = row::buildGraph(regionAhead(region, problem), context);
   if (auto *reason = std::get_if<std::string>(&graph))
     return "ahead of nn.matmul: " + *reason;
   if (std::get<row::Graph>(graph).groupSize != 0)
     return std::string("values per group ahead of nn.matmul");
+  if (problem.m.constant())
+    return std::nullopt;
+  const Steps steps = stepsAhead(region, problem);
+  if (auto reason = steps.firstBy->refuses(steps.first, context))
+    return "ahead of nn.matmul: " + *reason;
   return std::nullopt;
+}
+
+Steps stepsAhead(const Region &region, const Problem &problem) {
+  Steps steps{regionAhead(region, problem), region, &rowSchedule()};
+  Region &second = steps.second;
+  nn::MatmulOp first = problem.op;
+  SmallVector<Value> &made = steps.first.outputs;
+  made.erase(std::remove(made.begin() + 1, made.end(), made.front()), made.end()); // it leaves, too
+  second.inputs.push_back(first.getA());
+  llvm::erase_if(second.ops, [&](Operation *op) {
+    return llvm::is_contained(problem.ahead, op) && !isa<nn::ConstantOp>(op);
+  });
+  second.outputs.clear();
+  for (auto [index, output] : llvm::enumerate(region.outputs))
+    if (!llvm::is_contained(problem.outputsAhead, index))
+      second.outputs.push_back(output);
+  return steps;
 }
 
 void emitAhead(KernelWriter &writer, const Region &region, const KernelContext &context, const Problem &problem,
@@ -95,9 +122,8 @@ void emitAhead(KernelWriter &writer, const Region &region, const KernelContext &
     store.access.index = problem.outputsAhead[index - 1];
     store.condition = "block_x() == 0";
   }
-  const row::Layout layout = row::layoutWithin(graph, static_cast<uint32_t>(threads));
-  const int64_t turns = static_cast<int64_t>(
-      llvm::divideCeil(problem.m.value(), static_cast<int64_t>(layout.rowsPerBlock())));
+  const row::Layout layout = row::layoutWithin(graph, problem.mostRows, static_cast<uint32_t>(threads));
+  const auto turns = static_cast<int64_t>(llvm::divideCeil(problem.mostRows, static_cast<int64_t>(layout.rowsPerBlock())));
   writer.line("// Every block computes the rows of A; the first one writes what others read of it.");
   writer.line(turns > 1 ? fmt::format("for (int turn = 0; turn < {}; ++turn) {{", turns) : "{");
   row::Emitter(plain, graph, layout, writer, turns > 1 ? "turn" : "0", /*launches=*/false).emit();

@@ -16,6 +16,8 @@ int64_t skinnyRows(const Problem &problem) {
   return problem.together ? 4 : 8;
 }
 
+int64_t fewRows(const Problem &problem) { return std::max(skinnyRows(problem), stripRows(problem)); }
+
 bool isSkinny(const Problem &problem) {
   return problem.leastRows >= 1 && problem.mostRows <= skinnyRows(problem);
 }

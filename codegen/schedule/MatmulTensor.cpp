@@ -21,7 +21,7 @@ std::optional<DType> tensorCoreType(const Problem &problem) {
   return std::nullopt;
 }
 
-static constexpr int64_t fewRows = 16, manyRows = 1024;
+static constexpr int64_t smallTile = 16, manyRows = 1024;
 
 /// Whether many rows get a large tile. Not f8 products, which machines without an instruction for them unpack in
 /// registers.
@@ -36,8 +36,8 @@ llvm::SmallVector<int64_t> tileLimits(const Problem &problem) {
   if (!tensorCoreType(problem))
     return {};
   if (isWide(problem))
-    return {fewRows, manyRows - 1};
-  return {fewRows};
+    return {smallTile, manyRows - 1};
+  return {smallTile};
 }
 
 static bool hasZeros(const Operand &operand) { return operand.decode && operand.decode->zero; }
@@ -45,7 +45,7 @@ static bool hasZeros(const Operand &operand) { return operand.decode && operand.
 /// As many accumulators as one thread's registers take. `shifted`: beside the sums that zero
 /// points multiply.
 static Tiling chooseTiling(const Problem &problem, bool shifted) {
-  if (problem.mostRows <= fewRows)
+  if (problem.mostRows <= smallTile)
     return {16, 64, 1, 4};
   if (problem.leastRows >= manyRows && isWide(problem))
     return {128, problem.together || shifted ? 64 : 128, 2, 2};

@@ -305,15 +305,16 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   return layout;
 }
 
-Layout layoutWithin(const Graph &graph, uint32_t blockThreads) {
+Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads) {
   Layout layout;
   layout.blockThreads = blockThreads;
   const int64_t width = graph.width.value();
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
   });
-  // A row or two for the whole block, which reduces with barriers; else a row for each warp.
-  layout.threadsPerRow = plain && graph.rows.value() <= 2 ? blockThreads : 32;
+  // One row for the whole block, or two, which reduces with barriers; else a row for each warp.
+  const bool whole = mostRows == 1 || graph.rows == Dim(mostRows);
+  layout.threadsPerRow = plain && whole && mostRows <= 2 ? blockThreads : 32;
   layout.vector = chooseVector(graph, width);
   layout.chunks = static_cast<int64_t>(
       llvm::divideCeil(width, layout.vector * static_cast<int64_t>(layout.threadsPerRow)));

@@ -1,5 +1,6 @@
 // norm_matmul: a norm, with the residual add ahead of it, in front of the products that read it, for few rows: their biases
-// go along, the activation of a gated pair, or what follows a single product.
+// go along, the activation of a gated pair, or what follows a single product. Where only a run knows the number of rows,
+// many take the two kernels that they would have been anyway.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -59,13 +60,6 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     const SmallVector<nn::MatmulOp> products = productsOf(&op);
     if (products.empty())
       continue;
-    const DimShape &shape = context.traffic.shapes[op.getResult(0)];
-    const Dim rows = product(llvm::ArrayRef<Dim>(shape).drop_back());
-    if (!rows.constant()) {
-      proposals.misses.push_back({&op, "a norm ahead of nn.matmul needs a static number of rows, at most 8: here it is " +
-                                           rows.str()});
-      continue;
-    }
     if (!epilogues)
       epilogues = proposeEpilogues(context);
     auto sum = op.getOperand(0).getDefiningOp<nn::AddOp>();
@@ -82,6 +76,9 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
         candidate.ops.push_back(&op);
         if (withSum)
           candidate.ops.push_back(sum);
+        for (const Candidate &part : context.found)
+          if (llvm::all_of(part.ops, [&](Operation *op) { return llvm::is_contained(candidate.ops, op); }))
+            candidate.absorbed.push_back({part.root, part.pattern});
         proposals.candidates.push_back(std::move(candidate));
       }
   }

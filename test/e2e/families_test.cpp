@@ -63,6 +63,18 @@ const Case cases[] = {
   %3 = nn.matmul %1, %v : (tensor<2x128xT>, tensor<128x16xT>) -> tensor<2x16xT>
   %4 = nn.add %3, %b : (tensor<2x16xT>, tensor<16xT>) -> tensor<2x16xT>
   return %0, %2, %4 : tensor<2x128xT>, tensor<2x48xT>, tensor<2x16xT> })"},
+    {"AddNormProductsOfRunTimeRows", "norm_matmul", 1, R"(%x: tensor<?x128xT>, %r: tensor<?x128xT>, %g: tensor<128xT>, %w: tensor<128x48xT>, %v: tensor<128x16xT>, %b: tensor<16xT>) -> (tensor<?x128xT>, tensor<?x48xT>, tensor<?x16xT>) {
+  %0 = nn.add %x, %r : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
+  %1 = nn.layer_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
+  %2 = nn.matmul %1, %w : (tensor<?x128xT>, tensor<128x48xT>) -> tensor<?x48xT>
+  %3 = nn.matmul %1, %v : (tensor<?x128xT>, tensor<128x16xT>) -> tensor<?x16xT>
+  %4 = nn.add %3, %b : (tensor<?x16xT>, tensor<16xT>) -> tensor<?x16xT>
+  return %0, %2, %4 : tensor<?x128xT>, tensor<?x48xT>, tensor<?x16xT> })"},
+    {"NormThatLeavesOfRunTimeRows", "norm_matmul", 1, R"(%x: tensor<?x72xT>, %g: tensor<72xT>, %w: tensor<40x72xT>, %r: tensor<?x72xT>) -> (tensor<?x40xT>, tensor<?x72xT>) {
+  %0 = nn.add %x, %r : (tensor<?x72xT>, tensor<?x72xT>) -> tensor<?x72xT>
+  %1 = nn.rms_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<?x72xT>, tensor<72xT>) -> tensor<?x72xT>
+  %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<?x72xT>, tensor<40x72xT>) -> tensor<?x40xT>
+  return %2, %1 : tensor<?x40xT>, tensor<?x72xT> })"},
     {"NormGatedProducts", "norm_matmul", 1, R"(%x: tensor<1x128xT>, %g: tensor<128xT>, %w: tensor<64x128xT>, %v: tensor<64x128xT>) -> tensor<1x64xT> {
   %1 = nn.layer_norm %x, %g {eps = 1.0e-5 : f32} : (tensor<1x128xT>, tensor<128xT>) -> tensor<1x128xT>
   %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<1x128xT>, tensor<64x128xT>) -> tensor<1x64xT>

@@ -175,6 +175,42 @@ TEST(PlanVerify, RangesOfASizeHaveNoGaps) {
   EXPECT_NE(whyInvalid(plan).find("writes other buffers"), std::string::npos);
 }
 
+/// For sizes from 5 on the op is two kernels.
+static ProgramPlan steppedPlan() {
+  ProgramPlan plan = rangedPlan();
+  KernelLaunch ahead = plan.launches[1];
+  ahead.ahead = true;
+  plan.launches.insert(plan.launches.begin(), ahead);
+  return plan;
+}
+
+TEST(PlanVerify, WhatIsAheadOfLargerSizesStandsInFront) {
+  EXPECT_TRUE(verify(steppedPlan()));
+  EXPECT_EQ(steppedPlan().launchesOfRun(), 2);
+  auto back = programPlanFromJson(toJson(steppedPlan()));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_TRUE(back->launches[0].ahead);
+  EXPECT_FALSE(back->launches[1].ahead);
+  ProgramPlan plan = steppedPlan();
+  plan.launches[0].when.reset();
+  EXPECT_NE(whyInvalid(plan).find("is ahead of others for all sizes"), std::string::npos);
+  plan = steppedPlan();
+  plan.launches[0].when->most = 70;
+  EXPECT_NE(whyInvalid(plan).find("is ahead of others for 5 … 70"), std::string::npos);
+  plan = steppedPlan();
+  plan.launches[0].when->least = 3;
+  EXPECT_NE(whyInvalid(plan).find("which another is ahead of from 3 on"), std::string::npos);
+  plan = steppedPlan();
+  plan.launches[0].when->size = Dim::symbol("n");
+  EXPECT_NE(whyInvalid(plan).find("of n"), std::string::npos);
+  plan = steppedPlan();
+  std::swap(plan.launches[0], plan.launches[1]);
+  EXPECT_NE(whyInvalid(plan).find("is ahead of others"), std::string::npos);
+  plan = steppedPlan();
+  plan.launches[0].arguments[2].buffer = plan.launches[2].arguments[2].buffer = 5;
+  EXPECT_NE(whyInvalid(plan).find("writes other buffers"), std::string::npos);
+}
+
 TEST(PlanVerify, CachesLieInTheCornerOfTheirBuffer) {
   EXPECT_TRUE(verify(cachePlan()));
   auto back = programPlanFromJson(toJson(cachePlan()));

@@ -181,6 +181,39 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
   EXPECT_EQ(early, (std::vector{true, false, true}));
 }
 
+/// A norm ahead of products: one kernel for few rows, two for many. What follows the group reads its sum, which either the
+/// last kernel before it or the one before that has written.
+TEST(BuildPlan, TwoKernelsForManyRows) {
+  const char *text = R"(func.func @main(%x: tensor<?x1024xf32> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xf32> {nn.name = "r", nn.dims = ["n", 1024]},
+      %g: tensor<1024xf32> {nn.name = "g"}, %w: tensor<16x1024xf32> {nn.name = "w"}) -> (tensor<?x16xf32>, tensor<?x1024xf32>, tensor<?x1024xf32>) {
+    %y:2 = fusion.group "norm_matmul" schedule "matmul" (%a = %x, %b = %r, %v = %g, %c = %w)
+        : (tensor<?x1024xf32>, tensor<?x1024xf32>, tensor<1024xf32>, tensor<16x1024xf32>) -> (tensor<?x16xf32>, tensor<?x1024xf32>) {
+      %s = nn.add %a, %b : (tensor<?x1024xf32>, tensor<?x1024xf32>) -> tensor<?x1024xf32>
+      %h = nn.rms_norm %s, %v {eps = 1.0e-6 : f32} : (tensor<?x1024xf32>, tensor<1024xf32>) -> tensor<?x1024xf32>
+      %m = nn.matmul %h, %c {transpose_b = true} : (tensor<?x1024xf32>, tensor<16x1024xf32>) -> tensor<?x16xf32>
+      fusion.yield %m, %s : tensor<?x16xf32>, tensor<?x1024xf32>
+    }
+    %0 = nn.softmax %y#1 {axis = -1 : i64} : (tensor<?x1024xf32>) -> tensor<?x1024xf32>
+    %1 = nn.softmax %x {axis = -1 : i64} : (tensor<?x1024xf32>) -> tensor<?x1024xf32>
+    return %y#0, %0, %1 : tensor<?x16xf32>, tensor<?x1024xf32>, tensor<?x1024xf32>
+  })";
+  ProgramPlan plan = planOf(text);
+  EXPECT_EQ(plan.launchesOfRun(), 3);
+  EXPECT_TRUE(plan.launches[0].ahead);
+  EXPECT_EQ(plan.launches[0].when->least, 9);
+  EXPECT_EQ(plan.launches[0].fusion, "norm_matmul");
+  EXPECT_EQ(plan.launches[0].ops, (std::vector<std::string>{"nn.add", "nn.rms_norm"}));
+  EXPECT_EQ(plan.launches.end()[-3].ops, std::vector<std::string>{"nn.matmul"});
+  auto isEarly = [&](const KernelLaunch &launch) {
+    const std::string &source = plan.kernels[launch.kernel].source;
+    return source.find("load_settled_vec") < source.find("pdl_wait");
+  };
+  EXPECT_FALSE(isEarly(plan.launches.end()[-2])); // the sum
+  EXPECT_TRUE(isEarly(plan.launches.end()[-1]));
+  for (int64_t rows : {0, 1, 3, 8, 9, 17})
+    check(text, {.symbols = {{"n", rows}}, .tolerance = 1e-5, .launches = 3});
+}
+
 TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
   std::string error = planError(R"(func.func @main(%x: tensor<4xi1> {nn.name = "x"}) -> tensor<4xi1> {
     %0 = nn.all_reduce %x {group = "tp"} : (tensor<4xi1>) -> tensor<4xi1> loc("layers.0.mlp")
