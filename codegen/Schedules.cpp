@@ -33,7 +33,9 @@ const Schedule *findSchedule(llvm::StringRef name) {
 
 std::optional<std::string> readsPacked(const Region &region, const KernelContext &context) {
   for (auto [input, view] : llvm::zip(region.inputs, context.inputs))
-    if (isPacked(view))
+    if (isPacked(view) && llvm::any_of(input.getUsers(), [&](mlir::Operation *user) {
+          return llvm::is_contained(region.ops, user);
+        }))
       return "a weight of packed " + std::string(name(dtype(input))) + " elements";
   return std::nullopt;
 }

@@ -125,7 +125,9 @@ void emitAhead(KernelWriter &writer, const Region &region, const KernelContext &
   const row::Layout layout = row::layoutWithin(graph, problem.mostRows, static_cast<uint32_t>(threads));
   const auto turns = static_cast<int64_t>(llvm::divideCeil(problem.mostRows, static_cast<int64_t>(layout.rowsPerBlock())));
   writer.line("// Every block computes the rows of A; the first one writes what others read of it.");
-  writer.line(turns > 1 ? fmt::format("for (int turn = 0; turn < {}; ++turn) {{", turns) : "{");
+  const bool mayEnd = layout.wholeBlock() && problem.leastRows < turns; // before the last turn: at the last row
+  const std::string end = mayEnd ? " && turn < " + writer.size(problem.m) : "";
+  writer.line(turns > 1 ? fmt::format("for (int turn = 0; turn < {}{}; ++turn) {{", turns, end) : "{");
   row::Emitter(plain, graph, layout, writer, turns > 1 ? "turn" : "0", /*launches=*/false).emit();
   if (layout.wholeBlock())
     writer.line("barrier(); // the next row's reductions use the same shared memory");

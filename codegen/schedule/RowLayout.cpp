@@ -312,9 +312,8 @@ Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads)
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
   });
-  // One row for the whole block, or two, which reduces with barriers; else a row for each warp.
-  const bool whole = mostRows == 1 || graph.rows == Dim(mostRows);
-  layout.threadsPerRow = plain && whole && mostRows <= 2 ? blockThreads : 32;
+  // A few rows one after the other, for the whole block, which reduces with barriers; else a row for each warp.
+  layout.threadsPerRow = plain && mostRows <= 4 ? blockThreads : 32;
   layout.vector = chooseVector(graph, width);
   layout.chunks = static_cast<int64_t>(
       llvm::divideCeil(width, layout.vector * static_cast<int64_t>(layout.threadsPerRow)));

@@ -76,8 +76,9 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
         candidate.ops.push_back(&op);
         if (withSum)
           candidate.ops.push_back(sum);
+        const SmallVector<Operation *> whole = withDecoding(candidate).body();
         for (const Candidate &part : context.found)
-          if (llvm::all_of(part.ops, [&](Operation *op) { return llvm::is_contained(candidate.ops, op); }))
+          if (llvm::all_of(part.body(), [&](Operation *op) { return llvm::is_contained(whole, op); }))
             candidate.absorbed.push_back({part.root, part.pattern});
         proposals.candidates.push_back(std::move(candidate));
       }

@@ -75,6 +75,31 @@ const Case cases[] = {
   %1 = nn.rms_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<?x72xT>, tensor<72xT>) -> tensor<?x72xT>
   %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<?x72xT>, tensor<40x72xT>) -> tensor<?x40xT>
   return %2, %1 : tensor<?x40xT>, tensor<?x72xT> })"},
+    {"GateWithBias", "gated_matmul", 1, R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %v: tensor<64x48xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
+  %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
+  %1 = nn.matmul %x, %v : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
+  %2 = nn.add %0, %b : (tensor<?x48xT>, tensor<48xT>) -> tensor<?x48xT>
+  %3 = nn.silu %2 : (tensor<?x48xT>) -> tensor<?x48xT>
+  %4 = nn.mul %3, %1 : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
+  return %4 : tensor<?x48xT> })"},
+    {"GatedUpWithBias", "gated_matmul", 1, R"(%x: tensor<?x64xT>, %w: tensor<48x64xT>, %v: tensor<48x64xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
+  %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
+  %1 = nn.matmul %x, %v {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
+  %2 = nn.add %b, %1 : (tensor<48xT>, tensor<?x48xT>) -> tensor<?x48xT>
+  %3 = nn.relu %0 : (tensor<?x48xT>) -> tensor<?x48xT>
+  %4 = nn.mul %2, %3 : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
+  return %4 : tensor<?x48xT> })"},
+    {"ResidualThenActivation", "matmul_epilogue", 1, R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %r: tensor<?x48xT>) -> tensor<?x48xT> {
+  %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
+  %1 = nn.add %r, %0 : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
+  %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<?x48xT>) -> tensor<?x48xT>
+  return %2 : tensor<?x48xT> })"},
+    {"ActivationThenResidual", "matmul_epilogue", 1, R"(%x: tensor<?x64xT>, %w: tensor<48x64xT>, %b: tensor<48xT>, %r: tensor<?x48xT>) -> tensor<?x48xT> {
+  %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
+  %1 = nn.add %0, %b : (tensor<?x48xT>, tensor<48xT>) -> tensor<?x48xT>
+  %2 = nn.silu %1 : (tensor<?x48xT>) -> tensor<?x48xT>
+  %3 = nn.add %2, %r : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
+  return %3 : tensor<?x48xT> })"},
     {"NormGatedProducts", "norm_matmul", 1, R"(%x: tensor<1x128xT>, %g: tensor<128xT>, %w: tensor<64x128xT>, %v: tensor<64x128xT>) -> tensor<1x64xT> {
   %1 = nn.layer_norm %x, %g {eps = 1.0e-5 : f32} : (tensor<1x128xT>, tensor<128xT>) -> tensor<1x128xT>
   %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<1x128xT>, tensor<64x128xT>) -> tensor<1x64xT>

@@ -101,3 +101,55 @@ func.func @dead(%x: tensor<?x64xf16>, %g: tensor<64x96xf16>, %u: tensor<64x96xf1
   %3 = nn.mul %1, %2 : (tensor<?x96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
   return %1 : tensor<?x96xf16>
 }
+
+// -----
+
+// A bias on one side only, in either order.
+// CHECK-LABEL: @bias_of_the_gate
+// CHECK: fusion.group "gated_matmul" schedule "matmul"
+// CHECK-COUNT-2: nn.matmul
+// CHECK: nn.add
+// CHECK: nn.silu
+// CHECK: nn.mul
+// CHECK-NEXT: fusion.yield
+func.func @bias_of_the_gate(%x: tensor<?x64xf16>, %g: tensor<64x96xf16>, %u: tensor<64x96xf16>, %b: tensor<96xf16>) -> tensor<?x96xf16> {
+  %0 = nn.matmul %x, %g : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %1 = nn.matmul %x, %u : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %2 = nn.add %0, %b : (tensor<?x96xf16>, tensor<96xf16>) -> tensor<?x96xf16>
+  %3 = nn.silu %2 : (tensor<?x96xf16>) -> tensor<?x96xf16>
+  %4 = nn.mul %3, %1 : (tensor<?x96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
+  return %4 : tensor<?x96xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @bias_of_the_other
+// CHECK: fusion.group "gated_matmul" schedule "matmul"
+// CHECK-COUNT-2: nn.matmul
+// CHECK: nn.add
+// CHECK: nn.mul
+// CHECK-NEXT: fusion.yield
+func.func @bias_of_the_other(%x: tensor<?x64xf16>, %g: tensor<64x96xf16>, %u: tensor<64x96xf16>, %b: tensor<96xf16>) -> tensor<?x96xf16> {
+  %0 = nn.matmul %x, %g : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %1 = nn.matmul %x, %u : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %2 = nn.add %b, %1 : (tensor<96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
+  %3 = nn.gelu %0 {approximate = "none"} : (tensor<?x96xf16>) -> tensor<?x96xf16>
+  %4 = nn.mul %2, %3 : (tensor<?x96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
+  return %4 : tensor<?x96xf16>
+}
+
+// -----
+
+// A bias that makes the gate wider than its product is none.
+// CHECK-LABEL: @bias_that_broadcasts
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: gated_matmul missed at {{.*}}SameShape
+func.func @bias_that_broadcasts(%x: tensor<1x64xf16>, %g: tensor<64x96xf16>, %u: tensor<64x96xf16>, %b: tensor<8x96xf16>) -> tensor<8x96xf16> {
+  %0 = nn.matmul %x, %g : (tensor<1x64xf16>, tensor<64x96xf16>) -> tensor<1x96xf16>
+  %1 = nn.matmul %x, %u : (tensor<1x64xf16>, tensor<64x96xf16>) -> tensor<1x96xf16>
+  %2 = nn.add %0, %b : (tensor<1x96xf16>, tensor<8x96xf16>) -> tensor<8x96xf16>
+  %3 = nn.silu %2 : (tensor<8x96xf16>) -> tensor<8x96xf16>
+  %4 = nn.mul %3, %1 : (tensor<8x96xf16>, tensor<1x96xf16>) -> tensor<8x96xf16>
+  return %4 : tensor<8x96xf16>
+}

@@ -194,3 +194,52 @@ func.func @dead_tail(%x: tensor<?x64xf16>, %w: tensor<64x96xf16>, %b: tensor<96x
   %2 = nn.silu %1 : (tensor<?x96xf16>) -> tensor<?x96xf16>
   return %1 : tensor<?x96xf16>
 }
+
+// -----
+
+// The residual before the activation, or behind it.
+// CHECK-LABEL: @residual_then_activation
+// CHECK: fusion.group "matmul_epilogue" schedule "matmul"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.gelu
+// CHECK-NEXT: fusion.yield
+func.func @residual_then_activation(%x: tensor<?x64xf16> {nn.dims = ["n", 64]}, %w: tensor<64x96xf16>, %r: tensor<?x96xf16> {nn.dims = ["n", 96]}) -> tensor<?x96xf16> {
+  %0 = nn.matmul %x, %w : (tensor<?x64xf16>, tensor<64x96xf16>) -> tensor<?x96xf16>
+  %1 = nn.add %r, %0 : (tensor<?x96xf16>, tensor<?x96xf16>) -> tensor<?x96xf16>
+  %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<?x96xf16>) -> tensor<?x96xf16>
+  return %2 : tensor<?x96xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @activation_then_residual
+// CHECK: fusion.group "matmul_epilogue" schedule "matmul"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.silu
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: fusion.yield
+func.func @activation_then_residual(%x: tensor<5x64xf16>, %w: tensor<64x96xf16>, %b: tensor<96xf16>, %r: tensor<5x96xf16>) -> tensor<5x96xf16> {
+  %0 = nn.matmul %x, %w : (tensor<5x64xf16>, tensor<64x96xf16>) -> tensor<5x96xf16>
+  %1 = nn.add %0, %b : (tensor<5x96xf16>, tensor<96xf16>) -> tensor<5x96xf16>
+  %2 = nn.silu %1 : (tensor<5x96xf16>) -> tensor<5x96xf16>
+  %3 = nn.add %2, %r : (tensor<5x96xf16>, tensor<5x96xf16>) -> tensor<5x96xf16>
+  return %3 : tensor<5x96xf16>
+}
+
+// -----
+
+// Somebody else reads the sum: the activation stays outside.
+// CHECK-LABEL: @residual_that_leaves
+// CHECK: %[[S:.*]] = fusion.group "matmul_epilogue" schedule "matmul"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.gelu %[[S]]
+func.func @residual_that_leaves(%x: tensor<5x64xf16>, %w: tensor<64x96xf16>, %r: tensor<5x96xf16>) -> (tensor<5x96xf16>, tensor<5x96xf16>) {
+  %0 = nn.matmul %x, %w : (tensor<5x64xf16>, tensor<64x96xf16>) -> tensor<5x96xf16>
+  %1 = nn.add %0, %r : (tensor<5x96xf16>, tensor<5x96xf16>) -> tensor<5x96xf16>
+  %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<5x96xf16>) -> tensor<5x96xf16>
+  return %1, %2 : tensor<5x96xf16>, tensor<5x96xf16>
+}
