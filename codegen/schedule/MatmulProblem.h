@@ -81,6 +81,8 @@ private:
 llvm::SmallVector<mlir::Operation *> opsAhead(const Region &region, nn::MatmulOp matmul);
 /// The most rows for which a kernel of few computes A too; 0: for none.
 int64_t rowsAhead(const Problem &problem);
+/// The bytes of A that a block computes.
+int64_t bytesAhead(const Problem &problem);
 /// What computes A, and the products of it, as two kernels.
 Steps stepsAhead(const Region &region, const Problem &problem);
 /// Why A cannot be computed ahead of the products, or nothing. For a problem that is complete otherwise.

@@ -47,6 +47,8 @@ static int64_t rowBytes(const Problem &problem) {
   return *problem.k.constant() * static_cast<int64_t>(byteSize(problem.a.type));
 }
 
+int64_t bytesAhead(const Problem &problem) { return problem.mostRows * rowBytes(problem); }
+
 int64_t rowsAhead(const Problem &problem) { return std::min(fewRows(problem), mostBytes / rowBytes(problem)); }
 
 std::optional<std::string> whyNotAhead(const Region &region, const KernelContext &context, const Problem &problem) {
@@ -72,7 +74,7 @@ std::optional<std::string> whyNotAhead(const Region &region, const KernelContext
   if (most == 0)
     return fmt::format("a normalised row of {} bytes, shared memory has room for {}", rowBytes(problem), mostBytes);
   if (std::optional<int64_t> rows = problem.m.constant(); rows && (*rows < 1 || *rows > most))
-    return fmt::format("a norm ahead of nn.matmul of rows of {} bytes pays for 1 to {} rows: here there are {}",
+    return fmt::format("a norm ahead of nn.matmul of rows of {} bytes is for 1 to {} rows: here there are {}",
                        rowBytes(problem), most, *rows);
   auto graph = row::buildGraph(regionAhead(region, problem), context);
   if (auto *reason = std::get_if<std::string>(&graph))

@@ -62,6 +62,12 @@ Sharing chooseSharing(const Problem &problem) {
   const int64_t sums = problem.mostRows * sharing.width * static_cast<int64_t>(problem.sums());
   if (sums <= 16) // registers are left for more loads in flight
     sharing.threads = 512;
+  // The threads' parts beside rows of A that the block computes, and a KiB for the reductions of these.
+  auto parts = [&] {
+    return sharing.warps() * problem.mostRows * sharing.columns * 4 * static_cast<int64_t>(problem.sums());
+  };
+  while (!problem.ahead.empty() && sharing.columns > sharing.width && parts() + bytesAhead(problem) > (47 << 10))
+    sharing.columns /= 2;
   return sharing;
 }
 } // namespace

@@ -17,6 +17,8 @@ struct Candidate {
   llvm::SmallVector<mlir::Operation *> clones = {};
   /// Roots of other candidates of which nothing is left when this one is taken: they fire with it.
   llvm::SmallVector<std::pair<mlir::Operation *, std::string>> absorbed = {};
+  /// Why less traffic and fewer launches do not make it faster; it is taken where it measures faster. Empty: they do.
+  std::string unproven = {};
   std::string schedule;                     ///< that takes it
   int64_t bytesSaved = 0;
   double score = 0;                         ///< what the choice maximises

@@ -224,6 +224,8 @@ private:
     auto schedule = oracle.schedule(candidate.body(), ports);
     if (!schedule)
       return miss(root, candidate.pattern, opsFound, "no schedule: " + schedule.error().message);
+    if (!options.profit && !candidate.unproven.empty() && !llvm::is_contained(options.only, candidate.pattern))
+      return miss(root, candidate.pattern, opsFound, candidate.unproven);
     candidate.schedule = *schedule;
     candidate.bytesSaved =
         traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs, ports.outputs);
@@ -243,6 +245,10 @@ private:
     for (auto [candidate, time] : llvm::zip(candidates, times)) {
       if (!time) {
         ledger.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
+        if (!candidate.unproven.empty()) {
+          miss(candidate.root, candidate.pattern, ~0u, candidate.unproven);
+          continue;
+        }
       } else if (auto reason = whySlower(*time, sizesOf(candidate, shapes, sizes))) {
         miss(candidate.root, candidate.pattern, ~0u, *reason);
         continue;

@@ -56,25 +56,6 @@ const Case cases[] = {
   %7 = nn.rope %5, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xf32>, tensor<1x1x6x32xf32>) -> tensor<1x2x6x32xT>
   %8 = nn.attention %6, %7, %v {scale = 0.17 : f32, causal = true} : (tensor<1x4x6x32xT>, tensor<1x2x6x32xT>, tensor<1x2x6x32xT>) -> tensor<1x4x6x32xT>
   return %8 : tensor<1x4x6x32xT> })"},
-    {"AddNormTwoProducts", "norm_matmul", 1, R"(%x: tensor<2x128xT>, %r: tensor<2x128xT>, %g: tensor<128xT>, %w: tensor<128x48xT>, %v: tensor<128x16xT>, %b: tensor<16xT>) -> (tensor<2x128xT>, tensor<2x48xT>, tensor<2x16xT>) {
-  %0 = nn.add %x, %r : (tensor<2x128xT>, tensor<2x128xT>) -> tensor<2x128xT>
-  %1 = nn.rms_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<2x128xT>, tensor<128xT>) -> tensor<2x128xT>
-  %2 = nn.matmul %1, %w : (tensor<2x128xT>, tensor<128x48xT>) -> tensor<2x48xT>
-  %3 = nn.matmul %1, %v : (tensor<2x128xT>, tensor<128x16xT>) -> tensor<2x16xT>
-  %4 = nn.add %3, %b : (tensor<2x16xT>, tensor<16xT>) -> tensor<2x16xT>
-  return %0, %2, %4 : tensor<2x128xT>, tensor<2x48xT>, tensor<2x16xT> })"},
-    {"AddNormProductsOfRunTimeRows", "norm_matmul", 1, R"(%x: tensor<?x128xT>, %r: tensor<?x128xT>, %g: tensor<128xT>, %w: tensor<128x48xT>, %v: tensor<128x16xT>, %b: tensor<16xT>) -> (tensor<?x128xT>, tensor<?x48xT>, tensor<?x16xT>) {
-  %0 = nn.add %x, %r : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
-  %1 = nn.layer_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
-  %2 = nn.matmul %1, %w : (tensor<?x128xT>, tensor<128x48xT>) -> tensor<?x48xT>
-  %3 = nn.matmul %1, %v : (tensor<?x128xT>, tensor<128x16xT>) -> tensor<?x16xT>
-  %4 = nn.add %3, %b : (tensor<?x16xT>, tensor<16xT>) -> tensor<?x16xT>
-  return %0, %2, %4 : tensor<?x128xT>, tensor<?x48xT>, tensor<?x16xT> })"},
-    {"NormThatLeavesOfRunTimeRows", "norm_matmul", 1, R"(%x: tensor<?x72xT>, %g: tensor<72xT>, %w: tensor<40x72xT>, %r: tensor<?x72xT>) -> (tensor<?x40xT>, tensor<?x72xT>) {
-  %0 = nn.add %x, %r : (tensor<?x72xT>, tensor<?x72xT>) -> tensor<?x72xT>
-  %1 = nn.rms_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<?x72xT>, tensor<72xT>) -> tensor<?x72xT>
-  %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<?x72xT>, tensor<40x72xT>) -> tensor<?x40xT>
-  return %2, %1 : tensor<?x40xT>, tensor<?x72xT> })"},
     {"GateWithBias", "gated_matmul", 1, R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %v: tensor<64x48xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
   %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
   %1 = nn.matmul %x, %v : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
@@ -100,13 +81,6 @@ const Case cases[] = {
   %2 = nn.silu %1 : (tensor<?x48xT>) -> tensor<?x48xT>
   %3 = nn.add %2, %r : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
   return %3 : tensor<?x48xT> })"},
-    {"NormGatedProducts", "norm_matmul", 1, R"(%x: tensor<1x128xT>, %g: tensor<128xT>, %w: tensor<64x128xT>, %v: tensor<64x128xT>) -> tensor<1x64xT> {
-  %1 = nn.layer_norm %x, %g {eps = 1.0e-5 : f32} : (tensor<1x128xT>, tensor<128xT>) -> tensor<1x128xT>
-  %2 = nn.matmul %1, %w {transpose_b = true} : (tensor<1x128xT>, tensor<64x128xT>) -> tensor<1x64xT>
-  %3 = nn.matmul %1, %v {transpose_b = true} : (tensor<1x128xT>, tensor<64x128xT>) -> tensor<1x64xT>
-  %4 = nn.silu %2 : (tensor<1x64xT>) -> tensor<1x64xT>
-  %5 = nn.mul %4, %3 : (tensor<1x64xT>, tensor<1x64xT>) -> tensor<1x64xT>
-  return %5 : tensor<1x64xT> })"},
     {"NormBehindRope", "qk_norm_rope", 2, R"(%q: tensor<1x4x6x32xT>, %k: tensor<1x2x6x32xT>, %v: tensor<1x2x6x32xT>, %a: tensor<32xT>, %b: tensor<32xT>, %cos: tensor<1x1x6x32xT>, %sin: tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT> {
   %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x6x32xT>, tensor<1x1x6x32xT>, tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT>
   %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xT>, tensor<1x1x6x32xT>) -> tensor<1x2x6x32xT>

@@ -100,6 +100,27 @@ TEST(Profit, TheLargestSavingWins) {
   }
 }
 
+/// A norm in front of a product of one row, beside rows of a batch.
+constexpr const char *normAhead = R"(
+func.func @main(%z: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %x: tensor<1x64xf32>, %w: tensor<64xf32>, %v: tensor<32x64xf32>) -> (tensor<?x64xf32>, tensor<1x32xf32>) {
+  %0 = nn.softmax %z {axis = -1 : i64} : (tensor<?x64xf32>) -> tensor<?x64xf32>
+  %1 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<1x64xf32>, tensor<64xf32>) -> tensor<1x64xf32>
+  %2 = nn.matmul %1, %v {transpose_b = true} : (tensor<1x64xf32>, tensor<32x64xf32>) -> tensor<1x32xf32>
+  return %0, %2 : tensor<?x64xf32>, tensor<1x32xf32>
+})";
+
+/// Less traffic alone is no reason to compute a norm in every block.
+TEST(Profit, ANormAheadOfProductsNeedsAMeasurement) {
+  MadeUp faster([](const Candidate &) { return Times{1, 2}; });
+  EXPECT_EQ(lowered(normAhead, &faster).patterns["norm_matmul"].fired.size(), 1u);
+  MadeUp unknown([](const Candidate &) -> Result<Times> { return badInput("no"); });
+  for (ProfitOracle *oracle : {static_cast<ProfitOracle *>(&unknown), static_cast<ProfitOracle *>(nullptr)}) {
+    Ledger ledger = lowered(normAhead, oracle);
+    ASSERT_EQ(ledger.patterns["norm_matmul"].missed.size(), 1u);
+    EXPECT_THAT(ledger.patterns["norm_matmul"].missed[0].reason, HasSubstr("computes the norm again"));
+  }
+}
+
 TEST(Profit, WhatCannotBeMeasuredIsModelled) {
   MadeUp half([](const Candidate &candidate) -> Result<Times> {
     if (candidate.root->getName().getStringRef() == "nn.rms_norm")

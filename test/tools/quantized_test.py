@@ -14,7 +14,7 @@ except ImportError as error:
 
 LLAMA = {"qkv_matmul": 2, "gated_matmul": 2, "scaled_matmul": 5}
 QDQ = {**LLAMA, "add_norm_quant": 4, "norm_quant": 1}
-WEIGHT_ONLY = {**LLAMA, "add_norm": 4, "norm_matmul": 5, "scaled_matmul": 4}
+WEIGHT_ONLY = {**LLAMA, "add_norm": 4}
 
 # kind, graph, products, what fires; f32 results differ by how sums are ordered, and by single codes that this moves.
 CASES = [

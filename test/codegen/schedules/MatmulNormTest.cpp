@@ -71,6 +71,12 @@ TEST(MatmulNorm, OneProduct) {
           check(matmulSchedule(), {one({type, rows, k, n, transposed}), {}, toleranceOf(type), {}, rows != 3});
 }
 
+/// All of the shared memory: the rows, the parts of wide strips and the reductions.
+TEST(MatmulNorm, LongestRows) {
+  check(matmulSchedule(), {one({"f16", 4, 4096, 8192, false}), {}, toleranceOf("f16"), {}, true});
+  check(matmulSchedule(), {one({"f16", 4, 4096, 24, true}), {}, toleranceOf("f16"), {}, true});
+}
+
 TEST(MatmulNorm, EveryNorm) {
   for (const char *norm : {"nn.layer_norm %s, %v {eps = 1.0e-5 : f32}", "nn.layer_norm %s, %v, %b {eps = 1.0e-5 : f32}",
                            "nn.rms_norm %s, %v {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32}"})
@@ -133,9 +139,9 @@ TEST(MatmulNorm, NormLeaves) {
 
 TEST(MatmulNorm, Refusals) {
   auto reason = [](const Case &c) { return refusal(matmulSchedule(), one(c)); };
-  EXPECT_NE(reason({"f16", 9, 64, 64}).find("rows of 128 bytes pays for 1 to 8 rows: here there are 9"), std::string::npos);
+  EXPECT_NE(reason({"f16", 9, 64, 64}).find("rows of 128 bytes is for 1 to 8 rows: here there are 9"), std::string::npos);
   EXPECT_NE(reason({"f16", 0, 64, 64}).find("here there are 0"), std::string::npos);
-  EXPECT_NE(reason({"f16", 8, 4096, 64}).find("pays for 1 to 4 rows: here there are 8"), std::string::npos);
+  EXPECT_NE(reason({"f16", 8, 4096, 64}).find("is for 1 to 4 rows: here there are 8"), std::string::npos);
   EXPECT_NE(reason({"f64", 1, 64, 64, true, "nn.rms_norm %s, %v {eps = 1.0e-6 : f32}"}).find("kernel for few rows"),
             std::string::npos);
   EXPECT_NE(reason({"f16", 1, 64, 64, true, "nn.mul %s, %v"}).find("computed in the region"), std::string::npos);
