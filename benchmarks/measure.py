@@ -31,6 +31,8 @@ class Failed(Exception):
 class Bench:
     """What all cases share: where the program is, the chip's two rates, a buffer that empties the L2 cache."""
 
+    timeout = None  # seconds for one measurement of ours
+
     def __init__(self, fusion_run, folder):
         self.fusion_run, self.folder = fusion_run, folder
         self.device = torch.device("cuda")
@@ -115,7 +117,8 @@ class Bench:
         outputs, report = f"{self.folder}/out.safetensors", f"{self.folder}/report.json"
         command = [self.fusion_run, graph_file, "--device=cuda", "--quiet", f"--bench={REPLAYS}", *case.options,
                    f"--inputs={self.folder}/in.safetensors", f"--outputs={outputs}", f"--report={report}"]
-        run = subprocess.run(command + (["--cold"] if self.cold(case, calls) else []), capture_output=True, text=True)
+        run = subprocess.run(command + (["--cold"] if self.cold(case, calls) else []), capture_output=True, text=True,
+                             timeout=self.timeout)
         if run.returncode:
             raise Failed((run.stderr.strip() or run.stdout.strip() or f"exit {run.returncode}").splitlines()[-1])
         with open(report) as file:

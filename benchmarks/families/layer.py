@@ -80,9 +80,14 @@ class Layer(Case):
         return {"y": y, **results}
 
     def eager(self, t):
-        """The cache is one buffer with room for the new tokens, as serving engines keep it."""
-        import torch
-        from torch.nn.functional import linear, scaled_dot_product_attention, silu
+        o, results = self.attended(t)
+        s, m = self.fed(t, o)
+        return {"y": s + m, **results}
+
+    def attended(self, t):
+        """The first half up to where ranks that share the heads would sum, and the cache: one buffer with room for the new
+        tokens, as serving engines keep it. A rank's tensors give its number of heads."""
+        from torch.nn.functional import linear, scaled_dot_product_attention
         q, k, v = (linear(norm(t["x"], t["norm1"]), t[name]) for name in ("wq", "wk", "wv"))
         q, k, v = (x.unflatten(-1, (-1, self.width)).transpose(1, 2) for x in (q, k, v))
         q, k = rotated(q, t["cos"], t["sin"]), rotated(k, t["cos"], t["sin"])
@@ -93,9 +98,20 @@ class Layer(Case):
             k, v = t["cachek"], t["cachev"]
             results = {"keys": k, "values": v}
         a = scaled_dot_product_attention(q, k, v, is_causal=not past, enable_gqa=True)
-        s = t["x"] + linear(a.transpose(1, 2).flatten(2), t["wo"])
+        return linear(a.transpose(1, 2).flatten(2), t["wo"]), results
+
+    def fed(self, t, o):
+        """The second half: the sum, and what is added to it, up to where ranks that share the columns would sum."""
+        from torch.nn.functional import linear, silu
+        s = t["x"] + o
         n = norm(s, t["norm2"])
-        return {"y": s + linear(silu(linear(n, t["gate"])) * linear(n, t["up"]), t["down"]), **results}
+        return s, linear(silu(linear(n, t["gate"])) * linear(n, t["up"]), t["down"])
+
+    def piece(self, t, rank, ranks):
+        """One rank's part of the tensors: rows of the first product of a pair, columns of the second, heads of the cache."""
+        cut = dict.fromkeys(("wq", "wk", "wv", "gate", "up"), 0) | dict.fromkeys(("wo", "down", "pastk", "pastv"), 1)
+        return {name: tensor.chunk(ranks, cut[name])[rank].contiguous() if name in cut else tensor
+                for name, tensor in t.items()}
 
     def prepared(self, t):
         """The peers' tensors: the past in a buffer with room."""

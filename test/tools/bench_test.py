@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unittest
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 from harness import ToolTest, graph
@@ -15,7 +16,10 @@ FOLDER = os.path.join(os.environ["FUSION_SOURCE"], "benchmarks")
 sys.path.insert(0, FOLDER)
 sys.dont_write_bytecode = True
 
+import collectives  # noqa: E402
 import families  # noqa: E402
+from families.chain import LINKS, Chain  # noqa: E402
+from families.layer import Layer  # noqa: E402
 from graph import write_small, written  # noqa: E402
 
 CALLS = 2
@@ -57,6 +61,80 @@ class Cases(ToolTest):
             self.assertNotIn("FAIL", out, case.name)
             self.assertGreaterEqual(out.count("PASS"), CALLS, case.name)
             self.assertRegex(out, r"median [\d.]+ us")  # what measure.py reads
+
+
+class Ranks(ToolTest):
+    """collectives.py without GPUs: its graphs, its list, and how it deals with processes that fail."""
+
+    def fired(self, pattern):
+        with open(self.path("report.json")) as file:
+            return json.load(file)["patterns"][pattern]["fired"]
+
+    def test_every_chain_fuses(self):
+        chains = [case for ranks in (2, 4) for case, _, _ in collectives.cases(ranks) if isinstance(case, Chain)]
+        self.assertEqual(len(chains), 20)
+        for case in chains:
+            self.write("graph.mlir", written(case, 1)[0].text())
+            self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", f"--report={self.path('report.json')}", "-o",
+                          self.path("fused.mlir"))
+            self.assertEqual(self.fired("all_reduce_add_norm_quant" if case.quant else "all_reduce_add_norm"), LINKS)
+
+    def test_small_ones_compute_what_the_reference_computes(self):
+        inputs = [self.path("graph.mlir"), f"--inputs={self.path('inputs.safetensors')}"]
+        small = [(Chain(1).shrunk(), (2, 4)), (Chain(1, quant="static").shrunk(), (2,)), (Layer(1, 1, 1024).shrunk(), (2,))]
+        for case, numbers in small:
+            calls = 1 if isinstance(case, Chain) else CALLS
+            write_small(case, calls, self.folder)
+            for ranks in numbers:
+                expected = self.path("expected.safetensors")
+                self.run_tool("fusion-run", *inputs, f"--tp={ranks}", "--device=cpu", "--no-fuse", f"--outputs={expected}",
+                              "--quiet")
+                out, _ = self.run_tool("fusion-run", *inputs, f"--tp={ranks}", "--device=emulate", "--bench=1", "--quiet",
+                                       f"--expect={expected}", f"--report={self.path('report.json')}", *case.options)
+                self.assertNotIn("FAIL", out, case.name)
+                self.assertRegex(out, r"median [\d.]+ us")  # what measure.py reads
+                if isinstance(case, Layer):
+                    self.assertEqual(self.fired("shard"), 2 * calls)
+                    self.assertEqual(self.fired("all_reduce_add_norm"), calls)
+
+    def test_limits(self):
+        for ranks, least in ((2, 91.7), (4, 137.5)):  # 2048 tokens in two hops: see notes-collectives.md
+            case = Chain(2048, ranks=ranks)
+            self.assertGreater(case.wire(), least)
+            self.assertLess(case.wire(), least + 5)
+        one, four = (collectives.limit(Layer(1, 1, 1024), ranks, collectives.COPY) for ranks in (1, 4))
+        self.assertGreater(four, one / 4)
+
+    def test_list(self):
+        done = python("collectives.py", "--list", "--ranks=2,1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = done.stdout.splitlines()
+        self.assertEqual(len(names), 12)
+        self.assertTrue(names[-1].startswith("1 GPUs  decoder layer"), names)
+        self.assertEqual(len(python("collectives.py", "--list", "--ranks=4", "--only=fp8").stdout.splitlines()), 4)
+
+    def test_what_is_missing_is_named(self):
+        done = python("collectives.py", "--fusion-run=/nowhere/fusion-run", "--ranks=64")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r"^collectives.py: .*(not installed|GPUs, not)")
+
+    def test_processes_that_fail(self):
+        write = 'open(sys.argv[1], "a").write("1\\n")'
+        wait = "(print('busy', flush=True), time.sleep(60))"
+        for code, seconds, lines, problem in (
+                (f"rank == '0' and {write}", 50, [1], None),
+                (f"sys.exit('no such thing') if rank == '1' else {wait}", 50, [], "rank 1: no such thing"),
+                (f"{write}, {wait}", 3, None, r"not done within 3 s; rank 0: (busy|it said nothing)")):
+            folder = self.path("ranks")
+            os.makedirs(folder, exist_ok=True)
+            for file in os.listdir(folder):
+                os.remove(os.path.join(folder, file))
+            with open(os.path.join(folder, "ranks_of_peers.py"), "w") as file:
+                file.write(f"import os, sys, time\nrank = os.environ['RANK']\n{code}\n")
+            found = collectives.run_peers(2, SimpleNamespace(only=""), folder, seconds, scripts=folder)
+            self.assertRegex(str(found[1]), f"^{problem}$")
+            if lines is not None:
+                self.assertEqual(found[0], lines)
 
 
 class Figures(ToolTest):
@@ -101,7 +179,7 @@ class Commands(ToolTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         names = done.stdout.splitlines()
         self.assertGreater(len(names), 3)
-        self.assertTrue(all(name.startswith("QK-norm+RoPE ") for name in names), names)
+        self.assertTrue(all(name.startswith("QK-norm+RoPE") for name in names), names)
         self.assertLess(len(python("run.py", "--list", "--quick", "--only=^QK").stdout.splitlines()), len(names))
 
     def test_what_is_missing_is_named(self):
