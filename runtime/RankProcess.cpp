@@ -33,9 +33,7 @@ static Result<std::unique_ptr<Communicator>> makeCommunicator(const LaunchedRank
     return host.error();
   if (emulate)
     return makeSharedMemoryCommunicator(std::move(*host));
-  return makeNcclCommunicator(std::move(*host), [session] {
-    return session->driver.check(session->activate(), fmt::format("GPU {}", session->ordinal));
-  });
+  return makeGpuProcessCommunicator(std::move(*host), std::move(session));
 }
 
 Result<std::unique_ptr<RankProcess>> RankProcess::join(ProgramPlan plan, ExecutorOptions options,

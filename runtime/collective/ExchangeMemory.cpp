@@ -51,8 +51,8 @@ Result<void *> ExchangeCommunicator::exchange(size_t roundBytes) {
   return device;
 }
 
-/// Every step is done by all ranks before one does the next: nobody frees what another may still write to.
-Status ExchangeCommunicator::replaceAreas(size_t roundBytes) {
+/// Every step is done by all ranks before one does the next.
+Status ExchangeCommunicator::releaseAreas() {
   if (Status status = finish(); !status)
     return status;
   if (Status status = meeting->meet(); !status)
@@ -61,7 +61,14 @@ Status ExchangeCommunicator::replaceAreas(size_t roundBytes) {
   peers = {};
   if (Status status = meeting->meet(); !status)
     return status;
-  areas = nullptr; // first, so that the old and the new ones need not fit together
+  areas = nullptr;
+  return {};
+}
+
+Status ExchangeCommunicator::replaceAreas(size_t roundBytes) {
+  // First, so that the old and the new ones need not fit together.
+  if (Status status = releaseAreas(); !status)
+    return status;
   auto memory = allocateAreas(roundBytes * fusion_exchange::rounds);
   if (!memory)
     return Error{memory.error().kind, "memory to exchange data with other ranks: " + memory.error().message};

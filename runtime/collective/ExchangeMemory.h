@@ -28,6 +28,11 @@ protected:
   /// By subclasses, before the first call: FUSION_COLLECTIVE, and whether there are more ranks than an Exchange names.
   Status configure();
 
+  /// With all ranks together: nobody frees what another may still write to.
+  Status releaseAreas();
+  /// The same at all ranks, unless their group has failed.
+  bool hasAreas() const { return capacity > 0; }
+
   /// Whether the ranks reach each other's memory; the same answer at all ranks.
   virtual bool reachesPeers() const { return true; }
   /// Whether allReduce() can be called; likewise.

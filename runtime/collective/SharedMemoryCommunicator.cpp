@@ -28,12 +28,10 @@ constexpr size_t mostToldAtOnce = 16 << 20;
 
 /// The same in processes that can open each other's files under /proc, and in no others.
 std::string hostIdentity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   char names[64] = {};
   if (readlink("/proc/self/ns/pid", names, sizeof names - 1) < 0)
     names[0] = 0;
-  return boot + names;
+  return bootIdentity() + names;
 }
 
 struct Unmap {
@@ -155,6 +153,12 @@ private:
 };
 
 } // namespace
+
+std::string bootIdentity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
 
 Result<std::unique_ptr<Communicator>> makeSharedMemoryCommunicator(std::unique_ptr<Rendezvous> host) {
   return SharedMemoryCommunicator::make(std::move(host));

@@ -47,6 +47,8 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuDeviceGetName);
   FUSION_RESOLVE(cuDeviceGetAttribute);
   FUSION_RESOLVE(cuDeviceTotalMem_v2);
+  FUSION_RESOLVE(cuDeviceGetPCIBusId);
+  FUSION_RESOLVE(cuDeviceGetByPCIBusId);
   FUSION_RESOLVE(cuDevicePrimaryCtxRetain);
   FUSION_RESOLVE(cuDevicePrimaryCtxRelease_v2);
   FUSION_RESOLVE(cuCtxSetCurrent);
@@ -56,6 +58,9 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuMemGetInfo_v2);
   FUSION_RESOLVE(cuMemAlloc_v2);
   FUSION_RESOLVE(cuMemFree_v2);
+  FUSION_RESOLVE(cuIpcGetMemHandle);
+  FUSION_RESOLVE(cuIpcOpenMemHandle_v2);
+  FUSION_RESOLVE(cuIpcCloseMemHandle);
   FUSION_RESOLVE(cuMemHostAlloc);
   FUSION_RESOLVE(cuMemHostGetDevicePointer_v2);
   FUSION_RESOLVE(cuMemFreeHost);

@@ -31,6 +31,11 @@ struct LaunchAttribute {
 static_assert(sizeof(LaunchAttribute) == 72);
 constexpr int programmaticStreamSerialization = 6; ///< LaunchAttribute::id
 
+/// Of an allocation, for other processes of the host. By value in calls.
+struct IpcHandle {
+  char bytes[64];
+};
+
 struct LaunchConfig {
   unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
   Stream stream;
@@ -53,6 +58,7 @@ constexpr unsigned recordExternalEvent = 1; ///< in a capture: a node that recor
 constexpr unsigned nonBlockingStream = 1;
 constexpr unsigned portableHostMemory = 1, mappedHostMemory = 2;
 constexpr int peerAccessAlreadyEnabled = 704;
+constexpr unsigned lazyPeerAccess = 1; ///< of cuIpcOpenMemHandle_v2
 constexpr int threadLocalCapture = 1;
 enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
 
@@ -73,6 +79,8 @@ struct Driver {
   int (*cuDeviceGetName)(char *, int, int);
   int (*cuDeviceGetAttribute)(int *, int, int);
   int (*cuDeviceTotalMem_v2)(size_t *, int);
+  int (*cuDeviceGetPCIBusId)(char *, int, int);
+  int (*cuDeviceGetByPCIBusId)(int *, const char *);
   int (*cuDevicePrimaryCtxRetain)(Context *, int);
   int (*cuDevicePrimaryCtxRelease_v2)(int);
   int (*cuCtxSetCurrent)(Context);
@@ -82,6 +90,9 @@ struct Driver {
   int (*cuMemGetInfo_v2)(size_t *, size_t *);
   int (*cuMemAlloc_v2)(DevicePointer *, size_t);
   int (*cuMemFree_v2)(DevicePointer);
+  int (*cuIpcGetMemHandle)(IpcHandle *, DevicePointer);
+  int (*cuIpcOpenMemHandle_v2)(DevicePointer *, IpcHandle, unsigned);
+  int (*cuIpcCloseMemHandle)(DevicePointer);
   int (*cuMemHostAlloc)(void **, size_t, unsigned);
   int (*cuMemHostGetDevicePointer_v2)(DevicePointer *, void *, unsigned);
   int (*cuMemFreeHost)(void *);

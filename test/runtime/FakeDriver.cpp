@@ -5,6 +5,7 @@
 
 #include "runtime/cuda/Driver.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -17,14 +18,15 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, -1};
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
 std::map<DevicePointer, size_t> allocations;
+std::map<DevicePointer, int> openedBy; ///< how many "processes", which are threads here, have opened an allocation
 std::recursive_mutex mutex; ///< around every call that touches what follows: ranks are threads
 thread_local Context currentContext = nullptr;
 thread_local bool capturing = false; ///< one of the streams: this one
 thread_local Stream capturedStream = nullptr;
 std::map<Event, Stream> recordedOn;
-constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, illegalAddress = 700,
+constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, invalidHandle = 400, illegalAddress = 700,
               captureUnsupported = 900;
 
 struct Work {
@@ -70,6 +72,10 @@ int queue(Work work) {
     return work.run();
   captured.push_back(std::move(work));
   return 0;
+}
+
+Context contextOf(int ordinal) {
+  return ordinal < 0 ? nullptr : reinterpret_cast<Context>(reinterpret_cast<char *>(&counters) + ordinal);
 }
 
 template <class Handle>
@@ -135,10 +141,17 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   return *value = values.at(attribute), 0;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = size_t(1) << 30, 0; }
+int cuDeviceGetPCIBusId(char *text, int length, int device) {
+  return std::snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0", counters.sameBus ? 0x1b : 0x1b + device), 0;
+}
+int cuDeviceGetByPCIBusId(int *device, const char *text) {
+  *device = static_cast<int>(std::strtol(text + 5, nullptr, 16)) - 0x1b;
+  return counters.shownGpus < 0 || *device < counters.shownGpus ? 0 : 101;
+}
 int cuDevicePrimaryCtxRetain(Context *context, int ordinal) {
   std::lock_guard lock(mutex);
   ++counters.contexts;
-  return *context = reinterpret_cast<Context>(reinterpret_cast<char *>(&counters) + ordinal), 0;
+  return *context = contextOf(ordinal), 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int) {
   std::lock_guard lock(mutex);
@@ -174,10 +187,37 @@ int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
 }
 int cuMemFree_v2(DevicePointer pointer) {
   std::lock_guard lock(mutex);
+  counters.freedTooEarly += openedBy.contains(pointer); // another process may still write to it
   if (!allocations.erase(pointer))
     return invalidValue;
   std::free(reinterpret_cast<void *>(pointer));
   return --counters.memory, 0;
+}
+int cuIpcGetMemHandle(IpcHandle *handle, DevicePointer pointer) {
+  std::lock_guard lock(mutex);
+  auto found = allocations.find(pointer);
+  if (!currentContext || found == allocations.end() || found->second % (size_t(2) << 20) != 0)
+    return invalidValue; // a driver would share what lies beside it
+  *handle = {};
+  return std::memcpy(handle->bytes, &pointer, sizeof pointer), 0;
+}
+int cuIpcOpenMemHandle_v2(DevicePointer *pointer, IpcHandle handle, unsigned flags) {
+  std::lock_guard lock(mutex);
+  if (!currentContext || flags != lazyPeerAccess)
+    return invalidValue;
+  std::memcpy(pointer, handle.bytes, sizeof *pointer);
+  if (!allocations.contains(*pointer) || currentContext == contextOf(counters.refusing))
+    return invalidHandle;
+  return ++openedBy[*pointer], ++counters.opened, 0;
+}
+int cuIpcCloseMemHandle(DevicePointer pointer) {
+  std::lock_guard lock(mutex);
+  auto found = openedBy.find(pointer);
+  if (!currentContext || found == openedBy.end())
+    return invalidValue;
+  if (--found->second == 0)
+    openedBy.erase(found);
+  return --counters.opened, 0;
 }
 int cuMemHostGetDevicePointer_v2(DevicePointer *pointer, void *host, unsigned) {
   return *pointer = reinterpret_cast<DevicePointer>(host), 0;

@@ -11,6 +11,11 @@ struct FakeDriverCounters {
   int gpus;         ///< set by tests
   int reachable;    ///< likewise: whether GPUs reach each other's memory
   int peerAccesses; ///< that were enabled
+  int opened;       ///< handles of other processes' memory, which are not closed
+  int freedTooEarly; ///< allocations, while another process had them open
+  int refusing;     ///< set by tests: the GPU that opens none; negative: all do
+  int shownGpus;    ///< likewise: GPUs from here on are hidden; negative: none is
+  int sameBus;      ///< likewise: whether all GPUs say that they are one
   int failAfter; ///< memory allocations until one fails; negative: never
 };
 extern "C" FakeDriverCounters *fakeDriverCounters();

@@ -35,7 +35,10 @@ protected:
     EXPECT_EQ(alive.graphs, 0);
     EXPECT_EQ(alive.contexts, 0);
     counters().failAfter = -1;
+    EXPECT_EQ(alive.opened, 0);
     counters().gpus = counters().reachable = 1;
+    counters().refusing = counters().shownGpus = -1;
+    counters().sameBus = 0;
   }
   static ExecutorOptions options(const ProgramPlan &plan) {
     ExecutorOptions result;

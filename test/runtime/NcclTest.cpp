@@ -2,7 +2,6 @@
 #include "TcpRanks.h"
 
 #include "runtime/collective/Nccl.h"
-#include "runtime/collective/ProcessCommunicator.h"
 
 #include <gtest/gtest.h>
 
@@ -121,39 +120,6 @@ TEST_F(NcclOverFake, ASumThatWaitsIsAborted) {
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().message, "rank 1: lost its way");
   }
-}
-
-TEST_F(NcclOverFake, ACommunicatorOfTheLibrarysFormOnly) {
-  const std::vector<uint16_t> ports = {freePort()};
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank)
-    threads.emplace_back([&, rank] {
-      auto host = joinTcpRendezvous(placeOf(rank, 2, ports), {});
-      ASSERT_TRUE(host) << host.error().message;
-      auto made = makeNcclCommunicator(std::move(*host), nothing);
-      ASSERT_TRUE(made) << made.error().message;
-      Communicator &group = **made;
-      EXPECT_EQ(group.description(), "NCCL 2.28.9");
-      auto exchange = group.exchange(1 << 20);
-      ASSERT_TRUE(exchange);
-      EXPECT_EQ(*exchange, nullptr);
-      const CollectiveWay ways[] = {{CollectiveForm::OneShot, 64}, {CollectiveForm::Library, 0}};
-      EXPECT_EQ(group.choose(64, ways), CollectiveForm::Library);
-      float value = static_cast<float>(rank + 1), sum = 0;
-      EXPECT_TRUE(group.allReduce(&value, &sum, 1, DType::F32, &stream));
-      EXPECT_EQ(sum, 3);
-      EXPECT_TRUE(group.check());
-      EXPECT_TRUE(group.host().meet());
-      if (rank == 1)
-        return group.stop("rank 1: a fault");
-      for (int i = 0; i < 1000 && group.check(); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      Status status = group.check();
-      ASSERT_FALSE(status);
-      EXPECT_EQ(status.error().message, "rank 1: a fault");
-    });
-  for (std::thread &thread : threads)
-    thread.join();
 }
 
 TEST_F(NcclOverFake, ErrorsThatComeLateAreSeen) {

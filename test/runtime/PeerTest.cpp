@@ -4,6 +4,8 @@
 
 #include "codegen/device/exchange_abi.h"
 #include "runtime/RankGroup.h"
+#include "runtime/collective/ProcessCommunicator.h"
+#include "runtime/cuda/Session.h"
 
 #include <atomic>
 #include <thread>
@@ -99,6 +101,43 @@ TEST_F(Peers, WithoutPeerAccessNcclIsNeeded) {
   EXPECT_EQ(group.error().kind, ErrorKind::Environment);
   EXPECT_NE(group.error().message.find("NCCL"), std::string::npos) << group.error().message;
   EXPECT_EQ(counters().peerAccesses, 0);
+}
+
+TEST_F(Peers, ProcessesNeedNcclAsLittle) { // which are threads here
+  auto onBothAsProcesses = [](const std::function<void(Communicator &)> &work) {
+    auto driver = cuda::Driver::instance();
+    ASSERT_TRUE(driver);
+    auto members = makeThreadRendezvous(2);
+    std::vector<std::jthread> threads;
+    for (size_t rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        auto session = std::make_shared<cuda::Session>(**driver, static_cast<int>(rank));
+        ASSERT_TRUE(session->open());
+        auto made = makeGpuProcessCommunicator(std::move(members[rank]), std::move(session));
+        if (made)
+          return work(**made);
+        EXPECT_EQ(made.error().kind, ErrorKind::Environment);
+        EXPECT_NE(made.error().message.find("rank 0: NCCL (libnccl.so.2) cannot be loaded"), std::string::npos)
+            << made.error().message;
+      });
+  };
+  std::atomic<int> ran = 0;
+  onBothAsProcesses([&](Communicator &group) {
+    ++ran;
+    auto exchange = group.exchange(64);
+    ASSERT_TRUE(exchange) << exchange.error().message;
+    EXPECT_NE(*exchange, nullptr);
+    const CollectiveWay ways[] = {{CollectiveForm::OneShot, 64}, {CollectiveForm::Library, 0}};
+    EXPECT_EQ(group.choose(size_t(1) << 30, ways), CollectiveForm::OneShot);
+    Status status = group.allReduce(nullptr, nullptr, 1, DType::F32, nullptr);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("NCCL"), std::string::npos) << status.error().message;
+    EXPECT_TRUE(group.check());
+  });
+  EXPECT_EQ(ran, 2);
+  counters().refusing = 0;
+  onBothAsProcesses([&](Communicator &) { ++ran; });
+  EXPECT_EQ(ran, 2) << "what is left needs it";
 }
 
 TEST_F(Peers, OutOfMemoryAtOneStopsBoth) {
