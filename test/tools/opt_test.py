@@ -216,7 +216,7 @@ class Usage(ToolTest):
             out, err = self.run_tool(tool, "--help")
             self.assertEqual(err, "")
             self.assertLess(len(out.splitlines()), 230)
-            self.assertLess(out.index("Fusion options:"), 200)
+            self.assertLess(out.index("Fusion options:"), 300)
             self.assertNotIn("aarch64", out)
             out, _ = self.run_tool(tool, "--version")
             self.assertRegex(out, rf"^{tool} \d+\.\d+\.\d+")
