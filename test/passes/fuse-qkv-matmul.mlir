@@ -112,19 +112,6 @@ func.func @activation_of_one(%x: tensor<?x4xf16>, %b: tensor<8xf16>) -> (tensor<
 // CHECK-NOT: nn.matmul
 // CHECK: return
 func.func @dead_product(%x: tensor<?x4xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>) {
-
-// -----
-
-// Biases of any of the products; one that the graph reads before its bias keeps it outside.
-// CHECK-LABEL: @biases_of_two
-// CHECK: %[[G:.*]]:3 = fusion.group "qkv_matmul" schedule "matmul"
-// CHECK-NEXT: nn.matmul
-// CHECK-NEXT: nn.add
-// CHECK-NEXT: nn.matmul
-// CHECK-NEXT: nn.matmul
-// CHECK-NEXT: nn.add
-// CHECK-NEXT: fusion.yield
-func.func @biases_of_two(%x: tensor<?x4xf16>, %b: tensor<4xf16>, %c: tensor<2xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>) {
   %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
   %k = nn.weight {name = "k", path = "w.bin", offset = 32 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
   %v = nn.weight {name = "v", path = "w.bin", offset = 48 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
@@ -132,15 +119,6 @@ func.func @biases_of_two(%x: tensor<?x4xf16>, %b: tensor<4xf16>, %c: tensor<2xf1
   %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
   %2 = nn.matmul %x, %v : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
   return %0, %1 : tensor<?x4xf16>, tensor<?x2xf16>
-}
-
-// -----
-
-  %1 = nn.add %0, %b : (tensor<?x4xf16>, tensor<4xf16>) -> tensor<?x4xf16>
-  %2 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
-  %3 = nn.matmul %x, %v : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
-  %4 = nn.add %c, %3 : (tensor<2xf16>, tensor<?x2xf16>) -> tensor<?x2xf16>
-  return %1, %2, %4 : tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>
 }
 
 // -----
@@ -159,6 +137,29 @@ func.func @biased_used(%x: tensor<?x4xf16>, %b: tensor<2xf16>) -> (tensor<?x4xf1
   %1 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
   %2 = nn.add %b, %1 : (tensor<2xf16>, tensor<?x2xf16>) -> tensor<?x2xf16>
   return %0, %1, %2 : tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>
+}
+
+// -----
+
+// Biases of any of the products; one that the graph reads before its bias keeps it outside.
+// CHECK-LABEL: @biases_of_two
+// CHECK: %[[G:.*]]:3 = fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: fusion.yield
+func.func @biases_of_two(%x: tensor<?x4xf16>, %b: tensor<4xf16>, %c: tensor<2xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 32 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %v = nn.weight {name = "v", path = "w.bin", offset = 48 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %1 = nn.add %0, %b : (tensor<?x4xf16>, tensor<4xf16>) -> tensor<?x4xf16>
+  %2 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  %3 = nn.matmul %x, %v : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf16>
+  %4 = nn.add %c, %3 : (tensor<2xf16>, tensor<?x2xf16>) -> tensor<?x2xf16>
+  return %1, %2, %4 : tensor<?x4xf16>, tensor<?x2xf16>, tensor<?x2xf16>
 }
 
 // -----
