@@ -55,6 +55,15 @@ private:
   void describe(KernelLaunch &launch, const Region &region, const KernelContext &context,
                 const KernelDraft &draft) const;
 
+  // PlanOwners.cpp
+  /// Decides on equalReplies, before which the rest is a trial.
+  void findOwners();
+  /// KernelContext::ownerOnly of a group; empty where its rows have no owners.
+  const llvm::SmallVector<bool> &ownerOnlyOutputs(GroupOp group);
+  std::optional<OwnedRows> ownedRows(GroupOp group);
+  /// Whether each use of `value`, of rows as `made`, is one by the rows' owners.
+  bool ownersAloneRead(mlir::Value value, const OwnedRows &made);
+
   // PlanBuffers.cpp
   void planArguments();
   Status planResults(mlir::Operation *returns);
@@ -77,6 +86,8 @@ private:
   ProgramPlan plan;
   llvm::DenseMap<mlir::Value, BufferId> buffers;
   llvm::StringMap<uint32_t> kernels;
+  llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> ownerOnly; ///< by group
+  std::optional<bool> equalReplies; ///< KernelContext's, for all sums
   size_t lastPlanned = 0; ///< launches from here on are of the op planned last: kernels for ranges, ways to sum over ranks
 };
 

@@ -18,6 +18,11 @@ Status PlanBuilder::emitForms(const Region &region, const KernelContext &context
   for (CollectiveForm form : forms) {
     KernelContext inForm = context;
     inForm.form = form;
+    if (auto group = llvm::dyn_cast<GroupOp>(region.anchor); group && form == CollectiveForm::TwoShot) {
+      findOwners();
+      inForm.ownerOnly = ownerOnlyOutputs(group);
+      inForm.equalReplies = *equalReplies;
+    }
     Status status = form == CollectiveForm::Library
                         ? emitLibrary(region, context, outputs, /*isOneOfSeveral=*/forms.size() > 1)
                         : emitRanges(region, inForm, schedule, outputs);

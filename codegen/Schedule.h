@@ -22,6 +22,12 @@ struct KernelContext {
   llvm::ArrayRef<bool> settled = {};
   /// The way in which the kernel is to exchange data with other ranks; one of the schedule's forms.
   std::optional<CollectiveForm> form = {};
+  /// Per region output: whether in the TwoShot form each rank needs those rows only that it owns, because nobody but
+  /// kernels of that form with the same owners reads it, row by row. Other rows may stay unwritten. Empty: none is so.
+  llvm::ArrayRef<bool> ownerOnly = {};
+  /// Whether in that form owners send finished rows back that are as long as the sum, too, not only shorter ones: that is
+  /// no faster by itself, but makes the residual one that only owners read.
+  bool equalReplies = false;
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
   bool isSettled(unsigned input) const { return input < settled.size() && settled[input]; }
@@ -57,6 +63,17 @@ struct Steps {
   const Schedule *firstBy = nullptr;
 };
 
+/// Who needs which rows in the TwoShot form.
+struct OwnedRows {
+  Dim rows;                           ///< row i belongs to rank i % ranks
+  int64_t width = 0;                  ///< of a row, in elements
+  Dim messageBytes;                   ///< KernelLaunch::Collective
+  bool finished = false;              ///< a row's owner alone does all, given KernelContext::ownerOnly
+  bool shorter = false;               ///< and sends back less than the sum
+  llvm::SmallVector<bool> inputs;     ///< by region input: read by owners only, each its rows, if finished
+  llvm::SmallVector<bool> outputs;    ///< by region output: written row by row, so that ownerOnly may be said of it
+};
+
 class Schedule {
 public:
   virtual ~Schedule() = default;
@@ -73,6 +90,8 @@ public:
   /// The region as two kernels, if that is better than one in context.range; the larger ranges have the same `first`
   /// then, whose kernel is one for all of them, and `second` is this schedule's.
   virtual std::optional<Steps> steps(const Region &, const KernelContext &) const { return std::nullopt; }
+  /// Nothing where rows have no owners of their own. Only for a region that is not refused.
+  virtual std::optional<OwnedRows> ownedRows(const Region &, const KernelContext &) const { return std::nullopt; }
   /// Only for a region that is not refused, and in ranges without steps.
   virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.

@@ -138,6 +138,18 @@ public:
     return result.size() == 1 || rows.graph.rows.isStatic() ? std::vector<SizeRange>() : result;
   }
 
+  std::optional<OwnedRows> ownedRows(const Region &region, const KernelContext &context) const override {
+    if (forms(region, context).size() < 3)
+      return std::nullopt;
+    KernelContext inForm = context;
+    inForm.form = CollectiveForm::TwoShot;
+    auto built = rowsOf(region, inForm);
+    const Rows *rows = std::get_if<Rows>(&built);
+    if (!rows || rows->layout.rowsPerBlock() != 1)
+      return std::nullopt;
+    return row::Exchange(inForm, region.ranks(), rows->graph, rows->layout).ownedRows(region, rows->graph);
+  }
+
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
     auto built = rowsOf(region, context);
     const Rows &rows = std::get<Rows>(built);
@@ -155,12 +167,12 @@ public:
                          blocks > 1 ? fmt::format("(block_x() / {}u)", blocks) : "block_x()");
     std::optional<row::Exchange> exchange;
     if (region.ranks() > 1)
-      emitter.over(exchange.emplace(*context.form, region.ranks(), rows.graph, rows.layout));
+      emitter.over(exchange.emplace(context, region.ranks(), rows.graph, rows.layout));
     emitter.emit();
     KernelDraft draft = writer.finish("collective", rows.layout.blockThreads, residentBlocks(rows.layout), blocks);
     draft.gridX = rows.graph.rows.ceilDiv(static_cast<int64_t>(rows.layout.rowsPerBlock())) * Dim(blocks);
     if (exchange)
-      draft.collective = {*context.form, exchange->messageBytes, exchange->areaBytes};
+      draft.collective = {*context.form, exchange->messageBytes, exchange->roundBytes};
     return draft;
   }
 };

@@ -8,14 +8,28 @@ namespace fusion::row {
 
 /// How the ranks exchange the rows of a graph with a sum over them, and the memory that this takes.
 struct Exchange {
-  Exchange(CollectiveForm form, int64_t ranks, const Graph &graph, const Layout &layout);
+  Exchange(const KernelContext &context, int64_t ranks, const Graph &graph, const Layout &layout);
   CollectiveForm form;
   int64_t ranks;
   Dim blocks;                     ///< that take part
   const Node *sum = nullptr;
   int64_t rowBytes = 0;           ///< of a row in a slot
   Dim slotBytes, areaBytes, messageBytes;
+  Dim roundBytes;                 ///< at least areaBytes, and the same for all regions with the same sum
+  /// What an owner sends back: the sum, or the finished row, which is then what stores write.
+  bool finished = false;
+  std::map<const Store *, int64_t> replies; ///< if finished: what is sent, and where in the row's part of a slot
+  int64_t replyBytes = 0;                   ///< of a row
+  Dim replySlotBytes;
+  /// Where each block has one row.
+  OwnedRows ownedRows(const Region &region, const Graph &graph) const;
+
+private:
+  bool findReplies(const Graph &graph, const Layout &layout, const KernelContext &context);
 };
+
+/// How many elements of a row a store writes.
+int64_t elementsOfRow(const Graph &graph, const Store &store);
 
 class Emitter {
 public:
@@ -85,6 +99,14 @@ private:
   void sumEverywhere(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep);
   void sumAtOwners(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep);
   std::string ownPart();
+  // RowReplies.cpp
+  std::string toReply(const Store *store, const std::string &column);
+  bool isReply(const Store *store) const { return exchange && exchange->finished && exchange->replies.contains(store); }
+  /// Sends and stores one element.
+  void storeReply(const Store *store, const std::string &column, const std::string &guard, const std::string &value);
+  void sendReply(const Store *store, const std::string &column, const std::string &guard, const std::string &values);
+  void takeReplies();
+  void takeReply(const Store *store, const std::string &column, const std::string &guard);
   void forChunks(llvm::function_ref<void(const std::string &at)> body);
   // RowHeads.cpp
   llvm::SmallVector<std::string> rowIndices(const DimShape &lead);

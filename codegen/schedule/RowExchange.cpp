@@ -9,8 +9,8 @@ using namespace mlir;
 
 namespace fusion::row {
 
-Exchange::Exchange(CollectiveForm form, int64_t ranks, const Graph &graph, const Layout &layout)
-    : form(form), ranks(ranks), blocks(graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock()))) {
+Exchange::Exchange(const KernelContext &context, int64_t ranks, const Graph &graph, const Layout &layout)
+    : form(*context.form), ranks(ranks), blocks(graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock()))) {
   for (const Node &node : graph.nodes)
     if (node.summed)
       sum = &node;
@@ -19,10 +19,16 @@ Exchange::Exchange(CollectiveForm form, int64_t ranks, const Graph &graph, const
   messageBytes = graph.rows * graph.width * Dim(elementBytes);
   if (form == CollectiveForm::OneShot) {
     slotBytes = graph.rows * Dim(rowBytes);
-    areaBytes = slotBytes * Dim(ranks - 1);
+    roundBytes = areaBytes = slotBytes * Dim(ranks - 1);
   } else { // what is summed here, then what comes back from the owners
-    slotBytes = blocks.ceilDiv(ranks) * Dim(static_cast<int64_t>(layout.rowsPerBlock()) * rowBytes);
-    areaBytes = slotBytes * Dim(2 * (ranks - 1));
+    const Dim rows = blocks.ceilDiv(ranks) * Dim(static_cast<int64_t>(layout.rowsPerBlock()));
+    slotBytes = rows * Dim(rowBytes);
+    finished = findReplies(graph, layout, context);
+    if (!finished)
+      replyBytes = rowBytes;
+    replySlotBytes = rows * Dim(replyBytes);
+    areaBytes = (slotBytes + replySlotBytes) * Dim(ranks - 1);
+    roundBytes = slotBytes * Dim(2 * (ranks - 1));
   }
 }
 
@@ -118,8 +124,11 @@ void Emitter::sumAtOwners(const std::string &declaration, llvm::function_ref<voi
                     type = fmt::format("{}, {}", sourceType(exchange->sum->access.type).str(), layout.vector);
   const uint32_t rows = layout.rowsPerBlock();
   writer.line(fmt::format("const u32 owner = (u32)({} % {});", block, exchange->ranks));
-  const std::string first = rows == 1 ? "" : fmt::format(" * {} + ({} - (i64){} * {})", rows, row, block, rows);
-  writer.line(fmt::format("const i64 inSlot = ((i64){} / {}{}) * {};", block, exchange->ranks, first, exchange->rowBytes));
+  const std::string first = rows == 1 ? "" : fmt::format(" * {} + ({} - (i64){} * {})", rows, row, block, rows),
+                    place = fmt::format("((i64){} / {}{})", block, exchange->ranks, first);
+  writer.line(fmt::format("const i64 inSlot = {} * {};", place, exchange->rowBytes));
+  if (exchange->finished)
+    writer.line(fmt::format("const i64 inReply = {} + {} * {};", back, place, exchange->replyBytes));
   writer.line("if (owner != meeting.rank) {");
   forChunks([&](const std::string &at) {
     const std::string mine = ownPart();
@@ -127,15 +136,21 @@ void Emitter::sumAtOwners(const std::string &declaration, llvm::function_ref<voi
   });
   writer.line("}");
   endRound();
+  if (exchange->finished)
+    takeReplies();
   writer.line(declaration);
-  writer.line("if (owner == meeting.rank) {");
+  if (!exchange->finished)
+    writer.line("if (owner == meeting.rank) {");
   forChunks([&](const std::string &at) {
     const std::string mine = ownPart();
     const std::string total = local(fmt::format("Vec<{}>", type), "total",
                                     fmt::format("as_sent(sum_of_parts(meeting, {}, {}, {}, {}))", at, slot, mine, row));
-    writer.line(fmt::format("{}send_to_all(meeting, {} + {}, {}, {});", guard(/*ofRows=*/true), back, at, slot, total));
+    if (!exchange->finished)
+      writer.line(fmt::format("{}send_to_all(meeting, {} + {}, {}, {});", guard(/*ofRows=*/true), back, at, slot, total));
     keep(total);
   });
+  if (exchange->finished)
+    return;
   writer.line("} else {");
   forChunks([&](const std::string &at) {
     keep(fmt::format("row_of_owner<{}>(meeting, owner, {} + {}, {}, {})", type, back, at, slot, row));

@@ -214,6 +214,10 @@ void Emitter::storeValues(const Store *store, const std::string &pack) {
     return;
   }
   const std::string value = element(store->value, own);
+  if (isReply(store)) {
+    storeReply(store, own.column, guard(/*ofRows=*/true), value);
+    return;
+  }
   writer.line(guard(/*ofRows=*/true, store) + storeElement(store->access.type, pointerNames.at(store),
                                                     columnOffset(store->access, own.column), value) + ";");
 }
@@ -256,12 +260,16 @@ void Emitter::chunkBody(unsigned number) {
   for (const Store *store : perElement)
     if (packs.contains(store)) {
       const DType type = store->access.type;
-      const std::string pack =
+      std::string pack =
           isConverted(type) ? fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), packs[store]) : packs[store];
       if (layout.shifted) {
         writer.line(fmt::format("{}store_edge_vec({}, {}, {}, {});", active.empty() ? "" : "if (" + active + ") ",
                                 pointerNames.at(store), own.chunk, writer.size(graph.width), pack));
         continue;
+      }
+      if (isReply(store)) {
+        pack = local(fmt::format("Vec<{}, {}>", sourceType(type).str(), layout.vector), "reply", fmt::format("as_sent({})", pack));
+        sendReply(store, own.chunk, guard(/*ofRows=*/true), pack);
       }
       const std::string offset = columnOffset(store->access, own.chunk);
       writer.line(
@@ -269,6 +277,10 @@ void Emitter::chunkBody(unsigned number) {
     }
   for (const Store *store : perGroup) {
     const std::string value = groupValue(store->value);
+    if (isReply(store)) {
+      storeReply(store, own.chunk, fmt::format("{}if ({} % {} == 0) ", guard(/*ofRows=*/true), own.chunk, graph.groupSize), value);
+      continue;
+    }
     writer.line(guard(/*ofRows=*/true, store) +
                 fmt::format("if ({} % {} == 0) {};", own.chunk, graph.groupSize,
                             storeElement(store->access.type, pointerNames.at(store),
@@ -311,6 +323,10 @@ void Emitter::sweep(unsigned number) {
 
 void Emitter::storeRow(const Store *store) {
   const std::string value = rowValue(store->value);
+  if (isReply(store)) {
+    storeReply(store, "", fmt::format("if ({}{} == 0) ", active.empty() ? "" : active + " && ", thread), value);
+    return;
+  }
   std::string condition;
   for (const std::string &part : {active, store->condition})
     condition += part.empty() ? "" : part + " && ";

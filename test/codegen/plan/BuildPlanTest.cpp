@@ -2,6 +2,8 @@
 
 #include "codegen/plan/Print.h"
 
+#include <set>
+
 namespace fusion::test {
 namespace {
 
@@ -256,6 +258,56 @@ TEST(BuildPlan, TheWaysToSumOverRanksFollowEachOther) {
   EXPECT_TRUE(llvm::any_of(one.arguments, [&](auto &argument) { return argument.written && argument.buffer == call.arguments[1].buffer; }));
   // Whoever comes next knows that the form that ran may have written either.
   EXPECT_EQ(plan.kernels[plan.launches[5].kernel].source.find("load_settled"), std::string::npos);
+}
+
+/// Two sums, each added to what the one before has made, %t0 and %t1, and quantised to `to`; `more` ops behind, and what is
+/// returned beside the last norm.
+static std::string residualChain(const std::string &to, const std::string &more, const std::string &returned) {
+  std::string text = R"(func.func @main(%x: tensor<?x1024xbf16> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xbf16> {nn.name = "r", nn.dims = ["n", 1024]}, %w: tensor<1024xbf16> {nn.name = "w"}, %scale: tensor<f32> {nn.name = "scale"}) -> (tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>) attributes {nn.ranks = 2 : i64} {
+    %q0, %t0 = fusion.group "g" schedule "collective" (%a = %x, %b = %r, %v = %w, %s = %scale) : (tensor<?x1024xbf16>, tensor<?x1024xbf16>, tensor<1024xbf16>, tensor<f32>) -> (Q, tensor<?x1024xbf16>) {
+      %0 = nn.all_reduce %a : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
+      %1 = nn.add %0, %b : (tensor<?x1024xbf16>, tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
+      %2 = nn.rms_norm %1, %v {eps = 1.0e-6 : f32} : (tensor<?x1024xbf16>, tensor<1024xbf16>) -> tensor<?x1024xbf16>
+      %3 = nn.quantize %2, %s : (tensor<?x1024xbf16>, tensor<f32>) -> Q
+      fusion.yield %3, %1 : Q, tensor<?x1024xbf16>
+    }
+    %n1, %t1 = fusion.group "g" schedule "collective" (%a = %x, %b = %t0, %v = %w) : (tensor<?x1024xbf16>, tensor<?x1024xbf16>, tensor<1024xbf16>) -> (tensor<?x1024xbf16>, tensor<?x1024xbf16>) {
+      %0 = nn.all_reduce %a : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
+      %1 = nn.add %0, %b : (tensor<?x1024xbf16>, tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
+      %2 = nn.rms_norm %1, %v {eps = 1.0e-6 : f32} : (tensor<?x1024xbf16>, tensor<1024xbf16>) -> tensor<?x1024xbf16>
+      fusion.yield %2, %1 : tensor<?x1024xbf16>, tensor<?x1024xbf16>
+    }
+    %n2 = fusion.group "g" schedule "collective" (%a = %n1, %b = %t1, %v = %w) : (tensor<?x1024xbf16>, tensor<?x1024xbf16>, tensor<1024xbf16>) -> tensor<?x1024xbf16> {
+      %0 = nn.all_reduce %a : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
+      %1 = nn.add %0, %b : (tensor<?x1024xbf16>, tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
+      %2 = nn.rms_norm %1, %v {eps = 1.0e-6 : f32} : (tensor<?x1024xbf16>, tensor<1024xbf16>) -> tensor<?x1024xbf16>
+      fusion.yield %2 : tensor<?x1024xbf16>
+    }
+    MORE
+    return %n2, %q0, RETURNED : tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>
+  })";
+  for (auto [name, with] : {std::pair<std::string, std::string>("MORE", more), {"RETURNED", returned}, {"Q", "tensor<?x1024x" + to + ">"}})
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += with.size())
+      text.replace(at, name.size(), with);
+  return text;
+}
+
+/// How many of the plan's groups send finished rows.
+static int finishing(const std::string &text) {
+  std::set<std::string> groups;
+  ProgramPlan plan = planOf(text);
+  for (const KernelLaunch &launch : plan.launches)
+    if (plan.kernels[launch.kernel].source.find("inReply") != std::string::npos)
+      groups.insert(launch.location + std::to_string(launch.ops.size()) + std::to_string(*launch.arguments[1].buffer));
+  return static_cast<int>(groups.size());
+}
+
+TEST(BuildPlan, ResidualsThatOwnersKeep) {
+  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "", "%n1")), 3);
+  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "", "%t0")), 0) << "what is behind the first sum is as long as before";
+  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "", "%t1")), 0) << "the second sum is a result, so that all read the first";
+  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "%e = nn.exp %t1 : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>", "%e")), 0);
+  EXPECT_EQ(finishing(residualChain("i8", "", "%n1")), 0) << "integers are not sent, and nothing else is shorter";
 }
 
 TEST(BuildPlan, ASumOverRanksThatOnlyTheLibraryMakes) {

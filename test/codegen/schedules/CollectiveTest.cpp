@@ -133,6 +133,44 @@ TEST(Collective, Quantised) {
     }
 }
 
+// The residual lies with the rows' owners before and after; finished rows are what ranks send each other.
+TEST(Collective, RowsThatTheirOwnersFinish) {
+  const std::vector<SymbolValues> calls = {{{"n", 1}}, {{"n", 7}}, {{"n", 0}}, {{"n", 2}}, {{"n", 13}}, {{"n", 4}}};
+  auto check = [&](const Types &types, const std::string &body, const std::string &yields, const std::string &results,
+                   std::vector<bool> ownerOnly, double tolerance) {
+    const std::string source = checkRanks({group(types, body, yields, results), calls, tolerance,
+                                           [](int64_t, unsigned index, Tensor &tensor) {
+                                             if (index == 4)
+                                               set(tensor, 0, 0.03125);
+                                           },
+                                           ownerOnly});
+    EXPECT_NE(source.find("inReply"), std::string::npos) << source;
+  };
+  auto norm = [](const Types &types) {
+    return fmt::format("%1 = nn.add %0, %r : ({0}, {0}) -> {0}\n%2 = nn.rms_norm %1, %w {{eps = 1.0e-6 : f32}} : ({0}, {1}) -> {0}\n",
+                       types.matrix(), types.vector());
+  };
+  for (auto [type, width, ranks] : {std::tuple("bf16", 1024, 2), {"f16", 1000, 3}, {"f32", 8192, 4}, {"bf16", 517, 3}}) {
+    const Types types{type, type, width, ranks};
+    check(types, norm(types), "%2, %1", types.matrix() + ", " + types.matrix(), {false, true}, toleranceOf(type));
+    check(types, norm(types), "%2", types.matrix(), {false}, toleranceOf(type)); // the sum is dead
+  }
+  int64_t ranks = 2;
+  for (const char *to : {"f8E4M3FN", "f8E5M2"})
+    for (int64_t width : {1024, 8192}) {
+      const Types types{"bf16", "bf16", width, ranks};
+      ranks = ranks == 4 ? 2 : ranks + 1;
+      const std::string m = types.matrix(), q = fmt::format("tensor<?x{}x{}>", width, to);
+      check(types, norm(types) + fmt::format("%3 = nn.quantize %2, %s : ({0}, tensor<f32>) -> {1}", m, q), "%3, %1", q + ", " + m,
+            {false, true}, 3e-2);
+      for (int64_t size : {int64_t(0), int64_t(128)}) {
+        const std::string scales = fmt::format("tensor<?x{}xf32>", size ? width / size : 1);
+        check(types, norm(types) + fmt::format("%3, %4 = nn.dynamic_quantize %2 {{group_size = {2} : i64}} : ({0}) -> ({1}, {3})", m, q, size, scales),
+              "%3, %4, %1", q + ", " + scales + ", " + m, {false, false, true}, 3e-2);
+      }
+    }
+}
+
 TEST(Collective, ReshapesThatAreViews) {
   checkRanks({R"(func.func @main(%x: tensor<4x2x128xbf16>, %r: tensor<8x128xbf16>, %w: tensor<128xbf16>) -> tensor<8x128xbf16>
       attributes {nn.ranks = 2 : i64} {

@@ -67,9 +67,12 @@ struct Areas {
   std::vector<std::unique_ptr<void, void (*)(void *)>> memory;
 };
 
-std::optional<Compiled> compiled(const Parsed &parsed, CollectiveForm form, bool spills) {
+std::optional<Compiled> compiled(const Parsed &parsed, CollectiveForm form, bool spills, const std::vector<bool> &ownerOnly = {}) {
   KernelContext context = parsed.kernelContext(90);
   context.form = form;
+  const llvm::SmallVector<bool> flags(ownerOnly.begin(), ownerOnly.end());
+  context.ownerOnly = flags;
+  context.equalReplies = !flags.empty();
   Compiled result{collectiveSchedule().emit(parsed.region, context), nullptr};
   if (spills)
     checkSpills(result.draft.kernel);
@@ -85,8 +88,31 @@ std::optional<Compiled> compiled(const Parsed &parsed, CollectiveForm form, bool
 /// What one rank has and makes in one call.
 struct Share {
   std::vector<Tensor> arguments, outputs;
+  std::optional<Tensor> whole; ///< argument 1, of which `arguments` has this rank's rows
 };
 using Call = std::vector<Share>; ///< by rank
+
+/// Calls `body` with place and size of each row that belongs to another rank.
+void forRowsOfOthers(const Tensor &tensor, size_t rank, size_t ranks, llvm::function_ref<void(size_t, size_t)> body) {
+  const size_t rows = static_cast<size_t>(tensor.shape()[0]), bytes = rows ? tensor.bytes() / rows : 0;
+  for (size_t row = 0; row < rows; ++row)
+    if (row % ranks != rank)
+      body(row * bytes, bytes);
+}
+
+/// Checks that nobody has written other ranks' rows of an output, and fills them in from those.
+void gather(Call &call, unsigned output) {
+  for (size_t rank = 0; rank < call.size(); ++rank) {
+    Tensor &mine = call[rank].outputs[output];
+    const size_t rows = static_cast<size_t>(mine.shape()[0]);
+    forRowsOfOthers(mine, rank, call.size(), [&](size_t at, size_t bytes) {
+      auto *data = static_cast<unsigned char *>(mine.data()) + at;
+      EXPECT_TRUE(std::all_of(data, data + bytes, [](unsigned char byte) { return byte == 0xa5; })) << "rank " << rank;
+      const size_t owner = at / (mine.bytes() / rows) % call.size();
+      std::memcpy(data, static_cast<const char *>(call[owner].outputs[output].data()) + at, bytes);
+    });
+  }
+}
 
 Call shares(const Parsed &parsed, const RankCase &test, const SymbolValues &symbols, unsigned seed) {
   Call call(static_cast<size_t>(parsed.region.ranks()));
@@ -96,6 +122,13 @@ Call shares(const Parsed &parsed, const RankCase &test, const SymbolValues &symb
       fillRandom(tensor, seed * 100 + static_cast<unsigned>(index) * 10 + (index == 0 ? static_cast<unsigned>(rank) : 0));
       if (test.fill)
         test.fill(static_cast<int64_t>(rank), static_cast<unsigned>(index), tensor);
+      if (index == 1 && !test.ownerOnly.empty()) {
+        share.whole = Tensor::uninitialized(tensor.type(), tensor.shape());
+        std::memcpy(share.whole->data(), tensor.data(), tensor.bytes());
+        forRowsOfOthers(tensor, rank, call.size(), [&](size_t at, size_t bytes) {
+          std::memset(static_cast<char *>(tensor.data()) + at, 0xff, bytes);
+        });
+      }
       share.arguments.push_back(std::move(tensor));
     }
     for (Value output : parsed.region.outputs) {
@@ -117,7 +150,12 @@ Tensor sumOf(const Call &call) {
   return sum;
 }
 
-void compareWithReference(const Parsed &parsed, const RankCase &test, const SymbolValues &symbols, const Call &call) {
+void compareWithReference(const Parsed &parsed, const RankCase &test, const SymbolValues &symbols, Call &call) {
+  for (unsigned output = 0; output < test.ownerOnly.size(); ++output)
+    if (test.ownerOnly[output])
+      gather(call, output);
+  if (call[0].whole)
+    call[0].arguments[1] = std::move(*call[0].whole);
   ReferenceOptions options;
   options.allReduce = [&](const Tensor &part, std::string_view) {
     Tensor sum = sumOf(call), shaped = Tensor::zeros(DType::F32, part.shape());
@@ -193,7 +231,9 @@ std::string checkRanks(const RankCase &test) {
   }
   std::vector<Compiled> forms;
   for (CollectiveForm form : formsOfOwn(parsed)) {
-    auto one = compiled(parsed, form, test.compiles);
+    if (!test.ownerOnly.empty() && form != CollectiveForm::TwoShot)
+      continue;
+    auto one = compiled(parsed, form, test.compiles, test.ownerOnly);
     if (!one)
       return "";
     forms.push_back(std::move(*one));

@@ -18,6 +18,9 @@ struct RankCase {
   std::vector<SymbolValues> calls = {{}};
   double tolerance = 2e-6;
   std::function<void(int64_t rank, unsigned index, Tensor &tensor)> fill = {};
+  /// KernelContext's, with equalReplies: the two-shot form alone is run, each rank is given its own rows of argument 1 only,
+  /// and only those of such outputs are looked at.
+  std::vector<bool> ownerOnly = {};
   bool compiles = true; ///< whether NVRTC, if it is there, compiles the kernels too
 };
 
