@@ -63,7 +63,7 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     // nothing of few rows, for which the kernel is one.
     const Dim rows = product(llvm::ArrayRef<Dim>(context.traffic.shapes[op.getResult(0)]).drop_back());
     if (!rows.constant()) {
-      proposals.misses.push_back({&op, "the number of rows is known in a run only (" + rows.str() +
+      proposals.misses.push_back({&op, "the number of rows of the input is known in a run only (" + rows.str() +
                                            "): whether it gains something depends on it"});
       continue;
     }

@@ -68,7 +68,7 @@ func.func @norm_used(%x: tensor<1x128xf32>, %g: tensor<128xf32>, %w: tensor<128x
 // CHECK-LABEL: @run_time_rows
 // CHECK-NOT: fusion.group
 // CHECK: return
-// MISS: norm_matmul missed at {{.*}}: the number of rows is known in a run only (tokens): whether it gains something depends on it
+// MISS: norm_matmul missed at {{.*}}: the number of rows of the input is known in a run only (tokens): whether it gains something depends on it
 func.func @run_time_rows(%x: tensor<?x128xf16> {nn.dims = ["tokens", 128]}, %g: tensor<128xf16>, %w: tensor<128x64xf16>) -> tensor<?x64xf16> {
   %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
   %0 = nn.matmul %n, %w : (tensor<?x128xf16>, tensor<128x64xf16>) -> tensor<?x64xf16>
