@@ -40,8 +40,9 @@ def cases(ranks, pattern=""):
     """What N ranks run: [(case, equal calls in the graph, parts that a call's time is divided by)]."""
     found = []
     if ranks > 1:
-        found += [(Chain(tokens, ranks=ranks), 1, LINKS) for tokens in (1, 16, 128, 512, 2048, 8192)]
-        found += [(Chain(tokens, quant="static", ranks=ranks), 1, LINKS) for tokens in (1, 128, 512, 2048)]
+        found += [(Chain(tokens, ranks=ranks), 1, len(LINKS)) for tokens in (1, 16, 128, 512, 2048, 8192)]
+        found += [(Chain(tokens, quant=quant, ranks=ranks), 1, len(LINKS)) for quant in ("static", "token", "group")
+                  for tokens in (1, 128, 512, 2048)]
     found.append((Layer(1, 1, 1024), 6, 1))
     return [one for one in found if re.search(pattern, one[0].name)]
 

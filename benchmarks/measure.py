@@ -167,7 +167,7 @@ class Bench:
         for call, (given, got, want) in enumerate(zip(tensors, results, exact, strict=True)):
             for name, value in want.items():
                 tolerance = case.tolerance.get(name, TOLERANCE[KIND[got[name].dtype]])
-                actual = dequantized(got[name], got.get("scales", given.get("scale")))
+                actual = dequantized(got[name], got.get("scales" + name[1:], given.get("scale")))
                 error = ((actual.to(value.dtype).reshape(value.shape) - value).norm() / value.norm()).item()
                 if not error <= tolerance:  # NaN fails
                     raise Failed(f"call {call}, {name}: relative L2 {error:.3g} from the exact result, above {tolerance:g}")
