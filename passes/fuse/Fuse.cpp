@@ -1,6 +1,7 @@
 #include "passes/fuse/Fuse.h"
 
 #include "ir/dialect/Types.h"
+#include "passes/fuse/FuseSites.h"
 #include "passes/fuse/Propose.h"
 #include "patterns/Matcher.h"
 
@@ -17,18 +18,6 @@ namespace fusion {
 namespace {
 /// What a kernel launch costs, in bytes of memory traffic: about half a microsecond at 4 TB/s.
 constexpr double launchBytes = 2 << 20;
-
-/// The nearest miss of one pattern name at one root.
-struct NearMiss {
-  unsigned opsFound = 0;
-  std::string reason;
-};
-using RootKey = std::pair<Operation *, std::string>;
-
-std::string siteName(Operation *op) {
-  std::string name = locationName(op->getLoc());
-  return name.empty() ? op->getName().getStringRef().str() : name;
-}
 
 /// The op across ranks that the pattern wants, where the block has none: such a pattern has no candidate roots there.
 std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &block) {
@@ -48,9 +37,6 @@ void eraseDead(func::FuncOp function) {
       op.erase();
 }
 
-/// Options of a remark of this phase. `pattern` must outlive it.
-remark::RemarkOpts remarkOf(StringRef pattern) { return remark::RemarkOpts::name(pattern).category("fuse"); }
-
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
@@ -60,7 +46,7 @@ public:
   /// The declarative families and the proposers that compete choose together; each other proposer works on what they
   /// and its predecessors left.
   Status run() {
-    std::map<Operation *, size_t> drawn = draw(ledger.before);
+    const DrawnNodes drawn = drawNodes(function, ledger.before);
     Status status = turn([&](const Traffic &traffic) {
       collect(traffic);
       for (const Proposer &proposer : proposers())
@@ -71,46 +57,19 @@ public:
       if (status && !proposer.competes && enabled(proposer.family.str()))
         status = turn([&](const Traffic &traffic) { collect(proposer, traffic); });
     recordMisses();
-    std::map<Operation *, size_t> fused = draw(ledger.after);
+    const DrawnNodes fused = drawNodes(function, ledger.after);
     for (auto &[op, index] : fused)
       if (auto group = llvm::dyn_cast<GroupOp>(op))
         for (Operation &member : group.getBody().front())
           if (auto node = drawn.find(&member); node != drawn.end())
             ledger.before[node->second].fusion = group.getPattern().str();
-    for (auto &[root, line] : missLines)
+    for (auto &[root, line] : sites.missLines())
       if (auto node = drawn.find(root); node != drawn.end())
         ledger.before[node->second].missed.push_back(line);
     return status;
   }
 
 private:
-  /// Fills the nodes of the function as it is; which op is which.
-  std::map<Operation *, size_t> draw(std::vector<Ledger::Node> &nodes) {
-    std::map<Operation *, size_t> index;
-    for (Operation &op : function.getBody().front().without_terminator()) {
-      if (llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
-        continue;
-      Ledger::Node node;
-      node.location = locationName(op.getLoc());
-      node.layer = layerOf(node.location);
-      node.label = op.getName().getStringRef().str();
-      if (auto group = llvm::dyn_cast<GroupOp>(op)) {
-        node.fusion = group.getPattern().str();
-        node.label.clear();
-        for (Operation &member : group.getBody().front().without_terminator())
-          if (!llvm::isa<nn::ConstantOp>(member))
-            node.label += (node.label.empty() ? "" : " → ") + member.getName().getStringRef().str();
-      }
-      for (Value operand : op.getOperands())
-        if (auto producer = index.find(operand.getDefiningOp());
-            producer != index.end() && !llvm::is_contained(node.inputs, producer->second))
-          node.inputs.push_back(producer->second);
-      index[&op] = nodes.size();
-      nodes.push_back(std::move(node));
-    }
-    return index;
-  }
-
   std::vector<std::string> names() const { return fusionNames(patterns); }
 
   bool enabled(const std::string &name) const {
@@ -136,11 +95,11 @@ private:
   void collect(const Proposer &proposer, const Traffic &traffic) {
     Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle, candidates});
     for (auto &[root, reason] : proposals.misses) {
-      see(root, proposer.family.str());
-      miss(root, proposer.family.str(), 0, reason);
+      sites.see(root, proposer.family.str());
+      sites.miss(root, proposer.family.str(), 0, reason);
     }
     for (Candidate &candidate : proposals.candidates) {
-      see(candidate.root, candidate.pattern);
+      sites.see(candidate.root, candidate.pattern);
       consider(std::move(candidate), traffic);
     }
   }
@@ -161,21 +120,16 @@ private:
     for (auto grow : {growNorms, growRopes, growRotations, growGates})
       for (Candidate &candidate : grow(context, found))
         if (enabled(candidate.pattern)) {
-          see(candidate.root, candidate.pattern);
+          sites.see(candidate.root, candidate.pattern);
           consider(std::move(candidate), traffic);
         }
   }
 
-  /// An op that a pattern could start from: in the end it has fired or there is a reason.
-  void see(Operation *root, const std::string &pattern) {
-    roots.insert({{root, pattern}, {siteName(root), root->getLoc()}});
-  }
-
   void consider(const FusionPattern &pattern, Operation *root, const Traffic &traffic) {
-    see(root, pattern.name);
+    sites.see(root, pattern.name);
     for (MatchResult &result : matchAll(pattern, root)) {
       if (!result.matched)
-        return miss(root, pattern.name, result.opsFound, result.reason);
+        return sites.miss(root, pattern.name, result.opsFound, result.reason);
       Candidate candidate;
       candidate.pattern = pattern.name;
       candidate.root = root;
@@ -201,8 +155,8 @@ private:
     auto schedule = oracle.schedule(decoding.body(), ports);
     if (schedule)
       return add(std::move(decoding), opsFound, traffic);
-    see(candidate.root, "scaled_matmul");
-    miss(candidate.root, "scaled_matmul", opsFound,
+    sites.see(candidate.root, "scaled_matmul");
+    sites.miss(candidate.root, "scaled_matmul", opsFound,
          "no schedule with the decoding of its operands: " + schedule.error().message);
     add(std::move(candidate), opsFound, traffic);
   }
@@ -215,17 +169,17 @@ private:
     for (const Candidate &other : candidates)
       if (other.pattern == candidate.pattern && other.ops == candidate.ops) {
         if (other.root != root)
-          miss(root, candidate.pattern, opsFound, "the same ops are a candidate from " + siteName(other.root));
+          sites.miss(root, candidate.pattern, opsFound, "the same ops are a candidate from " + siteName(other.root));
         return;
       }
     if (auto reason = whyNotConvex(candidate.ops, candidate.clones))
-      return miss(root, candidate.pattern, opsFound, *reason);
+      return sites.miss(root, candidate.pattern, opsFound, *reason);
     GroupPorts ports = portsOf(candidate.ops, candidate.clones);
     auto schedule = oracle.schedule(candidate.body(), ports);
     if (!schedule)
-      return miss(root, candidate.pattern, opsFound, "no schedule: " + schedule.error().message);
+      return sites.miss(root, candidate.pattern, opsFound, "no schedule: " + schedule.error().message);
     if (!options.profit && !candidate.unproven.empty() && !llvm::is_contained(options.only, candidate.pattern))
-      return miss(root, candidate.pattern, opsFound, candidate.unproven);
+      return sites.miss(root, candidate.pattern, opsFound, candidate.unproven);
     candidate.schedule = *schedule;
     candidate.bytesSaved =
         traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs, ports.outputs);
@@ -246,11 +200,11 @@ private:
       if (!time) {
         ledger.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
         if (!candidate.unproven.empty()) {
-          miss(candidate.root, candidate.pattern, ~0u, candidate.unproven);
+          sites.miss(candidate.root, candidate.pattern, ~0u, candidate.unproven);
           continue;
         }
       } else if (auto reason = whySlower(*time, sizesOf(candidate, shapes, sizes))) {
-        miss(candidate.root, candidate.pattern, ~0u, *reason);
+        sites.miss(candidate.root, candidate.pattern, ~0u, *reason);
         continue;
       } else {
         // Equal within the noise: one kernel is still better than several.
@@ -274,13 +228,6 @@ private:
     return own;
   }
 
-  /// The originals that nobody reads any more. Only between turns: no candidate points at them.
-  void miss(Operation *root, const std::string &pattern, unsigned opsFound, const std::string &reason) {
-    auto [entry, fresh] = misses.insert({{root, pattern}, {opsFound, reason}});
-    if (!fresh && opsFound > entry->second.opsFound)
-      entry->second = {opsFound, reason};
-  }
-
   /// Takes the best set; a candidate that a commit made impossible returns its ops, and the losers get their turn.
   void commitBest() {
     std::vector<Candidate> pool = candidates;
@@ -291,7 +238,7 @@ private:
       for (size_t index : chosen) {
         Candidate &candidate = pool[index];
         if (auto reason = whyNotConvex(candidate.ops, candidate.clones)) {
-          miss(candidate.root, candidate.pattern, ~0u, *reason);
+          sites.miss(candidate.root, candidate.pattern, ~0u, *reason);
           refused = true;
           candidate.ops.clear();
           continue;
@@ -303,22 +250,22 @@ private:
             << remark::reason("fused at {0}: {1}", site.location, llvm::join(site.ops, ", "))
             << remark::metric("BytesSaved", site.bytesSaved);
         for (auto &[root, pattern] : candidate.absorbed)
-          if (enabled(pattern) && fired.insert({root, pattern}).second)
+          if (enabled(pattern) && sites.fire(root, pattern))
             ledger.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
         ledger.patterns[candidate.pattern].fired.push_back(std::move(site));
-        fired.insert({candidate.root, candidate.pattern});
+        sites.fire(candidate.root, candidate.pattern);
         commit(candidate);
         committed.push_back(candidate);
       }
       std::vector<Candidate> rest;
       for (const Candidate &candidate : pool) {
-        if (candidate.ops.empty() || fired.contains({candidate.root, candidate.pattern}))
+        if (candidate.ops.empty() || sites.hasFired(candidate.root, candidate.pattern))
           continue;
         auto winner = llvm::find_if(committed, [&](const Candidate &c) { return c.overlaps(candidate); });
         if (winner == committed.end())
           rest.push_back(candidate);
         else
-          miss(candidate.root, candidate.pattern, ~0u,
+          sites.miss(candidate.root, candidate.pattern, ~0u,
                "dropped: overlaps " + winner->pattern + " at " + siteName(winner->root));
       }
       pool = std::move(rest);
@@ -326,7 +273,7 @@ private:
         break;
     }
     for (const Candidate &candidate : pool)
-      miss(candidate.root, candidate.pattern, ~0u,
+      sites.miss(candidate.root, candidate.pattern, ~0u,
            "no gain: it would read and write " + std::to_string(-candidate.bytesSaved) +
                " bytes more, which launching less does not make up for");
   }
@@ -335,14 +282,7 @@ private:
     for (const std::string &name : names())
       if (enabled(name))
         ledger.patterns[name]; // a pattern without candidates is in the report too
-    for (auto &[key, site] : roots) {
-      if (fired.contains(key))
-        continue;
-      const std::string reason = misses[key].reason;
-      remark::missed(site.second, remarkOf(key.second)) << remark::reason("missed at {0}: {1}", site.first, reason);
-      ledger.patterns[key.second].missed.push_back({site.first, reason});
-      missLines.push_back({key.first, key.second + ": " + reason});
-    }
+    sites.recordMisses(ledger);
     for (auto &[name, reason] : absent)
       if (enabled(name))
         ledger.patterns[name].missed.push_back({"", reason});
@@ -357,11 +297,8 @@ private:
   ScheduleOracle &oracle;
   Ledger &ledger;
   std::vector<Candidate> candidates;
-  llvm::MapVector<RootKey, std::pair<std::string, Location>, std::map<RootKey, unsigned>> roots;
+  FuseSites sites;
   std::map<std::string, std::string> absent; ///< patterns without candidate roots, and why
-  std::map<RootKey, NearMiss> misses;
-  std::set<RootKey> fired;
-  std::vector<std::pair<Operation *, std::string>> missLines;
 };
 
 Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool before) {
