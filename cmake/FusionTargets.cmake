@@ -64,12 +64,22 @@ function(fusion_embed target header namespace)
   target_sources(${target} PRIVATE "${output}")
 endfunction()
 
-# fusion_unit_test(NAME SOURCES … LINKS …): a GoogleTest program registered with ctest.
+# fusion_unit_test(NAME SOURCES … LINKS … [SHARDS n]): a GoogleTest program registered with ctest; a long one as n tests
+# NAME-0 …, so that they run side by side.
 function(fusion_unit_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FUSION_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              FUSION_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    return()
+  endif()
+  math(EXPR last "${ARG_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}-${shard} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name}-${shard} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()
