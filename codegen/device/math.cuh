@@ -273,6 +273,13 @@ template <class T, int N> DEVICE Vec<T, N> vec_from_f32(const Vec<f32, N> &value
   }
   return narrow;
 }
+// Two neighbours of a 16-bit type in a register, the first in the low half, as matrix products take them.
+template <class T> DEVICE u32 packed_pair(f32 first, f32 second) {
+  const Vec<T, 2> pair = vec_from_f32<T, 2>(Vec<f32, 2>{first, second});
+  u32 bits;
+  copy_bytes(&bits, &pair, 4);
+  return bits;
+}
 
 // Reductions over groups of Lanes neighbouring lanes (a power of two up to 32); all lanes of the warp take
 // part and every lane gets its group's result, the same bits in each.

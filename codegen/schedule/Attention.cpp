@@ -16,7 +16,7 @@ public:
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
     const attention::Problem problem(region, context);
-    KernelDraft draft = attention::emitFma(problem);
+    KernelDraft draft = attention::tensorRefusal(problem) ? attention::emitFma(problem) : attention::emitTensor(problem);
     draft.flops = problem.flops();
     return draft;
   }

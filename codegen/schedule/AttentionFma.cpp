@@ -161,6 +161,8 @@ void FmaEmitter::store() {
 KernelDraft FmaEmitter::emit() {
   const int64_t pitch = std::max(pitchD, pitchV), held = (valueDepth + threadsPerRow - 1) / threadsPerRow;
   writer.comment(op);
+  if (auto reason = tensorRefusal(problem))
+    writer.line("// Not on tensor cores: " + *reason + ".");
   writer.line(fmt::format("SHARED(f32, queryTile, {});", tileRows * pitchD));
   writer.line(fmt::format("SHARED(f32, tile, {}); // keys, then values", tileKeys * pitch));
   writer.line(fmt::format("SHARED(f32, weightTile, {});", tileRows * (tileKeys + 1)));

@@ -69,5 +69,8 @@ private:
 };
 
 KernelDraft emitFma(const Problem &problem);
+/// The reason why matrix products cannot be used, or nothing.
+std::optional<std::string> tensorRefusal(const Problem &problem);
+KernelDraft emitTensor(const Problem &problem);
 
 } // namespace fusion::attention

@@ -129,6 +129,110 @@ TEST(Attention, StridedOperandsAndEmptyBatch) {
   check(attentionSchedule(), {text, {{"b", 0}, {"s", 35}}});
 }
 
+// The kernel on tensor cores, which 16-bit types get: every feature, at sizes around its tiles of 64 to 128 rows and 16
+// to 64 keys.
+TEST(AttentionTensor, HeadSizesAndLengths) {
+  for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(64, 64), std::pair(80, 80), std::pair(40, 72),
+                                   std::pair(8, 16), std::pair(192, 128), std::pair(256, 256)})
+    for (auto [queries, keys] : {std::pair(130, 67), std::pair(3, 1)}) {
+      const char *type = width % 16 == 0 ? "bf16" : "f16";
+      Attention a{type, 4, 2, width, valueWidth, "", "", "scale = 0.1 : f32"};
+      const std::string source = check(attentionSchedule(), {module(a), sizes(1, queries, keys), toleranceOf(type)});
+      EXPECT_NE(source.find("mma_m16n8k16"), std::string::npos) << source;
+    }
+}
+
+TEST(AttentionTensor, GroupedHeads) {
+  for (auto [heads, kvHeads] : {std::pair(4, 4), std::pair(6, 2), std::pair(7, 1)})
+    for (int queries : {1, 40, 131}) {
+      Attention a{"f16", heads, kvHeads, 16, 16, "", "", "scale = 0.2 : f32, causal = true"};
+      check(attentionSchedule(), {module(a), sizes(2, queries, 150), toleranceOf("f16")});
+    }
+}
+
+TEST(AttentionTensor, CausalWithPastAndWindow) {
+  for (const char *attributes :
+       {"causal = true", "causal = true, window = 5 : i64", "window = 70 : i64", "causal = true, softcap = 3.0 : f32",
+        "causal = true, softcap = 3.0 : f32, window = 90 : i64", "causal = true, zero_masked_rows = true"})
+    for (auto [queries, keys] : {std::pair(150, 150), std::pair(1, 90), std::pair(33, 200), std::pair(140, 20)}) {
+      Attention a{"bf16", 4, 2, 32, 32, "", "", std::string("scale = 0.3 : f32, ") + attributes};
+      check(attentionSchedule(), {module(a), sizes(1, queries, keys), toleranceOf("bf16")});
+    }
+  // A scale that turns the order of the scores around, and one that makes them all alike.
+  for (const char *scale : {"-0.3", "0.0"}) {
+    Attention a{"f16", 4, 2, 32, 32, "", "", fmt::format("scale = {} : f32, causal = true", scale)};
+    check(attentionSchedule(), {module(a), sizes(2, 70, 70), toleranceOf("f16")});
+  }
+}
+
+TEST(AttentionTensor, MasksBroadcast) {
+  struct Mask {
+    const char *type, *dims;
+  };
+  for (Mask mask : {Mask{"?x1x?x?xi1", "\"b\", 1, \"q\", \"k\""},
+                    Mask{"?x4x?x?xbf16", "\"b\", 4, \"q\", \"k\""}, Mask{"?x?xf32", "\"q\", \"k\""},
+                    Mask{"?x1x1x?xi1", "\"b\", 1, 1, \"k\""}, Mask{"1x1x?x1xbf16", "1, 1, \"q\", 1"}})
+    for (int width : {32, 128, 256}) {
+      Attention a{"bf16", 4, 2, width, width, mask.type, mask.dims, "scale = 0.05 : f32, causal = true"};
+      check(attentionSchedule(), {module(a), sizes(2, 39, 77), toleranceOf("bf16")});
+    }
+}
+
+TEST(AttentionTensor, FullyMaskedRows) {
+  auto nothing = [](unsigned index, Tensor &tensor) {
+    for (int64_t i = 0; index == 3 && i < 137; ++i)
+      set(tensor, i, tensor.type() == DType::Bool ? 0 : -std::numeric_limits<double>::infinity());
+  };
+  for (const char *type : {"i1", "f16"})
+    for (const char *zero : {"true", "false"}) {
+      Attention a{"f16", 4, 2, 32, 32, std::string("?x1x?x?x") + type, "\"b\", 1, \"q\", \"k\"",
+                  std::string("scale = 0.25 : f32, zero_masked_rows = ") + zero};
+      check(attentionSchedule(), {module(a), sizes(2, 3, 137), toleranceOf("f16"), nothing});
+      check(attentionSchedule(), {module(a), sizes(2, 3, 0), toleranceOf("f16")});
+    }
+}
+
+// Scores that are not numbers reach the result, as in the reference; a row's neighbours do not see them.
+TEST(AttentionTensor, NotANumber) {
+  auto spoil = [](unsigned index, Tensor &tensor) {
+    if (index == 0)
+      set(tensor, 35 * 32 + 3, std::numeric_limits<double>::quiet_NaN());
+  };
+  Attention a{"bf16", 4, 4, 32, 32, "", "", "scale = 0.25 : f32, causal = true"};
+  check(attentionSchedule(), {module(a), sizes(1, 50, 50), toleranceOf("bf16"), spoil});
+}
+
+TEST(AttentionTensor, HeadsThatItDoesNotTakeNameTheReason) {
+  for (auto [type, width, valueWidth, reason] :
+       {std::tuple("f32", 64, 64, "f32 has no matrix products"),
+        std::tuple("f16", 12, 16, "the queries cannot be read 16 bytes at a time"),
+        std::tuple("f16", 16, 12, "the values cannot be read 16 bytes at a time")}) {
+    Attention a{type, 4, 2, width, valueWidth};
+    const std::string source = check(attentionSchedule(), {module(a), sizes(1, 20, 20), toleranceOf(type)});
+    EXPECT_NE(source.find(reason), std::string::npos) << source;
+    EXPECT_EQ(source.find("mma_m16n8k16"), std::string::npos) << source;
+  }
+}
+
+// What a transformer does with the result: [batch, queries, heads * width].
+TEST(AttentionTensor, ResultInAnotherOrder) {
+  const std::string text = R"(
+    func.func @main(%q: tensor<?x4x?x32xbf16> {nn.dims = ["b", 4, "q", 32]}, %k: tensor<?x2x?x32xbf16> {nn.dims = ["b", 2, "k", 32]},
+                    %v: tensor<?x2x?x32xbf16> {nn.dims = ["b", 2, "k", 32]}) -> tensor<?x?x128xbf16> {
+      %r = fusion.group "attention_layout" schedule "attention" (%a = %q, %c = %k, %d = %v)
+          : (tensor<?x4x?x32xbf16>, tensor<?x2x?x32xbf16>, tensor<?x2x?x32xbf16>) -> tensor<?x?x128xbf16> {
+        %y = nn.attention %a, %c, %d {scale = 0.2 : f32, causal = true}
+            : (tensor<?x4x?x32xbf16>, tensor<?x2x?x32xbf16>, tensor<?x2x?x32xbf16>) -> tensor<?x4x?x32xbf16>
+        %t = nn.transpose %y {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x4x?x32xbf16>) -> tensor<?x?x4x32xbf16>
+        %z = nn.reshape %t {shape = ["b", "q", 128]} : (tensor<?x?x4x32xbf16>) -> tensor<?x?x128xbf16>
+        fusion.yield %z : tensor<?x?x128xbf16>
+      }
+      return %r : tensor<?x?x128xbf16>
+    })";
+  const std::string source = check(attentionSchedule(), {text, sizes(2, 70, 90), toleranceOf("bf16")});
+  EXPECT_NE(source.find("mma_m16n8k16"), std::string::npos) << source;
+}
+
 TEST(Attention, RefusalsNameTheReason) {
   Attention a;
   a.width = 300;
