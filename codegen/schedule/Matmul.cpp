@@ -23,8 +23,8 @@ public:
     if (problem.m.constant())
       return {};
     llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
-    for (int64_t rows : {1, 4, 8, 16})
-      if (rows <= matmul::fewRows(problem))
+    for (int64_t rows : {1, 4, 8, 16, 32, 64})
+      if (rows <= std::max(matmul::fewRows(problem), matmul::narrowRows(problem)))
         limits.push_back(rows);
     if (!problem.ahead.empty())
       limits.push_back(matmul::rowsAhead(problem));
@@ -54,7 +54,8 @@ public:
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
-    KernelDraft draft = matmul::isSkinny(problem)         ? matmul::emitSkinny(region, context, problem)
+    KernelDraft draft = matmul::isNarrow(problem)         ? matmul::emitNarrow(region, context, problem)
+                        : matmul::isSkinny(problem)       ? matmul::emitSkinny(region, context, problem)
                         : matmul::isStrip(problem)        ? matmul::emitStrip(region, context, problem)
                         : matmul::tensorCoreType(problem) ? matmul::emitTensorCore(region, context, problem)
                                                           : matmul::emitFma(region, context, problem);

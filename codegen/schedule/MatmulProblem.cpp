@@ -167,6 +167,37 @@ void emitBlockPlace(KernelWriter &writer, const Problem &problem, int64_t tileM,
     writer.line(fmt::format("const i64 z = block / ({} * {});", rows, columns));
 }
 
+void emitStripPlace(KernelWriter &writer, const Problem &problem, int64_t columns) {
+  const std::string strips = writer.size(problem.n.ceilDiv(columns));
+  if (!problem.batch.empty())
+    writer.line(fmt::format("const i64 z = block_x() / {};", strips));
+  if (problem.sideBySide())
+    emitProductChoice(writer, problem, "block_x()", columns);
+  writer.line(fmt::format("const i64 columnStart = {}{} * {};", problem.sideBySide() ? "part" : "(i64)block_x()",
+                          problem.batch.empty() ? "" : " % " + strips, columns));
+}
+
+bool readsPieces(const Problem &problem, bool isA, int64_t length, int64_t alignment) {
+  auto even = [&](const Operand &operand, const Dim &stride) {
+    return operand.offset.knownMultipleOf(alignment) && stride.knownMultipleOf(alignment) &&
+           llvm::all_of(operand.batchStrides, [&](const Dim &dim) { return dim.knownMultipleOf(alignment); });
+  };
+  const Dim &k = problem.k;
+  if (isA) {
+    for (const auto &[dim, stride] : llvm::zip(problem.rowDims, problem.rowStrides))
+      if (!(dim == Dim(1)) && !stride.knownMultipleOf(alignment))
+        return false;
+    return problem.a.columnStride == Dim(1) && k.knownMultipleOf(length) && even(problem.a, Dim(0));
+  }
+  const bool byLines = problem.b.columnStride == Dim(1) && problem.b.rowStride != Dim(1);
+  return llvm::all_of(problem.products, [&](const Product &product) {
+    const Operand &b = product.b;
+    if (byLines)
+      return product.n.knownMultipleOf(length) && even(b, b.rowStride);
+    return b.rowStride == Dim(1) && k.knownMultipleOf(length) && even(b, product.n == Dim(1) ? Dim(0) : b.columnStride);
+  });
+}
+
 /// `scaleA`, `zeroB1`.
 static std::string entryName(bool isA, size_t sum, bool isScale) {
   return numbered(std::string(isScale ? "scale" : "zero") + (isA ? "A" : "B"), isA ? 0 : sum);

@@ -101,6 +101,8 @@ std::optional<std::string> arrangeProducts(const Region &region, const KernelCon
 /// Declares rowStart, columnStart (the block's first row and column) and z (which product of the batch) from
 /// the block's number.
 void emitBlockPlace(KernelWriter &writer, const Problem &problem, int64_t tileM, int64_t tileN);
+/// The same for blocks that compute all rows of a strip of columns: columnStart, z.
+void emitStripPlace(KernelWriter &writer, const Problem &problem, int64_t columns);
 Dim blockCount(const Problem &problem, int64_t tileM, int64_t tileN);
 /// For products side by side: declares `product` (which one), `part` (the number of the block's columns in
 /// it) and what differs between the products' B, from `place`, an i64 expression over the columns of all
@@ -115,6 +117,9 @@ std::string alongK(KernelWriter &writer, const Problem &problem, const std::stri
 std::string alongN(KernelWriter &writer, const Problem &problem, const std::string &index);
 /// `b`, `b1`: the name of what is there once for each product of a block.
 std::string numbered(llvm::StringRef stem, size_t sum);
+/// Whether rows of A, or columns of B (rows, where n is innermost), can be read `length` elements at a time, at addresses
+/// that are multiples of `alignment` elements.
+bool readsPieces(const Problem &problem, bool isA, int64_t length, int64_t alignment);
 /// An expression that is `texts[product]`.
 std::string chosen(llvm::ArrayRef<std::string> texts);
 /// The terms, without the empty ones, as a sum; `0` if there are none.
@@ -152,6 +157,7 @@ std::string resultLine(KernelWriter &writer, const Problem &problem, const std::
 KernelDraft emitTensorCore(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitSkinny(const Region &region, const KernelContext &context, const Problem &problem);
+KernelDraft emitNarrow(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitStrip(const Region &region, const KernelContext &context, const Problem &problem);
 /// Whether tensor cores multiply the bytes in memory as they are: 8-bit integers or f8, scales outside the sum.
 bool multipliesBytes(const Problem &problem);
@@ -163,6 +169,9 @@ bool isSkinny(const Problem &problem);
 /// The most rows of A for which a block may compute a strip of columns; 0: for none.
 int64_t stripRows(const Problem &problem);
 bool isStrip(const Problem &problem);
+/// The most rows of A that tensor cores take beside B straight from memory; 0: for none.
+int64_t narrowRows(const Problem &problem);
+bool isNarrow(const Problem &problem);
 /// The most rows for which there is a kernel for few.
 int64_t fewRows(const Problem &problem);
 /// Numbers of rows after which another tile is better.

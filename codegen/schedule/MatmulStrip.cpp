@@ -78,19 +78,13 @@ KernelDraft emitStrip(const Region &region, const KernelContext &context, const 
   const Sharing share = chooseSharing(problem);
   const int64_t rows = problem.mostRows;
   const std::string typeA = sourceType(problem.a.type).str(), typeB = sourceType(problem.b.type).str();
-  const std::string strips = writer.size(problem.n.ceilDiv(share.columns));
   writer.comment(problem.op);
   for (size_t s = 0; s < problem.sums(); ++s)
     writer.line(fmt::format("SHARED(f32, {}, {});", numbered("parts", s), share.warps() * rows * share.columns));
   writer.line("const int thread = (int)thread_x(), lane = thread % 32, warp = thread / 32;");
   writer.line(fmt::format("const int slice = warp * {0} + lane % {0}, mine = lane / {0} * {1};", share.slices(),
                           share.width));
-  if (!problem.batch.empty())
-    writer.line(fmt::format("const i64 z = block_x() / {};", strips));
-  if (problem.sideBySide())
-    emitProductChoice(writer, problem, "block_x()", share.columns);
-  writer.line(fmt::format("const i64 columnStart = {}{} * {};", problem.sideBySide() ? "part" : "(i64)block_x()",
-                          problem.batch.empty() ? "" : " % " + strips, share.columns));
+  emitStripPlace(writer, problem, share.columns);
   const std::string width = widthText(writer, problem);
   writer.line("// Columns beyond the last are not stored.");
   writer.line(fmt::format("const i64 column = columnStart + mine < {0} ? columnStart + mine : 0;", width));

@@ -60,8 +60,8 @@ TensorEmitter::TensorEmitter(const Region &region, const KernelContext &context,
   columnsOfB = problem.b.columnStride == Dim(1) && problem.b.rowStride != Dim(1);
   tileByColumns = columnsOfB && !bytes; // ldmatrix transposes 16-bit elements only
   auto asIs = [&](const Operand &operand) { return bytes || (!operand.decode && operand.type == type); };
-  asyncA = asIs(problem.a) && readsPieces(true, piece, piece);
-  asyncB = columnsOfB == tileByColumns && readsPieces(false, piece, piece) &&
+  asyncA = asIs(problem.a) && readsPieces(problem, true, piece, piece);
+  asyncB = columnsOfB == tileByColumns && readsPieces(problem, false, piece, piece) &&
            llvm::all_of(problem.products, [&](const Product &product) { return asIs(product.b); });
   // Rows of a tile lie 16 bytes more than their length apart: ldmatrix then meets every bank once.
   pitchA = depth + piece;

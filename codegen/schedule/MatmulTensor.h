@@ -30,7 +30,6 @@ private:
   std::string pieceOffset(bool isA);
   std::string element(bool isA, size_t sum, const std::string &loaded, const std::string &row,
                       const std::string &column);
-  bool readsPieces(bool isA, int64_t length, int64_t alignment) const;
 
   void compute();
   void store();

@@ -6,28 +6,6 @@
 
 namespace fusion::matmul {
 
-/// Whether rows (columns, where n is innermost) of the operand can be read `length` elements at a time, at addresses
-/// that are multiples of `alignment` elements.
-bool TensorEmitter::readsPieces(bool isA, int64_t length, int64_t alignment) const {
-  auto even = [&](const Operand &operand, const Dim &stride) {
-    return operand.offset.knownMultipleOf(alignment) && stride.knownMultipleOf(alignment) &&
-           llvm::all_of(operand.batchStrides, [&](const Dim &dim) { return dim.knownMultipleOf(alignment); });
-  };
-  const Dim &k = problem.k;
-  if (isA) {
-    for (const auto &[dim, stride] : llvm::zip(problem.rowDims, problem.rowStrides))
-      if (!(dim == Dim(1)) && !stride.knownMultipleOf(alignment))
-        return false;
-    return problem.a.columnStride == Dim(1) && k.knownMultipleOf(length) && even(problem.a, Dim(0));
-  }
-  return llvm::all_of(problem.products, [&](const Product &product) {
-    const Operand &b = product.b;
-    if (columnsOfB)
-      return product.n.knownMultipleOf(length) && even(b, b.rowStride);
-    return b.rowStride == Dim(1) && k.knownMultipleOf(length) && even(b, product.n == Dim(1) ? Dim(0) : b.columnStride);
-  });
-}
-
 /// Opens the loop over the tile's pieces of `length` elements: r and c are a piece's place in the tile.
 void TensorEmitter::openPieces(bool isA, int64_t length) {
   const bool byColumns = !isA && tileByColumns;
@@ -198,9 +176,9 @@ void TensorEmitter::loadTile(bool isA, size_t sum) {
   const Operand &operand = isA ? problem.a : problem.products[sum].b;
   if (isA ? asyncA : asyncB)
     loadAsync(isA, sum);
-  else if (!bytes && byteSize(operand.type) == 1 && readsPieces(isA, piece, piece))
+  else if (!bytes && byteSize(operand.type) == 1 && readsPieces(problem, isA, piece, piece))
     loadPieces(isA, sum);
-  else if (!isA && bytes && columnsOfB && readsPieces(false, 4, 4))
+  else if (!isA && bytes && columnsOfB && readsPieces(problem, false, 4, 4))
     loadTransposed(sum);
   else
     loadElements(isA, sum);
