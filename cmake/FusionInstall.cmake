@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 
 # The headers that users include; none names an MLIR type.
 install(FILES runtime/api/Fusion.h DESTINATION include/fusion/runtime/api)
+install(FILES runtime/RunStatistics.h DESTINATION include/fusion/runtime)
 foreach(room ir/base codegen/plan)
   install(DIRECTORY ${room}/ DESTINATION include/fusion/${room} FILES_MATCHING PATTERN "*.h")
 endforeach()

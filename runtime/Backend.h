@@ -54,6 +54,8 @@ public:
   /// Before the first launch of these kernels, outside of record().
   virtual Status prepare(std::span<const uint32_t> kernels) { return {}; }
   virtual Status launch(const Launch &launch) = 0;
+  /// Has a library queue work of its own on stream(): now, or, within record() of a device without streams, at each replay.
+  virtual Status call(std::function<Status()> work) { return work(); }
   /// Waits for the stream that work goes to.
   virtual Status synchronize() = 0;
   /// The stream that work goes to now, for libraries that queue work of their own; null where there is none.
@@ -71,6 +73,11 @@ public:
   public:
     virtual ~Recording() = default;
     virtual Status replay() = 0;
+    /// From the next replay on, the `index`-th of the launches has this grid and these arguments: the same kernel with
+    /// the same overlap. Replays that are queued already keep theirs.
+    virtual Status change(size_t index, const Launch &launch) = 0;
+    /// Whether change() can be called.
+    virtual bool canChange() const = 0;
   };
   /// Calls `work`, which only launches, without running it. Null where the device cannot record.
   virtual Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) = 0;

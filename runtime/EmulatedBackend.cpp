@@ -10,12 +10,56 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <unistd.h>
 
 namespace fusion {
 namespace {
+
+/// What a graph is on a GPU: launches and calls, done in order at each replay.
+class LaunchList : public Backend::Recording {
+public:
+  explicit LaunchList(Backend &backend) : backend(backend) {}
+
+  void add(const Backend::Launch &launch) {
+    launches.push_back(steps.size());
+    steps.emplace_back();
+    keep(steps.back(), launch);
+  }
+  void add(std::function<Status()> call) { steps.push_back({{}, {}, std::move(call)}); }
+
+  Status replay() override {
+    for (Step &step : steps)
+      if (Status status = step.call ? step.call() : backend.launch(step.launch); !status)
+        return status;
+    return {};
+  }
+  Status change(size_t index, const Backend::Launch &launch) override {
+    Step &step = steps[launches[index]];
+    if (launch.kernel != step.launch.kernel || launch.overlapsPrevious != step.launch.overlapsPrevious)
+      return badInput("a recorded launch cannot become one of another kernel");
+    keep(step, launch);
+    return {};
+  }
+  bool canChange() const override { return true; }
+
+private:
+  struct Step {
+    Backend::Launch launch;
+    std::vector<uint64_t> arguments;
+    std::function<Status()> call; ///< instead of a launch
+  };
+  static void keep(Step &step, const Backend::Launch &launch) {
+    step.launch = launch;
+    step.arguments.assign(launch.arguments.begin(), launch.arguments.end());
+    step.launch.arguments = step.arguments;
+  }
+  Backend &backend;
+  std::deque<Step> steps; ///< their arguments stay where they are
+  std::vector<size_t> launches; ///< which steps are launches
+};
 
 /// Device memory is host memory, and every call is done when it returns.
 class EmulatedBackend : public Backend {
@@ -54,17 +98,33 @@ public:
   /// Compiles those that are not compiled yet.
   Status prepare(std::span<const uint32_t> wanted) override;
   Status launch(const Launch &launch) override {
+    if (recorded) {
+      recorded->add(launch);
+      return {};
+    }
     std::vector<void *> arguments;
     for (const uint64_t &argument : launch.arguments)
       arguments.push_back(const_cast<uint64_t *>(&argument));
     return kernels[launch.kernel]->launch(launch.grid[0], launch.grid[1], launch.grid[2], arguments.data());
+  }
+  Status call(std::function<Status()> work) override {
+    if (!recorded)
+      return work();
+    recorded->add(std::move(work));
+    return {};
   }
   Status synchronize() override { return {}; }
   Status enter(std::optional<void *>) override { return {}; }
   Status leave() override { return {}; }
   Result<bool> capturing() const override { return false; }
   Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override {
-    return std::unique_ptr<Recording>();
+    auto list = std::make_unique<LaunchList>(*this);
+    recorded = list.get();
+    Status status = work();
+    recorded = nullptr;
+    if (!status)
+      return status.error();
+    return std::unique_ptr<Recording>(std::move(list));
   }
   Status emptyCache() override { return {}; }
   Result<double> time(const std::function<Status()> &work) override {
@@ -91,6 +151,7 @@ private:
   std::span<const KernelPlan> plans;
   std::string folder; ///< where libraries of kernels are kept
   std::vector<std::shared_ptr<EmulatedKernel>> kernels; ///< null: not compiled yet
+  LaunchList *recorded = nullptr; ///< within record()
 };
 
 Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {

@@ -98,5 +98,6 @@ std::string Executor::device() const { return runner->device().description(); }
 DevicePeaks Executor::peaks() const { return runner->device().peaks(); }
 size_t Executor::weightBytes() const { return runner->weightBytes(); }
 size_t Executor::arenaBytes() const { return runner->arenaBytes(); }
+RunStatistics Executor::statistics() const { return runner->statistics(); }
 
 } // namespace fusion

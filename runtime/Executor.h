@@ -6,6 +6,7 @@
 #include "runtime/Backend.h"
 #include "runtime/KernelCache.h"
 #include "runtime/Profile.h"
+#include "runtime/RunStatistics.h"
 #include "runtime/collective/Communicator.h"
 
 #include <memory>
@@ -24,7 +25,7 @@ struct ExecutorOptions {
   std::vector<std::string> cubins;
   std::string cubinArch;
   bool keepOutputsOnDevice = false; ///< CUDA only: outputs are device tensors
-  bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same shapes on
+  bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same launches on
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
   /// FUSION_POISON=1 turns it on too.
   bool poison = false;
@@ -67,6 +68,7 @@ public:
   /// For reports: bytes of weights on the device, and of temporaries for the largest shapes so far.
   size_t weightBytes() const;
   size_t arenaBytes() const;
+  RunStatistics statistics() const;
 
 private:
   class Runner;

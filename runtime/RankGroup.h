@@ -33,6 +33,8 @@ public:
   /// "4 × NVIDIA H200 (sm_90a), peer memory".
   std::string device() const;
   DevicePeaks peaks() const { return executors.front()->peaks(); }
+  /// The first rank's.
+  RunStatistics statistics() const { return executors.front()->statistics(); }
 
 private:
   class Threads;

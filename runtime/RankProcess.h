@@ -29,6 +29,7 @@ public:
   const ProgramPlan &plan() const { return executor->plan(); }
   std::string device() const;
   DevicePeaks peaks() const { return executor->peaks(); }
+  RunStatistics statistics() const { return executor->statistics(); }
 
 private:
   explicit RankProcess(const LaunchedRank &place) : place(place) {}

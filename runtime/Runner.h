@@ -1,6 +1,7 @@
 // The state of one executor. Internal.
 #pragma once
 
+#include "runtime/Binding.h"
 #include "runtime/Executor.h"
 #include "runtime/ShapeBucket.h"
 #include "runtime/WeightStore.h"
@@ -37,6 +38,7 @@ public:
   const Backend &device() const { return *backend; }
   size_t weightBytes() const { return weights.deviceBytes(); }
   size_t arenaBytes() const { return arenaCapacity; }
+  RunStatistics statistics();
 
 private:
   /// One run: its sizes, where every buffer is, and who keeps the interface buffers.
@@ -48,25 +50,44 @@ private:
   };
   /// Checks the inputs, finds or makes their bucket, places every buffer and brings the inputs there.
   Result<Frame> prepare(const NamedTensors &inputs);
-  Result<ShapeBucket *> bucketFor(const NamedTensors &inputs);
-  /// Whether all ranks are about to do the same; before the first run of any shapes.
+  /// For the symbols in `symbols`: one that has these shapes, one that can be changed to them, or a new one.
+  Result<ShapeBucket *> bucketFor();
+  Result<ShapeBucket *> newBucket();
+  /// False where the bucket cannot take these values.
+  bool updateShapes(ShapeBucket &bucket, std::span<const int64_t> values);
+  /// Whether all ranks are about to do the same; before the first run of any launches.
   Status agreeOn(const SymbolValues &symbols);
   /// Kernels that are compiled when they are needed, and what ranks exchange data through.
   Status prepareLaunches(const ShapePlan &shapes);
   Status growArena(size_t bytes);
+  void placeTemporaries(const ShapePlan &shapes, std::vector<void *> &addresses) const;
   Status placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame);
   /// The caller's tensor itself if it lies in a buffer with room, else a buffer of the pool that starts with a copy.
   Status placeCache(const PortPlan &port, const Shape &strides, const Tensor &tensor, Frame &frame);
+  Status checkCaches(const Frame &frame) const;
   /// Whether kernels can use the tensor's memory as it is. An error if it is on another device.
   Result<bool> isUsable(const PortPlan &port, const Tensor &tensor) const;
   Status poison(const Frame &frame);
-  /// Looks for the frame's launches in a graph, or records one the second time that they come.
+
+  /// The graph of the bucket's launches with the frame's sizes and addresses, recorded when launches come the second time.
   Status findRecording(Frame &frame);
+  Status record(Frame &frame);
+  /// Changes those launches of the bucket's graph whose arguments differ. False if it must be recorded anew.
+  Result<bool> bringUpToDate(ShapeBucket &bucket, const std::vector<void *> &addresses);
+  /// While the device works: makes the bucket ready for the step that the last two runs suggest.
+  Status foresee(const Frame &frame);
   /// Replays or launches.
   Status execute(const Frame &frame);
   Status launchAll(const Frame &frame);
+  /// Into `argumentValues`.
+  void resolve(const ShapePlan::Launch &launch, const std::vector<void *> &addresses);
   Status launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap);
-  /// execute(), when every rank is ready for it, and until it is done.
+  /// prepare() and start(), which are counted and timed.
+  Result<Frame> begin(const NamedTensors &inputs);
+  /// execute(), when every rank is ready for it.
+  Status start(Frame &frame);
+  /// Until it is done at all ranks.
+  Status finish();
   Status runOnce(Frame &frame);
   /// Waits until every rank has come here: nothing that one does before, such as an allocation, can then wait for a
   /// kernel of another that in turn waits for this rank. With the run that follows: an error unless all are about to
@@ -77,20 +98,28 @@ private:
   Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works);
   Result<std::vector<double>> timeInOneGo(const Frame &frame, int iterations);
   Status callLibrary(const ShapePlan::Launch &launch); ///< with `argumentValues`
-  Result<NamedTensors> collect(const Frame &frame, bool onDevice);
+  /// The results where they are, and on the host those that the device's memory does not show.
+  NamedTensors results(const Frame &frame) const;
+  Status bringToHost(NamedTensors &results);
 
   const ProgramPlan &plan;
   const ExecutorOptions &options;
   ShapePlanner shapePlanner;
+  InputBinder binder;
   std::mutex mutex;
   std::unique_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last
   WeightStore weights;
   std::vector<bool> writtenInputs;
+  std::vector<std::vector<uint32_t>> usersOf; ///< for each buffer, the plan's launches that have its address
   std::vector<BufferPool> pools; ///< for each buffer
   std::shared_ptr<void> arena;
   size_t arenaCapacity = 0;
   ShapeBuckets buckets;
+  std::vector<const Tensor *> tensors; ///< of the run in hand, for each input port …
+  std::vector<int64_t> symbols;        ///< … and the symbols' values
   std::vector<uint64_t> argumentValues;
+  std::vector<uint32_t> changed, stale;
+  RunStatistics counted;
   void *exchange = nullptr; ///< this rank's, for kernels; null until a launch needs it
   /// What graphs of the caller's hold addresses of.
   std::vector<std::shared_ptr<void>> reserved;

@@ -1,9 +1,12 @@
 #include "runtime/ShapeBucket.h"
 
+#include <algorithm>
+
 namespace fusion {
 
 static constexpr size_t maxBuckets = 32;
 static constexpr size_t maxBlocks = 2;
+static constexpr size_t alwaysChanged = 4; ///< launches: so few are changed sooner than recorded
 
 Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes) {
   for (Block &block : blocks)
@@ -28,27 +31,44 @@ Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes
   return *memory;
 }
 
-ShapeBucket *ShapeBuckets::find(const std::vector<int64_t> &key) {
-  for (auto bucket = buckets.begin(); bucket != buckets.end(); ++bucket)
-    if (bucket->key == key) {
-      buckets.splice(buckets.begin(), buckets, bucket);
-      return &buckets.front();
-    }
+ShapeBucket *ShapeBuckets::find(std::span<const int64_t> symbols) {
+  for (ShapeBucket &bucket : buckets)
+    if (std::equal(symbols.begin(), symbols.end(), bucket.plan.symbols.begin(), bucket.plan.symbols.end()))
+      return &use(bucket);
   return nullptr;
 }
 
-ShapeBucket &ShapeBuckets::insert(std::vector<int64_t> key, ShapePlan plan) {
-  if (buckets.size() == maxBuckets)
-    buckets.pop_back();
-  buckets.push_front({std::move(key), std::move(plan), {}, {}});
+std::vector<ShapeBucket *> ShapeBuckets::near(ShapePlanner &planner, std::span<const int64_t> symbols) {
+  std::vector<std::pair<size_t, ShapeBucket *>> found;
+  for (ShapeBucket &bucket : buckets) {
+    const size_t launches = bucket.plan.launches.size(), differing = planner.launchesThatDepend(bucket.plan, symbols);
+    if (differing <= alwaysChanged || differing * 2 < launches)
+      found.push_back({differing, &bucket});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::vector<ShapeBucket *> result;
+  for (const auto &[differing, bucket] : found)
+    result.push_back(bucket);
+  return result;
+}
+
+ShapeBucket &ShapeBuckets::use(ShapeBucket &wanted) {
+  for (auto bucket = buckets.begin(); bucket != buckets.end(); ++bucket)
+    if (&*bucket == &wanted) {
+      buckets.splice(buckets.begin(), buckets, bucket);
+      break;
+    }
   return buckets.front();
 }
 
-void ShapeBuckets::dropRecordings() {
-  for (ShapeBucket &bucket : buckets) {
-    bucket.recorded.clear();
-    bucket.lastAddresses.clear();
-  }
+bool ShapeBuckets::full() const { return buckets.size() == maxBuckets; }
+
+ShapeBucket &ShapeBuckets::insert(ShapePlan plan) {
+  if (full())
+    buckets.pop_back();
+  ShapeBucket &bucket = buckets.emplace_front();
+  bucket.plan = std::move(plan);
+  return bucket;
 }
 
 } // namespace fusion

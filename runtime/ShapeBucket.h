@@ -1,4 +1,4 @@
-// Everything that the executor keeps for one set of input shapes. Internal to the executor.
+// Everything that the executor keeps for one set of launches. Internal to the executor.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -7,6 +7,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace fusion {
@@ -26,26 +27,42 @@ private:
   std::deque<Block> blocks; ///< at most two: a result that becomes the next input alternates
 };
 
+/// Shapes, and those that they become step by step while the same kernels are launched in the same order.
 struct ShapeBucket {
-  std::vector<int64_t> key; ///< the inputs' shapes
   ShapePlan plan;
-  /// Launches over one set of addresses, ready to replay.
+  uint64_t runs = 0;
+  /// The launches as a graph, and what it holds.
   struct Recorded {
-    std::vector<void *> addresses;
     std::unique_ptr<Backend::Recording> recording;
+    struct Launch {
+      std::optional<size_t> number; ///< in the recording; nothing for what a library does
+      std::array<uint32_t, 3> grid;
+      std::vector<uint64_t> arguments;
+    };
+    std::vector<Launch> launches; ///< for each of the plan's
+    std::vector<void *> addresses; ///< of each buffer
+    std::vector<uint32_t> stale;   ///< of `launches`, those whose sizes may have changed since
   };
-  std::deque<Recorded> recorded;
-  std::vector<void *> lastAddresses; ///< recorded when they come a second time
+  std::optional<Recorded> recorded;
+
+  /// How the symbols of the last run differ from those of the run before; the next step is foreseen to be the same.
+  std::vector<int64_t> lastSymbols, lastStep;
+  bool keepsStep = true; ///< the last run came by the same step as the one before
+  bool foreseen = false; ///< `plan` is that of the step to come
 };
 
 /// The most recently used buckets.
 class ShapeBuckets {
 public:
-  /// Null if there is none; else it becomes the most recent.
-  ShapeBucket *find(const std::vector<int64_t> &key);
-  ShapeBucket &insert(std::vector<int64_t> key, ShapePlan plan);
-  /// Drops all recordings: the memory that they use is about to move.
-  void dropRecordings();
+  /// The one for these symbols, or null. It becomes the most recent.
+  ShapeBucket *find(std::span<const int64_t> symbols);
+  /// Those of which less than half of the launches may differ for these symbols, the nearest first.
+  std::vector<ShapeBucket *> near(ShapePlanner &planner, std::span<const int64_t> symbols);
+  /// Makes it the most recent.
+  ShapeBucket &use(ShapeBucket &bucket);
+  /// Whether insert() drops one.
+  bool full() const;
+  ShapeBucket &insert(ShapePlan plan);
 
 private:
   std::list<ShapeBucket> buckets;

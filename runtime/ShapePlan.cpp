@@ -13,12 +13,15 @@ static constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keep
 class ShapePlanner::Planning {
 public:
   Planning(ShapePlanner &planner, const SymbolValues &symbols, const Communicator *communicator)
-      : planner(planner), plan(planner.program), symbols(symbols), communicator(communicator) {}
+      : planner(planner), plan(planner.program), index(planner.index), symbols(symbols), communicator(communicator) {}
 
   Result<ShapePlan> run() {
-    for (const BufferPlan &buffer : plan.buffers)
-      if (Status status = addBuffer(buffer); !status)
+    result.symbols = planner.symbolValues;
+    for (size_t i = 0; i < plan.buffers.size(); ++i)
+      if (Status status = addBuffer(i); !status)
         return status.error();
+    result.fates.assign(plan.launches.size(), ShapePlan::Fate::OtherForm);
+    result.positions.assign(plan.launches.size(), 0);
     for (size_t i = 0; i < plan.launches.size();) {
       const size_t end = plan.endOfCollective(i);
       Status status = end == i ? addLaunch(static_cast<uint32_t>(i)) : addCollective(i, end);
@@ -26,48 +29,44 @@ public:
         return status.error();
       i = std::max(end, i + 1);
     }
-    for (const PortPlan &port : plan.outputs)
-      if (Status status = addOutput(port); !status)
+    for (size_t i = 0; i < plan.outputs.size(); ++i)
+      if (Status status = addOutput(plan.outputs[i], index.outputs[i]); !status)
         return status.error();
-    for (const PortPlan &port : plan.inputs)
-      if (Status status = addStrides(port, "input", result.inputStrides); !status)
+    for (size_t i = 0; i < plan.inputs.size(); ++i)
+      if (Status status = addStrides(plan.inputs[i], index.inputs[i], "input", result.inputStrides); !status)
         return status.error();
-    placeTemporaries();
+    result.askedBytes.assign(plan.buffers.size(), 0);
+    for (const ShapePlan::Launch &launch : result.launches)
+      for (const ShapePlan::Argument &argument : launch.arguments)
+        if (argument.kind == ShapePlan::Argument::Kind::Buffer && plan.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary)
+          result.askedBytes[argument.buffer] = result.bufferBytes[argument.buffer];
+    planner.placeTemporaries(result);
     return std::move(result);
   }
 
 private:
-  Result<int64_t> evaluate(const Dim &dim) {
-    if (std::optional<int64_t> constant = dim.constant())
-      return *constant;
-    const auto place = planner.places.find(&dim);
-    if (place == planner.places.end())
-      return dim.evaluate(symbols);
-    std::optional<int64_t> &known = planner.values[place->second];
-    if (!known) {
-      Result<int64_t> value = dim.evaluate(symbols);
-      if (!value)
-        return value;
-      known = *value;
-    }
-    return *known;
+  Result<int64_t> evaluate(const Size &size) {
+    if (std::optional<int64_t> value = planner.value(size))
+      return *value;
+    return size.dim->evaluate(symbols);
   }
 
-  /// `dim` in [0, limit]; `where()` is text.
-  template <class Where> Result<int64_t> evaluate(const Dim &dim, int64_t limit, const Where &where) {
-    Result<int64_t> value = evaluate(dim);
+  /// `size` in [0, limit]; `where()` is text.
+  template <class Where> Result<int64_t> evaluate(const Size &size, int64_t limit, const Where &where) {
+    Result<int64_t> value = evaluate(size);
     if (!value)
-      return badInput(fmt::format("{}: {}: {}", where(), dim.str(), value.error().message));
+      return badInput(fmt::format("{}: {}: {}", where(), size.dim->str(), value.error().message));
     if (*value < 0 || *value > limit)
-      return badInput(fmt::format("{}: {} is {}, the limit is {}", where(), dim.str(), *value, limit));
+      return badInput(fmt::format("{}: {} is {}, the limit is {}", where(), size.dim->str(), *value, limit));
     return *value;
   }
 
   template <class Where>
-  Result<size_t> bytesOf(DType type, const DimShape &dims, const Where &where, Shape *shape = nullptr) {
+  Result<size_t> bytesOf(DType type, const DimShape &dims, const std::vector<Size> &sizes, const Where &where,
+                         Shape *shape = nullptr) {
     int64_t bytes = static_cast<int64_t>(byteSize(type));
-    for (const Dim &dim : dims) {
-      Result<int64_t> value = evaluate(dim, maxBytes, where);
+    for (const Size &size : sizes) {
+      Result<int64_t> value = evaluate(size, maxBytes, where);
       if (!value)
         return value.error();
       if (__builtin_mul_overflow(bytes, *value, &bytes) || bytes > maxBytes)
@@ -78,8 +77,9 @@ private:
     return static_cast<size_t>(bytes);
   }
 
-  Status addBuffer(const BufferPlan &buffer) {
-    Result<size_t> bytes = bytesOf(buffer.type, buffer.shape, [&] { return "buffer " + buffer.name; });
+  Status addBuffer(size_t number) {
+    const BufferPlan &buffer = plan.buffers[number];
+    Result<size_t> bytes = bytesOf(buffer.type, buffer.shape, index.buffers[number], [&] { return "buffer " + buffer.name; });
     if (!bytes)
       return bytes.error();
     result.bufferBytes.push_back(*bytes);
@@ -101,8 +101,9 @@ private:
     int64_t messageBytes = 0;
     for (size_t i = begin; i < end; ++i) {
       const KernelLaunch::Collective &collective = *plan.launches[i].collective;
-      Result<int64_t> message = evaluate(collective.messageBytes, maxBytes, [&] { return where + ": message"; }),
-                      round = evaluate(collective.roundBytes, maxBytes, [&] { return where + ": exchanged bytes"; });
+      const ShapeIndex::Launch &sizes = index.launches[i];
+      Result<int64_t> message = evaluate(*sizes.messageBytes, maxBytes, [&] { return where + ": message"; }),
+                      round = evaluate(*sizes.roundBytes, maxBytes, [&] { return where + ": exchanged bytes"; });
       if (!message || !round)
         return (message ? round : message).error();
       messageBytes = *message;
@@ -123,22 +124,25 @@ private:
     return {};
   }
 
-  Status addLaunch(uint32_t index) {
-    const KernelLaunch &source = plan.launches[index];
+  Status addLaunch(uint32_t number) {
+    using Fate = ShapePlan::Fate;
+    const KernelLaunch &source = plan.launches[number];
+    const ShapeIndex::Launch &sizes = index.launches[number];
     const KernelPlan &kernel = plan.kernels[source.kernel];
+    Fate &fate = result.fates[number];
     auto where = [&] { return placeOf(source); };
     if (source.when) {
-      Result<int64_t> size = evaluate(source.when->size, INT64_MAX, where);
+      Result<int64_t> size = evaluate(*sizes.when, INT64_MAX, where);
       if (!size)
         return size.error();
       skipped = skipped || *size < 1; // else another kernel takes this one's place
+      fate = *size < 1 ? Fate::Nothing : Fate::OtherSizes;
       if (!source.when->holds(*size))
         return {};
     }
-    ShapePlan::Launch launch{index, source.kernel};
-    const Dim *grid[] = {&source.gridX, &source.gridY, &source.gridZ};
+    ShapePlan::Launch launch{number, source.kernel};
     for (int axis = 0; axis < 3; ++axis) {
-      Result<int64_t> extent = evaluate(*grid[axis], axis == 0 ? INT32_MAX : 65535,
+      Result<int64_t> extent = evaluate(sizes.grid[axis], axis == 0 ? INT32_MAX : 65535,
                                         [&] { return fmt::format("{}: grid {}", where(), "xyz"[axis]); });
       if (!extent)
         return extent.error();
@@ -146,22 +150,24 @@ private:
     }
     if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) {
       skipped = true;
+      fate = Fate::Empty;
       return {};
     }
-    for (const KernelLaunch::Argument &argument : source.arguments) {
+    for (size_t i = 0; i < source.arguments.size(); ++i) {
+      const KernelLaunch::Argument &argument = source.arguments[i];
       if (argument.exchange) {
         launch.arguments.push_back({ShapePlan::Argument::Kind::Exchange, 0, 0});
         continue;
       }
       if (!argument.buffer) {
-        Result<int64_t> value = evaluate(argument.value);
+        Result<int64_t> value = evaluate(sizes.arguments[i]);
         if (!value)
           return badInput(fmt::format("{}: {}", where(), value.error().message));
         launch.arguments.push_back({ShapePlan::Argument::Kind::Number, 0, static_cast<uint64_t>(*value)});
         continue;
       }
       auto limit = static_cast<int64_t>(result.bufferBytes[*argument.buffer]);
-      Result<int64_t> offset = evaluate(argument.byteOffset, limit, [&] {
+      Result<int64_t> offset = evaluate(sizes.arguments[i], limit, [&] {
         return fmt::format("{}: byte offset into {}", where(), plan.buffers[*argument.buffer].name);
       });
       if (!offset)
@@ -173,28 +179,22 @@ private:
     launch.overlapsPrevious =
         kernel.usesPdl && !std::exchange(skipped, false) && !result.launches.empty() &&
         plan.kernels[result.launches.back().kernel].usesPdl;
-    double moved = 0, flops = 0; // reports only: an expression that does not evaluate counts as nothing
-    for (const Dim *dim : {&source.bytesRead, &source.bytesWritten})
-      if (Result<int64_t> value = evaluate(*dim))
-        moved += static_cast<double>(*value);
-    if (Result<int64_t> value = evaluate(source.flops))
-      flops = static_cast<double>(*value);
-    result.bytesMoved.push_back(moved);
-    result.flops.push_back(flops);
+    fate = Fate::Launched;
+    result.positions[number] = static_cast<uint32_t>(result.launches.size());
     result.launches.push_back(std::move(launch));
     return {};
   }
 
-  Status addOutput(const PortPlan &port) {
+  Status addOutput(const PortPlan &port, const ShapeIndex::Port &sizes) {
     auto where = [&] { return "output " + port.name; };
     Shape shape;
-    Result<size_t> bytes = bytesOf(port.type, port.shape, where, &shape);
+    Result<size_t> bytes = bytesOf(port.type, port.shape, sizes.shape, where, &shape);
     if (!bytes)
       return bytes.error();
-    Result<int64_t> offset = evaluate(port.byteOffset, maxBytes, where);
+    Result<int64_t> offset = evaluate(sizes.byteOffset, maxBytes, where);
     if (!offset)
       return offset.error();
-    if (Status status = addStrides(port, "output", result.outputStrides); !status)
+    if (Status status = addStrides(port, sizes, "output", result.outputStrides); !status)
       return status;
     if (static_cast<size_t>(*offset) + *bytes > result.bufferBytes[port.buffer])
       return badInput(fmt::format("{}: {} bytes at {} lie outside buffer {} of {} bytes", where(), *bytes,
@@ -205,13 +205,12 @@ private:
   }
 
   /// A cache must hold what the run needs.
-  Status addStrides(const PortPlan &port, std::string_view kind, std::vector<Shape> &list) {
+  Status addStrides(const PortPlan &port, const ShapeIndex::Port &sizes, std::string_view kind, std::vector<Shape> &list) {
     Shape &strides = list.emplace_back();
     auto where = [&] { return fmt::format("{} {}", kind, port.name); };
     for (size_t dim = 0; dim < port.strides.size(); ++dim) {
-      Result<int64_t> size = evaluate(port.shape[dim], maxBytes, where),
-                      room = evaluate(plan.buffers[port.buffer].shape[dim], maxBytes, where),
-                      stride = evaluate(port.strides[dim], maxBytes, where);
+      Result<int64_t> size = evaluate(sizes.shape[dim], maxBytes, where), room = evaluate(sizes.room[dim], maxBytes, where),
+                      stride = evaluate(sizes.strides[dim], maxBytes, where);
       if (!size || !room || !stride)
         return (!size ? size : !room ? room : stride).error();
       if (*size > *room)
@@ -222,101 +221,65 @@ private:
     return {};
   }
 
-  void placeTemporaries() {
-    std::vector<Lifetime> lifetimes(plan.buffers.size(), {0, INT64_MAX, -1});
-    for (size_t i = 0; i < result.launches.size(); ++i)
-      for (const ShapePlan::Argument &argument : result.launches[i].arguments)
-        if (argument.kind == ShapePlan::Argument::Kind::Buffer && plan.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary) {
-          Lifetime &lifetime = lifetimes[argument.buffer];
-          lifetime.bytes = result.bufferBytes[argument.buffer];
-          lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
-          lifetime.last = static_cast<int64_t>(i);
-        }
-    std::vector<BufferId> places = shareMemory(lifetimes);
-    for (Lifetime &lifetime : lifetimes) // sizes that take as much memory are the same
-      lifetime.bytes = alignedSize(lifetime.bytes);
-    if (lifetimes != planner.lastLifetimes) {
-      planner.lastMemory = planMemory(lifetimes);
-      planner.lastLifetimes = std::move(lifetimes);
-    }
-    for (BufferId place : places)
-      result.arenaOffsets.push_back(planner.lastMemory.offsets[place]);
-    result.arenaBytes = planner.lastMemory.total;
-  }
-
-  /// Whose memory each buffer uses: its own, or that of a temporary which the launch that writes it reads last and
-  /// may write over. The lifetimes become those of the memory.
-  std::vector<BufferId> shareMemory(std::vector<Lifetime> &lifetimes) const {
-    std::vector<BufferId> places(lifetimes.size());
-    std::iota(places.begin(), places.end(), 0);
-    for (size_t i = 0; i < result.launches.size(); ++i) {
-      const auto &arguments = plan.launches[result.launches[i].source].arguments;
-      auto now = static_cast<int64_t>(i);
-      for (const KernelLaunch::Argument &output : arguments)
-        for (uint32_t other : output.mayReplace) {
-          const KernelLaunch::Argument &input = arguments[other];
-          Lifetime &written = lifetimes[*output.buffer], &read = lifetimes[places[*input.buffer]];
-          bool dies = written.bytes > 0 && written.first == now && read.bytes > 0 && read.last == now;
-          // A buffer that begins elsewhere than its memory's owner would not line up.
-          bool lineUp = output.byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
-          if (!dies || !lineUp || *output.buffer == places[*input.buffer])
-            continue;
-          read.last = written.last;
-          written = {0, INT64_MAX, -1};
-          places[*output.buffer] = places[*input.buffer];
-          break;
-        }
-    }
-    return places;
-  }
-
   ShapePlanner &planner;
   const ProgramPlan &plan;
+  const ShapeIndex &index;
   const SymbolValues &symbols;
   const Communicator *communicator;
   ShapePlan result;
   bool skipped = false; ///< the launch before had nothing to do
 };
 
-ShapePlanner::ShapePlanner(const ProgramPlan &plan) : program(plan) {
-  std::map<Dim, uint32_t> known;
-  auto indexAll = [&](const DimShape &dims) {
-    for (const Dim &dim : dims)
-      index(dim, known);
-  };
-  for (const BufferPlan &buffer : plan.buffers)
-    indexAll(buffer.shape);
-  for (const KernelLaunch &launch : plan.launches) {
-    for (const Dim *dim : {&launch.gridX, &launch.gridY, &launch.gridZ, &launch.bytesRead, &launch.bytesWritten, &launch.flops})
-      index(*dim, known);
-    if (launch.when)
-      index(launch.when->size, known);
-    if (launch.collective) {
-      index(launch.collective->messageBytes, known);
-      index(launch.collective->roundBytes, known);
-    }
-    for (const KernelLaunch::Argument &argument : launch.arguments) {
-      index(argument.byteOffset, known);
-      index(argument.value, known);
-    }
-  }
-  for (const std::vector<PortPlan> *ports : {&plan.inputs, &plan.outputs})
-    for (const PortPlan &port : *ports) {
-      indexAll(port.shape);
-      indexAll(port.strides);
-      index(port.byteOffset, known);
-    }
-  values.resize(known.size());
+ShapePlanner::ShapePlanner(const ProgramPlan &plan)
+    : program(plan), index(plan), values(index.table.size()), knownSince(index.table.size(), 0) {}
+
+SymbolValues ShapePlanner::named(std::span<const int64_t> symbols) const {
+  SymbolValues result;
+  for (size_t i = 0; i < symbols.size(); ++i)
+    if (symbols[i] != DimTable::unknown)
+      result[index.table.symbols()[i]] = symbols[i];
+  return result;
 }
 
-void ShapePlanner::index(const Dim &dim, std::map<Dim, uint32_t> &known) {
-  if (!dim.isStatic())
-    places[&dim] = known.try_emplace(dim, static_cast<uint32_t>(known.size())).first->second;
+void ShapePlanner::begin(std::span<const int64_t> symbols) {
+  symbolValues.assign(symbols.begin(), symbols.end());
+  ++turn;
+}
+
+std::optional<int64_t> ShapePlanner::value(const Size &size) {
+  if (size.number == Size::isConstant)
+    return size.constant;
+  if (knownSince[size.number] == turn)
+    return values[size.number];
+  std::optional<int64_t> value = index.table.evaluate(size.number, symbolValues);
+  ++evaluated;
+  if (value) {
+    values[size.number] = *value;
+    knownSince[size.number] = turn;
+  }
+  return value;
 }
 
 Result<ShapePlan> ShapePlanner::plan(const SymbolValues &symbols, const Communicator *communicator) {
-  values.assign(values.size(), std::nullopt);
+  std::vector<int64_t> numbered;
+  for (const std::string &name : index.table.symbols()) {
+    auto found = symbols.find(name);
+    numbered.push_back(found == symbols.end() ? DimTable::unknown : found->second);
+  }
+  begin(numbered);
   return Planning(*this, symbols, communicator).run();
+}
+
+Result<ShapePlan> ShapePlanner::plan(std::span<const int64_t> symbols, const Communicator *communicator) {
+  begin(symbols);
+  return Planning(*this, named(symbols), communicator).run();
+}
+
+ShapePlanner::Traffic ShapePlanner::traffic(const ShapePlan &shapes, size_t launch) {
+  begin(shapes.symbols);
+  const ShapeIndex::Launch &sizes = index.launches[shapes.launches[launch].source];
+  auto count = [&](const Size &size) { return static_cast<double>(value(size).value_or(0)); };
+  return {count(sizes.bytesRead) + count(sizes.bytesWritten), count(sizes.flops)};
 }
 
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator) {

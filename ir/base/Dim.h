@@ -61,6 +61,7 @@ public:
   friend bool operator<(const Dim &, const Dim &); ///< any total order, for maps
 
 private:
+  friend class DimTable;
   struct Node;
   std::shared_ptr<const Node> node;
   explicit Dim(std::shared_ptr<const Node> node);

@@ -12,6 +12,7 @@
 #include "ir/base/Result.h"
 #include "ir/base/Safetensors.h"
 #include "ir/base/Tensor.h"
+#include "runtime/RunStatistics.h"
 
 #include <memory>
 #include <string>
@@ -148,6 +149,9 @@ public:
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// Kernel by kernel; not on the reference.
   Result<Profile> profile(const NamedTensors &inputs);
+
+  /// How runs were brought to the device; of several ranks the first's, of the reference nothing.
+  RunStatistics statistics() const;
 
   const Report &report() const;
   const std::vector<Port> &inputs() const;

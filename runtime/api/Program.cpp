@@ -69,6 +69,13 @@ Result<Profile> Program::profile(const NamedTensors &inputs) {
   return profile;
 }
 
+RunStatistics Program::statistics() const {
+  return shared->group      ? shared->group->statistics()
+         : shared->process  ? shared->process->statistics()
+         : shared->executor ? shared->executor->statistics()
+                            : RunStatistics();
+}
+
 const Report &Program::report() const { return shared->report; }
 const std::vector<Port> &Program::inputs() const { return shared->inputs; }
 const std::vector<Port> &Program::outputs() const { return shared->outputs; }

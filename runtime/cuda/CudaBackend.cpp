@@ -1,7 +1,7 @@
 #include "ir/base/Parallel.h"
 #include "runtime/Backend.h"
 #include "runtime/MemoryPlan.h"
-#include "runtime/cuda/Session.h"
+#include "runtime/cuda/GraphRecording.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +14,7 @@ using cuda::DevicePointer;
 using cuda::Driver;
 using cuda::Events;
 using cuda::GraphRecording;
+using cuda::Kernel;
 using cuda::Session;
 
 /// Memory that has been copied to page-locked chunks reaches the device at the link's speed.
@@ -52,16 +53,10 @@ public:
                                        const std::function<Status()> &ready) override;
 
 private:
-  struct Kernel {
-    std::string name;
-    cuda::Module module = nullptr;
-    cuda::Function function = nullptr;
-    unsigned block[3] = {1, 1, 1};
-    unsigned sharedBytes = 0;
-  };
   CudaBackend(std::shared_ptr<Session> session, cuda::DeviceProperties properties)
       : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)) {}
   Status load(const KernelPlan &plan, const std::string &cubin);
+  Status noteNode();
   Status mark(cuda::Event event, unsigned flags);
   Result<double> microsecondsBetween(cuda::Event begin, cuda::Event end);
   /// Rows as those of uploadRows, through page-locked memory.
@@ -74,6 +69,9 @@ private:
   std::byte *staging[2] = {nullptr, nullptr};
   std::unique_ptr<Events> stagingDone;
   std::vector<void *> argumentPointers;
+  bool recording = false; ///< within record(): …
+  size_t launchesRecorded = 0;
+  std::vector<cuda::GraphNode> nodes; ///< … what each launch has become, where the driver says so
   std::shared_ptr<void> sweep; ///< what emptyCache() writes
 };
 
@@ -269,7 +267,25 @@ Status CudaBackend::launch(const Launch &launch) {
                                kernel.sharedBytes, session->queue(),
                                &attribute,         launch.overlapsPrevious ? 1u : 0u};
   int code = driver.cuLaunchKernelEx(&config, kernel.function, argumentPointers.data(), nullptr);
+  if (code == 0 && recording)
+    return noteNode();
   return code == 0 ? Status() : driver.check(code, fmt::format("launching kernel {}", kernel.name));
+}
+
+Status CudaBackend::noteNode() {
+  ++launchesRecorded;
+  if (!driver.cuStreamGetCaptureInfo_v3)
+    return {};
+  int state = 0;
+  uint64_t id = 0;
+  cuda::Graph graph = nullptr;
+  const cuda::GraphNode *last = nullptr;
+  const void *edges = nullptr;
+  size_t count = 0;
+  int code = driver.cuStreamGetCaptureInfo_v3(session->queue(), &state, &id, &graph, &last, &edges, &count);
+  if (code == 0 && count == 1) // what the next launch waits for
+    nodes.push_back(last[0]);
+  return driver.check(code, "recording a CUDA graph");
 }
 
 Status CudaBackend::synchronize() {
@@ -285,7 +301,11 @@ Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::funct
   if (Status status = driver.check(code, what); !status)
     return status.error();
   session->redirect(session->ownStream());
+  nodes.clear();
+  launchesRecorded = 0;
+  recording = true;
   Status worked = work();
+  recording = false;
   session->redirect(queue);
   cuda::Graph graph = nullptr;
   code = driver.cuStreamEndCapture(session->ownStream(), &graph);
@@ -294,13 +314,16 @@ Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::funct
     code = driver.cuGraphInstantiateWithFlags(&executable, graph, 0);
   if (executable) // now, not at the first replay: it may allocate, and other ranks' kernels may wait by then
     code = driver.cuGraphUpload(executable, session->ownStream());
-  if (graph)
-    driver.cuGraphDestroy(graph);
-  if (!worked)
-    return worked.error();
-  if (Status status = driver.check(code, what); !status)
+  if (Status status = worked ? driver.check(code, what) : worked; !status) {
+    if (executable)
+      driver.cuGraphExecDestroy(executable);
+    if (graph)
+      driver.cuGraphDestroy(graph);
     return status.error();
-  return std::unique_ptr<Recording>(std::make_unique<GraphRecording>(session, executable));
+  }
+  if (nodes.size() != launchesRecorded)
+    nodes.clear();
+  return std::unique_ptr<Recording>(std::make_unique<GraphRecording>(session, kernels, graph, executable, std::move(nodes)));
 }
 
 Status CudaBackend::emptyCache() {

@@ -80,6 +80,7 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuStreamIsCapturing);
   FUSION_RESOLVE(cuStreamBeginCapture_v2);
   FUSION_RESOLVE(cuStreamEndCapture);
+  FUSION_RESOLVE(cuGraphExecKernelNodeSetParams_v2);
   FUSION_RESOLVE(cuGraphInstantiateWithFlags);
   FUSION_RESOLVE(cuGraphUpload);
   FUSION_RESOLVE(cuGraphLaunch);
@@ -91,6 +92,8 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuEventElapsedTime);
   FUSION_RESOLVE(cuEventDestroy_v2);
 #undef FUSION_RESOLVE
+  if (!library->resolve("cuStreamGetCaptureInfo_v3", driver.cuStreamGetCaptureInfo_v3))
+    driver.cuStreamGetCaptureInfo_v3 = nullptr;
   if (missing)
     return environment(fmt::format("the CUDA driver {} has no {}: install a driver for CUDA 12.0 or newer",
                                    library->path(), missing));

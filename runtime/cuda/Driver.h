@@ -19,6 +19,7 @@ using Stream = struct StreamHandle *;
 using Event = struct EventHandle *;
 using Graph = struct GraphHandle *;
 using GraphExec = struct GraphExecHandle *;
+using GraphNode = struct GraphNodeHandle *;
 
 struct LaunchAttribute {
   int id;
@@ -42,6 +43,17 @@ struct LaunchConfig {
   LaunchAttribute *attributes;
   unsigned attributeCount;
 };
+
+/// CUDA_KERNEL_NODE_PARAMS_v2
+struct KernelNodeParameters {
+  Function function;
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  void **arguments;
+  void **extra;
+  void *kernel;
+  Context context;
+};
+static_assert(sizeof(KernelNodeParameters) == 72);
 
 enum DeviceAttribute : int {
   clockKilohertz = 13,
@@ -112,6 +124,9 @@ struct Driver {
   int (*cuStreamIsCapturing)(Stream, int *);
   int (*cuStreamBeginCapture_v2)(Stream, int);
   int (*cuStreamEndCapture)(Stream, Graph *);
+  /// Null before CUDA 12.3.
+  int (*cuStreamGetCaptureInfo_v3)(Stream, int *, uint64_t *, Graph *, const GraphNode **, const void **, size_t *);
+  int (*cuGraphExecKernelNodeSetParams_v2)(GraphExec, GraphNode, const KernelNodeParameters *);
   int (*cuGraphInstantiateWithFlags)(GraphExec *, Graph, unsigned long long);
   int (*cuGraphUpload)(GraphExec, Stream);
   int (*cuGraphLaunch)(GraphExec, Stream);

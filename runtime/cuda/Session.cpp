@@ -80,14 +80,4 @@ Status Events::create(size_t count) {
   return {};
 }
 
-GraphRecording::~GraphRecording() {
-  session->activate();
-  session->driver.cuGraphExecDestroy(graph);
-}
-
-Status GraphRecording::replay() {
-  session->activate();
-  return session->driver.check(session->driver.cuGraphLaunch(graph, session->queue()), "replaying a CUDA graph");
-}
-
 } // namespace fusion::cuda

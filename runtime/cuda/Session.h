@@ -1,7 +1,6 @@
 // A device's context, and the streams that a backend queues work on.
 #pragma once
 
-#include "runtime/Backend.h"
 #include "runtime/cuda/Driver.h"
 
 #include <memory>
@@ -48,17 +47,6 @@ struct Events {
   std::vector<Event> events;
   ~Events();
   Status create(size_t count);
-};
-
-class GraphRecording : public Backend::Recording {
-public:
-  GraphRecording(std::shared_ptr<Session> session, GraphExec graph) : session(std::move(session)), graph(graph) {}
-  ~GraphRecording() override;
-  Status replay() override;
-
-private:
-  std::shared_ptr<Session> session;
-  GraphExec graph;
 };
 
 } // namespace fusion::cuda

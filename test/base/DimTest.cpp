@@ -1,5 +1,6 @@
 // Dim: the algebra against plain integers, the canonical forms, and the text.
 #include "ir/base/Dim.h"
+#include "ir/base/DimTable.h"
 
 #include <gtest/gtest.h>
 #include <random>
@@ -267,6 +268,42 @@ TEST(Dim, TextOfOddNamesAndNumbers) {
   }
   EXPECT_EQ((seq * batch * 4 - 1).str(), "4*batch*seq - 1");
   EXPECT_EQ((2 * seq.floorDiv(3) - batch.mod(2)).str(), "2*(seq//3) - (batch % 2)");
+}
+
+TEST(DimTable, EvaluatesAsTheDimsThemselvesDo) {
+  Generator generator;
+  generator.random.seed(9);
+  generator.values = {{"a", 0}, {"b", 0}, {"c", 0}};
+  DimTable table;
+  std::vector<std::pair<uint32_t, Dim>> dims;
+  for (int i = 0; i < 300; ++i) {
+    Dim dim = generator.expression(3).dim;
+    dims.push_back({table.add(dim), dim});
+    EXPECT_EQ(table.add(Dim(dim)), dims.back().first);
+  }
+  int failures = 0;
+  for (int round = 0; round < 50; ++round) {
+    std::vector<int64_t> values;
+    SymbolValues named;
+    for (const std::string &name : table.symbols()) {
+      values.push_back(round == 49 && name == "c" ? DimTable::unknown : generator.pick(-3, round % 2 ? 40 : int64_t(1) << 40));
+      if (values.back() != DimTable::unknown)
+        named[name] = values.back();
+    }
+    for (const auto &[number, dim] : dims) {
+      Result<int64_t> expected = dim.evaluate(named);
+      std::optional<int64_t> actual = table.evaluate(number, values);
+      ASSERT_EQ(actual.has_value(), bool(expected)) << dim.str();
+      if (expected)
+        ASSERT_EQ(*actual, *expected) << dim.str();
+      failures += !expected;
+    }
+  }
+  EXPECT_GT(failures, 100); // divisions by zero, sums that do not fit, a symbol without a value
+  std::set<std::string> symbols;
+  for (uint32_t symbol : table.symbolsOf(table.add(Dim::symbol("b") * 3 + Dim::max(Dim::symbol("a"), 5))))
+    symbols.insert(table.symbols()[symbol]);
+  EXPECT_EQ(symbols, (std::set<std::string>{"a", "b"}));
 }
 
 } // namespace

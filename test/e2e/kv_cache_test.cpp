@@ -95,6 +95,47 @@ TEST_P(Cache, StepsInPlaceAreStepsThatCopy) {
   }
 }
 
+/// A prompt, then one token after another: the steps replay one graph each program, which they change where it depends on
+/// the past; with caches that are extended in place, and with those that are copied.
+TEST_P(Cache, StepsReplayOneGraph) {
+  constexpr int64_t batch = 2, first = 3, last = 24;
+  for (int64_t capacity : {int64_t(0), last + 1}) {
+    SCOPED_TRACE("capacity " + std::to_string(capacity));
+    auto program = compile(graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = capacity});
+    auto reference = compile(graph, {.device = RunOn::Cpu});
+    ASSERT_TRUE(bool(program)) << program.error().message;
+    ASSERT_TRUE(bool(reference)) << reference.error().message;
+    std::mt19937 random(7);
+    NamedTensors previous, expectedBefore;
+    RunStatistics before;
+    for (int64_t past = first; past <= last; ++past) {
+      SCOPED_TRACE("past " + std::to_string(past));
+      NamedTensors inputs = makeInputs(graph.inputs(), batch, 1, past, random), others = inputs;
+      for (auto &[name, value] : inputs)
+        if (isPast(name) && past > first) {
+          value = expectedBefore.at(presentOf(name));
+          others[name] = previous.at(presentOf(name));
+        }
+      auto actual = program->run(others), expected = reference->run(inputs);
+      ASSERT_TRUE(bool(actual)) << actual.error().message;
+      ASSERT_TRUE(bool(expected)) << expected.error().message;
+      auto fetched = program->fetch(*actual);
+      ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+      for (const auto &[name, value] : *expected) {
+        auto difference = compare(fetched->at(name), value);
+        ASSERT_TRUE(bool(difference)) << difference.error().message;
+        EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name;
+      }
+      const RunStatistics now = program->statistics();
+      EXPECT_EQ(now.whyOneByOne.empty(), past > first) << now.whyOneByOne;
+      EXPECT_EQ(now.plans, 1u);
+      EXPECT_EQ(now.recordings, past > first ? 1u : 0u);
+      previous = std::move(*actual);
+      expectedBefore = std::move(*expected);
+    }
+  }
+}
+
 /// A past of the caller's own is copied; views that the caller still holds keep what they show.
 TEST_P(Cache, TwoSequencesDoNotMeet) {
   auto program = compile(graph, {.device = kernelDevice(), .kvCapacity = 16});

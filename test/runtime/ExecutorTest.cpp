@@ -1,4 +1,5 @@
 #include "ExecutorChecks.h"
+#include "StepChecks.h"
 
 #include "runtime/WeightRows.h"
 
@@ -229,6 +230,48 @@ TEST(Executor, ShapesThatGrowMoveMemoryRarely) {
     sizes.insert(executor->arenaBytes());
   }
   EXPECT_LT(sizes.size(), steps / 3);
+}
+
+TEST(Executor, StepsReplayOneGraph) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkSteps(*executor);
+}
+
+TEST(Executor, AnotherBatchAndBack) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkBatchesAndBack(*executor);
+}
+
+TEST(Executor, OtherLaunchesFromAStepOn) {
+  auto executor = make(stepPlan(6));
+  ASSERT_TRUE(executor);
+  checkOtherLaunchesFromAStepOn(*executor);
+}
+
+TEST(Executor, ResultsThatAreKeptStayAsTheyAre) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkResultsThatAreKept(*executor);
+}
+
+TEST(Executor, ARunThatIsNoReplaySaysWhy) {
+  ExecutorOptions options = emulated();
+  options.recordGraphs = false;
+  auto executor = make(stepPlan(), options);
+  ASSERT_TRUE(executor);
+  expectStep(*executor, 1, 4, 0);
+  expectStep(*executor, 1, 4, 1);
+  EXPECT_EQ(executor->statistics().whyOneByOne, "graphs are turned off");
+  executor = make(stepPlan());
+  expectStep(*executor, 1, 4, 0);
+  EXPECT_EQ(executor->statistics().whyOneByOne, "the first run of these launches: the next one records them");
+  expectStep(*executor, 1, 4, 0);
+  EXPECT_EQ(executor->statistics().whyOneByOne, "");
+  expectStep(*executor, 0, 4, 0);
+  expectStep(*executor, 0, 4, 0);
+  EXPECT_EQ(executor->statistics().whyOneByOne, "there is nothing to launch");
 }
 
 TEST(Executor, BenchAndProfileReportTimes) {

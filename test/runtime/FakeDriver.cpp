@@ -18,7 +18,7 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
 std::map<DevicePointer, size_t> allocations;
 std::map<DevicePointer, int> openedBy; ///< how many "processes", which are threads here, have opened an allocation
 std::recursive_mutex mutex; ///< around every call that touches what follows: ranks are threads
@@ -31,6 +31,8 @@ constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, invalidHa
 
 struct Work {
   std::function<int()> run;
+  Function function = nullptr; ///< of a kernel
+  bool overlaps = false;
 };
 thread_local std::vector<Work> captured;
 
@@ -112,6 +114,20 @@ int copy(DevicePointer target, const void *source, size_t bytes) {
 
 double clockMilliseconds = 0;
 std::map<Event, double> eventTimes;
+
+Work kernel(Function function, uint64_t blocks, void **arguments, bool overlaps) {
+  const bool isScale = reinterpret_cast<void *>(function) == reinterpret_cast<void *>(scale);
+  std::vector<uint64_t> values;
+  for (int i = 0; i < (isScale ? 4 : 5); ++i)
+    values.push_back(*static_cast<uint64_t *>(arguments[i]));
+  auto run = [=] {
+    ++counters.launches;
+    counters.overlapping += overlaps;
+    clockMilliseconds += 0.002;
+    return isScale ? scale(values, blocks * 128) : add(values, blocks * 128);
+  };
+  return {run, function, overlaps};
+}
 
 } // namespace
 
@@ -261,10 +277,6 @@ int cuFuncSetAttribute(Function, int attribute, int) {
 }
 int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **arguments, void **) {
   std::lock_guard lock(mutex);
-  bool isScale = reinterpret_cast<void *>(function) == reinterpret_cast<void *>(scale);
-  std::vector<uint64_t> values;
-  for (int i = 0; i < (isScale ? 4 : 5); ++i)
-    values.push_back(*static_cast<uint64_t *>(arguments[i]));
   uint64_t blocks = uint64_t(config->gridX) * config->gridY * config->gridZ;
   if (blocks == 0 || config->blockX != 128)
     return invalidValue;
@@ -274,12 +286,7 @@ int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **argum
   for (unsigned i = 0; i < config->attributeCount; ++i)
     overlaps |= config->attributes[i].id == programmaticStreamSerialization &&
                 config->attributes[i].value.programmaticStreamSerializationAllowed == 1;
-  return queue({[=] {
-    ++counters.launches;
-    counters.overlapping += overlaps;
-    clockMilliseconds += 0.002;
-    return isScale ? scale(values, blocks * 128) : add(values, blocks * 128);
-  }});
+  return queue(kernel(function, blocks, arguments, overlaps));
 }
 int cuStreamCreate(Stream *stream, unsigned) { return make(stream, counters.streams); }
 int cuStreamDestroy_v2(Stream stream) { return drop(stream, counters.streams); }
@@ -315,6 +322,27 @@ int cuGraphInstantiateWithFlags(GraphExec *executable, Graph graph, unsigned lon
   *executable =
       reinterpret_cast<GraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(graph)));
   return ++counters.graphs, 0;
+}
+int cuStreamGetCaptureInfo_v3(Stream stream, int *state, uint64_t *, Graph *, const GraphNode **last, const void **,
+                              size_t *count) {
+  std::lock_guard lock(mutex);
+  if (!capturing || stream != capturedStream || captured.empty())
+    return invalidValue;
+  static thread_local GraphNode node;
+  node = reinterpret_cast<GraphNode>(captured.size()); // by its number, from 1
+  return *state = 1, *last = &node, *count = 1, 0;
+}
+int cuGraphExecKernelNodeSetParams_v2(GraphExec executable, GraphNode node, const KernelNodeParameters *parameters) {
+  std::lock_guard lock(mutex);
+  auto &works = *reinterpret_cast<std::vector<Work> *>(executable);
+  const auto number = reinterpret_cast<size_t>(node);
+  if (!currentContext || number == 0 || number > works.size() || works[number - 1].function != parameters->function ||
+      parameters->blockX != 128)
+    return invalidValue;
+  ++counters.changes;
+  works[number - 1] = kernel(parameters->function, uint64_t(parameters->gridX) * parameters->gridY * parameters->gridZ,
+                             parameters->arguments, works[number - 1].overlaps);
+  return 0;
 }
 int cuGraphUpload(GraphExec executable, Stream) { return executable ? 0 : invalidValue; }
 int cuGraphLaunch(GraphExec executable, Stream stream) {

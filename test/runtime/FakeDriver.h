@@ -5,6 +5,7 @@ struct FakeDriverCounters {
   int memory, hostMemory, modules, streams, events, graphs, contexts; ///< alive
   int launches, overlapping;                                          ///< since the start, replayed ones too
   int replays;
+  int changes;      ///< of nodes in executable graphs
   int fills;
   int waits;        ///< of a stream for an event
   void *lastStream; ///< of the last launch or replay

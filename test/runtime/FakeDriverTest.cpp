@@ -2,6 +2,7 @@
 // check of recording, staging, lifetimes and failures.
 #include "ExecutorChecks.h"
 #include "FakeGpu.h"
+#include "StepChecks.h"
 
 using namespace fusion;
 using namespace fusion::test;
@@ -26,6 +27,35 @@ TEST_F(FakeGpu, TheSecondRunRecordsAndLaterOnesReplay) {
     EXPECT_EQ(counters().launches, 2 * (run + 1));
     EXPECT_EQ(counters().overlapping, run + 1);
   }
+}
+
+TEST_F(FakeGpu, StepsReplayOneGraph) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkSteps(*executor);
+  EXPECT_EQ(static_cast<uint64_t>(counters().changes), executor->statistics().changedLaunches);
+  EXPECT_LT(counters().changes, 230); // a launch a step, and now and then more when an input has outgrown its memory
+  EXPECT_EQ(static_cast<uint64_t>(counters().replays), executor->statistics().replays);
+}
+
+TEST_F(FakeGpu, AnotherBatchAndBack) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkBatchesAndBack(*executor);
+}
+
+TEST_F(FakeGpu, OtherLaunchesFromAStepOn) {
+  auto executor = make(stepPlan(6));
+  ASSERT_TRUE(executor);
+  checkOtherLaunchesFromAStepOn(*executor);
+}
+
+TEST_F(FakeGpu, ResultsThatAreKeptStayAsTheyAre) {
+  ExecutorOptions chosen = options(stepPlan());
+  chosen.keepOutputsOnDevice = true;
+  auto executor = make(stepPlan(), chosen);
+  ASSERT_TRUE(executor);
+  checkResultsThatAreKept(*executor);
 }
 
 TEST_F(FakeGpu, RecordingCanBeTurnedOff) {

@@ -23,7 +23,7 @@ protected:
   static void SetUpTestSuite() { setenv("FUSION_CUDA_DRIVER", FUSION_FAKE_DRIVER, 1); }
   void SetUp() override {
     FakeDriverCounters &now = counters();
-    now.launches = now.overlapping = now.replays = now.fills = now.waits = 0;
+    now.launches = now.overlapping = now.replays = now.changes = now.fills = now.waits = 0;
   }
   void TearDown() override {
     const FakeDriverCounters &alive = counters();

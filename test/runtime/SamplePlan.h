@@ -133,6 +133,49 @@ inline ProgramPlan rangedPlan() {
   return plan;
 }
 
+/// x → t0 → … → t4 → sum, where `offset` is [p + 1] and only the last of six launches depends on p: the steps of a decode
+/// loop. With `boundary`, that launch is another one from p = boundary on.
+inline ProgramPlan stepPlan(int64_t boundary = 0) {
+  ProgramPlan plan = samplePlan();
+  Dim p = Dim::symbol("p");
+  plan.buffers[2].shape = plan.inputs[2].shape = {p + 1};
+  KernelLaunch scale = plan.launches[0], add = plan.launches[1];
+  plan.launches = {scale};
+  BufferId last = 4;
+  for (int i = 0; i < 4; ++i) {
+    const auto next = static_cast<BufferId>(plan.buffers.size());
+    plan.buffers.push_back(plan.buffers[4]);
+    scale.arguments[0].buffer = last;
+    scale.arguments[2].buffer = last = next;
+    plan.launches.push_back(scale);
+  }
+  add.arguments[0].buffer = last;
+  add.arguments[2].byteOffset = p * 4;
+  plan.launches.push_back(add);
+  if (boundary > 0) {
+    plan.launches.push_back(add);
+    plan.launches[5].when = {p + 1, 1, boundary};
+    plan.launches[6].when = {p + 1, boundary + 1, INT64_MAX};
+  }
+  return plan;
+}
+
+inline NamedTensors stepInputs(int64_t batch, int64_t n, int64_t p) {
+  return {{"x", floats({batch, n}, 1)}, {"y", floats({batch, n}, -5, 0.25f)}, {"offset", floats({p + 1}, 7)}};
+}
+
+/// What stepPlan() computes.
+inline std::vector<float> stepResult(const NamedTensors &inputs) {
+  std::vector<float> result = inputs.find("x")->second.toFloats(), y = inputs.find("y")->second.toFloats(),
+                     offset = inputs.find("offset")->second.toFloats();
+  for (size_t i = 0; i < result.size(); ++i) {
+    for (int scale = 0; scale < 5; ++scale)
+      result[i] *= 2.0f * (1 + 0.5f * static_cast<float>(i % 4));
+    result[i] += y[i] + offset.back();
+  }
+  return result;
+}
+
 inline NamedTensors sampleInputs(int64_t batch, int64_t n) {
   return {{"x", floats({batch, n}, 1)}, {"y", floats({batch, n}, -5, 0.25f)}, {"offset", floats({n + 1}, 7)}};
 }

@@ -1,0 +1,178 @@
+// How the launches of a run reach the device: as a graph, which the next step changes where it differs, or one by one.
+#include "runtime/Runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace fusion {
+
+void Executor::Runner::resolve(const ShapePlan::Launch &launch, const std::vector<void *> &addresses) {
+  using Kind = ShapePlan::Argument::Kind;
+  argumentValues.clear();
+  for (const ShapePlan::Argument &argument : launch.arguments)
+    argumentValues.push_back(argument.kind == Kind::Exchange ? reinterpret_cast<uint64_t>(exchange)
+                             : argument.kind == Kind::Number
+                                 ? argument.value
+                                 : reinterpret_cast<uint64_t>(addresses[argument.buffer]) + argument.value);
+}
+
+Status Executor::Runner::launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap) {
+  resolve(launch, frame.addresses);
+  Status status =
+      plan.kernels[launch.kernel].isLibraryCall
+          ? callLibrary(launch)
+          : backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
+  const std::string &location = plan.launches[launch.source].location;
+  if (!status && !location.empty())
+    return Error{status.error().kind, fmt::format("{}: {}", location, status.error().message)};
+  return status;
+}
+
+Status Executor::Runner::callLibrary(const ShapePlan::Launch &launch) {
+  const auto elements = static_cast<size_t>(argumentValues[2]);
+  if (elements == 0)
+    return {};
+  return backend->call([this, elements, from = reinterpret_cast<const void *>(argumentValues[0]),
+                        to = reinterpret_cast<void *>(argumentValues[1]), type = plan.buffers[launch.arguments[0].buffer].type] {
+    return options.communicator->allReduce(from, to, elements, type, backend->stream());
+  });
+}
+
+Status Executor::Runner::launchAll(const Frame &frame) {
+  for (const ShapePlan::Launch &one : frame.bucket->plan.launches)
+    if (Status status = launch(frame, one, true); !status)
+      return status;
+  return {};
+}
+
+Status Executor::Runner::findRecording(Frame &frame) {
+  ShapeBucket &bucket = *frame.bucket;
+  const bool isFirst = bucket.runs++ == 0;
+  counted.whyOneByOne = !options.recordGraphs           ? "graphs are turned off"
+                        : bucket.plan.launches.empty() ? "there is nothing to launch"
+                                                       : "";
+  if (!counted.whyOneByOne.empty())
+    return {};
+  Result<bool> capturing = backend->capturing();
+  if (!capturing)
+    return capturing.error();
+  if (*capturing) {
+    counted.whyOneByOne = "the caller's stream records a graph";
+    return {};
+  }
+  if (bucket.recorded) {
+    Result<bool> current = bringUpToDate(bucket, frame.addresses);
+    if (current && *current) {
+      frame.recording = bucket.recorded->recording.get();
+      return {};
+    }
+    if (Status status = backend->synchronize(); !status) // it may be running
+      return status;
+    const bool canChange = bucket.recorded->recording->canChange();
+    bucket.recorded.reset();
+    if (!canChange) {
+      bucket.runs = 1;
+      counted.whyOneByOne = "the driver cannot change what was recorded: CUDA 12.3 can";
+      return {};
+    }
+  } else if (isFirst) {
+    counted.whyOneByOne = "the first run of these launches: the next one records them";
+    return {};
+  }
+  return record(frame);
+}
+
+Status Executor::Runner::record(Frame &frame) {
+  const ShapePlan &shapes = frame.bucket->plan;
+  ShapeBucket::Recorded recorded;
+  auto recording = backend->record([&] { return launchAll(frame); });
+  if (!recording)
+    return recording.error();
+  if (!*recording) {
+    counted.whyOneByOne = "the device does not record";
+    return {};
+  }
+  recorded.recording = std::move(*recording);
+  size_t kernels = 0;
+  for (const ShapePlan::Launch &launch : shapes.launches) {
+    resolve(launch, frame.addresses);
+    const bool isLibraryCall = plan.kernels[launch.kernel].isLibraryCall;
+    recorded.launches.push_back({isLibraryCall ? std::nullopt : std::optional(kernels++), launch.grid, argumentValues});
+  }
+  recorded.addresses = frame.addresses;
+  ++counted.recordings;
+  frame.recording = recorded.recording.get();
+  frame.bucket->recorded = std::move(recorded);
+  return {};
+}
+
+Result<bool> Executor::Runner::bringUpToDate(ShapeBucket &bucket, const std::vector<void *> &addresses) {
+  ShapeBucket::Recorded &recorded = *bucket.recorded;
+  stale.assign(recorded.stale.begin(), recorded.stale.end());
+  for (size_t i = 0; i < addresses.size(); ++i)
+    if (addresses[i] != recorded.addresses[i])
+      for (uint32_t source : usersOf[i])
+        if (bucket.plan.fates[source] == ShapePlan::Fate::Launched)
+          stale.push_back(bucket.plan.positions[source]);
+  std::sort(stale.begin(), stale.end());
+  stale.erase(std::unique(stale.begin(), stale.end()), stale.end());
+  for (uint32_t position : stale) {
+    const ShapePlan::Launch &launch = bucket.plan.launches[position];
+    ShapeBucket::Recorded::Launch &before = recorded.launches[position];
+    resolve(launch, addresses);
+    if (launch.grid == before.grid && argumentValues == before.arguments)
+      continue;
+    if (!before.number || !recorded.recording->canChange())
+      return false;
+    if (Status status = recorded.recording->change(
+            *before.number, {launch.kernel, launch.grid, argumentValues, launch.overlapsPrevious});
+        !status)
+      return status.error();
+    before.grid = launch.grid;
+    before.arguments = argumentValues;
+    ++counted.changedLaunches;
+  }
+  recorded.stale.clear();
+  recorded.addresses = addresses;
+  return true;
+}
+
+Status Executor::Runner::foresee(const Frame &frame) {
+  ShapeBucket &bucket = *frame.bucket;
+  auto isZero = [](int64_t difference) { return difference == 0; };
+  if (!bucket.recorded || !bucket.recorded->recording->canChange() || !bucket.keepsStep || std::all_of(bucket.lastStep.begin(), bucket.lastStep.end(), isZero))
+    return {};
+  symbols = bucket.lastSymbols;
+  std::transform(symbols.begin(), symbols.end(), bucket.lastStep.begin(), symbols.begin(), std::plus());
+  if (!updateShapes(bucket, symbols))
+    return {};
+  bucket.foreseen = true;
+  if (bucket.plan.arenaBytes > arenaCapacity)
+    return {}; // memory is not moved while kernels may use it
+  std::vector<void *> addresses = frame.addresses;
+  placeTemporaries(bucket.plan, addresses);
+  Result<bool> current = bringUpToDate(bucket, addresses);
+  return current ? Status() : current.error();
+}
+
+Status Executor::Runner::execute(const Frame &frame) {
+  if (options.poison)
+    if (Status status = poison(frame); !status)
+      return status;
+  if (frame.recording) {
+    ++counted.replays;
+    return frame.recording->replay();
+  }
+  Result<bool> capturing = backend->capturing();
+  if (!capturing)
+    return capturing.error();
+  if (*capturing) {
+    reserved.push_back(arena);
+    reserved.insert(reserved.end(), frame.owners.begin(), frame.owners.end());
+  }
+  return launchAll(frame);
+}
+
+} // namespace fusion

@@ -1,0 +1,37 @@
+// Launches recorded as a CUDA graph.
+#pragma once
+
+#include "runtime/Backend.h"
+#include "runtime/cuda/Session.h"
+
+namespace fusion::cuda {
+
+/// A kernel on the device, and what every launch of it has.
+struct Kernel {
+  std::string name;
+  Module module = nullptr;
+  Function function = nullptr;
+  unsigned block[3] = {1, 1, 1};
+  unsigned sharedBytes = 0;
+};
+
+class GraphRecording : public Backend::Recording {
+public:
+  /// `kernels` and their number must outlive it. Both graphs become its own.
+  GraphRecording(std::shared_ptr<Session> session, const std::vector<Kernel> &kernels, Graph graph, GraphExec executable,
+                 std::vector<GraphNode> nodes);
+  ~GraphRecording() override;
+  Status replay() override;
+  Status change(size_t index, const Backend::Launch &launch) override;
+  bool canChange() const override { return !nodes.empty(); }
+
+private:
+  std::shared_ptr<Session> session;
+  const std::vector<Kernel> &kernels;
+  Graph graph; ///< whose nodes name those of the executable one
+  GraphExec executable;
+  std::vector<GraphNode> nodes; ///< of each launch; empty if the driver does not say
+  std::vector<void *> pointers;
+};
+
+} // namespace fusion::cuda
