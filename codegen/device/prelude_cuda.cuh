@@ -171,6 +171,25 @@ template <class T, int N> DEVICE Vec<T, N> load_settled_vec(const T *from) {
   return access.unpack();
 }
 template <class T> DEVICE T load_settled(const T *from) { return load_settled_vec<T, 1>(from)[0]; }
+// The same for memory of which other lanes, or the same ones soon, want the rest of each line of 128 bytes: it comes from
+// memory at once. Of up to 16 bytes.
+DEVICE void load_line(unsigned int &to, const unsigned int *from) {
+  asm volatile("ld.global.cg.L2::128B.u32 %0, [%1];" : "=r"(to) : "l"(from));
+}
+DEVICE void load_line(uint2 &to, const uint2 *from) {
+  asm volatile("ld.global.cg.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "l"(from));
+}
+DEVICE void load_line(uint4 &to, const uint4 *from) {
+  asm volatile("ld.global.cg.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
+               : "l"(from));
+}
+template <class T, int N> DEVICE Vec<T, N> load_lines_vec(const T *from) {
+  static_assert(sizeof(T) * N <= 16, "one access");
+  vector_access<T, N> access;
+  load_line(access.raw[0], reinterpret_cast<const typename vector_access<T, N>::piece *>(from));
+  return access.unpack();
+}
 // For global memory that is read once.
 template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) {
   vector_access<T, N> access;

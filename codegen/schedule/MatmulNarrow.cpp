@@ -51,7 +51,7 @@ Sharing chooseSharing(const Problem &problem) {
   sharing.warps = 2;
   while (2 * sharing.warps * sums * blocks() <= processors * busyWarps && 2 * sharing.threads() * registers() <= 1 << 16)
     sharing.warps *= 2;
-  if (sharing.warps == 16 && sums * sharing.tiles > 1) // enough is on its way
+  if (sharing.warps == 16 && !byLines && sums * sharing.tiles > 1) // enough is on its way
     sharing.stages = 1;
   return sharing;
 }
@@ -130,7 +130,7 @@ void NarrowEmitter::request(const std::string &stage, const std::string &k) {
   const int64_t words = byLines ? share.tiles : 4;
   const std::string vec = fmt::format("Vec<u32, {}>", words);
   auto load = [&](const std::string &from) {
-    return fmt::format("load_settled_vec<u32, {}>(reinterpret_cast<const u32 *>({}))", words, from);
+    return fmt::format("load_lines_vec<u32, {}>(reinterpret_cast<const u32 *>({}))", words, from);
   };
   unroll();
   writer.line(fmt::format("for (int i = 0; i < {}; ++i)", byLines ? 8 : 2 * share.tiles));
