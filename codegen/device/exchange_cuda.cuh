@@ -46,31 +46,3 @@ DEVICE u64 nanoseconds() {
 }
 DEVICE void pause() {}
 constexpr u32 looksPerCheck = 256;
-
-// Clusters of blocks, from sm_90 on. Where there are none, the first block of each does all the work: cluster_blocks is how
-// many blocks work. Each cluster_arrive() is followed by one cluster_wait().
-#if __CUDA_ARCH__ >= 900
-#define KERNEL_CLUSTER(maxThreads, resident, blocks)                                                         \
-  extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(maxThreads, resident)
-template <int Blocks> constexpr int cluster_blocks = Blocks;
-DEVICE u32 cluster_rank() {
-  u32 rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// `to` in the shared memory of this block names the same place in that of block `rank`.
-DEVICE void store_in_cluster(f32 *to, u32 rank, f32 value) {
-  u32 place;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place), "f"(value) : "memory");
-}
-#else
-#define KERNEL_CLUSTER(maxThreads, resident, blocks) KERNEL_RESIDENT(maxThreads, resident)
-template <int Blocks> constexpr int cluster_blocks = 1;
-DEVICE u32 cluster_rank() { return 0; }
-DEVICE void cluster_arrive() {}
-DEVICE void cluster_wait() {}
-DEVICE void store_in_cluster(f32 *, u32, f32) {}
-#endif

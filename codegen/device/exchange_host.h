@@ -34,11 +34,3 @@ DEVICE u64 nanoseconds() { return machine->nanoseconds(); }
 DEVICE void pause() { machine->pause(); }
 // A look ends the thread's turn, which on a busy host takes milliseconds.
 constexpr u32 looksPerCheck = 1;
-
-// Clusters of blocks: there are none, the first block of each does all the work.
-#define KERNEL_CLUSTER(maxThreads, resident, blocks) KERNEL(maxThreads)
-template <int Blocks> constexpr int cluster_blocks = 1;
-DEVICE u32 cluster_rank() { return 0; }
-DEVICE void cluster_arrive() {}
-DEVICE void cluster_wait() {}
-DEVICE void store_in_cluster(f32 *, u32, f32) {}

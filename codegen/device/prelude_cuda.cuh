@@ -199,6 +199,8 @@ template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) {
     access.raw[i] = __ldcs(reinterpret_cast<const piece *>(from) + i);
   return access.unpack();
 }
+// Asks for the line of `from`, global memory that may still be written: what is read later is what is there then.
+DEVICE void prefetch_line(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
   vector_access<T, N> access;
   using piece = typename vector_access<T, N>::piece;
@@ -352,6 +354,12 @@ DEVICE void ldmatrix_x2_trans(u32 (&r)[2], const void *sharedRow) {
                : "=r"(r[0]), "=r"(r[1])
                : "r"(shared_address(sharedRow))
                : "memory");
+}
+// A matrix of 8 x 8 elements of 16 bits, of whose row l / 4 lane l holds the neighbours 2 (l % 4) (+1), transposed.
+DEVICE u32 transpose_matrix(u32 pair) {
+  u32 transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
+  return transposed;
 }
 #define FUSION_MMA(T)                                                                                        \
   DEVICE void mma_m16n8k16(f32(&d)[4], const u32(&a)[4], const u32(&b)[2], T) {                              \

@@ -91,6 +91,7 @@ template <class T, int N> DEVICE Vec<T, N> load_settled_vec(const T *from) { ret
 template <class T, int N> DEVICE Vec<T, N> load_lines_vec(const T *from) { return load_vec<T, N>(from); }
 template <class T> DEVICE T load_settled(const T *from) { return load(from); }
 template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) { return load_vec<T, N>(from); }
+DEVICE void prefetch_line(const void *) {}
 template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
   check_aligned(to, sizeof(T) * N);
   copy_bytes(to, &values, sizeof(T) * N);
@@ -223,6 +224,18 @@ DEVICE void ldmatrix_x4(u32 (&r)[4], const void *sharedRow) { load_matrices<4, f
 DEVICE void ldmatrix_x2(u32 (&r)[2], const void *sharedRow) { load_matrices<2, false>(r, sharedRow); }
 DEVICE void ldmatrix_x4_trans(u32 (&r)[4], const void *sharedRow) { load_matrices<4, true>(r, sharedRow); }
 DEVICE void ldmatrix_x2_trans(u32 (&r)[2], const void *sharedRow) { load_matrices<2, true>(r, sharedRow); }
+
+DEVICE u32 transpose_matrix(u32 pair) {
+  const u8 *slots = meet(fusion_emulation::Meeting::Shuffle, &pair, 4, nullptr);
+  const u32 row = lane_id() / 4u;
+  u32 transposed = 0;
+  for (u32 half = 0; half < 2u; ++half) {
+    u32 other;
+    copy_bytes(&other, slots + (4u * (2u * (lane_id() % 4u) + half) + row / 2u) * fusion_emulation::slotBytes, 4);
+    transposed |= (other >> (16u * (row % 2u)) & 0xffffu) << (16u * half);
+  }
+  return transposed;
+}
 
 // What a lane brings to a matrix product: registers as PTX lays them out.
 struct matrix_lane {

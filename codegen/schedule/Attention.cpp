@@ -14,9 +14,22 @@ public:
     return attention::refusal(region, context);
   }
 
+  /// By the number of queries, where only a run knows it.
+  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
+    const attention::Problem problem(region, context);
+    const int64_t few = attention::decodeQueries(problem);
+    if (problem.queries.constant())
+      return {};
+    return {{problem.queries, 1, few}, {problem.queries, few + 1, INT64_MAX}};
+  }
+
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
     const attention::Problem problem(region, context);
-    KernelDraft draft = attention::tensorRefusal(problem) ? attention::emitFma(problem) : attention::emitTensor(problem);
+    const bool isDecode = problem.mostQueries <= attention::decodeQueries(problem);
+    KernelDraft draft = isDecode ? attention::decodesOnTensorCores(problem) ? attention::emitDecodeTensor(problem)
+                                                                            : attention::emitDecodeFma(problem)
+                        : attention::tensorRefusal(problem) ? attention::emitFma(problem)
+                                                            : attention::emitTensor(problem);
     draft.flops = problem.flops();
     return draft;
   }

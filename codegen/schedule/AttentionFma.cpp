@@ -102,7 +102,7 @@ void FmaEmitter::maskScores() {
   writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", tileKeys / threadsPerRow));
   writer.line(fmt::format("const i64 key = j0 + part + {} * i;", threadsPerRow));
   writer.line("f32 s = score[i];");
-  code.finishScore("s", "key", "query", "maskRow");
+  code.finishScore("s", "key", "query", op.getMask() ? code.maskElement("maskRow", "key") : "");
   writer.line("score[i] = s;");
   writer.line("largest = max_nan(largest, s);");
   writer.line("}");

@@ -39,6 +39,12 @@ std::optional<int64_t> Problem::mostRows() const {
 
 Dim Problem::flops() const { return batch * heads * queries * keys * Dim(2 * (depth + valueDepth)); }
 
+int64_t decodeQueries(const Problem &problem) {
+  constexpr int64_t fewRows = 16, fewQueries = 4;
+  const std::optional<int64_t> group = problem.group.constant();
+  return group && *group > 0 ? std::max(fewRows / *group, fewQueries) : fewQueries;
+}
+
 /// Behind the attention only a transpose, then a reshape: the result in another order of dims.
 static std::optional<std::string> layoutRefusal(const Region &region) {
   Value result = region.ops.front()->getResult(0);
@@ -139,21 +145,24 @@ void Code::maskRow(const std::string &name, const std::string &head, const std::
                           writer.input(problem.inputOf(op.getMask())), offset));
 }
 
+std::string Code::maskElement(const std::string &maskRow, const std::string &key) {
+  Value mask = op.getMask();
+  const View &view = problem.view(mask);
+  const Dim stride = view.shape.empty() || view.shape.back() == Dim(1) ? Dim(0) : view.strides.back();
+  const std::string at = "0" + term(key, stride);
+  return dtype(mask) == DType::Bool ? loadElement(DType::Bool, maskRow, at) : floatElement(mask, maskRow, at);
+}
+
 void Code::finishScore(const std::string &s, const std::string &key, const std::string &query,
-                       const std::string &maskRow) {
+                       const std::string &masked) {
   writer.line(fmt::format("{0} = {1} * {0};", s, literal(DType::F32, op.getScale().convertToDouble())));
   if (const double cap = op.getSoftcap().convertToDouble(); cap > 0)
     writer.line(fmt::format("{0} = {1} * tanh_({0} / {1});", s, literal(DType::F32, cap)));
   if (Value mask = op.getMask()) {
-    const View &view = problem.view(mask);
-    const Dim stride = view.shape.empty() || view.shape.back() == Dim(1) ? Dim(0) : view.strides.back();
-    const std::string at = "0" + term(key, stride);
-    writer.line(fmt::format("if ({} < {}) {{", key, writer.size(problem.keys)));
-    if (dtype(mask) == DType::Bool)
-      writer.line(fmt::format("{0} = {1} ? {0} : -inf_f32();", s, loadElement(DType::Bool, maskRow, at)));
-    else
-      writer.line(fmt::format("{0} = {0} + {1};", s, floatElement(mask, maskRow, at)));
-    writer.line("}");
+    const std::string kept = dtype(mask) == DType::Bool ? fmt::format("{} ? {} : -inf_f32()", masked, s)
+                                                        : fmt::format("{} + {}", s, masked);
+    writer.line(fmt::format("if ({} < {})", key, writer.size(problem.keys)));
+    writer.line(fmt::format("  {} = {};", s, kept));
   }
   std::string kept = fmt::format("{} < {}", key, writer.size(problem.keys));
   if (op.getCausal())

@@ -52,8 +52,11 @@ public:
   std::string headOf(const std::string &row);
   /// `const T *name`: where a row's mask begins; nothing without a mask.
   void maskRow(const std::string &name, const std::string &head, const std::string &query);
-  /// Lines that make of the variable `s`, q·k, the final score for `key`: -inf where it is not kept.
-  void finishScore(const std::string &s, const std::string &key, const std::string &query, const std::string &maskRow);
+  /// The element of a row's mask for `key`, which must be below the number of keys: an f32 or a bool.
+  std::string maskElement(const std::string &maskRow, const std::string &key);
+  /// Lines that make of the variable `s`, q·k, the final score for `key`: -inf where it is not kept. `masked`: the mask's
+  /// element, looked at for keys below their number only.
+  void finishScore(const std::string &s, const std::string &key, const std::string &query, const std::string &masked);
   /// `first` and `end`: the keys that rows row0 … row0 + tileRows - 1 look at.
   void keyBounds(int64_t tileRows);
   /// What a row's weighted sum is multiplied with, from its largest score and the sum of its weights.
@@ -68,9 +71,16 @@ private:
   KernelWriter &writer;
 };
 
+/// Any types, any number of rows.
 KernelDraft emitFma(const Problem &problem);
 /// The reason why matrix products cannot be used, or nothing.
 std::optional<std::string> tensorRefusal(const Problem &problem);
 KernelDraft emitTensor(const Problem &problem);
+/// For at most so many queries, whose rows are few.
+int64_t decodeQueries(const Problem &problem);
+/// For few rows: on tensor cores, where the types and the alignment of the operands allow it, and for any operands.
+bool decodesOnTensorCores(const Problem &problem);
+KernelDraft emitDecodeTensor(const Problem &problem);
+KernelDraft emitDecodeFma(const Problem &problem);
 
 } // namespace fusion::attention

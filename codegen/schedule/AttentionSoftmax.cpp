@@ -59,7 +59,7 @@ void TensorEmitter::finishScores() {
   writer.line("for (int e = 0; e < 2; ++e) {");
   writer.line("const i64 key = j0 + n * 8 + lane % 4 * 2 + e;");
   writer.line("f32 s = score[m][n][2 * half + e];");
-  code.finishScore("s", "key", "query", "maskRow");
+  code.finishScore("s", "key", "query", op.getMask() ? code.maskElement("maskRow", "key") : "");
   writer.line("score[m][n][2 * half + e] = s;");
   for (int i = 0; i < 4; ++i)
     writer.line("}");

@@ -26,7 +26,8 @@ struct EmulatedKernel::Code {
 static bool isCooperative(std::string_view source) {
   for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "ballot", "warp_sum",
                                 "warp_max", "warp_min", "lanes_", "block_moments", "block_sum", "block_max", "block_min",
-                                "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_", "Exchange"})
+                                "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_",
+                                "transpose_matrix", "column_max", "column_sum", "cluster_wait", "Exchange"})
     if (source.find(word) != std::string_view::npos)
       return true;
   return false;

@@ -127,6 +127,15 @@ TEST_P(Prelude, LoadsFourTransposedMatricesAndFillsWithZeros) {
       }
 }
 
+TEST_P(Prelude, TransposesAMatrixInRegisters) {
+  std::vector<uint16_t> x(64), y(64);
+  std::iota(x.begin(), x.end(), 1);
+  ASSERT_NO_FATAL_FAILURE(run(transposedMatrix(), {1}, {x, y}));
+  for (size_t row = 0; row < 8; ++row)
+    for (size_t column = 0; column < 8; ++column)
+      EXPECT_EQ(y[row * 8 + column], x[column * 8 + row]);
+}
+
 TEST_P(Prelude, AtomicsAcrossBlocks) {
   std::vector<uint32_t> x(64 * 500), counts(4);
   std::iota(x.begin(), x.end(), 0);

@@ -156,6 +156,13 @@ inline KernelPlan transposedLoad() {
   return plan;
 }
 
+/// A matrix in registers: y[lane] is the pair of the lane.
+inline KernelPlan transposedMatrix() {
+  return kernel("transposed_matrix", 32, {"const u32 *x", "u32 *y"}, R"(
+  store(y + lane_id(), transpose_matrix(load(x + lane_id())));
+)");
+}
+
 /// A histogram of x % 4, a sum and the number of blocks that came.
 inline KernelPlan atomics() {
   return kernel("atomics", 64, {"const u32 *x", "u32 *counts", "f32 *sum"}, R"(
@@ -210,7 +217,7 @@ inline const std::vector<std::string> &elementTypes() {
 inline std::vector<KernelPlan> all() {
   std::vector<KernelPlan> plans = {
       scale(),          rowSums(), reverse(),  shuffles(), product("f16", false), product("bf16", true),
-      transposedLoad(), atomics(), functions()};
+      transposedLoad(), transposedMatrix(), atomics(), functions()};
   for (const std::string &from : elementTypes())
     for (const std::string &to : {"f8e4m3", "bf16", "f32", "f64", "i8", "i64", "bool"})
       plans.push_back(conversion(from, to));

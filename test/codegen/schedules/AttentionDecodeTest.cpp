@@ -1,0 +1,127 @@
+// The kernel for a few rows of queries.
+#include "AttentionCase.h"
+
+#include <limits>
+
+namespace fusion::test {
+namespace {
+
+void checkDecode(const Attention &a, const SymbolValues &symbols,
+                 const std::function<void(unsigned, Tensor &)> &fill = {}) {
+  const std::string source = check(attentionSchedule(), {module(a), symbols, toleranceOf(a.type), fill});
+  if (*Dim::symbol("q").evaluate(symbols) == 0)
+    return;
+  EXPECT_NE(source.find("cluster_blocks"), std::string::npos) << "another kernel\n" << source;
+  const bool pieces = a.type != "f32" && a.width % 8 == 0 && a.valueWidth % 8 == 0;
+  EXPECT_EQ(source.find("mma_m16n8k16") != std::string::npos, pieces) << "another kernel\n" << source;
+}
+
+TEST(AttentionDecode, HeadSizes) {
+  for (const char *type : {"f16", "bf16"})
+    for (auto [width, valueWidth] : {std::pair(64, 64), std::pair(80, 80), std::pair(96, 96), std::pair(128, 128),
+                                     std::pair(256, 256), std::pair(192, 128), std::pair(8, 24), std::pair(72, 256)})
+      checkDecode({type, 8, 2, width, valueWidth, "", "", "scale = 0.1 : f32"}, sizes(2, 1, 133));
+}
+
+TEST(AttentionDecode, AnyHeadSizes) {
+  for (auto [type, width, valueWidth] :
+       {std::tuple("f32", 64, 64), std::tuple("f32", 128, 128), std::tuple("f32", 256, 256), std::tuple("f32", 80, 96),
+        std::tuple("f32", 7, 13), std::tuple("f16", 65, 64), std::tuple("bf16", 1, 255), std::tuple("f16", 100, 12)})
+    checkDecode({type, 8, 2, width, valueWidth, "", "", "scale = 0.1 : f32"}, sizes(2, 1, 133));
+}
+
+TEST(AttentionDecode, GroupsAndQueries) {
+  for (const char *type : {"bf16", "f32"})
+  for (auto [heads, kvHeads] : {std::pair(2, 2), std::pair(6, 2), std::pair(8, 2), std::pair(8, 1), std::pair(40, 2)})
+    for (int queries : {0, 1, 2, 4})
+      checkDecode({type, heads, kvHeads, 64, 64, "", "", "scale = 0.1 : f32, causal = true"},
+                  sizes(2, queries, 70));
+}
+
+TEST(AttentionDecode, KeyCounts) {
+  for (int keys : {0, 1, 15, 16, 17, 64, 65, 512, 513, 1200})
+    for (auto [type, zero] : {std::pair("f16", "true"), std::pair("f32", "false")})
+      checkDecode({type, 4, 1, 64, 64, "", "", std::string("scale = 0.2 : f32, zero_masked_rows = ") + zero},
+                  sizes(1, 1, keys));
+}
+
+TEST(AttentionDecode, CausalWindowAndCap) {
+  for (const char *attributes :
+       {"causal = true, window = 5 : i64", "window = 40 : i64", "causal = true, softcap = 3.0 : f32",
+        "causal = true, zero_masked_rows = true", "causal = true, window = 20 : i64, softcap = 2.0 : f32"})
+    for (auto [queries, keys] : {std::pair(3, 90), std::pair(1, 90), std::pair(4, 2), std::pair(2, 600)})
+      for (const char *type : {"f16", "f32"})
+        checkDecode({type, 4, 2, 32, 32, "", "", std::string("scale = 0.3 : f32, ") + attributes},
+                    sizes(1, queries, keys));
+}
+
+TEST(AttentionDecode, MasksBroadcast) {
+  struct Mask {
+    const char *type, *dims;
+  };
+  for (Mask mask :
+       {Mask{"?x1x?x?xi1", "\"b\", 1, \"q\", \"k\""}, Mask{"?x4x?x?xf32", "\"b\", 4, \"q\", \"k\""},
+        Mask{"?x?xf16", "\"q\", \"k\""}, Mask{"?x1x1x?xi1", "\"b\", 1, 1, \"k\""}, Mask{"1x1x?x1xf32", "1, 1, \"q\", 1"}})
+    for (auto [type, queries] : {std::pair("f16", 1), std::pair("f16", 4), std::pair("f32", 3)}) {
+      Attention a{type};
+      a.mask = mask.type;
+      a.maskDims = mask.dims;
+      checkDecode(a, sizes(3, queries, 83));
+    }
+}
+
+TEST(AttentionDecode, MaskedRowsAndLargeScores) {
+  // The first row keeps nothing, and the largest score of the others comes late.
+  auto nothing = [](unsigned index, Tensor &tensor) {
+    for (int64_t i = 0; index == 3 && i < tensor.size(); ++i)
+      set(tensor, i, i < 300 ? -std::numeric_limits<double>::infinity() : i % 300 == 290 ? 50 : 0);
+  };
+  for (auto [type, zero] : {std::pair("bf16", "true"), std::pair("bf16", "false"), std::pair("f32", "true")}) {
+    Attention a{type};
+    a.mask = "?x1x?x?xf32";
+    a.maskDims = "\"b\", 1, \"q\", \"k\"";
+    a.attributes = std::string("scale = 0.25 : f32, zero_masked_rows = ") + zero;
+    checkDecode(a, sizes(2, 2, 300), nothing);
+  }
+}
+
+// Weights are not rounded to 16 bits: values that cancel to a thousandth show it.
+TEST(AttentionDecode, WeightsKeepTheirDigits) {
+  auto cancel = [](unsigned index, Tensor &tensor) {
+    for (int64_t i = 0; index == 2 && i < tensor.size(); ++i)
+      set(tensor, i, (i / 64 % 2 == 0 ? 1 : -1) * (i / 64 % 4 < 2 ? 1.0 : 0.75));
+    for (int64_t i = 0; index == 1 && i < tensor.size(); ++i)
+      set(tensor, i, 0.001 * static_cast<double>(i / 128 % 97 * (i / 64 % 2 == 0 ? 1 : 1)) + 0.01 * static_cast<double>(i % 7));
+  };
+  for (const char *type : {"f16", "bf16"})
+    checkDecode({type, 4, 1, 64, 64, "", "", "scale = 0.125 : f32"}, sizes(1, 1, 1024), cancel);
+}
+
+// Keys and values in place in a cache with room for more, whose rest holds anything.
+TEST(AttentionDecode, CacheInPlace) {
+  const std::string text = R"(
+    func.func @main(%q: tensor<?x4x?x64xbf16> {nn.dims = ["b", 4, "q", 64]}, %kc: tensor<?x2x200x64xbf16> {nn.dims = ["b", 2, 200, 64]},
+                    %vc: tensor<?x200x2x64xbf16> {nn.dims = ["b", 200, 2, 64]}, %l: tensor<?xf32> {nn.dims = ["k"]}) -> tensor<?x4x?x64xbf16> {
+      %k = nn.slice %kc {starts = [0, 0, 0, 0], sizes = ["b", 2, "k", 64], steps = array<i64: 1, 1, 1, 1>}
+          : (tensor<?x2x200x64xbf16>) -> tensor<?x2x?x64xbf16>
+      %t = nn.transpose %vc {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x200x2x64xbf16>) -> tensor<?x2x200x64xbf16>
+      %v = nn.slice %t {starts = [0, 0, 0, 0], sizes = ["b", 2, "k", 64], steps = array<i64: 1, 1, 1, 1>}
+          : (tensor<?x2x200x64xbf16>) -> tensor<?x2x?x64xbf16>
+      %y = nn.attention %q, %k, %v {scale = 0.2 : f32, causal = true}
+          : (tensor<?x4x?x64xbf16>, tensor<?x2x?x64xbf16>, tensor<?x2x?x64xbf16>) -> tensor<?x4x?x64xbf16>
+      return %y : tensor<?x4x?x64xbf16>
+    })";
+  auto poison = [](unsigned index, Tensor &tensor) {
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      if ((index == 1 && i / 64 % 200 >= 77) || (index == 2 && i / 128 % 200 >= 77))
+        set(tensor, i, std::numeric_limits<double>::quiet_NaN());
+  };
+  for (int batch : {0, 1, 3}) {
+    const std::string source =
+        check(attentionSchedule(), {text, {{"b", batch}, {"q", 2}, {"k", 77}}, toleranceOf("bf16"), poison});
+    EXPECT_NE(source.find("cluster_blocks"), std::string::npos);
+  }
+}
+
+} // namespace
+} // namespace fusion::test
