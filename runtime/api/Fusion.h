@@ -150,6 +150,11 @@ public:
   /// Kernel by kernel; not on the reference.
   Result<Profile> profile(const NamedTensors &inputs);
 
+  /// With a kvCapacity: each input that is a cache, and the result that extends it. Nothing on the reference.
+  struct Cache {
+    std::string past, present;
+  };
+  std::vector<Cache> caches() const;
   /// How runs were brought to the device; of several ranks the first's, of the reference nothing.
   RunStatistics statistics() const;
 

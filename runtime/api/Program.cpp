@@ -76,6 +76,20 @@ RunStatistics Program::statistics() const {
                             : RunStatistics();
 }
 
+std::vector<Program::Cache> Program::caches() const {
+  std::vector<Cache> caches;
+  if (shared->reference)
+    return caches;
+  const ProgramPlan &plan = shared->group     ? shared->group->plan()
+                            : shared->process ? shared->process->plan()
+                                              : shared->executor->plan();
+  for (const PortPlan &input : plan.inputs)
+    for (const PortPlan &output : plan.outputs)
+      if (!input.strides.empty() && !output.strides.empty() && input.buffer == output.buffer)
+        caches.push_back({input.name, output.name});
+  return caches;
+}
+
 const Report &Program::report() const { return shared->report; }
 const std::vector<Port> &Program::inputs() const { return shared->inputs; }
 const std::vector<Port> &Program::outputs() const { return shared->outputs; }

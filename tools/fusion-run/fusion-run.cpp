@@ -1,4 +1,5 @@
 // fusion-run: run a graph and compare with expected outputs.
+#include "Decode.h"
 #include "Output.h"
 #include "Tool.h"
 
@@ -59,6 +60,8 @@ struct RunCountParser : cl::parser<int> {
 };
 cl::opt<int, false, RunCountParser> bench("bench", cl::ValueOptional, cl::desc("Time N runs (default 100)"),
                                           cl::value_desc("N"), cl::init(0), cl::cat(category));
+cl::opt<int> decodeSteps("decode", cl::desc("With --kv-capacity: after the run time N more steps, each over the caches of the one before"),
+                         cl::value_desc("N"), cl::init(0), cl::cat(category));
 cl::opt<bool> cold("cold", cl::desc("With --bench: time again, the GPU's cache emptied before each run"), cl::cat(category));
 cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a Chrome trace"),
                                  cl::value_desc("FILE.json"), cl::cat(category));
@@ -83,6 +86,8 @@ Status checkOptions() {
     return badInput(fmt::format("--kv-capacity takes a number of positions, not {}", kvCapacity.getValue()));
   if (bench.getNumOccurrences() && bench < 1)
     return badInput(fmt::format("--bench takes a number of runs, not {}", bench.getValue()));
+  if (decodeSteps.getNumOccurrences() && decodeSteps < 1)
+    return badInput(fmt::format("--decode takes a number of steps, not {}", decodeSteps.getValue()));
   for (const cl::opt<double> *tolerance : {&rtol, &atol})
     if (tolerance->getNumOccurrences() && !(tolerance->getValue() >= 0))
       return badInput(fmt::format("--{} takes a tolerance, not {}", tolerance->ArgStr.str(), tolerance->getValue()));
@@ -183,8 +188,10 @@ Result<std::string> timeRuns(Program &program, const NamedTensors &inputs, Named
     if (!times)
       return times.error();
     std::sort(times->begin(), times->end());
-    text += fmt::format("bench{}: {} runs on {}, median {:.2f} us, fastest {:.2f} us\n", emptied ? ", cold" : "",
-                        times->size(), program.device(), (*times)[times->size() / 2], times->front());
+    const std::string why = program.statistics().whyOneByOne;
+    text += fmt::format("bench{}: {} runs on {}, median {:.2f} us, fastest {:.2f} us{}\n", emptied ? ", cold" : "",
+                        times->size(), program.device(), (*times)[times->size() / 2], times->front(),
+                        why.empty() ? "" : ", launched one by one: " + why);
   }
   if (text.empty())
     return text;
@@ -239,6 +246,14 @@ Status run() {
   if (!quiet && speaks)
     llvm::errs() << inputFile << " on " << program->device() << ": " << report.kernelsAfter() << " kernels, "
                  << report.kernelsBefore() << " without fusion\n";
+  std::string steps;
+  if (decodeSteps > 0) {
+    NamedTensors last = *inputs, left = *outputs;
+    auto times = decode(*program, last, left, decodeSteps);
+    if (!times)
+      return times.error();
+    steps = describe(*times, program->statistics());
+  }
   auto timed = timeRuns(*program, *inputs, *outputs);
   if (!timed)
     return timed.error();
@@ -256,7 +271,7 @@ Status run() {
     comparison.text = summary(program->outputs(), *outputs);
   else
     comparison = compareAll(program->outputs(), *outputs, expected);
-  if (Status status = speaks ? writeOutput("-", comparison.text + *timed) : Status(); !status)
+  if (Status status = speaks ? writeOutput("-", comparison.text + steps + *timed) : Status(); !status)
     return status;
   if (Status status = profile(*program, *inputs); !status)
     return status;
