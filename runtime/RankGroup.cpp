@@ -119,16 +119,11 @@ Result<std::unique_ptr<RankGroup>> RankGroup::create(ProgramPlan plan, ExecutorO
   return group;
 }
 
-static std::vector<PortPiece> piecesOf(const std::vector<PortPlan> &ports) {
-  std::vector<PortPiece> pieces;
-  for (const PortPlan &port : ports)
-    pieces.push_back({port.name, port.shard});
-  return pieces;
-}
-
 Status RankGroup::open(ProgramPlan plan, ExecutorOptions options) {
-  inputs = piecesOf(plan.inputs);
-  outputs = piecesOf(plan.outputs);
+  for (const PortPlan &port : plan.inputs)
+    inputs.push_back({port.name, port.shard});
+  for (const PortPlan &port : plan.outputs)
+    (port.strides.empty() ? outputs : caches).push_back({port.name, port.shard});
   const bool emulate = options.target == ExecutorOptions::Target::Emulate;
   Status status = onAll([&](size_t rank) -> Status {
     const int number = static_cast<int>(rank);
@@ -171,16 +166,17 @@ Status RankGroup::together(const std::function<Status(size_t, Executor &)> &work
   return status;
 }
 
+Result<NamedTensors> RankGroup::inputsOnRank(const NamedTensors &whole, size_t rank) const {
+  return fusion::inputsOnRank(whole, inputs, static_cast<int64_t>(rank), static_cast<int64_t>(executors.size()), mark.get());
+}
+
 Result<NamedTensors> RankGroup::run(const NamedTensors &whole) {
-  const auto ranks = static_cast<int64_t>(executors.size());
   std::vector<NamedTensors> parts(executors.size());
   Status status = together([&](size_t rank, Executor &executor) -> Status {
-    auto local = inputsOf(whole, inputs, static_cast<int64_t>(rank), ranks);
+    auto local = inputsOnRank(whole, rank);
     if (!local)
       return local.error();
     auto results = executor.run(*local);
-    if (results) // caches lie where the program runs
-      results = executor.fetch(*results);
     if (!results)
       return results.error();
     parts[rank] = std::move(*results);
@@ -188,14 +184,52 @@ Result<NamedTensors> RankGroup::run(const NamedTensors &whole) {
   });
   if (!status)
     return status.error();
-  return joinOutputs(parts, outputs);
+  NamedTensors results = joinOutputs(parts, outputs);
+  for (const PortPiece &cache : caches) {
+    DividedTensor divided{{}, cache.shard, mark};
+    for (const NamedTensors &part : parts)
+      divided.pieces.push_back(part.at(cache.name));
+    const Tensor &first = divided.pieces.front();
+    results[cache.name] = makeDivided(divided, first.type(), first.shape());
+  }
+  return results;
+}
+
+Result<NamedTensors> RankGroup::fetch(const NamedTensors &tensors) {
+  NamedTensors copies;
+  std::vector<PortPiece> divided;
+  for (const auto &[name, tensor] : tensors) {
+    const DividedTensor *pieces = dividedTensor(tensor);
+    if (pieces && pieces->group != mark)
+      return badInput(name + " lies on the ranks of another program");
+    if (pieces)
+      divided.push_back({name, pieces->shard});
+    else
+      copies[name] = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
+  }
+  if (divided.empty())
+    return copies;
+  std::vector<NamedTensors> parts(executors.size());
+  Status status = together([&](size_t rank, Executor &executor) -> Status {
+    NamedTensors own;
+    for (const PortPiece &port : divided)
+      own[port.name] = dividedTensor(tensors.at(port.name))->pieces[rank];
+    auto fetched = executor.fetch(own);
+    if (!fetched)
+      return fetched.error();
+    parts[rank] = std::move(*fetched);
+    return {};
+  });
+  if (!status)
+    return status.error();
+  copies.merge(joinOutputs(parts, divided));
+  return copies;
 }
 
 Result<std::vector<double>> RankGroup::bench(const NamedTensors &whole, int iterations, bool cold) {
-  const auto ranks = static_cast<int64_t>(executors.size());
   std::vector<std::vector<double>> times(executors.size());
   Status status = together([&](size_t rank, Executor &executor) -> Status {
-    auto local = inputsOf(whole, inputs, static_cast<int64_t>(rank), ranks);
+    auto local = inputsOnRank(whole, rank);
     if (!local)
       return local.error();
     auto measured = executor.bench(*local, iterations, cold);
@@ -214,10 +248,9 @@ Result<std::vector<double>> RankGroup::bench(const NamedTensors &whole, int iter
 }
 
 Result<std::vector<LaunchTiming>> RankGroup::profile(const NamedTensors &whole, int iterations) {
-  const auto ranks = static_cast<int64_t>(executors.size());
   std::vector<LaunchTiming> timings;
   Status status = together([&](size_t rank, Executor &executor) -> Status {
-    auto local = inputsOf(whole, inputs, static_cast<int64_t>(rank), ranks);
+    auto local = inputsOnRank(whole, rank);
     if (!local)
       return local.error();
     auto measured = executor.profile(*local, iterations);

@@ -3,7 +3,7 @@
 
 #include "runtime/Executor.h"
 #include "runtime/collective/Communicator.h"
-#include "runtime/collective/Pieces.h"
+#include "runtime/collective/DividedTensor.h"
 
 #include <functional>
 #include <memory>
@@ -22,8 +22,11 @@ public:
   static Result<std::unique_ptr<RankGroup>> create(ProgramPlan plan, ExecutorOptions options);
   ~RankGroup();
 
-  /// Results are dense host tensors.
+  /// Results are dense host tensors; caches stay divided (see DividedTensor), each piece where its rank runs, and can be the
+  /// inputs of the next run.
   Result<NamedTensors> run(const NamedTensors &inputs);
+  /// Copies of results on the host.
+  Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Of each run the slowest rank's time.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// The first rank's.
@@ -40,6 +43,7 @@ private:
   class Threads;
   explicit RankGroup(int ranks);
   Status open(ProgramPlan plan, ExecutorOptions options);
+  Result<NamedTensors> inputsOnRank(const NamedTensors &whole, size_t rank) const;
   /// Calls `work` with every rank, each in its thread, and waits for all.
   Status onAll(const std::function<Status(size_t rank)> &work);
   /// The same for runs: an error of one rank stops the others.
@@ -48,7 +52,8 @@ private:
   ThreadMeeting meeting;
   std::vector<std::shared_ptr<Communicator>> communicators;
   std::vector<std::unique_ptr<Executor>> executors;
-  std::vector<PortPiece> inputs, outputs;
+  std::vector<PortPiece> inputs, outputs, caches; ///< `caches`: of the outputs those that stay divided
+  std::shared_ptr<const void> mark = std::make_shared<char>(); ///< of what this group left divided
   std::unique_ptr<Threads> threads;
   std::mutex mutex;      ///< calls take turns
   Status ended;          ///< why there are no more

@@ -53,7 +53,7 @@ Status RankProcess::open(ProgramPlan plan, ExecutorOptions options) {
   for (const PortPlan &port : plan.inputs)
     inputs.push_back({port.name, port.shard});
   for (const PortPlan &port : plan.outputs)
-    outputs.push_back({port.name, port.shard});
+    (port.strides.empty() ? outputs : caches).push_back({port.name, port.shard});
   auto made = makeCommunicator(place, options.target == ExecutorOptions::Target::Emulate);
   if (!made)
     return made.error();
@@ -88,12 +88,12 @@ Status RankProcess::told(Status status) {
 }
 
 Result<NamedTensors> RankProcess::localInputs(const NamedTensors &whole) const {
-  return inputsOf(whole, inputs, place.rank, place.ranks);
+  return inputsOnRank(whole, inputs, place.rank, place.ranks, mark.get());
 }
 
-Result<NamedTensors> RankProcess::joinWithOthers(NamedTensors own) {
+Result<NamedTensors> RankProcess::joinWithOthers(NamedTensors own, const std::vector<PortPiece> &ports) {
   std::vector<NamedTensors> parts(static_cast<size_t>(place.ranks));
-  for (const PortPiece &port : outputs) {
+  for (const PortPiece &port : ports) {
     const Tensor &tensor = own.at(port.name);
     if (!port.shard) {
       for (NamedTensors &part : parts)
@@ -114,21 +114,50 @@ Result<NamedTensors> RankProcess::joinWithOthers(NamedTensors own) {
       }
     }
   }
-  return joinOutputs(parts, outputs);
+  return joinOutputs(parts, ports);
 }
 
 Result<NamedTensors> RankProcess::run(const NamedTensors &whole) {
   std::lock_guard lock(mutex);
-  auto results = localInputs(whole);
-  if (results)
-    results = executor->run(*results);
-  if (results) // caches lie where the program runs
-    results = executor->fetch(*results);
-  if (results)
-    results = joinWithOthers(std::move(*results));
+  auto own = localInputs(whole);
+  if (own)
+    own = executor->run(*own);
+  if (!own)
+    return told(own.error()).error();
+  auto results = joinWithOthers(*own, outputs);
   if (!results)
     return told(results.error()).error();
+  for (const PortPiece &cache : caches) {
+    const Tensor &piece = own->at(cache.name);
+    DividedTensor divided{std::vector<Tensor>(static_cast<size_t>(place.ranks)), cache.shard, mark};
+    divided.pieces[static_cast<size_t>(place.rank)] = piece;
+    (*results)[cache.name] = makeDivided(std::move(divided), piece.type(), piece.shape());
+  }
   return results;
+}
+
+Result<NamedTensors> RankProcess::fetch(const NamedTensors &tensors) {
+  std::lock_guard lock(mutex);
+  NamedTensors copies, own;
+  std::vector<PortPiece> divided;
+  for (const auto &[name, tensor] : tensors) {
+    const DividedTensor *pieces = dividedTensor(tensor);
+    if (pieces && pieces->group != mark)
+      return told(badInput(name + " lies on the ranks of another program")).error();
+    if (pieces) {
+      divided.push_back({name, pieces->shard});
+      own[name] = pieces->pieces[static_cast<size_t>(place.rank)];
+    } else {
+      copies[name] = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
+    }
+  }
+  auto fetched = executor->fetch(own);
+  if (fetched)
+    fetched = joinWithOthers(std::move(*fetched), divided);
+  if (!fetched)
+    return told(fetched.error()).error();
+  copies.merge(*fetched);
+  return copies;
 }
 
 Result<std::vector<double>> RankProcess::bench(const NamedTensors &whole, int iterations, bool cold) {

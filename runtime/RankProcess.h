@@ -2,8 +2,8 @@
 #pragma once
 
 #include "runtime/Executor.h"
+#include "runtime/collective/DividedTensor.h"
 #include "runtime/collective/Launcher.h"
-#include "runtime/collective/Pieces.h"
 
 #include <functional>
 #include <memory>
@@ -23,6 +23,7 @@ public:
   ~RankProcess();
 
   Result<NamedTensors> run(const NamedTensors &inputs);
+  Result<NamedTensors> fetch(const NamedTensors &tensors);
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations = 5);
   int rank() const { return place.rank; }
@@ -35,15 +36,16 @@ private:
   explicit RankProcess(const LaunchedRank &place) : place(place) {}
   Status open(ProgramPlan plan, ExecutorOptions options);
   Result<NamedTensors> localInputs(const NamedTensors &whole) const;
-  /// The outputs of the whole graph from this rank's.
-  Result<NamedTensors> joinWithOthers(NamedTensors own);
+  /// Whole tensors from this rank's pieces.
+  Result<NamedTensors> joinWithOthers(NamedTensors own, const std::vector<PortPiece> &ports);
   /// Ends the group with this rank's error, if it is one.
   Status told(Status status);
 
   const LaunchedRank place;
   std::shared_ptr<Communicator> communicator;
   std::unique_ptr<Executor> executor;
-  std::vector<PortPiece> inputs, outputs;
+  std::vector<PortPiece> inputs, outputs, caches; ///< `caches`: of the outputs those that stay divided
+  std::shared_ptr<const void> mark = std::make_shared<char>(); ///< of what this rank left divided
   std::mutex mutex; ///< calls take turns
 };
 

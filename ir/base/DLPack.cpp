@@ -50,6 +50,8 @@ bool isDense(const DLTensor &tensor) {
 } // namespace
 
 DLManagedTensor *toDLPack(const Tensor &tensor) {
+  if (tensor.device().ordinal < 0) // on several
+    return nullptr;
   auto *held = new Held{{}, tensor, tensor.shape(), tensor.strides()};
   Element element = f8e5m2;
   for (const Element &known : elements)

@@ -132,9 +132,10 @@ public:
   /// host tensor or another view, is copied into a free buffer first. So each view may be extended once: run two
   /// continuations of one `past` and the later overwrites the positions of the earlier. A run that needs more positions
   /// than the capacity is refused (BadInput).
-  /// With several ranks in this process divided inputs are host tensors, and results are dense host tensors: a `present`
-  /// that is passed back is copied. An error of one rank stops all; unless it is of the inputs (BadInput), no more runs
-  /// follow.
+  /// With several ranks divided inputs are host tensors, and results are dense host tensors, except for those that extend a
+  /// cache: such a result stays on the devices of the ranks, a piece on each (its device has the ordinal -1, and only
+  /// fetch() reads it), and is extended where it lies when it is passed back to the same program. Without a kvCapacity
+  /// caches go through the host. An error of one rank stops all; unless it is of the inputs (BadInput), no more runs follow.
   Result<NamedTensors> run(const NamedTensors &inputs);
   /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting: the results are device tensors that
   /// hold their values once the stream has passed the run, as kernels queued behind it there see them. Device inputs
@@ -142,7 +143,8 @@ public:
   /// have run before; replays must not overlap other runs. Without a GPU all is done on return, and `stream` unused.
   /// Refused (BadInput) for several GPUs of this process: a stream belongs to one.
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
-  /// Copies of results on the host, without gaps, after everything queued so far.
+  /// Copies of results on the host, without gaps, after everything queued so far. Where ranks are processes all call it
+  /// alike, as they do run().
   Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU, of several the slowest. `cold` empties its
   /// cache before each.

@@ -23,6 +23,10 @@ Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) 
 }
 
 Result<NamedTensors> Program::fetch(const NamedTensors &tensors) {
+  if (shared->group)
+    return shared->group->fetch(tensors);
+  if (shared->process)
+    return shared->process->fetch(tensors);
   if (shared->executor)
     return shared->executor->fetch(tensors);
   NamedTensors copies;

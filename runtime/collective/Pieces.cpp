@@ -89,6 +89,8 @@ NamedTensors joinOutputs(const std::vector<NamedTensors> &parts, const std::vect
   const auto ranks = static_cast<int64_t>(parts.size());
   NamedTensors whole;
   for (const PortPiece &port : ports) {
+    if (!parts.front().contains(port.name))
+      continue;
     if (!port.shard) {
       whole[port.name] = parts.front().at(port.name);
       continue;

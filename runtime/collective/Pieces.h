@@ -26,7 +26,7 @@ struct PortPiece {
 /// Rank `rank`'s of a whole graph's inputs. An error if an input has no dim that can be divided so; names that no port
 /// has stay as they are.
 Result<NamedTensors> inputsOf(const NamedTensors &whole, const std::vector<PortPiece> &ports, int64_t rank, int64_t ranks);
-/// The whole graph's outputs from those of each rank.
+/// The whole graph's outputs, or some of them, from those of each rank.
 NamedTensors joinOutputs(const std::vector<NamedTensors> &parts, const std::vector<PortPiece> &ports);
 
 } // namespace fusion

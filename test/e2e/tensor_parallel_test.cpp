@@ -107,6 +107,75 @@ TEST_P(TensorParallel, AWrongInputIsAnErrorOfTheCallAlone) {
   EXPECT_NE(queued.error().message.find("a stream belongs to one GPU"), std::string::npos) << queued.error().message;
 }
 
+/// Caches that stay on their ranks: the steps compute what the whole graph does, extend each rank's buffers where they lie,
+/// and replay one graph.
+TEST_P(TensorParallel, StepsInPlaceReplayOneGraph) {
+  if (GetParam().find("decode") == std::string::npos)
+    GTEST_SKIP() << "no caches";
+  constexpr int64_t batch = 2, first = 3, capacity = 12;
+  auto isPast = [](const std::string &name) { return name.starts_with("past"); };
+  auto presentOf = [](const std::string &past) { return "present" + past.substr(4); };
+  auto reference = compile(graph, {.device = RunOn::Cpu});
+  ASSERT_TRUE(bool(reference)) << reference.error().message;
+  for (int ranks : {2, 4}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    if (!canRun(ranks))
+      GTEST_SKIP() << "fewer than " << ranks << " GPUs";
+    auto program = compile(graph, {.device = kernelDevice(), .tensorParallel = ranks, .kvCapacity = capacity});
+    ASSERT_TRUE(bool(program)) << program.error().message;
+    ASSERT_FALSE(program->caches().empty());
+    std::mt19937 random(13);
+    NamedTensors previous, before;
+    for (int64_t past = first; past <= capacity; ++past) {
+      SCOPED_TRACE("past " + std::to_string(past));
+      NamedTensors inputs = makeInputs(graph.inputs(), batch, 1, past, random), others = inputs;
+      for (auto &[name, value] : inputs)
+        if (isPast(name) && past > first) {
+          value = before.at(presentOf(name));
+          others[name] = previous.at(presentOf(name));
+        }
+      if (past == 7) // a past of the caller's own, on the host, in the middle of the loop
+        others = inputs;
+      auto actual = program->run(others);
+      if (past == capacity) {
+        ASSERT_FALSE(bool(actual));
+        EXPECT_NE(actual.error().message.find("the cache was compiled for a capacity of 12"), std::string::npos)
+            << actual.error().message;
+        break;
+      }
+      auto expected = reference->run(inputs);
+      ASSERT_TRUE(bool(expected)) << expected.error().message;
+      ASSERT_TRUE(bool(actual)) << actual.error().message;
+      auto fetched = program->fetch(*actual);
+      ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+      for (const auto &[name, value] : *expected) {
+        const Tensor &host = fetched->at(name);
+        EXPECT_EQ(actual->at(name).shape(), value.shape()) << name;
+        EXPECT_EQ(actual->at(name).device().ordinal, name.starts_with("present") ? -1 : 0) << name;
+        auto difference = compare(host, value);
+        ASSERT_TRUE(bool(difference)) << difference.error().message;
+        EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name;
+      }
+      const RunStatistics now = program->statistics();
+      EXPECT_EQ(now.plans, 1u);
+      EXPECT_EQ(now.recordings, past > first ? 1u : 0u);
+      EXPECT_EQ(now.whyOneByOne.empty(), past > first) << now.whyOneByOne;
+      previous = std::move(*actual);
+      before = std::move(*expected);
+    }
+    // What one program left on its ranks is not another's.
+    auto other = compile(graph, {.device = kernelDevice(), .tensorParallel = ranks, .kvCapacity = capacity});
+    ASSERT_TRUE(bool(other)) << other.error().message;
+    NamedTensors inputs = makeInputs(graph.inputs(), batch, 1, capacity - 1, random);
+    for (auto &[name, value] : inputs)
+      if (isPast(name))
+        value = previous.at(presentOf(name));
+    auto refused = other->run(inputs);
+    ASSERT_FALSE(bool(refused));
+    EXPECT_NE(refused.error().message.find("fetch it first"), std::string::npos) << refused.error().message;
+  }
+}
+
 std::vector<std::string> graphsToDivide() {
   std::vector<std::string> names;
   for (const std::string &name : graphNames())

@@ -54,6 +54,14 @@ class Ranks(ToolTest):
                 self.assertEqual(out, "")
             self.assertEqual(read_safetensors(self.path("o.safetensors"))["logits"][:2], ("F32", [2, 16, 256]))
 
+    def test_caches_stay_on_their_ranks(self):
+        name = "llama-fp16-decode"
+        expected = graph(name, "outputs.safetensors")
+        results = self.finish(self.launch(2, *named(name, tp=2, expect=expected), "--kv-capacity=24", "--decode=5"))
+        self.assertRegex(results[0][0], r"present_key_1 2x2x13x32 f16 max_abs \S+ rel_l2 \S+ PASS\n")
+        self.assertNotIn("FAIL", results[0][0])
+        self.assertRegex(results[0][0], r"decode: 5 steps, .* planned 1 times, .* recorded 1 times, replayed 5 times")
+
     def test_a_wrong_answer_is_one_on_every_rank(self):
         self.finish(self.launch(2, *named(LLAMA, tp=2, expect=OUTPUTS), "--rtol=0"), exit=1)
 

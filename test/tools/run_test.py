@@ -37,6 +37,16 @@ class KvCapacity(ToolTest):
             self.assertRegex(out, r"present_value_1 2x2x13x32 f16 max_abs \S+ rel_l2 \S+ PASS\n")
             self.assertEqual(read_safetensors(self.path("o.safetensors"))["present_key_0"][1], [2, 2, 13, 32])
 
+    def test_steps_replay_one_graph(self):
+        out, _ = self.run_tool("fusion-run", *named(DECODE, device="emulate"), "--kv-capacity=24", "--decode=6", "--bench=2")
+        self.assertRegex(out, r"decode: 6 steps, host median \S+ us, whole median \S+ us; shapes planned 1 times, changed \d+ times, "
+                              r"5 ahead; graphs recorded 1 times, replayed 6 times, \d+ kernels changed\n")
+        self.assertRegex(out, r"bench: 2 runs on .*, fastest \S+ us\n")
+        self.refuse("fusion-run", *named(DECODE, device="emulate"), "--quiet", "--decode=2", says="steps need caches that are extended in place")
+        self.refuse("fusion-run", *named(DECODE, device="emulate"), "--decode=0", says="--decode takes a number of steps")
+        self.refuse("fusion-run", *named(DECODE, device="emulate"), "--kv-capacity=14", "--quiet", "--decode=2",
+                    says="needs 15 positions, the cache was compiled for a capacity of 14")
+
     def test_refusals(self):
         self.refuse("fusion-run", *named(DECODE, device="emulate"), "--kv-capacity=12", "--quiet",
                     says="dim 2 needs 13 positions, the cache was compiled for a capacity of 12")

@@ -1,0 +1,41 @@
+#include "runtime/collective/DividedTensor.h"
+
+#include <fmt/format.h>
+
+namespace fusion {
+
+Tensor makeDivided(DividedTensor tensor, DType type, Shape piece) {
+  if (tensor.shard)
+    piece[static_cast<size_t>(tensor.shard->axis)] *= tensor.shard->pieces;
+  auto held = std::make_shared<DividedTensor>(std::move(tensor));
+  void *data = held.get();
+  return Tensor::wrap(type, std::move(piece), data, std::move(held), onAllRanks);
+}
+
+const DividedTensor *dividedTensor(const Tensor &tensor) {
+  return tensor.device() == onAllRanks ? tensor.as<DividedTensor>() : nullptr;
+}
+
+Result<NamedTensors> inputsOnRank(const NamedTensors &whole, const std::vector<PortPiece> &ports, int64_t rank, int64_t ranks,
+                                  const void *group) {
+  NamedTensors rest = whole, pieces;
+  for (const PortPiece &port : ports) {
+    auto input = rest.find(port.name);
+    const DividedTensor *divided = input == rest.end() ? nullptr : dividedTensor(input->second);
+    if (!divided)
+      continue;
+    const bool fits = divided->shard.has_value() == port.shard.has_value() &&
+                      (!port.shard || (divided->shard->axis == port.shard->axis && divided->shard->pieces == port.shard->pieces));
+    if (divided->group.get() != group || !fits)
+      return badInput(fmt::format("input {} lies on the ranks of another program, or is divided in another way: fetch it first",
+                                  port.name));
+    pieces[port.name] = divided->pieces[static_cast<size_t>(rank)];
+    rest.erase(input);
+  }
+  Result<NamedTensors> local = inputsOf(rest, ports, rank, ranks);
+  if (local)
+    local->merge(pieces);
+  return local;
+}
+
+} // namespace fusion
