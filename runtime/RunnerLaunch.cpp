@@ -142,7 +142,8 @@ Result<bool> Executor::Runner::bringUpToDate(ShapeBucket &bucket, const std::vec
 Status Executor::Runner::foresee(const Frame &frame) {
   ShapeBucket &bucket = *frame.bucket;
   auto isZero = [](int64_t difference) { return difference == 0; };
-  if (!bucket.recorded || !bucket.recorded->recording->canChange() || !bucket.keepsStep || std::all_of(bucket.lastStep.begin(), bucket.lastStep.end(), isZero))
+  if (!frame.recording || !frame.recording->canChange() || !bucket.keepsStep ||
+      std::all_of(bucket.lastStep.begin(), bucket.lastStep.end(), isZero))
     return {};
   symbols = bucket.lastSymbols;
   std::transform(symbols.begin(), symbols.end(), bucket.lastStep.begin(), symbols.begin(), std::plus());

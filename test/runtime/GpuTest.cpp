@@ -1,4 +1,5 @@
 #include "ExecutorChecks.h"
+#include "StepChecks.h"
 
 #include "runtime/Bundle.h"
 #include "runtime/cuda/Driver.h"
@@ -40,6 +41,29 @@ TEST_F(Gpu, RunsAnyShapeWithAndWithoutRecording) {
     ASSERT_TRUE(executor);
     checkShapes(*executor);
   }
+}
+
+TEST_F(Gpu, StepsReplayOneGraph) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkSteps(*executor);
+}
+
+TEST_F(Gpu, OtherBatchesAndOtherLaunches) {
+  auto executor = make(stepPlan());
+  ASSERT_TRUE(executor);
+  checkBatchesAndBack(*executor);
+  executor = make(stepPlan(6));
+  ASSERT_TRUE(executor);
+  checkOtherLaunchesFromAStepOn(*executor);
+}
+
+TEST_F(Gpu, ResultsThatAreKeptStayAsTheyAre) {
+  ExecutorOptions options;
+  options.keepOutputsOnDevice = true;
+  auto executor = make(stepPlan(), options);
+  ASSERT_TRUE(executor);
+  checkResultsThatAreKept(*executor);
 }
 
 TEST_F(Gpu, CachesAreExtendedWhereTheyLie) {

@@ -30,6 +30,14 @@ def python(script, *arguments):
                           timeout=240, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
 
 
+class Decode(ToolTest):
+    def test_steps_replay_one_graph(self):
+        done = python("decode.py", "--fusion-run=" + os.path.join(os.environ["FUSION_BINARIES"], "fusion-run"), "--small", "--layers=3",
+                      "--batch=2", "--past=7", "--steps=4", "--device=emulate")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"decode: 4 steps, .* planned 1 times, .* recorded 1 times, replayed 4 times")
+
+
 class Cases(ToolTest):
     def fused(self, case):
         """Every call becomes the kernels that the case promises."""
