@@ -14,13 +14,8 @@ public:
     return attention::refusal(region, context);
   }
 
-  /// By the number of queries, where only a run knows it.
   std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
-    const attention::Problem problem(region, context);
-    const int64_t few = attention::decodeQueries(problem);
-    if (problem.queries.constant())
-      return {};
-    return {{problem.queries, 1, few}, {problem.queries, few + 1, INT64_MAX}};
+    return attention::ranges(attention::Problem(region, context));
   }
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {

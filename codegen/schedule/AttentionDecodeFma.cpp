@@ -106,7 +106,7 @@ void DecodeFmaEmitter::declareLoad(const char *name, Value operand, const Column
   open("c", columns.pieces);
   writer.line(fmt::format("const int column = (c * 32 + lane) * {};", columns.length));
   writer.line(fmt::format("load_floats({}[b][c], {}{}{}, {});", name, rows, code.term("key", view.strides[2]),
-                          code.term("column", view.strides[3]), columns.inside("key < stop")));
+                          code.term("column", view.strides[3]), columns.inside("key < end")));
   writer.line("}");
   writer.line("}");
   writer.line("};");
@@ -121,7 +121,7 @@ void DecodeFmaEmitter::declareLoads() {
   writer.line(fmt::format("{} masked;", keeps ? "bool" : "f32"));
   writer.line("auto load_mask = [&](i64 j) {");
   writer.line("const i64 key = j + place;");
-  writer.line(fmt::format("masked = key < stop ? {} : {};", code.maskElement("maskRow", "key"), keeps ? "false" : "0.f"));
+  writer.line(fmt::format("masked = key < end ? {} : {};", code.maskElement("maskRow", "key"), keeps ? "false" : "0.f"));
   writer.line("};");
 }
 
@@ -203,7 +203,7 @@ KernelDraft DecodeFmaEmitter::emit() {
   if (op.getMask())
     writer.line("load_mask(j);");
   writer.line("#pragma unroll 1");
-  writer.line("for (; j < stop; j += step) {");
+  writer.line("for (; j < end; j += step) {");
   scores();
   writer.line("load_keys(j + step);");
   if (op.getMask())

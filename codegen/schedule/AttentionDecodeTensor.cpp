@@ -169,7 +169,7 @@ void DecodeTensorEmitter::loadPiece(const std::string &index, const std::string 
 // What the lane reads of the 16 keys from j on: its pieces of two keys, then of four keys' values.
 void DecodeTensorEmitter::declareLoads() {
   auto inside = [](int64_t width, int64_t all) {
-    return width % all == 0 ? std::string("key < stop") : fmt::format("key < stop && column < {}", width);
+    return width % all == 0 ? std::string("key < end") : fmt::format("key < end && column < {}", width);
   };
   if (inRegisters)
     writer.line(fmt::format("u32 words[{}][4];", pieces));
@@ -212,7 +212,7 @@ void DecodeTensorEmitter::declareLoads() {
   open("i", 2 * columns);
   open("half", 2);
   writer.line("const i64 key = j + line + 8 * half;");
-  writer.line(fmt::format("maskNext[i][half] = key < stop ? {} : {};", code.maskElement("maskRows[i]", "key"),
+  writer.line(fmt::format("maskNext[i][half] = key < end ? {} : {};", code.maskElement("maskRows[i]", "key"),
                           dtype(op.getMask()) == DType::Bool ? "false" : "0.f"));
   writer.line("}");
   writer.line("}");
@@ -324,7 +324,7 @@ void DecodeTensorEmitter::goThroughRegisters() {
   writer.line("load_keys(j);");
   writer.line("load_values(j);");
   writer.line("#pragma unroll 1");
-  writer.line("for (; j < stop; j += step) {");
+  writer.line("for (; j < end; j += step) {");
   scores();
   writer.line("load_keys(j + step);");
   finishScores();
@@ -341,7 +341,7 @@ void DecodeTensorEmitter::goThroughShared() {
   writer.line("}");
   writer.line("int stage = 0;");
   writer.line("#pragma unroll 1");
-  writer.line("for (; j < stop; j += step) {");
+  writer.line("for (; j < end; j += step) {");
   writer.line(fmt::format("cp_async_wait<{}>();", stages - 1));
   writer.line(fmt::format("u8 *const from = waiting + stage * {};", stageBytes));
   scores();

@@ -8,6 +8,8 @@ using namespace mlir;
 
 namespace fusion::attention {
 
+static constexpr int64_t manyQueries = int64_t(1) << 40;
+
 Problem::Problem(const Region &region, const KernelContext &context)
     : region(region), context(context), op(cast<nn::AttentionOp>(region.ops.front())) {
   const DimShape &q = context.shape(op.getQ()), &k = context.shape(op.getK()), &v = context.shape(op.getV());
@@ -15,13 +17,47 @@ Problem::Problem(const Region &region, const KernelContext &context)
   depth = q[3].value(), valueDepth = v[3].value();
   group = heads.floorDiv(kvHeads);
   rows = queries * group;
-  mostQueries = INT64_MAX;
-  if (std::optional<int64_t> known = queries.constant()) {
-    leastQueries = mostQueries = *known;
-  } else if (context.range) {
-    leastQueries = context.range->least;
-    mostQueries = context.range->most;
+  mostQueries = queries.constant().value_or(INT64_MAX);
+  leastQueries = queries.constant().value_or(0);
+  mostPairs = (batch * kvHeads).constant().value_or(INT64_MAX);
+  const SizeRange *range = context.range;
+  if (!range)
+    return;
+  if (queries.constant()) {
+    mostPairs = range->most;
+  } else if (range->most < manyQueries) {
+    leastQueries = 1;
+    mostQueries = decodeQueries(*this);
+    mostPairs = std::min(mostPairs, range->most);
+  } else {
+    leastQueries = decodeQueries(*this) + 1;
   }
+}
+
+std::vector<SizeRange> ranges(const Problem &problem) {
+  const int64_t few = decodeQueries(problem);
+  if (problem.leastQueries > few)
+    return {};
+  // Pairs for few queries; manyQueries and more for others.
+  const Dim pairs = problem.batch * problem.kvHeads;
+  Dim size = pairs;
+  if (!problem.queries.constant())
+    size = Dim::min(1, problem.queries.floorDiv(few + 1)) * Dim(manyQueries) + Dim::min(pairs, manyQueries - 1);
+  std::vector<SizeRange> ranges;
+  int64_t next = 1;
+  auto add = [&](int64_t most) {
+    ranges.push_back({size, next, most});
+    next = most + 1;
+  };
+  if (!pairs.constant() && problem.context.arch >= 90)
+    for (int64_t limit : pairLimits)
+      add(limit);
+  if (!problem.queries.constant())
+    add(manyQueries - 1);
+  else if (ranges.empty())
+    return {};
+  add(INT64_MAX);
+  return ranges;
 }
 
 unsigned Problem::inputOf(Value operand) const {

@@ -6,6 +6,9 @@
 namespace fusion::attention {
 
 constexpr int64_t largestHead = 256;
+/// Up to which numbers of pairs 8, 4 and 2 blocks share the keys of one: as many blocks as a large GPU has
+/// multiprocessors, since more cost more than they bring.
+constexpr int64_t pairLimits[] = {16, 32, 66};
 
 /// An nn.attention and where its operands lie. The heads that share keys and values are rows of one problem: row r of a
 /// key/value head is query r / group of its head r % group.
@@ -20,6 +23,7 @@ struct Problem {
   Dim rows;                              ///< queries * group
   int64_t depth = 0, valueDepth = 0;     ///< head sizes of the queries and keys, and of the values
   int64_t leastQueries = 0, mostQueries; ///< that the kernel is launched for
+  int64_t mostPairs;                     ///< of batch entry and key/value head, likewise
 
   unsigned inputOf(mlir::Value operand) const;
   const View &view(mlir::Value operand) const;
@@ -76,6 +80,8 @@ KernelDraft emitFma(const Problem &problem);
 /// The reason why matrix products cannot be used, or nothing.
 std::optional<std::string> tensorRefusal(const Problem &problem);
 KernelDraft emitTensor(const Problem &problem);
+/// By the number of queries and of pairs, where only a run knows them.
+std::vector<SizeRange> ranges(const Problem &problem);
 /// For at most so many queries, whose rows are few.
 int64_t decodeQueries(const Problem &problem);
 /// For few rows: on tensor cores, where the types and the alignment of the operands allow it, and for any operands.

@@ -10,38 +10,31 @@ using namespace mlir;
 
 namespace fusion::attention {
 
-/// How many come to one cluster: about as many blocks as a large GPU has multiprocessors are to share all keys, since a
-/// block more costs more than it brings.
-static Dim unitsPerCluster(const Dim &units) {
-  auto reaches = [&](int64_t limit) { return Dim::min(1, units.floorDiv(limit)); };
-  return Dim(1) + reaches(17) + reaches(33) * Dim(2) + reaches(67) * Dim(4);
+/// Below sm_90 there are no clusters.
+static int64_t blocksFor(const Problem &problem) {
+  int64_t blocks = problem.context.arch < 90 ? 1 : 8;
+  for (int64_t limit : pairLimits)
+    if (problem.mostPairs > limit && blocks > 1)
+      blocks /= 2;
+  return blocks;
 }
 
 Units::Units(const Problem &problem, KernelWriter &writer, Code &code, int64_t tileRows, int64_t warps,
              uint32_t resident)
-    : problem(problem), writer(writer), code(code), tileRows(tileRows), warps(warps), resident(resident) {
-  count = problem.rows.ceilDiv(tileRows) * problem.kvHeads * problem.batch;
-  // Below sm_90 there are no clusters.
-  perCluster = problem.context.arch < 90 ? Dim(clusterBlocks) : unitsPerCluster(count);
-}
+    : problem(problem), writer(writer), code(code), tileRows(tileRows), warps(warps), resident(resident),
+      blocks(blocksFor(problem)) {}
 
 void Units::place() {
-  writer.line(fmt::format("constexpr bool clusters = cluster_blocks<{}> > 1;", clusterBlocks));
-  writer.line(fmt::format("// Of {} blocks as many share the keys of one unit, a tile of rows of one key/value head.", clusterBlocks));
-  writer.line(fmt::format("const u32 perCluster = (u32){}, blocks = {}u / perCluster, rank = block_x() % {}u;",
-                          writer.size(perCluster), clusterBlocks, clusterBlocks));
-  writer.line("if (!clusters && rank % blocks != 0)");
-  writer.line("  return;");
-  writer.line("const int sharing = clusters ? (int)blocks : 1, share = clusters ? (int)(rank % blocks) : 0;");
-  writer.line("const u32 firstRank = rank - (u32)share;");
-  writer.line(fmt::format("const u32 wantedUnit = block_x() / {}u * perCluster + rank / blocks, units = (u32){};", clusterBlocks,
-                          writer.size(count)));
-  writer.line("const bool isUnit = wantedUnit < units;");
+  writer.line(fmt::format("constexpr int sharing = cluster_blocks<{}>; // the keys of a unit, a tile of rows of one key/value head", blocks));
+  if (blocks > 1) {
+    writer.line(fmt::format("if (sharing == 1 && block_x() % {}u != 0)", blocks));
+    writer.line("  return;");
+  }
+  writer.line(fmt::format("const int share = {};", blocks > 1 ? "(int)cluster_rank()" : "0"));
   writer.line("const int thread = (int)thread_x(), lane = thread % 32, warp = thread / 32;");
-  code.place(tileRows, "isUnit ? wantedUnit : units - 1");
+  code.place(tileRows, blocks > 1 ? fmt::format("block_x() / {}u", blocks) : "block_x()");
   code.keyAndValueRows();
   code.keyBounds(tileRows);
-  writer.line("const i64 stop = isUnit ? end : first;");
   writer.line("cluster_arrive();");
 }
 
@@ -61,10 +54,10 @@ void Units::factor(const std::string &r, const std::string &largest) {
 
 // Row r of the tile is finished by block r % sharing, to which the others send what they have.
 void Units::merge() {
-  const int64_t width = problem.valueDepth, most = llvm::divideCeil(tileRows, clusterBlocks) * clusterBlocks;
-  writer.line(fmt::format("const int ownRows = ({} + sharing - 1) / sharing;", tileRows));
-  writer.line(fmt::format("SHARED(f32, blockTops, {});", clusterBlocks * tileRows));
-  writer.line(fmt::format("SHARED(f32, blockTotals, {});", clusterBlocks * tileRows));
+  const int64_t width = problem.valueDepth, most = llvm::divideCeil(tileRows, blocks) * blocks;
+  writer.line(fmt::format("constexpr int ownRows = ({} + sharing - 1) / sharing;", tileRows));
+  writer.line(fmt::format("SHARED(f32, blockTops, {});", blocks * tileRows));
+  writer.line(fmt::format("SHARED(f32, blockTotals, {});", blocks * tileRows));
   writer.line(fmt::format("SHARED(f32, blockSums, {});", most * width));
   writer.line("cluster_wait(); // until all have started");
   writer.line("barrier();");
@@ -74,8 +67,8 @@ void Units::merge() {
   writer.line(fmt::format("  top = max_nan(top, tops[w * {} + thread]);", tileRows));
   writer.line(fmt::format("for (int w = 0; w < {}; ++w)", warps));
   writer.line(fmt::format("  all = all + totals[w * {0} + thread] * weight_of(tops[w * {0} + thread], top);", tileRows));
-  writer.line(fmt::format("store_in_cluster(&blockTops[share * {} + thread], firstRank + (u32)(thread % sharing), top);", tileRows));
-  writer.line(fmt::format("store_in_cluster(&blockTotals[share * {} + thread], firstRank + (u32)(thread % sharing), all);", tileRows));
+  writer.line(fmt::format("store_in_cluster(&blockTops[share * {} + thread], (u32)(thread % sharing), top);", tileRows));
+  writer.line(fmt::format("store_in_cluster(&blockTotals[share * {} + thread], (u32)(thread % sharing), all);", tileRows));
   writer.line("}");
   writer.line(fmt::format("const int rowsHere = lastRow - row0 < {0} ? (int)(lastRow - row0) + 1 : {0};", tileRows));
   writer.line(fmt::format("for (int e = thread; e < rowsHere * {}; e += {}) {{", width, 32 * warps));
@@ -84,15 +77,16 @@ void Units::merge() {
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int w = 0; w < {}; ++w)", warps));
   writer.line(fmt::format("  sum = sum + sums[(w * {} + r) * {} + c];", tileRows, pitch()));
-  writer.line(fmt::format("store_in_cluster(&blockSums[(share * ownRows + r / sharing) * {} + c], firstRank + (u32)(r % sharing), sum);", width));
+  writer.line(fmt::format("store_in_cluster(&blockSums[(share * ownRows + r / sharing) * {} + c], (u32)(r % sharing), sum);", width));
   writer.line("}");
   writer.line("cluster_arrive();");
   writer.line("cluster_wait();");
   writer.line(fmt::format("for (int e = thread; e < ownRows * {}; e += {}) {{", width, 32 * warps));
   writer.line(fmt::format("const int r = e / {0} * sharing + share, c = e % {0};", width));
-  writer.line("if (r >= rowsHere || !isUnit)");
+  writer.line("if (r >= rowsHere)");
   writer.line("  break;");
   writer.line("f32 top = -inf_f32(), all = 0.f, value = 0.f;");
+  writer.line("#pragma unroll");
   writer.line("for (int b = 0; b < sharing; ++b)");
   writer.line(fmt::format("  top = max_nan(top, blockTops[b * {} + r]);", tileRows));
   writer.line("for (int b = 0; b < sharing; ++b) {");
@@ -109,9 +103,9 @@ void Units::merge() {
 }
 
 KernelDraft Units::finish(int64_t bytes) {
-  KernelDraft draft = writer.finish("attention", static_cast<uint32_t>(32 * warps), resident, clusterBlocks);
+  KernelDraft draft = writer.finish("attention", static_cast<uint32_t>(32 * warps), resident, static_cast<uint32_t>(blocks));
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(std::max(bytes, sumBytes()));
-  draft.gridX = count.ceilDiv(perCluster) * Dim(clusterBlocks);
+  draft.gridX = problem.rows.ceilDiv(tileRows) * problem.kvHeads * problem.batch * Dim(blocks);
   return draft;
 }
 

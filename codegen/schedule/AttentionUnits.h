@@ -5,18 +5,15 @@
 
 namespace fusion::attention {
 
-/// A unit is a tile of rows of one key/value head. The blocks of a cluster share the keys of one unit, or of several where
-/// there are many, each in parts for its warps; what the warps found is merged at the end. The grid does not depend on the
-/// number of keys.
+/// A unit is a tile of rows of one key/value head. The blocks of a cluster share its keys, and the warps of each block its
+/// share; what the warps found is merged at the end. The grid does not depend on the number of keys.
 class Units {
 public:
-  static constexpr int64_t clusterBlocks = 8;
-
   /// `resident`: how many blocks of so many warps are to fit on a multiprocessor.
   Units(const Problem &problem, KernelWriter &writer, Code &code, int64_t tileRows, int64_t warps, uint32_t resident);
 
-  /// The block's unit and its share of the keys: thread, lane, warp; share (of sharing), first, stop; keyRows,
-  /// valueRows and what Code::place declares. Other blocks share the unit's keys from first to stop.
+  /// The block's unit and its share of the keys: thread, lane, warp; share (of sharing), first, end; keyRows,
+  /// valueRows and what Code::place declares. All of them share the keys from first to end.
   void place();
   /// What each warp found: `tops`, the largest score of row r at warp * tileRows + r, and `totals`, the sum of its
   /// weights.
@@ -37,8 +34,7 @@ private:
   Code &code;
   const int64_t tileRows, warps;
   const uint32_t resident;
-  Dim count;      ///< of units
-  Dim perCluster; ///< a power of two
+  const int64_t blocks; ///< of a cluster
 };
 
 } // namespace fusion::attention
