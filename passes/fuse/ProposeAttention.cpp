@@ -29,6 +29,11 @@ Proposals proposeAttentionLayouts(const ProposalContext &context) {
     candidate.pattern = "attention_layout";
     candidate.root = attention;
     candidate.ops = {attention, transpose};
+    if (const auto readers = llvm::range_size(transpose.getResult().getUses()); readers > 1) {
+      proposals.misses.push_back(
+          {attention, std::to_string(readers) + " readers of the transposed result, not one nn.reshape"});
+      continue;
+    }
     auto reshape = llvm::dyn_cast_if_present<nn::ReshapeOp>(onlyReader(transpose.getResult()));
     if (!reshape || context.oracle.isView(reshape)) {
       proposals.misses.push_back(

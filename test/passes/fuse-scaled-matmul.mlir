@@ -67,3 +67,47 @@ func.func @integers(%a: tensor<5x64xui8>, %az: tensor<ui8>, %b: tensor<64x32xi8>
   %4 = nn.matmul %2, %3 : (tensor<5x64xi32>, tensor<64x32xi32>) -> tensor<5x32xi32>
   return %4 : tensor<5x32xi32>
 }
+
+// The weight on the left.
+// CHECK-LABEL: @commuted
+// CHECK: fusion.group "scaled_matmul" schedule "matmul" ({{.*}} = %arg1, {{.*}} = %arg2, {{.*}} = %arg0)
+// CHECK-NEXT: %[[W:.*]] = nn.dequantize
+// CHECK-NEXT: nn.matmul %[[W]]
+func.func @commuted(%x: tensor<64x5xf32>, %q: tensor<32x64xi8>, %s: tensor<32xf32>) -> tensor<32x5xf32> {
+  %0 = nn.dequantize %q, %s {axis = 0 : i64} : (tensor<32x64xi8>, tensor<32xf32>) -> tensor<32x64xf32>
+  %1 = nn.matmul %0, %x : (tensor<32x64xf32>, tensor<64x5xf32>) -> tensor<32x5xf32>
+  return %1 : tensor<32x5xf32>
+}
+
+// CHECK-LABEL: @dead_product
+// CHECK-NOT: fusion.group
+// CHECK: nn.dequantize
+// CHECK-NEXT: return
+func.func @dead_product(%x: tensor<5x64xf32>, %q: tensor<64x32xi8>, %s: tensor<f32>) -> tensor<64x32xf32> {
+  %0 = nn.dequantize %q, %s : (tensor<64x32xi8>, tensor<f32>) -> tensor<64x32xf32>
+  %1 = nn.matmul %x, %0 : (tensor<5x64xf32>, tensor<64x32xf32>) -> tensor<5x32xf32>
+  return %0 : tensor<64x32xf32>
+}
+
+// CHECK-LABEL: @dead_dequantize
+// CHECK-NOT: fusion.group
+// CHECK-NOT: nn.dequantize
+// CHECK: nn.matmul
+func.func @dead_dequantize(%x: tensor<5x64xf32>, %q: tensor<64x32xi8>, %s: tensor<f32>, %w: tensor<64x32xf32>) -> tensor<5x32xf32> {
+  %0 = nn.dequantize %q, %s : (tensor<64x32xi8>, tensor<f32>) -> tensor<64x32xf32>
+  %1 = nn.matmul %x, %w : (tensor<5x64xf32>, tensor<64x32xf32>) -> tensor<5x32xf32>
+  return %1 : tensor<5x32xf32>
+}
+
+// Codes taken from the zero point are no operand as a kernel decodes it.
+// CHECK-LABEL: @zero_less_code
+// CHECK-NOT: fusion.group
+// CHECK: nn.sub
+// CHECK-NEXT: nn.matmul
+func.func @zero_less_code(%a: tensor<5x64xui8>, %az: tensor<ui8>, %b: tensor<64x32xi32>) -> tensor<5x32xi32> {
+  %0 = nn.cast %a : (tensor<5x64xui8>) -> tensor<5x64xi32>
+  %1 = nn.cast %az : (tensor<ui8>) -> tensor<i32>
+  %2 = nn.sub %1, %0 : (tensor<i32>, tensor<5x64xi32>) -> tensor<5x64xi32>
+  %4 = nn.matmul %2, %b : (tensor<5x64xi32>, tensor<64x32xi32>) -> tensor<5x32xi32>
+  return %4 : tensor<5x32xi32>
+}
