@@ -156,6 +156,55 @@ std::variant<Parts, std::string> partsOf(const Region &region, const KernelConte
   return std::move(parts);
 }
 
+/// Parts whose blocks take turns, so that what lies together is read together: of each part, so many blocks for one of the
+/// part with the fewest rows.
+struct Turns {
+  llvm::SmallVector<int64_t> shares; ///< by part; empty: one part after the other
+  Dim rows;                          ///< of that part
+  int64_t all = 0;                   ///< sum of the shares
+  int64_t bytes = 0;                 ///< that all read for one of these rows, ahead of which more can be fetched; 0: nothing
+};
+
+Turns turnsOf(const Parts &parts) {
+  auto isShort = [&](const Part &part) {
+    return !part.layout.wholeBlock() && part.layout.rowsPerBlock() == parts.front().layout.rowsPerBlock();
+  };
+  if (!llvm::all_of(parts, isShort))
+    return {};
+  for (const Part &fewest : parts) {
+    Turns turns;
+    turns.rows = fewest.graph.rows;
+    bool fetches = true;
+    for (const Part &part : parts) {
+      const std::optional<Dim> share = part.graph.rows.dividedBy(fewest.graph.rows);
+      if (!share || !share->isStatic() || share->value() < 1 || share->value() > 64)
+        break;
+      const int64_t bytes = row::bytesFetched(part.graph);
+      turns.shares.push_back(share->value());
+      turns.all += share->value();
+      turns.bytes += bytes * share->value();
+      fetches &= part.layout.inRegisters && bytes > 0;
+    }
+    if (turns.shares.size() == parts.size()) {
+      turns.bytes *= static_cast<int64_t>(fetches);
+      return turns;
+    }
+  }
+  return {};
+}
+
+/// The fewest rows of Turns that are worth fetching ahead: what is read fills half an L2.
+int64_t manyRows(const Turns &turns) { return static_cast<int64_t>(llvm::divideCeil(32 << 20, turns.bytes)); }
+
+/// Lets the parts fetch ahead if the kernel is for so many rows.
+void fetchAhead(Parts &parts, const Turns &turns, const SizeRange *range) {
+  const int64_t least = turns.rows.constant().value_or(range ? range->least : 0);
+  if (turns.bytes == 0 || least < manyRows(turns))
+    return;
+  for (auto [part, share] : llvm::zip(parts, turns.shares))
+    part.layout.ahead = share * std::max<int64_t>(1, row::bytesAhead / turns.bytes);
+}
+
 /// For rows held in registers with more than two results, where the compiler would rather spill than take the registers.
 uint32_t residentBlocks(const Parts &parts) {
   constexpr uint32_t registers = 65536, perThread = 112;
@@ -163,6 +212,28 @@ uint32_t residentBlocks(const Parts &parts) {
   const bool crowded = llvm::any_of(
       parts, [](const Part &part) { return part.layout.inRegisters && part.graph.stores.size() > 2; });
   return crowded ? std::max(1u, registers / (layout.blockThreads * perThread)) : 0;
+}
+
+/// Returns the blocks of all. A part's last blocks may have no rows, where it ends within a turn.
+Dim emitInTurns(const KernelContext &context, const Parts &parts, const Turns &turns, KernelWriter &writer) {
+  writer.line("// Each chain has rows of its own, and blocks of its own, in turns.");
+  writer.line(fmt::format("const u32 turn = block_x() % {0}u, round = block_x() / {0}u;", turns.all));
+  int64_t before = 0;
+  for (auto [part, share] : llvm::zip(parts, turns.shares)) {
+    const bool last = &part == &parts.back();
+    writer.line(last ? "{" : fmt::format("if (turn < {}) {{", before + share));
+    for (Operation *concat : part.concats)
+      writer.comment(concat);
+    writer.line(share == 1 ? "const i64 block = round;"
+                           : fmt::format("const i64 block = (i64)round * {} + turn{};", share,
+                                         before == 0 ? "" : fmt::format(" - {}", before)));
+    row::Emitter(context, part.graph, part.layout, writer, "block").emit();
+    if (!last)
+      writer.line("return;");
+    writer.line("}");
+    before += share;
+  }
+  return turns.rows.ceilDiv(static_cast<int64_t>(parts.front().layout.rowsPerBlock())) * turns.all;
 }
 
 class RowSchedule : public Schedule {
@@ -179,15 +250,21 @@ public:
   std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
     auto built = partsOf(region, context);
     const Parts &parts = std::get<Parts>(built);
+    if (const Turns turns = turnsOf(parts); turns.bytes > 0 && !turns.rows.isStatic())
+      return {{turns.rows, 1, manyRows(turns) - 1}, {turns.rows, manyRows(turns), INT64_MAX}};
     return parts.size() == 1 ? row::rowRanges(parts[0].graph, parts[0].layout) : std::vector<SizeRange>();
   }
 
   KernelDraft emit(const Region &region, const KernelContext &context) const override {
     auto built = partsOf(region, context);
-    const Parts &parts = std::get<Parts>(built);
+    Parts &parts = std::get<Parts>(built);
+    const Turns turns = turnsOf(parts);
+    fetchAhead(parts, turns, context.range);
     KernelWriter writer(region);
     Dim blocks = 0;
-    if (parts.size() == 1) {
+    if (parts.size() > 1 && !turns.shares.empty()) {
+      blocks = emitInTurns(context, parts, turns, writer);
+    } else if (parts.size() == 1) {
       row::Emitter(context, parts[0].graph, parts[0].layout, writer, "block_x()").emit();
       blocks = parts[0].blocks();
     } else {

@@ -125,15 +125,17 @@ std::string Emitter::columnOffset(const Access &access, const std::string &colum
 }
 
 std::string Emitter::expression(const Node *node, ArrayRef<std::string> operands, const std::string &column) {
-  if (node->text.empty())
-    return scalarExpression(node->op, operands);
+  return node->text.empty() ? scalarExpression(node->op, operands) : filled(node->text, operands, column);
+}
+
+std::string Emitter::filled(StringRef text, ArrayRef<std::string> operands, const std::string &column) {
   std::string result;
-  for (size_t i = 0; i < node->text.size(); ++i) {
-    if (node->text[i] != '$') {
-      result += node->text[i];
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '$') {
+      result += text[i];
       continue;
     }
-    const char what = node->text[++i];
+    const char what = text[++i];
     result += what == 'c'   ? column
               : what == 'n' ? writer.size(graph.width)
                             : operands[static_cast<size_t>(what - '0')];
@@ -235,6 +237,10 @@ void Emitter::prepare(const Node *node, const Position &position) {
     groupValue(node);
     return;
   }
+  if (isPacked(node, position) && &ofWholeVector(position) != &position) {
+    prepare(node, ofWholeVector(position));
+    return;
+  }
   if (position.key.empty() && isKept(node))
     return;
   if (node->kind == Node::Kind::Load && vectors() && !position.chunk.empty() &&
@@ -255,6 +261,8 @@ void Emitter::prepare(const Node *node, const Position &position) {
   const Position &next = node->kind == Node::Kind::Move ? moved(position, node->map) : position;
   for (const Node *operand : node->operands)
     prepare(operand, next);
+  if (isPacked(node, position))
+    packedVector(node, position);
 }
 
 /// Whether the thread reads its own columns in vectors.
@@ -291,7 +299,7 @@ std::string Emitter::element(const Node *node, const Position &position) {
   if (node->level == Level::Group)
     return groupValue(node);
   const std::string at = fmt::format("k * {} + {}", layout.vector, position.lane);
-  if (position.key.empty() && isKept(node))
+  if (position.key.empty() && isKept(node) && !packed.contains(node))
     return fmt::format("{}[{}]", arrays.at(node), vectors() ? at : "k");
   if (node->kind == Node::Kind::Move)
     return element(node->operands[0], moved(position, node->map));
@@ -299,6 +307,10 @@ std::string Emitter::element(const Node *node, const Position &position) {
   if (!known.empty())
     return known;
   std::string name;
+  if (isPacked(node, position)) {
+    name = local(node->type, "x", fmt::format("element_f32({}, {})", packedVector(node, position), position.lane));
+    return elementNames[{node, position.key}] = name;
+  }
   if (node->kind == Node::Kind::Load) {
     auto vector = vectorNames.find({node, position.key.empty() ? "" : position.chunk});
     if (!position.chunk.empty() && vector != vectorNames.end()) {

@@ -65,6 +65,7 @@ private:
   void pointers();
   void choosePreloads();
   void preload(bool early);
+  void fetchAhead(bool early);
   bool isPreloaded(const Node *node) const { return preloaded.contains(node); }
   bool isConstant(const Node *load) const;
   bool isEarly(const Node *load) const;
@@ -92,6 +93,15 @@ private:
   std::string element(const Node *node, const Position &position);
   std::string applied(const Node *node, const Position &position);
   const Position &moved(const Position &position, const ColumnMap &map);
+  // RowPairs.cpp
+  /// What is computed as whole vectors of 16-bit elements, given that operands and results lie in them.
+  void choosePacked();
+  bool isPacked(const Node *node, const Position &position) const;
+  /// Where the other one of a pair lies in the same vector, that vector's own place.
+  const Position &ofWholeVector(const Position &position) const;
+  /// The vector of a packed node, or of a load that one reads.
+  std::string packedVector(const Node *node, const Position &position);
+  std::string textOf(const Node *node);
   // RowExchange.cpp
   void meetRanks();
   void exchangeRows();
@@ -118,6 +128,8 @@ private:
   std::string column(const Position &position);
 
   std::string expression(const Node *node, llvm::ArrayRef<std::string> operands, const std::string &column);
+  /// A node's text with its operands in place.
+  std::string filled(llvm::StringRef text, llvm::ArrayRef<std::string> operands, const std::string &column);
   std::string local(const std::string &type, llvm::StringRef stem, const std::string &expression);
   std::string columnOffset(const Access &access, const std::string &column);
   void pointerFor(const void *user, const Access &access, bool isOutput, const std::string &into = "");
@@ -158,12 +170,17 @@ private:
   std::map<const Node *, std::string> preloaded;
   std::map<const Node *, ColumnMap> folds; ///< by Load of a table of angles: how the row's columns go to its own
   mlir::Operation *commented = nullptr;
+  struct Packed {
+    DType type;
+    std::string text; ///< on vectors; empty: each element is computed and rounded
+  };
+  std::map<const Node *, Packed> packed;
 
   // Inside one chunk.
   Position own;
   std::map<std::string, Position> positions;
   std::map<const Node *, std::string> groupNames;
-  std::map<std::pair<const Node *, std::string>, std::string> vectorNames, elementNames;
+  std::map<std::pair<const Node *, std::string>, std::string> vectorNames, elementNames, packedNames;
 };
 
 } // namespace fusion::row

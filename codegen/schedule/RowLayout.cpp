@@ -1,5 +1,6 @@
 #include "codegen/schedule/RowLayout.h"
 
+#include "llvm/ADT/Sequence.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <set>
@@ -213,30 +214,69 @@ static int64_t lanesOfPairs(const Graph &graph, int64_t vector, int64_t lanes) {
 // Measured on an H200, with add+norm: a row or a few end sooner if fewer warps wait for each other, thousands of rows if more
 // warps wait for memory. In between the blocks of the former and the latter would leave parts of the last wave idle.
 static constexpr int64_t fewRows = 16, manyRows = 4096;
-
 std::vector<SizeRange> rowRanges(const Graph &graph, const Layout &layout) {
   if (graph.rows.isStatic() || !layout.wholeBlock() || !layout.inRegisters)
     return {};
   return {{graph.rows, 1, fewRows}, {graph.rows, fewRows + 1, manyRows - 1}, {graph.rows, manyRows, INT64_MAX}};
 }
 
+/// The fewest and the most rows that a layout is for, where that is known; else what is chosen for.
+static std::pair<int64_t, int64_t> rowsOf(const Graph &graph, const SizeRange *range) {
+  if (const std::optional<int64_t> rows = graph.rows.constant())
+    return {*rows, *rows};
+  return range ? std::pair(range->least, range->most) : std::pair(fewRows + 1, fewRows + 1);
+}
+
+/// Reductions that follow each other.
+static int64_t stagesOf(const SweepPlan &plan) {
+  return llvm::count_if(plan.reductions, [](const auto &sweep) { return !sweep.empty(); }) -
+         static_cast<int64_t>(!plan.moments.empty());
+}
+
 /// Elements that a thread takes of a row that has the whole block.
 static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_t width, const SizeRange *range) {
   constexpr int64_t usual = 16;
-  const std::optional<int64_t> rows = graph.rows.constant();
-  const int64_t least = rows ? *rows : range ? range->least : fewRows + 1, most = rows ? *rows : range ? range->most : least;
+  const auto [least, most] = rowsOf(graph, range);
   const SweepPlan plan = planSweeps(graph, true);
-  if (least >= manyRows && !layout.shifted) {
-    // A second reduction over more warps costs what the loads gain.
-    const int64_t stages = llvm::count_if(plan.reductions, [](const auto &sweep) { return !sweep.empty(); }) -
-                           static_cast<int64_t>(!plan.moments.empty());
-    return stages > 1 ? usual : usual / 2;
-  }
+  // A second reduction over more warps costs what the loads gain.
+  if (least >= manyRows && !layout.shifted)
+    return stagesOf(plan) > 1 ? usual : usual / 2;
+  // Rows that fill a multiprocessor's threads without a rest leave the fewest of them idle. Those of a sum over ranks are
+  // chosen by the exchange.
+  constexpr int64_t threadsOfMultiprocessor = 2048;
+  const int64_t threads = width / (usual / 2);
+  if (stagesOf(plan) <= 1 && most > fewRows && !layout.shifted && threads >= 256 && threads <= 1024 &&
+      threadsOfMultiprocessor % threads == 0 && llvm::none_of(graph.nodes, [](const Node &node) { return node.summed; }))
+    return usual / 2;
   // As far as all that is read is requested ahead; see Emitter::choosePreloads().
   const int64_t loads = llvm::count_if(graph.nodes, [](const Node &node) {
     return node.kind == Node::Kind::Load && node.level == Level::Element;
   });
   return most <= fewRows && width / usual >= 512 && loads <= 3 ? 2 * usual : usual;
+}
+
+bool isFetchedAhead(const Graph &graph, const Node &load) {
+  const Access &access = load.access;
+  const View &view = access.view;
+  if (load.kind != Node::Kind::Load || load.summed || load.level != Level::Element || access.columnDims != 1 ||
+      view.strides.back() != Dim(1) || llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
+    return false;
+  return llvm::all_of(llvm::seq<size_t>(0, graph.leads[access.lead].size()), [&](size_t dim) {
+    return view.strides[dim] != Dim(0) || graph.leads[access.lead][dim] == Dim(1);
+  });
+}
+
+int64_t bytesFetched(const Graph &graph) {
+  const std::optional<int64_t> width = graph.width.constant();
+  int64_t read = 0, written = 0;
+  for (const Node &node : graph.nodes)
+    if (isFetchedAhead(graph, node))
+      read += static_cast<int64_t>(byteSize(node.access.type));
+  for (const Store &store : graph.stores)
+    if (store.access.view.strides.back() != Dim(0) && store.access.divisors.back() == 1)
+      written += static_cast<int64_t>(byteSize(store.access.type));
+  constexpr int64_t worthAFetch = 128;
+  return width && written >= read && read * *width >= worthAFetch ? read * *width : 0;
 }
 
 std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRange *range, uint32_t blockThreads) {
@@ -302,6 +342,9 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
            std::to_string(*width) + ", which no warp holds";
   if (!layout.inRegisters && layout.wholeBlock() && blockThreads == 0)
     layout.blockThreads = layout.threadsPerRow = 512;
+  if (const int64_t bytes = bytesFetched(graph);
+      bytes > 0 && layout.inRegisters && layout.wholeBlock() && rowsOf(graph, range).first >= manyRows)
+    layout.ahead = std::max<int64_t>(1, bytesAhead / bytes);
   return layout;
 }
 

@@ -118,9 +118,9 @@ Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
     Node *node = converted(value(operand, space), type);
     return dtype(operand) == scale ? node : apply(op, rounded(scale, "$0"), {node}, type);
   };
-  Node *result = apply(op, rounded(scale, "$0 * $1"), {normal, rounding(op.getWeight())}, type);
+  Node *result = apply(op, roundedPair(scale, "mul", "$0", "$1"), {normal, rounding(op.getWeight())}, type);
   if (op.getBias())
-    return apply(op, rounded(to, "$0 + $1"), {result, rounding(op.getBias())}, registerType(to));
+    return apply(op, to == scale ? roundedPair(to, "add", "$0", "$1") : rounded(to, "$0 + $1"), {result, rounding(op.getBias())}, registerType(to));
   return apply(op, rounded(to, "$0"), {result}, registerType(to));
 }
 

@@ -88,4 +88,28 @@ void Emitter::preload(bool early) {
       rowValue(&node);
 }
 
+/// Behind the row's own loads, which come first.
+void Emitter::fetchAhead(bool early) {
+  if (layout.ahead == 0 || exchange || layout.inCluster())
+    return;
+  SmallVector<const Node *> loads;
+  for (const Node &node : graph.nodes)
+    if (isFetchedAhead(graph, node) && pointerNames.contains(&node) && isEarly(&node) == early)
+      loads.push_back(&node);
+  if (loads.empty())
+    return;
+  const std::string width = writer.size(graph.width);
+  writer.line("// The L2 fetches rows as wholes, a little ahead.");
+  writer.line(fmt::format("if ({} == 0 && {} + {} < {}) {{", thread, row, layout.ahead, writer.size(graph.rows)));
+  const auto own = std::tuple(row, leadIndices, pointerNames);
+  row = local("i64", "ahead", fmt::format("{} + {}", row, layout.ahead));
+  leadIndices.assign(graph.leads.size(), std::nullopt);
+  for (const Node *load : loads) {
+    pointerFor(load, load->access, /*isOutput=*/false);
+    writer.line(fmt::format("prefetch_range({0}, {0} + {1});", pointerNames.at(load), width));
+  }
+  std::tie(row, leadIndices, pointerNames) = own;
+  writer.line("}");
+}
+
 } // namespace fusion::row

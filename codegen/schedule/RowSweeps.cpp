@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 using namespace mlir;
 
 namespace fusion::row {
@@ -57,6 +59,11 @@ void Emitter::declare(unsigned number) {
     if (auto kept = plan.kept.find(&node);
         kept != plan.kept.end() && kept->second == number && !isPreloaded(&node)) {
       arrays[&node] = writer.fresh("keep");
+      if (auto vector = packed.find(&node); vector != packed.end()) {
+        writer.line(fmt::format("Vec<{}, {}> {}[{}];", sourceType(vector->second.type).str(), layout.vector, arrays[&node],
+                                layout.chunks));
+        continue;
+      }
       const std::string held = layout.inCluster() ? fmt::format("chunks * {}", layout.vector)
                                                   : std::to_string(layout.chunks * layout.vector);
       writer.line(fmt::format("{} {}[{}];", node.type, arrays[&node], held));
@@ -227,6 +234,7 @@ void Emitter::chunkBody(unsigned number) {
   groupNames.clear();
   vectorNames.clear();
   elementNames.clear();
+  packedNames.clear();
   for (const Node *reduction : plan.reductions[number])
     prepare(termOf(reduction), own);
   for (const Store *store : plan.stores[number])
@@ -235,9 +243,17 @@ void Emitter::chunkBody(unsigned number) {
   for (const Store *store : plan.stores[number])
     (store->access.divisors.back() == 1 ? perElement : perGroup).push_back(store);
   std::map<const Store *, std::string> packs;
-  if (!perElement.empty() || !plan.reductions[number].empty()) {
+  std::set<const Store *> whole; // vectors as they are
+  for (const Store *store : perElement)
+    if (isPacked(store->value, own) && packed.at(store->value).type == store->access.type &&
+        (layout.shifted ? isContiguousRow(store->access, graph.width, layout.vector)
+                        : isVectorAccess(store->access, layout.vector))) {
+      packs[store] = packedVector(store->value, own);
+      whole.insert(store);
+    }
+  if (perElement.size() > whole.size() || !plan.reductions[number].empty()) {
     for (const Store *store : perElement)
-      if (vectors() && (layout.shifted ? isContiguousRow(store->access, graph.width, layout.vector)
+      if (!whole.contains(store) && vectors() && (layout.shifted ? isContiguousRow(store->access, graph.width, layout.vector)
                                        : isVectorAccess(store->access, layout.vector))) {
         packs[store] = writer.fresh("y");
         const DType type = store->access.type;
@@ -251,7 +267,8 @@ void Emitter::chunkBody(unsigned number) {
     if (layout.shifted)
       writer.line(fmt::format("const bool inRow = is_inside({} + i, {});", own.chunk, writer.size(graph.width)));
     for (const Store *store : perElement)
-      storeValues(store, packs.contains(store) ? packs[store] : "");
+      if (!whole.contains(store))
+        storeValues(store, packs.contains(store) ? packs[store] : "");
     for (const Node *reduction : plan.reductions[number])
       accumulate(reduction);
     if (vectors())
@@ -261,7 +278,9 @@ void Emitter::chunkBody(unsigned number) {
     if (packs.contains(store)) {
       const DType type = store->access.type;
       std::string pack =
-          isConverted(type) ? fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), packs[store]) : packs[store];
+          isConverted(type) && !whole.contains(store)
+              ? fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), packs[store])
+              : packs[store];
       if (layout.shifted) {
         writer.line(fmt::format("{}store_edge_vec({}, {}, {}, {});", active.empty() ? "" : "if (" + active + ") ",
                                 pointerNames.at(store), own.chunk, writer.size(graph.width), pack));
@@ -339,7 +358,9 @@ void Emitter::emit() {
   countUses();
   pointers();
   choosePreloads();
+  choosePacked();
   preload(/*early=*/true);
+  fetchAhead(/*early=*/true);
   if (exchange)
     meetRanks();
   writer.line("pdl_wait();");
@@ -354,6 +375,7 @@ void Emitter::emit() {
     writer.line("pdl_launch_dependents();");
   if (!pinned)
     preload(/*early=*/false);
+  fetchAhead(/*early=*/false);
   if (exchange)
     exchangeRows();
   for (unsigned i = 0; i < plan.reductions.size(); ++i) {

@@ -1,5 +1,5 @@
 // Queries and keys in one kernel, and attention that writes in the order of its reader.
-#include "Harness.h"
+#include "Parsed.h"
 
 #include <fmt/format.h>
 
@@ -170,6 +170,28 @@ TEST(AttentionLayout, Refusals) {
   const std::string y = "tensor<?x4x?x16xf32>";
   EXPECT_EQ(refusal(attentionSchedule(), attention("f32", "%1 = nn.silu %0 : (" + y + ") -> " + y, "%1", y)),
             "nn.silu behind nn.attention");
+}
+
+TEST(Heads, ManyRowsAreFetchedAhead) {
+  Parsed parsed(module({"bf16", "bf16", "bf16", 32, 8, 128, 128, false, false, "eps = 1.0e-6 : f32"}));
+  ASSERT_TRUE(parsed.target);
+  KernelContext context = parsed.kernelContext(90);
+  const std::vector<SizeRange> ranges = rowSchedule().ranges(parsed.region, context);
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].most + 1, ranges[1].least);
+  std::vector<std::string> sources;
+  for (const SizeRange &range : ranges) {
+    context.range = &range;
+    const KernelDraft draft = rowSchedule().emit(parsed.region, context);
+    checkSpills(draft.kernel);
+    sources.push_back(draft.kernel.source);
+  }
+  EXPECT_EQ(sources[0].find("prefetch_range("), std::string::npos);
+  // 3 MB of 40 heads: of the queries four times as many rows as of the keys.
+  for (const char *ahead : {" + 9828 < ", " + 2457 < "})
+    EXPECT_NE(sources[1].find(ahead), std::string::npos) << sources[1];
+  // Four blocks of queries, one of keys.
+  EXPECT_NE(sources[1].find("turn = block_x() % 5u"), std::string::npos) << sources[1];
 }
 
 } // namespace

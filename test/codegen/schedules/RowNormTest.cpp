@@ -140,5 +140,30 @@ TEST(RowNorms, TwoNormsQuantisedInTwoWays) {
     }
 }
 
+TEST(RowNorms, NarrowFloatsAreComputedInPairs) {
+  for (const std::string type : {"f16", "bf16", "f32"})
+    for (int width : {48, 1000, 2880, 4096}) {
+      const std::string source =
+          check(rowSchedule(), {siblings(type, width, rmsNorm(type, width, "v0"), layerNorm(type, width, "v1")),
+                                {{"t", 3}},
+                                toleranceOf(type)});
+      // The sum, the two products with weights, the sum with the bias; nothing element by element.
+      EXPECT_EQ(countOf(source, "add_vec("), type == "f32" ? 0u : 2u) << source;
+      EXPECT_EQ(countOf(source, "mul_vec("), type == "f32" ? 0u : 2u) << source;
+      EXPECT_EQ(countOf(source, "_to<"), 0u) << source;
+    }
+}
+
+// Rows of which the last ones have none ahead of them.
+TEST(RowNorms, ManyRowsAreFetchedAhead) {
+  for (int rows : {4095, 4099}) {
+    const std::string source =
+        check(rowSchedule(), {siblings("bf16", 520, rmsNorm("bf16", 520, "v0"), rmsNorm("bf16", 520, "v1")),
+                              {{"t", rows}},
+                              toleranceOf("bf16")});
+    EXPECT_EQ(countOf(source, "prefetch_range("), rows < 4096 ? 0u : 2u) << source;
+  }
+}
+
 } // namespace
 } // namespace fusion::test
