@@ -205,13 +205,29 @@ void fetchAhead(Parts &parts, const Turns &turns, const SizeRange *range) {
     part.layout.ahead = share * std::max<int64_t>(1, row::bytesAhead / turns.bytes);
 }
 
-/// For rows held in registers with more than two results, where the compiler would rather spill than take the registers.
+/// Whether all that is read are 16-bit elements, some of which are turned, and a thread has few of them.
+bool turnsHeads(const Parts &parts) {
+  auto few = [](const Part &part) {
+    return part.layout.inRegisters && !part.layout.wholeBlock() && part.layout.chunks * part.layout.vector <= 16 &&
+           llvm::all_of(part.graph.nodes, [](const row::Node &node) {
+             return node.kind != row::Node::Kind::Load || byteSize(node.access.type) == 2;
+           });
+  };
+  auto turns = [](const Part &part) {
+    return llvm::any_of(part.graph.nodes, [](const row::Node &node) { return node.kind == row::Node::Kind::Move; });
+  };
+  return llvm::all_of(parts, few) && llvm::any_of(parts, turns);
+}
+
+/// Where the compiler would rather spill than take the registers: for rows held in registers with more than two results;
+/// before sm_90 also for heads, whose registers elsewhere stay as they are.
 uint32_t residentBlocks(const Parts &parts) {
-  constexpr uint32_t registers = 65536, perThread = 112;
+  constexpr uint32_t registers = 65536, ofResults = 112, ofHeads = 64;
   const row::Layout &layout = parts.front().layout;
   const bool crowded = llvm::any_of(
       parts, [](const Part &part) { return part.layout.inRegisters && part.graph.stores.size() > 2; });
-  return crowded ? std::max(1u, registers / (layout.blockThreads * perThread)) : 0;
+  const uint32_t perThread = crowded ? ofResults : turnsHeads(parts) ? ofHeads : 0;
+  return perThread ? std::max(1u, registers / (layout.blockThreads * perThread)) : 0;
 }
 
 /// Returns the blocks of all. A part's last blocks may have no rows, where it ends within a turn.
