@@ -47,6 +47,8 @@ public:
         inRegisters(pieces + 4 * valuePieces * columns <= (columns == 1 ? 36 : 30)),
         stages(inRegisters ? 0 : stagesOf(problem)), shares(problem, writer, code, tileRows, warps, /*resident=*/1) {}
 
+  /// Whether the pieces that wait in shared memory have room there.
+  bool fits() const { return inRegisters || warps * pieces * pieceBytes <= sharedBytes(problem.context.arch); }
   KernelDraft emit();
 
 private:
@@ -384,7 +386,8 @@ bool decodesOnTensorCores(const Problem &problem) {
   nn::AttentionOp op = problem.op;
   const DType type = dtype(op.getK());
   return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type && dtype(op.getV()) == type &&
-         readsPieces(problem.view(op.getK())) && readsPieces(problem.view(op.getV()));
+         readsPieces(problem.view(op.getK())) && readsPieces(problem.view(op.getV())) &&
+         DecodeTensorEmitter(problem).fits();
 }
 
 KernelDraft emitDecodeTensor(const Problem &problem) { return DecodeTensorEmitter(problem).emit(); }

@@ -1,5 +1,6 @@
 // The kernel for a few rows of queries.
 #include "AttentionCase.h"
+#include "Parsed.h"
 
 #include <limits>
 
@@ -28,6 +29,19 @@ TEST(AttentionDecode, AnyHeadSizes) {
        {std::tuple("f32", 64, 64), std::tuple("f32", 128, 128), std::tuple("f32", 256, 256), std::tuple("f32", 80, 96),
         std::tuple("f32", 7, 13), std::tuple("f16", 65, 64), std::tuple("bf16", 1, 255), std::tuple("f16", 100, 12)})
     checkDecode({type, 8, 2, width, valueWidth, "", "", "scale = 0.1 : f32"}, sizes(2, 1, 133));
+}
+
+TEST(AttentionDecode, SharedMemoryOfEachArchitecture) {
+  const Attention a{"bf16", 8, 2, 256, 256};
+  for (auto [arch, kib] : {std::pair(80u, 163u), std::pair(86u, 99u), std::pair(89u, 99u), std::pair(90u, 227u)}) {
+    Parsed parsed(module(a));
+    ASSERT_TRUE(parsed.target);
+    KernelContext context = parsed.kernelContext(arch);
+    const std::vector<SizeRange> ranges = attentionSchedule().ranges(parsed.region, context);
+    context.range = &ranges.front();
+    const KernelDraft draft = attentionSchedule().emit(parsed.region, context);
+    EXPECT_LE(draft.kernel.dynamicSharedBytes, (kib - 26) * 1024) << arch;
+  }
 }
 
 TEST(AttentionDecode, GroupsAndQueries) {
