@@ -205,13 +205,17 @@ TEST(BuildPlan, TwoKernelsForManyRows) {
   EXPECT_EQ(plan.launches[0].when->least, 9);
   EXPECT_EQ(plan.launches[0].fusion, "norm_matmul");
   EXPECT_EQ(plan.launches[0].ops, (std::vector<std::string>{"nn.add", "nn.rms_norm"}));
-  EXPECT_EQ(plan.launches.end()[-3].ops, std::vector<std::string>{"nn.matmul"});
+  std::vector<KernelLaunch> launches;
+  for (const KernelLaunch &launch : plan.launches)
+    if (!launch.when || launch.when->least < 1000) // not the same for more rows
+      launches.push_back(launch);
+  EXPECT_EQ(launches.end()[-3].ops, std::vector<std::string>{"nn.matmul"});
   auto isEarly = [&](const KernelLaunch &launch) {
     const std::string &source = plan.kernels[launch.kernel].source;
     return source.find("load_settled_vec") < source.find("pdl_wait");
   };
-  EXPECT_FALSE(isEarly(plan.launches.end()[-2])); // the sum
-  EXPECT_TRUE(isEarly(plan.launches.end()[-1]));
+  EXPECT_FALSE(isEarly(launches.end()[-2])); // the sum
+  EXPECT_TRUE(isEarly(launches.end()[-1]));
   for (int64_t rows : {0, 1, 3, 8, 9, 17})
     check(text, {.symbols = {{"n", rows}}, .tolerance = 1e-5, .launches = 3});
 }
