@@ -284,6 +284,21 @@ std::string entryText(KernelWriter &writer, const Problem &problem, bool isA, si
   return loadElement(entry.type, name, sumOf(terms));
 }
 
+std::pair<std::string, std::string> emitEntries(KernelWriter &writer, const Problem &problem, bool isA, size_t sum,
+                                                const std::string &row, const std::string &column) {
+  auto entry = [&](bool isScale) {
+    const std::optional<Entry> &found = entryOf(isA ? problem.a : problem.products[sum].b, isScale);
+    if (!found)
+      return std::string();
+    const std::string name = writer.fresh(isScale ? "scale" : "zero");
+    writer.line(fmt::format("const {} {} = {};", registerType(found->type).str(), name,
+                            entryText(writer, problem, isA, sum, isScale, row, column)));
+    return name;
+  };
+  std::string zero = entry(false);
+  return {std::move(zero), entry(true)};
+}
+
 std::string elementValue(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &q,
                          const std::string &row, const std::string &column) {
   const Operand &operand = isA ? problem.a : problem.products[sum].b;

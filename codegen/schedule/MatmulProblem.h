@@ -142,6 +142,9 @@ std::string rowOffset(KernelWriter &writer, const Problem &problem, const std::s
 /// (over k and n): a register expression. May write lines.
 std::string entryText(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, bool isScale,
                       const std::string &row, const std::string &column);
+/// Declares the zero point and the scale there, and returns their names, empty where there is none.
+std::pair<std::string, std::string> emitEntries(KernelWriter &writer, const Problem &problem, bool isA, size_t sum,
+                                                const std::string &row, const std::string &column);
 /// The element `q` of A or B there (a register expression), decoded if it is quantised.
 std::string elementValue(KernelWriter &writer, const Problem &problem, bool isA, size_t sum, const std::string &q,
                          const std::string &row, const std::string &column);

@@ -77,19 +77,8 @@ void TensorEmitter::loadPieces(bool isA, size_t sum) {
   std::string row = isA ? "row" : alongK ? "(k0 + c)" : "(k0 + r)",
               column = isA ? "(k0 + c)" : alongK ? "(columnStart + r)" : "(columnStart + c)";
   std::string scale, zero;
-  if (once) {
-    auto entry = [&](bool isScale) {
-      const std::optional<Entry> &found = isScale ? operand.decode->scale : operand.decode->zero;
-      if (!found)
-        return std::string();
-      const std::string name = writer.fresh(isScale ? "scale" : "zero");
-      writer.line(fmt::format("const {} {} = {};", registerType(found->type).str(), name,
-                              entryText(writer, problem, isA, sum, isScale, row, column)));
-      return name;
-    };
-    zero = entry(false);
-    scale = entry(true);
-  }
+  if (once)
+    std::tie(zero, scale) = emitEntries(writer, problem, isA, sum, row, column);
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int e = 0; e < {}; ++e) {{", piece));
   if (once) {

@@ -155,6 +155,24 @@ TEST(MatmulQuant, FewRows) {
     }
 }
 
+/// Up to 64 rows of 16 bits: codes go from memory to registers and are decoded there.
+TEST(MatmulQuant, FewRowsOnTensorCores) {
+  for (bool transpose : {false, true})
+    for (int m : {6, 13, 64}) {
+      const std::string type = m == 13 ? "f16" : "bf16";
+      auto narrow = [&](int n, int k, const Quantised &b) {
+        EXPECT_NE(run({m, n, k, transpose, {""}, b, type}).find("code_at"), std::string::npos);
+      };
+      const std::string blocks = transpose ? "72x3" : "3x72";
+      narrow(72, 96, {"i8", blocks, transpose ? 1 : 0, 32, true});
+      narrow(72, 144, {"ui8", "72", transpose ? 0 : 1, 0, true});
+      narrow(40, 1104, {"f8E4M3FN", "", -1, 0});
+      narrow(72, 48, {"i8", transpose ? "72x12" : "12x72", transpose ? 1 : 0, 4});
+    }
+  for (bool transpose : {false, true})
+    run({5, 2048, 64, transpose, {""}, {"i8", "2048", transpose ? 0 : 1}, "f16"});
+}
+
 TEST(MatmulQuant, DeepIntegerSumsAreNotLeftToWrap) {
   // The reference's f32 sums of so many positive products are off by a few times 1e-5.
   EXPECT_EQ(run({20, 8, 33100, true, {"ui8"}, {"ui8"}}, 1e-4).find(byteProduct), std::string::npos);
