@@ -28,6 +28,9 @@ Status PlanBuilder::emitForms(const Region &region, const KernelContext &context
                         : emitRanges(region, inForm, schedule, outputs);
     if (!status)
       return status;
+    if (!dry && form == CollectiveForm::TwoShot && plan.launches.back().collective->finishedRows)
+      for (auto [output, isOwners] : llvm::zip(outputs, inForm.ownerOnly))
+        plan.buffers[output].ownersRows |= isOwners;
   }
   return {};
 }

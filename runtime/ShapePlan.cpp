@@ -108,7 +108,7 @@ private:
         return (message ? round : message).error();
       messageBytes = *message;
       if (ways.empty() || ways.back().form != collective.form)
-        ways.push_back({collective.form, 0});
+        ways.push_back({collective.form, 0, collective.finishedRows});
       ways.back().roundBytes = std::max(ways.back().roundBytes, static_cast<size_t>(*round));
     }
     const CollectiveForm form = communicator->choose(static_cast<size_t>(messageBytes), ways);

@@ -68,6 +68,9 @@ struct BufferPlan {
   std::optional<Window> window = {};
   /// For a Weight of which every rank has one of its own: where, by rank; `contents` are rank 0's.
   std::vector<FileSpan> perRank = {};
+  /// For a Temporary: where its writer takes the two-shot form, each rank has those rows only that it owns. All who read it
+  /// take the same form for the same sizes.
+  bool ownersRows = false;
 };
 
 /// Values of a size that only a run knows: least … most, both included.
@@ -111,6 +114,8 @@ struct KernelLaunch {
     CollectiveForm form = CollectiveForm::OneShot;
     Dim messageBytes = 0;           ///< of the tensor that is summed
     Dim roundBytes = 0;             ///< that the kernel needs of Exchange::roundBytes
+    /// Of the two-shot form: a row comes back as its owner has finished it, most often shorter than the sum.
+    bool finishedRows = false;
   };
   std::optional<Collective> collective;
   std::string location;             ///< model.layers.0.input_layernorm

@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace fusion {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-static constexpr int formatVersion = 4;
+static constexpr int formatVersion = 5;
 
 // Writing.
 
@@ -64,6 +64,8 @@ static json toJson(const BufferPlan &buffer) {
     result["per_rank"].push_back(toJson(file));
   if (buffer.window)
     result["window"] = {{"whole", buffer.window->whole}, {"starts", toJson(buffer.window->starts)}};
+  if (buffer.ownersRows)
+    result["owners_rows"] = true;
   return result;
 }
 
@@ -103,7 +105,8 @@ static json toJson(const KernelLaunch &launch) {
   if (launch.collective)
     result["collective"] = {{"form", collectiveForms[static_cast<int>(launch.collective->form)]},
                             {"message_bytes", launch.collective->messageBytes.str()},
-                            {"round_bytes", launch.collective->roundBytes.str()}};
+                            {"round_bytes", launch.collective->roundBytes.str()},
+                            {"finished_rows", launch.collective->finishedRows}};
   return result;
 }
 
@@ -254,6 +257,8 @@ static BufferPlan readBuffer(const json &object) {
       buffer.perRank.push_back(readFileSpan(file));
   if (auto window = object.find("window"); window != object.end())
     buffer.window = {jsonField<Shape>(*window, "whole"), readShape(*window, "starts")};
+  if (object.contains("owners_rows"))
+    buffer.ownersRows = jsonField<bool>(object, "owners_rows");
   return buffer;
 }
 
@@ -292,7 +297,8 @@ static KernelLaunch readLaunch(const json &object) {
     launch.ahead = jsonField<bool>(object, "ahead");
   if (auto way = object.find("collective"); way != object.end())
     launch.collective = {readEnum<CollectiveForm>(*way, "form", collectiveForms, "collective form"),
-                         readDimField(*way, "message_bytes"), readDimField(*way, "round_bytes")};
+                         readDimField(*way, "message_bytes"), readDimField(*way, "round_bytes"),
+                         jsonField<bool>(*way, "finished_rows")};
   return launch;
 }
 

@@ -1,4 +1,4 @@
-#include "codegen/plan/ProgramPlan.h"
+#include "codegen/plan/VerifyOwners.h"
 
 #include "ir/base/BindSymbols.h"
 
@@ -262,6 +262,8 @@ Status verify(const ProgramPlan &plan) {
   if (Status status = verifyRanges(plan); !status)
     return status;
   if (Status status = verifyRanks(plan); !status)
+    return status;
+  if (Status status = verifyOwners(plan); !status)
     return status;
   if (Status status = verifyPorts(plan, plan.inputs, true); !status)
     return status;

@@ -47,10 +47,13 @@ void spread(Rows &rows, uint32_t most) {
     }
 }
 
-/// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for.
-uint32_t residentBlocks(const row::Layout &layout) {
-  constexpr uint32_t registers = 65536, perThread = 168;
-  return std::max(1u, registers / (layout.blockThreads * perThread));
+/// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for. With two ranks
+/// and finished rows 64 are enough for two vectors a thread: more rows on their way at once hide the two hops.
+uint32_t residentBlocks(const row::Layout &layout, const std::optional<row::Exchange> &exchange) {
+  constexpr uint32_t registers = 65536;
+  const bool isSmall = exchange && exchange->finished && exchange->ranks == 2 && !layout.inCluster() &&
+                       layout.wholeBlock() && layout.chunks * layout.vector <= 16;
+  return std::max(1u, registers / (layout.blockThreads * (isSmall ? 64 : 168)));
 }
 
 /// The region as rows that start from the sum, or why it is not.
@@ -169,10 +172,10 @@ public:
     if (region.ranks() > 1)
       emitter.over(exchange.emplace(context, region.ranks(), rows.graph, rows.layout));
     emitter.emit();
-    KernelDraft draft = writer.finish("collective", rows.layout.blockThreads, residentBlocks(rows.layout), blocks);
+    KernelDraft draft = writer.finish("collective", rows.layout.blockThreads, residentBlocks(rows.layout, exchange), blocks);
     draft.gridX = rows.graph.rows.ceilDiv(static_cast<int64_t>(rows.layout.rowsPerBlock())) * Dim(blocks);
     if (exchange)
-      draft.collective = {*context.form, exchange->messageBytes, exchange->roundBytes};
+      draft.collective = {*context.form, exchange->messageBytes, exchange->roundBytes, exchange->finished};
     return draft;
   }
 };

@@ -63,9 +63,14 @@ private:
   void shareBlock(const std::string &rows);
   void countUses();
   void pointers();
+  // RowPreload.cpp
   void choosePreloads();
   void preload(bool early);
   void fetchAhead(bool early);
+  bool isPairFolded(const Node *load) const;
+  std::string preloadedChunks(const Node *load) const;
+  void declarePreload(const Node *load);
+  void fillPreload(const Node *load, bool settled);
   bool isPreloaded(const Node *node) const { return preloaded.contains(node); }
   bool isConstant(const Node *load) const;
   bool isEarly(const Node *load) const;
@@ -110,6 +115,8 @@ private:
   void sumAtOwners(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep);
   std::string ownPart();
   // RowReplies.cpp
+  /// Loaded for rows that this rank owns, and for no others.
+  bool isOwners(const Node *load) const { return exchange && exchange->finished && load != exchange->sum->operands[0]; }
   std::string toReply(const Store *store, const std::string &column);
   bool isReply(const Store *store) const { return exchange && exchange->finished && exchange->replies.contains(store); }
   /// Sends and stores one element.

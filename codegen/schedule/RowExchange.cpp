@@ -129,11 +129,19 @@ void Emitter::sumAtOwners(const std::string &declaration, llvm::function_ref<voi
   writer.line(fmt::format("const i64 inSlot = {} * {};", place, exchange->rowBytes));
   if (exchange->finished)
     writer.line(fmt::format("const i64 inReply = {} + {} * {};", back, place, exchange->replyBytes));
+  llvm::SmallVector<const Node *> owners;
+  llvm::copy_if(preloads, std::back_inserter(owners), [&](const Node *load) { return isOwners(load); });
+  for (const Node *load : owners)
+    declarePreload(load);
   writer.line("if (owner != meeting.rank) {");
   forChunks([&](const std::string &at) {
     const std::string mine = ownPart();
     writer.line(fmt::format("{}send_to_owner(meeting, owner, {}, {}, {});", guard(/*ofRows=*/true), at, slot, mine));
   });
+  if (!owners.empty())
+    writer.line("} else {");
+  for (const Node *load : owners)
+    fillPreload(load, /*settled=*/false);
   writer.line("}");
   endRound();
   if (exchange->finished)

@@ -61,26 +61,40 @@ void Emitter::choosePreloads() {
     }
 }
 
+bool Emitter::isPairFolded(const Node *load) const {
+  const auto fold = folds.find(load);
+  return fold != folds.end() && fold->second.kind == ColumnMap::Kind::PairFold;
+}
+
+std::string Emitter::preloadedChunks(const Node *load) const {
+  return layout.inCluster() ? chunkCount() : std::to_string(heldChunks(load));
+}
+
+void Emitter::declarePreload(const Node *load) {
+  const std::string type = sourceType(load->access.type).str(), name = writer.fresh("v");
+  preloaded[load] = name;
+  writer.line(vectors() ? fmt::format("Vec<{}, {}> {}[{}];", type, isPairFolded(load) ? layout.vector / 2 : layout.vector, name,
+                                      preloadedChunks(load))
+                        : fmt::format("{} {}[{}];", type, name, preloadedChunks(load)));
+}
+
+void Emitter::fillPreload(const Node *load, bool settled) {
+  const bool pairs = isPairFolded(load);
+  const std::string column = pairs ? mappedColumn(folds.at(load), "(" + chunkColumn() + ")") : chunkColumn();
+  writer.line("#pragma unroll");
+  writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", preloadedChunks(load)));
+  writer.line(fmt::format("const i64 column = {};", column));
+  writer.line(fmt::format("{}[k] = {};", preloaded.at(load),
+                          loadVector(load, "column", pairs ? layout.vector / 2 : layout.vector, settled)));
+  writer.line("}");
+}
+
 void Emitter::preload(bool early) {
-  for (const Node *node : preloads) {
-    if (isEarly(node) != early)
-      continue;
-    const std::string type = sourceType(node->access.type).str();
-    const std::string name = writer.fresh("v");
-    preloaded[node] = name;
-    const std::string chunks = layout.inCluster() ? chunkCount() : std::to_string(heldChunks(node));
-    const auto fold = folds.find(node);
-    const bool pairs = fold != folds.end() && fold->second.kind == ColumnMap::Kind::PairFold;
-    const int64_t vector = pairs ? layout.vector / 2 : layout.vector;
-    const std::string column = pairs ? mappedColumn(fold->second, "(" + chunkColumn() + ")") : chunkColumn();
-    writer.line(vectors() ? fmt::format("Vec<{}, {}> {}[{}];", type, vector, name, chunks)
-                          : fmt::format("{} {}[{}];", type, name, chunks));
-    writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", chunks));
-    writer.line(fmt::format("const i64 column = {};", column));
-    writer.line(fmt::format("{}[k] = {};", name, loadVector(node, "column", vector, early && !isConstant(node))));
-    writer.line("}");
-  }
+  for (const Node *node : preloads)
+    if (isEarly(node) == early && !isOwners(node)) {
+      declarePreload(node);
+      fillPreload(node, early && !isConstant(node));
+    }
   // A scale of the row or the tensor: what is loaded where it is needed is waited for.
   for (const Node &node : graph.nodes)
     if (node.kind == Node::Kind::Load && node.level == Level::Row && uses.contains(&node) &&

@@ -53,6 +53,7 @@ std::vector<std::unique_ptr<Rendezvous>> makeThreadRendezvous(int ranks);
 struct CollectiveWay {
   CollectiveForm form = CollectiveForm::Library;
   size_t roundBytes = 0; ///< that it needs of Exchange::roundBytes
+  bool finishedRows = false; ///< KernelLaunch::Collective's
 };
 
 /// One rank's side of the group that a program runs on. Made by all ranks together; used by one thread.

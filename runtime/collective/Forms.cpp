@@ -16,7 +16,7 @@ static constexpr size_t mostRoundBytes = size_t(512) << 20;
 // more than four, are computed from what two and four take.
 FormLimits defaultFormLimits(int ranks) {
   const size_t oneShot = ranks <= 2 ? 32 << 20 : ranks == 3 ? 384 << 10 : ranks == 4 ? 192 << 10 : 64 << 10;
-  return {oneShot, size_t(256) << 20};
+  return {oneShot, size_t(256) << 20, std::min(oneShot, size_t(1536) << 10)};
 }
 
 std::string_view formName(CollectiveForm form) {
@@ -50,7 +50,8 @@ CollectiveForm chooseForm(const FormLimits &limits, std::optional<CollectiveForm
   };
   if (wanted && has(*wanted))
     return *wanted;
-  if (messageBytes <= limits.oneShot && has(CollectiveForm::OneShot))
+  const bool finished = std::any_of(ways.begin(), ways.end(), [](const CollectiveWay &way) { return way.finishedRows; });
+  if (messageBytes <= (finished ? limits.oneShotOfFinished : limits.oneShot) && has(CollectiveForm::OneShot))
     return CollectiveForm::OneShot;
   if (messageBytes <= limits.twoShot && has(CollectiveForm::TwoShot))
     return CollectiveForm::TwoShot;

@@ -10,6 +10,8 @@ namespace fusion {
 /// The largest message, in bytes a rank, for which a form is the fastest; the library's takes what is larger than both.
 struct FormLimits {
   size_t oneShot = 0, twoShot = 0;
+  size_t oneShotOfFinished = 0; ///< instead of `oneShot` where the two-shot form sends finished rows back
+  friend bool operator==(const FormLimits &, const FormLimits &) = default;
 };
 
 /// For GPUs of one host that nobody has measured.

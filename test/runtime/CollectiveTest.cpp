@@ -56,6 +56,11 @@ TEST(Forms, ByLimitsUnlessAskedFor) {
   EXPECT_EQ(chooseForm(limits, {}, 1, std::span(all).last(2)), TwoShot);
   const CollectiveWay huge[] = {{OneShot, size_t(1) << 40}, {Library, 0}};
   EXPECT_EQ(chooseForm(limits, OneShot, 1, huge), Library);
+  const CollectiveWay finished[] = {{OneShot, 64}, {TwoShot, 64, /*finishedRows=*/true}, {Library, 0}};
+  const FormLimits sooner{100, 1000, 50};
+  EXPECT_EQ(chooseForm(sooner, {}, 50, finished), OneShot);
+  EXPECT_EQ(chooseForm(sooner, {}, 51, finished), TwoShot);
+  EXPECT_EQ(chooseForm(sooner, {}, 51, all), OneShot);
 }
 
 /// out = the sum over ranks of (rank + 1) * x, along with x itself, of which each rank holds a piece.

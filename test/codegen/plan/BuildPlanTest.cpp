@@ -314,6 +314,40 @@ TEST(BuildPlan, ResidualsThatOwnersKeep) {
   EXPECT_EQ(finishing(residualChain("i8", "", "%n1")), 0) << "integers are not sent, and nothing else is shorter";
 }
 
+TEST(BuildPlan, WhoSharesOwnersRowsTakesOneForm) {
+  const ProgramPlan plan = planOf(residualChain("f8E4M3FN", "", "%n1"));
+  EXPECT_EQ(llvm::count_if(plan.buffers, [](const BufferPlan &buffer) { return buffer.ownersRows; }), 2);
+  EXPECT_TRUE(verify(plan));
+  auto parsed = programPlanFromJson(toJson(plan));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(toJson(*parsed), toJson(plan));
+
+  auto refused = [&](llvm::function_ref<void(KernelLaunch &)> change, const char *why) {
+    ProgramPlan other = plan;
+    change(other.launches.back());
+    Status status = verify(other);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find(why), std::string::npos) << status.error().message;
+  };
+  const size_t begin = [&] {
+    size_t at = 0;
+    for (size_t end; (end = plan.endOfCollective(at)) < plan.launches.size();)
+      at = std::max(end, at + 1);
+    return at;
+  }();
+  for (auto change : {+[](KernelLaunch::Collective &way) { way.messageBytes = way.messageBytes * Dim(2); },
+                      +[](KernelLaunch::Collective &way) { way.roundBytes = way.roundBytes + Dim(256); },
+                      +[](KernelLaunch::Collective &way) { way.finishedRows = false; }}) {
+    ProgramPlan other = plan;
+    for (size_t i = begin; i < other.launches.size(); ++i)
+      change(*other.launches[i].collective);
+    Status status = verify(other);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("may take different forms"), std::string::npos) << status.error().message;
+  }
+  refused([](KernelLaunch &launch) { launch.collective.reset(); }, "of which ranks have their own rows only");
+}
+
 TEST(BuildPlan, ASumOverRanksThatOnlyTheLibraryMakes) {
   ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x?xf64> {nn.name = "x", nn.dims = ["n", "m"]}) -> tensor<?x?xf64>
       attributes {nn.ranks = 2 : i64} {
