@@ -28,6 +28,12 @@ protected:
   /// By subclasses, before the first call: FUSION_COLLECTIVE, and whether there are more ranks than an Exchange names.
   Status configure();
 
+  /// What choose() goes by from here on; the same at all ranks.
+  void setLimits(const FormLimits &measured) { limits = measured; }
+  const FormLimits &formLimits() const { return limits; }
+  /// Whether sizes decide on the form, of which there is more than one.
+  bool chooses() const { return canExchange() && !forced; }
+
   /// With all ranks together: nobody frees what another may still write to.
   Status releaseAreas();
   /// The same at all ranks, unless their group has failed.

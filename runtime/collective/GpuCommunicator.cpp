@@ -1,11 +1,14 @@
 #include "runtime/collective/GpuCommunicator.h"
 
 #include "runtime/MemoryPlan.h"
+#include "runtime/collective/GpuFormTimer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <unistd.h>
 
 namespace fusion {
 
@@ -57,8 +60,47 @@ void GpuCommunicator::remark(const std::string &why) const {
     fmt::print(stderr, "{}: collectives go through NCCL\n", why);
 }
 
+static std::string bytesText(size_t bytes) {
+  return bytes < size_t(10) << 20 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
+}
+
+Status GpuCommunicator::measureForms() {
+  if (ranks() == 1 || !chooses() || environmentVariable("FUSION_COLLECTIVE_MEASURE") == "0")
+    return {};
+  char bus[32] = {}, host[256] = {};
+  auto properties = cuda::deviceProperties(session->ordinal);
+  if (!properties)
+    return properties.error();
+  if (Status status = driver.check(driver.cuDeviceGetPCIBusId(bus, sizeof bus, session->ordinal), "asking where the GPU is"); !status)
+    return status;
+  gethostname(host, sizeof host - 1);
+  // Which GPUs of which host: how they are linked follows from that.
+  auto places = meeting->gather(fmt::format("{} {} {}", properties->name, bus, host));
+  if (!places)
+    return places.error();
+  const std::string key = fmt::format("forms of a collective 1\n{}\nNCCL {}\n{}", fmt::join(*places, "\n"),
+                                      nccl ? nccl->version() : "none", calibrationSource(ranks()));
+  KernelCache cache;
+  Result<Calibration> result = environment("");
+  {
+    GpuFormTimer timer(*this, session, cache);
+    result = calibrate(*meeting, cache, key, timer, formLimits());
+  }
+  if (!result)
+    return result.error();
+  setLimits(result->limits);
+  limitsOrigin = result->origin;
+  return hasAreas() ? releaseAreas() : Status();
+}
+
 std::string GpuCommunicator::description() const {
-  return reachable ? "peer memory" : nccl ? "NCCL " + nccl->version() : "NCCL";
+  if (!reachable)
+    return nccl ? "NCCL " + nccl->version() : "NCCL";
+  if (limitsOrigin.empty())
+    return "peer memory";
+  const FormLimits &limits = formLimits();
+  return fmt::format("peer memory, one-shot to {} ({} where finished rows come back), two-shot to {} ({})", bytesText(limits.oneShot),
+                     bytesText(limits.oneShotOfFinished), bytesText(limits.twoShot), limitsOrigin);
 }
 
 Status GpuCommunicator::allReduce(const void *from, void *to, size_t elements, DType type, void *stream) {

@@ -42,6 +42,9 @@ protected:
   /// It may be missing where the ranks reach each other.
   Status openOwn();
   Status openLibrary();
+  /// Measures how the forms compare, or finds what was measured before: by all ranks together, at the end. Where it cannot,
+  /// description() says why. FUSION_COLLECTIVE_MEASURE=0: does nothing.
+  Status measureForms();
   /// Says on stderr, once, why collectives go through NCCL. Called by all ranks.
   void remark(const std::string &why) const;
 
@@ -61,7 +64,7 @@ protected:
 
 private:
   cuda::DevicePointer memory = 0; ///< of the Exchange
-  std::string whyNoNccl;
+  std::string whyNoNccl, limitsOrigin;
 };
 
 } // namespace fusion

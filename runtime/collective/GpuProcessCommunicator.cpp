@@ -124,7 +124,7 @@ private:
     if (Status status = openLibrary(); !status)
       return status;
     watch.emplace(*meeting, [this] { giveUp(); });
-    return {};
+    return measureForms();
   }
 
   /// Kernels of this process no longer wait for others.

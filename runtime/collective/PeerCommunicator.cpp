@@ -69,7 +69,7 @@ private:
     if (!everyones)
       return everyones.error();
     libraries = std::move(*everyones);
-    return {};
+    return measureForms();
   }
 
   /// Peer access, if every GPU of the group reaches every other.
