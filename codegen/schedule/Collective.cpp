@@ -26,9 +26,11 @@ struct Spread {
   int64_t most;
   uint32_t blocks;
 };
-std::vector<Spread> spreads(CollectiveForm form, int64_t ranks, int64_t vectors) {
+std::vector<Spread> spreads(CollectiveForm form, int64_t ranks, int64_t vectors, bool finished) {
   // Measured on H200s at 1024 vectors a row.
   const int64_t few = std::max<int64_t>(1, 65536 / vectors);
+  if (form == CollectiveForm::TwoShot && finished && ranks > 2)
+    return {{few, 4}, {4 * few, 1}, {INT64_MAX, 1}};
   if (form == CollectiveForm::TwoShot)
     return {{few, 4}, {INT64_MAX, 1}};
   if (ranks > 2) // more rows are for the other form
@@ -47,13 +49,18 @@ void spread(Rows &rows, uint32_t most) {
     }
 }
 
-/// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for. With two ranks
-/// and finished rows 64 are enough for two vectors a thread: more rows on their way at once hide the two hops.
+/// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for. Where rows come
+/// back finished and each thread has two vectors, 64 are enough: more rows on their way at once hide the two hops.
 uint32_t residentBlocks(const row::Layout &layout, const std::optional<row::Exchange> &exchange) {
   constexpr uint32_t registers = 65536;
-  const bool isSmall = exchange && exchange->finished && exchange->ranks == 2 && !layout.inCluster() &&
+  const bool isSmall = exchange && exchange->finished && exchange->ranks <= 4 && !layout.inCluster() &&
                        layout.wholeBlock() && layout.chunks * layout.vector <= 16;
   return std::max(1u, registers / (layout.blockThreads * (isSmall ? 64 : 168)));
+}
+
+/// Whether owners send back what they make of rows laid out so.
+bool areFinished(const row::Graph &graph, const row::Layout &layout, int64_t ranks, const KernelContext &context) {
+  return context.form == CollectiveForm::TwoShot && row::Exchange(context, ranks, graph, layout).finished;
 }
 
 /// The region as rows that start from the sum, or why it is not.
@@ -87,8 +94,15 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   if (!rows.layout.inRegisters)
     return std::string("rows that do not fit in registers");
   const int64_t least = context.range ? context.range->least : rows.graph.rows.constant().value_or(1);
-  for (const Spread &one : spreads(form, ranks, vectors))
+  const std::vector<Spread> all = spreads(form, ranks, vectors, areFinished(rows.graph, rows.layout, ranks, context));
+  for (const Spread &one : all)
     if (least <= one.most) {
+      // Of three ways for finished rows the last is for many: two vectors a thread, and two rows a multiprocessor.
+      if (all.size() == 3 && form == CollectiveForm::TwoShot && one.most == INT64_MAX && rows.layout.chunks == 1 &&
+          vectors % 64 == 0 && vectors >= 128) {
+        rows.layout.blockThreads = rows.layout.threadsPerRow = static_cast<uint32_t>(vectors) / 2;
+        rows.layout.chunks = 2;
+      }
       spread(rows, one.blocks);
       break;
     }
@@ -136,7 +150,7 @@ public:
       return {};
     const int64_t vectors = rows.graph.width.value() / rows.layout.vector;
     std::vector<SizeRange> result;
-    for (const Spread &one : spreads(*context.form, region.ranks(), vectors))
+    for (const Spread &one : spreads(*context.form, region.ranks(), vectors, areFinished(rows.graph, rows.layout, region.ranks(), context)))
       result.push_back({rows.graph.rows, result.empty() ? 1 : result.back().most + 1, one.most});
     return result.size() == 1 || rows.graph.rows.isStatic() ? std::vector<SizeRange>() : result;
   }
