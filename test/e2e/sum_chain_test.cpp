@@ -88,7 +88,7 @@ TEST(SumChain, FormsChangeFromRunToRun) {
     GTEST_SKIP() << "fewer than 2 GPUs";
   const Graph graph = chain(4, 1024);
   auto reference = compile(graph, {.device = RunOn::Cpu, .tensorParallel = ranks});
-  auto kernels = compile(graph, {.device = onGpus() ? RunOn::Cuda : RunOn::Emulate, .tensorParallel = ranks});
+  auto kernels = compile(graph, {.device = onGpus() ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model, .tensorParallel = ranks});
   ASSERT_TRUE(bool(reference)) << reference.error().message;
   ASSERT_TRUE(bool(kernels)) << kernels.error().message;
   EXPECT_EQ(kernels->report().fired("all_reduce_add_norm_quant"), 3) << kernels->report().markdown();
