@@ -1,6 +1,8 @@
 // Contrib matrix products and collectives.
 #include "ir/import/OpsShared.h"
 
+#include "ir/base/BindSymbols.h"
+#include "ir/dialect/SymbolicShapes.h"
 #include "ir/import/Graph.h"
 
 using namespace mlir;
@@ -56,7 +58,42 @@ void fusedGemm(NodeImporter &node) {
 
 void allReduce(NodeImporter &node) { node.result(0, node.build<nn::AllReduceOp>(node.operand(0))); }
 
-void allGather(NodeImporter &node) { node.fail("gathering across GPUs is not supported; AllReduce is"); }
+/// Says of the function that it is one of so many ranks'. False if it is known to be of another number.
+bool markRanks(NodeImporter &node, int64_t ranks) {
+  auto function = node.builder().getInsertionBlock()->getParent()->getParentOfType<func::FuncOp>();
+  auto known = function->getAttrOfType<IntegerAttr>(nn::ranksAttr);
+  if (known && known.getInt() != ranks) {
+    node.fail("group_size is " + Twine(ranks) + ", another op's is " + Twine(known.getInt()));
+    return false;
+  }
+  function->setAttr(nn::ranksAttr, node.builder().getI64IntegerAttr(ranks));
+  return true;
+}
+
+// Pattern: AllGather(x) -> all_reduce(concat(where(tp_rank == 0, x, -0), where(tp_rank == 1, x, -0), ...))
+// Adding -0 changes no number, not even 0 and -0: the sum is what was gathered, to the last bit.
+void allGather(NodeImporter &node) {
+  const int64_t ranks = node.intAttribute("group_size", 1), most = 64;
+  if (ranks < 1 || ranks > most)
+    return node.fail("group_size is " + Twine(ranks) + ", not 1 to " + Twine(most));
+  const int64_t axis = node.axis(node.intAttribute("axis", 0), node.rank(0));
+  if (node.failed() || ranks == 1)
+    return node.failed() ? void() : node.forward(0, 0);
+  Type type = node.inputType(0);
+  if (type.isInteger(1))
+    return node.fail("gathering booleans across GPUs is not supported");
+  if (!markRanks(node, ranks))
+    return;
+  Type index = node.i64Type();
+  Value rank = node.dimConstant(Dim::symbol(std::string(rankSymbol)), {}, index);
+  Value fill = node.scalar(type, isa<FloatType>(type) ? -0.0 : 0.0);
+  SmallVector<Value> pieces;
+  for (int64_t piece = 0; piece < ranks; ++piece) {
+    Value own = node.build<nn::EqualOp>({rank, node.scalar(index, static_cast<double>(piece))});
+    pieces.push_back(node.build<nn::WhereOp>({own, node.operand(0), fill}));
+  }
+  node.result(0, node.build<nn::AllReduceOp>(node.concat(pieces, axis)));
+}
 
 /// The bytes of initialiser `input` read as `columns` values of `bits` bits a row.
 Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, int64_t rows, int64_t columns) {

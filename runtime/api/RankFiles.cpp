@@ -199,6 +199,8 @@ Result<OwningOpRef<ModuleOp>> importRankFiles(MLIRContext &context, const std::s
     functions.push_back(*entry);
     modules.push_back(std::move(*module));
   }
+  if (auto cut = functions.front()->getAttrOfType<IntegerAttr>(nn::ranksAttr); cut && cut.getInt() != ranks)
+    return badInput(fmt::format("{}: is cut for {} ranks, not {}", files.front(), cut.getInt(), ranks));
   if (functions.front().getOps<nn::AllReduceOp>().empty() && ranks > 1)
     return badInput(files.front() + ": holds no AllReduce: it is no rank's part of a graph");
   if (Status status = Merger(functions, files).run(); !status)

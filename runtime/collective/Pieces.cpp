@@ -54,9 +54,9 @@ Result<Tensor> sumOf(const std::vector<Tensor> &parts) {
     if (part.shape() != first.shape() || part.type() != first.type())
       return badInput(fmt::format("the ranks bring {} and {}", shapeText(first), shapeText(part)));
   auto add = [&]<class T>(T, DType wide) {
-    Tensor sums = Tensor::zeros(wide, first.shape());
-    for (const Tensor &part : parts) {
-      Tensor addends = part.convertedTo(wide);
+    Tensor sums = first.convertedTo(wide).clone(); // not zeros: 0 + -0 is 0
+    for (size_t rank = 1; rank < parts.size(); ++rank) {
+      Tensor addends = parts[rank].convertedTo(wide);
       for (int64_t i = 0; i < sums.size(); ++i)
         sums.as<T>()[i] += addends.as<T>()[i];
     }

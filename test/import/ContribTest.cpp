@@ -25,8 +25,25 @@ ModelBuilder contribModel(const std::string &op, const std::vector<std::string> 
 
 TEST(Contrib, Collectives) {
   EXPECT_THAT(Importer().text(contribModel("AllReduce", {"x"})), HasSubstr("nn.all_reduce"));
-  EXPECT_THAT(Importer().text(contribModel("AllGather", {"x"})),
-              AllOf(StartsWith("error: "), HasSubstr("com.microsoft.AllGather"), HasSubstr("AllReduce is")));
+  EXPECT_THAT(Importer().text(contribModel("AllGather", {"x"})), Not(HasSubstr("nn.all_reduce"))) << "of one rank";
+}
+
+TEST(Contrib, WhatOthersGatherIsAddedAsZeros) {
+  auto model = [](int64_t ranks, int64_t axis, TensorProto::DataType type = TensorProto::FLOAT16) {
+    ModelBuilder b(17);
+    b.importDomain(microsoft, 1);
+    b.input("x", type, {"n", "4"}).output("y");
+    auto &node = b.node("AllGather", {"x"}, {"y"}, microsoft);
+    ModelBuilder::attribute(node, "group_size", ranks);
+    ModelBuilder::attribute(node, "axis", axis);
+    return b;
+  };
+  EXPECT_THAT(Importer().text(model(2, -1)),
+              AllOf(HasSubstr("nn.ranks = 2"), HasSubstr("tp_rank"), HasSubstr("nn.where"), HasSubstr("tensor<?x8xf16>"), HasSubstr("nn.all_reduce")));
+  EXPECT_THAT(Importer().text(model(3, 0)), HasSubstr("nn.concat"));
+  EXPECT_THAT(Importer().text(model(0, 0)), HasSubstr("group_size is 0"));
+  EXPECT_THAT(Importer().text(model(2, 2)), AllOf(StartsWith("error: "), HasSubstr("axis")));
+  EXPECT_THAT(Importer().text(model(2, 0, TensorProto::BOOL)), HasSubstr("gathering booleans"));
 }
 
 /// The contrib norms stay in f32 until their end, ONNX's own round before the scale.
