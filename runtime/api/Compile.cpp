@@ -142,6 +142,21 @@ std::vector<Port> wholePorts(const std::vector<PortPlan> &ports) {
   return whole;
 }
 
+/// A graph that was cut before it came has the ports of one rank; `placed` says how they lie over the ranks.
+template <class Placed>
+void joinPorts(std::vector<Port> &ports, const std::vector<Placed> &placed) {
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (placed[i].shard) {
+      Dim &divided = ports[i].shape[static_cast<size_t>(placed[i].shard->axis)];
+      divided = divided * Dim(placed[i].shard->pieces);
+    }
+}
+
+bool isCut(const Graph &graph) {
+  auto entry = entryFunction(graph.implementation()->module.get());
+  return entry && (*entry)->hasAttr(nn::ranksAttr);
+}
+
 RunOn resolve(RunOn device) {
   if (device != RunOn::Auto)
     return device;
@@ -184,6 +199,10 @@ Result<Program> compile(const Graph &graph, const CompileOptions &wanted) {
       if (!group)
         return group.error();
       auto shared = std::make_shared<RankReference>(std::move(*group));
+      if (isCut(graph)) {
+        joinPorts(program->inputs, shared->inputs());
+        joinPorts(program->outputs, shared->outputs());
+      }
       program->reference = [shared, keep = *lowered](const NamedTensors &inputs) { return shared->run(inputs); };
       return Program(std::move(program));
     }
@@ -201,6 +220,10 @@ Result<Program> compile(const Graph &graph, const CompileOptions &wanted) {
     return found.error();
   program->report = Report(found->plan.report);
   ProgramPlan plan = found->plan;
+  if (isCut(graph)) {
+    joinPorts(program->inputs, plan.inputs);
+    joinPorts(program->outputs, plan.outputs);
+  }
   if (Status status = makeExecutors(std::move(plan), executorOptions(device, options), *program); !status)
     return status.error();
   storePlan(cache, found->key, found->plan);

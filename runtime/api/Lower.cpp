@@ -144,8 +144,12 @@ Status lower(ModuleOp module, const LowerOptions &options, Ledger &ledger) {
     manager.enableVerifier(false);
     buildNormalisePipeline(manager);
     buildRaisePipeline(manager);
-    if (options.ranks > 1 && !markAsOneRanks(module, options.ranks))
-      buildShardPipeline(manager, options.ranks, options.vocabulary);
+    if (options.ranks > 1) {
+      if (markAsOneRanks(module, options.ranks))
+        ledger.patterns["shard"].missed.push_back({"", std::string(oneRanksRemark)});
+      else
+        buildShardPipeline(manager, options.ranks, options.vocabulary);
+    }
     if (options.kvCapacity > 0)
       manager.addPass(createCacheInPlace({options.kvCapacity}));
     MissLog raises;

@@ -37,6 +37,11 @@ struct LowerOptions {
   bool vocabulary = false; ///< the ranks divide embedding and head too
 };
 
+/// What stands in the ledger, as a miss of "shard" without a location, where the graph holds collectives already.
+inline constexpr std::string_view oneRanksRemark =
+    "the graph sums over ranks already: each rank runs it as it is, with the same weights and inputs. Whether it was cut for so "
+    "many ranks is not checked; where each has a file of its own, name them with {rank}";
+
 /// Normalise, raise, divide among ranks (unless the graph holds collectives: then it is one rank's) and (if asked) fuse in
 /// place.
 Status lower(mlir::ModuleOp module, const LowerOptions &options, Ledger &ledger);

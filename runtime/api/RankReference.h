@@ -16,6 +16,9 @@ public:
   /// Inputs and outputs of the whole graph: divided ones are cut and joined here. An error of one rank stops
   /// all; the first rank's is returned, with its number.
   Result<NamedTensors> run(const NamedTensors &inputs) const;
+  /// In the order of the function's.
+  const std::vector<PortPiece> &inputs() const { return arguments; }
+  const std::vector<PortPiece> &outputs() const { return results; }
 
 private:
   mlir::func::FuncOp function;

@@ -150,7 +150,9 @@ private:
         return fmt::format("rank {} is on another host than rank 0", rank);
       for (size_t other = 0; other < rank; ++other)
         if (std::strcmp((*places)[rank].bus, (*places)[other].bus) == 0)
-          return fmt::format("ranks {} and {} are on one GPU ({})", other, rank, (*places)[rank].bus);
+          return environment(fmt::format("ranks {} and {} are on one GPU ({}): a rank waits for others while its kernel runs, and needs a "
+                                         "GPU of its own. LOCAL_RANK and CUDA_VISIBLE_DEVICES say which",
+                                         other, rank, (*places)[rank].bus));
     }
     auto unreachable = gatherAs(*meeting, firstWithoutAccess(*places));
     if (!unreachable)

@@ -117,4 +117,59 @@ TEST(Shard, ANormOverAllHeadsIsThatOfTheWholeRow) {
     }
 }
 
+/// A rank's graph with a cache of a head of its own, whose weights lie in the files 0.bin and 1.bin of `folder`.
+Graph cutGraph(const std::filesystem::path &folder) {
+  std::filesystem::create_directory(folder);
+  for (const char *name : {"0.bin", "1.bin"}) {
+    std::ofstream file(folder / name, std::ios::binary);
+    const std::vector<float> values(64, name[0] == '0' ? 0.25f : 0.5f);
+    file.write(reinterpret_cast<const char *>(values.data()), 256);
+  }
+  const std::string file = (folder / "cut.mlir").string();
+  std::ofstream(file) << R"(func.func @main(%x: tensor<?x?x8xf32> {nn.name = "x", nn.dims = ["b", "s", 8]}, %past: tensor<?x1x?x4xf32> {nn.name = "past", nn.dims = ["b", 1, "p", 4]})
+    -> (tensor<?x?x8xf32> {nn.name = "y"}, tensor<?x1x?x4xf32> {nn.name = "present"}) attributes {nn.ranks = 2 : i64} {
+  %wk = nn.weight {name = "k", path = "0.bin", offset = 0 : i64, length = 128 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 0, 0>} : () -> tensor<8x4xf32>
+  %wo = nn.weight {name = "o", path = "0.bin", offset = 128 : i64, length = 128 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 128, 128>} : () -> tensor<4x8xf32>
+  %k = nn.matmul %x, %wk : (tensor<?x?x8xf32>, tensor<8x4xf32>) -> tensor<?x?x4xf32>
+  %kh = nn.reshape %k {shape = ["b", "s", 1, 4]} : (tensor<?x?x4xf32>) -> tensor<?x?x1x4xf32>
+  %kt = nn.transpose %kh {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x1x4xf32>) -> tensor<?x1x?x4xf32>
+  %keys = nn.concat %past, %kt {axis = 2 : i64} : (tensor<?x1x?x4xf32>, tensor<?x1x?x4xf32>) -> tensor<?x1x?x4xf32>
+  %a = nn.attention %kt, %keys, %keys {scale = 0.5 : f32} : (tensor<?x1x?x4xf32>, tensor<?x1x?x4xf32>, tensor<?x1x?x4xf32>) -> tensor<?x1x?x4xf32>
+  %t = nn.transpose %a {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x1x?x4xf32>) -> tensor<?x?x1x4xf32>
+  %r = nn.reshape %t {shape = ["b", "s", 4]} : (tensor<?x?x1x4xf32>) -> tensor<?x?x4xf32>
+  %p = nn.matmul %r, %wo : (tensor<?x?x4xf32>, tensor<4x8xf32>) -> tensor<?x?x8xf32>
+  %y = nn.all_reduce %p : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %y, %keys : tensor<?x?x8xf32>, tensor<?x1x?x4xf32>
+})";
+  auto graph = Graph::load(file);
+  EXPECT_TRUE(bool(graph)) << graph.error().message;
+  return *graph;
+}
+
+TEST(Shard, PortsOfACutGraphAreThoseOfTheWhole) {
+  const auto folder = std::filesystem::temp_directory_path() / ("cut-" + std::to_string(getpid()));
+  const Graph graph = cutGraph(folder);
+  for (RunOn device : {RunOn::Cpu, RunOn::Emulate}) {
+    auto program = compile(graph, {.device = device, .tensorParallel = 2});
+    ASSERT_TRUE(bool(program)) << program.error().message;
+    EXPECT_EQ(program->inputs()[0].shape, (DimShape{Dim::symbol("b"), Dim::symbol("s"), 8}));
+    EXPECT_EQ(program->inputs()[1].shape[1], Dim(2)) << "a head of each rank";
+    EXPECT_EQ(program->outputs()[1].shape[1], Dim(2));
+    auto outputs = program->run({{"x", random(DType::F32, {1, 2, 8}, 1)}, {"past", random(DType::F32, {1, 2, 3, 4}, 2)}});
+    ASSERT_TRUE(bool(outputs)) << outputs.error().message;
+    EXPECT_EQ(outputs->at("present").shape(), (Shape{1, 2, 5, 4}));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Shard, AGraphOfOneRankSaysWhatIsNotChecked) {
+  Graph graph = graphOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> (tensor<?x8xf32> {nn.name = "y"}) {
+    %y = nn.all_reduce %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
+    return %y : tensor<?x8xf32>
+  })");
+  auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
+  ASSERT_TRUE(bool(program)) << program.error().message;
+  EXPECT_NE(program->report().json().find("each rank runs it as it is, with the same weights and inputs"), std::string::npos);
+}
+
 } // namespace

@@ -138,9 +138,14 @@ TEST_F(GpuProcesses, OfHiddenGpusNothingIsAsked) {
   EXPECT_EQ(saidOnGpus(2, [](Communicator &group) { return group.exchange(64) ? group.check() : badInput("none"); }), "");
 }
 
-TEST_F(GpuProcesses, TwoOnOneGpuSumThroughTheLibrary) {
+TEST_F(GpuProcesses, TwoOnOneGpuAreRefused) {
   counters().sameBus = 1;
-  EXPECT_EQ(saidOnGpus(2, sumsByLibrary), "ranks 0 and 1 are on one GPU (0000:1b:00.0): collectives go through NCCL\n");
+  for (const Status &outcome : onGpus(2, [](Communicator &) -> Status { return badInput("was made"); })) {
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().kind, ErrorKind::Environment);
+    EXPECT_NE(outcome.error().message.find("ranks 0 and 1 are on one GPU (0000:1b:00.0): a rank waits"), std::string::npos)
+        << outcome.error().message;
+  }
 }
 
 TEST_F(GpuProcesses, KernelsHearOfOneThatStops) {

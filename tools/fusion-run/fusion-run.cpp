@@ -246,6 +246,10 @@ Status run() {
   if (!quiet && speaks)
     llvm::errs() << inputFile << " on " << program->device() << ": " << report.kernelsAfter() << " kernels, "
                  << report.kernelsBefore() << " without fusion\n";
+  if (!quiet && speaks)
+    for (const Ledger::Miss &miss : ledgerFromJson(report.json()).patterns["shard"].missed)
+      if (miss.location.empty()) // of the graph as a whole
+        llvm::errs() << inputFile << ": " << miss.reason << '\n';
   std::string steps;
   if (decodeSteps > 0) {
     NamedTensors last = *inputs, left = *outputs;
