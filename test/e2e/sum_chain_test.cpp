@@ -108,6 +108,26 @@ TEST(SumChain, FormsChangeFromRunToRun) {
   }
 }
 
+/// Rows as long and as many as the shape of the kernels for many rows asks for.
+TEST(SumChain, ManyLongRows) {
+  const int ranks = ranksHere();
+  if (onGpus() && cuda::deviceCount() < ranks)
+    GTEST_SKIP() << "fewer than 2 GPUs";
+  const Graph graph = chain(2, 8192);
+  auto reference = compile(graph, {.device = RunOn::Cpu, .tensorParallel = ranks});
+  auto kernels = compile(graph, {.device = onGpus() ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model, .tensorParallel = ranks});
+  ASSERT_TRUE(bool(reference) && bool(kernels));
+  const NamedTensors inputs = randomInputs(graph, 259, 1);
+  auto expected = reference->run(inputs), actual = kernels->run(inputs);
+  ASSERT_TRUE(bool(expected)) << expected.error().message;
+  ASSERT_TRUE(bool(actual)) << actual.error().message;
+  for (const auto &[name, value] : *expected) {
+    auto difference = compare(actual->at(name), value);
+    ASSERT_TRUE(bool(difference)) << difference.error().message;
+    EXPECT_LE(difference->relativeL2, value.type() == DType::F32 ? 1e-2 : 8e-3) << name;
+  }
+}
+
 /// Replays of a recorded graph with inputs that change every time: what a run leaves behind in areas, residuals and counters
 /// must not show in a later one.
 TEST(SumChain, ManyRunsOfChangingData) {
