@@ -146,7 +146,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     // What runs of several ways is one launch; the library's alone are two if there is something behind the sum.
     if (const auto forms = schedule.forms(region, context); !forms.empty() && forms.front() == CollectiveForm::Library)
       if (auto split = splitSum(region, context); std::holds_alternative<LibrarySum>(split))
-        launches += std::get<LibrarySum>(split).schedule ? 1 : 0;
+        launches += std::get<LibrarySum>(split).rest ? 1 : 0;
     return emitOne(region, context, schedule, outputs);
   }
   for (const View &view : context.inputs) // what computes them comes before
@@ -158,7 +158,9 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
   lastPlanned = plan.launches.size();
   if (const auto forms = schedule.forms(region, known); !forms.empty())
     return emitForms(region, known, schedule, forms, outputs);
-  return emitRanges(region, known, schedule, outputs);
+  if (Status status = emitRanges(region, known, schedule, outputs); !status)
+    return status;
+  return schedule.multiplies() ? emitProducts(region, known, outputs) : Status();
 }
 
 Status PlanBuilder::emitRanges(const Region &region, const KernelContext &known, const Schedule &schedule,

@@ -15,28 +15,6 @@ static std::optional<View> viewWithin(const Region &region, const KernelContext 
   return source ? viewThrough(op, *source, context.shapes) : std::nullopt;
 }
 
-/// The ops behind the sum that something which leaves needs, and the inputs that they read.
-static void collectRest(const Region &region, const KernelContext &context, LibrarySum &split) {
-  Region &rest = split.rest;
-  rest.anchor = region.anchor;
-  rest.pattern = region.pattern;
-  llvm::DenseSet<Value> needed(rest.outputs.begin(), rest.outputs.end());
-  for (Operation *op : llvm::reverse(region.ops))
-    if (op != split.sum && llvm::any_of(op->getResults(), [&](Value result) { return needed.contains(result); })) {
-      rest.ops.insert(rest.ops.begin(), op);
-      needed.insert(op->operand_begin(), op->operand_end());
-    }
-  for (auto [input, view] : llvm::zip(region.inputs, context.inputs))
-    if (needed.contains(input)) {
-      rest.inputs.push_back(input);
-      split.inputs.push_back(view);
-    }
-  if (needed.contains(split.sum.getY())) {
-    rest.inputs.push_back(split.sum.getY());
-    split.inputs.push_back(View::contiguous(split.sum.getY(), context.shape(split.sum.getY())));
-  }
-}
-
 std::variant<LibrarySum, std::string> splitSum(const Region &region, const KernelContext &context) {
   LibrarySum split;
   for (Operation *op : region.ops)
@@ -47,34 +25,22 @@ std::variant<LibrarySum, std::string> splitSum(const Region &region, const Kerne
   if (!addend)
     return std::string("nn.all_reduce of what the same kernel computes");
   split.addend = std::move(*addend);
+  SmallVector<unsigned> others;
   for (auto [index, output] : llvm::enumerate(region.outputs)) {
     const unsigned number = static_cast<unsigned>(index);
-    View target = context.output(number, output);
-    if (output == total && !split.output && target == View::contiguous(target.base, context.shape(output))) {
+    const View target = context.output(number, output);
+    if (output == total && !split.output && target == View::contiguous(target.base, context.shape(output)))
       split.output = number;
-      continue;
-    }
-    split.rest.outputs.push_back(output);
-    split.outputs.push_back(std::move(target));
-    split.restOutputs.push_back(number);
+    else
+      others.push_back(number);
   }
-  if (split.rest.outputs.empty())
+  if (others.empty())
     return std::move(split);
-  collectRest(region, context, split);
-  KernelContext behind = context;
-  behind.inputs = split.inputs;
-  behind.outputs = split.outputs;
-  behind.settled = {};
-  std::string reasons;
-  for (const Schedule *schedule : schedulesFor(split.rest)) {
-    auto reason = schedule->refuses(split.rest, behind);
-    if (!reason) {
-      split.schedule = schedule;
-      return std::move(split);
-    }
-    reasons += (reasons.empty() ? "" : "; ") + schedule->name().str() + ": " + *reason;
-  }
-  return "behind the sum, " + reasons;
+  auto rest = restOf(region, context, total, others);
+  if (auto *reason = std::get_if<std::string>(&rest))
+    return "behind the sum, " + *reason;
+  split.rest = std::get<Rest>(std::move(rest));
+  return std::move(split);
 }
 
 } // namespace fusion

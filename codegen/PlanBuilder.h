@@ -8,6 +8,9 @@
 
 namespace fusion {
 
+struct Rest;
+struct LibraryProducts;
+
 class PlanBuilder {
 public:
   /// A dry builder asks schedules whether they take an op, but emits nothing.
@@ -35,6 +38,13 @@ private:
   Status emitLibrary(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs,
                      bool isOneOfSeveral);
   void callLibrary(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to);
+  /// What is behind values that a library has computed; their buffers are known.
+  Status emitRest(const Rest &rest, const KernelContext &context, llvm::ArrayRef<BufferId> outputs);
+  // PlanProducts.cpp
+  /// Behind the launches of the op planned last, which are kernels for matrix products: the library's way, if it has one.
+  Status emitProducts(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs);
+  Status callProducts(const Region &region, const KernelContext &context, const LibraryProducts &products,
+                      llvm::ArrayRef<BufferId> outputs);
   // PlanRanges.cpp
   Status emitRanges(const Region &region, const KernelContext &context, const Schedule &schedule,
                     llvm::ArrayRef<SizeRange> ranges, llvm::ArrayRef<BufferId> outputs);

@@ -58,24 +58,27 @@ Status PlanBuilder::emitLibrary(const Region &region, const KernelContext &conte
                                    : addBuffer(BufferPlan::Kind::Temporary, op.getY(), locationName(op.getLoc()));
   buffers[op.getY()] = to;
   callLibrary(region, op, *from, offset, to);
-  if (parts.schedule) {
-    llvm::SmallVector<BufferId> targets;
-    for (unsigned output : parts.restOutputs)
-      targets.push_back(outputs[output]);
-    KernelContext behind = context;
-    behind.inputs = parts.inputs;
-    behind.outputs = parts.outputs;
-    behind.settled = {}; // the library's kernels wait as they please
-    behind.form = std::nullopt;
-    if (Status status = emitRanges(parts.rest, behind, *parts.schedule, targets); !status)
+  if (parts.rest)
+    if (Status status = emitRest(*parts.rest, context, outputs); !status)
       return status;
-  }
   lastPlanned = planned;
   launches = counted;
   if (isOneOfSeveral)
     for (size_t i = begin; i < plan.launches.size(); ++i)
       plan.launches[i].collective = {CollectiveForm::Library, bytesOf(op.getX(), shapes), 0};
   return {};
+}
+
+Status PlanBuilder::emitRest(const Rest &rest, const KernelContext &context, llvm::ArrayRef<BufferId> outputs) {
+  llvm::SmallVector<BufferId> targets;
+  for (unsigned output : rest.results)
+    targets.push_back(outputs[output]);
+  KernelContext behind = context;
+  behind.inputs = rest.inputs;
+  behind.outputs = rest.outputs;
+  behind.settled = {}; // the library's kernels wait as they please
+  behind.form = std::nullopt;
+  return emitRanges(rest.region, behind, *rest.schedule, targets);
 }
 
 void PlanBuilder::callLibrary(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to) {

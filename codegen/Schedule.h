@@ -92,6 +92,8 @@ public:
   virtual std::optional<Steps> steps(const Region &, const KernelContext &) const { return std::nullopt; }
   /// Nothing where rows have no owners of their own. Only for a region that is not refused.
   virtual std::optional<OwnedRows> ownedRows(const Region &, const KernelContext &) const { return std::nullopt; }
+  /// Whether a library may compute matrix products of the region instead: see LibraryProducts.
+  virtual bool multiplies() const { return false; }
   /// Only for a region that is not refused, and in ranges without steps.
   virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.

@@ -44,7 +44,7 @@ public:
   virtual Status fill(void *target, uint8_t value, size_t bytes) = 0;
 
   struct Launch {
-    uint32_t kernel = 0; ///< index into the kernels that the backend was made with
+    uint32_t kernel = 0; ///< index into the kernels that the backend was made with; no sum over ranks
     std::array<uint32_t, 3> grid = {1, 1, 1};
     /// A pointer or a 64-bit integer for each parameter.
     std::span<const uint64_t> arguments;
@@ -101,6 +101,7 @@ struct BackendKernels {
   std::span<const std::string> cubins;
   std::string cubinArch;
   KernelCache *cache = nullptr; ///< may be null
+  bool mayTryAlgorithms = false; ///< of libraries: see Multiplier
 };
 
 /// Errors: no driver, no GPU, no NVRTC (Environment); a kernel that does not compile.

@@ -1,6 +1,7 @@
 #include "ir/base/Progress.h"
 #include "runtime/Backend.h"
 #include "runtime/MemoryPlan.h"
+#include "runtime/Multiplier.h"
 #include "runtime/emulate/EmulatedKernel.h"
 
 #include <fmt/format.h>
@@ -98,6 +99,10 @@ public:
   /// Compiles those that are not compiled yet.
   Status prepare(std::span<const uint32_t> wanted) override;
   Status launch(const Launch &launch) override {
+    if (const std::optional<KernelPlan::Product> &product = plans[launch.kernel].product)
+      return call([this, &product, arguments = std::vector<uint64_t>(launch.arguments.begin(), launch.arguments.end())] {
+        return multiply(*product, arguments);
+      });
     if (recorded) {
       recorded->add(launch);
       return {};
@@ -148,7 +153,19 @@ public:
   }
 
 private:
+  /// By what stands in for cuBLASLt.
+  Status multiply(const KernelPlan::Product &product, std::span<const uint64_t> arguments) {
+    if (!multiplier) {
+      Result<std::unique_ptr<Multiplier>> made = Multiplier::make(*this, {}, /*mayTry=*/false);
+      if (!made)
+        return made.error();
+      multiplier = std::move(*made);
+    }
+    return multiplier->multiply(product, arguments);
+  }
+
   std::span<const KernelPlan> plans;
+  std::unique_ptr<Multiplier> multiplier; ///< null until it is needed
   std::string folder; ///< where libraries of kernels are kept
   std::vector<std::shared_ptr<EmulatedKernel>> kernels; ///< null: not compiled yet
   LaunchList *recorded = nullptr; ///< within record()

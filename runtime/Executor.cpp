@@ -41,7 +41,7 @@ static Status checkRanks(const ProgramPlan &plan, const ExecutorOptions &options
 static std::vector<bool> neededBySomeRuns(const ProgramPlan &plan) {
   std::vector<bool> some(plan.kernels.size(), true);
   for (const KernelLaunch &launch : plan.launches)
-    if (!launch.when && !launch.collective)
+    if (!launch.when && !launch.collective && !launch.way)
       some[launch.kernel] = false;
   return some;
 }
@@ -96,6 +96,7 @@ Result<std::vector<LaunchTiming>> Executor::profile(const NamedTensors &inputs, 
 
 std::string Executor::device() const { return runner->device().description(); }
 DevicePeaks Executor::peaks() const { return runner->device().peaks(); }
+std::string Executor::products() const { return runner->productsText(); }
 size_t Executor::weightBytes() const { return runner->weightBytes(); }
 size_t Executor::arenaBytes() const { return runner->arenaBytes(); }
 RunStatistics Executor::statistics() const { return runner->statistics(); }

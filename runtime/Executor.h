@@ -65,6 +65,8 @@ public:
   const ProgramPlan &plan() const { return program; }
   std::string device() const;
   DevicePeaks peaks() const;
+  /// For people: which matrix products of the run before a library computed, and why; see ProductWays.
+  std::string products() const;
   /// For reports: bytes of weights on the device, and of temporaries for the largest shapes so far.
   size_t weightBytes() const;
   size_t arenaBytes() const;

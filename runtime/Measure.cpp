@@ -187,11 +187,11 @@ private:
 /// Every kernel that some run launches, once; `works` learn where.
 std::vector<KernelPlan> collectKernels(std::span<Work> works) {
   std::vector<KernelPlan> kernels;
-  std::map<std::string, uint32_t> places; // by source: names are not unique over plans of other makers
+  std::map<std::string, uint32_t> places; // by source: names are not unique over plans of other makers, but for those of library calls
   for (Work &work : works)
     for (const ShapePlan::Launch &launch : work.shapes.launches) {
       const KernelPlan &kernel = work.plan->kernels[launch.kernel];
-      auto [place, isNew] = places.try_emplace(kernel.source, static_cast<uint32_t>(kernels.size()));
+      auto [place, isNew] = places.try_emplace(kernel.isLibraryCall ? kernel.name : kernel.source, static_cast<uint32_t>(kernels.size()));
       if (isNew)
         kernels.push_back(kernel);
       KernelPlan &shared = kernels[place->second];

@@ -36,6 +36,7 @@ public:
   /// "4 × NVIDIA H200 (sm_90a), peer memory".
   std::string device() const;
   DevicePeaks peaks() const { return executors.front()->peaks(); }
+  std::string products() const { return executors.front()->products(); }
   /// The first rank's.
   RunStatistics statistics() const { return executors.front()->statistics(); }
 

@@ -30,6 +30,7 @@ public:
   const ProgramPlan &plan() const { return executor->plan(); }
   std::string device() const;
   DevicePeaks peaks() const { return executor->peaks(); }
+  std::string products() const { return executor->products(); }
   RunStatistics statistics() const { return executor->statistics(); }
 
 private:

@@ -12,7 +12,7 @@ namespace fusion {
 
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
                          std::unique_ptr<Backend> device, WeightStore store)
-    : plan(plan), options(options), shapePlanner(plan), binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
+    : plan(plan), options(options), shapePlanner(plan), productWays(plan, options), binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
       writtenInputs(plan.buffers.size(), false), usersOf(plan.buffers.size()), pools(plan.buffers.size()) {
   for (uint32_t i = 0; i < plan.launches.size(); ++i)
     for (const KernelLaunch::Argument &argument : plan.launches[i].arguments)
@@ -60,10 +60,14 @@ bool Executor::Runner::updateShapes(ShapeBucket &bucket, std::span<const int64_t
 }
 
 Result<ShapeBucket *> Executor::Runner::newBucket() {
-  Result<ShapePlan> shapes = shapePlanner.plan(symbols, options.communicator.get());
+  const SymbolValues named = shapePlanner.named(symbols);
   if (options.communicator)
-    if (Status status = agreeOn(shapePlanner.named(symbols)); !status)
+    if (Status status = agreeOn(named); !status)
       return status.error();
+  if (Status status = chooseProducts(named); !status)
+    return status.error();
+  Result<ShapePlan> shapes = shapePlanner.plan(symbols, options.communicator.get(),
+                                               [&](size_t begin) { return productWays.byLibrary(begin); });
   if (!shapes)
     return shapes.error();
   if (Status status = prepareLaunches(*shapes); !status)
@@ -79,6 +83,15 @@ Status Executor::Runner::agreeOn(const SymbolValues &symbols) {
   Communicator &communicator = *options.communicator;
   auto text = describeRun(plan, symbols, {communicator.description()}, &communicator);
   return text ? agree(communicator.host(), *text) : Status(text.error());
+}
+
+Status Executor::Runner::chooseProducts(const SymbolValues &symbols) {
+  if (productWays.empty())
+    return {};
+  Result<bool> capturing = backend->capturing(); // nothing can be measured then
+  if (!capturing)
+    return capturing.error();
+  return productWays.decide(symbols, !*capturing, backend->description());
 }
 
 Status Executor::Runner::prepareLaunches(const ShapePlan &shapes) {

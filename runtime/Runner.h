@@ -3,6 +3,7 @@
 
 #include "runtime/Binding.h"
 #include "runtime/Executor.h"
+#include "runtime/ProductWays.h"
 #include "runtime/ShapeBucket.h"
 #include "runtime/WeightStore.h"
 
@@ -39,6 +40,7 @@ public:
   size_t weightBytes() const { return weights.deviceBytes(); }
   size_t arenaBytes() const { return arenaCapacity; }
   RunStatistics statistics();
+  std::string productsText() const { return productWays.text(); }
 
 private:
   /// One run: its sizes, where every buffer is, and who keeps the interface buffers.
@@ -57,6 +59,8 @@ private:
   bool updateShapes(ShapeBucket &bucket, std::span<const int64_t> values);
   /// Whether all ranks are about to do the same; before the first run of any launches.
   Status agreeOn(const SymbolValues &symbols);
+  /// Which products a library computes at these sizes; the same on all ranks.
+  Status chooseProducts(const SymbolValues &symbols);
   /// Kernels that are compiled when they are needed, and what ranks exchange data through.
   Status prepareLaunches(const ShapePlan &shapes);
   Status growArena(size_t bytes);
@@ -105,6 +109,7 @@ private:
   const ProgramPlan &plan;
   const ExecutorOptions &options;
   ShapePlanner shapePlanner;
+  ProductWays productWays;
   InputBinder binder;
   std::mutex mutex;
   std::unique_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last

@@ -21,7 +21,7 @@ void Executor::Runner::resolve(const ShapePlan::Launch &launch, const std::vecto
 Status Executor::Runner::launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap) {
   resolve(launch, frame.addresses);
   Status status =
-      plan.kernels[launch.kernel].isLibraryCall
+      plan.kernels[launch.kernel].isLibraryCall && !plan.kernels[launch.kernel].product
           ? callLibrary(launch)
           : backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
   const std::string &location = plan.launches[launch.source].location;

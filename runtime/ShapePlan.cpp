@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,8 +13,10 @@ static constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keep
 /// One set of shapes. What errors say is only put together when there is one.
 class ShapePlanner::Planning {
 public:
-  Planning(ShapePlanner &planner, const SymbolValues &symbols, const Communicator *communicator)
-      : planner(planner), plan(planner.program), index(planner.index), symbols(symbols), communicator(communicator) {}
+  Planning(ShapePlanner &planner, const SymbolValues &symbols, const Communicator *communicator,
+           const LibraryChoice &byLibrary)
+      : planner(planner), plan(planner.program), index(planner.index), symbols(symbols), communicator(communicator),
+        byLibrary(byLibrary) {}
 
   Result<ShapePlan> run() {
     result.symbols = planner.symbolValues;
@@ -23,11 +26,13 @@ public:
     result.fates.assign(plan.launches.size(), ShapePlan::Fate::OtherForm);
     result.positions.assign(plan.launches.size(), 0);
     for (size_t i = 0; i < plan.launches.size();) {
-      const size_t end = plan.endOfCollective(i);
-      Status status = end == i ? addLaunch(static_cast<uint32_t>(i)) : addCollective(i, end);
+      const size_t end = plan.endOfCollective(i), products = plan.endOfProducts(i);
+      Status status = products > i ? addProducts(i, products)
+                      : end > i    ? addCollective(i, end)
+                                   : addLaunch(static_cast<uint32_t>(i));
       if (!status)
         return status.error();
-      i = std::max(end, i + 1);
+      i = std::max({end, products, i + 1});
     }
     for (size_t i = 0; i < plan.outputs.size(); ++i)
       if (Status status = addOutput(plan.outputs[i], index.outputs[i]); !status)
@@ -121,6 +126,15 @@ private:
     for (const CollectiveWay &way : ways)
       if (way.form == form)
         result.roundBytes = std::max(result.roundBytes, way.roundBytes);
+    return {};
+  }
+
+  Status addProducts(size_t begin, size_t end) {
+    const ProductWay way = byLibrary && byLibrary(begin) ? ProductWay::Library : ProductWay::Kernel;
+    for (size_t i = begin; i < end; ++i)
+      if (plan.launches[i].way == way)
+        if (Status status = addLaunch(static_cast<uint32_t>(i)); !status)
+          return status;
     return {};
   }
 
@@ -226,6 +240,7 @@ private:
   const ShapeIndex &index;
   const SymbolValues &symbols;
   const Communicator *communicator;
+  const LibraryChoice &byLibrary;
   ShapePlan result;
   bool skipped = false; ///< the launch before had nothing to do
 };
@@ -260,19 +275,21 @@ std::optional<int64_t> ShapePlanner::value(const Size &size) {
   return value;
 }
 
-Result<ShapePlan> ShapePlanner::plan(const SymbolValues &symbols, const Communicator *communicator) {
+Result<ShapePlan> ShapePlanner::plan(const SymbolValues &symbols, const Communicator *communicator,
+                                     const LibraryChoice &byLibrary) {
   std::vector<int64_t> numbered;
   for (const std::string &name : index.table.symbols()) {
     auto found = symbols.find(name);
     numbered.push_back(found == symbols.end() ? DimTable::unknown : found->second);
   }
   begin(numbered);
-  return Planning(*this, symbols, communicator).run();
+  return Planning(*this, symbols, communicator, byLibrary).run();
 }
 
-Result<ShapePlan> ShapePlanner::plan(std::span<const int64_t> symbols, const Communicator *communicator) {
+Result<ShapePlan> ShapePlanner::plan(std::span<const int64_t> symbols, const Communicator *communicator,
+                                     const LibraryChoice &byLibrary) {
   begin(symbols);
-  return Planning(*this, named(symbols), communicator).run();
+  return Planning(*this, named(symbols), communicator, byLibrary).run();
 }
 
 ShapePlanner::Traffic ShapePlanner::traffic(const ShapePlan &shapes, size_t launch) {
@@ -282,8 +299,9 @@ ShapePlanner::Traffic ShapePlanner::traffic(const ShapePlan &shapes, size_t laun
   return {count(sizes.bytesRead) + count(sizes.bytesWritten), count(sizes.flops)};
 }
 
-Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator) {
-  return ShapePlanner(plan).plan(symbols, communicator);
+Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator,
+                             const LibraryChoice &byLibrary) {
+  return ShapePlanner(plan).plan(symbols, communicator, byLibrary);
 }
 
 } // namespace fusion

@@ -7,7 +7,9 @@
 #include "runtime/collective/Communicator.h"
 
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,7 +35,7 @@ struct ShapePlan {
     Empty,      ///< nothing to do: its grid is empty …
     Nothing,    ///< … or the size that it is for is below 1
     OtherSizes, ///< it is for other values of that size
-    OtherForm,  ///< of a collective that takes another way
+    OtherForm,  ///< of a collective or of products that take another way
   };
   std::vector<int64_t> symbols; ///< the values that this is for, by the planner's numbers
   std::vector<size_t> bufferBytes;
@@ -50,6 +52,12 @@ struct ShapePlan {
   std::vector<uint32_t> positions;                ///< … and where in `launches` it is
 };
 
+/// Whether the library's way is taken of the products whose first launch is this one (ProgramPlan::endOfProducts). The same
+/// for sizes of the same classes.
+using LibraryChoice = std::function<bool(size_t begin)>;
+/// Sizes up to a power of two; -1: nothing to compute.
+inline int sizeClass(int64_t size) { return size < 1 ? -1 : std::bit_width(static_cast<uint64_t>(size - 1)); }
+
 /// Works out shapes of one plan, again and again: a decode loop has new ones at every step. Each of the plan's expressions
 /// is evaluated once for a set of shapes however often it occurs, and memory is laid out anew only when a temporary's size
 /// has changed. Not thread-safe; the plan must outlive it.
@@ -57,10 +65,12 @@ class ShapePlanner {
 public:
   explicit ShapePlanner(const ProgramPlan &plan);
   /// As planShapes().
-  Result<ShapePlan> plan(const SymbolValues &symbols, const Communicator *communicator = nullptr);
+  Result<ShapePlan> plan(const SymbolValues &symbols, const Communicator *communicator = nullptr,
+                         const LibraryChoice &byLibrary = {});
 
   /// The same with values by their numbers in sizes(), DimTable::unknown where there is none.
-  Result<ShapePlan> plan(std::span<const int64_t> symbols, const Communicator *communicator);
+  Result<ShapePlan> plan(std::span<const int64_t> symbols, const Communicator *communicator,
+                         const LibraryChoice &byLibrary = {});
   const ShapeIndex &sizes() const { return index; }
   SymbolValues named(std::span<const int64_t> symbols) const;
   /// How many of the plan's launches have a size in which a symbol occurs that has another value in `symbols`.
@@ -87,6 +97,8 @@ private:
   std::optional<int64_t> value(const Size &size);
   void begin(std::span<const int64_t> symbols);
   bool changes(const Size &size, const ShapePlan &shapes) const;
+  /// Whether the choice between the ways of a library's product is another than for `shapes`, or may be.
+  bool choiceChanges(uint32_t launch, const ShapePlan &shapes);
   /// Lays out the temporaries that the launches use, askedBytes for each.
   void placeTemporaries(ShapePlan &shapes);
   /// Whose memory each buffer uses: its own, or that of a temporary which the launch that writes it reads last and
@@ -106,7 +118,8 @@ private:
 
 /// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond
 /// what the hardware takes, an offset outside its buffer, more positions than a cache holds, a collective without `communicator`.
+/// Without a choice all products are by our kernels.
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols,
-                             const Communicator *communicator = nullptr);
+                             const Communicator *communicator = nullptr, const LibraryChoice &byLibrary = {});
 
 } // namespace fusion

@@ -79,6 +79,8 @@ private:
     for (const std::optional<Size> *size : {&sizes.messageBytes, &sizes.roundBytes})
       if (*size && planner.changes(**size, shapes))
         return false;
+    if (plan.kernels[plan.launches[number].kernel].product && planner.choiceChanges(number, shapes))
+      return false;
     const Fate fate = shapes.fates[number];
     if (fate == Fate::OtherForm)
       return true;
@@ -206,6 +208,27 @@ bool ShapePlanner::changes(const Size &size, const ShapePlan &shapes) const {
   const std::span<const uint32_t> symbols = index.table.symbolsOf(size.number);
   return std::any_of(symbols.begin(), symbols.end(),
                      [&](uint32_t symbol) { return symbolValues[symbol] != shapes.symbols[symbol]; });
+}
+
+bool ShapePlanner::choiceChanges(uint32_t launch, const ShapePlan &shapes) {
+  const ShapeIndex::Launch &sizes = index.launches[launch];
+  auto before = [&](const Size &size) -> std::optional<int64_t> {
+    return size.number == Size::isConstant ? size.constant : index.table.evaluate(size.number, shapes.symbols);
+  };
+  if (sizes.when) {
+    const SizeRange &range = *program.launches[launch].when;
+    const std::optional<int64_t> was = before(*sizes.when), is = value(*sizes.when);
+    if (!was || !is || range.holds(*was) != range.holds(*is))
+      return true;
+    if (!range.holds(*is))
+      return false;
+  }
+  for (size_t i = 3; i < 7; ++i) { // m, n, k and the number of matrices
+    const std::optional<int64_t> was = before(sizes.arguments[i]), is = value(sizes.arguments[i]);
+    if (!was || !is || sizeClass(*was) != sizeClass(*is))
+      return true;
+  }
+  return false;
 }
 
 size_t ShapePlanner::launchesThatDepend(const ShapePlan &shapes, std::span<const int64_t> symbols) {

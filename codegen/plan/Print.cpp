@@ -40,6 +40,11 @@ static std::string conditionText(const KernelLaunch &launch) {
     rest.collective = {};
     return std::string(forms[static_cast<int>(launch.collective->form)]) + conditionText(rest);
   }
+  if (launch.way == ProductWay::Library) {
+    KernelLaunch rest = launch;
+    rest.way = {};
+    return " as library" + conditionText(rest);
+  }
   if (!launch.when)
     return "";
   const SizeRange &range = *launch.when;
@@ -68,7 +73,9 @@ std::string cudaSource(const ProgramPlan &plan) {
                           conditionText(*sites[site]));
     if (sites.size() > mostSites)
       text += fmt::format("//   and {} more\n", sites.size() - mostSites);
-    text += description.isLibraryCall ? "// by the communication library\n" : description.source;
+    text += description.product         ? "// by cuBLASLt\n"
+            : description.isLibraryCall ? "// by the communication library\n"
+                                        : description.source;
   }
   return text;
 }
@@ -131,18 +138,6 @@ static std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-/// Whether the launch does what an earlier form of the same collective does.
-static bool isOtherWay(const ProgramPlan &plan, size_t launch) {
-  for (size_t begin = 0; begin <= launch;) {
-    const size_t end = std::max(plan.endOfCollective(begin), begin + 1);
-    if (launch < end)
-      return plan.launches[begin].collective &&
-             plan.launches[launch].collective->form != plan.launches[begin].collective->form;
-    begin = end;
-  }
-  return false;
-}
-
 std::string planDot(const ProgramPlan &plan) {
   std::string text = "digraph plan {\n  rankdir=TB;\n  node [shape=box, fontname=\"Helvetica\"];\n";
   std::vector<std::string> writer(plan.buffers.size());
@@ -158,7 +153,7 @@ std::string planDot(const ProgramPlan &plan) {
   };
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const KernelLaunch &launch = plan.launches[i];
-    if ((launch.when && launch.when->least > 1) || isOtherWay(plan, i))
+    if ((launch.when && launch.when->least > 1) || plan.isOtherWay(i))
       continue; // the same ops for other sizes, or done in another way
     std::string node = fmt::format("launch{}", i);
     text += fmt::format(

@@ -36,8 +36,19 @@ struct KernelPlan {
   bool emulatable = true;           ///< false when it uses wgmma, TMA or peer memory
   std::string whyNotEmulatable;
   bool usesPdl = false;             ///< waits with pdl_wait() before touching memory another kernel wrote
-  /// No source: the runtime calls the communication library. `all_reduce`, with the parameters (from, to, elements).
+  /// No source: the runtime calls a library. The communication library for `all_reduce`, with the parameters (from, to,
+  /// elements), or that of matrix products.
   bool isLibraryCall = false;
+  /// C = A B for each matrix of a batch, summed in f32, f64 or i32 and rounded once. Parameters: the pointers a, b and c,
+  /// then m, n, k, the number of matrices, and for each of a, b and c how many elements a line and a matrix begin behind
+  /// the one before. A line is a row, or a column where it says so; its elements lie side by side.
+  struct Product {
+    DType a = DType::F32, b = DType::F32, c = DType::F32;
+    bool columnsOfA = false, columnsOfB = false;
+    friend bool operator==(const Product &, const Product &) = default;
+  };
+  static constexpr size_t productParameters = 13;
+  std::optional<Product> product = {}; ///< of a library call
 };
 
 /// Bytes in a file that the loader maps; never copied on the host.
@@ -87,6 +98,12 @@ enum class CollectiveForm : uint8_t {
   Library, ///< an all-reduce by NCCL, then a kernel of this rank's own
 };
 
+/// The ways of computing matrix products and what is behind them.
+enum class ProductWay : uint8_t {
+  Kernel,  ///< a kernel of our own does all
+  Library, ///< a library multiplies, and a kernel behind it does the rest
+};
+
 struct KernelLaunch {
   uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
   struct Argument {
@@ -118,6 +135,10 @@ struct KernelLaunch {
     bool finishedRows = false;
   };
   std::optional<Collective> collective;
+  /// One of the two ways to do the same, which follow each other in the plan, first Kernel, and write the same results. Those
+  /// of the library are all for the same sizes; the kernels do for all. The executor takes the way that is faster on its
+  /// device.
+  std::optional<ProductWay> way;
   std::string location;             ///< model.layers.0.input_layernorm
   std::string fusion;               ///< pattern name, or empty
   std::vector<std::string> ops;     ///< the graph ops inside, for reports
@@ -149,11 +170,15 @@ struct ProgramPlan {
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
   std::vector<KernelLaunch> launches;
-  /// How many a run makes: of the launches for several ranges of a size one, of the ways of a collective the first.
+  /// How many a run makes: of the launches for several ranges of a size one, of several ways the first.
   int64_t launchesOfRun() const;
   /// Where the ways of the collective end that launch `begin` is the first of; `begin` if it is none. The library's form,
   /// where there is one, is the last; library forms that follow each other count as one collective.
   size_t endOfCollective(size_t begin) const;
+  /// Where the ways of the matrix products end that launch `begin` is the first of; `begin` if it is none.
+  size_t endOfProducts(size_t begin) const;
+  /// Whether the launch is of a collective or of products in another than the first way.
+  bool isOtherWay(size_t launch) const;
   /// Dims that the graph needs equal; checked before each new shape is run.
   struct Equality {
     Dim left, right;

@@ -28,7 +28,7 @@ static json toJson(const KernelPlan &kernel) {
         {{"kind", parameter.kind == KernelPlan::Parameter::Kind::Pointer ? "pointer" : "int64"},
          {"type", parameter.type},
          {"name", parameter.name}});
-  return {{"name", kernel.name},
+  json result = {{"name", kernel.name},
           {"schedule", kernel.schedule},
           {"source", kernel.source},
           {"parameters", parameters},
@@ -39,6 +39,10 @@ static json toJson(const KernelPlan &kernel) {
           {"why_not_emulatable", kernel.whyNotEmulatable},
           {"uses_pdl", kernel.usesPdl},
           {"library_call", kernel.isLibraryCall}};
+  if (const std::optional<KernelPlan::Product> &product = kernel.product)
+    result["product"] = {{"types", {name(product->a), name(product->b), name(product->c)}},
+                         {"columns", {product->columnsOfA, product->columnsOfB}}};
+  return result;
 }
 
 static constexpr const char *bufferKinds[] = {"input", "weight", "temporary", "output"};
@@ -70,6 +74,7 @@ static json toJson(const BufferPlan &buffer) {
 }
 
 static constexpr const char *collectiveForms[] = {"one-shot", "two-shot", "library"};
+static constexpr const char *productWays[] = {"kernel", "library"};
 
 static json toJson(const KernelLaunch &launch) {
   json arguments = json::array();
@@ -107,6 +112,8 @@ static json toJson(const KernelLaunch &launch) {
                             {"message_bytes", launch.collective->messageBytes.str()},
                             {"round_bytes", launch.collective->roundBytes.str()},
                             {"finished_rows", launch.collective->finishedRows}};
+  if (launch.way)
+    result["way"] = productWays[static_cast<int>(*launch.way)];
   return result;
 }
 
@@ -170,12 +177,21 @@ static DimShape readShape(const json &object, const char *key = "shape") {
   return shape;
 }
 
-static DType readType(const json &object) {
-  auto text = jsonField<std::string>(object, "type");
+static DType readTypeName(const std::string &text) {
   std::optional<DType> type = dtypeFromName(text);
   if (!type)
     throw JsonProblem{fmt::format("unknown element type '{}'", text)};
   return *type;
+}
+
+static DType readType(const json &object) { return readTypeName(jsonField<std::string>(object, "type")); }
+
+static KernelPlan::Product readProduct(const json &object) {
+  auto types = jsonField<std::vector<std::string>>(object, "types");
+  auto columns = jsonField<std::vector<bool>>(object, "columns");
+  if (types.size() != 3 || columns.size() != 2)
+    throw JsonProblem{"a product does not have three types and two layouts"};
+  return {readTypeName(types[0]), readTypeName(types[1]), readTypeName(types[2]), columns[0], columns[1]};
 }
 
 static KernelPlan readKernel(const json &object) {
@@ -201,6 +217,8 @@ static KernelPlan readKernel(const json &object) {
   kernel.whyNotEmulatable = jsonField<std::string>(object, "why_not_emulatable");
   kernel.usesPdl = jsonField<bool>(object, "uses_pdl");
   kernel.isLibraryCall = jsonField<bool>(object, "library_call");
+  if (auto product = object.find("product"); product != object.end())
+    kernel.product = readProduct(*product);
   return kernel;
 }
 
@@ -299,6 +317,8 @@ static KernelLaunch readLaunch(const json &object) {
     launch.collective = {readEnum<CollectiveForm>(*way, "form", collectiveForms, "collective form"),
                          readDimField(*way, "message_bytes"), readDimField(*way, "round_bytes"),
                          jsonField<bool>(*way, "finished_rows")};
+  if (object.contains("way"))
+    launch.way = readEnum<ProductWay>(object, "way", productWays, "way of a product");
   return launch;
 }
 

@@ -12,8 +12,11 @@ namespace fusion {
 static Status verifyKernel(const KernelPlan &kernel) {
   if (kernel.name.empty() || kernel.source.empty() != kernel.isLibraryCall)
     return badInput("a kernel has no name or no source, or is a library call with one");
-  if (kernel.isLibraryCall && kernel.parameters.size() != 3)
-    return badInput(fmt::format("library call {}: {} parameters, it takes 3", kernel.name, kernel.parameters.size()));
+  const size_t wanted = kernel.product ? KernelPlan::productParameters : 3;
+  if (kernel.isLibraryCall && kernel.parameters.size() != wanted)
+    return badInput(fmt::format("library call {}: {} parameters, it takes {}", kernel.name, kernel.parameters.size(), wanted));
+  if (kernel.product && !kernel.isLibraryCall)
+    return badInput(fmt::format("kernel {} is a product of a library, but has a source", kernel.name));
   uint64_t threads = uint64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
   if (kernel.blockX > 1024 || kernel.blockY > 1024 || kernel.blockZ > 64 || threads == 0 || threads > 1024)
     return badInput(fmt::format("kernel {}: a block of {}x{}x{} threads", kernel.name, kernel.blockX,
@@ -147,6 +150,11 @@ static Status verifyRanges(const ProgramPlan &plan) {
     auto fail = [&](std::string_view reason) {
       return badInput(fmt::format("launch of {} at {}: {}", plan.kernels[launch.kernel].name, launch.location, reason));
     };
+    if (launch.way == ProductWay::Library) {
+      if (open)
+        return fail("comes where the launches for " + open->when->size.str() + " end too early");
+      continue; // see verifyWays
+    }
     if (!launch.when) {
       if (open || launch.ahead)
         return fail(launch.ahead ? "is ahead of others for all sizes"
@@ -185,31 +193,40 @@ static Status verifyRanges(const ProgramPlan &plan) {
   return open ? badInput("the launches for " + open->when->size.str() + " end too early") : Status();
 }
 
-size_t ProgramPlan::endOfCollective(size_t begin) const {
-  size_t end = begin;
-  for (; end < launches.size() && launches[end].collective; ++end) {
-    const CollectiveForm form = launches[end].collective->form;
-    if (end == begin)
+/// Launches of the library's way follow kernels that do the same, are for one range of sizes up to the largest, and write
+/// what those write.
+static Status verifyWays(const ProgramPlan &plan) {
+  for (size_t i = 0; i < plan.launches.size();) {
+    const size_t end = plan.endOfProducts(i);
+    const KernelLaunch &first = plan.launches[i];
+    auto fail = [&](std::string_view reason) {
+      return badInput(fmt::format("launch of {} at {}: {}", plan.kernels[first.kernel].name, first.location, reason));
+    };
+    if (end == i) {
+      if (first.way)
+        return fail("is one of two ways, and the other is missing");
+      ++i;
       continue;
-    const CollectiveForm before = launches[end - 1].collective->form;
-    const bool isForLargerSizes = launches[end].when && launches[end].when->least > 1;
-    if (form < before || (form == before && form != CollectiveForm::Library && !isForLargerSizes))
-      break;
-  }
-  return end;
-}
-
-int64_t ProgramPlan::launchesOfRun() const {
-  int64_t count = 0;
-  for (size_t i = 0; i < launches.size();) {
-    const size_t end = std::max(endOfCollective(i), i + 1);
-    for (size_t j = i; j < end; ++j) {
-      const bool isFirstWay = !launches[j].collective || launches[j].collective->form == launches[i].collective->form;
-      count += isFirstWay && (!launches[j].when || launches[j].when->least == 1);
     }
+    Buffers written;
+    const KernelLaunch &last = plan.launches[end - 1];
+    for (size_t j = i; j < end; ++j) {
+      const KernelLaunch &launch = plan.launches[j];
+      if (launch.way == ProductWay::Kernel)
+        continue;
+      written.merge(writtenBy(launch));
+      const bool same = launch.when.has_value() == last.when.has_value() &&
+                        (!launch.when || (launch.when->size == last.when->size && launch.when->least == last.when->least &&
+                                          launch.when->most == INT64_MAX));
+      if (!same || launch.ahead || launch.collective)
+        return fail("the library's way is for several ranges of sizes");
+    }
+    const Buffers results = writtenBy(first.ahead ? plan.launches[i + 1] : first);
+    if (!std::includes(written.begin(), written.end(), results.begin(), results.end()))
+      return fail("the library's way writes other buffers");
     i = end;
   }
-  return count;
+  return {};
 }
 
 static Status verifyStrides(const ProgramPlan &plan, const PortPlan &port, const std::string &label, bool input) {
@@ -260,6 +277,8 @@ Status verify(const ProgramPlan &plan) {
     if (Status status = verifyLaunch(plan, launch); !status)
       return status;
   if (Status status = verifyRanges(plan); !status)
+    return status;
+  if (Status status = verifyWays(plan); !status)
     return status;
   if (Status status = verifyRanks(plan); !status)
     return status;

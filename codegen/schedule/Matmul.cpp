@@ -8,6 +8,7 @@ namespace {
 class MatmulSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "matmul"; }
+  bool multiplies() const override { return true; }
 
   std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
     auto problem = matmul::analyse(region, context);

@@ -65,7 +65,12 @@ Result<Profile> Program::profile(const NamedTensors &inputs) {
   DevicePeaks peaks = shared->group     ? shared->group->peaks()
                       : shared->process ? shared->process->peaks()
                                         : shared->executor->peaks();
+  const std::string products = shared->group     ? shared->group->products()
+                               : shared->process ? shared->process->products()
+                                                 : shared->executor->products();
   Profile profile{{}, profileTable(*timings, peaks), fusion::chromeTrace(*timings, peaks)};
+  if (!products.empty())
+    profile.table = products + "\n" + profile.table;
   for (const LaunchTiming &launch : *timings)
     profile.launches.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location,
                                 launch.microseconds, launch.bytes, launch.flops,

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <glob.h>
 #include <mutex>
 #include <optional>
 
@@ -16,29 +15,6 @@ namespace {
 
 constexpr auto lookEvery = std::chrono::milliseconds(50);
 constexpr int sum = 0;
-
-/// Folders of the PyPI wheel, which PyTorch needs too: nothing else has to be installed beside it.
-std::vector<std::string> wheelFolders() {
-  std::vector<std::string> roots;
-  for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (std::string root = environmentVariable(variable); !root.empty())
-      roots.push_back(root);
-#ifdef FUSION_PYTHON_HINT
-  roots.push_back(FUSION_PYTHON_HINT);
-#endif
-  if (std::string home = environmentVariable("HOME"); !home.empty())
-    roots.push_back(home + "/.local");
-  roots.insert(roots.end(), {"/usr/local", "/usr", "/opt/conda"});
-  std::vector<std::string> folders;
-  for (const std::string &root : roots)
-    for (const char *packages : {"site-packages", "dist-packages"}) {
-      glob_t found = {};
-      if (glob(fmt::format("{}/lib/python3*/{}/nvidia/nccl/lib", root, packages).c_str(), 0, nullptr, &found) == 0)
-        folders.insert(folders.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
-      globfree(&found);
-    }
-  return folders;
-}
 
 /// NCCL's number for a type; nothing for those that it does not add.
 std::optional<int> numberOf(DType type) {
@@ -87,7 +63,7 @@ Result<Nccl> Nccl::open() {
   if (std::string file = environmentVariable("FUSION_NCCL"); !file.empty()) {
     request.files = {file}; // the user's choice, or none
   } else {
-    request.fallbacks = wheelFolders();
+    request.fallbacks = wheelFolders("nvidia/nccl/lib");
     request.fallbacks.insert(request.fallbacks.end(), {"/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64"});
   }
   setenv("NCCL_NVLS_ENABLE", "0", 0); // multicast over NVLink needs rights that containers lack, and hangs without them

@@ -1,10 +1,12 @@
 #include "ir/base/Parallel.h"
 #include "runtime/Backend.h"
 #include "runtime/MemoryPlan.h"
+#include "runtime/Multiplier.h"
 #include "runtime/cuda/GraphRecording.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace fusion {
@@ -38,6 +40,7 @@ public:
   Status download(void *target, const void *source, size_t bytes) override;
   Status copy(void *target, const void *source, size_t bytes) override;
   Status fill(void *target, uint8_t value, size_t bytes) override;
+  Status prepare(std::span<const uint32_t> wanted) override;
   Status launch(const Launch &launch) override;
   Status synchronize() override;
   void *stream() const override { return session->queue(); }
@@ -59,6 +62,7 @@ private:
   Status noteNode();
   Status mark(cuda::Event event, unsigned flags);
   Result<double> microsecondsBetween(cuda::Event begin, cuda::Event end);
+  Result<Multiplier *> products();
   /// Rows as those of uploadRows, through page-locked memory.
   Status uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch, size_t rows);
 
@@ -73,6 +77,9 @@ private:
   size_t launchesRecorded = 0;
   std::vector<cuda::GraphNode> nodes; ///< … what each launch has become, where the driver says so
   std::shared_ptr<void> sweep; ///< what emptyCache() writes
+  std::string cacheFolder;
+  bool mayTryAlgorithms = false;
+  std::unique_ptr<Multiplier> multiplier; ///< null until it is needed
 };
 
 DevicePointer address(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
@@ -96,6 +103,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKer
   }
   auto session = std::make_shared<Session>(**driver, ordinal);
   std::unique_ptr<CudaBackend> backend(new CudaBackend(session, std::move(*properties)));
+  backend->cacheFolder = kernels.cache ? kernels.cache->folder() : std::string();
+  backend->mayTryAlgorithms = kernels.mayTryAlgorithms;
   if (Status status = session->open(); !status)
     return status.error();
   for (size_t i = 0; i < kernels.plans.size(); ++i)
@@ -110,6 +119,7 @@ Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
   kernel.name = plan.name;
   kernel.block[0] = plan.blockX, kernel.block[1] = plan.blockY, kernel.block[2] = plan.blockZ;
   kernel.sharedBytes = plan.dynamicSharedBytes;
+  kernel.product = plan.product;
   if (plan.isLibraryCall) {
     kernels.push_back(kernel);
     return {};
@@ -139,6 +149,7 @@ CudaBackend::~CudaBackend() {
     return;
   (void)session->enter(session->ownStream()); // behind what callers' streams still run
   driver.cuStreamSynchronize(session->ownStream());
+  multiplier.reset();
   for (Kernel &kernel : kernels)
     if (kernel.module)
       driver.cuModuleUnload(kernel.module);
@@ -252,9 +263,31 @@ Status CudaBackend::fill(void *target, uint8_t value, size_t bytes) {
                       "filling GPU memory");
 }
 
+Result<Multiplier *> CudaBackend::products() {
+  if (multiplier)
+    return multiplier.get();
+  session->activate();
+  Result<std::unique_ptr<Multiplier>> made = Multiplier::make(*this, cacheFolder, mayTryAlgorithms);
+  if (!made)
+    return made.error();
+  multiplier = std::move(*made);
+  return multiplier.get();
+}
+
+Status CudaBackend::prepare(std::span<const uint32_t> wanted) {
+  if (std::none_of(wanted.begin(), wanted.end(), [&](uint32_t i) { return kernels[i].product.has_value(); }))
+    return {};
+  Result<Multiplier *> made = products();
+  return made ? Status() : made.error();
+}
+
 Status CudaBackend::launch(const Launch &launch) {
   session->activate();
   const Kernel &kernel = kernels[launch.kernel];
+  if (kernel.product) {
+    Result<Multiplier *> library = products();
+    return library ? (*library)->multiply(*kernel.product, launch.arguments) : library.error();
+  }
   argumentPointers.clear();
   for (const uint64_t &argument : launch.arguments)
     argumentPointers.push_back(const_cast<uint64_t *>(&argument));

@@ -13,6 +13,7 @@ struct Kernel {
   Function function = nullptr;
   unsigned block[3] = {1, 1, 1};
   unsigned sharedBytes = 0;
+  std::optional<KernelPlan::Product> product; ///< not a kernel, but a product by cuBLASLt
 };
 
 class GraphRecording : public Backend::Recording {

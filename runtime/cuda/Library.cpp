@@ -5,12 +5,35 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <glob.h>
 
 namespace fusion {
 
 std::string environmentVariable(const char *name) {
   const char *value = std::getenv(name);
   return value ? value : "";
+}
+
+std::vector<std::string> wheelFolders(const std::string &folder) {
+  std::vector<std::string> roots;
+  for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (std::string root = environmentVariable(variable); !root.empty())
+      roots.push_back(root);
+#ifdef FUSION_PYTHON_HINT
+  roots.push_back(FUSION_PYTHON_HINT);
+#endif
+  if (std::string home = environmentVariable("HOME"); !home.empty())
+    roots.push_back(home + "/.local");
+  roots.insert(roots.end(), {"/usr/local", "/usr", "/opt/conda"});
+  std::vector<std::string> folders;
+  for (const std::string &root : roots)
+    for (const char *packages : {"site-packages", "dist-packages"}) {
+      glob_t found = {};
+      if (glob(fmt::format("{}/lib/python3*/{}/{}", root, packages, folder).c_str(), 0, nullptr, &found) == 0)
+        folders.insert(folders.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+      globfree(&found);
+    }
+  return folders;
 }
 
 Result<Library> Library::open(const Request &request) {

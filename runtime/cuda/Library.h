@@ -39,4 +39,7 @@ private:
 /// The environment variable's value, or empty.
 std::string environmentVariable(const char *name);
 
+/// Where `folder` of a PyPI wheel is installed (PyTorch brings many of NVIDIA's): "nvidia/nccl/lib".
+std::vector<std::string> wheelFolders(const std::string &folder);
+
 } // namespace fusion
