@@ -1,5 +1,5 @@
 // The choice between kernels and a library for matrix products, and the calls, over a stand-in for cuBLASLt.
-#include "SamplePlan.h"
+#include "ProductPlan.h"
 #include "TimingBackend.h"
 
 #include "runtime/Multiplier.h"
@@ -19,61 +19,6 @@ namespace {
 template <class Function>
 Function *ofFake(const char *name) {
   return reinterpret_cast<Function *>(dlsym(dlopen(FUSION_FAKE_CUBLASLT, RTLD_NOW), name));
-}
-
-KernelPlan productKernel() {
-  using Kind = KernelPlan::Parameter::Kind;
-  KernelPlan kernel;
-  kernel.name = "library_matmul";
-  kernel.schedule = "matmul";
-  kernel.isLibraryCall = true;
-  kernel.product = KernelPlan::Product{DType::F32, DType::F32, DType::F32, false, true};
-  kernel.parameters = {{Kind::Pointer, "const f32 *", "a"}, {Kind::Pointer, "const f32 *", "b"}, {Kind::Pointer, "f32 *", "c"}};
-  for (const char *name : {"m", "n", "k", "count", "lineA", "lineB", "lineC", "stepA", "stepB", "stepC"})
-    kernel.parameters.push_back({Kind::Int64, "i64", name});
-  return kernel;
-}
-
-/// y = -(x times w transposed), twice: in one kernel of this repository's, or by the library and a kernel behind it.
-ProgramPlan twoProducts() {
-  const Dim rows = Dim::symbol("rows");
-  using Kind = KernelPlan::Parameter::Kind;
-  ProgramPlan plan;
-  plan.target = "sm_90a";
-  plan.buffers = {{BufferPlan::Kind::Input, "x", DType::F32, {rows, 64}, {}},
-                  {BufferPlan::Kind::Weight, "w", DType::F32, {64, 64}, floats({64, 64}, 1)},
-                  {BufferPlan::Kind::Temporary, "product", DType::F32, {rows, 64}, {}},
-                  {BufferPlan::Kind::Temporary, "y", DType::F32, {rows, 64}, {}},
-                  {BufferPlan::Kind::Temporary, "product", DType::F32, {rows, 64}, {}},
-                  {BufferPlan::Kind::Output, "z", DType::F32, {rows, 64}, {}}};
-  plan.inputs = {{"x", DType::F32, {rows, 64}, 0, 0}};
-  plan.outputs = {{"z", DType::F32, {rows, 64}, 5, 0}};
-  KernelPlan ours{"ours", "matmul", "ours", {}}, rest{"rest", "pointwise", "rest", {}};
-  ours.usesPdl = rest.usesPdl = true;
-  ours.parameters = {{Kind::Pointer, "const f32 *", "x"}, {Kind::Pointer, "const f32 *", "w"}, {Kind::Pointer, "f32 *", "y"}};
-  rest.parameters = {{Kind::Pointer, "const f32 *", "x"}, {Kind::Pointer, "f32 *", "y"}};
-  plan.kernels = {ours, rest, productKernel()};
-  auto argument = [](BufferId buffer, bool written) {
-    KernelLaunch::Argument made;
-    made.buffer = buffer;
-    made.written = written;
-    return made;
-  };
-  for (const auto &[from, between, to] : {std::array<BufferId, 3>{0, 2, 3}, std::array<BufferId, 3>{3, 4, 5}}) {
-    KernelLaunch one, call, behind;
-    one.arguments = {argument(from, false), argument(1, false), argument(to, true)};
-    one.way = ProductWay::Kernel;
-    call.kernel = 2;
-    call.arguments = {argument(from, false), argument(1, false), argument(between, true)};
-    for (const Dim &number : {rows, Dim(64), Dim(64), Dim(1), Dim(64), Dim(64), Dim(64), Dim(0), Dim(0), rows * 64})
-      call.arguments.emplace_back().value = number;
-    behind.kernel = 1;
-    behind.arguments = {argument(between, false), argument(to, true)};
-    call.way = behind.way = ProductWay::Library;
-    call.when = behind.when = SizeRange{rows, 16, INT64_MAX};
-    plan.launches.insert(plan.launches.end(), {one, call, behind});
-  }
-  return plan;
 }
 
 class ChosenWays : public testing::Test {
@@ -216,6 +161,29 @@ TEST_F(ChosenWays, ARunHasTheLaunchesAndTemporariesOfOneWay) {
   EXPECT_FALSE(mixed->launches[1].overlapsPrevious);
   EXPECT_FALSE(mixed->launches[2].overlapsPrevious); // a library's kernel lets nobody start early
   EXPECT_GT(mixed->arenaBytes, ours->arenaBytes);
+}
+
+TEST_F(ChosenWays, AStepToSizesOfAnotherClassIsPlannedAnew) {
+  ShapePlanner planner(plan);
+  ASSERT_EQ(planner.sizes().table.symbols().front(), "rows");
+  std::vector<uint32_t> changed;
+  auto from = [&](int64_t rows) {
+    auto shapes = planner.plan({{"rows", rows}}, nullptr, [&](size_t) { return rows >= 16; });
+    EXPECT_TRUE(shapes);
+    return *shapes;
+  };
+  auto values = [&](int64_t rows) {
+    std::vector<int64_t> numbers = from(100).symbols;
+    numbers[0] = rows;
+    return numbers;
+  };
+  ShapePlan many = from(100), few = from(3);
+  EXPECT_TRUE(planner.update(many, values(110), changed));
+  EXPECT_EQ(changed.size(), 4u); // all of the library way
+  EXPECT_FALSE(planner.update(many, values(129), changed));
+  EXPECT_FALSE(planner.update(many, values(15), changed));
+  EXPECT_TRUE(planner.update(few, values(9), changed));
+  EXPECT_FALSE(planner.update(few, values(16), changed));
 }
 
 TEST_F(ChosenWays, ALibraryWithoutItsPlaceInThePlanIsAnError) {
