@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace fusion {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-static constexpr int formatVersion = 5;
+static constexpr int formatVersion = 6;
 
 // Writing.
 
