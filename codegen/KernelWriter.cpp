@@ -103,6 +103,8 @@ std::string KernelWriter::size(const Dim &dim) {
   return sizes.back().second.name;
 }
 
+void KernelWriter::declare(const llvm::Twine &text) { tables += (text + "\n").str(); }
+
 std::string KernelWriter::table(DType type, llvm::ArrayRef<std::string> literals) {
   std::string name = fresh((nameMark + "_table").str());
   tables += ("CONSTANT " + sourceType(type) + " " + name + "[" + llvm::Twine(literals.size()) + "] = {" +

@@ -32,6 +32,8 @@ public:
   std::string exchange();
   /// An expression for a size: a literal if static, else an i64 parameter (one for each distinct Dim).
   std::string size(const Dim &dim);
+  /// A line at file scope, in front of the kernel.
+  void declare(const llvm::Twine &text);
   /// A constant table at file scope; returns its name.
   std::string table(DType type, llvm::ArrayRef<std::string> literals);
   /// A fresh local name with this stem: `x3`.

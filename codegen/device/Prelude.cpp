@@ -13,7 +13,7 @@ static std::string joined(std::initializer_list<std::string_view> parts) {
 
 std::string_view cudaPrelude() {
   static const std::string text = joined({device_text::types_cuh, device_text::narrow_floats_cuh,
-                                          device_text::prelude_cuda_cuh, device_text::math_cuh,
+                                          device_text::prelude_cuda_cuh, device_text::wgmma_cuda_cuh, device_text::math_cuh,
                                           device_text::vectors_cuh, device_text::bytes_cuda_cuh, device_text::bytes_cuh, device_text::fragments_cuh, device_text::rows_cuh,
                                           device_text::clusters_cuda_cuh, device_text::attention_cuh});
   return text;
@@ -22,7 +22,7 @@ std::string_view cudaPrelude() {
 std::string_view hostPrelude() {
   static const std::string text =
       joined({device_text::emulation_abi_h, device_text::types_cuh, device_text::narrow_floats_cuh,
-              device_text::prelude_host_h, device_text::math_cuh, device_text::vectors_cuh, device_text::bytes_host_h, device_text::bytes_cuh, device_text::fragments_cuh, device_text::rows_cuh,
+              device_text::prelude_host_h, device_text::math_cuh, device_text::wgmma_host_h, device_text::vectors_cuh, device_text::bytes_host_h, device_text::bytes_cuh, device_text::fragments_cuh, device_text::rows_cuh,
               device_text::clusters_host_h, device_text::attention_cuh});
   return text;
 }

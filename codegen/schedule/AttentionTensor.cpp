@@ -43,22 +43,36 @@ static int64_t padded(int64_t width) { return (width + 15) / 16 * 16; }
 /// As much as the registers of a thread take: of a 16 x 8 piece of scores or sums it holds 4 elements. Of the two, warps
 /// with 32 rows are better: what they read of shared memory serves twice the products.
 static Tiling chooseTiling(int64_t width, bool finished, uint32_t arch) {
+  if (arch == 90)
+    return {true, 8, 1, width > 128 || finished ? 64 : 128, 1};
   if (width > 128) {
     // Machines of 100 KiB of shared memory take half the rows.
     const bool isSmall = arch != 80 && arch != 87 && arch != 90 && arch != 100;
-    return {isSmall ? 4 : 8, 1, finished ? 16 : 32, 1};
+    return {false, isSmall ? 4 : 8, 1, finished ? 16 : 32, 1};
   }
   if (width > 96 && finished)
-    return {8, 1, 32, 1};
-  return {4, 2, width > 96 || finished ? 32 : 64, 2};
+    return {false, 8, 1, 32, 1};
+  return {false, 4, 2, width > 96 || finished ? 32 : 64, 2};
+}
+
+/// Rows 16 bytes longer than needed: ldmatrix then meets every bank once. Warpgroups read whole panels of 64 columns.
+static int64_t pitchOf(int64_t width, const Tiling &tile) {
+  return tile.grouped ? (width + 63) / 64 * 64 : width + 8;
 }
 
 TensorEmitter::TensorEmitter(const Problem &problem)
     : problem(problem), op(problem.op), type(dtype(op.getQ())), depth(padded(problem.depth)),
-      valueDepth(padded(problem.valueDepth)), pitchK(depth + 8), pitchV(valueDepth + 8),
+      valueDepth(padded(problem.valueDepth)),
       finished(op.getMask() || op.getSoftcap().convertToDouble() > 0 || op.getScale().convertToDouble() <= 0),
       tile(chooseTiling(std::max(depth, valueDepth), finished, problem.context.arch)),
-      writer(problem.region), code(problem, writer) {}
+      pitchK(pitchOf(depth, tile)), pitchV(pitchOf(valueDepth, tile)), writer(problem.region), code(problem, writer) {}
+
+/// Where row `row`, column `column` (a multiple of 8) of a tile of `rows` rows lies in it.
+std::string TensorEmitter::tilePlace(int64_t rows, int64_t pitch, const std::string &row, const std::string &column) const {
+  if (!tile.grouped)
+    return fmt::format("({}) * {} + {}", row, pitch, column);
+  return fmt::format("{1} / 64 * {2} + ({0}) * 64 + ({1} % 64 / 8 ^ ({0}) % 8) * 8", row, column, 64 * rows);
+}
 
 /// The row of the problem that half `half` (0, 1) of a thread's tile has.
 std::string TensorEmitter::rowOf(const std::string &tile, const std::string &half) const {
@@ -89,9 +103,13 @@ void TensorEmitter::place() {
 
 /// `copyKeys(j0, stage)`: starts the copies of the tile of keys or values that begins at j0, zeros beyond the edges.
 void TensorEmitter::copies(const char *name, Value operand, int64_t width, int64_t padded) {
-  const int64_t perRow = padded / 8, rowsAtOnce = std::min(tile.threads() / perRow, tile.keys);
+  const int64_t perRow = padded / 8;
+  int64_t rowsAtOnce = std::min(tile.threads() / perRow, tile.keys);
+  if (tile.grouped) // the order of the pieces in a row is then the same for all of a thread's
+    rowsAtOnce = rowsAtOnce / 8 * 8;
   const int64_t passes = (tile.keys + rowsAtOnce - 1) / rowsAtOnce;
   const bool isKeys = operand == op.getK();
+  const int64_t pitch = isKeys ? pitchK : pitchV;
   const char *rows = isKeys ? "keyRows" : "valueRows", *to = isKeys ? "keyTile" : "valueTile";
   const std::string stride = writer.size(problem.view(operand).strides[2]);
   writer.line(fmt::format("auto {} = [&](int j0, int stage) {{", name));
@@ -102,8 +120,8 @@ void TensorEmitter::copies(const char *name, Value operand, int64_t width, int64
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int i = 0; i < {}; i += {}) {{", tile.keys, rowsAtOnce));
   const std::string copy =
-      fmt::format("cp_async_16({0} + (stage * {1} + r + i) * {2} + c, from, j0 + r + i < keyCount{3});", to, tile.keys,
-                  isKeys ? pitchK : pitchV, width < padded ? fmt::format(" && c < {}", width) : "");
+      fmt::format("cp_async_16({0} + stage * {1} + {2}, from, j0 + r + i < keyCount{3});", to, tile.keys * pitch,
+                  tilePlace(tile.keys, pitch, "r + i", "c"), width < padded ? fmt::format(" && c < {}", width) : "");
   writer.line(passes * rowsAtOnce > tile.keys ? fmt::format("if (r + i < {}) {}", tile.keys, copy) : copy);
   writer.line(fmt::format("from += {} * {};", rowsAtOnce, stride));
   writer.line("}");
@@ -119,7 +137,7 @@ void TensorEmitter::loadQueries() {
   writer.line(fmt::format("const bool valid = row0 + r <= lastRow{};",
                           problem.depth < depth ? fmt::format(" && c < {}", problem.depth) : ""));
   writer.line("const int row = valid ? row0 + r : row0;");
-  writer.line(fmt::format("cp_async_16(queryTile + r * {} + c, {} + {}, valid);", pitchK, from,
+  writer.line(fmt::format("cp_async_16(queryTile + {}, {} + {}, valid);", tilePlace(tile.rows(), pitchK, "r", "c"), from,
                           code.queryOffset("row", "c")));
   writer.line("}");
 }
@@ -138,6 +156,9 @@ void TensorEmitter::declareSums() {
 }
 
 void TensorEmitter::scores() {
+  writer.line(fmt::format(
+      "const {} *keyPlace = keyTile + stage * {} + (lane / 16 * 8 + lane % 8) * {} + lane / 8 % 2 * 8;",
+      sourceType(type).str(), tile.keys * pitchK, pitchK));
   writer.line(fmt::format("f32 score[{}][{}][4];", tile.warpTiles, tile.keys / 8));
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int m = 0; m < {}; ++m)", tile.warpTiles));
@@ -164,6 +185,8 @@ void TensorEmitter::scores() {
 }
 
 void TensorEmitter::weighValues() {
+  writer.line(fmt::format("const {} *valuePlace = valueTile + stage * {} + lane % 16 * {} + lane / 16 * 8;",
+                          sourceType(type).str(), tile.keys * pitchV, pitchV));
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int k = 0; k < {}; ++k)", tile.keys / 16));
   writer.line("#pragma unroll");
@@ -205,6 +228,8 @@ KernelDraft TensorEmitter::emit() {
   const std::string element = sourceType(type).str();
   const int64_t stageK = tile.keys * pitchK, stageV = tile.keys * pitchV;
   writer.comment(op);
+  if (tile.grouped)
+    declareProducts();
   writer.line(fmt::format("{0} *queryTile = reinterpret_cast<{0} *>(dynamic_shared());", element));
   writer.line(fmt::format("{} *keyTile = queryTile + {}, *valueTile = keyTile + {};", element, tile.rows() * pitchK,
                           2 * stageK));
@@ -220,36 +245,43 @@ KernelDraft TensorEmitter::emit() {
   writer.line("copyValues((int)first, 0);");
   writer.line("cp_async_commit();");
   declareSums();
-  writer.line("// Where this lane points ldmatrix to.");
-  writer.line(fmt::format("const {} *queryPlace = queryTile + (warpRow + lane % 16) * {} + lane / 16 * 8;", element,
-                          pitchK));
+  if (!tile.grouped) {
+    writer.line("// Where this lane points ldmatrix to.");
+    writer.line(fmt::format("const {} *queryPlace = queryTile + (warpRow + lane % 16) * {} + lane / 16 * 8;", element,
+                            pitchK));
+  }
   writer.line("// The next tile is on its way while this one is multiplied.");
   writer.line("int stage = 0;");
   writer.line(fmt::format("for (int j0 = (int)first; j0 < (int)end; j0 += {}, stage ^= 1) {{", tile.keys));
   writer.line("cp_async_wait<0>();");
+  if (tile.grouped)
+    writer.line("wgmma_publish();");
   writer.line("barrier();");
   writer.line(fmt::format("if (j0 + {} < (int)end) {{", tile.keys));
   writer.line(fmt::format("copyKeys(j0 + {}, stage ^ 1);", tile.keys));
   writer.line(fmt::format("copyValues(j0 + {}, stage ^ 1);", tile.keys));
   writer.line("}");
   writer.line("cp_async_commit();");
-  writer.line(fmt::format(
-      "const {} *keyPlace = keyTile + stage * {} + (lane / 16 * 8 + lane % 8) * {} + lane / 8 % 2 * 8;", element,
-      stageK, pitchK));
-  writer.line(fmt::format("const {} *valuePlace = valueTile + stage * {} + lane % 16 * {} + lane / 16 * 8;", element,
-                          stageV, pitchV));
-  scores();
+  if (tile.grouped)
+    groupScores();
+  else
+    scores();
   if (finished)
     finishScores();
   else
     maskEdges();
   softmaxStep();
-  weighValues();
+  if (tile.grouped)
+    groupValues();
+  else
+    weighValues();
   writer.line("}");
   store();
   KernelDraft draft = writer.finish("attention", static_cast<uint32_t>(tile.threads()),
                                     static_cast<uint32_t>(tile.blocks));
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(2 * (tile.rows() * pitchK + 2 * (stageK + stageV)));
+  if (tile.grouped)
+    draft.kernel.minimumArch = 90;
   draft.gridX = problem.rows.ceilDiv(tile.rows()) * problem.kvHeads * problem.batch;
   return draft;
 }

@@ -9,6 +9,7 @@ namespace fusion::attention {
 
 /// What one block works on.
 struct Tiling {
+  bool grouped = false;  ///< products of warpgroups, on sm_90a, else of warps
   int64_t warps = 4;
   int64_t warpTiles = 2; ///< tiles of 16 rows that a warp has
   int64_t keys = 64;     ///< at a time
@@ -30,21 +31,26 @@ private:
   void scores();
   void weighValues();
   void store();
+  // AttentionWarpgroup.cpp: the same by warpgroups
+  void declareProducts();
+  void groupScores();
+  void groupValues();
   // AttentionSoftmax.cpp
   void maskEdges();
   void finishScores();
   void softmaxStep();
 
+  std::string tilePlace(int64_t rows, int64_t pitch, const std::string &row, const std::string &column) const;
   std::string rowOf(const std::string &tile, const std::string &half) const;
 
   const Problem &problem;
   nn::AttentionOp op;
   const DType type;
   const int64_t depth, valueDepth; ///< multiples of 16: what is beyond the heads is zero
-  const int64_t pitchK, pitchV;    ///< of the tiles' rows: ldmatrix meets every bank once
   /// Scores are scaled, capped and masked one by one. Else they stay q·k, which the exponent's factor scales.
   const bool finished;
   const Tiling tile;
+  const int64_t pitchK, pitchV; ///< elements of a tile's row: of keys or queries, of values
   KernelWriter writer;
   Code code;
 };

@@ -96,16 +96,23 @@ TEST(Attention, StridedOperandsAndEmptyBatch) {
   check(attentionSchedule(), {text, {{"b", 0}, {"s", 35}}});
 }
 
-// The kernel on tensor cores, which 16-bit types get: every feature, at sizes around its tiles of 64 to 128 rows and 16
-// to 64 keys.
+/// The kernel on tensor cores, which 16-bit types get: by warps, and by warpgroups on sm_90a.
+void checkTensor(ScheduleCase test) {
+  for (uint32_t arch : {80u, 90u}) {
+    test.arch = arch;
+    const std::string source = check(attentionSchedule(), test);
+    EXPECT_NE(source.find(arch == 90 ? "wgmma_finish" : "mma_m16n8k16"), std::string::npos) << source;
+  }
+}
+
+// Every feature, at sizes around its tiles of 64 to 128 rows and 16 to 128 keys.
 TEST(AttentionTensor, HeadSizesAndLengths) {
   for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(64, 64), std::pair(80, 80), std::pair(40, 72),
                                    std::pair(8, 16), std::pair(192, 128), std::pair(256, 256)})
     for (auto [queries, keys] : {std::pair(130, 67), std::pair(3, 1)}) {
       const char *type = width % 16 == 0 ? "bf16" : "f16";
       Attention a{type, 4, 2, width, valueWidth, "", "", "scale = 0.1 : f32"};
-      const std::string source = check(attentionSchedule(), {module(a), sizes(1, queries, keys), toleranceOf(type)});
-      EXPECT_NE(source.find("mma_m16n8k16"), std::string::npos) << source;
+      checkTensor({module(a), sizes(1, queries, keys), toleranceOf(type)});
     }
 }
 
@@ -113,7 +120,7 @@ TEST(AttentionTensor, GroupedHeads) {
   for (auto [heads, kvHeads] : {std::pair(4, 4), std::pair(6, 2), std::pair(7, 1)})
     for (int queries : {1, 40, 131}) {
       Attention a{"f16", heads, kvHeads, 16, 16, "", "", "scale = 0.2 : f32, causal = true"};
-      check(attentionSchedule(), {module(a), sizes(2, queries, 150), toleranceOf("f16")});
+      checkTensor({module(a), sizes(2, queries, 150), toleranceOf("f16")});
     }
 }
 
@@ -123,12 +130,12 @@ TEST(AttentionTensor, CausalWithPastAndWindow) {
         "causal = true, softcap = 3.0 : f32, window = 90 : i64", "causal = true, zero_masked_rows = true"})
     for (auto [queries, keys] : {std::pair(150, 150), std::pair(1, 90), std::pair(33, 200), std::pair(140, 20)}) {
       Attention a{"bf16", 4, 2, 32, 32, "", "", std::string("scale = 0.3 : f32, ") + attributes};
-      check(attentionSchedule(), {module(a), sizes(1, queries, keys), toleranceOf("bf16")});
+      checkTensor({module(a), sizes(1, queries, keys), toleranceOf("bf16")});
     }
   // A scale that turns the order of the scores around, and one that makes them all alike.
   for (const char *scale : {"-0.3", "0.0"}) {
     Attention a{"f16", 4, 2, 32, 32, "", "", fmt::format("scale = {} : f32, causal = true", scale)};
-    check(attentionSchedule(), {module(a), sizes(2, 70, 70), toleranceOf("f16")});
+    checkTensor({module(a), sizes(2, 70, 70), toleranceOf("f16")});
   }
 }
 
@@ -141,7 +148,7 @@ TEST(AttentionTensor, MasksBroadcast) {
                     Mask{"?x1x1x?xi1", "\"b\", 1, 1, \"k\""}, Mask{"1x1x?x1xbf16", "1, 1, \"q\", 1"}})
     for (int width : {32, 128, 256}) {
       Attention a{"bf16", 4, 2, width, width, mask.type, mask.dims, "scale = 0.05 : f32, causal = true"};
-      check(attentionSchedule(), {module(a), sizes(2, 39, 77), toleranceOf("bf16")});
+      checkTensor({module(a), sizes(2, 39, 77), toleranceOf("bf16")});
     }
 }
 
@@ -154,8 +161,8 @@ TEST(AttentionTensor, FullyMaskedRows) {
     for (const char *zero : {"true", "false"}) {
       Attention a{"f16", 4, 2, 32, 32, std::string("?x1x?x?x") + type, "\"b\", 1, \"q\", \"k\"",
                   std::string("scale = 0.25 : f32, zero_masked_rows = ") + zero};
-      check(attentionSchedule(), {module(a), sizes(2, 3, 137), toleranceOf("f16"), nothing});
-      check(attentionSchedule(), {module(a), sizes(2, 3, 0), toleranceOf("f16")});
+      checkTensor({module(a), sizes(2, 3, 137), toleranceOf("f16"), nothing});
+      checkTensor({module(a), sizes(2, 3, 0), toleranceOf("f16")});
     }
 }
 
@@ -166,7 +173,7 @@ TEST(AttentionTensor, NotANumber) {
       set(tensor, 35 * 32 + 3, std::numeric_limits<double>::quiet_NaN());
   };
   Attention a{"bf16", 4, 4, 32, 32, "", "", "scale = 0.25 : f32, causal = true"};
-  check(attentionSchedule(), {module(a), sizes(1, 50, 50), toleranceOf("bf16"), spoil});
+  checkTensor({module(a), sizes(1, 50, 50), toleranceOf("bf16"), spoil});
 }
 
 TEST(AttentionTensor, HeadsThatItDoesNotTakeNameTheReason) {
@@ -196,8 +203,7 @@ TEST(AttentionTensor, ResultInAnotherOrder) {
       }
       return %r : tensor<?x?x128xbf16>
     })";
-  const std::string source = check(attentionSchedule(), {text, sizes(2, 70, 90), toleranceOf("bf16")});
-  EXPECT_NE(source.find("mma_m16n8k16"), std::string::npos) << source;
+  checkTensor({text, sizes(2, 70, 90), toleranceOf("bf16")});
 }
 
 TEST(Attention, RefusalsNameTheReason) {

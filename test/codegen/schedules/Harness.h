@@ -20,6 +20,7 @@ struct ScheduleCase {
   std::function<void(unsigned index, Tensor &tensor)> fill = {};
   /// Whether NVRTC, if it is there, compiles the kernel too.
   bool compiles = true;
+  uint32_t arch = 90; ///< sm_XX that the kernel is emitted for
 };
 
 /// Emits the kernel for the case's sizes, checks spills if NVRTC is there, runs and compares. Returns the kernel's
