@@ -18,12 +18,10 @@ DEVICE u64 wgmma_tile(const void *at, int panelBytes) {
   DEVICE void name(f32(&d)[N / 8][4], const u32(&a)[4], u64 b) {                                             \
     asm volatile(text : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                   \
   }
-// Before the first product that reads registers written since; products so far belong together, and end at a wait.
+// Before the first product that reads registers written since; products behind it belong together, up to a commit, and have ended after a wait.
 DEVICE void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-DEVICE void wgmma_finish() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
+DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 // Makes what this thread wrote to shared memory visible to products; then a barrier.
 DEVICE void wgmma_publish() { asm volatile("fence.proxy.async;" ::: "memory"); }
 // Registers of a product, before it begins and after it has finished: what computes with them stays on its side.

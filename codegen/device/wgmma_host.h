@@ -45,7 +45,8 @@ template <class T, int N> void emulated_wgmma_columns(f32 (&d)[N / 8][4], const 
 #define WGMMA_COLUMNS(name, T, N, text, ...)                                                                 \
   DEVICE void name(f32(&d)[N / 8][4], const u32(&a)[4], u64 b) { emulated_wgmma_columns<T, N>(d, a, b); }
 DEVICE void wgmma_begin() {}
-DEVICE void wgmma_finish() {}
+DEVICE void wgmma_commit() {}
+DEVICE void wgmma_wait() {}
 DEVICE void wgmma_publish() {}
 template <int N> DEVICE void wgmma_settle(f32 (&)[N][4]) {}
 template <int N> DEVICE void wgmma_settle(u32 (&)[N][4]) {}

@@ -128,6 +128,14 @@ void TensorEmitter::copies(const char *name, Value operand, int64_t width, int64
   writer.line("};");
 }
 
+void TensorEmitter::copyNext() {
+  writer.line(fmt::format("if (j0 + {} < (int)end) {{", tile.keys));
+  writer.line(fmt::format("copyKeys(j0 + {}, stage ^ 1);", tile.keys));
+  writer.line(fmt::format("copyValues(j0 + {}, stage ^ 1);", tile.keys));
+  writer.line("}");
+  writer.line("cp_async_commit();");
+}
+
 void TensorEmitter::loadQueries() {
   const int64_t perRow = depth / 8, pieces = tile.rows() * perRow;
   const std::string from = writer.input(problem.inputOf(op.getQ()));
@@ -257,15 +265,12 @@ KernelDraft TensorEmitter::emit() {
   if (tile.grouped)
     writer.line("wgmma_publish();");
   writer.line("barrier();");
-  writer.line(fmt::format("if (j0 + {} < (int)end) {{", tile.keys));
-  writer.line(fmt::format("copyKeys(j0 + {}, stage ^ 1);", tile.keys));
-  writer.line(fmt::format("copyValues(j0 + {}, stage ^ 1);", tile.keys));
-  writer.line("}");
-  writer.line("cp_async_commit();");
-  if (tile.grouped)
+  if (tile.grouped) {
     groupScores();
-  else
+  } else {
+    copyNext();
     scores();
+  }
   if (finished)
     finishScores();
   else

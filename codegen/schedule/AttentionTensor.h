@@ -26,6 +26,7 @@ public:
 private:
   void place();
   void copies(const char *name, mlir::Value operand, int64_t width, int64_t padded);
+  void copyNext();
   void loadQueries();
   void declareSums();
   void scores();

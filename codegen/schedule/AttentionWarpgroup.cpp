@@ -31,6 +31,7 @@ void TensorEmitter::declareProducts() {
           fmt::format("{{%{}, %{}, %{}, %{}}}, %{}, 1, 1, 1, 1", mixed, mixed + 1, mixed + 2, mixed + 3, mixed + 4));
 }
 
+// The copies of the next tiles are asked for while the first product runs.
 void TensorEmitter::groupScores() {
   const int64_t panelQ = 64 * tile.rows(), panelK = 64 * tile.keys;
   writer.line(fmt::format("f32 score[1][{}][4];", tile.keys / 8));
@@ -41,20 +42,22 @@ void TensorEmitter::groupScores() {
                           panelQ, 2 * panelQ));
   writer.line(fmt::format("                wgmma_tile(keyTile + stage * {0} + k / 64 * {1} + k % 64, {2}), k > 0);",
                           tile.keys * pitchK, panelK, 2 * panelK));
-  writer.line("wgmma_finish();");
+  writer.line("wgmma_commit();");
+  copyNext();
+  writer.line("wgmma_wait();");
   writer.line("wgmma_settle(score[0]);");
 }
 
 void TensorEmitter::groupValues() {
-  const int64_t panelV = 64 * tile.keys;
   writer.line("wgmma_settle(weight[0]);");
   writer.line("wgmma_settle(mixed[0]);");
   writer.line("wgmma_begin();");
   writer.line("#pragma unroll");
   writer.line(fmt::format("for (int k = 0; k < {}; ++k)", tile.keys / 16));
   writer.line(fmt::format("  weigh_values(mixed[0], weight[0][k], wgmma_tile(valueTile + stage * {} + k * 1024, {}));",
-                          tile.keys * pitchV, 2 * panelV));
-  writer.line("wgmma_finish();");
+                          tile.keys * pitchV, 128 * tile.keys));
+  writer.line("wgmma_commit();");
+  writer.line("wgmma_wait();");
   writer.line("wgmma_settle(mixed[0]);");
 }
 
