@@ -205,28 +205,34 @@ void fetchAhead(Parts &parts, const Turns &turns, const SizeRange *range) {
     part.layout.ahead = share * std::max<int64_t>(1, row::bytesAhead / turns.bytes);
 }
 
-/// Whether all that is read are 16-bit elements, some of which are turned, and a thread has few of them.
-bool turnsHeads(const Parts &parts) {
-  auto few = [](const Part &part) {
-    return part.layout.inRegisters && !part.layout.wholeBlock() && part.layout.chunks * part.layout.vector <= 16 &&
-           llvm::all_of(part.graph.nodes, [](const row::Node &node) {
-             return node.kind != row::Node::Kind::Load || byteSize(node.access.type) == 2;
-           });
-  };
+/// Of heads of 16-bit elements in registers, some of which are turned, the elements that a thread has; 0 for others.
+int64_t turnedElements(const Parts &parts) {
   auto turns = [](const Part &part) {
     return llvm::any_of(part.graph.nodes, [](const row::Node &node) { return node.kind == row::Node::Kind::Move; });
   };
-  return llvm::all_of(parts, few) && llvm::any_of(parts, turns);
+  auto isHalf = [](const row::Node &node) {
+    return node.kind != row::Node::Kind::Load || byteSize(node.access.type) == 2;
+  };
+  int64_t most = 0;
+  for (const Part &part : parts) {
+    if (!part.layout.inRegisters || part.layout.wholeBlock() || !llvm::all_of(part.graph.nodes, isHalf))
+      return 0;
+    most = std::max<int64_t>(most, part.layout.chunks * part.layout.vector);
+  }
+  return llvm::any_of(parts, turns) ? most : 0;
 }
 
 /// Where the compiler would rather spill than take the registers: for rows held in registers with more than two results;
 /// before sm_90 also for heads, whose registers elsewhere stay as they are.
 uint32_t residentBlocks(const Parts &parts) {
-  constexpr uint32_t registers = 65536, ofResults = 112, ofHeads = 64;
+  constexpr uint32_t registers = 65536, ofResults = 112, ofHeads = 64, ofLongHeads = 96;
   const row::Layout &layout = parts.front().layout;
   const bool crowded = llvm::any_of(
       parts, [](const Part &part) { return part.layout.inRegisters && part.graph.stores.size() > 2; });
-  const uint32_t perThread = crowded ? ofResults : turnsHeads(parts) ? ofHeads : 0;
+  const int64_t turned = turnedElements(parts);
+  uint32_t perThread = crowded ? ofResults : 0;
+  if (!crowded && turned > 0 && turned <= 32)
+    perThread = turned <= 16 ? ofHeads : ofLongHeads;
   return perThread ? std::max(1u, registers / (layout.blockThreads * perThread)) : 0;
 }
 

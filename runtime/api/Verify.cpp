@@ -46,8 +46,21 @@ OwningOpRef<ModuleOp> isolated(GroupOp group, const nn::SymbolicShapes &shapes) 
                  shapes, symbolsOf(group, shapes));
 }
 
-/// Products beyond this would keep the reference and the emulation busy for minutes.
-constexpr double mostFlops = 1.5e10;
+/// Products beyond this, or operands, would keep the reference and the emulation busy for minutes.
+constexpr double mostFlops = 1.5e10, mostElements = 1 << 23;
+
+double elementsOf(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes) {
+  const SymbolValues symbols = trialSymbols(ports, sizes);
+  double sum = 0;
+  for (const PortShape &port : ports) {
+    double elements = 1;
+    for (const Dim &dim : port.shape)
+      if (auto size = dim.evaluate(symbols))
+        elements *= static_cast<double>(std::max<int64_t>(*size, 0));
+    sum += elements;
+  }
+  return sum;
+}
 
 class GroupCheck {
 public:
@@ -129,6 +142,9 @@ private:
                flops && static_cast<double>(*flops) > mostFlops)
         skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} GFLOP", what,
                                       launch.when->size.str(), launch.when->least, static_cast<double>(*flops) * 1e-9));
+      else if (double elements = elementsOf(ports, *sizes); elements > mostElements)
+        skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} million elements", what,
+                                      launch.when->size.str(), launch.when->least, elements * 1e-6));
       else
         chosen.push_back(*sizes);
     }
@@ -137,16 +153,22 @@ private:
 
   static std::optional<TrialSizes> sizesWithin(const SizeRange &range,
                                                llvm::function_ref<bool(const TrialSizes &)> reaches) {
-    // Past a tile's edge, where rows are many.
+    auto among = [&](int64_t least, int64_t most) -> std::optional<TrialSizes> {
+      for (int64_t rows = least; rows <= most; ++rows)
+        for (const TrialSizes &way : {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{rows, rows}})
+          if (reaches(way))
+            return way;
+      return std::nullopt;
+    };
+    // Past a tile's edge, where rows are many. What is not counted in rows may be reached by few.
     const int64_t first = range.least < manyRows ? range.least : std::min(range.most, range.least + 5);
-    for (int64_t rows = first; rows <= std::min(range.most, first + manyRows); ++rows)
-      for (const TrialSizes &way : {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{rows, rows}})
-        if (reaches(way))
-          return way;
-    return std::nullopt;
+    if (first < mostRows)
+      if (auto sizes = among(first, std::min(range.most, first + manyRows)))
+        return sizes;
+    return among(1, 4 * manyRows);
   }
 
-  static constexpr int64_t manyRows = 64;
+  static constexpr int64_t manyRows = 64, mostRows = int64_t(1) << 32;
 
   Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor, std::mt19937 &random) {
     NamedTensors inputs = randomInputs(interpreter.inputs(), sizes, {}, random);

@@ -16,6 +16,10 @@ LLAMA = {"qkv_matmul": 2, "gated_matmul": 2, "scaled_matmul": 5}
 QDQ = {**LLAMA, "add_norm_quant": 4, "norm_quant": 1}
 WEIGHT_ONLY = {**LLAMA, "add_norm": 4}
 
+# Where activations are f8, a rounding of attention's weights to f16 (tensor cores) moves codes, each by a sixteenth to an
+# eighth, and those move more in the layers behind: the tolerance of values that were e4m3.
+RTOL = {"fp8": "5e-2"}
+
 # kind, graph, products, what fires; f32 results differ by how sums are ordered, and by single codes that this moves.
 CASES = [
     ("int8", "llama-fp32-op18", 15, QDQ),
@@ -35,9 +39,10 @@ class Quantised(ToolTest):
         self.run_tool("fusion-opt", path, "--fuse", "--quiet", "-o", self.path("fused.mlir"), *required)
         expected, inputs = self.path("expected.safetensors"), graph(name, "inputs.safetensors")
         run = ["fusion-run", path, "--quiet", f"--inputs={inputs}"]
+        tolerance = [f"--rtol={RTOL[kind]}"] if kind in RTOL else []
         self.run_tool(*run, "--device=cpu", "--no-fuse", f"--outputs={expected}")
         for way in (["--device=cpu"], ["--device=emulate"], ["--device=emulate", "--no-fuse"]):
-            out, _ = self.run_tool(*run, f"--expect={expected}", *way)
+            out, _ = self.run_tool(*run, f"--expect={expected}", *way, *tolerance)
             self.assertIn("PASS", out)
 
 for kind, *rest in CASES:
