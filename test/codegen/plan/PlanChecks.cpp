@@ -134,6 +134,8 @@ void checkFunction(func::FuncOp function, const CheckOptions &options) {
   ASSERT_TRUE(executor) << executor.error().message << "\n" << cudaSource(*plan);
   auto actual = (*executor)->run(inputs);
   ASSERT_TRUE(actual) << actual.error().message << "\n" << planText(*plan) << cudaSource(*plan);
+  actual = (*executor)->fetch(*actual); // caches stay on the device
+  ASSERT_TRUE(actual) << actual.error().message;
   ASSERT_EQ(actual->size(), expected->size());
   for (auto &[name, tensor] : *expected)
     compareOutput(name, actual->at(name), tensor, options, *plan);

@@ -183,7 +183,8 @@ TEST(Pointwise, AResultMayTakeTheMemoryOfWhatItsThreadsAloneRead) {
     %5 = nn.add %3, %3 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
     return %4, %5 : tensor<?x8xf16>, tensor<?x8xf32>
   })";
-  check(text, {.symbols = {{"n", 1031}}, .launches = 6});
+  // exp of products up to 16, whose last places (a GPU's silu has other ones) are 5e-6 of it.
+  check(text, {.symbols = {{"n", 1031}}, .tolerance = 1e-5, .launches = 6});
   auto module = parse(text);
   auto plan = buildPlan(mainOf(*module), {});
   ASSERT_TRUE(plan) << plan.error().message;
