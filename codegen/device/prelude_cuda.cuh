@@ -199,8 +199,6 @@ template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) {
     access.raw[i] = __ldcs(reinterpret_cast<const piece *>(from) + i);
   return access.unpack();
 }
-// Asks for the line of `from`, global memory that may still be written: what is read later is what is there then.
-DEVICE void prefetch_line(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
   vector_access<T, N> access;
   using piece = typename vector_access<T, N>::piece;

@@ -92,7 +92,6 @@ template <class T, int N> DEVICE Vec<T, N> load_lines_vec(const T *from) { retur
 template <class T> DEVICE T load_settled(const T *from) { return load(from); }
 DEVICE void prefetch_range(const void *, const void *) {}
 template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) { return load_vec<T, N>(from); }
-DEVICE void prefetch_line(const void *) {}
 template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
   check_aligned(to, sizeof(T) * N);
   copy_bytes(to, &values, sizeof(T) * N);
