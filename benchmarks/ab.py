@@ -17,7 +17,7 @@ import tempfile
 
 
 def run(options, folder, *flags):
-    """One run of fusion-run: (median microseconds, the ledger)."""
+    """One run of fusion-run: (median microseconds, the fusion report)."""
     report = f"{folder}/report.json"
     command = [options.fusion_run, options.graph, f"--inputs={options.inputs}", f"--device={options.device}", "--quiet",
                f"--bench={options.bench}", f"--report={report}", *flags]
@@ -45,16 +45,16 @@ def main(argv):
     options = parser.parse_args(argv)
     options.inputs = options.inputs or os.path.join(os.path.dirname(options.graph), "inputs.safetensors")
     with tempfile.TemporaryDirectory() as folder:
-        _, ledger = run(options, folder)
-        fired = sorted(name for name, pattern in ledger["patterns"].items() if pattern["fired"])
+        _, fusions = run(options, folder)
+        fired = sorted(name for name, pattern in fusions["patterns"].items() if pattern["fired"])
         variants = {"fused": [], "no fusion": ["--no-fuse"], **{f"without {name}": [f"--fuse-disable={name}"] for name in fired}}
         times, kernels = {label: [] for label in variants}, {}
         for turn in range(options.rounds):
             print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
             for label, flags in variants.items():
-                microseconds, ledger = run(options, folder, *flags)
+                microseconds, fusions = run(options, folder, *flags)
                 times[label].append(microseconds)
-                kernels[label] = ledger["kernels"]["before" if label == "no fusion" else "after"]
+                kernels[label] = fusions["kernels"]["before" if label == "no fusion" else "after"]
     rows = [{"variant": label, "kernels": kernels[label], "us": statistics.median(times[label]),
              "spread": max(times[label]) - min(times[label])} for label in variants]
     base = rows[0]["us"]

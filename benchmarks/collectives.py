@@ -3,7 +3,7 @@
 
     benchmarks/collectives.py [--fusion-run=build/bin/fusion-run] [--ranks=4,2,1] [--only=REGEX] [--json=collectives.json]
 
-Two kinds of case: chains of 12 all-reduces, each with an addition and a norm behind it (families/chain.py; microseconds a
+Two kinds of case: chains of 12 all-reduces, each with an addition and a norm after it (families/chain.py; microseconds a
 link), and decoder layers shaped like Llama 3 8B's, decoding over a cache (families/layer.py; six of them, microseconds a
 layer), which one GPU runs too. Ours: fusion-run --tp=N --bench. The others: a process a GPU (ranks_of_peers.py), started
 here, with a time limit, NCCL without multicast, all of it in one CUDA graph on each GPU, the all-reduces between what

@@ -3,7 +3,7 @@
 
     benchmarks/decode.py [--fusion-run=build/bin/fusion-run] [--layers=32] [--batch=1] [--past=1024] [--steps=200] [--device=cuda]
 
-Decoder layers shaped like Llama 3 8B's, one behind the other, with caches that are extended in place; all layers share
+Decoder layers shaped like Llama 3 8B's, one after the other, with caches that are extended in place; all layers share
 their weights' bytes, which no cache of the device holds. Prints what `fusion-run --decode` prints. --write=FOLDER only
 writes graph, inputs and weights.
 """

@@ -38,7 +38,7 @@ class Bench:
         self.device = torch.device("cuda")
         properties = torch.cuda.get_device_properties(self.device)
         self.l2 = properties.L2_cache_size
-        self.sweep = torch.empty(4 * self.l2, dtype=torch.uint8, device=self.device)
+        self.flush = torch.empty(4 * self.l2, dtype=torch.uint8, device=self.device)
         torch.backends.cuda.matmul.allow_tf32 = False
 
     def calls(self, case):
@@ -73,7 +73,7 @@ class Bench:
         times = []
         for _ in range(WARM_UP + REPLAYS):
             if cold:
-                self.sweep.fill_(0)
+                self.flush.fill_(0)
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             graph.replay()
@@ -122,8 +122,8 @@ class Bench:
         if run.returncode:
             raise Failed((run.stderr.strip() or run.stdout.strip() or f"exit {run.returncode}").splitlines()[-1])
         with open(report) as file:
-            ledger = json.load(file)
-        kernels = ledger["kernels"]["after"] / calls
+            fusions = json.load(file)
+        kernels = fusions["kernels"]["after"] / calls
         found = load_file(outputs, device="cuda")
         os.remove(outputs)
         error = max(self.errors(case, tensors, [{name: found[f"{name}{i}"] for name in names(graph)} for i in range(calls)],

@@ -95,8 +95,8 @@ class Rank(Bench):
         if isinstance(case, Chain):
             us, results = self.measured(self.chain(case, label, whole))
         else:
-            pieces = [case.prepared(case.piece(call, self.rank, self.ranks)) for call in whole]
-            us, results = self.measured(self.layer(case, label, pieces))
+            shards = [case.prepared(case.shard(call, self.rank, self.ranks)) for call in whole]
+            us, results = self.measured(self.layer(case, label, shards))
         if self.rank:
             return None
         for call in exact if not isinstance(case, Chain) else []:

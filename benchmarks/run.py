@@ -3,6 +3,7 @@
 
     benchmarks/run.py [--fusion-run=build/bin/fusion-run] [--json=benchmark.json] [--only=REGEX] [--quick]
     benchmarks/run.py ab GRAPH [--inputs=F.safetensors]      fused, --no-fuse, and each fusion left out (see ab.py)
+    benchmarks/before_after.py OLD NEW                       two builds of fusion-run, case by case
     benchmarks/plot.py benchmark.json                        figures from the results
 
 Prints a line a case: median microseconds of a call, the limit (the bytes that must move over the copy rate, or the

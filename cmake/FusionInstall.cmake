@@ -3,12 +3,12 @@
 include(CMakePackageConfigHelpers)
 
 # The headers that users include; none names an MLIR type.
-install(FILES runtime/api/Fusion.h DESTINATION include/fusion/runtime/api)
+install(FILES api/Compare.h api/Decode.h api/Fusion.h DESTINATION include/fusion/api)
 install(FILES runtime/RunStatistics.h DESTINATION include/fusion/runtime)
 foreach(room ir/base codegen/plan)
   install(DIRECTORY ${room}/ DESTINATION include/fusion/${room} FILES_MATCHING PATTERN "*.h")
 endforeach()
-file(WRITE "${PROJECT_BINARY_DIR}/Fusion.h" "#pragma once\n#include \"fusion/runtime/api/Fusion.h\"\n")
+file(WRITE "${PROJECT_BINARY_DIR}/Fusion.h" "#pragma once\n#include \"fusion/api/Fusion.h\"\n")
 install(FILES "${PROJECT_BINARY_DIR}/Fusion.h" DESTINATION include/fusion)
 
 set(FUSION_PACKAGE_FOLDER lib/cmake/Fusion)

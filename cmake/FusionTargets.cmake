@@ -64,6 +64,9 @@ function(fusion_embed target header namespace)
   target_sources(${target} PRIVATE "${output}")
 endfunction()
 
+# Where tests share what they compile: cubins, emulated kernels, what spills. Named by contents; any number may use it.
+set(FUSION_TEST_CACHE ${PROJECT_BINARY_DIR}/test-cache)
+
 # fusion_unit_test(NAME SOURCES … LINKS … [SHARDS n]): a GoogleTest program registered with ctest; a long one as n tests
 # NAME-0 …, so that they run side by side.
 function(fusion_unit_test name)
@@ -74,12 +77,13 @@ function(fusion_unit_test name)
                                              FUSION_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(NOT ARG_SHARDS)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "FUSION_CACHE_DIR=${FUSION_TEST_CACHE}")
     return()
   endif()
   math(EXPR last "${ARG_SHARDS} - 1")
   foreach(shard RANGE ${last})
     add_test(NAME ${name}-${shard} COMMAND ${name} --gtest_brief=1)
     set_tests_properties(${name}-${shard} PROPERTIES
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+      ENVIRONMENT "FUSION_CACHE_DIR=${FUSION_TEST_CACHE};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()

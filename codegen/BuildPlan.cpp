@@ -1,8 +1,13 @@
 #include "codegen/BuildPlan.h"
 
 #include "codegen/LibrarySum.h"
-#include "codegen/Pieces.h"
+#include "codegen/OutputSlices.h"
 #include "codegen/PlanBuilder.h"
+#include "codegen/body/KernelSource.h"
+#include "codegen/plan/Comments.h"
+#include "codegen/schedule/Schedules.h"
+#include "ir/base/Hash.h"
+#include "ir/dialect/Mesh.h"
 #include "ir/dialect/Types.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -21,26 +26,22 @@ std::string describeOp(Operation *op) {
   return where.empty() ? name : name + " at " + where;
 }
 
-/// 90 of "sm_90a".
-static uint32_t archOf(StringRef target) {
-  uint32_t arch = 0;
-  StringRef digits = target;
-  digits.consume_front("sm_");
-  return digits.consumeInteger(10, arch) ? 80 : arch;
-}
-
-PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes,
-                         bool dry)
+PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
+                         const nn::SymbolicShapes &shapes, bool dry)
     : function(function), options(options), shapes(shapes), views(Views::compute(function, shapes)),
-      arch(archOf(options.target)), dry(dry) {
+      target(target), dry(dry) {
   auto module = function->getParentOfType<ModuleOp>();
   plan.model = (module && module.getName() ? *module.getName() : function.getName()).str();
   plan.target = options.target;
-  if (auto ranks = function->getAttrOfType<IntegerAttr>(nn::ranksAttr))
-    plan.ranks = ranks.getInt();
+  if (auto mesh = nn::meshOf(function); !mesh.empty()) {
+    plan.axis = mesh.front().name;
+    plan.ranks = mesh.front().ranks;
+  }
 }
 
 Status PlanBuilder::build() {
+  if (Status status = nn::checkSums(function); !status)
+    return status;
   planArguments();
   for (Operation &op : function.getBody().front()) {
     if (llvm::isa<func::ReturnOp>(op))
@@ -52,9 +53,9 @@ Status PlanBuilder::build() {
 }
 
 Status PlanBuilder::planOp(Operation *op) {
-  if (llvm::isa<nn::ConstantOp, nn::WeightOp, nn::DimConstantOp>(op))
+  if (nn::isStored(op) || llvm::isa<nn::DimConstantOp>(op))
     return {}; // when somebody needs its buffer
-  if (!llvm::isa<GroupOp>(op) && !llvm::isa_and_nonnull<nn::NNDialect>(op->getDialect()))
+  if (!llvm::isa<GroupOp>(op) && !nn::isGraphOp(op))
     return badInput(describeOp(op) + ": not an op of this compiler");
   if (views.isView(op) || isOpTriviallyDead(op))
     return {};
@@ -66,6 +67,10 @@ Status PlanBuilder::planOp(Operation *op) {
                                 addBuffer(BufferPlan::Kind::Temporary, result, locationName(op->getLoc())));
   auto group = llvm::dyn_cast<GroupOp>(op);
   return planRegion(group ? Region::of(group) : Region::of(op), outputs);
+}
+
+KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
+  return {shapes, inputs, target, nullptr, outputs, {}, {}, {}, false, options.schedules};
 }
 
 llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
@@ -90,157 +95,189 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views) {
 
 std::optional<std::string> scheduleRefusal(const Region &region, StringRef name,
                                            const nn::SymbolicShapes &shapes, const Views &views,
-                                           uint32_t arch) {
-  const Schedule *schedule = findSchedule(name);
+                                           const TargetInfo &target) {
+  const Schedule *schedule = builtinSchedules().find(name);
   if (!schedule)
     return ("there is no schedule \"" + name + "\"").str();
   llvm::SmallVector<View> inputs = inputViews(region, views), outputs = outputViews(region, views);
-  return schedule->refuses(region, {shapes, inputs, arch, nullptr, outputs});
+  auto plan = schedule->plan(region, {shapes, inputs, target, nullptr, outputs});
+  return plan ? std::nullopt : std::optional(plan.error().message);
 }
 
-Result<const Schedule *> PlanBuilder::chooseSchedule(const Region &region,
-                                                     const KernelContext &context) const {
+/// Whether several ranks add up in it.
+static bool addsOverRanks(const Region &region) {
+  return region.ranks() > 1 && llvm::any_of(region.ops, llvm::IsaPred<nn::AllReduceOp>);
+}
+
+Result<SchedulePlan> PlanBuilder::chooseSchedule(const Region &region, const KernelContext &context) const {
   if (auto group = llvm::dyn_cast<GroupOp>(region.anchor)) {
-    const Schedule *schedule = findSchedule(group.getSchedule());
+    const Schedule *schedule = context.schedules.find(group.getSchedule());
     if (!schedule)
       return badInput(describeOp(group) + ": there is no schedule \"" + group.getSchedule().str() + "\"");
-    if (auto reason = schedule->refuses(region, context))
-      return badInput(describeOp(group) + ": schedule " + schedule->name().str() + " refuses it: " + *reason);
-    return schedule;
+    auto plan = schedule->plan(region, context);
+    return plan ? std::move(plan)
+                : badInput(describeOp(group) + ": schedule " + schedule->name().str() + " refuses it: " + plan.error().message);
   }
   llvm::SmallVector<std::string> reasons;
-  for (const Schedule *schedule : schedulesFor(region)) {
-    auto reason = schedule->refuses(region, context);
-    if (!reason)
-      return schedule;
-    reasons.push_back(schedule->name().str() + ": " + *reason);
+  for (const Schedule *schedule : context.schedules.inOrderFor(region)) {
+    auto plan = schedule->plan(region, context);
+    if (plan)
+      return plan;
+    reasons.push_back(schedule->name().str() + ": " + plan.error().message);
   }
   return badInput(describeOp(region.anchor) + ": no kernel computes it (" + llvm::join(reasons, "; ") + ")");
 }
 
 Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs) {
   llvm::SmallVector<View> inputs = inputViews(region, views), targets = outputViews(region, views);
-  KernelContext context{shapes, inputs, arch, nullptr, targets};
-  auto schedule = chooseSchedule(region, context);
-  if (!schedule)
-    return schedule.error();
-  if (auto updated = (*schedule)->updatedInput(region))
-    if (Status status = planCopy(region.inputs[*updated], inputs[*updated], outputs[0], region.anchor);
+  KernelContext context = contextOf(inputs, targets);
+  if (auto group = llvm::dyn_cast<GroupOp>(region.anchor); group && !dry && addsOverRanks(region)) {
+    chooseScattering();
+    context.scattered = scatteredOutputs(group);
+    context.gathersFullSizeRows = *gathersFullSizeRows;
+  }
+  auto planned = chooseSchedule(region, context);
+  if (!planned)
+    return planned.error();
+  if (planned->updatedInput)
+    if (Status status =
+            planCopy(region.inputs[*planned->updatedInput], inputs[*planned->updatedInput], outputs[0], region.anchor);
         !status)
       return status;
-  return emit(region, context, **schedule, outputs);
+  return emit(region, context, *planned, outputs);
 }
 
-Status PlanBuilder::planCopy(Value value, const View &view, BufferId target, Operation *anchor) {
+static Region regionOfCopy(Value value, Operation *anchor) {
   Region region;
   region.inputs = {value};
   region.outputs = {value};
   region.anchor = anchor;
-  return emit(region, {shapes, view, arch}, *findSchedule("pointwise"), target);
+  return region;
 }
 
-Status PlanBuilder::emit(const Region &region, const KernelContext &context, const Schedule &schedule,
-                         llvm::ArrayRef<BufferId> outputs) {
+Result<Alternative> PlanBuilder::oneCopy(Value value, const View &view, BufferId to, Operation *anchor) {
+  const Region region = regionOfCopy(value, anchor);
+  const KernelContext context = contextOf(view, {});
+  auto planned = pointwiseSchedule().plan(region, context);
+  return planned ? oneLaunch(region, context, planned->emit, to) : Result<Alternative>(planned.error());
+}
+
+Status PlanBuilder::planCopy(Value value, const View &view, BufferId to, Operation *anchor) {
+  const Region region = regionOfCopy(value, anchor);
+  const KernelContext context = contextOf(view, {});
+  auto planned = pointwiseSchedule().plan(region, context);
+  return planned ? emit(region, context, *planned, to) : planned.error();
+}
+
+Status PlanBuilder::count(const Region &region, const KernelContext &context, const SchedulePlan &planned) {
   ++launches;
-  if (dry) {
-    // What runs of several ways is one launch; the library's alone are two if there is something behind the sum.
-    if (const auto forms = schedule.forms(region, context); !forms.empty() && forms.front() == CollectiveForm::Library)
-      if (auto split = splitSum(region, context); std::holds_alternative<LibrarySum>(split))
-        launches += std::get<LibrarySum>(split).rest ? 1 : 0;
-    return emitOne(region, context, schedule, outputs);
-  }
+  // Alternatives count once; the library's sum alone is two launches if there is something after it.
+  if (addsOverRanks(region) && planned.alternatives(region).front().algorithm == CollectiveAlgorithm::Library)
+    if (auto split = splitSum(region, context); std::holds_alternative<LibrarySum>(split))
+      launches += std::get<LibrarySum>(split).remaining ? 1 : 0;
+  for (const View &view : context.inputs) // constants that need a launch are counted as they are when emitted
+    if (auto buffer = bufferOf(view.base); !buffer)
+      return buffer.error();
+  return {};
+}
+
+Status PlanBuilder::emit(const Region &region, const KernelContext &context, const SchedulePlan &planned,
+                         llvm::ArrayRef<BufferId> outputs) {
+  if (dry)
+    return count(region, context, planned);
   for (const View &view : context.inputs) // what computes them comes before
     if (auto buffer = bufferOf(view.base); !buffer)
       return buffer.error();
-  const llvm::SmallVector<bool> settled = settledInputs(context.inputs);
+  const auto before = plan.steps.empty() ? llvm::ArrayRef<Alternative>() : llvm::ArrayRef(plan.steps.back().alternatives);
+  const llvm::SmallVector<bool> independent = independentInputs(context.inputs, before);
   KernelContext known = context;
-  known.settled = settled;
-  lastPlanned = plan.launches.size();
-  if (const auto forms = schedule.forms(region, known); !forms.empty())
-    return emitForms(region, known, schedule, forms, outputs);
-  if (Status status = emitRanges(region, known, schedule, outputs); !status)
-    return status;
-  return schedule.multiplies() ? emitProducts(region, known, outputs) : Status();
+  known.independent = independent;
+  Step step;
+  const std::vector<PlannedAlternative> all = planned.alternatives(region);
+  if (all.front().algorithm) {
+    Result<Step> sum = sumOverRanks(region, known, all, outputs);
+    if (!sum)
+      return sum.error();
+    step = std::move(*sum);
+  } else {
+    Result<std::vector<Alternative>> alternatives = alternativesOf(region, known, all, outputs);
+    if (!alternatives)
+      return alternatives.error();
+    step.alternatives = std::move(*alternatives);
+    if (planned.multiplies)
+      if (Status status = addLibraryVariant(step, region, known, outputs); !status)
+        return status;
+  }
+  plan.steps.push_back(std::move(step));
+  return {};
 }
 
-Status PlanBuilder::emitRanges(const Region &region, const KernelContext &known, const Schedule &schedule,
-                               llvm::ArrayRef<BufferId> outputs) {
-  const std::vector<SizeRange> ranges = schedule.ranges(region, known);
-  return ranges.empty() ? emitOne(region, known, schedule, outputs)
-                        : emitRanges(region, known, schedule, ranges, outputs);
-}
-
-Status PlanBuilder::emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
-                            llvm::ArrayRef<BufferId> outputs) {
-  KernelDraft draft;
-  if (!dry)
-    draft = schedule.emit(region, context);
+Result<Alternative> PlanBuilder::oneLaunch(const Region &region, const KernelContext &context,
+                                           const KernelEmitter &emitter, llvm::ArrayRef<BufferId> outputs) {
+  KernelDraft draft = emitter(context);
   KernelLaunch launch;
   for (const KernelDraft::Argument &argument : draft.arguments) {
-    KernelLaunch::Argument bound;
     switch (argument.kind) {
     case KernelDraft::Argument::Kind::Input: {
       auto buffer = bufferOf(context.inputs[argument.index].base);
       if (!buffer)
         return buffer.error();
-      bound.buffer = *buffer;
+      launch.arguments.push_back(PointerArgument{*buffer});
       break;
     }
     case KernelDraft::Argument::Kind::Output:
-      bound.buffer = outputs[argument.index];
-      bound.written = true;
+      launch.arguments.push_back(PointerArgument{outputs[argument.index], 0, /*written=*/true});
       break;
     case KernelDraft::Argument::Kind::Size:
-      bound.value = argument.value;
+      launch.arguments.push_back(ScalarArgument{argument.value});
       break;
     case KernelDraft::Argument::Kind::Exchange:
-      bound.exchange = true;
+      launch.arguments.push_back(ExchangeArgument());
       break;
     }
-    launch.arguments.push_back(std::move(bound));
   }
   for (auto [number, output] : llvm::enumerate(draft.arguments))
     if (output.kind == KernelDraft::Argument::Kind::Output && output.index == 0)
       for (auto [other, input] : llvm::enumerate(draft.arguments))
         if (input.kind == KernelDraft::Argument::Kind::Input && llvm::is_contained(draft.replaceable, input.index))
-          launch.arguments[number].mayReplace.push_back(static_cast<uint32_t>(other));
-  if (dry) // constants that need a launch are counted as they are when emitted
-    for (const View &view : context.inputs)
-      if (auto buffer = bufferOf(view.base); !buffer)
-        return buffer.error();
-  if (dry)
-    return {};
+          std::get<PointerArgument>(launch.arguments[number]).mayReplace.push_back(static_cast<uint32_t>(other));
   launch.gridX = draft.gridX;
   launch.gridY = draft.gridY;
   launch.gridZ = draft.gridZ;
   launch.flops = draft.flops;
-  launch.collective = draft.collective;
+  launch.sumsOver = region.summedAxis();
   describe(launch, region, context, draft);
   launch.kernel = shareKernel(std::move(draft.kernel));
-  plan.launches.push_back(std::move(launch));
-  return {};
+  return Alternative{{}, {std::move(launch)}, {}, draft.collective};
 }
 
-// The launch just before is one of several where its schedule has ranges or forms.
-llvm::SmallVector<bool> PlanBuilder::settledInputs(llvm::ArrayRef<View> inputs) const {
-  llvm::SmallVector<bool> settled;
+llvm::SmallVector<bool> PlanBuilder::independentInputs(llvm::ArrayRef<View> inputs,
+                                                       llvm::ArrayRef<Alternative> before) const {
+  llvm::SmallVector<bool> independent;
   for (const View &view : inputs) {
     const BufferId buffer = buffers.at(view.base);
-    const auto before = llvm::ArrayRef(plan.launches).drop_front(lastPlanned);
-    settled.push_back(llvm::none_of(before, [&](const KernelLaunch &launch) {
-      return llvm::any_of(launch.arguments, [&](const KernelLaunch::Argument &argument) {
-        return argument.written && argument.buffer == buffer;
-      });
+    auto writesIt = [&](const KernelArgument &argument) {
+      const BufferId *its = fusion::bufferOf(argument);
+      return its && *its == buffer && isWritten(argument);
+    };
+    independent.push_back(llvm::none_of(before, [&](const Alternative &alternative) {
+      return llvm::any_of(alternative.launches,
+                          [&](const KernelLaunch &launch) { return llvm::any_of(launch.arguments, writesIt); });
     }));
   }
-  return settled;
+  return independent;
 }
 
-/// Kernels that differ in comments only have one name.
+/// Kernels that differ in comments only are one. Of several with one name all but the first get a hash after
+/// it.
 uint32_t PlanBuilder::shareKernel(KernelPlan kernel) {
-  const std::string key = kernel.isLibraryCall ? kernel.name + " " + kernel.parameters.front().type : kernel.name;
+  const std::string key =
+      kernel.isLibraryCall ? kernel.name + " " + kernel.parameters.front().type : withoutComments(kernel.source);
   auto [place, isNew] = kernels.try_emplace(key, static_cast<uint32_t>(plan.kernels.size()));
   if (isNew) {
+    const bool isTaken = llvm::any_of(plan.kernels, [&](const KernelPlan &other) { return other.name == kernel.name; });
+    if (isTaken && !kernel.isLibraryCall)
+      body::renameKernel(kernel, kernel.name + "_" + contentHash(key).substr(0, 6));
     plan.kernels.push_back(std::move(kernel));
   } else {
     KernelPlan &shared = plan.kernels[place->second];
@@ -275,9 +312,9 @@ void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const Ker
     if (argument.kind == KernelDraft::Argument::Kind::Input)
       launch.bytesRead =
           launch.bytesRead + bytesOf(region.inputs[argument.index], context.inputs[argument.index], shapes);
-  for (const Piece &piece : piecesOf(region, context))
-    launch.bytesWritten = launch.bytesWritten +
-                          product(shapes[piece.value]) * Dim(static_cast<int64_t>(byteSize(dtype(piece.value))));
+  for (const OutputSlice &slice : outputSlicesOf(region, context))
+    launch.bytesWritten = launch.bytesWritten + product(shapes[slice.value]) *
+                                                    Dim(static_cast<int64_t>(byteSize(dtype(slice.value))));
 }
 
 /// Symbolic shapes, or what the failing op said.
@@ -294,11 +331,18 @@ static Result<nn::SymbolicShapes> shapesOf(func::FuncOp function) {
   return std::move(*shapes);
 }
 
+Result<TargetInfo> targetOf(const PlanOptions &options) {
+  return options.device ? *options.device : TargetInfo::find(options.target);
+}
+
 Result<ProgramPlan> buildPlan(func::FuncOp function, const PlanOptions &options) {
+  auto target = targetOf(options);
+  if (!target)
+    return target.error();
   auto shapes = shapesOf(function);
   if (!shapes)
     return shapes.error();
-  PlanBuilder builder(function, options, *shapes, /*dry=*/false);
+  PlanBuilder builder(function, options, *target, *shapes, /*dry=*/false);
   if (Status status = builder.build(); !status)
     return status.error();
   ProgramPlan plan = builder.takePlan();
@@ -308,10 +352,13 @@ Result<ProgramPlan> buildPlan(func::FuncOp function, const PlanOptions &options)
 }
 
 Result<int64_t> countLaunches(func::FuncOp function, const PlanOptions &options) {
+  auto target = targetOf(options);
+  if (!target)
+    return target.error();
   auto shapes = shapesOf(function);
   if (!shapes)
     return shapes.error();
-  PlanBuilder builder(function, options, *shapes, /*dry=*/true);
+  PlanBuilder builder(function, options, *target, *shapes, /*dry=*/true);
   if (Status status = builder.build(); !status)
     return status.error();
   return builder.launchCount();

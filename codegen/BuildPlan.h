@@ -6,11 +6,17 @@
 namespace fusion {
 
 struct PlanOptions {
-  std::string target = "sm_90a";
+  std::string target = "sm_90a"; ///< one that TargetInfo::find knows
   std::string baseFolder; ///< where relative weight paths are looked up
+  /// What the device that the plan is for says of itself; where it is not present, the target's row.
+  std::optional<TargetInfo> device = {};
+  ScheduleSet schedules = {}; ///< which are asked
 };
 
-/// A group or op that no schedule takes is an error that names it and every schedule's reason.
+/// The device, or else the row of the target.
+Result<TargetInfo> targetOf(const PlanOptions &options);
+
+/// An unknown target is an error that names the known ones. A group or op that no schedule takes is an error that names it and every schedule's reason.
 Result<ProgramPlan> buildPlan(mlir::func::FuncOp function, const PlanOptions &options);
 
 /// How many launches buildPlan would make; writes no source. The same errors.
@@ -26,6 +32,6 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views);
 /// its ops may still lie in the function.
 std::optional<std::string> scheduleRefusal(const Region &region, llvm::StringRef schedule,
                                            const nn::SymbolicShapes &shapes, const Views &views,
-                                           uint32_t arch = 90);
+                                           const TargetInfo &target = TargetInfo::standard());
 
 } // namespace fusion

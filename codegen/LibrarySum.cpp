@@ -36,10 +36,10 @@ std::variant<LibrarySum, std::string> splitSum(const Region &region, const Kerne
   }
   if (others.empty())
     return std::move(split);
-  auto rest = restOf(region, context, total, others);
-  if (auto *reason = std::get_if<std::string>(&rest))
-    return "behind the sum, " + *reason;
-  split.rest = std::get<Rest>(std::move(rest));
+  auto remaining = remainingOpsOf(region, context, total, others);
+  if (auto *reason = std::get_if<std::string>(&remaining))
+    return "after the sum, " + *reason;
+  split.remaining = std::get<RemainingOps>(std::move(remaining));
   return std::move(split);
 }
 

@@ -1,7 +1,7 @@
-// A region that sums over ranks, as a call of the communication library and the region of what is behind it.
+// A region that sums over ranks, as a call of the communication library and the region of the ops after it.
 #pragma once
 
-#include "codegen/RestOfRegion.h"
+#include "codegen/RemainingOps.h"
 
 namespace fusion {
 
@@ -9,7 +9,7 @@ struct LibrarySum {
   nn::AllReduceOp sum;
   View addend;                    ///< where what each rank adds lies; not contiguous: it is copied first
   std::optional<unsigned> output; ///< of the region, which the library writes as it is
-  std::optional<Rest> rest;       ///< nothing if nothing is behind it
+  std::optional<RemainingOps> remaining;       ///< none if no op is after it
 };
 
 /// The reason why it cannot be done so: the addend is computed in the region, or no schedule takes the rest.

@@ -17,8 +17,8 @@ static std::string portName(DictionaryAttr attributes, StringRef fallback, unsig
 
 /// How an argument or result is divided among ranks.
 static std::optional<PortPlan::Shard> shardOf(Attribute attribute) {
-  auto piece = llvm::dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
-  return piece ? std::optional<PortPlan::Shard>({piece[0], piece[1]}) : std::nullopt;
+  auto shard = llvm::dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
+  return shard ? std::optional<PortPlan::Shard>({shard[0], shard[1]}) : std::nullopt;
 }
 
 BufferId PlanBuilder::addBuffer(BufferPlan::Kind kind, Value value, std::string name) {
@@ -118,8 +118,7 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   Value value = returns->getOperand(index);
   const View &view = views[value];
   std::string name = portName(function.getResultAttrDict(index), "result", index);
-  Operation *producer = view.base.getDefiningOp();
-  bool isKept = producer && llvm::isa<nn::WeightOp, nn::ConstantOp>(producer);
+  bool isKept = nn::isStored(view.base);
   bool isWhole =
       view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
   const auto shard = shardOf(function.getResultAttr(index, nn::shardAttr));

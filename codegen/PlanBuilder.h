@@ -8,14 +8,14 @@
 
 namespace fusion {
 
-struct Rest;
-struct LibraryProducts;
+struct RemainingOps;
+struct LibraryMatmuls;
 
 class PlanBuilder {
 public:
   /// A dry builder asks schedules whether they take an op, but emits nothing.
-  PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const nn::SymbolicShapes &shapes,
-              bool dry);
+  PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
+              const nn::SymbolicShapes &shapes, bool dry);
 
   Status build();
   ProgramPlan takePlan() { return std::move(plan); }
@@ -23,56 +23,69 @@ public:
 
 private:
   Status planOp(mlir::Operation *op);
-  /// The schedule that takes the region, or the error that buildPlan promises.
-  Result<const Schedule *> chooseSchedule(const Region &region, const KernelContext &context) const;
+  /// Of a region whose values lie so.
+  KernelContext contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const;
+  /// Of the schedule that takes the region, or the error that buildPlan promises.
+  Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &context) const;
   Status planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs);
-  /// One launch, or those for each of the schedule's ranges.
-  Status emit(const Region &region, const KernelContext &context, const Schedule &schedule,
+  /// A step that computes the region.
+  Status emit(const Region &region, const KernelContext &context, const SchedulePlan &planned,
               llvm::ArrayRef<BufferId> outputs);
-  Status emitRanges(const Region &region, const KernelContext &context, const Schedule &schedule,
-                    llvm::ArrayRef<BufferId> outputs);
+  /// What emit() adds to the number of launches; nothing is emitted.
+  Status count(const Region &region, const KernelContext &context, const SchedulePlan &planned);
+  /// One kernel for all sizes of the context.
+  Result<Alternative> oneLaunch(const Region &region, const KernelContext &context, const KernelEmitter &emitter,
+                                llvm::ArrayRef<BufferId> outputs);
   // PlanSums.cpp
-  /// The ways to sum over ranks, one after the other.
-  Status emitForms(const Region &region, const KernelContext &context, const Schedule &schedule,
-                   llvm::ArrayRef<CollectiveForm> forms, llvm::ArrayRef<BufferId> outputs);
-  Status emitLibrary(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs,
-                     bool isOneOfSeveral);
-  void callLibrary(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to);
-  /// What is behind values that a library has computed; their buffers are known.
-  Status emitRest(const Rest &rest, const KernelContext &context, llvm::ArrayRef<BufferId> outputs);
-  // PlanProducts.cpp
-  /// Behind the launches of the op planned last, which are kernels for matrix products: the library's way, if it has one.
-  Status emitProducts(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs);
-  Status callProducts(const Region &region, const KernelContext &context, const LibraryProducts &products,
-                      llvm::ArrayRef<BufferId> outputs);
-  // PlanRanges.cpp
-  Status emitRanges(const Region &region, const KernelContext &context, const Schedule &schedule,
-                    llvm::ArrayRef<SizeRange> ranges, llvm::ArrayRef<BufferId> outputs);
-  /// Where and how the outputs of a step lie, as far as they are the region's, and with new buffers where not.
+  /// The alternatives of a sum over ranks, by algorithm.
+  Result<Step> sumOverRanks(const Region &region, const KernelContext &context,
+                            llvm::ArrayRef<PlannedAlternative> planned, llvm::ArrayRef<BufferId> outputs);
+  Result<std::vector<Alternative>> sumByLibrary(const Region &region, const KernelContext &context,
+                                                llvm::ArrayRef<BufferId> outputs);
+  KernelLaunch callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to);
+  /// The ops after values that a library has computed; their buffers are known.
+  Result<std::vector<Alternative>> remainingOps(const RemainingOps &remaining, const KernelContext &context,
+                                                llvm::ArrayRef<BufferId> outputs);
+  // PlanMatmuls.cpp
+  /// Adds to a step whose kernels multiply matrices the library's variant, if it has one.
+  Status addLibraryVariant(Step &step, const Region &region, const KernelContext &context,
+                           llvm::ArrayRef<BufferId> outputs);
+  Result<std::vector<KernelLaunch>> callMatmuls(const Region &region, const KernelContext &context,
+                                                const LibraryMatmuls &products, llvm::ArrayRef<BufferId> outputs);
+  // PlanAlternatives.cpp
+  Result<std::vector<Alternative>> alternativesOf(const Region &region, const KernelContext &context,
+                                                  llvm::ArrayRef<PlannedAlternative> planned,
+                                                  llvm::ArrayRef<BufferId> outputs);
+  /// Where and how the outputs of a kernel lie, as far as they are the region's, and with new buffers where not.
   struct Targets {
     llvm::SmallVector<BufferId> buffers;
     llvm::SmallVector<View> views;
   };
-  Targets targetsOf(const Region &step, const Region &region, const KernelContext &context,
+  Targets targetsOf(const Region &part, const Region &region, const KernelContext &context,
                     llvm::ArrayRef<BufferId> outputs);
-  Status emitOne(const Region &region, const KernelContext &context, const Schedule &schedule,
-                 llvm::ArrayRef<BufferId> outputs);
-  /// A kernel that copies the elements of `value`, however they lie, into `target`.
-  Status planCopy(mlir::Value value, const View &view, BufferId target, mlir::Operation *anchor);
+  /// The launch of one of several kernels, after those of `before`; `inputs` are the region's and grow by
+  /// what it makes.
+  Result<Alternative> partLaunch(const PlannedKernel &part, const Region &region, const KernelContext &context,
+                                 const Alternative &before, llvm::ArrayRef<BufferId> outputs);
+  /// A kernel that copies the elements of `value`, however they lie, into `to`.
+  Result<Alternative> oneCopy(mlir::Value value, const View &view, BufferId to, mlir::Operation *anchor);
+  Status planCopy(mlir::Value value, const View &view, BufferId to, mlir::Operation *anchor);
   uint32_t shareKernel(KernelPlan kernel);
-  /// KernelContext::settled for the next launch, which follows one of those from lastPlanned on.
-  llvm::SmallVector<bool> settledInputs(llvm::ArrayRef<View> inputs) const;
+  /// KernelContext::independent for a launch after one of `before`.
+  llvm::SmallVector<bool> independentInputs(llvm::ArrayRef<View> inputs,
+                                            llvm::ArrayRef<Alternative> before) const;
   void describe(KernelLaunch &launch, const Region &region, const KernelContext &context,
                 const KernelDraft &draft) const;
 
-  // PlanOwners.cpp
-  /// Decides on equalReplies, before which the rest is a trial.
-  void findOwners();
-  /// KernelContext::ownerOnly of a group; empty where its rows have no owners.
-  const llvm::SmallVector<bool> &ownerOnlyOutputs(GroupOp group);
-  std::optional<OwnedRows> ownedRows(GroupOp group);
-  /// Whether each use of `value`, of rows as `made`, is one by the rows' owners.
-  bool ownersAloneRead(mlir::Value value, const OwnedRows &made);
+  // PlanScattering.cpp
+  /// Decides on gathersFullSizeRows, before which the rest is a trial.
+  void chooseScattering();
+  /// KernelContext::scattered of a group; empty where the ranks do not divide its rows.
+  const llvm::SmallVector<bool> &scatteredOutputs(GroupOp group);
+  std::optional<ScatteredRows> scatteredRows(GroupOp group);
+  /// Whether `value`, whose rows are divided as `made`, can stay scattered: each use reads only the rank's
+  /// own rows.
+  bool staysScattered(mlir::Value value, const ScatteredRows &made);
 
   // PlanBuffers.cpp
   void planArguments();
@@ -90,15 +103,16 @@ private:
   const PlanOptions &options;
   const nn::SymbolicShapes &shapes;
   Views views;
-  uint32_t arch;
+  const TargetInfo &target; ///< completed by the device that the plan is for, if it is present
   bool dry;
   int64_t launches = 0;
   ProgramPlan plan;
   llvm::DenseMap<mlir::Value, BufferId> buffers;
+  /// Of values between the kernels of one alternative.
+  llvm::DenseMap<mlir::Value, View> between;
   llvm::StringMap<uint32_t> kernels;
-  llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> ownerOnly; ///< by group
-  std::optional<bool> equalReplies; ///< KernelContext's, for all sums
-  size_t lastPlanned = 0; ///< launches from here on are of the op planned last: kernels for ranges, ways to sum over ranks
+  llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> scattered; ///< by group
+  std::optional<bool> gathersFullSizeRows; ///< KernelContext's, for all sums
 };
 
 /// `nn.add at model.layers.0`

@@ -1,5 +1,7 @@
 #include "codegen/Region.h"
 
+#include "ir/dialect/Formulas.h"
+#include "ir/dialect/Mesh.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 
@@ -11,10 +13,7 @@ namespace fusion {
 
 /// Ops whose schedules look at single elements: they take constants as literals, so these need no buffer.
 static bool looksAtElements(Operation *op) {
-  return op->hasTrait<nn::Pointwise>() ||
-         llvm::isa<nn::IotaOp, nn::PadOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp, nn::QuantizeOp,
-                   nn::DequantizeOp, nn::ConcatOp, nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp,
-                   nn::TriluOp>(op);
+  return llvm::isa<nn::ScalarFormula>(op) || op->hasTrait<nn::View>() || op->hasTrait<nn::Indexed>();
 }
 
 static bool isLiteral(Operation *op) {
@@ -57,8 +56,12 @@ Region Region::of(Operation *op) {
 
 int64_t Region::ranks() const {
   auto function = anchor->getParentOfType<func::FuncOp>();
-  auto ranks = function ? function->getAttrOfType<IntegerAttr>(nn::ranksAttr) : IntegerAttr();
-  return ranks ? ranks.getInt() : 1;
+  return function ? nn::ranksOf(function).value_or(1) : 1;
+}
+
+std::string Region::summedAxis() const {
+  auto sum = llvm::find_if(ops, llvm::IsaPred<nn::AllReduceOp>);
+  return sum == ops.end() ? "" : cast<nn::AllReduceOp>(*sum).getGroup().str();
 }
 
 } // namespace fusion

@@ -16,6 +16,8 @@ struct Region {
   static Region of(mlir::Operation *op);
   /// How many ranks run the function that it is in.
   int64_t ranks() const;
+  /// The mesh axis of the nn.all_reduce in it; empty if it sums over no ranks.
+  std::string summedAxis() const;
 };
 
 } // namespace fusion

@@ -4,33 +4,46 @@
 #include "codegen/Region.h"
 #include "codegen/Views.h"
 #include "codegen/plan/ProgramPlan.h"
+#include "codegen/target/TargetInfo.h"
+
+#include <functional>
 
 namespace fusion {
+
+class ScheduleSet;
+/// The project's own schedules: pointwise, row, scan, matmul, attention, collective.
+const ScheduleSet &builtinSchedules();
 
 /// What a schedule may ask about the program around the region.
 struct KernelContext {
   const nn::SymbolicShapes &shapes;
   /// Per region input: how its elements lie in its buffer.
   llvm::ArrayRef<View> inputs;
-  uint32_t arch = 90; ///< sm_XX that the kernel will run on
-  const SizeRange *range = nullptr; ///< the kernel is launched only there; one of the schedule's ranges
+  const TargetInfo &target = TargetInfo::standard(); ///< what the kernel will run on
+  const SizeRange *range = nullptr; ///< the kernel is launched only there
   /// Per region output the same; empty: all are contiguous.
   llvm::ArrayRef<View> outputs = {};
-  /// Per region input: whether it is complete when the kernel starts, because the launch just before does not write it
-  /// and all launches ahead of that one have finished (see pdl_wait in the prelude). Such an input can be read before
-  /// pdl_wait(): by load_settled, or, if no kernel writes it, by load. Empty: nothing is known.
-  llvm::ArrayRef<bool> settled = {};
-  /// The way in which the kernel is to exchange data with other ranks; one of the schedule's forms.
-  std::optional<CollectiveForm> form = {};
-  /// Per region output: whether in the TwoShot form each rank needs those rows only that it owns, because nobody but
-  /// kernels of that form with the same owners reads it, row by row. Other rows may stay unwritten. Empty: none is so.
-  llvm::ArrayRef<bool> ownerOnly = {};
-  /// Whether in that form owners send finished rows back that are as long as the sum, too, not only shorter ones: that is
-  /// no faster by itself, but makes the residual one that only owners read.
-  bool equalReplies = false;
+  /// Per region input: whether it is independent of the PDL predecessor, the launch just before, which does
+  /// not write it. All launches before that one have finished when the kernel starts (see pdl_wait in the
+  /// prelude), so that the input can be read before pdl_wait(): by load_early, or, if no kernel writes it, by
+  /// load. Empty: nothing is known.
+  llvm::ArrayRef<bool> independent = {};
+  /// How the kernel is to exchange data with other ranks.
+  std::optional<CollectiveAlgorithm> algorithm = {};
+  /// Per region output: whether it stays scattered in the TwoShot algorithm. Only kernels of that algorithm
+  /// read it, and each rank reads only the rows that it reduces, so that a rank may leave the others
+  /// unwritten. Empty: none is so.
+  llvm::ArrayRef<bool> scattered = {};
+  /// Whether in that algorithm rows are gathered after the norm even if they are as long as the sum, not only
+  /// if they are shorter: that is no faster by itself, but lets the residual stay scattered.
+  bool gathersFullSizeRows = false;
+  /// Which schedules the compilation asks: for one that leaves a part of its region to others.
+  const ScheduleSet &schedules = builtinSchedules();
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
-  bool isSettled(unsigned input) const { return input < settled.size() && settled[input]; }
+  bool isIndependentOfPredecessor(unsigned input) const {
+    return input < independent.size() && independent[input];
+  }
   View output(unsigned index, mlir::Value value) const {
     return outputs.empty() ? View::contiguous({}, shape(value)) : outputs[index];
   }
@@ -51,63 +64,92 @@ struct KernelDraft {
   std::vector<unsigned> replaceable;
   Dim gridX = 1, gridY = 1, gridZ = 1;
   Dim flops = 0;
-  std::optional<KernelLaunch::Collective> collective;
+  std::optional<Collective> collective;
 };
 
-class Schedule;
+/// Writes a kernel for a region: one for all sizes, or for those in context.range, which follows
+/// context.algorithm where ranks exchange data. The context says where the region's values lie.
+using KernelEmitter = std::function<KernelDraft(const KernelContext &)>;
 
-/// A region as two, one after the other: a kernel of schedule `firstBy` computes outputs of the region and values that
-/// only `second` reads. Both have the region's inputs; behind them, `second` has what it reads of `first`.
-struct Steps {
-  Region first, second;
-  const Schedule *firstBy = nullptr;
+/// One of the kernels that compute a region one after the other. Its inputs are the region's, followed by
+/// what it reads of the kernels before it.
+struct PlannedKernel {
+  Region region; ///< what it computes
+  KernelEmitter emit;
 };
 
-/// Who needs which rows in the TwoShot form.
-struct OwnedRows {
-  Dim rows;                           ///< row i belongs to rank i % ranks
+/// What computes a region for some sizes.
+struct PlannedAlternative {
+  Predicate when; ///< empty: all sizes
+  std::optional<CollectiveAlgorithm> algorithm; ///< by which ranks add up
+  /// None for the Library algorithm: there the nn.all_reduce is a launch of its own, and the ops after it are
+  /// another region.
+  std::vector<PlannedKernel> kernels;
+};
+
+/// How the TwoShot algorithm divides rows among the ranks: row i is reduced by rank i % ranks.
+struct ScatteredRows {
+  Dim rows;
   int64_t width = 0;                  ///< of a row, in elements
-  Dim messageBytes;                   ///< KernelLaunch::Collective
-  bool finished = false;              ///< a row's owner alone does all, given KernelContext::ownerOnly
-  bool shorter = false;               ///< and sends back less than the sum
-  llvm::SmallVector<bool> inputs;     ///< by region input: read by owners only, each its rows, if finished
-  llvm::SmallVector<bool> outputs;    ///< by region output: written row by row, so that ownerOnly may be said of it
+  Dim messageBytes;                   ///< Collective
+  bool gathersRows = false;           ///< Collective::gathersRows, given KernelContext::scattered
+  bool shorter = false;               ///< and they are shorter than the sum
+  llvm::SmallVector<bool> inputs;     ///< by region input: each rank reads only its own rows, if gathersRows
+  llvm::SmallVector<bool> outputs;    ///< by region output: written row by row, so that it may stay scattered
 };
+
+/// How a schedule computes a region. What was analysed is kept, kernels are written when they are asked for. The region and
+/// what the context refers to must outlive it.
+struct SchedulePlan {
+  /// The whole region as one kernel.
+  KernelEmitter emit;
+  /// The alternatives in the order of Step::alternatives: of each algorithm the first whose predicate holds.
+  /// Null: `emit`, for all sizes.
+  std::function<std::vector<PlannedAlternative>()> split = {};
+  /// How ranks divide the rows in the TwoShot algorithm; null where they do not.
+  std::function<std::optional<ScatteredRows>()> scatteredRows = {};
+  /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
+  std::optional<unsigned> updatedInput = {};
+  /// Whether a library may compute the matmuls of the region instead: see LibraryMatmuls.
+  bool multiplies = false;
+
+  std::vector<PlannedAlternative> alternatives(const Region &region) const;
+};
+
+/// One kernel for each range, of which there are none where one kernel is for all sizes.
+std::vector<PlannedAlternative> alternativesFor(llvm::ArrayRef<SizeRange> ranges, const Region &region,
+                                                const KernelEmitter &emit);
+
+/// The error of Schedule::plan() for a region that it does not take.
+inline Error refusal(std::string reason) { return {ErrorKind::AnswerIsNo, std::move(reason)}; }
 
 class Schedule {
 public:
   virtual ~Schedule() = default;
   virtual llvm::StringRef name() const = 0;
-  /// The reason why `region` cannot be one kernel of this schedule, or nothing. Cheap; writes no source.
-  virtual std::optional<std::string> refuses(const Region &region, const KernelContext &context) const = 0;
-  /// Where no kernel is the best one for all run-time sizes: ranges of a size that get a kernel each, ascending,
-  /// without gaps, from 1 to the largest integer. Empty: one kernel. Only for a region that is not refused.
-  virtual std::vector<SizeRange> ranges(const Region &, const KernelContext &) const { return {}; }
-  /// The ways in which the ranks may sum what the region sums, each with a kernel of its own; with Library the nn.all_reduce
-  /// is a launch of its own, and what is behind it another region. Empty: there is nothing to exchange. Only for a region that is
-  /// not refused.
-  virtual std::vector<CollectiveForm> forms(const Region &, const KernelContext &) const { return {}; }
-  /// The region as two kernels, if that is better than one in context.range; the larger ranges have the same `first`
-  /// then, whose kernel is one for all of them, and `second` is this schedule's.
-  virtual std::optional<Steps> steps(const Region &, const KernelContext &) const { return std::nullopt; }
-  /// Nothing where rows have no owners of their own. Only for a region that is not refused.
-  virtual std::optional<OwnedRows> ownedRows(const Region &, const KernelContext &) const { return std::nullopt; }
-  /// Whether a library may compute matrix products of the region instead: see LibraryProducts.
-  virtual bool multiplies() const { return false; }
-  /// Only for a region that is not refused, and in ranges without steps.
-  virtual KernelDraft emit(const Region &region, const KernelContext &context) const = 0;
-  /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
-  virtual std::optional<unsigned> updatedInput(const Region &) const { return std::nullopt; }
+  /// How it computes the region, or the reason why it cannot. Cheap: writes no source.
+  virtual Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const = 0;
 };
 
 /// A refusal for schedules that do not read packed inputs: names the first one, if there is one.
 std::optional<std::string> readsPacked(const Region &region, const KernelContext &context);
 
-/// All schedules: pointwise, row, scan, matmul, attention, collective.
-llvm::ArrayRef<const Schedule *> allSchedules();
-/// The same in the order in which they are tried for a region: as above, but rows first where all that leaves are
-/// tensors side by side, which they copy in 16 bytes at a time.
-llvm::SmallVector<const Schedule *> schedulesFor(const Region &region);
-const Schedule *findSchedule(llvm::StringRef name);
+/// The schedules that a compilation asks.
+class ScheduleSet {
+public:
+  /// Those of builtinSchedules().
+  ScheduleSet();
+  /// The caller's own are asked before those that are there. They must outlive whatever uses the set.
+  explicit ScheduleSet(llvm::ArrayRef<const Schedule *> own);
+
+  llvm::ArrayRef<const Schedule *> all() const { return list; }
+  const Schedule *find(llvm::StringRef name) const;
+  /// In the order in which they are tried for a region: as in all(), but rows before pointwise where all that leaves
+  /// are tensors side by side, which they copy in 16 bytes at a time.
+  llvm::SmallVector<const Schedule *> inOrderFor(const Region &region) const;
+
+private:
+  llvm::SmallVector<const Schedule *> list;
+};
 
 } // namespace fusion

@@ -4,11 +4,22 @@
 
 namespace fusion {
 
-llvm::ArrayRef<const Schedule *> allSchedules() {
-  static const Schedule *const schedules[] = {&pointwiseSchedule(), &rowSchedule(), &scanSchedule(),
-                                              &matmulSchedule(), &attentionSchedule(),
-                                              &collectiveSchedule()};
-  return schedules;
+ScheduleSet::ScheduleSet()
+    : list{&pointwiseSchedule(), &rowSchedule(),       &scanSchedule(),
+           &matmulSchedule(),    &attentionSchedule(), &collectiveSchedule()} {}
+
+ScheduleSet::ScheduleSet(llvm::ArrayRef<const Schedule *> own) : ScheduleSet() {
+  list.insert(list.begin(), own.begin(), own.end());
+}
+
+const ScheduleSet &builtinSchedules() {
+  static const ScheduleSet set;
+  return set;
+}
+
+const Schedule *ScheduleSet::find(llvm::StringRef name) const {
+  auto *found = llvm::find_if(list, [&](const Schedule *one) { return one->name() == name; });
+  return found == list.end() ? nullptr : *found;
 }
 
 static bool isConcatOfRows(mlir::Value value) {
@@ -17,18 +28,32 @@ static bool isConcatOfRows(mlir::Value value) {
   return concat && concat.getAxis() != -1 && static_cast<int64_t>(concat.getAxis()) != rank - 1;
 }
 
-llvm::SmallVector<const Schedule *> schedulesFor(const Region &region) {
-  llvm::SmallVector<const Schedule *> order(allSchedules());
-  if (!region.outputs.empty() && llvm::all_of(region.outputs, isConcatOfRows))
-    std::stable_partition(order.begin(), order.end(), [](const Schedule *one) { return one == &rowSchedule(); });
+llvm::SmallVector<const Schedule *> ScheduleSet::inOrderFor(const Region &region) const {
+  llvm::SmallVector<const Schedule *> order = list;
+  if (!region.outputs.empty() && llvm::all_of(region.outputs, isConcatOfRows)) {
+    auto *pointwise = llvm::find(order, &pointwiseSchedule());
+    std::stable_partition(pointwise, order.end(), [](const Schedule *one) { return one == &rowSchedule(); });
+  }
   return order;
 }
 
-const Schedule *findSchedule(llvm::StringRef name) {
-  for (const Schedule *schedule : allSchedules())
-    if (schedule->name() == name)
-      return schedule;
-  return nullptr;
+std::vector<PlannedAlternative> SchedulePlan::alternatives(const Region &region) const {
+  return split ? split() : alternativesFor({}, region, emit);
+}
+
+std::vector<PlannedAlternative> alternativesFor(llvm::ArrayRef<SizeRange> ranges, const Region &region,
+                                                const KernelEmitter &emit) {
+  std::vector<PlannedAlternative> alternatives;
+  for (const SizeRange &range : ranges) {
+    auto within = [range, emit](KernelContext context) {
+      context.range = &range;
+      return emit(context);
+    };
+    alternatives.push_back(PlannedAlternative{{range}, {}, {PlannedKernel{region, within}}});
+  }
+  if (alternatives.empty())
+    alternatives.push_back(PlannedAlternative{{}, {}, {PlannedKernel{region, emit}}});
+  return alternatives;
 }
 
 std::optional<std::string> readsPacked(const Region &region, const KernelContext &context) {

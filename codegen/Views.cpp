@@ -19,8 +19,7 @@ static DimShape rowMajorStrides(const DimShape &shape) {
 }
 
 bool isPacked(const View &view) {
-  Operation *op = view.base ? view.base.getDefiningOp() : nullptr;
-  if (!op || !llvm::isa<nn::WeightOp, nn::ConstantOp>(op))
+  if (!view.base || !nn::isStored(view.base))
     return false;
   const DType type = dtype(view.base);
   return type == DType::I4 || type == DType::U4;
@@ -47,7 +46,7 @@ bool View::isContiguous() const {
   return true;
 }
 
-/// Each run of new dims must fill exactly one run of old dims that lie behind each other in memory.
+/// Each run of new dims must fill exactly one run of old dims that lie one after the other in memory.
 static std::optional<View> reshaped(const View &view, const DimShape &shape) {
   View result{view.base, view.offset, shape, {}};
   if (view.isContiguous()) {
@@ -156,7 +155,7 @@ Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes) {
   for (BlockArgument argument : function.getArguments())
     analysis.views[argument] = inStorage(argument, shapes[argument]);
   for (Operation &op : function.getBody().front()) {
-    if (op.getNumOperands() == 1 && op.getNumResults() == 1 && llvm::isa<nn::NNDialect>(op.getDialect()))
+    if (op.getNumOperands() == 1 && op.getNumResults() == 1 && nn::isGraphOp(&op))
       if (std::optional<View> view = viewThrough(&op, analysis[op.getOperand(0)], shapes)) {
         analysis.views[op.getResult(0)] = std::move(*view);
         continue;

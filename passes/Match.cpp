@@ -56,7 +56,7 @@ bool isParameter(Value value) {
   Operation *op = value.getDefiningOp();
   while (op && llvm::isa<nn::CastOp, nn::ReshapeOp, nn::TransposeOp>(op))
     op = op->getOperand(0).getDefiningOp();
-  return op && llvm::isa<nn::ConstantOp, nn::WeightOp>(op);
+  return nn::isStored(op);
 }
 
 bool isFloat(Value value) { return llvm::isa<FloatType>(elementType(value)); }

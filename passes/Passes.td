@@ -24,7 +24,7 @@ def Canonicalize : Pass<"nn-canonicalize", "::mlir::ModuleOp"> {
   let description = [{
     Drops ops that do nothing (by symbolic shapes where types do not tell), composes views, turns powers into
     square and rsqrt, gives transposes to the matmul that reads them, moves reshapes that only merge leading dims
-    behind matmuls and pointwise ops, and sorts commutative operands: constants and weights right. Every rewrite is
+    after matmuls and pointwise ops, and sorts commutative operands: constants and weights right. Every rewrite is
     exact: same values, same rounding points.
   }];
 }
@@ -92,8 +92,8 @@ def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
     Key/value heads fewer than ranks are repeated. A packed projection is taken apart first. An RMS norm over all heads
     adds up the ranks' sums of squares. With `vocabulary`, a head's columns are divided as the result is, and an
     embedding by rows: a rank looks up the ids that it has, and the sum with the others' zeros is the row. What cannot
-    be divided stays whole and leaves its reason. Pieces of weights begin at a multiple of the symbol `tp_rank`: nothing
-    else of them is loaded; divided arguments and results carry `nn.shard = [axis, pieces]`, the function `nn.ranks`.
+    be divided stays whole and leaves its reason. Shards of weights begin at a multiple of the symbol `tp_rank`: nothing
+    else of them is loaded; divided arguments and results carry `nn.shard = [axis, shards]`, the function `nn.mesh = {tp = N}`.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "how many ranks share the graph">,
                  Option<"vocabulary", "vocabulary", "bool", "false", "divide the embedding and the head too">];

@@ -8,9 +8,7 @@ namespace fusion {
 
 namespace {
 
-bool isView(Operation *op) {
-  return llvm::isa<nn::ReshapeOp, nn::ExpandOp, nn::TransposeOp, nn::SliceOp>(op);
-}
+bool isView(Operation *op) { return op->hasTrait<nn::View>(); }
 
 bool isInteger(Value value) { return llvm::isa<IntegerType>(elementType(value)); }
 bool isBool(Value value) { return elementType(value).isInteger(1); }

@@ -145,10 +145,7 @@ Operation *namedOp(Value after) {
   Operation *op = after.getDefiningOp();
   if (auto view = llvm::dyn_cast_or_null<nn::ReshapeOp>(op))
     op = view.getX().getDefiningOp();
-  return llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp, nn::GeluOp, nn::SiluOp, nn::RopeOp,
-                               nn::AttentionOp>(op)
-             ? op
-             : nullptr;
+  return op && (op->hasTrait<nn::Activation>() || llvm::isa<nn::Norm, nn::RopeOp, nn::AttentionOp>(op)) ? op : nullptr;
 }
 } // namespace
 
@@ -164,7 +161,7 @@ void RewriteLog::record(Operation *before, ValueRange after, ShapeTable &shapes)
   Operation *named = namedOp(after.front());
   Rewrite entry;
   entry.location = locationName(before->getLoc());
-  entry.raises = llvm::isa_and_nonnull<nn::GeluOp, nn::SiluOp, nn::AttentionOp>(named);
+  entry.raises = named && (named->hasTrait<nn::Activation>() || llvm::isa<nn::AttentionOp>(named));
   entry.name =
       named ? named->getName().stripDialect().str() : before->getName().getStringRef().str() + " rewritten";
   entry.module = ModuleOp::create(before->getLoc());

@@ -10,7 +10,7 @@ namespace fusion {
 namespace {
 
 bool isLeaf(Value value) {
-  return llvm::isa_and_nonnull<nn::WeightOp, nn::ConstantOp>(value.getDefiningOp());
+  return nn::isStored(value);
 }
 
 /// A product and what is done to all its columns before they are taken apart.
@@ -18,7 +18,7 @@ struct Packed {
   nn::MatmulOp product;
   nn::AddOp bias;      ///< or null
   nn::ReshapeOp heads; ///< or null
-  Value last;          ///< of these: what the slices cut, perhaps behind a transpose
+  Value last;          ///< of these: what the slices cut, perhaps after a transpose
   unsigned axis = 0;   ///< of the last value: what the slices cut
   int64_t inner = 1;   ///< columns to one index of that axis
   SmallVector<nn::SliceOp> parts;

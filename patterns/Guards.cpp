@@ -3,6 +3,7 @@
 #include "ir/dialect/Dialect.h"
 #include "ir/dialect/Types.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -84,7 +85,7 @@ std::optional<std::string> perTensor(Values values) {
 
 std::optional<std::string> isConstant(Values values) {
   Operation *op = values[0].getDefiningOp();
-  if (op && llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
+  if (nn::isStored(op))
     return std::nullopt;
   return op ? "produced by " + shownName(op) : "a graph input";
 }
@@ -114,8 +115,41 @@ llvm::SmallVector<llvm::StringRef> guardNames() {
   llvm::SmallVector<llvm::StringRef> names;
   for (const auto &entry : guards())
     names.push_back(entry.getKey());
+  for (const OpKind &kind : opKinds())
+    names.push_back(kind.guard);
   llvm::sort(names);
   return names;
+}
+
+template <template <class> class Trait> static OpKind kindOfTrait(StringRef guard, StringRef article) {
+  return {guard, article, [](Operation *op) { return op->hasTrait<Trait>(); },
+          [](RegisteredOperationName name) { return name.hasTrait<Trait>(); }};
+}
+
+template <class Interface> static OpKind kindOfInterface(StringRef guard, StringRef article) {
+  return {guard, article, [](Operation *op) { return llvm::isa<Interface>(op); },
+          [](RegisteredOperationName name) { return name.hasInterface<Interface>(); }};
+}
+
+ArrayRef<OpKind> opKinds() {
+  static const OpKind kinds[] = {kindOfTrait<nn::Activation>("IsActivation", "an activation"),
+                                 kindOfInterface<nn::Norm>("IsNorm", "a norm"),
+                                 kindOfInterface<nn::Quantize>("IsQuantize", "a quantisation")};
+  return kinds;
+}
+
+const OpKind *findOpKind(StringRef guard) {
+  auto *found = llvm::find_if(opKinds(), [&](const OpKind &kind) { return kind.guard == guard; });
+  return found == opKinds().end() ? nullptr : found;
+}
+
+std::string describe(const OpKind &kind, MLIRContext *context) {
+  llvm::SmallVector<StringRef> names;
+  for (RegisteredOperationName name : context->getRegisteredOperations())
+    if (kind.names(name))
+      names.push_back(name.getStringRef());
+  llvm::sort(names);
+  return (kind.article + " (" + llvm::join(names, ", ") + ")").str();
 }
 
 } // namespace fusion

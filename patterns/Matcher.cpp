@@ -16,12 +16,12 @@ namespace {
 class Interpreter {
 public:
   /// `swapped`: the commutative ops of the pattern whose operands are taken in the other order.
-  Interpreter(pdl::PatternOp pattern, llvm::SmallPtrSet<Operation *, 4> swapped)
+  Interpreter(const FusionPattern &pattern, llvm::SmallPtrSet<Operation *, 4> swapped)
       : pattern(pattern), swapped(std::move(swapped)) {}
 
-  MatchResult run(pdl::OperationOp rootPattern, Operation *root) {
+  MatchResult run(Operation *root) {
     MatchResult result;
-    if (matchOp(rootPattern, root)) {
+    if (matchOp(pattern.root, root)) {
       checkGuards();
       if (reason.empty()) {
         result.matched = true;
@@ -87,12 +87,15 @@ private:
       return true;
     auto defined = llvm::dyn_cast<OpResult>(actual);
     std::string what = "operand " + std::to_string(index) + " of " + user->getName().getStringRef().str();
+    const WantedOp &kind = pattern.wanted.at(producer);
+    auto mismatch = [&](const std::string &actual) {
+      return fail(producer.getLoc(), what + " is " + actual + ", pattern wants " + kind.shown(user->getContext()));
+    };
     if (!defined)
-      return fail(producer.getLoc(), what + " is a graph input, pattern wants " + *producer.getOpName());
+      return mismatch("a graph input");
     Operation *op = defined.getOwner();
-    if (op->getName().getStringRef() != *producer.getOpName() || defined.getResultNumber() != number)
-      return fail(producer.getLoc(), what + " is produced by " + shownName(op) + ", pattern wants " +
-                                         *producer.getOpName());
+    if (!kind.accepts(op) || defined.getResultNumber() != number)
+      return mismatch("produced by " + shownName(op));
     if (op->getBlock() != user->getBlock())
       return fail(producer.getLoc(), what + " is produced in another block");
     return matchOp(producer, op);
@@ -113,7 +116,9 @@ private:
 
   /// All guards run, so that a near miss lists everything that stands in its way.
   void checkGuards() {
-    for (auto constraint : pattern.getBodyRegion().getOps<pdl::ApplyNativeConstraintOp>()) {
+    for (auto constraint : pdl::PatternOp(pattern.pattern).getBodyRegion().getOps<pdl::ApplyNativeConstraintOp>()) {
+      if (findOpKind(constraint.getName()))
+        continue; // looked at where the op was matched
       SmallVector<GuardArgument> arguments;
       for (Value argument : constraint.getArgs())
         arguments.push_back(resolve(argument));
@@ -136,14 +141,14 @@ private:
 
   llvm::SetVector<Operation *> groupedOps() {
     llvm::SetVector<Operation *> members;
-    pattern.getRewriter().getBodyRegion().walk([&](pdl::ApplyNativeRewriteOp group) {
+    pdl::PatternOp(pattern.pattern).getRewriter().getBodyRegion().walk([&](pdl::ApplyNativeRewriteOp group) {
       for (Value argument : group.getArgs())
         members.insert(ops.lookup(argument.getDefiningOp<pdl::OperationOp>()));
     });
     return members;
   }
 
-  pdl::PatternOp pattern;
+  const FusionPattern &pattern;
   llvm::SmallPtrSet<Operation *, 4> swapped;
   llvm::DenseMap<Operation *, Operation *> ops; // pdl.operation -> graph op
   llvm::DenseMap<Value, Value> values;
@@ -161,7 +166,7 @@ llvm::SmallVector<MatchResult> matchAll(const FusionPattern &pattern, Operation 
     for (auto [index, op] : llvm::enumerate(pattern.commutative))
       if (variant >> index & 1)
         swapped.insert(op);
-    MatchResult result = Interpreter(pattern.pattern, std::move(swapped)).run(pattern.root, root);
+    MatchResult result = Interpreter(pattern, std::move(swapped)).run(root);
     if (result.matched)
       matches.push_back(std::move(result));
     else if (variant == 0 || result.opsFound > nearest.opsFound)

@@ -15,9 +15,8 @@ struct MatchResult {
   std::string reason;
 };
 
-/// Interprets `pattern` as a tree match from `root`, an op of the pattern's root name. The operands of commutative ops
-/// are tried in both orders: all matches, or the one nearest
-/// miss.
+/// Interprets `pattern` as a tree match from `root`, an op at which it may start. The operands of commutative ops are tried
+/// in both orders. Returns all matches, or else the one nearest miss.
 llvm::SmallVector<MatchResult> matchAll(const FusionPattern &pattern, mlir::Operation *root);
 /// The first match, or the nearest miss.
 MatchResult match(const FusionPattern &pattern, mlir::Operation *root);

@@ -60,6 +60,12 @@ Result<std::string> compilePdll(const std::string &path) {
 }
 } // namespace
 
+bool WantedOp::accepts(Operation *op) const {
+  return kind ? kind->holds(op) : op->getName().getStringRef() == name;
+}
+
+std::string WantedOp::shown(MLIRContext *context) const { return kind ? describe(*kind, context) : name; }
+
 std::vector<llvm::StringRef> builtinFamilies() {
   std::vector<llvm::StringRef> names;
   for (auto [family, text] : builtin_patterns::files)
@@ -115,7 +121,8 @@ Status PatternSet::addModule(OwningOpRef<ModuleOp> module, const std::string &fa
     entry.name = family.empty() ? pattern.getSymName().value_or("unnamed").str() : family;
     entry.pattern = pattern;
     entry.root = pattern.getRewriter().getRoot().getDefiningOp<pdl::OperationOp>();
-    entry.rootName = entry.root.getOpName()->str();
+    entry.isBuiltin = !family.empty();
+    entry.wanted = wantedOps(pattern);
     entry.commutative = commutativeOps(pattern);
     list.push_back(entry);
   }

@@ -4,6 +4,7 @@
 #include "ir/dialect/Dialect.h"
 #include "patterns/Guards.h"
 
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -23,16 +24,39 @@ std::string at(Location location) {
 
 Error wrong(Operation *op, const Twine &message) { return badInput(at(op->getLoc()) + message.str()); }
 
+/// The kinds that the pattern's constraints give an op.
+SmallVector<const OpKind *> kindsOf(pdl::OperationOp op) {
+  SmallVector<const OpKind *> kinds;
+  for (Operation *user : op->getUsers())
+    if (auto constraint = llvm::dyn_cast<pdl::ApplyNativeConstraintOp>(user))
+      if (const OpKind *kind = findOpKind(constraint.getName()))
+        kinds.push_back(kind);
+  return kinds;
+}
+
+Status checkUnnamed(pdl::OperationOp op) {
+  const auto kinds = kindsOf(op);
+  if (kinds.size() == 1 && op.getAttributeValueNames().empty())
+    return {};
+  if (kinds.size() == 1)
+    return wrong(op, "an op without a name cannot have attributes: they depend on the op");
+  SmallVector<StringRef> names = llvm::map_to_vector(opKinds(), [](const OpKind &kind) { return kind.guard; });
+  return wrong(op, "an op without a name needs " + Twine(kinds.empty() ? "" : "only ") +
+                       "one constraint that says what it is: " + llvm::join(names, ", "));
+}
+
 Status checkOperation(pdl::OperationOp op) {
-  auto name = op.getOpName();
-  if (!name)
-    return wrong(op, "a pattern must name each op");
-  auto registered = RegisteredOperationName::lookup(*name, op->getContext());
-  if (!registered)
-    return wrong(op, "there is no op '" + *name + "'");
   for (auto [index, value] : llvm::enumerate(op.getOperandValues()))
     if (value.getDefiningOp<pdl::OperandsOp>() && index + 1 != op.getOperandValues().size())
       return wrong(op, "only the last operand of an op can be a ValueRange");
+  auto name = op.getOpName();
+  if (!name)
+    return checkUnnamed(op);
+  auto registered = RegisteredOperationName::lookup(*name, op->getContext());
+  if (!registered)
+    return wrong(op, "there is no op '" + *name + "'");
+  if (!kindsOf(op).empty())
+    return wrong(op, kindsOf(op).front()->guard + " is for ops without a name: op<>(…)");
   const bool open =
       !op.getOperandValues().empty() && op.getOperandValues().back().getDefiningOp<pdl::OperandsOp>();
   if (!op.getOperandValues().empty() && !open) {
@@ -60,40 +84,56 @@ std::vector<Operation *> commutativeOps(pdl::PatternOp pattern) {
   return ops;
 }
 
+llvm::DenseMap<Operation *, WantedOp> wantedOps(pdl::PatternOp pattern) {
+  llvm::DenseMap<Operation *, WantedOp> wanted;
+  for (auto op : pattern.getBodyRegion().getOps<pdl::OperationOp>())
+    wanted[op] = op.getOpName() ? WantedOp{op.getOpName()->str()} : WantedOp{{}, kindsOf(op).front()};
+  return wanted;
+}
+
+/// A guard must exist; one that says what an op is, is given that op.
+static Status checkConstraint(pdl::ApplyNativeConstraintOp constraint) {
+  if (constraint.getIsNegated() || constraint->getNumResults())
+    return wrong(constraint, "guards can be neither negated nor return values");
+  if (findOpKind(constraint.getName())) {
+    const bool isOp = constraint.getArgs().size() == 1 && constraint.getArgs()[0].getDefiningOp<pdl::OperationOp>();
+    return isOp ? Status() : wrong(constraint, constraint.getName() + " takes an op");
+  }
+  if (!findGuard(constraint.getName()))
+    return wrong(constraint, "there is no guard '" + constraint.getName() + "'; known: " + llvm::join(guardNames(), ", "));
+  return {};
+}
+
+static Status checkRewrite(pdl::ApplyNativeRewriteOp rewrite) {
+  if (!rewrite.getName().starts_with("group") || rewrite->getNumResults())
+    return wrong(rewrite, "the only rewrite is group: there is no '" + rewrite.getName() + "'");
+  for (Value argument : rewrite.getArgs())
+    if (!argument.getDefiningOp<pdl::OperationOp>())
+      return wrong(rewrite, "group takes ops");
+  return {};
+}
+
+static Status checkOp(Operation *op) {
+  if (auto operation = llvm::dyn_cast<pdl::OperationOp>(op))
+    return checkOperation(operation);
+  if (auto constraint = llvm::dyn_cast<pdl::ApplyNativeConstraintOp>(op))
+    return checkConstraint(constraint);
+  if (auto rewrite = llvm::dyn_cast<pdl::ApplyNativeRewriteOp>(op))
+    return checkRewrite(rewrite);
+  if (llvm::isa<pdl::PatternOp, pdl::RewriteOp, pdl::OperandOp, pdl::OperandsOp, pdl::TypeOp, pdl::TypesOp, pdl::ResultOp,
+                pdl::ResultsOp, pdl::AttributeOp>(op))
+    return {};
+  return wrong(op, op->getName().getStringRef() + " is not supported in fusion patterns");
+}
+
 Status validatePattern(pdl::PatternOp pattern) {
-  std::optional<Error> failure;
-  auto record = [&](Error error) {
-    failure = std::move(error);
-    return WalkResult::interrupt();
-  };
-  pattern.walk([&](Operation *op) -> WalkResult {
-    if (auto operation = llvm::dyn_cast<pdl::OperationOp>(op)) {
-      Status status = checkOperation(operation);
-      return status ? WalkResult::advance() : record(status.error());
-    }
-    if (auto constraint = llvm::dyn_cast<pdl::ApplyNativeConstraintOp>(op)) {
-      if (!findGuard(constraint.getName()))
-        return record(wrong(op, "there is no guard '" + constraint.getName() + "'; known: " +
-                                    llvm::join(guardNames(), ", ")));
-      if (constraint.getIsNegated() || constraint->getNumResults())
-        return record(wrong(op, "guards can be neither negated nor return values"));
-      return WalkResult::advance();
-    }
-    if (auto rewrite = llvm::dyn_cast<pdl::ApplyNativeRewriteOp>(op)) {
-      if (!rewrite.getName().starts_with("group") || rewrite->getNumResults())
-        return record(wrong(op, "the only rewrite is group: there is no '" + rewrite.getName() + "'"));
-      for (Value argument : rewrite.getArgs())
-        if (!argument.getDefiningOp<pdl::OperationOp>())
-          return record(wrong(op, "group takes ops"));
-      return WalkResult::advance();
-    }
-    if (llvm::isa<pdl::PatternOp, pdl::RewriteOp, pdl::OperandOp, pdl::OperandsOp, pdl::TypeOp, pdl::TypesOp, pdl::ResultOp,
-                  pdl::ResultsOp, pdl::AttributeOp>(op))
-      return WalkResult::advance();
-    return record(wrong(op, op->getName().getStringRef() + " is not supported in fusion patterns"));
+  Status status;
+  pattern.walk([&](Operation *op) {
+    status = checkOp(op);
+    return status ? WalkResult::advance() : WalkResult::interrupt();
   });
-  if (failure)
-    return *failure;
+  if (!status)
+    return status;
   if (commutativeOps(pattern).size() > mostCommutative)
     return wrong(pattern, "a pattern can hold " + Twine(mostCommutative) + " commutative ops at most");
   pdl::RewriteOp rewrite = pattern.getRewriter();

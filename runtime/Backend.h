@@ -46,11 +46,15 @@ public:
   struct Launch {
     uint32_t kernel = 0; ///< index into the kernels that the backend was made with; no sum over ranks
     std::array<uint32_t, 3> grid = {1, 1, 1};
-    /// A pointer or a 64-bit integer for each parameter.
+    /// For each parameter an address or a 64-bit integer, for a tensor map its tensorMapWords.
     std::span<const uint64_t> arguments;
     /// May begin while the launch before it still runs: both wait with pdl_wait() where they must.
     bool overlapsPrevious = false;
   };
+  static constexpr size_t tensorMapWords = 16;
+  /// A tensor map of memory at `address`, as a kernel of this backend takes it. `extents`: its shape, then its strides.
+  virtual Status encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
+                                 std::span<uint64_t, tensorMapWords> words) = 0;
   /// Before the first launch of these kernels, outside of record().
   virtual Status prepare(std::span<const uint32_t> kernels) { return {}; }
   virtual Status launch(const Launch &launch) = 0;
@@ -101,7 +105,7 @@ struct BackendKernels {
   std::span<const std::string> cubins;
   std::string cubinArch;
   KernelCache *cache = nullptr; ///< may be null
-  bool mayTryAlgorithms = false; ///< of libraries: see Multiplier
+  bool mayTryAlgorithms = false; ///< of libraries: see CublasLtRunner
 };
 
 /// Errors: no driver, no GPU, no NVRTC (Environment); a kernel that does not compile.

@@ -1,6 +1,6 @@
 #include "runtime/CompileKernels.h"
 
-#include "codegen/device/Prelude.h"
+#include "codegen/device/Includes.h"
 #include "codegen/plan/Comments.h"
 #include "ir/base/Progress.h"
 
@@ -14,7 +14,7 @@
 namespace fusion {
 
 std::string fullSource(const KernelPlan &kernel) {
-  return fmt::format("{}{}\n{}", cudaPrelude(), usesExchange(kernel.source) ? cudaExchangePrelude() : "", kernel.source);
+  return expandSource(kernel.source, Flavour::Cuda, kernel.name + ".cu");
 }
 
 /// A cache entry: registers, spill bytes, the log's length, the log, the cubin.
@@ -73,17 +73,30 @@ static Status compileAll(const std::vector<Job *> &jobs, const std::function<Sta
 }
 
 Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels,
-                                                   const std::string &arch, KernelCache *cache) {
+                                                   const std::string &target, KernelCache *cache) {
+  Result<TargetInfo> info = TargetInfo::find(target);
+  if (!info)
+    return info.error();
+  return compileKernels(kernels, *info, cache);
+}
+
+/// What the kernel needs and the target lacks, by name; empty when there is nothing.
+static std::string_view lackingFeature(const KernelPlan &kernel, const TargetInfo &target) {
+  for (uint32_t bit = 1; bit != 0; bit <<= 1)
+    if (kernel.features & ~target.features & bit)
+      return featureName(static_cast<Feature>(bit));
+  return "";
+}
+
+Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels, const TargetInfo &target,
+                                                   KernelCache *cache) {
   std::vector<CompiledKernel> results(kernels.size());
   if (kernels.empty())
     return results;
-  int number = archNumber(arch);
-  if (number == 0)
-    return badInput(fmt::format("'{}' is not an architecture such as sm_90a", arch));
+  const std::string &arch = target.name;
   for (const KernelPlan &kernel : kernels)
-    if (kernel.minimumArch > static_cast<uint32_t>(number))
-      return badInput(fmt::format("kernel {} needs sm_{} or newer, the target is {}", kernel.name,
-                                  kernel.minimumArch, arch));
+    if (std::string_view feature = lackingFeature(kernel, target); !feature.empty())
+      return badInput(fmt::format("kernel {} needs {}, which {} lacks", kernel.name, feature, arch));
   Result<Nvrtc *> nvrtc = Nvrtc::instance();
   if (!nvrtc)
     return nvrtc.error();
@@ -97,8 +110,8 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
     Job &job = jobs[code];
     if (job.kernels.empty()) {
       job.source = fullSource(kernels[i]);
-      job.key = fmt::format("cubin\n{}\n{}{}\n{}", fingerprint, cudaPrelude(),
-                            usesExchange(code) ? cudaExchangePrelude() : "", code);
+      job.key = fmt::format("cubin\n{}\n{}\n{}", fingerprint,
+                            expandIncludes(splitIncludes(code).includes, Flavour::Cuda), code);
     }
     job.kernels.push_back(i);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
+#include "codegen/target/TargetInfo.h"
 #include "runtime/KernelCache.h"
 #include "runtime/cuda/Nvrtc.h"
 
@@ -15,14 +16,17 @@ struct CompiledKernel : Cubin {
   bool fromCache = false;
 };
 
-/// One cubin for each of `kernels` (empty for a library call), for `arch` ("sm_80", "sm_90a", …); sources that differ in comments only are compiled once.
+/// One cubin for each of `kernels` (empty for a library call), for `target`; sources that differ in comments only are compiled once.
 /// Reads what it can from `cache` (may be null) and stores the rest there. Shows progress when something is
 /// compiled. NVRTC itself is needed even when every kernel is in the cache: its version is part of the key.
-/// Errors: no NVRTC (Environment); a kernel that needs a newer architecture or does not compile, by name.
+/// Errors: no NVRTC (Environment); a kernel that needs what the target lacks or does not compile, by name.
+Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels, const TargetInfo &target,
+                                                   KernelCache *cache);
+/// The same for a name that TargetInfo::find knows; others are refused.
 Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels,
-                                                   const std::string &arch, KernelCache *cache);
+                                                   const std::string &target, KernelCache *cache);
 
-/// What NVRTC sees: the prelude and the kernel.
+/// What NVRTC sees: the kernel with the device files that it includes.
 std::string fullSource(const KernelPlan &kernel);
 
 } // namespace fusion

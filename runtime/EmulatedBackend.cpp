@@ -1,7 +1,8 @@
+#include "codegen/device/tensor_map_abi.h"
 #include "ir/base/Progress.h"
 #include "runtime/Backend.h"
 #include "runtime/MemoryPlan.h"
-#include "runtime/Multiplier.h"
+#include "runtime/CublasLtRunner.h"
 #include "runtime/emulate/EmulatedKernel.h"
 
 #include <fmt/format.h>
@@ -98,18 +99,24 @@ public:
   }
   /// Compiles those that are not compiled yet.
   Status prepare(std::span<const uint32_t> wanted) override;
+  Status encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
+                         std::span<uint64_t, tensorMapWords> words) override;
   Status launch(const Launch &launch) override {
-    if (const std::optional<KernelPlan::Product> &product = plans[launch.kernel].product)
-      return call([this, &product, arguments = std::vector<uint64_t>(launch.arguments.begin(), launch.arguments.end())] {
-        return multiply(*product, arguments);
+    const KernelPlan &plan = plans[launch.kernel];
+    if (const std::optional<LibraryMatmul> &wanted = plan.matmul)
+      return call([this, &wanted, arguments = std::vector<uint64_t>(launch.arguments.begin(), launch.arguments.end())] {
+        return matmul(*wanted, arguments);
       });
     if (recorded) {
       recorded->add(launch);
       return {};
     }
     std::vector<void *> arguments;
-    for (const uint64_t &argument : launch.arguments)
-      arguments.push_back(const_cast<uint64_t *>(&argument));
+    auto *word = const_cast<uint64_t *>(launch.arguments.data());
+    for (const KernelPlan::Parameter &parameter : plan.parameters) {
+      arguments.push_back(word);
+      word += parameter.kind == KernelPlan::Parameter::Kind::TensorMap ? tensorMapWords : 1;
+    }
     return kernels[launch.kernel]->launch(launch.grid[0], launch.grid[1], launch.grid[2], arguments.data());
   }
   Status call(std::function<Status()> work) override {
@@ -154,18 +161,18 @@ public:
 
 private:
   /// By what stands in for cuBLASLt.
-  Status multiply(const KernelPlan::Product &product, std::span<const uint64_t> arguments) {
-    if (!multiplier) {
-      Result<std::unique_ptr<Multiplier>> made = Multiplier::make(*this, {}, /*mayTry=*/false);
+  Status matmul(const LibraryMatmul &wanted, std::span<const uint64_t> arguments) {
+    if (!runner) {
+      Result<std::unique_ptr<CublasLtRunner>> made = CublasLtRunner::make(*this, {}, /*mayTry=*/false);
       if (!made)
         return made.error();
-      multiplier = std::move(*made);
+      runner = std::move(*made);
     }
-    return multiplier->multiply(product, arguments);
+    return runner->matmul(wanted, arguments);
   }
 
   std::span<const KernelPlan> plans;
-  std::unique_ptr<Multiplier> multiplier; ///< null until it is needed
+  std::unique_ptr<CublasLtRunner> runner; ///< null until it is needed
   std::string folder; ///< where libraries of kernels are kept
   std::vector<std::shared_ptr<EmulatedKernel>> kernels; ///< null: not compiled yet
   LaunchList *recorded = nullptr; ///< within record()
@@ -194,6 +201,31 @@ Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {
     return compiled.error();
   for (size_t i = 0; i < missing.size(); ++i)
     kernels[missing[i]] = std::move((*compiled)[i]);
+  return {};
+}
+
+Status EmulatedBackend::encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
+                                        std::span<uint64_t, tensorMapWords> words) {
+  fusion_emulation::TensorMap encoded = {};
+  static_assert(sizeof encoded <= tensorMapWords * sizeof(uint64_t));
+  const size_t rank = map.box.size();
+  encoded.base = static_cast<unsigned char *>(address);
+  encoded.rank = static_cast<unsigned char>(rank);
+  encoded.elementBytes = static_cast<unsigned char>(byteSize(map.type));
+  encoded.swizzle = static_cast<unsigned char>(map.swizzle);
+  if (map.outOfBounds == TensorMapArgument::OutOfBounds::NaN) {
+    if (map.type != DType::F16 && map.type != DType::BF16 && map.type != DType::F32 && map.type != DType::F64)
+      return badInput(fmt::format("a tensor map of {} with NaNs outside", name(map.type)));
+    encoded.nanExponentBits = map.type == DType::F16 ? 5 : map.type == DType::F64 ? 11 : 8;
+  }
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t dim = rank - 1 - i;
+    encoded.shape[i] = static_cast<uint64_t>(extents[dim]);
+    encoded.strides[i] = static_cast<uint64_t>(extents[rank + dim]) * encoded.elementBytes;
+    encoded.box[i] = static_cast<unsigned short>(map.box[dim]);
+    encoded.elementStrides[i] = static_cast<unsigned char>(map.elementStrides.empty() ? 1 : map.elementStrides[dim]);
+  }
+  std::memcpy(words.data(), &encoded, sizeof encoded);
   return {};
 }
 

@@ -25,8 +25,8 @@ static Status checkInputBuffers(const ProgramPlan &plan) {
 }
 
 static Status checkRanks(const ProgramPlan &plan, const ExecutorOptions &options) {
-  const bool waits = std::any_of(plan.launches.begin(), plan.launches.end(),
-                                 [](const KernelLaunch &launch) { return launch.collective.has_value(); });
+  const bool waits = std::any_of(plan.steps.begin(), plan.steps.end(),
+                                 [](const Step &step) { return step.choice == Step::Choice::Ranks; });
   const Communicator *group = options.communicator.get();
   if (!group)
     return plan.ranks == 1 && !waits ? Status()
@@ -40,9 +40,10 @@ static Status checkRanks(const ProgramPlan &plan, const ExecutorOptions &options
 /// Kernels that are launched for some shapes only.
 static std::vector<bool> neededBySomeRuns(const ProgramPlan &plan) {
   std::vector<bool> some(plan.kernels.size(), true);
-  for (const KernelLaunch &launch : plan.launches)
-    if (!launch.when && !launch.collective && !launch.way)
-      some[launch.kernel] = false;
+  for (const Step &step : plan.steps)
+    if (step.alternatives.size() == 1)
+      for (const KernelLaunch &launch : step.alternatives.front().launches)
+        some[launch.kernel] = false;
   return some;
 }
 
@@ -96,7 +97,7 @@ Result<std::vector<LaunchTiming>> Executor::profile(const NamedTensors &inputs, 
 
 std::string Executor::device() const { return runner->device().description(); }
 DevicePeaks Executor::peaks() const { return runner->device().peaks(); }
-std::string Executor::products() const { return runner->productsText(); }
+std::string Executor::algorithms() const { return runner->algorithmsText(); }
 size_t Executor::weightBytes() const { return runner->weightBytes(); }
 size_t Executor::arenaBytes() const { return runner->arenaBytes(); }
 RunStatistics Executor::statistics() const { return runner->statistics(); }

@@ -44,10 +44,10 @@ public:
   /// Host tensors, or device tensors of the same GPU; results on the host unless keepOutputsOnDevice. An
   /// input that a kernel writes is copied first: the caller's tensor never changes. See bindInputs for the
   /// errors.
-  /// A cache (a port with strides) is the exception. An input that has these strides, as the result of the last run
-  /// has, is extended where it lies: what lies behind its elements changes. Any other is copied into a buffer that
-  /// nobody holds. The result is a view of that buffer on the device. A run that needs more positions than the buffer
-  /// holds is an error.
+  /// A cache (a port with strides) is the exception. An input that has these strides, as the result of the
+  /// last run has, is extended where it lies: what lies after its elements changes. Any other is copied into
+  /// a buffer that nobody holds. The result is a view of that buffer on the device. A run that needs more
+  /// positions than the buffer holds is an error.
   Result<NamedTensors> run(const NamedTensors &inputs);
   /// The same without waiting: queued on `stream` (of this GPU; see Backend::enter), results are device tensors that
   /// hold what they say once the stream has passed the run. Device inputs must keep their contents until then. While
@@ -65,8 +65,8 @@ public:
   const ProgramPlan &plan() const { return program; }
   std::string device() const;
   DevicePeaks peaks() const;
-  /// For people: which matrix products of the run before a library computed, and why; see ProductWays.
-  std::string products() const;
+  /// For people: which matmuls of the run before a library computed, and why; see AlgorithmSelection.
+  std::string algorithms() const;
   /// For reports: bytes of weights on the device, and of temporaries for the largest shapes so far.
   size_t weightBytes() const;
   size_t arenaBytes() const;

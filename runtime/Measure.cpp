@@ -1,8 +1,8 @@
 #include "runtime/Measure.h"
 
 #include "ir/base/BindSymbols.h"
+#include "runtime/Arguments.h"
 #include "runtime/MemoryPlan.h"
-#include "runtime/ShapePlan.h"
 #include "runtime/WeightStore.h"
 
 #include <fmt/format.h>
@@ -20,6 +20,7 @@ struct Work {
   const ProgramPlan *plan;
   ShapePlan shapes;
   std::map<uint32_t, uint32_t> kernels;
+  ShapeIndex index = ShapeIndex(*plan);
 };
 
 Result<ShapePlan> shapesAt(const ProgramPlan &plan, SymbolValues sizes) {
@@ -122,9 +123,10 @@ private:
     };
     for (size_t i = 0; i < plan.buffers.size(); ++i) {
       const bool own = plan.buffers[i].kind == BufferPlan::Kind::Input || plan.buffers[i].kind == BufferPlan::Kind::Output;
-      offsets.push_back(own ? take(work.shapes.bufferBytes[i]) : 0);
+      offsets.push_back(own ? take(work.shapes.placeBytes[i]) : 0);
     }
     arena = take(work.shapes.arenaBytes);
+    keptZero = take(work.shapes.keptZeroBytes);
     stride = std::max(total, bufferAlignment);
     if (stride > options.mostBytes)
       return badInput(fmt::format("its buffers take {} MiB, the limit of a measurement is {} MiB", stride >> 20,
@@ -134,12 +136,16 @@ private:
     if (!allocated)
       return allocated.error();
     memory = *allocated;
+    for (int copy = 0; copy < copies; ++copy)
+      if (Status status = backend.fill(base(copy) + keptZero, 0, work.shapes.keptZeroBytes); !status)
+        return status;
+    findPlaces();
     return fillInputs();
   }
 
   Status fillInputs() {
     for (const PortPlan &port : plan.inputs) {
-      const size_t bytes = work.shapes.bufferBytes[port.buffer];
+      const size_t bytes = work.shapes.placeBytes[port.buffer];
       if (bytes == 0)
         continue;
       std::byte *first = address(0, port.buffer);
@@ -152,22 +158,31 @@ private:
     return {};
   }
 
-  std::byte *address(int copy, BufferId buffer) const {
-    if (plan.buffers[buffer].kind == BufferPlan::Kind::Weight)
-      return static_cast<std::byte *>(constants->address(buffer));
-    const bool temporary = plan.buffers[buffer].kind == BufferPlan::Kind::Temporary;
-    return static_cast<std::byte *>(memory.get()) + static_cast<size_t>(copy) * stride +
-           (temporary ? arena + work.shapes.arenaOffsets[buffer] : offsets[buffer]);
+  std::byte *base(int copy) const { return static_cast<std::byte *>(memory.get()) + static_cast<size_t>(copy) * stride; }
+
+  std::byte *address(int copy, BufferId buffer) const { return static_cast<std::byte *>(places[static_cast<size_t>(copy)][buffer]); }
+
+  void findPlaces() {
+    for (int copy = 0; copy < copies; ++copy) {
+      std::vector<void *> &found = places.emplace_back();
+      for (size_t i = 0; i < work.shapes.placeBytes.size(); ++i)
+        found.push_back(work.index.places[i].isInArena      ? base(copy) + arena + work.shapes.arenaOffsets[i]
+                        : work.index.places[i].isKeptZero   ? base(copy) + keptZero
+                        : plan.buffers[i].kind == BufferPlan::Kind::Weight
+                            ? constants->address(static_cast<BufferId>(i))
+                            : base(copy) + offsets[i]);
+    }
   }
 
   Status launch(int copy, size_t index) {
     const ShapePlan::Launch &one = work.shapes.launches[index];
-    arguments.clear();
-    for (const ShapePlan::Argument &argument : one.arguments)
-      arguments.push_back(argument.kind == ShapePlan::Argument::Kind::Buffer
-                              ? reinterpret_cast<uint64_t>(address(copy, argument.buffer)) + argument.value
-                              : argument.value);
-    const bool followsRun = index == 0 && copy > 0 && plan.kernels[one.kernel].usesPdl &&
+    const std::vector<void *> &addresses = places[static_cast<size_t>(copy)];
+    Status status = resolveArguments(one, addresses, /*exchange=*/nullptr, backend, arguments);
+    if (status && one.clearsWorkspace)
+      status = clearWorkspace(one, addresses, backend);
+    if (!status)
+      return status;
+    const bool followsRun = index == 0 && copy > 0 && plan.kernels[one.kernel].usesPdl && !one.clearsWorkspace &&
                             plan.kernels[work.shapes.launches.back().kernel].usesPdl;
     return backend.launch({work.kernels.at(one.kernel), one.grid, arguments, one.overlapsPrevious || followsRun});
   }
@@ -178,8 +193,9 @@ private:
   const MeasureOptions &options;
   std::optional<WeightStore> constants;
   std::vector<size_t> offsets; ///< of inputs and outputs
-  size_t arena = 0, stride = 0;
+  size_t arena = 0, keptZero = 0, stride = 0;
   int copies = 1;
+  std::vector<std::vector<void *>> places; ///< addresses, for each copy
   std::shared_ptr<void> memory;
   std::vector<uint64_t> arguments;
 };
@@ -187,11 +203,11 @@ private:
 /// Every kernel that some run launches, once; `works` learn where.
 std::vector<KernelPlan> collectKernels(std::span<Work> works) {
   std::vector<KernelPlan> kernels;
-  std::map<std::string, uint32_t> places; // by source: names are not unique over plans of other makers, but for those of library calls
+  std::map<std::string, uint32_t> numbers; // by source: names are not unique over plans of other makers, but for those of library calls
   for (Work &work : works)
     for (const ShapePlan::Launch &launch : work.shapes.launches) {
       const KernelPlan &kernel = work.plan->kernels[launch.kernel];
-      auto [place, isNew] = places.try_emplace(kernel.isLibraryCall ? kernel.name : kernel.source, static_cast<uint32_t>(kernels.size()));
+      auto [place, isNew] = numbers.try_emplace(kernel.isLibraryCall ? kernel.name : kernel.source, static_cast<uint32_t>(kernels.size()));
       if (isNew)
         kernels.push_back(kernel);
       KernelPlan &shared = kernels[place->second];

@@ -70,7 +70,7 @@ private:
 };
 
 RankGroup::RankGroup(int ranks)
-    : meeting(ranks), communicators(static_cast<size_t>(ranks)), executors(static_cast<size_t>(ranks)),
+    : rendezvous(ranks), communicators(static_cast<size_t>(ranks)), executors(static_cast<size_t>(ranks)),
       threads(std::make_unique<Threads>(static_cast<size_t>(ranks))) {}
 
 RankGroup::~RankGroup() {
@@ -93,7 +93,7 @@ Status RankGroup::onAll(const std::function<Status(size_t)> &work) {
     if (communicators[rank] && error.kind != ErrorKind::BadInput)
       communicators[rank]->stop(error.message);
     else
-      meeting.member(static_cast<int>(rank))->abandon(error.message);
+      rendezvous.member(static_cast<int>(rank))->abandon(error.message);
     return error;
   });
   // Those that another stopped carry its words.
@@ -127,8 +127,8 @@ Status RankGroup::open(ProgramPlan plan, ExecutorOptions options) {
   const bool emulate = options.target == ExecutorOptions::Target::Emulate;
   Status status = onAll([&](size_t rank) -> Status {
     const int number = static_cast<int>(rank);
-    auto made = emulate ? makeEmulatedCommunicator(meeting.member(number))
-                        : makePeerCommunicator(meeting.member(number), number);
+    auto made = emulate ? makeEmulatedCommunicator(rendezvous.member(number))
+                        : makePeerCommunicator(rendezvous.member(number), number);
     if (!made)
       return made.error();
     communicators[rank] = std::move(*made);
@@ -160,7 +160,7 @@ Status RankGroup::together(const std::function<Status(size_t, Executor &)> &work
   if (status)
     return status;
   if (status.error().kind == ErrorKind::BadInput)
-    meeting.restart();
+    rendezvous.restart();
   else
     ended = status;
   return status;
@@ -185,11 +185,11 @@ Result<NamedTensors> RankGroup::run(const NamedTensors &whole) {
   if (!status)
     return status.error();
   NamedTensors results = joinOutputs(parts, outputs);
-  for (const PortPiece &cache : caches) {
+  for (const PortShard &cache : caches) {
     DividedTensor divided{{}, cache.shard, mark};
     for (const NamedTensors &part : parts)
-      divided.pieces.push_back(part.at(cache.name));
-    const Tensor &first = divided.pieces.front();
+      divided.shards.push_back(part.at(cache.name));
+    const Tensor &first = divided.shards.front();
     results[cache.name] = makeDivided(divided, first.type(), first.shape());
   }
   return results;
@@ -197,13 +197,13 @@ Result<NamedTensors> RankGroup::run(const NamedTensors &whole) {
 
 Result<NamedTensors> RankGroup::fetch(const NamedTensors &tensors) {
   NamedTensors copies;
-  std::vector<PortPiece> divided;
+  std::vector<PortShard> divided;
   for (const auto &[name, tensor] : tensors) {
-    const DividedTensor *pieces = dividedTensor(tensor);
-    if (pieces && pieces->group != mark)
+    const DividedTensor *shards = dividedTensor(tensor);
+    if (shards && shards->group != mark)
       return badInput(name + " lies on the ranks of another program");
-    if (pieces)
-      divided.push_back({name, pieces->shard});
+    if (shards)
+      divided.push_back({name, shards->shard});
     else
       copies[name] = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
   }
@@ -212,8 +212,8 @@ Result<NamedTensors> RankGroup::fetch(const NamedTensors &tensors) {
   std::vector<NamedTensors> parts(executors.size());
   Status status = together([&](size_t rank, Executor &executor) -> Status {
     NamedTensors own;
-    for (const PortPiece &port : divided)
-      own[port.name] = dividedTensor(tensors.at(port.name))->pieces[rank];
+    for (const PortShard &port : divided)
+      own[port.name] = dividedTensor(tensors.at(port.name))->shards[rank];
     auto fetched = executor.fetch(own);
     if (!fetched)
       return fetched.error();

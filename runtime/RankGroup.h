@@ -22,8 +22,8 @@ public:
   static Result<std::unique_ptr<RankGroup>> create(ProgramPlan plan, ExecutorOptions options);
   ~RankGroup();
 
-  /// Results are dense host tensors; caches stay divided (see DividedTensor), each piece where its rank runs, and can be the
-  /// inputs of the next run.
+  /// Results are dense host tensors; caches stay divided (see DividedTensor), each shard where its rank runs,
+  /// and can be the inputs of the next run.
   Result<NamedTensors> run(const NamedTensors &inputs);
   /// Copies of results on the host.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
@@ -36,7 +36,7 @@ public:
   /// "4 × NVIDIA H200 (sm_90a), peer memory".
   std::string device() const;
   DevicePeaks peaks() const { return executors.front()->peaks(); }
-  std::string products() const { return executors.front()->products(); }
+  std::string algorithms() const { return executors.front()->algorithms(); }
   /// The first rank's.
   RunStatistics statistics() const { return executors.front()->statistics(); }
 
@@ -50,10 +50,10 @@ private:
   /// The same for runs: an error of one rank stops the others.
   Status together(const std::function<Status(size_t rank, Executor &executor)> &work);
 
-  ThreadMeeting meeting;
+  ThreadRendezvous rendezvous;
   std::vector<std::shared_ptr<Communicator>> communicators;
   std::vector<std::unique_ptr<Executor>> executors;
-  std::vector<PortPiece> inputs, outputs, caches; ///< `caches`: of the outputs those that stay divided
+  std::vector<PortShard> inputs, outputs, caches; ///< `caches`: of the outputs those that stay divided
   std::shared_ptr<const void> mark = std::make_shared<char>(); ///< of what this group left divided
   std::unique_ptr<Threads> threads;
   std::mutex mutex;      ///< calls take turns

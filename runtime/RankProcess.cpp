@@ -70,7 +70,7 @@ Status RankProcess::open(ProgramPlan plan, ExecutorOptions options) {
         return created.error();
       executor = std::move(*created);
     }
-    if (Status status = communicator->host().meet(); !status)
+    if (Status status = communicator->host().barrier(); !status)
       return status;
   }
   return {};
@@ -91,9 +91,9 @@ Result<NamedTensors> RankProcess::localInputs(const NamedTensors &whole) const {
   return inputsOnRank(whole, inputs, place.rank, place.ranks, mark.get());
 }
 
-Result<NamedTensors> RankProcess::joinWithOthers(NamedTensors own, const std::vector<PortPiece> &ports) {
+Result<NamedTensors> RankProcess::joinWithOthers(NamedTensors own, const std::vector<PortShard> &ports) {
   std::vector<NamedTensors> parts(static_cast<size_t>(place.ranks));
-  for (const PortPiece &port : ports) {
+  for (const PortShard &port : ports) {
     const Tensor &tensor = own.at(port.name);
     if (!port.shard) {
       for (NamedTensors &part : parts)
@@ -127,11 +127,11 @@ Result<NamedTensors> RankProcess::run(const NamedTensors &whole) {
   auto results = joinWithOthers(*own, outputs);
   if (!results)
     return told(results.error()).error();
-  for (const PortPiece &cache : caches) {
-    const Tensor &piece = own->at(cache.name);
+  for (const PortShard &cache : caches) {
+    const Tensor &shard = own->at(cache.name);
     DividedTensor divided{std::vector<Tensor>(static_cast<size_t>(place.ranks)), cache.shard, mark};
-    divided.pieces[static_cast<size_t>(place.rank)] = piece;
-    (*results)[cache.name] = makeDivided(std::move(divided), piece.type(), piece.shape());
+    divided.shards[static_cast<size_t>(place.rank)] = shard;
+    (*results)[cache.name] = makeDivided(std::move(divided), shard.type(), shard.shape());
   }
   return results;
 }
@@ -139,14 +139,14 @@ Result<NamedTensors> RankProcess::run(const NamedTensors &whole) {
 Result<NamedTensors> RankProcess::fetch(const NamedTensors &tensors) {
   std::lock_guard lock(mutex);
   NamedTensors copies, own;
-  std::vector<PortPiece> divided;
+  std::vector<PortShard> divided;
   for (const auto &[name, tensor] : tensors) {
-    const DividedTensor *pieces = dividedTensor(tensor);
-    if (pieces && pieces->group != mark)
+    const DividedTensor *shards = dividedTensor(tensor);
+    if (shards && shards->group != mark)
       return told(badInput(name + " lies on the ranks of another program")).error();
-    if (pieces) {
-      divided.push_back({name, pieces->shard});
-      own[name] = pieces->pieces[static_cast<size_t>(place.rank)];
+    if (shards) {
+      divided.push_back({name, shards->shard});
+      own[name] = shards->shards[static_cast<size_t>(place.rank)];
     } else {
       copies[name] = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
     }

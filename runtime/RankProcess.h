@@ -30,22 +30,22 @@ public:
   const ProgramPlan &plan() const { return executor->plan(); }
   std::string device() const;
   DevicePeaks peaks() const { return executor->peaks(); }
-  std::string products() const { return executor->products(); }
+  std::string algorithms() const { return executor->algorithms(); }
   RunStatistics statistics() const { return executor->statistics(); }
 
 private:
   explicit RankProcess(const LaunchedRank &place) : place(place) {}
   Status open(ProgramPlan plan, ExecutorOptions options);
   Result<NamedTensors> localInputs(const NamedTensors &whole) const;
-  /// Whole tensors from this rank's pieces.
-  Result<NamedTensors> joinWithOthers(NamedTensors own, const std::vector<PortPiece> &ports);
+  /// Whole tensors from this rank's shards.
+  Result<NamedTensors> joinWithOthers(NamedTensors own, const std::vector<PortShard> &ports);
   /// Ends the group with this rank's error, if it is one.
   Status told(Status status);
 
   const LaunchedRank place;
   std::shared_ptr<Communicator> communicator;
   std::unique_ptr<Executor> executor;
-  std::vector<PortPiece> inputs, outputs, caches; ///< `caches`: of the outputs those that stay divided
+  std::vector<PortShard> inputs, outputs, caches; ///< `caches`: of the outputs those that stay divided
   std::shared_ptr<const void> mark = std::make_shared<char>(); ///< of what this rank left divided
   std::mutex mutex; ///< calls take turns
 };

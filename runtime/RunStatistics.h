@@ -11,7 +11,7 @@ struct RunStatistics {
   uint64_t runs = 0;
   uint64_t plans = 0;       ///< sets of shapes worked out from the start …
   uint64_t updates = 0;     ///< … or from those of another run, by what depends on a dim that changed
-  uint64_t foreseen = 0;    ///< of `updates`, those that were ready when the run came
+  uint64_t speculated = 0;    ///< of `updates`, those that were ready when the run came
   uint64_t evaluations = 0; ///< expressions of the shapes
   uint64_t recordings = 0;  ///< of a run's launches as a graph
   uint64_t replays = 0;     ///< runs that were one launch of a graph

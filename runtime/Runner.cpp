@@ -12,21 +12,24 @@ namespace fusion {
 
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
                          std::unique_ptr<Backend> device, WeightStore store)
-    : plan(plan), options(options), shapePlanner(plan), productWays(plan, options), binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
-      writtenInputs(plan.buffers.size(), false), usersOf(plan.buffers.size()), pools(plan.buffers.size()) {
-  for (uint32_t i = 0; i < plan.launches.size(); ++i)
-    for (const KernelLaunch::Argument &argument : plan.launches[i].arguments)
-      if (argument.buffer) {
-        if (argument.written)
-          writtenInputs[*argument.buffer] = true;
-        usersOf[*argument.buffer].push_back(i);
-      }
+    : plan(plan), options(options), shapePlanner(plan), algorithms(plan, options),
+      binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
+      writtenInputs(plan.buffers.size(), false), usersOf(shapePlanner.sizes().places.size()), pools(plan.buffers.size()) {
+  const std::vector<ShapeIndex::Launch> &launches = shapePlanner.sizes().launches;
+  for (uint32_t i = 0; i < launches.size(); ++i)
+    for (size_t j = 0; j < launches[i].arguments.size(); ++j) {
+      const KernelArgument &argument = launches[i].source->arguments[j];
+      if (bufferOf(argument) || std::holds_alternative<WorkspaceArgument>(argument))
+        usersOf[launches[i].arguments[j].place].push_back(i);
+      if (isWritten(argument))
+        writtenInputs[*bufferOf(argument)] = true;
+    }
 }
 
 Result<ShapeBucket *> Executor::Runner::bucketFor() {
   ShapeBucket *bucket = buckets.find(symbols);
-  if (bucket && bucket->foreseen)
-    ++counted.foreseen;
+  if (bucket && bucket->speculated)
+    ++counted.speculated;
   if (!bucket)
     for (ShapeBucket *near : buckets.near(shapePlanner, symbols))
       if (updateShapes(*near, symbols)) {
@@ -39,7 +42,7 @@ Result<ShapeBucket *> Executor::Runner::bucketFor() {
       return made;
     bucket = *made;
   }
-  bucket->foreseen = false;
+  bucket->speculated = false;
   std::vector<int64_t> step(symbols.size(), 0);
   if (!bucket->lastSymbols.empty())
     std::transform(symbols.begin(), symbols.end(), bucket->lastSymbols.begin(), step.begin(), std::minus());
@@ -64,10 +67,12 @@ Result<ShapeBucket *> Executor::Runner::newBucket() {
   if (options.communicator)
     if (Status status = agreeOn(named); !status)
       return status.error();
-  if (Status status = chooseProducts(named); !status)
+  if (Status status = selectAlgorithms(named); !status)
     return status.error();
   Result<ShapePlan> shapes = shapePlanner.plan(symbols, options.communicator.get(),
-                                               [&](size_t begin) { return productWays.byLibrary(begin); });
+                                               [&](size_t step, std::span<const uint32_t> candidates) {
+                                                 return algorithms.choose(step, candidates);
+                                               });
   if (!shapes)
     return shapes.error();
   if (Status status = prepareLaunches(*shapes); !status)
@@ -85,13 +90,13 @@ Status Executor::Runner::agreeOn(const SymbolValues &symbols) {
   return text ? agree(communicator.host(), *text) : Status(text.error());
 }
 
-Status Executor::Runner::chooseProducts(const SymbolValues &symbols) {
-  if (productWays.empty())
+Status Executor::Runner::selectAlgorithms(const SymbolValues &symbols) {
+  if (algorithms.empty())
     return {};
   Result<bool> capturing = backend->capturing(); // nothing can be measured then
   if (!capturing)
     return capturing.error();
-  return productWays.decide(symbols, !*capturing, backend->description());
+  return algorithms.decide(symbols, !*capturing, backend->description());
 }
 
 Status Executor::Runner::prepareLaunches(const ShapePlan &shapes) {
@@ -215,18 +220,18 @@ Result<Executor::Runner::Frame> Executor::Runner::begin(const NamedTensors &inpu
 
 Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
   std::lock_guard lock(mutex);
-  Turn turn(*backend, std::nullopt);
-  if (!turn.entered)
-    return turn.entered.error();
+  StreamGuard guard(*backend, std::nullopt);
+  if (!guard.entered)
+    return guard.entered.error();
   Result<Frame> frame = begin(inputs);
   if (!frame)
     return frame.error();
   NamedTensors outputs = results(*frame); // before the next step's shapes
-  Status foreseen = foresee(*frame);
+  Status speculated = speculate(*frame);
   if (Status status = finish(); !status)
     return status.error();
-  if (!foreseen)
-    return foreseen.error();
+  if (!speculated)
+    return speculated.error();
   if (!options.keepOutputsOnDevice)
     if (Status status = bringToHost(outputs); !status)
       return status.error();
@@ -235,23 +240,23 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
 
 Result<NamedTensors> Executor::Runner::enqueue(const NamedTensors &inputs, void *stream) {
   std::lock_guard lock(mutex);
-  Turn turn(*backend, stream);
-  if (!turn.entered)
-    return turn.entered.error();
+  StreamGuard guard(*backend, stream);
+  if (!guard.entered)
+    return guard.entered.error();
   Result<Frame> frame = begin(inputs);
   if (!frame)
     return frame.error();
   NamedTensors outputs = results(*frame);
-  if (Status status = foresee(*frame); !status)
+  if (Status status = speculate(*frame); !status)
     return status.error();
   return outputs;
 }
 
 Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
   std::lock_guard lock(mutex);
-  Turn turn(*backend, std::nullopt);
-  if (!turn.entered)
-    return turn.entered.error();
+  StreamGuard guard(*backend, std::nullopt);
+  if (!guard.entered)
+    return guard.entered.error();
   NamedTensors copies;
   for (const auto &[name, tensor] : tensors) {
     Tensor copy = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;

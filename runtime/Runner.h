@@ -3,7 +3,7 @@
 
 #include "runtime/Binding.h"
 #include "runtime/Executor.h"
-#include "runtime/ProductWays.h"
+#include "runtime/AlgorithmSelection.h"
 #include "runtime/ShapeBucket.h"
 #include "runtime/WeightStore.h"
 
@@ -13,12 +13,12 @@
 namespace fusion {
 
 /// Between its construction and its end, work goes to one stream.
-class Turn {
+class StreamGuard {
 public:
-  Turn(Backend &backend, std::optional<void *> stream) : entered(backend.enter(stream)), backend(backend) {}
-  ~Turn() { (void)backend.leave(); }
-  Turn(const Turn &) = delete;
-  Turn &operator=(const Turn &) = delete;
+  StreamGuard(Backend &backend, std::optional<void *> stream) : entered(backend.enter(stream)), backend(backend) {}
+  ~StreamGuard() { (void)backend.leave(); }
+  StreamGuard(const StreamGuard &) = delete;
+  StreamGuard &operator=(const StreamGuard &) = delete;
   const Status entered;
 
 private:
@@ -40,13 +40,13 @@ public:
   size_t weightBytes() const { return weights.deviceBytes(); }
   size_t arenaBytes() const { return arenaCapacity; }
   RunStatistics statistics();
-  std::string productsText() const { return productWays.text(); }
+  std::string algorithmsText() const { return algorithms.text(); }
 
 private:
   /// One run: its sizes, where every buffer is, and who keeps the interface buffers.
   struct Frame {
     ShapeBucket *bucket = nullptr;
-    std::vector<void *> addresses;
+    std::vector<void *> addresses; ///< of ShapePlan's places
     std::vector<std::shared_ptr<void>> owners;
     Backend::Recording *recording = nullptr; ///< of these launches, if there is one
   };
@@ -59,11 +59,12 @@ private:
   bool updateShapes(ShapeBucket &bucket, std::span<const int64_t> values);
   /// Whether all ranks are about to do the same; before the first run of any launches.
   Status agreeOn(const SymbolValues &symbols);
-  /// Which products a library computes at these sizes; the same on all ranks.
-  Status chooseProducts(const SymbolValues &symbols);
+  /// Which alternatives of measured steps are taken at these sizes; the same on all ranks.
+  Status selectAlgorithms(const SymbolValues &symbols);
   /// Kernels that are compiled when they are needed, and what ranks exchange data through.
   Status prepareLaunches(const ShapePlan &shapes);
   Status growArena(size_t bytes);
+  Status growKeptZero(size_t bytes);
   void placeTemporaries(const ShapePlan &shapes, std::vector<void *> &addresses) const;
   Status placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame);
   /// The caller's tensor itself if it lies in a buffer with room, else a buffer of the pool that starts with a copy.
@@ -79,12 +80,12 @@ private:
   /// Changes those launches of the bucket's graph whose arguments differ. False if it must be recorded anew.
   Result<bool> bringUpToDate(ShapeBucket &bucket, const std::vector<void *> &addresses);
   /// While the device works: makes the bucket ready for the step that the last two runs suggest.
-  Status foresee(const Frame &frame);
+  Status speculate(const Frame &frame);
   /// Replays or launches.
   Status execute(const Frame &frame);
   Status launchAll(const Frame &frame);
   /// Into `argumentValues`.
-  void resolve(const ShapePlan::Launch &launch, const std::vector<void *> &addresses);
+  Status resolve(const ShapePlan::Launch &launch, const std::vector<void *> &addresses);
   Status launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap);
   /// prepare() and start(), which are counted and timed.
   Result<Frame> begin(const NamedTensors &inputs);
@@ -109,16 +110,18 @@ private:
   const ProgramPlan &plan;
   const ExecutorOptions &options;
   ShapePlanner shapePlanner;
-  ProductWays productWays;
+  AlgorithmSelection algorithms;
   InputBinder binder;
   std::mutex mutex;
   std::unique_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last
   WeightStore weights;
   std::vector<bool> writtenInputs;
-  std::vector<std::vector<uint32_t>> usersOf; ///< for each buffer, the plan's launches that have its address
+  std::vector<std::vector<uint32_t>> usersOf; ///< for each place, the plan's launches that have its address
   std::vector<BufferPool> pools; ///< for each buffer
   std::shared_ptr<void> arena;
   size_t arenaCapacity = 0;
+  std::shared_ptr<void> keptZero; ///< workspace that is kept zero
+  size_t keptZeroCapacity = 0;
   ShapeBuckets buckets;
   std::vector<const Tensor *> tensors; ///< of the run in hand, for each input port …
   std::vector<int64_t> symbols;        ///< … and the symbols' values

@@ -1,4 +1,5 @@
 // How the launches of a run reach the device: as a graph, which the next step changes where it differs, or one by one.
+#include "runtime/Arguments.h"
 #include "runtime/Runner.h"
 
 #include <fmt/format.h>
@@ -8,23 +9,20 @@
 
 namespace fusion {
 
-void Executor::Runner::resolve(const ShapePlan::Launch &launch, const std::vector<void *> &addresses) {
-  using Kind = ShapePlan::Argument::Kind;
-  argumentValues.clear();
-  for (const ShapePlan::Argument &argument : launch.arguments)
-    argumentValues.push_back(argument.kind == Kind::Exchange ? reinterpret_cast<uint64_t>(exchange)
-                             : argument.kind == Kind::Number
-                                 ? argument.value
-                                 : reinterpret_cast<uint64_t>(addresses[argument.buffer]) + argument.value);
+Status Executor::Runner::resolve(const ShapePlan::Launch &launch, const std::vector<void *> &addresses) {
+  return resolveArguments(launch, addresses, exchange, *backend, argumentValues);
 }
 
 Status Executor::Runner::launch(const Frame &frame, const ShapePlan::Launch &launch, bool mayOverlap) {
-  resolve(launch, frame.addresses);
-  Status status =
-      plan.kernels[launch.kernel].isLibraryCall && !plan.kernels[launch.kernel].product
-          ? callLibrary(launch)
-          : backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
-  const std::string &location = plan.launches[launch.source].location;
+  const KernelPlan &kernel = plan.kernels[launch.kernel];
+  Status status = resolve(launch, frame.addresses);
+  if (status && launch.clearsWorkspace)
+    status = clearWorkspace(launch, frame.addresses, *backend);
+  if (status)
+    status = kernel.isLibraryCall && !kernel.matmul
+                 ? callLibrary(launch)
+                 : backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
+  const std::string &location = launch.launch->location;
   if (!status && !location.empty())
     return Error{status.error().kind, fmt::format("{}: {}", location, status.error().message)};
   return status;
@@ -35,7 +33,7 @@ Status Executor::Runner::callLibrary(const ShapePlan::Launch &launch) {
   if (elements == 0)
     return {};
   return backend->call([this, elements, from = reinterpret_cast<const void *>(argumentValues[0]),
-                        to = reinterpret_cast<void *>(argumentValues[1]), type = plan.buffers[launch.arguments[0].buffer].type] {
+                        to = reinterpret_cast<void *>(argumentValues[1]), type = plan.buffers[launch.arguments[0].place].type] {
     return options.communicator->allReduce(from, to, elements, type, backend->stream());
   });
 }
@@ -97,7 +95,8 @@ Status Executor::Runner::record(Frame &frame) {
   recorded.recording = std::move(*recording);
   size_t kernels = 0;
   for (const ShapePlan::Launch &launch : shapes.launches) {
-    resolve(launch, frame.addresses);
+    if (Status status = resolve(launch, frame.addresses); !status)
+      return status;
     const bool isLibraryCall = plan.kernels[launch.kernel].isLibraryCall;
     recorded.launches.push_back({isLibraryCall ? std::nullopt : std::optional(kernels++), launch.grid, argumentValues});
   }
@@ -114,17 +113,18 @@ Result<bool> Executor::Runner::bringUpToDate(ShapeBucket &bucket, const std::vec
   for (size_t i = 0; i < addresses.size(); ++i)
     if (addresses[i] != recorded.addresses[i])
       for (uint32_t source : usersOf[i])
-        if (bucket.plan.fates[source] == ShapePlan::Fate::Launched)
+        if (bucket.plan.states[source] == ShapePlan::State::Launched)
           stale.push_back(bucket.plan.positions[source]);
   std::sort(stale.begin(), stale.end());
   stale.erase(std::unique(stale.begin(), stale.end()), stale.end());
   for (uint32_t position : stale) {
     const ShapePlan::Launch &launch = bucket.plan.launches[position];
     ShapeBucket::Recorded::Launch &before = recorded.launches[position];
-    resolve(launch, addresses);
-    if (launch.grid == before.grid && argumentValues == before.arguments)
+    if (Status status = resolve(launch, addresses); !status)
+      return status.error();
+    if (launch.grid == before.grid && argumentValues == before.arguments && !launch.clearsWorkspace)
       continue;
-    if (!before.number || !recorded.recording->canChange())
+    if (!before.number || launch.clearsWorkspace || !recorded.recording->canChange())
       return false;
     if (Status status = recorded.recording->change(
             *before.number, {launch.kernel, launch.grid, argumentValues, launch.overlapsPrevious});
@@ -139,7 +139,7 @@ Result<bool> Executor::Runner::bringUpToDate(ShapeBucket &bucket, const std::vec
   return true;
 }
 
-Status Executor::Runner::foresee(const Frame &frame) {
+Status Executor::Runner::speculate(const Frame &frame) {
   ShapeBucket &bucket = *frame.bucket;
   auto isZero = [](int64_t difference) { return difference == 0; };
   if (!frame.recording || !frame.recording->canChange() || !bucket.keepsStep ||
@@ -149,8 +149,8 @@ Status Executor::Runner::foresee(const Frame &frame) {
   std::transform(symbols.begin(), symbols.end(), bucket.lastStep.begin(), symbols.begin(), std::plus());
   if (!updateShapes(bucket, symbols))
     return {};
-  bucket.foreseen = true;
-  if (bucket.plan.arenaBytes > arenaCapacity)
+  bucket.speculated = true;
+  if (bucket.plan.arenaBytes > arenaCapacity || bucket.plan.keptZeroBytes > keptZeroCapacity)
     return {}; // memory is not moved while kernels may use it
   std::vector<void *> addresses = frame.addresses;
   placeTemporaries(bucket.plan, addresses);
@@ -171,6 +171,7 @@ Status Executor::Runner::execute(const Frame &frame) {
     return capturing.error();
   if (*capturing) {
     reserved.push_back(arena);
+    reserved.push_back(keptZero);
     reserved.insert(reserved.end(), frame.owners.begin(), frame.owners.end());
   }
   return launchAll(frame);

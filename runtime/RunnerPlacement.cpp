@@ -28,6 +28,19 @@ Status Executor::Runner::growArena(size_t bytes) {
   return {};
 }
 
+Status Executor::Runner::growKeptZero(size_t bytes) {
+  if (bytes <= keptZeroCapacity)
+    return {};
+  Result<std::shared_ptr<void>> memory = backend->allocate(bytes);
+  if (!memory)
+    return Error{memory.error().kind, "workspace: " + memory.error().message};
+  if (Status status = backend->fill(memory->get(), 0, bytes); !status)
+    return status;
+  keptZero = *memory;
+  keptZeroCapacity = bytes;
+  return {};
+}
+
 Result<bool> Executor::Runner::isUsable(const PortPlan &port, const Tensor &tensor) const {
   bool onHost = tensor.device().kind == Device::Kind::Host;
   if (!onHost && !(tensor.device() == backend->device()))
@@ -48,7 +61,7 @@ Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, 
     frame.owners[port.buffer] = tensor.storage();
     return {};
   }
-  const size_t bytes = frame.bucket->plan.bufferBytes[port.buffer];
+  const size_t bytes = frame.bucket->plan.placeBytes[port.buffer];
   Result<std::shared_ptr<void>> memory = pools[port.buffer].acquire(*backend, bytes);
   if (!memory)
     return Error{memory.error().kind, fmt::format("cache {}: {}", port.name, memory.error().message)};
@@ -95,9 +108,12 @@ Status Executor::Runner::checkCaches(const Frame &frame) const {
 }
 
 void Executor::Runner::placeTemporaries(const ShapePlan &shapes, std::vector<void *> &addresses) const {
-  for (size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].kind == BufferPlan::Kind::Temporary)
+  const std::vector<ShapeIndex::Place> &places = shapePlanner.sizes().places;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (places[i].isInArena)
       addresses[i] = static_cast<std::byte *>(arena.get()) + shapes.arenaOffsets[i];
+    else if (places[i].isKeptZero)
+      addresses[i] = keptZero.get();
 }
 
 Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &inputs) {
@@ -110,7 +126,9 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
   const ShapePlan &shapes = (*bucket)->plan;
   if (Status status = growArena(shapes.arenaBytes); !status)
     return status.error();
-  Frame frame{*bucket, std::vector<void *>(plan.buffers.size(), nullptr),
+  if (Status status = growKeptZero(shapes.keptZeroBytes); !status)
+    return status.error();
+  Frame frame{*bucket, std::vector<void *>(shapes.placeBytes.size(), nullptr),
               std::vector<std::shared_ptr<void>>(plan.buffers.size())};
   placeTemporaries(shapes, frame.addresses);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -118,7 +136,7 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
       frame.addresses[i] = weights.address(static_cast<BufferId>(i));
     if (plan.buffers[i].kind != BufferPlan::Kind::Output)
       continue;
-    Result<std::shared_ptr<void>> memory = pools[i].acquire(*backend, shapes.bufferBytes[i]);
+    Result<std::shared_ptr<void>> memory = pools[i].acquire(*backend, shapes.placeBytes[i]);
     if (!memory)
       return Error{memory.error().kind, fmt::format("output {}: {}", plan.buffers[i].name, memory.error().message)};
     frame.addresses[i] = memory->get();
@@ -142,7 +160,7 @@ Status Executor::Runner::poison(const Frame &frame) {
     return status;
   for (size_t i = 0; i < plan.buffers.size(); ++i)
     if (plan.buffers[i].kind == BufferPlan::Kind::Output)
-      if (Status status = backend->fill(frame.addresses[i], 0xFF, shapes.bufferBytes[i]); !status)
+      if (Status status = backend->fill(frame.addresses[i], 0xFF, shapes.placeBytes[i]); !status)
         return status;
   return {};
 }

@@ -10,9 +10,9 @@ static constexpr int warmUpRuns = 3; // the second of equal runs records, the th
 Result<std::vector<double>> Executor::Runner::bench(const NamedTensors &inputs, int iterations,
                                                             bool cold) {
   std::lock_guard lock(mutex);
-  Turn turn(*backend, std::nullopt);
-  if (!turn.entered)
-    return turn.entered.error();
+  StreamGuard guard(*backend, std::nullopt);
+  if (!guard.entered)
+    return guard.entered.error();
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();
@@ -59,9 +59,9 @@ Result<std::vector<double>> Executor::Runner::timeInOneGo(const Frame &frame, in
 
 Result<std::vector<LaunchTiming>> Executor::Runner::profile(const NamedTensors &inputs, int iterations) {
   std::lock_guard lock(mutex);
-  Turn turn(*backend, std::nullopt);
-  if (!turn.entered)
-    return turn.entered.error();
+  StreamGuard guard(*backend, std::nullopt);
+  if (!guard.entered)
+    return guard.entered.error();
   Result<Frame> frame = prepare(inputs);
   if (!frame)
     return frame.error();
@@ -81,7 +81,7 @@ Result<std::vector<LaunchTiming>> Executor::Runner::profile(const NamedTensors &
   }
   std::vector<LaunchTiming> timings;
   for (size_t i = 0; i < works.size(); ++i) {
-    const KernelLaunch &source = plan.launches[shapes.launches[i].source];
+    const KernelLaunch &source = *shapes.launches[i].launch;
     const KernelPlan &kernel = plan.kernels[source.kernel];
     auto middle = samples[i].begin() + static_cast<int64_t>(samples[i].size() / 2);
     std::nth_element(samples[i].begin(), middle, samples[i].end());

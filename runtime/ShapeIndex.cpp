@@ -6,24 +6,10 @@ namespace fusion {
 
 ShapeIndex::ShapeIndex(const ProgramPlan &plan) {
   for (const BufferPlan &buffer : plan.buffers)
-    buffers.push_back(sizes(buffer.shape));
-  for (const KernelLaunch &source : plan.launches) {
-    Launch &launch = launches.emplace_back();
-    const Dim *grid[] = {&source.gridX, &source.gridY, &source.gridZ};
-    for (int axis = 0; axis < 3; ++axis)
-      launch.grid[axis] = size(*grid[axis]);
-    if (source.when)
-      launch.when = size(source.when->size);
-    if (source.collective) {
-      launch.messageBytes = size(source.collective->messageBytes);
-      launch.roundBytes = size(source.collective->roundBytes);
-    }
-    for (const KernelLaunch::Argument &argument : source.arguments)
-      launch.arguments.push_back(size(argument.buffer ? argument.byteOffset : argument.value));
-    launch.bytesRead = size(source.bytesRead);
-    launch.bytesWritten = size(source.bytesWritten);
-    launch.flops = size(source.flops);
-  }
+    places.push_back({buffer.type, sizes(buffer.shape), buffer.kind == BufferPlan::Kind::Temporary, false,
+                      "buffer " + buffer.name});
+  for (const fusion::Step &source : plan.steps)
+    steps.push_back(step(plan, source));
   for (const PortPlan &input : plan.inputs)
     inputs.push_back(port(plan, input));
   for (const PortPlan &output : plan.outputs)
@@ -32,6 +18,58 @@ ShapeIndex::ShapeIndex(const ProgramPlan &plan) {
     equalities.push_back({size(equality.left), size(equality.right)});
   rank = table.symbol(std::string(rankSymbol));
   findDependents(plan);
+}
+
+ShapeIndex::Step ShapeIndex::step(const ProgramPlan &plan, const fusion::Step &source) {
+  Step step;
+  for (const fusion::Alternative &alternative : source.alternatives) {
+    Alternative &made = step.alternatives.emplace_back();
+    for (const SizeRange &range : alternative.when)
+      made.when.push_back(size(range.size));
+    if (alternative.collective) {
+      made.messageBytes = size(alternative.collective->messageBytes);
+      made.roundBytes = size(alternative.collective->roundBytes);
+    }
+    made.firstLaunch = static_cast<uint32_t>(launches.size());
+    for (const KernelLaunch &one : alternative.launches) {
+      launches.push_back(launch(plan, one));
+      if (source.choice == fusion::Step::Choice::Measurement && plan.kernels[one.kernel].matmul && step.matmul.empty())
+        for (size_t i = 3; i < 7; ++i)
+          step.matmul.push_back(launches.back().arguments[i].value);
+    }
+  }
+  return step;
+}
+
+ShapeIndex::Launch ShapeIndex::launch(const ProgramPlan &plan, const KernelLaunch &source) {
+  Launch launch{&source, {size(source.gridX), size(source.gridY), size(source.gridZ)}, {}, {}, {}, {}};
+  for (size_t i = 0; i < source.arguments.size(); ++i)
+    launch.arguments.push_back(argument(plan, source, i));
+  launch.bytesRead = size(source.bytesRead);
+  launch.bytesWritten = size(source.bytesWritten);
+  launch.flops = size(source.flops);
+  return launch;
+}
+
+ShapeIndex::Argument ShapeIndex::argument(const ProgramPlan &plan, const KernelLaunch &source, size_t index) {
+  const KernelArgument &argument = source.arguments[index];
+  if (auto *pointer = std::get_if<PointerArgument>(&argument))
+    return {size(pointer->byteOffset), {}, pointer->buffer};
+  if (auto *scalar = std::get_if<ScalarArgument>(&argument))
+    return {size(scalar->value), {}, 0};
+  if (auto *map = std::get_if<TensorMapArgument>(&argument)) {
+    std::vector<Size> extents = sizes(map->shape), strides = sizes(map->strides);
+    extents.insert(extents.end(), strides.begin(), strides.end());
+    return {size(map->byteOffset), std::move(extents), map->buffer};
+  }
+  if (auto *workspace = std::get_if<WorkspaceArgument>(&argument)) {
+    const bool isKeptZero = workspace->contents == WorkspaceArgument::Contents::KeptZero;
+    places.push_back({DType::U8, {size(workspace->bytes)}, !isKeptZero, isKeptZero,
+                      "workspace of " + plan.kernels[source.kernel].name});
+    return {size(workspace->bytes), {}, static_cast<uint32_t>(places.size() - 1)};
+  }
+  static const Dim none = 0;
+  return {size(none), {}, 0}; // the exchange
 }
 
 ShapeIndex::Size ShapeIndex::size(const Dim &dim) {
@@ -64,31 +102,46 @@ void ShapeIndex::depends(const Size &size, std::vector<uint32_t> Dependents::*li
   }
 }
 
+void ShapeIndex::dependsOnSizes(size_t step) {
+  for (const Alternative &alternative : steps[step].alternatives) {
+    for (const Size &when : alternative.when)
+      depends(when, &Dependents::steps, step);
+    for (const std::optional<Size> *size : {&alternative.messageBytes, &alternative.roundBytes})
+      if (*size)
+        depends(**size, &Dependents::steps, step);
+  }
+  for (const Size &size : steps[step].matmul)
+    depends(size, &Dependents::steps, step);
+}
+
+void ShapeIndex::dependsOnSizes(const Launch &launch, size_t number) {
+  for (const Size &extent : launch.grid)
+    depends(extent, &Dependents::launches, number);
+  for (size_t i = 0; i < launch.arguments.size(); ++i) {
+    const Argument &argument = launch.arguments[i];
+    depends(argument.value, &Dependents::launches, number);
+    for (const Size &extent : argument.extents)
+      depends(extent, &Dependents::launches, number);
+    // What is used must stay inside a buffer that shrinks.
+    const bool isWhole = argument.value.number == Size::isConstant && argument.value.constant == 0 && argument.extents.empty();
+    if (bufferOf(launch.source->arguments[i]) && !isWhole)
+      for (const Size &dim : places[argument.place].shape)
+        depends(dim, &Dependents::launches, number);
+  }
+}
+
 void ShapeIndex::findDependents(const ProgramPlan &plan) {
   bySymbol.resize(table.symbols().size());
-  for (size_t i = 0; i < buffers.size(); ++i)
-    for (const Size &dim : buffers[i])
-      depends(dim, &Dependents::buffers, i);
-  for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch &launch = launches[i];
-    for (const Size &extent : launch.grid)
-      depends(extent, &Dependents::launches, i);
-    for (const std::optional<Size> *size : {&launch.when, &launch.messageBytes, &launch.roundBytes})
-      if (*size)
-        depends(**size, &Dependents::launches, i);
-    for (size_t j = 0; j < launch.arguments.size(); ++j) {
-      const Size &argument = launch.arguments[j];
-      depends(argument, &Dependents::launches, i);
-      // An offset must stay inside a buffer that shrinks.
-      const KernelLaunch::Argument &source = plan.launches[i].arguments[j];
-      if (source.buffer && !(argument.number == Size::isConstant && argument.constant == 0))
-        for (const Size &dim : buffers[*source.buffer])
-          depends(dim, &Dependents::launches, i);
-    }
-  }
+  for (size_t i = 0; i < places.size(); ++i)
+    for (const Size &dim : places[i].shape)
+      depends(dim, &Dependents::places, i);
+  for (size_t i = 0; i < steps.size(); ++i)
+    dependsOnSizes(i);
+  for (size_t i = 0; i < launches.size(); ++i)
+    dependsOnSizes(launches[i], i);
   auto addPorts = [&](const std::vector<Port> &ports, const std::vector<PortPlan> &plans, auto list) {
     for (size_t i = 0; i < ports.size(); ++i) {
-      const std::vector<Size> *lists[] = {&ports[i].shape, &ports[i].strides, &ports[i].room, &buffers[plans[i].buffer]};
+      const std::vector<Size> *lists[] = {&ports[i].shape, &ports[i].strides, &ports[i].room, &places[plans[i].buffer].shape};
       for (const std::vector<Size> *dims : lists)
         for (const Size &dim : *dims)
           depends(dim, list, i);

@@ -18,11 +18,25 @@ struct ShapeIndex {
     uint32_t number = isConstant; ///< in `table`
     int64_t constant = 0;
   };
+  struct Argument {
+    Size value; ///< the byte offset of a buffer, the number itself, the bytes of workspace
+    std::vector<Size> extents; ///< of a tensor map: shape, then strides
+    uint32_t place = 0; ///< of a buffer or workspace
+  };
   struct Launch {
+    const KernelLaunch *source;
     Size grid[3];
-    std::optional<Size> when, messageBytes, roundBytes;
-    std::vector<Size> arguments; ///< byte offsets of buffers, numbers
+    std::vector<Argument> arguments;
     Size bytesRead, bytesWritten, flops;
+  };
+  struct Alternative {
+    std::vector<Size> when;
+    std::optional<Size> messageBytes, roundBytes;
+    uint32_t firstLaunch; ///< into `launches`
+  };
+  struct Step {
+    std::vector<Alternative> alternatives;
+    std::vector<Size> matmul; ///< m, n, k and the number of matrices of a library's call, where one is measured
   };
   struct Port {
     std::vector<Size> shape, strides, room; ///< `room`: the buffer's shape, of ports with strides
@@ -30,12 +44,21 @@ struct ShapeIndex {
   };
   /// What has a size in which a symbol occurs; indices into the plan's lists, ascending.
   struct Dependents {
-    std::vector<uint32_t> buffers, launches, inputs, outputs;
+    std::vector<uint32_t> places, steps, launches, inputs, outputs;
+  };
+  /// Memory that a run needs: the plan's buffers, by their ids, then the workspace of each launch.
+  struct Place {
+    DType type = DType::U8;
+    std::vector<Size> shape;
+    bool isInArena = false; ///< temporaries, and workspace unless it is kept zero
+    bool isKeptZero = false;
+    std::string what; ///< for errors
   };
 
   DimTable table;
-  std::vector<std::vector<Size>> buffers;
-  std::vector<Launch> launches;
+  std::vector<Place> places;
+  std::vector<Step> steps;
+  std::vector<Launch> launches; ///< of all alternatives
   std::vector<Port> inputs, outputs;
   std::vector<std::pair<Size, Size>> equalities;
   uint32_t rank; ///< the number of the rank's symbol
@@ -44,7 +67,12 @@ struct ShapeIndex {
 private:
   Size size(const Dim &dim);
   std::vector<Size> sizes(const DimShape &dims);
+  Step step(const ProgramPlan &plan, const fusion::Step &source);
+  Launch launch(const ProgramPlan &plan, const KernelLaunch &source);
+  Argument argument(const ProgramPlan &plan, const KernelLaunch &source, size_t index);
   Port port(const ProgramPlan &plan, const PortPlan &port);
+  void dependsOnSizes(size_t step);
+  void dependsOnSizes(const Launch &launch, size_t number);
   void depends(const Size &size, std::vector<uint32_t> Dependents::*list, size_t index);
   void findDependents(const ProgramPlan &plan);
 };

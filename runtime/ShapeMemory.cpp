@@ -7,19 +7,21 @@
 namespace fusion {
 
 void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
-  std::vector<Lifetime> lifetimes(program.buffers.size(), {0, INT64_MAX, -1});
+  std::vector<Lifetime> lifetimes(index.places.size(), {0, INT64_MAX, -1});
   for (size_t i = 0; i < shapes.launches.size(); ++i)
-    for (const ShapePlan::Argument &argument : shapes.launches[i].arguments)
-      if (argument.kind == ShapePlan::Argument::Kind::Buffer && program.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary) {
-        Lifetime &lifetime = lifetimes[argument.buffer];
-        lifetime.bytes = shapes.askedBytes[argument.buffer];
-        lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
-        lifetime.last = static_cast<int64_t>(i);
-      }
+    for (const ShapePlan::Argument &argument : shapes.launches[i].arguments) {
+      using Kind = ShapePlan::Argument::Kind;
+      if (argument.kind == Kind::Scalar || argument.kind == Kind::Exchange || !index.places[argument.place].isInArena)
+        continue;
+      Lifetime &lifetime = lifetimes[argument.place];
+      lifetime.bytes = shapes.askedBytes[argument.place];
+      lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
+      lifetime.last = static_cast<int64_t>(i);
+    }
   std::vector<bool> used;
   for (const Lifetime &lifetime : lifetimes)
     used.push_back(lifetime.last >= 0);
-  std::vector<BufferId> places = shareMemory(shapes, lifetimes);
+  const std::vector<uint32_t> places = shareMemory(shapes, lifetimes);
   for (Lifetime &lifetime : lifetimes) // sizes that take as much memory are the same
     lifetime.bytes = alignedSize(lifetime.bytes);
   if (lifetimes != lastLifetimes) {
@@ -35,26 +37,28 @@ void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
   shapes.arenaBytes = lastMemory.total;
 }
 
-std::vector<BufferId> ShapePlanner::shareMemory(const ShapePlan &shapes, std::vector<Lifetime> &lifetimes) const {
-  std::vector<BufferId> places(lifetimes.size());
+std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes, std::vector<Lifetime> &lifetimes) const {
+  std::vector<uint32_t> places(lifetimes.size());
   std::iota(places.begin(), places.end(), 0);
   for (size_t i = 0; i < shapes.launches.size(); ++i) {
-    const auto &arguments = program.launches[shapes.launches[i].source].arguments;
+    const auto &arguments = shapes.launches[i].launch->arguments;
     auto now = static_cast<int64_t>(i);
-    for (const KernelLaunch::Argument &output : arguments)
-      for (uint32_t other : output.mayReplace) {
-        const KernelLaunch::Argument &input = arguments[other];
-        Lifetime &written = lifetimes[*output.buffer], &read = lifetimes[places[*input.buffer]];
+    for (const KernelArgument &argument : arguments) {
+      auto *output = std::get_if<PointerArgument>(&argument);
+      for (uint32_t other : output ? output->mayReplace : std::vector<uint32_t>()) {
+        const auto &input = std::get<PointerArgument>(arguments[other]);
+        Lifetime &written = lifetimes[output->buffer], &read = lifetimes[places[input.buffer]];
         bool dies = written.bytes > 0 && written.first == now && read.bytes > 0 && read.last == now;
         // A buffer that begins elsewhere than its memory's owner would not line up.
-        bool lineUp = output.byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
-        if (!dies || !lineUp || *output.buffer == places[*input.buffer])
+        bool lineUp = output->byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
+        if (!dies || !lineUp || output->buffer == places[input.buffer])
           continue;
         read.last = written.last;
         written = {0, INT64_MAX, -1};
-        places[*output.buffer] = places[*input.buffer];
+        places[output->buffer] = places[input.buffer];
         break;
       }
+    }
   }
   return places;
 }

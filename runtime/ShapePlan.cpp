@@ -1,4 +1,4 @@
-#include "runtime/ShapePlan.h"
+#include "runtime/Arguments.h"
 
 #include <fmt/format.h>
 
@@ -14,37 +14,33 @@ static constexpr int64_t maxBytes = int64_t(1) << 46; // beyond any device; keep
 class ShapePlanner::Planning {
 public:
   Planning(ShapePlanner &planner, const SymbolValues &symbols, const Communicator *communicator,
-           const LibraryChoice &byLibrary)
+           const MeasuredChoice &measured)
       : planner(planner), plan(planner.program), index(planner.index), symbols(symbols), communicator(communicator),
-        byLibrary(byLibrary) {}
+        measured(measured) {}
 
   Result<ShapePlan> run() {
     result.symbols = planner.symbolValues;
-    for (size_t i = 0; i < plan.buffers.size(); ++i)
-      if (Status status = addBuffer(i); !status)
+    for (const ShapeIndex::Place &place : index.places)
+      if (Status status = addPlace(place); !status)
         return status.error();
-    result.fates.assign(plan.launches.size(), ShapePlan::Fate::OtherForm);
-    result.positions.assign(plan.launches.size(), 0);
-    for (size_t i = 0; i < plan.launches.size();) {
-      const size_t end = plan.endOfCollective(i), products = plan.endOfProducts(i);
-      Status status = products > i ? addProducts(i, products)
-                      : end > i    ? addCollective(i, end)
-                                   : addLaunch(static_cast<uint32_t>(i));
-      if (!status)
+    result.states.assign(index.launches.size(), ShapePlan::State::NotChosen);
+    result.positions.assign(index.launches.size(), 0);
+    for (size_t i = 0; i < plan.steps.size(); ++i)
+      if (Status status = addStep(i); !status)
         return status.error();
-      i = std::max({end, products, i + 1});
-    }
     for (size_t i = 0; i < plan.outputs.size(); ++i)
       if (Status status = addOutput(plan.outputs[i], index.outputs[i]); !status)
         return status.error();
     for (size_t i = 0; i < plan.inputs.size(); ++i)
       if (Status status = addStrides(plan.inputs[i], index.inputs[i], "input", result.inputStrides); !status)
         return status.error();
-    result.askedBytes.assign(plan.buffers.size(), 0);
+    result.askedBytes.assign(index.places.size(), 0);
     for (const ShapePlan::Launch &launch : result.launches)
       for (const ShapePlan::Argument &argument : launch.arguments)
-        if (argument.kind == ShapePlan::Argument::Kind::Buffer && plan.buffers[argument.buffer].kind == BufferPlan::Kind::Temporary)
-          result.askedBytes[argument.buffer] = result.bufferBytes[argument.buffer];
+        if (usesPlace(argument) && index.places[argument.place].isInArena)
+          result.askedBytes[argument.place] = result.placeBytes[argument.place];
+        else if (usesPlace(argument) && index.places[argument.place].isKeptZero)
+          result.keptZeroBytes = std::max(result.keptZeroBytes, result.placeBytes[argument.place]);
     planner.placeTemporaries(result);
     return std::move(result);
   }
@@ -67,27 +63,32 @@ private:
   }
 
   template <class Where>
-  Result<size_t> bytesOf(DType type, const DimShape &dims, const std::vector<Size> &sizes, const Where &where,
-                         Shape *shape = nullptr) {
+  Result<size_t> bytesOf(DType type, const std::vector<Size> &sizes, const Where &where, Shape *shape = nullptr) {
     int64_t bytes = static_cast<int64_t>(byteSize(type));
     for (const Size &size : sizes) {
       Result<int64_t> value = evaluate(size, maxBytes, where);
       if (!value)
         return value.error();
       if (__builtin_mul_overflow(bytes, *value, &bytes) || bytes > maxBytes)
-        return badInput(fmt::format("{}: shape {} is too large", where(), shapeString(dims)));
+        return badInput(fmt::format("{}: shape {} is too large", where(), shapeText(sizes)));
       if (shape)
         shape->push_back(*value);
     }
     return static_cast<size_t>(bytes);
   }
 
-  Status addBuffer(size_t number) {
-    const BufferPlan &buffer = plan.buffers[number];
-    Result<size_t> bytes = bytesOf(buffer.type, buffer.shape, index.buffers[number], [&] { return "buffer " + buffer.name; });
+  static std::string shapeText(const std::vector<Size> &sizes) {
+    DimShape shape;
+    for (const Size &size : sizes)
+      shape.push_back(*size.dim);
+    return shapeString(shape);
+  }
+
+  Status addPlace(const ShapeIndex::Place &place) {
+    Result<size_t> bytes = bytesOf(place.type, place.shape, [&] { return place.what; });
     if (!bytes)
       return bytes.error();
-    result.bufferBytes.push_back(*bytes);
+    result.placeBytes.push_back(*bytes);
     return {};
   }
 
@@ -97,64 +98,96 @@ private:
                                    : fmt::format("kernel {} at {}", kernel, launch.location);
   }
 
-  /// The launches of the form that the communicator takes.
-  Status addCollective(size_t begin, size_t end) {
-    const std::string where = placeOf(plan.launches[begin]);
+  Status addStep(size_t number) {
+    const Step &step = plan.steps[number];
+    Result<std::vector<uint32_t>> fitting = candidatesOf(number);
+    if (!fitting)
+      return fitting.error();
+    if (fitting->empty()) { // a size is below 1
+      result.chosen.push_back(ShapePlan::none);
+      skipped = true;
+      return {};
+    }
+    uint32_t chosen = fitting->front();
+    if (step.choice == Step::Choice::Ranks) {
+      Result<uint32_t> agreed = chooseAlgorithm(number, *fitting);
+      if (!agreed)
+        return agreed.error();
+      chosen = *agreed;
+    } else if (step.choice == Step::Choice::Measurement && measured) {
+      chosen = measured(number, *fitting);
+    }
+    result.chosen.push_back(chosen);
+    uint32_t launch = index.steps[number].alternatives[chosen].firstLaunch;
+    for (size_t i = 0; i < step.alternatives[chosen].launches.size(); ++i)
+      if (Status status = addLaunch(launch++, step.alternatives[chosen]); !status)
+        return status;
+    return {};
+  }
+
+  Result<std::vector<uint32_t>> candidatesOf(size_t number) {
+    const Step &step = plan.steps[number];
+    std::optional<Error> failure;
+    auto fitting = candidates(step, [&](uint32_t i) {
+      const Alternative &alternative = step.alternatives[i];
+      for (size_t j = 0; j < alternative.when.size() && !failure; ++j) {
+        Result<int64_t> size = evaluate(index.steps[number].alternatives[i].when[j], INT64_MAX,
+                                        [&] { return placeOf(alternative.launches.front()); });
+        if (!size)
+          failure = size.error();
+        else if (!alternative.when[j].holds(*size))
+          return false;
+      }
+      return !failure;
+    });
+    if (failure)
+      return *failure;
+    return fitting;
+  }
+
+  /// The candidate of the algorithm that the communicator takes.
+  Result<uint32_t> chooseAlgorithm(size_t number, const std::vector<uint32_t> &fitting) {
+    const Step &step = plan.steps[number];
+    const std::string where = placeOf(step.alternatives.front().launches.front());
     if (!communicator)
       return badInput(where + ": waits for other ranks, and there are none");
-    std::vector<CollectiveWay> ways;
+    std::vector<CollectiveCandidate> candidates;
     int64_t messageBytes = 0;
-    for (size_t i = begin; i < end; ++i) {
-      const KernelLaunch::Collective &collective = *plan.launches[i].collective;
-      const ShapeIndex::Launch &sizes = index.launches[i];
+    for (uint32_t i : fitting) {
+      const Collective &collective = *step.alternatives[i].collective;
+      candidates.push_back({collective.algorithm, 0, collective.gathersRows});
+    }
+    // An algorithm's rounds are as large as any of its alternatives needs them.
+    for (size_t i = 0; i < step.alternatives.size(); ++i) {
+      const ShapeIndex::Alternative &sizes = index.steps[number].alternatives[i];
       Result<int64_t> message = evaluate(*sizes.messageBytes, maxBytes, [&] { return where + ": message"; }),
                       round = evaluate(*sizes.roundBytes, maxBytes, [&] { return where + ": exchanged bytes"; });
       if (!message || !round)
         return (message ? round : message).error();
       messageBytes = *message;
-      if (ways.empty() || ways.back().form != collective.form)
-        ways.push_back({collective.form, 0, collective.finishedRows});
-      ways.back().roundBytes = std::max(ways.back().roundBytes, static_cast<size_t>(*round));
+      for (CollectiveCandidate &candidate : candidates)
+        if (candidate.algorithm == step.alternatives[i].collective->algorithm)
+          candidate.roundBytes = std::max(candidate.roundBytes, static_cast<size_t>(*round));
     }
-    const CollectiveForm form = communicator->choose(static_cast<size_t>(messageBytes), ways);
-    for (size_t i = begin; i < end; ++i) {
-      if (plan.launches[i].collective->form != form)
-        continue;
-      if (Status status = addLaunch(static_cast<uint32_t>(i)); !status)
-        return status;
-    }
-    for (const CollectiveWay &way : ways)
-      if (way.form == form)
-        result.roundBytes = std::max(result.roundBytes, way.roundBytes);
-    return {};
+    const CollectiveAlgorithm algorithm = communicator->choose(static_cast<size_t>(messageBytes), candidates);
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (candidates[i].algorithm == algorithm) {
+        result.roundBytes = std::max(result.roundBytes, candidates[i].roundBytes);
+        return fitting[i];
+      }
+    return badInput(where + ": the communicator takes an algorithm that there is not");
   }
 
-  Status addProducts(size_t begin, size_t end) {
-    const ProductWay way = byLibrary && byLibrary(begin) ? ProductWay::Library : ProductWay::Kernel;
-    for (size_t i = begin; i < end; ++i)
-      if (plan.launches[i].way == way)
-        if (Status status = addLaunch(static_cast<uint32_t>(i)); !status)
-          return status;
-    return {};
+  static bool usesPlace(const ShapePlan::Argument &argument) {
+    return argument.kind != ShapePlan::Argument::Kind::Scalar && argument.kind != ShapePlan::Argument::Kind::Exchange;
   }
 
-  Status addLaunch(uint32_t number) {
-    using Fate = ShapePlan::Fate;
-    const KernelLaunch &source = plan.launches[number];
+  Status addLaunch(uint32_t number, const Alternative &alternative) {
+    using State = ShapePlan::State;
     const ShapeIndex::Launch &sizes = index.launches[number];
-    const KernelPlan &kernel = plan.kernels[source.kernel];
-    Fate &fate = result.fates[number];
+    const KernelLaunch &source = *sizes.source;
     auto where = [&] { return placeOf(source); };
-    if (source.when) {
-      Result<int64_t> size = evaluate(*sizes.when, INT64_MAX, where);
-      if (!size)
-        return size.error();
-      skipped = skipped || *size < 1; // else another kernel takes this one's place
-      fate = *size < 1 ? Fate::Nothing : Fate::OtherSizes;
-      if (!source.when->holds(*size))
-        return {};
-    }
-    ShapePlan::Launch launch{number, source.kernel};
+    ShapePlan::Launch launch{number, &source, &alternative, source.kernel};
     for (int axis = 0; axis < 3; ++axis) {
       Result<int64_t> extent = evaluate(sizes.grid[axis], axis == 0 ? INT32_MAX : 65535,
                                         [&] { return fmt::format("{}: grid {}", where(), "xyz"[axis]); });
@@ -164,45 +197,81 @@ private:
     }
     if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) {
       skipped = true;
-      fate = Fate::Empty;
+      result.states[number] = State::Empty;
       return {};
     }
     for (size_t i = 0; i < source.arguments.size(); ++i) {
-      const KernelLaunch::Argument &argument = source.arguments[i];
-      if (argument.exchange) {
-        launch.arguments.push_back({ShapePlan::Argument::Kind::Exchange, 0, 0});
-        continue;
-      }
-      if (!argument.buffer) {
-        Result<int64_t> value = evaluate(sizes.arguments[i]);
-        if (!value)
-          return badInput(fmt::format("{}: {}", where(), value.error().message));
-        launch.arguments.push_back({ShapePlan::Argument::Kind::Number, 0, static_cast<uint64_t>(*value)});
-        continue;
-      }
-      auto limit = static_cast<int64_t>(result.bufferBytes[*argument.buffer]);
-      Result<int64_t> offset = evaluate(sizes.arguments[i], limit, [&] {
-        return fmt::format("{}: byte offset into {}", where(), plan.buffers[*argument.buffer].name);
-      });
-      if (!offset)
-        return offset.error();
-      launch.arguments.push_back({ShapePlan::Argument::Kind::Buffer, *argument.buffer, static_cast<uint64_t>(*offset)});
+      Result<ShapePlan::Argument> argument = std::visit(
+          [&](const auto &kind) { return argumentOf(kind, sizes.arguments[i], where); }, source.arguments[i]);
+      if (!argument)
+        return argument.error();
+      auto *workspace = std::get_if<WorkspaceArgument>(&source.arguments[i]);
+      launch.clearsWorkspace |= workspace && workspace->contents == WorkspaceArgument::Contents::Zeroed;
+      launch.arguments.push_back(std::move(*argument));
     }
     // A kernel may read early what the launch before it in the plan does not write; without that launch, it follows
     // one that may.
     launch.overlapsPrevious =
-        kernel.usesPdl && !std::exchange(skipped, false) && !result.launches.empty() &&
-        plan.kernels[result.launches.back().kernel].usesPdl;
-    fate = Fate::Launched;
+        plan.kernels[source.kernel].usesPdl && !std::exchange(skipped, false) && !launch.clearsWorkspace &&
+        !result.launches.empty() && plan.kernels[result.launches.back().kernel].usesPdl;
+    result.states[number] = State::Launched;
     result.positions[number] = static_cast<uint32_t>(result.launches.size());
     result.launches.push_back(std::move(launch));
     return {};
   }
 
+  // An argument by its kind.
+  using Argument = ShapePlan::Argument;
+  template <class Where>
+  Result<Argument> argumentOf(const PointerArgument &, const ShapeIndex::Argument &sizes, const Where &where) {
+    Result<int64_t> offset = offsetIn(sizes, where);
+    if (!offset)
+      return offset.error();
+    return Argument{Argument::Kind::Pointer, sizes.place, static_cast<uint64_t>(*offset)};
+  }
+  template <class Where>
+  Result<Argument> argumentOf(const ScalarArgument &, const ShapeIndex::Argument &sizes, const Where &where) {
+    Result<int64_t> value = evaluate(sizes.value);
+    if (!value)
+      return badInput(fmt::format("{}: {}", where(), value.error().message));
+    return Argument{Argument::Kind::Scalar, 0, static_cast<uint64_t>(*value)};
+  }
+  template <class Where>
+  Result<Argument> argumentOf(const TensorMapArgument &map, const ShapeIndex::Argument &sizes, const Where &where) {
+    auto inMap = [&] { return fmt::format("{}: a tensor map of {}", where(), plan.buffers[map.buffer].name); };
+    Result<int64_t> offset = offsetIn(sizes, where);
+    if (!offset)
+      return offset.error();
+    Argument argument{Argument::Kind::TensorMap, sizes.place, static_cast<uint64_t>(*offset)};
+    for (const Size &extent : sizes.extents) {
+      Result<int64_t> value = evaluate(extent, maxBytes, inMap);
+      if (!value)
+        return value.error();
+      argument.extents.push_back(*value);
+    }
+    if (std::optional<std::string> problem = tensorMapProblem(map, argument, result.placeBytes[sizes.place]))
+      return badInput(fmt::format("{} {}", inMap(), *problem));
+    return argument;
+  }
+  template <class Where>
+  Result<Argument> argumentOf(const WorkspaceArgument &, const ShapeIndex::Argument &sizes, const Where &) {
+    return Argument{Argument::Kind::Workspace, sizes.place, result.placeBytes[sizes.place]};
+  }
+  template <class Where>
+  Result<Argument> argumentOf(const ExchangeArgument &, const ShapeIndex::Argument &, const Where &) {
+    return Argument{Argument::Kind::Exchange};
+  }
+
+  template <class Where> Result<int64_t> offsetIn(const ShapeIndex::Argument &sizes, const Where &where) {
+    return evaluate(sizes.value, static_cast<int64_t>(result.placeBytes[sizes.place]), [&] {
+      return fmt::format("{}: byte offset into {}", where(), plan.buffers[sizes.place].name);
+    });
+  }
+
   Status addOutput(const PortPlan &port, const ShapeIndex::Port &sizes) {
     auto where = [&] { return "output " + port.name; };
     Shape shape;
-    Result<size_t> bytes = bytesOf(port.type, port.shape, sizes.shape, where, &shape);
+    Result<size_t> bytes = bytesOf(port.type, sizes.shape, where, &shape);
     if (!bytes)
       return bytes.error();
     Result<int64_t> offset = evaluate(sizes.byteOffset, maxBytes, where);
@@ -210,9 +279,9 @@ private:
       return offset.error();
     if (Status status = addStrides(port, sizes, "output", result.outputStrides); !status)
       return status;
-    if (static_cast<size_t>(*offset) + *bytes > result.bufferBytes[port.buffer])
+    if (static_cast<size_t>(*offset) + *bytes > result.placeBytes[port.buffer])
       return badInput(fmt::format("{}: {} bytes at {} lie outside buffer {} of {} bytes", where(), *bytes,
-                                  *offset, plan.buffers[port.buffer].name, result.bufferBytes[port.buffer]));
+                                  *offset, plan.buffers[port.buffer].name, result.placeBytes[port.buffer]));
     result.outputShapes.push_back(std::move(shape));
     result.outputOffsets.push_back(static_cast<size_t>(*offset));
     return {};
@@ -240,7 +309,7 @@ private:
   const ShapeIndex &index;
   const SymbolValues &symbols;
   const Communicator *communicator;
-  const LibraryChoice &byLibrary;
+  const MeasuredChoice &measured;
   ShapePlan result;
   bool skipped = false; ///< the launch before had nothing to do
 };
@@ -276,20 +345,20 @@ std::optional<int64_t> ShapePlanner::value(const Size &size) {
 }
 
 Result<ShapePlan> ShapePlanner::plan(const SymbolValues &symbols, const Communicator *communicator,
-                                     const LibraryChoice &byLibrary) {
+                                     const MeasuredChoice &measured) {
   std::vector<int64_t> numbered;
   for (const std::string &name : index.table.symbols()) {
     auto found = symbols.find(name);
     numbered.push_back(found == symbols.end() ? DimTable::unknown : found->second);
   }
   begin(numbered);
-  return Planning(*this, symbols, communicator, byLibrary).run();
+  return Planning(*this, symbols, communicator, measured).run();
 }
 
 Result<ShapePlan> ShapePlanner::plan(std::span<const int64_t> symbols, const Communicator *communicator,
-                                     const LibraryChoice &byLibrary) {
+                                     const MeasuredChoice &measured) {
   begin(symbols);
-  return Planning(*this, named(symbols), communicator, byLibrary).run();
+  return Planning(*this, named(symbols), communicator, measured).run();
 }
 
 ShapePlanner::Traffic ShapePlanner::traffic(const ShapePlan &shapes, size_t launch) {
@@ -300,8 +369,8 @@ ShapePlanner::Traffic ShapePlanner::traffic(const ShapePlan &shapes, size_t laun
 }
 
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator,
-                             const LibraryChoice &byLibrary) {
-  return ShapePlanner(plan).plan(symbols, communicator, byLibrary);
+                             const MeasuredChoice &measured) {
+  return ShapePlanner(plan).plan(symbols, communicator, measured);
 }
 
 } // namespace fusion

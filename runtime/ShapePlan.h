@@ -18,43 +18,51 @@ namespace fusion {
 
 struct ShapePlan {
   struct Argument {
-    enum class Kind : uint8_t { Number, Buffer, Exchange } kind = Kind::Number;
-    BufferId buffer = 0;
-    uint64_t value = 0; ///< the byte offset of a buffer argument, the number itself
+    using Kind = KernelPlan::Parameter::Kind;
+    Kind kind = Kind::Scalar;
+    uint32_t place = 0;  ///< of a pointer, a tensor map or workspace: into `placeBytes`
+    uint64_t value = 0;  ///< the byte offset in it, the workspace's bytes, the number itself
+    Shape extents = {};  ///< of a tensor map: shape, then strides
+    friend bool operator==(const Argument &, const Argument &) = default;
   };
   struct Launch {
-    uint32_t source = 0; ///< index into ProgramPlan::launches
+    uint32_t source = 0; ///< the number of the launch in the plan
+    const KernelLaunch *launch = nullptr;
+    const Alternative *alternative = nullptr; ///< that it is of
     uint32_t kernel = 0;
     std::array<uint32_t, 3> grid = {1, 1, 1};
     std::vector<Argument> arguments;
     bool overlapsPrevious = false; ///< both this kernel and the one before it use PDL
+    bool clearsWorkspace = false;  ///< some of its workspace is filled with zeros first
   };
   /// What became of a launch of the program.
-  enum class Fate : uint8_t {
+  enum class State : uint8_t {
     Launched,
-    Empty,      ///< nothing to do: its grid is empty …
-    Nothing,    ///< … or the size that it is for is below 1
-    OtherSizes, ///< it is for other values of that size
-    OtherForm,  ///< of a collective or of products that take another way
+    Empty,     ///< nothing to do: its grid is empty
+    NotChosen, ///< another alternative is taken, or none because a size is below 1
   };
+  static constexpr uint32_t none = UINT32_MAX;
   std::vector<int64_t> symbols; ///< the values that this is for, by the planner's numbers
-  std::vector<size_t> bufferBytes;
-  std::vector<size_t> arenaOffsets; ///< for each buffer; meaningful for temporaries
-  std::vector<size_t> askedBytes;   ///< for each temporary that is used, what memory was asked for; else 0
-  std::vector<size_t> roomBytes;    ///< for each buffer, to what size it may grow where it lies
+  /// Of each buffer, by its id, and then of the workspace of each launch.
+  std::vector<size_t> placeBytes;
+  std::vector<size_t> arenaOffsets; ///< for each place; meaningful for those in the arena
+  std::vector<size_t> askedBytes;   ///< for each place in the arena that is used, what memory was asked for; else 0
+  std::vector<size_t> roomBytes;    ///< for each place, to what size it may grow where it lies
   size_t arenaBytes = 0;
+  size_t keptZeroBytes = 0;         ///< of the workspace that is kept zero, which all launches share
   size_t roundBytes = 0; ///< that the launches need of Exchange::roundBytes; 0: they exchange nothing
   std::vector<Shape> outputShapes; ///< for each output port
   std::vector<size_t> outputOffsets;
   std::vector<Shape> inputStrides, outputStrides; ///< for each port; empty: contiguous
-  std::vector<Launch> launches;                   ///< those of fate Launched
-  std::vector<Fate> fates;                        ///< for each of the program's launches …
+  std::vector<uint32_t> chosen;                   ///< for each of the program's steps, the alternative; or `none`
+  std::vector<Launch> launches;                   ///< those of state Launched
+  std::vector<State> states;                      ///< for each of the program's launches …
   std::vector<uint32_t> positions;                ///< … and where in `launches` it is
 };
 
-/// Whether the library's way is taken of the products whose first launch is this one (ProgramPlan::endOfProducts). The same
-/// for sizes of the same classes.
-using LibraryChoice = std::function<bool(size_t begin)>;
+/// Which of the candidates, of which there is at least one, is taken in a step that is measured. The same for sizes of the same
+/// classes.
+using MeasuredChoice = std::function<uint32_t(size_t step, std::span<const uint32_t> candidates)>;
 /// Sizes up to a power of two; -1: nothing to compute.
 inline int sizeClass(int64_t size) { return size < 1 ? -1 : std::bit_width(static_cast<uint64_t>(size - 1)); }
 
@@ -66,11 +74,11 @@ public:
   explicit ShapePlanner(const ProgramPlan &plan);
   /// As planShapes().
   Result<ShapePlan> plan(const SymbolValues &symbols, const Communicator *communicator = nullptr,
-                         const LibraryChoice &byLibrary = {});
+                         const MeasuredChoice &measured = {});
 
   /// The same with values by their numbers in sizes(), DimTable::unknown where there is none.
   Result<ShapePlan> plan(std::span<const int64_t> symbols, const Communicator *communicator,
-                         const LibraryChoice &byLibrary = {});
+                         const MeasuredChoice &measured = {});
   const ShapeIndex &sizes() const { return index; }
   SymbolValues named(std::span<const int64_t> symbols) const;
   /// How many of the plan's launches have a size in which a symbol occurs that has another value in `symbols`.
@@ -97,13 +105,15 @@ private:
   std::optional<int64_t> value(const Size &size);
   void begin(std::span<const int64_t> symbols);
   bool changes(const Size &size, const ShapePlan &shapes) const;
-  /// Whether the choice between the ways of a library's product is another than for `shapes`, or may be.
-  bool choiceChanges(uint32_t launch, const ShapePlan &shapes);
+  /// Whether another alternative of the step is taken than for `shapes`, or may be.
+  bool choiceChanges(uint32_t step, const ShapePlan &shapes);
+  /// Whether other candidates than for `shapes`, or others of their sizes' classes, are to be compared.
+  bool measurementChanges(uint32_t step, const ShapePlan &shapes, bool hasChoice);
   /// Lays out the temporaries that the launches use, askedBytes for each.
   void placeTemporaries(ShapePlan &shapes);
-  /// Whose memory each buffer uses: its own, or that of a temporary which the launch that writes it reads last and
+  /// Whose memory each place uses: its own, or that of a temporary which the launch that writes it reads last and
   /// may write over. The lifetimes become those of the memory.
-  std::vector<BufferId> shareMemory(const ShapePlan &shapes, std::vector<Lifetime> &lifetimes) const;
+  std::vector<uint32_t> shareMemory(const ShapePlan &shapes, std::vector<Lifetime> &lifetimes) const;
 
   const ProgramPlan &program;
   ShapeIndex index;
@@ -118,8 +128,8 @@ private:
 
 /// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond
 /// what the hardware takes, an offset outside its buffer, more positions than a cache holds, a collective without `communicator`.
-/// Without a choice all products are by our kernels.
+/// Without `measured` the first candidate is taken.
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols,
-                             const Communicator *communicator = nullptr, const LibraryChoice &byLibrary = {});
+                             const Communicator *communicator = nullptr, const MeasuredChoice &measured = {});
 
 } // namespace fusion

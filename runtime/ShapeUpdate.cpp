@@ -1,5 +1,5 @@
 // From one set of shapes to another of which most sizes are the same, as in the steps of a decode loop.
-#include "runtime/ShapePlan.h"
+#include "runtime/Arguments.h"
 
 #include <algorithm>
 #include <bit>
@@ -24,16 +24,19 @@ public:
     for (uint32_t symbol = 0; symbol < symbols.size(); ++symbol)
       if (symbols[symbol] != shapes.symbols[symbol]) {
         const ShapeIndex::Dependents &found = index.bySymbol[symbol];
-        affected.buffers.insert(affected.buffers.end(), found.buffers.begin(), found.buffers.end());
+        affected.places.insert(affected.places.end(), found.places.begin(), found.places.end());
+        affected.steps.insert(affected.steps.end(), found.steps.begin(), found.steps.end());
         affected.launches.insert(affected.launches.end(), found.launches.begin(), found.launches.end());
         affected.inputs.insert(affected.inputs.end(), found.inputs.begin(), found.inputs.end());
         affected.outputs.insert(affected.outputs.end(), found.outputs.begin(), found.outputs.end());
       }
-    for (auto list : {&affected.buffers, &affected.launches, &affected.inputs, &affected.outputs}) {
+    for (auto list : {&affected.places, &affected.steps, &affected.launches, &affected.inputs, &affected.outputs}) {
       std::sort(list->begin(), list->end());
       list->erase(std::unique(list->begin(), list->end()), list->end());
     }
-    return std::all_of(affected.buffers.begin(), affected.buffers.end(), [&](uint32_t i) { return sizeBuffer(i); }) &&
+    return std::all_of(affected.places.begin(), affected.places.end(), [&](uint32_t i) { return sizePlace(i); }) &&
+           std::none_of(affected.steps.begin(), affected.steps.end(),
+                        [&](uint32_t i) { return planner.choiceChanges(i, shapes); }) &&
            std::all_of(affected.launches.begin(), affected.launches.end(), [&](uint32_t i) { return sizeLaunch(i); }) &&
            std::all_of(affected.outputs.begin(), affected.outputs.end(), [&](uint32_t i) { return sizeOutput(i); }) &&
            std::all_of(affected.inputs.begin(), affected.inputs.end(),
@@ -60,40 +63,26 @@ private:
     return static_cast<size_t>(bytes);
   }
 
-  bool sizeBuffer(uint32_t number) {
-    std::optional<size_t> bytes = bytesOf(plan.buffers[number].type, index.buffers[number]);
-    if (bytes)
-      buffers.push_back({number, *bytes});
-    return bytes.has_value();
+  bool sizePlace(uint32_t number) {
+    const ShapeIndex::Place &place = index.places[number];
+    std::optional<size_t> bytes = bytesOf(place.type, place.shape);
+    if (!bytes || (place.isKeptZero && *bytes > shapes.keptZeroBytes))
+      return false;
+    places.push_back({number, *bytes});
+    return true;
   }
 
-  size_t bytesOfBuffer(BufferId number) const {
-    auto found = std::lower_bound(buffers.begin(), buffers.end(), std::pair(number, size_t(0)));
-    return found != buffers.end() && found->first == number ? found->second : shapes.bufferBytes[number];
+  size_t bytesOfPlace(uint32_t number) const {
+    auto found = std::lower_bound(places.begin(), places.end(), std::pair(number, size_t(0)));
+    return found != places.end() && found->first == number ? found->second : shapes.placeBytes[number];
   }
 
   bool sizeLaunch(uint32_t number) {
-    using Fate = ShapePlan::Fate;
+    using State = ShapePlan::State;
     const ShapeIndex::Launch &sizes = index.launches[number];
-    // Another size may mean another way to take the sum, in which all ranks must agree.
-    for (const std::optional<Size> *size : {&sizes.messageBytes, &sizes.roundBytes})
-      if (*size && planner.changes(**size, shapes))
-        return false;
-    if (plan.kernels[plan.launches[number].kernel].product && planner.choiceChanges(number, shapes))
-      return false;
-    const Fate fate = shapes.fates[number];
-    if (fate == Fate::OtherForm)
+    const State state = shapes.states[number];
+    if (state == State::NotChosen)
       return true;
-    if (sizes.when) {
-      std::optional<int64_t> size = planner.value(*sizes.when);
-      if (!size)
-        return false;
-      const bool holds = plan.launches[number].when->holds(*size);
-      if (holds != (fate == Fate::Launched || fate == Fate::Empty) || (!holds && (*size < 1) != (fate == Fate::Nothing)))
-        return false;
-      if (!holds)
-        return true;
-    }
     std::array<uint32_t, 3> grid;
     for (size_t axis = 0; axis < 3; ++axis) {
       std::optional<int64_t> extent = value(sizes.grid[axis], axis == 0 ? INT32_MAX : 65535);
@@ -102,7 +91,7 @@ private:
       grid[axis] = static_cast<uint32_t>(*extent);
     }
     const bool isEmpty = grid[0] == 0 || grid[1] == 0 || grid[2] == 0;
-    if (isEmpty != (fate == Fate::Empty))
+    if (isEmpty != (state == State::Empty))
       return false;
     if (isEmpty)
       return true;
@@ -112,22 +101,46 @@ private:
       grids.push_back({&launch.grid, grid});
     for (size_t i = 0; i < launch.arguments.size(); ++i) {
       ShapePlan::Argument &argument = launch.arguments[i];
-      if (argument.kind == ShapePlan::Argument::Kind::Exchange)
-        continue;
-      const Size &size = sizes.arguments[i];
-      std::optional<int64_t> now = argument.kind == ShapePlan::Argument::Kind::Number
-                                       ? planner.value(size)
-                                       : value(size, static_cast<int64_t>(bytesOfBuffer(argument.buffer)));
+      std::optional<ShapePlan::Argument> now = std::visit(
+          [&](const auto &kind) { return argumentOf(kind, argument, sizes.arguments[i]); }, sizes.source->arguments[i]);
       if (!now)
         return false;
-      if (static_cast<uint64_t>(*now) == argument.value)
+      if (*now == argument)
         continue;
-      arguments.push_back({&argument.value, static_cast<uint64_t>(*now)});
+      arguments.push_back({&argument, std::move(*now)});
       differs = true;
     }
     if (differs)
       positions.push_back(shapes.positions[number]);
     return true;
+  }
+
+  // An argument by its kind, at the new sizes.
+  using Argument = ShapePlan::Argument;
+  std::optional<Argument> argumentOf(const PointerArgument &, const Argument &before, const ShapeIndex::Argument &sizes) {
+    std::optional<int64_t> offset = value(sizes.value, static_cast<int64_t>(bytesOfPlace(before.place)));
+    return offset ? std::optional(Argument{before.kind, before.place, static_cast<uint64_t>(*offset)}) : std::nullopt;
+  }
+  std::optional<Argument> argumentOf(const ScalarArgument &, const Argument &before, const ShapeIndex::Argument &sizes) {
+    std::optional<int64_t> number = planner.value(sizes.value);
+    return number ? std::optional(Argument{before.kind, 0, static_cast<uint64_t>(*number)}) : std::nullopt;
+  }
+  std::optional<Argument> argumentOf(const TensorMapArgument &map, const Argument &before,
+                                     const ShapeIndex::Argument &sizes) {
+    std::optional<Argument> now = argumentOf(PointerArgument(), before, sizes);
+    for (const Size &size : sizes.extents) {
+      std::optional<int64_t> extent = value(size, maxBytes);
+      if (!now || !extent)
+        return std::nullopt;
+      now->extents.push_back(*extent);
+    }
+    return now && !tensorMapProblem(map, *now, bytesOfPlace(before.place)) ? now : std::nullopt;
+  }
+  std::optional<Argument> argumentOf(const WorkspaceArgument &, const Argument &before, const ShapeIndex::Argument &) {
+    return Argument{before.kind, before.place, bytesOfPlace(before.place)};
+  }
+  std::optional<Argument> argumentOf(const ExchangeArgument &, const Argument &before, const ShapeIndex::Argument &) {
+    return before;
   }
 
   bool sizeOutput(uint32_t number) {
@@ -136,7 +149,7 @@ private:
     Shape shape;
     std::optional<size_t> bytes = bytesOf(port.type, sizes.shape, &shape);
     std::optional<int64_t> offset = value(sizes.byteOffset, maxBytes);
-    if (!bytes || !offset || static_cast<size_t>(*offset) + *bytes > bytesOfBuffer(port.buffer))
+    if (!bytes || !offset || static_cast<size_t>(*offset) + *bytes > bytesOfPlace(port.buffer))
       return false;
     outputShapes.push_back({number, std::move(shape)});
     outputOffsets.push_back({number, static_cast<size_t>(*offset)});
@@ -161,17 +174,17 @@ private:
   bool commit() {
     shapes.symbols.assign(symbols.begin(), symbols.end());
     bool fits = true;
-    for (auto [buffer, bytes] : buffers) {
-      shapes.bufferBytes[buffer] = bytes;
-      if (plan.buffers[buffer].kind != BufferPlan::Kind::Temporary || bytes <= shapes.roomBytes[buffer])
+    for (auto [place, bytes] : places) {
+      shapes.placeBytes[place] = bytes;
+      if (!index.places[place].isInArena || bytes <= shapes.roomBytes[place])
         continue;
       fits = false;
-      shapes.askedBytes[buffer] = askFor(bytes);
+      shapes.askedBytes[place] = askFor(bytes);
     }
     for (auto &[grid, now] : grids)
       *grid = now;
-    for (auto [argument, now] : arguments)
-      *argument = now;
+    for (auto &[argument, now] : arguments)
+      *argument = std::move(now);
     for (auto &[port, shape] : outputShapes)
       shapes.outputShapes[port] = std::move(shape);
     for (auto [port, offset] : outputOffsets)
@@ -195,10 +208,10 @@ private:
 
   ShapeIndex::Dependents affected;
   // What will be, in the order of the indices.
-  std::vector<std::pair<uint32_t, size_t>> buffers, outputOffsets;
+  std::vector<std::pair<uint32_t, size_t>> places, outputOffsets;
   std::vector<std::pair<uint32_t, Shape>> outputShapes, inputStrides, outputStrides;
   std::vector<std::pair<std::array<uint32_t, 3> *, std::array<uint32_t, 3>>> grids;
-  std::vector<std::pair<uint64_t *, uint64_t>> arguments;
+  std::vector<std::pair<ShapePlan::Argument *, ShapePlan::Argument>> arguments;
   std::vector<uint32_t> positions;
 };
 
@@ -210,25 +223,51 @@ bool ShapePlanner::changes(const Size &size, const ShapePlan &shapes) const {
                      [&](uint32_t symbol) { return symbolValues[symbol] != shapes.symbols[symbol]; });
 }
 
-bool ShapePlanner::choiceChanges(uint32_t launch, const ShapePlan &shapes) {
-  const ShapeIndex::Launch &sizes = index.launches[launch];
+bool ShapePlanner::choiceChanges(uint32_t number, const ShapePlan &shapes) {
+  const Step &step = program.steps[number];
+  const ShapeIndex::Step &sizes = index.steps[number];
+  if (step.choice == Step::Choice::Ranks)
+    // Another message may mean another algorithm, in which all ranks must agree.
+    for (const ShapeIndex::Alternative &alternative : sizes.alternatives)
+      if (changes(*alternative.messageBytes, shapes) || changes(*alternative.roundBytes, shapes))
+        return true;
+  bool failed = false;
+  const std::vector<uint32_t> fitting = candidates(step, [&](uint32_t i) {
+    for (size_t j = 0; j < step.alternatives[i].when.size(); ++j) {
+      const std::optional<int64_t> size = value(sizes.alternatives[i].when[j]);
+      failed |= !size;
+      if (!size || !step.alternatives[i].when[j].holds(*size))
+        return false;
+    }
+    return true;
+  });
+  if (failed)
+    return true;
+  const uint32_t chosen = shapes.chosen[number];
+  if (chosen == ShapePlan::none)
+    return !fitting.empty();
+  return std::find(fitting.begin(), fitting.end(), chosen) == fitting.end() ||
+         (step.choice == Step::Choice::Measurement && measurementChanges(number, shapes, /*hasChoice=*/fitting.size() > 1));
+}
+
+bool ShapePlanner::measurementChanges(uint32_t number, const ShapePlan &shapes, bool hasChoice) {
   auto before = [&](const Size &size) -> std::optional<int64_t> {
     return size.number == Size::isConstant ? size.constant : index.table.evaluate(size.number, shapes.symbols);
   };
-  if (sizes.when) {
-    const SizeRange &range = *program.launches[launch].when;
-    const std::optional<int64_t> was = before(*sizes.when), is = value(*sizes.when);
-    if (!was || !is || range.holds(*was) != range.holds(*is))
-      return true;
-    if (!range.holds(*is))
-      return false;
-  }
-  for (size_t i = 3; i < 7; ++i) { // m, n, k and the number of matrices
-    const std::optional<int64_t> was = before(sizes.arguments[i]), is = value(sizes.arguments[i]);
-    if (!was || !is || sizeClass(*was) != sizeClass(*is))
-      return true;
-  }
-  return false;
+  const Step &step = program.steps[number];
+  const ShapeIndex::Step &sizes = index.steps[number];
+  for (size_t i = 0; i < step.alternatives.size(); ++i)
+    for (size_t j = 0; j < step.alternatives[i].when.size(); ++j) {
+      const Size &size = sizes.alternatives[i].when[j];
+      const SizeRange &range = step.alternatives[i].when[j];
+      const std::optional<int64_t> was = before(size), is = value(size);
+      if (!was || !is || range.holds(*was) != range.holds(*is))
+        return true;
+    }
+  return hasChoice && std::any_of(sizes.matmul.begin(), sizes.matmul.end(), [&](const Size &size) {
+    const std::optional<int64_t> was = before(size), is = value(size);
+    return !was || !is || sizeClass(*was) != sizeClass(*is);
+  });
 }
 
 size_t ShapePlanner::launchesThatDepend(const ShapePlan &shapes, std::span<const int64_t> symbols) {
@@ -238,7 +277,7 @@ size_t ShapePlanner::launchesThatDepend(const ShapePlan &shapes, std::span<const
     if (symbols[symbol] == shapes.symbols[symbol])
       continue;
     for (uint32_t launch : index.bySymbol[symbol].launches)
-      if (shapes.fates[launch] == ShapePlan::Fate::Launched && !depends[shapes.positions[launch]]) {
+      if (shapes.states[launch] == ShapePlan::State::Launched && !depends[shapes.positions[launch]]) {
         depends[shapes.positions[launch]] = true;
         ++count;
       }

@@ -33,7 +33,8 @@ Result<std::vector<WeightRows>> weightRows(const BufferPlan &buffer, int rank) {
   if (sizes == whole || elementCount(sizes) == 0)
     return std::vector{WeightRows{0, static_cast<size_t>((elementCount(sizes) * bits + 7) / 8)}};
 
-  // [outer dims] [cut dim, dims that are whole: rows equally far apart] [last cut dim and those behind: one row]
+  // [outer dims] [cut dim, dims that are whole: rows equally far apart] [last cut dim and those after: one
+  // row]
   auto lastCutBefore = [&](size_t end) {
     while (end > 0 && sizes[end - 1] == whole[end - 1])
       --end;

@@ -16,10 +16,10 @@ static constexpr size_t progressStep = 256 << 20;
 
 static std::vector<bool> usedBuffers(const ProgramPlan &plan) {
   std::vector<bool> used(plan.buffers.size(), false);
-  for (const KernelLaunch &launch : plan.launches)
-    for (const KernelLaunch::Argument &argument : launch.arguments)
-      if (argument.buffer)
-        used[*argument.buffer] = true;
+  for (const KernelLaunch *launch : plan.launches())
+    for (const KernelArgument &argument : launch->arguments)
+      if (const BufferId *buffer = bufferOf(argument))
+        used[*buffer] = true;
   for (const PortPlan &port : plan.outputs)
     used[port.buffer] = true;
   return used;

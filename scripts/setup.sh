@@ -4,6 +4,7 @@
 # Exit codes: 1 the build failed, 2 bad usage, 3 something is missing that this script may not or cannot install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/nvrtc.sh
 
 build=yes quiet=
 for argument in "$@"; do
@@ -93,8 +94,8 @@ pythonPackages() {
     lacking "pip could not install numpy, onnx and safetensors into .venv"
 }
 
-# The folder with libnvrtc.so: a toolkit's, else the one of a PyPI wheel in .venv.
-nvrtcFolder() {
+# The folder with a CUDA toolkit's libnvrtc.so.
+toolkitFolder() {
   local nvcc folder file
   nvcc=$(command -v nvcc || true)
   local homes=("${FUSION_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}"
@@ -104,7 +105,6 @@ nvrtcFolder() {
     [ -z "$folder" ] || folders+=("$folder/lib64" "$folder/lib")
   done
   folders+=("$(ldconfig -p 2>/dev/null | sed -n 's|.*libnvrtc\.so.* => \(.*\)/[^/]*|\1|p' | head -n 1)")
-  folders+=("$PWD"/.venv/lib/python*/site-packages/nvidia/{cu13,cuda_nvrtc}/lib)
   for folder in "${folders[@]}"; do
     for file in "$folder"/libnvrtc.so*; do
       if [ -n "$folder" ] && [ -e "$file" ]; then
@@ -115,24 +115,28 @@ nvrtcFolder() {
   done
 }
 
+# The tools take a toolkit's NVRTC, else the wheel's; the tests take the wheel's (scripts/test.sh).
 nvrtc() {
-  local folder
-  folder=$(nvrtcFolder)
-  if [ -z "$folder" ]; then
-    local wheels=('nvidia-cuda-nvrtc>=13,<14' 'nvidia-cuda-runtime>=13,<14')
-    local olderWheels=(nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)
-    # A driver of CUDA 12 does not load what the compiler of CUDA 13 makes.
-    if nvidia-smi 2>/dev/null | grep -q 'CUDA Version: 12'; then
-      wheels=("${olderWheels[@]}")
+  local folder wheel
+  folder=$(toolkitFolder)
+  wheel=$(nvrtcOfVenv)
+  if [ -z "$wheel" ]; then
+    local packages=("$(nvrtcPackage)")
+    if [ -z "$folder" ]; then
+      if hasDriverOfCuda12; then packages+=(nvidia-cuda-runtime-cu12); else packages+=('nvidia-cuda-runtime>=13,<14'); fi
     fi
-    step "NVRTC: no CUDA toolkit here, installing ${wheels[*]} into .venv"
-    pipInstall "${wheels[@]}" || pipInstall "${olderWheels[@]}" ||
+    step "NVRTC: installing ${packages[*]} into .venv"
+    if pipInstall "${packages[@]}"; then
+      wheel=$(nvrtcOfVenv)
+      [ -n "$wheel" ] || lacking "the NVRTC wheel has no libnvrtc.so where it is expected"
+    elif [ -n "$folder" ]; then
+      step "NVRTC: no wheel to be had, the tests use $folder"
+    else
       lacking "pip could not install NVRTC; install a CUDA toolkit, or set FUSION_NVRTC_DIR to the folder of libnvrtc.so"
-    folder=$(nvrtcFolder)
-    [ -n "$folder" ] || lacking "the NVRTC wheel has no libnvrtc.so where it is expected"
+    fi
   fi
-  step "NVRTC: $folder"
-  hint=$folder
+  hint=${folder:-$(dirname "$wheel")}
+  step "NVRTC: $hint"
 }
 
 build() {

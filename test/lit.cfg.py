@@ -11,7 +11,7 @@ config.test_exec_root = os.path.join(config.fusion_binary_dir, "test", "lit")
 config.excludes = ["data", "Inputs", "CMakeLists.txt"]
 
 config.environment["PATH"] = os.pathsep.join([config.fusion_tools_dir, config.environment["PATH"]])
-config.environment["FUSION_CACHE_DIR"] = os.path.join(config.test_exec_root, "cache")
+config.environment["FUSION_CACHE_DIR"] = os.path.join(config.fusion_binary_dir, "test-cache")
 for name in ("HOME", "LD_LIBRARY_PATH"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

@@ -1,8 +1,7 @@
-// What the tools share: option texts, reports and output files.
+// What the tools print and write.
 #pragma once
 
 #include "ir/base/Result.h"
-#include "passes/fuse/Ledger.h"
 
 #include <optional>
 #include <string>
@@ -12,11 +11,6 @@ namespace fusion {
 
 /// `NAME=N`.
 std::optional<std::pair<std::string, size_t>> parseRequirement(const std::string &text);
-/// An architecture that kernels can be compiled for: sm_80 and later.
-Status checkTarget(const std::string &target);
-bool isReportFile(const std::string &path);
-/// Format by extension. Never leaves a partial file.
-Status writeReport(const std::string &path, const Ledger &ledger);
 /// `-` is stdout. Never leaves a partial file.
 Status writeOutput(const std::string &path, const std::string &text);
 

@@ -69,8 +69,8 @@ class Chain(Case):
         return self.linked(t, lambda x: (double(x) * self.ranks).to(x.dtype), after)
 
     def wire(self):
-        """Microseconds at least for a link: one hop with every message to every rank, or two with pieces of it, of which
-        the second has the finished rows."""
+        """Microseconds at least for a link: one hop with every message to every rank, or two with a shard of it, of which
+        the second has the normed rows."""
         elements, others = self.sizes["tokens"] * self.hidden, self.ranks - 1
         back = {None: 2, "static": 1, "token": 1 + 4 / self.hidden, "group": 1 + 4 / 128}[self.quant]
         return min(others * elements * 2 / WIRE + HOP, others / self.ranks * elements * (2 + back) / WIRE + 2 * HOP)

@@ -107,7 +107,7 @@ class Layer(Case):
         n = norm(s, t["norm2"])
         return s, linear(silu(linear(n, t["gate"])) * linear(n, t["up"]), t["down"])
 
-    def piece(self, t, rank, ranks):
+    def shard(self, t, rank, ranks):
         """One rank's part of the tensors: rows of the first product of a pair, columns of the second, heads of the cache."""
         cut = dict.fromkeys(("wq", "wk", "wv", "gate", "up"), 0) | dict.fromkeys(("wo", "down", "pastk", "pastv"), 1)
         return {name: tensor.chunk(ranks, cut[name])[rank].contiguous() if name in cut else tensor

@@ -1,4 +1,4 @@
-"""matmul -> bias -> activation, and gate/up products with the gating behind both, against cuBLASLt (through PyTorch)."""
+"""matmul -> bias -> activation, and gate/up products with the gating after both, against cuBLASLt (through PyTorch)."""
 from graph import Spec
 
 from .case import Case, double

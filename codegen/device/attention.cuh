@@ -1,14 +1,23 @@
-// What attention kernels need: matrix fragments of keys and values straight from memory, weights of softmax in parts.
+#pragma once
+// What attention kernels need of registers: matrix fragments straight from memory, weights of softmax in
+// parts.
+
+#include "bytes.cuh"
+#include "math.cuh"
+#include "reduce.cuh"
 
 // Eight elements of 16 bits that lie together, as four registers; zeros where they are not `inside`.
-template <class T> DEVICE void load_piece(u32 (&piece)[4], const T *from, bool inside) {
+template <class T>
+DEVICE Vec<u32, 4> load_fragment(const T *from, bool inside) {
   Vec<u32, 4> words = Vec<u32, 4>();
   if (inside)
     words = load_stream_vec<u32, 4>(reinterpret_cast<const u32 *>(from));
-  copy_bytes(piece, &words, 16);
+  return words;
 }
-// Two f32 as the nearest pair of T and, as another, what that leaves of them: with both the products are those of f32.
-template <class T> DEVICE void split_pair(f32 low, f32 high, u32 &nearest, u32 &rest) {
+// Two f32 as the nearest pair of T and, as another, what that leaves of them: with both the products are
+// those of f32.
+template <class T>
+DEVICE void split_pair(f32 low, f32 high, u32 &nearest, u32 &rest) {
   Vec<f32, 2> values;
   values[0] = low;
   values[1] = high;
@@ -40,8 +49,10 @@ DEVICE f32 column_sum(f32 value) {
   }
   return value;
 }
-// Of Count values in each lane (a power of two up to 32) the sums over all lanes: lane l gets that of value l % Count.
-template <int Count> DEVICE f32 sum_each(f32 (&values)[Count]) {
+// Of Count values in each lane (a power of two up to 32) the sums over all lanes: lane l gets that of value l
+// % Count.
+template <int Count>
+DEVICE f32 sum_each(f32 (&values)[Count]) {
   const int lane = (int)lane_id();
 #pragma unroll
   for (int half = Count / 2; half > 0; half /= 2) {
@@ -61,7 +72,8 @@ template <int Count> DEVICE f32 sum_each(f32 (&values)[Count]) {
   return sum;
 }
 // Some neighbouring elements as f32; zeros where they are not `inside`.
-template <class T, int N> DEVICE void load_floats(f32 (&values)[N], const T *from, bool inside) {
+template <class T, int N>
+DEVICE void load_floats(f32 (&values)[N], const T *from, bool inside) {
   Vec<T, N> loaded = Vec<T, N>();
   if (inside)
     loaded = load_stream_vec<T, N>(from);

@@ -1,7 +1,15 @@
+#pragma once
+
+#ifdef FUSION_EMULATED
+#include "bytes_host.cuh"
+#else
+#include "bytes_cuda.cuh"
+#endif
+
 // Bytes in words, the same on the device and in emulation.
 
 // Turns a square of 4 x 4 bytes: byte i of word j becomes byte j of word i.
-DEVICE void turn_bytes(u32 (&words)[4]) {
+DEVICE void transpose_bytes(u32 (&words)[4]) {
   const u32 low01 = permute_bytes(words[0], words[1], 0x5140u), low23 = permute_bytes(words[2], words[3], 0x5140u);
   const u32 high01 = permute_bytes(words[0], words[1], 0x7362u), high23 = permute_bytes(words[2], words[3], 0x7362u);
   words[0] = permute_bytes(low01, low23, 0x5410u);
@@ -14,6 +22,7 @@ DEVICE void turn_bytes(u32 (&words)[4]) {
 template <class T> struct packed {
   const u8 *bytes;
   i64 at;
+  packed() = default;
   DEVICE explicit packed(const T *first) : bytes(reinterpret_cast<const u8 *>(first)), at(0) {}
   DEVICE packed operator+(i64 elements) const {
     packed moved = *this;

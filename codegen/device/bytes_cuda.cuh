@@ -1,3 +1,7 @@
+#pragma once
+
+#include "math.cuh"
+
 // Four bytes at a time, as CUDA for sm_80 and later.
 
 // Byte i of the result is byte `selector >> 4 i & 7` of the eight bytes of low and high.
@@ -15,7 +19,7 @@ FUSION_MMA_BYTES(i8, i8, s8, s8, i32, r, s32)
 FUSION_MMA_BYTES(u8, u8, u8, u8, i32, r, s32)
 FUSION_MMA_BYTES(u8, i8, u8, s8, i32, r, s32)
 FUSION_MMA_BYTES(i8, u8, s8, u8, i32, r, s32)
-#if __CUDA_ARCH__ >= 890
+#if HAS_F8_MMA
 FUSION_MMA_BYTES(f8e4m3, f8e4m3, e4m3, e4m3, f32, f, f32)
 FUSION_MMA_BYTES(f8e5m2, f8e5m2, e5m2, e5m2, f32, f, f32)
 FUSION_MMA_BYTES(f8e4m3, f8e5m2, e4m3, e5m2, f32, f, f32)

@@ -1,6 +1,10 @@
+#pragma once
+
+#include "machine.cuh"
+
 // Clusters of blocks, from sm_90 on. Where there are none, the first block of each does all the work: cluster_blocks is how
 // many blocks work. Each cluster_arrive() is followed by one cluster_wait().
-#if __CUDA_ARCH__ >= 900
+#if HAS_CLUSTERS
 #define KERNEL_CLUSTER(maxThreads, resident, blocks)                                                         \
   extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(maxThreads, resident)
 template <int Blocks> constexpr int cluster_blocks = Blocks;

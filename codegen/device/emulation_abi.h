@@ -10,7 +10,8 @@ struct Block {
   unsigned index[3];            ///< blockIdx
   unsigned dim[3];              ///< blockDim
   unsigned grid[3];             ///< gridDim
-  unsigned char *dynamicShared; ///< at least 16-byte aligned
+  unsigned char *dynamicShared; ///< aligned to 1024 bytes
+  unsigned pendingTiles;        ///< that are on their way to shared memory: accesses are checked
 };
 struct Thread {
   unsigned index[3]; ///< threadIdx
@@ -18,17 +19,19 @@ struct Thread {
   Block *block;
 };
 
-/// Which collective a lane has come to: lanes of one warp that meet must agree.
-enum class Meeting : unsigned { Barrier, Shuffle, Vote, LoadMatrix, MultiplyMatrix };
+/// What all lanes of a warp do together: those that wait for each other must have come to the same operation.
+enum class WarpOperation : unsigned { Barrier, Shuffle, Vote, LoadMatrix, MultiplyMatrix };
 
-constexpr unsigned slotBytes = 64; ///< what a lane may bring to a meeting
+constexpr unsigned slotBytes = 64; ///< what a lane may bring to an operation
+
+struct TensorMap; ///< tensor_map_abi.h
 
 /// The emulator's side of every operation that involves another thread. `self` is the calling thread.
 struct Machine {
   void (*barrier)(Thread *self);
   /// Waits for all lanes of the warp, each with `bytes` bytes of `mine`; the last to come runs `compute` on
-  /// the 32 slots when it is not null. Returns the slots, valid until this lane's next meeting.
-  unsigned char *(*meet)(Thread *self, Meeting kind, const void *mine, unsigned bytes,
+  /// the 32 slots when it is not null. Returns the slots, valid until this lane's next operation.
+  unsigned char *(*warpOperation)(Thread *self, WarpOperation kind, const void *mine, unsigned bytes,
                          void (*compute)(unsigned char *slots));
   /// The block's array that belongs to `key`, made on first use and filled with NaN patterns.
   void *(*sharedArray)(Thread *self, const void *key, unsigned long long bytes);
@@ -37,6 +40,20 @@ struct Machine {
   void (*copyAsync)(Thread *self, void *shared, const void *global, bool valid);
   void (*commitCopies)(Thread *self);
   void (*awaitCopies)(Thread *self, unsigned groupsLeft);
+  /// Fails if the bytes belong to a tile that has not come yet.
+  void (*checkAccess)(Thread *self, const void *address, unsigned long long bytes);
+  /// Likewise, and if a thread has written to them since it called publishShared.
+  void (*checkAsyncRead)(Thread *self, const void *address, unsigned bytes, const char *operation);
+  void (*publishShared)(Thread *self);
+  // mbarriers: their state is the emulator's, their address their name.
+  void (*initBarrier)(Thread *self, void *barrier, unsigned arrivals);
+  void (*publishBarriers)(Thread *self);
+  void (*arriveAtBarrier)(Thread *self, void *barrier, unsigned expectedBytes);
+  void (*awaitBarrier)(Thread *self, void *barrier, unsigned parity);
+  void (*loadTile)(Thread *self, void *shared, const TensorMap *map, void *barrier, const int *place, unsigned rank);
+  void (*storeTile)(Thread *self, const TensorMap *map, const void *shared, const int *place, unsigned rank);
+  void (*commitStores)(Thread *self);
+  void (*awaitStores)(Thread *self, unsigned groupsLeft);
   /// Ends the launch with an error that names the block and the thread. Does not return.
   void (*fail)(Thread *self, const char *message);
   /// What the caller waits for comes from another OS thread.

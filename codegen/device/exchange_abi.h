@@ -1,5 +1,6 @@
-// What kernels that talk to other ranks and the runtime agree on: one Exchange in the memory of each rank's device.
-// Both sides include this text: the kernel's side has no headers, so only built-in types appear.
+// What kernels that talk to other ranks and the runtime agree on: the symmetric workspace, through which the
+// ranks exchange data. Each rank's device has one Exchange, which says where it lies. Both sides include this
+// text: the kernel's side has no headers, so only built-in types appear.
 
 #ifndef FUSION_EXCHANGE_ABI_H
 #define FUSION_EXCHANGE_ABI_H
@@ -16,7 +17,7 @@ constexpr unsigned emptyWord = 0xffffffffu;
 struct Failure {
   unsigned happened; ///< not 0: kernels no longer wait
   unsigned awaited;  ///< the rank whose data did not come
-  unsigned phase;    ///< 1: its part of a sum, 2: a finished row
+  unsigned phase;    ///< 1: its part of a sum, 2: a gathered row
   unsigned row;      ///< which row of the tensor was waited for
 };
 
@@ -24,7 +25,7 @@ struct Exchange {
   unsigned rank, ranks;
   unsigned long long roundBytes;   ///< size of one area
   unsigned char *memory[maxRanks]; ///< each rank's areas, as this rank reaches them; filled with emptyWord before use
-  unsigned long long patience;     ///< nanoseconds that a wait may last
+  unsigned long long spinTimeout;  ///< nanoseconds that a wait may last
   Failure *failure;                ///< in host memory that the device reaches
   // Kernels write what follows; it starts as zeros.
   unsigned long long used[rounds]; ///< bytes at the start of an own area that are not empty any more

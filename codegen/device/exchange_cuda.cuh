@@ -1,3 +1,8 @@
+#pragma once
+
+#include "exchange_abi.h"
+#include "machine.cuh"
+
 // Memory that other devices write while this kernel runs: every access is a whole word or more, seen by the whole system.
 
 template <int Bytes> DEVICE void put_words(void *to, const u32 (&words)[(Bytes + 3) / 4]) {

@@ -1,3 +1,7 @@
+#pragma once
+
+#include "types.cuh"
+
 // Narrow floats in plain arithmetic: what emulation uses, and the device where it lacks an instruction.
 
 // f32 to a float of ExponentBits and MantissaBits, nearest even; above MaxCode (sign aside) becomes

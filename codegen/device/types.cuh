@@ -1,3 +1,5 @@
+#pragma once
+
 // The vocabulary of emitted kernels, the same on the device and in emulation. No header is included: the
 // text is handed to a run-time compiler that has none.
 

@@ -1,5 +1,9 @@
+#pragma once
+
+#include "math.cuh"
+
 // Arithmetic on whole vectors. That of f16 and bf16 rounds each element once, which is what f32 arithmetic and a
-// rounding behind it give.
+// rounding after it give.
 
 template <class T, int N> DEVICE Vec<T, N> splat_vec(T value) {
   Vec<T, N> result;

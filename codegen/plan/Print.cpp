@@ -1,5 +1,7 @@
 #include "codegen/plan/Print.h"
 
+#include "ir/base/PlainText.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,120 +23,201 @@ static std::string_view kindName(BufferPlan::Kind kind) {
   return "";
 }
 
+/// Dims, whose symbols graph files name.
+static std::string shown(const Dim &dim) { return plainText(dim.str(), std::string::npos); }
+static std::string shown(std::span<const Dim> dims) { return plainText(shapeString(dims), std::string::npos); }
+
 static std::string typed(DType type, const DimShape &shape) {
-  return fmt::format("{} {}", name(type), shapeString(shape));
+  return fmt::format("{} {}", name(type), shown(shape));
 }
 
 static std::string launchTitle(const KernelLaunch &launch) {
   std::string ops = fmt::format("{}", fmt::join(launch.ops, " + "));
   if (ops.empty())
     ops = "copy";
-  return launch.fusion.empty() ? ops : fmt::format("{}: {}", launch.fusion, ops);
+  if (!launch.sumsOver.empty())
+    ops += " (sums over " + launch.sumsOver + ")";
+  ops = plainText(ops, std::string::npos);
+  return launch.fusion.empty() ? ops : fmt::format("{}: {}", plainText(launch.fusion), ops);
 }
 
-/// ` as one-shot` of one way of a collective, ` when batch*seq is 2 … 4`
-static std::string conditionText(const KernelLaunch &launch) {
-  static constexpr std::string_view forms[] = {" as one-shot", " as two-shot", " as library"};
-  if (launch.collective) {
-    KernelLaunch rest = launch;
-    rest.collective = {};
-    return std::string(forms[static_cast<int>(launch.collective->form)]) + conditionText(rest);
+/// The same above the kernel's text, which lists the ops of a fusion itself.
+static std::string siteTitle(const KernelPlan &kernel, const KernelLaunch &launch) {
+  if (launch.fusion.empty() || kernel.isLibraryCall)
+    return launchTitle(launch);
+  return plainText(launch.fusion) + (launch.sumsOver.empty() ? "" : " (sums over " + plainText(launch.sumsOver) + ")");
+}
+
+/// ` at layers.0.mlp`
+static std::string placeOf(const KernelLaunch &launch) {
+  return launch.location.empty() ? "" : " at " + plainText(launch.location);
+}
+
+/// `batch*seq in 2 … 4 and heads >= 8`; empty for all sizes
+static std::string predicateText(const Predicate &when) {
+  std::string text;
+  for (const SizeRange &range : when) {
+    text += text.empty() ? "" : " and ";
+    if (range.most == INT64_MAX)
+      text += fmt::format("{} >= {}", shown(range.size), range.least);
+    else if (range.least == range.most)
+      text += fmt::format("{} == {}", shown(range.size), range.least);
+    else
+      text += fmt::format("{} in {} … {}", shown(range.size), range.least, range.most);
   }
-  if (launch.way == ProductWay::Library) {
-    KernelLaunch rest = launch;
-    rest.way = {};
-    return " as library" + conditionText(rest);
-  }
-  if (!launch.when)
-    return "";
-  const SizeRange &range = *launch.when;
-  if (range.most == INT64_MAX)
-    return fmt::format(" when {} >= {}", range.size.str(), range.least);
-  return range.least == range.most ? fmt::format(" when {} == {}", range.size.str(), range.least)
-                                   : fmt::format(" when {} in {} … {}", range.size.str(), range.least, range.most);
+  return text;
+}
+
+/// ` as one-shot when batch*seq in 2 … 4`
+static std::string conditionText(const Alternative &alternative) {
+  std::string text, when = predicateText(alternative.when);
+  if (std::string_view variant = variantName(alternative); !variant.empty() && variant != kernelVariant)
+    text = fmt::format(" as {}", plainText(variant));
+  return when.empty() ? text : text + " when " + when;
+}
+
+namespace {
+/// A launch and the alternative that it is of.
+struct Site {
+  const Alternative *alternative;
+  const KernelLaunch *launch;
+};
+} // namespace
+
+static std::vector<Site> sitesOf(const ProgramPlan &plan, size_t kernel) {
+  std::vector<Site> sites;
+  for (const Step &step : plan.steps)
+    for (const Alternative &alternative : step.alternatives)
+      for (const KernelLaunch &launch : alternative.launches)
+        if (launch.kernel == kernel)
+          sites.push_back({&alternative, &launch});
+  return sites;
+}
+
+std::string kernelComment(const ProgramPlan &plan, size_t kernel) {
+  constexpr size_t mostSites = 4;
+  const KernelPlan &description = plan.kernels[kernel];
+  const std::vector<Site> sites = sitesOf(plan, kernel);
+  std::string text = fmt::format("// {}: schedule {}, {} threads a block, {} launch{}\n", plainText(description.name),
+                                 plainText(description.schedule),
+                                 description.blockX * description.blockY * description.blockZ, sites.size(),
+                                 sites.size() == 1 ? "" : "es");
+  for (size_t site = 0; site < std::min(sites.size(), mostSites); ++site)
+    text += fmt::format("//   {}{}{}\n", siteTitle(description, *sites[site].launch), placeOf(*sites[site].launch),
+                        conditionText(*sites[site].alternative));
+  if (sites.size() > mostSites)
+    text += fmt::format("//   and {} more\n", sites.size() - mostSites);
+  return text;
 }
 
 std::string cudaSource(const ProgramPlan &plan) {
-  constexpr size_t mostSites = 4;
   std::string text;
   for (size_t kernel = 0; kernel < plan.kernels.size(); ++kernel) {
     const KernelPlan &description = plan.kernels[kernel];
-    std::vector<const KernelLaunch *> sites;
-    for (const KernelLaunch &launch : plan.launches)
-      if (launch.kernel == kernel)
-        sites.push_back(&launch);
-    text += fmt::format("{}// {}: schedule {}, {} threads a block, {} launch{}\n", text.empty() ? "" : "\n",
-                        description.name, description.schedule,
-                        description.blockX * description.blockY * description.blockZ, sites.size(),
-                        sites.size() == 1 ? "" : "es");
-    for (size_t site = 0; site < std::min(sites.size(), mostSites); ++site)
-      text += fmt::format("//   {}{}{}{}\n", launchTitle(*sites[site]),
-                          sites[site]->location.empty() ? "" : " at ", sites[site]->location,
-                          conditionText(*sites[site]));
-    if (sites.size() > mostSites)
-      text += fmt::format("//   and {} more\n", sites.size() - mostSites);
-    text += description.product         ? "// by cuBLASLt\n"
+    text += (text.empty() ? "" : "\n") + kernelComment(plan, kernel);
+    text += description.matmul          ? "// by cuBLASLt\n"
             : description.isLibraryCall ? "// by the communication library\n"
                                         : description.source;
   }
   return text;
 }
 
-static std::string argumentText(const ProgramPlan &plan, const KernelLaunch &launch, size_t index) {
-  const KernelLaunch::Argument &argument = launch.arguments[index];
-  const std::string &parameter = plan.kernels[launch.kernel].parameters[index].name;
-  if (argument.exchange)
-    return fmt::format("{}=exchange", parameter);
-  if (!argument.buffer)
-    return fmt::format("{}={}", parameter, argument.value.str());
-  std::string offset = argument.byteOffset == Dim(0) ? "" : fmt::format("+{}", argument.byteOffset.str());
-  return fmt::format("{}=%{}{}{}", parameter, *argument.buffer, offset, argument.written ? " (written)" : "");
+namespace {
+/// An argument by its kind: `%3+64 (written)`, `n*4`.
+struct ArgumentText {
+  std::string operator()(const PointerArgument &pointer) const {
+    return place(pointer.buffer, pointer.byteOffset) + (pointer.written ? " (written)" : "");
+  }
+  std::string operator()(const ScalarArgument &scalar) const { return shown(scalar.value); }
+  std::string operator()(const TensorMapArgument &map) const {
+    return fmt::format("tiles [{}] of {} {} in {}{}", fmt::join(map.box, ", "), name(map.type), shown(map.shape),
+                       place(map.buffer, map.byteOffset), map.written ? " (written)" : "");
+  }
+  std::string operator()(const WorkspaceArgument &workspace) const {
+    static constexpr const char *contents[] = {"", " zeroed", " kept zero"};
+    return fmt::format("workspace of {} bytes{}", shown(workspace.bytes), contents[static_cast<size_t>(workspace.contents)]);
+  }
+  std::string operator()(const ExchangeArgument &) const { return "exchange"; }
+
+private:
+  static std::string place(BufferId buffer, const Dim &offset) {
+    return fmt::format("%{}{}", buffer, offset == Dim(0) ? "" : "+" + shown(offset));
+  }
+};
+} // namespace
+
+static std::string launchText(const ProgramPlan &plan, const KernelLaunch &launch) {
+  const KernelPlan &kernel = plan.kernels[launch.kernel];
+  std::vector<std::string> arguments;
+  for (size_t i = 0; i < launch.arguments.size(); ++i)
+    arguments.push_back(
+        fmt::format("{}={}", plainText(kernel.parameters[i].name), std::visit(ArgumentText(), launch.arguments[i])));
+  return fmt::format("{} <<<({}, {}, {})>>> ({})  // {}{}", plainText(kernel.name), shown(launch.gridX), shown(launch.gridY),
+                     shown(launch.gridZ), fmt::join(arguments, ", "), launchTitle(launch), placeOf(launch));
+}
+
+/// `4: kernel <<<…>>> (…)`, or a heading and a line for each alternative, followed by its launches:
+///   5: the first of 3 alternatives
+///     when n in 1 … 8: …
+///     when n >= 9, 2 launches
+///       …
+static std::string stepText(const ProgramPlan &plan, size_t number) {
+  static constexpr std::string_view choices[] = {"the first that fits of", "the fastest on the device of",
+                                                 "what the ranks agree on of"};
+  const Step &step = plan.steps[number];
+  const Alternative &first = step.alternatives.front();
+  if (step.alternatives.size() == 1 && first.launches.size() == 1)
+    return fmt::format("{}: {}\n", number, launchText(plan, first.launches.front()));
+  std::string text = fmt::format("{}: ", number);
+  if (step.alternatives.size() > 1)
+    text += fmt::format("{} {} alternatives\n", choices[static_cast<size_t>(step.choice)], step.alternatives.size());
+  else
+    text += fmt::format("{} launches\n", first.launches.size());
+  for (const Alternative &alternative : step.alternatives) {
+    std::string variant = plainText(variantName(alternative)), when = predicateText(alternative.when);
+    std::string title = variant + (variant.empty() || when.empty() ? "" : " ") + (when.empty() ? "" : "when " + when);
+    const bool isOne = alternative.launches.size() == 1;
+    if (step.alternatives.size() > 1)
+      text += fmt::format("  {}:{}", title.empty() ? "for other sizes" : title, isOne ? " " : "\n");
+    for (const KernelLaunch &launch : alternative.launches)
+      text += fmt::format("{}{}\n", isOne ? "" : "    ", launchText(plan, launch));
+  }
+  return text;
 }
 
 std::string planText(const ProgramPlan &plan) {
-  std::string text = fmt::format("plan of {} for {}{}: {} kernels, {} launches\n", plan.model, plan.target,
-                                 plan.ranks == 1 ? "" : fmt::format(", one of {} ranks", plan.ranks),
+  std::string text = fmt::format("plan of {} for {}{}: {} kernels, {} launches\n", plainText(plan.model), plainText(plan.target),
+                                 plan.ranks == 1 ? "" : fmt::format(", one of {} ranks along {}", plan.ranks, plainText(plan.axis)),
                                  plan.kernels.size(), plan.launchesOfRun());
   auto ports = [&](std::string_view title, const std::vector<PortPlan> &list) {
     for (const PortPlan &port : list)
-      text += fmt::format("{} {}: {} {} %{}{}\n", title, port.name, typed(port.type, port.shape),
-                          port.strides.empty() ? "=" : "in place in", port.buffer,
-                          port.shard ? fmt::format(", one of {} pieces along {}", port.shard->pieces, port.shard->axis)
-                                     : "");
+      text += fmt::format(
+          "{} {}: {} {} %{}{}\n", title, plainText(port.name), typed(port.type, port.shape),
+          port.strides.empty() ? "=" : "in place in", port.buffer,
+          port.shard ? fmt::format(", one of {} shards along {}", port.shard->count, port.shard->axis) : "");
   };
   ports("input", plan.inputs);
   ports("output", plan.outputs);
   for (const ProgramPlan::Equality &equality : plan.equalities)
-    text += fmt::format("needs {} == {} ({})\n", equality.left.str(), equality.right.str(), equality.reason);
+    text += fmt::format("needs {} == {} ({})\n", shown(equality.left), shown(equality.right),
+                        plainText(equality.reason));
   for (size_t id = 0; id < plan.buffers.size(); ++id) {
     const BufferPlan &buffer = plan.buffers[id];
     std::string part;
     if (buffer.window)
-      part = fmt::format(", of {} from {} on", shapeString(buffer.window->whole), shapeString(buffer.window->starts));
-    text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape), buffer.name,
-                        part);
+      part = fmt::format(", of {} from {} on", shapeString(buffer.window->whole), shown(buffer.window->starts));
+    text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape),
+                        plainText(buffer.name), part);
   }
-  for (size_t i = 0; i < plan.launches.size(); ++i) {
-    const KernelLaunch &launch = plan.launches[i];
-    std::vector<std::string> arguments;
-    for (size_t a = 0; a < launch.arguments.size(); ++a)
-      arguments.push_back(argumentText(plan, launch, a));
-    text +=
-        fmt::format("{}: {} <<<({}, {}, {})>>> ({}){}  // {}{}{}\n", i, plan.kernels[launch.kernel].name,
-                    launch.gridX.str(), launch.gridY.str(), launch.gridZ.str(), fmt::join(arguments, ", "),
-                    conditionText(launch),
-                    launchTitle(launch), launch.location.empty() ? "" : " at ", launch.location);
-  }
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    text += stepText(plan, i);
   return text;
 }
 
 static std::string quoted(std::string_view text) {
   std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      result += '\\';
-    result += c;
-  }
+  for (char c : plainText(text, std::string::npos))
+    result += c == '"' ? "\\\"" : std::string(1, c);
   return result + '"';
 }
 
@@ -151,23 +234,22 @@ std::string planDot(const ProgramPlan &plan) {
       text += fmt::format("  {} -> {} [label={}];\n", writer[buffer], to,
                           quoted(typed(plan.buffers[buffer].type, plan.buffers[buffer].shape)));
   };
-  for (size_t i = 0; i < plan.launches.size(); ++i) {
-    const KernelLaunch &launch = plan.launches[i];
-    if ((launch.when && launch.when->least > 1) || plan.isOtherWay(i))
-      continue; // the same ops for other sizes, or done in another way
-    std::string node = fmt::format("launch{}", i);
-    text += fmt::format(
-        "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",
-        quoted(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
-    for (const KernelLaunch::Argument &argument : launch.arguments)
-      if (argument.buffer && !argument.written)
-        edge(*argument.buffer, node);
-    for (const KernelLaunch::Argument &argument : launch.arguments)
-      if (argument.buffer && argument.written) {
-        edge(*argument.buffer, node);
-        writer[*argument.buffer] = node;
-      }
-  }
+  size_t number = 0;
+  for (const Step &step : plan.steps)
+    for (const KernelLaunch &launch : step.alternatives.front().launches) { // others do the same
+      std::string node = fmt::format("launch{}", number++);
+      text += fmt::format(
+          "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",
+          quoted(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
+      for (const KernelArgument &argument : launch.arguments)
+        if (const BufferId *buffer = bufferOf(argument); buffer && !isWritten(argument))
+          edge(*buffer, node);
+      for (const KernelArgument &argument : launch.arguments)
+        if (const BufferId *buffer = bufferOf(argument); buffer && isWritten(argument)) {
+          edge(*buffer, node);
+          writer[*buffer] = node;
+        }
+    }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     text += fmt::format("  output{} [shape=ellipse, label={}];\n", i, quoted(plan.outputs[i].name));
     edge(plan.outputs[i].buffer, fmt::format("output{}", i));

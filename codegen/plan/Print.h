@@ -5,6 +5,8 @@
 
 namespace fusion {
 
+/// Comment lines that say what a kernel is and where it is launched.
+std::string kernelComment(const ProgramPlan &plan, size_t kernel);
 /// Every kernel's CUDA text, each below a comment that says where it is launched. Without the prelude.
 std::string cudaSource(const ProgramPlan &plan);
 /// Ports, buffers and launches in order, one a line.

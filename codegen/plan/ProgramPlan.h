@@ -1,6 +1,6 @@
-// What the code generator hands to the runtime: plain data, no MLIR. A program is a list of kernels, the
-// launches that call them in order, and the buffers that they read and write. Every size that depends on
-// the input shapes is a Dim, evaluated once per set of input shapes.
+// What the code generator hands to the runtime: plain data, no MLIR. A program is a list of kernels, the steps
+// that launch them in order, and the buffers that they read and write. Every size that depends on the input
+// shapes is a Dim, evaluated once per set of input shapes.
 #pragma once
 
 #include "ir/base/DType.h"
@@ -18,6 +18,16 @@
 
 namespace fusion {
 
+/// A matrix multiplication by cuBLASLt: C = A B for each matrix of a batch, accumulated in f32, f64 or i32 and rounded
+/// once. Parameters: the pointers a, b and c, then m, n, k, the number of matrices, and for each of a, b and c its leading
+/// dimension and its batch stride, in elements. A matrix is row-major where it is not said to be column-major.
+struct LibraryMatmul {
+  DType a = DType::F32, b = DType::F32, c = DType::F32;
+  bool columnMajorA = false, columnMajorB = false;
+  static constexpr size_t parameters = 13;
+  friend bool operator==(const LibraryMatmul &, const LibraryMatmul &) = default;
+};
+
 /// One kernel: CUDA source that needs only the prelude in front of it.
 struct KernelPlan {
   std::string name;                 ///< entry point; the same in `source`
@@ -25,30 +35,25 @@ struct KernelPlan {
   /// The kernel's text without the prelude. The parameters in the order of `parameters`.
   std::string source;
   struct Parameter {
-    enum class Kind : uint8_t { Pointer, Int64 } kind = Kind::Pointer;
-    std::string type;               ///< C++ spelling in `source`: "const f16 *", "f32 *", "i64"
+    /// What a launch gives for it: the alternatives of KernelArgument, in their order.
+    enum class Kind : uint8_t { Pointer, Scalar, TensorMap, Workspace, Exchange } kind = Kind::Pointer;
+    std::string type;               ///< C++ spelling in `source`: "const f16 *", "i64", "const GRID_CONSTANT TensorMap"
     std::string name;
   };
   std::vector<Parameter> parameters;
+  // Attributes of every launch of the kernel: its code is written for them.
   uint32_t blockX = 256, blockY = 1, blockZ = 1;
+  uint32_t clusterX = 1, clusterY = 1, clusterZ = 1; ///< set by the launch; 1: what the source itself declares
   uint32_t dynamicSharedBytes = 0;
-  uint32_t minimumArch = 80;        ///< sm_XX that the source needs
-  bool emulatable = true;           ///< false when it uses wgmma, TMA or peer memory
+  bool usesPdl = false;             ///< programmatic launch: waits with pdl_wait() before touching memory another kernel wrote
+  bool cooperative = false;         ///< all blocks of the grid are resident at once and may wait for each other
+  uint32_t features = 0;            ///< of the target that the source needs: a set of Feature (codegen/target/TargetInfo.h)
+  bool emulatable = true;           ///< false when it uses what the emulation lacks
   std::string whyNotEmulatable;
-  bool usesPdl = false;             ///< waits with pdl_wait() before touching memory another kernel wrote
   /// No source: the runtime calls a library. The communication library for `all_reduce`, with the parameters (from, to,
-  /// elements), or that of matrix products.
+  /// elements), or cuBLASLt.
   bool isLibraryCall = false;
-  /// C = A B for each matrix of a batch, summed in f32, f64 or i32 and rounded once. Parameters: the pointers a, b and c,
-  /// then m, n, k, the number of matrices, and for each of a, b and c how many elements a line and a matrix begin behind
-  /// the one before. A line is a row, or a column where it says so; its elements lie side by side.
-  struct Product {
-    DType a = DType::F32, b = DType::F32, c = DType::F32;
-    bool columnsOfA = false, columnsOfB = false;
-    friend bool operator==(const Product &, const Product &) = default;
-  };
-  static constexpr size_t productParameters = 13;
-  std::optional<Product> product = {}; ///< of a library call
+  std::optional<LibraryMatmul> matmul = {}; ///< of a library call
 };
 
 /// Bytes in a file that the loader maps; never copied on the host.
@@ -79,9 +84,78 @@ struct BufferPlan {
   std::optional<Window> window = {};
   /// For a Weight of which every rank has one of its own: where, by rank; `contents` are rank 0's.
   std::vector<FileSpan> perRank = {};
-  /// For a Temporary: where its writer takes the two-shot form, each rank has those rows only that it owns. All who read it
-  /// take the same form for the same sizes.
-  bool ownersRows = false;
+  /// For a Temporary: where its writer takes the two-shot algorithm, each rank has only the rows that it
+  /// reduces. All launches that read it take the same algorithm for the same sizes.
+  bool isScattered = false;
+};
+
+/// The address of `buffer` plus `byteOffset`.
+struct PointerArgument {
+  BufferId buffer = 0;
+  Dim byteOffset = 0;
+  bool written = false;             ///< the kernel writes through this pointer
+  /// For a written one: arguments whose buffers it may share the memory of, from their start, if they are as
+  /// large and nothing later reads them.
+  std::vector<uint32_t> mayReplace = {};
+};
+
+/// A 64-bit integer.
+struct ScalarArgument {
+  Dim value = 0;
+};
+
+/// A descriptor for the tensor memory accelerator (TMA) of a view of `buffer`. Encoded when the view's sizes are known; the
+/// kernel takes it by value (`const GRID_CONSTANT TensorMap`). Dims are outermost first, as everywhere; the innermost has
+/// stride 1, the others strides of whole 16 bytes, and the view begins at a multiple of 16 bytes. One to five dims.
+struct TensorMapArgument {
+  enum class Swizzle : uint8_t { None, Bytes32, Bytes64, Bytes128 };
+  enum class L2Promotion : uint8_t { None, Bytes64, Bytes128, Bytes256 };
+  enum class OutOfBounds : uint8_t { Zeros, NaN }; ///< what elements outside of the view are read as
+  BufferId buffer = 0;
+  Dim byteOffset = 0;
+  bool written = false;             ///< the kernel stores tiles through it
+  DType type = DType::F32;
+  DimShape shape, strides;          ///< strides in elements
+  std::vector<uint32_t> box;        ///< extent of a tile in elements of the view, at most 256 each
+  std::vector<uint32_t> elementStrides = {}; ///< every how manieth element of the box is taken; empty: every one
+  Swizzle swizzle = Swizzle::None;
+  L2Promotion l2Promotion = L2Promotion::None;
+  OutOfBounds outOfBounds = OutOfBounds::Zeros;
+};
+
+/// Memory of the launch's own, aligned to 256 bytes.
+struct WorkspaceArgument {
+  enum class Contents : uint8_t {
+    Undefined,
+    Zeroed,   ///< the runtime writes zeros before each launch
+    KeptZero, ///< zeros, which the kernel leaves as it finds them: cleared once when the memory is allocated
+  };
+  Dim bytes = 0;
+  Contents contents = Contents::Undefined;
+};
+
+/// The address of the rank's Exchange (codegen/device/exchange_abi.h).
+struct ExchangeArgument {};
+
+/// What a launch gives for a kernel's parameter, of the parameter's Kind.
+using KernelArgument =
+    std::variant<PointerArgument, ScalarArgument, TensorMapArgument, WorkspaceArgument, ExchangeArgument>;
+/// The buffer of a pointer or a tensor map; null else.
+const BufferId *bufferOf(const KernelArgument &argument);
+BufferId *bufferOf(KernelArgument &argument);
+/// Whether the kernel writes to that buffer.
+bool isWritten(const KernelArgument &argument);
+
+struct KernelLaunch {
+  uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
+  std::vector<KernelArgument> arguments;
+  Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op
+  /// The mesh axis over whose ranks it sums: the plan's, unless that has one rank. Empty: it sums over none.
+  std::string sumsOver;
+  std::string location;             ///< model.layers.0.input_layernorm
+  std::string fusion;               ///< pattern name, or empty
+  std::vector<std::string> ops;     ///< the graph ops inside, for reports
+  Dim bytesRead = 0, bytesWritten = 0, flops = 0;
 };
 
 /// Values of a size that only a run knows: least … most, both included.
@@ -90,64 +164,70 @@ struct SizeRange {
   int64_t least = 1, most = INT64_MAX;
   bool holds(int64_t value) const { return least <= value && value <= most; }
 };
+/// Holds where all of its ranges do; where there is none, for all sizes.
+using Predicate = std::vector<SizeRange>;
 
-/// The ways in which ranks add up what each has.
-enum class CollectiveForm : uint8_t {
+/// The algorithms by which ranks add up what each has.
+enum class CollectiveAlgorithm : uint8_t {
   OneShot, ///< each sends all it has to all, and adds for itself
-  TwoShot, ///< each row has an owner, which adds, finishes the row and sends it back
+  TwoShot, ///< reduce-scatter by rows, the ops after the sum on the rank's own rows, all-gather
   Library, ///< an all-reduce by NCCL, then a kernel of this rank's own
 };
 
-/// The ways of computing matrix products and what is behind them.
-enum class ProductWay : uint8_t {
-  Kernel,  ///< a kernel of our own does all
-  Library, ///< a library multiplies, and a kernel behind it does the rest
+/// What the ranks choose an algorithm by.
+struct Collective {
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::OneShot;
+  Dim messageBytes = 0;             ///< of the tensor that is summed
+  Dim roundBytes = 0;               ///< that the kernel needs of Exchange::roundBytes
+  /// Of the two-shot algorithm: ranks gather the rows as the ops after the sum leave them (normed,
+  /// quantised), which most often are shorter than the sum. Otherwise they gather the sum.
+  bool gathersRows = false;
 };
 
-struct KernelLaunch {
-  uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
-  struct Argument {
-    /// Pointer: address of `buffer` plus `byteOffset`, or of the rank's Exchange. Int64: `value`.
-    std::optional<BufferId> buffer;
-    Dim byteOffset = 0;
-    Dim value = 0;
-    bool written = false;           ///< the kernel writes through this pointer
-    bool exchange = false;          ///< see codegen/device/exchange_abi.h
-    /// For a written one: arguments whose buffers it may share the memory of, from their start, if they are as
-    /// large and nothing later reads them.
-    std::vector<uint32_t> mayReplace;
+/// Launches that do all of a step, one after the other.
+struct Alternative {
+  Predicate when;                   ///< the sizes that it is for
+  std::vector<KernelLaunch> launches;
+  /// Where a step is measured: whose code it is, kernelVariant or libraryVariant. Empty else.
+  std::string variant = {};
+  std::optional<Collective> collective = {}; ///< where the ranks agree on an algorithm
+};
+inline constexpr const char *kernelVariant = "kernel", *libraryVariant = "library";
+/// "kernel", "library", "one-shot", "two-shot"; empty where sizes alone choose.
+std::string_view variantName(const Alternative &alternative);
+
+/// A part of a program: one op or one group. A run makes the launches of one of its alternatives, all of which write the
+/// same results.
+///
+/// Alternatives of one variant (variantName) stand side by side. Of each variant the first one whose predicate holds is a
+/// candidate. There is one for all sizes from 1 on, in every variant of a Ranks step, in the first of others; where a size
+/// is below 1, there is nothing to compute and no candidate is needed. Among the candidates one is chosen:
+struct Step {
+  enum class Choice : uint8_t {
+    Predicate,   ///< there is one variant, so one candidate
+    Measurement, ///< the fastest on the device, timed when such sizes come first
+    Ranks, ///< the communicator takes an algorithm by the bytes of a rank's message, the same on all ranks
   };
-  std::vector<Argument> arguments;
-  Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op
-  /// Launched only for these values. The same op's kernels for larger values follow in order: together they take
-  /// every value from 1 on once; at 0 there is nothing to compute.
-  std::optional<SizeRange> when;
-  /// Computes what those of the launches behind it read that are for the same values, `when` to the largest integer:
-  /// the op is two kernels for these and one for smaller ones.
-  bool ahead = false;
-  /// One of several ways to do the same, which follow each other in the plan and write the same results; the
-  /// communicator takes one by the bytes of a rank's message. Of the library form there are several launches.
-  struct Collective {
-    CollectiveForm form = CollectiveForm::OneShot;
-    Dim messageBytes = 0;           ///< of the tensor that is summed
-    Dim roundBytes = 0;             ///< that the kernel needs of Exchange::roundBytes
-    /// Of the two-shot form: a row comes back as its owner has finished it, most often shorter than the sum.
-    bool finishedRows = false;
-  };
-  std::optional<Collective> collective;
-  /// One of the two ways to do the same, which follow each other in the plan, first Kernel, and write the same results. Those
-  /// of the library are all for the same sizes; the kernels do for all. The executor takes the way that is faster on its
-  /// device.
-  std::optional<ProductWay> way;
-  std::string location;             ///< model.layers.0.input_layernorm
-  std::string fusion;               ///< pattern name, or empty
-  std::vector<std::string> ops;     ///< the graph ops inside, for reports
-  Dim bytesRead = 0, bytesWritten = 0, flops = 0;
+  Choice choice = Choice::Predicate;
+  std::vector<Alternative> alternatives;
 };
 
-/// An interface tensor. Several results may name the same buffer; a result may also name an input's. A port with strides
-/// is a cache: it lies in the front corner of a larger buffer, row-major, of which a run uses as much as it needs. A result
-/// with strides lies in the buffer of an input with the same strides, behind whose elements the run writes its own.
+/// Indices of the candidates, ascending. `holds(i)` says whether the predicate of alternative i does.
+template <class Holds>
+std::vector<uint32_t> candidates(const Step &step, const Holds &holds) {
+  std::vector<uint32_t> found;
+  for (uint32_t i = 0; i < step.alternatives.size(); ++i) {
+    const bool hasOne = !found.empty() && variantName(step.alternatives[found.back()]) == variantName(step.alternatives[i]);
+    if (!hasOne && holds(i))
+      found.push_back(i);
+  }
+  return found;
+}
+
+/// An interface tensor. Several results may name the same buffer; a result may also name an input's. A port
+/// with strides is a cache: it lies in the front corner of a larger buffer, row-major, of which a run uses as
+/// much as it needs. A result with strides lies in the buffer of an input with the same strides, after whose
+/// elements the run writes its own.
 struct PortPlan {
   std::string name;
   DType type = DType::F32;
@@ -155,9 +235,9 @@ struct PortPlan {
   BufferId buffer = 0;
   Dim byteOffset = 0;
   DimShape strides = {};           ///< in elements; empty: contiguous
-  /// Of a tensor divided among ranks each has one of `pieces` equal pieces along `axis`: rank * pieces / ranks.
+  /// Of a tensor divided among ranks each has one of `count` equal shards along `axis`: rank * count / ranks.
   struct Shard {
-    int64_t axis = 0, pieces = 1;
+    int64_t axis = 0, count = 1;
   };
   std::optional<Shard> shard = {};
 };
@@ -165,20 +245,19 @@ struct PortPlan {
 struct ProgramPlan {
   std::string model;
   std::string target;               ///< sm_90a
+  std::string axis = "tp";          ///< the mesh axis along which the ranks are
   int64_t ranks = 1;                ///< each runs this plan with its own number as the symbol tp_rank
   std::vector<BufferPlan> buffers;
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
-  std::vector<KernelLaunch> launches;
-  /// How many a run makes: of the launches for several ranges of a size one, of several ways the first.
+  std::vector<Step> steps;
+  /// All launches of all alternatives, in their order. Their indices number the launches of the plan.
+  std::vector<const KernelLaunch *> launches() const;
+  std::vector<KernelLaunch *> launches();
+  /// A step without alternatives, at the end.
+  void add(KernelLaunch launch);
+  /// How many a run makes that takes the first alternative of each step.
   int64_t launchesOfRun() const;
-  /// Where the ways of the collective end that launch `begin` is the first of; `begin` if it is none. The library's form,
-  /// where there is one, is the last; library forms that follow each other count as one collective.
-  size_t endOfCollective(size_t begin) const;
-  /// Where the ways of the matrix products end that launch `begin` is the first of; `begin` if it is none.
-  size_t endOfProducts(size_t begin) const;
-  /// Whether the launch is of a collective or of products in another than the first way.
-  bool isOtherWay(size_t launch) const;
   /// Dims that the graph needs equal; checked before each new shape is run.
   struct Equality {
     Dim left, right;
@@ -189,8 +268,8 @@ struct ProgramPlan {
   std::string report;
 };
 
-/// Every index is in range, arguments fit their kernel's parameters, weights have contents of their
-/// shape's size, ports name buffers of the right kind, port names are unique.
+/// Every index is in range, arguments fit their kernel's parameters, steps have alternatives for all sizes that write the
+/// same results, weights have contents of their shape's size, ports name buffers of the right kind, port names are unique.
 Status verify(const ProgramPlan &plan);
 
 /// JSON text and back; Tensor contents are base64. Used for the cache and for bundles. A plan that does

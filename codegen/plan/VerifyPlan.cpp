@@ -1,6 +1,7 @@
-#include "codegen/plan/VerifyOwners.h"
+#include "codegen/plan/VerifySteps.h"
 
 #include "ir/base/BindSymbols.h"
+#include "ir/base/PlainText.h"
 
 #include <fmt/format.h>
 
@@ -9,18 +10,31 @@
 
 namespace fusion {
 
+/// Names are put into source that is compiled.
+static bool isIdentifier(std::string_view name) {
+  auto isLetter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && isLetter(name.front()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return isLetter(c) || (c >= '0' && c <= '9'); });
+}
+
 static Status verifyKernel(const KernelPlan &kernel) {
   if (kernel.name.empty() || kernel.source.empty() != kernel.isLibraryCall)
     return badInput("a kernel has no name or no source, or is a library call with one");
-  const size_t wanted = kernel.product ? KernelPlan::productParameters : 3;
+  if (!isIdentifier(kernel.name))
+    return badInput(fmt::format("the kernel name '{}' is no identifier", plainText(kernel.name)));
+  const size_t wanted = kernel.matmul ? LibraryMatmul::parameters : 3;
   if (kernel.isLibraryCall && kernel.parameters.size() != wanted)
     return badInput(fmt::format("library call {}: {} parameters, it takes {}", kernel.name, kernel.parameters.size(), wanted));
-  if (kernel.product && !kernel.isLibraryCall)
-    return badInput(fmt::format("kernel {} is a product of a library, but has a source", kernel.name));
+  if (kernel.matmul && !kernel.isLibraryCall)
+    return badInput(fmt::format("kernel {} is a matmul by a library, but has a source", kernel.name));
   uint64_t threads = uint64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
   if (kernel.blockX > 1024 || kernel.blockY > 1024 || kernel.blockZ > 64 || threads == 0 || threads > 1024)
     return badInput(fmt::format("kernel {}: a block of {}x{}x{} threads", kernel.name, kernel.blockX,
                                 kernel.blockY, kernel.blockZ));
+  uint64_t blocks = uint64_t(kernel.clusterX) * kernel.clusterY * kernel.clusterZ;
+  if (kernel.clusterX > 16 || kernel.clusterY > 16 || kernel.clusterZ > 16 || blocks == 0 || blocks > 16)
+    return badInput(fmt::format("kernel {}: a cluster of {}x{}x{} blocks", kernel.name, kernel.clusterX, kernel.clusterY,
+                                kernel.clusterZ));
   return {};
 }
 
@@ -74,41 +88,94 @@ static Status verifyBuffer(const BufferPlan &buffer) {
   return {};
 }
 
-static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) {
+/// Why a tensor map cannot be encoded, as far as it is known before its sizes are; empty if it can be.
+static std::string whyNoTensorMap(const TensorMapArgument &map) {
+  const size_t rank = map.shape.size();
+  const auto bytes = static_cast<int64_t>(byteSize(map.type));
+  if (rank < 1 || rank > 5 || map.strides.size() != rank || map.box.size() != rank ||
+      (!map.elementStrides.empty() && map.elementStrides.size() != rank))
+    return "does not have one to five dims, with a stride and a box extent each";
+  if (map.type == DType::I4 || map.type == DType::U4)
+    return "is of elements of 4 bits";
+  if (!(map.strides.back() == Dim(1)) || (!map.elementStrides.empty() && map.elementStrides.back() != 1))
+    return "does not have its innermost elements side by side";
+  for (size_t dim = 0; dim < rank; ++dim) {
+    if (map.box[dim] < 1 || map.box[dim] > 256)
+      return fmt::format("has a box of {} elements", map.box[dim]);
+    if (!map.elementStrides.empty() && (map.elementStrides[dim] < 1 || map.elementStrides[dim] > 8))
+      return fmt::format("takes every {}-th element", map.elementStrides[dim]);
+    if (dim + 1 < rank && map.strides[dim].constant().value_or(16) * bytes % 16 != 0)
+      return fmt::format("has a stride of {} bytes, not of whole 16", *map.strides[dim].constant() * bytes);
+  }
+  const int64_t row = map.box.back() * bytes, span = int64_t(16) << static_cast<int>(map.swizzle);
+  if (row % 16 != 0)
+    return fmt::format("has rows of {} bytes in its box, not of whole 16", row);
+  if (map.swizzle != TensorMapArgument::Swizzle::None && row > span)
+    return fmt::format("has rows of {} bytes in its box, and a swizzle of {}", row, span);
+  return "";
+}
+
+namespace {
+/// What is wrong with an argument of a launch, by its kind; empty if nothing is.
+struct VerifyArgument {
+  const ProgramPlan &plan;
+  const KernelLaunch &launch;
+  const Alternative &alternative;
+  size_t index;
+
+  std::string operator()(const PointerArgument &pointer) const {
+    if (std::string reason = verifyBuffer(pointer.buffer, pointer.written); !reason.empty())
+      return reason;
+    for (uint32_t other : pointer.mayReplace) {
+      auto *read = other < launch.arguments.size() ? std::get_if<PointerArgument>(&launch.arguments[other]) : nullptr;
+      if (!pointer.written || other == index || !read || read->written)
+        return fmt::format("may not replace argument {}", other);
+    }
+    return "";
+  }
+  std::string operator()(const ScalarArgument &) const { return ""; }
+  std::string operator()(const TensorMapArgument &map) const {
+    std::string reason = verifyBuffer(map.buffer, map.written);
+    return reason.empty() ? whyNoTensorMap(map) : reason;
+  }
+  std::string operator()(const WorkspaceArgument &workspace) const {
+    return workspace.bytes.constant().value_or(0) < 0 ? "has less than no bytes" : "";
+  }
+  std::string operator()(const ExchangeArgument &) const {
+    return plan.ranks == 1 || !alternative.collective ? "is the exchange memory of several ranks in a launch of one" : "";
+  }
+
+private:
+  std::string verifyBuffer(BufferId buffer, bool written) const {
+    if (buffer >= plan.buffers.size())
+      return fmt::format("names buffer {} of {}", buffer, plan.buffers.size());
+    return written && plan.buffers[buffer].kind == BufferPlan::Kind::Weight ? "writes a weight" : "";
+  }
+};
+} // namespace
+
+static Status verifyLaunch(const ProgramPlan &plan, const Alternative &alternative, const KernelLaunch &launch) {
+  static constexpr const char *kinds[] = {"a pointer", "a number", "a tensor map", "workspace", "the exchange memory"};
   if (launch.kernel >= plan.kernels.size())
     return badInput(
         fmt::format("launch at {}: kernel {} of {}", launch.location, launch.kernel, plan.kernels.size()));
   const KernelPlan &kernel = plan.kernels[launch.kernel];
+  if (plan.ranks > 1 && !launch.sumsOver.empty() && launch.sumsOver != plan.axis)
+    return badInput(fmt::format("launch of {} at {}: sums over the mesh axis \"{}\", but the ranks are the axis \"{}\"",
+                                kernel.name, launch.location, launch.sumsOver, plan.axis));
   if (launch.arguments.size() != kernel.parameters.size())
     return badInput(fmt::format("launch of {} at {}: {} arguments for {} parameters", kernel.name,
                                 launch.location, launch.arguments.size(), kernel.parameters.size()));
   for (size_t i = 0; i < launch.arguments.size(); ++i) {
-    const KernelLaunch::Argument &argument = launch.arguments[i];
+    const KernelArgument &argument = launch.arguments[i];
     const KernelPlan::Parameter &parameter = kernel.parameters[i];
-    auto fail = [&](std::string_view reason) {
+    const auto kind = static_cast<size_t>(parameter.kind);
+    std::string reason = argument.index() != kind
+                             ? fmt::format("is {} but the parameter is {}", kinds[argument.index()], kinds[kind])
+                             : std::visit(VerifyArgument{plan, launch, alternative, i}, argument);
+    if (!reason.empty())
       return badInput(fmt::format("launch of {} at {}: argument {} ({}) {}", kernel.name, launch.location, i,
                                   parameter.name, reason));
-    };
-    if (argument.exchange) {
-      if (argument.buffer || parameter.kind != KernelPlan::Parameter::Kind::Pointer)
-        return fail("is the exchange memory but the parameter is not a pointer of its own");
-      if (plan.ranks == 1 || !launch.collective)
-        return fail("is the exchange memory of several ranks in a launch of one");
-      continue;
-    }
-    if (argument.buffer.has_value() != (parameter.kind == KernelPlan::Parameter::Kind::Pointer))
-      return fail(argument.buffer ? "is a buffer but the parameter is a number"
-                                  : "is a number but the parameter is a pointer");
-    if (!argument.buffer)
-      continue;
-    if (*argument.buffer >= plan.buffers.size())
-      return fail(fmt::format("names buffer {} of {}", *argument.buffer, plan.buffers.size()));
-    if (argument.written && plan.buffers[*argument.buffer].kind == BufferPlan::Kind::Weight)
-      return fail("writes a weight");
-    for (uint32_t other : argument.mayReplace)
-      if (!argument.written || other >= launch.arguments.size() || other == i || !launch.arguments[other].buffer ||
-          launch.arguments[other].written)
-        return fail(fmt::format("may not replace argument {}", other));
   }
   return {};
 }
@@ -117,115 +184,15 @@ static Status verifyLaunch(const ProgramPlan &plan, const KernelLaunch &launch) 
 static Status verifyRanks(const ProgramPlan &plan) {
   if (plan.ranks < 1)
     return badInput(fmt::format("a plan for {} ranks", plan.ranks));
+  if (plan.axis.empty())
+    return badInput("a plan for ranks along an axis without a name");
   for (const std::vector<PortPlan> *ports : {&plan.inputs, &plan.outputs})
     for (const PortPlan &port : *ports)
-      if (port.shard && (port.shard->axis < 0 || port.shard->axis >= static_cast<int64_t>(port.shape.size()) ||
-                         port.shard->pieces < 1 || plan.ranks % port.shard->pieces != 0))
-        return badInput(fmt::format("port {}: {} pieces along dim {} for {} ranks", port.name, port.shard->pieces,
-                                    port.shard->axis, plan.ranks));
-  return {};
-}
-
-static std::string rangeText(const SizeRange &range) {
-  return fmt::format("{} … {} of {}", range.least, range.most, range.size.str());
-}
-
-using Buffers = std::set<BufferId>;
-
-static Buffers writtenBy(const KernelLaunch &launch) {
-  Buffers buffers;
-  for (const KernelLaunch::Argument &argument : launch.arguments)
-    if (argument.written)
-      buffers.insert(*argument.buffer);
-  return buffers;
-}
-
-/// Launches for ranges of one size follow each other from 1 to the end, and write the same buffers, the larger ones with
-/// what is launched ahead of them.
-static Status verifyRanges(const ProgramPlan &plan) {
-  const KernelLaunch *open = nullptr; // the launch before, if larger sizes still lack theirs
-  const KernelLaunch *ahead = nullptr;
-  Buffers results;
-  for (const KernelLaunch &launch : plan.launches) {
-    auto fail = [&](std::string_view reason) {
-      return badInput(fmt::format("launch of {} at {}: {}", plan.kernels[launch.kernel].name, launch.location, reason));
-    };
-    if (launch.way == ProductWay::Library) {
-      if (open)
-        return fail("comes where the launches for " + open->when->size.str() + " end too early");
-      continue; // see verifyWays
-    }
-    if (!launch.when) {
-      if (open || launch.ahead)
-        return fail(launch.ahead ? "is ahead of others for all sizes"
-                                 : "comes where the launches for " + open->when->size.str() + " end too early");
-      continue;
-    }
-    const SizeRange &range = *launch.when;
-    if (range.least < 1 || range.most < range.least)
-      return fail("is for " + rangeText(range));
-    if (launch.ahead) {
-      if (open || range.most != INT64_MAX)
-        return fail("is ahead of others for " + rangeText(range));
-      open = ahead = &launch;
-      continue;
-    }
-    const bool begins = !open || open->ahead;
-    if (begins ? range.least != 1 : range.least - 1 != open->when->most)
-      return fail("is for " + rangeText(range) + ", behind " + (begins ? "nothing" : rangeText(*open->when)));
-    if (open && !(range.size == open->when->size))
-      return fail("is for " + rangeText(range) + ", behind " + rangeText(*open->when));
-    Buffers written = writtenBy(launch);
-    if (ahead && range.least >= ahead->when->least)
-      written.merge(writtenBy(*ahead));
-    if (begins)
-      results = written;
-    if (!std::includes(written.begin(), written.end(), results.begin(), results.end()) ||
-        (!ahead && written != results))
-      return fail("writes other buffers than the launch for " + rangeText(*open->when));
-    if (ahead && range.least < ahead->when->least && range.most >= ahead->when->least)
-      return fail("is for " + rangeText(range) + ", which another is ahead of from " +
-                  std::to_string(ahead->when->least) + " on");
-    open = range.most == INT64_MAX ? nullptr : &launch;
-    if (!open)
-      ahead = nullptr;
-  }
-  return open ? badInput("the launches for " + open->when->size.str() + " end too early") : Status();
-}
-
-/// Launches of the library's way follow kernels that do the same, are for one range of sizes up to the largest, and write
-/// what those write.
-static Status verifyWays(const ProgramPlan &plan) {
-  for (size_t i = 0; i < plan.launches.size();) {
-    const size_t end = plan.endOfProducts(i);
-    const KernelLaunch &first = plan.launches[i];
-    auto fail = [&](std::string_view reason) {
-      return badInput(fmt::format("launch of {} at {}: {}", plan.kernels[first.kernel].name, first.location, reason));
-    };
-    if (end == i) {
-      if (first.way)
-        return fail("is one of two ways, and the other is missing");
-      ++i;
-      continue;
-    }
-    Buffers written;
-    const KernelLaunch &last = plan.launches[end - 1];
-    for (size_t j = i; j < end; ++j) {
-      const KernelLaunch &launch = plan.launches[j];
-      if (launch.way == ProductWay::Kernel)
-        continue;
-      written.merge(writtenBy(launch));
-      const bool same = launch.when.has_value() == last.when.has_value() &&
-                        (!launch.when || (launch.when->size == last.when->size && launch.when->least == last.when->least &&
-                                          launch.when->most == INT64_MAX));
-      if (!same || launch.ahead || launch.collective)
-        return fail("the library's way is for several ranges of sizes");
-    }
-    const Buffers results = writtenBy(first.ahead ? plan.launches[i + 1] : first);
-    if (!std::includes(written.begin(), written.end(), results.begin(), results.end()))
-      return fail("the library's way writes other buffers");
-    i = end;
-  }
+      if (port.shard &&
+          (port.shard->axis < 0 || port.shard->axis >= static_cast<int64_t>(port.shape.size()) ||
+           port.shard->count < 1 || plan.ranks % port.shard->count != 0))
+        return badInput(fmt::format("port {}: {} shards along dim {} for {} ranks", port.name,
+                                    port.shard->count, port.shard->axis, plan.ranks));
   return {};
 }
 
@@ -273,16 +240,16 @@ Status verify(const ProgramPlan &plan) {
   for (const BufferPlan &buffer : plan.buffers)
     if (Status status = verifyBuffer(buffer); !status)
       return status;
-  for (const KernelLaunch &launch : plan.launches)
-    if (Status status = verifyLaunch(plan, launch); !status)
-      return status;
-  if (Status status = verifyRanges(plan); !status)
-    return status;
-  if (Status status = verifyWays(plan); !status)
+  for (const Step &step : plan.steps)
+    for (const Alternative &alternative : step.alternatives)
+      for (const KernelLaunch &launch : alternative.launches)
+        if (Status status = verifyLaunch(plan, alternative, launch); !status)
+          return status;
+  if (Status status = verifySteps(plan); !status)
     return status;
   if (Status status = verifyRanks(plan); !status)
     return status;
-  if (Status status = verifyOwners(plan); !status)
+  if (Status status = verifyScattering(plan); !status)
     return status;
   if (Status status = verifyPorts(plan, plan.inputs, true); !status)
     return status;

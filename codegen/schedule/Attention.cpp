@@ -10,21 +10,22 @@ class AttentionSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "attention"; }
 
-  std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
-    return attention::refusal(region, context);
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    if (auto reason = attention::refusal(region, context))
+      return fusion::refusal(*reason);
+    SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.split = [&region, context, emit = plan.emit] {
+      return alternativesFor(attention::ranges(attention::Problem(region, context)), region, emit);
+    };
+    return plan;
   }
 
-  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
-    return attention::ranges(attention::Problem(region, context));
-  }
-
-  KernelDraft emit(const Region &region, const KernelContext &context) const override {
+private:
+  static KernelDraft emit(const Region &region, const KernelContext &context) {
     const attention::Problem problem(region, context);
-    const bool isDecode = problem.mostQueries <= attention::decodeQueries(problem);
-    KernelDraft draft = isDecode ? attention::decodesOnTensorCores(problem) ? attention::emitDecodeTensor(problem)
-                                                                            : attention::emitDecodeFma(problem)
-                        : attention::tensorRefusal(problem) ? attention::emitFma(problem)
-                                                            : attention::emitTensor(problem);
+    KernelDraft draft = problem.mostQueries <= attention::decodeQueries(problem)
+                            ? attention::emitDecode(problem)
+                            : attention::emitPrefill(problem);
     draft.flops = problem.flops();
     return draft;
   }

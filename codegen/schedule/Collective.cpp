@@ -1,8 +1,8 @@
-// The collective schedule: a sum over ranks and what the row schedule can do with it, as one kernel per rank; or, behind a
+// The collective schedule: a sum over ranks and what the row schedule can do with it, as one kernel per rank; or, after a
 // sum by the communication library, as a kernel of any schedule.
 #include "codegen/LibrarySum.h"
 #include "codegen/device/exchange_abi.h"
-#include "codegen/schedule/RowEmitter.h"
+#include "codegen/schedule/RowBody.h"
 #include "codegen/schedule/Schedules.h"
 
 #include <fmt/format.h>
@@ -26,14 +26,14 @@ struct Spread {
   int64_t most;
   uint32_t blocks;
 };
-std::vector<Spread> spreads(CollectiveForm form, int64_t ranks, int64_t vectors, bool finished) {
+std::vector<Spread> spreads(CollectiveAlgorithm algorithm, int64_t ranks, int64_t vectors, bool gathersRows) {
   // Measured on H200s at 1024 vectors a row.
   const int64_t few = std::max<int64_t>(1, 65536 / vectors);
-  if (form == CollectiveForm::TwoShot && finished && ranks > 2)
+  if (algorithm == CollectiveAlgorithm::TwoShot && gathersRows && ranks > 2)
     return {{few, 4}, {4 * few, 1}, {INT64_MAX, 1}};
-  if (form == CollectiveForm::TwoShot)
+  if (algorithm == CollectiveAlgorithm::TwoShot)
     return {{few, 4}, {INT64_MAX, 1}};
-  if (ranks > 2) // more rows are for the other form
+  if (ranks > 2) // more rows are for the other algorithm
     return {{INT64_MAX, 8}};
   return {{few, 8}, {2 * few, 4}, {INT64_MAX, 1}};
 }
@@ -50,24 +50,26 @@ void spread(Rows &rows, uint32_t most) {
 }
 
 /// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for. Where rows come
-/// back finished and each thread has two vectors, 64 are enough: more rows on their way at once hide the two hops.
-uint32_t residentBlocks(const row::Layout &layout, const std::optional<row::Exchange> &exchange) {
-  constexpr uint32_t registers = 65536;
-  const bool isSmall = exchange && exchange->finished && exchange->ranks <= 4 && !layout.inCluster() &&
-                       layout.wholeBlock() && layout.chunks * layout.vector <= 16;
+/// back finished and each thread has a few vectors, 64 are enough: more rows on their way at once hide the two hops.
+/// Many narrow accesses, of rows of odd widths, need an address each.
+uint32_t residentBlocks(const KernelContext &context, const row::Layout &layout,
+                        const std::optional<row::Exchange> &exchange) {
+  const uint32_t registers = static_cast<uint32_t>(context.target.registersPerMultiprocessor);
+  const bool isSmall = exchange && exchange->gathersRows && exchange->ranks <= 4 && !layout.inCluster() &&
+                       layout.wholeBlock() && layout.chunks <= 4 && layout.chunks * layout.vector <= 16;
   return std::max(1u, registers / (layout.blockThreads * (isSmall ? 64 : 168)));
 }
 
-/// Whether owners send back what they make of rows laid out so.
-bool areFinished(const row::Graph &graph, const row::Layout &layout, int64_t ranks, const KernelContext &context) {
-  return context.form == CollectiveForm::TwoShot && row::Exchange(context, ranks, graph, layout).finished;
+/// Whether ranks gather rows that are normalised already, laid out so, and not only their sums.
+bool gathersRows(const row::Graph &graph, const row::Layout &layout, int64_t ranks, const KernelContext &context) {
+  return context.algorithm == CollectiveAlgorithm::TwoShot && row::Exchange(context, ranks, graph, layout).gathersRows;
 }
 
 /// The region as rows that start from the sum, or why it is not.
 std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext context) {
-  const CollectiveForm form = context.form.value_or(CollectiveForm::OneShot);
+  const CollectiveAlgorithm algorithm = context.algorithm.value_or(CollectiveAlgorithm::OneShot);
   const int64_t ranks = region.ranks();
-  context.form = form;
+  context.algorithm = algorithm;
   auto graph = row::buildGraph(region, context);
   if (auto *reason = std::get_if<std::string>(&graph))
     return std::move(*reason);
@@ -83,7 +85,7 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   if (!rows.graph.width.isStatic())
     return std::string("rows of a length that only a run knows");
   const int64_t vectors = rows.graph.width.value() / rows.layout.vector;
-  const bool fills = form == CollectiveForm::TwoShot && ranks > 2 && rows.layout.wholeBlock() && vectors % 32 == 0;
+  const bool fills = algorithm == CollectiveAlgorithm::TwoShot && ranks > 2 && rows.layout.wholeBlock() && vectors % 32 == 0;
   const uint32_t most = mostThreads(ranks, vectors);
   if (rows.layout.blockThreads > most || (fills && vectors <= most)) {
     layout = row::chooseLayout(rows.graph, nullptr, fills && vectors <= most ? static_cast<uint32_t>(vectors) : most);
@@ -94,11 +96,11 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   if (!rows.layout.inRegisters)
     return std::string("rows that do not fit in registers");
   const int64_t least = context.range ? context.range->least : rows.graph.rows.constant().value_or(1);
-  const std::vector<Spread> all = spreads(form, ranks, vectors, areFinished(rows.graph, rows.layout, ranks, context));
+  const std::vector<Spread> all = spreads(algorithm, ranks, vectors, gathersRows(rows.graph, rows.layout, ranks, context));
   for (const Spread &one : all)
     if (least <= one.most) {
-      // Of three ways for finished rows the last is for many: two vectors a thread, and two rows a multiprocessor.
-      if (all.size() == 3 && form == CollectiveForm::TwoShot && one.most == INT64_MAX && rows.layout.chunks == 1 &&
+      // Of the three layouts for rows that are gathered normalised the last is for many: two vectors a thread, and two rows a multiprocessor.
+      if (all.size() == 3 && algorithm == CollectiveAlgorithm::TwoShot && one.most == INT64_MAX && rows.layout.chunks == 1 &&
           vectors % 64 == 0 && vectors >= 128) {
         rows.layout.blockThreads = rows.layout.threadsPerRow = static_cast<uint32_t>(vectors) / 2;
         rows.layout.chunks = 2;
@@ -109,11 +111,29 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   return std::move(rows);
 }
 
+/// `all_reduce_add_rms_norm_bf16_4096_two_shot`
+std::string nameOf(const Region &region, const KernelContext &context) {
+  const std::string name = body::kernelName(region, context);
+  if (region.ranks() == 1)
+    return name;
+  return name + (context.algorithm == CollectiveAlgorithm::TwoShot ? "_two_shot" : "_one_shot");
+}
+
 class CollectiveSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "collective"; }
 
-  std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    if (auto reason = whyNot(region, context))
+      return refusal(*reason);
+    SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.split = [&region, context] { return alternatives(region, context); };
+    plan.scatteredRows = [&region, context] { return scatteredRows(region, context); };
+    return plan;
+  }
+
+private:
+  static std::optional<std::string> whyNot(const Region &region, const KernelContext &context) {
     const auto sums = llvm::count_if(region.ops, llvm::IsaPred<nn::AllReduceOp>);
     if (sums != 1)
       return std::string(sums == 0 ? "no nn.all_reduce in it" : "several sums over ranks");
@@ -130,66 +150,84 @@ public:
     return std::holds_alternative<LibrarySum>(split) ? std::nullopt : std::optional(std::get<std::string>(split));
   }
 
-  std::vector<CollectiveForm> forms(const Region &region, const KernelContext &context) const override {
+  static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context) {
     if (region.ranks() == 1)
-      return {};
+      return alternativesFor({}, region, [&region](const KernelContext &context) { return emit(region, context); });
+    std::vector<PlannedAlternative> all;
+    for (CollectiveAlgorithm algorithm : algorithms(region, context)) {
+      KernelContext withAlgorithm = context;
+      withAlgorithm.algorithm = algorithm;
+      if (algorithm != CollectiveAlgorithm::TwoShot)
+        withAlgorithm.scattered = {};
+      std::vector<PlannedAlternative> ofAlgorithm(1);
+      if (algorithm != CollectiveAlgorithm::Library)
+        ofAlgorithm = alternativesFor(ranges(region, withAlgorithm), region, [&region, algorithm](KernelContext context) {
+          context.algorithm = algorithm;
+          if (algorithm != CollectiveAlgorithm::TwoShot)
+            context.scattered = {};
+          return emit(region, context);
+        });
+      for (PlannedAlternative &alternative : ofAlgorithm) {
+        alternative.algorithm = algorithm;
+        all.push_back(std::move(alternative));
+      }
+    }
+    return all;
+  }
+
+  static std::vector<CollectiveAlgorithm> algorithms(const Region &region, const KernelContext &context) {
     auto sum = cast<nn::AllReduceOp>(*llvm::find_if(region.ops, llvm::IsaPred<nn::AllReduceOp>));
     const DType type = dtype(sum.getX());
     if (!isFloat(type) || type == DType::F64 || region.ranks() > fusion_exchange::maxRanks ||
         !std::holds_alternative<Rows>(rowsOf(region, context)))
-      return {CollectiveForm::Library};
-    return {CollectiveForm::OneShot, CollectiveForm::TwoShot, CollectiveForm::Library};
+      return {CollectiveAlgorithm::Library};
+    return {CollectiveAlgorithm::OneShot, CollectiveAlgorithm::TwoShot, CollectiveAlgorithm::Library};
   }
 
-  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
-    if (!context.form || region.ranks() == 1)
-      return {};
+  static std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) {
     auto built = rowsOf(region, context);
     const Rows &rows = std::get<Rows>(built);
     if (!rows.layout.wholeBlock())
       return {};
     const int64_t vectors = rows.graph.width.value() / rows.layout.vector;
     std::vector<SizeRange> result;
-    for (const Spread &one : spreads(*context.form, region.ranks(), vectors, areFinished(rows.graph, rows.layout, region.ranks(), context)))
+    for (const Spread &one : spreads(*context.algorithm, region.ranks(), vectors, gathersRows(rows.graph, rows.layout, region.ranks(), context)))
       result.push_back({rows.graph.rows, result.empty() ? 1 : result.back().most + 1, one.most});
     return result.size() == 1 || rows.graph.rows.isStatic() ? std::vector<SizeRange>() : result;
   }
 
-  std::optional<OwnedRows> ownedRows(const Region &region, const KernelContext &context) const override {
-    if (forms(region, context).size() < 3)
+  static std::optional<ScatteredRows> scatteredRows(const Region &region, const KernelContext &context) {
+    if (region.ranks() == 1 || algorithms(region, context).size() < 3)
       return std::nullopt;
-    KernelContext inForm = context;
-    inForm.form = CollectiveForm::TwoShot;
-    auto built = rowsOf(region, inForm);
+    KernelContext withAlgorithm = context;
+    withAlgorithm.algorithm = CollectiveAlgorithm::TwoShot;
+    auto built = rowsOf(region, withAlgorithm);
     const Rows *rows = std::get_if<Rows>(&built);
     if (!rows || rows->layout.rowsPerBlock() != 1)
       return std::nullopt;
-    return row::Exchange(inForm, region.ranks(), rows->graph, rows->layout).ownedRows(region, rows->graph);
+    return row::Exchange(withAlgorithm, region.ranks(), rows->graph, rows->layout).scatteredRows(region, rows->graph);
   }
 
-  KernelDraft emit(const Region &region, const KernelContext &context) const override {
+  static KernelDraft emit(const Region &region, const KernelContext &context) {
     auto built = rowsOf(region, context);
     const Rows &rows = std::get<Rows>(built);
-    KernelWriter writer(region);
+    body::KernelSource source(region, context.inputs);
     const uint32_t blocks = rows.layout.clusterBlocks;
-    if (blocks > 1) {
-      writer.line("// The blocks of a cluster share a row.");
-      writer.line(fmt::format("constexpr int blocks = cluster_blocks<{0}>, chunks = {0} / blocks, stride = {1} * blocks;",
-                              blocks, rows.layout.stride()));
-      writer.line(fmt::format("if (block_x() % {}u >= (u32)blocks)", blocks));
-      writer.line("  return;");
-      writer.line("cluster_arrive();");
-    }
-    row::Emitter emitter(context, rows.graph, rows.layout, writer,
-                         blocks > 1 ? fmt::format("(block_x() / {}u)", blocks) : "block_x()");
+    row::BodyPrinter printer(region, context, rows.graph, rows.layout, source);
     std::optional<row::Exchange> exchange;
     if (region.ranks() > 1)
-      emitter.over(exchange.emplace(context, region.ranks(), rows.graph, rows.layout));
-    emitter.emit();
-    KernelDraft draft = writer.finish("collective", rows.layout.blockThreads, residentBlocks(rows.layout, exchange), blocks);
+      printer.over(exchange.emplace(context, region.ranks(), rows.graph, rows.layout));
+    body::Code code;
+    code.line(printer.print());
+    KernelDraft draft = source.finish({.schedule = "collective",
+                                       .code = code.text(),
+                                       .name = nameOf(region, context),
+                                       .threads = rows.layout.blockThreads,
+                                       .residentBlocks = residentBlocks(context, rows.layout, exchange),
+                                       .clusterBlocks = blocks});
     draft.gridX = rows.graph.rows.ceilDiv(static_cast<int64_t>(rows.layout.rowsPerBlock())) * Dim(blocks);
     if (exchange)
-      draft.collective = {*context.form, exchange->messageBytes, exchange->roundBytes, exchange->finished};
+      draft.collective = {*context.algorithm, exchange->messageBytes, exchange->roundBytes, exchange->gathersRows};
     return draft;
   }
 };

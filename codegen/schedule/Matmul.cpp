@@ -1,4 +1,5 @@
-// The matmul schedule: one product, or several of one first operand, then scalar ops on their elements.
+// The matmul schedule: one matmul, or several of one first operand, a norm in front
+// of few rows, and the scalar ops after them.
 #include "codegen/schedule/MatmulProblem.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -8,27 +9,30 @@ namespace {
 class MatmulSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "matmul"; }
-  bool multiplies() const override { return true; }
 
-  std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto problem = matmul::analyse(region, context);
     if (auto *reason = std::get_if<std::string>(&problem))
-      return *reason;
-    return std::nullopt;
+      return refusal(*reason);
+    SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.split = [&region, context] { return alternatives(region, context); };
+    plan.multiplies = true;
+    return plan;
   }
 
+private:
   /// By the number of rows, where only a run knows it.
-  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
+  static std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     if (problem.m.constant())
       return {};
     llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
     for (int64_t rows : {1, 4, 8, 16, 32, 64})
-      if (rows <= std::max(matmul::fewRows(problem), matmul::narrowRows(problem)))
+      if (rows <= std::max(matmul::fewRows(problem), matmul::smallMRows(problem)))
         limits.push_back(rows);
-    if (!problem.ahead.empty())
-      limits.push_back(matmul::rowsAhead(problem));
+    if (!problem.prologue.empty())
+      limits.push_back(matmul::prologueRows(problem));
     llvm::sort(limits);
     std::vector<SizeRange> ranges;
     int64_t next = 1;
@@ -43,26 +47,48 @@ public:
     return ranges;
   }
 
-  /// Many rows are normalised once, not by every block.
-  std::optional<Steps> steps(const Region &region, const KernelContext &context) const override {
-    auto analysed = matmul::analyse(region, context);
-    const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
-    if (problem.ahead.empty() || problem.mostRows <= matmul::rowsAhead(problem))
-      return std::nullopt;
-    return matmul::stepsAhead(region, problem);
+  /// Many rows are normalised once, not by every block: from some number of rows on a kernel of its own does
+  /// it.
+  static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context) {
+    auto emitter = [](const Region &of) {
+      return [of](const KernelContext &context) { return emit(of, context); };
+    };
+    std::vector<PlannedAlternative> all;
+    std::optional<std::pair<PlannedKernel, Region>> split;
+    for (const SizeRange &range : ranges(region, context)) {
+      KernelContext within = context;
+      within.range = &range;
+      auto analysed = matmul::analyse(region, within);
+      const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+      if (!split && !problem.prologue.empty() && problem.mostRows > matmul::prologueRows(problem)) {
+        auto [first, second] = matmul::splitPrologue(region, problem);
+        auto norm = [first = first](const KernelContext &context) {
+          return rowSchedule().plan(first, context)->emit(context);
+        };
+        const SizeRange larger{range.size, range.least, INT64_MAX};
+        split.emplace(alternativesFor(larger, first, norm).front().kernels.front(), second);
+      }
+      const Region &last = split ? split->second : region;
+      PlannedAlternative alternative = alternativesFor(range, last, emitter(last)).front();
+      if (split)
+        alternative.kernels.insert(alternative.kernels.begin(), split->first);
+      all.push_back(std::move(alternative));
+    }
+    return all.empty() ? alternativesFor({}, region, emitter(region)) : all;
   }
 
-  KernelDraft emit(const Region &region, const KernelContext &context) const override {
+  static KernelDraft emit(const Region &region, const KernelContext &context) {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
-    KernelDraft draft = matmul::isNarrow(problem)         ? matmul::emitNarrow(region, context, problem)
-                        : matmul::isSkinny(problem)       ? matmul::emitSkinny(region, context, problem)
-                        : matmul::isStrip(problem)        ? matmul::emitStrip(region, context, problem)
-                        : matmul::tensorCoreType(problem) ? matmul::emitTensorCore(region, context, problem)
-                                                          : matmul::emitFma(region, context, problem);
+    auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
+    KernelDraft draft = matmul::isSmallM(problem)            ? matmul::emitSmallM(region, context, problem)
+                        : holds(matmul::gemvRows(problem))   ? matmul::emitGemv(region, context, problem)
+                        : holds(matmul::gemvKnRows(problem)) ? matmul::emitGemvKn(region, context, problem)
+                        : matmul::tensorCoreType(problem)    ? matmul::emitMma(region, context, problem)
+                                                             : matmul::emitFma(region, context, problem);
     Dim columns = 0;
-    for (const matmul::Product &product : problem.products)
-      columns = columns + product.n;
+    for (const matmul::Matmul &matmul : problem.matmuls)
+      columns = columns + matmul.n;
     draft.flops = problem.m * columns * problem.k * problem.batchCount() * Dim(2);
     return draft;
   }

@@ -1,5 +1,9 @@
-// The scalar ops behind the products, and the stores.
-#include "codegen/schedule/MatmulProblem.h"
+// The scalar ops after the matmuls.
+#include "codegen/schedule/MatmulSource.h"
+
+#include "codegen/schedule/ElementGraph.h"
+#include "ir/dialect/Formulas.h"
+#include "ir/scalar/Quantize.h"
 
 #include <fmt/format.h>
 
@@ -12,50 +16,38 @@ static bool isRescale(Operation *op, const Region &region, const KernelContext &
   if (!isa<nn::QuantizeOp, nn::DequantizeOp>(op))
     return false;
   const DType from = dtype(op->getOperand(0)), to = dtype(op->getResult(0));
-  const DType codes = isa<nn::QuantizeOp>(op) ? to : from, numbers = isa<nn::QuantizeOp>(op) ? from : to;
-  if (byteSize(codes) != 1 || codes == DType::I4 || codes == DType::U4 || numbers == DType::F64)
+  const DType quantised = isa<nn::QuantizeOp>(op) ? to : from, numbers = isa<nn::QuantizeOp>(op) ? from : to;
+  if (byteSize(quantised) != 1 || quantised == DType::I4 || quantised == DType::U4 || numbers == DType::F64)
     return false;
   return llvm::all_of(op->getOperands().drop_front(), [&](Value operand) {
     return product(context.shape(operand)) == Dim(1) || inputView(region, context, operand);
   });
 }
 
-static std::string quantizeExpression(nn::QuantizeOp op, ArrayRef<std::string> operands) {
-  const DType to = dtype(op.getY());
-  const std::string quotient = fmt::format("{} / {}", operands[0], operands[1]);
-  if (isFloat(to))
-    return rounded(to, quotient);
-  const std::string zero = operands.size() == 3 ? fmt::format(" + (f32){}", operands[2]) : "";
-  return fmt::format("saturate_to_int<{}>(rint_({}){})", registerType(to).str(), quotient, zero);
-}
-
-static std::string dequantizeExpression(nn::DequantizeOp op, ArrayRef<std::string> operands) {
-  const std::string zero = operands.size() == 3 ? fmt::format(" - (f32){}", operands[2]) : "";
-  return rounded(dtype(op.getY()), fmt::format("((f32){}{}) * {}", operands[0], zero, operands[1]));
-}
-
-std::optional<std::string> Epilogue::refuses(const Region &region, const KernelContext &context,
-                                             ArrayRef<Operation *> ahead) {
+std::optional<std::string> epilogueRefuses(const Region &region, const KernelContext &context,
+                                           ArrayRef<Operation *> prologue) {
   const llvm::SmallPtrSet<Operation *, 8> decoding = decodingOps(region);
   for (Operation *other : decoding)
     for (Operation *user : other->getUsers())
       if (llvm::is_contained(region.ops, user) && !decoding.contains(user) && !isa<nn::MatmulOp>(user))
-        return (other->getName().getStringRef() + " of an operand is read by " + user->getName().getStringRef() +
-                " too")
+        return (other->getName().getStringRef() + " of an operand is read by " +
+                user->getName().getStringRef() + " too")
             .str();
   for (Value output : region.outputs)
     if (Operation *op = output.getDefiningOp(); op && decoding.contains(op))
       return (op->getName().getStringRef() + " of an operand is a result").str();
   for (Operation *other : region.ops) {
-    if (decoding.contains(other) || llvm::is_contained(ahead, other))
+    if (decoding.contains(other) || llvm::is_contained(prologue, other))
       continue;
-    if (isa<nn::ConstantOp, nn::MatmulOp>(other) || (isScalarOp(other) && other->getNumResults() == 1) ||
+    if (isa<nn::ConstantOp, nn::MatmulOp>(other) ||
+        (other->hasTrait<nn::Pointwise>() && other->getNumResults() == 1) ||
         isRescale(other, region, context))
       continue;
     if (isa<nn::DynamicQuantizeOp>(other))
-      return std::string("nn.dynamic_quantize needs the largest element of whole rows, of which a block has parts");
+      return std::string(
+          "nn.dynamic_quantize needs the largest element of whole rows, of which a block has parts");
     if (!inputView(region, context, other->getResult(0)))
-      return (other->getName().getStringRef() + " behind nn.matmul is no scalar op").str();
+      return (other->getName().getStringRef() + " after nn.matmul is no scalar op").str();
   }
   for (Operation *other : region.ops)
     if (isa<nn::ConstantOp>(other) && !constantScalar(other->getResult(0)))
@@ -63,7 +55,7 @@ std::optional<std::string> Epilogue::refuses(const Region &region, const KernelC
   return std::nullopt;
 }
 
-std::string Epilogue::scale(Operation *op, Value operand) {
+scalar::Value EpilogueWriter::scale(Operation *op, Value operand) {
   if (product(context.shape(operand)) == Dim(1))
     return value(operand);
   auto found = inputView(region, context, operand);
@@ -85,7 +77,7 @@ std::string Epilogue::scale(Operation *op, Value operand) {
   return input(found->first, view, at, std::max<int64_t>(block, 1));
 }
 
-std::string Epilogue::input(unsigned index, const View &view, size_t axis, int64_t block) {
+scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axis, int64_t block) {
   const DimShape &result = context.shape(op.getY());
   const bool hasColumn = tensorType(op.getB()).getRank() > 1;
   DimShape strides(result.size(), Dim(0));
@@ -93,90 +85,101 @@ std::string Epilogue::input(unsigned index, const View &view, size_t axis, int64
     if (view.shape.end()[-1 - static_cast<ptrdiff_t>(fromEnd)] != Dim(1))
       strides.end()[-1 - static_cast<ptrdiff_t>(fromEnd)] =
           view.strides.end()[-1 - static_cast<ptrdiff_t>(fromEnd)];
-  SmallVector<std::string> terms{view.offset == Dim(0) ? "" : writer.size(view.offset)};
+  scalar::Value place = functor.size(graph, view.offset);
+  auto add = [&](scalar::Value at, const Dim &stride) {
+    if (!(stride == Dim(0)))
+      place = graph.add(place, graph.mul(at, functor.size(graph, stride)));
+  };
+  auto divided = [&](scalar::Value at) { return graph.div(at, graph.index(block)); };
   ArrayRef<Dim> leading = result, leadingStrides = strides;
   const bool inBlocks = block > 1 && axis < result.size();
   if (hasColumn) {
-    const bool divided = inBlocks && axis + 1 == result.size();
-    terms.push_back(scaled(writer, divided ? fmt::format("({} / {})", column, block) : column, strides.back()));
+    scalar::Value at = column;
+    if (sums.width > 1)
+      at = graph.add(at, graph.input("lane", DType::I64, scalar::Level::Element));
+    add(inBlocks && axis + 1 == result.size() ? divided(at) : at, strides.back());
     leading = leading.drop_back();
     leadingStrides = leadingStrides.drop_back();
   }
   const bool dividesRows = inBlocks && axis < leading.size() && !(leadingStrides[axis] == Dim(0));
   std::optional<Dim> stride = dividesRows ? std::nullopt : mergedStride(leading, leadingStrides);
   if (stride) {
-    terms.push_back(scaled(writer, line, *stride));
+    add(row, *stride);
   } else {
-    SmallVector<std::string> at = writer.delinearize(line, DimShape(leading.begin(), leading.end()));
+    auto at = functor.delinearize(graph, row, DimShape(leading.begin(), leading.end()));
     if (dividesRows)
-      at[axis] = fmt::format("({} / {})", at[axis], block);
+      at[axis] = divided(at[axis]);
     for (size_t i = 0; i < at.size(); ++i)
-      terms.push_back(scaled(writer, at[i], leadingStrides[i]));
+      add(at[i], leadingStrides[i]);
   }
-  const DType type = dtype(region.inputs[index]);
-  const std::string name = writer.fresh("e");
-  writer.line(fmt::format("const {} {} = {};", registerType(type).str(), name,
-                          loadElement(type, writer.input(index), sumOf(terms))));
-  return name;
+  return graph.load(functor.pointer(index), place);
 }
 
-std::string Epilogue::value(Value v) {
+scalar::Value EpilogueWriter::value(Value v) {
   if (auto found = known.find(v); found != known.end())
     return found->second;
-  std::string name;
+  scalar::Value result;
   if (auto view = inputView(region, context, v)) {
-    name = input(view->first, view->second);
+    result = input(view->first, view->second);
+  } else if (Operation *definition = v.getDefiningOp(); isa<nn::ConstantOp>(definition)) {
+    result = constantValue(graph, functor, definition);
   } else {
-    Operation *definition = v.getDefiningOp();
-    if (isa<nn::ConstantOp>(definition)) {
-      name = literal(dtype(v), *constantScalar(v));
-    } else {
-      SmallVector<std::string> operands;
-      const bool rescales = isa<nn::QuantizeOp, nn::DequantizeOp>(definition);
-      for (auto [number, operand] : llvm::enumerate(definition->getOperands()))
-        operands.push_back(rescales && number > 0 ? scale(definition, operand) : value(operand));
-      writer.comment(definition);
-      name = writer.fresh("e");
-      auto quantize = dyn_cast<nn::QuantizeOp>(definition);
-      auto dequantize = dyn_cast<nn::DequantizeOp>(definition);
-      writer.line(fmt::format("const {} {} = {};", registerType(dtype(v)).str(), name,
-                              quantize     ? quantizeExpression(quantize, operands)
-                              : dequantize ? dequantizeExpression(dequantize, operands)
-                                           : scalarExpression(definition, operands)));
-    }
+    SmallVector<scalar::Value> operands;
+    const bool rescales = isa<nn::QuantizeOp, nn::DequantizeOp>(definition);
+    for (auto [number, operand] : llvm::enumerate(definition->getOperands()))
+      operands.push_back(rescales && number > 0 ? scale(definition, operand) : value(operand));
+    result = cast<nn::ScalarFormula>(definition).formula(graph, operands);
   }
-  known[v] = name;
-  return name;
+  return known[v] = result;
 }
 
-void Epilogue::emit(const std::string &atLine, const std::string &atColumn, ArrayRef<std::string> sums,
-                    size_t first) {
-  known.clear();
-  line = atLine;
-  column = atColumn;
-  for (auto [sum, product] : llvm::zip(sums, ArrayRef(problem.products).drop_front(first))) {
-    op = product.op;
-    const DType type = dtype(op.getY()), operandType = dtype(op.getA());
-    std::string text = sum;
-    if (isFloat(type))
-      text = isFloat(operandType) ? rounded(type, sum) : rounded(type, "(f32)" + sum);
-    else if (!isFloat(operandType))
-      text = fmt::format("({})({}){}", registerType(type).str(),
-                         sumType(operandType) == "u32" ? "i32" : "i64", sum);
-    else
-      text = fmt::format("convert<{}>({})", registerType(type).str(), sum);
-    const std::string name = writer.fresh("e");
-    writer.line(fmt::format("const {} {} = {};", registerType(type).str(), name, text));
-    known[op.getY()] = name;
+scalar::Value EpilogueWriter::total(nn::MatmulOp matmul, size_t accumulator) {
+  const DType type = dtype(matmul.getY()), operandType = dtype(matmul.getA());
+  const std::string vector = fmt::format("sums[{}]", accumulator);
+  const scalar::Value sum =
+      graph.input(sums.width > 1 ? vector : vector + "[0]", sums.type, scalar::Level::Element);
+  if (sums.width > 1)
+    printer.bindVector(sum, vector, sums.type);
+  if (isFloat(operandType))
+    return graph.convert(type, sum);
+  // The sums are unsigned and wrap.
+  const scalar::Value whole =
+      graph.convertRegister(byteSize(operandType) == 1 ? DType::I32 : DType::I64, sum);
+  return graph.convert(type, isFloat(type) ? graph.convertRegister(DType::F32, whole) : whole);
+}
+
+void EpilogueWriter::print(ArrayRef<unsigned> outputs) {
+  std::vector<body::Result> results;
+  std::vector<scalar::Value> roots;
+  for (unsigned output : outputs) {
+    results.push_back({value(region.outputs[output]), dtype(region.outputs[output])});
+    roots.push_back(results.back().value);
   }
-  const bool hasColumn = tensorType(op.getB()).getRank() > 1;
-  const std::string at =
-      hasColumn ? fmt::format("{} * {} + {}", line, writer.size(problem.products[first].n), column) : line;
-  for (unsigned index : problem.products[first].outputs) {
-    const Value output = region.outputs[index];
-    const std::string result = value(output);
-    writer.line(storeElement(dtype(output), writer.output(index), at, result) + ";");
+  if (sums.width > 1) {
+    const std::vector<std::string> vectors = printer.vectors(results, sums.width, code);
+    for (auto [output, vector] : llvm::zip(outputs, vectors))
+      code.line(fmt::format("store({}, {});", functor.output(output), vector));
+    return;
   }
+  printer.announce(roots);
+  for (auto [output, result] : llvm::zip(outputs, results)) {
+    const std::string stored = printer.stored(result, code);
+    code.line(fmt::format("store({}, {});", functor.output(output), stored));
+  }
+}
+
+void EpilogueWriter::write(size_t first) {
+  op = problem.matmuls[first].op;
+  for (size_t sum = 0; sum < problem.accumulators(); ++sum) {
+    nn::MatmulOp matmul = problem.matmuls[first + sum].op;
+    known[matmul.getY()] = total(matmul, sum);
+  }
+  print(problem.matmuls[first].outputs);
+  const std::string type = fmt::format("Vec<{}, {}>", body::spelling(sums.type), sums.width);
+  functor.method(fmt::format("DEVICE void operator()(Matmul<{}>, i64 row, i64 column, const {} (&sums)[{}], "
+                             "StoreAt<{}> store) const",
+                             first, type, problem.accumulators(), sums.width),
+                 code);
 }
 
 } // namespace fusion::matmul

@@ -6,17 +6,8 @@ using namespace mlir;
 
 namespace fusion::matmul {
 
-bool Entry::alongRows() const {
+bool ScaleOrZero::alongRows() const {
   return !literal && llvm::any_of(rowStrides, [](const Dim &stride) { return !(stride == Dim(0)); });
-}
-
-bool Decode::isOneFor(int64_t length, bool acrossColumns) const {
-  auto isOne = [&](const std::optional<Entry> &entry) {
-    if (!entry || !(acrossColumns ? entry->alongColumns() : entry->alongRows()))
-      return true;
-    return (acrossColumns ? entry->columnBlock : entry->rowBlock) % length == 0;
-  };
-  return isOne(scale) && isOne(zero);
 }
 
 std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
@@ -25,7 +16,7 @@ std::optional<std::pair<unsigned, View>> inputView(const Region &region, const K
     if (input == value)
       return std::pair(static_cast<unsigned>(index), context.inputs[index]);
   Operation *op = value.getDefiningOp();
-  if (!op || !isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ExpandOp>(op))
+  if (!op || !op->hasTrait<nn::View>())
     return std::nullopt;
   auto source = inputView(region, context, op->getOperand(0));
   if (!source)
@@ -37,12 +28,7 @@ std::optional<std::pair<unsigned, View>> inputView(const Region &region, const K
 }
 
 /// Elements that are decoded: a byte or less each.
-static bool isCode(DType type) { return byteSize(type) == 1 && type != DType::Bool; }
-
-std::string pointerDeclaration(DType type, bool packed, const std::string &name, const std::string &value) {
-  return packed ? fmt::format("const packed<{}> {} = {};", sourceType(type).str(), name, value)
-                : fmt::format("const {} *{} = {};", sourceType(type).str(), name, value);
-}
+static bool isQuantised(DType type) { return byteSize(type) == 1 && type != DType::Bool; }
 
 /// The scales or zero points `value` of an operand of shape `shape`: one for all, one for each index of
 /// `axis`, or, with `block`, one for every block along it.
@@ -51,9 +37,10 @@ static std::optional<Source::Scales> scalesOf(const Region &region, const Kernel
   Source::Scales scales;
   scales.type = dtype(value);
   scales.blocks.assign(shape.size(), 1);
-  if (value.getDefiningOp<nn::ConstantOp>())
-    if ((scales.literal = constantScalar(value)))
-      return scales;
+  if (constantScalar(value)) {
+    scales.literal = value.getDefiningOp<nn::ConstantOp>();
+    return scales;
+  }
   auto found = inputView(region, context, value);
   if (!found)
     return std::nullopt;
@@ -85,7 +72,8 @@ static std::optional<Source::Scales> scalesOf(const Region &region, const Kernel
 /// x of cast(x) to i32, if x has one byte an element.
 static Value widened(Value value) {
   auto cast = value.getDefiningOp<nn::CastOp>();
-  if (!cast || dtype(cast.getY()) != DType::I32 || isFloat(dtype(cast.getX())) || !isCode(dtype(cast.getX())))
+  if (!cast || dtype(cast.getY()) != DType::I32 || isFloat(dtype(cast.getX())) ||
+      !isQuantised(dtype(cast.getX())))
     return {};
   return cast.getX();
 }
@@ -99,7 +87,7 @@ static std::optional<Source::Scales> shiftOf(const Region &region, const KernelC
     const View &view = found->second;
     if (view.shape.size() > shape.size())
       return std::nullopt;
-    Source::Scales shift{std::nullopt, found->first, dtype(value), {}, {}};
+    Source::Scales shift{{}, found->first, dtype(value), {}, {}};
     shift.view.base = view.base;
     shift.view.offset = view.offset;
     shift.view.shape.assign(shape.size() - view.shape.size(), Dim(1));
@@ -132,10 +120,11 @@ std::variant<Source, std::string> sourceOf(const Region &region, const KernelCon
     if (!takeView(op.getX()))
       return computed;
     source.decoded = dtype(op.getY());
-    if (!isCode(source.type) || *source.decoded == DType::F64)
+    if (!isQuantised(source.type) || *source.decoded == DType::F64)
       return "nn.dequantize of " + std::string(name(source.type)) + " to " +
              std::string(name(*source.decoded)) + " in an operand";
-    source.scale = scalesOf(region, context, op.getScale(), source.view.shape, op.getAxis(), op.getBlockSize());
+    source.scale =
+        scalesOf(region, context, op.getScale(), source.view.shape, op.getAxis(), op.getBlockSize());
     if (!source.scale)
       return std::string("the scale of an operand is computed in the region");
     if (op.getZeroPoint()) {
@@ -175,8 +164,8 @@ llvm::SmallPtrSet<Operation *, 8> decodingOps(const Region &region) {
   return ops;
 }
 
-static Entry makeEntry(const Source::Scales &scales, bool transpose, bool columnIfVector) {
-  Entry entry;
+static ScaleOrZero makeScale(const Source::Scales &scales, bool transpose, bool columnIfVector) {
+  ScaleOrZero entry;
   entry.literal = scales.literal;
   entry.input = scales.input;
   entry.type = scales.type;
@@ -232,20 +221,11 @@ Operand makeOperand(const Source &source, bool transpose, bool columnIfVector, c
     operand.decode.emplace();
     operand.decode->type = *source.decoded;
     if (source.scale)
-      operand.decode->scale = makeEntry(*source.scale, transpose, columnIfVector);
+      operand.decode->scale = makeScale(*source.scale, transpose, columnIfVector);
     if (source.zero)
-      operand.decode->zero = makeEntry(*source.zero, transpose, columnIfVector);
+      operand.decode->zero = makeScale(*source.zero, transpose, columnIfVector);
   }
   return operand;
-}
-
-std::string decoded(const Decode &decode, DType type, const std::string &q, const std::string &zero,
-                    const std::string &scale) {
-  if (!decode.scale)
-    return zero.empty() ? "(i32)" + q : fmt::format("(i32)((u32){} - (u32){})", q, zero);
-  const std::string wide = isFloat(type) ? q : "(f32)" + q;
-  const std::string shifted = zero.empty() ? wide : fmt::format("({} - (f32){})", wide, zero);
-  return rounded(decode.type, fmt::format("{} * {}", shifted, scale));
 }
 
 } // namespace fusion::matmul

@@ -1,18 +1,19 @@
-// An operand of a product: strided elements of a region input, which may be quantised. A quantised one is
-// decoded where it is read: q (8 or 4 bits) becomes (q - zero point) * scale, rounded to the type of nn.dequantize,
-// or, for integer products, q - zero point.
+// An operand of a matmul: strided elements of a region input, which may be quantised. A quantised one is
+// decoded where it is read: q (8 or 4 bits) becomes (q - zero point) * scale, rounded to the type of
+// nn.dequantize, or, for integer matmuls, q - zero point.
 #pragma once
 
-#include "codegen/ScalarCode.h"
+#include "codegen/Schedule.h"
+#include "ir/dialect/Types.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace fusion::matmul {
 
 /// A scale or a zero point: an entry for each block of rows and each block of columns of the operand.
-struct Entry {
-  std::optional<double> literal; ///< one for all, known now; else they lie in memory:
-  unsigned input = 0;            ///< region input
+struct ScaleOrZero {
+  nn::ConstantOp literal; ///< one for all, known now; else they lie in memory:
+  unsigned input = 0;     ///< region input
   DType type = DType::F32;
   bool packed = false;
   Dim offset = 0;
@@ -25,17 +26,13 @@ struct Entry {
 };
 
 struct Decode {
-  std::optional<Entry> scale, zero;
+  std::optional<ScaleOrZero> scale, zero;
   DType type = DType::F32; ///< of a decoded element: f32, f16 or bf16 with a scale, i32 without
-
-  /// Whether `length` neighbours in a row (`acrossColumns`), or in a column, that begin at a multiple of it share scale
-  /// and zero point.
-  bool isOneFor(int64_t length, bool acrossColumns) const;
 };
 
 /// An operand with its leading dims broadcast to the result's. Strides in elements.
 struct Operand {
-  unsigned input = 0; ///< region input
+  unsigned input = 0;      ///< region input
   DType type = DType::F32; ///< of the elements in memory
   bool packed = false;     ///< two to a byte
   Dim offset = 0;
@@ -44,7 +41,7 @@ struct Operand {
   Dim columnStride = 0;  ///< of A along k, of B along n
   std::optional<Decode> decode;
 
-  /// The type in which elements enter the product.
+  /// The type in which elements are multiplied.
   DType value() const { return decode ? decode->type : type; }
 };
 
@@ -53,7 +50,7 @@ struct Operand {
 /// `block` elements has that block.
 struct Source {
   struct Scales {
-    std::optional<double> literal;
+    nn::ConstantOp literal;
     unsigned input = 0;
     DType type = DType::F32;
     View view; ///< stride 0 where there is one entry for all
@@ -74,18 +71,11 @@ std::variant<Source, std::string> sourceOf(const Region &region, const KernelCon
 std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
                                                    mlir::Value value);
 
-/// `const f16 *a = value`, or the same for packed elements.
-std::string pointerDeclaration(DType type, bool packed, const std::string &name, const std::string &value);
-
-/// The ops of the region that decode operands of its products.
+/// The ops of the region that decode operands of its matmuls.
 llvm::SmallPtrSet<mlir::Operation *, 8> decodingOps(const Region &region);
 
 /// The operand as [batch…, rows, columns]: rank 1 gets its missing dim, `transpose` swaps the last two.
 Operand makeOperand(const Source &source, bool transpose, bool columnIfVector, const DimShape &batch,
                     Dim &rows, Dim &columns);
-
-/// `(q - zero) * scale` rounded, from register expressions; the integer difference where there is no scale.
-std::string decoded(const Decode &decode, DType type, const std::string &q, const std::string &zero,
-                    const std::string &scale);
 
 } // namespace fusion::matmul

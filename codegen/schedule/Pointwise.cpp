@@ -1,10 +1,14 @@
 // One thread per output element or, where the values lie in memory as vectors, per vector.
-#include "codegen/ScalarCode.h"
-#include "codegen/schedule/Elements.h"
+#include "codegen/body/Printer.h"
+#include "codegen/schedule/ElementGraph.h"
 #include "codegen/schedule/PointwiseVectors.h"
 #include "codegen/schedule/Schedules.h"
 
+#include "ir/dialect/Types.h"
+
 #include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
 
 using namespace mlir;
 
@@ -25,16 +29,14 @@ bool sameDims(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) {
 class PointwiseSchedule : public Schedule {
 public:
   StringRef name() const override { return "pointwise"; }
-  std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override;
-  KernelDraft emit(const Region &region, const KernelContext &context) const override;
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override;
 };
 
-std::optional<std::string> PointwiseSchedule::refuses(const Region &region,
-                                                      const KernelContext &context) const {
+std::optional<std::string> whyNot(const Region &region, const KernelContext &context) {
   if (region.outputs.empty())
     return "nothing leaves the region";
   for (Operation *op : region.ops)
-    if (auto reason = ElementCode::refuses(op, context))
+    if (auto reason = ElementGraph::refuses(op, context))
       return reason;
   for (auto [index, output] : llvm::enumerate(region.outputs))
     if (!context.output(static_cast<unsigned>(index), output).isContiguous())
@@ -45,12 +47,6 @@ std::optional<std::string> PointwiseSchedule::refuses(const Region &region,
       return "results of different shapes: " + shapeString(shape) + " and " +
              shapeString(context.shape(output));
   return std::nullopt;
-}
-
-/// A register value in the type of memory.
-std::string narrowed(DType type, const std::string &value) {
-  return sourceType(type) == registerType(type) ? value
-                                                : ("from_f32<" + sourceType(type) + ">(" + value + ")").str();
 }
 
 /// Neighbours in the last dim that one thread computes, so that it splits its index once: 16 bytes of the
@@ -66,59 +62,56 @@ int64_t neighboursPerThread(const Region &region, const DimShape &shape) {
 }
 
 KernelDraft emitIndexed(const Region &region, const KernelContext &context) {
-  KernelWriter writer(region, context.inputs);
+  body::KernelSource source(region, context.inputs);
+  scalar::Graph graph;
   DimShape shape = context.shape(region.outputs[0]);
   const Dim total = product(shape);
   const int64_t width = neighboursPerThread(region, shape);
-  const std::string widthText = std::to_string(width);
   if (width > 1)
     shape.back() = Dim(shape.back().value() / width);
-  writer.line("pdl_wait();");
-  writer.line("pdl_launch_dependents();");
-  writer.line("const i64 threads = (i64)grid_dim_x() * block_dim_x();");
-  writer.line("for (i64 vector = (i64)block_x() * block_dim_x() + thread_x(); vector < " +
-              writer.size(product(shape)) + "; vector += threads) {");
-  ElementIndex index = writer.delinearize("vector", shape);
-  llvm::SmallVector<std::string> results;
-  if (width > 1) {
-    for (Value output : region.outputs) {
-      results.push_back(writer.fresh("result"));
-      writer.line("Vec<" + sourceType(dtype(output)) + ", " + widthText + "> " + results.back() + ";");
-    }
-    writer.line("#pragma unroll");
-    writer.line("for (int lane = 0; lane < " + widthText + "; ++lane) {");
-    writer.line("const i64 column = " +
-                (index.back() == "0" ? "" : index.back() + " * " + widthText + " + ") + "lane;");
-    index.back() = "column";
-  }
-  ElementCode code(region, context, writer);
-  for (auto [number, output] : llvm::enumerate(region.outputs)) {
-    DType type = dtype(output);
-    std::string element = code.value(output, index);
-    if (width == 1)
-      writer.line(storeElement(type, writer.output(number), "vector", element) + ";");
-    else
-      writer.line(results[number] + "[lane] = " + narrowed(type, element) + ";");
-  }
-  if (width > 1) {
-    writer.line("}");
-    for (auto [number, output] : llvm::enumerate(region.outputs))
-      writer.line("store_vec<" + sourceType(dtype(output)) + ", " + widthText + ">(" + writer.output(number) +
-                  " + vector * " + widthText + ", " + results[number] + ");");
-  }
-  writer.line("}");
-  KernelDraft draft = writer.finish("pointwise", blockThreads);
+  const scalar::Value vector = graph.input("vector", DType::I64, scalar::Level::Vector);
+  ElementIndex index = source.body.delinearize(graph, vector, shape);
+  if (width > 1)
+    index.back() = graph.add(graph.mul(index.back(), graph.index(width)), graph.input("lane", DType::I64, scalar::Level::Element));
+  ElementGraph elements(region, context, graph, source.body);
+  std::vector<body::Result> results;
+  for (Value output : region.outputs)
+    results.push_back({elements.value(output, index), dtype(output)});
+
+  body::Printer printer(graph, source.names);
+  body::Code code(2);
+  const std::vector<std::string> vectors = printer.vectors(results, width, code);
+  for (auto [number, output] : llvm::enumerate(region.outputs))
+    code.line(fmt::format("store_vec<{0}, {1}>({2} + vector * {1}, {3});", body::spelling(dtype(output)), width,
+                          source.body.output(number), vectors[number]));
+  source.include("pointwise.cuh");
+  if (llvm::any_of(context.inputs, isPacked))
+    source.include("bytes.cuh");
+  source.config.set("threads", blockThreads);
+  source.config.set("width", width);
+  source.body.method("DEVICE void vector(i64 vector) const", code);
+  KernelDraft draft = source.finish({.schedule = "pointwise",
+                                     .function = "pointwise_indexed",
+                                     .arguments = source.size(product(shape)),
+                                     .name = body::kernelName(region, context),
+                                     .threads = blockThreads});
   draft.gridX = Dim::min(total.ceilDiv(width * static_cast<int64_t>(blockThreads)), mostBlocks);
   return draft;
 }
 
-KernelDraft PointwiseSchedule::emit(const Region &region, const KernelContext &context) const {
+KernelDraft emit(const Region &region, const KernelContext &context) {
   const Dim total = product(context.shape(region.outputs[0]));
   std::optional<KernelDraft> vectors = vectorKernel(region, context);
   KernelDraft draft = vectors ? std::move(*vectors) : emitIndexed(region, context);
-  int64_t operations = llvm::count_if(region.ops, [](Operation *op) { return isScalarOp(op); });
+  int64_t operations = llvm::count_if(region.ops, [](Operation *op) { return op->hasTrait<nn::Pointwise>(); });
   draft.flops = total * Dim(operations);
   return draft;
+}
+
+Result<SchedulePlan> PointwiseSchedule::plan(const Region &region, const KernelContext &context) const {
+  if (auto reason = whyNot(region, context))
+    return refusal(*reason);
+  return SchedulePlan{[&region](const KernelContext &context) { return emit(region, context); }};
 }
 
 } // namespace

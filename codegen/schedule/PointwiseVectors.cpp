@@ -1,7 +1,9 @@
 #include "codegen/schedule/PointwiseVectors.h"
 
-#include "codegen/ScalarCode.h"
-#include "codegen/schedule/VectorBody.h"
+#include "codegen/body/Printer.h"
+#include "codegen/schedule/ElementGraph.h"
+#include "ir/dialect/Formulas.h"
+#include "ir/dialect/Types.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,6 +12,24 @@
 using namespace mlir;
 
 namespace fusion {
+
+namespace {
+
+/// How the elements lie: the output's dims, neighbours merged where they are one run for every input, and
+/// each input's strides over them.
+struct VectorSpace {
+  DimShape dims;
+  llvm::SmallVector<DimShape> strides; ///< by input
+  int64_t width = 1;                   ///< elements of a vector
+
+  bool isUniform(unsigned input) const {
+    return llvm::all_of(strides[input], [](const Dim &stride) { return stride == Dim(0); });
+  }
+  /// One element for a whole vector.
+  bool isRepeated(unsigned input) const { return strides[input].back() == Dim(0); }
+};
+
+} // namespace
 
 /// More a thread would need more registers than it has where f8 is converted in software.
 static constexpr int64_t mostElements = 8;
@@ -43,12 +63,12 @@ static bool isVectorOp(Operation *op, const DimShape &shape, const KernelContext
     return constant.getValue().isSplat() || isOne(context, constant.getResult());
   if (auto dims = dyn_cast<nn::DimConstantOp>(op))
     return isOne(context, dims.getResult());
-  if (isa<nn::QuantizeOp, nn::DequantizeOp>(op) &&
+  if (nn::isRescale(op) &&
       (dtype(op->getOperand(0)) == DType::F64 ||
        llvm::any_of(llvm::drop_begin(op->getOperands()),
                     [&](Value scale) { return !isOne(context, scale); })))
     return false;
-  return (isScalarOp(op) || isa<nn::QuantizeOp, nn::DequantizeOp>(op)) &&
+  return isa<nn::ScalarFormula>(op) &&
          broadcastsTo(context.shape(op->getResult(0)), shape);
 }
 
@@ -79,7 +99,8 @@ static int64_t vectorWidth(const Region &region, const KernelContext &context, c
   return width;
 }
 
-std::optional<VectorSpace> vectorSpace(const Region &region, const KernelContext &context) {
+/// Nothing if the region's values do not lie as vectors: see vectorKernel.
+static std::optional<VectorSpace> vectorSpace(const Region &region, const KernelContext &context) {
   const DimShape &shape = context.shape(region.outputs[0]);
   for (Operation *op : region.ops)
     if (!isVectorOp(op, shape, context))
@@ -152,65 +173,137 @@ static bool mayBeReplaced(unsigned input, const Region &region, const KernelCont
   return true;
 }
 
+namespace {
+
+/// The functor of a kernel whose values lie as vectors.
+class VectorKernel {
+public:
+  VectorKernel(const Region &region, const KernelContext &context, const VectorSpace &space)
+      : region(region), context(context), space(space), source(region, context.inputs), printer(graph, source.names) {}
+
+  KernelDraft emit();
+
+private:
+  bool isConstant(unsigned input) const { return nn::isStored(context.inputs[input].base); }
+  View viewOf(unsigned input) const {
+    return {{}, context.inputs[input].offset, space.dims, space.strides[input]};
+  }
+  void compute(llvm::ArrayRef<scalar::Value> index);
+  void hoist(const char *method, scalar::Level level);
+  body::Code vector(int64_t width, llvm::ArrayRef<scalar::Value> index, const char *element);
+
+  const Region &region;
+  const KernelContext &context;
+  const VectorSpace &space;
+  scalar::Graph graph;
+  body::KernelSource source;
+  body::Printer printer;
+  llvm::DenseMap<Value, scalar::Value> values;
+  std::vector<body::Result> results;
+  std::vector<scalar::Value> roots;
+};
+
+/// Kernel: of memory that no kernel writes. Row: of other memory, the same everywhere. Vector: one for a vector.
+void VectorKernel::compute(llvm::ArrayRef<scalar::Value> index) {
+  for (auto [number, input] : llvm::enumerate(region.inputs)) {
+    const auto at = static_cast<unsigned>(number);
+    const scalar::Level level = isConstant(at) ? scalar::Level::Kernel : scalar::Level::Row;
+    if (input.use_empty() && !llvm::is_contained(region.outputs, input))
+      continue;
+    values[input] = space.isUniform(at) ? graph.load(source.body.pointer(at), source.body.size(graph, context.inputs[number].offset), {}, level)
+                    : space.isRepeated(at)
+                        ? graph.load(source.body.pointer(at), source.body.address(graph, viewOf(at), index), {}, scalar::Level::Vector)
+                        : graph.input(fmt::format("element of in{}", number), dtype(input), scalar::Level::Element);
+  }
+  for (Operation *op : region.ops) {
+    auto formula = dyn_cast<nn::ScalarFormula>(op);
+    llvm::SmallVector<scalar::Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(values.lookup(operand));
+    values[op->getResult(0)] = formula ? formula.formula(graph, operands) : constantValue(graph, source.body, op);
+  }
+  for (Value output : region.outputs) {
+    results.push_back({values.lookup(output), dtype(output)});
+    roots.push_back(results.back().value);
+  }
+}
+
+void VectorKernel::hoist(const char *method, scalar::Level level) {
+  body::Code code(2);
+  for (const body::Member &member : printer.hoistMembers(roots, level, code))
+    source.body.member(member.type, member.name);
+  source.body.method(fmt::format("DEVICE void {}()", method), code);
+}
+
+body::Code VectorKernel::vector(int64_t width, llvm::ArrayRef<scalar::Value> index, const char *element) {
+  body::Code code(2);
+  printer.enterBlock();
+  for (auto [number, input] : llvm::enumerate(region.inputs)) {
+    const auto at = static_cast<unsigned>(number);
+    if (!values.contains(input) || space.isUniform(at) || space.isRepeated(at))
+      continue;
+    const scalar::Value place = source.body.address(graph, viewOf(at), index);
+    const scalar::Pointer from = source.body.pointer(at);
+    const std::string type = body::spelling(from.element), name = source.names.fresh("v");
+    const std::string pointer = from.packed ? fmt::format("packed<{}>({})", type, from.name) : from.name;
+    code.line(fmt::format("const Vec<{0}, {1}> {2} = load_vec<{0}, {1}>({3} + {4});", type, width, name, pointer,
+                          printer.value(place, code)));
+    printer.bindVector(values.lookup(input), name, from.element);
+  }
+  const std::vector<std::string> vectors = printer.vectors(results, width, code);
+  for (auto [number, output] : llvm::enumerate(region.outputs))
+    code.line(fmt::format("store_vec<{}, {}>({} + {}, {});", body::spelling(dtype(output)), width,
+                          source.body.output(static_cast<unsigned>(number)), element, vectors[number]));
+  printer.leaveBlock();
+  return code;
+}
+
+KernelDraft VectorKernel::emit() {
+  const uint32_t threads = threadsOfBlock(region, space);
+  const Dim total = product(context.shape(region.outputs[0])), count = total.ceilDiv(space.width);
+  const bool flat = space.dims.size() == 1;
+  auto coordinate = [&](const char *name) { return graph.input(name, DType::I64, scalar::Level::Vector); };
+  llvm::SmallVector<scalar::Value> index;
+  if (!flat)
+    index = source.body.delinearize(graph, coordinate("row"), DimShape(space.dims.begin(), space.dims.end() - 1), /*narrow=*/true);
+  index.push_back(coordinate(flat ? "element" : "column"));
+  compute(index);
+  source.include("pointwise.cuh");
+  if (llvm::any_of(context.inputs, isPacked))
+    source.include("bytes.cuh");
+  source.config.set("threads", threads);
+  source.config.set("width", space.width);
+  hoist("constants", scalar::Level::Kernel);
+  hoist("uniforms", scalar::Level::Row);
+  const bool rest = !total.knownMultipleOf(space.width);
+  if (flat) {
+    source.config.set("rest", rest);
+    source.body.method("DEVICE void vector(i64 element) const", vector(space.width, index, "element"));
+    if (rest)
+      source.body.method("DEVICE void element(i64 element) const", vector(1, index, "element"));
+  } else {
+    source.config.set("perRow", space.dims.back().value() / space.width);
+    source.body.method("DEVICE void vector(i64 row, i64 column, i64 element) const", vector(space.width, index, "element"));
+  }
+  KernelDraft draft = source.finish({.schedule = "pointwise",
+                                     .function = flat ? "pointwise_flat" : "pointwise_rows",
+                                     .arguments = source.size(flat ? total : count),
+                                     .name = body::kernelName(region, context),
+                                     .threads = threads});
+  draft.gridX = count.ceilDiv(static_cast<int64_t>(threads));
+  for (unsigned input = 0; input < region.inputs.size(); ++input)
+    if (mayBeReplaced(input, region, context, space))
+      draft.replaceable.push_back(input);
+  return draft;
+}
+
+} // namespace
+
 std::optional<KernelDraft> vectorKernel(const Region &region, const KernelContext &context) {
   const std::optional<VectorSpace> space = vectorSpace(region, context);
   if (!space)
     return std::nullopt;
-  KernelWriter writer(region, context.inputs);
-  const int64_t width = space->width;
-  const uint32_t blockThreads = threadsOfBlock(region, *space);
-  const Dim total = product(context.shape(region.outputs[0])), vectors = total.ceilDiv(width);
-  const bool flat = space->dims.size() == 1;
-  VectorBody body(region, context, writer, *space);
-  body.uniforms(/*constants=*/true);
-  writer.line("pdl_wait();");
-  writer.line("pdl_launch_dependents();");
-  body.uniforms(/*constants=*/false);
-
-  auto places = [&](llvm::ArrayRef<std::string> index) {
-    llvm::SmallVector<std::string> result;
-    for (unsigned input = 0; input < region.inputs.size(); ++input)
-      result.push_back(
-          writer.address(View{{}, context.inputs[input].offset, space->dims, space->strides[input]}, index));
-    return result;
-  };
-  const std::string from = fmt::format("(i64)block_x() * {}", blockThreads),
-                    widthText = std::to_string(width);
-  if (flat) {
-    writer.line(fmt::format("const i64 vector = {} + thread_x();", from));
-    writer.line(fmt::format("const i64 element = vector * {};", width));
-    const std::string all = writer.size(total);
-    const bool rest = !total.knownMultipleOf(width);
-    writer.line(rest ? fmt::format("if (element + {} <= {}) {{", width, all)
-                     : fmt::format("if (element < {}) {{", all));
-    body.emit(width, places({"element"}), "element");
-    if (rest) {
-      writer.line("} else {");
-      writer.line(fmt::format("for (i64 last = element; last < {}; ++last) {{", all));
-      body.emit(1, places({"last"}), "last");
-      writer.line("}");
-    }
-    writer.line("}");
-  } else {
-    const int64_t perRow = space->dims.back().value() / width;
-    writer.line(fmt::format("const i64 first = {};", from));
-    writer.line(fmt::format("if (first + thread_x() < {}) {{", writer.size(vectors)));
-    writer.line("// One division in 64 bits a block; those of its threads are of 32.");
-    writer.line(fmt::format("const u32 ahead = (u32)(first % {}) + thread_x();", perRow));
-    writer.line(fmt::format("const i64 row = first / {0} + ahead / {0}u;", perRow));
-    writer.line(fmt::format("const i64 column = ahead % {}u * {};", perRow, width));
-    auto index =
-        writer.delinearize("row", DimShape(space->dims.begin(), space->dims.end() - 1), /*narrow=*/true);
-    index.push_back("column");
-    body.emit(width, places(index), fmt::format("(first + thread_x()) * {}", width));
-    writer.line("}");
-  }
-  KernelDraft draft = writer.finish("pointwise", blockThreads);
-  draft.gridX = vectors.ceilDiv(static_cast<int64_t>(blockThreads));
-  for (unsigned input = 0; input < region.inputs.size(); ++input)
-    if (mayBeReplaced(input, region, context, *space))
-      draft.replaceable.push_back(input);
-  return draft;
+  return VectorKernel(region, context, *space).emit();
 }
 
 } // namespace fusion

@@ -2,7 +2,7 @@
 // each.
 #pragma once
 
-#include "codegen/KernelWriter.h"
+#include "codegen/Schedule.h"
 
 #include <optional>
 

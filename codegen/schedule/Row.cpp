@@ -1,7 +1,7 @@
 // The row schedule: ops that work along the last dim of a common set of rows, or several chains of them with
 // rows of their own, which share out the blocks: the rotations of queries and keys, what a cache held and what is new.
-#include "codegen/Pieces.h"
-#include "codegen/schedule/RowEmitter.h"
+#include "codegen/OutputSlices.h"
+#include "codegen/schedule/RowBody.h"
 #include "codegen/schedule/Schedules.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -21,7 +21,6 @@ struct Part {
   Part(const Part &) = delete;
   row::Graph graph;
   row::Layout layout;
-  llvm::SmallSetVector<Operation *, 2> concats; ///< that it stores a piece of
   Dim blocks() const { return graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock())); }
 };
 /// Nodes point at each other, so a part is never copied: a vector would copy as it grows.
@@ -30,19 +29,19 @@ using Parts = std::deque<Part>;
 /// An op that only stands for a number, so that reading it ties no chains together.
 bool isNumber(Operation *op) { return isa<nn::ConstantOp, nn::DimConstantOp>(op); }
 
-/// Pieces of outputs and the ops that compute them.
+/// Slices of outputs and the ops that compute them.
 struct Chain {
-  llvm::SmallVector<Piece> pieces;
+  llvm::SmallVector<OutputSlice> slices;
   llvm::SmallSetVector<Operation *, 8> ops;
 };
 
 /// The chains of a region that share no op.
-llvm::SmallVector<Chain> chainsOf(const Region &region, llvm::ArrayRef<Piece> pieces) {
+llvm::SmallVector<Chain> chainsOf(const Region &region, llvm::ArrayRef<OutputSlice> slices) {
   llvm::SmallVector<Chain> chains;
-  for (const Piece &piece : pieces) {
+  for (const OutputSlice &slice : slices) {
     Chain chain;
-    chain.pieces.push_back(piece);
-    llvm::SmallVector<Value> pending{piece.value};
+    chain.slices.push_back(slice);
+    llvm::SmallVector<Value> pending{slice.value};
     while (!pending.empty()) {
       Value value = pending.pop_back_val();
       Operation *op = llvm::is_contained(region.inputs, value) ? nullptr : value.getDefiningOp();
@@ -55,7 +54,7 @@ llvm::SmallVector<Chain> chainsOf(const Region &region, llvm::ArrayRef<Piece> pi
         apart.push_back(std::move(other));
         continue;
       }
-      chain.pieces.insert(chain.pieces.begin(), other.pieces.begin(), other.pieces.end());
+      chain.slices.insert(chain.slices.begin(), other.slices.begin(), other.slices.end());
       chain.ops.insert(other.ops.begin(), other.ops.end());
     }
     chains = std::move(apart);
@@ -79,7 +78,7 @@ bool shareATensor(llvm::ArrayRef<Chain> chains, const Region &region, const Kern
   return llvm::any_of(region.inputs, [&](Value input) {
     return llvm::count_if(chains, [&](const Chain &chain) {
              return product(context.shape(input)) ==
-                        product(context.shape(chain.pieces[0].value)) &&
+                        product(context.shape(chain.slices[0].value)) &&
                     llvm::any_of(input.getUsers(), [&](Operation *user) { return chain.ops.contains(user); });
            }) > 1;
   });
@@ -97,9 +96,9 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
       if (isNumber(op) || chain.ops.contains(op))
         own.ops.push_back(op);
     llvm::SmallVector<View> targets;
-    for (const Piece &piece : chain.pieces) {
-      own.outputs.push_back(piece.value);
-      targets.push_back(piece.target);
+    for (const OutputSlice &slice : chain.slices) {
+      own.outputs.push_back(slice.value);
+      targets.push_back(slice.target);
     }
     KernelContext placed = context;
     placed.outputs = targets;
@@ -107,11 +106,8 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
     if (auto *reason = std::get_if<std::string>(&part))
       return std::move(*reason);
     parts.push_back(std::move(std::get<Part>(part)));
-    for (const Piece &piece : chain.pieces)
-      if (piece.concat)
-        parts.back().concats.insert(piece.concat);
     for (row::Store &store : parts.back().graph.stores)
-      store.access.index = chain.pieces[store.access.index].output;
+      store.access.index = chain.slices[store.access.index].output;
   }
   // One size of block for all: what the longest rows want.
   uint32_t threads = 0;
@@ -127,20 +123,20 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
   return std::move(parts);
 }
 
-/// Whether every output is one piece, contiguous in a buffer of its own.
-bool isWhole(llvm::ArrayRef<Piece> pieces, const Region &region, const KernelContext &context) {
-  return pieces.size() == region.outputs.size() && llvm::all_of(pieces, [&](const Piece &piece) {
-           return piece.value == region.outputs[piece.output] &&
-                  piece.target == View::contiguous(piece.target.base, context.shape(piece.value));
+/// Whether every output is one slice, contiguous in a buffer of its own.
+bool isWhole(llvm::ArrayRef<OutputSlice> slices, const Region &region, const KernelContext &context) {
+  return slices.size() == region.outputs.size() && llvm::all_of(slices, [&](const OutputSlice &slice) {
+           return slice.value == region.outputs[slice.output] &&
+                  slice.target == View::contiguous(slice.target.base, context.shape(slice.value));
          });
 }
 
 /// The chains apart, as a thread that holds rows of several runs out of registers; all over one set of rows
 /// if they read a tensor in common, or fit no other way.
 std::variant<Parts, std::string> partsOf(const Region &region, const KernelContext &context) {
-  const llvm::SmallVector<Piece> pieces = piecesOf(region, context);
-  const llvm::SmallVector<Chain> chains = chainsOf(region, pieces);
-  const bool whole = isWhole(pieces, region, context);
+  const llvm::SmallVector<OutputSlice> slices = outputSlicesOf(region, context);
+  const llvm::SmallVector<Chain> chains = chainsOf(region, slices);
+  const bool whole = isWhole(slices, region, context);
   std::string why;
   if (!whole || (chains.size() > 1 && !shareATensor(chains, region, context))) {
     auto parts = partsOf(chains, region, context);
@@ -158,51 +154,51 @@ std::variant<Parts, std::string> partsOf(const Region &region, const KernelConte
 
 /// Parts whose blocks take turns, so that what lies together is read together: of each part, so many blocks for one of the
 /// part with the fewest rows.
-struct Turns {
+struct Interleaving {
   llvm::SmallVector<int64_t> shares; ///< by part; empty: one part after the other
   Dim rows;                          ///< of that part
   int64_t all = 0;                   ///< sum of the shares
   int64_t bytes = 0;                 ///< that all read for one of these rows, ahead of which more can be fetched; 0: nothing
 };
 
-Turns turnsOf(const Parts &parts) {
+Interleaving interleavingOf(const Parts &parts) {
   auto isShort = [&](const Part &part) {
     return !part.layout.wholeBlock() && part.layout.rowsPerBlock() == parts.front().layout.rowsPerBlock();
   };
   if (!llvm::all_of(parts, isShort))
     return {};
   for (const Part &fewest : parts) {
-    Turns turns;
-    turns.rows = fewest.graph.rows;
+    Interleaving interleaving;
+    interleaving.rows = fewest.graph.rows;
     bool fetches = true;
     for (const Part &part : parts) {
       const std::optional<Dim> share = part.graph.rows.dividedBy(fewest.graph.rows);
       if (!share || !share->isStatic() || share->value() < 1 || share->value() > 64)
         break;
       const int64_t bytes = row::bytesFetched(part.graph);
-      turns.shares.push_back(share->value());
-      turns.all += share->value();
-      turns.bytes += bytes * share->value();
+      interleaving.shares.push_back(share->value());
+      interleaving.all += share->value();
+      interleaving.bytes += bytes * share->value();
       fetches &= part.layout.inRegisters && bytes > 0;
     }
-    if (turns.shares.size() == parts.size()) {
-      turns.bytes *= static_cast<int64_t>(fetches);
-      return turns;
+    if (interleaving.shares.size() == parts.size()) {
+      interleaving.bytes *= static_cast<int64_t>(fetches);
+      return interleaving;
     }
   }
   return {};
 }
 
-/// The fewest rows of Turns that are worth fetching ahead: what is read fills half an L2.
-int64_t manyRows(const Turns &turns) { return static_cast<int64_t>(llvm::divideCeil(32 << 20, turns.bytes)); }
+/// The fewest rows of Interleaving that are worth fetching ahead: what is read fills half an L2.
+int64_t manyRows(const Interleaving &interleaving) { return static_cast<int64_t>(llvm::divideCeil(32 << 20, interleaving.bytes)); }
 
 /// Lets the parts fetch ahead if the kernel is for so many rows.
-void fetchAhead(Parts &parts, const Turns &turns, const SizeRange *range) {
-  const int64_t least = turns.rows.constant().value_or(range ? range->least : 0);
-  if (turns.bytes == 0 || least < manyRows(turns))
+void prefetchRows(Parts &parts, const Interleaving &interleaving, const SizeRange *range) {
+  const int64_t least = interleaving.rows.constant().value_or(range ? range->least : 0);
+  if (interleaving.bytes == 0 || least < manyRows(interleaving))
     return;
-  for (auto [part, share] : llvm::zip(parts, turns.shares))
-    part.layout.ahead = share * std::max<int64_t>(1, row::bytesAhead / turns.bytes);
+  for (auto [part, share] : llvm::zip(parts, interleaving.shares))
+    part.layout.prefetchDistance = share * std::max<int64_t>(1, row::prefetchBytes / interleaving.bytes);
 }
 
 /// Of heads of 16-bit elements in registers, some of which are turned, the elements that a thread has; 0 for others.
@@ -236,77 +232,88 @@ uint32_t residentBlocks(const Parts &parts) {
   return perThread ? std::max(1u, registers / (layout.blockThreads * perThread)) : 0;
 }
 
-/// Returns the blocks of all. A part's last blocks may have no rows, where it ends within a turn.
-Dim emitInTurns(const KernelContext &context, const Parts &parts, const Turns &turns, KernelWriter &writer) {
-  writer.line("// Each chain has rows of its own, and blocks of its own, in turns.");
-  writer.line(fmt::format("const u32 turn = block_x() % {0}u, round = block_x() / {0}u;", turns.all));
-  int64_t before = 0;
-  for (auto [part, share] : llvm::zip(parts, turns.shares)) {
+/// One part after the other; returns the blocks of all.
+Dim emitApart(const Region &region, const KernelContext &context, const Parts &parts, body::KernelSource &source, body::Code &code) {
+  code.line("i64 block = block_x();");
+  Dim blocks = 0;
+  for (auto [index, part] : llvm::enumerate(parts)) {
     const bool last = &part == &parts.back();
-    writer.line(last ? "{" : fmt::format("if (turn < {}) {{", before + share));
-    for (Operation *concat : part.concats)
-      writer.comment(concat);
-    writer.line(share == 1 ? "const i64 block = round;"
-                           : fmt::format("const i64 block = (i64)round * {} + turn{};", share,
-                                         before == 0 ? "" : fmt::format(" - {}", before)));
-    row::Emitter(context, part.graph, part.layout, writer, "block").emit();
+    const std::string count = last ? "" : source.size(part.blocks());
+    code.line(last ? "{" : fmt::format("if (block < {}) {{", count));
+    code.line(row::BodyPrinter(region, context, part.graph, part.layout, source, "Part" + std::to_string(index)).print("block"));
     if (!last)
-      writer.line("return;");
-    writer.line("}");
+      code.line("return;");
+    code.line("}");
+    if (!last)
+      code.line(fmt::format("block -= {};", count));
+    blocks = blocks + part.blocks();
+  }
+  return blocks;
+}
+
+/// Returns the blocks of all. A part's last blocks may have no rows, where it ends within a turn.
+Dim emitInterleaved(const Region &region, const KernelContext &context, const Parts &parts, const Interleaving &interleaving, body::KernelSource &source,
+                body::Code &code) {
+  code.line(fmt::format("const u32 turn = block_x() % {0}u, round = block_x() / {0}u;", interleaving.all));
+  int64_t before = 0;
+  for (auto [index, part] : llvm::enumerate(parts)) {
+    const int64_t share = interleaving.shares[index];
+    const bool last = &part == &parts.back();
+    code.line(last ? "{" : fmt::format("if (turn < {}) {{", before + share));
+    const std::string block = share == 1 ? "round"
+                                         : fmt::format("(i64)round * {} + turn{}", share,
+                                                       before == 0 ? "" : fmt::format(" - {}", before));
+    code.line(row::BodyPrinter(region, context, part.graph, part.layout, source, "Part" + std::to_string(index)).print(block));
+    if (!last)
+      code.line("return;");
+    code.line("}");
     before += share;
   }
-  return turns.rows.ceilDiv(static_cast<int64_t>(parts.front().layout.rowsPerBlock())) * turns.all;
+  return interleaving.rows.ceilDiv(static_cast<int64_t>(parts.front().layout.rowsPerBlock())) * interleaving.all;
 }
 
 class RowSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "row"; }
 
-  std::optional<std::string> refuses(const Region &region, const KernelContext &context) const override {
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto parts = partsOf(region, context);
     if (auto *reason = std::get_if<std::string>(&parts))
-      return *reason;
-    return readsPacked(region, context);
+      return refusal(*reason);
+    if (auto reason = readsPacked(region, context))
+      return refusal(*reason);
+    SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.split = [&region, context, emit = plan.emit] { return alternativesFor(ranges(region, context), region, emit); };
+    return plan;
   }
 
-  std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) const override {
+private:
+  static std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) {
     auto built = partsOf(region, context);
     const Parts &parts = std::get<Parts>(built);
-    if (const Turns turns = turnsOf(parts); turns.bytes > 0 && !turns.rows.isStatic())
-      return {{turns.rows, 1, manyRows(turns) - 1}, {turns.rows, manyRows(turns), INT64_MAX}};
+    if (const Interleaving interleaving = interleavingOf(parts); interleaving.bytes > 0 && !interleaving.rows.isStatic())
+      return {{interleaving.rows, 1, manyRows(interleaving) - 1}, {interleaving.rows, manyRows(interleaving), INT64_MAX}};
     return parts.size() == 1 ? row::rowRanges(parts[0].graph, parts[0].layout) : std::vector<SizeRange>();
   }
 
-  KernelDraft emit(const Region &region, const KernelContext &context) const override {
+  static KernelDraft emit(const Region &region, const KernelContext &context) {
     auto built = partsOf(region, context);
     Parts &parts = std::get<Parts>(built);
-    const Turns turns = turnsOf(parts);
-    fetchAhead(parts, turns, context.range);
-    KernelWriter writer(region);
-    Dim blocks = 0;
-    if (parts.size() > 1 && !turns.shares.empty()) {
-      blocks = emitInTurns(context, parts, turns, writer);
-    } else if (parts.size() == 1) {
-      row::Emitter(context, parts[0].graph, parts[0].layout, writer, "block_x()").emit();
-      blocks = parts[0].blocks();
-    } else {
-      writer.line("// Each chain has rows of its own, and blocks of its own.");
-      writer.line("i64 block = block_x();");
-      for (const Part &part : parts) {
-        const bool last = &part == &parts.back();
-        writer.line(last ? "{" : fmt::format("if (block < {}) {{", writer.size(part.blocks())));
-        for (Operation *concat : part.concats)
-          writer.comment(concat);
-        row::Emitter(context, part.graph, part.layout, writer, "block").emit();
-        if (!last)
-          writer.line("return;");
-        writer.line("}");
-        if (!last)
-          writer.line(fmt::format("block -= {};", writer.size(part.blocks())));
-        blocks = blocks + part.blocks();
-      }
-    }
-    KernelDraft draft = writer.finish("row", parts.front().layout.blockThreads, residentBlocks(parts));
+    const Interleaving interleaving = interleavingOf(parts);
+    prefetchRows(parts, interleaving, context.range);
+    body::KernelSource source(region, context.inputs);
+    body::Code code;
+    Dim blocks = parts[0].blocks();
+    if (parts.size() == 1)
+      code.line(row::BodyPrinter(region, context, parts[0].graph, parts[0].layout, source).print());
+    else
+      blocks = interleaving.shares.empty() ? emitApart(region, context, parts, source, code)
+                                    : emitInterleaved(region, context, parts, interleaving, source, code);
+    KernelDraft draft = source.finish({.schedule = "row",
+                                       .code = code.text(),
+                                       .name = body::kernelName(region, context),
+                                       .threads = parts.front().layout.blockThreads,
+                                       .residentBlocks = residentBlocks(parts)});
     draft.gridX = blocks;
     return draft;
   }

@@ -7,7 +7,7 @@ namespace fusion::row {
 
 std::optional<std::pair<unsigned, View>> Builder::addendOf(Value value) {
   Operation *op = value.getDefiningOp();
-  if (!op || !context.form || llvm::is_contained(region.inputs, value))
+  if (!op || !context.algorithm || llvm::is_contained(region.inputs, value))
     return std::nullopt;
   if (isa<nn::AllReduceOp>(op))
     return viewOf(op->getOperand(0));
@@ -24,8 +24,8 @@ std::optional<std::pair<unsigned, View>> Builder::addendOf(Value value) {
 Node *Builder::sumOverRanks(Value v, unsigned input, const View &view, const Space &space) {
   const DimShape &shape = context.shape(v);
   if (space.form != 0 || space.dropped || shape.empty() || shape.back() != graph.width || space.width != graph.width ||
-      ArrayRef<Dim>(shape).drop_back() != ArrayRef<Dim>(graph.leads[space.lead]) ||
-      product(graph.leads[space.lead]) != graph.rows)
+      ArrayRef<Dim>(shape).drop_back() != ArrayRef<Dim>(graph.outerDims[space.outer]) ||
+      product(graph.outerDims[space.outer]) != graph.rows)
     return fail("nn.all_reduce of other rows than the region's");
   for (Node &node : graph.nodes)
     if (node.summed)
@@ -40,7 +40,7 @@ Node *Builder::sumOverRanks(Value v, unsigned input, const View &view, const Spa
   node.access.view = View::contiguous({}, shape);
   node.access.columnDims = 1;
   node.access.divisors.assign(shape.size(), 1);
-  return &graph.nodes.emplace_back(std::move(node));
+  return supplied(std::move(node), addend->access.type);
 }
 
 } // namespace fusion::row

@@ -7,10 +7,10 @@
 
 namespace fusion::row {
 
-/// In which indices a value is asked for: leading dims as in Graph::leads[lead], then `width` columns unless
+/// In which indices a value is asked for: leading dims as in Graph::outerDims[outer], then `width` columns unless
 /// the row dim was reduced away (`dropped`). A value of a smaller shape broadcasts into it.
 struct Space {
-  unsigned lead = 0;
+  unsigned outer = 0;
   Dim width = 1; ///< the last dim: the row, the head, or the entries of a rotary table
   bool dropped = false;
   unsigned form = 0; ///< into Builder's forms
@@ -39,7 +39,7 @@ private:
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
   Node *reshaped(mlir::Operation *op, const Space &space);
   std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
-  unsigned lead(llvm::ArrayRef<Dim> dims);
+  unsigned outer(llvm::ArrayRef<Dim> dims);
   // RowAddend.cpp
   /// If `value` is a sum over ranks, or a reshape of one: where the addend lies, with the dims of `value`.
   std::optional<std::pair<unsigned, View>> addendOf(mlir::Value value);
@@ -58,17 +58,20 @@ private:
   void arrange(Access &access, unsigned form) const;
   Node *fail(const llvm::Twine &why);
 
-  Node *apply(mlir::Operation *op, llvm::StringRef text, llvm::ArrayRef<Node *> operands,
-              llvm::StringRef type = "f32");
+  /// The node of a value, made of the operands' values; one that is there already if it has the value.
+  using Formula = llvm::function_ref<scalar::Value(scalar::Graph &, llvm::ArrayRef<scalar::Value>)>;
+  Node *apply(mlir::Operation *op, llvm::ArrayRef<Node *> operands, Formula formula);
   Node *reduction(mlir::Operation *op, Node::Reduction kind, Node *operand, bool perGroup = false);
+  Node *sumOfSquares(mlir::Operation *op, Node *operand);
   Node *move(mlir::Operation *op, Node *operand, ColumnMap map);
+  Node *divisor(mlir::Operation *op, Node *operand);
+  /// A node whose value the kernel supplies.
+  Node *supplied(Node node, DType element);
   /// Held as f32, or f64 if it is that.
   Node *asFloat(Node *node);
-  Node *converted(Node *node, const std::string &type);
-  /// `$0 / columns` and such: the width as an f32 or integer expression.
-  std::string widthText(bool floating);
-  /// A sum `$0` over the width, for norms.
-  std::string meanText(const std::string &type);
+  Node *converted(Node *node, DType registerType);
+  /// What a norm makes of a sum over the row.
+  scalar::Value mean(scalar::Value sum);
 
   // RowOps.cpp
   Node *lower(mlir::Operation *op, unsigned result, const Space &space);
@@ -77,6 +80,8 @@ private:
   Node *lowerRmsNorm(nn::RmsNormOp op, const Space &space);
   Node *lowerLayerNorm(nn::LayerNormOp op, const Space &space);
   Node *lowerRope(nn::RopeOp op, const Space &space);
+  Node *inverseRoot(mlir::Operation *op, Node *squares, const llvm::APFloat &eps);
+  Node *quotient(mlir::Operation *op, llvm::ArrayRef<Node *> operands, Formula formula);
   Node *lowerQuantize(mlir::Operation *op, const Space &space);
   Node *lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, const Space &space);
   Node *quantisationOperand(mlir::Value operand, mlir::Value like, int64_t axis, int64_t blockSize,
@@ -88,13 +93,13 @@ private:
   std::string reason;
   struct Key {
     void *value;
-    unsigned lead;
+    unsigned outer;
     bool dropped;
     Dim width;
     unsigned form;
     friend bool operator<(const Key &a, const Key &b) {
-      return std::tie(a.value, a.lead, a.dropped, a.width, a.form) <
-             std::tie(b.value, b.lead, b.dropped, b.width, b.form);
+      return std::tie(a.value, a.outer, a.dropped, a.width, a.form) <
+             std::tie(b.value, b.outer, b.dropped, b.width, b.form);
     }
   };
   std::map<Key, Node *> known;

@@ -1,5 +1,6 @@
-// The sum over ranks that the rows of a kernel start from: each thread sends, awaits and adds the columns that it holds.
-#include "codegen/schedule/RowEmitter.h"
+// Rows that start from a sum over ranks: what the ranks send each other, and the functions of a body that do
+// it.
+#include "codegen/schedule/RowBody.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -9,161 +10,205 @@ using namespace mlir;
 
 namespace fusion::row {
 
+/// How many elements of a row a store writes.
+static int64_t elementsOfRow(const Graph &graph, const Store &store) {
+  const Access &access = store.access;
+  return access.view.strides.back() == Dim(0) ? 1 : graph.width.value() / access.divisors.back();
+}
+
+/// An integer may have any bits, so that none says that it has not come yet; a float's are those of a NaN.
+static bool canBeSent(const Store &store, const Layout &layout) {
+  const Access &access = store.access;
+  if (!isFloat(access.type) || access.type == DType::F64 || !store.condition.empty() || !store.into.empty())
+    return false;
+  const bool perElement = access.view.strides.back() != Dim(0) && access.divisors.back() == 1;
+  return !perElement || layout.vector == 1 || isVectorAccess(access, layout.vector);
+}
+
+/// Whether the row can be gathered after the ops on the sum, and is short enough.
+bool Exchange::findGathered(const Graph &graph, const Layout &layout, const KernelContext &context) {
+  const ArrayRef<bool> scattered = context.scattered;
+  bool waitsForAll =
+      false; // an area is safe from the next rounds if whoever gets a row has waited for all ranks
+  for (const Store &store : graph.stores) {
+    if (store.access.index < scattered.size() && scattered[store.access.index])
+      continue;
+    if (!canBeSent(store, layout))
+      return false;
+    waitsForAll |= elementsOfRow(graph, store) == graph.width.value();
+    gathered[&store] = gatheredBytes;
+    const int64_t bytes = elementsOfRow(graph, store) * static_cast<int64_t>(byteSize(store.access.type));
+    gatheredBytes += static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(bytes), 16));
+  }
+  return waitsForAll && (context.gathersFullSizeRows ? gatheredBytes <= rowBytes : gatheredBytes < rowBytes);
+}
+
+/// Row after row, each as wide as the graph's.
+static bool isRowByRow(const Access &access, const Graph &graph) {
+  return access.view.isContiguous() && access.view.offset == Dim(0) && access.columnDims == 1 &&
+         access.view.strides.back() == Dim(1) && product(access.view.shape) == graph.rows * graph.width &&
+         llvm::all_of(access.divisors, [](int64_t divisor) { return divisor == 1; });
+}
+
+ScatteredRows Exchange::scatteredRows(const Region &region, const Graph &graph) const {
+  ScatteredRows owned{
+      graph.rows, graph.width.value(), messageBytes, gathersRows, gathersRows && gatheredBytes < rowBytes, {},
+      {}};
+  for (unsigned input = 0; input < region.inputs.size(); ++input) {
+    bool readRowByRow = true; // apart from the addends, of which each rank reads all rows
+    for (const Node &node : graph.nodes)
+      if (node.kind == Node::Kind::Load && !node.summed && node.access.index == input)
+        readRowByRow &=
+            &node != sum->operands[0] && node.level == Level::Element && isRowByRow(node.access, graph);
+    owned.inputs.push_back(readRowByRow);
+  }
+  for (unsigned output = 0; output < region.outputs.size(); ++output) {
+    auto writes = [&](const Store &store) { return store.access.index == output; };
+    owned.outputs.push_back(
+        llvm::count_if(graph.stores, writes) == 1 && llvm::all_of(graph.stores, [&](const Store &store) {
+          return !writes(store) ||
+                 (store.condition.empty() && store.into.empty() && isRowByRow(store.access, graph));
+        }));
+  }
+  return owned;
+}
+
 Exchange::Exchange(const KernelContext &context, int64_t ranks, const Graph &graph, const Layout &layout)
-    : form(*context.form), ranks(ranks), blocks(graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock()))) {
+    : algorithm(*context.algorithm), ranks(ranks),
+      blocks(graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock()))) {
   for (const Node &node : graph.nodes)
     if (node.summed)
       sum = &node;
   const int64_t elementBytes = static_cast<int64_t>(byteSize(sum->access.type));
-  rowBytes = static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(graph.width.value() * elementBytes), 16));
+  rowBytes =
+      static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(graph.width.value() * elementBytes), 16));
   messageBytes = graph.rows * graph.width * Dim(elementBytes);
-  if (form == CollectiveForm::OneShot) {
+  if (algorithm == CollectiveAlgorithm::OneShot) {
     slotBytes = graph.rows * Dim(rowBytes);
     roundBytes = areaBytes = slotBytes * Dim(ranks - 1);
-  } else { // what is summed here, then what comes back from the owners
+  } else { // what is summed here, then what is gathered from the others
     const Dim rows = blocks.ceilDiv(ranks) * Dim(static_cast<int64_t>(layout.rowsPerBlock()));
     slotBytes = rows * Dim(rowBytes);
-    finished = findReplies(graph, layout, context);
-    if (!finished)
-      replyBytes = rowBytes;
-    replySlotBytes = rows * Dim(replyBytes);
-    areaBytes = (slotBytes + replySlotBytes) * Dim(ranks - 1);
+    gathersRows = findGathered(graph, layout, context);
+    if (!gathersRows)
+      gatheredBytes = rowBytes;
+    gatherSlotBytes = rows * Dim(gatheredBytes);
+    areaBytes = (slotBytes + gatherSlotBytes) * Dim(ranks - 1);
     roundBytes = slotBytes * Dim(2 * (ranks - 1));
   }
 }
 
-/// The thread's part of what this rank adds, in chunk `k`.
-std::string Emitter::ownPart() {
+void Exchange::configure(body::Config &config) const {
+  config.set("ranks", ranks);
+  config.set("i64", "rowBytes", std::to_string(rowBytes));
+  if (algorithm != CollectiveAlgorithm::TwoShot)
+    return;
+  config.set("twoShot", true);
+  config.set("gathersRows", gathersRows);
+  config.set("i64", "gatheredBytes", std::to_string(gatheredBytes));
+}
+
+/// The thread's part of what this rank adds.
+std::string BodyPrinter::ownPart() {
   const Node *addend = exchange->sum->operands[0];
-  const std::string type = sourceType(addend->access.type).str(), &from = pointerNames.at(addend);
-  auto early = preloaded.find(addend);
-  if (vectors() && early != preloaded.end())
-    return early->second + "[k]";
+  const std::string type = body::spelling(addend->access.type);
+  if (preloaded.contains(addend))
+    return vectors() ? preloaded.at(addend) + "[at.k]" : fmt::format("{{{}[at.k]}}", preloaded.at(addend));
   if (vectors() && isVectorAccess(addend->access, layout.vector))
-    return local(fmt::format("Vec<{}, {}>", type, layout.vector), "mine",
-                 fmt::format("load_vec<{}, {}>({} + {})", type, layout.vector, from,
-                             columnOffset(addend->access, "column")));
+    return loadVector(addend, "at.column", layout.vector, /*early=*/false);
   const std::string mine = writer.fresh("mine");
   writer.line(fmt::format("Vec<{}, {}> {};", type, layout.vector, mine));
-  if (vectors()) {
-    writer.line("#pragma unroll");
-    writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", layout.vector));
-    const std::string offset = columnOffset(addend->access, "(column + i)");
-    writer.line(fmt::format("{}[i] = load({} + {});", mine, from, offset));
-    writer.line("}");
-  } else {
-    const std::string element = early != preloaded.end()
-                                    ? early->second + "[k]"
-                                    : fmt::format("load({} + {})", from, columnOffset(addend->access, "column"));
-    writer.line(fmt::format("{}[0] = {};", mine, element));
-  }
+  writer.line("#pragma unroll");
+  writer.line(fmt::format("for (int i = 0; i < {}; ++i) {{", layout.vector));
+  const std::string offset = columnOffset(addend->access, "(at.column + i)");
+  writer.line(fmt::format("{}[i] = load({} + {});", mine, pointerNames.at(addend), offset));
+  writer.line("}");
   return mine;
 }
 
-/// A loop over the thread's chunks; `body` writes what is in it, given where a chunk lies in a slot.
-void Emitter::forChunks(llvm::function_ref<void(const std::string &at)> body) {
-  writer.line("#pragma unroll");
-  writer.line(fmt::format("for (int k = 0; k < {}; ++k) {{", chunkCount()));
-  writer.line(fmt::format("const i64 column = {};", chunkColumn()));
-  body(fmt::format("inSlot + column * {}", byteSize(exchange->sum->access.type)));
-  writer.line("}");
-}
-
-void Emitter::meetRanks() {
-  writer.line(fmt::format("Meeting<{0}> meeting = meet_ranks<{0}>({1});", exchange->ranks, writer.exchange()));
-}
-
-/// Clears what the round before has left, and counts this one.
-void Emitter::endRound() {
-  const std::string blocks = writer.size(exchange->blocks), bytes = writer.size(exchange->areaBytes);
-  if (layout.inCluster())
-    writer.line(fmt::format("end_round<{}>(meeting, (u32)({} * blocks + cluster_rank()), (u32)({} * blocks), {});",
-                            layout.blockThreads, block, blocks, bytes));
-  else
-    writer.line(fmt::format("end_round<{}>(meeting, (u32){}, (u32){}, {});", layout.blockThreads, block, blocks, bytes));
-}
-
-void Emitter::exchangeRows() {
+void BodyPrinter::exchangeFunctions() {
   const Node *sum = exchange->sum;
-  const std::string type = sourceType(sum->access.type).str(), name = writer.fresh("sum");
-  writer.blank();
-  comment(sum);
-  const std::string count = vectors() ? fmt::format("Vec<{}, {}> {}[{}];", type, layout.vector, name, chunkCount())
-                                      : fmt::format("{} {}[{}];", type, name, chunkCount());
-  auto keep = [&](const std::string &value) {
-    writer.line(fmt::format("{}[k] = {}{};", name, value, vectors() ? "" : "[0]"));
+  const std::string type = body::spelling(sum->access.type),
+                    vector = fmt::format("Vec<{}, {}>", type, layout.vector);
+  rowMembers.emplace_back(fmt::format("AllReduceRow<{}Config> ", name), "ranks");
+  auto size = [&](const char *name, const Dim &dim) {
+    writer.method(fmt::format("DEVICE i64 {}() const", name), writer.size(dim));
   };
-  if (exchange->form == CollectiveForm::OneShot)
-    sumEverywhere(count, keep);
-  else
-    sumAtOwners(count, keep);
-  preloaded[sum] = name;
-  if (layout.inCluster())
-    writer.line("cluster_wait();");
-}
-
-void Emitter::sumEverywhere(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep) {
-  const std::string slot = writer.size(exchange->slotBytes);
-  writer.line(fmt::format("const i64 inSlot = {} * {};", row, exchange->rowBytes));
-  forChunks([&](const std::string &at) {
-    const std::string mine = ownPart();
-    writer.line(fmt::format("{}send_to_all(meeting, {}, {}, {});", guard(/*ofRows=*/true), at, slot, mine));
+  size("blocks", exchange->blocks);
+  size("slot_bytes", exchange->slotBytes);
+  size("area_bytes", exchange->areaBytes);
+  if (exchange->algorithm == CollectiveAlgorithm::TwoShot)
+    size("gather_slot_bytes", exchange->gatherSlotBytes);
+  function(fmt::format("{} addend(const RowChunk &at, const Row &row, const Live &live)", vector), [&] {
+    comment(sum);
+    const std::string part = ownPart();
+    writer.line("return " + part + ";");
   });
-  endRound();
-  writer.line(declaration);
-  forChunks([&](const std::string &at) {
-    const std::string mine = ownPart();
-    keep(fmt::format("sum_of_parts(meeting, {}, {}, {}, {})", at, slot, mine, row));
-  });
-}
-
-/// Blocks take turns at being owners of their rows; what comes back from them lies behind what they get.
-void Emitter::sumAtOwners(const std::string &declaration, llvm::function_ref<void(const std::string &)> keep) {
-  const std::string slot = writer.size(exchange->slotBytes),
-                    back = writer.size(exchange->slotBytes * Dim(exchange->ranks - 1)),
-                    type = fmt::format("{}, {}", sourceType(exchange->sum->access.type).str(), layout.vector);
-  const uint32_t rows = layout.rowsPerBlock();
-  writer.line(fmt::format("const u32 owner = (u32)({} % {});", block, exchange->ranks));
-  const std::string first = rows == 1 ? "" : fmt::format(" * {} + ({} - (i64){} * {})", rows, row, block, rows),
-                    place = fmt::format("((i64){} / {}{})", block, exchange->ranks, first);
-  writer.line(fmt::format("const i64 inSlot = {} * {};", place, exchange->rowBytes));
-  if (exchange->finished)
-    writer.line(fmt::format("const i64 inReply = {} + {} * {};", back, place, exchange->replyBytes));
-  llvm::SmallVector<const Node *> owners;
-  llvm::copy_if(preloads, std::back_inserter(owners), [&](const Node *load) { return isOwners(load); });
-  for (const Node *load : owners)
-    declarePreload(load);
-  writer.line("if (owner != meeting.rank) {");
-  forChunks([&](const std::string &at) {
-    const std::string mine = ownPart();
-    writer.line(fmt::format("{}send_to_owner(meeting, owner, {}, {}, {});", guard(/*ofRows=*/true), at, slot, mine));
-  });
-  if (!owners.empty())
-    writer.line("} else {");
-  for (const Node *load : owners)
-    fillPreload(load, /*settled=*/false);
-  writer.line("}");
-  endRound();
-  if (exchange->finished)
-    takeReplies();
-  writer.line(declaration);
-  if (!exchange->finished)
-    writer.line("if (owner == meeting.rank) {");
-  forChunks([&](const std::string &at) {
-    const std::string mine = ownPart();
-    const std::string total = local(fmt::format("Vec<{}>", type), "total",
-                                    fmt::format("as_sent(sum_of_parts(meeting, {}, {}, {}, {}))", at, slot, mine, row));
-    if (!exchange->finished)
-      writer.line(fmt::format("{}send_to_all(meeting, {} + {}, {}, {});", guard(/*ofRows=*/true), back, at, slot, total));
-    keep(total);
-  });
-  if (exchange->finished)
+  preloaded[sum] = liveMember(vectorOf(sum->access.type), "sum", heldVectors(sum));
+  function(fmt::format("void set_sum(const RowChunk &at, Live &live, const {} &sum)", vector),
+           [&] { writer.line(fmt::format("{}[at.k] = sum{};", preloaded.at(sum), vectors() ? "" : "[0]")); });
+  if (!exchange->gathersRows)
     return;
-  writer.line("} else {");
-  forChunks([&](const std::string &at) {
-    keep(fmt::format("row_of_owner<{}>(meeting, owner, {} + {}, {}, {})", type, back, at, slot, row));
+  function(
+      "void request(OfReducer, const RowChunk &at, const Row &row, Live &live)",
+      [&] {
+        for (const Node *load : preloads)
+          if (isOfReducer(load))
+            fillPreload(load, /*early=*/false);
+      },
+      /*mayBeMissing=*/true);
+  gatherFunctions();
+}
+
+/// The stores of a row that another rank has normalised.
+void BodyPrinter::gatherFunctions() {
+  function("void gather(const RowChunk &at, const Row &row)", [&] {
+    for (const auto &pass : plan.stores)
+      for (const Store *store : pass) {
+        if (!isGathered(store))
+          continue;
+        std::string condition = guard(/*ofRows=*/true);
+        if (store->access.divisors.back() != 1)
+          condition += fmt::format("if (at.column % {} == 0) ", graph.groupSize);
+        storeFromReducer(store, "at.column", condition);
+      }
   });
-  writer.line("}");
+  function("void gather(const Row &row)", [&] {
+    for (const Store *store : plan.rowStores)
+      if (isGathered(store))
+        storeFromReducer(store, "", "");
+  });
+}
+
+/// Where in the row's part of a slot the store's elements from `column` on travel.
+std::string BodyPrinter::gatherOffset(const Store *store, const std::string &column) {
+  const int64_t first = exchange->gathered.at(store), divisor = store->access.divisors.back();
+  if (store->access.view.strides.back() == Dim(0))
+    return std::to_string(first);
+  return fmt::format("{}{} * {}", first == 0 ? "" : fmt::format("{} + ", first),
+                     divisor == 1 ? column : fmt::format("({} / {})", column, divisor),
+                     byteSize(store->access.type));
+}
+
+/// Sends and stores one element.
+void BodyPrinter::storeGathered(const Store *store, const std::string &column, const std::string &guard,
+                                const std::string &value) {
+  const Access &access = store->access;
+  const std::string type = body::spelling(access.type),
+                    offset = column.empty() ? "0" : columnOffset(access, column),
+                    sent = scalar::isNarrow(access.type) ? fmt::format("from_f32<{}>({})", type, value) : value;
+  writer.line(fmt::format("{}store({} + {}, row.ranks.gather({}, {}));", guard, pointerNames.at(store),
+                          offset, gatherOffset(store, column), sent));
+}
+
+void BodyPrinter::storeFromReducer(const Store *store, const std::string &column, const std::string &guard) {
+  const Access &access = store->access;
+  const std::string type = body::spelling(access.type);
+  const bool perElement = access.view.strides.back() != Dim(0) && access.divisors.back() == 1;
+  const int64_t vector = perElement ? layout.vector : 1;
+  const std::string offset = access.view.strides.back() == Dim(0) ? "0" : columnOffset(access, column);
+  writer.line(fmt::format("{}store_vec({} + {}, row.ranks.gathered<{}, {}>({}));", guard,
+                          pointerNames.at(store), offset, type, vector, gatherOffset(store, column)));
 }
 
 } // namespace fusion::row

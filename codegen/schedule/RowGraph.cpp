@@ -2,6 +2,10 @@
 
 #include "llvm/ADT/Sequence.h"
 
+#include <fmt/format.h>
+
+#include <set>
+
 using namespace mlir;
 
 namespace fusion::row {
@@ -12,35 +16,49 @@ Node *Builder::fail(const Twine &why) {
   return nullptr;
 }
 
-unsigned Builder::lead(ArrayRef<Dim> dims) {
+unsigned Builder::outer(ArrayRef<Dim> dims) {
   DimShape shape(dims.begin(), dims.end());
-  for (unsigned i = 0; i < graph.leads.size(); ++i)
-    if (graph.leads[i] == shape)
+  for (unsigned i = 0; i < graph.outerDims.size(); ++i)
+    if (graph.outerDims[i] == shape)
       return i;
-  graph.leads.push_back(std::move(shape));
-  return static_cast<unsigned>(graph.leads.size() - 1);
+  graph.outerDims.push_back(std::move(shape));
+  return static_cast<unsigned>(graph.outerDims.size() - 1);
 }
 
-Node *Builder::apply(Operation *op, StringRef text, ArrayRef<Node *> operands, StringRef type) {
+Node *Builder::supplied(Node node, DType element) {
+  node.value = graph.scalars.input(fmt::format("node{}", graph.nodes.size()), element, scalar::Level::Element);
+  node.type = graph.scalars.type(node.value);
+  return &graph.nodes.emplace_back(std::move(node));
+}
+
+/// Whether `value` is made of `part` otherwise than through what is in `seen`.
+static bool reads(const scalar::Graph &scalars, scalar::Value value, scalar::Value part, std::set<scalar::Value> &seen) {
+  return value == part || (seen.insert(value).second && llvm::any_of(scalars[value].operands, [&](scalar::Value operand) {
+                             return reads(scalars, operand, part, seen);
+                           }));
+}
+
+Node *Builder::apply(Operation *op, ArrayRef<Node *> operands, Formula formula) {
   Node node;
   node.op = op;
-  node.text = text.str();
-  node.type = type.str();
   node.operands.assign(operands.begin(), operands.end());
-  if (text.contains("$c"))
-    node.level = Level::Element;
+  SmallVector<scalar::Value> values;
   for (Node *operand : operands) {
     if (!operand)
       return nullptr;
+    values.push_back(operand->value);
     node.level = std::max(node.level, operand->level);
     node.phase = std::max(node.phase, operand->phase);
   }
-  // Norms of one value have their statistics in common.
-  if (!node.text.empty())
-    for (Node &other : graph.nodes)
-      if (other.kind == Node::Kind::Apply && other.text == node.text && other.type == node.type &&
-          other.operands == node.operands)
-        return &other;
+  node.value = formula(graph.scalars, values);
+  for (Node &other : graph.nodes)
+    if (other.value == node.value && other.kind != Node::Kind::Divisor)
+      return &other;
+  node.type = graph.scalars.type(node.value);
+  std::set<scalar::Value> through(values.begin(), values.end());
+  node.readsColumn = reads(graph.scalars, node.value, graph.column, through);
+  if (node.readsColumn)
+    node.level = Level::Element;
   return &graph.nodes.emplace_back(std::move(node));
 }
 
@@ -57,10 +75,15 @@ Node *Builder::reduction(Operation *op, Node::Reduction kind, Node *operand, boo
   node.op = op;
   node.level = perGroup ? Level::Group : Level::Row;
   node.phase = operand->phase + 1;
-  node.type = operand->type;
   node.operands = {operand};
   node.perGroup = perGroup;
-  return &graph.nodes.emplace_back(std::move(node));
+  return supplied(std::move(node), operand->type);
+}
+
+Node *Builder::sumOfSquares(Operation *op, Node *operand) {
+  if (operand && operand->type == DType::F32)
+    return reduction(op, Node::Reduction::SumOfSquares, operand);
+  return reduction(op, Node::Reduction::Sum, apply(op, {operand}, [](scalar::Graph &g, auto x) { return g.mul(x[0], x[0]); }));
 }
 
 static bool dependsOnGroups(const Node *node) {
@@ -79,16 +102,31 @@ Node *Builder::move(Operation *op, Node *operand, ColumnMap map) {
   node.op = op;
   node.level = Level::Element;
   node.phase = operand->phase;
-  node.type = operand->type;
   node.operands = {operand};
   node.map = map;
+  return supplied(std::move(node), graph.scalars[operand->value].roundedTo);
+}
+
+Node *Builder::divisor(Operation *op, Node *operand) {
+  for (Node &node : graph.nodes)
+    if (node.kind == Node::Kind::Divisor && node.operands[0] == operand)
+      return &node;
+  Node node;
+  node.kind = Node::Kind::Divisor;
+  node.op = op;
+  node.level = operand->level;
+  node.phase = operand->phase;
+  node.operands = {operand};
+  node.value = operand->value;
   return &graph.nodes.emplace_back(std::move(node));
 }
 
-Node *Builder::asFloat(Node *node) { return !node || node->type == "f64" ? node : converted(node, "f32"); }
+Node *Builder::asFloat(Node *node) { return !node || node->type == DType::F64 ? node : converted(node, DType::F32); }
 
-Node *Builder::converted(Node *node, const std::string &type) {
-  return !node || node->type == type ? node : apply(node->op, "(" + type + ")$0", {node}, type);
+Node *Builder::converted(Node *node, DType registerType) {
+  if (!node)
+    return nullptr;
+  return apply(node->op, {node}, [&](scalar::Graph &g, auto x) { return g.convertRegister(registerType, x[0]); });
 }
 
 std::optional<std::pair<unsigned, View>> Builder::viewOf(Value value) {
@@ -108,7 +146,7 @@ std::optional<std::pair<unsigned, View>> Builder::viewOf(Value value) {
 }
 
 Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayRef<int64_t> divisors) {
-  DimShape target = graph.leads[space.lead];
+  DimShape target = graph.outerDims[space.outer];
   if (forms[space.form].heads)
     target.push_back(Dim(graph.width.value() / graph.headSize));
   const size_t leading = target.size();
@@ -127,7 +165,7 @@ Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayR
   node.kind = Node::Kind::Load;
   node.access.index = input;
   node.access.type = dtype(region.inputs[input]);
-  node.access.lead = space.lead;
+  node.access.outer = space.outer;
   node.access.view.offset = view.offset;
   node.access.view.shape = target;
   node.access.view.strides.assign(target.size(), Dim(0));
@@ -152,8 +190,8 @@ Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayR
   const bool perRow = llvm::all_of(ArrayRef<Dim>(node.access.view.strides).take_back(node.access.columnDims),
                                    [](const Dim &stride) { return stride == Dim(0); });
   node.level = perRow ? Level::Row : Level::Element;
-  node.type = registerType(node.access.type).str();
-  return &graph.nodes.emplace_back(std::move(node));
+  const DType element = node.access.type;
+  return supplied(std::move(node), element);
 }
 
 bool Builder::isDropped(Value value) {
@@ -162,7 +200,7 @@ bool Builder::isDropped(Value value) {
     return false;
   if (auto reduce = dyn_cast<nn::ReduceOp>(op))
     return !reduce.getKeepdims();
-  if (isScalarOp(op))
+  if (op->hasTrait<nn::Pointwise>())
     return llvm::any_of(op->getOperands(), [this](Value operand) { return isDropped(operand); });
   if (isa<nn::ReshapeOp>(op) && !viewOf(value)) {
     const DimShape &from = context.shape(op->getOperand(0)), &to = context.shape(value);
@@ -181,7 +219,7 @@ Node *Builder::reshaped(Operation *op, const Space &space) {
     if (!(forms[space.form] == split) || !splitsHeads(op))
       return fail("a reshape of a computed value whose dims stand in another order");
     return value(op->getOperand(0),
-                 {lead(ArrayRef<Dim>(context.shape(op->getOperand(0))).drop_back()), graph.width, false});
+                 {outer(ArrayRef<Dim>(context.shape(op->getOperand(0))).drop_back()), graph.width, false});
   }
   const DimShape &from = context.shape(op->getOperand(0)), &to = context.shape(op->getResult(0));
   Space source = space;
@@ -190,18 +228,18 @@ Node *Builder::reshaped(Operation *op, const Space &space) {
     return ArrayRef<Dim>(shape).take_front(dropped || shape.empty() ? shape.size() : shape.size() - 1);
   };
   ArrayRef<Dim> toLead = leading(to, space.dropped), fromLead = leading(from, source.dropped);
-  if (toLead != ArrayRef<Dim>(graph.leads[space.lead]))
+  if (toLead != ArrayRef<Dim>(graph.outerDims[space.outer]))
     return fail("a reshape of a computed value that is broadcast afterwards");
   const bool perRow = space.dropped || to.back() == Dim(1);
   if (product(toLead) != product(fromLead) ||
       (!perRow && (source.dropped || from.empty() || from.back() != to.back())))
     return fail("a reshape that changes the last dim of a computed value");
-  source.lead = lead(fromLead);
+  source.outer = outer(fromLead);
   return value(op->getOperand(0), source);
 }
 
 Node *Builder::value(Value v, Space space) {
-  const Key key{v.getAsOpaquePointer(), space.lead, space.dropped, space.width, space.form};
+  const Key key{v.getAsOpaquePointer(), space.outer, space.dropped, space.width, space.form};
   if (auto found = known.find(key); found != known.end())
     return found->second;
   Node *node = nullptr;
@@ -235,12 +273,12 @@ bool Builder::findRowSpace() {
     }
   const DimShape &shape = context.shape(principal);
   if (shape.empty()) {
-    lead({});
+    outer({});
     return true;
   }
   graph.width = shape.back();
-  lead(ArrayRef<Dim>(shape).drop_back());
-  graph.rows = product(graph.leads[0]);
+  outer(ArrayRef<Dim>(shape).drop_back());
+  graph.rows = product(graph.outerDims[0]);
   return true;
 }
 
@@ -252,11 +290,11 @@ bool Builder::addOutput(unsigned index) {
   space.dropped = dropped && !shape.empty();
   space.form = dropped ? 0 : formOf(output);
   space.width = forms[space.form].heads ? Dim(graph.headSize) : graph.width;
-  space.lead = lead(ArrayRef<Dim>(rowDims(shape, space.form))
+  space.outer = outer(ArrayRef<Dim>(rowDims(shape, space.form))
                         .take_front(shape.empty() ? 0 : shape.size() - (dropped ? 0 : columnDims(space.form))));
-  if (product(graph.leads[space.lead]) != graph.rows) {
+  if (product(graph.outerDims[space.outer]) != graph.rows) {
     fail("output " + Twine(index) + " of shape [" + shapeString(shape) + "] has other rows than [" +
-         shapeString(graph.leads[0]) + "]");
+         shapeString(graph.outerDims[0]) + "]");
     return false;
   }
   Node *node = value(output, space);
@@ -265,9 +303,9 @@ bool Builder::addOutput(unsigned index) {
   Store store{node, {}};
   store.access.index = index;
   store.access.type = dtype(output);
-  store.access.lead = space.lead;
+  store.access.outer = space.outer;
   store.access.view = context.output(index, output);
-  store.access.divisors.assign(graph.leads[space.lead].size() + columnDims(space.form), 1);
+  store.access.divisors.assign(graph.outerDims[space.outer].size() + columnDims(space.form), 1);
   if (space.form != 0) {
     arrange(store.access, space.form);
   } else if (dropped) {
@@ -287,7 +325,7 @@ bool Builder::addOutput(unsigned index) {
   return true;
 }
 
-/// Dims that lie behind each other become one, so that a reduction over several is one row.
+/// Dims that lie one after the other become one, so that a reduction over several is one row.
 static void mergeDims(DimShape &shape, DimShape &strides) {
   for (size_t i = shape.size(); i-- > 0;)
     if (shape[i] == Dim(1)) {
@@ -350,19 +388,19 @@ std::optional<Graph> Builder::buildPermuted() {
       kept.push_back(shape[i]);
     else
       graph.width = graph.width * shape[i];
-  lead(kept);
+  outer(kept);
   graph.rows = product(kept);
-  Node &x = graph.nodes.emplace_back();
-  x.kind = Node::Kind::Load;
-  x.level = Level::Element;
-  x.access = access(context.inputs[0], 0, dtype(region.inputs[0]));
-  x.type = registerType(x.access.type).str();
+  Node load;
+  load.kind = Node::Kind::Load;
+  load.level = Level::Element;
+  load.access = access(context.inputs[0], 0, dtype(region.inputs[0]));
+  Node *x = supplied(std::move(load), dtype(region.inputs[0]));
   Store store;
   if (softmax) {
-    store.value = lowerSoftmax(softmax, &x);
+    store.value = lowerSoftmax(softmax, x);
     store.access = access(View::contiguous(op->getResult(0), shape), 0, dtype(op->getResult(0)));
   } else {
-    store.value = lowerReduce(reduce, &x);
+    store.value = lowerReduce(reduce, x);
     store.access.type = dtype(op->getResult(0));
     store.access.view = View::contiguous(op->getResult(0), kept);
     store.access.view.shape.push_back(Dim(1));

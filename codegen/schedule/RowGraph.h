@@ -2,7 +2,10 @@
 // elements, or per row. Norms, softmax, rope and quantisation are spelled out here in their exact roundings.
 #pragma once
 
-#include "codegen/ScalarCode.h"
+#include "codegen/Region.h"
+#include "codegen/Schedule.h"
+#include "ir/dialect/Types.h"
+#include "ir/scalar/Graph.h"
 
 #include <deque>
 
@@ -17,7 +20,7 @@ struct Access {
   unsigned index = 0; ///< region input or output
   DType type = DType::F32;
   View view;
-  unsigned lead = 0;                   ///< into Graph::leads: what the row number is split into
+  unsigned outer = 0;                   ///< into Graph::outerDims: what the row number is split into
   unsigned columnDims = 1;             ///< the last dims of the view, which make up the row
   llvm::SmallVector<int64_t> divisors; ///< per dim; a scale for every block has the block's size here
 };
@@ -35,19 +38,28 @@ struct ColumnMap {
   int64_t headSize = 0; ///< c counts from the start of its head, of so many columns; 0: from the start of the row
 };
 
+/// A value at which a kernel may stop: it is kept in a register, reduced, or read at another column. What lies between
+/// nodes is the scalar graph's.
 struct Node {
-  enum class Kind : uint8_t { Load, Apply, Reduce, Move } kind = Kind::Apply;
-  enum class Reduction : uint8_t { Sum, Max, Min, Product } reduction = Reduction::Sum;
+  enum class Kind : uint8_t {
+    Load,
+    Apply,   ///< arithmetic on the operands
+    Divisor, ///< what dividing by the operand, an f32, takes: many quotients by one number cost one division
+    Reduce,
+    Move, ///< the operand at another column
+  } kind = Kind::Apply;
+  /// SumOfSquares: of f32; the squares are not rounded before they are added.
+  enum class Reduction : uint8_t { Sum, SumOfSquares, Max, Min, Product } reduction = Reduction::Sum;
   Level level = Level::Row;
-  unsigned phase = 0;       ///< the earliest sweep over the row in which it can be computed
-  std::string type = "f32"; ///< as which it is held in a register
+  unsigned phase = 0;      ///< the earliest pass over the row in which it can be computed
+  scalar::Value value;     ///< in Graph::scalars. Apply: made of the operands' values; else an input
+  bool readsColumn = false; ///< Apply: beside what its operands do
+  DType type = DType::F32; ///< as which it is held in a register
   mlir::Operation *op = nullptr;
-  /// Apply: the expression; $0, $1, … are operands and $c the column. Empty: scalarExpression(op).
-  std::string text;
   llvm::SmallVector<Node *, 3> operands;
   bool perGroup = false; ///< Reduce: over groups, not over the row
   Access access;         ///< Load
-  bool summed = false;   ///< Load: of the sum over ranks of what its operand loads, which is made before the sweeps
+  bool summed = false;   ///< Load: of the sum over ranks of what its operand loads, which is made before the passes
   ColumnMap map;         ///< Move
 };
 
@@ -59,9 +71,13 @@ struct Store {
 };
 
 struct Graph {
+  scalar::Graph scalars;
+  /// I64: the column of the element, from the start of the row; the columns of a row.
+  scalar::Value column = scalars.input("column", DType::I64, scalar::Level::Element),
+                columns = scalars.input("columns", DType::I64, scalar::Level::Kernel);
   std::deque<Node> nodes;
   std::vector<Store> stores;
-  std::vector<DimShape> leads; ///< the ways in which the row number is split into indices
+  std::vector<DimShape> outerDims; ///< the ways in which the row number is split into indices
   Dim rows = 1, width = 1;
   int64_t groupSize = 0; ///< 0: no value per group
   int64_t headSize = 0;  ///< 0: no value whose row is split into heads

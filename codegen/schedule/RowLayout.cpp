@@ -8,7 +8,7 @@
 namespace fusion::row {
 
 bool isPlainReduction(const Node &node) {
-  return node.type == "f32" && node.reduction != Node::Reduction::Product;
+  return node.type == DType::F32 && node.reduction != Node::Reduction::Product;
 }
 
 bool isVectorAccess(const Access &access, int64_t vector) {
@@ -41,71 +41,75 @@ bool isContiguousRow(const Access &access, const Dim &width, int64_t vector) {
 }
 
 /// The sum that is divided into the mean about which `squares` are squares, if they are; see Builder::lowerLayerNorm.
-static const Node *sumOfMean(const Node *squares) {
-  auto sums = [](const Node *node) {
-    return node->kind == Node::Kind::Reduce && node->reduction == Node::Reduction::Sum && !node->perGroup &&
-           node->type == "f32";
+static const Node *sumOfMean(const scalar::Graph &scalars, const Node *squares) {
+  auto isSum = [](const Node *node, Node::Reduction reduction) {
+    return node->kind == Node::Kind::Reduce && node->reduction == reduction && !node->perGroup && node->type == DType::F32;
   };
-  if (!sums(squares) || squares->operands[0]->text != "$0 * $0")
+  auto isApply = [&](const Node *node, scalar::Kind kind, size_t operands) {
+    return node->kind == Node::Kind::Apply && node->operands.size() == operands && scalars[node->value].kind == kind &&
+           scalars[node->value].operands[0] == node->operands[0]->value;
+  };
+  if (!isSum(squares, Node::Reduction::SumOfSquares))
     return nullptr;
-  const Node *centred = squares->operands[0]->operands[0];
-  if (centred->text != "$0 - $1")
+  const Node *centred = squares->operands[0];
+  if (!isApply(centred, scalar::Kind::Sub, 2) || scalars[centred->value].operands[1] != centred->operands[1]->value)
     return nullptr;
   const Node *x = centred->operands[0], *mean = centred->operands[1];
-  if (mean->kind != Node::Kind::Apply || mean->operands.size() != 1 || !llvm::StringRef(mean->text).starts_with("$0 * "))
+  if (!isApply(mean, scalar::Kind::Mul, 1) ||
+      scalars[scalars[mean->value].operands[1]].kind != scalar::Kind::Float)
     return nullptr;
   const Node *sum = mean->operands[0];
-  return sums(sum) && sum->operands[0] == x ? sum : nullptr;
+  return isSum(sum, Node::Reduction::Sum) && sum->operands[0] == x ? sum : nullptr;
 }
 
-/// In registers, a thread has its elements at hand to take their squares about their own mean first. Where a sweep does
+/// In registers, a thread has its elements at hand to take their squares about their own mean first. Where a pass does
 /// more than that, it needs the row's mean before.
-static void pairMoments(SweepPlan &plan) {
-  for (size_t sweep = 1; sweep < plan.reductions.size(); ++sweep) {
+static void pairMoments(const scalar::Graph &scalars, PassPlan &plan) {
+  for (size_t pass = 1; pass < plan.reductions.size(); ++pass) {
     std::map<const Node *, const Node *> pairs;
-    for (const Node *reduction : plan.reductions[sweep])
-      if (const Node *sum = sumOfMean(reduction); sum && llvm::is_contained(plan.reductions[sweep - 1], sum))
+    for (const Node *reduction : plan.reductions[pass])
+      if (const Node *sum = sumOfMean(scalars, reduction); sum && llvm::is_contained(plan.reductions[pass - 1], sum))
         pairs[reduction] = sum;
-    if (pairs.size() == plan.reductions[sweep].size() && plan.stores[sweep].empty())
+    if (pairs.size() == plan.reductions[pass].size() && plan.stores[pass].empty())
       plan.moments.insert(pairs.begin(), pairs.end());
   }
 }
 
 namespace {
-/// Which values a sweep computes, found by walking back from what it accumulates and stores.
+/// Which values a pass computes, found by walking back from what it accumulates and stores.
 class Planner {
 public:
-  Planner(SweepPlan &plan, bool inRegisters) : plan(plan), inRegisters(inRegisters) {}
+  Planner(PassPlan &plan, bool inRegisters) : plan(plan), inRegisters(inRegisters) {}
 
-  void visit(const Node *node, bool moved, unsigned sweep) {
+  void visit(const Node *node, bool moved, unsigned pass) {
     if (node->level != Level::Element)
       return;
     if (!moved && inRegisters) {
-      auto [first, isNew] = firstSweep.try_emplace(node, sweep);
+      auto [first, isNew] = firstPass.try_emplace(node, pass);
       if (!isNew) {
-        if (first->second < sweep)
-          plan.kept[node] = first->second;
+        if (first->second < pass)
+          plan.live[node] = first->second;
         return;
       }
     }
     const bool away = moved || node->kind == Node::Kind::Move;
     for (const Node *operand : node->operands)
-      visit(operand, away, sweep);
+      visit(operand, away, pass);
   }
 
 private:
-  SweepPlan &plan;
+  PassPlan &plan;
   bool inRegisters;
-  std::map<const Node *, unsigned> firstSweep;
+  std::map<const Node *, unsigned> firstPass;
 };
 } // namespace
 
-SweepPlan planSweeps(const Graph &graph, bool inRegisters, bool inCluster) {
-  SweepPlan plan;
-  auto at = [](auto &sweeps, unsigned index) -> auto & {
-    if (sweeps.size() <= index)
-      sweeps.resize(index + 1);
-    return sweeps[index];
+PassPlan planPasses(const Graph &graph, bool inRegisters, bool inCluster) {
+  PassPlan plan;
+  auto at = [](auto &passes, unsigned index) -> auto & {
+    if (passes.size() <= index)
+      passes.resize(index + 1);
+    return passes[index];
   };
   std::set<const Node *> used;
   std::vector<const Node *> pending;
@@ -126,27 +130,27 @@ SweepPlan planSweeps(const Graph &graph, bool inRegisters, bool inCluster) {
     if (node->kind == Node::Kind::Reduce)
       at(plan.reductions, node->operands[0]->phase).push_back(node);
   }
-  const size_t sweeps = std::max(plan.reductions.size(), plan.stores.size());
-  plan.reductions.resize(sweeps);
-  plan.stores.resize(sweeps);
+  const size_t passes = std::max(plan.reductions.size(), plan.stores.size());
+  plan.reductions.resize(passes);
+  plan.stores.resize(passes);
   // In the order in which they were built, not in that of their addresses.
-  for (auto &sweep : plan.reductions) {
+  for (auto &pass : plan.reductions) {
     std::vector<const Node *> ordered;
     for (const Node &node : graph.nodes)
-      if (llvm::is_contained(sweep, &node))
+      if (llvm::is_contained(pass, &node))
         ordered.push_back(&node);
-    sweep = std::move(ordered);
+    pass = std::move(ordered);
   }
   if (inRegisters && !inCluster)
-    pairMoments(plan);
+    pairMoments(graph.scalars, plan);
   Planner planner(plan, inRegisters);
-  for (unsigned sweep = 0; sweep < sweeps; ++sweep) {
-    for (const Node *reduction : plan.reductions[sweep]) {
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    for (const Node *reduction : plan.reductions[pass]) {
       const auto pair = plan.moments.find(reduction);
-      planner.visit((pair == plan.moments.end() ? reduction : pair->second)->operands[0], false, sweep);
+      planner.visit((pair == plan.moments.end() ? reduction : pair->second)->operands[0], false, pass);
     }
-    for (const Store *store : plan.stores[sweep])
-      planner.visit(store->value, false, sweep);
+    for (const Store *store : plan.stores[pass])
+      planner.visit(store->value, false, pass);
   }
   return plan;
 }
@@ -228,8 +232,8 @@ static std::pair<int64_t, int64_t> rowsOf(const Graph &graph, const SizeRange *r
 }
 
 /// Reductions that follow each other.
-static int64_t stagesOf(const SweepPlan &plan) {
-  return llvm::count_if(plan.reductions, [](const auto &sweep) { return !sweep.empty(); }) -
+static int64_t stagesOf(const PassPlan &plan) {
+  return llvm::count_if(plan.reductions, [](const auto &pass) { return !pass.empty(); }) -
          static_cast<int64_t>(!plan.moments.empty());
 }
 
@@ -237,7 +241,7 @@ static int64_t stagesOf(const SweepPlan &plan) {
 static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_t width, const SizeRange *range) {
   constexpr int64_t usual = 16;
   const auto [least, most] = rowsOf(graph, range);
-  const SweepPlan plan = planSweeps(graph, true);
+  const PassPlan plan = planPasses(graph, true);
   // A second reduction over more warps costs what the loads gain.
   if (least >= manyRows && !layout.shifted)
     return stagesOf(plan) > 1 ? usual : usual / 2;
@@ -248,21 +252,21 @@ static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_
   if (stagesOf(plan) <= 1 && most > fewRows && !layout.shifted && threads >= 256 && threads <= 1024 &&
       threadsOfMultiprocessor % threads == 0 && llvm::none_of(graph.nodes, [](const Node &node) { return node.summed; }))
     return usual / 2;
-  // As far as all that is read is requested ahead; see Emitter::choosePreloads().
+  // As far as all that is read is requested ahead; see BodyPrinter::choosePreloads().
   const int64_t loads = llvm::count_if(graph.nodes, [](const Node &node) {
     return node.kind == Node::Kind::Load && node.level == Level::Element;
   });
   return most <= fewRows && width / usual >= 512 && loads <= 3 ? 2 * usual : usual;
 }
 
-bool isFetchedAhead(const Graph &graph, const Node &load) {
+bool isPrefetched(const Graph &graph, const Node &load) {
   const Access &access = load.access;
   const View &view = access.view;
   if (load.kind != Node::Kind::Load || load.summed || load.level != Level::Element || access.columnDims != 1 ||
       view.strides.back() != Dim(1) || llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
     return false;
-  return llvm::all_of(llvm::seq<size_t>(0, graph.leads[access.lead].size()), [&](size_t dim) {
-    return view.strides[dim] != Dim(0) || graph.leads[access.lead][dim] == Dim(1);
+  return llvm::all_of(llvm::seq<size_t>(0, graph.outerDims[access.outer].size()), [&](size_t dim) {
+    return view.strides[dim] != Dim(0) || graph.outerDims[access.outer][dim] == Dim(1);
   });
 }
 
@@ -270,7 +274,7 @@ int64_t bytesFetched(const Graph &graph) {
   const std::optional<int64_t> width = graph.width.constant();
   int64_t read = 0, written = 0;
   for (const Node &node : graph.nodes)
-    if (isFetchedAhead(graph, node))
+    if (isPrefetched(graph, node))
       read += static_cast<int64_t>(byteSize(node.access.type));
   for (const Store &store : graph.stores)
     if (store.access.view.strides.back() != Dim(0) && store.access.divisors.back() == 1)
@@ -298,7 +302,7 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   if (layout.shifted)
     layout.vector = std::min<int64_t>(8, 16 / narrowestOf(graph));
   int64_t vectors = layout.shifted ? (*width + 2 * layout.vector - 2) / layout.vector : *width / layout.vector;
-  const int64_t keptValues = static_cast<int64_t>(planSweeps(graph, true).kept.size());
+  const int64_t liveValues = static_cast<int64_t>(planPasses(graph, true).live.size());
   if (*width <= 512 || !plain) {
     auto lanesFor = [&](int64_t vector) {
       const int64_t perThread = std::max<int64_t>(1, 16 / vector), count = vectors * layout.vector / vector;
@@ -332,7 +336,7 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   }
   layout.chunks = static_cast<int64_t>(llvm::divideCeil(vectors, layout.threadsPerRow));
   // 1024 threads have 64 registers each, fewer threads have more.
-  const int64_t held = layout.chunks * layout.vector * std::max<int64_t>(keptValues, 1);
+  const int64_t held = layout.chunks * layout.vector * std::max<int64_t>(liveValues, 1);
   layout.inRegisters = held <= (layout.blockThreads > 512 ? 32 : 64);
   if (graph.groupSize > 0 && !layout.inRegisters)
     return std::string("groups in a row of ") + std::to_string(*width) +
@@ -344,7 +348,7 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
     layout.blockThreads = layout.threadsPerRow = 512;
   if (const int64_t bytes = bytesFetched(graph);
       bytes > 0 && layout.inRegisters && layout.wholeBlock() && rowsOf(graph, range).first >= manyRows)
-    layout.ahead = std::max<int64_t>(1, bytesAhead / bytes);
+    layout.prefetchDistance = std::max<int64_t>(1, prefetchBytes / bytes);
   return layout;
 }
 
@@ -360,8 +364,8 @@ Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads)
   layout.vector = chooseVector(graph, width);
   layout.chunks = static_cast<int64_t>(
       llvm::divideCeil(width, layout.vector * static_cast<int64_t>(layout.threadsPerRow)));
-  const int64_t keptValues = static_cast<int64_t>(planSweeps(graph, true).kept.size());
-  layout.inRegisters = layout.chunks * layout.vector * std::max<int64_t>(keptValues, 1) <= 32;
+  const int64_t liveValues = static_cast<int64_t>(planPasses(graph, true).live.size());
+  layout.inRegisters = layout.chunks * layout.vector * std::max<int64_t>(liveValues, 1) <= 32;
   return layout;
 }
 

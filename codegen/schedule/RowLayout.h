@@ -11,7 +11,7 @@ struct Layout {
   uint32_t blockThreads = 128;
   uint32_t threadsPerRow = 32; ///< a power of two up to 32, or all of the block
   int64_t vector = 1;          ///< neighbouring elements that a thread takes at once
-  /// The row's values are kept in registers between sweeps; otherwise each sweep computes them anew from
+  /// The row's values stay in registers between passes; otherwise each pass computes them anew from
   /// memory.
   bool inRegisters = false;
   int64_t chunks = 0; ///< in registers: vectors that a thread holds of its row
@@ -19,11 +19,11 @@ struct Layout {
   /// and `chunks` is what a thread holds then. Only where the threads hold the row evenly.
   uint32_t clusterBlocks = 1;
   /// Rows whose length is no multiple of the vectors: a row's vectors begin where the memory does that is aligned for
-  /// them, up to vector - 1 elements before its first, and end as far behind its last. Then all its elements' accesses
+  /// them, up to vector - 1 elements before its first, and end as far after its last. Then all its elements' accesses
   /// are as isContiguousRow() says, or element by element.
   bool shifted = false;
   /// Rows between the one that a block reads and the one that it has the L2 fetch; 0: it leaves that to the loads.
-  int64_t ahead = 0;
+  int64_t prefetchDistance = 0;
 
   bool inCluster() const { return clusterBlocks > 1; }
   uint32_t rowsPerBlock() const { return blockThreads / threadsPerRow; }
@@ -33,30 +33,30 @@ struct Layout {
   bool guarded(int64_t width) const { return !shifted && chunks * threadsPerRow * vector != width; }
 };
 
-/// Which values one sweep computes and a later one needs.
-struct SweepPlan {
-  std::vector<std::vector<const Node *>> reductions; ///< by sweep
-  std::vector<std::vector<const Store *>> stores;    ///< by sweep; those per row after all sweeps
+/// Which values one pass computes and a later one needs.
+struct PassPlan {
+  std::vector<std::vector<const Node *>> reductions; ///< by pass
+  std::vector<std::vector<const Store *>> stores;    ///< by pass; those per row after all passes
   std::vector<const Store *> rowStores;
-  std::map<const Node *, unsigned> kept; ///< and the sweep that computes it
+  std::map<const Node *, unsigned> live; ///< and the pass that computes it
   /// Sums of squares about a mean, and the sum that gives the mean: both are reduced at once, at the end of the former's
-  /// sweep.
+  /// pass.
   std::map<const Node *, const Node *> moments;
 };
-SweepPlan planSweeps(const Graph &graph, bool inRegisters, bool inCluster = false);
+PassPlan planPasses(const Graph &graph, bool inRegisters, bool inCluster = false);
 
 /// True if each thread's accesses through `access` can be vectors of `vector` elements.
 bool isVectorAccess(const Access &access, int64_t vector);
 
-/// Whether the elements lie one row of `width` behind the other, from a multiple of `vector` elements on.
+/// Whether the elements lie one row of `width` after the other, from a multiple of `vector` elements on.
 bool isContiguousRow(const Access &access, const Dim &width, int64_t vector);
 
 // Measured on an H200: where as much is written as read, asking the L2 for rows as wholes, a little ahead of the blocks,
 // gives 2 to 3 %; where less is written, nothing. What lies more than three times as far is evicted, by what is written,
 // before it is used.
-inline constexpr int64_t bytesAhead = 3 << 20;
+inline constexpr int64_t prefetchBytes = 3 << 20;
 /// Whether a load reads each row once, all of it.
-bool isFetchedAhead(const Graph &graph, const Node &load);
+bool isPrefetched(const Graph &graph, const Node &load);
 /// Bytes of a row that such loads read, if as much is written.
 int64_t bytesFetched(const Graph &graph);
 

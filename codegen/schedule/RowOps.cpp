@@ -1,84 +1,100 @@
 // Each op that a row kernel knows, as scalar arithmetic with its roundings.
+#include "codegen/schedule/ElementGraph.h"
 #include "codegen/schedule/RowBuilder.h"
-
-#include <fmt/format.h>
+#include "ir/dialect/Formulas.h"
+#include "ir/scalar/Quantize.h"
 
 using namespace mlir;
 
 namespace fusion::row {
 
+using scalar::Kind;
+using Scalars = scalar::Graph;
+using Values = ArrayRef<scalar::Value>;
+
 static DType resultType(Operation *op, unsigned result = 0) { return dtype(op->getResult(result)); }
 
-std::string Builder::widthText(bool floating) {
-  if (std::optional<int64_t> width = graph.width.constant())
-    return floating ? literal(DType::F32, static_cast<double>(*width)) : fmt::format("{}ll", *width);
-  return floating ? "(f32)$n" : "$n";
+/// Rounded to `to`, held as before.
+static scalar::Value rounded(Scalars &g, DType to, scalar::Value value) {
+  return g.convertRegister(g.type(value), g.convert(to, value));
 }
 
-// What a norm makes of a sum: times the inverse of the width, which differs by a rounding from a division.
-std::string Builder::meanText(const std::string &type) {
-  std::optional<int64_t> width = graph.width.constant();
-  if (!width || *width == 0 || type != "f32")
-    return "$0 / " + widthText(true);
-  return "$0 * " + literal(DType::F32, 1.0 / static_cast<double>(*width));
+// Times the inverse of the width, which differs by a rounding from a division.
+scalar::Value Builder::mean(scalar::Value sum) {
+  Scalars &g = graph.scalars;
+  const DType type = g.type(sum);
+  const std::optional<int64_t> width = graph.width.constant();
+  if (width && *width != 0 && type == DType::F32)
+    return g.mul(sum, g.like(sum, 1.0 / static_cast<double>(*width)));
+  const scalar::Value columns = width ? g.number(DType::F32, static_cast<double>(*width))
+                                      : g.convertRegister(DType::F32, graph.columns);
+  return g.div(sum, g.convertRegister(type, columns));
+}
+
+/// The type in which nn.reduce works: integers are summed modulo 2^64, which is exact modulo their own width.
+static DType typeOfReduction(DType from) {
+  if (isFloat(from))
+    return scalar::registerType(from);
+  return from == DType::Bool || isSignedInteger(from) ? DType::I64 : DType::U64;
+}
+
+static scalar::Value magnitude(Scalars &g, scalar::Value x) {
+  if (isFloat(g.type(x)))
+    return g.call("fabs_", {x});
+  if (g.type(x) == DType::U64)
+    return x;
+  return g.select(g.compare(Kind::Less, x, g.like(x, 0)), g.neg(x), x);
 }
 
 Node *Builder::lowerReduce(nn::ReduceOp op, Node *x) {
-  if (!x)
-    return nullptr;
   const llvm::StringRef kind = op.getKind();
-  const DType from = dtype(op.getX()), to = resultType(op);
-  const bool floating = isFloat(from), wide = from == DType::F64;
+  const DType from = dtype(op.getX()), to = resultType(op), type = typeOfReduction(from);
   if (from == DType::Bool && kind != "max" && kind != "min")
     return fail("nn.reduce " + Twine(kind) + " of i1");
-  // Integers are summed modulo 2^64, which is exact modulo their own width.
-  const std::string type = wide                                           ? "f64"
-                           : floating                                     ? "f32"
-                           : from == DType::Bool || isSignedInteger(from) ? "i64"
-                                                                          : "u64";
-  if (x->type != type)
-    x = apply(op, fmt::format("({})$0", type), {x}, type);
-  if (kind == "sum_square" || kind == "l2")
-    x = apply(op, "$0 * $0", {x}, type);
-  else if (kind == "l1")
-    x = apply(op, floating ? "fabs_($0)" : type == "u64" ? "$0" : "($0 < 0 ? -$0 : $0)", {x}, type);
+  x = converted(x, type);
+  if (kind == "l1")
+    x = apply(op, {x}, [](Scalars &g, Values v) { return magnitude(g, v[0]); });
   Node::Reduction reduce = kind == "max"    ? Node::Reduction::Max
                            : kind == "min"  ? Node::Reduction::Min
                            : kind == "prod" ? Node::Reduction::Product
                                             : Node::Reduction::Sum;
-  Node *result = reduction(op, reduce, x);
-  std::string text = "$0";
-  if (kind == "mean")
-    text = wide                     ? fmt::format("$0 / (f64){}", widthText(false))
-           : floating               ? "$0 / " + widthText(true)
-           : graph.width.isStatic() ? fmt::format("$0 / ({}){}", type, widthText(false))
-                                    : "$n == 0 ? 0 : $0 / $n";
-  else if (kind == "l2")
-    text = floating ? "sqrt_($0)" : fmt::format("({})sqrt_((f64)$0)", type);
-  if (to == DType::Bool)
-    text = fmt::format("({}) != 0", text);
-  else if (!floating)
-    text = fmt::format("({})({})", registerType(to).str(), text);
-  else if (!wide)
-    text = rounded(to, text);
-  return apply(op, text, {result}, registerType(to));
+  Node *result = kind == "sum_square" || kind == "l2" ? sumOfSquares(op, x) : reduction(op, reduce, x);
+  return apply(op, {result}, [&](Scalars &g, Values v) {
+    scalar::Value value = v[0];
+    if (kind == "l2")
+      value = isFloat(type) ? g.call("sqrt_", {value})
+                            : g.convertRegister(type, g.call("sqrt_", {g.convertRegister(DType::F64, value)}));
+    if (kind == "mean") {
+      const std::optional<int64_t> width = graph.width.constant();
+      const scalar::Value columns =
+          width ? g.like(value, static_cast<double>(*width)) : g.convertRegister(type, graph.columns);
+      value = g.div(value, columns);
+      if (!isFloat(type) && !width)
+        value = g.select(g.compare(Kind::Equal, columns, g.like(columns, 0)), g.like(value, 0), value);
+    }
+    return to == DType::Bool ? g.compare(Kind::NotEqual, value, g.like(value, 0)) : g.convert(to, value);
+  });
 }
 
 Node *Builder::lowerSoftmax(nn::SoftmaxOp op, Node *x) {
   const DType to = resultType(op);
   x = asFloat(x);
-  if (!x)
-    return nullptr;
-  const std::string type = x->type;
   Node *largest = reduction(op, Node::Reduction::Max, x);
-  if (op.getLog()) {
-    Node *shifted = apply(op, "$0 - $1", {x, largest}, type);
-    Node *sum = reduction(op, Node::Reduction::Sum, apply(op, "exp_($0)", {shifted}, type));
-    return apply(op, rounded(to, "$0 - $1"), {shifted, apply(op, "log_($0)", {sum}, type)}, registerType(to));
-  }
-  Node *power = apply(op, "exp_($0 - $1)", {x, largest}, type);
+  Node *shifted = apply(op, {x, largest}, [](Scalars &g, Values v) { return g.sub(v[0], v[1]); });
+  Node *power = apply(op, {shifted}, [](Scalars &g, Values v) { return g.call("exp_", {v[0]}); });
   Node *sum = reduction(op, Node::Reduction::Sum, power);
-  return apply(op, rounded(to, "$0 / $1"), {power, sum}, registerType(to));
+  if (!op.getLog())
+    return apply(op, {power, sum}, [&](Scalars &g, Values v) { return g.convert(to, g.div(v[0], v[1])); });
+  Node *logarithm = apply(op, {sum}, [](Scalars &g, Values v) { return g.call("log_", {v[0]}); });
+  return apply(op, {shifted, logarithm}, [&](Scalars &g, Values v) { return g.convert(to, g.sub(v[0], v[1])); });
+}
+
+/// 1 / sqrt(mean of the squares + eps)
+Node *Builder::inverseRoot(Operation *op, Node *squares, const llvm::APFloat &eps) {
+  return apply(op, {squares}, [&](Scalars &g, Values v) {
+    const scalar::Value average = mean(v[0]);
+    return g.call("inverse_sqrt_", {g.add(average, g.like(average, eps.convertToFloat()))});
+  });
 }
 
 Node *Builder::lowerRmsNorm(nn::RmsNormOp op, const Space &space) {
@@ -86,20 +102,14 @@ Node *Builder::lowerRmsNorm(nn::RmsNormOp op, const Space &space) {
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
-  const std::string type = x->type;
-  Node *weight = converted(value(op.getWeight(), space), type);
-  Node *squares = reduction(op, Node::Reduction::Sum, apply(op, "$0 * $0", {x}, type));
-  const std::string eps = literal(DType::F32, op.getEps().convertToDouble());
-  Node *inverse = apply(op, fmt::format("inverse_sqrt_({} + {})", meanText(type), eps), {squares}, type);
-  const double bias = op.getWeightBias().convertToDouble();
-  Node *factor = weight;
-  if (bias != 0)
-    factor = apply(op, rounded(scale, "$0 + " + literal(DType::F32, bias)), {weight}, type);
-  else if (dtype(op.getWeight()) != scale)
-    factor = apply(op, rounded(scale, "$0"), {weight}, type);
-  Node *normal = apply(op, rounded(scale, "$0 * $1"), {x, inverse}, type);
-  return apply(op, to == scale ? roundedPair(to, "mul", "$0", "$1") : rounded(to, "$0 * $1"), {normal, factor},
-               registerType(to));
+  Node *weight = converted(value(op.getWeight(), space), x->type);
+  Node *inverse = inverseRoot(op, sumOfSquares(op, x), op.getEps());
+  const float bias = op.getWeightBias().convertToFloat();
+  Node *factor = apply(op, {weight}, [&](Scalars &g, Values v) {
+    return rounded(g, scale, bias == 0 ? v[0] : g.add(v[0], g.like(v[0], bias)));
+  });
+  Node *normal = apply(op, {x, inverse}, [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
+  return apply(op, {normal, factor}, [&](Scalars &g, Values v) { return g.convert(to, g.mul(v[0], v[1])); });
 }
 
 Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
@@ -107,21 +117,18 @@ Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
-  const std::string type = x->type;
-  Node *mean = apply(op, meanText(type), {reduction(op, Node::Reduction::Sum, x)}, type);
-  Node *centred = apply(op, "$0 - $1", {x, mean}, type);
-  Node *squares = reduction(op, Node::Reduction::Sum, apply(op, "$0 * $0", {centred}, type));
-  const std::string eps = literal(DType::F32, op.getEps().convertToDouble());
-  Node *inverse = apply(op, fmt::format("inverse_sqrt_({} + {})", meanText(type), eps), {squares}, type);
-  Node *normal = apply(op, rounded(scale, "$0 * $1"), {centred, inverse}, type);
-  auto rounding = [&](Value operand) {
-    Node *node = converted(value(operand, space), type);
-    return dtype(operand) == scale ? node : apply(op, rounded(scale, "$0"), {node}, type);
+  Node *middle = apply(op, {reduction(op, Node::Reduction::Sum, x)}, [&](Scalars &, Values v) { return mean(v[0]); });
+  Node *centred = apply(op, {x, middle}, [](Scalars &g, Values v) { return g.sub(v[0], v[1]); });
+  Node *inverse = inverseRoot(op, sumOfSquares(op, centred), op.getEps());
+  Node *normal = apply(op, {centred, inverse}, [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
+  auto operand = [&](Value of) {
+    return apply(op, {converted(value(of, space), x->type)}, [&](Scalars &g, Values v) { return rounded(g, scale, v[0]); });
   };
-  Node *result = apply(op, roundedPair(scale, "mul", "$0", "$1"), {normal, rounding(op.getWeight())}, type);
+  Node *result = apply(op, {normal, operand(op.getWeight())},
+                       [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
   if (op.getBias())
-    return apply(op, to == scale ? roundedPair(to, "add", "$0", "$1") : rounded(to, "$0 + $1"), {result, rounding(op.getBias())}, registerType(to));
-  return apply(op, rounded(to, "$0"), {result}, registerType(to));
+    return apply(op, {result, operand(op.getBias())}, [&](Scalars &g, Values v) { return g.convert(to, g.add(v[0], v[1])); });
+  return apply(op, {result}, [&](Scalars &g, Values v) { return g.convert(to, v[0]); });
 }
 
 Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
@@ -129,11 +136,10 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
   const int64_t rotary = op.getRotaryDim(), half = rotary / 2;
   const bool interleaved = op.getInterleaved(), whole = space.width == Dim(rotary);
   const int64_t headSize = forms[space.form].heads ? graph.headSize : 0;
-  const std::string place = headSize ? fmt::format("(u32)$c % {}u", headSize) : "$c";
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
-  const std::string type = x->type;
+  const DType type = x->type;
   Node *partner =
       move(op, x, {interleaved ? ColumnMap::Kind::NextPartner : ColumnMap::Kind::HalfPartner, half, headSize});
   auto table = [&](Value operand) -> Node * {
@@ -147,18 +153,27 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
       return whole ? node : move(op, node, {ColumnMap::Kind::Clamp, half, headSize});
     return move(op, node, {interleaved ? ColumnMap::Kind::PairFold : ColumnMap::Kind::HalfFold, half, headSize});
   };
-  const bool same = dtype(op.getX()) == compute && dtype(op.getCos()) == compute && dtype(op.getSin()) == compute;
-  const std::string product = same ? roundedPair(compute, "mul", "$0", "$1") : rounded(compute, "$0 * $1");
-  Node *straight = apply(op, product, {x, table(op.getCos())}, type);
-  Node *crossed = apply(op, product, {partner, table(op.getSin())}, type);
-  const std::string first = interleaved ? place + " % 2 == 0" : fmt::format("{} < {}", place, half);
-  Node *turned = apply(op,
-                       fmt::format("{} ? {} : {}", first, roundedPair(compute, "sub", "$0", "$1"),
-                                   roundedPair(compute, "add", "$0", "$1")),
-                       {straight, crossed}, type);
+  auto times = [&](Scalars &g, Values v) { return rounded(g, compute, g.mul(v[0], v[1])); };
+  Node *straight = apply(op, {x, table(op.getCos())}, times);
+  Node *crossed = apply(op, {partner, table(op.getSin())}, times);
+  /// The column within its head; of 32 bits where it takes a division.
+  auto place = [&](Scalars &g) {
+    const scalar::Value column = graph.column;
+    return headSize ? g.mod(g.convertRegister(DType::U32, column), g.integer(DType::U32, headSize)) : column;
+  };
+  auto isBelow = [&](Scalars &g, int64_t limit) {
+    const scalar::Value at = place(g);
+    return g.compare(Kind::Less, at, g.like(at, static_cast<double>(limit)));
+  };
+  Node *turned = apply(op, {straight, crossed}, [&](Scalars &g, Values v) {
+    const scalar::Value at = place(g);
+    const scalar::Value isFirst =
+        interleaved ? g.compare(Kind::Equal, g.mod(at, g.like(at, 2)), g.like(at, 0)) : isBelow(g, half);
+    return g.select(isFirst, rounded(g, compute, g.sub(v[0], v[1])), rounded(g, compute, g.add(v[0], v[1])));
+  });
   if (whole)
-    return to == compute ? turned : apply(op, rounded(to, "$0"), {turned}, registerType(to));
-  return apply(op, rounded(to, fmt::format("{} < {} ? $0 : $1", place, rotary)), {turned, x}, registerType(to));
+    return apply(op, {turned}, [&](Scalars &g, Values v) { return g.convert(to, v[0]); });
+  return apply(op, {turned, x}, [&](Scalars &g, Values v) { return g.convert(to, g.select(isBelow(g, rotary), v[0], v[1])); });
 }
 
 // One entry for all, for every index of `axis`, or for every block along it.
@@ -195,18 +210,25 @@ Node *Builder::lowerQuantize(Operation *op, const Space &space) {
   const DType to = resultType(op);
   Node *x = asFloat(value(op->getOperand(0), space));
   Node *scale = asFloat(quantisationOperand(op->getOperand(1), op->getOperand(0), axis, block, space));
-  // One scale for many elements is taken apart once.
-  const bool shared = !dequantize && x && scale && x->type == "f32" && scale->type == "f32" &&
-                      scale->level != Level::Element;
-  const std::string quotient = shared ? "divide($0, $1)" : "$0 / $1";
-  if (shared)
-    scale = apply(op, "divisor($0)", {scale}, "Divisor");
   SmallVector<Node *> operands{x, scale};
   if (zero)
     operands.push_back(asFloat(quantisationOperand(zero, op->getOperand(0), axis, block, space)));
   if (dequantize)
-    return apply(op, rounded(to, zero ? "($0 - $2) * $1" : "$0 * $1"), operands, registerType(to));
-  return apply(op, quantizedExpression(to, quotient, zero ? "$2" : ""), operands, registerType(to));
+    return apply(op, operands, [&](Scalars &g, Values v) {
+      return scalar::dequantized(g, to, v[0], v[1], zero ? v[2] : scalar::Value());
+    });
+  return quotient(op, operands, [&](Scalars &g, Values v) {
+    return scalar::quantized(g, to, v[0], v[1], zero ? v[2] : scalar::Value());
+  });
+}
+
+/// An op that divides its first operand by its second. One divisor of many elements is taken apart once.
+Node *Builder::quotient(Operation *op, ArrayRef<Node *> operands, Formula formula) {
+  Node *x = operands[0], *scale = operands[1];
+  SmallVector<Node *> all(operands);
+  if (x && scale && x->type == DType::F32 && scale->type == DType::F32 && scale->level != Level::Element)
+    all[1] = divisor(op, scale);
+  return apply(op, all, formula);
 }
 
 Node *Builder::lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, const Space &space) {
@@ -224,32 +246,26 @@ Node *Builder::lowerDynamicQuantize(nn::DynamicQuantizeOp op, unsigned result, c
     graph.groupSize = group;
   }
   Node *x = asFloat(value(op.getX(), space));
-  Node *largest = reduction(op, Node::Reduction::Max, apply(op, "fabs_($0)", {x}), perGroup);
-  const char *limit = to == DType::F8E4M3 ? "448.f" : to == DType::F8E5M2 ? "57344.f" : "127.f";
-  const Key key{op.getScale().getAsOpaquePointer(), ~0u, false, space.lead, 0};
-  Node *&scale = known[key];
-  if (!scale)
-    scale = apply(op, rounded(scaleType, fmt::format("$0 == 0.f ? 1.f : $0 / {}", limit)), {largest},
-                  registerType(scaleType));
+  Node *size = apply(op, {x}, [](Scalars &g, Values v) { return magnitude(g, v[0]); });
+  Node *largest = reduction(op, Node::Reduction::Max, size, perGroup);
+  const double limit = to == DType::F8E4M3 ? 448 : to == DType::F8E5M2 ? 57344 : 127;
+  Node *scale = apply(op, {largest}, [&](Scalars &g, Values v) {
+    const scalar::Value isZero = g.compare(Kind::Equal, v[0], g.like(v[0], 0));
+    return g.convert(scaleType, g.select(isZero, g.like(v[0], 1), g.div(v[0], g.like(v[0], limit))));
+  });
   if (result == 1)
     return scale;
-  const bool single = x && x->type == "f32" && scale && scale->type == "f32";
-  const std::string quotient = single ? "divide($0, $1)" : "$0 / $1";
-  Node *by = single ? apply(op, "divisor($0)", {scale}, "Divisor") : scale;
-  if (isFloat(to))
-    return apply(op, rounded(to, quotient), {x, by}, registerType(to));
-  return apply(op, fmt::format("saturate_to_int<{}>(rint_({}))", registerType(to).str(), quotient), {x, by},
-               registerType(to));
+  return quotient(op, {x, scale}, [&](Scalars &g, Values v) { return scalar::quantized(g, to, v[0], v[1]); });
 }
 
 Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
   if (auto constant = dyn_cast<nn::ConstantOp>(op)) {
-    const DType type = resultType(op);
-    if (std::optional<double> number = constantScalar(constant.getResult()))
-      return apply(nullptr, literal(type, *number), {}, registerType(type));
-    return fail("a constant of several values inside the region");
+    if (!constantScalar(constant.getResult()))
+      return fail("a constant of several values inside the region");
+    return apply(nullptr, {}, [&](Scalars &g, Values) { return constantValues(g, constant)[0]; });
   }
-  if (isScalarOp(op)) {
+  if (op->hasTrait<nn::Pointwise>()) {
+    auto formula = cast<nn::ScalarFormula>(op);
     SmallVector<Node *> operands;
     for (Value operand : op->getOperands()) {
       Space own = space;
@@ -263,7 +279,7 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
         return fail("a computed value is broadcast over heads");
       operands.push_back(value(operand, own));
     }
-    return apply(op, "", operands, registerType(resultType(op, result)));
+    return apply(op, operands, [&](Scalars &g, Values v) { return formula.formula(g, v); });
   }
   auto alongRow = [&](int64_t axis) {
     const int64_t rank = static_cast<int64_t>(context.shape(op->getOperand(0)).size());
@@ -278,10 +294,10 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
       return fail("nn.reduce over a last dim of another size");
     if (space.dropped == reduce.getKeepdims())
       return fail("a value per row is used along another dim");
-    return lowerReduce(reduce, value(reduce.getX(), {space.lead, graph.width, false}));
+    return lowerReduce(reduce, value(reduce.getX(), {space.outer, graph.width, false}));
   }
   if (isa<nn::AllReduceOp>(op))
-    return fail(context.form ? "nn.all_reduce of what the same kernel computes" : "nn.all_reduce waits for the other ranks");
+    return fail(context.algorithm ? "nn.all_reduce of what the same kernel computes" : "nn.all_reduce waits for the other ranks");
   if (isa<nn::ReshapeOp>(op))
     return reshaped(op, space);
   if (auto transpose = dyn_cast<nn::TransposeOp>(op))
@@ -298,7 +314,7 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
       return fail(Twine(op->getName().getStringRef()) + " along a dim that is not the row");
     // What is reduced must not be broadcast into more rows than it has.
     if (space.dropped || ArrayRef<Dim>(rowDims(shape, space.form)).drop_back(columnDims(space.form)) !=
-                             ArrayRef<Dim>(graph.leads[space.lead]))
+                             ArrayRef<Dim>(graph.outerDims[space.outer]))
       return fail(Twine(op->getName().getStringRef()) + " of other rows than the region's");
   }
   if (auto softmax = dyn_cast<nn::SoftmaxOp>(op)) {

@@ -1,6 +1,6 @@
 // Values of 16 bits as whole vectors: products, sums and differences of f16 and bf16 two at a time, and half the registers
-// for what is kept. An element is taken out where something needs it as f32.
-#include "codegen/schedule/RowEmitter.h"
+// for what is live. An element is taken out where something needs it as f32.
+#include "codegen/schedule/RowBody.h"
 
 #include <fmt/format.h>
 
@@ -10,42 +10,47 @@ using namespace mlir;
 
 namespace fusion::row {
 
-/// The text of what roundedPair() wrote, on vectors: `mul_to<bf16>($0, $1)` → `mul_vec($0, $1)`; nothing for other texts.
-static std::optional<std::string> pairOnVectors(StringRef text, StringRef type) {
-  for (const char *name : {"mul", "add", "sub"})
-    if (text == fmt::format("{}_to<{}>($0, $1)", name, type.str()))
-      return fmt::format("{}_vec($0, $1)", name);
-  return std::nullopt;
+/// Whether the value is a product, sum or difference in pairs of two of the node's operands, or one of two such by the
+/// column, as in a rotation, if no vector lies on both sides.
+bool BodyPrinter::isPairArithmetic(const Node *node, scalar::Value value, DType type) const {
+  const scalar::Node &scalar = graph.scalars[value];
+  if (const scalar::Node *pair = graph.scalars.pairOperation(value))
+    return scalar.roundedTo == type && llvm::all_of(pair->operands, [&](scalar::Value operand) {
+             return llvm::any_of(node->operands, [&](const Node *one) { return one->value == operand; });
+           });
+  if (scalar.kind != scalar::Kind::Select || value != node->value)
+    return false;
+  const scalar::Node &condition = graph.scalars[scalar.operands[0]];
+  return condition.kind == scalar::Kind::Less && condition.operands[0] == graph.column &&
+         graph.scalars[condition.operands[1]].kind == scalar::Kind::Integer &&
+         graph.scalars[condition.operands[1]].integer % layout.vector == 0 &&
+         isPairArithmetic(node, scalar.operands[1], type) && isPairArithmetic(node, scalar.operands[2], type);
 }
 
-/// The same for one of two by the column, as in a rotation: `$c < 64 ? sub_to<bf16>($0, $1) : add_to<bf16>($0, $1)`, if no
-/// vector lies on both sides.
-static std::optional<std::string> textOnVectors(StringRef text, StringRef type, int64_t vector) {
-  if (auto pair = pairOnVectors(text, type))
-    return pair;
-  const auto [condition, choice] = text.split(" ? ");
-  const auto [first, second] = choice.split(" : ");
-  const auto a = pairOnVectors(first, type), b = pairOnVectors(second, type);
-  int64_t from = 0;
-  StringRef number = condition;
-  if (!number.consume_front("$c < ") || number.getAsInteger(10, from) || from % vector != 0 || !a || !b)
-    return std::nullopt;
-  return fmt::format("{} ? {} : {}", condition.str(), *a, *b);
+/// The same on vectors: `column < 64 ? sub_vec(p0, p1) : add_vec(p0, p1)`.
+std::string BodyPrinter::pairText(const Node *node, scalar::Value value, const Position &position) {
+  if (const scalar::Node *pair = graph.scalars.pairOperation(value)) {
+    SmallVector<std::string> vectors;
+    for (scalar::Value operand : pair->operands)
+      vectors.push_back(packedVector(
+          *llvm::find_if(node->operands, [&](const Node *one) { return one->value == operand; }), position));
+    return fmt::format("{}_vec({}, {})", body::pairFunction(pair->kind), vectors[0], vectors[1]);
+  }
+  const scalar::Node &select = graph.scalars[value];
+  const int64_t limit = graph.scalars[graph.scalars[select.operands[0]].operands[1]].integer;
+  const std::string first = pairText(node, select.operands[1], position);
+  return fmt::format("{} < {} ? {} : {}", position.chunk, limit, first, pairText(node, select.operands[2], position));
 }
 
-std::string Emitter::textOf(const Node *node) {
-  return expression(node, {"$0", "$1", "$2", "$3"}, "$c");
-}
-
-void Emitter::choosePacked() {
+void BodyPrinter::choosePacked() {
   if (!layout.inRegisters || !vectors() || layout.shifted || layout.inCluster() || exchange)
     return;
   // What could be a vector of 16-bit elements, by the type; and what makes it worth while: arithmetic in pairs.
   std::map<const Node *, DType> possible;
-  std::map<const Node *, std::string> pairs;
+  std::set<const Node *> pairs;
   auto source = [&](const Node *node) -> const Node * {
     while (node->kind == Node::Kind::Move && movesChunks(node->map) && node->map.kind != ColumnMap::Kind::PairFold &&
-           !plan.kept.contains(node))
+           !plan.live.contains(node))
       node = node->operands[0];
     return node;
   };
@@ -55,45 +60,43 @@ void Emitter::choosePacked() {
     for (DType type : {DType::F16, DType::BF16}) {
       if (node.kind == Node::Kind::Load) {
         if (node.access.type == type && !node.summed && readsVectors(node.access) &&
-            (!plan.kept.contains(&node) || llvm::is_contained(preloads, &node)))
+            (!plan.live.contains(&node) || llvm::is_contained(preloads, &node)))
           possible[&node] = type;
         continue;
       }
-      if (node.kind != Node::Kind::Apply || node.operands.size() > 4)
+      if (node.kind != Node::Kind::Apply)
         continue;
-      const std::string text = textOf(&node);
-      const auto onVectors = textOnVectors(text, sourceType(type), layout.vector);
-      if (onVectors && llvm::all_of(node.operands, [&](const Node *operand) {
+      if (isPairArithmetic(&node, node.value, type) && llvm::all_of(node.operands, [&](const Node *operand) {
             auto found = possible.find(source(operand));
             return found != possible.end() && found->second == type;
           })) {
         possible[&node] = type;
-        pairs[&node] = *onVectors;
-      } else if (unrounded(type, text) && !StringRef(text).contains("$c")) {
+        pairs.insert(&node);
+      } else if (graph.scalars.isRoundedLast(node.value, type) && !node.readsColumn) {
         possible[&node] = type;
       }
     }
   }
-  for (const auto &[node, text] : pairs) {
-    packed[node] = {possible.at(node), text};
+  for (const Node *node : pairs) {
+    packed[node] = {possible.at(node), true};
     for (const Node *operand : node->operands)
       if (const Node *from = source(operand); from->kind == Node::Kind::Apply && !pairs.contains(from))
-        packed[from] = {possible.at(from), ""};
+        packed[from] = {possible.at(from), false};
   }
 }
 
-bool Emitter::isPacked(const Node *node, const Position &position) const {
+bool BodyPrinter::isPacked(const Node *node, const Position &position) const {
   return packed.contains(node) && !position.held.empty() && position.vector == layout.vector;
 }
 
-const Emitter::Position &Emitter::ofWholeVector(const Position &position) const {
+const BodyPrinter::Position &BodyPrinter::ofWholeVector(const Position &position) const {
   return position.map.kind == ColumnMap::Kind::NextPartner ? *position.from : position;
 }
 
-std::string Emitter::packedVector(const Node *node, const Position &lane) {
+std::string BodyPrinter::packedVector(const Node *node, const Position &lane) {
   const Position &position = ofWholeVector(lane);
-  if (position.key.empty() && packed.contains(node) && isKept(node))
-    return arrays.at(node) + "[k]";
+  if (position.key.empty() && packed.contains(node) && isLive(node))
+    return arrays.at(node) + "[at.k]";
   if (node->kind == Node::Kind::Move)
     return packedVector(node->operands[0], moved(position, node->map));
   if (node->kind == Node::Kind::Load)
@@ -101,10 +104,10 @@ std::string Emitter::packedVector(const Node *node, const Position &lane) {
   std::string &known = packedNames[{node, position.key}];
   if (!known.empty())
     return known;
-  const auto &[type, text] = packed.at(node);
-  const std::string vector = fmt::format("Vec<{}, {}>", sourceType(type).str(), layout.vector);
+  const auto &[type, inPairs] = packed.at(node);
+  const std::string vector = fmt::format("Vec<{}, {}>", body::spelling(type), layout.vector);
   std::string name;
-  if (text.empty()) {
+  if (!inPairs) {
     const std::string wide = writer.fresh("y");
     writer.line(fmt::format("Vec<f32, {}> {};", layout.vector, wide));
     writer.line("#pragma unroll");
@@ -114,24 +117,22 @@ std::string Emitter::packedVector(const Node *node, const Position &lane) {
     for (const auto &[key, other] : positions)
       if (!other.column.empty())
         columns.insert(key);
-    const std::string value = *unrounded(type, applied(node, position));
+    const std::string value = applied(node, position, /*rounded=*/false);
     writer.line(fmt::format("{}[i] = {};", wide, value));
     writer.line("}");
-    // What was named in this loop is not known behind it.
+    // What was named in this loop is not known after it.
     elementNames = outside;
     for (auto &[key, other] : positions)
       if (!columns.contains(key))
         other.column.clear();
-    name = local(vector, "p", fmt::format("vec_from_f32<{}>({})", sourceType(type).str(), wide));
+    name = local(vector, "p", fmt::format("vec_from_f32<{}>({})", body::spelling(type), wide));
   } else {
-    SmallVector<std::string> operands;
-    for (const Node *operand : node->operands)
-      operands.push_back(packedVector(operand, position));
+    const std::string text = pairText(node, node->value, position);
     comment(node);
-    name = local(vector, "p", filled(text, operands, position.chunk));
+    name = local(vector, "p", text);
   }
-  if (auto kept = plan.kept.find(node); position.key.empty() && kept != plan.kept.end() && kept->second == current)
-    writer.line(fmt::format("{}[k] = {};", arrays.at(node), name));
+  if (auto live = plan.live.find(node); position.key.empty() && live != plan.live.end() && live->second == current)
+    writer.line(fmt::format("{}[at.k] = {};", arrays.at(node), name));
   return packedNames[{node, position.key}] = name;
 }
 

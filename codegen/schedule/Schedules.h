@@ -10,6 +10,6 @@ const Schedule &rowSchedule();       ///< a block or warp per row: norms, softma
 const Schedule &scanSchedule();      ///< cumsum, arg_max, scatter_nd
 const Schedule &matmulSchedule();
 const Schedule &attentionSchedule();
-const Schedule &collectiveSchedule(); ///< a sum over ranks and rows behind it
+const Schedule &collectiveSchedule(); ///< a sum over ranks and rows after it
 
 } // namespace fusion

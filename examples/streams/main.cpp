@@ -1,7 +1,7 @@
 // Queues runs without waiting for them, as a serving engine does: streams MODEL INPUTS.safetensors [RUNS]
-// On a GPU the runs go to the default stream, one behind the other, and the results stay on the device until they are
-// fetched; a real engine passes its own cudaStream_t, and tensors of its own through fusion::fromDLPack. Without a GPU
-// the same code runs on the host.
+// On a GPU the runs go to the default stream, one after the other, and the results stay on the device until
+// they are fetched; a real engine passes its own cudaStream_t, and tensors of its own through
+// fusion::fromDLPack. Without a GPU the same code runs on the host.
 #include <fusion/Fusion.h>
 
 #include <algorithm>

@@ -59,7 +59,7 @@ size_t DimTable::compile(const Dim &dim, std::vector<Instruction> &code) {
 }
 
 std::optional<int64_t> DimTable::evaluate(uint32_t dim, std::span<const int64_t> values) const {
-  int64_t *top = stack.data(); // one behind the last value
+  int64_t *top = stack.data(); // one past the last value
   for (const Instruction &instruction : dims[dim].code) {
     if (instruction.step == Step::Constant) {
       *top++ = instruction.operand;

@@ -82,20 +82,20 @@ mode_t ordinaryFileMode() {
   return 0666 & ~mask;
 }
 
-Status writeInPlace(const std::string &path, std::span<const std::string_view> pieces) {
+Status writeInPlace(const std::string &path, std::span<const std::string_view> parts) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.number < 0)
     return systemError(path, errno);
-  for (std::string_view piece : pieces)
-    if (int code = writeAll(file.number, piece))
+  for (std::string_view part : parts)
+    if (int code = writeAll(file.number, part))
       return systemError(path, code);
   return {};
 }
 
 /// Fills and syncs the temporary file; 0 or an errno.
-int fillTemporary(int descriptor, std::span<const std::string_view> pieces, mode_t mode) {
-  for (std::string_view piece : pieces)
-    if (int code = writeAll(descriptor, piece))
+int fillTemporary(int descriptor, std::span<const std::string_view> parts, mode_t mode) {
+  for (std::string_view part : parts)
+    if (int code = writeAll(descriptor, part))
       return code;
   if (::fchmod(descriptor, mode) != 0 || ::fsync(descriptor) != 0)
     return errno;
@@ -147,20 +147,20 @@ Status writeFileAtomically(const std::string &path, std::string_view contents) {
   return writeFileAtomically(path, std::span<const std::string_view>(&contents, 1));
 }
 
-Status writeFileAtomically(const std::string &path, std::span<const std::string_view> pieces) {
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts) {
   struct stat facts{};
   bool exists = ::stat(path.c_str(), &facts) == 0;
   if (exists && S_ISDIR(facts.st_mode))
     return systemError(path, EISDIR);
   if (exists && !S_ISREG(facts.st_mode))
-    return writeInPlace(path, pieces);
+    return writeInPlace(path, parts);
   // A link keeps pointing at the file whose contents change.
   std::string target = exists ? canonicalPath(path) : path;
   std::string temporary = target + ".XXXXXX";
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.number < 0)
     return systemError(path, errno);
-  int code = fillTemporary(file.number, pieces, exists ? facts.st_mode & 07777 : ordinaryFileMode());
+  int code = fillTemporary(file.number, parts, exists ? facts.st_mode & 07777 : ordinaryFileMode());
   if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0)
     code = errno;
   if (code != 0) {

@@ -29,7 +29,7 @@ private:
 /// Writes `contents` to a temporary name beside `path`, fsyncs, and renames it there.
 /// An existing `path` that is no regular file, such as /dev/stdout, is written in place.
 Status writeFileAtomically(const std::string &path, std::string_view contents);
-/// The same for contents that lie in several pieces.
-Status writeFileAtomically(const std::string &path, std::span<const std::string_view> pieces);
+/// The same for contents that lie in several parts.
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts);
 
 } // namespace fusion

@@ -120,8 +120,8 @@ void parallelFor(int64_t count, int64_t grain, const std::function<void(int64_t,
     return;
   }
   // A few chunks a thread balance uneven work without going below the grain.
-  int64_t pieces = int64_t{4} * threadCount();
-  Loop loop{count, std::max(grain, (count + pieces - 1) / pieces), body};
+  int64_t chunks = int64_t{4} * threadCount();
+  Loop loop{count, std::max(grain, (count + chunks - 1) / chunks), body};
   Pool::instance().run(loop);
 }
 

@@ -200,7 +200,7 @@ Status writeSafetensors(const std::string &path, const NamedTensors &tensors) {
   });
 
   Json header = Json::object();
-  std::vector<std::string_view> pieces(2);
+  std::vector<std::string_view> parts(2);
   uint64_t offset = 0;
   for (const auto *entry : order) {
     const Tensor &tensor = entry->second;
@@ -214,7 +214,7 @@ Status writeSafetensors(const std::string &path, const NamedTensors &tensors) {
     uint64_t end = offset + tensor.bytes();
     header[entry->first] = {
         {"dtype", known->name}, {"shape", tensor.shape()}, {"data_offsets", {offset, end}}};
-    pieces.emplace_back(static_cast<const char *>(tensor.data()), tensor.bytes());
+    parts.emplace_back(static_cast<const char *>(tensor.data()), tensor.bytes());
     offset = end;
   }
   std::string text;
@@ -225,9 +225,9 @@ Status writeSafetensors(const std::string &path, const NamedTensors &tensors) {
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t headerSize = text.size();
-  pieces[0] = {reinterpret_cast<const char *>(&headerSize), sizeof(headerSize)};
-  pieces[1] = text;
-  return writeFileAtomically(path, pieces);
+  parts[0] = {reinterpret_cast<const char *>(&headerSize), sizeof(headerSize)};
+  parts[1] = text;
+  return writeFileAtomically(path, parts);
 }
 
 } // namespace fusion

@@ -40,7 +40,7 @@ public:
   /// Memory owned by somebody else; `owner` is released with the last copy (may be null).
   static Tensor wrap(DType type, Shape shape, void *data, std::shared_ptr<void> owner,
                      Device device = {});
-  /// The same with gaps: element (i0, i1, …) is Σ ij * strides[j] elements behind `data`.
+  /// The same with gaps: element (i0, i1, …) is Σ ij * strides[j] elements after `data`.
   static Tensor wrapStrided(DType type, Shape shape, Shape strides, void *data, std::shared_ptr<void> owner,
                             Device device = {});
   template <class T>

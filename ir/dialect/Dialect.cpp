@@ -1,5 +1,8 @@
 #include "ir/dialect/Dialect.h"
 
+#include "ir/dialect/Formulas.h"
+#include "ir/dialect/Mesh.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -17,6 +20,7 @@ void fusion::nn::NNDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/dialect/NNOps.cpp.inc"
       >();
+  attachFormulas(*getContext());
 }
 
 Operation *fusion::nn::NNDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
@@ -25,6 +29,10 @@ Operation *fusion::nn::NNDialect::materializeConstant(OpBuilder &builder, Attrib
   if (!elements)
     return nullptr;
   return ConstantOp::create(builder, location, type, elements);
+}
+
+LogicalResult fusion::nn::NNDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  return attribute.getName() == meshAttr ? verifyMesh(op, attribute.getValue()) : success();
 }
 
 void fusion::FusionDialect::initialize() {

@@ -56,8 +56,8 @@ LogicalResult GroupOp::verify() {
   if (!yield || yield.getValues().getTypes() != getResultTypes())
     return emitOpError("fusion.yield does not have the types of the results");
   for (Operation &op : block.without_terminator())
-    if (op.getDialect() != (*this)->getContext()->getLoadedDialect<nn::NNDialect>())
-      return emitOpError("holds ") << op.getName() << ", which is not an nn op";
+    if (!nn::isGraphOp(&op))
+      return emitOpError("holds ") << op.getName() << ", which is not an op of a graph";
   return success();
 }
 

@@ -14,7 +14,7 @@ std::optional<DimShape> storageOf(func::FuncOp function, unsigned argument) {
   return dimsFromAttr(declared);
 }
 
-/// What `value` is a concat behind: the first operand of the nn.concat, as the function sees it.
+/// What `value` extends: the first operand of the nn.concat, as the function sees it.
 static Value extended(Value value) {
   if (auto concat = value.getDefiningOp<ConcatOp>())
     return concat->getOperand(0);

@@ -22,13 +22,20 @@ def NN_Dialect : Dialect {
     The executable meaning of each op is in `ir/reference`.
   }];
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
   let useDefaultAttributePrinterParser = 0;
 }
 
-def NN_Pointwise : NativeOpTrait<"Pointwise"> { let cppNamespace = "::fusion::nn"; }
+// Traits; their contracts stand in Dialect.h.
+class NN_Trait<string name> : NativeOpTrait<name> { let cppNamespace = "::fusion::nn"; }
+def NN_Pointwise : NN_Trait<"Pointwise">;
+def NN_BoolResult : NN_Trait<"BoolResult">;
+def NN_Activation : NN_Trait<"Activation">;
+def NN_View : NN_Trait<"View">;
+def NN_Indexed : NN_Trait<"Indexed">;
+def NN_Stored : NN_Trait<"Stored">;
+def NN_Costly : NN_Trait<"Costly">;
 def NN_Commutative : NativeOpTrait<"IsCommutative"> { let cppNamespace = "::mlir::OpTrait"; }
-/// The result has element type i1 unless said otherwise.
-def NN_BoolResult : NativeOpTrait<"BoolResult"> { let cppNamespace = "::fusion::nn"; }
 
 def NN_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
 def NN_FloatTensor : Type<CPred<[{::llvm::isa<::mlir::RankedTensorType>($_self) &&
@@ -48,13 +55,23 @@ def NN_DimsAttr : Attr<CPred<"::fusion::nn::isDimsAttr($_self)">, "array of inte
   let convertFromStorage = "$_self";
 }
 
+/// For an op with a rule of its own for its axes, in ShardRules.cpp.
+def NN_ShardRule : DeclareOpInterfaceMethods<NN_Shardable, ["shardAxes"]>;
+
 class NN_Op<string mnemonic, list<Trait> traits = []>
     : Op<NN_Dialect, mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<NN_ShapeInterface>], traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDefinition = [{
-    ::llvm::LogicalResult $cppClass::verify() { return ::fusion::nn::verifyShapes(getOperation()); }
-  }];
+  /// Statements of the verifier before it looks at shapes.
+  code checks = "";
+  /// The definition of inferShapes, where it is not in a Shapes….cpp.
+  code inference = "";
+  let extraClassDefinition = !strconcat([{
+    ::llvm::LogicalResult $cppClass::verify() {
+  }], checks, [{
+      return ::fusion::nn::verifyShapes(getOperation());
+    }
+  }], inference);
 }
 
 #endif

@@ -4,7 +4,7 @@
 
 include "ir/dialect/NNBase.td"
 
-def NN_ReduceOp : NN_Op<"reduce"> {
+def NN_ReduceOp : NN_Op<"reduce", [NN_ShardRule]> {
   let summary = "mean, sum, max, min, prod, sum_square, l1 or l2 over `axes`";
   let description = [{
     Accumulates in f32 (integers in their own type) and rounds once. Max and min of floats keep NaN.
@@ -28,7 +28,7 @@ def NN_ArgMaxOp : NN_Op<"arg_max"> {
   let results = (outs NN_IntTensor:$y);
 }
 
-def NN_CumSumOp : NN_Op<"cumsum"> {
+def NN_CumSumOp : NN_Op<"cumsum", [NN_ShardRule]> {
   let summary = "running sum along `axis`";
   let description = [{
     ```mlir
@@ -39,7 +39,7 @@ def NN_CumSumOp : NN_Op<"cumsum"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_SoftmaxOp : NN_Op<"softmax"> {
+def NN_SoftmaxOp : NN_Op<"softmax", [NN_ShardRule]> {
   let summary = "exp(x - max) / sum along `axis`; with `log`, its logarithm";
   let description = [{
     In f32, rounded once. A row of -inf gives NaN.
@@ -52,7 +52,7 @@ def NN_SoftmaxOp : NN_Op<"softmax"> {
   let results = (outs NN_FloatTensor:$y);
 }
 
-def NN_RmsNormOp : NN_Op<"rms_norm"> {
+def NN_RmsNormOp : NN_Op<"rms_norm", [NN_ShardRule, NN_Norm]> {
   let summary = "root-mean-square norm over the last dim";
   let description = [{
     With all arithmetic in f32, S the type `scale_in` and R the result's element type:
@@ -74,7 +74,7 @@ def NN_RmsNormOp : NN_Op<"rms_norm"> {
   }];
 }
 
-def NN_LayerNormOp : NN_Op<"layer_norm"> {
+def NN_LayerNormOp : NN_Op<"layer_norm", [NN_ShardRule, NN_Norm]> {
   let summary = "layer norm over the last dim";
   let description = [{
     With all arithmetic in f32, `n = (x - mean) * (1 / sqrt(mean((x - mean)^2) + eps))`,
@@ -95,7 +95,7 @@ def NN_LayerNormOp : NN_Op<"layer_norm"> {
   }];
 }
 
-def NN_MatmulOp : NN_Op<"matmul"> {
+def NN_MatmulOp : NN_Op<"matmul", [NN_ShardRule]> {
   let summary = "matrix product of the last two dims, leading dims broadcast";
   let description = [{
     `transpose_a` / `transpose_b` swap the operand's last two dims first. A rank-1 operand is a row (left) or
@@ -110,7 +110,7 @@ def NN_MatmulOp : NN_Op<"matmul"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_RopeOp : NN_Op<"rope"> {
+def NN_RopeOp : NN_Op<"rope", [NN_ShardRule, NN_Costly]> {
   let summary = "rotary position embedding of the last dim";
   let description = [{
     The first `rotary_dim` elements of the last dim rotate, the rest pass. With h = rotary_dim / 2, pair i is
@@ -134,7 +134,7 @@ def NN_RopeOp : NN_Op<"rope"> {
   }];
 }
 
-def NN_AttentionOp : NN_Op<"attention"> {
+def NN_AttentionOp : NN_Op<"attention", [NN_ShardRule]> {
   let summary = "softmax(scale * q kᵀ, capped and masked) v, with grouped key/value heads";
   let description = [{
     q is [batch, heads, queries, d], k [batch, kv_heads, keys, d], v [batch, kv_heads, keys, dv]; heads is a
@@ -157,7 +157,7 @@ def NN_AttentionOp : NN_Op<"attention"> {
   let results = (outs NN_FloatTensor:$y);
 }
 
-def NN_QuantizeOp : NN_Op<"quantize"> {
+def NN_QuantizeOp : NN_Op<"quantize", [NN_ShardRule, NN_Quantize, NN_Costly]> {
   let summary = "saturate(round(x / scale) + zero_point)";
   let description = [{
     The division is in f32, then rounding to nearest even (to the f8 value nearest, for f8 results, which take no
@@ -173,7 +173,7 @@ def NN_QuantizeOp : NN_Op<"quantize"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_DequantizeOp : NN_Op<"dequantize"> {
+def NN_DequantizeOp : NN_Op<"dequantize", [NN_ShardRule, NN_Costly]> {
   let summary = "(q - zero_point) * scale";
   let description = [{
     In f32, rounded once to the result's element type; `scale`, `axis`, `block_size` as in `nn.quantize`.
@@ -187,7 +187,7 @@ def NN_DequantizeOp : NN_Op<"dequantize"> {
   let results = (outs NN_FloatTensor:$y);
 }
 
-def NN_DynamicQuantizeOp : NN_Op<"dynamic_quantize"> {
+def NN_DynamicQuantizeOp : NN_Op<"dynamic_quantize", [NN_Quantize]> {
   let summary = "quantise with a scale from the data: max|x| / largest value of the type";
   let description = [{
     One scale for every group of `group_size` elements of the last dim; 0 means the whole last dim (per token).
@@ -204,9 +204,10 @@ def NN_DynamicQuantizeOp : NN_Op<"dynamic_quantize"> {
 }
 
 def NN_AllReduceOp : NN_Op<"all_reduce"> {
-  let summary = "the sum over the ranks of `group`";
+  let summary = "the sum over the ranks along the mesh axis `group`";
   let description = [{
-    Summed in f32 in rank order and rounded once.
+    Summed in f32 in rank order and rounded once. The function's `nn.mesh` says how many ranks the axis has; without it
+    there is one.
 
     ```mlir
     %y = nn.all_reduce %x {group = "tp"} : (tensor<?x4096xbf16>) -> tensor<?x4096xbf16>

@@ -4,7 +4,7 @@
 
 include "ir/dialect/NNBase.td"
 
-def NN_ConstantOp : NN_Op<"constant", [ConstantLike]> {
+def NN_ConstantOp : NN_Op<"constant", [ConstantLike, NN_Stored, NN_ShardRule]> {
   let summary = "a constant written in the module";
   let description = [{
     ```mlir
@@ -16,14 +16,14 @@ def NN_ConstantOp : NN_Op<"constant", [ConstantLike]> {
   let hasFolder = 1;
 }
 
-def NN_WeightOp : NN_Op<"weight"> {
+def NN_WeightOp : NN_Op<"weight", [NN_Stored, NN_ShardRule]> {
   let summary = "a constant whose bytes stay in a file until they are loaded";
   let description = [{
     `length` bytes at `offset` of the file `path`, in the layout of the result type, little endian. A relative
     path is looked up beside the graph file. i4 and ui4 are two to a byte, low half first.
 
     With `whole` and `starts`, the bytes are a tensor of shape `whole`, of which the result is the part that begins at
-    `starts`: one rank's piece, where `starts` may name the symbol `tp_rank`. No other bytes are loaded.
+    `starts`: one rank's shard, where `starts` may name the symbol `tp_rank`. No other bytes are loaded.
 
     With `rank_paths` and `rank_offsets`, rank r reads as many bytes from the r-th of these instead: a model that was
     cut into a file for each rank.
@@ -63,7 +63,7 @@ def NN_DimConstantOp : NN_Op<"dim_constant"> {
   let results = (outs NN_IntTensor:$y);
 }
 
-def NN_IotaOp : NN_Op<"iota"> {
+def NN_IotaOp : NN_Op<"iota", [NN_Indexed]> {
   let summary = "start, start + step, … (`size` values)";
   let description = [{
     `start` and `step` are scalars of the result's element type.
@@ -76,7 +76,7 @@ def NN_IotaOp : NN_Op<"iota"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_ReshapeOp : NN_Op<"reshape"> {
+def NN_ReshapeOp : NN_Op<"reshape", [NN_View, NN_ShardRule]> {
   let summary = "the same elements, in row-major order, under another shape";
   let description = [{
     ```mlir
@@ -88,7 +88,7 @@ def NN_ReshapeOp : NN_Op<"reshape"> {
   let hasFolder = 1;
 }
 
-def NN_TransposeOp : NN_Op<"transpose"> {
+def NN_TransposeOp : NN_Op<"transpose", [NN_View, NN_ShardRule]> {
   let summary = "result dim i is operand dim perm[i]";
   let description = [{
     ```mlir
@@ -100,7 +100,7 @@ def NN_TransposeOp : NN_Op<"transpose"> {
   let hasFolder = 1;
 }
 
-def NN_ExpandOp : NN_Op<"expand"> {
+def NN_ExpandOp : NN_Op<"expand", [NN_View, NN_Shardable]> {
   let summary = "broadcast to `shape` (every dim of the result is given)";
   let description = [{
     ```mlir
@@ -112,7 +112,7 @@ def NN_ExpandOp : NN_Op<"expand"> {
   let hasFolder = 1;
 }
 
-def NN_SliceOp : NN_Op<"slice"> {
+def NN_SliceOp : NN_Op<"slice", [NN_View, NN_ShardRule]> {
   let summary = "for every dim: `sizes` elements from `starts`, `steps` apart";
   let description = [{
     All three have one entry per dim. Starts are in range and not negative; a negative step walks backwards.
@@ -127,7 +127,7 @@ def NN_SliceOp : NN_Op<"slice"> {
   let hasFolder = 1;
 }
 
-def NN_ConcatOp : NN_Op<"concat"> {
+def NN_ConcatOp : NN_Op<"concat", [NN_Indexed, NN_ShardRule]> {
   let summary = "operands one after the other along `axis`";
   let description = [{
     ```mlir
@@ -139,7 +139,7 @@ def NN_ConcatOp : NN_Op<"concat"> {
   let hasFolder = 1;
 }
 
-def NN_PadOp : NN_Op<"pad"> {
+def NN_PadOp : NN_Op<"pad", [NN_Indexed]> {
   let summary = "`low` and `high` copies of `value` around every dim";
   let description = [{
     ```mlir
@@ -150,7 +150,7 @@ def NN_PadOp : NN_Op<"pad"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_TriluOp : NN_Op<"trilu"> {
+def NN_TriluOp : NN_Op<"trilu", [NN_Indexed]> {
   let summary = "the upper or lower triangle of the last two dims, zero elsewhere";
   let description = [{
     Keeps column - row >= k (upper) or <= k (lower).
@@ -163,7 +163,7 @@ def NN_TriluOp : NN_Op<"trilu"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_GatherOp : NN_Op<"gather"> {
+def NN_GatherOp : NN_Op<"gather", [NN_Indexed, NN_ShardRule]> {
   let summary = "slices of `x` along `axis`, chosen by `indices`";
   let description = [{
     A negative index counts from the end. On the device an index out of range reads the nearest valid one.
@@ -176,7 +176,7 @@ def NN_GatherOp : NN_Op<"gather"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_GatherElementsOp : NN_Op<"gather_elements"> {
+def NN_GatherElementsOp : NN_Op<"gather_elements", [NN_Indexed]> {
   let summary = "y[i][j][k] = x[i][indices[i][j][k]][k] for axis 1";
   let description = [{
     ```mlir
@@ -187,7 +187,7 @@ def NN_GatherElementsOp : NN_Op<"gather_elements"> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_GatherNdOp : NN_Op<"gather_nd"> {
+def NN_GatherNdOp : NN_Op<"gather_nd", [NN_Indexed]> {
   let summary = "the last dim of `indices` addresses leading dims of `x` after `batch_dims`";
   let description = [{
     ```mlir

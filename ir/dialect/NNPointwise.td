@@ -4,8 +4,18 @@
 
 include "ir/dialect/NNBase.td"
 
-class NN_Unary<string mnemonic, string formula, string where = "", Type operand = NN_Tensor>
-    : NN_Op<mnemonic, [NN_Pointwise]> {
+/// An op on single elements. An activation is one line below with [NN_Activation], and its formula.
+class NN_PointwiseOp<string mnemonic, list<Trait> traits = []>
+    : NN_Op<mnemonic, !listconcat([NN_Pointwise, NN_Shardable], traits)> {
+  let inference = [{
+    ::llvm::LogicalResult $cppClass::inferShapes(::fusion::nn::ShapeContext &context) {
+      return ::fusion::nn::inferElementwise(getOperation(), context);
+    }
+  }];
+}
+
+class NN_Unary<string mnemonic, string formula, string where = "", list<Trait> traits = []>
+    : NN_PointwiseOp<mnemonic, traits> {
   let summary = formula;
   let description = !strconcat("Elementwise. ", where, [{
 
@@ -13,12 +23,11 @@ class NN_Unary<string mnemonic, string formula, string where = "", Type operand 
     %y = nn.}], mnemonic, [{ %x : (tensor<?x128xbf16>) -> tensor<?x128xbf16>
     ```
   }]);
-  let arguments = (ins operand:$x);
+  let arguments = (ins NN_Tensor:$x);
   let results = (outs NN_Tensor:$y);
 }
 
-class NN_Binary<string mnemonic, string formula, list<Trait> traits = []>
-    : NN_Op<mnemonic, !listconcat([NN_Pointwise], traits)> {
+class NN_Binary<string mnemonic, string formula, list<Trait> traits = []> : NN_PointwiseOp<mnemonic, traits> {
   let summary = formula;
   let description = !strconcat([{
     Elementwise with broadcasting; both operands have one element type.
@@ -32,7 +41,7 @@ class NN_Binary<string mnemonic, string formula, list<Trait> traits = []>
 }
 
 class NN_Compare<string mnemonic, string formula, list<Trait> traits = []>
-    : NN_Op<mnemonic, !listconcat([NN_Pointwise, NN_BoolResult], traits)> {
+    : NN_PointwiseOp<mnemonic, !listconcat([NN_BoolResult], traits)> {
   let summary = formula;
   let description = !strconcat([{
     Elementwise with broadcasting; the result is i1. A comparison with NaN is false.
@@ -48,26 +57,26 @@ class NN_Compare<string mnemonic, string formula, list<Trait> traits = []>
 def NN_NegOp : NN_Unary<"neg", "-x">;
 def NN_AbsOp : NN_Unary<"abs", "|x|">;
 def NN_SignOp : NN_Unary<"sign", "-1, 0 or 1", "NaN stays NaN.">;
-def NN_ExpOp : NN_Unary<"exp", "e^x">;
-def NN_LogOp : NN_Unary<"log", "natural logarithm">;
-def NN_SqrtOp : NN_Unary<"sqrt", "square root">;
-def NN_RsqrtOp : NN_Unary<"rsqrt", "1 / sqrt(x)">;
-def NN_ReciprocalOp : NN_Unary<"reciprocal", "1 / x">;
+def NN_ExpOp : NN_Unary<"exp", "e^x", "", [NN_Costly]>;
+def NN_LogOp : NN_Unary<"log", "natural logarithm", "", [NN_Costly]>;
+def NN_SqrtOp : NN_Unary<"sqrt", "square root", "", [NN_Costly]>;
+def NN_RsqrtOp : NN_Unary<"rsqrt", "1 / sqrt(x)", "", [NN_Costly]>;
+def NN_ReciprocalOp : NN_Unary<"reciprocal", "1 / x", "", [NN_Costly]>;
 def NN_SquareOp : NN_Unary<"square", "x * x">;
-def NN_SinOp : NN_Unary<"sin", "sine">;
-def NN_CosOp : NN_Unary<"cos", "cosine">;
-def NN_TanhOp : NN_Unary<"tanh", "hyperbolic tangent">;
-def NN_ErfOp : NN_Unary<"erf", "error function">;
-def NN_SigmoidOp : NN_Unary<"sigmoid", "1 / (1 + e^-x)">;
-def NN_SiluOp : NN_Unary<"silu", "x * sigmoid(x)", "Computed in f32 and rounded once.">;
-def NN_ReluOp : NN_Unary<"relu", "max(x, 0)", "NaN stays NaN.">;
-def NN_SoftplusOp : NN_Unary<"softplus", "log(1 + e^x)">;
+def NN_SinOp : NN_Unary<"sin", "sine", "", [NN_Costly]>;
+def NN_CosOp : NN_Unary<"cos", "cosine", "", [NN_Costly]>;
+def NN_TanhOp : NN_Unary<"tanh", "hyperbolic tangent", "", [NN_Activation, NN_Costly]>;
+def NN_ErfOp : NN_Unary<"erf", "error function", "", [NN_Costly]>;
+def NN_SigmoidOp : NN_Unary<"sigmoid", "1 / (1 + e^-x)", "", [NN_Activation, NN_Costly]>;
+def NN_SiluOp : NN_Unary<"silu", "x * sigmoid(x)", "Computed in f32 and rounded once.", [NN_Activation, NN_Costly]>;
+def NN_ReluOp : NN_Unary<"relu", "max(x, 0)", "NaN stays NaN.", [NN_Activation]>;
+def NN_SoftplusOp : NN_Unary<"softplus", "log(1 + e^x)", "", [NN_Costly]>;
 def NN_FloorOp : NN_Unary<"floor", "largest integer not above x">;
 def NN_CeilOp : NN_Unary<"ceil", "smallest integer not below x">;
 def NN_RoundOp : NN_Unary<"round", "nearest integer, halves to even">;
 def NN_NotOp : NN_Unary<"not", "logical or bitwise complement", "On i1 logical, on other integers bitwise.">;
 
-def NN_IsNanOp : NN_Op<"is_nan", [NN_Pointwise, NN_BoolResult]> {
+def NN_IsNanOp : NN_PointwiseOp<"is_nan", [NN_BoolResult]> {
   let summary = "whether x is NaN";
   let description = [{
     ```mlir
@@ -78,7 +87,7 @@ def NN_IsNanOp : NN_Op<"is_nan", [NN_Pointwise, NN_BoolResult]> {
   let results = (outs NN_BoolTensor:$y);
 }
 
-def NN_IsInfOp : NN_Op<"is_inf", [NN_Pointwise, NN_BoolResult]> {
+def NN_IsInfOp : NN_PointwiseOp<"is_inf", [NN_BoolResult]> {
   let summary = "whether x is infinite, of the signs asked for";
   let description = [{
     ```mlir
@@ -90,7 +99,7 @@ def NN_IsInfOp : NN_Op<"is_inf", [NN_Pointwise, NN_BoolResult]> {
   let results = (outs NN_BoolTensor:$y);
 }
 
-def NN_GeluOp : NN_Op<"gelu", [NN_Pointwise]> {
+def NN_GeluOp : NN_PointwiseOp<"gelu", [NN_Activation, NN_Costly]> {
   let summary = "Gaussian error linear unit: exact (erf), tanh or quick (x * sigmoid(1.702 x))";
   let description = [{
     Computed in f32 and rounded once.
@@ -101,17 +110,15 @@ def NN_GeluOp : NN_Op<"gelu", [NN_Pointwise]> {
   }];
   let arguments = (ins NN_FloatTensor:$x, DefaultValuedStrAttr<StrAttr, "none">:$approximate);
   let results = (outs NN_FloatTensor:$y);
-  let extraClassDefinition = [{
-    ::llvm::LogicalResult $cppClass::verify() {
-      auto form = getApproximate();
-      if (form != "none" && form != "tanh" && form != "quick")
-        return emitOpError("approximate must be none, tanh or quick, not ") << form;
-      return ::fusion::nn::verifyShapes(getOperation());
+  let checks = [{
+    auto form = getApproximate();
+    if (form != "none" && form != "tanh" && form != "quick") {
+      return emitOpError("approximate must be none, tanh or quick, not ") << form;
     }
   }];
 }
 
-def NN_CastOp : NN_Op<"cast", [NN_Pointwise]> {
+def NN_CastOp : NN_PointwiseOp<"cast"> {
   let summary = "the same values in another element type";
   let description = [{
     Floats round to nearest even; f8 saturates; float to integer truncates toward zero; to i1 is `x != 0`.
@@ -128,10 +135,10 @@ def NN_CastOp : NN_Op<"cast", [NN_Pointwise]> {
 def NN_AddOp : NN_Binary<"add", "a + b", [NN_Commutative]>;
 def NN_SubOp : NN_Binary<"sub", "a - b">;
 def NN_MulOp : NN_Binary<"mul", "a * b", [NN_Commutative]>;
-def NN_DivOp : NN_Binary<"div", "a / b; integers truncate toward zero">;
-def NN_ModOp : NN_Binary<"mod", "remainder with the sign of the divisor">;
-def NN_FmodOp : NN_Binary<"fmod", "remainder with the sign of the dividend">;
-def NN_PowOp : NN_Binary<"pow", "a to the power b">;
+def NN_DivOp : NN_Binary<"div", "a / b; integers truncate toward zero", [NN_Costly]>;
+def NN_ModOp : NN_Binary<"mod", "remainder with the sign of the divisor", [NN_Costly]>;
+def NN_FmodOp : NN_Binary<"fmod", "remainder with the sign of the dividend", [NN_Costly]>;
+def NN_PowOp : NN_Binary<"pow", "a to the power b", [NN_Costly]>;
 def NN_MaxOp : NN_Binary<"max", "the larger; NaN if either is", [NN_Commutative]>;
 def NN_MinOp : NN_Binary<"min", "the smaller; NaN if either is", [NN_Commutative]>;
 def NN_AndOp : NN_Binary<"and", "logical or bitwise and", [NN_Commutative]>;
@@ -143,7 +150,7 @@ def NN_LessEqualOp : NN_Compare<"less_equal", "a <= b">;
 def NN_GreaterOp : NN_Compare<"greater", "a > b">;
 def NN_GreaterEqualOp : NN_Compare<"greater_equal", "a >= b">;
 
-def NN_WhereOp : NN_Op<"where", [NN_Pointwise]> {
+def NN_WhereOp : NN_PointwiseOp<"where"> {
   let summary = "x where the condition holds, else y";
   let description = [{
     ```mlir

@@ -59,6 +59,9 @@ private:
   std::string reason;
 };
 
+/// The shape function of elementwise ops: the operands broadcast, and all but i1 conditions have one element type.
+llvm::LogicalResult inferElementwise(mlir::Operation *op, ShapeContext &context);
+
 /// Checks the declared result types against the shape function; used by every op's verifier.
 llvm::LogicalResult verifyShapes(mlir::Operation *op);
 

@@ -26,13 +26,6 @@ Type operandElement(Operation *op, unsigned index) {
   return llvm::cast<RankedTensorType>(op->getOperand(index).getType()).getElementType();
 }
 
-/// Binary arithmetic: both operands have one element type.
-LogicalResult binary(Operation *op, ShapeContext &context) {
-  if (operandElement(op, 0) != operandElement(op, 1))
-    return context.fail("operands have different element types");
-  return broadcastAll(context);
-}
-
 LogicalResult lastDimVector(ShapeContext &context, unsigned operand, const char *what) {
   if (context.rank(0) < 1)
     return context.fail("needs at least one dim");
@@ -67,27 +60,14 @@ LogicalResult quantised(ShapeContext &context, int64_t axis, int64_t blockSize) 
 }
 } // namespace
 
-#define SAME_SHAPE(OP)                                                                                       \
-  LogicalResult OP::inferShapes(ShapeContext &context) { return sameAsFirst(context); }
-SAME_SHAPE(NegOp) SAME_SHAPE(AbsOp) SAME_SHAPE(SignOp) SAME_SHAPE(ExpOp) SAME_SHAPE(LogOp) SAME_SHAPE(SqrtOp)
-SAME_SHAPE(RsqrtOp) SAME_SHAPE(ReciprocalOp) SAME_SHAPE(SquareOp) SAME_SHAPE(SinOp) SAME_SHAPE(CosOp)
-SAME_SHAPE(TanhOp) SAME_SHAPE(ErfOp) SAME_SHAPE(SigmoidOp) SAME_SHAPE(SiluOp) SAME_SHAPE(ReluOp)
-SAME_SHAPE(SoftplusOp) SAME_SHAPE(FloorOp) SAME_SHAPE(CeilOp) SAME_SHAPE(RoundOp) SAME_SHAPE(NotOp)
-SAME_SHAPE(IsNanOp) SAME_SHAPE(IsInfOp) SAME_SHAPE(GeluOp) SAME_SHAPE(CastOp) SAME_SHAPE(AllReduceOp)
-#undef SAME_SHAPE
-
-#define BINARY(OP)                                                                                           \
-  LogicalResult OP::inferShapes(ShapeContext &context) { return binary(getOperation(), context); }
-BINARY(AddOp) BINARY(SubOp) BINARY(MulOp) BINARY(DivOp) BINARY(ModOp) BINARY(FmodOp) BINARY(PowOp) BINARY(MaxOp)
-BINARY(MinOp) BINARY(AndOp) BINARY(OrOp) BINARY(XorOp) BINARY(EqualOp) BINARY(LessOp) BINARY(LessEqualOp)
-BINARY(GreaterOp) BINARY(GreaterEqualOp)
-#undef BINARY
-
-LogicalResult WhereOp::inferShapes(ShapeContext &context) {
-  if (operandElement(getOperation(), 1) != operandElement(getOperation(), 2))
-    return context.fail("the two choices have different element types");
+LogicalResult inferElementwise(Operation *op, ShapeContext &context) {
+  const unsigned first = llvm::isa<WhereOp>(op) ? 1 : 0;
+  if (op->getNumOperands() == first + 2 && operandElement(op, first) != operandElement(op, first + 1))
+    return context.fail(first ? "the two choices have different element types" : "operands have different element types");
   return broadcastAll(context);
 }
+
+LogicalResult AllReduceOp::inferShapes(ShapeContext &context) { return sameAsFirst(context); }
 
 LogicalResult ReduceOp::inferShapes(ShapeContext &context) {
   StringRef kind = getKind();

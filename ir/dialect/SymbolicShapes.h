@@ -11,10 +11,8 @@ namespace fusion::nn {
 /// Names on entry-function arguments and results.
 inline constexpr llvm::StringLiteral nameAttr = "nn.name";
 inline constexpr llvm::StringLiteral dimsAttr = "nn.dims";
-/// On arguments and results of one rank's function: [axis, pieces]. Rank r of n holds piece r * pieces / n.
+/// On arguments and results of one rank's function: [axis, shards]. Rank r of n holds shard r * shards / n.
 inline constexpr llvm::StringLiteral shardAttr = "nn.shard";
-/// On one rank's function: how many ranks there are.
-inline constexpr llvm::StringLiteral ranksAttr = "nn.ranks";
 
 /// Computed by one forward walk. Arguments take their `nn.dims`; an argument without them gets the symbols
 /// `arg<N>_d<dim>` for its `?`.

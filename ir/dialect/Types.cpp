@@ -110,6 +110,10 @@ static std::optional<Attribute> singleElement(Value value) {
   return dense.getSplatValue<Attribute>();
 }
 
+static bool isUnsignedOrBool(IntegerAttr integer) {
+  return integer.getType().isUnsignedInteger() || integer.getType().isInteger(1);
+}
+
 std::optional<double> constantScalar(Value value) {
   auto element = singleElement(value);
   if (!element)
@@ -117,16 +121,18 @@ std::optional<double> constantScalar(Value value) {
   if (auto number = llvm::dyn_cast<FloatAttr>(*element))
     return number.getValueAsDouble();
   if (auto integer = llvm::dyn_cast<IntegerAttr>(*element))
-    return static_cast<double>(integer.getType().isUnsignedInteger() || integer.getType().isInteger(1)
-                                   ? integer.getValue().getZExtValue()
-                                   : integer.getValue().getSExtValue());
+    return isUnsignedOrBool(integer) ? static_cast<double>(integer.getValue().getZExtValue())
+                                     : static_cast<double>(integer.getValue().getSExtValue());
   return std::nullopt;
 }
 
 std::optional<int64_t> constantInteger(Value value) {
   auto element = singleElement(value);
   auto integer = element ? llvm::dyn_cast<IntegerAttr>(*element) : IntegerAttr();
-  return integer ? std::optional(integer.getValue().getSExtValue()) : std::nullopt;
+  if (!integer)
+    return std::nullopt;
+  return isUnsignedOrBool(integer) ? static_cast<int64_t>(integer.getValue().getZExtValue())
+                                   : integer.getValue().getSExtValue();
 }
 
 std::string shownName(Operation *op) {

@@ -2,7 +2,7 @@
 #include "ir/import/OpsShared.h"
 
 #include "ir/base/BindSymbols.h"
-#include "ir/dialect/SymbolicShapes.h"
+#include "ir/dialect/Mesh.h"
 #include "ir/import/Graph.h"
 
 using namespace mlir;
@@ -61,12 +61,12 @@ void allReduce(NodeImporter &node) { node.result(0, node.build<nn::AllReduceOp>(
 /// Says of the function that it is one of so many ranks'. False if it is known to be of another number.
 bool markRanks(NodeImporter &node, int64_t ranks) {
   auto function = node.builder().getInsertionBlock()->getParent()->getParentOfType<func::FuncOp>();
-  auto known = function->getAttrOfType<IntegerAttr>(nn::ranksAttr);
-  if (known && known.getInt() != ranks) {
-    node.fail("group_size is " + Twine(ranks) + ", another op's is " + Twine(known.getInt()));
+  auto known = nn::ranksOf(function);
+  if (known && *known != ranks) {
+    node.fail("group_size is " + Twine(ranks) + ", another op's is " + Twine(*known));
     return false;
   }
-  function->setAttr(nn::ranksAttr, node.builder().getI64IntegerAttr(ranks));
+  nn::setMesh(function, {nn::tensorAxis.str(), ranks});
   return true;
 }
 
@@ -87,12 +87,12 @@ void allGather(NodeImporter &node) {
   Type index = node.i64Type();
   Value rank = node.dimConstant(Dim::symbol(std::string(rankSymbol)), {}, index);
   Value fill = node.scalar(type, isa<FloatType>(type) ? -0.0 : 0.0);
-  SmallVector<Value> pieces;
-  for (int64_t piece = 0; piece < ranks; ++piece) {
-    Value own = node.build<nn::EqualOp>({rank, node.scalar(index, static_cast<double>(piece))});
-    pieces.push_back(node.build<nn::WhereOp>({own, node.operand(0), fill}));
+  SmallVector<Value> shards;
+  for (int64_t shard = 0; shard < ranks; ++shard) {
+    Value own = node.build<nn::EqualOp>({rank, node.scalar(index, static_cast<double>(shard))});
+    shards.push_back(node.build<nn::WhereOp>({own, node.operand(0), fill}));
   }
-  node.result(0, node.build<nn::AllReduceOp>(node.concat(pieces, axis)));
+  node.result(0, node.build<nn::AllReduceOp>(node.concat(shards, axis)));
 }
 
 /// The bytes of initialiser `input` read as `columns` values of `bits` bits a row.

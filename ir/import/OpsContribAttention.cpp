@@ -121,7 +121,7 @@ void rotateHeads(NodeImporter &node, Group &group, Value positions) {
   group.k = rotate(node, group.k, cos, sin, interleaved);
 }
 
-/// Past and new tokens in one tensor, each batch entry's new tokens right behind its own valid past. What
+/// Past and new tokens in one tensor, each batch entry's new tokens right after its own valid past. What
 /// follows them is not specified.
 Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Value fresh) {
   if (!node.has(pastInput))

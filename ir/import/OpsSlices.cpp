@@ -124,8 +124,8 @@ void split(NodeImporter &n) {
     auto number = static_cast<unsigned>(index);
     if (x && start.isStatic() && part.isStatic() && x->shape.size() == 1 &&
         start.value() + part.value() <= x->shape[0]) {
-      KnownInts piece = sliceKnown(*x, {start.value()}, {part.value()}, {1});
-      n.resultKnown(number, piece.values, piece.shape, n.inputType(0));
+      KnownInts slice = sliceKnown(*x, {start.value()}, {part.value()}, {1});
+      n.resultKnown(number, slice.values, slice.shape, n.inputType(0));
     } else if (n.wants(number)) {
       n.result(number, n.slice(n.operand(0), axis, start, part));
     }

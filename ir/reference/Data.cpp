@@ -143,12 +143,12 @@ Result<Tensors> concat(const Call &call) {
   for (const Tensor &part : call.operands) {
     if (part.bytes() == 0)
       continue;
-    size_t piece = part.bytes() / static_cast<size_t>(outer);
-    parallelFor(outer, grainFor(static_cast<int64_t>(piece)), [&](int64_t begin, int64_t end) {
+    size_t partBytes = part.bytes() / static_cast<size_t>(outer);
+    parallelFor(outer, grainFor(static_cast<int64_t>(partBytes)), [&](int64_t begin, int64_t end) {
       for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row)
-        std::memcpy(result.as<char>() + row * slab + placed, part.as<char>() + row * piece, piece);
+        std::memcpy(result.as<char>() + row * slab + placed, part.as<char>() + row * partBytes, partBytes);
     });
-    placed += piece;
+    placed += partBytes;
   }
   return Tensors{result};
 }

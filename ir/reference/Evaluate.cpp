@@ -48,8 +48,7 @@ Status checkType(mlir::Value value, const Tensor &tensor, const char *what) {
 
 Result<std::vector<Tensor>> evaluateUnlocated(mlir::Operation *op, llvm::ArrayRef<Tensor> operands,
                                               const SymbolValues &symbols, const ReferenceOptions &options) {
-  auto found = functions().find(op->getName().getStringRef());
-  if (found == functions().end())
+  if (!hasReference(op->getName()))
     return badInput("the reference does not know this op");
   if (operands.size() != op->getNumOperands())
     return badInput(
@@ -59,7 +58,9 @@ Result<std::vector<Tensor>> evaluateUnlocated(mlir::Operation *op, llvm::ArrayRe
       return fits.error();
   Result<std::vector<Tensor>> results = badInput("");
   try {
-    results = found->second(Call{op, operands, symbols, options});
+    const Call call{op, operands, symbols, options};
+    auto found = functions().find(op->getName().getStringRef());
+    results = found == functions().end() ? evaluateFormula(call) : found->second(call);
   } catch (const std::bad_alloc &) {
     return environment("there is not enough memory for its result");
   }
@@ -72,7 +73,11 @@ Result<std::vector<Tensor>> evaluateUnlocated(mlir::Operation *op, llvm::ArrayRe
 }
 } // namespace
 
-bool hasReference(llvm::StringRef opName) { return functions().contains(opName); }
+bool hasReferenceFunction(mlir::OperationName name) { return functions().contains(name.getStringRef()); }
+
+bool hasReference(mlir::OperationName name) {
+  return hasReferenceFunction(name) || reference::hasFormula(name);
+}
 
 Result<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor> operands,
                                      const SymbolValues &symbols, const ReferenceOptions &options) {
@@ -122,7 +127,7 @@ Result<std::vector<Tensor>> evaluateRegion(mlir::Block &block, llvm::ArrayRef<Te
 }
 
 std::optional<llvm::SmallVector<mlir::Attribute>> foldWithReference(mlir::Operation *op, size_t maxElements) {
-  if (!hasReference(op->getName().getStringRef()) ||
+  if (!hasReference(op->getName()) ||
       llvm::isa<nn::ConstantOp, nn::WeightOp, nn::AllReduceOp>(op))
     return std::nullopt;
   for (mlir::Type type : op->getResultTypes()) {

@@ -96,7 +96,7 @@ int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1)
 
 class Tile {
 public:
-  void compute(const MatrixProduct &product, int64_t row, int64_t column) {
+  void compute(const GemmProblem &product, int64_t row, int64_t column) {
     int64_t rows = std::min(tileRows, product.rows - row),
             columns = std::min(tileColumns, product.columns - column);
     const Kernel &micro = kernel();
@@ -157,16 +157,16 @@ Tile &threadTile() {
 
 } // namespace
 
-void multiplySequentially(const MatrixProduct &product) {
+void multiplySequentially(const GemmProblem &product) {
   for (int64_t row = 0; row < product.rows; row += tileRows)
     for (int64_t column = 0; column < product.columns; column += tileColumns)
       threadTile().compute(product, row, column);
 }
 
-void multiply(std::span<const MatrixProduct> products) {
+void multiply(std::span<const GemmProblem> products) {
   if (products.empty())
     return;
-  const MatrixProduct &first = products.front(); // all have one shape
+  const GemmProblem &first = products.front(); // all have one shape
   int64_t down = tilesAlong(first.rows, tileRows), across = tilesAlong(first.columns, tileColumns);
   int64_t cost = std::min(first.rows, tileRows) * std::min(first.columns, tileColumns) * first.inner / 16;
   int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(cost, 1));

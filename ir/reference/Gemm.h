@@ -16,7 +16,7 @@ struct MatrixView {
 };
 
 /// target (rows × columns, row-major, dense) = a (rows × inner) · b (inner × columns).
-struct MatrixProduct {
+struct GemmProblem {
   MatrixView a, b;
   int64_t rows, columns, inner;
   void *target;
@@ -25,8 +25,8 @@ struct MatrixProduct {
 
 /// The products have one shape. Floats of any width up to f32 with f32 accumulation and one rounding to the
 /// target's type, or integers of one byte, summed exactly and wrapped to the target's type. Uses all threads.
-void multiply(std::span<const MatrixProduct> products);
+void multiply(std::span<const GemmProblem> products);
 /// The same on the calling thread.
-void multiplySequentially(const MatrixProduct &product);
+void multiplySequentially(const GemmProblem &product);
 
 } // namespace fusion::reference

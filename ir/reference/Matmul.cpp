@@ -102,7 +102,7 @@ Result<Tensors> matmul(const Call &call) {
       isFloat(left) ? left != DType::F64 && right != DType::F64 : isByteInteger(left) && isByteInteger(right);
   if (inF32 && elementCount(b.batch) == 1 &&
       a.columnStride == 1) { // one matrix on the right: one tall product
-    MatrixProduct tall{a.view(0),     b.view(0),    result.size() / b.columns, b.columns, a.columns,
+    GemmProblem tall{a.view(0),     b.view(0),    result.size() / b.columns, b.columns, a.columns,
                        result.data(), result.type()};
     multiply({&tall, 1});
     return Tensors{result};
@@ -115,7 +115,7 @@ Result<Tensors> matmul(const Call &call) {
       multiplyWide<uint64_t>(a, b, aNumbers, bNumbers, result);
     return Tensors{result};
   }
-  std::vector<MatrixProduct> products;
+  std::vector<GemmProblem> products;
   size_t bytes = static_cast<size_t>(a.rows * b.columns) * byteSize(result.type());
   for (size_t i = 0; i < aNumbers.size(); ++i)
     products.push_back({a.view(aNumbers[i]), b.view(bNumbers[i]), a.rows, b.columns, a.columns,

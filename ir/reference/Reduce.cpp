@@ -23,15 +23,15 @@ std::optional<Kind> kindNamed(llvm::StringRef name) {
   return std::nullopt;
 }
 
-/// The values of row after row, in pieces: body(values, count).
-constexpr int64_t pieceSize = 2048;
+/// The values of row after row, in blocks: body(values, count).
+constexpr int64_t blockSize = 2048;
 template <class T, class Body>
-void forPieces(const Tensor &x, int64_t begin, int64_t count, Body body) {
-  T piece[pieceSize];
-  for (int64_t done = 0; done < count; done += pieceSize) {
-    int64_t length = std::min(pieceSize, count - done);
-    loadElements(x, begin + done, length, piece);
-    body(piece, length);
+void forBlocks(const Tensor &x, int64_t begin, int64_t count, Body body) {
+  T block[blockSize];
+  for (int64_t done = 0; done < count; done += blockSize) {
+    int64_t length = std::min(blockSize, count - done);
+    loadElements(x, begin + done, length, block);
+    body(block, length);
   }
 }
 
@@ -56,14 +56,14 @@ T reduceRow(const Tensor &x, int64_t begin, int64_t count, Kind kind) {
   using Sum = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
   if (kind == Kind::Max || kind == Kind::Min) {
     T best = extremeStart<T>(kind);
-    forPieces<T>(x, begin, count, [&](const T *values, int64_t length) {
+    forBlocks<T>(x, begin, count, [&](const T *values, int64_t length) {
       for (int64_t i = 0; i < length; ++i)
         best = best != best ? best : extreme(kind, best, values[i]);
     });
     return best;
   }
   Sum sum = kind == Kind::Prod ? 1 : 0;
-  forPieces<T>(x, begin, count, [&](const T *values, int64_t length) {
+  forBlocks<T>(x, begin, count, [&](const T *values, int64_t length) {
     switch (kind) {
     case Kind::Prod:
       for (int64_t i = 0; i < length; ++i)
@@ -170,7 +170,7 @@ Result<Tensors> argMax(const Call &call) {
       for (int64_t i = begin; i < end; ++i) {
         T largest{};
         int64_t position = 0, at = -1;
-        forPieces<T>(rows, i * row, row, [&](const T *values, int64_t length) {
+        forBlocks<T>(rows, i * row, row, [&](const T *values, int64_t length) {
           for (int64_t j = 0; j < length; ++j, ++position)
             // The first NaN counts as the largest.
             if (at < 0 || values[j] > largest || (values[j] != values[j] && largest == largest)) {

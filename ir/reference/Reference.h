@@ -27,7 +27,7 @@ struct ReferenceOptions {
   WeightFiles *weights = nullptr;
 };
 
-/// Runs one nn op, or the body of a fusion.group. Symbolic dims in attributes take their values from
+/// Runs one op of a graph, or the body of a fusion.group. Symbolic dims in attributes take their values from
 /// `symbols`. Errors name the op, its location and the reason: operands that do not fit, a symbol without a
 /// value, an unknown op, an element type that the op does not take.
 Result<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor> operands,
@@ -38,8 +38,10 @@ Result<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor>
 Result<std::vector<Tensor>> evaluateRegion(mlir::Block &block, llvm::ArrayRef<Tensor> arguments,
                                            const SymbolValues &symbols, const ReferenceOptions &options = {});
 
-/// Whether `opName`, such as "nn.add", has a reference function.
-bool hasReference(llvm::StringRef opName);
+/// Whether ops of that name have a meaning here: a function of their own or, elementwise, their formula.
+bool hasReference(mlir::OperationName name);
+/// Whether it is a function of their own.
+bool hasReferenceFunction(mlir::OperationName name);
 
 /// The results of an op whose operands are all nn.constant, or nothing: an operand is no constant, a result
 /// is larger than `maxElements` or depends on a symbol, the evaluation fails, or the op must not be folded

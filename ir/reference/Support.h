@@ -42,6 +42,11 @@ llvm::ArrayRef<Entry> matmulEntries();
 llvm::ArrayRef<Entry> attentionEntries();
 llvm::ArrayRef<Entry> quantizeEntries();
 
+/// Whether ops of that name say for single elements what they compute (nn.Pointwise and nn.ScalarFormula).
+bool hasFormula(mlir::OperationName name);
+/// What such an op computes, from its formula.
+Result<Tensors> evaluateFormula(const Call &call);
+
 /// An error without the op's name, which evaluate() puts in front.
 template <class... Args>
 Error problem(fmt::format_string<Args...> format, Args &&...args) {

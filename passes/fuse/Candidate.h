@@ -10,6 +10,7 @@ namespace fusion {
 
 struct Candidate {
   std::string pattern;
+  bool isUsers = false; ///< of a pattern that a user brought
   mlir::Operation *root = nullptr;
   llvm::SmallVector<mlir::Operation *> ops; ///< distinct, in block order
   /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order; nothing
@@ -55,7 +56,7 @@ public:
   virtual Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) = 0;
   /// Whether an op of the function, outside any group, only looks at memory in another way and costs nothing.
   virtual bool isView(mlir::Operation *op) const = 0;
-  /// The argument in whose buffer `value` is written behind what is there already, if any: neither is moved.
+  /// The argument in whose buffer `value` is written after what is there already, if any: neither is moved.
   virtual mlir::Value extendedInPlace(mlir::Value) const { return {}; }
   /// How many kernels the function launches, and for each the op or group that it comes from.
   virtual llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) = 0;

@@ -2,7 +2,7 @@
 
 #include "ir/dialect/Types.h"
 #include "passes/fuse/FuseSites.h"
-#include "passes/fuse/Propose.h"
+#include "passes/fuse/Grow.h"
 #include "patterns/Matcher.h"
 
 #include "mlir/IR/Remarks.h"
@@ -30,7 +30,7 @@ std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &b
   return collective;
 }
 
-/// Ops whose results nobody reads.
+/// Ops whose results have no readers.
 void eraseDead(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (isOpTriviallyDead(&op))
@@ -40,14 +40,14 @@ void eraseDead(func::FuncOp function) {
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
-        Ledger &ledger)
-      : function(function), patterns(patterns), options(options), oracle(oracle), ledger(ledger) {}
+        FusionReport &report)
+      : function(function), patterns(patterns), options(options), oracle(oracle), report(report) {}
 
   /// The declarative families and the proposers that compete choose together; each other proposer works on what they
   /// and its predecessors left.
   Status run() {
-    const DrawnNodes drawn = drawNodes(function, ledger.before);
-    Status status = turn([&](const Traffic &traffic) {
+    const DrawnNodes drawn = drawNodes(function, report.before);
+    Status status = round([&](const Traffic &traffic) {
       collect(traffic);
       for (const Proposer &proposer : proposers())
         if (proposer.competes && enabled(proposer.family.str()))
@@ -55,17 +55,17 @@ public:
     });
     for (const Proposer &proposer : proposers())
       if (status && !proposer.competes && enabled(proposer.family.str()))
-        status = turn([&](const Traffic &traffic) { collect(proposer, traffic); });
+        status = round([&](const Traffic &traffic) { collect(proposer, traffic); });
     recordMisses();
-    const DrawnNodes fused = drawNodes(function, ledger.after);
+    const DrawnNodes fused = drawNodes(function, report.after);
     for (auto &[op, index] : fused)
       if (auto group = llvm::dyn_cast<GroupOp>(op))
         for (Operation &member : group.getBody().front())
           if (auto node = drawn.find(&member); node != drawn.end())
-            ledger.before[node->second].fusion = group.getPattern().str();
+            report.before[node->second].fusion = group.getPattern().str();
     for (auto &[root, line] : sites.missLines())
       if (auto node = drawn.find(root); node != drawn.end())
-        ledger.before[node->second].missed.push_back(line);
+        report.before[node->second].missed.push_back(line);
     return status;
   }
 
@@ -77,7 +77,7 @@ private:
            (options.only.empty() || llvm::is_contained(options.only, name));
   }
 
-  Status turn(llvm::function_ref<void(const Traffic &)> collectCandidates) {
+  Status round(llvm::function_ref<void(const Traffic &)> collectCandidates) {
     auto shapes = nn::SymbolicShapes::compute(function);
     if (failed(shapes))
       return badInput("shapes do not fit together");
@@ -88,7 +88,7 @@ private:
     if (options.profit && !candidates.empty())
       measure(*shapes, sizes);
     commitBest();
-    eraseDead(function); // whose clones took their place; between turns no candidate points at them
+    eraseDead(function); // whose clones took their place; between rounds no candidate points at them
     return {};
   }
 
@@ -113,12 +113,12 @@ private:
         wanted.push_back(&pattern);
     for (Operation &root : function.getBody().front())
       for (const FusionPattern *pattern : wanted)
-        if (root.getName().getStringRef() == pattern->rootName)
+        if (pattern->startsAt(&root))
           consider(*pattern, &root, traffic);
     const ProposalContext context{function.getBody().front(), traffic, oracle};
     const std::vector<Candidate> found = candidates;
-    for (auto grow : {growNorms, growRopes, growRotations, growGates})
-      for (Candidate &candidate : grow(context, found))
+    for (auto more : {growGroups, proposeBranchNorms, proposeRopes, proposeRotationPairs, proposeGates})
+      for (Candidate &candidate : more(context, found))
         if (enabled(candidate.pattern)) {
           sites.see(candidate.root, candidate.pattern);
           consider(std::move(candidate), traffic);
@@ -132,19 +132,20 @@ private:
         return sites.miss(root, pattern.name, result.opsFound, result.reason);
       Candidate candidate;
       candidate.pattern = pattern.name;
+      candidate.isUsers = !pattern.isBuiltin;
       candidate.root = root;
       candidate.ops = std::move(result.ops);
       consider(std::move(candidate), result.opsFound, traffic);
     }
   }
 
-  /// A candidate that was grown: all its ops were found.
+  /// A candidate of no pattern: all its ops were found. Where a user's pattern grew, the match itself says why it is missed.
   void consider(Candidate candidate, const Traffic &traffic) {
-    const auto found = static_cast<unsigned>(candidate.ops.size());
+    const auto found = candidate.isUsers ? 0 : static_cast<unsigned>(candidate.ops.size());
     consider(std::move(candidate), found, traffic);
   }
 
-  /// Products take the ops that decode their operands along; where no schedule takes those, they go without.
+  /// Matmuls take the ops that decode their operands along; where no schedule takes those, they go without.
   void consider(Candidate candidate, unsigned opsFound, const Traffic &traffic) {
     Candidate decoding = withDecoding(candidate);
     if (decoding.body().size() == candidate.body().size())
@@ -198,7 +199,7 @@ private:
     std::vector<Candidate> kept;
     for (auto [candidate, time] : llvm::zip(candidates, times)) {
       if (!time) {
-        ledger.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
+        report.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
         if (!candidate.unproven.empty()) {
           sites.miss(candidate.root, candidate.pattern, ~0u, candidate.unproven);
           continue;
@@ -228,7 +229,7 @@ private:
     return own;
   }
 
-  /// Takes the best set; a candidate that a commit made impossible returns its ops, and the losers get their turn.
+  /// Takes the best set; a candidate that a commit made impossible returns its ops to the losers.
   void commitBest() {
     std::vector<Candidate> pool = candidates;
     while (!pool.empty()) {
@@ -243,7 +244,7 @@ private:
           candidate.ops.clear();
           continue;
         }
-        Ledger::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
+        FusionReport::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
         for (Operation *op : candidate.body())
           site.ops.push_back(op->getName().getStringRef().str());
         remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
@@ -251,24 +252,24 @@ private:
             << remark::metric("BytesSaved", site.bytesSaved);
         for (auto &[root, pattern] : candidate.absorbed)
           if (enabled(pattern) && sites.fire(root, pattern))
-            ledger.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
-        ledger.patterns[candidate.pattern].fired.push_back(std::move(site));
+            report.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
+        report.patterns[candidate.pattern].fired.push_back(std::move(site));
         sites.fire(candidate.root, candidate.pattern);
         commit(candidate);
         committed.push_back(candidate);
       }
-      std::vector<Candidate> rest;
+      std::vector<Candidate> left;
       for (const Candidate &candidate : pool) {
         if (candidate.ops.empty() || sites.hasFired(candidate.root, candidate.pattern))
           continue;
         auto winner = llvm::find_if(committed, [&](const Candidate &c) { return c.overlaps(candidate); });
         if (winner == committed.end())
-          rest.push_back(candidate);
+          left.push_back(candidate);
         else
           sites.miss(candidate.root, candidate.pattern, ~0u,
                "dropped: overlaps " + winner->pattern + " at " + siteName(winner->root));
       }
-      pool = std::move(rest);
+      pool = std::move(left);
       if (!refused)
         break;
     }
@@ -281,27 +282,27 @@ private:
   void recordMisses() {
     for (const std::string &name : names())
       if (enabled(name))
-        ledger.patterns[name]; // a pattern without candidates is in the report too
-    sites.recordMisses(ledger);
+        report.patterns[name]; // a pattern without candidates is in the report too
+    sites.recordMisses(report);
     for (auto &[name, reason] : absent)
       if (enabled(name))
-        ledger.patterns[name].missed.push_back({"", reason});
+        report.patterns[name].missed.push_back({"", reason});
     for (const std::string &name : names())
       if (!enabled(name))
-        ledger.patterns[name].missed.push_back({"", "disabled by option"});
+        report.patterns[name].missed.push_back({"", "disabled by option"});
   }
 
   func::FuncOp function;
   const PatternSet &patterns;
   const FuseOptions &options;
   ScheduleOracle &oracle;
-  Ledger &ledger;
+  FusionReport &report;
   std::vector<Candidate> candidates;
   FuseSites sites;
   std::map<std::string, std::string> absent; ///< patterns without candidate roots, and why
 };
 
-Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool before) {
+Status count(func::FuncOp function, ScheduleOracle &oracle, FusionReport &report, bool before) {
   auto shapes = nn::SymbolicShapes::compute(function);
   if (failed(shapes))
     return badInput("shapes do not fit together");
@@ -315,12 +316,12 @@ Status count(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger, bool
     if (std::string layer = layerOf(locationName(op->getLoc())); !layer.empty())
       ++layers[layer];
   }
-  (before ? ledger.kernelsBefore : ledger.kernelsAfter) = static_cast<int64_t>(launches.size());
-  (before ? ledger.bytesBefore : ledger.bytesAfter) = bytes;
+  (before ? report.kernelsBefore : report.kernelsAfter) = static_cast<int64_t>(launches.size());
+  (before ? report.bytesBefore : report.bytesAfter) = bytes;
   if (!before) {
-    ledger.layers.clear();
+    report.layers.clear();
     for (auto &[name, kernels] : layers)
-      ledger.layers.push_back({name, kernels});
+      report.layers.push_back({name, kernels});
   }
   return {};
 }
@@ -343,25 +344,25 @@ SymbolValues nominalSizes(func::FuncOp function) {
 }
 
 Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
-            Ledger &ledger) {
+            FusionReport &report) {
   for (const auto &[symbol, size] : nominalSizes(function))
-    ledger.nominal[symbol] = size;
+    report.nominal[symbol] = size;
   eraseDead(function); // would fire, and cost what its kernel reads for it
-  if (Status status = count(function, oracle, ledger, true); !status)
+  if (Status status = count(function, oracle, report, true); !status)
     return status;
   if (options.profit)
-    ledger.profit = options.profit->description();
-  if (Status status = Fuser(function, patterns, options, oracle, ledger).run(); !status)
+    report.profit = options.profit->description();
+  if (Status status = Fuser(function, patterns, options, oracle, report).run(); !status)
     return status;
-  return count(function, oracle, ledger, false);
+  return count(function, oracle, report, false);
 }
 
-Status describeUnfused(func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger) {
+Status describeUnfused(func::FuncOp function, ScheduleOracle &oracle, FusionReport &report) {
   for (const auto &[symbol, size] : nominalSizes(function))
-    ledger.nominal[symbol] = size;
-  if (Status status = count(function, oracle, ledger, true); !status)
+    report.nominal[symbol] = size;
+  if (Status status = count(function, oracle, report, true); !status)
     return status;
-  return count(function, oracle, ledger, false);
+  return count(function, oracle, report, false);
 }
 
 } // namespace fusion

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "passes/fuse/Candidate.h"
-#include "passes/fuse/Ledger.h"
+#include "passes/fuse/FusionReport.h"
 #include "passes/fuse/Profit.h"
 #include "patterns/PatternSet.h"
 
@@ -22,11 +22,11 @@ std::vector<std::string> fusionNames(const PatternSet &patterns);
 /// Sizes that stand for symbolic dims when traffic is estimated: batch-like symbols 1, others 128.
 SymbolValues nominalSizes(mlir::func::FuncOp function);
 
-/// Groups what the patterns match and fills the ledger (fired, missed, kernels, bytes, layers).
+/// Groups what the patterns match and fills the report (fired, missed, kernels, bytes, layers).
 Status fuse(mlir::func::FuncOp function, const PatternSet &patterns, const FuseOptions &options,
-            ScheduleOracle &oracle, Ledger &ledger);
+            ScheduleOracle &oracle, FusionReport &report);
 
 /// Kernel and byte counts and layers of a function that is not to be fused.
-Status describeUnfused(mlir::func::FuncOp function, ScheduleOracle &oracle, Ledger &ledger);
+Status describeUnfused(mlir::func::FuncOp function, ScheduleOracle &oracle, FusionReport &report);
 
 } // namespace fusion

@@ -27,13 +27,13 @@ public:
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      Ledger ledger;
-      if (Status status = fuse(function, *patterns, options, *oracle(), ledger); !status) {
+      FusionReport report;
+      if (Status status = fuse(function, *patterns, options, *oracle(), report); !status) {
         function.emitError(status.error().message);
         return signalPassFailure();
       }
-      for (const auto &[name, pattern] : ledger.patterns)
-        for (const Ledger::Miss &miss : pattern.missed)
+      for (const auto &[name, pattern] : report.patterns)
+        for (const FusionReport::Miss &miss : pattern.missed)
           if (llvm::is_contained(options.only, name))
             function.emitRemark() << name << " missed at " << miss.location << ": " << miss.reason;
     }

@@ -25,23 +25,23 @@ void FuseSites::miss(Operation *root, const std::string &pattern, unsigned opsFo
     entry->second = {opsFound, reason};
 }
 
-void FuseSites::recordMisses(Ledger &ledger) {
+void FuseSites::recordMisses(FusionReport &report) {
   for (auto &[key, site] : roots) {
     if (fired.contains(key))
       continue;
     const std::string reason = misses[key].reason;
     remark::missed(site.second, remarkOf(key.second)) << remark::reason("missed at {0}: {1}", site.first, reason);
-    ledger.patterns[key.second].missed.push_back({site.first, reason});
+    report.patterns[key.second].missed.push_back({site.first, reason});
     lines.push_back({key.first, key.second + ": " + reason});
   }
 }
 
-DrawnNodes drawNodes(func::FuncOp function, std::vector<Ledger::Node> &nodes) {
+DrawnNodes drawNodes(func::FuncOp function, std::vector<FusionReport::Node> &nodes) {
   DrawnNodes index;
   for (Operation &op : function.getBody().front().without_terminator()) {
-    if (llvm::isa<nn::ConstantOp, nn::WeightOp>(op))
+    if (nn::isStored(&op))
       continue;
-    Ledger::Node node;
+    FusionReport::Node node;
     node.location = locationName(op.getLoc());
     node.layer = layerOf(node.location);
     node.label = op.getName().getStringRef().str();

@@ -1,7 +1,7 @@
 // Where fusions could have been: each site has fired in the end, or has a reason. Internal to the fuse pass.
 #pragma once
 
-#include "passes/fuse/Ledger.h"
+#include "passes/fuse/FusionReport.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"
@@ -28,8 +28,8 @@ public:
   /// Whether it is the first time.
   bool fire(mlir::Operation *root, const std::string &pattern) { return fired.insert({root, pattern}).second; }
   bool hasFired(mlir::Operation *root, const std::string &pattern) const { return fired.contains({root, pattern}); }
-  /// Brings the misses of all seen roots that have not fired into the ledger.
-  void recordMisses(Ledger &ledger);
+  /// Brings the misses of all seen roots that have not fired into the report.
+  void recordMisses(FusionReport &report);
   /// Those of recordMisses: the root, and `pattern: reason`.
   const std::vector<std::pair<mlir::Operation *, std::string>> &missLines() const { return lines; }
 
@@ -49,6 +49,6 @@ private:
 using DrawnNodes = std::map<mlir::Operation *, size_t>;
 
 /// Fills the nodes of the function as it is.
-DrawnNodes drawNodes(mlir::func::FuncOp function, std::vector<Ledger::Node> &nodes);
+DrawnNodes drawNodes(mlir::func::FuncOp function, std::vector<FusionReport::Node> &nodes);
 
 } // namespace fusion

@@ -94,7 +94,7 @@ GroupOp commit(const Candidate &candidate) {
   GroupPorts ports = portsOf(ops, candidate.clones);
   SmallVector<Operation *> late = lateOps(ops);
   Operation *last = ops.back();
-  // Late ops move behind the place where the group will stand, in their order.
+  // Late ops move after the place where the group will stand, in their order.
   Operation *after = last;
   for (Operation *op : late) {
     op->moveAfter(after);

@@ -1,5 +1,5 @@
 // rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes of the new
-// keys and values behind those of the past. Where no nn.attention reads the caches, what belongs together is rotated by the
+// keys and values after those of the past. Where no nn.attention reads the caches, what belongs together is rotated by the
 // same angles.
 #include "passes/fuse/Propose.h"
 
@@ -89,7 +89,7 @@ private:
     return !ops.empty();
   }
 
-  /// The transposes and the rotation behind the new part of a cache.
+  /// The transposes and the rotation that make the new part of a cache.
   void takeNew(nn::ConcatOp concat) {
     SmallVector<Operation *> between;
     Value value = concat->getOperand(1);
@@ -102,12 +102,12 @@ private:
         take(op);
   }
 
-  /// A rotation, and the norm in front of it or behind it.
+  /// A rotation, and the norm before or after it.
   bool takeRotation(Value value) {
-    nn::RopeOp rope = rotationBehind(value);
+    nn::RopeOp rope = producingRotation(value);
     if (!rope)
       return false;
-    for (Operation *op : normAhead(rope))
+    for (Operation *op : normBefore(rope))
       take(op);
     take(rope);
     if (rope != value.getDefiningOp())

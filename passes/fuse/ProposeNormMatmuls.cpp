@@ -1,5 +1,5 @@
-// norm_matmul: a norm, with the residual add ahead of it, in front of the products that read it, for few rows: their biases
-// go along, the activation of a gated pair, or what follows a single product.
+// norm_matmul: a norm, with the residual add before it, and the matmuls that read it, for few rows: their biases
+// go along, the activation of a gated pair, or what follows a single matmul.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -13,35 +13,35 @@ namespace fusion {
 namespace {
 using Ops = llvm::SmallSetVector<Operation *, 16>;
 
-/// The products that read the norm as their first operand only.
-SmallVector<nn::MatmulOp> productsOf(Operation *norm) {
-  SmallVector<nn::MatmulOp> products;
+/// The matmuls that read the norm as their first operand only.
+SmallVector<nn::MatmulOp> matmulsOf(Operation *norm) {
+  SmallVector<nn::MatmulOp> matmuls;
   for (Operation *user : norm->getUsers())
     if (auto matmul = llvm::dyn_cast<nn::MatmulOp>(user);
         matmul && user->getBlock() == norm->getBlock() && matmul.getA() == norm->getResult(0) &&
         matmul.getB() != matmul.getA())
-      products.push_back(matmul);
-  llvm::sort(products, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  return products;
+      matmuls.push_back(matmul);
+  llvm::sort(matmuls, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return matmuls;
 }
 
-/// The products with what follows them, as far as one kernel may compute it: the alternatives.
-SmallVector<Ops> behind(ArrayRef<nn::MatmulOp> products, const ProposalContext &context, ArrayRef<Candidate> epilogues) {
+/// The matmuls with what follows them, as far as one kernel may compute it: the alternatives.
+SmallVector<Ops> withEpilogues(ArrayRef<nn::MatmulOp> matmuls, const ProposalContext &context, ArrayRef<Candidate> epilogues) {
   SmallVector<Ops> choices;
   Ops &biased = choices.emplace_back();
-  for (nn::MatmulOp product : products) {
-    biased.insert(product);
-    for (Operation *step : stepsBehind(product))
+  for (nn::MatmulOp matmul : matmuls) {
+    biased.insert(matmul);
+    for (Operation *step : matmulEpilogue(matmul))
       biased.insert(step);
   }
   auto add = [&](const Candidate &candidate) { choices.emplace_back(candidate.ops.begin(), candidate.ops.end()); };
   for (const Candidate &candidate : context.found)
     if (candidate.pattern == "gated_matmul" &&
-        llvm::all_of(products, [&](Operation *op) { return llvm::is_contained(candidate.ops, op); }))
+        llvm::all_of(matmuls, [&](Operation *op) { return llvm::is_contained(candidate.ops, op); }))
       add(candidate);
   const Candidate *longest = nullptr;
   for (const Candidate &candidate : epilogues)
-    if (products.size() == 1 && candidate.root == products[0] &&
+    if (matmuls.size() == 1 && candidate.root == matmuls[0] &&
         (!longest || candidate.ops.size() > longest->ops.size()))
       longest = &candidate;
   if (longest)
@@ -54,10 +54,10 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
   Proposals proposals;
   std::optional<Proposals> epilogues;
   for (Operation &op : context.block) {
-    if (!llvm::isa<nn::RmsNormOp, nn::LayerNormOp>(op))
+    if (!llvm::isa<nn::Norm>(op))
       continue;
-    const SmallVector<nn::MatmulOp> products = productsOf(&op);
-    if (products.empty())
+    const SmallVector<nn::MatmulOp> matmuls = matmulsOf(&op);
+    if (matmuls.empty())
       continue;
     // The schedule takes them, as two kernels for many rows. But a measurement is at one size, and the choice there says
     // nothing of few rows, for which the kernel is one.
@@ -72,14 +72,14 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     auto sum = op.getOperand(0).getDefiningOp<nn::AddOp>();
     const bool residual = sum && sum->getBlock() == op.getBlock() &&
                           context.traffic.shapes[sum.getLhs()] == context.traffic.shapes[sum.getRhs()];
-    for (const Ops &ops : behind(products, context, epilogues->candidates))
+    for (const Ops &ops : withEpilogues(matmuls, context, epilogues->candidates))
       for (bool withSum : {true, false}) {
         if (withSum && !residual)
           continue;
         Candidate candidate;
         candidate.pattern = "norm_matmul";
         candidate.root = &op;
-        candidate.unproven = "every block computes the norm again before its first product: taken only where a "
+        candidate.unproven = "every block computes the norm again before its first matmul: taken only where a "
                              "measurement shows that this is faster";
         candidate.ops.assign(ops.begin(), ops.end());
         candidate.ops.push_back(&op);

@@ -5,7 +5,6 @@
 #include "ir/dialect/Dialect.h"
 #include "ir/dialect/Types.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <set>
@@ -29,14 +28,11 @@ constexpr double duplicateBytes = 1 << 20;
 constexpr size_t mostClones = 48;
 
 Kind kindOf(Operation *op) {
-  return llvm::TypeSwitch<Operation *, Kind>(op)
-      .Case<nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp>([](auto) { return Kind::View; })
-      .Case<nn::IotaOp, nn::ConcatOp, nn::PadOp, nn::TriluOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp>(
-          [](auto) { return Kind::Light; })
-      .Case<nn::RopeOp, nn::QuantizeOp, nn::DequantizeOp, nn::ExpOp, nn::LogOp, nn::SqrtOp, nn::RsqrtOp,
-            nn::ReciprocalOp, nn::SinOp, nn::CosOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp, nn::SiluOp, nn::SoftplusOp,
-            nn::GeluOp, nn::DivOp, nn::ModOp, nn::FmodOp, nn::PowOp>([](auto) { return Kind::Heavy; })
-      .Default([](Operation *other) { return other->hasTrait<nn::Pointwise>() ? Kind::Light : Kind::Other; });
+  if (op->hasTrait<nn::View>())
+    return Kind::View;
+  if (op->hasTrait<nn::Costly>())
+    return Kind::Heavy;
+  return op->hasTrait<nn::Pointwise>() || op->hasTrait<nn::Indexed>() ? Kind::Light : Kind::Other;
 }
 
 bool canClone(Operation *op) {
@@ -118,7 +114,7 @@ private:
     clones += entry.role == Role::Clone ? 1 : 0;
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp();
-          producer && !llvm::isa<nn::ConstantOp, nn::WeightOp, nn::DimConstantOp>(producer))
+          producer && !nn::isStored(producer) && !llvm::isa<nn::DimConstantOp>(producer))
         waiting.insert(order[producer]);
   }
 
@@ -182,8 +178,9 @@ private:
     return outside;
   }
 
-  /// Makes other readers of `op` members too, with the chains behind them, so far as they have the group's shape; the
-  /// result of `op` leaves the group for the rest. False, with nothing changed, if that is no legal group.
+  /// Makes other readers of `op` members too, with the chains after them, so far as they have the group's
+  /// shape; the result of `op` leaves the group for the rest. False, with nothing changed, if that is no
+  /// legal group.
   bool takeReaders(Operation *op, ArrayRef<Operation *> outside) {
     SmallVector<Operation *> extra;
     for (Operation *reader : outside)

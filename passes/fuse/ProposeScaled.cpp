@@ -1,4 +1,4 @@
-// scaled_matmul: a product of quantised operands, which its kernel decodes as it reads them.
+// scaled_matmul: a matmul of quantised operands, which its kernel decodes as it reads them.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"

@@ -1,4 +1,4 @@
-// Expands that broadcasting makes unnecessary, and reshapes that move behind the ops that read them.
+// Expands that broadcasting makes unnecessary, and reshapes that move after the ops that read them.
 #include "passes/Match.h"
 #include "passes/normalise/Patterns.h"
 
@@ -87,7 +87,7 @@ nn::ReshapeOp leadingMerge(Value value, ShapeTable &shapes) {
   return to.size() >= 2 && to.size() < from.size() && from.back() == to.back() ? reshape : nn::ReshapeOp();
 }
 
-/// Puts the reshape, to the shape of the result of `op`, behind `moved`, which replaces it.
+/// Puts the reshape, to the shape of the result of `op`, after `moved`, which replaces it.
 void reshapeAfter(Operation *op, Value moved, PatternRewriter &rewriter, ShapeTable &shapes) {
   DimShape shape = shapes.of(op->getResult(0));
   replaceByNew(
@@ -97,7 +97,7 @@ void reshapeAfter(Operation *op, Value moved, PatternRewriter &rewriter, ShapeTa
 }
 
 // Pattern: matmul(reshape(x), w : [n, m]) -> reshape(matmul(x, w)) where the reshape merges leading dims
-LogicalResult reshapeBehindMatmul(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+LogicalResult reshapeAfterMatmul(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reshape = leadingMerge(op.getA(), shapes);
   if (!reshape || op.getTransposeA() || tensorType(op.getB()).getRank() != 2)
     return failure();
@@ -109,7 +109,7 @@ LogicalResult reshapeBehindMatmul(nn::MatmulOp op, PatternRewriter &rewriter, Sh
 bool isRow(Value value) { return tensorType(value).getRank() <= 1; }
 
 // Pattern: pointwise(reshape(x), row) -> reshape(pointwise(x, row)); also of two reshapes from one shape
-LogicalResult reshapeBehindPointwise(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
+LogicalResult reshapeAfterPointwise(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
   SmallVector<Value> operands;
   std::optional<DimShape> source;
   for (Value operand : op->getOperands()) {
@@ -131,7 +131,7 @@ LogicalResult reshapeBehindPointwise(Operation *op, PatternRewriter &rewriter, S
 
 // Pattern: norm(reshape(x), ..) -> reshape(norm(x, ..)) where the reshape merges leading dims
 template <class OpTy>
-LogicalResult reshapeBehindNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &shapes) {
+LogicalResult reshapeAfterNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reshape = leadingMerge(op.getX(), shapes);
   if (!reshape)
     return failure();
@@ -142,7 +142,7 @@ LogicalResult reshapeBehindNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &
 }
 
 // Pattern: slice(reshape(x)) of the last dim -> reshape(slice(x)) where the reshape merges leading dims
-LogicalResult reshapeBehindSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+LogicalResult reshapeAfterSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reshape = leadingMerge(op.getX(), shapes);
   if (!reshape)
     return failure();
@@ -172,11 +172,11 @@ void addBroadcasts(RewritePatternSet &patterns, ShapeTable &shapes) {
   addPointwise(patterns, shapes, unneededExpand);
   addPointwise(patterns, shapes, sinkExpand);
   add<nn::MatmulOp>(patterns, shapes, unneededMatmulExpand);
-  add<nn::MatmulOp>(patterns, shapes, reshapeBehindMatmul);
-  addPointwise(patterns, shapes, reshapeBehindPointwise);
-  add<nn::RmsNormOp>(patterns, shapes, reshapeBehindNorm<nn::RmsNormOp>);
-  add<nn::LayerNormOp>(patterns, shapes, reshapeBehindNorm<nn::LayerNormOp>);
-  add<nn::SliceOp>(patterns, shapes, reshapeBehindSlice);
+  add<nn::MatmulOp>(patterns, shapes, reshapeAfterMatmul);
+  addPointwise(patterns, shapes, reshapeAfterPointwise);
+  add<nn::RmsNormOp>(patterns, shapes, reshapeAfterNorm<nn::RmsNormOp>);
+  add<nn::LayerNormOp>(patterns, shapes, reshapeAfterNorm<nn::LayerNormOp>);
+  add<nn::SliceOp>(patterns, shapes, reshapeAfterSlice);
 }
 
 } // namespace fusion::normalise

@@ -13,7 +13,7 @@ bool transposesFreely(Value value) {
   Operation *op = value.getDefiningOp();
   if (llvm::isa_and_nonnull<nn::ReshapeOp, nn::SliceOp>(op))
     return true;
-  return llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp>(op) && op->hasOneUse() &&
+  return llvm::isa_and_nonnull<nn::Norm>(op) && op->hasOneUse() &&
          transposesFreely(op->getOperand(0));
 }
 
@@ -29,7 +29,7 @@ Value transposed(PatternRewriter &rewriter, Location loc, Value value, ArrayRef<
 // Pattern: transpose(norm(x, w)) that keeps the last dim -> norm(transpose(x), w)
 LogicalResult transposeBeforeNorm(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &) {
   Operation *norm = op.getX().getDefiningOp();
-  if (!llvm::isa_and_nonnull<nn::RmsNormOp, nn::LayerNormOp>(norm) || !keepsLastDim(op.getPerm()) ||
+  if (!llvm::isa_and_nonnull<nn::Norm>(norm) || !keepsLastDim(op.getPerm()) ||
       !transposesFreely(op.getX()))
     return failure();
   for (Value parameter : llvm::drop_begin(norm->getOperands()))

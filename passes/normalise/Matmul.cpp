@@ -60,7 +60,7 @@ bool endsInMatmul(Operation *op) {
 }
 
 // Pattern: matmul(a, scale(transpose(b), s)) -> matmul(a, transpose(scale(b, s))); scale a mul, div or cast
-LogicalResult transposeBehindScale(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
+LogicalResult transposeAfterScale(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
   if (!scalesOnly(op))
     return failure();
   auto transpose = swapOfLastTwo(op->getOperand(0));
@@ -92,7 +92,7 @@ LogicalResult outerProduct(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTabl
 void addMatmul(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::MatmulOp>(patterns, shapes, transposedOperand);
   add<nn::MatmulOp>(patterns, shapes, outerProduct);
-  addPointwise(patterns, shapes, transposeBehindScale);
+  addPointwise(patterns, shapes, transposeAfterScale);
 }
 
 } // namespace fusion::normalise

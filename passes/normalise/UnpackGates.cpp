@@ -12,7 +12,7 @@ namespace fusion {
 namespace {
 
 /// The op that ends a chain of elementwise ops with one reader each, or what reads the slice.
-Operation *meetingPoint(nn::SliceOp slice) {
+Operation *commonReader(nn::SliceOp slice) {
   Value value = slice.getY();
   while (value.hasOneUse()) {
     Operation *reader = *value.user_begin();
@@ -32,8 +32,8 @@ Operation *meetingPoint(nn::SliceOp slice) {
 bool areGateAndUp(ArrayRef<nn::SliceOp> parts) {
   if (parts.size() != 2)
     return false;
-  Operation *first = meetingPoint(parts[0]);
-  return first && first == meetingPoint(parts[1]);
+  Operation *first = commonReader(parts[0]);
+  return first && first == commonReader(parts[1]);
 }
 
 struct UnpackGates : impl::UnpackGatesBase<UnpackGates> {

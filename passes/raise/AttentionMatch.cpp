@@ -42,24 +42,24 @@ bool matchSoftcap(Value value, Value &inner, double &cap) {
 }
 
 /// Whether the scores are found through `value`, rather than a mask.
-bool leadsToProduct(Value value, ShapeTable &shapes, int depth = 8) {
+bool leadsToMatmul(Value value, ShapeTable &shapes, int depth = 8) {
   Operation *op = withoutFloatCasts(withoutScale(value).value).getDefiningOp();
   if (!op || depth == 0)
     return false;
   if (llvm::isa<nn::MatmulOp>(op))
     return true;
   if (auto where = llvm::dyn_cast<nn::WhereOp>(op))
-    return (isMaskedScore(where.getY()) && leadsToProduct(where.getX(), shapes, depth - 1)) ||
-           (isMaskedScore(where.getX()) && leadsToProduct(where.getY(), shapes, depth - 1));
+    return (isMaskedScore(where.getY()) && leadsToMatmul(where.getX(), shapes, depth - 1)) ||
+           (isMaskedScore(where.getX()) && leadsToMatmul(where.getY(), shapes, depth - 1));
   if (auto tanh = llvm::dyn_cast<nn::TanhOp>(op))
-    return leadsToProduct(tanh.getX(), shapes, depth - 1);
+    return leadsToMatmul(tanh.getX(), shapes, depth - 1);
   if (llvm::isa<nn::AddOp>(op))
-    return leadsToProduct(op->getOperand(0), shapes, depth - 1) ||
-           leadsToProduct(op->getOperand(1), shapes, depth - 1);
+    return leadsToMatmul(op->getOperand(0), shapes, depth - 1) ||
+           leadsToMatmul(op->getOperand(1), shapes, depth - 1);
   if (auto reshape = llvm::dyn_cast<nn::ReshapeOp>(op)) {
     Heads heads;
     Value inner = beforeHeadsReshape(reshape, heads, shapes);
-    return inner && leadsToProduct(inner, shapes, depth - 1);
+    return inner && leadsToMatmul(inner, shapes, depth - 1);
   }
   return false;
 }
@@ -108,7 +108,7 @@ static bool isMask(Value value, ShapeTable &shapes) {
   Operation *op = value.getDefiningOp();
   if (auto where = llvm::dyn_cast_or_null<nn::WhereOp>(op))
     return isMaskedScore(where.getX()) || isMaskedScore(where.getY());
-  return llvm::isa_and_nonnull<nn::AddOp>(op) && leadsToProduct(value, shapes);
+  return llvm::isa_and_nonnull<nn::AddOp>(op) && leadsToMatmul(value, shapes);
 }
 
 std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &reason) {
@@ -116,10 +116,10 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
   Value value = withoutFloatCasts(input);
   auto sameShape = [&](Value inner) { return shapes.same(value, inner); };
   auto isMerged = [&] { return tensorType(value).getRank() == 3; };
-  double behind = 1; // what the masked scores are multiplied by
+  double scaleAfterMask = 1; // what the masked scores are multiplied by
   auto add = [&](MaskTerm term) {
     term.onMerged = isMerged();
-    auto scaled = scaledBehind(std::move(term), behind);
+    auto scaled = scaledAfter(std::move(term), scaleAfterMask);
     if (scaled)
       scores.masks.push_back(*scaled);
     else
@@ -128,10 +128,10 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
   };
   // Masks, outermost first.
   while (true) {
-    // A factor behind a mask goes to both: s * (q kᵀ + mask) = s * q kᵀ + s * mask.
+    // A factor after a mask goes to both: s * (q kᵀ + mask) = s * q kᵀ + s * mask.
     if (Scaled scaled = withoutScale(value); scaled.scale > 0)
       if (Value masked = withoutFloatCasts(scaled.value); masked != value && isMask(masked, shapes)) {
-        behind *= scaled.scale;
+        scaleAfterMask *= scaled.scale;
         value = masked;
         continue;
       }
@@ -156,9 +156,9 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
     if (!sum)
       break;
     Value inner = sum.getLhs(), mask = sum.getRhs();
-    if (!leadsToProduct(inner, shapes))
+    if (!leadsToMatmul(inner, shapes))
       std::swap(inner, mask);
-    if (!leadsToProduct(inner, shapes) || leadsToProduct(mask, shapes) || !sameShape(inner)) {
+    if (!leadsToMatmul(inner, shapes) || leadsToMatmul(mask, shapes) || !sameShape(inner)) {
       reason = "neither operand of the mask's nn.add, or both, lead to q kᵀ";
       return std::nullopt;
     }
@@ -167,10 +167,10 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
     value = withoutFloatCasts(inner);
   }
   Value capped;
-  if (behind == 1 && matchSoftcap(value, capped, scores.softcap))
+  if (scaleAfterMask == 1 && matchSoftcap(value, capped, scores.softcap))
     value = capped;
   Scaled scaled = withoutScale(value);
-  scores.scale = behind * scaled.scale;
+  scores.scale = scaleAfterMask * scaled.scale;
   if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>())
     if (Value inner = beforeHeadsReshape(reshape, scores.heads, shapes)) {
       scaled = withoutScale(inner);

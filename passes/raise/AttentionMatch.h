@@ -1,4 +1,4 @@
-// The pieces of a decomposed attention.
+// The parts of a decomposed attention.
 #pragma once
 
 #include "passes/raise/MaskMatch.h"

@@ -73,7 +73,7 @@ bool isMaskedScore(Value value) {
   return constant && isMaskedScore(*constant);
 }
 
-std::optional<MaskTerm> scaledBehind(MaskTerm term, double scale) {
+std::optional<MaskTerm> scaledAfter(MaskTerm term, double scale) {
   term.scale = scale;
   term.lowest *= scale;
   if (!term.isFloat() && !isMaskedScore(term.lowest))

@@ -11,7 +11,7 @@ struct MaskTerm {
   bool inverted = false; ///< the i1 keeps where false
   double lowest = 0;     ///< what an i1 puts where it does not keep: -inf, or a finite number
   bool onMerged = false; ///< laid over scores of shape [batch * heads, queries, keys]
-  double scale = 1;      ///< what the scores are multiplied by behind the mask; included in `lowest`
+  double scale = 1;      ///< what the scores are multiplied by after the mask; included in `lowest`
   bool isFloat() const { return lowest == 0; }
 };
 
@@ -21,9 +21,9 @@ bool isMaskedScore(mlir::Value value);
 
 /// The term, laid over scores that are multiplied by the positive `scale` afterwards. Nothing if what its i1 puts does
 /// not mask then.
-std::optional<MaskTerm> scaledBehind(MaskTerm term, double scale);
+std::optional<MaskTerm> scaledAfter(MaskTerm term, double scale);
 
-/// The float terms multiplied by what the scores are multiplied by behind them, in f32.
+/// The float terms multiplied by what the scores are multiplied by after them, in f32.
 void applyScales(llvm::MutableArrayRef<MaskTerm> terms, mlir::Location location, Raiser &raiser);
 
 /// What adding `mask` to scores says, if the sum has type `sum`. In f16 the lowest number swallows the score,

@@ -8,25 +8,53 @@ using namespace mlir;
 
 namespace fusion {
 
-bool isShardLeaf(Operation *op) {
-  if (auto slice = llvm::dyn_cast_or_null<nn::SliceOp>(op))
-    op = slice.getX().getDefiningOp();
-  return llvm::isa_and_nonnull<nn::WeightOp, nn::ConstantOp>(op);
-}
-
 AxisClasses::AxisClasses(func::FuncOp function, const nn::SymbolicShapes &shapes, bool vocabulary)
     : shapes(shapes), vocabulary(vocabulary) {
-  AxisRules rules(*this);
   for (Operation &op : function.getBody().front().without_terminator()) {
     if (op.getNumOperands() == 0 ||
         llvm::all_of(op.getOperands(), [&](Value operand) { return parameters.contains(operand); }))
       parameters.insert(op.result_begin(), op.result_end());
-    rules.visit(&op);
+    if (auto shardable = llvm::dyn_cast<nn::Shardable>(op))
+      shardable.shardAxes(*this);
+    else
+      allWhole(&op);
   }
   for (Value result : function.getBody().front().getTerminator()->getOperands())
     if (auto rank = static_cast<unsigned>(shapes[result].size()))
       results.push_back(node(result, rank - 1));
   finish();
+}
+
+void AxisClasses::link(Value left, unsigned leftAxis, Value right, unsigned rightAxis) {
+  joined.unionSets(node(left, leftAxis), node(right, rightAxis));
+}
+
+void AxisClasses::whole(Value value, unsigned axis, const std::string &reason) {
+  wholes.push_back({node(value, axis), reason});
+}
+
+void AxisClasses::contracted(Value value, unsigned axis, Operation *op) { sums.push_back({node(value, axis), op}); }
+
+void AxisClasses::columns(Value value, unsigned axis, Operation *op) {
+  columnsOfWeights.push_back({node(value, axis), op});
+}
+
+void AxisClasses::normalised(Value value, unsigned axis, Operation *op) { norms.push_back({node(value, axis), op}); }
+
+void AxisClasses::lookedUp(Value value, unsigned axis, Operation *op) {
+  if (vocabulary)
+    lookups.push_back({node(value, axis), op});
+  else
+    whole(value, axis, siteOf(op) + " looks up along it");
+}
+
+void AxisClasses::heads(Value queries, Value keys, unsigned axis) {
+  headAxes.push_back(node(queries, axis));
+  headAxes.push_back(node(keys, axis));
+  if (shape(keys)[axis] == shape(queries)[axis])
+    link(keys, axis, queries, axis);
+  else
+    followers.push_back({node(keys, axis), node(queries, axis)});
 }
 
 unsigned AxisClasses::node(Value value, unsigned axis) {
@@ -63,11 +91,11 @@ void AxisClasses::finish() {
   for (auto &[index, reason] : wholes)
     if (at(index).whole.empty())
       at(index).whole = reason;
-  for (auto &[index, op] : columns)
+  for (auto &[index, op] : columnsOfWeights)
     at(index).columns.push_back(op);
   for (auto &[index, op] : sums)
     at(index).sums.push_back(op);
-  for (unsigned index : heads)
+  for (unsigned index : headAxes)
     at(index).ofHeads = true;
   for (auto &[index, op] : norms) {
     at(index).norms.push_back(op);

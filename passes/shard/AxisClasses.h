@@ -9,16 +9,13 @@
 
 namespace fusion {
 
-/// A weight, a constant, or a slice of one: any piece of it can be taken where it lies.
-bool isShardLeaf(mlir::Operation *op);
+using nn::isShardLeaf;
+using nn::siteOf;
 
-/// `nn.matmul at layers.0.mlp`
-std::string siteOf(mlir::Operation *op);
-
-/// Computed by one walk over a function of one block. Two axes are in one class if piece r of one needs
-/// exactly piece r of the other: through elementwise ops, transposes, the major dim of a reshape, both sides
-/// of a contraction.
-class AxisClasses {
+/// Computed by one walk over a function of one block, from what its ops say (nn::Shardable). Two axes are in one class if
+/// shard r of one needs exactly shard r of the other: through elementwise ops, transposes, the major dim of a reshape, both
+/// sides of a contraction.
+class AxisClasses : private nn::ShardAxes {
 public:
   using Id = unsigned;
   struct Axis {
@@ -45,7 +42,7 @@ public:
     /// Key/value heads: a rank needs those that its query heads read, so that fewer heads than ranks are
     /// repeated.
     bool keyHeads = false;
-    /// Largest size of which every member's is a multiple: how many equal pieces there can be.
+    /// Largest size of which every member's is a multiple: how many equal shards there can be.
     int64_t units = 0;
     /// Divided only together with these: the query heads of key heads and the other way round.
     llvm::SmallVector<Id> companions;
@@ -57,10 +54,18 @@ public:
   llvm::ArrayRef<Class> classes() const { return all; }
   std::optional<Id> of(mlir::Value value, unsigned axis) const;
   /// Weights, constants, and what is made of them alone.
-  bool isParameter(mlir::Value value) const { return parameters.contains(value); }
+  bool isParameter(mlir::Value value) const override { return parameters.contains(value); }
 
 private:
-  friend class AxisRules;
+  const DimShape &shape(mlir::Value value) const override { return shapes[value]; }
+  void link(mlir::Value left, unsigned leftAxis, mlir::Value right, unsigned rightAxis) override;
+  void whole(mlir::Value value, unsigned axis, const std::string &reason) override;
+  void contracted(mlir::Value value, unsigned axis, mlir::Operation *op) override;
+  void columns(mlir::Value value, unsigned axis, mlir::Operation *op) override;
+  void normalised(mlir::Value value, unsigned axis, mlir::Operation *op) override;
+  void lookedUp(mlir::Value value, unsigned axis, mlir::Operation *op) override;
+  void heads(mlir::Value queries, mlir::Value keys, unsigned axis) override;
+
   unsigned node(mlir::Value value, unsigned axis);
   void finish();
 
@@ -71,40 +76,11 @@ private:
   std::vector<Axis> axes;
   llvm::EquivalenceClasses<unsigned> joined;
   std::vector<std::pair<unsigned, std::string>> wholes;
-  std::vector<std::pair<unsigned, mlir::Operation *>> columns, sums, norms, lookups;
-  std::vector<unsigned> heads, results;
+  std::vector<std::pair<unsigned, mlir::Operation *>> columnsOfWeights, sums, norms, lookups;
+  std::vector<unsigned> headAxes, results;
   std::vector<std::pair<unsigned, unsigned>> followers; ///< key heads, query heads
   std::vector<Class> all;
   llvm::DenseMap<unsigned, Id> classOf;
-};
-
-/// Enters what the ops say about the axes of their operands and results. One method per kind of op.
-class AxisRules {
-public:
-  explicit AxisRules(AxisClasses &classes) : classes(classes) {}
-  void visit(mlir::Operation *op);
-
-private:
-  const DimShape &shape(mlir::Value value) const { return classes.shapes[value]; }
-  unsigned rank(mlir::Value value) const { return static_cast<unsigned>(shape(value).size()); }
-  void link(mlir::Value left, unsigned leftAxis, mlir::Value right, unsigned rightAxis);
-  void whole(mlir::Value value, unsigned axis, const std::string &reason);
-  void allWhole(mlir::Operation *op);
-  /// Operand axes meet result axes from the right; where the operand has 1, every rank has all of it.
-  void broadcast(mlir::Value operand, mlir::Value result);
-  /// Every axis but `axis`, which the op needs whole.
-  void along(mlir::Operation *op, int64_t axis);
-
-  void matmul(nn::MatmulOp op);
-  void attention(nn::AttentionOp op);
-  void rope(nn::RopeOp op);
-  void norm(mlir::Operation *op);
-  void reshape(nn::ReshapeOp op);
-  void slice(nn::SliceOp op);
-  void gather(nn::GatherOp op);
-  void scaled(mlir::Operation *op, int64_t axis, int64_t blockSize);
-
-  AxisClasses &classes;
 };
 
 } // namespace fusion

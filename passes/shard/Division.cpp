@@ -19,7 +19,7 @@ SmallVector<AxisClasses::Id> Division::component(Id first) const {
 }
 
 /// 0 if the class cannot be divided evenly.
-int64_t Division::piecesOf(const AxisClasses::Class &group) const {
+int64_t Division::shardsOf(const AxisClasses::Class &group) const {
   if (group.units % ranks == 0)
     return ranks;
   return group.keyHeads && group.units > 0 && ranks % group.units == 0 ? group.units : 0;
@@ -40,10 +40,10 @@ std::string Division::whyWhole(ArrayRef<Id> ids) const {
     summed |= !group.sums.empty() || !group.lookups.empty() || (vocabulary && group.isResult);
     if (!group.whole.empty())
       return group.whole;
-    if (piecesOf(group) == 0)
-      return std::to_string(group.units) + " equal pieces at most, for " + std::to_string(ranks) + " ranks";
-    if (!group.norms.empty() && piecesOf(group) != ranks)
-      return siteOf(group.norms.front()) + " normalises over it, and several ranks would have the same piece";
+    if (shardsOf(group) == 0)
+      return std::to_string(group.units) + " equal shards at most, for " + std::to_string(ranks) + " ranks";
+    if (!group.norms.empty() && shardsOf(group) != ranks)
+      return siteOf(group.norms.front()) + " normalises over it, and several ranks would have the same shard";
     if (!group.lookups.empty() && !isVocabulary(group))
       return siteOf(group.lookups.front()) + " looks up in it, and no result of the graph has as many columns";
     if (std::string reason = conflict(id); !reason.empty())
@@ -103,7 +103,7 @@ void Division::choose() {
           whole.push_back({op, reason});
         continue;
       }
-      parts[id] = piecesOf(group);
+      parts[id] = shardsOf(group);
       if (parts[id] > 1)
         for (const AxisClasses::Axis &member : group.members)
           divided[member.value] = member.axis;

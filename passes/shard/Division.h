@@ -5,7 +5,7 @@
 
 namespace fusion {
 
-/// Which classes are divided, and into how many pieces.
+/// Which classes are divided, and into how many shards.
 class Division {
 public:
   /// `vocabulary`: a product's columns that are a result's may be divided, and so may tables of as many rows.
@@ -15,7 +15,7 @@ public:
   /// Takes what can be divided, the largest weights first; notes the sums that it makes and, for every
   /// product by a weight and every table that stays whole, why.
   void choose();
-  /// The one axis of the value that is divided, and the number of pieces.
+  /// The one axis of the value that is divided, and the number of shards.
   std::optional<std::pair<unsigned, int64_t>> of(mlir::Value value) const;
   /// Whether every rank has a part of what the op computes, so that the parts are to be added up: a product, a norm's
   /// sum of squares, rows looked up in a table.
@@ -28,7 +28,7 @@ private:
   std::string whyWhole(llvm::ArrayRef<Id> ids) const;
   std::string conflict(Id id) const;
   bool isVocabulary(const AxisClasses::Class &table) const;
-  int64_t piecesOf(const AxisClasses::Class &group) const;
+  int64_t shardsOf(const AxisClasses::Class &group) const;
   int64_t weightElements(llvm::ArrayRef<Id> ids) const;
 
   const AxisClasses &classes;

@@ -65,26 +65,26 @@ LogicalResult placePorts(func::FuncOp function, const nn::SymbolicShapes &shapes
   AxisClasses classes(function, shapes, /*vocabulary=*/false);
   Variants variants(function, ranks);
   Builder builder(function.getContext());
-  auto place = [&](unsigned axis, int64_t pieces) {
-    return builder.getDenseI64ArrayAttr({static_cast<int64_t>(axis), pieces});
+  auto place = [&](unsigned axis, int64_t shards) {
+    return builder.getDenseI64ArrayAttr({static_cast<int64_t>(axis), shards});
   };
   for (BlockArgument argument : function.getArguments())
     if (auto axis = headAxis(argument, classes)) {
-      int64_t pieces = 1;
+      int64_t shards = 1;
       for (const AxisClasses::Axis &member : classes.classes()[*classes.of(argument, *axis)].members)
-        pieces = std::max(pieces, variants.of(member.value));
-      if (pieces > 1)
-        function.setArgAttr(argument.getArgNumber(), nn::shardAttr, place(*axis, pieces));
+        shards = std::max(shards, variants.of(member.value));
+      if (shards > 1)
+        function.setArgAttr(argument.getArgNumber(), nn::shardAttr, place(*axis, shards));
     }
   for (auto [index, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
-    const int64_t pieces = variants.of(value);
-    if (pieces == 1)
+    const int64_t shards = variants.of(value);
+    if (shards == 1)
       continue;
     auto axis = headAxis(value, classes);
-    if (!axis || ranks % pieces != 0)
+    if (!axis || ranks % shards != 0)
       return function.emitError() << "result " << index
                                   << " is not the same on all ranks, and its dims do not say how it is divided";
-    function.setResultAttr(static_cast<unsigned>(index), nn::shardAttr, place(*axis, pieces));
+    function.setResultAttr(static_cast<unsigned>(index), nn::shardAttr, place(*axis, shards));
   }
   return success();
 }

@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 
+#include "ir/dialect/Mesh.h"
 #include "passes/Unpack.h"
 #include "passes/shard/PlacePorts.h"
 #include "passes/shard/Sharder.h"
@@ -41,9 +42,9 @@ struct Shard : impl::ShardBase<Shard> {
   LogicalResult shard(func::FuncOp function) {
     if (ranks < 1)
       return function.emitError() << "cannot be divided among " << ranks.getValue() << " ranks";
-    if (auto cut = function->getAttrOfType<IntegerAttr>(nn::ranksAttr)) {
-      if (cut.getInt() != ranks)
-        return function.emitError() << "is cut for " << cut.getInt() << " ranks, not " << ranks.getValue();
+    if (auto cut = nn::ranksOf(function)) {
+      if (*cut != ranks)
+        return function.emitError() << "is cut for " << *cut << " ranks, not " << ranks.getValue();
       auto shapes = nn::SymbolicShapes::compute(function);
       return failed(shapes) ? failure() : placePorts(function, *shapes, ranks);
     }

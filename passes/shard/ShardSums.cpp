@@ -23,7 +23,7 @@ Value Sharder::sumOverRanks(Operation *whole, Value part) {
   return apply<nn::AllReduceOp>(whole->getLoc(), part, elementType(part));
 }
 
-// Pattern: gather(table, ids) -> all_reduce(where(0 <= i < n, gather(piece, i), 0)) with i = ids - tp_rank * n
+// Pattern: gather(table, ids) -> all_reduce(where(0 <= i < n, gather(shard, i), 0)) with i = ids - tp_rank * n
 // An id that no rank has gives zeros.
 Value Sharder::lookUpRows(nn::GatherOp op) {
   Location at = op.getLoc();
@@ -54,7 +54,7 @@ Value Sharder::lookUpRows(nn::GatherOp op) {
 }
 
 // Pattern: rms_norm(x, w) -> R(S(x * rsqrt(all_reduce(sum(x * x)) / width + eps)) * S(w + bias)), in f32
-Value Sharder::normalisePiece(nn::RmsNormOp op) {
+Value Sharder::normaliseShard(nn::RmsNormOp op) {
   Location at = op.getLoc();
   Type f32 = builder.getF32Type(), scale = op.scaleType();
   auto cast = [&](Value value, Type type) {

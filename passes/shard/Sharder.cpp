@@ -2,6 +2,7 @@
 
 #include "ir/base/BindSymbols.h"
 #include "ir/dialect/Build.h"
+#include "ir/dialect/Mesh.h"
 #include "ir/dialect/Types.h"
 #include "passes/MissLog.h"
 
@@ -15,7 +16,7 @@ LogicalResult Sharder::run() {
   // What is divided is asked of the values of the graph as it was: before the first of them goes.
   for (Operation &op : function.getBody().front().without_terminator())
     for (Value result : op.getResults())
-      pieces[result] = division.of(result);
+      shards[result] = division.of(result);
   recordResults();
   for (BlockArgument argument : function.getArguments())
     shardArgument(argument);
@@ -25,52 +26,52 @@ LogicalResult Sharder::run() {
   SmallVector<Type> results(function.getBody().front().getTerminator()->getOperandTypes());
   function.setFunctionType(
       FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(), results));
-  function->setAttr(nn::ranksAttr, builder.getI64IntegerAttr(ranks));
+  nn::setMesh(function, {nn::tensorAxis.str(), ranks});
   return success();
 }
 
-DimShape Sharder::localShape(DimShape shape, const Piece &piece) {
-  if (piece)
-    shape[piece->first] = Dim(shape[piece->first].value() / piece->second);
+DimShape Sharder::localShape(DimShape shape, const DividedAxis &shard) {
+  if (shard)
+    shape[shard->first] = Dim(shape[shard->first].value() / shard->second);
   return shape;
 }
 
-Attribute Sharder::pieceAttr(const Piece &piece) {
-  return builder.getDenseI64ArrayAttr({static_cast<int64_t>(piece->first), piece->second});
+Attribute Sharder::shardAttribute(const DividedAxis &shard) {
+  return builder.getDenseI64ArrayAttr({static_cast<int64_t>(shard->first), shard->second});
 }
 
 void Sharder::recordResults() {
   Operation *terminator = function.getBody().front().getTerminator();
   for (auto [index, value] : llvm::enumerate(terminator->getOperands()))
-    if (Piece piece = division.of(value)) {
+    if (DividedAxis shard = division.of(value)) {
       const unsigned number = static_cast<unsigned>(index);
-      function.setResultAttr(number, nn::shardAttr, pieceAttr(piece));
+      function.setResultAttr(number, nn::shardAttr, shardAttribute(shard));
       function.setResultAttr(number, nn::dimsAttr,
-                             nn::dimsToAttr(function.getContext(), localShape(shapes[value], piece)));
+                             nn::dimsToAttr(function.getContext(), localShape(shapes[value], shard)));
     }
 }
 
 void Sharder::shardArgument(BlockArgument argument) {
-  Piece piece = division.of(argument);
-  local[argument] = localShape(shapes[argument], piece);
-  if (!piece)
+  DividedAxis shard = division.of(argument);
+  local[argument] = localShape(shapes[argument], shard);
+  if (!shard)
     return;
   argument.setType(nn::typeOf(local[argument], elementType(argument)));
-  function.setArgAttr(argument.getArgNumber(), nn::shardAttr, pieceAttr(piece));
+  function.setArgAttr(argument.getArgNumber(), nn::shardAttr, shardAttribute(shard));
   function.setArgAttr(argument.getArgNumber(), nn::dimsAttr,
                       nn::dimsToAttr(function.getContext(), local[argument]));
 }
 
-Value Sharder::take(Value whole, const Piece &piece) {
-  DimShape starts(shapes[whole].size(), Dim(0)), sizes = localShape(shapes[whole], piece);
-  if (piece) {
-    const auto [axis, parts] = *piece;
+Value Sharder::take(Value whole, const DividedAxis &shard) {
+  DimShape starts(shapes[whole].size(), Dim(0)), sizes = localShape(shapes[whole], shard);
+  if (shard) {
+    const auto [axis, parts] = *shard;
     Dim number = Dim::symbol(std::string(rankSymbol));
     starts[axis] = (parts == ranks ? number : (number * Dim(parts)).floorDiv(Dim(ranks))) * sizes[axis];
   }
   if (Value part = loadPart(whole, starts, sizes))
     return part;
-  if (!piece)
+  if (!shard)
     return whole;
   MLIRContext *context = function.getContext();
   return make(whole.getLoc(), nn::SliceOp::getOperationName(), whole,
@@ -108,7 +109,7 @@ Value Sharder::loadPart(Value value, DimShape starts, DimShape sizes) {
       start = start + offset;
   }
   if (elementType(value).getIntOrFloatBitWidth() == 4 && !liesInWholeBytes(weight.shapeInFile(), starts, sizes)) {
-    noteMiss(weight, "shard", "every rank loads all of it: pieces of 4-bit elements would begin inside a byte");
+    noteMiss(weight, "shard", "every rank loads all of it: shards of 4-bit elements would begin inside a byte");
     return {};
   }
   auto part = nn::WeightOp::create(builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(),
@@ -150,24 +151,24 @@ LogicalResult Sharder::shard(Operation *op) {
   if (isShardLeaf(op)) {
     Value whole = op->getResult(0);
     local[whole] = shapes[whole];
-    Value part = take(whole, pieces[whole]);
+    Value part = take(whole, shards[whole]);
     if (part == whole)
       return success();
     whole.replaceUsesWithIf(part, [&](OpOperand &use) {
-      return use.getOwner() != part.getDefiningOp() && !isShardLeaf(use.getOwner()); // slices take their own pieces
+      return use.getOwner() != part.getDefiningOp() && !isShardLeaf(use.getOwner()); // slices take their own shards
     });
     return success();
   }
   if (auto lookup = llvm::dyn_cast<nn::GatherOp>(op); lookup && division.isPartial(op))
     return replace(op, lookUpRows(lookup));
   if (auto norm = llvm::dyn_cast<nn::RmsNormOp>(op); norm && division.isPartial(op))
-    return replace(op, normalisePiece(norm));
+    return replace(op, normaliseShard(norm));
   NamedAttrList attributes(op->getAttrs());
   for (StringRef name : {"shape", "sizes"}) // of reshape, expand and slice: the dims of the result
     if (auto dims = llvm::dyn_cast_or_null<ArrayAttr>(attributes.get(name)))
-      if (Piece piece = pieces[op->getResult(0)])
+      if (DividedAxis shard = shards[op->getResult(0)])
         attributes.set(name,
-                       nn::dimsToAttr(function.getContext(), localShape(nn::dimsFromAttr(dims), piece)));
+                       nn::dimsToAttr(function.getContext(), localShape(nn::dimsFromAttr(dims), shard)));
   SmallVector<Type> elementTypes;
   for (Value result : op->getResults())
     elementTypes.push_back(elementType(result));

@@ -5,7 +5,7 @@
 
 namespace fusion {
 
-/// The rank is the symbol `tp_rank`. What an op needs of its operands it finds in them: its piece, or all.
+/// The rank is the symbol `tp_rank`. What an op needs of its operands it finds in them: its shard, or all.
 class Sharder {
 public:
   Sharder(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes, const Division &division, int64_t ranks)
@@ -14,24 +14,24 @@ public:
   llvm::LogicalResult run();
 
 private:
-  using Piece = std::optional<std::pair<unsigned, int64_t>>;
+  using DividedAxis = std::optional<std::pair<unsigned, int64_t>>;
 
   void recordResults();
   void shardArgument(mlir::BlockArgument argument);
   llvm::LogicalResult shard(mlir::Operation *op);
-  /// The rank's piece, or all, of a weight, a constant or a slice of one.
-  mlir::Value take(mlir::Value whole, const Piece &piece);
+  /// The rank's shard, or all, of a weight, a constant or a slice of one.
+  mlir::Value take(mlir::Value whole, const DividedAxis &shard);
   /// A weight that loads nothing but `sizes` elements of `value` from `starts` on. Null where `value` is no weight, or a
   /// slice of one that something reads whole or that only a run knows, or where the part begins inside a byte.
   mlir::Value loadPart(mlir::Value value, DimShape starts, DimShape sizes);
 
   // ShardSums.cpp: what a rank computes of an op whose parts are added up
   mlir::Value lookUpRows(nn::GatherOp op);
-  mlir::Value normalisePiece(nn::RmsNormOp op);
+  mlir::Value normaliseShard(nn::RmsNormOp op);
   mlir::Value sumOverRanks(mlir::Operation *whole, mlir::Value part);
 
-  static DimShape localShape(DimShape shape, const Piece &piece);
-  mlir::Attribute pieceAttr(const Piece &piece);
+  static DimShape localShape(DimShape shape, const DividedAxis &shard);
+  mlir::Attribute shardAttribute(const DividedAxis &shard);
   /// Null, with an error emitted, if the shapes do not fit.
   mlir::Operation *make(mlir::Location location, llvm::StringRef name, mlir::ValueRange operands,
                         llvm::ArrayRef<mlir::NamedAttribute> attributes, llvm::ArrayRef<mlir::Type> elementTypes);
@@ -52,7 +52,7 @@ private:
   const int64_t ranks;
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, DimShape> local; ///< of one rank's values
-  llvm::DenseMap<mlir::Value, Piece> pieces;
+  llvm::DenseMap<mlir::Value, DividedAxis> shards;
 };
 
 } // namespace fusion

@@ -25,7 +25,7 @@ public:
     Result<ShapePlan> shapes = planShapes(plan, symbols, communicator);
     if (!shapes)
       return shapes.error();
-    line("{} ranks", plan.ranks);
+    line("{} ranks along {}", plan.ranks, plan.axis);
     for (const std::string &version : versions)
       line("{}", version);
     // Before the model: of ranks with different inputs these lines say best what is wrong.
@@ -61,7 +61,8 @@ private:
     return fmt::format("[{}]", fmt::join(dims, ", "));
   }
   void addPort(const char *kind, const PortPlan &port) {
-    std::string shard = port.shard ? fmt::format(", one of {} pieces along {}", port.shard->pieces, port.shard->axis) : "";
+    std::string shard =
+        port.shard ? fmt::format(", one of {} shards along {}", port.shard->count, port.shard->axis) : "";
     line("{} {} {} {}{}{}", kind, port.name, name(port.type), values(port.shape),
          port.strides.empty() ? "" : " with strides " + values(port.strides), shard);
   }
@@ -76,22 +77,34 @@ private:
     line("weight {} {} {}, {}", buffer.name, name(buffer.type), values(buffer.shape), contents);
   }
   void addLaunch(const ShapePlan::Launch &launch) {
-    static constexpr const char *forms[] = {"one-shot", "two-shot", "library"};
-    const KernelLaunch &source = plan.launches[launch.source];
-    std::string form;
-    if (source.collective)
-      form = fmt::format(", {} of {} bytes in rounds of {}", forms[static_cast<int>(source.collective->form)],
-                         value(source.collective->messageBytes), value(source.collective->roundBytes));
+    static constexpr const char *algorithms[] = {"one-shot", "two-shot", "library"};
+    std::string algorithm;
+    if (const std::optional<Collective> &collective = launch.alternative->collective)
+      algorithm =
+          fmt::format(", {} of {} bytes in rounds of {}", algorithms[static_cast<int>(collective->algorithm)],
+                      value(collective->messageBytes), value(collective->roundBytes));
     std::vector<std::string> arguments;
-    for (const ShapePlan::Argument &argument : launch.arguments)
-      arguments.push_back(argument.kind == ShapePlan::Argument::Kind::Buffer
-                              ? fmt::format("{} + {}", plan.buffers[argument.buffer].name, argument.value)
-                          : argument.kind == ShapePlan::Argument::Kind::Exchange
-                              ? std::string("exchange")
-                              : std::to_string(static_cast<int64_t>(argument.value)));
-    line("launch {} at {}, grid {} {} {}{}: {}", plan.kernels[launch.kernel].name, source.location, launch.grid[0],
-         launch.grid[1], launch.grid[2], form, fmt::join(arguments, ", "));
+    for (size_t i = 0; i < launch.arguments.size(); ++i)
+      arguments.push_back(
+          std::visit([&](const auto &kind) { return describe(kind, launch.arguments[i]); }, launch.launch->arguments[i]));
+    line("launch {} at {}, grid {} {} {}{}: {}", plan.kernels[launch.kernel].name, launch.launch->location, launch.grid[0],
+         launch.grid[1], launch.grid[2], algorithm, fmt::join(arguments, ", "));
   }
+  // An argument by its kind.
+  std::string describe(const PointerArgument &pointer, const ShapePlan::Argument &sizes) const {
+    return fmt::format("{} + {}", plan.buffers[pointer.buffer].name, sizes.value);
+  }
+  std::string describe(const ScalarArgument &, const ShapePlan::Argument &sizes) const {
+    return std::to_string(static_cast<int64_t>(sizes.value));
+  }
+  std::string describe(const TensorMapArgument &map, const ShapePlan::Argument &sizes) const {
+    return fmt::format("tiles [{}] of [{}] in {} + {}", fmt::join(map.box, ", "), fmt::join(sizes.extents, ", "),
+                       plan.buffers[map.buffer].name, sizes.value);
+  }
+  std::string describe(const WorkspaceArgument &, const ShapePlan::Argument &sizes) const {
+    return fmt::format("workspace of {}", sizes.value);
+  }
+  std::string describe(const ExchangeArgument &, const ShapePlan::Argument &) const { return "exchange"; }
 
   const ProgramPlan &plan;
   SymbolValues symbols;

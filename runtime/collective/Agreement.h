@@ -8,9 +8,10 @@
 
 namespace fusion {
 
-/// What must be the same on all ranks for the shapes that `symbols` stands for, a line for each thing: inputs, kernels
-/// with their text's hash, launches with grid, sizes and form, weights. No addresses, paths or times, and nothing that
-/// follows from the rank's number. `communicator` says which ways collectives take. Errors are those of planShapes().
+/// What must be the same on all ranks for the shapes that `symbols` stands for, a line for each thing:
+/// inputs, kernels with their text's hash, launches with grid, sizes and algorithm, weights. No addresses,
+/// paths or times, and nothing that follows from the rank's number. `communicator` says which ways
+/// collectives take. Errors are those of planShapes().
 Result<std::string> describeRun(const ProgramPlan &plan, const SymbolValues &symbols,
                                 const std::vector<std::string> &versions = {},
                                 const Communicator *communicator = nullptr);

@@ -13,13 +13,14 @@ namespace {
 /// Bytes a rank: from what one hop takes to what the wire takes.
 constexpr std::array<size_t, 6> sizes = {32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20};
 constexpr size_t leastOfLibrary = 2 << 20; ///< below, the host cannot queue its calls fast enough to time them
-/// So much slower than another, a form is not tried at larger sizes.
+/// So much slower than another, an algorithm is not tried at larger sizes.
 constexpr double hopeless = 1.5;
 
 /// The largest size up to which `a` is at most as slow as `b`, given that it was so for smaller ones.
-size_t crossing(std::span<const FormTimes> times, double FormTimes::*a, double FormTimes::*b, size_t beyond) {
-  const FormTimes *before = nullptr;
-  for (const FormTimes &one : times) {
+size_t crossing(std::span<const CollectiveTimes> times, double CollectiveTimes::*a,
+                double CollectiveTimes::*b, size_t beyond) {
+  const CollectiveTimes *before = nullptr;
+  for (const CollectiveTimes &one : times) {
     if (one.*a < 0 || one.*b < 0)
       continue;
     if (one.*a > one.*b) {
@@ -53,37 +54,40 @@ Status keep(double &place, const std::vector<std::string> &told) {
   return {};
 }
 
-/// What all ranks say of one form at one size, or why one of them could not tell.
-Status measure(Rendezvous &host, FormTimer &timer, const TimedForm &form, size_t bytes, double &place, bool &isGroupLost) {
-  auto time = timer.microseconds(form, bytes);
+/// What all ranks say of one algorithm at one size, or why one of them could not tell.
+Status measure(Rendezvous &host, CollectiveTimer &timer, const TimedCollective &collective, size_t bytes,
+               double &place, bool &isGroupLost) {
+  auto time = timer.microseconds(collective, bytes);
   auto told = host.gather(time ? fmt::format("{}{}", isTime, time->value_or(-1)) : time.error().message);
   isGroupLost = !told;
   return told ? keep(place, *told) : Status(told.error());
 }
 
-std::string encoded(const FormLimits &limits) {
-  return fmt::format("{} {} {}", limits.oneShot, limits.twoShot, limits.oneShotOfFinished);
+std::string encoded(const AlgorithmLimits &limits) {
+  return fmt::format("{} {} {}", limits.oneShot, limits.twoShot, limits.oneShotOfGatheredRows);
 }
 
-std::optional<FormLimits> decoded(const std::string &text) {
-  FormLimits limits;
-  if (std::sscanf(text.c_str(), "%zu %zu %zu", &limits.oneShot, &limits.twoShot, &limits.oneShotOfFinished) != 3)
+std::optional<AlgorithmLimits> decoded(const std::string &text) {
+  AlgorithmLimits limits;
+  if (std::sscanf(text.c_str(), "%zu %zu %zu", &limits.oneShot, &limits.twoShot,
+                  &limits.oneShotOfGatheredRows) != 3)
     return std::nullopt;
   return limits;
 }
 
 } // namespace
 
-FormLimits limitsOf(std::span<const FormTimes> times, const FormLimits &table) {
-  FormLimits limits;
-  limits.oneShot = crossing(times, &FormTimes::oneShot, &FormTimes::twoShot, table.oneShot);
-  limits.oneShotOfFinished = crossing(times, &FormTimes::oneShot, &FormTimes::finished, table.oneShotOfFinished);
-  limits.twoShot = crossing(times, &FormTimes::twoShot, &FormTimes::library, table.twoShot);
+AlgorithmLimits limitsOf(std::span<const CollectiveTimes> times, const AlgorithmLimits &table) {
+  AlgorithmLimits limits;
+  limits.oneShot = crossing(times, &CollectiveTimes::oneShot, &CollectiveTimes::twoShot, table.oneShot);
+  limits.oneShotOfGatheredRows =
+      crossing(times, &CollectiveTimes::oneShot, &CollectiveTimes::gatheredRows, table.oneShotOfGatheredRows);
+  limits.twoShot = crossing(times, &CollectiveTimes::twoShot, &CollectiveTimes::library, table.twoShot);
   return limits;
 }
 
-Result<Calibration> calibrate(Rendezvous &host, KernelCache &cache, const std::string &key, FormTimer &timer,
-                              const FormLimits &table) {
+Result<Calibration> calibrate(Rendezvous &host, KernelCache &cache, const std::string &key,
+                              CollectiveTimer &timer, const AlgorithmLimits &table) {
   auto known = host.gather(host.rank() == 0 ? cache.get(key).value_or("") : "");
   if (!known)
     return known.error();
@@ -98,30 +102,32 @@ Result<Calibration> calibrate(Rendezvous &host, KernelCache &cache, const std::s
     if (!(*problems)[rank].empty())
       return Calibration{table, fmt::format("not measured: rank {}: {}", rank, (*problems)[rank])};
 
-  std::vector<FormTimes> times;
+  std::vector<CollectiveTimes> times;
   bool triesOneShot = true;
   for (size_t bytes : sizes) {
-    FormTimes &one = times.emplace_back(FormTimes{bytes});
-    auto time = [&](CollectiveForm form, bool finishedRows, double &place) -> Result<std::optional<Calibration>> {
+    CollectiveTimes &one = times.emplace_back(CollectiveTimes{bytes});
+    auto time = [&](CollectiveAlgorithm algorithm, bool gathersRows,
+                    double &place) -> Result<std::optional<Calibration>> {
       bool isGroupLost = false;
-      Status status = measure(host, timer, {form, finishedRows}, bytes, place, isGroupLost);
+      Status status = measure(host, timer, {algorithm, gathersRows}, bytes, place, isGroupLost);
       if (isGroupLost)
         return status.error();
       return status ? std::optional<Calibration>() : Calibration{table, "not measured: " + status.error().message};
     };
     struct Wanted {
-      CollectiveForm form;
-      bool finishedRows;
+      CollectiveAlgorithm algorithm;
+      bool gathersRows;
       double &place;
       bool isWanted;
     };
-    for (const Wanted &wanted : {Wanted{CollectiveForm::OneShot, false, one.oneShot, triesOneShot},
-                                 {CollectiveForm::TwoShot, false, one.twoShot, true},
-                                 {CollectiveForm::TwoShot, true, one.finished, true},
-                                 {CollectiveForm::Library, false, one.library, bytes >= leastOfLibrary}}) {
+    for (const Wanted &wanted :
+         {Wanted{CollectiveAlgorithm::OneShot, false, one.oneShot, triesOneShot},
+          {CollectiveAlgorithm::TwoShot, false, one.twoShot, true},
+          {CollectiveAlgorithm::TwoShot, true, one.gatheredRows, true},
+          {CollectiveAlgorithm::Library, false, one.library, bytes >= leastOfLibrary}}) {
       if (!wanted.isWanted)
         continue;
-      auto stopped = time(wanted.form, wanted.finishedRows, wanted.place);
+      auto stopped = time(wanted.algorithm, wanted.gathersRows, wanted.place);
       if (!stopped)
         return stopped.error();
       if (*stopped)

@@ -13,8 +13,8 @@
 
 namespace fusion {
 
-/// The host's side: ranks meet and tell each other bytes. Every call is made by all ranks, in the same order; a rank
-/// that is gone or does not come in time is an Environment error that names it.
+/// The host's side: ranks wait for and tell each other bytes. Every call is made by all ranks, in the same
+/// order; a rank that is gone or does not come in time is an Environment error that names it.
 class Rendezvous {
 public:
   virtual ~Rendezvous() = default;
@@ -22,7 +22,8 @@ public:
   virtual int ranks() const = 0;
   /// What each rank brought, by rank.
   virtual Result<std::vector<std::string>> gather(const std::string &bytes) = 0;
-  Status meet() {
+  /// Waits until all ranks have come.
+  Status barrier() {
     auto all = gather({});
     return all ? Status() : Status(all.error());
   }
@@ -32,10 +33,10 @@ public:
   virtual Status check() = 0;
 };
 
-/// Where the ranks of one process, each a thread, meet.
-class ThreadMeeting {
+/// The rendezvous of the ranks of one process, each a thread.
+class ThreadRendezvous {
 public:
-  explicit ThreadMeeting(int ranks);
+  explicit ThreadRendezvous(int ranks);
   std::unique_ptr<Rendezvous> member(int rank) const;
   /// Forgets that a rank has abandoned the group. While no rank is in a call.
   void restart();
@@ -49,11 +50,11 @@ private:
 /// Ranks as threads of one process.
 std::vector<std::unique_ptr<Rendezvous>> makeThreadRendezvous(int ranks);
 
-/// A way in which a plan can do a collective at the sizes of a run.
-struct CollectiveWay {
-  CollectiveForm form = CollectiveForm::Library;
+/// An algorithm by which a plan can do a collective at the sizes of a run.
+struct CollectiveCandidate {
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Library;
   size_t roundBytes = 0; ///< that it needs of Exchange::roundBytes
-  bool finishedRows = false; ///< KernelLaunch::Collective's
+  bool gathersRows = false; ///< Collective's
 };
 
 /// One rank's side of the group that a program runs on. Made by all ranks together; used by one thread.
@@ -62,15 +63,17 @@ public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  /// For people, behind the names of the devices: "peer memory", "NCCL".
+  /// For people, after the names of the devices: "peer memory", "NCCL".
   virtual std::string description() const = 0;
 
   /// The address for kernels of this rank's Exchange (codegen/device/exchange_abi.h), whose areas hold at least
   /// `roundBytes` each. It never changes. All ranks call it alike, while no kernel runs; more bytes than before mean new
-  /// areas. Null if ranks cannot reach each other's memory: then only the library form runs.
+  /// areas. Null if ranks cannot reach each other's memory: then only the library algorithm runs.
   virtual Result<void *> exchange(size_t roundBytes) = 0;
-  /// Which of `ways` a collective of so many bytes a rank takes; the same on all ranks. `ways` is not empty.
-  virtual CollectiveForm choose(size_t messageBytes, std::span<const CollectiveWay> ways) const = 0;
+  /// Which of `candidates` a collective of so many bytes a rank takes; the same on all ranks. `candidates` is
+  /// not empty.
+  virtual CollectiveAlgorithm choose(size_t messageBytes,
+                                     std::span<const CollectiveCandidate> candidates) const = 0;
   /// Queues the sum over all ranks of `elements` at `from` into `to` on `stream` (unused in emulation). Can be recorded
   /// in a graph.
   virtual Status allReduce(const void *from, void *to, size_t elements, DType type, void *stream) = 0;
@@ -82,12 +85,12 @@ public:
   virtual Rendezvous &host() = 0;
 };
 
-/// Ranks as threads of one process whose kernels are emulated. Sums of the library form are taken in f32 (f64 for f64)
-/// in rank order and rounded once.
+/// Ranks as threads of one process whose kernels are emulated. Sums of the library algorithm are taken in f32
+/// (f64 for f64) in rank order and rounded once.
 Result<std::unique_ptr<Communicator>> makeEmulatedCommunicator(std::unique_ptr<Rendezvous> host);
 
 /// Ranks as threads of one process, this one on GPU `ordinal`. GPUs that do not reach each other's memory are left with
-/// the library form, which stderr says. Errors: what the driver refuses (Environment).
+/// the library algorithm, which stderr says. Errors: what the driver refuses (Environment).
 Result<std::unique_ptr<Communicator>> makePeerCommunicator(std::unique_ptr<Rendezvous> host, int ordinal);
 
 } // namespace fusion

@@ -1,7 +1,7 @@
-// A tensor that stays divided: each rank's piece lies on that rank's device.
+// A tensor that stays divided: each rank's shard lies on that rank's device.
 #pragma once
 
-#include "runtime/collective/Pieces.h"
+#include "runtime/collective/Shards.h"
 
 #include <memory>
 
@@ -11,19 +11,19 @@ namespace fusion {
 constexpr Device onAllRanks = {Device::Kind::Cuda, -1};
 
 struct DividedTensor {
-  std::vector<Tensor> pieces;           ///< by rank; of a process, only its own is not empty
+  std::vector<Tensor> shards;           ///< by rank; of a process, only its own is not empty
   std::optional<PortPlan::Shard> shard; ///< nothing: every rank has all of it
   std::shared_ptr<const void> group;    ///< those who can read it
 };
 
-/// The whole, of which each rank has a piece of this type and shape.
-Tensor makeDivided(DividedTensor tensor, DType type, Shape piece);
+/// The whole, of which each rank has a shard of this type and shape.
+Tensor makeDivided(DividedTensor tensor, DType type, Shape shard);
 /// Null for any other tensor.
 const DividedTensor *dividedTensor(const Tensor &tensor);
 
-/// Rank `rank`'s of a whole graph's inputs: its pieces of tensors that this group left divided, and those of inputsOf()
-/// of all others. An error for a tensor of another group or divided in another way.
-Result<NamedTensors> inputsOnRank(const NamedTensors &whole, const std::vector<PortPiece> &ports, int64_t rank, int64_t ranks,
-                                  const void *group);
+/// Rank `rank`'s of a whole graph's inputs: its shards of tensors that this group left divided, and those of
+/// inputsOf() of all others. An error for a tensor of another group or divided in another way.
+Result<NamedTensors> inputsOnRank(const NamedTensors &whole, const std::vector<PortShard> &ports,
+                                  int64_t rank, int64_t ranks, const void *group);
 
 } // namespace fusion

@@ -1,7 +1,7 @@
 // Ranks as threads of one process whose kernels are emulated: all memory is the host's.
 #include "runtime/MemoryPlan.h"
 #include "runtime/collective/ExchangeMemory.h"
-#include "runtime/collective/Pieces.h"
+#include "runtime/collective/Shards.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ using fusion_exchange::Exchange;
 using fusion_exchange::Failure;
 
 /// A kernel that takes a GPU microseconds takes a busy host seconds.
-constexpr std::chrono::seconds emulatedPatience(300);
+constexpr std::chrono::seconds emulatedTimeout(300);
 
 class EmulatedCommunicator : public ExchangeCommunicator {
 public:
@@ -44,7 +44,7 @@ public:
     auto sum = sumOf(parts);
     if (!sum)
       return sum.error();
-    if (Status status = meeting->meet(); !status) // `to` may be `from`, which others read
+    if (Status status = rendezvous->barrier(); !status) // `to` may be `from`, which others read
       return status;
     if (elements > 0)
       std::memcpy(to, sum->data(), sum->bytes());
@@ -52,7 +52,7 @@ public:
   }
 
   void stop(const std::string &reason) override {
-    meeting->abandon(reason);
+    rendezvous->abandon(reason);
     for (Failure *other : failures)
       std::atomic_ref(other->happened).store(1);
   }
@@ -84,11 +84,11 @@ protected:
 
 private:
   explicit EmulatedCommunicator(std::unique_ptr<Rendezvous> host)
-      : ExchangeCommunicator(std::move(host), collectivePatience(emulatedPatience)) {}
+      : ExchangeCommunicator(std::move(host), collectiveTimeout(emulatedTimeout)) {}
 
   /// What each rank calls so, in its own memory, which is everyone's.
   Result<std::vector<void *>> addressesOf(void *own) {
-    auto told = meeting->gather(std::string(reinterpret_cast<const char *>(&own), sizeof(own)));
+    auto told = rendezvous->gather(std::string(reinterpret_cast<const char *>(&own), sizeof(own)));
     if (!told)
       return told.error();
     std::vector<void *> addresses;

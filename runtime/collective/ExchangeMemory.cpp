@@ -14,13 +14,13 @@ namespace fusion {
 using fusion_exchange::Exchange;
 using fusion_exchange::Failure;
 
-std::chrono::seconds collectivePatience(std::chrono::seconds otherwise) {
+std::chrono::seconds collectiveTimeout(std::chrono::seconds otherwise) {
   const int seconds = std::atoi(environmentVariable("FUSION_COLLECTIVE_TIMEOUT").c_str());
   return seconds > 0 ? std::chrono::seconds(seconds) : otherwise;
 }
 
 Status ExchangeCommunicator::configure() {
-  auto wanted = forcedForm();
+  auto wanted = forcedAlgorithm();
   if (!wanted)
     return wanted.error();
   forced = *wanted;
@@ -31,12 +31,13 @@ bool ExchangeCommunicator::canExchange() const {
   return reachesPeers() && ranks() <= static_cast<int>(fusion_exchange::maxRanks);
 }
 
-CollectiveForm ExchangeCommunicator::choose(size_t messageBytes, std::span<const CollectiveWay> ways) const {
-  std::vector<CollectiveWay> possible;
-  for (const CollectiveWay &way : ways)
-    if (way.form == CollectiveForm::Library ? hasLibrary() || !canExchange() : canExchange())
-      possible.push_back(way);
-  return chooseForm(limits, forced, messageBytes, possible.empty() ? ways : possible);
+CollectiveAlgorithm ExchangeCommunicator::choose(size_t messageBytes,
+                                                 std::span<const CollectiveCandidate> candidates) const {
+  std::vector<CollectiveCandidate> possible;
+  for (const CollectiveCandidate &candidate : candidates)
+    if (candidate.algorithm == CollectiveAlgorithm::Library ? hasLibrary() || !canExchange() : canExchange())
+      possible.push_back(candidate);
+  return chooseAlgorithm(limits, forced, messageBytes, possible.empty() ? candidates : possible);
 }
 
 Result<void *> ExchangeCommunicator::exchange(size_t roundBytes) {
@@ -55,11 +56,11 @@ Result<void *> ExchangeCommunicator::exchange(size_t roundBytes) {
 Status ExchangeCommunicator::releaseAreas() {
   if (Status status = finish(); !status)
     return status;
-  if (Status status = meeting->meet(); !status)
+  if (Status status = rendezvous->barrier(); !status)
     return status;
   capacity = 0;
   peers = {};
-  if (Status status = meeting->meet(); !status)
+  if (Status status = rendezvous->barrier(); !status)
     return status;
   areas = nullptr;
   return {};
@@ -84,11 +85,11 @@ Status ExchangeCommunicator::replaceAreas(size_t roundBytes) {
   exchange.roundBytes = roundBytes;
   for (size_t peer = 0; peer < peers.addresses.size(); ++peer)
     exchange.memory[peer] = static_cast<unsigned char *>(peers.addresses[peer]);
-  exchange.patience = static_cast<unsigned long long>(std::chrono::nanoseconds(patience).count());
+  exchange.spinTimeout = static_cast<unsigned long long>(std::chrono::nanoseconds(spinTimeout).count());
   exchange.failure = failureOnDevice;
   if (Status status = upload(device, exchange); !status)
     return status;
-  if (Status status = meeting->meet(); !status)
+  if (Status status = rendezvous->barrier(); !status)
     return status;
   capacity = roundBytes;
   return {};
@@ -96,17 +97,17 @@ Status ExchangeCommunicator::replaceAreas(size_t roundBytes) {
 
 Status ExchangeCommunicator::check() {
   if (failure && std::atomic_ref(failure->happened).load() != 0) {
-    if (Status status = meeting->check(); !status)
+    if (Status status = rendezvous->check(); !status)
       return status; // why the other one did not come
     const char *what = failure->phase == 1   ? "its part of the sum"
-                       : failure->phase == 2 ? "the finished row"
+                       : failure->phase == 2 ? "the gathered row"
                                              : "its data";
     return environment(fmt::format(
         "rank {} waited {} s for rank {} in a collective: {} for row {} (phase {}) did not come. Is that rank alive, and "
         "does it run the same graph at the same sizes? FUSION_COLLECTIVE_TIMEOUT sets the seconds",
-        rank(), patience.count(), failure->awaited, what, failure->row, failure->phase));
+        rank(), spinTimeout.count(), failure->awaited, what, failure->row, failure->phase));
   }
-  return meeting->check();
+  return rendezvous->check();
 }
 
 } // namespace fusion

@@ -3,35 +3,37 @@
 
 #include "codegen/device/exchange_abi.h"
 #include "runtime/collective/Communicator.h"
-#include "runtime/collective/Forms.h"
+#include "runtime/collective/CollectiveChoice.h"
 
 #include <chrono>
 
 namespace fusion {
 
 /// FUSION_COLLECTIVE_TIMEOUT in seconds, or `otherwise`: how long a kernel waits for another rank.
-std::chrono::seconds collectivePatience(std::chrono::seconds otherwise);
+std::chrono::seconds collectiveTimeout(std::chrono::seconds otherwise);
 
 class ExchangeCommunicator : public Communicator {
 public:
-  int rank() const override { return meeting->rank(); }
-  int ranks() const override { return meeting->ranks(); }
-  Rendezvous &host() override { return *meeting; }
+  int rank() const override { return rendezvous->rank(); }
+  int ranks() const override { return rendezvous->ranks(); }
+  Rendezvous &host() override { return *rendezvous; }
   Result<void *> exchange(size_t roundBytes) override;
-  CollectiveForm choose(size_t messageBytes, std::span<const CollectiveWay> ways) const override;
+  CollectiveAlgorithm choose(size_t messageBytes,
+                             std::span<const CollectiveCandidate> candidates) const override;
   Status check() override;
 
 protected:
-  ExchangeCommunicator(std::unique_ptr<Rendezvous> meeting, std::chrono::seconds patience)
-      : meeting(std::move(meeting)), patience(patience), limits(defaultFormLimits(this->meeting->ranks())) {}
+  ExchangeCommunicator(std::unique_ptr<Rendezvous> rendezvous, std::chrono::seconds spinTimeout)
+      : rendezvous(std::move(rendezvous)), spinTimeout(spinTimeout),
+        limits(defaultAlgorithmLimits(this->rendezvous->ranks())) {}
 
   /// By subclasses, before the first call: FUSION_COLLECTIVE, and whether there are more ranks than an Exchange names.
   Status configure();
 
   /// What choose() goes by from here on; the same at all ranks.
-  void setLimits(const FormLimits &measured) { limits = measured; }
-  const FormLimits &formLimits() const { return limits; }
-  /// Whether sizes decide on the form, of which there is more than one.
+  void setLimits(const AlgorithmLimits &measured) { limits = measured; }
+  const AlgorithmLimits &algorithmLimits() const { return limits; }
+  /// Whether sizes decide on the algorithm, of which there is more than one.
   bool chooses() const { return canExchange() && !forced; }
 
   /// With all ranks together: nobody frees what another may still write to.
@@ -59,16 +61,16 @@ protected:
   /// Complete when it returns.
   virtual Status upload(void *device, const fusion_exchange::Exchange &exchange) = 0;
 
-  std::unique_ptr<Rendezvous> meeting;
+  std::unique_ptr<Rendezvous> rendezvous;
   fusion_exchange::Failure *failure = nullptr; ///< null before the first exchange(); the host's address
 
 private:
   bool canExchange() const;
   Status replaceAreas(size_t roundBytes);
 
-  const std::chrono::seconds patience;
-  FormLimits limits;
-  std::optional<CollectiveForm> forced;
+  const std::chrono::seconds spinTimeout;
+  AlgorithmLimits limits;
+  std::optional<CollectiveAlgorithm> forced;
   void *device = nullptr;
   fusion_exchange::Failure *failureOnDevice = nullptr;
   std::shared_ptr<void> areas;

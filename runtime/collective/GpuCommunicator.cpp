@@ -1,7 +1,7 @@
 #include "runtime/collective/GpuCommunicator.h"
 
 #include "runtime/MemoryPlan.h"
-#include "runtime/collective/GpuFormTimer.h"
+#include "runtime/collective/GpuCollectiveTimer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,10 +16,10 @@ using cuda::DevicePointer;
 using fusion_exchange::Exchange;
 using fusion_exchange::Failure;
 
-static constexpr std::chrono::seconds gpuPatience(20);
+static constexpr std::chrono::seconds gpuTimeout(20);
 
 GpuCommunicator::GpuCommunicator(std::unique_ptr<Rendezvous> host, std::shared_ptr<cuda::Session> session)
-    : ExchangeCommunicator(std::move(host), collectivePatience(gpuPatience)), session(std::move(session)),
+    : ExchangeCommunicator(std::move(host), collectiveTimeout(gpuTimeout)), session(std::move(session)),
       driver(this->session->driver) {}
 
 GpuCommunicator::~GpuCommunicator() {
@@ -43,7 +43,7 @@ Status GpuCommunicator::openOwn() {
 }
 
 Status GpuCommunicator::openLibrary() {
-  auto library = NcclRank::make(*meeting, [session = session] {
+  auto library = NcclRank::make(*rendezvous, [session = session] {
     return session->driver.check(session->activate(), fmt::format("GPU {}", session->ordinal));
   });
   if (library)
@@ -64,7 +64,7 @@ static std::string bytesText(size_t bytes) {
   return bytes < size_t(10) << 20 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
 }
 
-Status GpuCommunicator::measureForms() {
+Status GpuCommunicator::measureCollectives() {
   if (ranks() == 1 || !chooses() || environmentVariable("FUSION_COLLECTIVE_MEASURE") == "0")
     return {};
   char bus[32] = {}, host[256] = {};
@@ -75,16 +75,16 @@ Status GpuCommunicator::measureForms() {
     return status;
   gethostname(host, sizeof host - 1);
   // Which GPUs of which host: how they are linked follows from that.
-  auto places = meeting->gather(fmt::format("{} {} {}", properties->name, bus, host));
+  auto places = rendezvous->gather(fmt::format("{} {} {}", properties->name, bus, host));
   if (!places)
     return places.error();
-  const std::string key = fmt::format("forms of a collective 1\n{}\nNCCL {}\n{}", fmt::join(*places, "\n"),
-                                      nccl ? nccl->version() : "none", calibrationSource(ranks()));
+  const std::string key = fmt::format("collective algorithms 1\n{}\nNCCL {}\n{}", fmt::join(*places, "\n"),
+                                      nccl ? nccl->version() : "none", timingSource(ranks()));
   KernelCache cache;
   Result<Calibration> result = environment("");
   {
-    GpuFormTimer timer(*this, session, cache);
-    result = calibrate(*meeting, cache, key, timer, formLimits());
+    GpuCollectiveTimer timer(*this, session, cache);
+    result = calibrate(*rendezvous, cache, key, timer, algorithmLimits());
   }
   if (!result)
     return result.error();
@@ -98,9 +98,10 @@ std::string GpuCommunicator::description() const {
     return nccl ? "NCCL " + nccl->version() : "NCCL";
   if (limitsOrigin.empty())
     return "peer memory";
-  const FormLimits &limits = formLimits();
-  return fmt::format("peer memory, one-shot to {} ({} where finished rows come back), two-shot to {} ({})", bytesText(limits.oneShot),
-                     bytesText(limits.oneShotOfFinished), bytesText(limits.twoShot), limitsOrigin);
+  const AlgorithmLimits &limits = algorithmLimits();
+  return fmt::format("peer memory, one-shot to {} ({} where normed rows are gathered), two-shot to {} ({})",
+                     bytesText(limits.oneShot), bytesText(limits.oneShotOfGatheredRows),
+                     bytesText(limits.twoShot), limitsOrigin);
 }
 
 Status GpuCommunicator::allReduce(const void *from, void *to, size_t elements, DType type, void *stream) {

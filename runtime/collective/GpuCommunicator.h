@@ -42,9 +42,9 @@ protected:
   /// It may be missing where the ranks reach each other.
   Status openOwn();
   Status openLibrary();
-  /// Measures how the forms compare, or finds what was measured before: by all ranks together, at the end. Where it cannot,
-  /// description() says why. FUSION_COLLECTIVE_MEASURE=0: does nothing.
-  Status measureForms();
+  /// Measures how the algorithms compare, or finds what was measured before: by all ranks together, at the
+  /// end. Where it cannot, description() says why. FUSION_COLLECTIVE_MEASURE=0: does nothing.
+  Status measureCollectives();
   /// Says on stderr, once, why collectives go through NCCL. Called by all ranks.
   void remark(const std::string &why) const;
 

@@ -60,7 +60,7 @@ public:
   }
 
   void stop(const std::string &reason) override {
-    meeting->abandon(reason);
+    rendezvous->abandon(reason);
     giveUp();
   }
 
@@ -74,7 +74,7 @@ protected:
     session->activate();
     Offer offer;
     offer.code = driver.cuIpcGetMemHandle(&offer.handle, reinterpret_cast<DevicePointer>(own));
-    auto offers = gatherAs(*meeting, offer);
+    auto offers = gatherAs(*rendezvous, offer);
     if (!offers)
       return offers.error();
     for (size_t rank = 0; rank < offers->size(); ++rank)
@@ -98,7 +98,7 @@ protected:
       opened->pointers.push_back(pointer);
       peers.addresses.push_back(reinterpret_cast<void *>(pointer));
     }
-    auto attempts = gatherAs(*meeting, attempt);
+    auto attempts = gatherAs(*rendezvous, attempt);
     if (!attempts)
       return attempts.error();
     for (size_t rank = 0; rank < attempts->size(); ++rank)
@@ -123,8 +123,8 @@ private:
       remark(*why);
     if (Status status = openLibrary(); !status)
       return status;
-    watch.emplace(*meeting, [this] { giveUp(); });
-    return measureForms();
+    watch.emplace(*rendezvous, [this] { giveUp(); });
+    return measureCollectives();
   }
 
   /// Kernels of this process no longer wait for others.
@@ -142,7 +142,7 @@ private:
                                      "asking where the GPU is");
         !status)
       return status.error();
-    auto places = gatherAs(*meeting, own);
+    auto places = gatherAs(*rendezvous, own);
     if (!places)
       return places.error();
     for (size_t rank = 1; rank < places->size(); ++rank) {
@@ -154,7 +154,7 @@ private:
                                          "GPU of its own. LOCAL_RANK and CUDA_VISIBLE_DEVICES say which",
                                          other, rank, (*places)[rank].bus));
     }
-    auto unreachable = gatherAs(*meeting, firstWithoutAccess(*places));
+    auto unreachable = gatherAs(*rendezvous, firstWithoutAccess(*places));
     if (!unreachable)
       return unreachable.error();
     for (size_t rank = 0; rank < unreachable->size(); ++rank)
@@ -182,7 +182,8 @@ private:
     std::string why;
     if (auto shared = shareAreas(block->get()); !shared)
       why = shared.error().message;
-    if (Status status = meeting->meet(); !status) // closed everywhere; or this was no refusal of the driver
+    if (Status status = rendezvous->barrier();
+        !status) // closed everywhere; or this was no refusal of the driver
       return status.error();
     return why;
   }

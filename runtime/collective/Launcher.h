@@ -22,10 +22,10 @@ struct LaunchedRank {
 
 using ReadVariable = std::function<std::string(const char *)>; ///< empty: not set
 
-/// Nothing if no launcher's variables are set. Those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE) come
-/// first, then Open MPI's, the PMI's of other mpiruns, and Slurm's. Rank 0 listens at MASTER_ADDR, FUSION_MASTER_PORT or
-/// MASTER_PORT; where torchrun's own store has MASTER_PORT, at one of the ports behind it. Variables that are not numbers
-/// or contradict each other are BadInput.
+/// Nothing if no launcher's variables are set. Those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK,
+/// LOCAL_WORLD_SIZE) come first, then Open MPI's, the PMI's of other mpiruns, and Slurm's. Rank 0 listens at
+/// MASTER_ADDR, FUSION_MASTER_PORT or MASTER_PORT; where torchrun's own store has MASTER_PORT, at one of the
+/// ports after it. Variables that are not numbers or contradict each other are BadInput.
 Result<std::optional<LaunchedRank>> launchedRank(const ReadVariable &variable);
 /// By the environment of the process.
 Result<std::optional<LaunchedRank>> launchedRank();

@@ -35,7 +35,7 @@ public:
   }
 
   void stop(const std::string &reason) override {
-    meeting->abandon(reason);
+    rendezvous->abandon(reason);
     for (NcclRank *rank : libraries)
       if (rank)
         rank->abort();
@@ -45,7 +45,7 @@ public:
 
 protected:
   Result<Peers> shareAreas(void *own) override {
-    auto addresses = gatherAs(*meeting, own);
+    auto addresses = gatherAs(*rendezvous, own);
     if (!addresses)
       return addresses.error();
     return Peers{std::move(*addresses), nullptr};
@@ -57,7 +57,7 @@ private:
   Status open() {
     if (Status status = openOwn(); !status)
       return status;
-    auto told = gatherAs(*meeting, Introduction{session->ordinal, session->handle(), ownFailure});
+    auto told = gatherAs(*rendezvous, Introduction{session->ordinal, session->handle(), ownFailure});
     if (!told)
       return told.error();
     introductions = std::move(*told);
@@ -65,11 +65,11 @@ private:
       return status;
     if (Status status = openLibrary(); !status)
       return status;
-    auto everyones = gatherAs(*meeting, nccl.get());
+    auto everyones = gatherAs(*rendezvous, nccl.get());
     if (!everyones)
       return everyones.error();
     libraries = std::move(*everyones);
-    return measureForms();
+    return measureCollectives();
   }
 
   /// Peer access, if every GPU of the group reaches every other.
@@ -85,7 +85,7 @@ private:
       if (!reaches)
         unreachable = peer.ordinal;
     }
-    auto answers = gatherAs(*meeting, unreachable);
+    auto answers = gatherAs(*rendezvous, unreachable);
     if (!answers)
       return answers.error();
     for (size_t asking = 0; asking < answers->size(); ++asking)
@@ -103,7 +103,7 @@ private:
         return driver.check(code, fmt::format("peer access from GPU {} to GPU {}", session->ordinal, peer.ordinal));
     }
     reachable = true;
-    return meeting->meet(); // what one allocates from here on, all reach
+    return rendezvous->barrier(); // what one allocates from here on, all reach
   }
 
   std::vector<Introduction> introductions; ///< of each rank

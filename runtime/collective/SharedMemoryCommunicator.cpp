@@ -2,7 +2,7 @@
 #include "runtime/MemoryPlan.h"
 #include "runtime/collective/ExchangeMemory.h"
 #include "runtime/collective/Nccl.h"
-#include "runtime/collective/Pieces.h"
+#include "runtime/collective/Shards.h"
 #include "runtime/collective/ProcessCommunicator.h"
 #include "runtime/collective/Socket.h"
 
@@ -23,7 +23,7 @@ namespace {
 using fusion_exchange::Exchange;
 using fusion_exchange::Failure;
 
-constexpr std::chrono::seconds emulatedPatience(300);
+constexpr std::chrono::seconds emulatedTimeout(300);
 constexpr size_t mostToldAtOnce = 16 << 20;
 
 /// The same in processes that can open each other's files under /proc, and in no others.
@@ -51,7 +51,7 @@ public:
     std::unique_ptr<SharedMemoryCommunicator> made(new SharedMemoryCommunicator(std::move(host)));
     if (Status status = made->configure(); !status)
       return status.error();
-    auto hosts = made->meeting->gather(hostIdentity());
+    auto hosts = made->rendezvous->gather(hostIdentity());
     if (!hosts)
       return hosts.error();
     for (size_t rank = 1; rank < hosts->size(); ++rank)
@@ -67,7 +67,7 @@ public:
     const size_t step = mostToldAtOnce / byteSize(type);
     for (size_t done = 0; done < elements; done += step) {
       const size_t count = std::min(step, elements - done), offset = done * byteSize(type);
-      auto told = meeting->gather({static_cast<const char *>(from) + offset, count * byteSize(type)});
+      auto told = rendezvous->gather({static_cast<const char *>(from) + offset, count * byteSize(type)});
       if (!told)
         return told.error();
       std::vector<Tensor> parts;
@@ -85,7 +85,7 @@ public:
   }
 
   void stop(const std::string &reason) override {
-    meeting->abandon(reason);
+    rendezvous->abandon(reason);
     giveUp();
   }
 
@@ -103,26 +103,26 @@ protected:
   }
 
   Result<Peers> shareAreas(void *own) override {
-    auto files = meeting->gather(fmt::format("/proc/{}/fd/{}", getpid(), file.get()));
+    auto files = rendezvous->gather(fmt::format("/proc/{}/fd/{}", getpid(), file.get()));
     if (!files)
       return files.error();
     Peers peers;
     auto mapped = std::make_shared<std::vector<std::shared_ptr<void>>>();
     for (size_t rank = 0; rank < files->size(); ++rank) {
-      if (static_cast<int>(rank) == meeting->rank()) {
+      if (static_cast<int>(rank) == rendezvous->rank()) {
         peers.addresses.push_back(own);
         continue;
       }
       const std::string &path = (*files)[rank];
       std::shared_ptr<void> memory = map(Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC)), size);
       if (!memory)
-        return environment(fmt::format("rank {} cannot open the memory of rank {} ({}): {}", meeting->rank(), rank, path,
-                                       std::strerror(errno)));
+        return environment(fmt::format("rank {} cannot open the memory of rank {} ({}): {}",
+                                       rendezvous->rank(), rank, path, std::strerror(errno)));
       peers.addresses.push_back(memory.get());
       mapped->push_back(std::move(memory));
     }
     peers.mapping = mapped;
-    if (Status status = meeting->meet(); !status) // now all have opened it
+    if (Status status = rendezvous->barrier(); !status) // now all have opened it
       return status.error();
     file.reset();
     return peers;
@@ -140,8 +140,8 @@ protected:
 
 private:
   explicit SharedMemoryCommunicator(std::unique_ptr<Rendezvous> host)
-      : ExchangeCommunicator(std::move(host), collectivePatience(emulatedPatience)),
-        watch(*meeting, [this] { giveUp(); }) {}
+      : ExchangeCommunicator(std::move(host), collectiveTimeout(emulatedTimeout)),
+        watch(*rendezvous, [this] { giveUp(); }) {}
   /// Kernels of this process no longer wait for others.
   void giveUp() { std::atomic_ref(ownFailure.happened).store(1); }
 

@@ -10,7 +10,7 @@ namespace fusion {
 namespace {
 
 constexpr size_t mostStrangers = 64; ///< connections that have not said who they are
-constexpr double patienceWithStrangers = 5;
+constexpr double introductionTimeout = 5;
 
 class TcpHub : public TcpMember {
 public:
@@ -109,7 +109,7 @@ void TcpHub::greet() {
     if (frame)
       (void)stranger->flush(); // a short answer fits
     keep = keep && !frame && !stranger->broken() && !leaving &&
-           Clock::now() - stranger->lastHeard() < seconds(patienceWithStrangers);
+           Clock::now() - stranger->lastHeard() < seconds(introductionTimeout);
     stranger = keep ? std::next(stranger) : strangers.erase(stranger);
   }
 }

@@ -46,14 +46,14 @@ private:
   static std::unique_ptr<TcpMember> notHere() { return nullptr; }
   /// Null if this is not the right place, or not yet.
   Result<std::unique_ptr<TcpMember>> introduce(const Endpoint &endpoint) {
-    const auto patience = std::min(deadline, Clock::now() + seconds(answerSeconds));
-    Connection connection(connectTo(endpoint, patience));
+    const auto answerDeadline = std::min(deadline, Clock::now() + seconds(answerSeconds));
+    Connection connection(connectTo(endpoint, answerDeadline));
     if (!connection.open())
       return notHere();
     connection.queue(Frame::Kind::Hello, Hello{place.group, ownName(), place.rank, place.ranks}.text());
     std::optional<Frame> answer;
-    for (bool alive = true; alive && !answer && Clock::now() < patience;) {
-      if (!connection.flush() || !waitFor(connection.descriptor(), connection.mustWrite(), patience))
+    for (bool alive = true; alive && !answer && Clock::now() < answerDeadline;) {
+      if (!connection.flush() || !waitFor(connection.descriptor(), connection.mustWrite(), answerDeadline))
         return notHere();
       alive = connection.receive();
       answer = connection.next(mostHelloBytes);

@@ -12,9 +12,9 @@
 namespace fusion {
 
 /// Longer than it takes to compile a program's kernels or to load its weights.
-static constexpr auto patience = std::chrono::minutes(10);
+static constexpr auto timeout = std::chrono::minutes(10);
 
-struct ThreadMeeting::State {
+struct ThreadRendezvous::State {
   explicit State(int ranks) : brought(static_cast<size_t>(ranks)) {}
   std::mutex mutex;
   std::condition_variable changed;
@@ -25,7 +25,7 @@ struct ThreadMeeting::State {
   std::optional<std::string> abandoned;
 };
 
-class ThreadMeeting::Member : public Rendezvous {
+class ThreadRendezvous::Member : public Rendezvous {
 public:
   Member(std::shared_ptr<State> state, int rank) : state(std::move(state)), number(rank) {}
   int rank() const override { return number; }
@@ -42,12 +42,13 @@ public:
       return state->told;
     }
     // Nobody completes the next round before this rank has come to it: `told` stays until then.
-    const bool inTime = state->changed.wait_for(lock, patience, [&] { return state->abandoned || state->rounds != round; });
+    const bool inTime =
+        state->changed.wait_for(lock, timeout, [&] { return state->abandoned || state->rounds != round; });
     if (state->rounds != round)
       return state->told;
     if (inTime)
       return environment(*state->abandoned);
-    return environment(fmt::format("rank {} waited {} minutes for rank {}", number, patience.count(),
+    return environment(fmt::format("rank {} waited {} minutes for rank {}", number, timeout.count(),
                                    fmt::join(missing(), " and ")));
   }
 
@@ -86,11 +87,13 @@ private:
   int number;
 };
 
-ThreadMeeting::ThreadMeeting(int ranks) : state(std::make_shared<State>(ranks)) {}
+ThreadRendezvous::ThreadRendezvous(int ranks) : state(std::make_shared<State>(ranks)) {}
 
-std::unique_ptr<Rendezvous> ThreadMeeting::member(int rank) const { return std::make_unique<Member>(state, rank); }
+std::unique_ptr<Rendezvous> ThreadRendezvous::member(int rank) const {
+  return std::make_unique<Member>(state, rank);
+}
 
-void ThreadMeeting::restart() {
+void ThreadRendezvous::restart() {
   std::lock_guard lock(state->mutex);
   state->abandoned.reset();
   state->arrived = 0;
@@ -99,10 +102,10 @@ void ThreadMeeting::restart() {
 }
 
 std::vector<std::unique_ptr<Rendezvous>> makeThreadRendezvous(int ranks) {
-  ThreadMeeting meeting(ranks);
+  ThreadRendezvous rendezvous(ranks);
   std::vector<std::unique_ptr<Rendezvous>> members;
   for (int rank = 0; rank < ranks; ++rank)
-    members.push_back(meeting.member(rank));
+    members.push_back(rendezvous.member(rank));
   return members;
 }
 

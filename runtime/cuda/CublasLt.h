@@ -1,4 +1,4 @@
-// cuBLASLt, opened while the program runs: matrix products of many rows, where it is faster than our kernels. The
+// cuBLASLt, opened while the program runs: matmuls of many rows, where it is faster than our kernels. The
 // declarations are our own: names, values and layouts are those of cuBLASLt 12 and 13. It multiplies column-major matrices.
 #pragma once
 

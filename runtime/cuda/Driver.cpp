@@ -73,6 +73,7 @@ Result<Driver> Driver::open() {
   FUSION_RESOLVE(cuModuleGetFunction);
   FUSION_RESOLVE(cuFuncSetAttribute);
   FUSION_RESOLVE(cuLaunchKernelEx);
+  FUSION_RESOLVE(cuTensorMapEncodeTiled);
   FUSION_RESOLVE(cuStreamCreate);
   FUSION_RESOLVE(cuStreamDestroy_v2);
   FUSION_RESOLVE(cuStreamSynchronize);
@@ -116,15 +117,21 @@ Status Driver::check(int code, const std::string &what) const {
   return environment(fmt::format("{}: {} ({})", what, text, name));
 }
 
-std::string DeviceProperties::arch() const { return compilationArch(fmt::format("sm_{}{}", major, minor)); }
+TargetInfo DeviceProperties::target() const {
+  TargetInfo info = TargetInfo::ofDevice(major, minor);
+  if (multiprocessors > 0)
+    info.multiprocessors = multiprocessors;
+  if (l2Bytes > 0)
+    info.l2Bytes = l2Bytes;
+  if (maxSharedBytes > 0)
+    info.sharedBytesPerBlock = maxSharedBytes;
+  if (multiprocessorSharedBytes > 0)
+    info.sharedBytesPerMultiprocessor = multiprocessorSharedBytes;
+  return info;
+}
 
 DevicePeaks DeviceProperties::peaks() const {
-  // Dense 16-bit operations that a multiprocessor's matrix units do in a clock.
-  int perClock = major == 8 && minor == 0 ? 2048
-                 : major == 8             ? 1024
-                 : major == 9             ? 4096
-                 : major == 10            ? 8192
-                                          : 0;
+  const int perClock = TargetInfo::ofDevice(major, minor).matrixOpsPerClock;
   DevicePeaks peaks;
   peaks.bytesPerMicrosecond = 2e-3 * memoryClockKilohertz * memoryBusBits / 8; // two transfers a clock
   peaks.flopsPerMicrosecond = 1e-3 * clockKilohertz * multiprocessors * perClock;
@@ -167,6 +174,9 @@ Result<DeviceProperties> deviceProperties(int ordinal) {
   attribute(memoryClockKilohertz, properties.memoryClockKilohertz);
   attribute(memoryBusBits, properties.memoryBusBits);
   attribute(maxSharedBytesPerBlock, properties.maxSharedBytes);
+  attribute(sharedBytesPerMultiprocessor, properties.multiprocessorSharedBytes);
+  if (code == 0)
+    code = driver.cuDriverGetVersion(&properties.driverVersion);
   if (code == 0)
     code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
   if (code == 0)

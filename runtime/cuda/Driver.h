@@ -2,6 +2,7 @@
 // build. Names, values and layouts are those of the driver's stable ABI (CUDA 12.0 and later).
 #pragma once
 
+#include "codegen/target/TargetInfo.h"
 #include "runtime/Profile.h"
 #include "runtime/cuda/Library.h"
 
@@ -26,11 +27,19 @@ struct LaunchAttribute {
   char padding[4];
   union {
     char bytes[64];
+    int cooperative;
+    unsigned cluster[3];
     int programmaticStreamSerializationAllowed;
   } value;
 };
 static_assert(sizeof(LaunchAttribute) == 72);
-constexpr int programmaticStreamSerialization = 6; ///< LaunchAttribute::id
+/// LaunchAttribute::id
+enum LaunchAttributeId : int { cooperativeLaunch = 2, clusterDimension = 4, programmaticStreamSerialization = 6 };
+
+/// CUtensorMap
+struct alignas(64) EncodedTensorMap {
+  uint64_t words[16];
+};
 
 /// Of an allocation, for other processes of the host. By value in calls.
 struct IpcHandle {
@@ -63,6 +72,7 @@ enum DeviceAttribute : int {
   l2CacheBytes = 38,
   computeCapabilityMajor = 75,
   computeCapabilityMinor = 76,
+  sharedBytesPerMultiprocessor = 81,
   maxSharedBytesPerBlock = 97, ///< after opting in
 };
 constexpr unsigned eventWithoutTiming = 2;
@@ -117,6 +127,10 @@ struct Driver {
   int (*cuModuleGetFunction)(Function *, Module, const char *);
   int (*cuFuncSetAttribute)(Function, int, int);
   int (*cuLaunchKernelEx)(const LaunchConfig *, Function, void **, void **);
+  /// (map, type, rank, address, shape, strides in bytes but the innermost, box, element strides, interleave, swizzle, L2
+  /// promotion, out-of-bounds fill), dims innermost first.
+  int (*cuTensorMapEncodeTiled)(EncodedTensorMap *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,
+                                const uint32_t *, int, int, int, int);
   int (*cuStreamCreate)(Stream *, unsigned);
   int (*cuStreamDestroy_v2)(Stream);
   int (*cuStreamSynchronize)(Stream);
@@ -147,11 +161,15 @@ struct DeviceProperties {
   int major = 0, minor = 0;
   int multiprocessors = 0;
   int l2Bytes = 0;
+  int driverVersion = 0; ///< 13010: of CUDA 13.1
   int clockKilohertz = 0, memoryClockKilohertz = 0, memoryBusBits = 0;
   int maxSharedBytes = 0; ///< a block's, after opting in
+  int multiprocessorSharedBytes = 0;
   size_t memoryBytes = 0;
+  /// The row of the device's architecture with the device's own numbers.
+  TargetInfo target() const;
   /// "sm_90a": the architecture to compile for.
-  std::string arch() const;
+  std::string arch() const { return target().name; }
   /// From the clocks and widths above: the datasheet's figures, of which a kernel reaches about nine tenths.
   DevicePeaks peaks() const;
 };

@@ -21,9 +21,7 @@ Status GraphRecording::replay() {
 
 Status GraphRecording::change(size_t index, const Backend::Launch &launch) {
   const Kernel &kernel = kernels[launch.kernel];
-  pointers.clear();
-  for (const uint64_t &argument : launch.arguments)
-    pointers.push_back(const_cast<uint64_t *>(&argument));
+  kernel.pointTo(launch.arguments, pointers);
   const KernelNodeParameters parameters = {kernel.function,    launch.grid[0],     launch.grid[1],  launch.grid[2],
                                            kernel.block[0],    kernel.block[1],    kernel.block[2], kernel.sharedBytes,
                                            pointers.data(),    nullptr,            nullptr,         nullptr};

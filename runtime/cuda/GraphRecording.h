@@ -12,8 +12,18 @@ struct Kernel {
   Module module = nullptr;
   Function function = nullptr;
   unsigned block[3] = {1, 1, 1};
+  unsigned cluster[3] = {1, 1, 1}; ///< set at the launch where it is more than one block
   unsigned sharedBytes = 0;
-  std::optional<KernelPlan::Product> product; ///< not a kernel, but a product by cuBLASLt
+  bool cooperative = false;
+  std::optional<LibraryMatmul> matmul; ///< not a kernel, but a matmul by cuBLASLt
+  std::vector<size_t> argumentWords;   ///< where each parameter begins in Backend::Launch::arguments
+
+  /// Pointers to the arguments of a launch, for the driver.
+  void pointTo(std::span<const uint64_t> arguments, std::vector<void *> &pointers) const {
+    pointers.clear();
+    for (size_t word : argumentWords)
+      pointers.push_back(const_cast<uint64_t *>(&arguments[word]));
+  }
 };
 
 class GraphRecording : public Backend::Recording {

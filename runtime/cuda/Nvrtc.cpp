@@ -1,5 +1,7 @@
 #include "runtime/cuda/Nvrtc.h"
 
+#include "codegen/target/TargetInfo.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,27 +11,23 @@
 
 namespace fusion {
 
-static std::vector<std::string> options(const std::string &arch) {
+/// sm_90 is compiled as sm_90a; a device newer than all rows by its own name.
+static std::string compilationName(const std::string &arch) {
+  Result<TargetInfo> target = TargetInfo::find(arch);
+  return target ? target->name : arch;
+}
+
+/// The first NVRTC that keeps what it compiles and has the option against it.
+static constexpr std::pair firstWithCache(12, 9);
+
+static std::vector<std::string> options(const std::string &arch, std::pair<int, int> version) {
   // No contraction of a*b + c: every op of the graph rounds, and kernels that want an fma ask for one.
   // No cache of NVRTC's own: what comes from it has no resource report, and cubins are cached here anyway.
-  return {"--gpu-architecture=" + compilationArch(arch), "--std=c++17", "--fmad=false", "--ptxas-options=-v",
-          "--no-cache"};
-}
-
-std::string compilationArch(const std::string &arch) { return arch == "sm_90" ? "sm_90a" : arch; }
-
-int archNumber(const std::string &arch) {
-  if (!arch.starts_with("sm_") || arch.size() < 5 || !std::isdigit(static_cast<unsigned char>(arch[3])))
-    return 0;
-  return std::atoi(arch.c_str() + 3);
-}
-
-bool cubinRunsOn(const std::string &arch, int major, int minor) {
-  std::string compiled = compilationArch(arch);
-  int number = archNumber(compiled);
-  if (compiled.ends_with("a"))
-    return number == major * 10 + minor;
-  return number / 10 == major && number % 10 <= minor;
+  std::vector<std::string> texts = {"--gpu-architecture=" + compilationName(arch), "--std=c++17", "--fmad=false",
+                                    "--ptxas-options=-v"};
+  if (version >= firstWithCache)
+    texts.push_back("--no-cache");
+  return texts;
 }
 
 Result<Nvrtc *> Nvrtc::instance() {
@@ -82,14 +80,18 @@ Result<Nvrtc> Nvrtc::open() {
                   library->resolve("nvrtcGetProgramLog", nvrtc.getLog);
   if (!complete || nvrtc.getVersion(&nvrtc.major, &nvrtc.minor) != 0)
     return environment(
-        fmt::format("{} is not a usable NVRTC: install version 12.0 or newer", library->path()));
+        fmt::format("{} is not a usable NVRTC: install version {}.{} or newer", library->path(), oldestNvrtc[0],
+                    oldestNvrtc[1]));
+  if (std::pair(nvrtc.major, nvrtc.minor) < std::pair(oldestNvrtc[0], oldestNvrtc[1]))
+    return environment(fmt::format("{} is NVRTC {}, which is too old: version {}.{} or newer is needed; {}",
+                                   library->path(), nvrtc.version(), oldestNvrtc[0], oldestNvrtc[1], request.advice));
   return nvrtc;
 }
 
 std::string Nvrtc::version() const { return fmt::format("{}.{}", major, minor); }
 
 std::string Nvrtc::fingerprint(const std::string &arch) const {
-  return fmt::format("nvrtc {} {}", version(), fmt::join(options(arch), " "));
+  return fmt::format("nvrtc {} {}, again where it spills", version(), fmt::join(options(arch, {major, minor}), " "));
 }
 
 /// The sum of the numbers that stand before each occurrence of `label`; -1 if there is none.
@@ -111,11 +113,25 @@ static int numberAfter(const std::string &log, std::string_view label) {
 
 Result<Cubin> Nvrtc::compile(const std::string &source, const std::string &name,
                              const std::string &arch) const {
+  Result<Cubin> usual = compileOnce(source, name, arch, nullptr);
+  if (!usual || usual->spillBytes <= 0)
+    return usual;
+  Result<Cubin> roomy = compileOnce(source, name, arch, "-DFUSION_ALL_REGISTERS");
+  return roomy && roomy->spillBytes < usual->spillBytes ? roomy : usual;
+}
+
+Result<Cubin> Nvrtc::compileOnce(const std::string &source, const std::string &name, const std::string &arch,
+                                 const char *definition) const {
+  if (auto target = TargetInfo::find(arch); target && std::pair(major, minor) < target->oldestNvrtc)
+    return environment(fmt::format("{} needs NVRTC {}.{} or newer, {} is version {}", arch, target->oldestNvrtc.first,
+                                   target->oldestNvrtc.second, path(), version()));
   Program program = nullptr;
   std::string file = name + ".cu";
   if (int code = createProgram(&program, source.c_str(), file.c_str(), 0, nullptr, nullptr))
     return environment(fmt::format("kernel {}: NVRTC: {}", name, getErrorString(code)));
-  std::vector<std::string> texts = options(arch);
+  std::vector<std::string> texts = options(arch, {major, minor});
+  if (definition)
+    texts.push_back(definition);
   std::vector<const char *> pointers;
   for (const std::string &text : texts)
     pointers.push_back(text.c_str());

@@ -9,6 +9,10 @@
 
 namespace fusion {
 
+/// The oldest NVRTC that is supported: the first with every architecture family that kernels are written for. Tests run
+/// with the newest; `scripts/test.sh --nvrtc=12.8` runs them with this one. Kernels spill no register with either.
+inline constexpr int oldestNvrtc[] = {12, 8};
+
 struct Cubin {
   std::string bytes;
   std::string log;     ///< the compiler's messages, ptxas's included
@@ -21,11 +25,15 @@ public:
   /// The process's one instance. Looks in FUSION_NVRTC (a file), FUSION_NVRTC_DIR, FUSION_CUDA_HOME,
   /// CUDA_HOME, CUDA_PATH, the folder that set-up recorded, the loader's path and /usr/local/cuda.
   static Result<Nvrtc *> instance();
+  /// A new one, found in the same way. Errors (Environment): there is none, or it is older than oldestNvrtc.
+  static Result<Nvrtc> open();
   /// "13.0".
   std::string version() const;
   const std::string &path() const { return library.path(); }
-  /// `arch` is "sm_90" etc.; sm_90 is compiled as sm_90a. An error carries the compiler's log, the line of
-  /// the first message first. Thread-safe.
+  /// `arch` is "sm_90" etc.; sm_90 is compiled as sm_90a. sm_103 needs NVRTC 12.9 (Environment). An error carries the compiler's log, the line of
+  /// the first message first. Thread-safe. What spills is compiled again with FUSION_ALL_REGISTERS, and the better is kept:
+  /// from 13.1 on the assembler takes 32 or 48 registers for some kernels of 256 threads, spills 8 to 100 bytes, and needs
+  /// 44 to 91 to spill none, that is fewer blocks on a multiprocessor for these few kernels.
   Result<Cubin> compile(const std::string &source, const std::string &name, const std::string &arch) const;
   /// Everything besides the source that decides what compile() returns: a part of cache keys.
   std::string fingerprint(const std::string &arch) const;
@@ -33,7 +41,8 @@ public:
 private:
   using Program = struct ProgramHandle *;
   explicit Nvrtc(Library library) : library(std::move(library)) {}
-  static Result<Nvrtc> open();
+  Result<Cubin> compileOnce(const std::string &source, const std::string &name, const std::string &arch,
+                            const char *definition) const;
   Library library;
   int major = 0, minor = 0;
   int (*getVersion)(int *, int *) = nullptr;
@@ -47,12 +56,5 @@ private:
   int (*getLogSize)(Program, size_t *) = nullptr;
   int (*getLog)(Program, char *) = nullptr;
 };
-
-/// sm_90 → sm_90a, others as they are: the name to compile for.
-std::string compilationArch(const std::string &arch);
-/// The number in "sm_90a": 90. 0 if the text is no such name.
-int archNumber(const std::string &arch);
-/// True if a cubin for `arch` runs on a device of compute capability major.minor.
-bool cubinRunsOn(const std::string &arch, int major, int minor);
 
 } // namespace fusion

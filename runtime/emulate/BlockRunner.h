@@ -1,7 +1,9 @@
-// Runs the threads of one block at a time, each on a fiber, and lets them meet.
+// Runs the threads of one block at a time, each on a fiber, and lets them wait for each other.
 #pragma once
 
 #include "codegen/device/emulation_abi.h"
+#include "codegen/target/TargetInfo.h"
+#include "runtime/emulate/AsyncProxy.h"
 #include "runtime/emulate/Fiber.h"
 
 #include <cstdint>
@@ -27,7 +29,7 @@ struct Launch {
 
 /// What shared memory a block may have on the devices we know.
 constexpr unsigned maxStaticSharedBytes = 48 << 10;
-constexpr unsigned maxSharedBytes = 227 << 10;
+inline const unsigned maxSharedBytes = static_cast<unsigned>(TargetInfo::mostSharedBytesPerBlock());
 
 /// Belongs to one OS thread.
 class BlockRunner {
@@ -60,6 +62,8 @@ private:
   /// Leaves `thread`, which waits or has returned, for another one or for the scheduler.
   void leave(EmulatedThread &thread);
   void resume(EmulatedThread &thread);
+  /// Those that wait for mbarriers look again.
+  void wakeWaiting();
   void explainDeadlock();
   std::string overrunArray() const;
   [[noreturn]] void fail(EmulatedThread &thread, std::string message);
@@ -74,6 +78,8 @@ private:
   Fiber scheduler;
   fusion_emulation::Thread **slot = nullptr;
   unsigned atBarrier = 0, returned = 0;
+  std::vector<EmulatedThread *> atMbarrier;
+  AsyncProxy proxy;
   std::vector<char> shared; ///< dynamic area, guard, then static arrays each followed by a guard
   size_t sharedUsed = 0, staticBytes = 0;
   std::vector<SharedArray> arrays;

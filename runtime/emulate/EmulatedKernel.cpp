@@ -1,6 +1,7 @@
 #include "runtime/emulate/EmulatedKernel.h"
 
-#include "codegen/device/Prelude.h"
+#include "codegen/device/Includes.h"
+#include "codegen/plan/Comments.h"
 #include "ir/base/Parallel.h"
 #include "runtime/emulate/BlockRunner.h"
 #include "runtime/emulate/KernelLibrary.h"
@@ -23,12 +24,13 @@ struct EmulatedKernel::Code {
 
 /// Whether the text uses anything through which threads of a block see each other. What has no such word runs
 /// as a loop over the threads; the emulator refuses to let a thread of it wait.
-static bool isCooperative(std::string_view source) {
-  for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "ballot", "warp_sum",
+static bool isCooperative(const std::string &source) {
+  const std::string code = withoutComments(source);
+  for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "warp_ballot", "warp_sum",
                                 "warp_max", "warp_min", "lanes_", "block_moments", "block_sum", "block_max", "block_min",
                                 "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_",
-                                "transpose_matrix", "column_max", "column_sum", "cluster_wait", "Exchange"})
-    if (source.find(word) != std::string_view::npos)
+                                "transpose_matrix", "column_max", "column_sum", "cluster_wait", "mbarrier", "tma_", "Exchange"})
+    if (code.find(word) != std::string::npos)
       return true;
   return false;
 }
@@ -46,7 +48,8 @@ EmulatedKernel::make(const KernelPlan &plan, std::shared_ptr<KernelLibrary> libr
   code->launch.block[1] = plan.blockY;
   code->launch.block[2] = plan.blockZ;
   code->launch.dynamicSharedBytes = plan.dynamicSharedBytes;
-  code->launch.cooperative = isCooperative(plan.source);
+  code->launch.cooperative =
+      isCooperative(plan.source) || isCooperative(templateText(splitIncludes(plan.source).includes));
   code->launch.waitsForRanks = usesExchange(plan.source);
   code->library = std::move(library);
   return std::shared_ptr<EmulatedKernel>(new EmulatedKernel(std::move(code)));
@@ -73,12 +76,19 @@ Result<std::shared_ptr<EmulatedKernel>> EmulatedKernel::compile(const KernelPlan
   return std::move((*kernels)[0]);
 }
 
-/// The units of one compiler run each. A kernel that defines macros stands alone.
+/// A kernel that defines macros, or has device files of its own.
+static bool standsAlone(const KernelPlan &plan) {
+  const std::vector<std::string> includes = splitIncludes(plan.source).includes;
+  return plan.source.find("#define") != std::string::npos ||
+         std::any_of(includes.begin(), includes.end(), [](auto &name) { return name.find('/') != std::string::npos; });
+}
+
+/// The units of one compiler run each.
 static std::vector<std::vector<LibraryFolder::Unit>> batches(std::vector<LibraryFolder::Unit> units) {
   std::vector<std::vector<LibraryFolder::Unit>> result;
   std::vector<LibraryFolder::Unit> shareable;
   for (LibraryFolder::Unit &unit : units)
-    if (unit.plan->source.find("#define") != std::string::npos)
+    if (standsAlone(*unit.plan))
       result.push_back({unit});
     else
       shareable.push_back(unit);

@@ -30,7 +30,7 @@ private:
 /// Stacks with a page below each that faults, made on demand and kept.
 class FiberStacks {
 public:
-  static constexpr size_t usableBytes = 64 << 10;
+  static constexpr size_t usableBytes = 128 << 10;
 
   FiberStacks() = default;
   ~FiberStacks();

@@ -56,6 +56,13 @@ static HostCompiler describe(const std::string &path) {
   if (stat(path.c_str(), &info) == 0)
     compiler.identity =
         fmt::format("{} {} {}.{}", path, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+  compiler.precompiles = path.substr(path.rfind('/')).find("clang") != std::string::npos;
+  if (char *file = compiler.precompiles ? realpath(path.c_str(), nullptr) : nullptr) {
+    const std::string folder(file, std::string_view(file).rfind('/'));
+    free(file);
+    if (isProgram(folder + "/ld.lld"))
+      compiler.linker = "-fuse-ld=lld";
+  }
   return compiler;
 }
 
@@ -75,8 +82,8 @@ Result<HostCompiler> HostCompiler::find() {
 }
 
 const std::vector<std::string> &HostCompiler::flags() {
-  static const std::vector<std::string> options = {"-O1",
-                                                   "-shared",
+  // Unoptimised: kernels run on small inputs, and compiling them takes most of the time.
+  static const std::vector<std::string> options = {"-O0",
                                                    "-fPIC",
                                                    "-std=c++17",
                                                    "-ffp-contract=off",
@@ -84,7 +91,7 @@ const std::vector<std::string> &HostCompiler::flags() {
                                                    "-fno-exceptions",
                                                    "-fno-rtti",
                                                    "-Wno-unknown-pragmas",
-                                                   "-Wframe-larger-than=49152"};
+                                                   "-Wframe-larger-than=98304"};
   return options;
 }
 
@@ -101,10 +108,27 @@ static std::string firstComplaint(const std::string &logFile) {
 }
 
 Status HostCompiler::compile(const std::string &sourceFile, const std::string &libraryFile,
-                             const std::string &logFile) const {
+                             const std::string &logFile, const std::string &header) const {
+  std::vector<std::string> arguments = {"-shared", "-o", libraryFile, sourceFile, "-lm", "-Wl,--as-needed"};
+  if (!header.empty())
+    arguments.insert(arguments.begin(), {"-include-pch", header});
+  if (!linker.empty())
+    arguments.push_back(linker);
+  return run(std::move(arguments), logFile);
+}
+
+Status HostCompiler::precompile(const std::string &headerFile, const std::string &precompiledFile,
+                                const std::string &logFile) const {
+  // Another process may write the same header again, which changes its time.
+  return run({"-Xclang", "-fno-pch-timestamp", "-fpch-instantiate-templates", "-x", "c++-header", "-o", precompiledFile,
+              headerFile},
+             logFile);
+}
+
+Status HostCompiler::run(std::vector<std::string> arguments, const std::string &logFile) const {
   std::vector<std::string> words = {path};
   words.insert(words.end(), flags().begin(), flags().end());
-  words.insert(words.end(), {"-o", libraryFile, sourceFile, "-lm", "-Wl,--as-needed"});
+  words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
   std::vector<char *> argv;
   for (std::string &word : words)
     argv.push_back(word.data());

@@ -11,6 +11,8 @@ namespace fusion::emulate {
 struct HostCompiler {
   std::string path;     ///< absolute
   std::string identity; ///< changes when the program at `path` does
+  bool precompiles = false; ///< clang, which takes precompiled headers by their names
+  std::string linker = {};  ///< the option for a quicker linker than the usual, if there is one
 
   /// FUSION_HOST_CXX (a path or a name on PATH), else the first of clang++-22, clang++, c++, g++ on PATH.
   static Result<HostCompiler> find();
@@ -20,8 +22,14 @@ struct HostCompiler {
 
   /// Compiles `sourceFile` into the shared library `libraryFile`; what the compiler says goes to `logFile`.
   /// On failure the error quotes the first complaint. No shell is involved.
-  Status compile(const std::string &sourceFile, const std::string &libraryFile,
-                 const std::string &logFile) const;
+  /// `header`: a file made by precompile(), whose text is thought in front of the source.
+  Status compile(const std::string &sourceFile, const std::string &libraryFile, const std::string &logFile,
+                 const std::string &header = {}) const;
+  /// Compiles a header that stays where it is.
+  Status precompile(const std::string &headerFile, const std::string &precompiledFile, const std::string &logFile) const;
+
+private:
+  Status run(std::vector<std::string> arguments, const std::string &logFile) const;
 };
 
 } // namespace fusion::emulate

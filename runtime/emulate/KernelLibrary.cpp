@@ -1,7 +1,9 @@
 #include "runtime/emulate/KernelLibrary.h"
 
-#include "codegen/device/Prelude.h"
+#include "codegen/device/Includes.h"
+#include "codegen/plan/Comments.h"
 #include "ir/base/Hash.h"
+#include "ir/base/MappedFile.h"
 #include "runtime/emulate/BlockRunner.h"
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <mutex>
 #include <unistd.h>
 #include <utility>
 
@@ -57,8 +60,8 @@ KernelEntry KernelLibrary::entry(const std::string &key) const {
 }
 
 /// The kernel in a namespace of its own, and a function of its key's name that calls it.
-static std::string unitText(const KernelPlan &plan, const std::string &key) {
-  std::string text = fmt::format("namespace kernel_{} {{\n#line 1 \"{}\"\n{}\n", key, plan.name, plan.source);
+static std::string unitText(const KernelPlan &plan, const std::string &key, const std::string &source) {
+  std::string text = fmt::format("namespace kernel_{} {{\n#line 1 \"{}\"\n{}\n", key, plan.name, source);
   std::string arguments;
   for (size_t i = 0; i < plan.parameters.size(); ++i) {
     text += fmt::format("using parameter_{} = {};\n", i, plan.parameters[i].type);
@@ -73,8 +76,8 @@ std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler) {
   std::string content = compiler.identity + '\0';
   for (const std::string &flag : HostCompiler::flags())
     content += flag + '\0';
-  static const std::string prelude = contentHash(hostPrelude()), exchange = contentHash(hostExchangePrelude());
-  return contentHash(content + prelude + (usesExchange(plan.source) ? exchange : "") + unitText(plan, ""));
+  const KernelText text = splitIncludes(withoutComments(plan.source));
+  return contentHash(content + expandIncludes(text.includes, Flavour::Emulated) + unitText(plan, "", text.rest));
 }
 
 Result<LibraryFolder> LibraryFolder::open(const std::string &path) {
@@ -114,6 +117,28 @@ std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const
   return nullptr;
 }
 
+std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::string &text) const {
+  if (temporary || !compiler.precompiles)
+    return {};
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  std::string content = compiler.identity + '\0';
+  for (const std::string &flag : HostCompiler::flags())
+    content += flag + '\0';
+  const std::string parts = folder + "/headers";
+  const std::string header = fmt::format("{}/{}.h", parts, contentHash(content + text)), result = header + ".pch";
+  if (access(result.c_str(), R_OK) == 0)
+    return result;
+  std::error_code failure;
+  files::create_directories(parts, failure);
+  const std::string own = fmt::format("{}-{}", result, getpid());
+  if (!writeFileAtomically(header, text) || !compiler.precompile(header, own, own + ".log"))
+    return {};
+  files::rename(own, result, failure);
+  unlink((own + ".log").c_str());
+  return failure ? std::string() : result;
+}
+
 Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &compiler,
                                                             const std::vector<Unit> &units) const {
   static std::atomic<unsigned> counter = 0;
@@ -127,17 +152,26 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
     }
   } cleanup{source, binary, log};
 
-  std::ofstream out(source);
-  out << hostPrelude();
-  if (std::any_of(units.begin(), units.end(), [](const Unit &unit) { return usesExchange(unit.plan->source); }))
-    out << hostExchangePrelude();
+  std::vector<std::string> includes;
   for (const Unit &unit : units)
-    out << unitText(*unit.plan, unit.key);
-  out.close();
-  if (!out)
-    return environment(fmt::format("cannot write {}", source));
-  if (Status status = compiler.compile(source, binary, log); !status)
-    return status.error();
+    for (std::string &name : splitIncludes(unit.plan->source).includes)
+      if (std::find(includes.begin(), includes.end(), name) == includes.end())
+        includes.push_back(std::move(name));
+  std::string kernels;
+  for (const Unit &unit : units)
+    kernels += unitText(*unit.plan, unit.key, splitIncludes(unit.plan->source).rest);
+  const std::string device = expandIncludes(includes, Flavour::Emulated), header = precompiled(compiler, device);
+  auto compile = [&](const std::string &text, const std::string &header) -> Status {
+    std::ofstream out(source, std::ios::trunc);
+    out << text;
+    out.close();
+    return out ? compiler.compile(source, binary, log, header)
+               : environment(fmt::format("cannot write {}", source));
+  };
+  // A precompiled header that does not fit (cut short, say) costs time only.
+  if (header.empty() || !compile(kernels, header))
+    if (Status status = compile(device + kernels, ""); !status)
+      return status.error();
   std::shared_ptr<KernelLibrary> library = KernelLibrary::open(binary);
   if (!library)
     return environment(fmt::format("{} made a library that cannot be opened: {}", compiler.path, binary));

@@ -34,7 +34,7 @@ private:
   fusion_emulation::Thread **(*slot)() = nullptr;
 };
 
-/// Names a kernel's compiled form: the text that is compiled, its parameters, the compiler and its flags.
+/// Names a kernel's compiled form: its text but for comments, its parameters, the compiler and its flags.
 std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler);
 
 /// The folder of libraries: `<key>.so` for each kernel; kernels built together share one file by hard links.
@@ -58,6 +58,8 @@ public:
 
 private:
   LibraryFolder() = default;
+  /// The precompiled form of a header with this text, made when it is absent; empty when it cannot be made.
+  std::string precompiled(const HostCompiler &compiler, const std::string &text) const;
   std::string folder;
   bool temporary = false;
 };

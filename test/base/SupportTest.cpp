@@ -1,6 +1,7 @@
-// Hash, parallel loops, progress.
+// Hash, parallel loops, plain text, progress.
 #include "ir/base/Hash.h"
 #include "ir/base/Parallel.h"
+#include "ir/base/PlainText.h"
 #include "ir/base/Progress.h"
 
 #include <atomic>
@@ -56,6 +57,29 @@ TEST(Parallel, SeveralThreadsMayLoopAtOnce) {
   for (std::thread &caller : callers)
     caller.join();
   EXPECT_EQ(total, 4 * 500 * 16);
+}
+
+TEST(PlainText, IsAComment) {
+  EXPECT_EQ(plainText("model.layers.0 (a \"b\" 'c')"), "model.layers.0 (a \"b\" 'c')");
+  EXPECT_EQ(plainText("a\nb\rc\td\\"), "a_b_c_d_");
+  EXPECT_EQ(plainText(std::string_view("a\0b\x7f", 4)), "a_b_");
+  EXPECT_EQ(plainText("\xc3\xa9\xe2\x80\xa8\xf0\x9f\x98\x80."), "___.");
+  EXPECT_EQ(plainText("\x80\x80"), "_"); // no UTF-8
+  EXPECT_EQ(plainText("*/ /* **/ */* ?\?/ ?\?\?\?/"), "*_ /_ **_ *_* ?_/ ?_?_/");
+  EXPECT_EQ(plainText("12345", 5), "12345");
+  EXPECT_EQ(plainText("123456", 5), "12...");
+  EXPECT_EQ(plainText(std::string(100000, 'x')).size(), 200u);
+}
+
+TEST(PlainText, StaysAsItIs) {
+  for (int first = 0; first < 256; ++first)
+    for (int second = 0; second < 256; ++second) {
+      const std::string plain = plainText(std::string{char(first), char(second)});
+      EXPECT_TRUE(isPlainText(plain)) << plain;
+      EXPECT_EQ(plainText(plain), plain);
+    }
+  for (const char *text : {"a\nb", "\\", "*/", "/*", "?\?/", "\x80"})
+    EXPECT_FALSE(isPlainText(text)) << text;
 }
 
 TEST(Progress, OneLineAStepUnlessQuiet) {

@@ -1,7 +1,7 @@
 // The exported graphs that the end-to-end tests run, and inputs for them at any size.
 #pragma once
 
-#include "runtime/api/Fusion.h"
+#include "api/Fusion.h"
 
 #include <random>
 #include <string>

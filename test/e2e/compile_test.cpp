@@ -1,9 +1,9 @@
 // Every kernel of every exported graph compiles for each architecture, without spills.
 #include "GraphCase.h"
 
+#include "api/Lower.h"
 #include "codegen/BuildPlan.h"
 #include "runtime/CompileKernels.h"
-#include "runtime/api/Lower.h"
 #include "runtime/cuda/Nvrtc.h"
 
 #include <gtest/gtest.h>
@@ -28,9 +28,9 @@ TEST_P(CompileKernels, NoKernelSpills) {
       ASSERT_TRUE(bool(module)) << module.error().message;
       LowerOptions options;
       options.fuse = fuse;
-      options.target = GetParam();
-      Ledger ledger;
-      Status status = lower(**module, options, ledger);
+      options.plan.target = GetParam();
+      FusionReport report;
+      Status status = lower(**module, options, report);
       ASSERT_TRUE(bool(status)) << status.error().message;
       auto plan = buildPlan(*entryFunction(**module), {GetParam(), ""});
       ASSERT_TRUE(bool(plan)) << plan.error().message;

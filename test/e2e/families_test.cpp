@@ -20,32 +20,40 @@ struct Case {
 };
 
 const Case cases[] = {
-    {"AddRmsNorm", "add_norm", 1, R"(%x: tensor<?x128xT>, %r: tensor<?x128xT>, %w: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xT>) {
+    {"AddRmsNorm", "add_norm", 1,
+     R"(%x: tensor<?x128xT>, %r: tensor<?x128xT>, %w: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xT>) {
   %0 = nn.add %x, %r : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
   %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   return %0, %1 : tensor<?x128xT>, tensor<?x128xT> })"},
-    {"ThreeTermSumRmsNorm", "add_norm", 1, R"(%x: tensor<?x128xT>, %a: tensor<?x128xT>, %m: tensor<?x128xT>, %w: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xT>) {
+    {"ThreeTermSumRmsNorm", "add_norm", 1,
+     R"(%x: tensor<?x128xT>, %a: tensor<?x128xT>, %m: tensor<?x128xT>, %w: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xT>) {
   %0 = nn.add %a, %m : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
   %1 = nn.add %x, %0 : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
   %2 = nn.rms_norm %1, %w {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   return %1, %2 : tensor<?x128xT>, tensor<?x128xT> })"},
     // Both norms of one sum fire, in one kernel.
-    {"TwoLayerNormsOfASum", "add_norm", 1, R"(%x: tensor<?x96xT>, %r: tensor<?x96xT>, %w: tensor<96xT>, %b: tensor<96xT>, %v: tensor<96xT>) -> (tensor<?x96xT>, tensor<?x96xT>, tensor<?x96xT>) {
+    {"TwoLayerNormsOfASum", "add_norm", 1,
+     R"(%x: tensor<?x96xT>, %r: tensor<?x96xT>, %w: tensor<96xT>, %b: tensor<96xT>, %v: tensor<96xT>) -> (tensor<?x96xT>, tensor<?x96xT>, tensor<?x96xT>) {
   %0 = nn.add %x, %r : (tensor<?x96xT>, tensor<?x96xT>) -> tensor<?x96xT>
   %1 = nn.layer_norm %0, %w, %b {eps = 1.0e-5 : f32} : (tensor<?x96xT>, tensor<96xT>, tensor<96xT>) -> tensor<?x96xT>
   %2 = nn.layer_norm %0, %v, %b {eps = 1.0e-5 : f32} : (tensor<?x96xT>, tensor<96xT>, tensor<96xT>) -> tensor<?x96xT>
-  return %0, %1, %2 : tensor<?x96xT>, tensor<?x96xT>, tensor<?x96xT> })", 2},
-    {"TwoNormsOfAnInput", "sibling_norms", 1, R"(%x: tensor<?x96xT>, %w: tensor<96xT>, %v: tensor<96xT>) -> (tensor<?x96xT>, tensor<?x96xT>) {
+  return %0, %1, %2 : tensor<?x96xT>, tensor<?x96xT>, tensor<?x96xT> })",
+     2},
+    {"TwoNormsOfAnInput", "sibling_norms", 1,
+     R"(%x: tensor<?x96xT>, %w: tensor<96xT>, %v: tensor<96xT>) -> (tensor<?x96xT>, tensor<?x96xT>) {
   %1 = nn.rms_norm %x, %w {eps = 1.0e-5 : f32} : (tensor<?x96xT>, tensor<96xT>) -> tensor<?x96xT>
   %2 = nn.layer_norm %x, %v {eps = 1.0e-5 : f32} : (tensor<?x96xT>, tensor<96xT>) -> tensor<?x96xT>
   return %1, %2 : tensor<?x96xT>, tensor<?x96xT> })"},
     // The norm of the branch fires with the norm of the sum.
-    {"SandwichGemmaNorms", "add_norm", 1, R"(%x: tensor<?x128xT>, %a: tensor<?x128xT>, %w: tensor<128xT>, %v: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xT>) {
+    {"SandwichGemmaNorms", "add_norm", 1,
+     R"(%x: tensor<?x128xT>, %a: tensor<?x128xT>, %w: tensor<128xT>, %v: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xT>) {
   %0 = nn.rms_norm %a, %w {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %1 = nn.add %x, %0 : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
   %2 = nn.rms_norm %1, %v {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
-  return %1, %2 : tensor<?x128xT>, tensor<?x128xT> })", 2},
-    {"NormOfAllHeadsRope", "qk_norm_rope", 2, R"(%q: tensor<1x6x128xT>, %k: tensor<1x6x64xT>, %v: tensor<1x2x6x32xT>, %a: tensor<128xT>, %b: tensor<64xT>, %cos: tensor<1x1x6x32xf32>, %sin: tensor<1x1x6x32xf32>) -> tensor<1x4x6x32xT> {
+  return %1, %2 : tensor<?x128xT>, tensor<?x128xT> })",
+     2},
+    {"NormOfAllHeadsRope", "qk_norm_rope", 2,
+     R"(%q: tensor<1x6x128xT>, %k: tensor<1x6x64xT>, %v: tensor<1x2x6x32xT>, %a: tensor<128xT>, %b: tensor<64xT>, %cos: tensor<1x1x6x32xf32>, %sin: tensor<1x1x6x32xf32>) -> tensor<1x4x6x32xT> {
   %0 = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x6x128xT>, tensor<128xT>) -> tensor<1x6x128xT>
   %1 = nn.rms_norm %k, %b {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x6x64xT>, tensor<64xT>) -> tensor<1x6x64xT>
   %2 = nn.reshape %0 {shape = [1, 6, 4, 32]} : (tensor<1x6x128xT>) -> tensor<1x6x4x32xT>
@@ -56,56 +64,66 @@ const Case cases[] = {
   %7 = nn.rope %5, %cos, %sin {compute = f32, interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xf32>, tensor<1x1x6x32xf32>) -> tensor<1x2x6x32xT>
   %8 = nn.attention %6, %7, %v {scale = 0.17 : f32, causal = true} : (tensor<1x4x6x32xT>, tensor<1x2x6x32xT>, tensor<1x2x6x32xT>) -> tensor<1x4x6x32xT>
   return %8 : tensor<1x4x6x32xT> })"},
-    {"GateWithBias", "gated_matmul", 1, R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %v: tensor<64x48xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
+    {"GateWithBias", "gated_matmul", 1,
+     R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %v: tensor<64x48xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
   %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
   %1 = nn.matmul %x, %v : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
   %2 = nn.add %0, %b : (tensor<?x48xT>, tensor<48xT>) -> tensor<?x48xT>
   %3 = nn.silu %2 : (tensor<?x48xT>) -> tensor<?x48xT>
   %4 = nn.mul %3, %1 : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
   return %4 : tensor<?x48xT> })"},
-    {"GatedUpWithBias", "gated_matmul", 1, R"(%x: tensor<?x64xT>, %w: tensor<48x64xT>, %v: tensor<48x64xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
+    {"GatedUpWithBias", "gated_matmul", 1,
+     R"(%x: tensor<?x64xT>, %w: tensor<48x64xT>, %v: tensor<48x64xT>, %b: tensor<48xT>) -> tensor<?x48xT> {
   %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
   %1 = nn.matmul %x, %v {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
   %2 = nn.add %b, %1 : (tensor<48xT>, tensor<?x48xT>) -> tensor<?x48xT>
   %3 = nn.relu %0 : (tensor<?x48xT>) -> tensor<?x48xT>
   %4 = nn.mul %2, %3 : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
   return %4 : tensor<?x48xT> })"},
-    {"ResidualThenActivation", "matmul_epilogue", 1, R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %r: tensor<?x48xT>) -> tensor<?x48xT> {
+    {"ResidualThenActivation", "matmul_epilogue", 1,
+     R"(%x: tensor<?x64xT>, %w: tensor<64x48xT>, %r: tensor<?x48xT>) -> tensor<?x48xT> {
   %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>
   %1 = nn.add %r, %0 : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
   %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<?x48xT>) -> tensor<?x48xT>
   return %2 : tensor<?x48xT> })"},
-    {"ActivationThenResidual", "matmul_epilogue", 1, R"(%x: tensor<?x64xT>, %w: tensor<48x64xT>, %b: tensor<48xT>, %r: tensor<?x48xT>) -> tensor<?x48xT> {
+    {"ActivationThenResidual", "matmul_epilogue", 1,
+     R"(%x: tensor<?x64xT>, %w: tensor<48x64xT>, %b: tensor<48xT>, %r: tensor<?x48xT>) -> tensor<?x48xT> {
   %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
   %1 = nn.add %0, %b : (tensor<?x48xT>, tensor<48xT>) -> tensor<?x48xT>
   %2 = nn.silu %1 : (tensor<?x48xT>) -> tensor<?x48xT>
   %3 = nn.add %2, %r : (tensor<?x48xT>, tensor<?x48xT>) -> tensor<?x48xT>
   return %3 : tensor<?x48xT> })"},
-    {"NormBehindRope", "qk_norm_rope", 2, R"(%q: tensor<1x4x6x32xT>, %k: tensor<1x2x6x32xT>, %v: tensor<1x2x6x32xT>, %a: tensor<32xT>, %b: tensor<32xT>, %cos: tensor<1x1x6x32xT>, %sin: tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT> {
+    {"NormAfterRope", "qk_norm_rope", 2,
+     R"(%q: tensor<1x4x6x32xT>, %k: tensor<1x2x6x32xT>, %v: tensor<1x2x6x32xT>, %a: tensor<32xT>, %b: tensor<32xT>, %cos: tensor<1x1x6x32xT>, %sin: tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT> {
   %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x6x32xT>, tensor<1x1x6x32xT>, tensor<1x1x6x32xT>) -> tensor<1x4x6x32xT>
   %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x6x32xT>, tensor<1x1x6x32xT>, tensor<1x1x6x32xT>) -> tensor<1x2x6x32xT>
   %2 = nn.rms_norm %0, %a {eps = 1.0e-6 : f32} : (tensor<1x4x6x32xT>, tensor<32xT>) -> tensor<1x4x6x32xT>
   %3 = nn.rms_norm %1, %b {eps = 1.0e-6 : f32} : (tensor<1x2x6x32xT>, tensor<32xT>) -> tensor<1x2x6x32xT>
   %4 = nn.attention %2, %3, %v {scale = 0.17 : f32, causal = true} : (tensor<1x4x6x32xT>, tensor<1x2x6x32xT>, tensor<1x2x6x32xT>) -> tensor<1x4x6x32xT>
   return %4 : tensor<1x4x6x32xT> })"},
-    {"NormStaticF8", "norm_quant", 1, R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>) -> tensor<?x128xf8E4M3FN> {
+    {"NormStaticF8", "norm_quant", 1,
+     R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>) -> tensor<?x128xf8E4M3FN> {
   %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %1 = nn.quantize %0, %s : (tensor<?x128xT>, tensor<f32>) -> tensor<?x128xf8E4M3FN>
   return %1 : tensor<?x128xf8E4M3FN> })"},
-    {"LayerNormPerTokenI8", "norm_quant", 1, R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %b: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xi8>, tensor<?x1xf32>) {
+    {"LayerNormPerTokenI8", "norm_quant", 1,
+     R"(%x: tensor<?x128xT>, %w: tensor<128xT>, %b: tensor<128xT>) -> (tensor<?x128xT>, tensor<?x128xi8>, tensor<?x1xf32>) {
   %0 = nn.layer_norm %x, %w, %b {eps = 1.0e-5 : f32} : (tensor<?x128xT>, tensor<128xT>, tensor<128xT>) -> tensor<?x128xT>
   %1, %s = nn.dynamic_quantize %0 : (tensor<?x128xT>) -> (tensor<?x128xi8>, tensor<?x1xf32>)
   return %0, %1, %s : tensor<?x128xT>, tensor<?x128xi8>, tensor<?x1xf32> })"},
-    {"GemmaNormPerGroupF8", "norm_quant", 1, R"(%x: tensor<?x256xT>, %w: tensor<256xf32>) -> (tensor<?x256xf8E4M3FN>, tensor<?x4xf32>) {
+    {"GemmaNormPerGroupF8", "norm_quant", 1,
+     R"(%x: tensor<?x256xT>, %w: tensor<256xf32>) -> (tensor<?x256xf8E4M3FN>, tensor<?x4xf32>) {
   %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x256xT>, tensor<256xf32>) -> tensor<?x256xT>
   %1, %s = nn.dynamic_quantize %0 {group_size = 64 : i64} : (tensor<?x256xT>) -> (tensor<?x256xf8E4M3FN>, tensor<?x4xf32>)
   return %1, %s : tensor<?x256xf8E4M3FN>, tensor<?x4xf32> })"},
-    {"AddNormPerGroupF8", "add_norm_quant", 1, R"(%x: tensor<?x256xT>, %r: tensor<?x256xT>, %w: tensor<256xT>) -> (tensor<?x256xT>, tensor<?x256xf8E4M3FN>, tensor<?x2xf32>) {
+    {"AddNormPerGroupF8", "add_norm_quant", 1,
+     R"(%x: tensor<?x256xT>, %r: tensor<?x256xT>, %w: tensor<256xT>) -> (tensor<?x256xT>, tensor<?x256xf8E4M3FN>, tensor<?x2xf32>) {
   %0 = nn.add %x, %r : (tensor<?x256xT>, tensor<?x256xT>) -> tensor<?x256xT>
   %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x256xT>, tensor<256xT>) -> tensor<?x256xT>
   %2, %s = nn.dynamic_quantize %1 {group_size = 128 : i64} : (tensor<?x256xT>) -> (tensor<?x256xf8E4M3FN>, tensor<?x2xf32>)
   return %0, %2, %s : tensor<?x256xT>, tensor<?x256xf8E4M3FN>, tensor<?x2xf32> })"},
-    {"AddNormStaticI8", "add_norm_quant", 1, R"(%x: tensor<?x128xT>, %r: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>, %z: tensor<i8>) -> (tensor<?x128xT>, tensor<?x128xi8>) {
+    {"AddNormStaticI8", "add_norm_quant", 1,
+     R"(%x: tensor<?x128xT>, %r: tensor<?x128xT>, %w: tensor<128xT>, %s: tensor<f32>, %z: tensor<i8>) -> (tensor<?x128xT>, tensor<?x128xi8>) {
   %0 = nn.add %x, %r : (tensor<?x128xT>, tensor<?x128xT>) -> tensor<?x128xT>
   %1 = nn.layer_norm %0, %w {eps = 1.0e-5 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %2 = nn.quantize %1, %s, %z : (tensor<?x128xT>, tensor<f32>, tensor<i8>) -> tensor<?x128xi8>
@@ -114,52 +132,61 @@ const Case cases[] = {
   %0 = nn.silu %g : (tensor<?x256xT>) -> tensor<?x256xT>
   %1 = nn.mul %u, %0 : (tensor<?x256xT>, tensor<?x256xT>) -> tensor<?x256xT>
   return %1 : tensor<?x256xT> })"},
-    {"PackedGeGluPerTokenF8", "gated_activation", 1, R"(%p: tensor<6x512xT>) -> (tensor<6x256xf8E4M3FN>, tensor<6x1xf32>) {
+    {"PackedGeGluPerTokenF8", "gated_activation", 1,
+     R"(%p: tensor<6x512xT>) -> (tensor<6x256xf8E4M3FN>, tensor<6x1xf32>) {
   %g = nn.slice %p {sizes = [6, 256], starts = [0, 0], steps = array<i64: 1, 1>} : (tensor<6x512xT>) -> tensor<6x256xT>
   %u = nn.slice %p {sizes = [6, 256], starts = [0, 256], steps = array<i64: 1, 1>} : (tensor<6x512xT>) -> tensor<6x256xT>
   %0 = nn.gelu %g {approximate = "tanh"} : (tensor<6x256xT>) -> tensor<6x256xT>
   %1 = nn.mul %0, %u : (tensor<6x256xT>, tensor<6x256xT>) -> tensor<6x256xT>
   %2, %s = nn.dynamic_quantize %1 : (tensor<6x256xT>) -> (tensor<6x256xf8E4M3FN>, tensor<6x1xf32>)
   return %2, %s : tensor<6x256xf8E4M3FN>, tensor<6x1xf32> })"},
-    {"GateBehindProduct", "gated_activation", 1, R"(%g: tensor<9x96xT>, %x: tensor<9x64xT>, %w: tensor<64x96xT>, %s: tensor<f32>) -> tensor<9x96xi8> {
+    {"GateAfterMatmul", "gated_activation", 1,
+     R"(%g: tensor<9x96xT>, %x: tensor<9x64xT>, %w: tensor<64x96xT>, %s: tensor<f32>) -> tensor<9x96xi8> {
   %0 = nn.silu %g : (tensor<9x96xT>) -> tensor<9x96xT>
   %u = nn.matmul %x, %w : (tensor<9x64xT>, tensor<64x96xT>) -> tensor<9x96xT>
   %1 = nn.mul %0, %u : (tensor<9x96xT>, tensor<9x96xT>) -> tensor<9x96xT>
   %2 = nn.quantize %1, %s : (tensor<9x96xT>, tensor<f32>) -> tensor<9x96xi8>
   return %2 : tensor<9x96xi8> })"},
-    {"BiasGeluResidual", "matmul_epilogue", 1, R"(%x: tensor<9x64xT>, %w: tensor<64x96xT>, %b: tensor<96xT>, %r: tensor<9x96xT>) -> tensor<9x96xT> {
+    {"BiasGeluResidual", "matmul_epilogue", 1,
+     R"(%x: tensor<9x64xT>, %w: tensor<64x96xT>, %b: tensor<96xT>, %r: tensor<9x96xT>) -> tensor<9x96xT> {
   %0 = nn.matmul %x, %w : (tensor<9x64xT>, tensor<64x96xT>) -> tensor<9x96xT>
   %1 = nn.add %b, %0 : (tensor<96xT>, tensor<9x96xT>) -> tensor<9x96xT>
   %2 = nn.gelu %1 : (tensor<9x96xT>) -> tensor<9x96xT>
   %3 = nn.add %2, %r : (tensor<9x96xT>, tensor<9x96xT>) -> tensor<9x96xT>
   return %3 : tensor<9x96xT> })"},
-    {"SquaredReluStaticF8", "matmul_epilogue", 1, R"(%x: tensor<70x64xT>, %w: tensor<96x64xT>, %s: tensor<f32>) -> tensor<70x96xf8E4M3FN> {
+    {"SquaredReluStaticF8", "matmul_epilogue", 1,
+     R"(%x: tensor<70x64xT>, %w: tensor<96x64xT>, %s: tensor<f32>) -> tensor<70x96xf8E4M3FN> {
   %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<70x64xT>, tensor<96x64xT>) -> tensor<70x96xT>
   %1 = nn.relu %0 : (tensor<70x96xT>) -> tensor<70x96xT>
   %2 = nn.square %1 : (tensor<70x96xT>) -> tensor<70x96xT>
   %3 = nn.quantize %2, %s : (tensor<70x96xT>, tensor<f32>) -> tensor<70x96xf8E4M3FN>
   return %3 : tensor<70x96xf8E4M3FN> })"},
-    {"SoftcapSkinny", "matmul_epilogue", 1, R"(%x: tensor<1x64xT>, %w: tensor<64x96xT>, %c: tensor<T>) -> tensor<1x96xf32> {
+    {"SoftcapSmallM", "matmul_epilogue", 1,
+     R"(%x: tensor<1x64xT>, %w: tensor<64x96xT>, %c: tensor<T>) -> tensor<1x96xf32> {
   %0 = nn.matmul %x, %w : (tensor<1x64xT>, tensor<64x96xT>) -> tensor<1x96xT>
   %1 = nn.div %0, %c : (tensor<1x96xT>, tensor<T>) -> tensor<1x96xT>
   %2 = nn.tanh %1 : (tensor<1x96xT>) -> tensor<1x96xT>
   %3 = nn.mul %2, %c : (tensor<1x96xT>, tensor<T>) -> tensor<1x96xT>
   %4 = nn.cast %3 : (tensor<1x96xT>) -> tensor<1x96xf32>
   return %4 : tensor<1x96xf32> })"},
-    // QDQ: the quantisation joins the norm, dequantisations the product; one that is a result is computed for it alone.
-    {"QdqLayer", "norm_quant", 3, R"(%x: tensor<5x64xT>, %g: tensor<64xT>, %s: tensor<f32>, %q: tensor<64x32xi8>) -> (tensor<5x32xT>, tensor<5x64xT>) {
+    // QDQ: the quantisation joins the norm, dequantisations the product; one that is a result is computed for
+    // it alone.
+    {"QdqLayer", "norm_quant", 3,
+     R"(%x: tensor<5x64xT>, %g: tensor<64xT>, %s: tensor<f32>, %q: tensor<64x32xi8>) -> (tensor<5x32xT>, tensor<5x64xT>) {
   %0 = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<5x64xT>, tensor<64xT>) -> tensor<5x64xT>
   %1 = nn.quantize %0, %s : (tensor<5x64xT>, tensor<f32>) -> tensor<5x64xi8>
   %2 = nn.dequantize %1, %s : (tensor<5x64xi8>, tensor<f32>) -> tensor<5x64xT>
   %3 = nn.dequantize %q, %s : (tensor<64x32xi8>, tensor<f32>) -> tensor<64x32xT>
   %4 = nn.matmul %2, %3 : (tensor<5x64xT>, tensor<64x32xT>) -> tensor<5x32xT>
   return %4, %2 : tensor<5x32xT>, tensor<5x64xT> })"},
-    {"QdqF8Product", "scaled_matmul", 1, R"(%q: tensor<?x64xf8E4M3FN>, %s: tensor<f32>, %w: tensor<48x64xf8E4M3FN>, %t: tensor<48xf32>) -> tensor<?x48xT> {
+    {"QdqF8Matmul", "scaled_matmul", 1,
+     R"(%q: tensor<?x64xf8E4M3FN>, %s: tensor<f32>, %w: tensor<48x64xf8E4M3FN>, %t: tensor<48xf32>) -> tensor<?x48xT> {
   %0 = nn.dequantize %q, %s : (tensor<?x64xf8E4M3FN>, tensor<f32>) -> tensor<?x64xT>
   %1 = nn.dequantize %w, %t {axis = 0 : i64} : (tensor<48x64xf8E4M3FN>, tensor<48xf32>) -> tensor<48x64xT>
   %2 = nn.matmul %0, %1 {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
   return %2 : tensor<?x48xT> })"},
-    {"QdqI8BiasGelu", "matmul_epilogue", 1, R"(%q: tensor<?x64xi8>, %s: tensor<f32>, %w: tensor<64x48xi8>, %t: tensor<48xf32>, %b: tensor<48xT>) -> tensor<?x48xi8> {
+    {"QdqI8BiasGelu", "matmul_epilogue", 1,
+     R"(%q: tensor<?x64xi8>, %s: tensor<f32>, %w: tensor<64x48xi8>, %t: tensor<48xf32>, %b: tensor<48xT>) -> tensor<?x48xi8> {
   %0 = nn.dequantize %q, %s : (tensor<?x64xi8>, tensor<f32>) -> tensor<?x64xT>
   %1 = nn.dequantize %w, %t {axis = 1 : i64} : (tensor<64x48xi8>, tensor<48xf32>) -> tensor<64x48xT>
   %2 = nn.matmul %0, %1 : (tensor<?x64xT>, tensor<64x48xT>) -> tensor<?x48xT>

@@ -1,7 +1,7 @@
 // Fusions chosen by time: with times that a test makes up, and with a stopwatch instead of a GPU.
+#include "api/Lower.h"
+#include "api/Profit.h"
 #include "ir/base/Progress.h"
-#include "runtime/api/Lower.h"
-#include "runtime/api/Profit.h"
 #include "test/runtime/TimingBackend.h"
 
 #include "mlir/Parser/Parser.h"
@@ -29,16 +29,16 @@ func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64x
   return %3, %4 : tensor<?x64xf32>, tensor<?x64xf32>
 })";
 
-Ledger lowered(const char *text, ProfitOracle *profit) {
+FusionReport lowered(const char *text, ProfitOracle *profit) {
   setQuiet(true);
   auto context = makeContext();
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
-  Ledger ledger;
+  FusionReport report;
   LowerOptions options;
   options.fusions.profit = profit;
-  Status status = module ? lower(*module, options, ledger) : badInput("does not parse");
+  Status status = module ? lower(*module, options, report) : badInput("does not parse");
   EXPECT_TRUE(bool(status)) << status.error().message;
-  return ledger;
+  return report;
 }
 
 /// Times made up by the pattern's name and the number of ops.
@@ -64,21 +64,21 @@ using Times = ProfitOracle::Times;
 
 TEST(Profit, SlowerIsLeftOutWithItsReason) {
   MadeUp slower([](const Candidate &) { return Times{3.1, 2.6}; });
-  Ledger ledger = lowered(twoLayers, &slower);
-  EXPECT_EQ(ledger.kernelsAfter, ledger.kernelsBefore);
-  ASSERT_EQ(ledger.patterns["add_norm"].missed.size(), 2u);
-  EXPECT_EQ(ledger.patterns["add_norm"].missed[0].reason,
+  FusionReport report = lowered(twoLayers, &slower);
+  EXPECT_EQ(report.kernelsAfter, report.kernelsBefore);
+  ASSERT_EQ(report.patterns["add_norm"].missed.size(), 2u);
+  EXPECT_EQ(report.patterns["add_norm"].missed[0].reason,
             "measures slower: 3.10 µs fused, 2.60 µs unfused at batch = 1");
-  EXPECT_EQ(ledger.profit, "measured on paper");
+  EXPECT_EQ(report.profit, "measured on paper");
 
   MadeUp noise([](const Candidate &) { return Times{2.61, 2.6}; });
   EXPECT_EQ(lowered(twoLayers, &noise).patterns["add_norm"].fired.size(), 2u);
-  Ledger modelled = lowered(twoLayers, nullptr);
+  FusionReport modelled = lowered(twoLayers, nullptr);
   EXPECT_EQ(modelled.patterns["add_norm"].fired.size(), 2u);
   EXPECT_EQ(modelled.profit, "modelled");
 }
 
-/// A norm that either takes the add in front of it or the quantisation behind it.
+/// A norm that either takes the add in front of it or the quantisation after it.
 constexpr const char *overlapping = R"(
 func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %w: tensor<64xf32>, %s: tensor<f32>) -> (tensor<?x64xf32>, tensor<?x64xf8E4M3FN>) {
   %0 = nn.add %x, %r : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
@@ -93,15 +93,15 @@ TEST(Profit, TheLargestSavingWins) {
   };
   for (const char *pattern : {"add_norm", "norm_quant", "add_norm_quant"}) {
     MadeUp oracle = prefer(pattern);
-    Ledger ledger = lowered(overlapping, &oracle);
+    FusionReport report = lowered(overlapping, &oracle);
     for (const char *other : {"add_norm", "norm_quant", "add_norm_quant"})
-      EXPECT_EQ(ledger.patterns[other].fired.size(), std::string(other) == pattern ? 1u : 0u)
+      EXPECT_EQ(report.patterns[other].fired.size(), std::string(other) == pattern ? 1u : 0u)
           << other << " where " << pattern << " saves most";
   }
 }
 
 /// A norm in front of a product of one row, beside rows of a batch.
-constexpr const char *normAhead = R"(
+constexpr const char *normPrologue = R"(
 func.func @main(%z: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %x: tensor<1x64xf32>, %w: tensor<64xf32>, %v: tensor<32x64xf32>) -> (tensor<?x64xf32>, tensor<1x32xf32>) {
   %0 = nn.softmax %z {axis = -1 : i64} : (tensor<?x64xf32>) -> tensor<?x64xf32>
   %1 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<1x64xf32>, tensor<64xf32>) -> tensor<1x64xf32>
@@ -110,14 +110,14 @@ func.func @main(%z: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %x: tensor<1x64x
 })";
 
 /// Less traffic alone is no reason to compute a norm in every block.
-TEST(Profit, ANormAheadOfProductsNeedsAMeasurement) {
+TEST(Profit, ANormBeforeMatmulsNeedsAMeasurement) {
   MadeUp faster([](const Candidate &) { return Times{1, 2}; });
-  EXPECT_EQ(lowered(normAhead, &faster).patterns["norm_matmul"].fired.size(), 1u);
+  EXPECT_EQ(lowered(normPrologue, &faster).patterns["norm_matmul"].fired.size(), 1u);
   MadeUp unknown([](const Candidate &) -> Result<Times> { return badInput("no"); });
   for (ProfitOracle *oracle : {static_cast<ProfitOracle *>(&unknown), static_cast<ProfitOracle *>(nullptr)}) {
-    Ledger ledger = lowered(normAhead, oracle);
-    ASSERT_EQ(ledger.patterns["norm_matmul"].missed.size(), 1u);
-    EXPECT_THAT(ledger.patterns["norm_matmul"].missed[0].reason, HasSubstr("computes the norm again"));
+    FusionReport report = lowered(normPrologue, oracle);
+    ASSERT_EQ(report.patterns["norm_matmul"].missed.size(), 1u);
+    EXPECT_THAT(report.patterns["norm_matmul"].missed[0].reason, HasSubstr("computes the norm again"));
   }
 }
 
@@ -127,13 +127,13 @@ TEST(Profit, WhatCannotBeMeasuredIsModelled) {
       return badInput("its buffers take 9000 MiB");
     return Times{1, 2};
   });
-  Ledger ledger = lowered(twoLayers, &half);
-  EXPECT_EQ(ledger.patterns["add_norm"].fired.size(), 2u);
-  ASSERT_FALSE(ledger.unmeasured.empty());
-  EXPECT_EQ(ledger.unmeasured[0].reason, "add_norm: its buffers take 9000 MiB");
-  Ledger back = ledgerFromJson(ledger.json());
+  FusionReport report = lowered(twoLayers, &half);
+  EXPECT_EQ(report.patterns["add_norm"].fired.size(), 2u);
+  ASSERT_FALSE(report.unmeasured.empty());
+  EXPECT_EQ(report.unmeasured[0].reason, "add_norm: its buffers take 9000 MiB");
+  FusionReport back = reportFromJson(report.json());
   EXPECT_EQ(back.profit, "measured on paper");
-  EXPECT_EQ(back.unmeasured.size(), ledger.unmeasured.size());
+  EXPECT_EQ(back.unmeasured.size(), report.unmeasured.size());
   EXPECT_THAT(back.markdown(), HasSubstr("Profit: measured on paper."));
   EXPECT_THAT(back.markdown(), HasSubstr("modelled at `layers.0.norm`: add_norm: its buffers take 9000 MiB"));
 }
@@ -151,7 +151,8 @@ protected:
         return kernel.source.find("out1") != std::string::npos ? fused : 1.0;
       }));
     };
-    return std::make_unique<MeasuredProfit>(device, "sm_90a", factory, std::make_shared<KernelCache>(folder));
+    return std::make_unique<MeasuredProfit>(device, PlanOptions{"sm_90a"}, factory,
+                                            std::make_shared<KernelCache>(folder));
   }
 
   std::string folder =
@@ -163,11 +164,11 @@ TEST_F(Stopwatch, FusedAgainstItsOps) {
   auto faster = oracle(1.9);
   EXPECT_EQ(lowered(twoLayers, faster.get()).patterns["add_norm"].fired.size(), 2u);
   auto slower = oracle(2.5, "a slow stopwatch");
-  Ledger ledger = lowered(twoLayers, slower.get());
-  ASSERT_EQ(ledger.patterns["add_norm"].missed.size(), 2u);
-  EXPECT_EQ(ledger.patterns["add_norm"].missed[0].reason,
+  FusionReport report = lowered(twoLayers, slower.get());
+  ASSERT_EQ(report.patterns["add_norm"].missed.size(), 2u);
+  EXPECT_EQ(report.patterns["add_norm"].missed[0].reason,
             "measures slower: 2.50 µs fused, 2.00 µs unfused at batch = 1");
-  EXPECT_EQ(ledger.profit, "measured on a slow stopwatch");
+  EXPECT_EQ(report.profit, "measured on a slow stopwatch");
 }
 
 TEST_F(Stopwatch, TheSameBodyElsewhereIsNotTimedAgain) {
@@ -188,13 +189,13 @@ func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64x
 
 TEST_F(Stopwatch, AWarmStartTimesNothing) {
   auto cold = oracle(2.5);
-  Ledger first = lowered(twoLayers, cold.get());
+  FusionReport first = lowered(twoLayers, cold.get());
   const int coldMade = made, coldLaunches = launches;
   EXPECT_GT(coldMade, 0);
   lowered(twoLayers, cold.get());
   EXPECT_EQ(made, coldMade);
   auto warm = oracle(1); // would say otherwise, if it were asked
-  Ledger second = lowered(twoLayers, warm.get());
+  FusionReport second = lowered(twoLayers, warm.get());
   EXPECT_EQ(made, coldMade);
   EXPECT_EQ(launches, coldLaunches);
   EXPECT_EQ(first.json(), second.json());

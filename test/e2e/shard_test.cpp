@@ -1,5 +1,5 @@
 // Small graphs divided among ranks, on the reference: the numbers of the whole graph.
-#include "runtime/api/Fusion.h"
+#include "api/Fusion.h"
 
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
     Tensor whole = run(graph, inputs, 1, 0);
     for (int ranks : {2, 3, 4, 6})
       EXPECT_EQ(run(graph, inputs, ranks, 1, true).toFloats(), whole.toFloats()) << ranks;
-    EXPECT_EQ(run(graph, inputs, 5, 0, true).toFloats(), whole.toFloats()); // 12 rows do not make 5 pieces
+    EXPECT_EQ(run(graph, inputs, 5, 0, true).toFloats(), whole.toFloats()); // 12 rows do not make 5 shards
   }
 }
 
@@ -127,7 +127,7 @@ Graph cutGraph(const std::filesystem::path &folder) {
   }
   const std::string file = (folder / "cut.mlir").string();
   std::ofstream(file) << R"(func.func @main(%x: tensor<?x?x8xf32> {nn.name = "x", nn.dims = ["b", "s", 8]}, %past: tensor<?x1x?x4xf32> {nn.name = "past", nn.dims = ["b", 1, "p", 4]})
-    -> (tensor<?x?x8xf32> {nn.name = "y"}, tensor<?x1x?x4xf32> {nn.name = "present"}) attributes {nn.ranks = 2 : i64} {
+    -> (tensor<?x?x8xf32> {nn.name = "y"}, tensor<?x1x?x4xf32> {nn.name = "present"}) attributes {nn.mesh = {tp = 2 : i64}} {
   %wk = nn.weight {name = "k", path = "0.bin", offset = 0 : i64, length = 128 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 0, 0>} : () -> tensor<8x4xf32>
   %wo = nn.weight {name = "o", path = "0.bin", offset = 128 : i64, length = 128 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 128, 128>} : () -> tensor<4x8xf32>
   %k = nn.matmul %x, %wk : (tensor<?x?x8xf32>, tensor<8x4xf32>) -> tensor<?x?x4xf32>
@@ -170,6 +170,23 @@ TEST(Shard, AGraphOfOneRankSaysWhatIsNotChecked) {
   auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
   ASSERT_TRUE(bool(program)) << program.error().message;
   EXPECT_NE(program->report().json().find("each rank runs it as it is, with the same weights and inputs"), std::string::npos);
+}
+
+// A graph whose sums are over another axis than --tp's must not run as if they were over that.
+TEST(Shard, ASumOverAnotherAxisIsRefused) {
+  Graph graph = graphOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> (tensor<?x8xf32> {nn.name = "y"}) {
+    %y = nn.all_reduce %x {group = "ep"} : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("experts.0")
+    return %y : tensor<?x8xf32>
+  })");
+  for (RunOn device : {RunOn::Cpu, RunOn::Emulate}) {
+    auto program = compile(graph, {.device = device, .tensorParallel = 2});
+    ASSERT_FALSE(bool(program));
+    EXPECT_EQ(program.error().kind, ErrorKind::BadInput);
+    EXPECT_NE(program.error().message.find("nn.all_reduce at experts.0 sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""),
+              std::string::npos)
+        << program.error().message;
+  }
+  EXPECT_TRUE(bool(compile(graph, {.device = RunOn::Emulate}))) << "one rank has every addend";
 }
 
 } // namespace

@@ -1,6 +1,7 @@
-// Chains of sums over ranks with a residual that the owners of its rows keep between them: changing sizes, with them the form
-// of the sums, and many runs in a row. On emulated kernels, or on GPUs with FUSION_TEST_DEVICE=cuda.
-#include "runtime/api/Fusion.h"
+// Chains of sums over ranks with a residual that stays scattered between them: changing sizes, and with them
+// the algorithm of the sums, and many runs in a row. On emulated kernels, or on GPUs with
+// FUSION_TEST_DEVICE=cuda.
+#include "api/Fusion.h"
 #include "runtime/cuda/Driver.h"
 
 #include <fmt/format.h>
@@ -82,7 +83,7 @@ NamedTensors randomInputs(const Graph &graph, int64_t tokens, unsigned seed) {
 
 int ranksHere() { return onGpus() && cuda::deviceCount() < 4 ? 2 : 4; }
 
-TEST(SumChain, FormsChangeFromRunToRun) {
+TEST(SumChain, AlgorithmsChangeFromRunToRun) {
   const int ranks = ranksHere();
   if (onGpus() && cuda::deviceCount() < ranks)
     GTEST_SKIP() << "fewer than 2 GPUs";
@@ -134,10 +135,10 @@ TEST(SumChain, ManyRunsOfChangingData) {
   if (onGpus() && cuda::deviceCount() < 2)
     GTEST_SKIP() << "fewer than 2 GPUs";
   const int runs = onGpus() ? 10'000 : 24;
-  for (const char *form : {"one-shot", "two-shot"})
+  for (const char *algorithm : {"one-shot", "two-shot"})
     for (int64_t tokens : {3, 37}) {
-      SCOPED_TRACE(fmt::format("{} {}", form, tokens));
-      setenv("FUSION_COLLECTIVE", form, 1);
+      SCOPED_TRACE(fmt::format("{} {}", algorithm, tokens));
+      setenv("FUSION_COLLECTIVE", algorithm, 1);
       const Graph graph = chain(onGpus() ? 12 : 3, 1024);
       auto program = compile(graph, {.device = onGpus() ? RunOn::Cuda : RunOn::Emulate, .tensorParallel = ranksHere()});
       unsetenv("FUSION_COLLECTIVE");

@@ -1,5 +1,5 @@
 // Graphs divided among ranks of this process, on emulated kernels (or on as many GPUs, with FUSION_TEST_DEVICE=cuda):
-// against PyTorch, in each form of a collective, and at changing sizes.
+// against PyTorch, in each algorithm of a collective, and at changing sizes.
 #include "GraphCase.h"
 
 #include "runtime/cuda/Driver.h"
@@ -23,7 +23,7 @@ bool canRun(int ranks) { return !onGpus() || cuda::deviceCount() >= ranks; }
 
 /// FUSION_COLLECTIVE while this lives.
 struct Forced {
-  explicit Forced(const char *form) { setenv("FUSION_COLLECTIVE", form, 1); }
+  explicit Forced(const char *algorithm) { setenv("FUSION_COLLECTIVE", algorithm, 1); }
   ~Forced() { unsetenv("FUSION_COLLECTIVE"); }
 };
 
@@ -37,16 +37,16 @@ protected:
   Graph graph;
 };
 
-TEST_P(TensorParallel, MatchesPyTorchInEachForm) {
+TEST_P(TensorParallel, MatchesPyTorchInEachAlgorithm) {
   auto inputs = readSafetensors(graphFile(GetParam(), "inputs.safetensors"));
   auto expected = readSafetensors(graphFile(GetParam(), "outputs.safetensors"));
   ASSERT_TRUE(inputs && expected);
   for (int ranks : {2, 4}) {
     if (!canRun(ranks))
       GTEST_SKIP() << "fewer than " << ranks << " GPUs";
-    for (const char *form : {"", "one-shot", "two-shot", "library"}) {
-      SCOPED_TRACE(std::to_string(ranks) + " ranks " + form);
-      Forced forced(form);
+    for (const char *algorithm : {"", "one-shot", "two-shot", "library"}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks " + algorithm);
+      Forced forced(algorithm);
       auto program = compile(graph, {.device = kernelDevice(), .tensorParallel = ranks});
       ASSERT_TRUE(bool(program)) << program.error().message;
       EXPECT_EQ(program->report().fired("shard"), 4) << program->report().markdown();

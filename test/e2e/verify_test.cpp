@@ -1,13 +1,14 @@
 // --verify-fusions: every rewrite holds, and a wrong one, of a rewrite or of a kernel, is caught and named.
 #include "GraphCase.h"
 
+#include "api/CapSizes.h"
+#include "api/Lower.h"
+#include "api/Trial.h"
+#include "api/Verify.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 #include "passes/Pipeline.h"
 #include "passes/ShapeTable.h"
-#include "runtime/api/CapSizes.h"
-#include "runtime/api/Lower.h"
-#include "runtime/api/Verify.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -174,7 +175,7 @@ func.func @main(%x: tensor<?x8192xf16> {nn.dims = ["rows", 8192]}, %w: tensor<81
   EXPECT_EQ(tensorType(function.getArgument(0)).getDimSize(1), 512);
   EXPECT_EQ(tensorType(function.getArgument(1)).getDimSize(1), 640 + 28700 % 128);
   EXPECT_EQ(nn::argumentDims(function, 0)[1], Dim(512));
-  Status status = verifyGroups(function, "sm_90a");
+  Status status = verifyKernels(function, PlanOptions{"sm_90a"});
   EXPECT_TRUE(bool(status)) << status.error().message;
 }
 
@@ -193,20 +194,20 @@ func.func @main(%x: tensor<?x1536xf16> {nn.dims = ["rows", 1536]}, %w: tensor<15
   auto function = *module->getOps<mlir::func::FuncOp>().begin();
   std::set<int64_t> ranges;
   auto seen = [&](ProgramPlan &plan) {
-    for (const KernelLaunch &launch : plan.launches)
-      if (launch.way != ProductWay::Library)
-        ranges.insert(launch.when->least);
+    for (const Alternative &alternative : plan.steps.at(0).alternatives)
+      if (alternative.variant != libraryVariant)
+        ranges.insert(alternative.when.at(0).least);
   };
-  Status right = verifyGroups(function, "sm_90a", seen);
+  Status right = verifyKernels(function, PlanOptions{"sm_90a"}, seen);
   EXPECT_TRUE(bool(right)) << right.error().message;
   EXPECT_THAT(ranges, testing::Contains(testing::Ge(1024)));
   for (int64_t least : ranges) {
     auto idle = [&](ProgramPlan &plan) {
-      for (KernelLaunch &launch : plan.launches)
-        if (launch.when->least == least && launch.way != ProductWay::Library)
-          launch.gridX = 0;
+      for (Alternative &alternative : plan.steps.at(0).alternatives)
+        if (alternative.variant != libraryVariant && alternative.when.at(0).least == least)
+          alternative.launches.at(0).gridX = 0;
     };
-    EXPECT_FALSE(bool(verifyGroups(function, "sm_90a", idle))) << "rows from " << least << " on";
+    EXPECT_FALSE(bool(verifyKernels(function, PlanOptions{"sm_90a"}, idle))) << "rows from " << least << " on";
   }
 }
 
@@ -228,25 +229,39 @@ TEST(VerifyFusions, CatchesAWrongKernel) {
   auto context = makeContext();
   auto module = loadModule(*context, graphFile("llama-fp16-op20-eager", "model.onnx"));
   ASSERT_TRUE(bool(module)) << module.error().message;
-  Ledger ledger;
-  ASSERT_TRUE(bool(lower(**module, {}, ledger)));
+  FusionReport report;
+  ASSERT_TRUE(bool(lower(**module, {}, report)));
   auto entry = entryFunction(**module);
   ASSERT_TRUE(bool(entry));
   // The sum and the norm go to each other's place.
   auto edited = [](ProgramPlan &plan) {
-    for (KernelLaunch &launch : plan.launches) {
-      std::vector<KernelLaunch::Argument *> written;
-      for (KernelLaunch::Argument &argument : launch.arguments)
-        if (argument.written)
-          written.push_back(&argument);
-      if (launch.fusion == "add_norm" && written.size() == 2)
-        std::swap(written[0]->buffer, written[1]->buffer);
+    for (KernelLaunch *launch : plan.launches()) {
+      std::vector<BufferId *> written;
+      for (KernelArgument &argument : launch->arguments)
+        if (isWritten(argument))
+          written.push_back(bufferOf(argument));
+      if (launch->fusion == "add_norm" && written.size() == 2)
+        std::swap(*written[0], *written[1]);
     }
   };
-  Status status = verifyGroups(*entry, "sm_90a", edited);
+  Status status = verifyKernels(*entry, PlanOptions{"sm_90a"}, edited);
   ASSERT_FALSE(bool(status));
   EXPECT_EQ(status.error().kind, ErrorKind::AnswerIsNo) << status.error().message;
   EXPECT_THAT(status.error().message, HasSubstr("norm at "));
   EXPECT_THAT(status.error().message, HasSubstr("at element"));
 }
 } // namespace
+
+TEST(Verify, QuantisedValuesMayDifferByTiesOnly) {
+  std::vector<int8_t> values(64, 13);
+  auto tensor = [](const std::vector<int8_t> &of) {
+    return Tensor::of<int8_t>(DType::I8, {static_cast<int64_t>(of.size())}, of);
+  };
+  const Tensor expected = tensor(values);
+  values[7] = 14;
+  values[8] = 12;
+  EXPECT_TRUE(differsByTies(tensor(values), expected));
+  values[9] = 15;
+  EXPECT_FALSE(differsByTies(tensor(values), expected)) << "two steps";
+  EXPECT_FALSE(differsByTies(tensor(std::vector<int8_t>(64, 14)), expected)) << "everywhere";
+}

@@ -39,7 +39,7 @@ TEST(Contrib, WhatOthersGatherIsAddedAsZeros) {
     return b;
   };
   EXPECT_THAT(Importer().text(model(2, -1)),
-              AllOf(HasSubstr("nn.ranks = 2"), HasSubstr("tp_rank"), HasSubstr("nn.where"), HasSubstr("tensor<?x8xf16>"), HasSubstr("nn.all_reduce")));
+              AllOf(HasSubstr("nn.mesh = {tp = 2 : i64}"), HasSubstr("tp_rank"), HasSubstr("nn.where"), HasSubstr("tensor<?x8xf16>"), HasSubstr("nn.all_reduce")));
   EXPECT_THAT(Importer().text(model(3, 0)), HasSubstr("nn.concat"));
   EXPECT_THAT(Importer().text(model(0, 0)), HasSubstr("group_size is 0"));
   EXPECT_THAT(Importer().text(model(2, 2)), AllOf(StartsWith("error: "), HasSubstr("axis")));

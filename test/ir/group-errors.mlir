@@ -24,7 +24,7 @@ func.func @isolated(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @nested(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{holds fusion.group, which is not an nn op}}
+  // expected-error @+1 {{holds fusion.group, which is not an op of a graph}}
   %r = fusion.group "p" schedule "pointwise" (%a = %x) : (tensor<4xf32>) -> tensor<4xf32> {
     %s = fusion.group "p" schedule "pointwise" (%b = %a) : (tensor<4xf32>) -> tensor<4xf32> {
       %0 = nn.neg %b : (tensor<4xf32>) -> tensor<4xf32>

@@ -80,7 +80,7 @@ func.func @not_convex(%x: tensor<128x128xf32>, %r: tensor<128x128xf32>) -> tenso
 
 // -----
 
-// A reader of the sum between add and norm moves behind the group.
+// A reader of the sum between add and norm moves after the group.
 // CHECK-LABEL: @late_reader
 // CHECK: %[[G:.*]]:2 = fusion.group "add_norm"
 // CHECK: nn.silu %[[G]]#0
@@ -113,12 +113,12 @@ func.func @two_norms(%x: tensor<?x128xf16>, %r: tensor<?x128xf16>, %w: tensor<12
 // -----
 
 // The second norm needs the first: one after the other.
-// CHECK-LABEL: @norm_behind_norm
+// CHECK-LABEL: @norm_after_norm
 // CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row"
 // CHECK-COUNT-1: nn.rms_norm
 // CHECK: fusion.yield
 // CHECK: nn.rms_norm %[[G]]#0
-func.func @norm_behind_norm(%x: tensor<128x128xf32>, %r: tensor<128x128xf32>, %w: tensor<128xf32>) -> (tensor<128x128xf32>, tensor<128x128xf32>) {
+func.func @norm_after_norm(%x: tensor<128x128xf32>, %r: tensor<128x128xf32>, %w: tensor<128xf32>) -> (tensor<128x128xf32>, tensor<128x128xf32>) {
   %s = nn.add %x, %r : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
   %n = nn.rms_norm %s, %w {eps = 1.0e-6 : f32} : (tensor<128x128xf32>, tensor<128xf32>) -> tensor<128x128xf32>
   %v = nn.reduce %n {kind = "mean", axes = array<i64: 0>, keepdims = false} : (tensor<128x128xf32>) -> tensor<128xf32>

@@ -5,7 +5,7 @@
 // RUN: fusion-opt %s --fuse-all-reduce-norm-quant --split-input-file 2>/dev/null | FileCheck %s --check-prefix=QUANT
 // RUN: fusion-opt %s --fuse-all-reduce-add-norm-quant --split-input-file 2>/dev/null | FileCheck %s --check-prefix=ADDQUANT
 
-// One kernel for the sum over ranks and what stands behind it, by the collective schedule.
+// One kernel for the sum over ranks and what stands after it, by the collective schedule.
 // NORM-LABEL: @norm(
 // NORM: fusion.group "all_reduce_norm" schedule "collective"
 // NORM-NEXT: %[[A:.*]] = nn.all_reduce
@@ -48,7 +48,7 @@ func.func @add(%x: tensor<8x128xf32>, %r: tensor<8x128xf32>, %w: tensor<128xf32>
 
 // -----
 
-// A reshape behind the sum.
+// A reshape after the sum.
 // ADD-LABEL: @reshape(
 // ADD: fusion.group "all_reduce_add_norm" schedule "collective"
 // ADD-NEXT: nn.all_reduce

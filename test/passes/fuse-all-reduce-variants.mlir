@@ -71,3 +71,20 @@ func.func @dynamic_width(%x: tensor<?x?xf16>, %r: tensor<?x?xf16>, %w: tensor<?x
   %n = nn.rms_norm %t, %w {eps = 1.0e-6 : f32} : (tensor<?x?xf16>, tensor<?xf16>) -> tensor<?x?xf16>
   return %n : tensor<?x?xf16>
 }
+
+// -----
+
+// Sums over different axes of the mesh: one of them is fused, and no group sums over both.
+// CHECK-LABEL: @two_axes
+// CHECK: nn.all_reduce {{.*}}group = "ep"
+// CHECK-NEXT: fusion.group "all_reduce_add_norm" schedule "collective"
+// CHECK-NEXT: nn.all_reduce %{{[^ ]*}} : (
+// CHECK-NOT: nn.all_reduce
+// CHECK: return
+func.func @two_axes(%x: tensor<8x128xf16>, %r: tensor<8x128xf16>, %w: tensor<128xf16>) -> tensor<8x128xf16> {
+  %e = nn.all_reduce %r {group = "ep"} : (tensor<8x128xf16>) -> tensor<8x128xf16>
+  %a = nn.all_reduce %x {group = "tp"} : (tensor<8x128xf16>) -> tensor<8x128xf16>
+  %t = nn.add %a, %e : (tensor<8x128xf16>, tensor<8x128xf16>) -> tensor<8x128xf16>
+  %n = nn.rms_norm %t, %w {eps = 1.0e-6 : f32} : (tensor<8x128xf16>, tensor<128xf16>) -> tensor<8x128xf16>
+  return %n : tensor<8x128xf16>
+}

@@ -16,7 +16,7 @@ func.func @heads_merged(%q: tensor<1x4x8x32xf32>, %k: tensor<1x2x8x32xf32>, %v: 
 
 // -----
 
-// One query: the heads lie behind each other already.
+// One query: the heads lie one after the other already.
 // CHECK-LABEL: @one_query
 // CHECK-NOT: fusion.group
 // MISS: attention_layout missed at {{.*}}: the transposed result is read where it lies

@@ -30,13 +30,13 @@ func.func @packed(%p: tensor<8x512xf16>) -> tensor<8x256xf16> {
 
 // -----
 
-// Up is a product of its own: the gating runs behind it.
-// CHECK-LABEL: @behind_matmul
+// Up is a product of its own: the gating runs after it.
+// CHECK-LABEL: @after_matmul
 // CHECK: %[[G:.*]] = nn.matmul
 // CHECK-NOT: nn.silu
 // CHECK: fusion.group "gated_activation" schedule "matmul" (%{{.*}} = %[[G]]
 // CHECK: nn.matmul
-func.func @behind_matmul(%x: tensor<?x128xf16>, %wg: tensor<128x256xf16>, %wu: tensor<128x256xf16>) -> tensor<?x256xf16> {
+func.func @after_matmul(%x: tensor<?x128xf16>, %wg: tensor<128x256xf16>, %wu: tensor<128x256xf16>) -> tensor<?x256xf16> {
   %g = nn.matmul %x, %wg : (tensor<?x128xf16>, tensor<128x256xf16>) -> tensor<?x256xf16>
   %a = nn.silu %g : (tensor<?x256xf16>) -> tensor<?x256xf16>
   %u = nn.matmul %x, %wu : (tensor<?x128xf16>, tensor<128x256xf16>) -> tensor<?x256xf16>
@@ -113,7 +113,7 @@ func.func @integers(%g: tensor<?x256xi32>, %u: tensor<?x256xi32>) -> tensor<?x25
 
 // CHECK-LABEL: @no_activation
 // CHECK-NOT: fusion.group
-// MISS: gated_activation missed at {{.*}}: operand {{[01]}} of nn.mul is a graph input, pattern wants nn.
+// MISS: gated_activation missed at {{.*}}: operand {{[01]}} of nn.mul is a graph input, pattern wants an activation (nn.gelu, nn.relu, nn.sigmoid, nn.silu, nn.tanh)
 func.func @no_activation(%g: tensor<?x256xf32>, %u: tensor<?x256xf32>) -> tensor<?x256xf32> {
   %m = nn.mul %g, %u : (tensor<?x256xf32>, tensor<?x256xf32>) -> tensor<?x256xf32>
   return %m : tensor<?x256xf32>

@@ -47,7 +47,7 @@ func.func @two_inputs(%x: tensor<?x64xf16>, %z: tensor<?x64xf16>, %g: tensor<64x
 
 // -----
 
-// DynamicQuantizeLinear and MatMulInteger: the scales behind both products, and the casts to the model's type.
+// DynamicQuantizeLinear and MatMulInteger: the scales after both products, and the casts to the model's type.
 // CHECK-LABEL: @integer_products
 // CHECK: fusion.group "gated_matmul" schedule "matmul"
 // CHECK-COUNT-2: nn.matmul

@@ -107,10 +107,10 @@ func.func @two_products(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>, %v: tens
 
 // CHECK-LABEL: @misses
 // CHECK-NOT: fusion.group
-// MISS: matmul_epilogue missed at {{.*}}: the product is read by nn.softmax, which is no scalar op
-// MISS: matmul_epilogue missed at {{.*}}: the product has 2 readers
-// MISS: matmul_epilogue missed at {{.*}}: nn.add broadcasts the product
-// MISS: matmul_epilogue missed at {{.*}}: the product is a result of the function
+// MISS: matmul_epilogue missed at {{.*}}: the result is read by nn.softmax, which is no scalar op
+// MISS: matmul_epilogue missed at {{.*}}: the result has 2 readers
+// MISS: matmul_epilogue missed at {{.*}}: nn.add broadcasts the result
+// MISS: matmul_epilogue missed at {{.*}}: the result is one of the function's
 func.func @misses(%x: tensor<1x128xf32>, %w: tensor<128x256xf32>, %r: tensor<8x256xf32>)
     -> (tensor<1x256xf32>, tensor<1x256xf32>, tensor<1x256xf32>, tensor<8x256xf32>, tensor<1x256xf32>) {
   %a = nn.matmul %x, %w : (tensor<1x128xf32>, tensor<128x256xf32>) -> tensor<1x256xf32>
@@ -160,7 +160,7 @@ func.func @integer_scales(%x: tensor<8x128xi8>, %w: tensor<128x256xi8>, %s: tens
 // CHECK-LABEL: @per_token
 // CHECK-NOT: fusion.group
 // CHECK: return
-// MISS: matmul_epilogue missed at {{.*}}: nn.dynamic_quantize needs the largest element of whole rows of the product
+// MISS: matmul_epilogue missed at {{.*}}: nn.dynamic_quantize needs the largest element of whole rows
 func.func @per_token(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>) -> (tensor<8x256xi8>, tensor<8x1xf32>) {
   %m = nn.matmul %x, %w : (tensor<8x128xf32>, tensor<128x256xf32>) -> tensor<8x256xf32>
   %0, %1 = nn.dynamic_quantize %m : (tensor<8x256xf32>) -> (tensor<8x256xi8>, tensor<8x1xf32>)
@@ -197,7 +197,7 @@ func.func @dead_tail(%x: tensor<?x64xf16>, %w: tensor<64x96xf16>, %b: tensor<96x
 
 // -----
 
-// The residual before the activation, or behind it.
+// The residual before the activation, or after it.
 // CHECK-LABEL: @residual_then_activation
 // CHECK: fusion.group "matmul_epilogue" schedule "matmul"
 // CHECK-NEXT: nn.matmul

@@ -13,7 +13,7 @@
 // ALONE: fusion.yield
 // ALONE-NOT: fusion.group
 // ALONE: return
-// MISS: every block computes the norm again before its first product: taken only where a measurement shows that this is faster
+// MISS: every block computes the norm again before its first matmul: taken only where a measurement shows that this is faster
 func.func @main(%x: tensor<1x128xf16>, %r: tensor<1x128xf16>, %g: tensor<128xf16>, %a: tensor<128x64xf16>, %b: tensor<128x64xf16>) -> (tensor<1x128xf16>, tensor<1x64xf16>) {
   %s = nn.add %x, %r : (tensor<1x128xf16>, tensor<1x128xf16>) -> tensor<1x128xf16>
   %n = nn.rms_norm %s, %g {eps = 1.0e-6 : f32} : (tensor<1x128xf16>, tensor<128xf16>) -> tensor<1x128xf16>

@@ -79,7 +79,7 @@ func.func @run_time_rows(%x: tensor<?x128xf16> {nn.dims = ["tokens", 128]}, %g: 
 
 // CHECK-LABEL: @many_rows
 // CHECK-NOT: fusion.group
-// MISS: norm_matmul missed at {{.*}}a norm ahead of nn.matmul of rows of 256 bytes is for 1 to 8 rows: here there are 64
+// MISS: norm_matmul missed at {{.*}}a norm in the prologue of nn.matmul of rows of 256 bytes is for 1 to 8 rows: here there are 64
 func.func @many_rows(%x: tensor<64x128xf16>, %g: tensor<128xf16>, %w: tensor<64x128xf16>) -> tensor<64x64xf16> {
   %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<64x128xf16>, tensor<128xf16>) -> tensor<64x128xf16>
   %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<64x128xf16>, tensor<64x128xf16>) -> tensor<64x64xf16>
@@ -90,7 +90,7 @@ func.func @many_rows(%x: tensor<64x128xf16>, %g: tensor<128xf16>, %w: tensor<64x
 
 // CHECK-LABEL: @long_rows
 // CHECK-NOT: fusion.group
-// MISS: norm_matmul missed at {{.*}}a norm ahead of nn.matmul of rows of 16384 bytes is for 1 to 2 rows: here there are 4
+// MISS: norm_matmul missed at {{.*}}a norm in the prologue of nn.matmul of rows of 16384 bytes is for 1 to 2 rows: here there are 4
 func.func @long_rows(%x: tensor<4x8192xf16>, %g: tensor<8192xf16>, %w: tensor<64x8192xf16>) -> tensor<4x64xf16> {
   %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<4x8192xf16>, tensor<8192xf16>) -> tensor<4x8192xf16>
   %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<4x8192xf16>, tensor<64x8192xf16>) -> tensor<4x64xf16>

@@ -1,6 +1,6 @@
 // RUN: fusion-opt %s --fuse-norm-quant --split-input-file 2>&1 >/dev/null | FileCheck %s
 
-// CHECK: norm_quant missed at {{.*}}: operand 0 of nn.quantize is a graph input, pattern wants nn.
+// CHECK: norm_quant missed at {{.*}}: operand 0 of nn.quantize is a graph input, pattern wants a norm (nn.layer_norm, nn.rms_norm) [norm_quant.pdll:
 func.func @input(%x: tensor<?x128xf32>, %s: tensor<f32>) -> tensor<?x128xi8> {
   %q = nn.quantize %x, %s : (tensor<?x128xf32>, tensor<f32>) -> tensor<?x128xi8>
   return %q : tensor<?x128xi8>

@@ -21,7 +21,7 @@ func.func @queries_and_keys(%q: tensor<1x4x8x32xbf16>, %k: tensor<1x2x8x32xbf16>
 
 // -----
 
-// Gemma: an f32 weight without its 1; the keys go behind those of the past.
+// Gemma: an f32 weight without its 1; the keys go after those of the past.
 // CHECK-LABEL: @gemma_cached
 // CHECK: fusion.group "qk_norm_rope" schedule "row"
 // CHECK-COUNT-2: nn.rms_norm {{.*}}weight_bias = 1.000000e+00
@@ -104,7 +104,7 @@ func.func @alone(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %cos: tensor<1x1x
 
 // CHECK-LABEL: @no_norm
 // CHECK-NOT: fusion.group
-// MISS: qk_norm_rope missed at {{.*}}: operand 0 of nn.rope is produced by nn.silu, pattern wants nn.
+// MISS: qk_norm_rope missed at {{.*}}: operand 0 of nn.rope is produced by nn.silu, pattern wants a norm
 func.func @no_norm(%q: tensor<1x4x8x32xf32>, %cos: tensor<1x1x8x32xf32>, %sin: tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xf32> {
   %n = nn.silu %q : (tensor<1x4x8x32xf32>) -> tensor<1x4x8x32xf32>
   %0 = nn.rope %n, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf32>, tensor<1x1x8x32xf32>, tensor<1x1x8x32xf32>) -> tensor<1x4x8x32xf32>
@@ -125,7 +125,7 @@ func.func @dynamic_head(%q: tensor<1x4x8x?xf32> {nn.dims = [1, 4, 8, "d"]}, %a: 
 
 // -----
 
-// OLMo 2: one norm over all heads together, ahead of the split and the transpose; the tables are f32 and so is the rotation.
+// OLMo 2: one norm over all heads together, before the split and the transpose; the tables are f32 and so is the rotation.
 // CHECK-LABEL: @whole_norm
 // CHECK: %[[G:.*]]:2 = fusion.group "qk_norm_rope" schedule "row"
 // CHECK-NEXT: nn.rms_norm
@@ -174,7 +174,7 @@ func.func @cast_between(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %cos: tens
 // CHECK-LABEL: @heads_used
 // CHECK-NOT: fusion.group
 // CHECK: return
-// MISS: qk_norm_rope missed at {{.*}}: operand 0 of nn.rope is produced by nn.reshape, pattern wants nn.
+// MISS: qk_norm_rope missed at {{.*}}: operand 0 of nn.rope is produced by nn.reshape, pattern wants a norm
 func.func @heads_used(%q: tensor<8x128xf32>, %a: tensor<128xf32>, %cos: tensor<8x1x32xf32>, %sin: tensor<8x1x32xf32>) -> (tensor<8x4x32xf32>, tensor<8x4x32xf32>) {
   %n = nn.rms_norm %q, %a {eps = 1.0e-6 : f32} : (tensor<8x128xf32>, tensor<128xf32>) -> tensor<8x128xf32>
   %h = nn.reshape %n {shape = [8, 4, 32]} : (tensor<8x128xf32>) -> tensor<8x4x32xf32>
@@ -199,7 +199,7 @@ func.func @mixed_rows(%q: tensor<8x48xf32>, %a: tensor<48xf32>, %cos: tensor<32x
 // -----
 
 // Hunyuan: the norm follows the rotation.
-// CHECK-LABEL: @norm_behind
+// CHECK-LABEL: @norm_after
 // CHECK: %[[G:.*]]:2 = fusion.group "qk_norm_rope" schedule "row"
 // CHECK-NEXT: nn.rope
 // CHECK-NEXT: nn.rope
@@ -207,7 +207,7 @@ func.func @mixed_rows(%q: tensor<8x48xf32>, %a: tensor<48xf32>, %cos: tensor<32x
 // CHECK-NEXT: nn.rms_norm
 // CHECK-NEXT: fusion.yield
 // CHECK: nn.attention %[[G]]#0, %[[G]]#1
-func.func @norm_behind(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %a: tensor<32xf16>, %b: tensor<32xf16>,
+func.func @norm_after(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: tensor<1x2x8x32xf16>, %a: tensor<32xf16>, %b: tensor<32xf16>,
                        %cos: tensor<1x1x8x32xf16>, %sin: tensor<1x1x8x32xf16>) -> tensor<1x4x8x32xf16> {
   %qo = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf16>, tensor<1x1x8x32xf16>, tensor<1x1x8x32xf16>) -> tensor<1x4x8x32xf16>
   %ko = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x8x32xf16>, tensor<1x1x8x32xf16>, tensor<1x1x8x32xf16>) -> tensor<1x2x8x32xf16>
@@ -220,12 +220,12 @@ func.func @norm_behind(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xf16>, %v: t
 // -----
 
 // Alone, and a LayerNorm.
-// CHECK-LABEL: @layer_norm_behind
+// CHECK-LABEL: @layer_norm_after
 // CHECK: fusion.group "qk_norm_rope" schedule "row"
 // CHECK-NEXT: nn.rope
 // CHECK-NEXT: nn.layer_norm
 // CHECK-NEXT: fusion.yield
-func.func @layer_norm_behind(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %b: tensor<32xf32>, %cos: tensor<8x32xf32>, %sin: tensor<8x32xf32>) -> tensor<1x4x8x32xf32> {
+func.func @layer_norm_after(%q: tensor<1x4x8x32xf32>, %a: tensor<32xf32>, %b: tensor<32xf32>, %cos: tensor<8x32xf32>, %sin: tensor<8x32xf32>) -> tensor<1x4x8x32xf32> {
   %0 = nn.rope %q, %cos, %sin {interleaved = true, rotary_dim = 32 : i64} : (tensor<1x4x8x32xf32>, tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<1x4x8x32xf32>
   %n = nn.layer_norm %0, %a, %b {eps = 1.0e-6 : f32} : (tensor<1x4x8x32xf32>, tensor<32xf32>, tensor<32xf32>) -> tensor<1x4x8x32xf32>
   return %n : tensor<1x4x8x32xf32>

@@ -23,7 +23,7 @@ func.func @qkv(%x: tensor<?x4xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>, tensor
 // CHECK-LABEL: @alone
 // CHECK-NOT: fusion.group
 // CHECK: return
-// MISS: qkv_matmul missed at {{.*}}: no other product reads the same input
+// MISS: qkv_matmul missed at {{.*}}: no other matmul reads the same input
 func.func @alone(%x: tensor<?x4xf16>) -> tensor<?x4xf16> {
   %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
   %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>

@@ -44,15 +44,15 @@ func.func @values_first(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: 
 
 // -----
 
-// The past behind the new ones: a concat like any other, whose second part nothing rotates.
-// CHECK-LABEL: @past_behind
+// The past after the new ones: a concat like any other, whose second part nothing rotates.
+// CHECK-LABEL: @past_after
 // CHECK: %[[K:.*]] = nn.rope
 // CHECK: fusion.group "rope_kv_write" schedule "row" ({{.*}} = %[[K]]
 // CHECK-NEXT: nn.concat
 // CHECK-NEXT: nn.concat
 // CHECK-NEXT: nn.rope
 // CHECK-NEXT: fusion.yield
-func.func @past_behind(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x1x32xf16>, %past_k: tensor<1x2x8x32xf16>, %past_v: tensor<1x2x8x32xf16>,
+func.func @past_after(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x1x32xf16>, %past_k: tensor<1x2x8x32xf16>, %past_v: tensor<1x2x8x32xf16>,
                        %cos: tensor<1x32xf16>, %sin: tensor<1x32xf16>) -> (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) {
   %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xf16>, tensor<1x32xf16>, tensor<1x32xf16>) -> tensor<1x2x1x32xf16>
   %2 = nn.concat %1, %past_k {axis = 2 : i64} : (tensor<1x2x1x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x2x9x32xf16>

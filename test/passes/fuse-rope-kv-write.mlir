@@ -53,7 +53,7 @@ func.func @norms(%q: tensor<1x4x3x32xbf16>, %k: tensor<1x2x3x32xbf16>, %qkv: ten
 // -----
 
 // Hunyuan: the norms follow the rotations.
-// CHECK-LABEL: @norms_behind
+// CHECK-LABEL: @norms_after
 // CHECK: fusion.group "rope_kv_write" schedule "row"
 // CHECK-NEXT: nn.rope
 // CHECK-NEXT: nn.rms_norm
@@ -61,7 +61,7 @@ func.func @norms(%q: tensor<1x4x3x32xbf16>, %k: tensor<1x2x3x32xbf16>, %qkv: ten
 // CHECK-NEXT: nn.rms_norm
 // CHECK-NEXT: nn.concat
 // CHECK-NEXT: nn.concat
-func.func @norms_behind(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x1x32xf16>, %past_k: tensor<1x2x8x32xf16>, %past_v: tensor<1x2x8x32xf16>,
+func.func @norms_after(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1x2x1x32xf16>, %past_k: tensor<1x2x8x32xf16>, %past_v: tensor<1x2x8x32xf16>,
                         %a: tensor<32xf16>, %cos: tensor<1x32xf16>, %sin: tensor<1x32xf16>) -> (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) {
   %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xf16>, tensor<1x32xf16>, tensor<1x32xf16>) -> tensor<1x4x1x32xf16>
   %n = nn.rms_norm %0, %a {eps = 1.0e-6 : f32} : (tensor<1x4x1x32xf16>, tensor<32xf16>) -> tensor<1x4x1x32xf16>
@@ -138,7 +138,7 @@ func.func @values_without_cache(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf1
 
 // -----
 
-// Heads behind each other, not positions.
+// Heads one after the other, not positions.
 // CHECK-LABEL: @wrong_axis
 // CHECK-NOT: fusion.group
 // MISS: rope_kv_write missed at {{.*}}: nn.concat joins the keys along dim 1, the positions are dim 2
@@ -162,7 +162,7 @@ func.func @three_parts(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %past
 
 // -----
 
-// OLMo 2: the norms of all heads together, split and transposed ahead of the rotations, go along.
+// OLMo 2: the norms of all heads together, split and transposed before the rotations, go along.
 // CHECK-LABEL: @whole_norm
 // CHECK: fusion.group "rope_kv_write" schedule "row"
 // CHECK-COUNT-2: nn.rms_norm

@@ -18,7 +18,7 @@ func.func @grouped_heads(%q: tensor<1x4x8x32xbf16>, %k: tensor<1x2x8x32xbf16>, %
 
 // -----
 
-// The keys go behind those of the past; interleaved pairs of a part of the head, tables in f32.
+// The keys go after those of the past; interleaved pairs of a part of the head, tables in f32.
 // CHECK-LABEL: @cached_interleaved_partial
 // CHECK: fusion.group "rope" schedule "{{row|pointwise}}"
 // CHECK: nn.rope {{.*}}interleaved = true, rotary_dim = 16

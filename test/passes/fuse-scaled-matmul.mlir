@@ -51,7 +51,7 @@ func.func @two_readers(%q: tensor<5x64xi8>, %s: tensor<f32>, %w: tensor<64x32xf3
   return %1, %2 : tensor<5x32xf32>, tensor<5x16xf32>
 }
 
-// MatMulInteger with zero points; the casts behind belong to matmul_epilogue.
+// MatMulInteger with zero points; the casts after it belong to matmul_epilogue.
 // CHECK-LABEL: @integers
 func.func @integers(%a: tensor<5x64xui8>, %az: tensor<ui8>, %b: tensor<64x32xi8>) -> tensor<5x32xi32> {
   // CHECK: fusion.group "scaled_matmul"

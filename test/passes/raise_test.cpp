@@ -228,7 +228,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   EXPECT_EQ(log.raised().size(), 1u);
 }
 
-TEST_F(Raise, ANormOfCentredValuesIsInTheLedger) {
+TEST_F(Raise, ANormOfCentredValuesIsInTheReport) {
   auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
 func.func @f(%x: tensor<4x8xf32>, %w: tensor<8xf32>) -> tensor<4x8xf32> {
   %0 = nn.reduce %x {axes = array<i64: -1>, keepdims = true, kind = "mean"} : (tensor<4x8xf32>) -> tensor<4x1xf32>

@@ -8,7 +8,7 @@
 
 // CHECK-DAG: [Analysis] add_norm | Category:fuse {{.*}}candidate at {{.*}} for schedule row
 // CHECK-DAG: [Passed] add_norm | Category:fuse {{.*}}fused at {{.*}}: nn.add, nn.rms_norm
-// CHECK-DAG: [Missed] norm_quant | Category:fuse {{.*}}nn.quantize is a graph input, pattern wants nn.rms_norm
+// CHECK-DAG: [Missed] norm_quant | Category:fuse {{.*}}nn.quantize is a graph input, pattern wants a norm
 
 // MISSED-NOT: [Passed]
 // MISSED: [Missed] norm_quant | Category:fuse

@@ -11,7 +11,7 @@ func.func @collective(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // CHECK: error: result 1 is not the same on all ranks, and its dims do not say how it is divided
-func.func @own_result(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {nn.ranks = 2 : i64} {
+func.func @own_result(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {nn.mesh = {tp = 2 : i64}} {
   %w = nn.weight {name = "w", path = "0.bin", offset = 0 : i64, length = 16 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 0, 0>} : () -> tensor<4xf32>
   %0 = nn.mul %x, %w : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %1 = nn.all_reduce %0 : (tensor<4xf32>) -> tensor<4xf32>

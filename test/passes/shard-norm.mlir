@@ -17,7 +17,7 @@
 // CHECK: %[[ROUNDED:.*]] = nn.cast %[[N]] : (tensor<?x?x8xf32>) -> tensor<?x?x8xf16>
 // CHECK: nn.attention {{.*}} (tensor<?x2x?x4xf16>, tensor<?x1x?x4xf16>, tensor<?x1x?x4xf16>)
 // CHECK: nn.all_reduce
-// FOUR: nn.rms_norm{{.*}} normalises over it, and several ranks would have the same piece
+// FOUR: nn.rms_norm{{.*}} normalises over it, and several ranks would have the same shard
 func.func @whole_q(%x: tensor<?x?x16xf16> {nn.dims = ["b", "s", 16]}) -> tensor<?x?x16xf16> {
   %wq = nn.constant {value = dense<1.0> : tensor<16x16xf16>} : () -> tensor<16x16xf16>
   %wk = nn.constant {value = dense<2.0> : tensor<16x8xf16>} : () -> tensor<16x8xf16>

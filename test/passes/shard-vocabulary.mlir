@@ -6,7 +6,7 @@
 // columns are a result that is divided.
 // CHECK-LABEL: func @tied
 // CHECK-SAME: -> (tensor<?x6xf16> {{.*}}nn.shard = array<i64: 1, 2>
-// CHECK: %[[PIECE:.*]] = nn.weight {{.*}}starts = ["6*tp_rank", 0], whole = array<i64: 12, 4>} : () -> tensor<6x4xf16>
+// CHECK: %[[SHARD:.*]] = nn.weight {{.*}}starts = ["6*tp_rank", 0], whole = array<i64: 12, 4>} : () -> tensor<6x4xf16>
 // CHECK: %[[ALL:.*]] = nn.dim_constant {values = [12]}
 // CHECK: %[[FROM_END:.*]] = nn.add %[[IDS:.*]], %[[ALL]]
 // CHECK: %[[WRAPPED:.*]] = nn.where %{{.*}}, %[[FROM_END]], %[[IDS]]
@@ -17,10 +17,10 @@
 // CHECK: nn.less %[[ROW]], %[[ROWS]]
 // CHECK: %[[HERE:.*]] = nn.and
 // CHECK: %[[SAFE:.*]] = nn.where %[[HERE]], %[[ROW]], %[[ZERO]]
-// CHECK: %[[FOUND:.*]] = nn.gather %[[PIECE]], %[[SAFE]]
+// CHECK: %[[FOUND:.*]] = nn.gather %[[SHARD]], %[[SAFE]]
 // CHECK: %[[PART:.*]] = nn.where %{{.*}}, %[[FOUND]]
 // CHECK: %[[X:.*]] = nn.all_reduce %[[PART]]
-// CHECK: nn.matmul %[[X]], %[[PIECE]] {transpose_b = true}
+// CHECK: nn.matmul %[[X]], %[[SHARD]] {transpose_b = true}
 // CHECK-NOT: nn.all_reduce
 // WHOLE-LABEL: func @tied
 // WHOLE-NOT: tp_rank

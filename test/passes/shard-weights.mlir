@@ -1,7 +1,7 @@
 // RUN: fusion-opt %s --nn-shard=ranks=2 --split-input-file | FileCheck %s
 // RUN: fusion-opt %s --nn-shard=ranks=2 --split-input-file --remarks-filter-missed=raise 2>&1 | FileCheck %s --check-prefix=MISS
 
-// Columns of one weight, rows of the other, stored transposed: each rank loads its piece of both.
+// Columns of one weight, rows of the other, stored transposed: each rank loads its shard of both.
 // CHECK-LABEL: func @feed_forward
 // CHECK-NOT: nn.slice
 // CHECK: nn.weight {length = 512 : i64, name = "up", offset = 0 : i64, path = "w.bin", starts = ["8*tp_rank", 0], whole = array<i64: 16, 8>} : () -> tensor<8x8xf32>
@@ -17,7 +17,7 @@ func.func @feed_forward(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x8x
 
 // -----
 
-// Slices of a packed weight: the piece of each slice, without the slice. The third stays whole, as a part of its own.
+// Slices of a packed weight: the shard of each slice, without the slice. The third stays whole, as a part of its own.
 // CHECK-LABEL: func @packed
 // CHECK-NOT: nn.slice
 // CHECK-DAG: starts = [0, "8*tp_rank"], whole = array<i64: 8, 36>} : () -> tensor<8x8xf32>
@@ -38,14 +38,14 @@ func.func @packed(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> (tensor<?x8xf32>,
 
 // -----
 
-// Elements of 4 bits: five rows of three have pieces that begin inside a byte; then the weight is loaded whole.
+// Elements of 4 bits: five rows of three have shards that begin inside a byte; then the weight is loaded whole.
 // CHECK-LABEL: func @four_bits
 // CHECK: nn.weight {length = 15 : i64, name = "odd"{{.*}} : () -> tensor<10x3xi4>
 // CHECK: nn.slice %{{.*}} {sizes = [5, 3], starts = ["5*tp_rank", 0]
 // CHECK-NOT: nn.slice
 // CHECK: name = "even"{{.*}}starts = ["5*tp_rank", 0], whole = array<i64: 10, 4>} : () -> tensor<5x4xi4>
 // CHECK: return
-// MISS: [Missed] shard {{.*}}every rank loads all of it: pieces of 4-bit elements would begin inside a byte
+// MISS: [Missed] shard {{.*}}every rank loads all of it: shards of 4-bit elements would begin inside a byte
 func.func @four_bits(%x: tensor<?x3xf32> {nn.dims = ["n", 3]}) -> tensor<?x4xf32> {
   %s = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
   %a = nn.weight {name = "odd", path = "w.bin", offset = 0 : i64, length = 15 : i64} : () -> tensor<10x3xi4>
@@ -77,7 +77,7 @@ func.func @read_whole_too(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> (tensor<?
 
 // -----
 
-// A part that only a run knows is no piece of its own.
+// A part that only a run knows is no shard of its own.
 // CHECK-LABEL: func @length_of_a_run
 // CHECK: %[[W:.*]] = nn.weight {{.*}}name = "positions"{{.*}} : () -> tensor<64x8xf32>
 // CHECK: nn.weight {{.*}}starts = [0, "8*tp_rank"]

@@ -2,9 +2,9 @@
 // RUN: fusion-opt %s --nn-shard=ranks=4 --split-input-file | FileCheck %s --check-prefix=FOUR
 // RUN: fusion-opt %s --nn-shard=ranks=2 --split-input-file --remarks-filter-missed=raise 2>&1 | FileCheck %s --check-prefix=MISS
 
-// Two products with something elementwise between them: columns, then rows; the bias behind the sum stays whole.
+// Two products with something elementwise between them: columns, then rows; the bias after the sum stays whole.
 // CHECK-LABEL: func @feed_forward
-// CHECK-SAME: nn.ranks = 2
+// CHECK-SAME: nn.mesh = {tp = 2 : i64}
 // CHECK: %[[W1:.*]] = nn.constant {{.*}} tensor<8x16xf32>
 // CHECK-NEXT: %[[P1:.*]] = nn.slice %[[W1]] {sizes = [8, 8], starts = [0, "8*tp_rank"]
 // CHECK: %[[B1:.*]] = nn.constant {{.*}} tensor<16xf32>
@@ -108,8 +108,8 @@ func.func @normalised(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x8xf3
 
 // -----
 
-// Three columns do not make two equal pieces.
-// MISS: its columns stay whole: 3 equal pieces at most, for 2 ranks
+// Three columns do not make two equal shards.
+// MISS: its columns stay whole: 3 equal shards at most, for 2 ranks
 // CHECK-LABEL: func @odd
 // CHECK-NOT: tp_rank
 // CHECK: return
@@ -143,12 +143,12 @@ func.func @chain(%x: tensor<?x8xf32> {nn.dims = ["n", 8]}) -> tensor<?x4xf32> {
 
 // -----
 
-// Falcon's packed heads: of one order for the queries, of another, behind a transpose, for the only key and value.
-// CHECK-LABEL: func @behind_a_transpose
+// Falcon's packed heads: of one order for the queries, of another, after a transpose, for the only key and value.
+// CHECK-LABEL: func @after_a_transpose
 // CHECK: nn.slice %{{.*}} {sizes = [16, 8], starts = [0, "8*tp_rank"]
 // CHECK: nn.attention {{.*}} (tensor<?x2x?x4xf32>, tensor<?x1x?x4xf32>, tensor<?x1x?x4xf32>)
 // CHECK: nn.all_reduce
-func.func @behind_a_transpose(%x: tensor<?x?x16xf32> {nn.dims = ["b", "s", 16]}) -> tensor<?x?x16xf32> {
+func.func @after_a_transpose(%x: tensor<?x?x16xf32> {nn.dims = ["b", "s", 16]}) -> tensor<?x?x16xf32> {
   %w = nn.constant {value = dense<1.0> : tensor<16x24xf32>} : () -> tensor<16x24xf32>
   %o = nn.constant {value = dense<2.0> : tensor<16x16xf32>} : () -> tensor<16x16xf32>
   %p = nn.matmul %x, %w : (tensor<?x?x16xf32>, tensor<16x24xf32>) -> tensor<?x?x24xf32>

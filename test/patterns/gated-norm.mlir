@@ -12,7 +12,7 @@
 
 // The second norm is multiplied with its input.
 // REPORT: "gated_norm": {
-// REPORT: operand {{[01]}} of nn.mul is a graph input, pattern wants nn.{{silu|rms_norm}}
+// REPORT: operand {{[01]}} of nn.mul is a graph input, pattern wants a{{ norm .nn.layer_norm, nn.rms_norm.|n activation .*nn.silu.*}} [gated_norm.pdll:
 func.func @main(%x: tensor<?x256xbf16> {nn.dims = ["s", 256]}, %z: tensor<?x256xbf16> {nn.dims = ["s", 256]},
                 %w: tensor<256xbf16>)
     -> (tensor<?x256xbf16>, tensor<?x256xbf16>) {

@@ -81,7 +81,6 @@ Pattern relu_then_square {
   ASSERT_TRUE(bool(set)) << set.error().message;
   const FusionPattern &pattern = set->patterns().front();
   EXPECT_EQ(pattern.name, "relu_then_square");
-  EXPECT_EQ(pattern.rootName, "nn.square");
   Operation *root = parse(R"(func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
     %0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>
     %1 = nn.square %0 : (tensor<4xf32>) -> tensor<4xf32>
@@ -174,6 +173,59 @@ Pattern any_quantize {
   expectError(std::string(header) + "Pattern p { let a = op<nn.quantize>(all: ValueRange, s: Value); let b = op<nn.relu>(a);"
                                     " rewrite b with { group2(a, b); }; }",
               "only the last operand of an op can be a ValueRange");
+}
+
+/// An unnamed op stands for every op of a kind.
+TEST_F(Patterns, OpsWithoutANameMatchAKind) {
+  auto set = load(R"(
+Constraint IsActivation(op: Op);
+Constraint IsQuantize(op: Op);
+Rewrite group2(a: Op, b: Op);
+Pattern quantised_activation {
+  let activated = op<>(x: Value);
+  let quantized = op<>(activated, scaling: ValueRange);
+  IsActivation(activated);
+  IsQuantize(quantized);
+  rewrite quantized with { group2(activated, quantized); };
+})");
+  ASSERT_TRUE(bool(set)) << set.error().message;
+  const FusionPattern &pattern = set->patterns().front();
+  for (const char *activation : {"gelu", "silu", "relu", "tanh", "sigmoid"})
+    for (bool isDynamic : {false, true}) {
+      std::string text = std::string("func.func @f(%x: tensor<4x8xf32>, %s: tensor<f32>) -> tensor<4x8xi8> {%0 = nn.") +
+                         activation + " %x : (tensor<4x8xf32>) -> tensor<4x8xf32>\n" +
+                         (isDynamic ? "%1, %2 = nn.dynamic_quantize %0 : (tensor<4x8xf32>) -> (tensor<4x8xi8>, tensor<4x1xf32>)"
+                                    : "%1 = nn.quantize %0, %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xi8>") +
+                         "\n return %1 : tensor<4x8xi8> }";
+      Operation *root = parse(text, isDynamic ? "nn.dynamic_quantize" : "nn.quantize");
+      EXPECT_TRUE(pattern.startsAt(root));
+      MatchResult result = match(pattern, root);
+      ASSERT_TRUE(result.matched) << result.reason;
+      EXPECT_EQ(result.ops.size(), 2u);
+    }
+  Operation *root = parse(R"(func.func @f(%x: tensor<4xf32>, %s: tensor<f32>) -> tensor<4xi8> {
+    %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = nn.quantize %0, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xi8>
+    return %1 : tensor<4xi8> })", "nn.quantize");
+  EXPECT_EQ(match(pattern, root).reason.substr(0, 103),
+            "operand 0 of nn.quantize is produced by nn.exp, pattern wants an activation (nn.gelu, nn.relu, nn.sigmo");
+  EXPECT_NE(match(pattern, root).reason.find("[user.pdll:6:19]"), std::string::npos) << match(pattern, root).reason;
+  EXPECT_FALSE(pattern.startsAt(root->getOperand(0).getDefiningOp()));
+}
+
+TEST_F(Patterns, OpsWithoutANameSayWhatTheyAre) {
+  const std::string kinds = std::string(header) + "Constraint IsNorm(op: Op);\nConstraint IsActivation(op: Op);\n";
+  auto with = [&](const std::string &first, const std::string &constraints) {
+    return kinds + "Pattern p { let a = " + first + "; let b = op<nn.relu>(a); " + constraints +
+           " rewrite b with { group2(a, b); }; }";
+  };
+  expectError(with("op<>(x: Value)", ""), "an op without a name needs one constraint that says what it is: IsActivation, IsNorm, IsQuantize");
+  expectError(with("op<>(x: Value)", "IsNorm(a); IsActivation(a);"), "an op without a name needs only one constraint");
+  expectError(with("op<>(x: Value) {eps = attr<\"1.0e-6 : f32\">}", "IsNorm(a);"), "an op without a name cannot have attributes");
+  expectError(with("op<nn.silu>(x: Value)", "IsActivation(a);"), "IsActivation is for ops without a name: op<>(…)");
+  expectError(std::string(header) + "Constraint IsNorm(x: Value);\nPattern p { let a = op<nn.silu>(x: Value); let b = op<nn.relu>(a);"
+                                    " IsNorm(x); rewrite b with { group2(a, b); }; }",
+              "IsNorm takes an op");
 }
 
 TEST_F(Patterns, WrongFilesAreRefused) {

@@ -76,7 +76,7 @@ TEST(Quantize, Dynamic) {
                      {"tensor<2x0xi8>", "tensor<2x1xf32>"});
   ASSERT_TRUE(bool(empty));
   expectEqual((*empty)[1], {1, 1});
-  // A long row crosses the pieces in which elements are stored.
+  // A long row crosses the blocks in which elements are stored.
   Tensor row = randomTensor(DType::F32, {1, 3000}, 61);
   auto lengthy = tryOp("nn.dynamic_quantize", {row}, "", {"tensor<1x3000xi8>", "tensor<1x1xf32>"});
   ASSERT_TRUE(bool(lengthy));

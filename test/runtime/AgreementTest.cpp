@@ -13,42 +13,42 @@ using namespace fusion::test;
 
 namespace {
 
-/// Ranks as threads, each gather() a meeting at a barrier; counts the bytes that are told.
-struct Meeting {
-  explicit Meeting(int ranks) : parts(static_cast<size_t>(ranks)), barrier(ranks) {}
+/// Ranks as threads: gather() waits at a barrier. Counts the bytes that are told.
+struct Group {
+  explicit Group(int ranks) : parts(static_cast<size_t>(ranks)), barrier(ranks) {}
   std::vector<std::string> parts;
   std::barrier<> barrier;
   std::atomic<size_t> bytes = 0;
 };
 class Member : public Rendezvous {
 public:
-  Member(Meeting &meeting, int number) : meeting(meeting), number(number) {}
+  Member(Group &group, int number) : group(group), number(number) {}
   int rank() const override { return number; }
-  int ranks() const override { return static_cast<int>(meeting.parts.size()); }
+  int ranks() const override { return static_cast<int>(group.parts.size()); }
   Result<std::vector<std::string>> gather(const std::string &bytes) override {
-    meeting.bytes += bytes.size();
-    meeting.parts[static_cast<size_t>(number)] = bytes;
-    meeting.barrier.arrive_and_wait();
-    std::vector<std::string> all = meeting.parts;
-    meeting.barrier.arrive_and_wait();
+    group.bytes += bytes.size();
+    group.parts[static_cast<size_t>(number)] = bytes;
+    group.barrier.arrive_and_wait();
+    std::vector<std::string> all = group.parts;
+    group.barrier.arrive_and_wait();
     return all;
   }
   void abandon(const std::string &) override {}
   Status check() override { return {}; }
 
 private:
-  Meeting &meeting;
+  Group &group;
   int number;
 };
 
 /// What agree() tells each rank, and how many bytes were told.
 std::pair<std::vector<std::string>, size_t> agreeOn(const std::vector<std::string> &texts) {
-  Meeting meeting(static_cast<int>(texts.size()));
+  Group group(static_cast<int>(texts.size()));
   std::vector<std::string> messages(texts.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < texts.size(); ++rank)
     threads.emplace_back([&, rank] {
-      Member member(meeting, static_cast<int>(rank));
+      Member member(group, static_cast<int>(rank));
       if (Status status = agree(member, texts[rank]); !status) {
         EXPECT_EQ(status.error().kind, ErrorKind::BadInput);
         messages[rank] = status.error().message;
@@ -56,7 +56,7 @@ std::pair<std::vector<std::string>, size_t> agreeOn(const std::vector<std::strin
     });
   for (std::thread &thread : threads)
     thread.join();
-  return {messages, meeting.bytes};
+  return {messages, group.bytes};
 }
 
 std::string described(const ProgramPlan &plan, int64_t rows = 3, int64_t columns = 8, int64_t rank = 0) {
@@ -103,8 +103,8 @@ TEST(Agreement, OtherKernelsGridsConstantsAndVersionsAreSeen) {
   EXPECT_FALSE(differs([](ProgramPlan &other) { other.report = "{\"measured\": 3.5}"; }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.kernels[0].source += " "; }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.kernels[0].blockX *= 2; }));
-  EXPECT_TRUE(differs([](ProgramPlan &other) { other.launches[0].gridX = other.launches[0].gridX + 1; }));
-  EXPECT_TRUE(differs([](ProgramPlan &other) { other.launches.pop_back(); }));
+  EXPECT_TRUE(differs([](ProgramPlan &other) { onlyLaunch(other, 0).gridX = onlyLaunch(other, 0).gridX + 1; }));
+  EXPECT_TRUE(differs([](ProgramPlan &other) { other.steps.pop_back(); }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.target = "sm_80"; }));
   for (bool longer : {false, true}) { // where a weight lies may differ, its size may not
     ProgramPlan one = samplePlan();
@@ -123,10 +123,10 @@ TEST(Agreement, OtherKernelsGridsConstantsAndVersionsAreSeen) {
 TEST(Agreement, WhatFollowsFromTheRankMayDiffer) {
   ProgramPlan plan = samplePlan();
   plan.ranks = 2;
-  for (KernelLaunch &launch : plan.launches)
-    for (KernelLaunch::Argument &argument : launch.arguments)
-      if (!argument.buffer)
-        argument.value = argument.value + Dim::symbol("tp_rank") * 7;
+  for (KernelLaunch *launch : plan.launches())
+    for (KernelArgument &argument : launch->arguments)
+      if (auto *scalar = std::get_if<ScalarArgument>(&argument))
+        scalar->value = scalar->value + Dim::symbol("tp_rank") * 7;
   EXPECT_EQ(described(plan, 3, 8, 0), described(plan, 3, 8, 1));
 }
 

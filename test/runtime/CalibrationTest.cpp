@@ -1,4 +1,4 @@
-// Limits between the forms of a collective, from times that a test makes up.
+// Limits between the algorithms of a collective, from times that a test makes up.
 #include "runtime/collective/Calibration.h"
 
 #include <gtest/gtest.h>
@@ -10,42 +10,44 @@
 namespace fusion::test {
 namespace {
 
-constexpr FormLimits table{1 << 20, size_t(256) << 20, 1 << 19};
+constexpr AlgorithmLimits table{1 << 20, size_t(256) << 20, 1 << 19};
 
 TEST(Calibration, LimitsLieWhereTheLinesCross) {
-  const FormTimes times[] = {{1 << 16, 3, 4, 4, -1}, {1 << 18, 6, 6, 5, -1}, {1 << 20, 16, 8, 7, 20}, {1 << 22, -1, 16, 14, 15}};
-  const FormLimits limits = limitsOf(times, table);
+  const CollectiveTimes times[] = {
+      {1 << 16, 3, 4, 4, -1}, {1 << 18, 6, 6, 5, -1}, {1 << 20, 16, 8, 7, 20}, {1 << 22, -1, 16, 14, 15}};
+  const AlgorithmLimits limits = limitsOf(times, table);
   EXPECT_EQ(limits.oneShot, size_t(1) << 18);
-  EXPECT_GT(limits.oneShotOfFinished, size_t(1) << 16);
-  EXPECT_LT(limits.oneShotOfFinished, size_t(1) << 18);
+  EXPECT_GT(limits.oneShotOfGatheredRows, size_t(1) << 16);
+  EXPECT_LT(limits.oneShotOfGatheredRows, size_t(1) << 18);
   EXPECT_GT(limits.twoShot, size_t(1) << 21) << "16 against 15 at the end, 8 against 20 before";
   EXPECT_LT(limits.twoShot, size_t(1) << 22);
 }
 
 TEST(Calibration, BeyondWhatWasMeasuredTheTableHolds) {
-  const FormTimes oneShotWins[] = {{1 << 16, 3, 4, 4, -1}, {1 << 18, 5, 6, 6, 30}};
+  const CollectiveTimes oneShotWins[] = {{1 << 16, 3, 4, 4, -1}, {1 << 18, 5, 6, 6, 30}};
   EXPECT_EQ(limitsOf(oneShotWins, table), table);
-  const FormLimits small{1, 2, 3};
-  EXPECT_EQ(limitsOf(oneShotWins, small), (FormLimits{1 << 18, 1 << 18, 1 << 18}));
-  const FormTimes twoShotWins[] = {{1 << 16, 5, 4, 3, -1}};
+  const AlgorithmLimits small{1, 2, 3};
+  EXPECT_EQ(limitsOf(oneShotWins, small), (AlgorithmLimits{1 << 18, 1 << 18, 1 << 18}));
+  const CollectiveTimes twoShotWins[] = {{1 << 16, 5, 4, 3, -1}};
   EXPECT_EQ(limitsOf(twoShotWins, table).oneShot, size_t(1) << 15);
   EXPECT_EQ(limitsOf(twoShotWins, table).twoShot, table.twoShot) << "there is no library";
   EXPECT_EQ(limitsOf({}, table), table);
 }
 
 /// Times of a rank: two-shot from 1 MiB on, where the rank with the slowest one says so.
-class MadeUp : public FormTimer {
+class MadeUp : public CollectiveTimer {
 public:
   explicit MadeUp(double slowness) : slowness(slowness) {}
   Status prepare(size_t) override { return problem.empty() ? Status() : environment(problem); }
-  Result<std::optional<double>> microseconds(const TimedForm &form, size_t bytes) override {
+  Result<std::optional<double>> microseconds(const TimedCollective &collective, size_t bytes) override {
     ++asked;
     if (!late.empty() && asked == 4)
       return environment(late);
-    if (form.form == CollectiveForm::Library)
+    if (collective.algorithm == CollectiveAlgorithm::Library)
       return std::optional<double>();
-    const double one = static_cast<double>(bytes), shift = form.finishedRows ? 1 << 18 : 1 << 20;
-    return std::optional(form.form == CollectiveForm::OneShot ? one * slowness : one / 2 + shift / 2);
+    const double one = static_cast<double>(bytes), shift = collective.gathersRows ? 1 << 18 : 1 << 20;
+    return std::optional(collective.algorithm == CollectiveAlgorithm::OneShot ? one * slowness
+                                                                              : one / 2 + shift / 2);
   }
   double slowness;
   std::string problem, late;
@@ -85,7 +87,7 @@ TEST_F(Calibrations, TheSlowestRankDecidesForAll) {
   const Calibration result = measured()[0];
   EXPECT_EQ(result.origin, "measured");
   EXPECT_NEAR(static_cast<double>(result.limits.oneShot), 1 << 20, 1 << 18); // of rank 0 alone it would be never
-  EXPECT_NEAR(static_cast<double>(result.limits.oneShotOfFinished), 1 << 18, 1 << 16);
+  EXPECT_NEAR(static_cast<double>(result.limits.oneShotOfGatheredRows), 1 << 18, 1 << 16);
   EXPECT_EQ(result.limits.twoShot, table.twoShot);
 }
 

@@ -1,9 +1,10 @@
-// Ranks of one process: where they meet, how they add up, and what happens to the others when one fails.
+// Ranks of one process: how they wait for each other, how they add up, and what happens to the others when
+// one fails.
 #include "SamplePlan.h"
 
 #include "runtime/RankGroup.h"
 #include "runtime/ShapePlan.h"
-#include "runtime/collective/Forms.h"
+#include "runtime/collective/CollectiveChoice.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 namespace fusion::test {
 namespace {
 
-TEST(Meeting, EveryRankHearsAll) {
+TEST(ThreadRendezvous, EveryRankHearsAll) {
   auto members = makeThreadRendezvous(3);
   std::vector<std::jthread> threads;
   for (auto &member : members)
@@ -26,11 +27,11 @@ TEST(Meeting, EveryRankHearsAll) {
     });
 }
 
-TEST(Meeting, AbandonedByOne) {
-  ThreadMeeting meeting(2);
-  auto first = meeting.member(0), second = meeting.member(1);
+TEST(ThreadRendezvous, AbandonedByOne) {
+  ThreadRendezvous rendezvous(2);
+  auto first = rendezvous.member(0), second = rendezvous.member(1);
   std::jthread waits([&] {
-    Status met = first->meet();
+    Status met = first->barrier();
     ASSERT_FALSE(met);
     EXPECT_EQ(met.error().message, "rank 1: no more");
     EXPECT_EQ(met.error().kind, ErrorKind::Environment);
@@ -38,32 +39,32 @@ TEST(Meeting, AbandonedByOne) {
   second->abandon("rank 1: no more");
   waits.join();
   EXPECT_FALSE(second->check());
-  meeting.restart();
+  rendezvous.restart();
   EXPECT_TRUE(second->check());
-  std::jthread again([&] { EXPECT_TRUE(first->meet()); });
-  EXPECT_TRUE(second->meet());
+  std::jthread again([&] { EXPECT_TRUE(first->barrier()); });
+  EXPECT_TRUE(second->barrier());
 }
 
-TEST(Forms, ByLimitsUnlessAskedFor) {
-  using enum CollectiveForm;
-  const CollectiveWay all[] = {{OneShot, 1 << 20}, {TwoShot, 1 << 20}, {Library, 0}};
-  const FormLimits limits{100, 1000};
-  EXPECT_EQ(chooseForm(limits, {}, 100, all), OneShot);
-  EXPECT_EQ(chooseForm(limits, {}, 101, all), TwoShot);
-  EXPECT_EQ(chooseForm(limits, {}, 1001, all), Library);
-  EXPECT_EQ(chooseForm(limits, TwoShot, 1, all), TwoShot);
-  EXPECT_EQ(chooseForm(limits, TwoShot, 1, std::span(all).last(1)), Library);
-  EXPECT_EQ(chooseForm(limits, {}, 1, std::span(all).last(2)), TwoShot);
-  const CollectiveWay huge[] = {{OneShot, size_t(1) << 40}, {Library, 0}};
-  EXPECT_EQ(chooseForm(limits, OneShot, 1, huge), Library);
-  const CollectiveWay finished[] = {{OneShot, 64}, {TwoShot, 64, /*finishedRows=*/true}, {Library, 0}};
-  const FormLimits sooner{100, 1000, 50};
-  EXPECT_EQ(chooseForm(sooner, {}, 50, finished), OneShot);
-  EXPECT_EQ(chooseForm(sooner, {}, 51, finished), TwoShot);
-  EXPECT_EQ(chooseForm(sooner, {}, 51, all), OneShot);
+TEST(Algorithms, ByLimitsUnlessAskedFor) {
+  using enum CollectiveAlgorithm;
+  const CollectiveCandidate all[] = {{OneShot, 1 << 20}, {TwoShot, 1 << 20}, {Library, 0}};
+  const AlgorithmLimits limits{100, 1000};
+  EXPECT_EQ(chooseAlgorithm(limits, {}, 100, all), OneShot);
+  EXPECT_EQ(chooseAlgorithm(limits, {}, 101, all), TwoShot);
+  EXPECT_EQ(chooseAlgorithm(limits, {}, 1001, all), Library);
+  EXPECT_EQ(chooseAlgorithm(limits, TwoShot, 1, all), TwoShot);
+  EXPECT_EQ(chooseAlgorithm(limits, TwoShot, 1, std::span(all).last(1)), Library);
+  EXPECT_EQ(chooseAlgorithm(limits, {}, 1, std::span(all).last(2)), TwoShot);
+  const CollectiveCandidate huge[] = {{OneShot, size_t(1) << 40}, {Library, 0}};
+  EXPECT_EQ(chooseAlgorithm(limits, OneShot, 1, huge), Library);
+  const CollectiveCandidate gathering[] = {{OneShot, 64}, {TwoShot, 64, /*gathersRows=*/true}, {Library, 0}};
+  const AlgorithmLimits sooner{100, 1000, 50};
+  EXPECT_EQ(chooseAlgorithm(sooner, {}, 50, gathering), OneShot);
+  EXPECT_EQ(chooseAlgorithm(sooner, {}, 51, gathering), TwoShot);
+  EXPECT_EQ(chooseAlgorithm(sooner, {}, 51, all), OneShot);
 }
 
-/// out = the sum over ranks of (rank + 1) * x, along with x itself, of which each rank holds a piece.
+/// out = the sum over ranks of (rank + 1) * x, along with x itself, of which each rank holds a shard.
 ProgramPlan rankedPlan(int64_t ranks) {
   const Dim n = Dim::symbol("n");
   ProgramPlan plan;
@@ -88,22 +89,24 @@ ProgramPlan rankedPlan(int64_t ranks) {
 )";
   scale.parameters = {{Kind::Pointer, "const f16 *", "x"},
                       {Kind::Pointer, "f16 *", "part"},
-                      {Kind::Int64, "i64", "count"},
-                      {Kind::Int64, "i64", "rank"}};
+                      {Kind::Scalar, "i64", "count"},
+                      {Kind::Scalar, "i64", "rank"}};
   scale.blockX = 128;
   sum.name = "all_reduce";
   sum.schedule = "collective";
   sum.isLibraryCall = true;
-  sum.parameters = {{Kind::Pointer, "const f16 *", "from"}, {Kind::Pointer, "f16 *", "to"}, {Kind::Int64, "i64", "elements"}};
+  sum.parameters = {{Kind::Pointer, "const f16 *", "from"}, {Kind::Pointer, "f16 *", "to"}, {Kind::Scalar, "i64", "elements"}};
   plan.kernels = {scale, sum};
   KernelLaunch first, second;
   first.kernel = 0;
-  first.arguments = {{.buffer = 0}, {.buffer = 2, .written = true}, {.value = n}, {.value = Dim::symbol("tp_rank")}};
+  first.arguments = {PointerArgument{0}, PointerArgument{2, 0, /*written=*/true}, ScalarArgument{n},
+                     ScalarArgument{Dim::symbol("tp_rank")}};
   first.gridX = n.ceilDiv(128);
   second.kernel = 1;
-  second.arguments = {{.buffer = 2}, {.buffer = 3, .written = true}, {.value = n}};
-  second.collective = {CollectiveForm::Library, n * Dim(2), 0};
-  plan.launches = {first, second};
+  second.arguments = {PointerArgument{2}, PointerArgument{3, 0, /*written=*/true}, ScalarArgument{n}};
+  plan.add(first);
+  const Collective collective{CollectiveAlgorithm::Library, n * Dim(2), 0};
+  plan.steps.push_back({Step::Choice::Ranks, {{{}, {second}, {}, collective}}});
   return plan;
 }
 
@@ -192,51 +195,58 @@ TEST(Ranks, RefusedWithoutOthers) {
   EXPECT_NE(shapes.error().message.find("waits for other ranks"), std::string::npos) << shapes.error().message;
 }
 
-/// What the runtime takes of a plan with several ways.
+/// What the runtime takes of a plan with several algorithms.
 class Choosing : public Communicator {
 public:
-  explicit Choosing(CollectiveForm form) : form(form) {}
+  explicit Choosing(CollectiveAlgorithm algorithm) : algorithm(algorithm) {}
   int rank() const override { return 0; }
   int ranks() const override { return 2; }
   std::string description() const override { return ""; }
   Result<void *> exchange(size_t) override { return nullptr; }
-  CollectiveForm choose(size_t messageBytes, std::span<const CollectiveWay> ways) const override {
+  CollectiveAlgorithm choose(size_t messageBytes,
+                             std::span<const CollectiveCandidate> candidates) const override {
     EXPECT_EQ(messageBytes, 64u);
-    EXPECT_EQ(ways.size(), 3u);
-    EXPECT_EQ(ways[1].roundBytes, 128u);
-    return form;
+    EXPECT_EQ(candidates.size(), 3u);
+    EXPECT_EQ(candidates[1].roundBytes, 128u);
+    return algorithm;
   }
   Status allReduce(const void *, void *, size_t, DType, void *) override { return {}; }
   Status check() override { return {}; }
   Rendezvous &host() override { return *members[0]; }
 
 private:
-  CollectiveForm form;
+  CollectiveAlgorithm algorithm;
   std::vector<std::unique_ptr<Rendezvous>> members = makeThreadRendezvous(2);
 };
 
-TEST(Ways, OneIsLaunched) {
+TEST(Alternatives, OneFormIsLaunched) {
   ProgramPlan plan = rankedPlan(2);
   const Dim n = Dim::symbol("n");
   KernelPlan exchanging = plan.kernels[0];
   exchanging.name = "exchanging";
   exchanging.usesPdl = plan.kernels[0].usesPdl = true;
   plan.kernels.push_back(exchanging);
-  KernelLaunch oneShot = plan.launches[0];
-  oneShot.kernel = 2;
-  oneShot.arguments[0].buffer.reset();
-  oneShot.arguments[0].exchange = true;
-  oneShot.collective = {CollectiveForm::OneShot, n * Dim(2), n * Dim(8)};
-  KernelLaunch twoShot = oneShot;
-  twoShot.collective = {CollectiveForm::TwoShot, n * Dim(2), n * Dim(4)};
-  const KernelLaunch before = plan.launches[0], sum = plan.launches[1];
-  KernelLaunch after = before;
-  after.collective = {CollectiveForm::Library, n * Dim(2), 0};
-  plan.launches = {before, oneShot, twoShot, sum, after, oneShot, twoShot, sum, before};
+  plan.kernels.back().parameters[0].kind = KernelPlan::Parameter::Kind::Exchange;
+  plan.buffers.push_back(plan.buffers[2]);
+  const KernelLaunch before = onlyLaunch(plan, 0), sum = onlyLaunch(plan, 1);
+  KernelLaunch exchange = before, after = before;
+  exchange.kernel = 2;
+  exchange.arguments[0] = ExchangeArgument();
+  pointer(exchange, 1).buffer = 3;
+  pointer(after, 1).buffer = 4;
+  const Collective oneShot{CollectiveAlgorithm::OneShot, n * Dim(2), n * Dim(8)},
+      twoShot{CollectiveAlgorithm::TwoShot, n * Dim(2), n * Dim(4)},
+      byLibrary{CollectiveAlgorithm::Library, n * Dim(2), 0};
+  Step all{Step::Choice::Ranks,
+           {{{}, {exchange}, {}, oneShot}, {{}, {exchange}, {}, twoShot}, {{}, {sum, after}, {}, byLibrary}}};
+  plan.steps[1] = all;
+  all.alternatives[2].launches.pop_back();
+  plan.steps.push_back(all);
+  plan.add(before);
   ASSERT_TRUE(verify(plan)) << verify(plan).error().message;
   EXPECT_EQ(plan.launchesOfRun(), 4);
-  auto launchedAs = [&](CollectiveForm form) {
-    Choosing communicator(form);
+  auto launchedAs = [&](CollectiveAlgorithm algorithm) {
+    Choosing communicator(algorithm);
     auto shapes = planShapes(plan, {{"n", 32}, {"tp_rank", 0}}, &communicator);
     EXPECT_TRUE(shapes) << shapes.error().message;
     return *shapes;
@@ -247,8 +257,8 @@ TEST(Ways, OneIsLaunched) {
       list.push_back(launch.source);
     return list;
   };
-  ShapePlan one = launchedAs(CollectiveForm::OneShot), two = launchedAs(CollectiveForm::TwoShot),
-            library = launchedAs(CollectiveForm::Library);
+  ShapePlan one = launchedAs(CollectiveAlgorithm::OneShot), two = launchedAs(CollectiveAlgorithm::TwoShot),
+            library = launchedAs(CollectiveAlgorithm::Library);
   EXPECT_EQ(sources(one), (std::vector<uint32_t>{0, 1, 5, 8}));
   EXPECT_EQ(sources(two), (std::vector<uint32_t>{0, 2, 6, 8}));
   EXPECT_EQ(sources(library), (std::vector<uint32_t>{0, 3, 4, 7, 8}));

@@ -37,9 +37,8 @@ inline void checkShapes(Executor &executor) {
 /// A kernel that writes its input: the caller's tensor must stay as it was.
 inline ProgramPlan inPlacePlan() {
   ProgramPlan plan = samplePlan();
-  plan.launches[0].arguments[0] = {0, 0, 0, true};
-  plan.launches[0].arguments[2] = {0, 0, 0, true};
-  plan.launches.resize(1);
+  onlyLaunch(plan, 0).arguments[0] = onlyLaunch(plan, 0).arguments[2] = PointerArgument{0, 0, /*written=*/true};
+  plan.steps.resize(1);
   plan.outputs = {{"scaled_x", DType::F32, plan.inputs[0].shape, 0, 0}};
   return plan;
 }
@@ -107,7 +106,7 @@ inline void checkCache(Executor &executor) {
 /// Nobody writes `sum`: poisoned, it must be NaN.
 inline ProgramPlan unwrittenPlan() {
   ProgramPlan plan = samplePlan();
-  plan.launches.resize(1);
+  plan.steps.resize(1);
   return plan;
 }
 

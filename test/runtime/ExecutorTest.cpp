@@ -180,7 +180,7 @@ TEST(Executor, WrongInputsAreErrorsAndTheNextRunWorks) {
 
 TEST(Executor, InvalidPlansAreRejected) {
   ProgramPlan plan = samplePlan();
-  plan.launches[0].kernel = 9;
+  onlyLaunch(plan, 0).kernel = 9;
   EXPECT_FALSE(Executor::create(plan, emulated()));
   plan = samplePlan();
   plan.inputs.pop_back();

@@ -69,7 +69,7 @@ bool fits(CublasLt::Operation op, CublasLt::Layout a, CublasLt::Layout b, Cublas
 
 extern "C" {
 int fusionStandsInForCublasLt() { return 1; }
-int fakeCublasLtProducts() { return products; }
+int fakeCublasLtMatmuls() { return products; }
 int fakeCublasLtAlive() { return alive; }
 int fakeCublasLtAlgorithm() { return lastAlgorithm; }
 

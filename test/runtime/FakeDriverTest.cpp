@@ -165,6 +165,50 @@ TEST_F(FakeGpu, AKernelThatTheCubinLacksIsNamed) {
   EXPECT_NE(executor.error().message.find("kernel subtract"), std::string::npos) << executor.error().message;
 }
 
+/// x + a mark that is zero: the stand-in's kernel `tile` with a tensor map of x from its second row on.
+static ProgramPlan markedPlan(WorkspaceArgument::Contents contents) {
+  using Kind = KernelPlan::Parameter::Kind;
+  const Dim rows = Dim::symbol("rows");
+  ProgramPlan plan = samplePlan();
+  plan.buffers = {{BufferPlan::Kind::Input, "x", DType::F32, {rows + 1, 8}, {}},
+                  {BufferPlan::Kind::Output, "y", DType::F32, {rows, 8}, {}}};
+  plan.inputs = {{"x", DType::F32, {rows + 1, 8}, 0, 0}};
+  plan.outputs = {{"y", DType::F32, {rows, 8}, 1, 0}};
+  plan.equalities.clear();
+  plan.kernels.resize(1);
+  plan.kernels[0].name = "tile";
+  plan.kernels[0].parameters = {{Kind::TensorMap, "const GRID_CONSTANT TensorMap", "from"},
+                                {Kind::Pointer, "f32 *", "to"},
+                                {Kind::Workspace, "f32 *", "marks"}};
+  KernelLaunch launch;
+  launch.arguments = {TensorMapArgument{0, 32, false, DType::F32, {rows, 8}, {8, 1}, {4, 8}}, PointerArgument{1, 0, true},
+                      WorkspaceArgument{rows * 4, contents}};
+  plan.steps.clear();
+  plan.add(launch);
+  return plan;
+}
+
+TEST_F(FakeGpu, TensorMapsAndWorkspaceChangeInRecordedGraphs) {
+  for (auto contents : {WorkspaceArgument::Contents::KeptZero, WorkspaceArgument::Contents::Zeroed}) {
+    SetUp();
+    auto executor = make(markedPlan(contents));
+    ASSERT_TRUE(executor);
+    std::vector<Tensor> held; // so that x lies elsewhere in each run
+    for (int run = 0; run < 12; ++run) {
+      const int64_t rows = 5 + run / 3;
+      held.push_back(floats({rows + 1, 8}, static_cast<float>(run)));
+      auto outputs = executor->run({{"x", held.back()}});
+      ASSERT_TRUE(outputs) << outputs.error().message;
+      const std::vector<float> x = held.back().toFloats();
+      EXPECT_EQ(outputs->at("y").toFloats(), std::vector<float>(x.begin() + 8, x.end())) << run;
+    }
+    EXPECT_GT(counters().replays, 6);
+    EXPECT_GT(counters().fills, 0);
+    if (contents == WorkspaceArgument::Contents::KeptZero)
+      EXPECT_LE(counters().fills, 4); // as often as it has grown
+  }
+}
+
 TEST_F(FakeGpu, BenchAndProfileReadTheDevicesClock) {
   auto executor = make(samplePlan());
   ASSERT_TRUE(executor);

@@ -67,13 +67,14 @@ protected:
     if (!exchange)
       return exchange.error();
     EXPECT_EQ(*exchange, nullptr);
-    const CollectiveWay ways[] = {{CollectiveForm::OneShot, 64}, {CollectiveForm::Library, 0}};
-    EXPECT_EQ(group.choose(64, ways), CollectiveForm::Library);
+    const CollectiveCandidate candidates[] = {{CollectiveAlgorithm::OneShot, 64},
+                                              {CollectiveAlgorithm::Library, 0}};
+    EXPECT_EQ(group.choose(64, candidates), CollectiveAlgorithm::Library);
     float value = static_cast<float>(group.rank() + 1), sum = 0;
     if (Status status = group.allReduce(&value, &sum, 1, DType::F32, &stream); !status)
       return status;
     EXPECT_EQ(sum, static_cast<float>(group.ranks() * (group.ranks() + 1) / 2));
-    return group.host().meet();
+    return group.host().barrier();
   }
 };
 
@@ -99,9 +100,10 @@ TEST_F(GpuProcesses, AllReachOneAnothersAreas) {
         return second.error();
       EXPECT_EQ(*second, *first);
       later[rank] = *static_cast<Exchange *>(*second);
-      const CollectiveWay ways[] = {{CollectiveForm::OneShot, 64}, {CollectiveForm::Library, 0}};
-      EXPECT_EQ(group.choose(64, ways), CollectiveForm::OneShot);
-      EXPECT_EQ(group.choose(size_t(1) << 30, ways), CollectiveForm::Library);
+      const CollectiveCandidate candidates[] = {{CollectiveAlgorithm::OneShot, 64},
+                                                {CollectiveAlgorithm::Library, 0}};
+      EXPECT_EQ(group.choose(64, candidates), CollectiveAlgorithm::OneShot);
+      EXPECT_EQ(group.choose(size_t(1) << 30, candidates), CollectiveAlgorithm::Library);
       float value = 1, sum = 0;
       if (Status status = group.allReduce(&value, &sum, 1, DType::F32, &stream); !status)
         return status;
@@ -156,7 +158,7 @@ TEST_F(GpuProcesses, KernelsHearOfOneThatStops) {
       auto exchange = group.exchange(64);
       if (!exchange)
         return exchange.error();
-      if (Status status = group.host().meet(); !status)
+      if (Status status = group.host().barrier(); !status)
         return status;
       float value = 1, sum = 0;
       if (Status status = group.allReduce(&value, &sum, 1, DType::F32, &stream); !status)

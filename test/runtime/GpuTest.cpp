@@ -1,5 +1,6 @@
 #include "ExecutorChecks.h"
 #include "StepChecks.h"
+#include "TilePlan.h"
 
 #include "runtime/Bundle.h"
 #include "runtime/cuda/Driver.h"
@@ -27,7 +28,7 @@ TEST_F(Gpu, HasProperties) {
   auto properties = cuda::deviceProperties(0);
   ASSERT_TRUE(properties) << properties.error().message;
   EXPECT_FALSE(properties->name.empty());
-  EXPECT_GE(archNumber(properties->arch()), 80);
+  EXPECT_GE(properties->target().number, 80);
   EXPECT_GT(properties->multiprocessors, 0);
   EXPECT_GE(properties->maxSharedBytes, 48 << 10);
   EXPECT_FALSE(cuda::deviceProperties(1000));
@@ -137,6 +138,18 @@ TEST_F(Gpu, UsesMoreSharedMemoryThanTheDefault) {
   auto tooMuch = Executor::create(plan, {});
   ASSERT_FALSE(tooMuch);
   EXPECT_NE(tooMuch.error().message.find("kernel scale needs"), std::string::npos);
+}
+
+TEST_F(Gpu, TilesByTmaAndWorkspace) {
+  if (!cuda::deviceProperties(0)->target().has(Feature::Tma))
+    GTEST_SKIP() << "a device without TMA";
+  for (bool record : {true, false}) {
+    ExecutorOptions options;
+    options.recordGraphs = record;
+    auto executor = make(tilePlan(), options);
+    ASSERT_TRUE(executor);
+    checkTiles(*executor);
+  }
 }
 
 TEST_F(Gpu, LargeWeightsArriveWhole) {

@@ -45,16 +45,3 @@ TEST(Driver, WithoutAGpuTheErrorSaysWhatToDo) {
   EXPECT_EQ(driver.error().kind, ErrorKind::Environment);
   EXPECT_NE(driver.error().message.find("--device=emulate"), std::string::npos) << driver.error().message;
 }
-
-TEST(Arch, NamesAndCompatibility) {
-  EXPECT_EQ(compilationArch("sm_90"), "sm_90a");
-  EXPECT_EQ(compilationArch("sm_80"), "sm_80");
-  EXPECT_EQ(archNumber("sm_100a"), 100);
-  EXPECT_EQ(archNumber("volta"), 0);
-  EXPECT_TRUE(cubinRunsOn("sm_80", 8, 9));
-  EXPECT_FALSE(cubinRunsOn("sm_89", 8, 0));
-  EXPECT_FALSE(cubinRunsOn("sm_80", 9, 0));
-  EXPECT_TRUE(cubinRunsOn("sm_90a", 9, 0));
-  EXPECT_FALSE(cubinRunsOn("sm_90a", 10, 0));
-  EXPECT_TRUE(cubinRunsOn("sm_100", 10, 3));
-}

@@ -75,7 +75,7 @@ TEST_F(NcclOverFake, SumsOverRanks) {
         if (Status status = sumOnce(**nccl, host.rank(), ranks, count); !status)
           return status;
       EXPECT_FALSE((*nccl)->allReduce(nullptr, nullptr, 0, DType::Bool, &stream));
-      return host.meet();
+      return host.barrier();
     });
     for (const Status &outcome : outcomes)
       EXPECT_TRUE(outcome) << outcome.error().message;

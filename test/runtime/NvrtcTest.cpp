@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 using namespace fusion;
 using namespace fusion::test;
 
@@ -46,6 +48,23 @@ TEST(Nvrtc, TheSecondTimeComesFromTheCache) {
   }
 }
 
+TEST(Nvrtc, AnOldOneIsRefused) {
+  const char *before = std::getenv("FUSION_NVRTC");
+  const std::string kept = before ? before : "";
+  setenv("FUSION_NVRTC", FUSION_FAKE_NVRTC, 1);
+  auto nvrtc = Nvrtc::open();
+  if (before)
+    setenv("FUSION_NVRTC", kept.c_str(), 1);
+  else
+    unsetenv("FUSION_NVRTC");
+  ASSERT_FALSE(nvrtc);
+  EXPECT_EQ(nvrtc.error().kind, ErrorKind::Environment);
+  EXPECT_NE(nvrtc.error().message.find("is NVRTC 12.4, which is too old: version 12.8 or newer is needed"),
+            std::string::npos)
+      << nvrtc.error().message;
+  EXPECT_EQ(nvrtc.error().message.find('\n'), std::string::npos);
+}
+
 TEST(Nvrtc, CommentsDoNotMatter) {
   if (!haveNvrtc())
     GTEST_SKIP() << Nvrtc::instance().error().message;
@@ -77,8 +96,8 @@ TEST(Nvrtc, TargetsAreChecked) {
   std::vector<KernelPlan> kernels = samplePlan().kernels;
   EXPECT_FALSE(compileKernels(kernels, "hopper", nullptr));
   EXPECT_FALSE(compileKernels(kernels, "sm_12345", nullptr));
-  kernels[0].minimumArch = 90;
+  kernels[0].features = static_cast<uint32_t>(Feature::Wgmma);
   auto result = compileKernels(kernels, "sm_80", nullptr);
   ASSERT_FALSE(result);
-  EXPECT_NE(result.error().message.find("kernel scale needs sm_90"), std::string::npos);
+  EXPECT_NE(result.error().message.find("kernel scale needs wgmma, which sm_80 lacks"), std::string::npos);
 }

@@ -49,7 +49,7 @@ TEST_F(Peers, AreasGrowAndTheExchangeStays) {
     EXPECT_EQ(mine.ranks, 2u);
     EXPECT_GE(mine.roundBytes, 1000u);
     EXPECT_EQ(mine.round, 0u);
-    EXPECT_EQ(mine.patience, 20'000'000'000ull);
+    EXPECT_EQ(mine.spinTimeout, 20'000'000'000ull);
     for (size_t i = 0; i < mine.roundBytes * fusion_exchange::rounds; ++i)
       ASSERT_EQ(mine.memory[rank][i], 0xff);
     auto same = communicator.exchange(10), second = communicator.exchange(100'000);
@@ -58,7 +58,7 @@ TEST_F(Peers, AreasGrowAndTheExchangeStays) {
     later[rank] = *static_cast<Exchange *>(*second);
     EXPECT_GE(later[rank].roundBytes, 100'000u);
     EXPECT_EQ(counters().hostMemory, 2);
-    EXPECT_TRUE(communicator.host().meet());
+    EXPECT_TRUE(communicator.host().barrier());
   });
   EXPECT_EQ(counters().peerAccesses, 2);
   for (int rank = 0; rank < 2; ++rank) {
@@ -73,18 +73,19 @@ TEST_F(Peers, AKernelThatGaveUpIsAnError) {
     auto exchange = communicator.exchange(64);
     ASSERT_TRUE(exchange);
     EXPECT_TRUE(communicator.check());
-    EXPECT_TRUE(communicator.host().meet());
+    EXPECT_TRUE(communicator.host().barrier());
     if (rank == 1) {
       *static_cast<Exchange *>(*exchange)->failure = {1, 0, 2, 17};
       Status status = communicator.check();
       ASSERT_FALSE(status);
       EXPECT_EQ(status.error().kind, ErrorKind::Environment);
-      EXPECT_NE(status.error().message.find("rank 1 waited 20 s for rank 0 in a collective: the finished row for row 17"),
+      EXPECT_NE(status.error().message.find(
+                    "rank 1 waited 20 s for rank 0 in a collective: the gathered row for row 17"),
                 std::string::npos)
           << status.error().message;
       communicator.stop("rank 1: has given up");
     }
-    EXPECT_FALSE(communicator.host().meet());
+    EXPECT_FALSE(communicator.host().barrier());
     EXPECT_FALSE(communicator.check());
     std::atomic_ref happened(static_cast<Exchange *>(*exchange)->failure->happened);
     while (happened.load() == 0) // the others' kernels are told just after the hosts
@@ -127,8 +128,9 @@ TEST_F(Peers, ProcessesNeedNcclAsLittle) { // which are threads here
     auto exchange = group.exchange(64);
     ASSERT_TRUE(exchange) << exchange.error().message;
     EXPECT_NE(*exchange, nullptr);
-    const CollectiveWay ways[] = {{CollectiveForm::OneShot, 64}, {CollectiveForm::Library, 0}};
-    EXPECT_EQ(group.choose(size_t(1) << 30, ways), CollectiveForm::OneShot);
+    const CollectiveCandidate candidates[] = {{CollectiveAlgorithm::OneShot, 64},
+                                              {CollectiveAlgorithm::Library, 0}};
+    EXPECT_EQ(group.choose(size_t(1) << 30, candidates), CollectiveAlgorithm::OneShot);
     Status status = group.allReduce(nullptr, nullptr, 1, DType::F32, nullptr);
     ASSERT_FALSE(status);
     EXPECT_NE(status.error().message.find("NCCL"), std::string::npos) << status.error().message;

@@ -1,3 +1,4 @@
+#include "codegen/target/TargetInfo.h"
 #include "SamplePlan.h"
 
 #include "codegen/plan/Json.h"
@@ -10,8 +11,8 @@ using namespace fusion::test;
 TEST(PlanJson, RoundTripIsExact) {
   ProgramPlan plan = samplePlan();
   plan.buffers.push_back({BufferPlan::Kind::Weight, "f", DType::BF16, {2, 3}, FileSpan{"/w.bin", 256, 12}});
-  plan.kernels[0].minimumArch = 89;
-  plan.launches[1].arguments[3].mayReplace = {0, 1};
+  plan.kernels[0].features = static_cast<uint32_t>(Feature::Wgmma | Feature::Clusters);
+  pointer(onlyLaunch(plan, 1), 3).mayReplace = {0, 1};
   plan.kernels[1].emulatable = false;
   plan.kernels[1].whyNotEmulatable = "it uses \"wgmma\"";
   std::string text = toJson(plan);
@@ -19,11 +20,19 @@ TEST(PlanJson, RoundTripIsExact) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(toJson(*back), text);
   EXPECT_EQ(back->kernels[0].source, plan.kernels[0].source);
-  EXPECT_EQ(back->launches[1].arguments[2].byteOffset, Dim::symbol("n") * 4);
-  EXPECT_EQ(back->launches[1].arguments[3].mayReplace, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(pointer(onlyLaunch(*back, 1), 2).byteOffset, Dim::symbol("n") * 4);
+  EXPECT_EQ(pointer(onlyLaunch(*back, 1), 3).mayReplace, (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(std::get<FileSpan>(back->buffers.back().contents).offset, 256u);
   EXPECT_EQ(std::get<Tensor>(back->buffers[3].contents).toFloats(), floats({4}, 1, 0.5f).toFloats());
   EXPECT_EQ(back->report, plan.report);
+}
+
+TEST(PlanJson, NamesOfKernelsAreIdentifiers) {
+  for (const char *name : {"", "a b", "1a", "a\n", "a\"", "a;b", "caf\xc3\xa9"}) {
+    ProgramPlan plan = samplePlan();
+    plan.kernels[0].name = name;
+    EXPECT_FALSE(programPlanFromJson(toJson(plan))) << name;
+  }
 }
 
 /// The sample for two ranks: its second kernel exchanges, or is left to the library.
@@ -33,16 +42,17 @@ static ProgramPlan twoRanks() {
   plan.inputs[0].shard = PortPlan::Shard{0, 2};
   KernelPlan exchange = plan.kernels[1], call;
   exchange.name = "exchange";
-  exchange.parameters.push_back({KernelPlan::Parameter::Kind::Pointer, "Exchange *", "exchange"});
+  exchange.parameters.push_back({KernelPlan::Parameter::Kind::Exchange, "Exchange *", "exchange"});
   call.name = call.schedule = "all_reduce";
   call.isLibraryCall = true;
-  call.parameters.assign(3, {KernelPlan::Parameter::Kind::Int64, "i64", "n"});
-  KernelLaunch launch = plan.launches[1];
+  call.parameters.assign(3, {KernelPlan::Parameter::Kind::Scalar, "i64", "n"});
+  KernelLaunch launch = onlyLaunch(plan, 1);
   launch.kernel = 2;
-  launch.arguments.emplace_back().exchange = true;
-  launch.collective = KernelLaunch::Collective{CollectiveForm::TwoShot, Dim::symbol("n") * 4, Dim::symbol("n") * 8};
+  launch.arguments.push_back(ExchangeArgument());
+  launch.sumsOver = "tp";
   plan.kernels.insert(plan.kernels.end(), {exchange, call});
-  plan.launches.push_back(launch);
+  const Collective collective{CollectiveAlgorithm::TwoShot, Dim::symbol("n") * 4, Dim::symbol("n") * 8};
+  plan.steps.push_back({Step::Choice::Ranks, {{{}, {launch}, {}, collective}}});
   return plan;
 }
 
@@ -52,12 +62,15 @@ TEST(PlanJson, RanksAreKept) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(toJson(*back), text);
   EXPECT_EQ(back->ranks, 2);
-  EXPECT_EQ(back->inputs[0].shard->pieces, 2);
+  EXPECT_EQ(back->axis, "tp");
+  EXPECT_EQ(back->launches()[2]->sumsOver, "tp");
+  EXPECT_EQ(back->inputs[0].shard->count, 2);
   EXPECT_TRUE(back->kernels[3].isLibraryCall);
-  EXPECT_TRUE(back->launches[2].arguments.back().exchange);
-  ASSERT_TRUE(back->launches[2].collective);
-  EXPECT_EQ(back->launches[2].collective->form, CollectiveForm::TwoShot);
-  EXPECT_EQ(back->launches[2].collective->roundBytes, Dim::symbol("n") * 8);
+  const Alternative &twoShot = back->steps[2].alternatives[0];
+  EXPECT_TRUE(std::holds_alternative<ExchangeArgument>(twoShot.launches[0].arguments.back()));
+  ASSERT_TRUE(twoShot.collective);
+  EXPECT_EQ(twoShot.collective->algorithm, CollectiveAlgorithm::TwoShot);
+  EXPECT_EQ(twoShot.collective->roundBytes, Dim::symbol("n") * 8);
 }
 
 TEST(PlanJson, TextThatIsNoPlanIsAnError) {
@@ -102,11 +115,16 @@ TEST(PlanVerify, RanksAreChecked) {
   plan.ranks = 1;
   EXPECT_NE(whyInvalid(plan).find("exchange memory of several ranks"), std::string::npos);
   plan = twoRanks();
-  plan.launches[2].collective.reset();
+  plan.steps[2].alternatives[0].collective.reset();
   EXPECT_NE(whyInvalid(plan).find("exchange memory of several ranks"), std::string::npos);
   plan = twoRanks();
-  plan.inputs[0].shard->pieces = 3;
-  EXPECT_NE(whyInvalid(plan).find("3 pieces along dim 0 for 2 ranks"), std::string::npos);
+  onlyLaunch(plan, 2).sumsOver = "ep";
+  EXPECT_NE(whyInvalid(plan).find("sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""), std::string::npos);
+  plan.axis = "ep";
+  EXPECT_TRUE(verify(plan));
+  plan = twoRanks();
+  plan.inputs[0].shard->count = 3;
+  EXPECT_NE(whyInvalid(plan).find("3 shards along dim 0 for 2 ranks"), std::string::npos);
   plan = twoRanks();
   plan.kernels[3].source = "text";
   EXPECT_NE(whyInvalid(plan).find("is a library call with one"), std::string::npos);
@@ -118,22 +136,22 @@ TEST(PlanVerify, RanksAreChecked) {
 TEST(PlanVerify, IndicesAndArgumentsAreChecked) {
   EXPECT_TRUE(verify(samplePlan()));
   ProgramPlan plan = samplePlan();
-  plan.launches[0].kernel = 2;
+  onlyLaunch(plan, 0).kernel = 2;
   EXPECT_NE(whyInvalid(plan).find("kernel 2 of 2"), std::string::npos);
   plan = samplePlan();
-  plan.launches[0].arguments.pop_back();
+  onlyLaunch(plan, 0).arguments.pop_back();
   EXPECT_NE(whyInvalid(plan).find("3 arguments for 4 parameters"), std::string::npos);
   plan = samplePlan();
-  plan.launches[1].arguments[1].buffer = 6;
+  pointer(onlyLaunch(plan, 1), 1).buffer = 6;
   EXPECT_NE(whyInvalid(plan).find("buffer 6 of 6"), std::string::npos);
   plan = samplePlan();
-  plan.launches[1].arguments[4].buffer = 1;
-  EXPECT_NE(whyInvalid(plan).find("is a buffer but"), std::string::npos);
+  onlyLaunch(plan, 1).arguments[4] = PointerArgument{1};
+  EXPECT_NE(whyInvalid(plan).find("is a pointer but the parameter is a number"), std::string::npos);
   plan = samplePlan();
-  plan.launches[0].arguments[1].written = true;
+  pointer(onlyLaunch(plan, 0), 1).written = true;
   EXPECT_NE(whyInvalid(plan).find("writes a weight"), std::string::npos);
   plan = samplePlan();
-  plan.launches[1].arguments[3].mayReplace = {4};
+  pointer(onlyLaunch(plan, 1), 3).mayReplace = {4};
   EXPECT_NE(whyInvalid(plan).find("may not replace argument 4"), std::string::npos);
   plan = samplePlan();
   plan.outputs[0].buffer = 4;
@@ -152,63 +170,133 @@ TEST(PlanVerify, IndicesAndArgumentsAreChecked) {
   EXPECT_NE(whyInvalid(plan).find("2048x1x1"), std::string::npos);
 }
 
-TEST(PlanVerify, RangesOfASizeHaveNoGaps) {
+/// The alternatives of the first step.
+static std::vector<Alternative> &firstOf(ProgramPlan &plan) { return plan.steps[0].alternatives; }
+
+TEST(PlanVerify, AlternativesAreForAllSizes) {
   EXPECT_TRUE(verify(rangedPlan()));
   EXPECT_EQ(rangedPlan().launchesOfRun(), 2);
   ProgramPlan plan = rangedPlan();
-  plan.launches[0].when->most = 3;
-  EXPECT_NE(whyInvalid(plan).find("behind 1 … 3"), std::string::npos);
+  firstOf(plan)[0].when[0].most = 3;
+  EXPECT_EQ(whyInvalid(plan), "step 0 at layers.0.scale is for no sizes with batch*n = 4");
   plan = rangedPlan();
-  plan.launches[0].when->least = 0;
-  EXPECT_NE(whyInvalid(plan).find("is for 0 … 4"), std::string::npos);
+  firstOf(plan)[0].when[0].least = 0;
+  EXPECT_NE(whyInvalid(plan).find("for 0 … 4 of batch*n"), std::string::npos);
   plan = rangedPlan();
-  plan.launches[1].when->size = Dim::symbol("n");
-  EXPECT_NE(whyInvalid(plan).find("of n, behind"), std::string::npos);
+  firstOf(plan)[1].when[0].size = Dim::symbol("n");
+  EXPECT_NE(whyInvalid(plan).find("is for no sizes with batch*n = 5, n = 1"), std::string::npos);
   plan = rangedPlan();
-  plan.launches[1].when->most = 70;
-  EXPECT_NE(whyInvalid(plan).find("end too early"), std::string::npos);
+  firstOf(plan)[1].when[0].most = 70;
+  EXPECT_NE(whyInvalid(plan).find("is for no sizes with batch*n = 71"), std::string::npos);
   plan = rangedPlan();
-  plan.launches.erase(plan.launches.begin() + 1);
-  EXPECT_NE(whyInvalid(plan).find("end too early"), std::string::npos);
+  firstOf(plan).pop_back();
+  EXPECT_NE(whyInvalid(plan).find("is for no sizes"), std::string::npos);
   plan = rangedPlan();
-  plan.launches[1].arguments[2].buffer = 5;
-  EXPECT_NE(whyInvalid(plan).find("writes other buffers"), std::string::npos);
+  firstOf(plan).clear();
+  EXPECT_NE(whyInvalid(plan).find("has no alternatives"), std::string::npos);
+  plan = rangedPlan();
+  firstOf(plan)[1].launches.clear();
+  EXPECT_NE(whyInvalid(plan).find("without launches"), std::string::npos);
+  plan = rangedPlan();
+  pointer(firstOf(plan)[1].launches[0], 2).buffer = 5;
+  EXPECT_NE(whyInvalid(plan).find("write other buffers"), std::string::npos);
 }
 
-/// For sizes from 5 on the op is two kernels.
-static ProgramPlan steppedPlan() {
+TEST(PlanVerify, TheFirstAlternativeThatFitsIsTaken) {
   ProgramPlan plan = rangedPlan();
-  KernelLaunch ahead = plan.launches[1];
-  ahead.ahead = true;
-  plan.launches.insert(plan.launches.begin(), ahead);
+  firstOf(plan)[1].when.clear(); // for all that the first is not for
+  EXPECT_TRUE(verify(plan));
+  std::swap(firstOf(plan)[0], firstOf(plan)[1]);
+  EXPECT_NE(whyInvalid(plan).find("never takes alternative 1"), std::string::npos);
+  // Several sizes: a corner of the plane, the rest of a stripe, all else.
+  plan = rangedPlan();
+  const Dim batch = Dim::symbol("batch"), n = Dim::symbol("n");
+  firstOf(plan)[0].when = {{batch, 1, 8}, {n, 1, 64}};
+  firstOf(plan)[1].when = {{batch, 1, 8}};
+  firstOf(plan).push_back(firstOf(plan)[1]);
+  firstOf(plan)[2].when = {{n, 1, 500}};
+  EXPECT_NE(whyInvalid(plan).find("is for no sizes with batch = 9, n = 501"), std::string::npos) << whyInvalid(plan);
+  firstOf(plan)[2].when = {{n, 1}};
+  EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
+}
+
+/// From 5 elements on the op is two kernels.
+static ProgramPlan splitPlan() {
+  ProgramPlan plan = rangedPlan();
+  BufferPlan between = plan.buffers[4];
+  plan.buffers.push_back(between);
+  std::vector<KernelLaunch> &launches = firstOf(plan)[1].launches;
+  launches.push_back(launches[0]);
+  pointer(launches[0], 2).buffer = pointer(launches[1], 0).buffer = 6;
   return plan;
 }
 
-TEST(PlanVerify, WhatIsAheadOfLargerSizesStandsInFront) {
-  EXPECT_TRUE(verify(steppedPlan()));
-  EXPECT_EQ(steppedPlan().launchesOfRun(), 2);
-  auto back = programPlanFromJson(toJson(steppedPlan()));
+TEST(PlanVerify, AnAlternativeMayBeSeveralLaunches) {
+  EXPECT_TRUE(verify(splitPlan()));
+  EXPECT_EQ(splitPlan().launchesOfRun(), 2);
+  auto back = programPlanFromJson(toJson(splitPlan()));
   ASSERT_TRUE(back) << back.error().message;
-  EXPECT_TRUE(back->launches[0].ahead);
-  EXPECT_FALSE(back->launches[1].ahead);
-  ProgramPlan plan = steppedPlan();
-  plan.launches[0].when.reset();
-  EXPECT_NE(whyInvalid(plan).find("is ahead of others for all sizes"), std::string::npos);
-  plan = steppedPlan();
-  plan.launches[0].when->most = 70;
-  EXPECT_NE(whyInvalid(plan).find("is ahead of others for 5 … 70"), std::string::npos);
-  plan = steppedPlan();
-  plan.launches[0].when->least = 3;
-  EXPECT_NE(whyInvalid(plan).find("which another is ahead of from 3 on"), std::string::npos);
-  plan = steppedPlan();
-  plan.launches[0].when->size = Dim::symbol("n");
-  EXPECT_NE(whyInvalid(plan).find("of n"), std::string::npos);
-  plan = steppedPlan();
-  std::swap(plan.launches[0], plan.launches[1]);
-  EXPECT_NE(whyInvalid(plan).find("is ahead of others"), std::string::npos);
-  plan = steppedPlan();
-  plan.launches[0].arguments[2].buffer = plan.launches[2].arguments[2].buffer = 5;
-  EXPECT_NE(whyInvalid(plan).find("writes other buffers"), std::string::npos);
+  EXPECT_EQ(firstOf(*back)[1].launches.size(), 2u);
+  ProgramPlan plan = splitPlan();
+  pointer(firstOf(plan)[1].launches[1], 2).buffer = 6; // the result is missing
+  EXPECT_NE(whyInvalid(plan).find("write other buffers"), std::string::npos);
+}
+
+/// The sample's second kernel takes a tensor map of `y`, workspace, and no offset.
+static ProgramPlan tiledPlan() {
+  ProgramPlan plan = samplePlan();
+  const Dim batch = Dim::symbol("batch"), n = Dim::symbol("n");
+  plan.kernels[1].parameters[1] = {KernelPlan::Parameter::Kind::TensorMap, "const GRID_CONSTANT TensorMap", "b"};
+  plan.kernels[1].parameters[2] = {KernelPlan::Parameter::Kind::Workspace, "f32 *", "partial"};
+  plan.kernels[1].clusterX = 2;
+  plan.kernels[1].cooperative = true;
+  TensorMapArgument map{1, 0, false, DType::F32, {batch, n}, {n, 1}, {8, 16}};
+  map.swizzle = TensorMapArgument::Swizzle::Bytes64;
+  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes128;
+  map.outOfBounds = TensorMapArgument::OutOfBounds::NaN;
+  onlyLaunch(plan, 1).arguments[1] = map;
+  onlyLaunch(plan, 1).arguments[2] = WorkspaceArgument{batch * 64, WorkspaceArgument::Contents::KeptZero};
+  return plan;
+}
+
+TEST(PlanJson, EveryKindOfArgumentRoundTrips) {
+  const std::string text = toJson(tiledPlan());
+  auto back = programPlanFromJson(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(toJson(*back), text);
+  const auto &map = std::get<TensorMapArgument>(onlyLaunch(*back, 1).arguments[1]);
+  EXPECT_EQ(map.buffer, 1u);
+  EXPECT_EQ(map.shape[1], Dim::symbol("n"));
+  EXPECT_EQ(map.box, (std::vector<uint32_t>{8, 16}));
+  EXPECT_EQ(map.swizzle, TensorMapArgument::Swizzle::Bytes64);
+  EXPECT_EQ(map.l2Promotion, TensorMapArgument::L2Promotion::Bytes128);
+  EXPECT_EQ(map.outOfBounds, TensorMapArgument::OutOfBounds::NaN);
+  const auto &workspace = std::get<WorkspaceArgument>(onlyLaunch(*back, 1).arguments[2]);
+  EXPECT_EQ(workspace.bytes, Dim::symbol("batch") * 64);
+  EXPECT_EQ(workspace.contents, WorkspaceArgument::Contents::KeptZero);
+  EXPECT_EQ(back->kernels[1].clusterX, 2u);
+  EXPECT_TRUE(back->kernels[1].cooperative);
+}
+
+TEST(PlanVerify, TensorMapsThatCannotBeEncodedAreErrors) {
+  EXPECT_TRUE(verify(tiledPlan())) << verify(tiledPlan()).error().message;
+  auto why = [](auto change) {
+    ProgramPlan plan = tiledPlan();
+    change(std::get<TensorMapArgument>(onlyLaunch(plan, 1).arguments[1]));
+    return whyInvalid(plan);
+  };
+  using Map = TensorMapArgument;
+  EXPECT_NE(why([](Map &map) { map.box = {8}; }).find("a box extent each"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.box = {257, 16}; }).find("a box of 257"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.box = {8, 6}; }).find("rows of 24 bytes"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.box = {8, 32}; }).find("a swizzle of 64"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.strides[1] = 2; }).find("side by side"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.strides[0] = 6; }).find("a stride of 24 bytes"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.elementStrides = {9, 1}; }).find("every 9-th"), std::string::npos);
+  EXPECT_NE(why([](Map &map) { map.buffer = 9; }).find("buffer 9 of 6"), std::string::npos);
+  ProgramPlan plan = tiledPlan();
+  plan.kernels[1].parameters[1].kind = KernelPlan::Parameter::Kind::Pointer;
+  EXPECT_NE(whyInvalid(plan).find("is a tensor map but the parameter is a pointer"), std::string::npos);
 }
 
 TEST(PlanVerify, CachesLieInTheCornerOfTheirBuffer) {
@@ -273,9 +361,9 @@ TEST(PlanJson, RangesRoundTrip) {
   auto back = programPlanFromJson(text);
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(toJson(*back), text);
-  EXPECT_EQ(back->launches[0].when->size, Dim::symbol("batch") * Dim::symbol("n"));
-  EXPECT_EQ(back->launches[1].when->least, 5);
-  EXPECT_FALSE(back->launches[2].when);
+  EXPECT_EQ(firstOf(*back)[0].when[0].size, Dim::symbol("batch") * Dim::symbol("n"));
+  EXPECT_EQ(firstOf(*back)[1].when[0].least, 5);
+  EXPECT_TRUE(back->steps[1].alternatives[0].when.empty());
 }
 
 TEST(Base64, RoundTripsEveryLength) {

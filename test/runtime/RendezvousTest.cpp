@@ -43,7 +43,7 @@ TEST(TcpRendezvous, EveryRankGetsWhatAllBring) {
       for (int round = 0; round < 200; ++round)
         if (Status status = gatherAndCompare(group, round); !status)
           return status;
-      return group.meet();
+      return group.barrier();
     }));
 }
 
@@ -66,10 +66,10 @@ TEST(TcpRendezvous, HostNames) {
       continue;
     if (auto listener = listenAt(host, freePort()); !listener) // no IPv6 here
       continue;
-    expectAllGood(onThreads(2, {freePort()}, [](Rendezvous &group) { return group.meet(); }, {}, host));
+    expectAllGood(onThreads(2, {freePort()}, [](Rendezvous &group) { return group.barrier(); }, {}, host));
   }
-  auto outcomes =
-      onThreads(2, {freePort()}, [](Rendezvous &group) { return group.meet(); }, {}, "no-such-host.invalid");
+  auto outcomes = onThreads(
+      2, {freePort()}, [](Rendezvous &group) { return group.barrier(); }, {}, "no-such-host.invalid");
   for (const Status &outcome : outcomes)
     EXPECT_FALSE(outcome);
 }
@@ -77,7 +77,7 @@ TEST(TcpRendezvous, HostNames) {
 TEST(TcpRendezvous, LateRanksAreWaitedFor) {
   expectAllGood(onThreads(3, {freePort()}, [](Rendezvous &group) -> Status {
     std::this_thread::sleep_for(std::chrono::milliseconds(50 * group.rank()));
-    return group.meet();
+    return group.barrier();
   }));
 }
 
@@ -110,7 +110,7 @@ TEST(TcpRendezvous, ARankThatIsLateForAGatherIsNamed) {
       [](Rendezvous &group) -> Status {
         if (group.rank() == 2)
           std::this_thread::sleep_for(std::chrono::seconds(2));
-        return group.meet();
+        return group.barrier();
       },
       options);
   for (const Status &outcome : outcomes) {
@@ -122,7 +122,7 @@ TEST(TcpRendezvous, ARankThatIsLateForAGatherIsNamed) {
 TEST(TcpRendezvous, AbandonReachesAllInGatherAndCheck) {
   for (int who : {0, 2}) {
     auto outcomes = onThreads(4, {freePort()}, [&](Rendezvous &group) -> Status {
-      if (Status status = group.meet(); !status)
+      if (Status status = group.barrier(); !status)
         return status;
       if (group.rank() == who)
         group.abandon("no room for the weights");
@@ -150,7 +150,7 @@ TEST(TcpRendezvous, ARegularEndIsNoFailure) {
       threads.emplace_back([&, rank] {
         auto joined = joinTcpRendezvous(placeOf(rank, 2, ports), {});
         ASSERT_TRUE(joined) << joined.error().message;
-        EXPECT_TRUE((*joined)->meet());
+        EXPECT_TRUE((*joined)->barrier());
         if (rank == first) {
           joined->reset();
           ended = true;
@@ -187,7 +187,7 @@ TEST(TcpRendezvous, StrangersOnThePortDoNoHarm) {
   auto one = [&](int rank) {
     auto joined = joinTcpRendezvous(placeOf(rank, 2, ports), {});
     ASSERT_TRUE(joined) << joined.error().message;
-    Status met = (*joined)->meet();
+    Status met = (*joined)->barrier();
     EXPECT_TRUE(met) << met.error().message;
   };
   std::thread zero([&] { one(0); });
@@ -203,12 +203,12 @@ TEST(TcpRendezvous, RanksThatDoNotBelongHereAreRefused) {
   std::thread zero([&] {
     auto joined = joinTcpRendezvous(placeOf(0, 3, ports), {});
     ASSERT_TRUE(joined) << joined.error().message;
-    EXPECT_TRUE((*joined)->meet());
+    EXPECT_TRUE((*joined)->barrier());
   });
   std::thread one([&] {
     auto joined = joinTcpRendezvous(placeOf(1, 3, ports), {});
     ASSERT_TRUE(joined) << joined.error().message;
-    EXPECT_TRUE((*joined)->meet());
+    EXPECT_TRUE((*joined)->barrier());
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   auto refuse = [&](LaunchedRank place, const std::string &part, ErrorKind kind) {
@@ -225,7 +225,7 @@ TEST(TcpRendezvous, RanksThatDoNotBelongHereAreRefused) {
   refuse(other, "only ranks of another launch", ErrorKind::Environment);
   auto joined = joinTcpRendezvous(placeOf(2, 3, ports), {});
   ASSERT_TRUE(joined) << joined.error().message;
-  EXPECT_TRUE((*joined)->meet());
+  EXPECT_TRUE((*joined)->barrier());
   zero.join();
   one.join();
 }
@@ -301,15 +301,15 @@ private:
 
 void expectTheOthersToName(int victim, int signal, const TcpRendezvousOptions &options, const std::string &why) {
   const std::vector<uint16_t> ports = {freePort()};
-  int meeting[2];
-  ASSERT_EQ(pipe(meeting), 0);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
   Processes processes(3, [&](int rank) -> std::string {
     auto joined = joinTcpRendezvous(placeOf(rank, 3, ports), options);
     if (!joined)
       return joined.error().message;
-    if (Status met = (*joined)->meet(); !met)
+    if (Status met = (*joined)->barrier(); !met)
       return met.error().message;
-    (void)!write(meeting[1], "x", 1);
+    (void)!write(ready[1], "x", 1);
     if (rank == victim)
       for (;;)
         pause();
@@ -324,7 +324,7 @@ void expectTheOthersToName(int victim, int signal, const TcpRendezvousOptions &o
   });
   char met[3];
   for (char &one : met)
-    ASSERT_EQ(read(meeting[0], &one, 1), 1);
+    ASSERT_EQ(read(ready[0], &one, 1), 1);
   const pid_t pid = processes.children[static_cast<size_t>(victim)];
   kill(pid, signal);
   for (int rank = 0; rank < 3; ++rank)
@@ -333,8 +333,8 @@ void expectTheOthersToName(int victim, int signal, const TcpRendezvousOptions &o
       EXPECT_TRUE(line.starts_with(fmt::format("rank {} (", victim))) << line;
       EXPECT_NE(line.find(fmt::format("process {}) is gone: {}", pid, why)), std::string::npos) << line;
     }
-  close(meeting[0]);
-  close(meeting[1]);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 TEST(TcpRendezvous, AKilledRankIsNamedByTheOthers) {

@@ -30,6 +30,12 @@ inline Tensor floats(Shape shape, float first, float step = 1) {
   return tensor;
 }
 
+inline PointerArgument &pointer(KernelLaunch &launch, size_t argument) {
+  return std::get<PointerArgument>(launch.arguments[argument]);
+}
+/// Of a step without alternatives.
+inline KernelLaunch &onlyLaunch(ProgramPlan &plan, size_t step) { return plan.steps[step].alternatives.at(0).launches.at(0); }
+
 /// Inputs: x and y of batch x n, offset of n + 1. Weights: w of n = 4·k is read as w[i % 4].
 inline ProgramPlan samplePlan() {
   Dim batch = Dim::symbol("batch"), n = Dim::symbol("n");
@@ -64,7 +70,7 @@ inline ProgramPlan samplePlan() {
   scale.parameters = {{Kind::Pointer, "const f32 *", "x"},
                       {Kind::Pointer, "const f32 *", "w"},
                       {Kind::Pointer, "f32 *", "out"},
-                      {Kind::Int64, "i64", "count"}};
+                      {Kind::Scalar, "i64", "count"}};
   scale.blockX = 128;
   scale.usesPdl = true;
   KernelPlan add = scale;
@@ -80,14 +86,14 @@ inline ProgramPlan samplePlan() {
                     {Kind::Pointer, "const f32 *", "b"},
                     {Kind::Pointer, "const f32 *", "offset"},
                     {Kind::Pointer, "f32 *", "out"},
-                    {Kind::Int64, "i64", "count"}};
+                    {Kind::Scalar, "i64", "count"}};
   plan.kernels = {scale, add};
 
   Dim count = batch * n, blocks = count.ceilDiv(128);
   auto buffer = [](BufferId id, bool written = false, Dim offset = 0) {
-    return KernelLaunch::Argument{id, offset, 0, written};
+    return PointerArgument{id, offset, written};
   };
-  auto number = [](Dim value) { return KernelLaunch::Argument{std::nullopt, 0, value, false}; };
+  auto number = [](Dim value) { return ScalarArgument{value}; };
   KernelLaunch first;
   first.kernel = 0;
   first.arguments = {buffer(0), buffer(3), buffer(4, true), number(count)};
@@ -101,7 +107,8 @@ inline ProgramPlan samplePlan() {
   second.arguments = {buffer(4), buffer(1), buffer(2, false, n * 4), buffer(5, true), number(count)};
   second.location = "layers.0.add";
   second.fusion = "pointwise";
-  plan.launches = {first, second};
+  plan.add(first);
+  plan.add(second);
   plan.equalities = {{n.mod(4), Dim(0), "layers.0.scale (nn.mul)"}};
   plan.report = "{\"fused\": true}";
   return plan;
@@ -125,11 +132,11 @@ inline ProgramPlan rangedPlan() {
   small.name = "scale_few";
   small.source.replace(small.source.find("scale("), 5, small.name);
   plan.kernels.push_back(small);
-  KernelLaunch few = plan.launches[0];
-  few.kernel = 2;
-  few.when = {count, 1, 4};
-  plan.launches[0].when = {count, 5, INT64_MAX};
-  plan.launches.insert(plan.launches.begin(), few);
+  Alternative few = plan.steps[0].alternatives[0];
+  few.launches[0].kernel = 2;
+  few.when = {{count, 1, 4}};
+  plan.steps[0].alternatives[0].when = {{count, 5, INT64_MAX}};
+  plan.steps[0].alternatives.insert(plan.steps[0].alternatives.begin(), few);
   return plan;
 }
 
@@ -139,24 +146,21 @@ inline ProgramPlan stepPlan(int64_t boundary = 0) {
   ProgramPlan plan = samplePlan();
   Dim p = Dim::symbol("p");
   plan.buffers[2].shape = plan.inputs[2].shape = {p + 1};
-  KernelLaunch scale = plan.launches[0], add = plan.launches[1];
-  plan.launches = {scale};
+  KernelLaunch scale = onlyLaunch(plan, 0), add = onlyLaunch(plan, 1);
+  plan.steps.resize(1);
   BufferId last = 4;
   for (int i = 0; i < 4; ++i) {
     const auto next = static_cast<BufferId>(plan.buffers.size());
     plan.buffers.push_back(plan.buffers[4]);
-    scale.arguments[0].buffer = last;
-    scale.arguments[2].buffer = last = next;
-    plan.launches.push_back(scale);
+    pointer(scale, 0).buffer = last;
+    pointer(scale, 2).buffer = last = next;
+    plan.add(scale);
   }
-  add.arguments[0].buffer = last;
-  add.arguments[2].byteOffset = p * 4;
-  plan.launches.push_back(add);
-  if (boundary > 0) {
-    plan.launches.push_back(add);
-    plan.launches[5].when = {p + 1, 1, boundary};
-    plan.launches[6].when = {p + 1, boundary + 1, INT64_MAX};
-  }
+  pointer(add, 0).buffer = last;
+  pointer(add, 2).byteOffset = p * 4;
+  plan.add(add);
+  if (boundary > 0)
+    plan.steps.back().alternatives = {{{{p + 1, 1, boundary}}, {add}}, {{{p + 1, boundary + 1, INT64_MAX}}, {add}}};
   return plan;
 }
 

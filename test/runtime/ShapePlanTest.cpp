@@ -13,7 +13,7 @@ using namespace fusion::test;
 TEST(ShapePlan, EvaluatesEverySize) {
   auto shapes = planShapes(samplePlan(), {{"batch", 3}, {"n", 100}});
   ASSERT_TRUE(shapes) << shapes.error().message;
-  EXPECT_EQ(shapes->bufferBytes[4], 1200u);
+  EXPECT_EQ(shapes->placeBytes[4], 1200u);
   EXPECT_EQ(shapes->arenaBytes, 1280u);
   EXPECT_EQ(shapes->outputShapes[0], (Shape{3, 100}));
   ASSERT_EQ(shapes->launches.size(), 2u);
@@ -28,18 +28,18 @@ TEST(ShapePlan, EvaluatesEverySize) {
 static ProgramPlan chain(size_t temporaries) {
   ProgramPlan plan = samplePlan();
   BufferPlan temporary = plan.buffers[4];
-  KernelLaunch middle = plan.launches[0];
-  plan.launches.resize(1);
+  KernelLaunch middle = onlyLaunch(plan, 0);
+  plan.steps.resize(1);
   for (size_t i = 1; i < temporaries; ++i) {
     auto id = static_cast<BufferId>(plan.buffers.size());
     plan.buffers.push_back(temporary);
-    middle.arguments[0].buffer = i == 1 ? BufferId(4) : id - 1;
-    middle.arguments[2] = {id, 0, 0, true, false, {0}};
-    plan.launches.push_back(middle);
+    pointer(middle, 0).buffer = i == 1 ? BufferId(4) : id - 1;
+    pointer(middle, 2) = {id, 0, true, {0}};
+    plan.add(middle);
   }
-  middle.arguments[0].buffer = static_cast<BufferId>(plan.buffers.size() - 1);
-  middle.arguments[2] = {5, 0, 0, true, false, {0}};
-  plan.launches.push_back(middle);
+  pointer(middle, 0).buffer = static_cast<BufferId>(plan.buffers.size() - 1);
+  pointer(middle, 2) = {5, 0, true, {0}};
+  plan.add(middle);
   return plan;
 }
 
@@ -53,7 +53,7 @@ TEST(ShapePlan, AResultTakesTheMemoryOfAnInputThatDies) {
 
 TEST(ShapePlan, AnInputThatIsReadLaterKeepsItsMemory) {
   ProgramPlan plan = chain(3); // 4 -> 6 -> 7 -> sum
-  plan.launches[3].arguments[1].buffer = 4;
+  pointer(onlyLaunch(plan, 3), 1).buffer = 4;
   auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
   ASSERT_TRUE(shapes) << shapes.error().message;
   EXPECT_EQ(shapes->arenaBytes, 2560u);
@@ -75,7 +75,7 @@ TEST(ShapePlan, OnlyMemoryThatIsLargeEnoughIsTaken) {
 
 TEST(ShapePlan, WithoutPermissionNothingIsShared) {
   ProgramPlan plan = chain(2);
-  plan.launches[1].arguments[2].mayReplace.clear();
+  pointer(onlyLaunch(plan, 1), 2).mayReplace.clear();
   auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
   ASSERT_TRUE(shapes) << shapes.error().message;
   EXPECT_EQ(shapes->arenaBytes, 2560u);
@@ -91,7 +91,7 @@ TEST(ShapePlan, APlannerGivesWhatAPlanOfItsOwnGives) {
         EXPECT_EQ(again.error().message, once.error().message);
         continue;
       }
-      EXPECT_EQ(again->bufferBytes, once->bufferBytes);
+      EXPECT_EQ(again->placeBytes, once->placeBytes);
       EXPECT_EQ(again->arenaOffsets, once->arenaOffsets);
       EXPECT_EQ(again->arenaBytes, once->arenaBytes);
       EXPECT_EQ(again->outputShapes, once->outputShapes);
@@ -109,7 +109,7 @@ TEST(ShapePlan, APlannerGivesWhatAPlanOfItsOwnGives) {
 
 static void expectSameLaunches(const ShapePlan &actual, const ShapePlan &expected) {
   EXPECT_EQ(actual.symbols, expected.symbols);
-  EXPECT_EQ(actual.bufferBytes, expected.bufferBytes);
+  EXPECT_EQ(actual.placeBytes, expected.placeBytes);
   EXPECT_EQ(actual.outputShapes, expected.outputShapes);
   EXPECT_EQ(actual.outputOffsets, expected.outputOffsets);
   EXPECT_EQ(actual.outputStrides, expected.outputStrides);
@@ -147,14 +147,14 @@ TEST(ShapePlan, AnUpdateGivesThePlanOfTheOtherSizes) {
       if (!planner.update(*shapes, symbols, changed)) {
         expectSameLaunches(*shapes, before); // nothing is half done
         // Another set of launches, or an error.
-        EXPECT_TRUE(!expected || expected->fates != before.fates);
+        EXPECT_TRUE(!expected || expected->states != before.states);
         if (expected)
           shapes = *expected;
         continue;
       }
       ASSERT_TRUE(expected) << expected.error().message;
       expectSameLaunches(*shapes, *expected);
-      EXPECT_EQ(shapes->fates, expected->fates);
+      EXPECT_EQ(shapes->states, expected->states);
       EXPECT_LE(changed.size(), most);
       for (uint32_t i = 0; i < shapes->launches.size(); ++i) {
         bool differs = shapes->launches[i].grid != before.launches[i].grid;
@@ -164,14 +164,14 @@ TEST(ShapePlan, AnUpdateGivesThePlanOfTheOtherSizes) {
       }
       for (BufferId i = 0; i < plan.buffers.size(); ++i)
         if (plan.buffers[i].kind == BufferPlan::Kind::Temporary && expected->roomBytes[i] != SIZE_MAX)
-          EXPECT_LE(shapes->arenaOffsets[i] + shapes->bufferBytes[i], shapes->arenaBytes);
+          EXPECT_LE(shapes->arenaOffsets[i] + shapes->placeBytes[i], shapes->arenaBytes);
     }
   }
 }
 
 TEST(ShapePlan, TemporariesThatGrowMoveRarely) {
   ProgramPlan plan = chain(4); // with a temporary that is read later, so that there are two places
-  plan.launches[4].arguments[1].buffer = 4;
+  pointer(onlyLaunch(plan, 4), 1).buffer = 4;
   ShapePlanner planner(plan);
   auto shapes = planner.plan({{"batch", 3}, {"n", 4}});
   ASSERT_TRUE(shapes) << shapes.error().message;
@@ -186,8 +186,8 @@ TEST(ShapePlan, TemporariesThatGrowMoveRarely) {
     ASSERT_TRUE(planner.update(*shapes, symbols, changed));
     moves += before != shapes->arenaOffsets;
     const size_t first = shapes->arenaOffsets[4], second = shapes->arenaOffsets[6];
-    EXPECT_GE(std::max(first, second) - std::min(first, second), shapes->bufferBytes[4]);
-    EXPECT_GE(shapes->arenaBytes, std::max(first, second) + shapes->bufferBytes[6]);
+    EXPECT_GE(std::max(first, second) - std::min(first, second), shapes->placeBytes[4]);
+    EXPECT_GE(shapes->arenaBytes, std::max(first, second) + shapes->placeBytes[6]);
   }
   EXPECT_GT(moves, 2);
   EXPECT_LT(moves, 12);
@@ -202,8 +202,8 @@ TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
 TEST(ShapePlan, NoOverlapWhereALaunchIsLeftOut) {
   // The third launch may read early what the first wrote, which the second, now missing, would have waited for.
   ProgramPlan plan = samplePlan();
-  plan.launches.push_back(plan.launches[1]);
-  plan.launches[1].gridX = Dim::symbol("batch") - 3;
+  plan.add(onlyLaunch(plan, 1));
+  onlyLaunch(plan, 1).gridX = Dim::symbol("batch") - 3;
   auto shapes = planShapes(plan, {{"batch", 3}, {"n", 100}});
   ASSERT_TRUE(shapes) << shapes.error().message;
   ASSERT_EQ(shapes->launches.size(), 2u);
@@ -229,19 +229,41 @@ TEST(ShapePlan, OneOfTheLaunchesForSeveralSizes) {
   EXPECT_TRUE(nothing->launches.empty());
 }
 
+TEST(ShapePlan, APredicateOverSeveralSizes) {
+  ProgramPlan plan = rangedPlan();
+  const Dim batch = Dim::symbol("batch"), n = Dim::symbol("n");
+  std::vector<Alternative> &alternatives = plan.steps[0].alternatives;
+  alternatives[0].when = {{batch, 1, 4}, {n, 8, 64}};
+  alternatives[1].when = {};
+  ASSERT_TRUE(verify(plan));
+  ShapePlanner planner(plan);
+  for (auto [rows, columns, chosen] : {std::tuple(4, 64, 0), {4, 68, 1}, {5, 64, 1}, {1, 4, 1}, {1, 8, 0}}) {
+    auto shapes = planner.plan({{"batch", rows}, {"n", columns}});
+    ASSERT_TRUE(shapes) << shapes.error().message;
+    EXPECT_EQ(shapes->chosen[0], static_cast<uint32_t>(chosen));
+    EXPECT_EQ(shapes->launches[0].source, static_cast<uint32_t>(chosen));
+    std::vector<int64_t> symbols = shapes->symbols;
+    for (size_t i = 0; i < symbols.size(); ++i)
+      if (planner.sizes().table.symbols()[i] == "n")
+        symbols[i] = columns == 64 ? 68 : 64; // over the edge where the batch is small
+    std::vector<uint32_t> changed;
+    EXPECT_EQ(planner.update(*shapes, symbols, changed), rows == 5 || columns == 8);
+  }
+}
+
 TEST(ShapePlan, ErrorsNameTheKernelOrBuffer) {
   auto missing = planShapes(samplePlan(), {{"batch", 1}});
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("n"), std::string::npos);
 
   ProgramPlan plan = samplePlan();
-  plan.launches[1].gridY = Dim::symbol("n");
+  onlyLaunch(plan, 1).gridY = Dim::symbol("n");
   auto tooMany = planShapes(plan, {{"batch", 1}, {"n", 70000}});
   ASSERT_FALSE(tooMany);
   EXPECT_NE(tooMany.error().message.find("kernel add at layers.0.add: grid y"), std::string::npos);
 
   plan = samplePlan();
-  plan.launches[1].arguments[2].byteOffset = Dim::symbol("n") * 100;
+  pointer(onlyLaunch(plan, 1), 2).byteOffset = Dim::symbol("n") * 100;
   auto outside = planShapes(plan, {{"batch", 1}, {"n", 8}});
   ASSERT_FALSE(outside);
   EXPECT_NE(outside.error().message.find("offset"), std::string::npos);

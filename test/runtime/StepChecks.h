@@ -19,7 +19,7 @@ inline void expectStep(Executor &executor, int64_t batch, int64_t n, int64_t p) 
   EXPECT_EQ(host->at("sum").toFloats(), stepResult(inputs));
 }
 
-/// One step after another: a graph is recorded once, and each step changes one launch of it, ahead of the run.
+/// One step after another: a graph is recorded once, and each step changes one launch of it, before the run.
 inline void checkSteps(Executor &executor) {
   for (int64_t p = 0; p < 200; ++p) {
     expectStep(executor, 2, 8, p);
@@ -30,12 +30,12 @@ inline void checkSteps(Executor &executor) {
   RunStatistics now = executor.statistics();
   EXPECT_EQ(now.plans, 1u);
   EXPECT_EQ(now.recordings, 1u);
-  EXPECT_EQ(now.foreseen, 198u); // the first has no step before it, the second begins to foresee
+  EXPECT_EQ(now.speculated, 198u); // the first has no step before it, the second begins to speculate
   // Expressions of what depends on p only.
   const uint64_t before = now.evaluations;
   expectStep(executor, 2, 8, 200);
   EXPECT_LE(executor.statistics().evaluations - before, 4u);
-  // Not the step that was foreseen, and back.
+  // Not the step that was speculated, and back.
   for (int64_t p : {300, 17, 17, 201, 0, 202})
     expectStep(executor, 2, 8, p);
   now = executor.statistics();

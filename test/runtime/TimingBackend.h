@@ -31,6 +31,10 @@ public:
     std::fill_n(static_cast<uint8_t *>(target), bytes, value);
     return {};
   }
+  Status encodeTensorMap(const TensorMapArgument &, std::span<const int64_t>, void *,
+                         std::span<uint64_t, tensorMapWords>) override {
+    return {};
+  }
   Status launch(const Launch &launch) override {
     elapsed += cost(plans[launch.kernel]);
     return {};

@@ -3,10 +3,10 @@
 #include "Mutations.h"
 #include "../import/ModelBuilder.h"
 
+#include "api/Fusion.h"
+#include "api/Lower.h"
 #include "codegen/BuildPlan.h"
 #include "ir/base/MappedFile.h"
-#include "runtime/api/Fusion.h"
-#include "runtime/api/Lower.h"
 
 #include <gtest/gtest.h>
 
@@ -59,8 +59,8 @@ protected:
     if (!module)
       return expectOneLine(module.error());
     ++loaded;
-    Ledger ledger;
-    if (Status status = lower(**module, {}, ledger); !status)
+    FusionReport report;
+    if (Status status = lower(**module, {}, report); !status)
       return expectOneLine(status.error());
     auto entry = entryFunction(**module);
     if (!entry)

@@ -44,11 +44,11 @@ class Cases(ToolTest):
         report = self.path("report.json")
         self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", *case.options, f"--report={report}", "-o", self.path("fused.mlir"))
         with open(report) as file:
-            ledger = json.load(file)
+            fusions = json.load(file)
         if case.pattern:
-            self.assertGreaterEqual(ledger["patterns"][case.pattern]["fired"], CALLS, case.name)
+            self.assertGreaterEqual(fusions["patterns"][case.pattern]["fired"], CALLS, case.name)
         if case.kernels:
-            self.assertLessEqual(ledger["kernels"]["after"], CALLS * case.kernels, case.name)
+            self.assertLessEqual(fusions["kernels"]["after"], CALLS * case.kernels, case.name)
 
     def test_every_case_fuses(self):
         cases = families.cases()

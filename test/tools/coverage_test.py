@@ -7,7 +7,7 @@ import unittest
 from harness import GRAPHS, ToolTest
 
 # Of the two layers of each graph: decomposed spellings that become named ops, and chains that end up in one kernel.
-# A norm behind a residual add; a norm of the branch before it (Gemma 3); one of queries or keys before their rotation.
+# A norm after a residual add; a norm of the branch before it (Gemma 3); one of queries or keys before their rotation.
 GRAPH_FACTS = {
     "bert": {"gelu": 2, "added_norms": 5},  # the embeddings' norm follows an add too
     "gemma": {"rope": 4, "gated": 2, "added_norms": 4, "ropes": 4},

@@ -21,8 +21,8 @@ def cut(model, rank, ranks):
     for index, node in enumerate(linears[:-1]):  # the last is the head
         axis = LAYER[index % len(LAYER)]
         weight = weights[node.input[1]]
-        piece = np.split(numpy_helper.to_array(weight), ranks, axis)[rank]
-        weight.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(piece), weight.name))
+        shard = np.split(numpy_helper.to_array(weight), ranks, axis)[rank]
+        weight.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(shard), weight.name))
         if axis == ROWS:
             sums.append(node)
     for node in sums:

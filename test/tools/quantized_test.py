@@ -17,7 +17,7 @@ QDQ = {**LLAMA, "add_norm_quant": 4, "norm_quant": 1}
 WEIGHT_ONLY = {**LLAMA, "add_norm": 4}
 
 # Where activations are f8, a rounding of attention's weights to f16 (tensor cores) moves codes, each by a sixteenth to an
-# eighth, and those move more in the layers behind: the tolerance of values that were e4m3.
+# eighth, and those move more in the layers after it: the tolerance of values that were e4m3.
 RTOL = {"fp8": "5e-2"}
 
 # kind, graph, products, what fires; f32 results differ by how sums are ordered, and by single codes that this moves.

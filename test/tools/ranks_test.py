@@ -81,7 +81,7 @@ class Ranks(ToolTest):
             self.assertEqual(out, "")
 
     def wait_until_they_run(self, processes):
-        """Rank 0 says so on stderr, behind its first run."""
+        """Rank 0 says so on stderr, after its first run."""
         line = ""
         while "kernels, " not in line:
             line = processes[0].stderr.readline()

@@ -40,7 +40,7 @@ class KvCapacity(ToolTest):
     def test_steps_replay_one_graph(self):
         out, _ = self.run_tool("fusion-run", *named(DECODE, device="emulate"), "--kv-capacity=24", "--decode=6", "--bench=2")
         self.assertRegex(out, r"decode: 6 steps, host median \S+ us, whole median \S+ us; shapes planned 1 times, changed \d+ times, "
-                              r"5 ahead; graphs recorded 1 times, replayed 6 times, \d+ kernels changed\n")
+                              r"5 speculated; graphs recorded 1 times, replayed 6 times, \d+ kernels changed\n")
         self.assertRegex(out, r"bench: 2 runs on .*, fastest \S+ us\n")
         self.refuse("fusion-run", *named(DECODE, device="emulate"), "--quiet", "--decode=2", says="steps need caches that are extended in place")
         self.refuse("fusion-run", *named(DECODE, device="emulate"), "--decode=0", says="--decode takes a number of steps")
@@ -121,7 +121,9 @@ class Compare(ToolTest):
     def test_report(self):
         self.run_tool("fusion-run", *named(LLAMA, device="cpu", report="r.json"))
         self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "--report=o.json", "-o", "f.mlir")
-        self.assertEqual(json.loads(self.read("r.json")), json.loads(self.read("o.json")))
+        planned = json.loads(self.read("o.json"))
+        self.assertTrue(planned.pop("launches"))  # the reference runs ops, not kernels
+        self.assertEqual(json.loads(self.read("r.json")), planned)
         self.refuse("fusion-run", *named(LLAMA, report="r.txt"), says="r.txt")
 
 

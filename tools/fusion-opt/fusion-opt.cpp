@@ -1,13 +1,11 @@
 // fusion-opt: import, rewrite, explain and print a graph.
+#include "CompileFlags.h"
 #include "Output.h"
 #include "Tool.h"
 
-#include "codegen/BuildPlan.h"
-#include "codegen/plan/Print.h"
+#include "api/Driver.h"
+#include "api/Lower.h"
 #include "ir/base/Progress.h"
-#include "runtime/api/Lower.h"
-#include "runtime/api/Profit.h"
-#include "runtime/api/Verify.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"
@@ -27,17 +25,12 @@ namespace cl = llvm::cl;
 namespace {
 cl::OptionCategory category("Fusion options"), mlirCategory("MLIR options, as in mlir-opt");
 cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx or .mlir)"), cl::init("-"), cl::cat(category));
-cl::opt<std::string> outputFile("o", cl::desc("Output file"), cl::value_desc("OUT"), cl::init("-"), cl::cat(category));
+cl::opt<std::string> outputFile("o", cl::desc("Output file; with --emit=cuda and a / at its end, a folder with one file a kernel"), cl::value_desc("OUT"), cl::init("-"), cl::cat(category));
 cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
-cl::list<std::string> fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
-                                  cl::value_desc("NAME,..."), cl::cat(category));
-cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
-                           cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
-                                      clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
-                                      clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
-                           cl::init(ProfitMode::Auto), cl::cat(category));
-cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
-                                   cl::value_desc("FILE"), cl::cat(category));
+CompileFlags flags(category);
+VocabularyFlag vocabulary(category);
+TargetFlag target(category);
+KernelFlag kernels(category);
 cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
                                cl::value_desc("NAME=N"), cl::cat(category));
 cl::opt<bool> verifyFusions("verify-fusions",
@@ -47,86 +40,39 @@ cl::opt<bool> verifyFusions("verify-fusions",
 cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"), cl::value_desc("FILE"),
                                 cl::cat(category));
 cl::opt<std::string> emitKind("emit", cl::desc("mlir, cuda, plan or dot"), cl::init("mlir"), cl::cat(category));
-cl::opt<std::string> target("target", cl::desc("GPU architecture; no GPU needed"), cl::value_desc("sm_XX"),
-                            cl::init("sm_90a"), cl::cat(category));
-cl::opt<int> tensorParallel("tp", cl::desc("Ranks of tensor parallelism: the graph of one of them"), cl::init(1),
-                            cl::cat(category));
-cl::opt<bool> vocabularyParallel("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"),
-                                 cl::cat(category));
-cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
-                            cl::value_desc("N"), cl::cat(category));
-cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
-
-/// Names the file unless the message does.
-Error inFile(Error error) {
-  if (!llvm::StringRef(error.message).contains(inputFile))
-    error.message = inputFile + ": " + error.message;
-  return error;
-}
 
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
-         verifyFusions || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() || tensorParallel != 1 ||
-         vocabularyParallel || kvCapacity.getNumOccurrences();
+         verifyFusions || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
+         !kernels.files().empty() || flags.tensorParallel != 1 || vocabulary.value || flags.kvCapacity.getNumOccurrences();
 }
 
 Status checkOptions() {
-  if (!llvm::is_contained({"mlir", "cuda", "plan", "dot"}, llvm::StringRef(emitKind)))
+  if (!emitNamed(emitKind.getValue()))
     return badInput("--emit takes mlir, cuda, plan or dot, not '" + emitKind + "'");
-  if (kvCapacity.getNumOccurrences() && (kvCapacity < 1 || !fuseFlag))
-    return badInput(fuseFlag ? "--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity)
-                             : "--kv-capacity needs --fuse");
-  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !patternFiles.empty() || !fuseDisable.empty() ||
-                    tensorParallel != 1))
+  if (flags.kvCapacity.getNumOccurrences() && !fuseFlag)
+    return badInput("--kv-capacity needs --fuse");
+  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
+                    flags.tensorParallel != 1))
     return badInput("--report, --require, --patterns, --fuse-disable and --tp need --fuse");
-  if (vocabularyParallel && tensorParallel == 1)
-    return badInput("--tp-vocabulary needs --tp");
-  if (tensorParallel < 1)
-    return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
-  if (!reportFile.empty() && !isReportFile(reportFile))
-    return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
+  for (const Status &status : {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), target.check(),
+                               kernels.check()})
+    if (!status)
+      return status;
   for (const std::string &entry : required)
     if (!parseRequirement(entry))
       return badInput("--require takes NAME=N, not '" + entry + "'");
-  return checkTarget(target);
-}
-
-Status checkRequirements(const Ledger &ledger) {
-  for (const std::string &entry : required) {
-    auto [name, wanted] = *parseRequirement(entry);
-    auto found = ledger.patterns.find(name);
-    if (found == ledger.patterns.end())
-      found = ledger.raises.find(name);
-    if (found == ledger.patterns.end() || found == ledger.raises.end())
-      return badInput("--require names an unknown fusion '" + name + "'");
-    size_t fired = found->second.fired.size();
-    if (fired != wanted) {
-      std::string message = "required " + name + " to fire " + std::to_string(wanted) + " times, it fired " +
-                            std::to_string(fired);
-      for (const Ledger::Miss &miss : found->second.missed)
-        message += "\n  missed at " + miss.location + ": " + miss.reason;
-      return Error{ErrorKind::AnswerIsNo, message};
-    }
-  }
   return {};
 }
 
-Result<std::string> emitText(ModuleOp module) {
-  if (emitKind == "mlir") {
-    std::string text;
-    llvm::raw_string_ostream out(text);
-    module.print(out, OpPrintingFlags());
-    out << "\n";
-    return text;
+Status checkRequirements(const Report &report) {
+  for (const std::string &entry : required) {
+    auto [name, times] = *parseRequirement(entry);
+    if (Status status = report.require(name, times); !status)
+      return status;
   }
-  auto entry = entryFunction(module);
-  if (!entry)
-    return inFile(entry.error());
-  auto plan = buildPlan(*entry, {target, weightFolder(module, inputFile)});
-  if (!plan)
-    return inFile(plan.error());
-  return emitKind == "cuda" ? cudaSource(*plan) : emitKind == "plan" ? planText(*plan) : planDot(*plan);
+  return {};
 }
 
 /// As MlirOptMain does: printed as diagnostics, or into a file.
@@ -169,7 +115,12 @@ Status runOwn(const MlirOptMainConfig &config) {
   auto module = loadModule(*context, inputFile);
   if (!module)
     return module.error();
-  RewriteLog rewrites;
+  CompileOptions options = flags.options({target.value});
+  options.vocabularyParallel = vocabulary.value;
+  options.kernels = kernels.files();
+  Driver driver(**module, inputFile, options);
+  if (verifyFusions)
+    driver.recordRewrites();
   PassManager manager(context.get());
   if (failed(applyPassManagerCLOptions(manager)) || failed(config.setupPassPipeline(manager)))
     return badInput("the pass pipeline is not valid");
@@ -178,7 +129,7 @@ Status runOwn(const MlirOptMainConfig &config) {
     SourceMgrDiagnosticHandler printDiagnostics(sources, context.get());
     std::optional<RewriteLog::Scope> logging;
     if (verifyFusions)
-      logging.emplace(rewrites);
+      logging.emplace(driver.rewrites());
     if (failed(manager.run(**module)))
       return badInput(inputFile + ": a pass failed");
   }
@@ -191,44 +142,38 @@ Status runOwn(const MlirOptMainConfig &config) {
       llvm::errs() << diagnostic << "\n";
       return success();
     });
-  Ledger ledger;
-  ledger.model = inputFile;
-  if (fuseFlag) {
-    LowerOptions options;
-    options.fusions.disabled = fuseDisable;
-    options.patternFiles = patternFiles;
-    auto oracle = makeProfitOracle(profit, target);
-    if (!oracle)
-      return oracle.error();
-    options.fusions.profit = oracle->get();
-    options.target = target;
-    options.kvCapacity = kvCapacity;
-    options.rewrites = verifyFusions ? &rewrites : nullptr;
-    options.ranks = tensorParallel;
-    options.vocabulary = vocabularyParallel;
-    if (Status status = lower(**module, options, ledger); !status)
-      return inFile(status.error());
-  }
+  if (fuseFlag)
+    if (Status status = driver.lower(options.profit); !status)
+      return status;
   if (verifyFusions) {
-    if (Status status = verifyRewrites(rewrites); !status)
-      return status;
-    auto entry = entryFunction(**module);
+    auto entry = driver.entry();
     if (!entry)
-      return inFile(entry.error());
-    if (!fuseFlag && rewrites.rewrites().empty() && entry->getOps<GroupOp>().empty())
-      return inFile(badInput("--verify-fusions finds no group and no rewrite to verify; add --fuse"));
-    if (Status status = verifyGroups(*entry, target); !status)
+      return entry.error();
+    if (!fuseFlag && driver.rewrites().rewrites().empty() && entry->getOps<GroupOp>().empty())
+      return badInput(inputFile + ": --verify-fusions finds no group and no rewrite to verify; add --fuse");
+    if (Status status = driver.verify(); !status)
       return status;
   }
-  auto text = emitText(**module);
+  auto trials = driver.tryKernels({});
+  if (!trials)
+    return trials.error();
+  for (const KernelTrial &trial : *trials)
+    llvm::errs() << trial.text();
+  if (emitKind == "cuda" && llvm::StringRef(outputFile).ends_with("/"))
+    if (Status status = driver.writeKernels(outputFile); !status)
+      return status;
+  auto text = driver.print(*emitNamed(emitKind.getValue()));
   if (!text)
     return text.error();
   if (!reportFile.empty())
-    if (Status status = writeReport(reportFile, ledger); !status)
+    (void)driver.plan(); // the kernels' names; the graph may hold what no schedule takes
+  const Report report = driver.report();
+  if (!reportFile.empty())
+    if (Status status = report.write(reportFile); !status)
       return status;
-  if (Status status = checkRequirements(ledger); !status)
+  if (Status status = checkRequirements(report); !status)
     return status;
-  return writeOutput(outputFile, *text);
+  return llvm::StringRef(outputFile).ends_with("/") ? Status() : writeOutput(outputFile, *text);
 }
 
 Status runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
@@ -257,7 +202,7 @@ int main(int argc, char **argv) {
   categorizeNewOptions(category, mlirCategory);
   if (!parseOptions(argc, argv, "fusion-opt", "fuse a transformer graph and say why"))
     return static_cast<int>(ErrorKind::BadInput);
-  setQuiet(quiet);
+  setQuiet(flags.quiet);
   return runTool("fusion-opt", [&]() -> Status {
     if (Status status = checkOptions(); !status)
       return status;

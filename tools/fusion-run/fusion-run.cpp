@@ -1,12 +1,13 @@
 // fusion-run: run a graph and compare with expected outputs.
-#include "Decode.h"
+#include "CompileFlags.h"
 #include "Output.h"
 #include "Tool.h"
 
+#include "api/Compare.h"
+#include "api/Decode.h"
+#include "api/Fusion.h"
 #include "ir/base/MappedFile.h"
 #include "ir/base/Progress.h"
-#include "runtime/Bundle.h"
-#include "runtime/api/Fusion.h"
 
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
@@ -32,21 +33,9 @@ cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::v
                                  cl::cat(category));
 cl::opt<std::string> device("device", cl::desc("auto, cpu, cuda or emulate"), cl::init("auto"), cl::cat(category));
 cl::opt<bool> noFuse("no-fuse", cl::desc("Leave all fusions out"), cl::cat(category));
-cl::list<std::string> fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
-                                  cl::value_desc("NAME,..."), cl::cat(category));
-cl::opt<ProfitMode> profit("profit", cl::desc("What decides between fusions:"),
-                           cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
-                                      clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
-                                      clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
-                           cl::init(ProfitMode::Auto), cl::cat(category));
-cl::list<std::string> patternFiles("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"),
-                                   cl::value_desc("FILE"), cl::cat(category));
-cl::opt<int64_t> kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
-                            cl::value_desc("N"), cl::cat(category));
-cl::opt<int> tensorParallel("tp", cl::desc("Divide the graph among N ranks: the first N GPUs, or threads on the host"),
-                            cl::value_desc("N"), cl::init(1), cl::cat(category));
-cl::opt<bool> vocabularyParallel("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"),
-                                 cl::cat(category));
+CompileFlags flags(category);
+VocabularyFlag vocabulary(category);
+KernelFlag kernels(category);
 cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type: f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
                      cl::cat(category));
 cl::opt<double> atol("atol", cl::desc("An output whose largest absolute error is at most this passes too"),
@@ -69,21 +58,15 @@ cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .js
                                 cl::value_desc("FILE"), cl::cat(category));
 cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports"), cl::value_desc("DIR"),
                                  cl::cat(category));
-cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
 Status checkOptions() {
   if (inputFile.empty())
     return badInput("no INPUT; see fusion-run --help");
   if (inputsFile.empty())
     return badInput("no inputs: give --inputs=F.safetensors");
-  if (!reportFile.empty() && !isReportFile(reportFile))
-    return badInput("--report writes .json, .md or .html, not '" + reportFile + "'");
-  if (vocabularyParallel && tensorParallel == 1)
-    return badInput("--tp-vocabulary needs --tp");
-  if (tensorParallel < 1)
-    return badInput(fmt::format("--tp takes a number of ranks, not {}", tensorParallel.getValue()));
-  if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
-    return badInput(fmt::format("--kv-capacity takes a number of positions, not {}", kvCapacity.getValue()));
+  for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
+    if (!status)
+      return status;
   if (bench.getNumOccurrences() && bench < 1)
     return badInput(fmt::format("--bench takes a number of runs, not {}", bench.getValue()));
   if (decodeSteps.getNumOccurrences() && decodeSteps < 1)
@@ -94,57 +77,13 @@ Status checkOptions() {
   return {};
 }
 
-Result<RunOn> chosenDevice() {
-  if (device == "auto")
-    return RunOn::Auto;
-  if (device == "cpu")
-    return RunOn::Cpu;
-  if (device == "cuda")
-    return RunOn::Cuda;
-  if (device == "emulate")
-    return RunOn::Emulate;
-  return badInput("--device takes auto, cpu, cuda or emulate, not '" + device + "'");
-}
-
-double defaultTolerance(DType type) {
-  switch (type) {
-  case DType::F16: return 2e-3;
-  case DType::BF16: return 1.5e-2;
-  case DType::F8E4M3: return 7e-2;
-  case DType::F8E5M2: return 1.5e-1;
-  default: return isFloat(type) ? 1e-5 : 0;
-  }
-}
-
-struct Comparison {
-  std::string text; ///< one line an output
-  bool pass = true;
-};
-
-Comparison compareAll(const std::vector<Port> &ports, const NamedTensors &outputs, const NamedTensors &expected) {
-  Comparison result;
-  for (const Port &port : ports) {
-    const Tensor &actual = outputs.at(port.name);
-    auto want = expected.find(port.name);
-    std::string head = fmt::format("{} {} {}", port.name, shapeString(actual.shape()), name(actual.type()));
-    if (want == expected.end()) {
-      result.text += head + " not expected\n";
-      continue;
-    }
-    auto difference = compare(actual, want->second);
-    if (!difference) {
-      result.text += fmt::format("{} FAIL {}\n", head, difference.error().message);
-      result.pass = false;
-      continue;
-    }
-    double tolerance = rtol.getNumOccurrences() ? rtol : defaultTolerance(actual.type());
-    bool good = difference->relativeL2 <= tolerance ||
-                (atol.getNumOccurrences() && difference->maxAbs <= atol);
-    result.pass &= good;
-    result.text += fmt::format("{} max_abs {:.3g} rel_l2 {:.3g} {}\n", head, difference->maxAbs,
-                               difference->relativeL2, good ? "PASS" : "FAIL");
-  }
-  return result;
+Tolerance tolerance() {
+  Tolerance tolerance;
+  if (rtol.getNumOccurrences())
+    tolerance.relative = rtol;
+  if (atol.getNumOccurrences())
+    tolerance.absolute = atol;
+  return tolerance;
 }
 
 std::string summary(const std::vector<Port> &ports, const NamedTensors &outputs) {
@@ -156,25 +95,29 @@ std::string summary(const std::vector<Port> &ports, const NamedTensors &outputs)
   return text;
 }
 
-Result<Program> makeProgram() {
-  CompileOptions options;
-  auto on = chosenDevice();
+/// Compiles or opens INPUT. Lines about edited kernels go to `trials`.
+Result<Program> makeProgram(const NamedTensors &inputs, std::string &trials) {
+  CompileOptions options = flags.options(Target::current());
+  const std::optional<RunOn> on = runOnNamed(device.getValue());
   if (!on)
-    return on.error();
+    return badInput("--device takes auto, cpu, cuda or emulate, not '" + device + "'");
   options.device = *on;
   options.fuse = !noFuse;
-  options.disabledFusions = fuseDisable;
-  options.patternFiles = patternFiles;
-  options.profit = profit;
-  options.tensorParallel = tensorParallel;
-  options.vocabularyParallel = vocabularyParallel;
-  options.kvCapacity = kvCapacity;
+  options.vocabularyParallel = vocabulary.value;
+  options.kernels = kernels.files();
   options.cacheFolder = cacheFolder;
   if (llvm::sys::fs::is_directory(inputFile))
     return Program::open(inputFile, options);
-  auto graph = Graph::load(inputFile, {.ranks = tensorParallel});
+  auto graph = Graph::load(inputFile, {.ranks = options.tensorParallel});
   if (!graph)
     return graph.error();
+  if (!options.kernels.empty()) {
+    auto tried = tryKernels(*graph, options, inputs);
+    if (!tried)
+      return tried.error();
+    for (const KernelTrial &trial : *tried)
+      trials += trial.text();
+  }
   return compile(*graph, options);
 }
 
@@ -233,7 +176,8 @@ Status run() {
       return read.error();
     expected = std::move(*read);
   }
-  auto program = makeProgram();
+  std::string trials;
+  auto program = makeProgram(*inputs, trials);
   if (!program)
     return program.error();
   if (!expectFile.empty() && !holdsOne(expected, program->outputs()))
@@ -243,13 +187,12 @@ Status run() {
     return outputs.error();
   const Report &report = program->report();
   const bool speaks = program->rank() == 0; // for all ranks
-  if (!quiet && speaks)
+  if (!flags.quiet && speaks)
     llvm::errs() << inputFile << " on " << program->device() << ": " << report.kernelsAfter() << " kernels, "
                  << report.kernelsBefore() << " without fusion\n";
-  if (!quiet && speaks)
-    for (const Ledger::Miss &miss : ledgerFromJson(report.json()).patterns["shard"].missed)
-      if (miss.location.empty()) // of the graph as a whole
-        llvm::errs() << inputFile << ": " << miss.reason << '\n';
+  if (!flags.quiet && speaks)
+    for (const std::string &remark : report.remarks())
+      llvm::errs() << inputFile << ": " << remark << '\n';
   std::string steps;
   if (decodeSteps > 0) {
     NamedTensors last = *inputs, left = *outputs;
@@ -268,14 +211,14 @@ Status run() {
     if (Status status = writeSafetensors(outputsFile, *outputs); !status)
       return status;
   if (!reportFile.empty() && speaks)
-    if (Status status = writeReport(reportFile, ledgerFromJson(report.json())); !status)
+    if (Status status = report.write(reportFile); !status)
       return status;
   Comparison comparison;
   if (expectFile.empty())
     comparison.text = summary(program->outputs(), *outputs);
   else
-    comparison = compareAll(program->outputs(), *outputs, expected);
-  if (Status status = speaks ? writeOutput("-", comparison.text + steps + *timed) : Status(); !status)
+    comparison = compareOutputs(program->outputs(), *outputs, expected, tolerance());
+  if (Status status = speaks ? writeOutput("-", trials + comparison.text + steps + *timed) : Status(); !status)
     return status;
   if (Status status = profile(*program, *inputs); !status)
     return status;
@@ -288,6 +231,6 @@ int main(int argc, char **argv) {
   prepareOptions("fusion-run", category);
   if (!parseOptions(argc, argv, "fusion-run", "run a graph, compare with expected outputs"))
     return static_cast<int>(ErrorKind::BadInput);
-  setQuiet(quiet);
+  setQuiet(flags.quiet);
   return runTool("fusion-run", run);
 }

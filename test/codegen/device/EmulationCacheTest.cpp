@@ -22,9 +22,15 @@ static int64_t valueOf(const EmulatedKernel &kernel) {
   return x[31];
 }
 
-static size_t filesIn(const std::string &folder) {
-  return size_t(std::distance(std::filesystem::directory_iterator(folder), {}));
+static std::vector<std::filesystem::path> librariesIn(const std::string &folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_regular_file())
+      files.push_back(entry.path());
+  return files;
 }
+
+static size_t filesIn(const std::string &folder) { return librariesIn(folder).size(); }
 
 TEST(EmulationCache, BatchesAndFindsAgain) {
   TemporaryFolder folder;
@@ -43,18 +49,18 @@ TEST(EmulationCache, BatchesAndFindsAgain) {
   EXPECT_EQ(valueOf(*(*first)[20]), 3);
 
   const auto before =
-      std::filesystem::last_write_time(std::filesystem::directory_iterator(folder.path)->path());
+      std::filesystem::last_write_time(librariesIn(folder.path).front());
   auto second = EmulatedKernel::compileAll(std::span(plans).subspan(4, 3), folder.path);
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_EQ(valueOf(*(*second)[2]), 6);
   EXPECT_EQ(before,
-            std::filesystem::last_write_time(std::filesystem::directory_iterator(folder.path)->path()));
+            std::filesystem::last_write_time(librariesIn(folder.path).front()));
 }
 
 TEST(EmulationCache, ReplacesADamagedFile) {
   TemporaryFolder folder;
   ASSERT_TRUE(EmulatedKernel::compile(constant("damaged", 9), folder.path));
-  const auto file = std::filesystem::directory_iterator(folder.path)->path();
+  const auto file = librariesIn(folder.path).front();
   std::filesystem::remove(file);
   std::ofstream(file) << "\x7f"
                          "ELF, but not quite";

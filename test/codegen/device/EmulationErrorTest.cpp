@@ -52,7 +52,7 @@ TEST(EmulationErrors, FrameTooLargeForAFiber) {
   TemporaryFolder folder;
   auto kernel =
       EmulatedKernel::compile(samples::kernel("greedy", 32, {"i64 n", "f32 *x"},
-                                              "volatile f32 a[16000]; a[n] = 1.f; x[0] = a[n + 1];\n"),
+                                              "volatile f32 a[32000]; a[n] = 1.f; x[0] = a[n + 1];\n"),
                               folder.path);
   ASSERT_FALSE(kernel);
   EXPECT_NE(kernel.error().message.find("frame"), std::string::npos) << kernel.error().message;

@@ -1,6 +1,6 @@
 #include "test/codegen/device/Machine.h"
 
-#include "codegen/device/Prelude.h"
+#include "codegen/device/Includes.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/Nvrtc.h"
 #include "runtime/emulate/HostCompiler.h"
@@ -54,7 +54,7 @@ public:
       return status.error();
     (*driver)->cuCtxSetCurrent(context);
     for (const KernelPlan &plan : plans) {
-      auto cubin = (*nvrtc)->compile(std::string(cudaPrelude()) + plan.source, plan.name, properties->arch());
+      auto cubin = (*nvrtc)->compile(expandSource(plan.source, Flavour::Cuda), plan.name, properties->arch());
       if (!cubin)
         return cubin.error();
       Loaded loaded{nullptr, nullptr, plan};

@@ -1,6 +1,6 @@
 // The CUDA prelude and every sample compile for the architectures we name, without spilling.
 #include "runtime/cuda/Nvrtc.h"
-#include "codegen/device/Prelude.h"
+#include "codegen/device/Includes.h"
 #include "test/codegen/device/Samples.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ static void compileSamplesFor(const char *target) {
   if (!nvrtc)
     GTEST_SKIP() << nvrtc.error().message;
   // One program: what matters is each kernel's line in the assembler's log.
-  std::string source(cudaPrelude());
+  std::string source = expandIncludes({"prelude.cuh"}, Flavour::Cuda);
   for (const KernelPlan &plan : samples::all())
     source += plan.source;
   auto cubin = (*nvrtc)->compile(source, "samples", target);

@@ -21,7 +21,7 @@ inline KernelPlan kernel(std::string name, uint32_t threads, std::initializer_li
     const size_t cut = parameter.find_last_of(" *") + 1;
     const bool pointer = parameter.find('*') != std::string::npos;
     plan.parameters.push_back(
-        {pointer ? KernelPlan::Parameter::Kind::Pointer : KernelPlan::Parameter::Kind::Int64,
+        {pointer ? KernelPlan::Parameter::Kind::Pointer : KernelPlan::Parameter::Kind::Scalar,
          parameter.substr(0, cut), parameter.substr(cut)});
     list += (list.empty() ? "" : ", ") + parameter;
   }
@@ -102,7 +102,7 @@ inline KernelPlan shuffles() {
   f[384 + at] = lanes_sum<8>(mine);
   l[at] = shuffle_xor((i64)at << 40, 1) + shuffle_index((u64)at, 2) + shuffle_up((i32)at, 1);
   l[64 + at] = (i64)shuffle_xor((f64)at, 16) + shuffle_xor(at, 2);
-  votes[at] = ballot(at % 3 == 0);
+  votes[at] = warp_ballot(at % 3 == 0);
   votes[64 + at] = (warp_any(at == 40) ? 1 : 0) + (warp_all(at < 32) ? 2 : 0) + warp_id() * 4 + lane_id() * 8;
   warp_barrier();
 )");

@@ -1,5 +1,6 @@
 #include "PlanChecks.h"
 
+#include "codegen/plan/Comments.h"
 #include "codegen/plan/Print.h"
 
 #include <set>
@@ -38,12 +39,53 @@ TEST(BuildPlan, LayersShareKernels) {
     return %1 : tensor<?x8xf32>
   })");
   EXPECT_EQ(plan.kernels.size(), 1u);
-  ASSERT_EQ(plan.launches.size(), 2u);
-  EXPECT_EQ(plan.launches[1].location, "layers.1");
-  EXPECT_EQ(plan.launches[0].bytesRead.str(), "32*n");
+  ASSERT_EQ(plan.steps.size(), 2u);
+  EXPECT_EQ(plan.launches()[1]->location, "layers.1");
+  EXPECT_EQ(plan.launches()[0]->bytesRead.str(), "32*n");
   EXPECT_NE(cudaSource(plan).find("nn.silu at layers.0"), std::string::npos) << cudaSource(plan);
   EXPECT_NE(planText(plan).find("layers.1"), std::string::npos);
   EXPECT_NE(planDot(plan).find("launch0 -> launch1"), std::string::npos) << planDot(plan);
+}
+
+/// Everything that a graph file can name. `NAME` stands for the names, as MLIR text.
+static std::string named(std::string text, const std::string &name) {
+  for (size_t at; (at = text.find("NAME")) != std::string::npos;)
+    text.replace(at, 4, name);
+  return text;
+}
+
+TEST(BuildPlan, NamesAreCommentsAndNothingElse) {
+  const std::string text =
+      R"(module @"mNAME" { func.func @main(%x: tensor<?x8xf32> {nn.name = "xNAME", nn.dims = ["`nNAME`", 8]},
+                       %r: tensor<?x8xf32> {nn.name = "rNAME", nn.dims = ["`nNAME`", 8]}) -> (tensor<?x8xf32> {nn.name = "yNAME"}) {
+    %w = nn.constant {value = dense<2.0> : tensor<8xf32>} : () -> tensor<8xf32> loc("weightNAME")
+    %0 = nn.silu %x : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.0NAME"("nodeNAME"))
+    %1 = fusion.group "add_normNAME" schedule "row" (%a = %0, %b = %r, %v = %w) : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32> {
+      %s = nn.add %a, %b : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32> loc("addNAME")
+      %n = nn.rms_norm %s, %v {eps = 1.0e-6 : f32} : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32> loc("normNAME":3:4)
+      fusion.yield %n : tensor<?x8xf32>
+    } loc("groupNAME")
+    return %1 : tensor<?x8xf32>
+  } })";
+  const std::string expected = withoutComments(cudaSource(planOf(named(text, "plain"))));
+  EXPECT_NE(expected.find("inverse_sqrt_"), std::string::npos) << expected;
+  for (const char *name : {"\\0A#error\\0A", "\\0D#error\\0D", "\\E2\\80\\A8#error", "\\5C", "\\5C ", "*/ #error /*", "?\?/",
+                           "\\22'R\\22(", "\\00#error", " Exchange * barrier() @kernel@ $0 {} %s"}) {
+    SCOPED_TRACE(name);
+    const ProgramPlan plan = planOf(named(text, name));
+    const std::string source = cudaSource(plan);
+    EXPECT_EQ(withoutComments(source), expected) << source;
+    for (const KernelPlan &kernel : plan.kernels)
+      EXPECT_TRUE(kernel.usesPdl);
+    check(named(text, name), {.symbols = {{*plan.inputs[0].shape[0].symbols().begin(), 3}}});
+  }
+}
+
+TEST(BuildPlan, WhatMayBeCodeIsNoComment) {
+  EXPECT_EQ(withoutComments("// a\nint a;\n  // b\nint b; // c\n"), "int a;\nint b; // c\n");
+  for (const char *source : {"// a \\\nint a;\n", "// a \\ \nint a;\n", "// a ?\?/\nint a;\n", "// a\rint a;\n", "int a; /*\n// */ b();\n",
+                             "auto x = R\"(\n// a\n)\";\n", "#define A \\\n// a\n", "// \xe2\x80\xa8 int a;\n"})
+    EXPECT_EQ(withoutComments(source), source);
 }
 
 TEST(BuildPlan, WeightsStayInTheirFiles) {
@@ -102,7 +144,7 @@ TEST(BuildPlan, DeadOpsAndUnusedConstantsCostNothing) {
     %1 = nn.mul %x, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
     return %1 : tensor<4xf32>
   })");
-  EXPECT_EQ(plan.launches.size(), 1u);
+  EXPECT_EQ(plan.launches().size(), 1u);
   EXPECT_EQ(plan.buffers.size(), 2u);
 }
 
@@ -145,18 +187,22 @@ TEST(BuildPlan, ALaunchForEachRangeOfRows) {
   })";
   ProgramPlan plan = planOf(text);
   EXPECT_EQ(plan.launchesOfRun(), 2);
-  EXPECT_EQ(plan.launches.size(), plan.kernels.size());
-  ASSERT_EQ(plan.launches.size(), 5u);
-  EXPECT_EQ(plan.launches[0].when->most, 1);
-  EXPECT_EQ(plan.launches[3].when->most, INT64_MAX);
-  EXPECT_FALSE(plan.launches[4].when);
+  EXPECT_EQ(plan.kernels.size(), 5u);
+  ASSERT_EQ(plan.steps.size(), 2u);
+  EXPECT_EQ(plan.steps[0].choice, Step::Choice::Predicate);
+  const std::vector<Alternative> &alternatives = plan.steps[0].alternatives;
+  ASSERT_EQ(alternatives.size(), 4u);
+  EXPECT_EQ(alternatives[0].when.at(0).most, 1);
+  EXPECT_EQ(alternatives[3].when.at(0).most, INT64_MAX);
+  EXPECT_TRUE(plan.steps[1].alternatives.at(0).when.empty());
   EXPECT_NE(planText(plan).find("5 kernels, 2 launches"), std::string::npos) << planText(plan);
-  EXPECT_NE(planText(plan).find(" when n in 5 … 8  // nn.matmul"), std::string::npos) << planText(plan);
+  EXPECT_NE(planText(plan).find("0: the first that fits of 4 alternatives\n"), std::string::npos) << planText(plan);
+  EXPECT_NE(planText(plan).find("  when n in 5 … 8: "), std::string::npos) << planText(plan);
   EXPECT_NE(cudaSource(plan).find(" when n >= 9\n"), std::string::npos) << cudaSource(plan);
   // One node for all of them.
   std::string dot = planDot(plan);
   EXPECT_NE(dot.find("launch0 "), std::string::npos) << dot;
-  EXPECT_EQ(dot.find("launch1 "), std::string::npos) << dot;
+  EXPECT_EQ(dot.find("launch2 "), std::string::npos) << dot;
   for (int64_t rows : {0, 1, 3, 8, 9})
     check(text, {.symbols = {{"n", rows}}, .tolerance = 1e-5, .launches = 2});
 }
@@ -171,20 +217,19 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
     return %1, %2 : tensor<?x1024xf16>, tensor<?x1024xf16>
   })");
   std::vector<bool> early;
-  for (const KernelLaunch &launch : plan.launches) {
-    if (launch.when && launch.when->least > 1)
-      continue; // the same for more rows
+  for (const Step &step : plan.steps) {
+    const KernelLaunch &launch = step.alternatives.front().launches.front(); // others are for more rows
     const std::string &source = plan.kernels[launch.kernel].source;
-    const size_t load = source.find("load_settled_vec"), wait = source.find("pdl_wait");
-    ASSERT_NE(wait, std::string::npos) << source;
-    early.push_back(load < wait);
-    EXPECT_EQ(early.back(), load != std::string::npos) << source;
+    EXPECT_TRUE(plan.kernels[launch.kernel].usesPdl);
+    const size_t load = source.find("load_early_vec");
+    early.push_back(load != std::string::npos);
+    EXPECT_EQ(early.back(), source.find("BeforeWait") < load && load < source.find("AfterWait")) << source;
   }
   EXPECT_EQ(early, (std::vector{true, false, true}));
 }
 
-/// A norm ahead of products: one kernel for few rows, two for many. What follows the group reads its sum, which either the
-/// last kernel before it or the one before that has written.
+/// A norm before products: one kernel for few rows, two for many. What follows the group reads its sum, which
+/// either the last kernel before it or the one before that has written.
 TEST(BuildPlan, TwoKernelsForManyRows) {
   const char *text = R"(func.func @main(%x: tensor<?x1024xf32> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xf32> {nn.name = "r", nn.dims = ["n", 1024]},
       %g: tensor<1024xf32> {nn.name = "g"}, %w: tensor<16x1024xf32> {nn.name = "w"}) -> (tensor<?x16xf32>, tensor<?x1024xf32>, tensor<?x1024xf32>) {
@@ -201,21 +246,23 @@ TEST(BuildPlan, TwoKernelsForManyRows) {
   })";
   ProgramPlan plan = planOf(text);
   EXPECT_EQ(plan.launchesOfRun(), 3);
-  EXPECT_TRUE(plan.launches[0].ahead);
-  EXPECT_EQ(plan.launches[0].when->least, 9);
-  EXPECT_EQ(plan.launches[0].fusion, "norm_matmul");
-  EXPECT_EQ(plan.launches[0].ops, (std::vector<std::string>{"nn.add", "nn.rms_norm"}));
-  std::vector<KernelLaunch> launches;
-  for (const KernelLaunch &launch : plan.launches)
-    if (!launch.when || launch.when->least < 1000) // not the same for more rows
-      launches.push_back(launch);
-  EXPECT_EQ(launches.end()[-3].ops, std::vector<std::string>{"nn.matmul"});
-  auto isEarly = [&](const KernelLaunch &launch) {
-    const std::string &source = plan.kernels[launch.kernel].source;
-    return source.find("load_settled_vec") < source.find("pdl_wait");
+  ASSERT_EQ(plan.steps.size(), 3u);
+  auto few = [](const Alternative &alternative) { return alternative.when.at(0).most < 9; };
+  const std::vector<Alternative> &alternatives = plan.steps[0].alternatives;
+  const auto many = llvm::find_if_not(alternatives, few);
+  ASSERT_NE(many, alternatives.end());
+  EXPECT_EQ(many->when.at(0).least, 9);
+  for (const Alternative &alternative : alternatives)
+    EXPECT_EQ(alternative.launches.size(), few(alternative) ? 1u : 2u);
+  EXPECT_EQ(many->launches[0].fusion, "norm_matmul");
+  EXPECT_EQ(many->launches[0].ops, (std::vector<std::string>{"nn.add", "nn.rms_norm"}));
+  EXPECT_EQ(many->launches[1].ops, std::vector<std::string>{"nn.matmul"});
+  auto isEarly = [&](const Step &step) {
+    const std::string &source = plan.kernels[step.alternatives.front().launches.front().kernel].source;
+    return source.find("load_early_vec") != std::string::npos;
   };
-  EXPECT_FALSE(isEarly(launches.end()[-2])); // the sum
-  EXPECT_TRUE(isEarly(launches.end()[-1]));
+  EXPECT_FALSE(isEarly(plan.steps[1])); // the sum
+  EXPECT_TRUE(isEarly(plan.steps[2]));
   for (int64_t rows : {0, 1, 3, 8, 9, 17})
     check(text, {.symbols = {{"n", rows}}, .tolerance = 1e-5, .launches = 3});
 }
@@ -231,9 +278,9 @@ TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
   EXPECT_NE(error.find("scan: "), std::string::npos) << error;
 }
 
-TEST(BuildPlan, TheWaysToSumOverRanksFollowEachOther) {
+TEST(BuildPlan, ASumOverRanksHasAnAlternativeForEachAlgorithm) {
   ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<?x8xf32>, tensor<?x8xf32>)
-      attributes {nn.ranks = 2 : i64} {
+      attributes {nn.mesh = {tp = 2 : i64}} {
     %e = nn.exp %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
     %y, %s = fusion.group "all_reduce_norm" schedule "collective" (%a = %e, %v = %w) : (tensor<?x8xf32>, tensor<8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
       %0 = nn.all_reduce %a : (tensor<?x8xf32>) -> tensor<?x8xf32>
@@ -244,30 +291,79 @@ TEST(BuildPlan, TheWaysToSumOverRanksFollowEachOther) {
     return %z, %y : tensor<?x8xf32>, tensor<?x8xf32>
   })");
   EXPECT_EQ(plan.ranks, 2);
-  ASSERT_EQ(plan.launches.size(), 6u) << planText(plan);
-  const KernelLaunch &one = plan.launches[1], &two = plan.launches[2], &call = plan.launches[3], &norm = plan.launches[4];
-  EXPECT_EQ(one.collective->form, CollectiveForm::OneShot);
-  EXPECT_EQ(one.collective->messageBytes.str(), "32*n");
-  EXPECT_EQ(one.collective->roundBytes.str(), "32*n");
-  EXPECT_EQ(two.collective->form, CollectiveForm::TwoShot);
-  EXPECT_EQ(call.collective->form, CollectiveForm::Library);
-  EXPECT_EQ(norm.collective->form, CollectiveForm::Library);
-  EXPECT_TRUE(one.arguments.back().exchange || llvm::any_of(one.arguments, [](auto &argument) { return argument.exchange; }));
+  ASSERT_EQ(plan.steps.size(), 3u) << planText(plan);
+  EXPECT_EQ(plan.steps[1].choice, Step::Choice::Ranks);
+  const std::vector<Alternative> &algorithms = plan.steps[1].alternatives;
+  ASSERT_EQ(algorithms.size(), 3u) << planText(plan);
+  EXPECT_EQ(algorithms[0].collective->algorithm, CollectiveAlgorithm::OneShot);
+  EXPECT_EQ(algorithms[0].collective->messageBytes.str(), "32*n");
+  EXPECT_EQ(algorithms[0].collective->roundBytes.str(), "32*n");
+  EXPECT_EQ(algorithms[1].collective->algorithm, CollectiveAlgorithm::TwoShot);
+  EXPECT_EQ(algorithms[2].collective->algorithm, CollectiveAlgorithm::Library);
+  ASSERT_EQ(algorithms[2].launches.size(), 2u);
+  const KernelLaunch &one = algorithms[0].launches.at(0), &call = algorithms[2].launches[0],
+                     &norm = algorithms[2].launches[1];
+  EXPECT_TRUE(llvm::any_of(one.arguments, [](auto &argument) { return std::holds_alternative<ExchangeArgument>(argument); }));
   const KernelPlan &library = plan.kernels[call.kernel];
   EXPECT_TRUE(library.isLibraryCall);
   EXPECT_EQ(library.name, "all_reduce");
+  for (const KernelLaunch *launch : {&one, &std::as_const(algorithms)[1].launches.at(0), &call})
+    EXPECT_EQ(launch->sumsOver, "tp");
+  EXPECT_EQ(norm.sumsOver, "") << "the library sums, the kernel after it does not";
   EXPECT_EQ(library.parameters[0].type, "const f32 *");
   EXPECT_EQ(plan.kernels[norm.kernel].schedule, "row");
-  // The library writes the sum where the other forms do.
-  EXPECT_TRUE(llvm::any_of(one.arguments, [&](auto &argument) { return argument.written && argument.buffer == call.arguments[1].buffer; }));
-  // Whoever comes next knows that the form that ran may have written either.
-  EXPECT_EQ(plan.kernels[plan.launches[5].kernel].source.find("load_settled"), std::string::npos);
+  // The library writes the sum where the other algorithms do.
+  EXPECT_TRUE(llvm::any_of(one.arguments, [&](auto &argument) {
+    return isWritten(argument) && *bufferOf(argument) == *bufferOf(call.arguments[1]);
+  }));
+  // Whoever comes next knows that the algorithm that ran may have written either.
+  EXPECT_EQ(plan.kernels[plan.launches().back()->kernel].source.find("load_early"), std::string::npos);
 }
 
-/// Two sums, each added to what the one before has made, %t0 and %t1, and quantised to `to`; `more` ops behind, and what is
-/// returned beside the last norm.
+/// A sum over `axis` of a function on the mesh `mesh`, alone or with the norm after it.
+static std::string sumOver(const std::string &axis, const std::string &mesh) {
+  return "func.func @main(%x: tensor<?x8xf32> {nn.name = \"x\", nn.dims = [\"n\", 8]}) -> tensor<?x8xf32>" +
+         (mesh.empty() ? "" : " attributes {nn.mesh = " + mesh + "}") + R"( {
+    %0 = nn.all_reduce %x {group = ")" + axis + R"("} : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.0.mlp")
+    return %0 : tensor<?x8xf32>
+  })";
+}
+
+TEST(BuildPlan, ASumNamesTheMeshAxisThatItSumsOver) {
+  for (const char *axis : {"tp", "ep"}) {
+    ProgramPlan plan = planOf(sumOver(axis, std::string("{") + axis + " = 2 : i64}"));
+    EXPECT_EQ(plan.axis, axis);
+    EXPECT_EQ(plan.ranks, 2);
+    ASSERT_FALSE(plan.steps.empty());
+    for (const KernelLaunch *launch : std::as_const(plan).launches())
+      EXPECT_EQ(launch->sumsOver, axis) << planText(plan);
+    EXPECT_NE(planText(plan).find(std::string("one of 2 ranks along ") + axis), std::string::npos) << planText(plan);
+    EXPECT_EQ(planOf(sumOver(axis, "")).ranks, 1) << "a sum of one addend";
+  }
+}
+
+TEST(BuildPlan, SumsOverOtherAxesThanTheRanksAreRefused) {
+  const std::string other = "nn.all_reduce at layers.0.mlp sums over the mesh axis \"ep\", but the ranks are the axis \"tp\"; "
+                            "sums over another axis cannot be run yet";
+  EXPECT_EQ(planError(sumOver("ep", "{tp = 2 : i64}")), other);
+  EXPECT_EQ(planError(sumOver("ep", "{ep = 2 : i64, tp = 4 : i64}")),
+            "the ranks are a mesh of 2 axes (ep = 2, tp = 4); only ranks along one axis can be run yet");
+  EXPECT_EQ(planError(R"(func.func @main(%x: tensor<4x128xf32> {nn.name = "x"}, %w: tensor<128xf32> {nn.name = "w"}) -> tensor<4x128xf32>
+      attributes {nn.mesh = {tp = 2 : i64}} {
+    %y = fusion.group "all_reduce_norm" schedule "collective" (%a = %x, %v = %w) : (tensor<4x128xf32>, tensor<128xf32>) -> tensor<4x128xf32> {
+      %0 = nn.all_reduce %a {group = "ep"} : (tensor<4x128xf32>) -> tensor<4x128xf32> loc("layers.0.mlp")
+      %1 = nn.rms_norm %0, %v {eps = 1.0e-6 : f32} : (tensor<4x128xf32>, tensor<128xf32>) -> tensor<4x128xf32>
+      fusion.yield %1 : tensor<4x128xf32>
+    }
+    return %y : tensor<4x128xf32>
+  })"),
+            other);
+}
+
+/// Two sums, each added to what the one before has made, %t0 and %t1, and quantised to `to`; `more` ops
+/// after, and what is returned beside the last norm.
 static std::string residualChain(const std::string &to, const std::string &more, const std::string &returned) {
-  std::string text = R"(func.func @main(%x: tensor<?x1024xbf16> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xbf16> {nn.name = "r", nn.dims = ["n", 1024]}, %w: tensor<1024xbf16> {nn.name = "w"}, %scale: tensor<f32> {nn.name = "scale"}) -> (tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>) attributes {nn.ranks = 2 : i64} {
+  std::string text = R"(func.func @main(%x: tensor<?x1024xbf16> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xbf16> {nn.name = "r", nn.dims = ["n", 1024]}, %w: tensor<1024xbf16> {nn.name = "w"}, %scale: tensor<f32> {nn.name = "scale"}) -> (tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>) attributes {nn.mesh = {tp = 2 : i64}} {
     %q0, %t0 = fusion.group "g" schedule "collective" (%a = %x, %b = %r, %v = %w, %s = %scale) : (tensor<?x1024xbf16>, tensor<?x1024xbf16>, tensor<1024xbf16>, tensor<f32>) -> (Q, tensor<?x1024xbf16>) {
       %0 = nn.all_reduce %a : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
       %1 = nn.add %0, %b : (tensor<?x1024xbf16>, tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
@@ -296,69 +392,74 @@ static std::string residualChain(const std::string &to, const std::string &more,
   return text;
 }
 
-/// How many of the plan's groups send finished rows.
-static int finishing(const std::string &text) {
+/// How many of the plan's groups gather rows after the norm, not the sum.
+static int groupsThatGatherRows(const std::string &text) {
   std::set<std::string> groups;
   ProgramPlan plan = planOf(text);
-  for (const KernelLaunch &launch : plan.launches)
-    if (plan.kernels[launch.kernel].source.find("inReply") != std::string::npos)
-      groups.insert(launch.location + std::to_string(launch.ops.size()) + std::to_string(*launch.arguments[1].buffer));
+  for (const KernelLaunch *launch : plan.launches())
+    if (plan.kernels[launch->kernel].source.find("row.ranks.gather(") != std::string::npos)
+      groups.insert(launch->location + std::to_string(launch->ops.size()) + std::to_string(*bufferOf(launch->arguments[1])));
   return static_cast<int>(groups.size());
 }
 
-TEST(BuildPlan, ResidualsThatOwnersKeep) {
-  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "", "%n1")), 3);
-  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "", "%t0")), 0) << "what is behind the first sum is as long as before";
-  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "", "%t1")), 0) << "the second sum is a result, so that all read the first";
-  EXPECT_EQ(finishing(residualChain("f8E4M3FN", "%e = nn.exp %t1 : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>", "%e")), 0);
-  EXPECT_EQ(finishing(residualChain("i8", "", "%n1")), 0) << "integers are not sent, and nothing else is shorter";
+TEST(BuildPlan, ResidualsThatStayScattered) {
+  EXPECT_EQ(groupsThatGatherRows(residualChain("f8E4M3FN", "", "%n1")), 3);
+  EXPECT_EQ(groupsThatGatherRows(residualChain("f8E4M3FN", "", "%t0")), 0)
+      << "the rows after the first sum are as long as the sum";
+  EXPECT_EQ(groupsThatGatherRows(residualChain("f8E4M3FN", "", "%t1")), 0)
+      << "the second sum is a result, so that all read the first";
+  EXPECT_EQ(groupsThatGatherRows(residualChain(
+                "f8E4M3FN", "%e = nn.exp %t1 : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>", "%e")),
+            0);
+  EXPECT_EQ(groupsThatGatherRows(residualChain("i8", "", "%n1")), 0)
+      << "integers are not sent, and nothing else is shorter";
 }
 
-TEST(BuildPlan, WhoSharesOwnersRowsTakesOneForm) {
+TEST(BuildPlan, KernelsThatShareScatteredRowsTakeOneAlgorithm) {
   const ProgramPlan plan = planOf(residualChain("f8E4M3FN", "", "%n1"));
-  EXPECT_EQ(llvm::count_if(plan.buffers, [](const BufferPlan &buffer) { return buffer.ownersRows; }), 2);
+  EXPECT_EQ(llvm::count_if(plan.buffers, [](const BufferPlan &buffer) { return buffer.isScattered; }), 2);
   EXPECT_TRUE(verify(plan));
   auto parsed = programPlanFromJson(toJson(plan));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(toJson(*parsed), toJson(plan));
 
-  auto refused = [&](llvm::function_ref<void(KernelLaunch &)> change, const char *why) {
+  for (auto change :
+       {+[](Collective &collective) { collective.messageBytes = collective.messageBytes * Dim(2); },
+        +[](Collective &collective) { collective.roundBytes = collective.roundBytes + Dim(256); },
+        +[](Collective &collective) { collective.gathersRows = false; }}) {
     ProgramPlan other = plan;
-    change(other.launches.back());
+    for (Alternative &alternative : other.steps.back().alternatives)
+      change(*alternative.collective);
     Status status = verify(other);
     ASSERT_FALSE(status);
-    EXPECT_NE(status.error().message.find(why), std::string::npos) << status.error().message;
-  };
-  const size_t begin = [&] {
-    size_t at = 0;
-    for (size_t end; (end = plan.endOfCollective(at)) < plan.launches.size();)
-      at = std::max(end, at + 1);
-    return at;
-  }();
-  for (auto change : {+[](KernelLaunch::Collective &way) { way.messageBytes = way.messageBytes * Dim(2); },
-                      +[](KernelLaunch::Collective &way) { way.roundBytes = way.roundBytes + Dim(256); },
-                      +[](KernelLaunch::Collective &way) { way.finishedRows = false; }}) {
-    ProgramPlan other = plan;
-    for (size_t i = begin; i < other.launches.size(); ++i)
-      change(*other.launches[i].collective);
-    Status status = verify(other);
-    ASSERT_FALSE(status);
-    EXPECT_NE(status.error().message.find("may take different forms"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("may take different algorithms"), std::string::npos)
+        << status.error().message;
   }
-  refused([](KernelLaunch &launch) { launch.collective.reset(); }, "of which ranks have their own rows only");
+  ProgramPlan other = plan;
+  Step &last = other.steps.back();
+  last.choice = Step::Choice::Predicate;
+  last.alternatives.erase(last.alternatives.begin(), last.alternatives.end() - 1);
+  last.alternatives[0].collective.reset();
+  last.alternatives[0].when.clear();
+  Status status = verify(other);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("whose rows stay scattered over the ranks"), std::string::npos)
+      << status.error().message;
 }
 
 TEST(BuildPlan, ASumOverRanksThatOnlyTheLibraryMakes) {
   ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x?xf64> {nn.name = "x", nn.dims = ["n", "m"]}) -> tensor<?x?xf64>
-      attributes {nn.ranks = 2 : i64} {
+      attributes {nn.mesh = {tp = 2 : i64}} {
     %t = nn.transpose %x {perm = array<i64: 1, 0>} : (tensor<?x?xf64>) -> tensor<?x?xf64>
     %0 = nn.all_reduce %t : (tensor<?x?xf64>) -> tensor<?x?xf64>
     return %0 : tensor<?x?xf64>
   })");
-  ASSERT_EQ(plan.launches.size(), 2u) << planText(plan); // what lies transposed is copied first
-  EXPECT_FALSE(plan.launches[1].collective);
-  EXPECT_TRUE(plan.kernels[plan.launches[1].kernel].isLibraryCall);
-  EXPECT_EQ(plan.launches[1].arguments[0].buffer, plan.launches[0].arguments[1].buffer);
+  ASSERT_EQ(plan.steps.size(), 1u) << planText(plan);
+  EXPECT_EQ(plan.steps[0].choice, Step::Choice::Predicate);
+  const std::vector<KernelLaunch> &launches = plan.steps[0].alternatives.at(0).launches;
+  ASSERT_EQ(launches.size(), 2u) << planText(plan); // what lies transposed is copied first
+  EXPECT_TRUE(plan.kernels[launches[1].kernel].isLibraryCall);
+  EXPECT_EQ(*bufferOf(launches[1].arguments[0]), *bufferOf(launches[0].arguments[1]));
 }
 
 TEST(BuildPlan, AGroupWithAnUnknownSchedule) {

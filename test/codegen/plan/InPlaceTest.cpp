@@ -68,10 +68,10 @@ TEST(InPlace, WritesOnlyWhatIsNew) {
   ASSERT_TRUE(module);
   auto plan = buildPlan(mainOf(*module), {});
   ASSERT_TRUE(plan) << plan.error().message;
-  ASSERT_EQ(plan->launches.size(), 1u);
+  ASSERT_EQ(plan->launches().size(), 1u);
   const SymbolValues symbols = {{"b", 2}, {"p", 5}, {"n", 3}};
-  EXPECT_EQ(*plan->launches[0].bytesWritten.evaluate(symbols), 2 * 2 * 3 * 32 * 2);
-  EXPECT_EQ(*plan->launches[0].bytesRead.evaluate(symbols), 2 * 2 * 3 * 32 * 2);
+  EXPECT_EQ(*plan->launches()[0]->bytesWritten.evaluate(symbols), 2 * 2 * 3 * 32 * 2);
+  EXPECT_EQ(*plan->launches()[0]->bytesRead.evaluate(symbols), 2 * 2 * 3 * 32 * 2);
   ASSERT_EQ(plan->outputs.size(), 1u);
   EXPECT_EQ(plan->outputs[0].buffer, plan->inputs[0].buffer);
   EXPECT_EQ(plan->outputs[0].strides, plan->inputs[0].strides);

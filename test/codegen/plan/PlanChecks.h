@@ -31,8 +31,7 @@ struct CheckOptions {
   int64_t launches = -1;   ///< how many the plan must have; -1: any number
 };
 
-/// Plan, emulation and reference agree; with NVRTC at hand every kernel compiles for sm_80, sm_90a and sm_100
-/// without spills.
+/// Plan, emulation and reference agree; with NVRTC at hand every kernel compiles for all testTargets without spills.
 void checkFunction(mlir::func::FuncOp function, const CheckOptions &options);
 /// The same for the function @main of a module's text.
 void check(const std::string &text, const CheckOptions &options);

@@ -189,10 +189,10 @@ TEST(Pointwise, AResultMayTakeTheMemoryOfWhatItsThreadsAloneRead) {
   auto plan = buildPlan(mainOf(*module), {});
   ASSERT_TRUE(plan) << plan.error().message;
   std::vector<size_t> replaceable;
-  for (const KernelLaunch &launch : plan->launches)
-    for (const KernelLaunch::Argument &argument : launch.arguments)
-      if (argument.written)
-        replaceable.push_back(argument.mayReplace.size());
+  for (const KernelLaunch *launch : plan->launches())
+    for (const KernelArgument &argument : launch->arguments)
+      if (isWritten(argument))
+        replaceable.push_back(std::get<PointerArgument>(argument).mayReplace.size());
   // Not the row that repeats, not where every thread reads one element, not another type.
   EXPECT_EQ(replaceable, (std::vector<size_t>{1, 1, 1, 0, 0, 1}));
 }

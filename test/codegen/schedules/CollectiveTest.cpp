@@ -25,7 +25,7 @@ std::string group(const Types &types, const std::string &body, const std::string
   const std::string m = types.matrix(), v = types.vector();
   const std::string dims = fmt::format("{{nn.dims = [\"n\", {}]}}", types.width);
   return fmt::format(R"(func.func @main(%x: {0} {2}, %res: {0} {2}, %weight: {1}, %bias: {1}, %scale: tensor<f32>) -> ({5})
-      attributes {{nn.ranks = {6} : i64}} {{
+      attributes {{nn.mesh = {{tp = {6} : i64}}}} {{
     %y:{7} = fusion.group "g" schedule "collective" (%a = %x, %r = %res, %w = %weight, %b = %bias, %s = %scale)
         : ({0}, {0}, {1}, {1}, tensor<f32>) -> ({5}) {{
       %0 = nn.all_reduce %a : ({0}) -> {0}
@@ -86,7 +86,7 @@ TEST(Collective, SumsAlone) {
   checkRanks({group(types, "", "%0", m), few, toleranceOf("bf16")});
   checkRanks({group(types, fmt::format("%1 = nn.add %r, %0 : ({0}, {0}) -> {0}", m), "%1", m), few, toleranceOf("bf16")});
   // An op outside any group.
-  checkRanks({"func.func @main(%x: tensor<2x3x40xf16>) -> tensor<2x3x40xf16> attributes {nn.ranks = 2 : i64} {\n"
+  checkRanks({"func.func @main(%x: tensor<2x3x40xf16>) -> tensor<2x3x40xf16> attributes {nn.mesh = {tp = 2 : i64}} {\n"
               "%0 = nn.all_reduce %x : (tensor<2x3x40xf16>) -> tensor<2x3x40xf16>\nreturn %0 : tensor<2x3x40xf16>\n}",
               {{}},
               toleranceOf("f16")});
@@ -133,18 +133,18 @@ TEST(Collective, Quantised) {
     }
 }
 
-// The residual lies with the rows' owners before and after; finished rows are what ranks send each other.
-TEST(Collective, RowsThatTheirOwnersFinish) {
+// The residual is scattered before and after; ranks gather normalised rows.
+TEST(Collective, NormalisedRowsAreGathered) {
   const std::vector<SymbolValues> calls = {{{"n", 1}}, {{"n", 7}}, {{"n", 0}}, {{"n", 2}}, {{"n", 13}}, {{"n", 4}}};
   auto check = [&](const Types &types, const std::string &body, const std::string &yields, const std::string &results,
-                   std::vector<bool> ownerOnly, double tolerance) {
+                   std::vector<bool> scattered, double tolerance) {
     const std::string source = checkRanks({group(types, body, yields, results), calls, tolerance,
                                            [](int64_t, unsigned index, Tensor &tensor) {
                                              if (index == 4)
                                                set(tensor, 0, 0.03125);
                                            },
-                                           ownerOnly});
-    EXPECT_NE(source.find("inReply"), std::string::npos) << source;
+                                           scattered});
+    EXPECT_NE(source.find("row.ranks.gather("), std::string::npos) << source;
   };
   auto norm = [](const Types &types) {
     return fmt::format("%1 = nn.add %0, %r : ({0}, {0}) -> {0}\n%2 = nn.rms_norm %1, %w {{eps = 1.0e-6 : f32}} : ({0}, {1}) -> {0}\n",
@@ -173,7 +173,7 @@ TEST(Collective, RowsThatTheirOwnersFinish) {
 
 TEST(Collective, ReshapesThatAreViews) {
   checkRanks({R"(func.func @main(%x: tensor<4x2x128xbf16>, %r: tensor<8x128xbf16>, %w: tensor<128xbf16>) -> tensor<8x128xbf16>
-      attributes {nn.ranks = 2 : i64} {
+      attributes {nn.mesh = {tp = 2 : i64}} {
     %y = fusion.group "g" schedule "collective" (%a = %x, %b = %r, %v = %w)
         : (tensor<4x2x128xbf16>, tensor<8x128xbf16>, tensor<128xbf16>) -> tensor<8x128xbf16> {
       %0 = nn.all_reduce %a : (tensor<4x2x128xbf16>) -> tensor<4x2x128xbf16>
@@ -206,10 +206,10 @@ TEST(Collective, NumbersThatAreNoNumbers) {
 }
 
 TEST(Collective, ARankThatDoesNotComeIsNamed) {
-  const std::string text = "func.func @main(%x: tensor<3x40xf16>) -> tensor<3x40xf16> attributes {nn.ranks = 2 : i64} {\n"
+  const std::string text = "func.func @main(%x: tensor<3x40xf16>) -> tensor<3x40xf16> attributes {nn.mesh = {tp = 2 : i64}} {\n"
                            "%0 = nn.all_reduce %x : (tensor<3x40xf16>) -> tensor<3x40xf16>\nreturn %0 : tensor<3x40xf16>\n}";
-  for (CollectiveForm form : {CollectiveForm::OneShot, CollectiveForm::TwoShot}) {
-    const fusion_exchange::Failure failure = failureAlone(text, form);
+  for (CollectiveAlgorithm algorithm : {CollectiveAlgorithm::OneShot, CollectiveAlgorithm::TwoShot}) {
+    const fusion_exchange::Failure failure = failureAlone(text, algorithm);
     EXPECT_EQ(failure.happened, 1u);
     EXPECT_EQ(failure.awaited, 1u);
     EXPECT_EQ(failure.phase, 1u);
@@ -218,12 +218,12 @@ TEST(Collective, ARankThatDoesNotComeIsNamed) {
 }
 
 TEST(Collective, Refusals) {
-  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xi1>) -> tensor<4xi1> attributes {nn.ranks = 2 : i64} {
+  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xi1>) -> tensor<4xi1> attributes {nn.mesh = {tp = 2 : i64}} {
     %0 = nn.all_reduce %x : (tensor<4xi1>) -> tensor<4xi1>
     return %0 : tensor<4xi1>
   })"),
             "nn.all_reduce of i1");
-  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.ranks = 2 : i64} {
+  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.mesh = {tp = 2 : i64}} {
     %y = fusion.group "g" schedule "collective" (%a = %x) : (tensor<4xf32>) -> tensor<4xf32> {
       %0 = nn.exp %a : (tensor<4xf32>) -> tensor<4xf32>
       %1 = nn.all_reduce %0 : (tensor<4xf32>) -> tensor<4xf32>
@@ -232,6 +232,16 @@ TEST(Collective, Refusals) {
     return %y : tensor<4xf32>
   })"),
             "nn.all_reduce of what the same kernel computes");
+  EXPECT_EQ(refusal(collectiveSchedule(), R"(func.func @main(%x: tensor<4xf32>, %z: tensor<4xf32>) -> tensor<4xf32> {
+    %y = fusion.group "g" schedule "collective" (%a = %x, %b = %z) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> {
+      %0 = nn.all_reduce %a {group = "tp"} : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = nn.all_reduce %b {group = "ep"} : (tensor<4xf32>) -> tensor<4xf32>
+      %2 = nn.add %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      fusion.yield %2 : tensor<4xf32>
+    }
+    return %y : tensor<4xf32>
+  })"),
+            "several sums over ranks");
 }
 
 } // namespace

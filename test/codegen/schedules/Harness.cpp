@@ -1,9 +1,8 @@
 #include "Parsed.h"
 
-#include "codegen/device/Prelude.h"
+#include "codegen/device/Includes.h"
 #include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
-#include "runtime/CompileKernels.h"
 #include "runtime/Executor.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/emulate/EmulatedKernel.h"
@@ -38,23 +37,6 @@ Shape evaluated(const DimShape &dims, const SymbolValues &symbols) {
   return shape;
 }
 
-/// Each kernel for one of the architectures in turn: all of them would take minutes.
-void checkSpills(const KernelPlan &kernel) {
-  static constexpr const char *architectures[] = {"sm_80", "sm_90a", "sm_100"};
-  static unsigned turn = 0;
-  auto nvrtc = Nvrtc::instance();
-  if (!nvrtc)
-    return;
-  // The products of warpgroups are sm_90a's own.
-  const char *arch = kernel.source.find("wgmma_") != std::string::npos ? "sm_90a" : architectures[turn++ % 3];
-  auto cubin = (*nvrtc)->compile(fullSource(kernel), kernel.name, arch);
-  if (!cubin) {
-    ADD_FAILURE() << arch << ": " << cubin.error().message << "\n" << kernel.source;
-    return;
-  }
-  EXPECT_EQ(cubin->spillBytes, 0) << arch << "\n" << kernel.source;
-}
-
 namespace {
 
 /// The function argument whose memory a region input reads.
@@ -64,7 +46,7 @@ unsigned argumentOf(const Parsed &parsed, unsigned input) {
 
 Status runEmulated(const KernelDraft &draft, const Parsed &parsed, const std::vector<Tensor> &arguments,
                    std::vector<Tensor> &outputs, const SymbolValues &symbols) {
-  auto compiled = EmulatedKernel::compile(draft.kernel, std::string(FUSION_BINARY_DIR) + "/test-kernels");
+  auto compiled = EmulatedKernel::compile(draft.kernel, testCacheFolder());
   if (!compiled)
     return compiled.error();
   std::vector<uint64_t> values(draft.arguments.size());
@@ -106,20 +88,18 @@ Status runOnGpu(const KernelDraft &draft, const Parsed &parsed, const std::vecto
   KernelLaunch launch;
   auto fixed = [&](const Dim &dim) { return Dim(*dim.evaluate(symbols)); };
   for (const KernelDraft::Argument &argument : draft.arguments) {
-    KernelLaunch::Argument &made = launch.arguments.emplace_back();
-    if (argument.kind == KernelDraft::Argument::Kind::Size) {
-      made.value = fixed(argument.value);
-    } else if (argument.kind == KernelDraft::Argument::Kind::Output) {
-      made.buffer = static_cast<BufferId>(arguments.size() + argument.index);
-      made.written = true;
-    } else {
-      made.buffer = argumentOf(parsed, argument.index);
-    }
+    if (argument.kind == KernelDraft::Argument::Kind::Size)
+      launch.arguments.push_back(ScalarArgument{fixed(argument.value)});
+    else if (argument.kind == KernelDraft::Argument::Kind::Output)
+      launch.arguments.push_back(
+          PointerArgument{static_cast<BufferId>(arguments.size() + argument.index), 0, /*written=*/true});
+    else
+      launch.arguments.push_back(PointerArgument{argumentOf(parsed, argument.index)});
   }
   launch.gridX = fixed(draft.gridX);
   launch.gridY = fixed(draft.gridY);
   launch.gridZ = fixed(draft.gridZ);
-  plan.launches.push_back(std::move(launch));
+  plan.add(std::move(launch));
   ExecutorOptions options;
   options.poison = true;
   auto executor = Executor::create(std::move(plan), options);
@@ -141,7 +121,16 @@ std::string refusal(const Schedule &schedule, const std::string &text) {
     ADD_FAILURE() << "does not parse: " << text;
     return "does not parse";
   }
-  return schedule.refuses(parsed.region, parsed.kernelContext(90)).value_or("");
+  auto plan = schedule.plan(parsed.region, parsed.kernelContext(90));
+  return plan ? "" : plan.error().message;
+}
+
+std::vector<SizeRange> rangesOf(const SchedulePlan &plan, const Region &region) {
+  std::vector<SizeRange> ranges;
+  for (const PlannedAlternative &alternative : plan.alternatives(region))
+    if (!alternative.when.empty())
+      ranges.push_back(alternative.when.front());
+  return ranges;
 }
 
 std::string check(const Schedule &schedule, const ScheduleCase &test) {
@@ -151,12 +140,13 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     ADD_FAILURE() << "does not parse";
     return "";
   }
-  if (auto reason = schedule.refuses(parsed.region, parsed.kernelContext(test.arch))) {
-    ADD_FAILURE() << "refused: " << *reason;
+  KernelContext kernelContext = parsed.kernelContext(test.arch);
+  auto plan = schedule.plan(parsed.region, kernelContext);
+  if (!plan) {
+    ADD_FAILURE() << "refused: " << plan.error().message;
     return "";
   }
-  KernelContext kernelContext = parsed.kernelContext(test.arch);
-  const std::vector<SizeRange> ranges = schedule.ranges(parsed.region, kernelContext);
+  const std::vector<SizeRange> ranges = rangesOf(*plan, parsed.region);
   for (const SizeRange &range : ranges)
     if (range.holds(*range.size.evaluate(test.symbols)))
       kernelContext.range = &range;
@@ -166,10 +156,10 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
       EXPECT_EQ(*product((*parsed.shapes)[output]).evaluate(test.symbols), 0) << "nothing is launched";
     return "";
   }
-  const KernelDraft draft = schedule.emit(parsed.region, kernelContext);
+  const KernelDraft draft = plan->emit(kernelContext);
   const std::string &source = draft.kernel.source;
   if (test.compiles && cuda::deviceCount() == 0) // device time is for running
-    checkSpills(draft.kernel);
+    checkSpills(draft.kernel, Targets::One);
 
   std::vector<Tensor> arguments;
   for (auto [index, argument] : llvm::enumerate(parsed.function.getArguments())) {

@@ -1,4 +1,4 @@
-// A norm ahead of matmuls of a few rows.
+// A norm in the prologue of matmuls of a few rows.
 #include "Harness.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ struct Case {
   int rows = 1, k = 256, n = 96;
   bool transposed = true; ///< the weights are [n, k]
   std::string norm = "nn.rms_norm %s, %v {eps = 1.0e-6 : f32}";
-  bool add = false, keep = false; ///< the residual add goes ahead too; the sum leaves
+  bool add = false, keep = false; ///< the residual add is in the prologue too; the sum leaves
   std::string weight = "";        ///< type of the norm's weight, if another
 };
 
@@ -63,7 +63,7 @@ std::string module(const Case &c, int m, const std::string &body, std::vector<st
 
 std::string one(const Case &c) { return module(c, c.n, "%0 = " + matmul(c, "w0", c.n), {{"0", c.n}}); }
 
-TEST(MatmulNorm, OneProduct) {
+TEST(MatmulNorm, OneMatmul) {
   for (const char *type : {"f16", "bf16", "f32"})
     for (bool transposed : {true, false})
       for (int rows : {1, 2, 3, 8})
@@ -87,7 +87,7 @@ TEST(MatmulNorm, EveryNorm) {
 }
 
 /// One block writes the sum.
-TEST(MatmulNorm, ResidualAddAhead) {
+TEST(MatmulNorm, ResidualAddInThePrologue) {
   for (const char *type : {"f16", "bf16", "f32"})
     for (bool transposed : {true, false})
       for (bool keep : {true, false})
@@ -129,7 +129,7 @@ TEST(MatmulNorm, GatedProducts) {
       }
 }
 
-/// The normalised rows leave too, for a reader that is no product.
+/// The normalised rows leave too, for a reader that is no matmul.
 TEST(MatmulNorm, NormLeaves) {
   for (bool transposed : {true, false}) {
     Case c{"f16", 3, 128, 40, transposed};
@@ -150,7 +150,7 @@ TEST(MatmulNorm, Refusals) {
                                       "%0 = " + matmul(c, "w0", 64) +
                                           "\n%1 = nn.add %0, %s : (tensor<1x64xf16>, tensor<1x64xf16>) -> tensor<1x64xf16>",
                                       {{"1", 64}});
-  EXPECT_NE(refusal(matmulSchedule(), residual).find("nn.add reads what is computed ahead"), std::string::npos);
+  EXPECT_NE(refusal(matmulSchedule(), residual).find("nn.add reads what the prologue"), std::string::npos);
 }
 
 } // namespace

@@ -3,6 +3,8 @@
 
 #include "Harness.h"
 
+#include "test/codegen/spills/Spills.h"
+
 #include "ir/base/Tensor.h"
 #include "ir/dialect/Types.h"
 
@@ -41,12 +43,14 @@ struct Parsed {
     for (auto [index, input] : llvm::enumerate(region.inputs))
       inputs.push_back((*views)[group ? group.getInputs()[index] : input]);
   }
-  KernelContext kernelContext(uint32_t arch) const { return {*shapes, inputs, arch}; }
+  KernelContext kernelContext(uint32_t arch) const { return {*shapes, inputs, targetOf(arch)}; }
+  /// 90: sm_90a.
+  static const TargetInfo &targetOf(uint32_t number) {
+    static std::map<uint32_t, TargetInfo> known;
+    return known.try_emplace(number, *TargetInfo::find("sm_" + std::to_string(number))).first->second;
+  }
 };
 
 Shape evaluated(const DimShape &dims, const SymbolValues &symbols);
-/// Compiles the kernel for one of the architectures, if NVRTC is there, and checks that it spills nothing. Each kernel for one
-/// of them in turn: all would take minutes.
-void checkSpills(const KernelPlan &kernel);
 
 } // namespace fusion::test

@@ -13,7 +13,7 @@ double toleranceOf(const std::string &type) { return type == "f16" ? 6e-4 : type
 
 /// act(gate) * up, both halves of one packed tensor, and what follows; yields `results`.
 std::string gated(const std::string &type, int width, const std::string &activation,
-                  const std::string &behind = "", const std::string &yielded = "%m",
+                  const std::string &after = "", const std::string &yielded = "%m",
                   std::string result = "") {
   const std::string t = fmt::format("tensor<?x{}x{}>", width, type);
   if (result.empty())
@@ -35,7 +35,7 @@ std::string gated(const std::string &type, int width, const std::string &activat
     }})",
                      2 * width, type, result, fmt::format(fmt::runtime(slice), width, 0, 2 * width, type, t),
                      fmt::format(fmt::runtime(slice), width, width, 2 * width, type, t), t, activation,
-                     behind, yielded);
+                     after, yielded);
 }
 
 TEST(PointwiseVectors, GatedHalvesOfOneTensor) {
@@ -108,9 +108,9 @@ TEST(PointwiseVectors, Broadcasts) {
   for (const char *type : {"f32", "f16", "bf16"})
     for (int width : {8, 20, 33})
       for (bool threeDims : {false, true}) {
-        const std::string lead = threeDims ? "?x3x" : "?x", names = threeDims ? "\"t\", 3, " : "\"t\", ";
-        const std::string x = fmt::format("tensor<{}{}x{}>", lead, width, type),
-                          row = fmt::format("tensor<{}1x{}>", lead, type),
+        const std::string outer = threeDims ? "?x3x" : "?x", names = threeDims ? "\"t\", 3, " : "\"t\", ";
+        const std::string x = fmt::format("tensor<{}{}x{}>", outer, width, type),
+                          row = fmt::format("tensor<{}1x{}>", outer, type),
                           column = fmt::format("tensor<{}x{}>", width, type),
                           one = fmt::format("tensor<{}>", type);
         const std::string module = fmt::format(R"(

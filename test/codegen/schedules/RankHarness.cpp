@@ -16,7 +16,7 @@ namespace fusion::test {
 namespace {
 using fusion_exchange::Failure;
 
-/// The kernel of one form, and what a launch of it takes.
+/// The kernel of one algorithm, and what a launch of it takes.
 struct Compiled {
   KernelDraft draft;
   std::shared_ptr<EmulatedKernel> kernel;
@@ -43,7 +43,7 @@ struct Compiled {
 
 /// The exchange memory of all ranks.
 struct Areas {
-  Areas(int64_t ranks, size_t roundBytes, uint64_t patience) {
+  Areas(int64_t ranks, size_t roundBytes, uint64_t spinTimeout) {
     exchanges.resize(static_cast<size_t>(ranks));
     failures.resize(exchanges.size());
     roundBytes = (roundBytes + 255) / 256 * 256 + 256;
@@ -58,7 +58,7 @@ struct Areas {
       exchange.roundBytes = roundBytes;
       for (size_t other = 0; other < exchanges.size(); ++other)
         exchange.memory[other] = static_cast<unsigned char *>(memory[other].get());
-      exchange.patience = patience;
+      exchange.spinTimeout = spinTimeout;
       exchange.failure = &failures[rank];
     }
   }
@@ -67,16 +67,22 @@ struct Areas {
   std::vector<std::unique_ptr<void, void (*)(void *)>> memory;
 };
 
-std::optional<Compiled> compiled(const Parsed &parsed, CollectiveForm form, bool spills, const std::vector<bool> &ownerOnly = {}) {
+std::optional<Compiled> compiled(const Parsed &parsed, CollectiveAlgorithm algorithm, bool spills,
+                                 const std::vector<bool> &scattered = {}) {
   KernelContext context = parsed.kernelContext(90);
-  context.form = form;
-  const llvm::SmallVector<bool> flags(ownerOnly.begin(), ownerOnly.end());
-  context.ownerOnly = flags;
-  context.equalReplies = !flags.empty();
-  Compiled result{collectiveSchedule().emit(parsed.region, context), nullptr};
+  context.algorithm = algorithm;
+  const llvm::SmallVector<bool> flags(scattered.begin(), scattered.end());
+  context.scattered = flags;
+  context.gathersFullSizeRows = !flags.empty();
+  auto plan = collectiveSchedule().plan(parsed.region, context);
+  if (!plan) {
+    ADD_FAILURE() << "refused: " << plan.error().message;
+    return std::nullopt;
+  }
+  Compiled result{plan->emit(context), nullptr};
   if (spills)
-    checkSpills(result.draft.kernel);
-  auto kernel = EmulatedKernel::compile(result.draft.kernel, std::string(FUSION_BINARY_DIR) + "/test-kernels");
+    checkSpills(result.draft.kernel, Targets::One);
+  auto kernel = EmulatedKernel::compile(result.draft.kernel, testCacheFolder());
   if (!kernel) {
     ADD_FAILURE() << kernel.error().message << "\n" << result.draft.kernel.source;
     return std::nullopt;
@@ -108,8 +114,8 @@ void gather(Call &call, unsigned output) {
     forRowsOfOthers(mine, rank, call.size(), [&](size_t at, size_t bytes) {
       auto *data = static_cast<unsigned char *>(mine.data()) + at;
       EXPECT_TRUE(std::all_of(data, data + bytes, [](unsigned char byte) { return byte == 0xa5; })) << "rank " << rank;
-      const size_t owner = at / (mine.bytes() / rows) % call.size();
-      std::memcpy(data, static_cast<const char *>(call[owner].outputs[output].data()) + at, bytes);
+      const size_t reducer = at / (mine.bytes() / rows) % call.size();
+      std::memcpy(data, static_cast<const char *>(call[reducer].outputs[output].data()) + at, bytes);
     });
   }
 }
@@ -122,7 +128,7 @@ Call shares(const Parsed &parsed, const RankCase &test, const SymbolValues &symb
       fillRandom(tensor, seed * 100 + static_cast<unsigned>(index) * 10 + (index == 0 ? static_cast<unsigned>(rank) : 0));
       if (test.fill)
         test.fill(static_cast<int64_t>(rank), static_cast<unsigned>(index), tensor);
-      if (index == 1 && !test.ownerOnly.empty()) {
+      if (index == 1 && !test.scattered.empty()) {
         share.whole = Tensor::uninitialized(tensor.type(), tensor.shape());
         std::memcpy(share.whole->data(), tensor.data(), tensor.bytes());
         forRowsOfOthers(tensor, rank, call.size(), [&](size_t at, size_t bytes) {
@@ -151,8 +157,8 @@ Tensor sumOf(const Call &call) {
 }
 
 void compareWithReference(const Parsed &parsed, const RankCase &test, const SymbolValues &symbols, Call &call) {
-  for (unsigned output = 0; output < test.ownerOnly.size(); ++output)
-    if (test.ownerOnly[output])
+  for (unsigned output = 0; output < test.scattered.size(); ++output)
+    if (test.scattered[output])
       gather(call, output);
   if (call[0].whole)
     call[0].arguments[1] = std::move(*call[0].whole);
@@ -176,13 +182,14 @@ void compareWithReference(const Parsed &parsed, const RankCase &test, const Symb
     }
 }
 
-/// Every rank makes all calls, as fast as it can; call i in form i % forms.
-void run(const Parsed &parsed, const RankCase &test, llvm::ArrayRef<Compiled> forms) {
+/// Every rank makes all calls, as fast as it can; call i in algorithm i % algorithms.
+void run(const Parsed &parsed, const RankCase &test, llvm::ArrayRef<Compiled> algorithms) {
   size_t roundBytes = 0;
   std::vector<Call> calls;
   for (const SymbolValues &symbols : test.calls) {
-    for (const Compiled &form : forms)
-      roundBytes = std::max(roundBytes, static_cast<size_t>(*form.draft.collective->roundBytes.evaluate(symbols)));
+    for (const Compiled &algorithm : algorithms)
+      roundBytes = std::max(roundBytes,
+                            static_cast<size_t>(*algorithm.draft.collective->roundBytes.evaluate(symbols)));
     calls.push_back(shares(parsed, test, symbols, static_cast<unsigned>(calls.size()) + 1));
   }
   const int64_t ranks = parsed.region.ranks();
@@ -194,8 +201,8 @@ void run(const Parsed &parsed, const RankCase &test, llvm::ArrayRef<Compiled> fo
       threads.emplace_back([&, rank] {
         for (size_t i = 0; i < calls.size(); ++i) {
           Share &share = calls[i][rank];
-          Status status = forms[i % forms.size()].launch(parsed, share.arguments, share.outputs, areas.exchanges[rank],
-                                                         test.calls[i]);
+          Status status = algorithms[i % algorithms.size()].launch(parsed, share.arguments, share.outputs,
+                                                                   areas.exchanges[rank], test.calls[i]);
           if (!status && errors[rank].empty())
             errors[rank] = status.error().message;
         }
@@ -211,10 +218,14 @@ void run(const Parsed &parsed, const RankCase &test, llvm::ArrayRef<Compiled> fo
   }
 }
 
-std::vector<CollectiveForm> formsOfOwn(const Parsed &parsed) {
-  std::vector<CollectiveForm> forms = collectiveSchedule().forms(parsed.region, parsed.kernelContext(90));
-  llvm::erase(forms, CollectiveForm::Library);
-  return forms;
+std::vector<CollectiveAlgorithm> ownAlgorithms(const Parsed &parsed) {
+  std::vector<CollectiveAlgorithm> algorithms;
+  auto plan = collectiveSchedule().plan(parsed.region, parsed.kernelContext(90));
+  for (const PlannedAlternative &alternative : plan->alternatives(parsed.region))
+    if (alternative.algorithm != CollectiveAlgorithm::Library &&
+        !llvm::is_contained(algorithms, *alternative.algorithm))
+      algorithms.push_back(*alternative.algorithm);
+  return algorithms;
 }
 } // namespace
 
@@ -225,30 +236,30 @@ std::string checkRanks(const RankCase &test) {
     ADD_FAILURE() << "does not parse";
     return "";
   }
-  if (auto reason = collectiveSchedule().refuses(parsed.region, parsed.kernelContext(90))) {
-    ADD_FAILURE() << "refused: " << *reason;
+  if (auto plan = collectiveSchedule().plan(parsed.region, parsed.kernelContext(90)); !plan) {
+    ADD_FAILURE() << "refused: " << plan.error().message;
     return "";
   }
-  std::vector<Compiled> forms;
-  for (CollectiveForm form : formsOfOwn(parsed)) {
-    if (!test.ownerOnly.empty() && form != CollectiveForm::TwoShot)
+  std::vector<Compiled> algorithms;
+  for (CollectiveAlgorithm algorithm : ownAlgorithms(parsed)) {
+    if (!test.scattered.empty() && algorithm != CollectiveAlgorithm::TwoShot)
       continue;
-    auto one = compiled(parsed, form, test.compiles, test.ownerOnly);
+    auto one = compiled(parsed, algorithm, test.compiles, test.scattered);
     if (!one)
       return "";
-    forms.push_back(std::move(*one));
-    SCOPED_TRACE(forms.back().draft.kernel.source);
-    run(parsed, test, forms.back());
+    algorithms.push_back(std::move(*one));
+    SCOPED_TRACE(algorithms.back().draft.kernel.source);
+    run(parsed, test, algorithms.back());
   }
-  EXPECT_FALSE(forms.empty());
-  if (test.calls.size() > 1 && forms.size() > 1)
-    run(parsed, test, forms);
-  return forms.empty() ? "" : forms.back().draft.kernel.source;
+  EXPECT_FALSE(algorithms.empty());
+  if (test.calls.size() > 1 && algorithms.size() > 1)
+    run(parsed, test, algorithms);
+  return algorithms.empty() ? "" : algorithms.back().draft.kernel.source;
 }
 
-Failure failureAlone(const std::string &text, CollectiveForm form) {
+Failure failureAlone(const std::string &text, CollectiveAlgorithm algorithm) {
   Parsed parsed(text);
-  auto one = compiled(parsed, form, false);
+  auto one = compiled(parsed, algorithm, false);
   if (!one)
     return {};
   Call call = shares(parsed, {text}, {}, 1);

@@ -15,7 +15,7 @@ struct Whole {
   std::string type = "bf16", table = "f32";
   int heads = 4, size = 32, rotary = 32, entries = 32; ///< entries: of the tables
   bool interleaved = false;
-  std::string norm = "rms_norm", behind = ""; ///< behind: a line from %n to %m, else they are one
+  std::string norm = "rms_norm", after = ""; ///< after: a line from %n to %m, else they are one
 };
 
 /// rope(transpose(reshape(norm(x)))) over [b, s, heads * size].
@@ -38,8 +38,8 @@ std::string module(const Whole &w) {
       }}
       return %y : {3}
     }})",
-                     x, weight, r, y, t, width, w.entries, w.norm, w.behind, w.behind.empty() ? "n" : "m", w.heads, w.size,
-                     w.table, w.interleaved ? "true" : "false", w.rotary);
+                     x, weight, r, y, t, width, w.entries, w.norm, w.after, w.after.empty() ? "n" : "m",
+                     w.heads, w.size, w.table, w.interleaved ? "true" : "false", w.rotary);
 }
 
 TEST(RowForms, NormOfAllHeadsThenRope) {
@@ -62,7 +62,7 @@ TEST(RowForms, LayerNormAndScalarOpsBeforeTheSplit) {
   EXPECT_NE(source.find("store_vec"), std::string::npos);
 }
 
-/// The heads stay behind the tokens, and the plain norm leaves too.
+/// The heads stay after the tokens, and the plain norm leaves too.
 TEST(RowForms, HeadsWithoutTranspose) {
   for (const char *type : {"bf16", "f32"})
     check(rowSchedule(), {fmt::format(R"(
@@ -103,7 +103,7 @@ TEST(RowForms, NormThenTransposeThenRope) {
 }
 
 TEST(RowForms, Refusals) {
-  auto reason = [](const std::string &behind, const std::string &result) {
+  auto reason = [](const std::string &after, const std::string &result) {
     return refusal(rowSchedule(), fmt::format(R"(
     func.func @main(%x: tensor<7x192xf32>, %w: tensor<192xf32>, %b: tensor<48xf32>) -> {1} {{
       %y = fusion.group "heads" schedule "row" (%a = %x, %v = %w, %c = %b)
@@ -115,7 +115,7 @@ TEST(RowForms, Refusals) {
       }}
       return %y : {1}
     }})",
-                                              behind, result));
+                                              after, result));
   };
   EXPECT_NE(reason("%o = nn.rms_norm %h, %c {eps = 1.0e-6 : f32} : (tensor<7x4x48xf32>, tensor<48xf32>) -> tensor<7x4x48xf32>",
                    "tensor<7x4x48xf32>")

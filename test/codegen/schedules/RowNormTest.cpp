@@ -1,4 +1,4 @@
-// Row kernels of several norms: of one value, and one behind the other.
+// Row kernels of several norms: of one value, and one after the other.
 #include "Harness.h"
 
 #include <fmt/format.h>
@@ -154,8 +154,8 @@ TEST(RowNorms, NarrowFloatsAreComputedInPairs) {
     }
 }
 
-// Rows of which the last ones have none ahead of them.
-TEST(RowNorms, ManyRowsAreFetchedAhead) {
+// Rows of which the last ones have none before them.
+TEST(RowNorms, ManyRowsArePrefetched) {
   for (int rows : {4095, 4099}) {
     const std::string source =
         check(rowSchedule(), {siblings("bf16", 520, rmsNorm("bf16", 520, "v0"), rmsNorm("bf16", 520, "v1")),

@@ -1,0 +1,91 @@
+#include "api/Decode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace fusion {
+namespace {
+
+/// `count` times more of the last elements along the axis.
+Tensor lengthened(const Tensor &tensor, size_t axis, int64_t count) {
+  const Tensor from = tensor.dense();
+  Shape shape = from.shape();
+  const Shape all = shape;
+  shape[axis] += count;
+  Tensor to = Tensor::uninitialized(from.type(), shape);
+  const auto rows = static_cast<size_t>(elementCount(std::span(all).first(axis)));
+  const size_t item = static_cast<size_t>(elementCount(std::span(all).subspan(axis + 1))) * byteSize(from.type()),
+               before = item * static_cast<size_t>(all[axis]), after = item * static_cast<size_t>(shape[axis]);
+  for (size_t row = 0; row < rows; ++row) {
+    std::byte *target = to.as<std::byte>() + row * after;
+    std::memcpy(target, from.as<std::byte>() + row * before, before);
+    for (size_t done = before; done < after && before > 0; done += item)
+      std::memcpy(target + done, target + before - item, item);
+  }
+  return to;
+}
+
+/// How long the caches were and are, by the axis in which the first of them grew.
+struct Growth {
+  int64_t before = 0, after = 0;
+};
+Growth growthOf(const Tensor &past, const Tensor &present) {
+  for (size_t axis = 0; axis < past.shape().size(); ++axis)
+    if (past.shape()[axis] != present.shape()[axis])
+      return {past.shape()[axis], present.shape()[axis]};
+  return {};
+}
+
+void lengthenOthers(const Program &program, const Growth &growth, NamedTensors &inputs) {
+  for (const Port &port : program.inputs()) {
+    Tensor &tensor = inputs.at(port.name);
+    if (tensor.device().kind != Device::Kind::Host)
+      continue;
+    for (size_t axis = 0; axis < port.shape.size(); ++axis)
+      if (!port.shape[axis].isStatic() && tensor.shape()[axis] == growth.after)
+        tensor = lengthened(tensor, axis, growth.after - growth.before);
+  }
+}
+
+double middle(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+} // namespace
+
+Result<DecodeTimes> decode(Program &program, NamedTensors &inputs, NamedTensors &outputs, int steps) {
+  const std::vector<Program::Cache> caches = program.caches();
+  if (caches.empty())
+    return badInput("steps need caches that are extended in place: --kv-capacity");
+  DecodeTimes times;
+  for (int step = 0; step < steps; ++step) {
+    lengthenOthers(program, growthOf(inputs.at(caches.front().past), outputs.at(caches.front().present)), inputs);
+    for (const Program::Cache &cache : caches)
+      inputs[cache.past] = outputs.at(cache.present);
+    outputs.clear();
+    const auto begin = std::chrono::steady_clock::now();
+    auto results = program.run(inputs);
+    const auto end = std::chrono::steady_clock::now();
+    if (!results)
+      return results.error();
+    outputs = std::move(*results);
+    times.host.push_back(program.statistics().hostMicroseconds);
+    times.whole.push_back(std::chrono::duration<double, std::micro>(end - begin).count());
+  }
+  return times;
+}
+
+std::string describe(const DecodeTimes &times, const RunStatistics &statistics) {
+  return fmt::format(
+      "decode: {} steps, host median {:.1f} us, whole median {:.1f} us; shapes planned {} times, changed {} "
+      "times, {} speculated; graphs recorded {} times, replayed {} times, {} kernels changed{}\n",
+      times.host.size(), middle(times.host), middle(times.whole), statistics.plans, statistics.updates,
+      statistics.speculated, statistics.recordings, statistics.replays, statistics.changedLaunches,
+      statistics.whyOneByOne.empty() ? "" : "; the last run launched one by one: " + statistics.whyOneByOne);
+}
+
+} // namespace fusion

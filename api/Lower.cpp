@@ -1,0 +1,208 @@
+#include "api/Lower.h"
+
+#include "ir/dialect/Dialect.h"
+#include "ir/dialect/Mesh.h"
+#include "passes/MissLog.h"
+#include "passes/Passes.h"
+#include "passes/Pipeline.h"
+#include "passes/fuse/FusePass.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// Keeps the first error diagnostic as one line.
+class FirstError {
+public:
+  explicit FirstError(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+            return failure(); // for whoever asked for remarks
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error && message.empty()) {
+            llvm::raw_string_ostream out(message);
+            if (auto line = llvm::dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
+              out << line.getFilename().getValue() << ":" << line.getLine() << ":" << line.getColumn() << ": ";
+            out << diagnostic;
+          }
+          return success();
+        }) {}
+  std::string text(const std::string &otherwise) const { return message.empty() ? otherwise : message; }
+
+private:
+  std::string message;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+void registerEverything(DialectRegistry &registry) {
+  registerDialects(registry);
+  registerFusionPasses();
+  registerPipelines();
+  registerFamilyPasses([] { return makeScheduleOracle(TargetInfo::standard()); });
+}
+
+std::unique_ptr<MLIRContext> makeContext() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  auto context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+std::string weightFolder(ModuleOp module, const std::string &path) {
+  std::string beside = llvm::sys::path::parent_path(path).str();
+  auto model = module->getAttrOfType<StringAttr>("nn.model");
+  if (!model)
+    return beside;
+  auto has = [](StringRef folder, StringRef file) {
+    llvm::SmallString<256> place(folder);
+    llvm::sys::path::append(place, file);
+    return llvm::sys::fs::exists(place);
+  };
+  StringRef origin = llvm::sys::path::parent_path(model.getValue());
+  bool elsewhere = module
+                       .walk([&](nn::WeightOp weight) {
+                         StringRef file = weight.getPath();
+                         bool moved = llvm::sys::path::is_relative(file) && !has(beside, file) && has(origin, file);
+                         return moved ? WalkResult::interrupt() : WalkResult::advance();
+                       })
+                       .wasInterrupted();
+  return elsewhere ? origin.str() : beside;
+}
+
+Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string &path,
+                                         const ImportOptions &options) {
+  if (!llvm::sys::fs::exists(path))
+    return badInput(path + ": no such file");
+  if (llvm::sys::fs::is_directory(path))
+    return badInput(path + ": is a folder, not a graph file");
+  if (llvm::StringRef(path).ends_with(".onnx"))
+    return importOnnx(context, path, options);
+  FirstError error(&context);
+  auto module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+  if (!module)
+    return badInput(error.text(path + ": is not a graph in MLIR text"));
+  return module;
+}
+
+Result<func::FuncOp> entryFunction(ModuleOp module) {
+  auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  if (functions.empty())
+    return badInput("the module has no function");
+  func::FuncOp entry = functions.front();
+  if (functions.size() > 1) {
+    entry = module.lookupSymbol<func::FuncOp>("main");
+    if (!entry)
+      return badInput("the module has several functions and none is @main");
+  }
+  if (entry.isExternal() || !llvm::hasSingleElement(entry.getBody()))
+    return badInput("the entry function @" + entry.getSymName().str() + " must be one block");
+  for (Operation &op : entry.getBody().front().without_terminator())
+    if (!llvm::isa<GroupOp>(op) && !nn::isGraphOp(&op))
+      return badInput("op " + op.getName().getStringRef().str() + " is not part of a graph");
+  for (Type type : entry.getArgumentTypes())
+    if (!llvm::isa<RankedTensorType>(type))
+      return badInput("an argument of @" + entry.getSymName().str() + " is not a ranked tensor");
+  return entry;
+}
+
+Result<PatternSet> loadPatterns(MLIRContext &context, const std::vector<std::string> &files) {
+  auto set = PatternSet::builtin(&context);
+  if (!set)
+    return set;
+  for (const std::string &file : files)
+    if (Status status = set->addFile(file, &context); !status)
+      return status.error();
+  return set;
+}
+
+/// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none, or if it is
+/// known to be cut and its ports are still to be placed.
+static bool markAsOneRanks(ModuleOp module, int64_t ranks) {
+  bool holds = false;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.getOps<nn::AllReduceOp>().empty() && !function->hasAttr(nn::meshAttr)) {
+      nn::setMesh(function, {nn::tensorAxis.str(), ranks});
+      holds = true;
+    }
+  return holds;
+}
+
+Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report) {
+  MLIRContext *context = module.getContext();
+  {
+    FirstError error(context);
+    PassManager manager(context);
+    manager.enableVerifier(false);
+    buildNormalisePipeline(manager);
+    buildRaisePipeline(manager);
+    if (options.ranks > 1) {
+      if (markAsOneRanks(module, options.ranks))
+        report.patterns["shard"].missed.push_back({"", std::string(oneRanksRemark)});
+      else
+        buildShardPipeline(manager, options.ranks, options.vocabulary);
+    }
+    if (options.kvCapacity > 0)
+      manager.addPass(createCacheInPlace({options.kvCapacity}));
+    MissLog raises;
+    MissLog::Scope scope(raises);
+    std::optional<RewriteLog::Scope> logging;
+    if (options.rewrites)
+      logging.emplace(*options.rewrites);
+    if (failed(manager.run(module)))
+      return badInput(error.text("the graph cannot be normalised"));
+    // Dividing raises nothing: in the report it stands with the fusions, each sum over ranks a site.
+    auto entryOf = [&](const std::string &name) -> FusionReport::Pattern & {
+      return name == "shard" ? report.patterns[name] : report.raises[name];
+    };
+    for (const Raised &raised : raises.raised())
+      entryOf(raised.op).fired.push_back({raised.location, {raised.root}, 0});
+    for (const Miss &miss : raises.misses())
+      entryOf(miss.pattern).missed.push_back({miss.location, miss.reason});
+    if (auto caches = report.raises.find("cache_in_place");
+        options.kvCapacity > 0 && (caches == report.raises.end() || caches->second.fired.empty()))
+      return badInput("a capacity for key/value caches, but no input is extended by Concat(past, new) into a result" +
+                      (caches == report.raises.end() ? "" : ": " + caches->second.missed.front().reason));
+  }
+  auto entry = entryFunction(module);
+  if (!entry)
+    return entry.error();
+  if (auto model = module->getAttrOfType<StringAttr>("nn.model"))
+    report.model = model.getValue().str();
+  auto target = targetOf(options.plan);
+  if (!target)
+    return target.error();
+  report.target = options.plan.target;
+  for (std::string_view feature : target->unusedFeatures())
+    report.unusedFeatures.emplace_back(feature);
+  FirstError error(context);
+  auto oracle = makeScheduleOracle(*target, options.plan.schedules);
+  Status status;
+  if (options.fuse) {
+    auto patterns = loadPatterns(*context, options.patternFiles);
+    if (!patterns)
+      return patterns.error();
+    for (const std::string &name : options.fusions.disabled)
+      if (auto known = fusionNames(*patterns); !llvm::is_contained(known, name))
+        return badInput("there is no fusion '" + name + "' to disable; known: " + llvm::join(known, ", "));
+    status = fuse(*entry, *patterns, options.fusions, *oracle, report);
+  } else {
+    status = describeUnfused(*entry, *oracle, report);
+  }
+  if (!status)
+    return Error{status.error().kind, error.text(status.error().message)};
+  if (failed(verify(module)))
+    return badInput(error.text("the fused graph does not verify"));
+  return {};
+}
+
+} // namespace fusion

@@ -1,0 +1,79 @@
+// Which schedule takes a group: asked of the code generator without emitting anything.
+#include "api/Lower.h"
+#include "codegen/BuildPlan.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+class CodegenOracle : public ScheduleOracle {
+public:
+  CodegenOracle(TargetInfo target, ScheduleSet schedules)
+      : target(std::move(target)), schedules(std::move(schedules)) {}
+
+  void begin(func::FuncOp function, const nn::SymbolicShapes &analysed) override {
+    shapes = &analysed;
+    views.emplace(Views::compute(function, analysed));
+  }
+
+  Result<std::string> schedule(ArrayRef<Operation *> ops, const GroupPorts &ports) override {
+    Region region;
+    region.ops.assign(ops.begin(), ops.end());
+    region.inputs = ports.inputs;
+    region.outputs = ports.outputs;
+    region.anchor = ops.back();
+    // Constants that the commit will clone into the body are part of the region.
+    SmallVector<Operation *> constants;
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp();
+            producer && isBodyConstant(producer) && !llvm::is_contained(region.ops, producer) &&
+            !llvm::is_contained(constants, producer))
+          constants.push_back(producer);
+    region.ops.insert(region.ops.begin(), constants.begin(), constants.end());
+    return firstSchedule(region);
+  }
+
+  SmallVector<Operation *> launches(func::FuncOp function) override {
+    SmallVector<Operation *> ops;
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (!nn::isStored(&op) && !isBodyConstant(&op) && !views->isView(&op))
+        ops.push_back(&op);
+    return ops;
+  }
+
+  bool isView(Operation *op) const override { return views->isView(op); }
+  Value extendedInPlace(Value value) const override {
+    return views->isInPlace(value) ? (*views)[value].base : Value();
+  }
+
+private:
+  Result<std::string> firstSchedule(const Region &region) {
+    SmallVector<View> inputs;
+    for (Value input : region.inputs)
+      inputs.push_back((*views)[input]);
+    SmallVector<View> outputs = outputViews(region, *views);
+    KernelContext context{*shapes, inputs, target, nullptr, outputs, {}, {}, {}, false, schedules};
+    std::string reasons;
+    for (const Schedule *schedule : schedules.inOrderFor(region)) {
+      auto plan = schedule->plan(region, context);
+      if (plan)
+        return schedule->name().str();
+      reasons += (reasons.empty() ? "" : "; ") + schedule->name().str() + ": " + plan.error().message;
+    }
+    return badInput(reasons);
+  }
+
+  TargetInfo target;
+  ScheduleSet schedules;
+  const nn::SymbolicShapes *shapes = nullptr;
+  std::optional<Views> views;
+};
+} // namespace
+
+std::unique_ptr<ScheduleOracle> makeScheduleOracle(const TargetInfo &target, const ScheduleSet &schedules) {
+  return std::make_unique<CodegenOracle>(target, schedules);
+}
+
+} // namespace fusion

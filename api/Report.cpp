@@ -1,0 +1,117 @@
+#include "api/HtmlReport.h"
+#include "api/ReportContents.h"
+#include "ir/base/MappedFile.h"
+#include "ir/base/PlainText.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+namespace fusion {
+
+/// The report's text with the launches of the plan in it.
+static std::string withLaunches(const std::string &text, const ProgramPlan &plan) {
+  auto report = llvm::json::parse(text);
+  llvm::json::Object *object = report ? report->getAsObject() : nullptr;
+  if (!object) {
+    llvm::consumeError(report.takeError());
+    return text;
+  }
+  llvm::json::Array launches;
+  for (const KernelLaunch *launch : plan.launches())
+    launches.push_back(llvm::json::Object{{"kernel", plan.kernels[launch->kernel].name},
+                                          {"schedule", plan.kernels[launch->kernel].schedule},
+                                          {"fusion", launch->fusion},
+                                          {"location", launch->location}});
+  (*object)["launches"] = std::move(launches);
+  return llvm::formatv("{0:2}\n", *report).str();
+}
+
+/// A line for each kernel: how often it is launched, and where first.
+static std::string launchTable(const std::string &text) {
+  auto report = llvm::json::parse(text);
+  const llvm::json::Object *object = report ? report->getAsObject() : nullptr;
+  const llvm::json::Array *launches = object ? object->getArray("launches") : nullptr;
+  if (!report)
+    llvm::consumeError(report.takeError());
+  if (!launches)
+    return {};
+  struct Row {
+    size_t launches = 0;
+    std::string fusion, location;
+  };
+  llvm::MapVector<llvm::StringRef, Row> rows;
+  for (const llvm::json::Value &entry : *launches)
+    if (const llvm::json::Object *launch = entry.getAsObject()) {
+      Row &row = rows[launch->getString("kernel").value_or("")];
+      if (row.launches++ == 0)
+        row = {1, launch->getString("fusion").value_or("").str(), launch->getString("location").value_or("").str()};
+    }
+  std::string table = "\n## Kernels\n\n| kernel | launches | fusion | first at |\n|---|---|---|---|\n";
+  for (const auto &[kernel, row] : rows)
+    table += llvm::formatv("| {0} | {1} | {2} | {3} |\n", markdownText(kernel.str()), row.launches,
+                           markdownText(row.fusion), markdownText(row.location))
+                 .str();
+  return table;
+}
+
+Report makeReport(FusionReport report, const ProgramPlan *plan) {
+  std::string json = plan ? withLaunches(report.json(), *plan) : report.json();
+  return Report(
+      std::make_shared<const Report::Contents>(Report::Contents{std::move(json), std::move(report)}));
+}
+
+Report::Report(const std::string &json)
+    : contents(std::make_shared<const Contents>(Contents{json, reportFromJson(json)})) {}
+Report::Report(std::shared_ptr<const Contents> contents) : contents(std::move(contents)) {}
+
+std::string Report::json() const { return contents->json; }
+std::string Report::markdown() const { return contents->report.markdown() + launchTable(contents->json); }
+std::string Report::html() const { return htmlReport(contents->report); }
+
+bool Report::isFile(std::string_view path) {
+  return path.ends_with(".json") || path.ends_with(".md") || path.ends_with(".html");
+}
+
+Status Report::write(const std::string &path) const {
+  if (!isFile(path))
+    return badInput("a report is written to .json, .md or .html, not '" + path + "'");
+  return writeFileAtomically(path, path.ends_with(".json") ? json() : path.ends_with(".md") ? markdown() : html());
+}
+
+int Report::fired(const std::string &pattern) const {
+  const auto &patterns = contents->report.patterns;
+  auto found = patterns.find(pattern);
+  return found == patterns.end() ? 0 : static_cast<int>(found->second.fired.size());
+}
+
+Status Report::require(const std::string &pattern, size_t times) const {
+  const FusionReport::Pattern *found = nullptr;
+  for (const auto *named : {&contents->report.patterns, &contents->report.raises})
+    if (auto entry = named->find(pattern); entry != named->end() && !found)
+      found = &entry->second;
+  if (!found)
+    return badInput("--require names an unknown fusion '" + pattern + "'");
+  const size_t fired = found->fired.size();
+  if (fired == times)
+    return {};
+  std::string message = "required " + pattern + " to fire " + std::to_string(times) + " times, it fired " +
+                        std::to_string(fired);
+  for (const FusionReport::Miss &miss : found->missed)
+    message += "\n  missed at " + miss.location + ": " + miss.reason;
+  return Error{ErrorKind::AnswerIsNo, message};
+}
+
+std::vector<std::string> Report::remarks() const {
+  std::vector<std::string> lines;
+  if (auto shard = contents->report.patterns.find("shard"); shard != contents->report.patterns.end())
+    for (const FusionReport::Miss &miss : shard->second.missed)
+      if (miss.location.empty())
+        lines.push_back(miss.reason);
+  return lines;
+}
+
+int Report::kernelsBefore() const { return static_cast<int>(contents->report.kernelsBefore); }
+int Report::kernelsAfter() const { return static_cast<int>(contents->report.kernelsAfter); }
+
+} // namespace fusion

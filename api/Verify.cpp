@@ -1,0 +1,288 @@
+#include "api/Verify.h"
+
+#include "api/CapSizes.h"
+#include "api/Isolate.h"
+#include "api/Trial.h"
+#include "codegen/BuildPlan.h"
+#include "codegen/Views.h"
+#include "ir/base/Progress.h"
+#include "ir/dialect/SymbolicShapes.h"
+#include "ir/dialect/Types.h"
+#include "ir/reference/Reference.h"
+#include "passes/fuse/Candidate.h"
+#include "runtime/Executor.h"
+#include "runtime/cuda/Driver.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// Symbols that an op and its body speak of.
+std::set<std::string> symbolsOf(Operation *kernel, const nn::SymbolicShapes &shapes) {
+  std::set<std::string> symbols;
+  auto see = [&](const DimShape &dims) {
+    for (const Dim &dim : dims)
+      for (const std::string &symbol : dim.symbols())
+        symbols.insert(symbol);
+  };
+  for (Value input : kernel->getOperands())
+    see(shapes[input]);
+  kernel->walk([&](Operation *op) {
+    for (Value result : op->getResults())
+      see(shapes[result]);
+    for (NamedAttribute attribute : op->getAttrs())
+      if (auto dims = llvm::dyn_cast<ArrayAttr>(attribute.getValue()); dims && nn::isDimsAttr(dims))
+        see(nn::dimsFromAttr(dims));
+  });
+  return symbols;
+}
+
+/// A module whose @main is the op alone. What kernels take from constants in their text stays a constant.
+OwningOpRef<ModuleOp> isolated(Operation *op, const nn::SymbolicShapes &shapes) {
+  llvm::SetVector<Value> inputs;
+  for (Value operand : op->getOperands())
+    if (Operation *producer = operand.getDefiningOp(); llvm::isa<GroupOp>(op) || !producer || !isBodyConstant(producer))
+      inputs.insert(operand);
+  return isolate(op, inputs.getArrayRef(), llvm::to_vector(ValueRange(op->getResults())), shapes, symbolsOf(op, shapes));
+}
+
+/// The groups of a function, then the ops that are kernels of their own.
+std::vector<Operation *> kernelsOf(func::FuncOp function, const nn::SymbolicShapes &shapes) {
+  const Views views = Views::compute(function, shapes);
+  std::vector<Operation *> kernels, singles;
+  for (Operation &op : function.getBody().front()) {
+    if (llvm::isa<GroupOp>(op))
+      kernels.push_back(&op);
+    else if (op.getNumOperands() > 0 && nn::isGraphOp(&op) && !views.isView(&op) &&
+             !llvm::isa<nn::AllReduceOp>(op) && !isOpTriviallyDead(&op))
+      singles.push_back(&op);
+  }
+  kernels.insert(kernels.end(), singles.begin(), singles.end());
+  return kernels;
+}
+
+std::string nameOf(Operation *op) {
+  auto group = llvm::dyn_cast<GroupOp>(op);
+  return (group ? group.getPattern().str() : op->getName().getStringRef().str()) + " at " + locationName(op->getLoc());
+}
+
+/// Products beyond this, or operands, would keep the reference and the emulation busy for minutes.
+constexpr double mostFlops = 1.5e10, mostElements = 1 << 23;
+
+double elementsOf(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes) {
+  const SymbolValues symbols = trialSymbols(ports, sizes);
+  double sum = 0;
+  for (const PortShape &port : ports) {
+    double elements = 1;
+    for (const Dim &dim : port.shape)
+      if (auto size = dim.evaluate(symbols))
+        elements *= static_cast<double>(std::max<int64_t>(*size, 0));
+    sum += elements;
+  }
+  return sum;
+}
+
+class KernelCheck {
+public:
+  KernelCheck(Operation *op, const nn::SymbolicShapes &shapes)
+      : what(nameOf(op)), module(isolated(op, shapes)), isGroup(llvm::isa<GroupOp>(op)),
+        wide(llvm::cast<ModuleOp>(module.get()->clone())) {
+    // Columns that are many still are, where that decides which kernel many rows get.
+    if (!capSizes(entryOf(module)) || !capSizes(entryOf(wide), 1024))
+      wide = {};
+  }
+
+  /// Equal for ops that are the same kernels.
+  std::string key() {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    module->print(out);
+    if (wide)
+      wide->print(out);
+    return text;
+  }
+
+  /// What was too long to check is said in `skipped`.
+  Status run(const PlanOptions &planning, const PlanEdit &edit, std::mt19937 &random,
+             std::vector<std::string> &skipped) {
+    if (Status status = check(entryOf(module), /*usual=*/true, planning, edit, random, skipped); !status)
+      return status;
+    return wide ? check(entryOf(wide), /*usual=*/false, planning, edit, random, skipped) : Status();
+  }
+
+  std::string what;
+
+private:
+  static func::FuncOp entryOf(OwningOpRef<ModuleOp> &module) { return *module->getOps<func::FuncOp>().begin(); }
+
+  /// At the usual sizes, and at sizes for each kernel that they leave out; without the usual ones only for more rows
+  /// than the narrow module has kernels of their own for.
+  Status check(func::FuncOp entry, bool usual, const PlanOptions &planning, const PlanEdit &edit,
+               std::mt19937 &random, std::vector<std::string> &skipped) {
+    auto plan = buildPlan(entry, planning);
+    if (!plan)
+      return Error{plan.error().kind, what + ": " + plan.error().message};
+    auto interpreter = Interpreter::create(entry, "");
+    if (!interpreter)
+      return interpreter.error();
+    if (double elements = elementsOf(interpreter->inputs(), unequalSizes); !isGroup && elements > mostElements) {
+      skipped.push_back(fmt::format("{}: inputs of {:.0f} million elements", what, elements * 1e-6));
+      return {};
+    }
+    std::vector<TrialSizes> chosen = rangeSizes(*plan, interpreter->inputs(), usual, skipped);
+    if (chosen.empty())
+      return {};
+    if (edit)
+      edit(*plan);
+    ExecutorOptions options;
+    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.poison = true;
+    auto executor = Executor::create(std::move(*plan), options);
+    if (!executor)
+      return Error{executor.error().kind, what + ": " + executor.error().message};
+    for (const TrialSizes &sizes : chosen)
+      if (Status status = compareAt(sizes, *interpreter, **executor, random, skipped); !status)
+        return status;
+    return {};
+  }
+
+  /// Sizes that together reach the kernel of every range, the usual ones first.
+  std::vector<TrialSizes> rangeSizes(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports, bool usual,
+                                     std::vector<std::string> &skipped) const {
+    std::vector<TrialSizes> chosen;
+    if (usual)
+      chosen.push_back(unequalSizes);
+    for (const Step &step : plan.steps)
+      for (const Alternative &alternative : step.alternatives)
+        if (!alternative.when.empty())
+          addSizesFor(alternative, ports, usual, chosen, skipped);
+    return chosen;
+  }
+
+  void addSizesFor(const Alternative &alternative, llvm::ArrayRef<PortShape> ports, bool usual,
+                   std::vector<TrialSizes> &chosen, std::vector<std::string> &skipped) const {
+    auto reaches = [&](const TrialSizes &sizes) {
+      return llvm::all_of(alternative.when, [&](const SizeRange &range) {
+        auto value = range.size.evaluate(trialSymbols(ports, sizes));
+        return value && range.holds(*value);
+      });
+    };
+    const SizeRange &first = alternative.when.front();
+    if (llvm::any_of(chosen, reaches) || (!usual && first.least < manyRows))
+      return;
+    const std::optional<TrialSizes> sizes = sizesWithin(first, reaches);
+    if (!sizes) {
+      skipped.push_back(fmt::format("{}: no sizes give {} of {} … {}", what, first.size.str(), first.least, first.most));
+      return;
+    }
+    double flops = 0;
+    for (const KernelLaunch &launch : alternative.launches)
+      if (auto count = launch.flops.evaluate(trialSymbols(ports, *sizes)))
+        flops += static_cast<double>(*count);
+    const double elements = elementsOf(ports, *sizes);
+    if (flops > mostFlops)
+      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} GFLOP", what, first.size.str(), first.least,
+                                    flops * 1e-9));
+    else if (elements > mostElements)
+      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} million elements", what, first.size.str(),
+                                    first.least, elements * 1e-6));
+    else
+      chosen.push_back(*sizes);
+  }
+
+  static std::optional<TrialSizes> sizesWithin(const SizeRange &range,
+                                               llvm::function_ref<bool(const TrialSizes &)> reaches) {
+    auto among = [&](int64_t least, int64_t most) -> std::optional<TrialSizes> {
+      for (int64_t rows = least; rows <= most; ++rows)
+        for (const TrialSizes &sizes : {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{rows, rows}})
+          if (reaches(sizes))
+            return sizes;
+      return std::nullopt;
+    };
+    // Past a tile's edge, where rows are many. What is not counted in rows may be reached by few.
+    const int64_t first = range.least < manyRows ? range.least : std::min(range.most, range.least + 5);
+    if (first < mostRows)
+      if (auto sizes = among(first, std::min(range.most, first + manyRows)))
+        return sizes;
+    return among(1, 4 * manyRows);
+  }
+
+  static constexpr int64_t manyRows = 64, mostRows = int64_t(1) << 32;
+
+  Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor, std::mt19937 &random,
+                   std::vector<std::string> &skipped) {
+    NamedTensors inputs = randomInputs(interpreter.inputs(), sizes, {}, random);
+    auto expected = interpreter.run(inputs);
+    if (!expected) {
+      inputs = randomInputs(interpreter.inputs(), equalSizes, {}, random);
+      expected = interpreter.run(inputs);
+    }
+    if (!expected && !isGroup) { // sizes that belong together only in the graph
+      skipped.push_back(what + ": " + expected.error().message);
+      return {};
+    }
+    if (!expected)
+      return Error{expected.error().kind, what + ": " + expected.error().message};
+    auto actual = executor.run(inputs);
+    if (!actual)
+      return Error{actual.error().kind, what + ": " + actual.error().message};
+    for (const auto &[name, value] : *expected)
+      if (Status status = compareOutput(name, actual->at(name), value, inputs); !status)
+        return status;
+    return {};
+  }
+
+  Status compareOutput(const std::string &output, const Tensor &actual, const Tensor &expected,
+                       const NamedTensors &inputs) {
+    auto difference = compare(actual, expected);
+    if (!difference)
+      return difference.error();
+    if (difference->relativeL2 <= roundingTolerance(actual.type(), inputs) ||
+        (quantises(entryOf(module)) && differsByTies(actual, expected)))
+      return {};
+    int64_t index = std::max<int64_t>(difference->worstIndex, 0);
+    return Error{ErrorKind::AnswerIsNo,
+                 fmt::format("{}: kernel and body differ in {} at element {}: {} instead of {} (relative L2 {:.3g})",
+                             what, output, index, actual.toFloats()[index], expected.toFloats()[index],
+                             difference->relativeL2)};
+  }
+
+  OwningOpRef<ModuleOp> module;
+  bool isGroup;
+  OwningOpRef<ModuleOp> wide;
+};
+} // namespace
+
+Status verifyKernels(func::FuncOp function, const PlanOptions &planning, const PlanEdit &edit) {
+  auto shapes = nn::SymbolicShapes::compute(function);
+  if (failed(shapes))
+    return badInput("shapes do not fit together");
+  std::vector<KernelCheck> checks;
+  std::set<std::string> seen;
+  for (Operation *op : kernelsOf(function, *shapes))
+    if (KernelCheck check(op, *shapes); seen.insert(check.key()).second)
+      checks.push_back(std::move(check));
+  std::vector<std::string> skipped;
+  {
+    Progress progress("verifying fusions", static_cast<int64_t>(checks.size()));
+    std::mt19937 random(std::random_device{}());
+    for (KernelCheck &check : checks) {
+      progress.step(check.what);
+      if (Status status = check.run(planning, edit, random, skipped); !status)
+        return status;
+    }
+  }
+  for (const std::string &line : skipped)
+    if (!isQuiet())
+      fmt::print(stderr, "not verified: {}\n", line);
+  return {};
+}
+
+} // namespace fusion

@@ -1,0 +1,83 @@
+#include "codegen/OutputSlices.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+class Splitter {
+public:
+  Splitter(const Region &region, const KernelContext &context) : region(region), context(context) {}
+
+  llvm::SmallVector<OutputSlice> run() {
+    for (auto [index, output] : llvm::enumerate(region.outputs)) {
+      current = static_cast<unsigned>(index);
+      split(output, context.output(current, output));
+    }
+    return std::move(slices);
+  }
+
+private:
+  void split(Value value, const View &target) {
+    if (auto input = llvm::find(region.inputs, value); input != region.inputs.end()) {
+      if (!(context.inputs[static_cast<size_t>(input - region.inputs.begin())] == target))
+        slices.push_back({value, current, target});
+      return;
+    }
+    Operation *op = value.getDefiningOp();
+    if (auto concat = llvm::dyn_cast_or_null<nn::ConcatOp>(op))
+      return splitConcat(concat, target);
+    if (op && needsAnotherPlace(op))
+      if (auto source = viewBefore(op, target, context.shapes))
+        return split(op->getOperand(0), *source);
+    slices.push_back({value, current, target});
+  }
+
+  void splitConcat(nn::ConcatOp concat, const View &target) {
+    const int64_t rank = static_cast<int64_t>(target.shape.size()), axis = concat.getAxis();
+    const auto along = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+    Dim start = 0;
+    for (Value operand : concat->getOperands()) {
+      View part = target;
+      part.offset = target.offset + start * target.strides[along];
+      part.shape[along] = context.shape(operand)[along];
+      start = start + part.shape[along];
+      split(operand, part);
+    }
+  }
+
+  /// Whether `op` only shows a computed value or a concat in another order: then its operand is stored, by
+  /// other strides.
+  bool needsAnotherPlace(Operation *op) const {
+    if (llvm::isa<nn::TransposeOp>(op))
+      return !showsInput(op);
+    Operation *source = llvm::isa<nn::ReshapeOp>(op) ? producer(op->getOperand(0)) : nullptr;
+    return source && (llvm::isa<nn::ConcatOp>(source) || needsAnotherPlace(source));
+  }
+
+  bool showsInput(Operation *op) const {
+    if (!llvm::isa<nn::TransposeOp, nn::ReshapeOp, nn::SliceOp, nn::ExpandOp>(op))
+      return false;
+    Operation *source = producer(op->getOperand(0));
+    return !source || showsInput(source);
+  }
+
+  /// The op of the region that makes a value; null for an input.
+  Operation *producer(Value value) const {
+    return llvm::is_contained(region.inputs, value) ? nullptr : value.getDefiningOp();
+  }
+
+  const Region &region;
+  const KernelContext &context;
+  unsigned current = 0;
+  llvm::SmallVector<OutputSlice> slices;
+};
+} // namespace
+
+llvm::SmallVector<OutputSlice> outputSlicesOf(const Region &region, const KernelContext &context) {
+  return Splitter(region, context).run();
+}
+
+} // namespace fusion

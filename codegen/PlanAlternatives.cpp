@@ -1,0 +1,85 @@
+// The alternatives of a step that sizes choose from.
+#include "codegen/PlanBuilder.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+PlanBuilder::Targets PlanBuilder::targetsOf(const Region &part, const Region &region, const KernelContext &context,
+                                            llvm::ArrayRef<BufferId> outputs) {
+  Targets targets;
+  for (Value output : part.outputs) {
+    auto place = llvm::find(region.outputs, output);
+    if (place == region.outputs.end()) { // the same in each alternative
+      auto known = buffers.find(output);
+      targets.buffers.push_back(known != buffers.end()
+                                    ? known->second
+                                    : addBuffer(BufferPlan::Kind::Temporary, output, locationName(region.anchor->getLoc())));
+      targets.views.push_back(View::contiguous(output, shapes[output]));
+      continue;
+    }
+    const auto index = static_cast<unsigned>(place - region.outputs.begin());
+    targets.buffers.push_back(outputs[index]);
+    targets.views.push_back(context.output(index, output));
+  }
+  return targets;
+}
+
+Result<Alternative> PlanBuilder::partLaunch(const PlannedKernel &part, const Region &region, const KernelContext &context,
+                                            const Alternative &before, llvm::ArrayRef<BufferId> outputs) {
+  llvm::SmallVector<View> inputs(context.inputs.begin(), context.inputs.end());
+  for (Value value : ArrayRef(part.region.inputs).drop_front(region.inputs.size()))
+    inputs.push_back(between.at(value));
+  const Targets targets = targetsOf(part.region, region, context, outputs);
+  llvm::SmallVector<bool> independent(context.independent.begin(), context.independent.end());
+  if (!before.launches.empty())
+    independent = independentInputs(inputs, Alternative{{}, {before.launches.back()}});
+  KernelContext own = context;
+  own.inputs = inputs;
+  own.outputs = targets.views;
+  own.independent = independent;
+  Result<Alternative> made = oneLaunch(part.region, own, part.emit, targets.buffers);
+  for (auto [value, buffer, view] : llvm::zip(part.region.outputs, targets.buffers, targets.views)) {
+    buffers[value] = buffer;
+    View seen = view;
+    seen.base = value;
+    between[value] = seen;
+  }
+  return made;
+}
+
+/// Whether two alternatives launch the same kernels.
+static bool sameKernels(const Alternative &one, const Alternative &other) {
+  return llvm::equal(one.launches, other.launches,
+                     [](const KernelLaunch &a, const KernelLaunch &b) { return a.kernel == b.kernel; });
+}
+
+Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &region, const KernelContext &context,
+                                                             llvm::ArrayRef<PlannedAlternative> planned,
+                                                             llvm::ArrayRef<BufferId> outputs) {
+  std::vector<Alternative> alternatives;
+  for (const PlannedAlternative &one : planned) {
+    Alternative made;
+    for (const PlannedKernel &kernel : one.kernels) {
+      Result<Alternative> part = one.kernels.size() == 1 ? oneLaunch(region, context, kernel.emit, outputs)
+                                                         : partLaunch(kernel, region, context, made, outputs);
+      if (!part)
+        return part.error();
+      made.launches.push_back(std::move(part->launches.front()));
+      made.collective = part->collective;
+    }
+    made.when = one.when;
+    const bool continues = !alternatives.empty() && one.when.size() == 1 && sameKernels(alternatives.back(), made);
+    if (continues) // the same for larger sizes
+      alternatives.back().when.front().most = one.when.front().most;
+    else
+      alternatives.push_back(std::move(made));
+  }
+  if (alternatives.size() == 1)
+    alternatives.front().when.clear();
+  return alternatives;
+}
+
+} // namespace fusion

@@ -1,0 +1,129 @@
+#pragma once
+// What the attention kernels of a few rows share. A cluster takes a tile of rows of one key/value head. Its
+// blocks split the keys, and the warps of a block split the block's keys; their partial results are merged at
+// the end. The grid does not depend on the number of keys. Of a Config these kernels also need
+//   warps      of a block
+//   cluster    blocks of a cluster; where a GPU has no clusters, the first block of each does all the work
+
+#include "attention_rows.cuh"
+#include "clusters.cuh"
+
+struct DecodeTile : RowTile<i64> {
+  KeyRange keys; // of all blocks of the cluster
+  int rank;      // this block's in the cluster
+};
+template <class Config, class Body>
+DEVICE DecodeTile decode_tile(const Body &body, int rows) {
+  DecodeTile tile;
+  static_cast<RowTile<i64> &>(tile) = row_tile<i64>(body, block_x() / (u32)Config::cluster, rows);
+  tile.keys = key_range<Config>(body, tile, rows);
+  tile.rank = Config::cluster > 1 ? (int)cluster_rank() : 0;
+  return tile;
+}
+template <class Config>
+DEVICE bool has_no_work() {
+  return Config::cluster > 1 && cluster_blocks<Config::cluster> == 1 && block_x() % (u32)Config::cluster != 0;
+}
+
+// What each warp of the block found. Row r of warp w is at w * Rows + r; a row of acc_o has `pitch` columns.
+template <class Config, int Rows>
+struct WarpResults {
+  static constexpr int pitch = Config::value_depth + 4;
+  static constexpr int acc_bytes = Config::warps * Rows * pitch * 4; // of dynamic shared memory
+  f32 *row_max, *row_sum, *acc_o;
+
+  // The factor by which a warp's acc_o, relative to `own_max`, becomes relative to the largest score of the
+  // block.
+  DEVICE f32 rescale_to_block(int r, f32 own_max) const {
+    f32 largest = row_max[r];
+#pragma unroll
+    for (int w = 1; w < Config::warps; ++w)
+      largest = max_nan(largest, row_max[w * Rows + r]);
+    return weight_of(own_max, largest);
+  }
+};
+template <class Config, int Rows>
+DEVICE WarpResults<Config, Rows> warp_results() {
+  SHARED(f32, row_max, Config::warps * Rows);
+  SHARED(f32, row_sum, Config::warps * Rows);
+  return {row_max, row_sum, reinterpret_cast<f32 *>(dynamic_shared())};
+}
+
+// What the blocks of a cluster found. Block `rank` finishes the rows r with r % blocks == rank.
+template <class Config, int Rows>
+struct BlockResults {
+  static constexpr int blocks = cluster_blocks<Config::cluster>, own_rows = (Rows + blocks - 1) / blocks;
+  f32 *row_max, *row_sum; // of block b's row r at b * Rows + r
+  f32 *acc_o;             // of block b's own row i at (b * own_rows + i) * value_depth
+};
+template <class Config, int Rows>
+DEVICE BlockResults<Config, Rows> block_results() {
+  using Results = BlockResults<Config, Rows>;
+  SHARED(f32, row_max, Results::blocks * Rows);
+  SHARED(f32, row_sum, Results::blocks * Rows);
+  SHARED(f32, acc_o, Results::blocks * Results::own_rows * Config::value_depth);
+  return {row_max, row_sum, acc_o};
+}
+
+// Each row goes to the block that finishes it.
+template <class Config, int Rows>
+DEVICE void send_rows(const DecodeTile &tile, int rows_here, const WarpResults<Config, Rows> &warps,
+                      const BlockResults<Config, Rows> &to) {
+  constexpr int blocks = BlockResults<Config, Rows>::blocks, width = Config::value_depth,
+                threads = 32 * Config::warps;
+  const int thread = (int)thread_x();
+  if (thread < Rows) {
+    f32 row_max = -inf_f32(), row_sum = 0.f;
+    for (int w = 0; w < Config::warps; ++w)
+      row_max = max_nan(row_max, warps.row_max[w * Rows + thread]);
+    for (int w = 0; w < Config::warps; ++w)
+      row_sum =
+          row_sum + warps.row_sum[w * Rows + thread] * weight_of(warps.row_max[w * Rows + thread], row_max);
+    store_in_cluster(&to.row_max[tile.rank * Rows + thread], (u32)(thread % blocks), row_max);
+    store_in_cluster(&to.row_sum[tile.rank * Rows + thread], (u32)(thread % blocks), row_sum);
+  }
+  for (int e = thread; e < rows_here * width; e += threads) {
+    const int r = e / width, c = e % width;
+    f32 sum = 0.f;
+#pragma unroll
+    for (int w = 0; w < Config::warps; ++w)
+      sum = sum + warps.acc_o[(w * Rows + r) * warps.pitch + c];
+    store_in_cluster(&to.acc_o[(tile.rank * to.own_rows + r / blocks) * width + c], (u32)(r % blocks), sum);
+  }
+}
+template <class Config, int Rows, class Body>
+DEVICE void store_rows(const Body &body, const DecodeTile &tile, int rows_here,
+                       const BlockResults<Config, Rows> &from) {
+  constexpr int blocks = BlockResults<Config, Rows>::blocks, width = Config::value_depth,
+                threads = 32 * Config::warps;
+  for (int e = (int)thread_x(); e < from.own_rows * width; e += threads) {
+    const int r = e / width * blocks + tile.rank, c = e % width;
+    if (r >= rows_here)
+      break;
+    f32 row_max = -inf_f32(), row_sum = 0.f, acc_o = 0.f;
+#pragma unroll
+    for (int b = 0; b < blocks; ++b)
+      row_max = max_nan(row_max, from.row_max[b * Rows + r]);
+    for (int b = 0; b < blocks; ++b) {
+      const f32 rescale = weight_of(from.row_max[b * Rows + r], row_max);
+      row_sum = row_sum + rescale * from.row_sum[b * Rows + r];
+      acc_o = acc_o + rescale * from.acc_o[(b * from.own_rows + e / width) * width + c];
+    }
+    const i64 row = tile.row0 + r;
+    body.store(tile.entry, head_of(body, tile, row), query_of(body, row), c,
+               Vec<f32, 1>{acc_o * inverse_row_sum<Config>(row_max, row_sum)});
+  }
+}
+// Merges what all warps of the cluster found and stores the rows. Each block has called cluster_arrive() when it
+// started, and each thread has written its share of WarpResults.
+template <class Config, int Rows, class Body>
+DEVICE void merge_rows(const Body &body, const DecodeTile &tile, const WarpResults<Config, Rows> &warps) {
+  const BlockResults<Config, Rows> blocks = block_results<Config, Rows>();
+  cluster_wait(); // until all have started
+  barrier();
+  const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+  send_rows(tile, rows_here, warps, blocks);
+  cluster_arrive();
+  cluster_wait();
+  store_rows(body, tile, rows_here, blocks);
+}

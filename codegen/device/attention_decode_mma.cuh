@@ -1,0 +1,220 @@
+#pragma once
+// Attention of a few rows on tensor cores, for f16 and bf16. Memory bandwidth bounds it, so keys and values go
+// straight from memory to the registers of the lane that multiplies them. Each warp takes 16 keys at a time. In
+// q*k the keys are the 16 rows of the product and the queries its 8 columns; P*V is computed transposed. A lane
+// reads 16 neighbouring bytes at a time, which puts k in an order that is the same in both operands. Where a
+// large head would need too many registers, the next keys and values wait in shared memory, in places of the
+// lane's own; that is slower. A Config also has
+//   row_tiles          tiles of 8 rows: 1 or 2
+//   stages             of 16 keys and values that wait in shared memory; 0: they wait in registers
+//   queries_aligned    whether rows of queries can be read 16 bytes at a time
+// Rows of keys and values can: their strides are multiples of 8, their column strides 1.
+
+#include "attention_decode_operands.cuh"
+
+// What a lane must know of its rows to finish their scores.
+template <class Config, class Body>
+struct DecodeRows {
+  static constexpr int count = 2 * Config::row_tiles;
+  static constexpr bool by_query = Config::causal || Config::window > 0;
+  int queries[by_query ? count : 1];
+  MaskRow<Config> mask[count];
+  typename MaskRow<Config>::Value masked[count][2]; // of the next keys
+
+  DEVICE void start(const Body &body, const DecodeTile &tile) {
+    if constexpr (by_query || is_masked<Config>) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const i64 row = row_or_last(tile, tile.row0 + score_row(i)), query = query_of(body, row);
+        if constexpr (by_query)
+          queries[i] = (int)query;
+        mask[i].find(body, tile.entry, head_of(body, tile, row), query);
+      }
+    }
+  }
+  DEVICE void load_mask(const Body &body, const DecodeTile &tile, i64 j) {
+    if constexpr (is_masked<Config>) {
+#pragma unroll
+      for (int i = 0; i < count; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          masked[i][half] = mask[i].at(body, j + fragment_line() + 8 * half, tile.keys.end);
+    }
+  }
+  // score[n] of the 16 keys from j on, in the layout of a product's result.
+  DEVICE void finish(f32 (&score)[Config::row_tiles][4], const Body &body, const DecodeTile &tile,
+                     i64 j) const {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      f32 s[2] = {score[i / 2][i % 2], score[i / 2][i % 2 + 2]};
+      finish_scores<Config>(body, s, masked[i]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int key = (int)j + fragment_line() + 8 * half;
+        const bool visible =
+            is_visible<Config>(key, by_query ? queries[i] : 0, (int)tile.shift, (int)body.key_count());
+        score[i / 2][i % 2 + 2 * half] = visible ? s[half] : -inf_f32();
+      }
+    }
+  }
+};
+
+// The running softmax of a lane's rows, relative to the warp's largest score so far. acc_o are sums of 16 x 8
+// fragments: columns of values times rows of queries.
+template <class Config>
+struct DecodeSoftmax {
+  static constexpr int count = 2 * Config::row_tiles;
+  f32 row_max[count], row_sum[count], acc_o[Config::row_tiles][DecodeMma<Config>::fragments][4];
+
+  DEVICE void start() {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      row_max[i] = -inf_f32();
+      row_sum[i] = 0.f;
+    }
+#pragma unroll
+    for (int n = 0; n < Config::row_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < DecodeMma<Config>::fragments; ++i)
+        acc_o[n][i][0] = acc_o[n][i][1] = acc_o[n][i][2] = acc_o[n][i][3] = 0.f;
+  }
+  // Scores become weights; what was summed before is rescaled when the largest score grows.
+  DEVICE void add(f32 (&score)[Config::row_tiles][4]) {
+    f32 rescale[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      f32 &low = score[i / 2][i % 2], &high = score[i / 2][i % 2 + 2];
+      const f32 largest = max_nan(row_max[i], column_max(max_nan(low, high)));
+      rescale[i] = weight_of(row_max[i], largest);
+      row_max[i] = largest;
+      low = weight_of(low, largest);
+      high = weight_of(high, largest);
+      row_sum[i] = row_sum[i] * rescale[i] + (low + high);
+    }
+#pragma unroll
+    for (int n = 0; n < Config::row_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < DecodeMma<Config>::fragments; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          acc_o[n][i][e] = acc_o[n][i][e] * rescale[2 * n + e % 2];
+  }
+};
+
+template <class Config, class T, class Stream, class Queries>
+DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stream, const Queries &queries) {
+  constexpr int key_vectors = DecodeMma<Config>::key_vectors;
+#pragma unroll
+  for (int c = 0; c < key_vectors; ++c) {
+    const Vec<u32, 4> low = stream.vector(c), high = stream.vector(key_vectors + c);
+#pragma unroll
+    for (int n = 0; n < Config::row_tiles; ++n) {
+      const Vec<u32, 4> words = queries.vector(n, c);
+#pragma unroll
+      for (int w = 0; w < 2; ++w) {
+        const u32 a[4] = {low[2 * w], high[2 * w], low[2 * w + 1], high[2 * w + 1]};
+        const u32 b[2] = {words[2 * w], words[2 * w + 1]};
+        mma_m16n8k16(score[n], a, b, T());
+      }
+    }
+  }
+}
+// acc_o += P*V. A weight is two numbers of T, which together keep its digits. Neighbouring keys of a column
+// come together in a register.
+template <class Config, class T, class Stream>
+DEVICE void decode_values(f32 (&acc_o)[Config::row_tiles][DecodeMma<Config>::fragments][4],
+                            const f32 (&weight)[Config::row_tiles][4], const Stream &stream) {
+  u32 weights[Config::row_tiles][2], rests[Config::row_tiles][2];
+#pragma unroll
+  for (int n = 0; n < Config::row_tiles; ++n)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      split_pair<T>(weight[n][2 * half], weight[n][2 * half + 1], weights[n][half], rests[n][half]);
+      weights[n][half] = transpose_matrix(weights[n][half]);
+      rests[n][half] = transpose_matrix(rests[n][half]);
+    }
+#pragma unroll
+  for (int c = 0; c < DecodeMma<Config>::value_vectors; ++c) {
+    const int first = 2 * DecodeMma<Config>::key_vectors + c * 4;
+    const Vec<u32, 4> v0 = stream.vector(first), v1 = stream.vector(first + 1);
+    const Vec<u32, 4> v2 = stream.vector(first + 2), v3 = stream.vector(first + 3);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const u32 a[4] = {permute_bytes(v0[w], v1[w], 0x5410u), permute_bytes(v0[w], v1[w], 0x7632u),
+                        permute_bytes(v2[w], v3[w], 0x5410u), permute_bytes(v2[w], v3[w], 0x7632u)};
+#pragma unroll
+      for (int n = 0; n < Config::row_tiles; ++n) {
+        mma_m16n8k16(acc_o[n][4 * c + w], a, weights[n], T());
+        mma_m16n8k16(acc_o[n][4 * c + w], a, rests[n], T());
+      }
+    }
+  }
+}
+
+// The results of the block's warps, all relative to the largest score of the block.
+template <class Config, int Rows>
+DEVICE void publish_fragments(const WarpResults<Config, Rows> &results, DecodeSoftmax<Config> &softmax) {
+  const int warp = warp_of_block();
+#pragma unroll
+  for (int i = 0; i < softmax.count; ++i) {
+    softmax.row_sum[i] = column_sum(softmax.row_sum[i]);
+    if (fragment_line() == 0) {
+      results.row_max[warp * Rows + score_row(i)] = softmax.row_max[i];
+      results.row_sum[warp * Rows + score_row(i)] = softmax.row_sum[i];
+    }
+  }
+  barrier(); // also: keys and values that waited in the same memory are not needed any more
+#pragma unroll
+  for (int i = 0; i < softmax.count; ++i) {
+    const f32 factor = results.rescale_to_block(score_row(i), softmax.row_max[i]);
+#pragma unroll
+    for (int p = 0; p < DecodeMma<Config>::fragments; ++p) {
+      const int column = p / 4 * 64 + fragment_line() * 8 + p % 4 * 2;
+      const Vec<f32, 2> pair = {softmax.acc_o[i / 2][p][i % 2] * factor,
+                                softmax.acc_o[i / 2][p][i % 2 + 2] * factor};
+      if (Config::value_depth % 64 == 0 || column < Config::value_depth)
+        store_vec(results.acc_o + (warp * Rows + score_row(i)) * results.pitch + column, pair);
+    }
+  }
+}
+
+template <class Config, class Body>
+DEVICE void attention_decode_mma(const Body &body) {
+  using T = typename Config::Key;
+  constexpr int rows = DecodeMma<Config>::rows, tile_keys = DecodeMma<Config>::tile_keys;
+  if (has_no_work<Config>())
+    return;
+  const DecodeTile tile = decode_tile<Config>(body, rows);
+  cluster_arrive();
+  DecodeRows<Config, Body> lane_rows;
+  lane_rows.start(body, tile);
+  const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * tile_keys;
+  i64 j = tile.keys.first + (tile.rank * Config::warps + warp_of_block()) * tile_keys;
+  typename decode_stream<Config, T>::type stream;
+  stream.from.start(body, tile, j);
+  pdl_wait();
+  pdl_launch_dependents();
+  DecodeQueries<Config> queries;
+  queries.start(body, tile);
+
+  DecodeSoftmax<Config> softmax;
+  softmax.start();
+  lane_rows.load_mask(body, tile, j);
+  stream.start(j, step);
+#pragma unroll 1
+  for (; j < tile.keys.end; j += step) {
+    f32 score[Config::row_tiles][4] = {};
+    stream.await();
+    decode_scores<Config, T>(score, stream, queries);
+    stream.keys_used(j, step);
+    lane_rows.finish(score, body, tile, j);
+    lane_rows.load_mask(body, tile, j + step);
+    softmax.add(score);
+    decode_values<Config, T>(softmax.acc_o, score, stream);
+    stream.values_used(j, step);
+  }
+  stream.finish();
+  const WarpResults<Config, rows> results = warp_results<Config, rows>();
+  publish_fragments(results, softmax);
+  merge_rows(body, tile, results);
+}

@@ -1,0 +1,254 @@
+#pragma once
+// What the attention kernels of many rows on tensor cores share, for f16 and bf16: a block takes a tile of
+// rows of one key/value head and streams tiles of keys and values through shared memory. A warp has 16 or 32
+// of the rows; their scores, weights and acc_o stay in its registers, as fragments of matrix products: lane l
+// holds rows l / 4 (+ 8) and columns 2 (l % 4) (+ 1) of every 16 x 8. A Config also has
+//   warps, row_tiles    row_tiles: tiles of 16 rows that a warp has
+//   tile_keys           keys at a time
+//   exponent_scale      what a score is multiplied with to become an exponent of 2
+//   scale_only          scores are q*k: exponent_scale does all the scaling, and Body has no score()
+// Rows of queries, keys and values can be read 16 bytes at a time, those of the result lie side by side.
+
+#include "attention_rows.cuh"
+
+// Swizzled: in panels of 64 columns, as wgmma reads them; else with rows 16 bytes longer than needed, so that
+// ldmatrix meets every bank once. Depths are padded to multiples of 16, with zeros.
+template <class Config, bool Swizzled>
+struct PrefillShape {
+  static DEVICE constexpr int padded(int width) { return (width + 15) / 16 * 16; }
+  static DEVICE constexpr int pitch(int width) { return Swizzled ? (width + 63) / 64 * 64 : width + 8; }
+  static constexpr int threads = 32 * Config::warps, rows = 16 * Config::warps * Config::row_tiles;
+  static constexpr int depth = padded(Config::depth), value_depth = padded(Config::value_depth);
+  static constexpr int key_pitch = pitch(depth), value_pitch = pitch(value_depth);
+  static constexpr int key_tile = Config::tile_keys * key_pitch, value_tile = Config::tile_keys * value_pitch;
+  static constexpr int shared_bytes = 2 * (rows * key_pitch + 2 * (key_tile + value_tile));
+  static constexpr bool swizzled = Swizzled;
+};
+// Where row `row`, column `column` (a multiple of 8) of a tile of Rows rows lies in it.
+template <int Rows, int Pitch, bool Swizzled>
+DEVICE int tile_place(int row, int column) {
+  return Swizzled ? column / 64 * (64 * Rows) + row * 64 + (column % 64 / 8 ^ row % 8) * 8
+                  : row * Pitch + column;
+}
+
+// The causal kernel takes the tiles that look at the most keys first.
+template <class Config, int Rows, class Body>
+DEVICE RowTile<int> prefill_tile(const Body &body) {
+  RowTile<int> tile = row_tile<int>(body, block_x(), Rows);
+  if constexpr (Config::causal) {
+    const u32 kv_heads = (u32)body.kv_heads(), all_heads = kv_heads * (u32)body.batch();
+    const u32 tiles = (u32)((body.query_count() * body.group() + Rows - 1) / Rows);
+    tile.row0 = (int)(tiles - 1 - block_x() / all_heads) * Rows;
+    tile.kv_head = block_x() % kv_heads;
+    tile.entry = block_x() % all_heads / kv_heads;
+  }
+  return tile;
+}
+
+// Starts the copies of rows j0 ... of keys or values to a tile; zeros from row `end` on and beyond the head's
+// Width.
+template <class Shape, int Rows, int Width, int Padded, int Pitch, class T>
+DEVICE void copy_tile(T *tile, const T *rows, i64 stride, int j0, int end) {
+  constexpr int per_row = Padded / 8, all = Shape::threads / per_row < Rows ? Shape::threads / per_row : Rows;
+  // Swizzled: so that the order of a row's vectors is the same for all rows of a thread.
+  constexpr int rows_at_once = Shape::swizzled ? all / 8 * 8 : all,
+                passes = (Rows + rows_at_once - 1) / rows_at_once;
+  const int thread = (int)thread_x(), r = thread / per_row, c = thread % per_row * 8;
+  if (rows_at_once * per_row < Shape::threads && thread >= rows_at_once * per_row)
+    return;
+  const T *from = rows + (i64)(j0 + r) * stride + c;
+#pragma unroll
+  for (int i = 0; i < Rows; i += rows_at_once) {
+    if (passes * rows_at_once <= Rows || r + i < Rows)
+      cp_async_16(tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c), from,
+                  j0 + r + i < end && (Width == Padded || c < Width));
+    from += rows_at_once * stride;
+  }
+}
+template <class Config, class Shape, class Body, class T>
+DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &tile) {
+  constexpr int per_row = Shape::depth / 8;
+#pragma unroll 2
+  for (int i = (int)thread_x(); i < Shape::rows * per_row; i += Shape::threads) {
+    const int r = i / per_row, c = i % per_row * 8;
+    const bool valid = tile.row0 + r <= tile.last_row && (Config::depth == Shape::depth || c < Config::depth);
+    const int row = valid ? tile.row0 + r : tile.row0;
+    cp_async_16(query_tile + tile_place<Shape::rows, Shape::key_pitch, Shape::swizzled>(r, c),
+                body.query(tile.entry, head_of(body, tile, row), query_of(body, row), c), valid);
+  }
+}
+
+// Keys and values of two stages: while one is multiplied, the other arrives.
+template <class Config, class Shape, class T>
+struct KeyTiles {
+  T *keys, *values;
+  const T *key_rows, *value_rows;
+  i64 key_stride, value_stride;
+  int end;
+
+  DEVICE void copy(int j0, int stage) const {
+    copy_tile<Shape, Config::tile_keys, Config::depth, Shape::depth, Shape::key_pitch>(
+        keys + stage * Shape::key_tile, key_rows, key_stride, j0, end);
+    copy_tile<Shape, Config::tile_keys, Config::value_depth, Shape::value_depth, Shape::value_pitch>(
+        values + stage * Shape::value_tile, value_rows, value_stride, j0, end);
+  }
+};
+// After the tile of queries.
+template <class Config, class Shape, class Body, class T>
+DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int> &tile, T *query_tile) {
+  T *const keys = query_tile + Shape::rows * Shape::key_pitch;
+  return {keys,
+          keys + 2 * Shape::key_tile,
+          body.key_rows(tile.entry, tile.kv_head),
+          body.value_rows(tile.entry, tile.kv_head),
+          body.key_stride(),
+          body.value_stride(),
+          (int)body.key_count()};
+}
+
+// The row of the problem that `half` (0, 1) of a lane's fragment m has.
+template <class Config>
+DEVICE int fragment_row(const RowTile<int> &tile, int m, int half) {
+  return tile.row0 + warp_of_block() * (16 * Config::row_tiles) + m * 16 + half * 8 + lane_of_warp() / 4;
+}
+
+// -inf for keys that rows do not look at, in tiles of which some row looks at a part only: at the end, on the
+// diagonal, at the window's far side.
+template <class Config, class Body>
+DEVICE void mask_edges(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
+                       const RowTile<int> &tile, int j0) {
+#pragma unroll
+  for (int m = 0; m < Config::row_tiles; ++m) {
+    const int first_row = tile.row0 + (warp_of_block() * Config::row_tiles + m) * 16,
+              left = (int)body.key_count() - j0;
+    bool edge = left < Config::tile_keys;
+    if constexpr (Config::causal)
+      edge = edge || j0 + (Config::tile_keys - 1) > query_of(body, first_row) + tile.shift;
+    if constexpr (Config::window > 0)
+      edge = edge || j0 <= query_of(body, first_row + 15) + tile.shift - Config::window;
+    if (edge) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int aligned = query_of(body, fragment_row<Config>(tile, m, half)) + tile.shift - j0;
+        const int newest = Config::causal && aligned < left - 1 ? aligned : left - 1;
+#pragma unroll
+        for (int n = 0; n < Config::tile_keys / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int key = n * 8 + lane_of_warp() % 4 * 2 + e;
+            if (!(key <= newest && (Config::window == 0 || key > aligned - Config::window)))
+              score[m][n][2 * half + e] = -inf_f32();
+          }
+      }
+    }
+  }
+}
+// All that happens to a score, for bodies with more than a scale.
+template <class Config, class Body>
+DEVICE void finish_fragments(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
+                             const RowTile<int> &tile, int j0) {
+  const i64 key_count = body.key_count();
+#pragma unroll
+  for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_or_last(tile, fragment_row<Config>(tile, m, half));
+      const i64 query = query_of(body, row);
+      MaskRow<Config> mask;
+      mask.find(body, tile.entry, head_of(body, tile, row), query);
+#pragma unroll
+      for (int n = 0; n < Config::tile_keys / 8; ++n) {
+        const i64 key = j0 + n * 8 + lane_of_warp() % 4 * 2;
+        f32 s[2] = {score[m][n][2 * half], score[m][n][2 * half + 1]};
+        const typename MaskRow<Config>::Value masked[2] = {mask.at(body, key, key_count),
+                                                           mask.at(body, key + 1, key_count)};
+        finish_scores<Config>(body, s, masked);
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          score[m][n][2 * half + e] =
+              is_visible<Config>(key + e, query, (i64)tile.shift, key_count) ? s[e] : -inf_f32();
+      }
+    }
+}
+
+// The running softmax of a lane's rows: weights are relative to the largest score so far, powers of two.
+template <class Config, class Shape, class T>
+struct PrefillSoftmax {
+  static constexpr int fragments = Shape::value_depth / 8;
+  f32 acc_o[Config::row_tiles][fragments][4], row_max[Config::row_tiles][2], row_sum[Config::row_tiles][2];
+  u32 weight[Config::row_tiles][Config::tile_keys / 16]
+            [4]; // of the tile at hand, rounded to T, as operand of P*V
+
+  DEVICE void start() {
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m) {
+      row_max[m][0] = row_max[m][1] = -inf_f32();
+      row_sum[m][0] = row_sum[m][1] = 0.f;
+#pragma unroll
+      for (int n = 0; n < fragments; ++n)
+        acc_o[m][n][0] = acc_o[m][n][1] = acc_o[m][n][2] = acc_o[m][n][3] = 0.f;
+    }
+  }
+  // Differences first where a mask's large numbers would not survive the factor.
+  static DEVICE f32 power(f32 score, f32 base) {
+    return Config::scale_only ? exp2_near(fma_(score, Config::exponent_scale, -base))
+                              : exp2_near((score - base) * Config::exponent_scale);
+  }
+  // Scores become weights; what was summed before is rescaled when the largest score grows.
+  DEVICE void add(const f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]) {
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        f32 largest = row_max[m][half];
+#pragma unroll
+        for (int n = 0; n < Config::tile_keys / 8; ++n)
+          largest = max_nan(largest, max_nan(score[m][n][2 * half], score[m][n][2 * half + 1]));
+        largest = lanes_max<4>(largest);
+        const f32 base = largest == -inf_f32() ? 0.f
+                         : Config::scale_only  ? largest * Config::exponent_scale
+                                               : largest;
+        const f32 rescale = power(row_max[m][half], base);
+        row_max[m][half] = largest;
+        f32 sum = 0.f;
+#pragma unroll
+        for (int n = 0; n < Config::tile_keys / 8; ++n) {
+          const f32 first = power(score[m][n][2 * half], base),
+                    second = power(score[m][n][2 * half + 1], base);
+          sum = sum + (first + second);
+          weight[m][n / 2][n % 2 * 2 + half] = packed_pair<T>(first, second);
+        }
+        row_sum[m][half] = fma_(row_sum[m][half], rescale, sum);
+#pragma unroll
+        for (int n = 0; n < fragments; ++n) {
+          acc_o[m][n][2 * half] = acc_o[m][n][2 * half] * rescale;
+          acc_o[m][n][2 * half + 1] = acc_o[m][n][2 * half + 1] * rescale;
+        }
+      }
+  }
+  template <class Body>
+  DEVICE void store(const Body &body, const RowTile<int> &tile) const {
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const f32 inverse = inverse_row_sum<Config>(row_max[m][half], lanes_sum<4>(row_sum[m][half]));
+        const int row = fragment_row<Config>(tile, m, half);
+        if (row > tile.last_row)
+          continue;
+        const i64 query = query_of(body, row), head = head_of(body, tile, row);
+#pragma unroll
+        for (int n = 0; n < (Config::value_depth + 7) / 8; ++n)
+          body.store(tile.entry, head, query, n * 8 + lane_of_warp() % 4 * 2,
+                     Vec<f32, 2>{acc_o[m][n][2 * half] * inverse, acc_o[m][n][2 * half + 1] * inverse});
+      }
+  }
+};
+template <class Config, class Body>
+DEVICE void finish_tile(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
+                        const RowTile<int> &tile, int j0) {
+  if constexpr (Config::scale_only)
+    mask_edges<Config>(score, body, tile, j0);
+  else
+    finish_fragments<Config>(score, body, tile, j0);
+}

@@ -1,0 +1,141 @@
+#pragma once
+// Which rows, keys and scores a block of an attention kernel works on. Heads of a group share keys and
+// values, so their rows are one problem: row r of a key/value head is query r / group of its head r % group.
+//
+// Every attention template takes a Config and a Body. In a Config, at compile time:
+//   Query, Key, Value    types of the elements
+//   Mask                 of a mask's: bool (keep) or a float (add); void: there is none
+//   depth, value_depth   head size of queries and keys; of values and results
+//   causal               query i looks at keys up to i + shift, where shift = key_count - query_count
+//   window               and at no more than so many; 0: at all
+//   zero_masked_rows     a row that looks at no key becomes 0, else NaN
+// and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
+//   i64 batch(), kv_heads(), group(), query_count(), key_count()
+//   const Query *query(entry, head, query, column)
+//   const Key *key_rows(entry, kv_head), i64 key_stride(), key_column_stride(); the same of value
+//   const Mask *mask_row(entry, head, query), const Mask *mask(row, key)
+//   void score(f32 (&s)[N])            q*k of N keys of one row become their scores: scaled, capped
+//   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])    the same with a mask
+//   void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns of a result
+
+#include "attention.cuh"
+
+DEVICE int lane_of_warp() { return (int)thread_x() % 32; }
+DEVICE int warp_of_block() { return (int)thread_x() / 32; }
+
+// A tile of rows of one key/value head. Index: i64, or int where a head has fewer than 2^31 rows and keys.
+template <class Index>
+struct RowTile {
+  Index row0, last_row; // last_row: of the head, not of the tile
+  Index shift;          // query i is aligned with key i + shift
+  i64 kv_head, entry;   // entry: of the batch
+};
+// Tile `block`, of `rows` rows. 32-bit divisions: 64-bit ones are calls, around which registers spill. A grid
+// is below 2^31.
+template <class Index, class Body>
+DEVICE RowTile<Index> row_tile(const Body &body, u32 block, int rows) {
+  const i64 all = body.query_count() * body.group();
+  const u32 tiles = (u32)((all + rows - 1) / rows), kv_heads = (u32)body.kv_heads();
+  RowTile<Index> tile;
+  tile.row0 = (Index)(block % tiles) * rows;
+  tile.kv_head = block / tiles % kv_heads;
+  tile.entry = block / (tiles * kv_heads);
+  tile.last_row = (Index)all - 1;
+  tile.shift = (Index)body.key_count() - (Index)body.query_count();
+  return tile;
+}
+template <class Index, class Body>
+DEVICE Index query_of(const Body &body, Index row) {
+  return row / (Index)body.group();
+}
+template <class Index, class Body>
+DEVICE i64 head_of(const Body &body, const RowTile<Index> &tile, Index row) {
+  return tile.kv_head * body.group() + row % (Index)body.group();
+}
+template <class Index>
+DEVICE Index row_or_last(const RowTile<Index> &tile, Index row) {
+  return row < tile.last_row ? row : tile.last_row;
+}
+
+// Keys first ... end - 1: no row of the tile looks at others.
+struct KeyRange {
+  i64 first, end;
+};
+template <class Config, class Index, class Body>
+DEVICE KeyRange key_range(const Body &body, const RowTile<Index> &tile, int rows) {
+  const i64 keys = body.key_count();
+  KeyRange range = {0, keys};
+  if constexpr (Config::window > 0) {
+    const i64 oldest = query_of(body, tile.row0) + tile.shift - (Config::window - 1);
+    range.first = oldest > 0 ? oldest : 0;
+  }
+  if constexpr (Config::causal) {
+    const i64 newest = query_of(body, row_or_last(tile, tile.row0 + (rows - 1))) + tile.shift + 1;
+    range.end = newest < keys ? newest : keys;
+  }
+  return range;
+}
+// Whether a query looks at a key.
+template <class Config, class Index>
+DEVICE bool is_visible(Index key, Index query, Index shift, Index keys) {
+  bool visible = key < keys;
+  if constexpr (Config::causal)
+    visible = visible && key <= query + shift;
+  if constexpr (Config::window > 0)
+    visible = visible && key > query + shift - Config::window;
+  return visible;
+}
+// What acc_o is multiplied with to become a row's result.
+template <class Config>
+DEVICE f32 inverse_row_sum(f32 row_max, f32 row_sum) {
+  return row_max == -inf_f32() ? (Config::zero_masked_rows ? 0.f : nan_f32()) : 1.f / row_sum;
+}
+
+template <class Config>
+constexpr bool is_masked = !same_type<typename Config::Mask, void>;
+// A mask's element in a register.
+template <class T>
+struct in_register {
+  using type = f32;
+};
+template <>
+struct in_register<bool> {
+  using type = bool;
+};
+template <class T>
+using mask_value = typename in_register<T>::type;
+// The mask of one row, or nothing.
+template <class Config, bool Masked = is_masked<Config>>
+struct MaskRow {
+  using Value = bool;
+  template <class Body>
+  DEVICE void find(const Body &, i64, i64, i64) {}
+  template <class Body>
+  DEVICE Value at(const Body &, i64, i64) const {
+    return true;
+  }
+};
+template <class Config>
+struct MaskRow<Config, true> {
+  using Value = mask_value<typename Config::Mask>;
+  const typename Config::Mask *row;
+  template <class Body>
+  DEVICE void find(const Body &body, i64 entry, i64 head, i64 query) {
+    row = body.mask_row(entry, head, query);
+  }
+  // Keys from `end` on have none.
+  template <class Body>
+  DEVICE Value at(const Body &body, i64 key, i64 end) const {
+    if constexpr (same_type<typename Config::Mask, bool>)
+      return key < end ? load(body.mask(row, key)) : false;
+    else
+      return key < end ? to_f32(load(body.mask(row, key))) : 0.f;
+  }
+};
+template <class Config, class Body, int N, class Mask>
+DEVICE void finish_scores(const Body &body, f32 (&s)[N], const Mask (&mask)[N]) {
+  if constexpr (is_masked<Config>)
+    body.score(s, mask);
+  else
+    body.score(s);
+}

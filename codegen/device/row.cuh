@@ -1,0 +1,407 @@
+#pragma once
+
+#include "cluster_reduce.cuh"
+#include "moments.cuh"
+#include "reduce.cuh"
+#include "unaligned.cuh"
+#include "vectors.cuh"
+
+// Kernels over rows: a few lanes, a block or a cluster of blocks share a row, take vectors of neighbouring
+// columns, and pass over the row as often as there are reductions that need each other. What a thread reads
+// or computes in one pass it keeps in registers for the next ones, where the row is short enough; else each
+// pass reads the row again.
+//
+// row_kernel() is given the body, which works on one vector of columns at a time:
+//
+//   struct Body {
+//     struct Row { ... };  // what the thread has once for its row: pointers, accumulators, scalars
+//     struct Live { ... }; // arrays by chunk: vectors that live in registers between passes
+//
+//     i64 rows() const;
+//     i64 width() const;                          // columns; asked for where a thread does not hold its row
+//     Row row(i64 index) const;                   // with its pointers set
+//     i64 misalignment(const Row &) const;        // if shifted: elements from an aligned address to the row
+//
+//     void request(When, const RowChunk &, const Row &, Live &) const; // loads before the first pass
+//     void scalars(When, Row &) const;                                 // loads of one value per row
+//     void prefetch(When, const Row &) const;                          // has the L2 fetch this row
+//
+//     void pass(Pass<P>, const RowChunk &, Row &, Live &) const;       // accumulates, keeps and stores
+//     void finish(Pass<P>, const Thread &, Row &, Live &) const;       // totals, and what follows from them
+//     void store_row(Row &) const;                                     // by one thread: one value per row
+//   };
+//
+// Any of request, scalars, prefetch, finish and store_row may be missing.
+
+struct RowConfig {
+  static constexpr int threads = 128;      // of a block
+  static constexpr int threadsPerRow = 32; // a power of two up to 32, or all of the block
+  static constexpr int vector = 1;         // neighbouring columns that a thread takes at once
+  static constexpr int chunks = 0; // vectors of its row that a thread holds in registers; 0: it holds none
+  static constexpr i64 width = 0;  // columns of a row; 0: known at run time, for rows that are not held
+  static constexpr int passes = 1;
+  static constexpr int cluster = 1; // blocks that share a row; `chunks` is then for one block doing it all
+  static constexpr bool shifted = false; // vectors begin where memory is aligned, not where the row begins
+  static constexpr i64 prefetchDistance = 0; // rows between the one that is read and the one prefetched
+  static constexpr bool loadsFirst = false; // all loads are issued before the next kernel may start
+  static constexpr bool launches = true;    // lets the next kernel start
+};
+
+// When a load is issued: before pdl_wait(), for constants and what the kernel just before does not write, or
+// after it.
+struct BeforeWait {};
+struct AfterWait {};
+template <int P>
+struct Pass {};
+
+// What is accumulated over a row or a group. Maxima and minima of floats propagate NaN; integers wrap.
+struct Sum {
+  template <class T>
+  static DEVICE T identity() {
+    return (T)0;
+  }
+  template <class T>
+  static DEVICE T combine(T a, T b) {
+    if constexpr (is_wide_float<T>)
+      return a + b;
+    else
+      return (T)((u64)a + (u64)b);
+  }
+  template <int Lanes>
+  static DEVICE f32 lanes(f32 value) {
+    return lanes_sum<Lanes>(value);
+  }
+  template <int Threads, int Site>
+  static DEVICE f32 block(f32 value) {
+    return block_sum<Threads, Site>(value);
+  }
+  template <int Threads, int Site, int Blocks>
+  static DEVICE f32 cluster(f32 value) {
+    return cluster_sum<Threads, Site, Blocks>(value);
+  }
+};
+struct Product {
+  template <class T>
+  static DEVICE T identity() {
+    return (T)1;
+  }
+  template <class T>
+  static DEVICE T combine(T a, T b) {
+    if constexpr (is_wide_float<T>)
+      return a * b;
+    else
+      return (T)((u64)a * (u64)b);
+  }
+};
+struct Max {
+  template <class T>
+  static DEVICE T identity() {
+    if constexpr (is_wide_float<T>)
+      return -inf_f32();
+    else
+      return int_range<T>::least;
+  }
+  template <class T>
+  static DEVICE T combine(T a, T b) {
+    if constexpr (is_wide_float<T>)
+      return max_nan(a, b);
+    else
+      return a > b ? a : b;
+  }
+  template <int Lanes>
+  static DEVICE f32 lanes(f32 value) {
+    return lanes_max<Lanes>(value);
+  }
+  template <int Threads, int Site>
+  static DEVICE f32 block(f32 value) {
+    return block_max<Threads, Site>(value);
+  }
+  template <int Threads, int Site, int Blocks>
+  static DEVICE f32 cluster(f32 value) {
+    return cluster_max<Threads, Site, Blocks>(value);
+  }
+};
+struct Min {
+  template <class T>
+  static DEVICE T identity() {
+    if constexpr (is_wide_float<T>)
+      return inf_f32();
+    else
+      return int_range<T>::most;
+  }
+  template <class T>
+  static DEVICE T combine(T a, T b) {
+    if constexpr (is_wide_float<T>)
+      return min_nan(a, b);
+    else
+      return a < b ? a : b;
+  }
+  template <int Lanes>
+  static DEVICE f32 lanes(f32 value) {
+    return lanes_min<Lanes>(value);
+  }
+  template <int Threads, int Site>
+  static DEVICE f32 block(f32 value) {
+    return block_min<Threads, Site>(value);
+  }
+  template <int Threads, int Site, int Blocks>
+  static DEVICE f32 cluster(f32 value) {
+    return cluster_min<Threads, Site, Blocks>(value);
+  }
+};
+
+template <class Op, class T>
+struct Accumulator {
+  T value = Op::template identity<T>();
+  DEVICE void add(T x) { value = Op::combine(value, x); }
+  // A square that nothing else reads is not rounded before it is added.
+  DEVICE void add_square(T x) { value = fma_(x, x, value); }
+};
+
+// The squares of a row's distances from its mean, taken in one pass over registers: each thread takes them
+// about a mean of its own, and finishing them adds what the distances of the means make (see Moments).
+struct RowMoments {
+  f32 sum = 0.f, mean = 0.f, count = 0.f, squares = 0.f;
+  DEVICE void add(f32 x) {
+    const f32 apart = x - mean;
+    squares = fma_(apart, apart, squares);
+  }
+};
+
+// A vector of the thread's columns.
+struct RowChunk {
+  int k;       // which of those that the thread holds; 0 if it holds none
+  i64 column;  // the first column
+  bool inside; // whether it belongs to the row; threads beyond the end repeat its first vector
+  bool writes; // whether the thread stores it: inside, and of a row of the tensor
+};
+
+// A thread and the row that it works on.
+template <class Config>
+struct RowThread {
+  static constexpr int blocks = cluster_blocks<Config::cluster>; // that work on a row
+  static constexpr int chunks = Config::chunks / blocks;
+  static constexpr bool held = Config::chunks > 0, wholeBlock = Config::threadsPerRow > 32;
+  static constexpr int rowsPerBlock = Config::threads / Config::threadsPerRow;
+  static constexpr int lanes = wholeBlock ? 32 : Config::threadsPerRow;
+  static constexpr i64 stride =
+      (i64)Config::vector * Config::threadsPerRow * blocks; // from one vector to the next
+  static constexpr bool guarded = held && !Config::shifted && chunks * stride != Config::width;
+  static constexpr int elements = chunks * Config::vector;
+  static_assert(Config::cluster == 1 || (wholeBlock && !guarded && !Config::shifted),
+                "a cluster shares its row evenly");
+
+  i64 thread, row;    // the thread's place among those of its row
+  bool active = true; // false: beyond the last row, which the thread repeats
+  i64 last = 0;       // if guarded: the column of the last vector, or 0 if that is beyond the end
+  bool inside = true; // and whether it is not
+  i64 shift = 0;      // if shifted: elements of the first vector that lie before the row
+
+  DEVICE RowThread(i64 block, i64 rows) {
+    if constexpr (wholeBlock) {
+      thread = Config::cluster > 1 ? cluster_rank() * (u32)Config::threads + thread_x() : thread_x();
+      row = block;
+    } else {
+      thread = thread_x() % (u32)Config::threadsPerRow;
+      const i64 place = block * rowsPerBlock + thread_x() / (u32)Config::threadsPerRow;
+      active = place < rows;
+      row = active ? place : rows - 1;
+    }
+    if constexpr (guarded) {
+      const i64 end = (chunks - 1) * stride + thread * Config::vector;
+      inside = end < Config::width;
+      last = inside ? end : 0;
+    }
+  }
+  DEVICE bool is_first() const { return active && thread == 0; }
+  DEVICE i64 column(int k) const {
+    const i64 own = k * stride + thread * Config::vector - shift;
+    return guarded && k == chunks - 1 ? last : own;
+  }
+  DEVICE RowChunk chunk(int k) const {
+    const bool in = !guarded || k < chunks - 1 || inside;
+    return RowChunk{k, column(k), in, active && in};
+  }
+
+  // Every thread of the row gets the result. Site: another for each call, as for block_sum.
+  template <int Site, class Op, class T>
+  DEVICE T total(const Accumulator<Op, T> &mine) const {
+    if constexpr (same_type<T, f32> && !same_type<Op, Product>) {
+      if constexpr (Config::cluster > 1)
+        return Op::template cluster<Config::threadsPerRow, Site, Config::cluster>(mine.value);
+      else if constexpr (wholeBlock)
+        return Op::template block<Config::threadsPerRow, Site>(mine.value);
+      else
+        return Op::template lanes<Config::threadsPerRow>(mine.value);
+    } else {
+      static_assert(!wholeBlock, "a row of one warp");
+      T value = mine.value;
+#pragma unroll
+      for (int mask = Config::threadsPerRow / 2; mask > 0; mask /= 2) {
+        const T other = shuffle_xor(value, mask);
+        value = Op::combine(value, other);
+      }
+      return value;
+    }
+  }
+  // The same over groups of so many columns, which lie in neighbouring lanes.
+  template <int Group, class Op, int Chunks>
+  DEVICE void finish_groups(Accumulator<Op, f32> (&groups)[Chunks]) const {
+#pragma unroll
+    for (int k = 0; k < Chunks; ++k)
+      groups[k].value = Op::template lanes<Group / Config::vector>(groups[k].value);
+  }
+
+  // From the sum of the thread's elements to moments about a mean: of its own elements where all threads have
+  // as many, else of those that the row's threads in its warp have.
+  DEVICE RowMoments moments(const Accumulator<Sum, f32> &sum) const {
+    RowMoments result;
+    if constexpr (!guarded && !Config::shifted) {
+      result.sum = sum.value;
+      result.mean = sum.value * ((f32)(1.0 / (f64)elements));
+    } else {
+      result.sum = lanes_sum<lanes>(sum.value);
+      f32 mine = inside ? (f32)elements : (f32)(elements - Config::vector);
+      if constexpr (Config::shifted) {
+        mine = 0.f;
+#pragma unroll
+        for (int k = 0; k < chunks; ++k)
+          mine = mine + (f32)elements_inside<Config::vector>(column(k), Config::width);
+      }
+      result.count = lanes_sum<lanes>(mine);
+      result.mean = result.count > 0.f ? result.sum / result.count : 0.f;
+    }
+    return result;
+  }
+  template <int Site>
+  DEVICE Moments total(const RowMoments &mine) const {
+    constexpr bool even = !guarded && !Config::shifted;
+    Moments warp;
+    if constexpr (even)
+      warp = lanes_moments<lanes, elements>(mine.sum, mine.squares);
+    else
+      warp = Moments{mine.sum, lanes_sum<lanes>(mine.squares)};
+    if constexpr (wholeBlock)
+      return block_moments<Config::threadsPerRow, Site, even>(even ? (f32)(lanes * elements) : mine.count,
+                                                              warp, (f32)(1.0 / (f64)Config::width));
+    else
+      return warp;
+  }
+};
+
+// Which of the functions that may be missing a body has.
+template <class T>
+DEVICE T &any_of_type();
+template <class Body, class When, class = void>
+constexpr bool has_scalars = false;
+template <class Body, class When>
+constexpr bool has_scalars<
+    Body, When, decltype(any_of_type<const Body>().scalars(When(), any_of_type<typename Body::Row>()))> =
+    true;
+template <class Body, class When, class = void>
+constexpr bool has_requests = false;
+template <class Body, class When>
+constexpr bool
+    has_requests<Body, When,
+                 decltype(any_of_type<const Body>().request(When(), any_of_type<const RowChunk>(),
+                                                            any_of_type<const typename Body::Row>(),
+                                                            any_of_type<typename Body::Live>()))> = true;
+template <class Body, class When, class = void>
+constexpr bool has_prefetch = false;
+template <class Body, class When>
+constexpr bool has_prefetch<Body, When,
+                            decltype(any_of_type<const Body>().prefetch(
+                                When(), any_of_type<const typename Body::Row>()))> = true;
+template <class Body, class Thread, class P, class = void>
+constexpr bool has_finish = false;
+template <class Body, class Thread, class P>
+constexpr bool has_finish<Body, Thread, P,
+                          decltype(any_of_type<const Body>().finish(P(), any_of_type<const Thread>(),
+                                                                    any_of_type<typename Body::Row>(),
+                                                                    any_of_type<typename Body::Live>()))> =
+    true;
+template <class Body, class = void>
+constexpr bool has_store_row = false;
+template <class Body>
+constexpr bool
+    has_store_row<Body, decltype(any_of_type<const Body>().store_row(any_of_type<typename Body::Row>()))> =
+        true;
+
+// What is requested before the passes: first the row's own loads, then rows that the L2 fetches as wholes.
+template <class When, class Config, class Body>
+DEVICE void load_row(const Body &body, const RowThread<Config> &thread, typename Body::Row &row,
+                     typename Body::Live &live) {
+  if constexpr (has_requests<Body, When>)
+#pragma unroll
+    for (int k = 0; k < RowThread<Config>::chunks; ++k)
+      body.request(When(), thread.chunk(k), row, live);
+  if constexpr (has_scalars<Body, When>)
+    body.scalars(When(), row);
+}
+template <class When, class Config, class Body>
+DEVICE void prefetch_row(const Body &body, const RowThread<Config> &thread) {
+  if constexpr (has_prefetch<Body, When>)
+    if (thread.thread == 0 && thread.row + Config::prefetchDistance < body.rows())
+      body.prefetch(When(), body.row(thread.row + Config::prefetchDistance));
+}
+
+template <int P, class Config, class Body>
+DEVICE void row_passes(const Body &body, const RowThread<Config> &thread, typename Body::Row &row,
+                       typename Body::Live &live) {
+  if constexpr (P < Config::passes) {
+    if constexpr (RowThread<Config>::held) {
+#pragma unroll
+      for (int k = 0; k < RowThread<Config>::chunks; ++k)
+        body.pass(Pass<P>(), thread.chunk(k), row, live);
+    } else {
+      const i64 width = body.width();
+      for (i64 column = thread.thread * Config::vector - thread.shift; column < width;
+           column += RowThread<Config>::stride)
+        body.pass(Pass<P>(), RowChunk{0, column, true, thread.active}, row, live);
+    }
+    if constexpr (has_finish<Body, RowThread<Config>, Pass<P>>)
+      body.finish(Pass<P>(), thread, row, live);
+    row_passes<P + 1, Config>(body, thread, row, live);
+  } else if constexpr (has_store_row<Body>) {
+    if (thread.is_first())
+      body.store_row(row);
+  }
+}
+
+// All that comes before the passes. `runBefore` and `runAfter` run before and after pdl_wait().
+template <class Config, class Body, class RunBefore, class RunAfter>
+DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typename Body::Row &row,
+                      typename Body::Live &live, const RunBefore &runBefore, const RunAfter &runAfter) {
+  load_row<BeforeWait, Config>(body, thread, row, live);
+  prefetch_row<BeforeWait, Config>(body, thread);
+  runBefore();
+  pdl_wait();
+  runAfter();
+  // No load moves after the launch: left alone, the assembler spares registers and waits for memory twice.
+  // Where a second pass keeps registers busy, the prefetch does not either: its addresses would take two more.
+  // Of a single pass it is measured to be faster after the launch.
+  constexpr bool prefetchesFirst = Config::loadsFirst && Config::passes > 1;
+  if constexpr (Config::loadsFirst)
+    load_row<AfterWait, Config>(body, thread, row, live);
+  if constexpr (prefetchesFirst)
+    prefetch_row<AfterWait, Config>(body, thread);
+  if constexpr (Config::launches)
+    pdl_launch_dependents();
+  if constexpr (!Config::loadsFirst)
+    load_row<AfterWait, Config>(body, thread, row, live);
+  if constexpr (!prefetchesFirst)
+    prefetch_row<AfterWait, Config>(body, thread);
+}
+
+// `block`: which of the blocks that work on these rows this is.
+template <class Config, class Body>
+DEVICE void row_kernel(const Body &body, i64 block = block_x()) {
+  RowThread<Config> thread(block, body.rows());
+  typename Body::Row row = body.row(thread.row);
+  typename Body::Live live;
+  if constexpr (Config::shifted)
+    thread.shift = body.misalignment(row);
+  begin_row<Config>(
+      body, thread, row, live, [] {}, [] {});
+  row_passes<0, Config>(body, thread, row, live);
+}

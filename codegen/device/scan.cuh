@@ -1,0 +1,84 @@
+#pragma once
+
+#include "math.cuh"
+
+// Ops along one axis: each warp walks a row of `length` elements.
+//
+// Config: threads   of a block
+//         Held      the type in which an element is held
+// Body:   begin_row(i64 row)   sets members that say where the row lies
+//         element(i64 at)      element `at` of the row, as Held
+
+// Running sums. Config::reverse: from the end; Config::exclusive: without the element itself. put(at, sum) stores one.
+template <class Config, class Body> DEVICE void running_sum(Body body, i64 rows, i64 length) {
+  using Held = typename Config::Held;
+  constexpr u32 warps = Config::threads / 32;
+  pdl_wait();
+  pdl_launch_dependents();
+  const u32 lane = lane_id();
+  for (i64 row = (i64)block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
+    body.begin_row(row);
+    Held carried = 0;
+    for (i64 begin = 0; begin < length; begin += 32) {
+      const i64 step = begin + lane, at = Config::reverse ? length - 1 - step : step;
+      const bool inside = step < length;
+      Held running = 0;
+      if (inside)
+        running = body.element(at);
+      for (u32 distance = 1; distance < 32; distance *= 2) {
+        const Held earlier = shuffle_up(running, distance);
+        if (lane >= distance)
+          running = running + earlier;
+      }
+      running = carried + running;
+      Held result = running;
+      if constexpr (Config::exclusive) {
+        const Held before = shuffle_up(running, 1);
+        result = lane == 0 ? carried : before;
+      }
+      if (inside)
+        body.put(at, result);
+      carried = shuffle_index(running, 31);
+    }
+  }
+}
+
+// A NaN is above all others.
+template <class T> DEVICE bool is_above(T a, T b) {
+  if constexpr (is_wide_float<T>)
+    return a > b || (is_nan(a) && !is_nan(b));
+  else
+    return a > b;
+}
+
+// The place of the largest element; of equal ones the first, 0 in empty rows. put(row, place) stores it.
+template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64 length) {
+  using Held = typename Config::Held;
+  constexpr u32 warps = Config::threads / 32;
+  pdl_wait();
+  pdl_launch_dependents();
+  const u32 lane = lane_id();
+  for (i64 row = (i64)block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
+    body.begin_row(row);
+    Held best = 0;
+    i64 place = -1;
+    for (i64 at = lane; at < length; at += 32) {
+      const Held candidate = body.element(at);
+      if (place < 0 || is_above(candidate, best)) {
+        best = candidate;
+        place = at;
+      }
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const Held other = shuffle_xor(best, mask);
+      const i64 otherPlace = shuffle_xor(place, mask);
+      const bool larger = is_above(other, best), smaller = is_above(best, other);
+      if (otherPlace >= 0 && (place < 0 || larger || (!smaller && otherPlace < place))) {
+        best = other;
+        place = otherPlace;
+      }
+    }
+    if (lane == 0)
+      body.put(row, place < 0 ? 0 : place);
+  }
+}

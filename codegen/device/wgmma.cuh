@@ -1,0 +1,8 @@
+#pragma once
+// Matrix products of a warpgroup.
+
+#ifdef FUSION_EMULATED
+#include "wgmma_host.cuh"
+#else
+#include "wgmma_cuda.cuh"
+#endif

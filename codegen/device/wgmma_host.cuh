@@ -1,0 +1,52 @@
+#pragma once
+
+#include "math.cuh"
+
+// Products of a warpgroup, emulated: every warp computes its rows when the product is asked for, so that waits that are
+// missing are not found. A tile is its place in the block's dynamic shared memory, whose begin counts as a multiple of
+// 1024, and the bytes of a panel.
+DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
+  return (u64)(reinterpret_cast<const u8 *>(at) - dynamic_shared()) | (u64)panel_bytes << 32;
+}
+DEVICE u32 swizzled_element(u64 place) {
+  u16 bits;
+  copy_bytes(&bits, dynamic_shared() + (place ^ (place >> 7 & 7u) << 4), 2);
+  return bits;
+}
+template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
+  const u64 rows = (u64)(u32)a + warp_id() % 4u * 2048u, columns = (u64)(u32)b;
+  u32 first[4];
+  for (u32 i = 0; i < 4u; ++i) {
+    const u64 place = rows + (group + 8u * (i % 2u)) * 128u + (pair + 8u * (i / 2u)) * 2u;
+    first[i] = swizzled_element(place) | swizzled_element(place + 2u) << 16;
+  }
+  for (u32 n = 0; n < (u32)Fragments; ++n) {
+    u32 second[2];
+    for (u32 i = 0; i < 2u; ++i) {
+      const u64 place = columns + (8u * n + group) * 128u + (pair + 8u * i) * 2u;
+      second[i] = swizzled_element(place) | swizzled_element(place + 2u) << 16;
+    }
+    if (!add)
+      d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
+    mma_m16n8k16(d[n], first, second, T());
+  }
+}
+template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+  const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
+  for (u32 n = 0; n < (u32)Fragments; ++n) {
+    u32 second[2];
+    const u32 column = 8u * n + group;
+    for (u32 i = 0; i < 2u; ++i) {
+      const u64 place = (u64)(u32)b + column / 64u * (b >> 32) + column % 64u * 2u + (pair + 8u * i) * 128u;
+      second[i] = swizzled_element(place) | swizzled_element(place + 128u) << 16;
+    }
+    mma_m16n8k16(d[n], a, second, T());
+  }
+}
+DEVICE void warpgroup_arrive() {}
+DEVICE void warpgroup_commit() {}
+template <int Pending> DEVICE void warpgroup_wait() {}
+DEVICE void fence_proxy_async() {}
+template <int N> DEVICE void fence_operand(f32 (&)[N][4]) {}
+template <int N> DEVICE void fence_operand(u32 (&)[N][4]) {}

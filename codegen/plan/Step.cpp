@@ -1,0 +1,59 @@
+// Questions to the launches of a plan.
+#include "codegen/plan/ProgramPlan.h"
+
+namespace fusion {
+
+const BufferId *bufferOf(const KernelArgument &argument) {
+  if (auto *pointer = std::get_if<PointerArgument>(&argument))
+    return &pointer->buffer;
+  if (auto *map = std::get_if<TensorMapArgument>(&argument))
+    return &map->buffer;
+  return nullptr;
+}
+
+BufferId *bufferOf(KernelArgument &argument) {
+  return const_cast<BufferId *>(bufferOf(static_cast<const KernelArgument &>(argument)));
+}
+
+bool isWritten(const KernelArgument &argument) {
+  if (auto *pointer = std::get_if<PointerArgument>(&argument))
+    return pointer->written;
+  auto *map = std::get_if<TensorMapArgument>(&argument);
+  return map && map->written;
+}
+
+std::string_view variantName(const Alternative &alternative) {
+  static constexpr std::string_view algorithms[] = {"one-shot", "two-shot", "library"};
+  return alternative.collective ? algorithms[static_cast<size_t>(alternative.collective->algorithm)]
+                                : std::string_view(alternative.variant);
+}
+
+std::vector<const KernelLaunch *> ProgramPlan::launches() const {
+  std::vector<const KernelLaunch *> all;
+  for (const Step &step : steps)
+    for (const Alternative &alternative : step.alternatives)
+      for (const KernelLaunch &launch : alternative.launches)
+        all.push_back(&launch);
+  return all;
+}
+
+std::vector<KernelLaunch *> ProgramPlan::launches() {
+  std::vector<KernelLaunch *> all;
+  for (const KernelLaunch *launch : std::as_const(*this).launches())
+    all.push_back(const_cast<KernelLaunch *>(launch));
+  return all;
+}
+
+void ProgramPlan::add(KernelLaunch launch) {
+  Alternative &only = steps.emplace_back().alternatives.emplace_back();
+  only.launches.push_back(std::move(launch));
+}
+
+int64_t ProgramPlan::launchesOfRun() const {
+  int64_t count = 0;
+  for (const Step &step : steps)
+    count += static_cast<int64_t>(step.alternatives.front().launches.size());
+  return count;
+}
+
+} // namespace fusion

@@ -1,0 +1,166 @@
+#include "codegen/schedule/AttentionBody.h"
+
+#include "codegen/body/Printer.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion::attention {
+
+static std::string typeOf(Value value) { return body::spelling(dtype(value)); }
+
+KernelBuilder::KernelBuilder(const Problem &problem, StringRef variant, const Needs &needs)
+    : problem(problem), op(problem.op), variant("attention_" + variant.str()), needs(needs),
+      source(problem.region, problem.context.inputs) {
+  source.include(this->variant + ".cuh");
+  writeConfig();
+}
+
+void KernelBuilder::config(std::string_view name, double value) {
+  source.config.set("f32", name, body::literal(DType::F32, value));
+}
+
+void KernelBuilder::writeConfig() {
+  source.config.setType("Query", typeOf(op.getQ()));
+  source.config.setType("Key", typeOf(op.getK()));
+  source.config.setType("Value", typeOf(op.getV()));
+  source.config.setType("Mask", op.getMask() ? typeOf(op.getMask()) : "void");
+  source.config.set("int", "depth", fmt::format("{}, value_depth = {}", problem.depth, problem.valueDepth));
+  // A window of 2^31 keys and more leaves no key out: a head has fewer.
+  const auto window = static_cast<int64_t>(op.getWindow());
+  source.config.set("window", window > 0 && window < INT32_MAX ? window : 0);
+  source.config.set("causal", static_cast<bool>(op.getCausal()));
+  source.config.set("zero_masked_rows", static_cast<bool>(op.getZeroMaskedRows()));
+}
+
+std::string KernelBuilder::term(const std::string &index, const Dim &stride) {
+  if (stride == Dim(0))
+    return "";
+  return stride == Dim(1) ? " + " + index : fmt::format(" + {} * {}", index, source.body.size(stride));
+}
+
+void KernelBuilder::count(const std::string &name, const Dim &dim) {
+  source.body.method(fmt::format("DEVICE i64 {}() const", name), source.body.size(dim));
+}
+
+void KernelBuilder::writeQueries() {
+  const View &q = problem.view(op.getQ());
+  source.body.method(fmt::format("DEVICE const {} *query(i64 entry, i64 head, i64 query, int column) const",
+                            typeOf(op.getQ())),
+                input(op.getQ()) + offset(q.offset) + term("entry", q.strides[0]) +
+                    term("head", q.strides[1]) + term("query", q.strides[2]) + term("column", q.strides[3]));
+}
+
+void KernelBuilder::writeRows(const char *name, Value operand) {
+  const View &view = problem.view(operand);
+  source.body.method(fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 kv_head) const", typeOf(operand), name),
+                input(operand) + offset(view.offset) + term("entry", view.strides[0]) +
+                    term("kv_head", view.strides[1]));
+  count(fmt::format("{}_stride", name), view.strides[2]);
+  if (needs.columnStrides)
+    count(fmt::format("{}_column_stride", name), view.strides[3]);
+}
+
+void KernelBuilder::writeMask() {
+  if (!op.getMask())
+    return;
+  const View &view = problem.view(op.getMask());
+  const std::string type = typeOf(op.getMask()), indices[] = {"entry", "head", "query"};
+  std::string place = input(op.getMask()) + offset(view.offset);
+  for (size_t fromEnd = 1; fromEnd < view.shape.size(); ++fromEnd) {
+    const size_t dim = view.shape.size() - 1 - fromEnd;
+    if (view.shape[dim] != Dim(1))
+      place += term(indices[3 - fromEnd], view.strides[dim]);
+  }
+  const Dim stride = view.shape.empty() || view.shape.back() == Dim(1) ? Dim(0) : view.strides.back();
+  source.body.method(fmt::format("DEVICE const {} *mask_row(i64 entry, i64 head, i64 query) const", type), place);
+  source.body.method(fmt::format("DEVICE const {0} *mask(const {0} *row, i64 key) const", type),
+                "row" + term("key", stride));
+}
+
+void KernelBuilder::writeScore() {
+  scalar::Graph graph;
+  auto number = [&](const APFloat &value) { return graph.number(DType::F32, value.convertToDouble()); };
+  const scalar::Value product = graph.input("s[i]", DType::F32, scalar::Level::Element);
+  scalar::Value score = graph.mul(number(op.getScale()), product);
+  if (op.getSoftcap().convertToDouble() > 0) {
+    const scalar::Value cap = number(op.getSoftcap());
+    score = graph.mul(cap, graph.call("tanh_", {graph.div(score, cap)}));
+  }
+  std::string mask;
+  if (op.getMask()) {
+    const bool keeps = dtype(op.getMask()) == DType::Bool;
+    mask = fmt::format(", const {} (&mask)[N]", keeps ? "bool" : "f32");
+    const scalar::Value element =
+        graph.input("mask[i]", keeps ? DType::Bool : DType::F32, scalar::Level::Element);
+    score = keeps ? graph.select(element, score,
+                                 graph.number(DType::F32, -std::numeric_limits<double>::infinity()))
+                  : graph.add(score, element);
+  }
+  body::Code code(2);
+  code.line("#pragma unroll");
+  code.line("for (int i = 0; i < N; ++i) {");
+  body::Printer printer(graph, source.names);
+  const std::string value = printer.value(score, code);
+  code.line("s[i] = " + value + ";");
+  code.line("}");
+  source.body.method("template <int N> DEVICE void score(f32 (&s)[N]" + mask + ") const", code);
+}
+
+// The result is contiguous, in the order of dims that a transpose after it asks for. Nested products need
+// fewer sizes in registers than a stride for every dim.
+void KernelBuilder::writeStore() {
+  SmallVector<int64_t> order = {0, 1, 2, 3};
+  for (Operation *later : problem.region.ops)
+    if (auto transpose = dyn_cast<nn::TransposeOp>(later))
+      order.assign(transpose.getPerm().begin(), transpose.getPerm().end());
+  const std::string indices[] = {"entry", "head", "query", "column"};
+  const Dim sizes[] = {problem.batch, problem.heads, problem.queries, Dim(problem.valueDepth)};
+  std::string place;
+  for (int64_t dim : order) {
+    if (sizes[dim] == Dim(1))
+      continue; // its index is 0
+    if (place.empty())
+      place = indices[dim];
+    else
+      place = fmt::format("{} * {} + {}", place.find(' ') == std::string::npos ? place : "(" + place + ")",
+                          source.body.size(sizes[dim]), indices[dim]);
+  }
+  body::Code code(2);
+  code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));", source.body.output(0),
+                        place.empty() ? "0" : place, typeOf(op.getY())));
+  source.body.method("template <int N> DEVICE void store(i64 entry, i64 head, i64 query, int column, "
+                "const Vec<f32, N> &values) const",
+                code);
+}
+
+KernelDraft KernelBuilder::finish(const Launch &launch) {
+  if (needs.batch)
+    count("batch", problem.batch);
+  count("kv_heads", problem.kvHeads);
+  count("group", problem.group);
+  count("query_count", problem.queries);
+  count("key_count", problem.keys);
+  writeQueries();
+  writeRows("key", op.getK());
+  writeRows("value", op.getV());
+  writeMask();
+  if (needs.score)
+    writeScore();
+  writeStore();
+  body::Entry entry;
+  entry.schedule = "attention";
+  entry.function = variant;
+  entry.name = fmt::format("{}_{}_d{}", variant, typeOf(op.getQ()), problem.depth);
+  entry.threads = static_cast<uint32_t>(32 * launch.warps);
+  entry.residentBlocks = static_cast<uint32_t>(launch.residentBlocks);
+  entry.clusterBlocks = static_cast<uint32_t>(launch.clusterBlocks);
+  KernelDraft draft = source.finish(entry);
+  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicSharedBytes);
+  draft.gridX =
+      problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch * Dim(launch.clusterBlocks);
+  return draft;
+}
+
+} // namespace fusion::attention

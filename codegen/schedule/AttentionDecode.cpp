@@ -1,0 +1,107 @@
+// Configurations of the kernels of a few rows: codegen/device/attention_decode_*.cuh.
+#include "codegen/schedule/AttentionBody.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace fusion::attention {
+
+namespace {
+
+constexpr int64_t warps = 8;
+
+/// How many blocks share the keys of a head.
+int64_t clusterBlocks(const Problem &problem) {
+  int64_t blocks = problem.context.target.has(Feature::Clusters) ? 8 : 1;
+  for (int64_t limit : pairLimits)
+    if (problem.mostPairs > limit && blocks > 1)
+      blocks /= 2;
+  return blocks;
+}
+
+/// In which the warps of a block leave their acc_o.
+int64_t accBytes(const Problem &problem, int64_t rows) { return warps * rows * (problem.valueDepth + 4) * 4; }
+
+/// Whether rows can be read `length` elements at a time.
+bool readsVectors(const View &view, int64_t length) {
+  for (size_t i = 0; i < 3; ++i)
+    if (view.shape[i] != Dim(1) && !view.strides[i].knownMultipleOf(length))
+      return false;
+  return view.strides[3] == Dim(1) && view.shape[3].knownMultipleOf(length) &&
+         view.offset.knownMultipleOf(length);
+}
+
+/// Elements of a row that a lane of a warp reads at a time: up to 16 bytes, if all lanes get some.
+int64_t vectorOf(const Problem &problem, Value operand, int64_t width) {
+  int64_t length = 1;
+  while (length * static_cast<int64_t>(byteSize(dtype(operand))) < 16 && 32 * length < width &&
+         readsVectors(problem.view(operand), 2 * length))
+    length *= 2;
+  return length;
+}
+
+KernelDraft emitFma(const Problem &problem) {
+  constexpr int64_t rows = 4;
+  nn::AttentionOp op = problem.op;
+  KernelBuilder kernel(problem, "decode_fma", {.columnStrides = true});
+  kernel.config("warps", warps);
+  kernel.config("cluster", clusterBlocks(problem));
+  kernel.config("key_vector", vectorOf(problem, op.getK(), problem.depth));
+  kernel.config("value_vector", vectorOf(problem, op.getV(), problem.valueDepth));
+  return kernel.finish({rows, warps, 1, clusterBlocks(problem), accBytes(problem, rows)});
+}
+
+/// On tensor cores a lane reads 16 bytes at a time: vectors of 8 elements.
+constexpr int64_t vectorLength = 8;
+
+/// Of shared memory that a block may have, less what the merge needs beside keys and values that wait.
+int64_t waitingBytes(const TargetInfo &target) { return target.sharedBytesPerBlock - 26 * 1024; }
+
+/// What attention_decode_mma.cuh takes.
+struct Tiles {
+  explicit Tiles(const Problem &problem)
+      : keyVectors(llvm::divideCeil(problem.depth, 4 * vectorLength)),
+        valueVectors(llvm::divideCeil(problem.valueDepth, 8 * vectorLength)) {
+    // Two tiles of 8 rows, if their accumulators fit a thread's registers.
+    const std::optional<int64_t> rows = problem.mostRows();
+    rowTiles = (!rows || *rows > 8) && keyVectors + 2 * valueVectors <= 8 ? 2 : 1;
+    const int64_t vectors = 2 * keyVectors + 4 * valueVectors;
+    const bool inRegisters = vectors + 4 * valueVectors * rowTiles <= (rowTiles == 1 ? 36 : 30);
+    stageBytes = warps * vectors * 32 * 16;
+    fits = inRegisters || stageBytes <= waitingBytes(problem.context.target);
+    stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
+  }
+  int64_t keyVectors, valueVectors, rowTiles, stageBytes, stages;
+  bool fits; ///< keys and values that wait in shared memory have room there
+};
+
+bool runsOnTensorCores(const Problem &problem) {
+  nn::AttentionOp op = problem.op;
+  const DType type = dtype(op.getK());
+  return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type &&
+         dtype(op.getV()) == type && readsVectors(problem.view(op.getK()), vectorLength) &&
+         readsVectors(problem.view(op.getV()), vectorLength) && Tiles(problem).fits;
+}
+
+KernelDraft emitMma(const Problem &problem) {
+  const Tiles tiles(problem);
+  nn::AttentionOp op = problem.op;
+  KernelBuilder kernel(problem, "decode_mma", {});
+  kernel.config("warps", warps);
+  kernel.config("cluster", clusterBlocks(problem));
+  kernel.config("row_tiles", tiles.rowTiles);
+  kernel.config("stages", tiles.stages);
+  kernel.config("queries_aligned", readsVectors(problem.view(op.getQ()), vectorLength));
+  const int64_t rows = 8 * tiles.rowTiles;
+  const int64_t sharedBytes = std::max(tiles.stages * tiles.stageBytes, accBytes(problem, rows));
+  return kernel.finish({rows, warps, 1, clusterBlocks(problem), sharedBytes});
+}
+
+} // namespace
+
+KernelDraft emitDecode(const Problem &problem) {
+  return runsOnTensorCores(problem) ? emitMma(problem) : emitFma(problem);
+}
+
+} // namespace fusion::attention

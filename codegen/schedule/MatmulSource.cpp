@@ -1,0 +1,114 @@
+#include "codegen/schedule/MatmulSource.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion::matmul {
+
+GemmSource::GemmSource(const Region &region, const KernelContext &context, const Problem &problem,
+                       std::string name)
+    : region(region), context(context), problem(problem), name(std::move(name)),
+      source(region, context.inputs) {
+  source.config = body::Config("Config", "GemmConfig");
+  if (problem.matmuls.size() > 1)
+    set("matmuls", static_cast<int64_t>(problem.matmuls.size()));
+  if (problem.combined)
+    set("combined", true);
+  if (!problem.batch.empty())
+    set("batched", true);
+}
+
+std::string GemmSource::sizes() {
+  const std::string m = source.size(problem.m), k = source.size(problem.k);
+  const bool alike = !problem.sideBySide() || llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+    return matmul.n == problem.n;
+  });
+  if (alike)
+    return fmt::format("Sizes{{{}, {}, {}}}", m, source.size(problem.n), k);
+  const bool isStatic =
+      llvm::all_of(problem.matmuls, [](const Matmul &matmul) { return matmul.n.constant(); });
+  if (isStatic) {
+    SmallVector<std::string> widths;
+    for (const Matmul &matmul : problem.matmuls)
+      widths.push_back(source.size(matmul.n));
+    return fmt::format("SizesPerMatmul<{}>{{{}, {}}}", llvm::join(widths, ", "), m, k);
+  }
+  body::Functor shape(source, "Shape");
+  std::string width;
+  for (auto [index, matmul] : llvm::enumerate(problem.matmuls))
+    width +=
+        (index + 1 < problem.matmuls.size() ? fmt::format("matmul == {} ? {} : ", index, shape.size(matmul.n))
+                                            : shape.size(matmul.n));
+  shape.method("DEVICE i64 m() const", shape.size(problem.m));
+  shape.method("DEVICE i64 n(int matmul) const", width);
+  shape.method("DEVICE i64 k() const", shape.size(problem.k));
+  source.declare(shape.text());
+  return shape.instance();
+}
+
+std::string GemmSource::prologue(body::Code &entry, uint32_t threads) {
+  if (problem.prologue.empty())
+    return "NoPrologue{}";
+  entry.line(fmt::format("const auto prologue = [&]({} *normal) {{", body::spelling(problem.a.type)));
+  emitPrologue(source, entry, region, context, problem, threads);
+  entry.line("};");
+  return "prologue";
+}
+
+std::optional<std::string> GemmSource::plainEpilogue(const Sums &sums) {
+  if (problem.combined || !isFloat(sums.type) || problem.matmuls.front().outputs.empty())
+    return std::nullopt;
+  const DType type = dtype(region.outputs[problem.matmuls.front().outputs.front()]);
+  SmallVector<std::string> outputs;
+  for (const Matmul &matmul : problem.matmuls) {
+    if (matmul.outputs.size() != 1)
+      return std::nullopt;
+    const Value output = region.outputs[matmul.outputs.front()];
+    if (output != nn::MatmulOp(matmul.op).getY() || dtype(output) != type || !isFloat(type) ||
+        (sums.type == DType::F64 && type != DType::F64)) // narrower ones by way of f32
+      return std::nullopt;
+    outputs.push_back(source.output(matmul.outputs.front()));
+  }
+  const std::string count = outputs.size() == 1 ? "" : fmt::format(", {}", outputs.size());
+  return fmt::format("StoreRounded<{}{}>{{{}}}", body::spelling(type), count, llvm::join(outputs, ", "));
+}
+
+std::string GemmSource::epilogue(const Sums &sums) {
+  if (auto plain = plainEpilogue(sums))
+    return *plain;
+  body::Functor functor(source, "Epilogue");
+  for (size_t index = 0; index < (problem.sideBySide() ? problem.matmuls.size() : 1); ++index)
+    EpilogueWriter(region, context, problem, functor, sums).write(index);
+  source.declare(functor.text());
+  return functor.instance();
+}
+
+/// `matmul_add_gelu_bf16_14336x4096`: what the kernel does, and n x k.
+std::string GemmSource::kernelName() const {
+  std::string text = body::kernelName(region, context);
+  if (std::optional<int64_t> k = problem.k.constant(); k && problem.n.constant())
+    text += "x" + std::to_string(*k);
+  return text;
+}
+
+KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,
+                               bool takesPrologue) {
+  source.include(name + ".cuh");
+  source.declare(source.config.text());
+  body::Code entry;
+  SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
+  if (takesPrologue)
+    arguments.push_back(prologue(entry, threads));
+  arguments.push_back(epilogue(sums));
+  entry.line(fmt::format("{}<Config>({});", name, llvm::join(arguments, ", ")));
+  return source.finish({.schedule = "matmul",
+                        .code = entry.text(),
+                        .name = kernelName(),
+                        .threads = threads,
+                        .residentBlocks = residentBlocks});
+}
+
+} // namespace fusion::matmul

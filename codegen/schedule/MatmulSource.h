@@ -1,0 +1,90 @@
+// Writes a matmul kernel: the template's Config, its functors, and the entry point. See
+// codegen/device/gemm.cuh for what the functors say.
+#pragma once
+
+#include "codegen/body/KernelSource.h"
+#include "codegen/body/Printer.h"
+#include "codegen/schedule/MatmulProblem.h"
+
+namespace fusion::matmul {
+
+/// What a template hands the epilogue: so many neighbouring columns, accumulators of this type.
+struct Sums {
+  DType type = DType::F32;
+  int64_t width = 1;
+};
+
+/// The text of a kernel around the template `name`, of the file `name`.cuh.
+class GemmSource {
+public:
+  GemmSource(const Region &region, const KernelContext &context, const Problem &problem, std::string name);
+
+  /// Members of Config.
+  void set(llvm::StringRef member, int64_t value) { source.config.set(member, value); }
+  void set(llvm::StringRef member, bool value) { source.config.set(member, value); }
+  void set(llvm::StringRef member, llvm::StringRef type, llvm::StringRef value) {
+    source.config.set(type, member, value);
+  }
+  void setType(llvm::StringRef member, llvm::StringRef type) { source.config.setType(member, type); }
+
+  /// `takesPrologue`: the template takes one, where the problem has none too.
+  KernelDraft finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks, bool takesPrologue);
+
+private:
+  std::string kernelName() const;
+  std::string sizes();
+  /// A, or B seen as rows of k elements.
+  std::string operand(bool isA);
+  /// The Matrix where the operand is one, else nothing.
+  std::optional<std::string> matrix(bool isA);
+  std::string prologue(body::Code &entry, uint32_t threads);
+  std::string epilogue(const Sums &sums);
+  /// StoreRounded where nothing is after the matmuls, else nothing.
+  std::optional<std::string> plainEpilogue(const Sums &sums);
+
+  const Region &region;
+  const KernelContext &context;
+  const Problem &problem;
+  std::string name;
+  body::KernelSource source;
+};
+
+/// Writes Epilogue: the ops after the matmuls, for neighbouring columns of a row.
+class EpilogueWriter {
+public:
+  EpilogueWriter(const Region &region, const KernelContext &context, const Problem &problem,
+                 body::Functor &functor, const Sums &sums)
+      : region(region), context(context), problem(problem), functor(functor), sums(sums),
+        printer(graph, names), row(graph.input("row", DType::I64, scalar::Level::Vector)),
+        column(graph.input("column", DType::I64, scalar::Level::Vector)) {}
+
+  /// operator() of the matmul `index`, of all where they are combined.
+  void write(size_t index);
+
+private:
+  /// An element, in row `row` of all and column `column`, or, of neighbours, `column + lane`.
+  scalar::Value value(mlir::Value value);
+  /// The scale or zero point that belongs to the element.
+  scalar::Value scale(mlir::Operation *op, mlir::Value operand);
+  /// The element of an input, broadcast to the result's shape; with `block`, the index of `axis` counts
+  /// blocks of as many.
+  scalar::Value input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
+  /// The accumulator of a matmul, rounded to its result's type.
+  scalar::Value total(nn::MatmulOp op, size_t accumulator);
+  void print(llvm::ArrayRef<unsigned> outputs);
+
+  const Region &region;
+  const KernelContext &context;
+  const Problem &problem;
+  body::Functor &functor;
+  const Sums sums;
+  scalar::Graph graph;
+  body::Names names;
+  body::Printer printer;
+  body::Code code{2};
+  const scalar::Value row, column;
+  nn::MatmulOp op; ///< the first of those that the epilogue follows
+  llvm::DenseMap<mlir::Value, scalar::Value> known;
+};
+
+} // namespace fusion::matmul

@@ -1,0 +1,68 @@
+// Which alternative of each measured step is the fastest on this device.
+#pragma once
+
+#include "runtime/Executor.h"
+#include "runtime/Measure.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fusion {
+
+/// The variant that FUSION_MATMUL names (kernel, library), for tests and comparisons; empty if none, an error for anything
+/// else.
+Result<std::string> forcedVariant();
+
+/// Decisions hold for as many rows, and other sizes, as there are up to a power of two: each is made on the first run with
+/// such sizes, by timing the candidates on buffers of their own, and kept on disk. Not thread-safe; the plan must outlive it.
+class AlgorithmSelection {
+public:
+  AlgorithmSelection(const ProgramPlan &plan, const ExecutorOptions &options);
+  bool empty() const { return measured.empty(); }
+
+  /// For these sizes. Ranks decide together, as the first one finds. Errors: FUSION_MATMUL asks for what is not there.
+  Status decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device);
+  /// As decided last for the step.
+  uint32_t choose(size_t step, std::span<const uint32_t> candidates) const;
+  /// For people: how many of the matmuls a library computed in the run decided last and why; empty if no library could.
+  std::string text() const;
+
+  /// For tests: what kernels are timed on.
+  void timeOn(BackendFactory factory) { makeBackend = std::move(factory); }
+
+private:
+  static constexpr size_t dims = 4; ///< m, n, k, and the number of matrices
+  struct MeasuredStep {
+    size_t step = 0;
+    uint32_t kind = 0;                     ///< steps of one kind have the same launches, but for buffers
+    std::array<uint32_t, dims> sizes = {}; ///< into `distinct`
+    std::vector<std::vector<uint32_t>> when; ///< of each alternative, likewise
+    bool byLibrary = false;
+  };
+  /// A kind of step, and the sizes up to a power of two.
+  using Key = std::pair<uint32_t, std::array<int, dims>>;
+  struct Pending {
+    Key key;
+    size_t index;         ///< into `measured`
+    uint32_t ours, theirs; ///< the candidates
+  };
+
+  uint32_t place(const Dim &dim);
+  /// What is to be decided at these sizes, if there is a choice.
+  std::optional<Pending> choiceAt(size_t index, const std::vector<int64_t> &values) const;
+  Status settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure, const std::string &device);
+  void measure(std::vector<Pending> pending, const SymbolValues &symbols, const std::string &device);
+  Status shareDecisions(const std::vector<Pending> &pending);
+
+  const ProgramPlan &plan;
+  const ExecutorOptions &options;
+  BackendFactory makeBackend;
+  std::vector<MeasuredStep> measured;
+  std::vector<Dim> distinct;
+  std::map<Key, bool> decided;          ///< whether the library is faster
+  size_t choices = 0, byLibrary = 0;    ///< of the steps, in the decision made last
+  std::string why;                      ///< the library computes nothing, or by which one it does
+};
+
+} // namespace fusion

@@ -1,0 +1,22 @@
+// The arguments of a launch as words that a backend takes.
+#pragma once
+
+#include "runtime/Backend.h"
+#include "runtime/ShapePlan.h"
+
+#include <optional>
+#include <string>
+
+namespace fusion {
+
+/// Why the tensor map cannot be encoded at these sizes for a buffer of so many bytes; nothing if it can.
+std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const ShapePlan::Argument &sizes, size_t bufferBytes);
+
+/// Backend::Launch::arguments of `launch` into `words`. `places`: the address of each of ShapePlan's places.
+Status resolveArguments(const ShapePlan::Launch &launch, std::span<void *const> places, void *exchange, Backend &backend,
+                        std::vector<uint64_t> &words);
+
+/// Queues zeros to the workspace of `launch` that begins with them.
+Status clearWorkspace(const ShapePlan::Launch &launch, std::span<void *const> places, Backend &backend);
+
+} // namespace fusion

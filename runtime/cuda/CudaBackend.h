@@ -1,0 +1,74 @@
+// The backend of one NVIDIA GPU. Internal to this folder.
+#pragma once
+
+#include "runtime/CublasLtRunner.h"
+#include "runtime/cuda/GraphRecording.h"
+
+#include <fmt/format.h>
+
+namespace fusion::cuda {
+
+inline DevicePointer address(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
+
+class CudaBackend : public Backend {
+public:
+  static Result<std::unique_ptr<Backend>> make(int ordinal, const BackendKernels &kernels);
+  ~CudaBackend() override;
+
+  Device device() const override { return {Device::Kind::Cuda, session->ordinal}; }
+  std::string description() const override {
+    return fmt::format("{} ({})", properties.name, properties.arch());
+  }
+  DevicePeaks peaks() const override { return properties.peaks(); }
+  bool sharesHostMemory() const override { return false; }
+  Result<std::shared_ptr<void>> allocate(size_t bytes) override;
+  Status upload(void *target, const void *source, size_t bytes) override;
+  Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count) override;
+  Status download(void *target, const void *source, size_t bytes) override;
+  Status copy(void *target, const void *source, size_t bytes) override;
+  Status fill(void *target, uint8_t value, size_t bytes) override;
+  Status prepare(std::span<const uint32_t> wanted) override;
+  Status encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
+                         std::span<uint64_t, tensorMapWords> words) override;
+  Status launch(const Launch &launch) override;
+  Status synchronize() override;
+  void *stream() const override { return session->queue(); }
+  Status enter(std::optional<void *> stream) override {
+    return session->enter(stream ? static_cast<Stream>(*stream) : session->ownStream());
+  }
+  Status leave() override { return session->leave(); }
+  Result<bool> capturing() const override { return session->capturing(); }
+  Result<std::unique_ptr<Recording>> record(const std::function<Status()> &work) override;
+  Status emptyCache() override;
+  Result<double> time(const std::function<Status()> &work) override;
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works,
+                                       const std::function<Status()> &ready) override;
+
+private:
+  CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties)
+      : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)) {}
+  Status load(const KernelPlan &plan, const std::string &cubin);
+  Status noteNode();
+  Status mark(Event event, unsigned flags);
+  Result<double> microsecondsBetween(Event begin, Event end);
+  Result<CublasLtRunner *> matmuls();
+  /// Rows as those of uploadRows, through page-locked memory.
+  Status uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch, size_t rows);
+
+  std::shared_ptr<Session> session;
+  const Driver &driver;
+  DeviceProperties properties;
+  std::vector<Kernel> kernels;
+  std::byte *staging[2] = {nullptr, nullptr};
+  std::unique_ptr<Events> stagingDone;
+  std::vector<void *> argumentPointers;
+  bool recording = false; ///< within record(): …
+  size_t launchesRecorded = 0;
+  std::vector<GraphNode> nodes; ///< … what each launch has become, where the driver says so
+  std::shared_ptr<void> flush; ///< what emptyCache() writes
+  std::string cacheFolder;
+  bool mayTryAlgorithms = false;
+  std::unique_ptr<CublasLtRunner> runner; ///< null until it is needed
+};
+
+} // namespace fusion::cuda

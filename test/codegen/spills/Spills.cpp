@@ -1,0 +1,181 @@
+#include "Spills.h"
+
+#include "codegen/device/Includes.h"
+#include "codegen/plan/Comments.h"
+#include "codegen/target/TargetInfo.h"
+#include "ir/base/Hash.h"
+#include "runtime/CompileKernels.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+#include <thread>
+
+namespace fusion::test {
+
+std::string testCacheFolder() { return std::string(FUSION_BINARY_DIR) + "/test-cache"; }
+
+namespace {
+
+/// A kernel for a target.
+struct Wanted {
+  std::string test, name, target, includes, code, source;
+  bool mayCall = false;
+  int spillBytes = -1; ///< of stores and loads; -1: not known
+  std::string error;
+};
+
+constexpr size_t mostTogether = 24;
+
+std::string keyOf(const Nvrtc &nvrtc, const Wanted &kernel) {
+  return fmt::format("spills\n{}\n{}\n{}", nvrtc.fingerprint(kernel.target), kernel.includes, kernel.code);
+}
+
+/// The bytes that each kernel of a program spills, by the assembler's log: what stands after a kernel's name
+/// until the next one.
+std::map<std::string, int> spillsIn(const std::string &log) {
+  std::map<std::string, int> spills;
+  constexpr std::string_view entry = "Compiling entry function '";
+  for (size_t at = log.find(entry); at != std::string::npos;) {
+    const size_t begin = at + entry.size(), end = log.find('\'', begin), next = log.find(entry, begin);
+    int bytes = -1;
+    for (std::string_view label : {" bytes spill stores", " bytes spill loads"})
+      for (size_t found = log.find(label, end); found < std::min(next, log.size()); found = log.find(label, found + 1))
+        bytes = std::max(bytes, 0) + std::atoi(log.c_str() + log.find_last_not_of("0123456789", found - 1) + 1);
+    spills[log.substr(begin, end - begin)] = bytes;
+    at = next;
+  }
+  return spills;
+}
+
+/// Each kernel in a namespace, since they name their parts alike.
+void compileTogether(const Nvrtc &nvrtc, const std::vector<Wanted *> &kernels) {
+  std::string program = kernels.front()->includes;
+  for (size_t i = 0; i < kernels.size(); ++i)
+    program += kernels.size() == 1 ? kernels[i]->code : fmt::format("namespace kernel_{} {{\n{}\n}}\n", i, kernels[i]->code);
+  auto cubin = nvrtc.compile(program, "kernels", kernels.front()->target);
+  if (!cubin && kernels.size() > 1) { // alone, so that the message is of the right one
+    for (Wanted *kernel : kernels)
+      compileTogether(nvrtc, {kernel});
+    return;
+  }
+  const std::map<std::string, int> spills = cubin ? spillsIn(cubin->log) : std::map<std::string, int>();
+  for (Wanted *kernel : kernels) {
+    auto found = spills.find(kernel->name);
+    kernel->spillBytes = found == spills.end() ? -1 : found->second;
+    if (!cubin)
+      kernel->error = cubin.error().message;
+  }
+}
+
+class SpillChecks : public testing::Environment {
+public:
+  void add(const KernelPlan &kernel, const char *target, bool mayCall) {
+    const testing::TestInfo *test = testing::UnitTest::GetInstance()->current_test_info();
+    Wanted wanted{fmt::format("{}.{}", test ? test->test_suite_name() : "", test ? test->name() : ""), kernel.name, target};
+    const KernelText text = splitIncludes(withoutComments(kernel.source));
+    wanted.includes = expandIncludes(text.includes, Flavour::Cuda);
+    wanted.code = text.rest;
+    wanted.source = kernel.source;
+    wanted.mayCall = mayCall;
+    if (seen.insert(contentHash(wanted.target + wanted.includes + wanted.code)).second)
+      kernels.push_back(std::move(wanted));
+  }
+
+  void TearDown() override {
+    auto nvrtc = Nvrtc::instance();
+    if (!nvrtc || kernels.empty())
+      return;
+    KernelCache cache(testCacheFolder());
+    const std::vector<std::vector<Wanted *>> batches = missing(**nvrtc, cache);
+    std::atomic<size_t> next = 0;
+    auto work = [&] {
+      for (size_t i = next++; i < batches.size(); i = next++)
+        compileTogether(**nvrtc, batches[i]);
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
+      threads.emplace_back(work);
+    work();
+    for (std::thread &thread : threads)
+      thread.join();
+    for (const std::vector<Wanted *> &batch : batches)
+      for (Wanted *kernel : batch)
+        if (kernel->error.empty())
+          cache.put(keyOf(**nvrtc, *kernel), std::to_string(kernel->spillBytes));
+    for (const Wanted &kernel : kernels)
+      report(**nvrtc, kernel);
+  }
+
+private:
+  static void report(const Nvrtc &nvrtc, const Wanted &kernel) {
+    if (!kernel.error.empty())
+      ADD_FAILURE() << kernel.test << ": " << kernel.target << ": " << kernel.error << "\n" << kernel.source;
+    else if (kernel.spillBytes < 0)
+      ADD_FAILURE() << kernel.test << ": " << kernel.name << " for " << kernel.target << ": the assembler says nothing of it";
+    else if (kernel.spillBytes > 0 && !kernel.mayCall)
+      ADD_FAILURE() << kernel.test << ": " << kernel.name << " spills " << kernel.spillBytes << " bytes on " << kernel.target
+                    << " by NVRTC " << nvrtc.version() << "\n" << kernel.source;
+  }
+
+  /// What the cache does not know, in parts that are compiled together. Names are different in each, and what defines a
+  /// macro stands alone.
+  std::vector<std::vector<Wanted *>> missing(const Nvrtc &nvrtc, KernelCache &cache) {
+    std::map<std::pair<std::string, std::string>, std::vector<std::vector<Wanted *>>> groups;
+    for (Wanted &kernel : kernels) {
+      if (std::optional<std::string> known = cache.get(keyOf(nvrtc, kernel))) {
+        kernel.spillBytes = std::atoi(known->c_str());
+        continue;
+      }
+      const bool alone = kernel.code.find("#define") != std::string::npos;
+      auto &parts = groups[{kernel.target, kernel.includes}];
+      auto fits = [&](const std::vector<Wanted *> &part) {
+        return !alone && part.size() < mostTogether && part.front()->code.find("#define") == std::string::npos &&
+               std::none_of(part.begin(), part.end(), [&](Wanted *other) { return other->name == kernel.name; });
+      };
+      auto place = std::find_if(parts.begin(), parts.end(), fits);
+      if (place == parts.end())
+        place = parts.emplace(parts.end());
+      place->push_back(&kernel);
+    }
+    std::vector<std::vector<Wanted *>> batches;
+    for (auto &[key, parts] : groups)
+      batches.insert(batches.end(), parts.begin(), parts.end());
+    return batches;
+  }
+
+  std::vector<Wanted> kernels;
+  std::set<std::string> seen;
+};
+
+} // namespace
+
+static SpillChecks *const checks = [] {
+  auto *made = new SpillChecks;
+  testing::AddGlobalTestEnvironment(made);
+  return made;
+}();
+
+void checkSpills(const KernelPlan &kernel, Targets targets, bool mayCall) {
+  if (kernel.isLibraryCall)
+    return;
+  const char *choice = std::getenv("FUSION_TEST_TARGETS");
+  const bool all = choice && std::string_view(choice) == "all";
+  std::vector<const char *> chosen(std::begin(testTargets), std::end(testTargets));
+  if (all)
+    chosen.insert(chosen.end(), {"sm_86", "sm_89", "sm_103a"});
+  std::erase_if(chosen, [&](const char *target) {
+    auto info = TargetInfo::find(target);
+    return !info || (info->features & kernel.features) != kernel.features;
+  });
+  if (targets == Targets::One && !all && !chosen.empty())
+    chosen = {chosen[std::hash<std::string>()(withoutComments(kernel.source)) % chosen.size()]};
+  for (const char *target : chosen)
+    checks->add(kernel, target, mayCall);
+}
+
+} // namespace fusion::test

@@ -1,0 +1,107 @@
+"""The kernel engineer's loop through the tools, and the commands of docs/kernels.md."""
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+from harness import BINARIES, ToolTest
+
+SOURCE = os.environ["FUSION_SOURCE"]
+LLAMA = os.path.join(SOURCE, "examples", "llama", "model.onnx")
+INPUTS = "--inputs=" + os.path.join(SOURCE, "examples", "llama", "inputs.safetensors")
+
+
+class Kernels(ToolTest):
+    def kernel(self, op):
+        """The name and the file of one kernel that computes the op."""
+        folder = self.path("kernels/")
+        out, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--profit=model", "--emit=cuda", "-o", folder,
+                               f"--report={self.path('report.json')}")
+        self.assertEqual(out, "")
+        for file in sorted(glob.glob(folder + "*.cu")):
+            with open(file) as text:
+                if op in text.read():
+                    return os.path.basename(file)[: -len(".cu")], file
+        self.fail(f"no kernel computes {op}")
+
+    def edit(self, file, pattern, replacement):
+        with open(file) as text:
+            before = text.read()
+        after = re.sub(pattern, replacement, before)
+        self.assertNotEqual(before, after)
+        with open(file, "w") as text:
+            text.write(after)
+
+    def test_edited_kernels(self):
+        name, file = self.kernel("nn.rms_norm")
+        plan, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--profit=model", "--emit=plan")
+        self.assertIn(f" {name} <<<", plan)
+        report = json.loads(self.read("report.json"))
+        self.assertIn(name, [launch["kernel"] for launch in report["launches"]])
+        taken = f"--kernel={name}={file}"
+        # As it is, it agrees.
+        _, err = self.run_tool("fusion-opt", LLAMA, "--fuse", "--profit=model", taken)
+        self.assertIn(f"kernel {name} from {file} agrees with its body", err)
+        out, _ = self.run_tool("fusion-run", LLAMA, INPUTS, "--device=emulate", "--profit=model", taken)
+        self.assertIn(f"kernel {name} from {file} agrees with its body", out)
+        # Wrong numbers.
+        self.edit(file, r"\b[\d.]+e-0\d+f", "0.5f")  # the eps
+        for tool, options in (("fusion-opt", ["--fuse"]), ("fusion-run", [INPUTS, "--device=emulate"])):
+            line = self.refuse(tool, LLAMA, *options, "--profit=model", "--quiet", taken, exit=1,
+                               says=[name, file, "differs from its body", "at element", "relative L2"])
+            self.assertNotIn("NaN", line)
+        # A name that is nearly one.
+        for tool, options in (("fusion-opt", ["--fuse"]), ("fusion-run", [INPUTS, "--device=emulate"])):
+            self.refuse(tool, LLAMA, *options, "--profit=model", "--quiet", f"--kernel={name}x={file}",
+                        says=[f"no kernel '{name}x'", name])
+        # What does not compile.
+        self.write("broken.cu", "KERNEL(32) nothing() {\n")
+        self.refuse("fusion-opt", LLAMA, "--fuse", "--profit=model", "--quiet", f"--kernel={name}={self.path('broken.cu')}",
+                    says="broken.cu")
+
+    def test_options(self):
+        self.refuse("fusion-opt", LLAMA, "--fuse", "--kernel=nothing", says="--kernel takes NAME=FILE.cu")
+        self.refuse("fusion-run", LLAMA, INPUTS, "--kernel=a=", says="--kernel takes NAME=FILE.cu")
+
+    def test_nvcc_takes_the_files(self):
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        if not os.path.exists(nvcc):
+            self.skipTest("no nvcc here")
+        _, file = self.kernel("nn.rms_norm")
+        for source in (file,):
+            command = [nvcc, "-std=c++17", "-arch=sm_90a", "-cubin", source, "-o", self.path("out.cubin")]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Text(ToolTest):
+    def test_kernels_are_meant_to_be_read(self):
+        out, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--emit=cuda")
+        kernels = out[re.search(r"^// \w+: schedule ", out, re.MULTILINE).start():].splitlines()
+        self.assertLessEqual(len(kernels), 1475)
+        code = [line for line in kernels if not line.startswith("//")]
+        self.assertEqual([line for line in code if len(line) > 110], [])
+        names = re.findall(r"^// (\w+): schedule row", "\n".join(kernels), re.MULTILINE)
+        self.assertIn("add_rms_norm_f16_128", names)
+        self.assertIn("rms_norm_f16_128", names)
+
+
+class Documentation(ToolTest):
+    def test_the_commands_do_what_they_say(self):
+        with open(os.path.join(SOURCE, "docs", "kernels.md")) as page:
+            commands = re.findall(r"^```sh\n(.*?)^```", page.read(), re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(commands), 2)
+        script = "".join(commands).replace("build/bin", BINARIES).replace("kernels/", self.path("kernels") + "/")
+        environment = dict(os.environ, FUSION_CACHE_DIR=self.cache)
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=SOURCE, env=environment, capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual((done.stdout + done.stderr).count("agrees with its body"), 2)
+        self.assertIn("PASS", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

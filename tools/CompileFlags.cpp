@@ -1,0 +1,82 @@
+#include "CompileFlags.h"
+
+namespace cl = llvm::cl;
+
+namespace fusion {
+
+CompileFlags::CompileFlags(cl::OptionCategory &category)
+    : fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
+                  cl::value_desc("NAME,..."), cl::cat(category)),
+      profit("profit", cl::desc("What decides between fusions:"),
+             cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
+                        clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
+                        clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
+             cl::init(ProfitMode::Auto), cl::cat(category)),
+      patterns("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"), cl::value_desc("FILE"),
+               cl::cat(category)),
+      kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
+                 cl::value_desc("N"), cl::cat(category)),
+      tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism"), cl::value_desc("N"),
+                     cl::init(1), cl::cat(category)),
+      quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {}
+
+Status CompileFlags::check() const {
+  if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
+    return badInput("--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity));
+  if (tensorParallel < 1)
+    return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
+  return {};
+}
+
+CompileOptions CompileFlags::options(Target target) const {
+  CompileOptions options{.target = std::move(target)};
+  options.disabledFusions.assign(fuseDisable.begin(), fuseDisable.end());
+  options.patternFiles.assign(patterns.begin(), patterns.end());
+  options.profit = profit;
+  options.kvCapacity = kvCapacity;
+  options.tensorParallel = tensorParallel;
+  return options;
+}
+
+VocabularyFlag::VocabularyFlag(cl::OptionCategory &category)
+    : value("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"), cl::cat(category)) {}
+
+Status VocabularyFlag::check(const CompileFlags &flags) const {
+  return value && flags.tensorParallel == 1 ? badInput("--tp-vocabulary needs --tp") : Status();
+}
+
+TargetFlag::TargetFlag(cl::OptionCategory &category)
+    : value("target", cl::desc("GPU architecture; no GPU needed"), cl::value_desc("sm_XX"), cl::init("sm_90a"),
+            cl::cat(category)) {}
+
+Status TargetFlag::check() const {
+  if (Target{value}.isKnown())
+    return {};
+  return badInput("--target takes one of " + Target::known() + ", not '" + value + "'");
+}
+
+KernelFlag::KernelFlag(cl::OptionCategory &category)
+    : values("kernel", cl::desc("Take an edited kernel, check it against its body, time it beside the original; repeatable"),
+             cl::value_desc("NAME=FILE.cu"), cl::cat(category)) {}
+
+Status KernelFlag::check() const {
+  for (const std::string &value : values)
+    if (size_t equals = value.find('='); equals == 0 || equals >= value.size() - 1)
+      return badInput("--kernel takes NAME=FILE.cu, not '" + value + "'");
+  return {};
+}
+
+std::vector<KernelFile> KernelFlag::files() const {
+  std::vector<KernelFile> files;
+  for (const std::string &value : values)
+    files.push_back({value.substr(0, value.find('=')), value.substr(value.find('=') + 1)});
+  return files;
+}
+
+Status checkReportFile(const std::string &path) {
+  return path.empty() || Report::isFile(path)
+             ? Status()
+             : Status(badInput("--report writes .json, .md or .html, not '" + path + "'"));
+}
+
+} // namespace fusion
