@@ -1,7 +1,7 @@
 // The attention templates with a trivial Body: emulated against host loops, and compiled for all targets.
 #include "codegen/device/Includes.h"
+#include "codegen/target/TargetInfo.h"
 #include "ir/base/DType.h"
-#include "runtime/cuda/Nvrtc.h"
 #include "test/codegen/device/Emulation.h"
 
 #include <fmt/format.h>
@@ -79,6 +79,8 @@ KernelPlan kernel(const Case &c) {
     plan.parameters.push_back({KernelPlan::Parameter::Kind::Scalar, "i64", size});
   plan.blockX = static_cast<uint32_t>(c.threads);
   plan.dynamicSharedBytes = static_cast<uint32_t>(c.sharedBytes);
+  if (c.variant == "prefill_sm90")
+    plan.features = static_cast<uint32_t>(Feature::Wgmma);
   return plan;
 }
 
@@ -173,22 +175,10 @@ void check(const Case &c, const EmulatedKernel &compiled) {
   EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(norm));
 }
 
-/// All of a template in one program for each target: no spills.
-void compiles(const std::vector<Case> &cases, std::initializer_list<const char *> targets) {
-  auto nvrtc = Nvrtc::instance();
-  if (!nvrtc)
-    GTEST_SKIP() << nvrtc.error().message;
-  std::string source =
-      fmt::format("#include \"attention_{}.cuh\"\n{}", cases.front().variant, denseAttention());
-  for (size_t i = 0; i < cases.size(); ++i)
-    source += kernelText(cases[i], fmt::format("kernel_{}", i));
-  for (const char *target : targets) {
-    auto cubin = (*nvrtc)->compile(expandSource(source, Flavour::Cuda), "kernel_0", target);
-    ASSERT_TRUE(cubin) << target << cubin.error().message;
-    EXPECT_EQ(cubin->spillBytes, 0) << target << cubin->log;
-  }
+void compiles(const std::vector<Case> &cases) {
+  for (const Case &c : cases)
+    test::checkSpills(kernel(c), test::Targets::One);
 }
-constexpr auto everyTarget = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120"};
 
 /// A case and its numbers of queries and keys.
 struct Sized {
@@ -206,8 +196,7 @@ void checkAll(std::initializer_list<Sized> sized) {
   std::vector<KernelPlan> plans;
   for (const Case &c : cases)
     plans.push_back(kernel(c));
-  samples::TemporaryFolder folder;
-  auto kernels = EmulatedKernel::compileAll(plans, folder.path);
+  auto kernels = EmulatedKernel::compileAll(plans, test::testCacheFolder());
   ASSERT_TRUE(kernels) << kernels.error().message;
   for (size_t i = 0; i < cases.size(); ++i)
     check(cases[i], *(*kernels)[i]);
@@ -267,8 +256,7 @@ TEST(AttentionTemplates, DecodeFma) {
             {decodeFma(DType::F32, 64, 64, 2, 2), 3, 301},
             {masked(decodeFma(DType::BF16, 40, 7, 1, 1), DType::F32), 2, 77}});
   compiles({decodeFma(DType::F32, 64, 64, 2, 2), decodeFma(DType::F32, 256, 256, 4, 4),
-            masked(decodeFma(DType::BF16, 128, 128, 4, 4), DType::Bool)},
-           everyTarget);
+            masked(decodeFma(DType::BF16, 128, 128, 4, 4), DType::Bool)});
 }
 
 TEST(AttentionTemplates, DecodeMma) {
@@ -279,16 +267,14 @@ TEST(AttentionTemplates, DecodeMma) {
             {masked(decodeMma(DType::BF16, 32, 32, 1, 3), DType::F32), 2, 77}});
   compiles({decodeMma(DType::BF16, 128, 128, 1, 0), decodeMma(DType::F16, 96, 96, 1, 0),
             decodeMma(DType::BF16, 256, 256, 1, 1),
-            masked(decodeMma(DType::BF16, 128, 128, 2, 1), DType::F32)},
-           everyTarget);
+            masked(decodeMma(DType::BF16, 128, 128, 2, 1), DType::F32)});
 }
 
 TEST(AttentionTemplates, PrefillFma) {
   checkAll({{prefillFma(DType::F32, 64, 32, 32), 1, 1},
             {prefillFma(DType::F32, 64, 32, 32), 23, 70},
             {masked(prefillFma(DType::F16, 7, 13, 16), DType::Bool), 9, 50}});
-  compiles({prefillFma(DType::F32, 64, 64, 32), masked(prefillFma(DType::F32, 255, 256, 16), DType::F32)},
-           everyTarget);
+  compiles({prefillFma(DType::F32, 64, 64, 32), masked(prefillFma(DType::F32, 255, 256, 16), DType::F32)});
 }
 
 TEST(AttentionTemplates, PrefillMma) {
@@ -297,8 +283,7 @@ TEST(AttentionTemplates, PrefillMma) {
             {masked(prefill("prefill_mma", DType::F16, 40, 32, 8, 1, 32), DType::Bool), 60, 77}});
   compiles({prefill("prefill_mma", DType::BF16, 128, 128, 4, 2, 32),
             prefill("prefill_mma", DType::F16, 256, 256, 4, 1, 32),
-            masked(prefill("prefill_mma", DType::BF16, 128, 128, 8, 1, 32), DType::F32)},
-           everyTarget);
+            masked(prefill("prefill_mma", DType::BF16, 128, 128, 8, 1, 32), DType::F32)});
 }
 
 TEST(AttentionTemplates, PrefillSm90) {
@@ -307,8 +292,7 @@ TEST(AttentionTemplates, PrefillSm90) {
             {masked(prefill("prefill_sm90", DType::F16, 40, 32, 8, 1, 64), DType::F32), 60, 77}});
   compiles({prefill("prefill_sm90", DType::BF16, 128, 128, 8, 1, 128),
             prefill("prefill_sm90", DType::F16, 256, 256, 8, 1, 64),
-            masked(prefill("prefill_sm90", DType::BF16, 128, 128, 8, 1, 64), DType::Bool)},
-           {"sm_90a"});
+            masked(prefill("prefill_sm90", DType::BF16, 128, 128, 8, 1, 64), DType::Bool)});
 }
 
 } // namespace

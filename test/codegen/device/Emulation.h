@@ -3,6 +3,7 @@
 
 #include "runtime/emulate/EmulatedKernel.h"
 #include "test/codegen/device/Samples.h"
+#include "test/codegen/spills/Spills.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -21,8 +22,7 @@ struct TemporaryFolder {
 };
 
 inline std::shared_ptr<EmulatedKernel> compiled(const KernelPlan &plan) {
-  TemporaryFolder folder;
-  auto kernel = EmulatedKernel::compile(plan, folder.path);
+  auto kernel = EmulatedKernel::compile(plan, test::testCacheFolder());
   EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
   return kernel ? *kernel : nullptr;
 }

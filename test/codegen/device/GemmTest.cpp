@@ -2,7 +2,6 @@
 // targets.
 #include "codegen/device/Includes.h"
 #include "ir/base/DType.h"
-#include "runtime/cuda/Nvrtc.h"
 #include "test/codegen/device/Emulation.h"
 
 #include <fmt/format.h>
@@ -336,22 +335,9 @@ void runAll(const std::vector<Case> &cases) {
     runCase(c);
 }
 
-/// All of the kernels of a template in one program: the parser's time is that of the device files.
 void compileAll(const std::vector<Case> &cases) {
-  auto nvrtc = Nvrtc::instance();
-  if (!nvrtc)
-    GTEST_SKIP() << nvrtc.error().message;
-  std::string source = "#include \"" + cases.front().kernel + ".cuh\"\n";
-  for (size_t i = 0; i < cases.size(); ++i)
-    source += fmt::format("namespace case{} {{\n{}}}\n", i, splitIncludes(kernel(cases[i]).source).rest);
-  for (size_t i = 0, at = 0; (at = source.find("test_gem", at)) != std::string::npos;
-       ++i) // entry points have C names
-    source.replace(at, 4, fmt::format("case{}", i));
-  for (const char *target : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
-    auto cubin = (*nvrtc)->compile(expandSource(source, Flavour::Cuda), "cases", target);
-    ASSERT_TRUE(cubin) << target << "\n" << cubin.error().message;
-    EXPECT_EQ(cubin->spillBytes, 0) << target << "\n" << cubin->log;
-  }
+  for (const Case &c : cases)
+    test::checkSpills(kernel(c), test::Targets::One);
 }
 
 TEST(GemmFma, Sums) { runAll(fmaCases()); }

@@ -13,8 +13,7 @@ namespace {
 class EmulatedKernels : public Kernels {
 public:
   static Result<std::unique_ptr<Kernels>> compile(std::span<const KernelPlan> plans) {
-    TemporaryFolder folder;
-    auto compiled = EmulatedKernel::compileAll(plans, folder.path);
+    auto compiled = EmulatedKernel::compileAll(plans, test::testCacheFolder());
     if (!compiled)
       return compiled.error();
     auto result = std::make_unique<EmulatedKernels>();

@@ -310,7 +310,6 @@ TEST(RowKernel, Emulated) {
 }
 
 TEST(RowKernel, CompilesForSm80) { compileFor("sm_80"); }
-TEST(RowKernel, CompilesForSm89) { compileFor("sm_89"); }
 TEST(RowKernel, CompilesForSm90a) { compileFor("sm_90a"); }
 TEST(RowKernel, CompilesForSm100a) { compileFor("sm_100a"); }
 TEST(RowKernel, CompilesForSm120) { compileFor("sm_120"); }

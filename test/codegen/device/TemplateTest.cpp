@@ -1,9 +1,9 @@
 // Templates with functors written by hand, against loops of the host; and that all compilers take them without spills.
 #include "codegen/device/Includes.h"
 #include "codegen/target/TargetInfo.h"
-#include "runtime/cuda/Nvrtc.h"
 #include "test/codegen/device/Machine.h"
 #include "test/codegen/device/TemplateSamples.h"
+#include "test/codegen/spills/Spills.h"
 
 #include <cmath>
 #include <random>
@@ -97,14 +97,6 @@ TEST_P(Templates, ArgMax) {
 }
 
 TEST(TemplatesCompile, ForEachTargetWithoutSpills) {
-  auto nvrtc = Nvrtc::instance();
-  if (!nvrtc)
-    GTEST_SKIP() << nvrtc.error().message;
-  for (const char *target : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120"})
-    for (const KernelPlan &plan : templates()) {
-      auto cubin = (*nvrtc)->compile(expandSource(plan.source, Flavour::Cuda, plan.name), plan.name, target);
-      ASSERT_TRUE(cubin) << target << ": " << cubin.error().message;
-      EXPECT_EQ(cubin->spillBytes, 0) << target << " " << plan.name;
-      EXPECT_EQ(cubin->log.find("warning"), std::string::npos) << cubin->log;
-    }
+  for (const KernelPlan &plan : templates())
+    test::checkSpills(plan, test::Targets::All);
 }

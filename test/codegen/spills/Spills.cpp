@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <map>
@@ -52,11 +53,30 @@ std::map<std::string, int> spillsIn(const std::string &log) {
   return spills;
 }
 
-/// Each kernel in a namespace, since they name their parts alike.
+/// The entry point's name in a program with others.
+std::string entryName(const Wanted &kernel, size_t number) { return fmt::format("{}_{}", kernel.name, number); }
+
+/// The code with its entry point named so.
+std::string renamed(const Wanted &kernel, size_t number) {
+  auto isWord = [&](size_t at) {
+    return at < kernel.code.size() && (std::isalnum(static_cast<unsigned char>(kernel.code[at])) || kernel.code[at] == '_');
+  };
+  std::string code;
+  size_t from = 0;
+  for (size_t at = kernel.code.find(kernel.name); at != std::string::npos; at = kernel.code.find(kernel.name, from)) {
+    const size_t end = at + kernel.name.size();
+    const bool isWhole = (at == 0 || !isWord(at - 1)) && !isWord(end);
+    code += kernel.code.substr(from, at - from) + (isWhole ? entryName(kernel, number) : kernel.name);
+    from = end;
+  }
+  return code + kernel.code.substr(from);
+}
+
+/// Each kernel in a namespace, since they name their parts alike; entry points have C names.
 void compileTogether(const Nvrtc &nvrtc, const std::vector<Wanted *> &kernels) {
   std::string program = kernels.front()->includes;
   for (size_t i = 0; i < kernels.size(); ++i)
-    program += kernels.size() == 1 ? kernels[i]->code : fmt::format("namespace kernel_{} {{\n{}\n}}\n", i, kernels[i]->code);
+    program += fmt::format("namespace kernel_{} {{\n{}\n}}\n", i, renamed(*kernels[i], i));
   auto cubin = nvrtc.compile(program, "kernels", kernels.front()->target);
   if (!cubin && kernels.size() > 1) { // alone, so that the message is of the right one
     for (Wanted *kernel : kernels)
@@ -64,8 +84,9 @@ void compileTogether(const Nvrtc &nvrtc, const std::vector<Wanted *> &kernels) {
     return;
   }
   const std::map<std::string, int> spills = cubin ? spillsIn(cubin->log) : std::map<std::string, int>();
-  for (Wanted *kernel : kernels) {
-    auto found = spills.find(kernel->name);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    Wanted *kernel = kernels[i];
+    auto found = spills.find(entryName(*kernel, i));
     kernel->spillBytes = found == spills.end() ? -1 : found->second;
     if (!cubin)
       kernel->error = cubin.error().message;
@@ -122,8 +143,7 @@ private:
                     << " by NVRTC " << nvrtc.version() << "\n" << kernel.source;
   }
 
-  /// What the cache does not know, in parts that are compiled together. Names are different in each, and what defines a
-  /// macro stands alone.
+  /// What the cache does not know, in parts that are compiled together; what defines a macro stands alone.
   std::vector<std::vector<Wanted *>> missing(const Nvrtc &nvrtc, KernelCache &cache) {
     std::map<std::pair<std::string, std::string>, std::vector<std::vector<Wanted *>>> groups;
     for (Wanted &kernel : kernels) {
@@ -134,8 +154,7 @@ private:
       const bool alone = kernel.code.find("#define") != std::string::npos;
       auto &parts = groups[{kernel.target, kernel.includes}];
       auto fits = [&](const std::vector<Wanted *> &part) {
-        return !alone && part.size() < mostTogether && part.front()->code.find("#define") == std::string::npos &&
-               std::none_of(part.begin(), part.end(), [&](Wanted *other) { return other->name == kernel.name; });
+        return !alone && part.size() < mostTogether && part.front()->code.find("#define") == std::string::npos;
       };
       auto place = std::find_if(parts.begin(), parts.end(), fits);
       if (place == parts.end())
