@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <unistd.h>
 
@@ -22,9 +24,13 @@ namespace {
 constexpr const char *planFile = "plan.json";
 constexpr const char *manifestFile = "bundle.json";
 constexpr const char *weightFile = "weights.bin";
-constexpr int formatVersion = 1;
+constexpr int formatVersion = 2;
 
-std::string cubinFile(size_t index) { return fmt::format("kernels/{}.cubin", index); }
+/// Kernels of one module share the file of the first.
+std::string cubinFile(const std::vector<std::string> &hashes, size_t index) {
+  const auto first = std::find(hashes.begin(), hashes.end(), hashes[index]);
+  return fmt::format("kernels/{}.cubin", first - hashes.begin());
+}
 
 Error writeError(const std::string &path) {
   return environment(fmt::format("{}: {}", path, std::strerror(errno)));
@@ -131,10 +137,14 @@ Status writeContents(const std::string &folder, ProgramPlan plan, const std::str
   fs::create_directories(folder + "/kernels", error);
   if (error)
     return environment(fmt::format("{}: {}", folder, error.message()));
-  nlohmann::json hashes = nlohmann::json::array();
+  std::vector<std::string> hashes;
+  std::set<std::string> written;
   for (size_t i = 0; i < kernels.size(); ++i) {
     hashes.push_back(contentHash(kernels[i].bytes));
-    if (Status status = writeFile(fmt::format("{}/{}", folder, cubinFile(i)), kernels[i].bytes); !status)
+    const std::string file = cubinFile(hashes, i);
+    if (!written.insert(file).second)
+      continue;
+    if (Status status = writeFile(fmt::format("{}/{}", folder, file), kernels[i].bytes); !status)
       return status;
   }
   if (Status status = packWeights(plan, fmt::format("{}/{}", folder, weightFile)); !status)
@@ -223,7 +233,7 @@ Result<Bundle> readBundle(const std::string &folder) {
     return badInput(fmt::format("{}/{} is damaged: {} kernels for {} in the plan", folder, manifestFile,
                                 hashes.size(), bundle.plan.kernels.size()));
   for (size_t i = 0; i < hashes.size(); ++i) {
-    std::string path = fmt::format("{}/{}", folder, cubinFile(i));
+    std::string path = fmt::format("{}/{}", folder, cubinFile(hashes, i));
     Result<std::string> cubin = readFile(path);
     if (!cubin)
       return cubin.error();

@@ -2,13 +2,16 @@
 
 #include "codegen/device/Includes.h"
 #include "codegen/plan/Comments.h"
+#include "ir/base/Hash.h"
 #include "ir/base/Progress.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
-#include <memory>
+#include <mutex>
 #include <thread>
 
 namespace fusion {
@@ -17,58 +20,145 @@ std::string fullSource(const KernelPlan &kernel) {
   return expandSource(kernel.source, Flavour::Cuda, kernel.name + ".cu");
 }
 
-/// A cache entry: registers, spill bytes, the log's length, the log, the cubin.
-static std::string serialize(const Cubin &cubin) {
-  return fmt::format("{} {} {}\n{}{}", cubin.registers, cubin.spillBytes, cubin.log.size(), cubin.log,
-                     cubin.bytes);
-}
-
-static std::optional<Cubin> deserialize(const std::string &entry) {
-  Cubin cubin;
-  size_t logLength = 0;
-  size_t newline = entry.find('\n');
-  if (newline == std::string::npos ||
-      std::sscanf(entry.c_str(), "%d %d %zu", &cubin.registers, &cubin.spillBytes, &logLength) != 3 ||
-      logLength > entry.size() - newline - 1)
-    return std::nullopt;
-  cubin.log = entry.substr(newline + 1, logLength);
-  cubin.bytes = entry.substr(newline + 1 + logLength);
-  return cubin;
-}
-
 namespace {
 /// A distinct source and everywhere it is wanted.
 struct Job {
-  std::string source, key;
+  const KernelPlan *kernel; ///< one of them
+  KernelText text;          ///< of the source without comments
+  std::string key;
   std::vector<size_t> kernels;
+};
+
+/// What is compiled as one program: the same device files are included once, and NVRTC has less to parse.
+using Batch = std::vector<Job *>;
+constexpr size_t mostInBatch = 4; ///< more gain nothing
+
+/// Cubins on disk. Modules are entries of their own; a kernel's entry says in which it is.
+class CubinCache {
+public:
+  explicit CubinCache(KernelCache *cache) : cache(cache) {}
+
+  std::optional<Cubin> get(const Job &job) {
+    const std::optional<std::string> entry = cache ? cache->get(job.key) : std::nullopt;
+    if (!entry)
+      return std::nullopt;
+    Cubin cubin;
+    char module[64];
+    const size_t newline = entry->find('\n');
+    if (newline == std::string::npos ||
+        std::sscanf(entry->c_str(), "%d %d %63s", &cubin.registers, &cubin.spillBytes, module) != 3)
+      return std::nullopt;
+    auto [place, isNew] = modules.try_emplace(module);
+    if (isNew)
+      place->second = cache->get(moduleKey(module));
+    if (!place->second)
+      return std::nullopt;
+    cubin.log = entry->substr(newline + 1);
+    cubin.bytes = *place->second;
+    return cubin;
+  }
+
+  void put(const Job &job, const Cubin &cubin) {
+    if (!cache)
+      return;
+    const std::string module = contentHash(cubin.bytes);
+    if (std::lock_guard lock(mutex); modules.try_emplace(module, cubin.bytes).second)
+      cache->put(moduleKey(module), cubin.bytes);
+    cache->put(job.key, fmt::format("{} {} {}\n{}", cubin.registers, cubin.spillBytes, module, cubin.log));
+  }
+
+private:
+  static std::string moduleKey(std::string_view module) { return fmt::format("module\n{}", module); }
+
+  KernelCache *cache; ///< may be null
+  std::map<std::string, std::optional<std::string>, std::less<>> modules;
+  std::mutex mutex;
 };
 } // namespace
 
-/// Runs `compile` on each job from several threads; the first error wins.
-static Status compileAll(const std::vector<Job *> &jobs, const std::function<Status(Job &)> &compile) {
-  // NVRTC has its own lock around some phases; threads still overlap in ptxas, where most of the time goes.
+/// Jobs with the same includes, as many in each batch as leave work for every thread. What defines macros is compiled by
+/// itself, and so are kernels of one name.
+static std::vector<Batch> batches(const std::vector<Job *> &jobs, size_t threads) {
+  const size_t most = std::clamp<size_t>(jobs.size() / (2 * threads), 1, mostInBatch);
+  std::map<std::vector<std::string>, std::vector<Batch>> groups;
+  for (Job *job : jobs) {
+    std::vector<Batch> &group = groups[job->text.includes];
+    const bool definesMacros = job->text.rest.find("#define") != std::string::npos;
+    auto place = std::find_if(group.begin(), group.end(), [&](const Batch &batch) {
+      return !definesMacros && batch.size() < most && std::none_of(batch.begin(), batch.end(), [&](const Job *other) {
+        return other->kernel->name == job->kernel->name || other->text.rest.find("#define") != std::string::npos;
+      });
+    });
+    if (place == group.end())
+      place = group.emplace(group.end());
+    place->push_back(job);
+  }
+  std::vector<Batch> result;
+  for (auto &[includes, group] : groups)
+    std::move(group.begin(), group.end(), std::back_inserter(result));
+  // The longest first, so that no thread ends long after the others.
+  std::sort(result.begin(), result.end(), [](const Batch &a, const Batch &b) { return a.size() > b.size(); });
+  return result;
+}
+
+/// Runs `compile` on each batch from several threads; the first error wins.
+static Status compileAll(const std::vector<Batch> &batches, size_t threads, const std::function<Status(const Batch &)> &compile) {
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
   std::mutex mutex;
   std::optional<Error> error;
   auto work = [&] {
-    for (size_t i = next++; i < jobs.size() && !failed; i = next++)
-      if (Status status = compile(*jobs[i]); !status) {
+    for (size_t i = next++; i < batches.size() && !failed; i = next++)
+      if (Status status = compile(batches[i]); !status) {
         std::lock_guard lock(mutex);
         if (!error)
           error = status.error();
         failed = true;
       }
   };
-  size_t count = std::min<size_t>(jobs.size(), std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < count; ++i)
-    threads.emplace_back(work);
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(threads, batches.size()); ++i)
+    others.emplace_back(work);
   work();
-  for (std::thread &thread : threads)
+  for (std::thread &thread : others)
     thread.join();
   if (error)
     return *error;
+  return {};
+}
+
+std::string programOf(const std::vector<std::string> &includes, std::span<const std::string> kernels) {
+  std::string program = expandIncludes(includes, Flavour::Cuda);
+  for (size_t i = 0; i < kernels.size(); ++i)
+    program += fmt::format("namespace kernel_{} {{\n{}\n}}\n", i, kernels[i]);
+  return program;
+}
+
+/// Compiles the jobs of a batch and hands each cubin to `finish`. What does not compile in company or spills is compiled
+/// by itself.
+static Status compileBatch(const Nvrtc &nvrtc, const Batch &batch, const std::string &arch,
+                           const std::function<void(const Job &, const Cubin &)> &finish) {
+  std::optional<CubinModule> module;
+  if (batch.size() > 1) {
+    std::vector<std::string> texts;
+    for (const Job *job : batch)
+      texts.push_back(job->text.rest);
+    const std::string program = programOf(batch.front()->text.includes, texts);
+    if (auto compiled = nvrtc.compileModule(program, batch.front()->kernel->name, arch))
+      module = std::move(*compiled);
+  }
+  for (const Job *job : batch) {
+    const std::string &name = job->kernel->name;
+    if (module)
+      if (auto found = module->kernels.find(name); found != module->kernels.end() && found->second.spillBytes == 0) {
+        finish(*job, Cubin{found->second, module->bytes});
+        continue;
+      }
+    Result<Cubin> cubin = nvrtc.compile(fullSource(*job->kernel), name, arch);
+    if (!cubin)
+      return cubin.error();
+    finish(*job, *cubin);
+  }
   return {};
 }
 
@@ -101,7 +191,7 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
   if (!nvrtc)
     return nvrtc.error();
 
-  std::string fingerprint = (*nvrtc)->fingerprint(arch);
+  const std::string fingerprint = (*nvrtc)->fingerprint(arch);
   std::map<std::string, Job> jobs;
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (kernels[i].isLibraryCall)
@@ -109,38 +199,33 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
     std::string code = withoutComments(kernels[i].source);
     Job &job = jobs[code];
     if (job.kernels.empty()) {
-      job.source = fullSource(kernels[i]);
-      job.key = fmt::format("cubin\n{}\n{}\n{}", fingerprint,
-                            expandIncludes(splitIncludes(code).includes, Flavour::Cuda), code);
+      job.kernel = &kernels[i];
+      job.text = splitIncludes(code);
+      job.key = fmt::format("kernel\n{}\n{}\n{}", fingerprint, expandIncludes(job.text.includes, Flavour::Cuda), code);
     }
     job.kernels.push_back(i);
   }
-  auto finish = [&](const Job &job, const Cubin &cubin, bool fromCache) {
+  CubinCache cubins(cache);
+  auto keep = [&](const Job &job, const Cubin &cubin, bool fromCache) {
     for (size_t kernel : job.kernels)
       results[kernel] = {cubin, fromCache};
   };
   std::vector<Job *> missing;
-  for (auto &[source, job] : jobs) {
-    std::optional<std::string> entry = cache ? cache->get(job.key) : std::nullopt;
-    std::optional<Cubin> cubin = entry ? deserialize(*entry) : std::nullopt;
-    if (cubin)
-      finish(job, *cubin, true);
+  for (auto &[source, job] : jobs)
+    if (std::optional<Cubin> cubin = cubins.get(job))
+      keep(job, *cubin, true);
     else
       missing.push_back(&job);
-  }
   if (missing.empty())
     return results;
   Progress progress(fmt::format("compile kernels for {}", arch), static_cast<int64_t>(missing.size()));
-  Status status = compileAll(missing, [&](Job &job) -> Status {
-    const std::string &name = kernels[job.kernels.front()].name;
-    Result<Cubin> cubin = (*nvrtc)->compile(job.source, name, arch);
-    if (!cubin)
-      return cubin.error();
-    if (cache)
-      cache->put(job.key, serialize(*cubin));
-    finish(job, *cubin, false);
-    progress.step(name);
-    return {};
+  const size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  Status status = compileAll(batches(missing, threads), threads, [&](const Batch &batch) {
+    return compileBatch(**nvrtc, batch, arch, [&](const Job &job, const Cubin &cubin) {
+      cubins.put(job, cubin);
+      keep(job, cubin, false);
+      progress.step(job.kernel->name);
+    });
   });
   if (!status)
     return status.error();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace fusion::cuda {
 
@@ -30,14 +31,16 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKer
   backend->mayTryAlgorithms = kernels.mayTryAlgorithms;
   if (Status status = session->open(); !status)
     return status.error();
+  std::map<std::string_view, Module> modules; // by their cubins
   for (size_t i = 0; i < kernels.plans.size(); ++i)
-    if (Status status = backend->load(kernels.plans[i], useCubins ? kernels.cubins[i] : compiled[i].bytes);
+    if (Status status = backend->load(kernels.plans[i], useCubins ? kernels.cubins[i] : compiled[i].bytes, modules);
         !status)
       return status.error();
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
-Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
+Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin,
+                         std::map<std::string_view, Module> &modules) {
   Kernel kernel;
   kernel.name = plan.name;
   kernel.block[0] = plan.blockX, kernel.block[1] = plan.blockY, kernel.block[2] = plan.blockZ;
@@ -55,12 +58,16 @@ Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin) {
     return {};
   }
   std::string what = fmt::format("loading kernel {}", plan.name);
-  if (Status status = driver.check(driver.cuModuleLoadData(&kernel.module, cubin.data()), what); !status)
-    return status;
-  kernels.push_back(kernel); // from here on the destructor unloads it
+  auto [module, isNew] = modules.try_emplace(cubin);
+  if (isNew) {
+    if (Status status = driver.check(driver.cuModuleLoadData(&module->second, cubin.data()), what); !status)
+      return status;
+    loadedModules.push_back(module->second);
+  }
+  kernels.push_back(kernel);
   Kernel &loaded = kernels.back();
   if (Status status =
-          driver.check(driver.cuModuleGetFunction(&loaded.function, loaded.module, plan.name.c_str()), what);
+          driver.check(driver.cuModuleGetFunction(&loaded.function, module->second, plan.name.c_str()), what);
       !status)
     return status;
   if (plan.dynamicSharedBytes > static_cast<uint32_t>(properties.maxSharedBytes))
@@ -80,9 +87,8 @@ CudaBackend::~CudaBackend() {
   (void)session->enter(session->ownStream()); // after what callers' streams still run
   driver.cuStreamSynchronize(session->ownStream());
   runner.reset();
-  for (Kernel &kernel : kernels)
-    if (kernel.module)
-      driver.cuModuleUnload(kernel.module);
+  for (Module module : loadedModules)
+    driver.cuModuleUnload(module);
   for (std::byte *chunk : staging)
     if (chunk)
       driver.cuMemFreeHost(chunk);

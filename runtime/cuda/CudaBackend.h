@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <string_view>
+
 namespace fusion::cuda {
 
 inline DevicePointer address(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
@@ -47,7 +50,8 @@ public:
 private:
   CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties)
       : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)) {}
-  Status load(const KernelPlan &plan, const std::string &cubin);
+  /// `modules`: those that are loaded, by their cubins; several kernels may be in one.
+  Status load(const KernelPlan &plan, const std::string &cubin, std::map<std::string_view, Module> &modules);
   Status noteNode();
   Status mark(Event event, unsigned flags);
   Result<double> microsecondsBetween(Event begin, Event end);
@@ -59,6 +63,7 @@ private:
   const Driver &driver;
   DeviceProperties properties;
   std::vector<Kernel> kernels;
+  std::vector<Module> loadedModules;
   std::byte *staging[2] = {nullptr, nullptr};
   std::unique_ptr<Events> stagingDone;
   std::vector<void *> argumentPointers;

@@ -9,7 +9,6 @@ namespace fusion::cuda {
 /// A kernel on the device, and what every launch of it has.
 struct Kernel {
   std::string name;
-  Module module = nullptr;
   Function function = nullptr;
   unsigned block[3] = {1, 1, 1};
   unsigned cluster[3] = {1, 1, 1}; ///< set at the launch where it is more than one block

@@ -73,7 +73,7 @@ Result<Nvrtc> Nvrtc::open() {
                   library->resolve("nvrtcGetErrorString", nvrtc.getErrorString) &&
                   library->resolve("nvrtcCreateProgram", nvrtc.createProgram) &&
                   library->resolve("nvrtcDestroyProgram", nvrtc.destroyProgram) &&
-                  library->resolve("nvrtcCompileProgram", nvrtc.compileProgram) &&
+                  library->resolve("nvrtcCompileProgram", nvrtc.runCompiler) &&
                   library->resolve("nvrtcGetCUBINSize", nvrtc.getCubinSize) &&
                   library->resolve("nvrtcGetCUBIN", nvrtc.getCubin) &&
                   library->resolve("nvrtcGetProgramLogSize", nvrtc.getLogSize) &&
@@ -120,8 +120,44 @@ Result<Cubin> Nvrtc::compile(const std::string &source, const std::string &name,
   return roomy && roomy->spillBytes < usual->spillBytes ? roomy : usual;
 }
 
+static KernelResources resourcesIn(std::string log) {
+  KernelResources resources;
+  resources.registers = numberAfter(log, "Used ");
+  const int stores = sumBefore(log, " bytes spill stores"), loads = sumBefore(log, " bytes spill loads");
+  resources.spillBytes = stores < 0 ? -1 : stores + std::max(loads, 0);
+  resources.log = std::move(log);
+  return resources;
+}
+
 Result<Cubin> Nvrtc::compileOnce(const std::string &source, const std::string &name, const std::string &arch,
                                  const char *definition) const {
+  Result<Output> output = compileProgram(source, name, arch, definition);
+  if (!output)
+    return output.error();
+  return Cubin{resourcesIn(std::move(output->log)), std::move(output->bytes)};
+}
+
+Result<CubinModule> Nvrtc::compileModule(const std::string &source, const std::string &name,
+                                         const std::string &arch) const {
+  Result<Output> output = compileProgram(source, name, arch, nullptr);
+  if (!output)
+    return output.error();
+  // What stands after an entry point's name until the next one is said of it.
+  CubinModule module{std::move(output->bytes), {}};
+  const std::string &log = output->log;
+  constexpr std::string_view entry = "Compiling entry function '";
+  size_t next = log.find(entry);
+  while (next != std::string::npos) {
+    const size_t at = next, begin = at + entry.size();
+    next = log.find(entry, begin);
+    const size_t line = log.rfind('\n', at) + 1, end = next == std::string::npos ? log.size() : log.rfind('\n', next);
+    module.kernels[log.substr(begin, log.find('\'', begin) - begin)] = resourcesIn(log.substr(line, end - line));
+  }
+  return module;
+}
+
+Result<Nvrtc::Output> Nvrtc::compileProgram(const std::string &source, const std::string &name,
+                                            const std::string &arch, const char *definition) const {
   if (auto target = TargetInfo::find(arch); target && std::pair(major, minor) < target->oldestNvrtc)
     return environment(fmt::format("{} needs NVRTC {}.{} or newer, {} is version {}", arch, target->oldestNvrtc.first,
                                    target->oldestNvrtc.second, path(), version()));
@@ -135,8 +171,8 @@ Result<Cubin> Nvrtc::compileOnce(const std::string &source, const std::string &n
   std::vector<const char *> pointers;
   for (const std::string &text : texts)
     pointers.push_back(text.c_str());
-  int code = compileProgram(program, static_cast<int>(pointers.size()), pointers.data());
-  Cubin cubin;
+  int code = runCompiler(program, static_cast<int>(pointers.size()), pointers.data());
+  Output cubin;
   size_t size = 0;
   if (getLogSize(program, &size) == 0 && size > 1) {
     cubin.log.resize(size);
@@ -157,10 +193,6 @@ Result<Cubin> Nvrtc::compileOnce(const std::string &source, const std::string &n
     return badInput(fmt::format("kernel {} does not compile for {} with NVRTC {}: {}: {}", name, arch,
                                 version(), getErrorString(code), message.empty() ? "no message" : message));
   }
-  cubin.registers = numberAfter(cubin.log, "Used ");
-  int stores = sumBefore(cubin.log, " bytes spill stores");
-  int loads = sumBefore(cubin.log, " bytes spill loads");
-  cubin.spillBytes = stores < 0 ? -1 : stores + std::max(loads, 0);
   return cubin;
 }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/cuda/Library.h"
 
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,11 +14,22 @@ namespace fusion {
 /// with the newest; `scripts/test.sh --nvrtc=12.8` runs them with this one. Kernels spill no register with either.
 inline constexpr int oldestNvrtc[] = {12, 8};
 
-struct Cubin {
-  std::string bytes;
+/// What ptxas says of a kernel.
+struct KernelResources {
   std::string log;     ///< the compiler's messages, ptxas's included
   int registers = -1;  ///< a thread's; -1 if ptxas did not say
   int spillBytes = -1; ///< stores plus loads; 0 is what every kernel should have; -1 if ptxas did not say
+};
+
+/// A kernel, and the module that it is in, perhaps beside others.
+struct Cubin : KernelResources {
+  std::string bytes;
+};
+
+/// Several kernels that were compiled as one program.
+struct CubinModule {
+  std::string bytes;
+  std::map<std::string, KernelResources> kernels; ///< by the names of their entry points
 };
 
 class Nvrtc {
@@ -35,12 +47,20 @@ public:
   /// from 13.1 on the assembler takes 32 or 48 registers for some kernels of 256 threads, spills 8 to 100 bytes, and needs
   /// 44 to 91 to spill none, that is fewer blocks on a multiprocessor for these few kernels.
   Result<Cubin> compile(const std::string &source, const std::string &name, const std::string &arch) const;
+  /// A program of several kernels. Nothing is compiled again: what spills wants compile() by itself.
+  Result<CubinModule> compileModule(const std::string &source, const std::string &name, const std::string &arch) const;
   /// Everything besides the source that decides what compile() returns: a part of cache keys.
   std::string fingerprint(const std::string &arch) const;
 
 private:
   using Program = struct ProgramHandle *;
   explicit Nvrtc(Library library) : library(std::move(library)) {}
+  /// The cubin, and the log of the whole program.
+  struct Output {
+    std::string bytes, log;
+  };
+  Result<Output> compileProgram(const std::string &source, const std::string &name, const std::string &arch,
+                                const char *definition) const;
   Result<Cubin> compileOnce(const std::string &source, const std::string &name, const std::string &arch,
                             const char *definition) const;
   Library library;
@@ -50,7 +70,7 @@ private:
   int (*createProgram)(Program *, const char *, const char *, int, const char *const *,
                        const char *const *) = nullptr;
   int (*destroyProgram)(Program *) = nullptr;
-  int (*compileProgram)(Program, int, const char *const *) = nullptr;
+  int (*runCompiler)(Program, int, const char *const *) = nullptr;
   int (*getCubinSize)(Program, size_t *) = nullptr;
   int (*getCubin)(Program, char *) = nullptr;
   int (*getLogSize)(Program, size_t *) = nullptr;

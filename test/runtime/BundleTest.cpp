@@ -56,6 +56,18 @@ TEST(Bundle, IsCompleteWithoutTheModel) {
   expectSum((*executor)->run(inputs), inputs);
 }
 
+TEST(Bundle, KernelsOfOneModuleShareAFile) {
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/out";
+  std::vector<CompiledKernel> cubins = fakeCubins(2);
+  cubins[1].bytes = cubins[0].bytes;
+  ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_90a", cubins));
+  EXPECT_FALSE(fs::exists(path + "/kernels/1.cubin"));
+  auto bundle = readBundle(path);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  EXPECT_EQ(bundle->cubins[1], cubins[0].bytes);
+}
+
 TEST(Bundle, HoldsTheWeightsOfEveryRank) {
   TemporaryFolder folder;
   ProgramPlan plan = samplePlan();

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
+#include <thread>
 
 using namespace fusion;
 using namespace fusion::test;
@@ -46,6 +48,65 @@ TEST(Nvrtc, TheSecondTimeComesFromTheCache) {
     EXPECT_EQ((*first)[i].registers, (*second)[i].registers);
     EXPECT_EQ((*first)[i].log, (*second)[i].log);
   }
+}
+
+/// So many that some are compiled together whatever the number of threads; the names are their own.
+static std::vector<KernelPlan> manyKernels() {
+  const size_t count = 16 * std::max(1u, std::thread::hardware_concurrency());
+  std::vector<KernelPlan> kernels(count);
+  for (size_t i = 0; i < count; ++i) {
+    kernels[i].name = "fill_" + std::to_string(i);
+    kernels[i].source = "struct Config { static constexpr int value = " + std::to_string(i) +
+                        "; };\nKERNEL(128) fill_" + std::to_string(i) + "(i32 *to) { to[thread_x()] = Config::value; }\n";
+  }
+  return kernels;
+}
+
+static std::set<std::string> modulesOf(const std::vector<CompiledKernel> &kernels) {
+  std::set<std::string> modules;
+  for (const CompiledKernel &kernel : kernels)
+    modules.insert(kernel.bytes);
+  return modules;
+}
+
+TEST(Nvrtc, KernelsOfOneModule) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  TemporaryFolder folder;
+  KernelCache cache(folder.path);
+  std::vector<KernelPlan> kernels = manyKernels();
+  auto first = compileKernels(kernels, "sm_90a", &cache);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_LT(modulesOf(*first).size(), kernels.size() / 2);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    EXPECT_NE((*first)[i].bytes.find(kernels[i].name), std::string::npos);
+    EXPECT_NE((*first)[i].log.find("'" + kernels[i].name + "'"), std::string::npos) << (*first)[i].log;
+    EXPECT_GT((*first)[i].registers, 0);
+  }
+  // One of them changes: the others stay where they are.
+  kernels[3].source += "// a comment\nstruct More {};\n";
+  auto second = compileKernels(kernels, "sm_90a", &cache);
+  ASSERT_TRUE(second);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    EXPECT_EQ((*second)[i].fromCache, i != 3);
+    if (i != 3)
+      EXPECT_EQ((*second)[i].bytes, (*first)[i].bytes);
+  }
+}
+
+TEST(Nvrtc, OneThatDoesNotCompileInCompanyIsNamed) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  std::vector<KernelPlan> kernels = manyKernels();
+  kernels[5].source = "KERNEL(128) fill_5(i32 *to) { undeclared_name(); }\n";
+  auto result = compileKernels(kernels, "sm_90a", nullptr);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("kernel fill_5"), std::string::npos) << result.error().message;
+  // What defines macros is compiled by itself.
+  kernels[5].source = "#define CONFIG 5\nKERNEL(128) fill_5(i32 *to) { to[0] = CONFIG; }\n";
+  auto all = compileKernels(kernels, "sm_90a", nullptr);
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_EQ((*all)[5].bytes.find("fill_4"), std::string::npos);
 }
 
 TEST(Nvrtc, AnOldOneIsRefused) {

@@ -12,6 +12,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <set>
 #include <thread>
@@ -24,33 +25,18 @@ namespace {
 
 /// A kernel for a target.
 struct Wanted {
-  std::string test, name, target, includes, code, source;
+  std::string test, name, target, code, source;
+  std::vector<std::string> includes;
   bool mayCall = false;
   int spillBytes = -1; ///< of stores and loads; -1: not known
   std::string error;
 };
 
-constexpr size_t mostTogether = 24;
+constexpr size_t mostTogether = 8;
 
 std::string keyOf(const Nvrtc &nvrtc, const Wanted &kernel) {
-  return fmt::format("spills\n{}\n{}\n{}", nvrtc.fingerprint(kernel.target), kernel.includes, kernel.code);
-}
-
-/// The bytes that each kernel of a program spills, by the assembler's log: what stands after a kernel's name
-/// until the next one.
-std::map<std::string, int> spillsIn(const std::string &log) {
-  std::map<std::string, int> spills;
-  constexpr std::string_view entry = "Compiling entry function '";
-  for (size_t at = log.find(entry); at != std::string::npos;) {
-    const size_t begin = at + entry.size(), end = log.find('\'', begin), next = log.find(entry, begin);
-    int bytes = -1;
-    for (std::string_view label : {" bytes spill stores", " bytes spill loads"})
-      for (size_t found = log.find(label, end); found < std::min(next, log.size()); found = log.find(label, found + 1))
-        bytes = std::max(bytes, 0) + std::atoi(log.c_str() + log.find_last_not_of("0123456789", found - 1) + 1);
-    spills[log.substr(begin, end - begin)] = bytes;
-    at = next;
-  }
-  return spills;
+  return fmt::format("spills\n{}\n{}\n{}", nvrtc.fingerprint(kernel.target),
+                     expandIncludes(kernel.includes, Flavour::Cuda), kernel.code);
 }
 
 /// The entry point's name in a program with others.
@@ -72,24 +58,28 @@ std::string renamed(const Wanted &kernel, size_t number) {
   return code + kernel.code.substr(from);
 }
 
-/// Each kernel in a namespace, since they name their parts alike; entry points have C names.
+/// What does not compile in company or spills is compiled by itself.
 void compileTogether(const Nvrtc &nvrtc, const std::vector<Wanted *> &kernels) {
-  std::string program = kernels.front()->includes;
-  for (size_t i = 0; i < kernels.size(); ++i)
-    program += fmt::format("namespace kernel_{} {{\n{}\n}}\n", i, renamed(*kernels[i], i));
-  auto cubin = nvrtc.compile(program, "kernels", kernels.front()->target);
-  if (!cubin && kernels.size() > 1) { // alone, so that the message is of the right one
-    for (Wanted *kernel : kernels)
-      compileTogether(nvrtc, {kernel});
-    return;
+  std::optional<CubinModule> module;
+  if (kernels.size() > 1) {
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < kernels.size(); ++i)
+      texts.push_back(renamed(*kernels[i], i));
+    if (auto compiled = nvrtc.compileModule(programOf(kernels.front()->includes, texts), "kernels", kernels.front()->target))
+      module = std::move(*compiled);
   }
-  const std::map<std::string, int> spills = cubin ? spillsIn(cubin->log) : std::map<std::string, int>();
   for (size_t i = 0; i < kernels.size(); ++i) {
-    Wanted *kernel = kernels[i];
-    auto found = spills.find(entryName(*kernel, i));
-    kernel->spillBytes = found == spills.end() ? -1 : found->second;
-    if (!cubin)
-      kernel->error = cubin.error().message;
+    Wanted &kernel = *kernels[i];
+    if (module)
+      if (auto found = module->kernels.find(entryName(kernel, i)); found != module->kernels.end() && found->second.spillBytes == 0) {
+        kernel.spillBytes = 0;
+        continue;
+      }
+    auto cubin = nvrtc.compile(expandIncludes(kernel.includes, Flavour::Cuda) + kernel.code, kernel.name, kernel.target);
+    if (cubin)
+      kernel.spillBytes = cubin->spillBytes;
+    else
+      kernel.error = cubin.error().message;
   }
 }
 
@@ -97,13 +87,10 @@ class SpillChecks : public testing::Environment {
 public:
   void add(const KernelPlan &kernel, const char *target, bool mayCall) {
     const testing::TestInfo *test = testing::UnitTest::GetInstance()->current_test_info();
-    Wanted wanted{fmt::format("{}.{}", test ? test->test_suite_name() : "", test ? test->name() : ""), kernel.name, target};
-    const KernelText text = splitIncludes(withoutComments(kernel.source));
-    wanted.includes = expandIncludes(text.includes, Flavour::Cuda);
-    wanted.code = text.rest;
-    wanted.source = kernel.source;
-    wanted.mayCall = mayCall;
-    if (seen.insert(contentHash(wanted.target + wanted.includes + wanted.code)).second)
+    KernelText text = splitIncludes(withoutComments(kernel.source));
+    Wanted wanted{fmt::format("{}.{}", test ? test->test_suite_name() : "", test ? test->name() : ""), kernel.name, target,
+                  std::move(text.rest), kernel.source, std::move(text.includes), mayCall};
+    if (seen.insert(contentHash(fmt::format("{}\n{}\n{}", target, fmt::join(wanted.includes, "\n"), wanted.code))).second)
       kernels.push_back(std::move(wanted));
   }
 
@@ -145,7 +132,7 @@ private:
 
   /// What the cache does not know, in parts that are compiled together; what defines a macro stands alone.
   std::vector<std::vector<Wanted *>> missing(const Nvrtc &nvrtc, KernelCache &cache) {
-    std::map<std::pair<std::string, std::string>, std::vector<std::vector<Wanted *>>> groups;
+    std::map<std::pair<std::string, std::vector<std::string>>, std::vector<std::vector<Wanted *>>> groups;
     for (Wanted &kernel : kernels) {
       if (std::optional<std::string> known = cache.get(keyOf(nvrtc, kernel))) {
         kernel.spillBytes = std::atoi(known->c_str());
