@@ -80,9 +80,9 @@ static NamedTensors inputsFor(const ProgramPlan &plan, const CheckOptions &optio
   return inputs;
 }
 
-static void checkSpills(const ProgramPlan &plan) {
+static void checkSpills(const ProgramPlan &plan, Targets targets) {
   for (const KernelPlan &kernel : plan.kernels) // f64 functions and divisions are calls
-    checkSpills(kernel, Targets::All, kernel.source.find("f64") != std::string::npos);
+    checkSpills(kernel, targets, kernel.source.find("f64") != std::string::npos);
 }
 
 static void compareOutput(const std::string &name, const Tensor &actual, const Tensor &expected,
@@ -107,7 +107,7 @@ void checkFunction(func::FuncOp function, const CheckOptions &options) {
     EXPECT_EQ(*count, options.launches) << planText(*plan);
   }
   if (cuda::deviceCount() == 0) // device time is for running
-    checkSpills(*plan);
+    checkSpills(*plan, options.targets);
 
   NamedTensors inputs = inputsFor(*plan, options);
   auto interpreter = Interpreter::create(function, "");

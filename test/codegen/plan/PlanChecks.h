@@ -3,6 +3,7 @@
 
 #include "codegen/BuildPlan.h"
 #include "ir/base/Safetensors.h"
+#include "test/codegen/spills/Spills.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -29,9 +30,10 @@ struct CheckOptions {
   NamedTensors inputs;     ///< instead of random ones
   double tolerance = 1e-6; ///< relative L2, for floats; other types must be equal
   int64_t launches = -1;   ///< how many the plan must have; -1: any number
+  Targets targets = Targets::All; ///< that its kernels compile for: One where many kernels differ in a constant or an op
 };
 
-/// Plan, emulation and reference agree; with NVRTC at hand every kernel compiles for all testTargets without spills.
+/// Plan, emulation and reference agree; with NVRTC at hand every kernel compiles for the targets without spills.
 void checkFunction(mlir::func::FuncOp function, const CheckOptions &options);
 /// The same for the function @main of a module's text.
 void check(const std::string &text, const CheckOptions &options);

@@ -45,7 +45,7 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
 class FloatArithmetic : public testing::TestWithParam<std::pair<const char *, double>> {};
 TEST_P(FloatArithmetic, EveryOp) {
   auto [type, tolerance] = GetParam();
-  check(eachOp(type, floatUnary, arithmetic, comparisons), {.symbols = {{"b", 3}}, .tolerance = tolerance});
+  check(eachOp(type, floatUnary, arithmetic, comparisons), {.symbols = {{"b", 3}}, .tolerance = tolerance, .targets = Targets::One});
 }
 INSTANTIATE_TEST_SUITE_P(Types, FloatArithmetic,
                          testing::Values(std::pair("f32", 1e-6), std::pair("f16", 1e-4),
@@ -56,7 +56,7 @@ class IntegerArithmetic : public testing::TestWithParam<const char *> {};
 TEST_P(IntegerArithmetic, EveryOp) {
   check(eachOp(GetParam(), {"neg", "abs", "sign", "square", "relu", "floor", "not", "reciprocal"},
                joined(arithmetic, bitwise), comparisons),
-        {.symbols = {{"b", 3}}});
+        {.symbols = {{"b", 3}}, .targets = Targets::One});
 }
 INSTANTIATE_TEST_SUITE_P(Types, IntegerArithmetic, testing::Values("i8", "ui8", "i32", "i64"));
 
@@ -96,7 +96,7 @@ TEST(Pointwise, Casts) {
               "func.func @main(%x: tensor<5x7x{}> {{nn.name = \"x\"}}) -> ({}) {{\n{}\nreturn {} : {}\n}}",
               from, fmt::join(results, ", "), fmt::join(lines, "\n"), fmt::join(names, ", "),
               fmt::join(results, ", ")),
-          {});
+          {.targets = Targets::One});
   }
 }
 
