@@ -85,19 +85,22 @@ static bool standsAlone(const KernelPlan &plan) {
 
 /// The units of one compiler run each.
 static std::vector<std::vector<LibraryFolder::Unit>> batches(std::vector<LibraryFolder::Unit> units) {
+  // Those of one run include the same device files, which are precompiled together.
+  std::map<std::vector<std::string>, std::vector<LibraryFolder::Unit>> groups;
   std::vector<std::vector<LibraryFolder::Unit>> result;
-  std::vector<LibraryFolder::Unit> shareable;
+  size_t shareable = 0;
   for (LibraryFolder::Unit &unit : units)
-    if (standsAlone(*unit.plan))
+    if (standsAlone(*unit.plan)) {
       result.push_back({unit});
-    else
-      shareable.push_back(unit);
-  constexpr size_t most = 8; // beyond it the shared prelude saves nothing and cores stand idle
-  const size_t perThread = (shareable.size() + threadCount() - 1) / threadCount();
-  const size_t size = std::clamp<size_t>(perThread, 1, most);
-  for (size_t begin = 0; begin < shareable.size(); begin += size)
-    result.emplace_back(shareable.begin() + begin,
-                        shareable.begin() + std::min(begin + size, shareable.size()));
+    } else {
+      groups[splitIncludes(unit.plan->source).includes].push_back(unit);
+      ++shareable;
+    }
+  constexpr size_t most = 16; // starting the compiler and the linker no longer counts
+  const size_t size = std::clamp<size_t>((shareable + threadCount() - 1) / threadCount(), 1, most);
+  for (const auto &[includes, group] : groups)
+    for (size_t begin = 0; begin < group.size(); begin += size)
+      result.emplace_back(group.begin() + begin, group.begin() + std::min(begin + size, group.size()));
   return result;
 }
 

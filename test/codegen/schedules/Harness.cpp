@@ -7,6 +7,7 @@
 #include "runtime/cuda/Driver.h"
 #include "runtime/emulate/EmulatedKernel.h"
 
+#include <fmt/format.h>
 #include <random>
 
 using namespace mlir;
@@ -44,26 +45,87 @@ unsigned argumentOf(const Parsed &parsed, unsigned input) {
   return cast<BlockArgument>(parsed.inputs[input].base).getArgNumber();
 }
 
-Status runEmulated(const KernelDraft &draft, const Parsed &parsed, const std::vector<Tensor> &arguments,
-                   std::vector<Tensor> &outputs, const SymbolValues &symbols) {
-  auto compiled = EmulatedKernel::compile(draft.kernel, testCacheFolder());
-  if (!compiled)
-    return compiled.error();
-  std::vector<uint64_t> values(draft.arguments.size());
-  std::vector<void *> pointers;
-  for (auto [index, argument] : llvm::enumerate(draft.arguments)) {
-    if (argument.kind == KernelDraft::Argument::Kind::Size) {
-      values[index] = static_cast<uint64_t>(*argument.value.evaluate(symbols));
-    } else {
-      const void *data = argument.kind == KernelDraft::Argument::Kind::Output
-                             ? outputs[argument.index].data()
-                             : arguments[argumentOf(parsed, argument.index)].data();
-      values[index] = reinterpret_cast<uint64_t>(data);
+/// A kernel that is still to run, and what it must make.
+struct Pending {
+  std::string test; ///< its name
+  KernelPlan kernel;
+  std::vector<uint64_t> values; ///< of the launch's arguments: addresses and sizes
+  uint32_t grid[3] = {};
+  std::vector<Tensor> arguments, outputs, expected; ///< memory that `values` points to
+  double tolerance = 0;
+};
+
+void compareOutputs(const std::vector<Tensor> &outputs, const std::vector<Tensor> &expected, double tolerance,
+                    const std::string &source) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    auto difference = compare(outputs[i], expected[i]);
+    if (!difference) {
+      ADD_FAILURE() << difference.error().message;
+      continue;
     }
-    pointers.push_back(&values[index]);
+    EXPECT_LE(difference->relativeL2, tolerance) << "output " << i << ", worst at " << difference->worstIndex << "\n"
+                                                 << source;
   }
-  auto grid = [&](const Dim &dim) { return static_cast<uint32_t>(*dim.evaluate(symbols)); };
-  return (*compiled)->launch(grid(draft.gridX), grid(draft.gridY), grid(draft.gridZ), pointers.data());
+}
+
+/// Runs kernels when the test program ends, since the host compiler takes many at a time in little more than the time of
+/// one. What fails there names its test.
+class EmulatedRuns : public testing::Environment {
+public:
+  void add(Pending run) { pending.push_back(std::move(run)); }
+
+  void TearDown() override {
+    std::vector<KernelPlan> kernels;
+    for (const Pending &run : pending)
+      kernels.push_back(run.kernel);
+    auto compiled = EmulatedKernel::compileAll(kernels, testCacheFolder());
+    if (!compiled)
+      ADD_FAILURE() << compiled.error().message;
+    for (size_t i = 0; compiled && i < pending.size(); ++i)
+      run(pending[i], *(*compiled)[i]);
+    pending.clear();
+  }
+
+private:
+  static void run(Pending &run, const EmulatedKernel &kernel) {
+    SCOPED_TRACE(run.test);
+    std::vector<void *> pointers;
+    for (uint64_t &value : run.values)
+      pointers.push_back(&value);
+    if (Status status = kernel.launch(run.grid[0], run.grid[1], run.grid[2], pointers.data()); !status)
+      ADD_FAILURE() << status.error().message << "\n" << run.kernel.source;
+    else
+      compareOutputs(run.outputs, run.expected, run.tolerance, run.kernel.source);
+  }
+
+  std::vector<Pending> pending;
+};
+
+EmulatedRuns *const emulatedRuns = [] {
+  auto *made = new EmulatedRuns;
+  testing::AddGlobalTestEnvironment(made);
+  return made;
+}();
+
+void runEmulatedLater(const KernelDraft &draft, const Parsed &parsed, std::vector<Tensor> arguments,
+                      std::vector<Tensor> outputs, std::vector<Tensor> expected, const ScheduleCase &test) {
+  const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
+  Pending run{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text), draft.kernel, {}, {},
+              std::move(arguments), std::move(outputs), std::move(expected), test.tolerance};
+  for (const KernelDraft::Argument &argument : draft.arguments) {
+    if (argument.kind == KernelDraft::Argument::Kind::Size) {
+      run.values.push_back(static_cast<uint64_t>(*argument.value.evaluate(test.symbols)));
+      continue;
+    }
+    const void *data = argument.kind == KernelDraft::Argument::Kind::Output
+                           ? run.outputs[argument.index].data()
+                           : run.arguments[argumentOf(parsed, argument.index)].data();
+    run.values.push_back(reinterpret_cast<uint64_t>(data));
+  }
+  const Dim *sizes[] = {&draft.gridX, &draft.gridY, &draft.gridZ};
+  for (size_t i = 0; i < 3; ++i)
+    run.grid[i] = static_cast<uint32_t>(*sizes[i]->evaluate(test.symbols));
+  emulatedRuns->add(std::move(run));
 }
 
 /// The same launch as a program of one kernel.
@@ -178,22 +240,14 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
   for (Value output : parsed.region.outputs)
     outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
 
-  Status ran = cuda::deviceCount() > 0 ? runOnGpu(draft, parsed, arguments, outputs, test.symbols)
-                                       : runEmulated(draft, parsed, arguments, outputs, test.symbols);
-  if (!ran) {
-    ADD_FAILURE() << ran.error().message << "\n" << source;
+  if (cuda::deviceCount() == 0) {
+    runEmulatedLater(draft, parsed, std::move(arguments), std::move(outputs), std::move(*expected), test);
     return source;
   }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    auto difference = compare(outputs[i], (*expected)[i]);
-    if (!difference) {
-      ADD_FAILURE() << difference.error().message;
-      continue;
-    }
-    EXPECT_LE(difference->relativeL2, test.tolerance)
-        << "output " << i << ", worst at " << difference->worstIndex << "\n"
-        << source;
-  }
+  if (Status ran = runOnGpu(draft, parsed, arguments, outputs, test.symbols); !ran)
+    ADD_FAILURE() << ran.error().message << "\n" << source;
+  else
+    compareOutputs(outputs, *expected, test.tolerance, source);
   return source;
 }
 

@@ -23,8 +23,8 @@ struct ScheduleCase {
   uint32_t arch = 90; ///< sm_XX that the kernel is emitted for
 };
 
-/// Emits the kernel for the case's sizes, checks spills if NVRTC is there, runs and compares. Returns the kernel's
-/// source.
+/// Emits the kernel for the case's sizes and returns its source. Without a GPU it is checked for spills, runs in emulation
+/// and is compared when the test program ends, many kernels at a time; on a GPU it runs at once.
 std::string check(const Schedule &schedule, const ScheduleCase &test);
 /// The reason why the schedule does not take it; empty if it does.
 std::string refusal(const Schedule &schedule, const std::string &text);
