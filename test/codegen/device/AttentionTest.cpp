@@ -196,7 +196,7 @@ void checkAll(std::initializer_list<Sized> sized) {
   std::vector<KernelPlan> plans;
   for (const Case &c : cases)
     plans.push_back(kernel(c));
-  auto kernels = EmulatedKernel::compileAll(plans, test::testCacheFolder());
+  auto kernels = EmulatedKernel::compileAll(plans, test::emulationCacheFolder());
   ASSERT_TRUE(kernels) << kernels.error().message;
   for (size_t i = 0; i < cases.size(); ++i)
     check(cases[i], *(*kernels)[i]);

@@ -22,7 +22,7 @@ struct TemporaryFolder {
 };
 
 inline std::shared_ptr<EmulatedKernel> compiled(const KernelPlan &plan) {
-  auto kernel = EmulatedKernel::compile(plan, test::testCacheFolder());
+  auto kernel = EmulatedKernel::compile(plan, test::emulationCacheFolder());
   EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
   return kernel ? *kernel : nullptr;
 }

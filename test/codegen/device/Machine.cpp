@@ -13,7 +13,7 @@ namespace {
 class EmulatedKernels : public Kernels {
 public:
   static Result<std::unique_ptr<Kernels>> compile(std::span<const KernelPlan> plans) {
-    auto compiled = EmulatedKernel::compileAll(plans, test::testCacheFolder());
+    auto compiled = EmulatedKernel::compileAll(plans, test::emulationCacheFolder());
     if (!compiled)
       return compiled.error();
     auto result = std::make_unique<EmulatedKernels>();

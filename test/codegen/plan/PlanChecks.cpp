@@ -6,11 +6,13 @@
 #include "ir/reference/Reference.h"
 #include "runtime/Executor.h"
 #include "runtime/cuda/Driver.h"
+#include "runtime/emulate/EmulatedKernel.h"
 #include "test/codegen/spills/Spills.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 
+#include <fmt/format.h>
 #include <random>
 #include <set>
 
@@ -86,15 +88,77 @@ static void checkSpills(const ProgramPlan &plan, Targets targets) {
 }
 
 static void compareOutput(const std::string &name, const Tensor &actual, const Tensor &expected,
-                          const CheckOptions &options, const ProgramPlan &plan) {
+                          double tolerance, const ProgramPlan &plan) {
   EXPECT_EQ(shapeString(actual.shape()), shapeString(expected.shape())) << name;
   auto difference = compare(actual, expected);
   ASSERT_TRUE(difference) << name << ": " << difference.error().message;
-  double limit = isFloat(expected.type()) ? options.tolerance : 0;
+  double limit = isFloat(expected.type()) ? tolerance : 0;
   EXPECT_LE(difference->relativeL2, limit)
       << name << ": element " << difference->worstIndex << " differs by " << difference->maxAbs << "\n"
       << planText(plan) << cudaSource(plan);
 }
+
+namespace {
+/// A plan that is still to run, and what it must make.
+struct Pending {
+  std::string test; ///< its name
+  ProgramPlan plan;
+  NamedTensors inputs, expected;
+  double tolerance = 0;
+};
+
+/// Runs plans when the test program ends: on a GPU if there is one, else emulated, the kernels of all compiled together,
+/// which takes a fraction of the time. What fails names its test.
+class PlanRuns : public testing::Environment {
+public:
+  void add(Pending run) { pending.push_back(std::move(run)); }
+
+  void TearDown() override {
+    if (cuda::deviceCount() == 0)
+      compileTogether();
+    for (const Pending &each : pending)
+      run(each);
+    pending.clear();
+  }
+
+private:
+  /// Into the cache, where the executors find them.
+  void compileTogether() const {
+    std::vector<KernelPlan> kernels;
+    for (const Pending &each : pending)
+      for (const KernelPlan &kernel : each.plan.kernels)
+        if (!kernel.isLibraryCall)
+          kernels.push_back(kernel);
+    auto compiled = EmulatedKernel::compileAll(kernels, emulationCacheFolder());
+    EXPECT_TRUE(compiled) << compiled.error().message;
+  }
+
+  static void run(const Pending &each) {
+    SCOPED_TRACE(each.test);
+    ExecutorOptions options;
+    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.cacheFolder = testCacheFolder();
+    options.poison = true;
+    auto executor = Executor::create(each.plan, options);
+    ASSERT_TRUE(executor) << executor.error().message << "\n" << cudaSource(each.plan);
+    auto actual = (*executor)->run(each.inputs);
+    ASSERT_TRUE(actual) << actual.error().message << "\n" << planText(each.plan) << cudaSource(each.plan);
+    actual = (*executor)->fetch(*actual); // caches stay on the device
+    ASSERT_TRUE(actual) << actual.error().message;
+    ASSERT_EQ(actual->size(), each.expected.size());
+    for (auto &[name, tensor] : each.expected)
+      compareOutput(name, actual->at(name), tensor, each.tolerance, each.plan);
+  }
+
+  std::vector<Pending> pending;
+};
+
+PlanRuns *const planRuns = [] {
+  auto *made = new PlanRuns;
+  testing::AddGlobalTestEnvironment(made);
+  return made;
+}();
+} // namespace
 
 void checkFunction(func::FuncOp function, const CheckOptions &options) {
   PlanOptions planOptions;
@@ -114,20 +178,9 @@ void checkFunction(func::FuncOp function, const CheckOptions &options) {
   ASSERT_TRUE(interpreter) << interpreter.error().message;
   auto expected = interpreter->run(inputs);
   ASSERT_TRUE(expected) << expected.error().message;
-  ExecutorOptions run;
-  // On a machine with a GPU the kernels run there.
-  run.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
-  run.cacheFolder = testCacheFolder();
-  run.poison = true;
-  auto executor = Executor::create(*plan, run);
-  ASSERT_TRUE(executor) << executor.error().message << "\n" << cudaSource(*plan);
-  auto actual = (*executor)->run(inputs);
-  ASSERT_TRUE(actual) << actual.error().message << "\n" << planText(*plan) << cudaSource(*plan);
-  actual = (*executor)->fetch(*actual); // caches stay on the device
-  ASSERT_TRUE(actual) << actual.error().message;
-  ASSERT_EQ(actual->size(), expected->size());
-  for (auto &[name, tensor] : *expected)
-    compareOutput(name, actual->at(name), tensor, options, *plan);
+  const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
+  planRuns->add({fmt::format("{}.{}", info->test_suite_name(), info->name()), std::move(*plan), std::move(inputs),
+                 std::move(*expected), options.tolerance});
 }
 
 void check(const std::string &text, const CheckOptions &options) {

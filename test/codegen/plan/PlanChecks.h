@@ -33,7 +33,8 @@ struct CheckOptions {
   Targets targets = Targets::All; ///< that its kernels compile for: One where many kernels differ in a constant or an op
 };
 
-/// Plan, emulation and reference agree; with NVRTC at hand every kernel compiles for the targets without spills.
+/// Plan, emulation (or the GPU where there is one) and reference agree, which shows when the test program ends; with NVRTC at
+/// hand every kernel compiles for the targets without spills.
 void checkFunction(mlir::func::FuncOp function, const CheckOptions &options);
 /// The same for the function @main of a module's text.
 void check(const std::string &text, const CheckOptions &options);

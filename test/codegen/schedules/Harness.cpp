@@ -78,7 +78,7 @@ public:
     std::vector<KernelPlan> kernels;
     for (const Pending &run : pending)
       kernels.push_back(run.kernel);
-    auto compiled = EmulatedKernel::compileAll(kernels, testCacheFolder());
+    auto compiled = EmulatedKernel::compileAll(kernels, emulationCacheFolder());
     if (!compiled)
       ADD_FAILURE() << compiled.error().message;
     for (size_t i = 0; compiled && i < pending.size(); ++i)

@@ -82,7 +82,7 @@ std::optional<Compiled> compiled(const Parsed &parsed, CollectiveAlgorithm algor
   Compiled result{plan->emit(context), nullptr};
   if (spills)
     checkSpills(result.draft.kernel, Targets::One);
-  auto kernel = EmulatedKernel::compile(result.draft.kernel, testCacheFolder());
+  auto kernel = EmulatedKernel::compile(result.draft.kernel, emulationCacheFolder());
   if (!kernel) {
     ADD_FAILURE() << kernel.error().message << "\n" << result.draft.kernel.source;
     return std::nullopt;

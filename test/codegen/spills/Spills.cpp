@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
@@ -20,6 +21,11 @@
 namespace fusion::test {
 
 std::string testCacheFolder() { return std::string(FUSION_BINARY_DIR) + "/test-cache"; }
+std::string emulationCacheFolder() {
+  std::string folder = testCacheFolder() + "/emulated";
+  std::filesystem::create_directories(folder);
+  return folder;
+}
 
 namespace {
 

@@ -19,5 +19,7 @@ void checkSpills(const KernelPlan &kernel, Targets targets, bool mayCall = false
 
 /// Where test programs share what they compile: kernels for the host and answers of NVRTC.
 std::string testCacheFolder();
+/// The part of it where executors keep emulated kernels.
+std::string emulationCacheFolder();
 
 } // namespace fusion::test
