@@ -341,9 +341,17 @@ std::string loadElement(DType element, std::string_view pointer, std::string_vie
   return scalar::isNarrow(element) ? fmt::format("to_f32({})", text) : text;
 }
 
+std::string toElement(DType element, std::string_view value) {
+  return fmt::format("{}from_f32<{}>({})", scalar::losesInfinity(element) ? "exact_" : "", spelling(element), value);
+}
+
+std::string toVector(DType element, std::string_view values) {
+  return fmt::format("{}vec_from_f32<{}>({})", scalar::losesInfinity(element) ? "exact_" : "", spelling(element), values);
+}
+
 std::string storeElement(DType element, std::string_view pointer, std::string_view index, std::string_view value) {
   const std::string text =
-      scalar::isNarrow(element) ? fmt::format("from_f32<{}>({})", spelling(element), value) : std::string(value);
+      scalar::isNarrow(element) ? toElement(element, value) : std::string(value);
   return fmt::format("store({} + {}, {})", pointer, index, text);
 }
 
@@ -356,9 +364,9 @@ std::string Printer::stored(const Result &result, Code &code) {
   const Node &node = graph[value];
   // What is rounded for nobody else is rounded where it is stored, unless its operation rounds by itself.
   if (node.kind == Kind::Round && node.roundedTo == result.element && !isBound(value) && readers[value].size() == 1 &&
-      !graph.pairOperation(value))
+      !graph.pairOperation(value) && !scalar::losesInfinity(result.element))
     value = node.operands[0];
-  return fmt::format("from_f32<{}>({})", spelling(result.element), this->value(value, code));
+  return toElement(result.element, this->value(value, code));
 }
 
 std::vector<Value> Printer::crossing(std::span<const Value> roots, Level level) const {

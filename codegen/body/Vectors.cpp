@@ -156,8 +156,7 @@ private:
     for (const Array &array : mine)
       if (scalar::isNarrow(array.second)) {
         const std::string name = printer.names.fresh("v");
-        code.line(fmt::format("const Vec{} {} = vec_from_f32<{}>({});", arguments(array.second), name,
-                              spelling(array.second), arrays[array]));
+        code.line(fmt::format("const Vec{} {} = {};", arguments(array.second), name, toVector(array.second, arrays[array])));
         arrays[array] = name;
       }
     for (const Array &array : mine)
@@ -173,7 +172,8 @@ private:
       auto at = reader ? stageOf.find(reader) : stageOf.end();
       return at != stageOf.end() && !isPair(reader) && at->second == stageOf.at(value);
     });
-    if (node.kind == Kind::Round && node.roundedTo == element && !printer.isBound(value) && !readHere)
+    if (node.kind == Kind::Round && node.roundedTo == element && !printer.isBound(value) && !readHere &&
+        !scalar::losesInfinity(element))
       return printer.value(node.operands[0], code);
     return printer.value(value, code);
   }

@@ -69,6 +69,14 @@ template <class T> DEVICE T from_f32(f32 value) {
     return saturate_to_int<T>(value);
 }
 
+// Of a value that T has: an infinity of f8e5m2 stays one.
+template <class T> DEVICE T exact_from_f32(f32 value) {
+  if constexpr (same_type<T, f8e5m2>)
+    return f8e5m2{(u8)(f16_of_f32(value) >> 8)};
+  else
+    return from_f32<T>(value);
+}
+
 template <class T> DEVICE f32 round_to(f32 value) {
   if constexpr (same_type<T, bf16>)
     return round_to_bf16(value);
@@ -275,6 +283,13 @@ template <class T, int N> DEVICE Vec<T, N> vec_from_f32(const Vec<f32, N> &value
     for (int i = 0; i < N; ++i)
       narrow[i] = from_f32<T>(values[i]);
   }
+  return narrow;
+}
+template <class T, int N> DEVICE Vec<T, N> exact_vec_from_f32(const Vec<f32, N> &values) {
+  Vec<T, N> narrow;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    narrow[i] = exact_from_f32<T>(values[i]);
   return narrow;
 }
 // Two neighbours of a 16-bit type in a register, the first in the low half, as matrix products take them.

@@ -196,7 +196,7 @@ void BodyPrinter::storeGathered(const Store *store, const std::string &column, c
   const Access &access = store->access;
   const std::string type = body::spelling(access.type),
                     offset = column.empty() ? "0" : columnOffset(access, column),
-                    sent = scalar::isNarrow(access.type) ? fmt::format("from_f32<{}>({})", type, value) : value;
+                    sent = scalar::isNarrow(access.type) ? body::toElement(access.type, value) : value;
   writer.line(fmt::format("{}store({} + {}, row.ranks.gather({}, {}));", guard, pointerNames.at(store),
                           offset, gatherOffset(store, column), sent));
 }

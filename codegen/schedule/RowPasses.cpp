@@ -93,7 +93,7 @@ static bool isConverted(DType type) { return scalar::isNarrow(type); }
 std::string BodyPrinter::storedElement(const Store *store) {
   const Node *node = store->value;
   if (node->kind == Node::Kind::Apply && node->level == Level::Element && uses.at(node) == 1 &&
-      graph.scalars.isRoundedLast(node->value, store->access.type))
+      !scalar::losesInfinity(store->access.type) && graph.scalars.isRoundedLast(node->value, store->access.type))
     return local(typeName(node), "x", applied(node, own, /*rounded=*/false));
   return element(node, own);
 }
@@ -205,7 +205,7 @@ void BodyPrinter::stores(unsigned number) {
     if (packs.contains(store)) {
       const DType type = store->access.type;
       storeVector(store, isConverted(type) && !whole.contains(store)
-                             ? fmt::format("vec_from_f32<{}>({})", body::spelling(type), packs[store])
+                             ? body::toVector(type, packs[store])
                              : packs[store]);
     }
   for (const Store *store : perGroup)

@@ -56,10 +56,16 @@ Value Graph::integer(DType type, int64_t value) {
   return make({.kind = Kind::Integer, .type = type, .roundedTo = type, .level = Level::Constant, .integer = value});
 }
 
+bool losesInfinity(DType type) { return type == DType::F8E5M2; }
+
 Value Graph::number(DType type, double value) {
   const DType held = registerType(type);
   const double exact = held == DType::F64 ? value : static_cast<double>(static_cast<float>(value));
-  return make({.kind = Kind::Float, .type = held, .roundedTo = held, .level = Level::Constant, .number = exact});
+  return make({.kind = Kind::Float,
+               .type = held,
+               .roundedTo = losesInfinity(type) ? type : held,
+               .level = Level::Constant,
+               .number = exact});
 }
 
 Value Graph::like(Value other, double value) {
@@ -99,7 +105,7 @@ bool Graph::isInteger(Value value, int64_t number) const {
 bool Graph::isExactIn(Value value, DType type) const {
   const Node &node = nodes[value.index];
   if (node.kind == Kind::Float)
-    return type == DType::F64 || (std::isnan(node.number) && type != DType::F64) ||
+    return type == DType::F64 || node.roundedTo == type || std::isnan(node.number) ||
            static_cast<double>(roundTo(type, static_cast<float>(node.number))) == node.number;
   return isWithin(node.roundedTo, type);
 }
@@ -121,7 +127,8 @@ bool Graph::isRoundedLast(Value value, DType type) const {
 
 Value Graph::neg(Value a) {
   const Node &node = nodes[a.index];
-  return make({.kind = Kind::Neg, .type = node.type, .roundedTo = node.roundedTo, .level = {}, .operands = {a}});
+  const DType rounded = losesInfinity(node.roundedTo) ? node.type : node.roundedTo;
+  return make({.kind = Kind::Neg, .type = node.type, .roundedTo = rounded, .level = {}, .operands = {a}});
 }
 
 Value Graph::bitNot(Value a) {
@@ -240,7 +247,7 @@ Value Graph::call(std::string function, std::vector<Value> operands, DType resul
   if (keepsValues(function) && !operands.empty())
     for (Value candidate : operands) {
       const DType narrower = nodes[candidate.index].roundedTo;
-      if (isWithin(narrower, rounded) && std::all_of(operands.begin(), operands.end(), [&](Value operand) { return isExactIn(operand, narrower); }))
+      if (!losesInfinity(narrower) && isWithin(narrower, rounded) && std::all_of(operands.begin(), operands.end(), [&](Value operand) { return isExactIn(operand, narrower); }))
         rounded = narrower;
     }
   return make({.kind = Kind::Call,

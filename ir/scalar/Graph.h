@@ -71,6 +71,8 @@ struct Pointer {
 DType registerType(DType element);
 /// A float of 16 bits or fewer.
 bool isNarrow(DType type);
+/// Whether rounding to the type makes infinities finite, although the type has infinities: those in memory stay.
+bool losesInfinity(DType type);
 
 class Graph {
 public:

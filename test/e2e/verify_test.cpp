@@ -18,6 +18,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <fstream>
 
 using namespace fusion;
@@ -264,4 +265,26 @@ TEST(Verify, QuantisedValuesMayDifferByTiesOnly) {
   values[9] = 15;
   EXPECT_FALSE(differsByTies(tensor(values), expected)) << "two steps";
   EXPECT_FALSE(differsByTies(tensor(std::vector<int8_t>(64, 14)), expected)) << "everywhere";
+}
+
+TEST(Verify, WhatQuantises) {
+  auto context = makeContext();
+  auto is = [&](const char *body, const char *type) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(
+        fmt::format("func.func @main(%x: tensor<4xf32>, %i: tensor<4xi8>) -> tensor<4x{1}> {{\n{0}\nreturn %0 : tensor<4x{1}>\n}}",
+                    body, type),
+        context.get());
+    return module && quantises(*module->getOps<mlir::func::FuncOp>().begin());
+  };
+  EXPECT_TRUE(is("%0 = nn.cast %x : (tensor<4xf32>) -> tensor<4xi8>", "i8"));
+  EXPECT_FALSE(is("%0 = nn.cast %i : (tensor<4xi8>) -> tensor<4xf32>", "f32"));
+  EXPECT_FALSE(is("%0 = nn.add %i, %i : (tensor<4xi8>, tensor<4xi8>) -> tensor<4xi8>", "i8"));
+  EXPECT_FALSE(is("%0 = nn.cast %x : (tensor<4xf32>) -> tensor<4xi32>", "i32"));
+  // A group's own types say nothing: it takes floats and returns bytes that it does not make of them.
+  EXPECT_FALSE(is(R"(%1, %0 = fusion.group "pointwise" schedule "pointwise" (%a = %x, %b = %i)
+      : (tensor<4xf32>, tensor<4xi8>) -> (tensor<4xf32>, tensor<4xi8>) {
+    %2 = nn.neg %a : (tensor<4xf32>) -> tensor<4xf32>
+    %3 = nn.neg %b : (tensor<4xi8>) -> tensor<4xi8>
+    fusion.yield %2, %3 : tensor<4xf32>, tensor<4xi8>
+  })", "i8"));
 }

@@ -7,14 +7,21 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 
 namespace fusion::test {
 
 inline FakeDriverCounters &counters() {
-  static auto *function = reinterpret_cast<FakeDriverCounters *(*)()>(
-      dlsym(dlopen(FUSION_FAKE_DRIVER, RTLD_NOW), "fakeDriverCounters"));
+  static auto *function = [] {
+    void *driver = dlopen(FUSION_FAKE_DRIVER, RTLD_NOW);
+    if (!driver) {
+      std::fprintf(stderr, "the stand-in driver of these tests cannot be opened: %s\n", dlerror());
+      std::exit(1);
+    }
+    return reinterpret_cast<FakeDriverCounters *(*)()>(dlsym(driver, "fakeDriverCounters"));
+  }();
   return *function();
 }
 

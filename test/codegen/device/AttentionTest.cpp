@@ -177,7 +177,7 @@ void check(const Case &c, const EmulatedKernel &compiled) {
 
 void compiles(const std::vector<Case> &cases) {
   for (const Case &c : cases)
-    test::checkSpills(kernel(c), test::Targets::One);
+    test::checkSpills(kernel(c), test::Targets::All);
 }
 
 /// A case and its numbers of queries and keys.

@@ -337,7 +337,7 @@ void runAll(const std::vector<Case> &cases) {
 
 void compileAll(const std::vector<Case> &cases) {
   for (const Case &c : cases)
-    test::checkSpills(kernel(c), test::Targets::One);
+    test::checkSpills(kernel(c), test::Targets::All);
 }
 
 TEST(GemmFma, Sums) { runAll(fmaCases()); }

@@ -32,7 +32,7 @@ const std::vector<Typed> floats = {
     {"f64", {"0x0000000000000000", "0x8000000000000000", "0x0000000000000001", "0x7FEFFFFFFFFFFFFF", "0xFFEFFFFFFFFFFFFF",
              "0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000", "0x3FF0000000000001"}},
     {"f8E4M3FN", {"0x00", "0x80", "0x01", "0x81", "0x7E", "0xFE", "0x7F"}},
-    {"f8E5M2", {"0x00", "0x80", "0x01", "0x81", "0x7B", "0xFB", "0x7E"}}, // infinities saturate where they are stored
+    {"f8E5M2", {"0x00", "0x80", "0x01", "0x81", "0x7B", "0xFB", "0x7C", "0xFC", "0x7E"}},
 };
 
 std::string constant(const char *name, const char *value, const std::string &type) {
