@@ -22,9 +22,10 @@ static constexpr std::pair firstWithCache(12, 9);
 
 static std::vector<std::string> options(const std::string &arch, std::pair<int, int> version) {
   // No contraction of a*b + c: every op of the graph rounds, and kernels that want an fma ask for one.
+  // No textures and no launches from kernels: less to parse, for the same code.
   // No cache of NVRTC's own: what comes from it has no resource report, and cubins are cached here anyway.
   std::vector<std::string> texts = {"--gpu-architecture=" + compilationName(arch), "--std=c++17", "--fmad=false",
-                                    "--ptxas-options=-v"};
+                                    "--ptxas-options=-v", "--minimal"};
   if (version >= firstWithCache)
     texts.push_back("--no-cache");
   return texts;
