@@ -37,8 +37,9 @@ std::string symbolName(llvm::StringRef input, int dim) {
 } // namespace
 
 GraphImporter::GraphImporter(MLIRContext &context, const ModelFile &model, std::string path,
-                             const ImportOptions &options)
-    : builder(&context), tensors(model, path), model(model), path(std::move(path)), options(options) {
+                             const ImportOptions &options, DimReplacements given)
+    : builder(&context), tensors(model, path), model(model), path(std::move(path)), options(options),
+      given(std::move(given)) {
   for (const auto &import : model.model.opset_import())
     modelOpsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
 }
@@ -111,25 +112,74 @@ Result<DimShape> GraphImporter::inputShape(const proto::ValueInfoProto &input) {
   return shape;
 }
 
-Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp function) {
+/// The shapes of all inputs. A dim of which inputs do not tell the symbols (`past_seq_len + seq_len`, and neither anywhere
+/// else) is a symbol itself: what exporters call dims are hints.
+Result<std::map<std::string, DimShape>> GraphImporter::inputShapes(const proto::GraphProto &graph) {
+  std::map<std::string, DimShape> shapes;
   for (const auto &input : graph.input()) {
-    GraphValue *existing = current->find(input.name());
+    const GraphValue *existing = current->find(input.name());
     if (existing && existing->tensor)
       continue; // an initialiser that is listed as an input too
     auto shape = inputShape(input);
     if (!shape)
       return shape.error();
+    shapes.emplace(input.name(), std::move(*shape));
+  }
+  std::set<std::string> determined;
+  auto undetermined = [&](const Dim &dim) {
+    std::set<std::string> symbols = dim.symbols();
+    for (const std::string &symbol : determined)
+      symbols.erase(symbol);
+    return symbols;
+  };
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (const auto &[name, shape] : shapes)
+      for (const Dim &dim : shape)
+        if (std::set<std::string> symbols = undetermined(dim); symbols.size() == 1)
+          progress |= determined.insert(*symbols.begin()).second;
+  }
+  for (auto &[name, shape] : shapes)
+    for (Dim &dim : shape)
+      if (!undetermined(dim).empty()) {
+        dim = Dim::symbol(dim.str());
+        freeSymbols.merge(dim.symbols());
+      }
+  for (auto &[name, shape] : shapes)
+    for (Dim &dim : shape) {
+      dim = dim.substitute(given);
+      inputSymbols.merge(dim.symbols());
+    }
+  return shapes;
+}
+
+DimReplacements GraphImporter::learntDims() const {
+  DimReplacements learnt;
+  for (const auto &[symbol, dim] : replacements)
+    if (inputSymbols.contains(symbol) && (dim.isStatic() || freeSymbols.contains(symbol)) && dim.knownNonNegative())
+      learnt.emplace(symbol, dim);
+  return learnt;
+}
+
+Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp function) {
+  auto shapes = inputShapes(graph);
+  if (!shapes)
+    return shapes.error();
+  for (const auto &input : graph.input()) {
+    const auto shape = shapes->find(input.name());
+    if (shape == shapes->end())
+      continue;
     auto element = elementTypeOf(input.type().tensor_type().elem_type());
     if (!element)
       return badInput(fmt::format("input '{}': {}", input.name(), element.error().message));
     GraphValue *value = newValue(input.name());
     value->element = mlirType(builder.getContext(), *element);
-    value->shape = *shape;
+    value->shape = shape->second;
     Location location = NameLoc::get(builder.getStringAttr(input.name()));
     auto constant = options.constants.find(input.name());
     if (constant != options.constants.end()) {
       const Tensor &contents = constant->second;
-      auto type = nn::typeOf(*shape, value->element);
+      auto type = nn::typeOf(shape->second, value->element);
       if (contents.type() != *element || failed(verifyCompatibleShape(type.getShape(), contents.shape())))
         return badInput(
             fmt::format("input '{}': the constant given for it has another type or shape", input.name()));
@@ -142,9 +192,9 @@ Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp 
     } else {
       auto attributes = builder.getDictionaryAttr(
           {builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(input.name())),
-           builder.getNamedAttr(nn::dimsAttr, nn::dimsToAttr(builder.getContext(), *shape))});
+           builder.getNamedAttr(nn::dimsAttr, nn::dimsToAttr(builder.getContext(), shape->second))});
       unsigned index = function.getNumArguments();
-      if (failed(function.insertArgument(index, nn::typeOf(*shape, value->element), attributes, location)))
+      if (failed(function.insertArgument(index, nn::typeOf(shape->second, value->element), attributes, location)))
         return badInput(fmt::format("input '{}' cannot be an argument", input.name()));
       value->value = function.getArgument(index);
     }
@@ -179,7 +229,19 @@ const proto::FunctionProto *GraphImporter::findFunction(const proto::NodeProto &
   return nullptr;
 }
 
+bool Scope::isOmitted(std::string_view name) const {
+  return omitted.contains(name) || (parent && !values.contains(name) && parent->isOmitted(name));
+}
+
 Status GraphImporter::importNode(const proto::NodeProto &node) {
+  auto isOmitted = [&](const std::string &name) { return !name.empty() && current->isOmitted(name); };
+  if (llvm::any_of(node.input(), isOmitted)) {
+    proto::NodeProto given = node;
+    for (std::string &name : *given.mutable_input())
+      if (isOmitted(name))
+        name.clear();
+    return importNode(given);
+  }
   int64_t opset = opsetOf(current->opsets, node.domain());
   if (++nodesImported > mostNodes)
     return nodeError(node, opset, "the model has too many nodes once its functions are inlined");
@@ -278,9 +340,11 @@ Status GraphImporter::callFunction(const proto::FunctionProto &function, const p
   inner.depth = current->depth + 1;
   for (const auto &info : function.value_info())
     inner.declared[info.name()] = &info;
-  for (int i = 0; i < function.input_size() && i < node.input_size(); ++i)
-    if (!node.input(i).empty())
+  for (int i = 0; i < function.input_size(); ++i)
+    if (i < node.input_size() && !node.input(i).empty())
       inner.values[function.input(i)] = current->find(node.input(i));
+    else
+      inner.omitted.insert(function.input(i));
   std::vector<GraphValue *> outputs;
   {
     ScopeGuard guard(current, inner);
@@ -335,9 +399,14 @@ Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string
   auto model = onnx::openModel(path);
   if (!model)
     return model.error();
-  auto module = onnx::GraphImporter(context, *model, path, options).run();
-  if (module)
+  onnx::GraphImporter importer(context, *model, path, options);
+  auto module = importer.run();
+  if (module) {
+    if (onnx::DimReplacements learnt = importer.learntDims(); !learnt.empty())
+      if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(learnt)).run())
+        return again;
     return module;
+  }
   // Names in a file can hold anything; a message is one line.
   std::string message = module.error().message;
   for (char &c : message)

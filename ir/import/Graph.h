@@ -10,8 +10,12 @@
 
 #include <deque>
 #include <map>
+#include <set>
 
 namespace fusion::onnx {
+
+/// What symbols of inputs' dims are equal to.
+using DimReplacements = std::map<std::string, Dim, std::less<>>;
 
 /// A named value of the file. It becomes a value of the module when an op first needs it there.
 struct GraphValue {
@@ -35,19 +39,25 @@ struct Scope {
   llvm::StringMap<GraphValue *> values;
   llvm::StringMap<const proto::ValueInfoProto *> declared;
   const AttributeMap *attributes = nullptr; ///< of the function being inlined
+  std::set<std::string, std::less<>> omitted; ///< inputs of that function that its caller leaves out
   const OpsetMap *opsets = nullptr;
   std::string modulePath; ///< for nodes that carry none
   int depth = 0;
 
   GraphValue *find(llvm::StringRef name) const;
+  bool isOmitted(std::string_view name) const;
 };
 
 class GraphImporter {
 public:
+  /// `given`: what a first import has learnt about the dims of the inputs.
   GraphImporter(mlir::MLIRContext &context, const ModelFile &model, std::string path,
-                const ImportOptions &options);
+                const ImportOptions &options, DimReplacements given = {});
 
   Result<mlir::OwningOpRef<mlir::ModuleOp>> run();
+  /// After run(): dims of inputs that the ops say more about than their names do. A name that must be a number is one, and
+  /// a symbol that stands for an expression is what it must be equal to; both are checked when inputs are bound.
+  DimReplacements learntDims() const;
 
   // ── For NodeImporter
   // ──────────────────────────────────────────────────────────────────────────────────────
@@ -79,6 +89,7 @@ public:
 private:
   Status importInputs(const proto::GraphProto &graph, mlir::func::FuncOp function);
   Result<DimShape> inputShape(const proto::ValueInfoProto &input);
+  Result<std::map<std::string, DimShape>> inputShapes(const proto::GraphProto &graph);
   Status addInitializers(const proto::GraphProto &graph);
   Status importNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes);
   Status importNode(const proto::NodeProto &node);
@@ -97,7 +108,9 @@ private:
   OpsetMap modelOpsets;
   std::deque<GraphValue> storage;
   llvm::DenseMap<mlir::Value, DimShape> shapes;
-  std::map<std::string, Dim, std::less<>> replacements;
+  DimReplacements replacements, given;
+  std::set<std::string, std::less<>> inputSymbols;
+  std::set<std::string, std::less<>> freeSymbols; ///< that stand for expressions: learn() solves for them first
 };
 
 /// Indices of the nodes such that each comes after those whose outputs it reads: the file's own order if that

@@ -140,7 +140,11 @@ Value visibleKeys(NodeImporter &node, const Request &request, AttentionSettings 
 /// The mask of the file, to which keys past its end are not visible.
 Value paddedMask(NodeImporter &node, const Dim &keys) {
   Value mask = node.optionalOperand(3);
-  if (node.failed() || !mask || node.rankOf(mask) == 0)
+  if (node.failed() || !mask)
+    return mask;
+  if (auto integer = llvm::dyn_cast<IntegerType>(NodeImporter::typeOf(mask)); integer && integer.getWidth() > 1)
+    mask = node.cast(mask, NodeImporter::typeOf(node.operand(0))); // only booleans choose; other masks are added
+  if (node.failed() || node.rankOf(mask) == 0)
     return mask;
   const Dim &length = node.shapeOf(mask).back();
   Dim missing = node.owner().resolve(keys - length);

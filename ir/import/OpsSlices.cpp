@@ -15,16 +15,15 @@ constexpr int64_t farEnd = std::numeric_limits<int32_t>::max(),
                   farStart = std::numeric_limits<int32_t>::min();
 
 /// A start or end of Slice as a position in [low, high], where `size` is that of the dim.
-std::optional<Dim> position(const Dim &value, const Dim &size, const Dim &low, const Dim &high) {
+Dim position(const Dim &value, const Dim &size, const Dim &low, const Dim &high) {
   if (value.isStatic() && value.value() >= farEnd)
     return high;
   if (value.isStatic() && value.value() <= farStart)
     return low;
   Dim at = value;
   if (!value.knownNonNegative()) {
-    if (!(Dim(-1) - value).knownNonNegative())
-      return std::nullopt;
-    at = value + size;
+    const bool isNegative = (Dim(-1) - value).knownNonNegative();
+    at = value + (isNegative ? size : size * Dim::min(Dim(1), Dim::max(Dim(0), Dim(0) - value)));
   }
   return Dim::max(low, Dim::min(at, high));
 }
@@ -63,13 +62,11 @@ void slice(NodeImporter &n) {
       return n.fail("step " + Twine(step));
     const Dim &size = from[axis];
     Dim low = step > 0 ? Dim(0) : Dim(-1), high = step > 0 ? size : size - Dim(1);
-    auto start = position(starts[i], size, Dim(0), high), end = position(ends[i], size, low, high);
-    if (!start || !end)
-      return n.fail("the sign of '" + (start ? ends[i] : starts[i]).str() + "' is not known");
-    Dim span = step > 0 ? *end - *start : *start - *end;
+    const Dim start = position(starts[i], size, Dim(0), high), end = position(ends[i], size, low, high);
+    const Dim span = step > 0 ? end - start : start - end;
     Dim count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step)));
     sizes[axis] = count;
-    first[axis] = *start;
+    first[axis] = start;
     strides[axis] = step;
     // `x[1:]` of a symbolic dim is max(0, dim - min(1, dim)); the exporter may know that the dim is not
     // empty.

@@ -125,9 +125,13 @@ const DimShape &GraphImporter::shapeOf(Value value) const {
 
 void GraphImporter::learn(const Dim &left, const Dim &right) {
   Dim difference = resolve(left - right);
-  // Solve for a symbol that occurs once, with coefficient 1 or -1: the last by name, so that `batch` stays.
-  std::set<std::string> symbols = difference.symbols();
-  for (auto symbol = symbols.rbegin(); symbol != symbols.rend(); ++symbol) {
+  // Solve for a symbol that occurs once, with coefficient 1 or -1: one that stands for an expression, or the last by name,
+  // so that `batch` stays.
+  std::set<std::string> names = difference.symbols();
+  std::vector<std::string> symbols(names.rbegin(), names.rend());
+  std::stable_partition(symbols.begin(), symbols.end(),
+                        [&](const std::string &name) { return freeSymbols.contains(name); });
+  for (auto symbol = symbols.begin(); symbol != symbols.end(); ++symbol) {
     Dim rest = difference.substitute({{*symbol, Dim(0)}});
     Dim coefficient = difference.substitute({{*symbol, Dim(1)}}) - rest;
     if (!(coefficient == Dim(1)) && !(coefficient == Dim(-1)))
