@@ -51,34 +51,70 @@ template <class T> DEVICE bool is_above(T a, T b) {
     return a > b;
 }
 
+// An element and its place in the row; a place below 0 is none.
+template <class Held> struct Placed {
+  Held value = 0;
+  i64 place = -1;
+
+  DEVICE void offer(Held candidate, i64 at) {
+    if (place < 0 || is_above(candidate, value)) {
+      value = candidate;
+      place = at;
+    }
+  }
+};
+
+// The largest of a warp's, in every lane; of equal ones that of the first place.
+template <class Held> DEVICE Placed<Held> largest_of_warp(Placed<Held> best) {
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const Held other = shuffle_xor(best.value, mask);
+    const i64 otherPlace = shuffle_xor(best.place, mask);
+    const bool larger = is_above(other, best.value), smaller = is_above(best.value, other);
+    if (otherPlace >= 0 && (best.place < 0 || larger || (!smaller && otherPlace < best.place))) {
+      best.value = other;
+      best.place = otherPlace;
+    }
+  }
+  return best;
+}
+
 // The place of the largest element; of equal ones the first, 0 in empty rows. put(row, place) stores it.
 template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64 length) {
   using Held = typename Config::Held;
   constexpr u32 warps = Config::threads / 32;
   pdl_wait();
   pdl_launch_dependents();
-  const u32 lane = lane_id();
   for (i64 row = (i64)block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
     body.begin_row(row);
-    Held best = 0;
-    i64 place = -1;
-    for (i64 at = lane; at < length; at += 32) {
-      const Held candidate = body.element(at);
-      if (place < 0 || is_above(candidate, best)) {
-        best = candidate;
-        place = at;
+    Placed<Held> best;
+    for (i64 at = lane_id(); at < length; at += 32)
+      best.offer(body.element(at), at);
+    best = largest_of_warp(best);
+    if (lane_id() == 0)
+      body.put(row, best.place < 0 ? 0 : best.place);
+  }
+}
+
+// The places of the `count` largest elements, the largest first; of equal ones in their order. put(rank, place) stores one.
+// Each time the row is walked again for the largest of those that come after the last one.
+template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 length, i64 count) {
+  using Held = typename Config::Held;
+  constexpr u32 warps = Config::threads / 32;
+  pdl_wait();
+  pdl_launch_dependents();
+  for (i64 row = (i64)block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
+    body.begin_row(row);
+    Placed<Held> last;
+    for (i64 rank = 0; rank < count; ++rank) {
+      Placed<Held> best;
+      for (i64 at = lane_id(); at < length; at += 32) {
+        const Held candidate = body.element(at);
+        if (rank == 0 || is_above(last.value, candidate) || (!is_above(candidate, last.value) && at > last.place))
+          best.offer(candidate, at);
       }
+      last = largest_of_warp(best);
+      if (lane_id() == 0)
+        body.put(rank, last.place);
     }
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const Held other = shuffle_xor(best, mask);
-      const i64 otherPlace = shuffle_xor(place, mask);
-      const bool larger = is_above(other, best), smaller = is_above(best, other);
-      if (otherPlace >= 0 && (place < 0 || larger || (!smaller && otherPlace < place))) {
-        best = other;
-        place = otherPlace;
-      }
-    }
-    if (lane == 0)
-      body.put(row, place < 0 ? 0 : place);
   }
 }

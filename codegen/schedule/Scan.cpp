@@ -1,4 +1,4 @@
-// Ops along one axis that no row schedule takes: running sums, arg_max; and scattered writes.
+// Ops along one axis that no row schedule takes: running sums, arg_max, top_k; and scattered writes.
 #include "codegen/body/KernelSource.h"
 #include "codegen/body/Printer.h"
 #include "codegen/schedule/Schedules.h"
@@ -40,9 +40,10 @@ public:
   scalar::Value element() {
     return graph.load(source.body.pointer(0), source.body.address(graph, context.inputs[0], index));
   }
-  /// Body::element gives `loaded`; Body::put writes `stored` at `place` of the result.
+  /// Body::element gives `loaded`; Body::put writes `stored` at `place` of the result. `count`: an argument of the function
+  /// behind the rows' number and length.
   KernelDraft finish(const char *function, DType held, scalar::Value loaded, body::Result stored, scalar::Value place,
-                     const char *putSignature) {
+                     const char *putSignature, const Dim *count = nullptr) {
     const scalar::Value roots[] = {loaded, stored.value, place};
     body::Code begin(2), load(2), store(2);
     for (const body::Member &member : printer.hoistMembers(roots, Level::Row, begin))
@@ -61,9 +62,12 @@ public:
     source.body.method("DEVICE void begin_row(i64 row)", begin);
     source.body.method(fmt::format("DEVICE {} element(i64 at) const", body::spelling(held)), load);
     source.body.method(putSignature, store);
+    std::string arguments = source.size(product(rows)) + ", " + source.size(shape[axis]);
+    if (count)
+      arguments += ", " + source.size(*count);
     KernelDraft draft = source.finish({.schedule = "scan",
                                        .function = function,
-                                       .arguments = source.size(product(rows)) + ", " + source.size(shape[axis]),
+                                       .arguments = std::move(arguments),
                                        .name = body::kernelName(region, context),
                                        .threads = blockThreads});
     draft.gridX = Dim::min(product(rows).ceilDiv(rowsPerBlock), mostBlocks);
@@ -95,11 +99,28 @@ KernelDraft emitCumSum(nn::CumSumOp op, const Region &region, const KernelContex
                      walk.source.body.address(graph, walk.shape, walk.index), signature.c_str());
 }
 
+/// The type in which elements are compared.
+DType comparedAs(DType type) {
+  return isFloat(type) ? scalar::registerType(type) : isSignedInteger(type) ? DType::I64 : DType::U64;
+}
+
+KernelDraft emitTopK(nn::TopKOp op, const Region &region, const KernelContext &context) {
+  RowWalk walk(region, context, static_cast<int64_t>(op.getAxis()));
+  scalar::Graph &graph = walk.graph;
+  const DType held = comparedAs(dtype(op.getX())), result = dtype(op.getY());
+  const DimShape &shape = context.shape(op.getY());
+  llvm::SmallVector<scalar::Value> index = walk.index;
+  index[walk.axis] = graph.input("rank", DType::I64, Level::Element);
+  const scalar::Value place = graph.input("place", DType::I64, Level::Element);
+  return walk.finish("top_k", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
+                     walk.source.body.address(graph, shape, index), "DEVICE void put(i64 rank, i64 place) const",
+                     &shape[walk.axis]);
+}
+
 KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContext &context) {
   RowWalk walk(region, context, static_cast<int64_t>(op.getAxis()));
   scalar::Graph &graph = walk.graph;
-  const DType type = dtype(op.getX()), result = dtype(op.getY());
-  const DType held = isFloat(type) ? scalar::registerType(type) : isSignedInteger(type) ? DType::I64 : DType::U64;
+  const DType held = comparedAs(dtype(op.getX())), result = dtype(op.getY());
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
   return walk.finish("arg_max", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
                      graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");
@@ -177,8 +198,8 @@ private:
       return reason;
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
-    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::ScatterNdOp>(region.ops[0]))
-      return (region.ops[0]->getName().getStringRef() + " is none of cumsum, arg_max and scatter_nd").str();
+    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::ScatterNdOp>(region.ops[0]))
+      return (region.ops[0]->getName().getStringRef() + " is none of cumsum, arg_max, top_k and scatter_nd").str();
     if (region.outputs.size() != 1 || region.outputs[0].getDefiningOp() != region.ops[0])
       return "the op's result does not leave the region";
     return std::nullopt;
@@ -187,6 +208,7 @@ private:
   static KernelDraft emit(const Region &region, const KernelContext &context) {
     return llvm::TypeSwitch<Operation *, KernelDraft>(region.ops[0])
         .Case([&](nn::CumSumOp op) { return emitCumSum(op, region, context); })
+        .Case([&](nn::TopKOp op) { return emitTopK(op, region, context); })
         .Case([&](nn::ArgMaxOp op) { return emitArgMax(op, region, context); })
         .Case([&](nn::ScatterNdOp op) { return emitScatter(op, region, context); });
   }

@@ -28,6 +28,20 @@ def NN_ArgMaxOp : NN_Op<"arg_max"> {
   let results = (outs NN_IntTensor:$y);
 }
 
+def NN_TopKOp : NN_Op<"top_k"> {
+  let summary = "indices of the `k` largest elements along `axis`, the largest first";
+  let description = [{
+    A NaN is above all numbers; of equal elements the first comes first. `k` is one dim, at most that of the axis. The
+    values are those that `nn.gather_elements` finds there.
+
+    ```mlir
+    %i = nn.top_k %x {axis = 1 : i64, k = [8]} : (tensor<?x128xf32>) -> tensor<?x8xi64>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x, I64Attr:$axis, NN_DimsAttr:$k);
+  let results = (outs NN_IntTensor:$y);
+}
+
 def NN_CumSumOp : NN_Op<"cumsum", [NN_ShardRule]> {
   let summary = "running sum along `axis`";
   let description = [{

@@ -105,6 +105,21 @@ LogicalResult ArgMaxOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
+LogicalResult TopKOp::inferShapes(ShapeContext &context) {
+  auto at = context.axis(getAxis(), context.rank(0));
+  if (failed(at))
+    return failure();
+  const DimShape k = dimsFromAttr(getK());
+  if (k.size() != 1)
+    return context.fail("k is one dim");
+  DimShape shape = context.shape(0);
+  if (k[0].isStatic() && shape[*at].isStatic() && k[0].value() > shape[*at].value())
+    return context.fail("k is " + k[0].str() + " of " + shape[*at].str());
+  shape[*at] = k[0];
+  context.set(0, shape);
+  return success();
+}
+
 LogicalResult CumSumOp::inferShapes(ShapeContext &context) {
   if (failed(context.axis(getAxis(), context.rank(0))))
     return failure();

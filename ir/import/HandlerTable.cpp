@@ -36,6 +36,7 @@ const HandlerTable &HandlerTable::instance() {
     registerConstants(all);
     registerReductions(all);
     registerMatmul(all);
+    registerConvolution(all);
     registerNorms(all);
     registerActivations(all);
     registerRotary(all);

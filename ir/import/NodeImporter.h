@@ -192,6 +192,7 @@ void registerIndexing(HandlerTable &table);
 void registerConstants(HandlerTable &table);
 void registerReductions(HandlerTable &table);
 void registerMatmul(HandlerTable &table);
+void registerConvolution(HandlerTable &table);
 void registerNorms(HandlerTable &table);
 void registerActivations(HandlerTable &table);
 void registerRotary(HandlerTable &table);

@@ -77,6 +77,22 @@ void argExtremum(NodeImporter &n) {
   n.result(0, takeLast ? n.sub(n.dimConstant(length - 1, {}, n.i64Type()), index) : index);
 }
 
+void topK(NodeImporter &n) {
+  const int64_t axis = n.axis(n.intAttribute("axis", -1), n.rank(0));
+  const DimShape k = n.has(1) ? n.requireKnown(1, "k") : DimShape{n.intAttribute("k", 0)};
+  if (n.failed())
+    return;
+  if (k.size() != 1)
+    return n.fail("k is not one number");
+  Value x = n.operand(0), keys = x;
+  if (n.intAttribute("largest", 1) == 0) // the smallest: what turns the order around
+    keys = llvm::isa<FloatType>(n.inputType(0)) ? n.build<nn::NegOp>(x) : n.build<nn::NotOp>(x);
+  Value indices = n.build<nn::TopKOp>(keys, {n.i64("axis", axis), n.dims("k", k)}, n.i64Type());
+  if (n.wants(0))
+    n.result(0, n.build<nn::GatherElementsOp>({x, indices}, n.i64("axis", axis)));
+  n.result(1, indices);
+}
+
 void cumSum(NodeImporter &n) {
   std::vector<int64_t> axis = n.requireConstants(1, "axis");
   if (n.failed())
@@ -96,6 +112,7 @@ void registerIndexing(HandlerTable &table) {
   table.add("", "GatherND", 2, 2, gatherNd);
   table.add("", "ScatterND", 3, 3, scatterNd);
   table.add("", "OneHot", 3, 3, oneHot);
+  table.add("", "TopK", 1, 2, topK);
   table.add("", "ArgMax", 1, 1, argExtremum);
   table.add("", "ArgMin", 1, 1, argExtremum);
   table.add("", "CumSum", 2, 2, cumSum);

@@ -3,8 +3,10 @@
 #include "ir/base/Parallel.h"
 #include "ir/reference/Support.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace fusion::reference {
 namespace {
@@ -149,6 +151,52 @@ Result<Tensors> reduce(const Call &call) {
   return Tensors{result};
 }
 
+/// The first `count` places of a row, the largest element first.
+template <class T> std::vector<int64_t> largestOf(std::span<const T> row, int64_t count) {
+  std::vector<int64_t> places(row.size());
+  std::iota(places.begin(), places.end(), 0);
+  auto isNan = [](T value) { return value != value; };
+  std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](int64_t a, int64_t b) {
+    const T x = row[static_cast<size_t>(a)], y = row[static_cast<size_t>(b)];
+    if (isNan(x) != isNan(y))
+      return isNan(x);
+    return x > y || (!(y > x) && a < b);
+  });
+  places.resize(static_cast<size_t>(count));
+  return places;
+}
+
+Result<Tensors> topK(const Call &call) {
+  auto op = llvm::cast<nn::TopKOp>(call.op);
+  auto axis = normalisedAxis(op.getAxis(), call.operand(0).rank());
+  if (!axis)
+    return axis.error();
+  auto k = call.dims(op.getK());
+  if (!k)
+    return k.error();
+  const Tensor rows = axisToBack(call.operand(0), *axis);
+  const int64_t row = rows.shape().back(), count = k->front();
+  if (count < 0 || count > row)
+    return problem("k is {} of {}", count, row);
+  Shape shape = rows.shape();
+  shape.back() = count;
+  std::vector<int64_t> best(static_cast<size_t>(elementCount(shape)));
+  dispatch(arithmeticOf(rows.type()), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t number = row == 0 ? 0 : rows.size() / row;
+    parallelFor(number, grainFor(row), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::vector<T> values;
+        forBlocks<T>(rows, i * row, row, [&](const T *block, int64_t length) { values.insert(values.end(), block, block + length); });
+        const std::vector<int64_t> places = largestOf<T>(values, count);
+        std::copy(places.begin(), places.end(), best.begin() + i * count);
+      }
+    });
+  });
+  const Tensor indices = Tensor::of<int64_t>(DType::I64, shape, std::span<const int64_t>(best));
+  return Tensors{axisFromBack(indices, *axis).convertedTo(call.resultType())};
+}
+
 Result<Tensors> argMax(const Call &call) {
   auto op = llvm::cast<nn::ArgMaxOp>(call.op);
   auto axis = normalisedAxis(op.getAxis(), call.operand(0).rank());
@@ -266,6 +314,7 @@ llvm::ArrayRef<Entry> reduceEntries() {
   static constexpr Entry entries[] = {
       {"nn.reduce", reduce},
       {"nn.arg_max", argMax},
+      {"nn.top_k", topK},
       {"nn.cumsum", cumSum},
       {"nn.softmax", softmax},
   };

@@ -1,0 +1,207 @@
+// Conv as what it consists of: weighted sums of shifted inputs where every channel is by itself, matmuls of patches elsewhere.
+#include "ir/import/NodeImporter.h"
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+/// More elements of a kernel than this are not spelled one by one.
+constexpr int64_t mostTaps = 512;
+
+/// A convolution over the dims behind batch and channels.
+struct Convolution {
+  Value x, weight;              ///< [batch, channels, sizes…], [results, channels / groups, kernel…]
+  int64_t groups = 1;
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<Dim> low, high;   ///< padding
+  DimShape sizes;               ///< of the result
+  int64_t taps = 1;             ///< elements of the kernel
+
+  size_t rank() const { return kernel.size(); }
+};
+
+/// Padding at both ends of one dim.
+std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent, int64_t stride) {
+  if (mode == "VALID")
+    return std::pair(Dim(0), Dim(0));
+  const Dim results = size.ceilDiv(stride);
+  const Dim total = Dim::max((results - 1) * stride + extent - size, Dim(0));
+  if (!total.isStatic() && stride != 1)
+    return std::nullopt;
+  const int64_t count = stride == 1 ? extent - 1 : total.value(), less = count / 2, more = count - less;
+  return mode == "SAME_UPPER" ? std::pair(Dim(less), Dim(more)) : std::pair(Dim(more), Dim(less));
+}
+
+bool collect(NodeImporter &n, Convolution &conv) {
+  conv.x = n.operand(0);
+  conv.weight = n.operand(1);
+  if (n.failed())
+    return false;
+  const DimShape x = n.shape(0), weight = n.shape(1);
+  if (x.size() < 3 || weight.size() != x.size()) {
+    n.fail("an input of " + shapeString(x) + " and weights of " + shapeString(weight));
+    return false;
+  }
+  const size_t rank = x.size() - 2;
+  conv.groups = n.intAttribute("group", 1);
+  conv.strides = n.intsAttribute("strides", std::vector<int64_t>(rank, 1));
+  conv.dilations = n.intsAttribute("dilations", std::vector<int64_t>(rank, 1));
+  std::vector<int64_t> pads = n.intsAttribute("pads", std::vector<int64_t>(2 * rank, 0));
+  const std::string mode = n.stringAttribute("auto_pad", "NOTSET");
+  for (const Dim &dim : weight)
+    if (!dim.isStatic()) {
+      n.fail("the sizes of the weights are not numbers");
+      return false;
+    }
+  if (conv.strides.size() != rank || conv.dilations.size() != rank || pads.size() != 2 * rank || conv.groups < 1 ||
+      llvm::any_of(conv.strides, [](int64_t step) { return step < 1; }) ||
+      llvm::any_of(conv.dilations, [](int64_t step) { return step < 1; }) ||
+      !(x[1] == weight[1] * conv.groups) || weight[0].value() % conv.groups != 0) {
+    n.fail("group, strides, dilations or pads do not fit an input of " + shapeString(x) + " and weights of " +
+           shapeString(weight));
+    return false;
+  }
+  for (size_t i = 0; i < rank; ++i) {
+    conv.kernel.push_back(weight[i + 2].value());
+    conv.taps *= conv.kernel[i];
+    const int64_t extent = (conv.kernel[i] - 1) * conv.dilations[i] + 1;
+    Dim low = pads[i], high = pads[i + rank];
+    if (mode != "NOTSET") {
+      auto automatic = automaticPads(mode, x[i + 2], extent, conv.strides[i]);
+      if (!automatic) {
+        n.fail("auto_pad with strides needs sizes that are numbers");
+        return false;
+      }
+      std::tie(low, high) = *automatic;
+    }
+    conv.low.push_back(low);
+    conv.high.push_back(high);
+    conv.sizes.push_back((x[i + 2] + low + high - extent).floorDiv(conv.strides[i]) + 1);
+  }
+  if (conv.taps == 0)
+    n.fail("the kernel is empty");
+  return !n.failed();
+}
+
+Value padded(NodeImporter &n, const Convolution &conv) {
+  DimShape low(conv.rank() + 2, Dim(0)), high = low;
+  bool isPadded = false;
+  for (size_t i = 0; i < conv.rank(); ++i) {
+    low[i + 2] = conv.low[i], high[i + 2] = conv.high[i];
+    isPadded |= !(conv.low[i] == Dim(0)) || !(conv.high[i] == Dim(0));
+  }
+  return isPadded ? n.build<nn::PadOp>({conv.x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", high)})
+                  : conv.x;
+}
+
+/// What element `tap` of the kernel meets: [batch, channels, sizes…].
+Value shifted(NodeImporter &n, const Convolution &conv, Value x, int64_t tap) {
+  const DimShape from = n.shapeOf(x);
+  DimShape starts(from.size(), Dim(0)), sizes = from;
+  std::vector<int64_t> steps(from.size(), 1);
+  for (size_t i = conv.rank(); i-- > 0; tap /= conv.kernel[i]) {
+    starts[i + 2] = tap % conv.kernel[i] * conv.dilations[i];
+    sizes[i + 2] = conv.sizes[i];
+    steps[i + 2] = conv.strides[i];
+  }
+  return n.build<nn::SliceOp>(x, {n.dims("starts", starts), n.dims("sizes", sizes), n.ints("steps", steps)});
+}
+
+/// Every channel by itself: sums of its elements times the kernel's, in f32 and rounded once.
+Value channelwise(NodeImporter &n, const Convolution &conv) {
+  const Type f32 = n.f32Type();
+  const Value x = padded(n, conv);
+  const Dim channels = n.shape(0)[1];
+  const Value weight = n.reshape(n.cast(conv.weight, f32), {channels, conv.taps});
+  DimShape perChannel(conv.rank() + 1, Dim(1));
+  perChannel[0] = channels;
+  Value sum;
+  for (int64_t tap = 0; tap < conv.taps && !n.failed(); ++tap) {
+    const Value factor = n.reshape(n.slice(weight, 1, tap, 1), perChannel);
+    const Value term = n.mul(n.cast(shifted(n, conv, x, tap), f32), factor);
+    sum = sum ? n.add(sum, term) : term;
+  }
+  return sum;
+}
+
+/// The patches that the kernel meets as rows: [batch, places, channels * taps], channels outermost.
+Value patches(NodeImporter &n, const Convolution &conv) {
+  const DimShape x = n.shape(0);
+  const Dim places = product(conv.sizes), columns = x[1] * conv.taps;
+  bool isTiling = true; // side by side without a rest
+  for (size_t i = 0; i < conv.rank(); ++i)
+    isTiling &= conv.kernel[i] == conv.strides[i] && conv.dilations[i] == 1 && conv.low[i] == Dim(0) &&
+                conv.high[i] == Dim(0) && conv.sizes[i] * conv.kernel[i] == x[i + 2];
+  std::vector<int64_t> perm = {0};
+  if (isTiling) {
+    DimShape split = {x[0], x[1]};
+    std::vector<int64_t> inside = {1};
+    for (size_t i = 0; i < conv.rank(); ++i) {
+      split.push_back(conv.sizes[i]);
+      split.push_back(conv.kernel[i]);
+      perm.push_back(static_cast<int64_t>(2 + 2 * i));
+      inside.push_back(static_cast<int64_t>(3 + 2 * i));
+    }
+    perm.insert(perm.end(), inside.begin(), inside.end());
+    return n.reshape(n.transpose(n.reshape(conv.x, split), perm), {x[0], places, columns});
+  }
+  if (conv.taps > mostTaps) {
+    n.fail("a kernel of " + Twine(conv.taps) + " elements that does not tile its input");
+    return {};
+  }
+  const Value all = padded(n, conv);
+  DimShape one = {x[0], x[1], Dim(1), places};
+  SmallVector<Value> parts;
+  for (int64_t tap = 0; tap < conv.taps && !n.failed(); ++tap)
+    parts.push_back(n.reshape(shifted(n, conv, all, tap), one));
+  if (n.failed())
+    return {};
+  const Value columnsFirst = n.reshape(parts.size() == 1 ? parts[0] : n.concat(parts, 2), {x[0], columns, places});
+  return n.transpose(columnsFirst, {0, 2, 1});
+}
+
+/// Rows of patches times the weights of their group: [batch, results, places].
+Value matmulOfPatches(NodeImporter &n, const Convolution &conv) {
+  const Value rows = patches(n, conv);
+  const DimShape x = n.shape(0), weight = n.shape(1);
+  const Dim places = product(conv.sizes), depth = weight[1] * conv.taps;
+  const Dim perGroup = weight[0].value() / conv.groups;
+  if (n.failed())
+    return {};
+  if (conv.groups == 1) {
+    const Value factors = n.transpose(n.reshape(conv.weight, {weight[0], depth}), {1, 0});
+    return n.transpose(n.build<nn::MatmulOp>({rows, factors}), {0, 2, 1});
+  }
+  const Value grouped = n.transpose(n.reshape(rows, {x[0], places, conv.groups, depth}), {0, 2, 1, 3});
+  const Value factors = n.transpose(n.reshape(conv.weight, {conv.groups, perGroup, depth}), {0, 2, 1});
+  const Value y = n.build<nn::MatmulOp>({grouped, factors});
+  return n.reshape(n.transpose(y, {0, 1, 3, 2}), {x[0], weight[0], places});
+}
+
+void conv(NodeImporter &n) {
+  Convolution conv;
+  if (!collect(n, conv))
+    return;
+  const Dim results = n.shape(1)[0];
+  const bool isChannelwise = n.shape(1)[1] == Dim(1) && results == n.shape(0)[1] && conv.taps <= mostTaps;
+  Value y = isChannelwise ? channelwise(n, conv) : matmulOfPatches(n, conv);
+  if (n.failed())
+    return;
+  DimShape shape = {n.shape(0)[0], results};
+  shape.insert(shape.end(), conv.sizes.begin(), conv.sizes.end());
+  y = n.reshape(y, shape);
+  if (n.has(2)) {
+    DimShape perResult(conv.rank() + 1, Dim(1));
+    perResult[0] = results;
+    y = n.add(y, n.cast(n.reshape(n.operand(2), perResult), NodeImporter::typeOf(y)));
+  }
+  n.result(0, n.cast(y, n.inputType(0)));
+}
+
+} // namespace
+
+void registerConvolution(HandlerTable &table) { table.add("", "Conv", 2, 3, conv); }
+
+} // namespace fusion::onnx
