@@ -95,7 +95,8 @@ template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64
   }
 }
 
-// The places of the `count` largest elements, the largest first; of equal ones in their order. put(rank, place) stores one.
+// The places of the `count` largest elements, the largest first; of equal ones in their order. put(row, rank, place) stores
+// one.
 // Each time the row is walked again for the largest of those that come after the last one.
 template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 length, i64 count) {
   using Held = typename Config::Held;
@@ -114,7 +115,7 @@ template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 l
       }
       last = largest_of_warp(best);
       if (lane_id() == 0)
-        body.put(rank, last.place);
+        body.put(row, rank, last.place);
     }
   }
 }

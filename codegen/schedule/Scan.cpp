@@ -113,7 +113,7 @@ KernelDraft emitTopK(nn::TopKOp op, const Region &region, const KernelContext &c
   index[walk.axis] = graph.input("rank", DType::I64, Level::Element);
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
   return walk.finish("top_k", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
-                     walk.source.body.address(graph, shape, index), "DEVICE void put(i64 rank, i64 place) const",
+                     walk.source.body.address(graph, shape, index), "DEVICE void put(i64 row, i64 rank, i64 place) const",
                      &shape[walk.axis]);
 }
 

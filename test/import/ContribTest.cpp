@@ -103,6 +103,16 @@ TEST(Contrib, RefusedAttention) {
 }
 
 /// ONNX counts causality from the first key, the dialect from the last.
+/// Booleans choose keys, and all other masks are added to the scores.
+TEST(Attention, IntegerMasksAreAdded) {
+  ModelBuilder b(23);
+  for (const char *name : {"q", "k", "v"})
+    b.input(name, TensorProto::FLOAT, {"batch", "4", "seq", "16"});
+  b.input("mask", TensorProto::INT64, {"seq", "seq"}).output("y");
+  b.node("Attention", {"q", "k", "v", "mask"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.cast %arg3 : (tensor<?x?xi64>) -> tensor<?x?xf32>"));
+}
+
 TEST(Attention, CausalIsAligned) {
   auto model = [](const std::string &keys) {
     ModelBuilder b(23);

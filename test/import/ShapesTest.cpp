@@ -122,6 +122,45 @@ TEST(ImportShapes, SlicesTakeTheExportersWordForNonEmptyDims) {
   }
 }
 
+TEST(ImportShapes, SlicesOfUnknownSignClamp) {
+  ModelBuilder b = reshapeModel();
+  b.input("past", TensorProto::FLOAT, {"past", "128"});
+  b.ints("axis", {1}).ints("far", {1 << 30});
+  for (const char *name : {"x", "past"}) {
+    auto &shape = b.node("Shape", {name}, {std::string(name) + "_size"});
+    ModelBuilder::attribute(shape, "start", name[0] == 'x' ? 1 : 0);
+    ModelBuilder::attribute(shape, "end", name[0] == 'x' ? 2 : 1);
+  }
+  b.node("Sub", {"x_size", "past_size"}, {"start"});
+  b.node("Slice", {"x", "start", "far", "axis"}, {"y"});
+  // A negative start counts from the end: what is added to it is seq where it is negative, else nothing.
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.slice"), HasSubstr("min(1, max(0, past - seq))")));
+}
+
+/// A dim whose symbols no input tells is what it is called, and nothing else.
+TEST(ImportShapes, DimsThatInputsDoNotTellAreFree) {
+  ModelBuilder b(18);
+  b.input("ids", TensorProto::FLOAT, {"batch", "seq"}).input("mask", TensorProto::FLOAT, {"batch", "past_len + seq_len"});
+  b.input("next", TensorProto::FLOAT, {"batch", "seq + 1"});
+  b.node("Relu", {"mask"}, {"y"});
+  b.node("Relu", {"ids"}, {"z"});
+  b.node("Relu", {"next"}, {"w"});
+  b.output("y").output("z").output("w");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(["batch", "`past_len + seq_len`"])"), HasSubstr(R"(["batch", "seq + 1"])")));
+}
+
+/// What ops say about the inputs' dims holds for the inputs: the size of what a cache grows by is the cache's.
+TEST(ImportShapes, OpsSayWhatNamesHide) {
+  ModelBuilder b(18);
+  b.input("past", TensorProto::FLOAT, {"batch", "past", "cache_dim"}).input("new", TensorProto::FLOAT, {"batch", "seq", "32"});
+  b.input("mask", TensorProto::FLOAT, {"batch", "p + s", "1"});
+  ModelBuilder::attribute(b.node("Concat", {"past", "new"}, {"all"}), "axis", 1);
+  b.node("Add", {"all", "mask"}, {"y"});
+  b.output("y");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(nn.dims = ["batch", "past", 32], nn.name = "past")"),
+                                        HasSubstr(R"(nn.dims = ["batch", "past + seq", 1], nn.name = "mask")")));
+}
+
 TEST(ImportShapes, RangeAndFill) {
   ModelBuilder b = reshapeModel();
   b.ints("zero", {0}, true).ints("one", {1}, true);

@@ -149,6 +149,33 @@ TEST(ImportStructure, FunctionsAreInlinedWithTheirAttributes) {
   EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("keepdims = false"), HasSubstr("-> tensor<f32>")));
 }
 
+TEST(ImportStructure, FunctionsWithInputsLeftOut) {
+  ModelBuilder b = vectorModel();
+  b.importDomain("local", 1);
+  auto define = [&](const char *name, const char *op, const char *domain) {
+    auto *function = b.model.add_functions();
+    function->set_domain("local");
+    function->set_name(name);
+    for (const char *input : {"a", "low", "high"})
+      function->add_input(input);
+    function->add_output("r");
+    auto *import = function->add_opset_import();
+    import->set_domain("");
+    import->set_version(18);
+    import = function->add_opset_import();
+    import->set_domain("local");
+    import->set_version(1);
+    ModelBuilder::fill(*function->add_node(), op, {"a", "low", "high"}, {"r"}, domain);
+  };
+  define("Inner", "Clip", "");
+  define("Outer", "Inner", "local");
+  b.weight("bound", {});
+  b.node("Outer", {"x", "", "bound"}, {"y"}, "local");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.min"), Not(HasSubstr("nn.max"))));
+  b.graph().mutable_node(0)->mutable_input()->RemoveLast();
+  EXPECT_THAT(Importer().text(b), Not(HasSubstr("nn.min")));
+}
+
 TEST(ImportStructure, AFunctionThatCallsItselfIsAnError) {
   ModelBuilder b = vectorModel();
   b.importDomain("local", 1);

@@ -89,6 +89,14 @@ TEST(Reduce, EdgesOfFloatsAndIntegers) {
   expectEqual(reduceLast(tensor(DType::Bool, {2, 2}, {0, 1, 0, 0}), "max", DType::Bool, {2}), {1, 0});
 }
 
+TEST(Reduce, TopK) {
+  Tensor x = tensor(DType::BF16, {2, 4}, {1, 5, 5, -infinity, nan, 7, nan, 9});
+  expectEqual(runOp("nn.top_k", {x}, "{axis = 1 : i64, k = [3]}", DType::I64, {2, 3}), {1, 2, 0, 0, 2, 3});
+  expectEqual(runOp("nn.top_k", {x}, "{axis = 0 : i64, k = [1]}", DType::I64, {1, 4}), {1, 1, 1, 1});
+  expectEqual(runOp("nn.top_k", {x}, "{axis = -1 : i64, k = [0]}", DType::I64, {2, 0}), {});
+  expectEqual(runOp("nn.top_k", {tensor(DType::U8, {3}, {5, 255, 9})}, "{axis = 0 : i64, k = [3]}", DType::I64, {3}), {1, 2, 0});
+}
+
 TEST(Reduce, ArgMax) {
   Tensor x = tensor(DType::BF16, {2, 3}, {1, 5, 5, nan, 7, nan});
   expectEqual(runOp("nn.arg_max", {x}, "{axis = 1 : i64, keepdims = false}", DType::I64, {2}), {1, 0});

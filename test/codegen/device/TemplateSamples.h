@@ -134,9 +134,29 @@ KERNEL(64) arg_max_rows(const f32 *x, i64 *y, i64 rows, i64 length) {
 )");
 }
 
+/// Where the largest three of each row of i64 are.
+inline KernelPlan topThree() {
+  return whole("top_three", 64, {"const i64 *x", "i64 *y", "i64 rows", "i64 length"}, R"(#include "scan.cuh"
+struct Config {
+  static constexpr int threads = 64;
+  using Held = i64;
+};
+struct Body {
+  const i64 *x;
+  i64 *y, length, from;
+  DEVICE void begin_row(i64 row) { from = row * length; }
+  DEVICE i64 element(i64 at) const { return load(x + from + at); }
+  DEVICE void put(i64 row, i64 rank, i64 place) const { store(y + row * 3 + rank, place); }
+};
+KERNEL(64) top_three(const i64 *x, i64 *y, i64 rows, i64 length) {
+  top_k<Config>(Body{x, y, length}, rows, length, 3);
+}
+)");
+}
+
 inline std::vector<KernelPlan> templates() {
   return {flatScale(),          rowsPlace(),          indexedReverse(), runningSum(false, false), runningSum(true, false),
-          runningSum(false, true), runningSum(true, true), argMax()};
+          runningSum(false, true), runningSum(true, true), argMax(), topThree()};
 }
 
 } // namespace fusion::samples

@@ -5,7 +5,9 @@
 #include "test/codegen/device/TemplateSamples.h"
 #include "test/codegen/spills/Spills.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 using namespace fusion;
@@ -92,6 +94,24 @@ TEST_P(Templates, ArgMax) {
         if (value(at) > value(best) || (std::isnan(value(at)) && !std::isnan(value(best))))
           best = at;
       ASSERT_EQ(y[static_cast<size_t>(row)], best) << row << " of " << length;
+    }
+  }
+}
+
+TEST_P(Templates, TopThree) {
+  for (int64_t length : {3, 33, 129}) {
+    constexpr int64_t rows = 7;
+    std::vector<int64_t> x = integers(static_cast<size_t>(rows * length)), y(3 * rows);
+    for (int64_t i = 0; i < length; ++i)
+      x[static_cast<size_t>(2 * length + i)] = i % 2;
+    ASSERT_NO_FATAL_FAILURE(run(topThree(), {3}, {x, y, rows, length}));
+    for (int64_t row = 0; row < rows; ++row) {
+      std::vector<int64_t> places(static_cast<size_t>(length));
+      std::iota(places.begin(), places.end(), 0);
+      auto value = [&](int64_t at) { return x[static_cast<size_t>(row * length + at)]; };
+      std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) { return value(a) > value(b); });
+      for (size_t rank = 0; rank < 3; ++rank)
+        ASSERT_EQ(y[static_cast<size_t>(3 * row) + rank], places[rank]) << row << " of " << length;
     }
   }
 }

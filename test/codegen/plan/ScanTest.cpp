@@ -43,6 +43,28 @@ TEST(Scan, ArgMaxTakesTheFirstOfEquals) {
         {.inputs = {{"x", Tensor::of<float>(DType::F32, {2, 4}, values)}}});
 }
 
+TEST(Scan, TopKInOrder) {
+  for (const char *type : {"f32", "bf16", "i64", "ui8"}) {
+    const std::string text = fmt::format(
+        R"(func.func @main(%x: tensor<?x?x5x{0}> {{nn.name = "x", nn.dims = ["a", "b", 5]}}) -> (tensor<2x?x5xi64>, tensor<?x?x5xi64>, tensor<?x?x3xi64>) {{
+      %t = nn.transpose %x {{perm = array<i64: 1, 0, 2>}} : (tensor<?x?x5x{0}>) -> tensor<?x?x5x{0}>
+      %0 = nn.top_k %t {{axis = 0 : i64, k = [2]}} : (tensor<?x?x5x{0}>) -> tensor<2x?x5xi64>
+      %1 = nn.top_k %x {{axis = 1 : i64, k = ["b"]}} : (tensor<?x?x5x{0}>) -> tensor<?x?x5xi64>
+      %2 = nn.top_k %x {{axis = -1 : i64, k = [3]}} : (tensor<?x?x5x{0}>) -> tensor<?x?x3xi64>
+      return %0, %1, %2 : tensor<2x?x5xi64>, tensor<?x?x5xi64>, tensor<?x?x3xi64>
+    }})",
+        type);
+    for (auto [a, b] : {std::pair<int64_t, int64_t>{1, 2}, {3, 70}, {0, 4}})
+      check(text, {.symbols = {{"a", a}, {"b", b}}});
+  }
+  const std::vector<float> values = {1, NAN, 3, NAN, -INFINITY, 2, 2, -INFINITY};
+  check(R"(func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> tensor<2x4xi64> {
+    %0 = nn.top_k %x {axis = 1 : i64, k = [4]} : (tensor<2x4xf32>) -> tensor<2x4xi64>
+    return %0 : tensor<2x4xi64>
+  })",
+        {.inputs = {{"x", Tensor::of<float>(DType::F32, {2, 4}, values)}}});
+}
+
 TEST(Scan, ScatterIsACopyAndAScatter) {
   std::vector<int64_t> rows = {4, -5, 2}, places = {0, 1, 3, -1, 2, 0};
   check(

@@ -1,0 +1,75 @@
+"""Graphs of other exporters than torch's, emulated against onnxruntime's outputs.
+
+test/data/exporters.tar.xz has them without their weights: fill.json gives mean and deviation of each, and the numbers follow
+from the tensor's name.
+"""
+import json
+import os
+import tarfile
+import tempfile
+import unittest
+import zlib
+
+from harness import ToolTest
+
+try:
+    import numpy
+    import onnx
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    raise SystemExit(77)
+
+PACKED = os.path.join(os.environ["FUSION_SOURCE"], "test", "data", "exporters.tar.xz")
+
+
+def numbers(name, kind, count, mean, deviation):
+    """The bytes of a weight."""
+    random = numpy.random.default_rng(zlib.crc32(name.encode()))
+    if kind in (onnx.TensorProto.UINT8, onnx.TensorProto.INT8):
+        return random.integers(0, 256, count, dtype=numpy.uint8).tobytes()
+    values = random.standard_normal(count, dtype=numpy.float32) * numpy.float32(deviation) + numpy.float32(mean)
+    values = values.astype(numpy.float32)
+    if kind == onnx.TensorProto.FLOAT:
+        return values.tobytes()
+    if kind == onnx.TensorProto.FLOAT16:
+        return values.astype(numpy.float16).tobytes()
+    return (values.view(numpy.uint32) >> 16).astype(numpy.uint16).tobytes()
+
+
+def fill(folder):
+    """Writes the model with its weights; returns its path."""
+    model = onnx.load(os.path.join(folder, "model.onnx"))
+    with open(os.path.join(folder, "fill.json")) as file:
+        recipe = json.load(file)
+    for tensor in model.graph.initializer:
+        if tensor.name in recipe:
+            data = numbers(tensor.name, tensor.data_type, int(numpy.prod(tensor.dims)), *recipe[tensor.name])
+            for field in ("float_data", "int32_data"):
+                tensor.ClearField(field)
+            tensor.raw_data = data
+    path = os.path.join(folder, "full.onnx")
+    onnx.save(model, path)
+    return path
+
+
+class Exporters(ToolTest):
+    def test_numbers(self):
+        with tempfile.TemporaryDirectory() as place:
+            with tarfile.open(PACKED) as packed:
+                packed.extractall(place)
+            names = sorted(os.listdir(os.path.join(place, "exporters")))
+            self.assertGreater(len(names), 10)
+            for name in names:
+                folder = os.path.join(place, "exporters", name)
+                with self.subTest(name):
+                    # Of 4-bit weights, onnxruntime rounds activations too.
+                    loose = ["--rtol=2e-2"] if "int4" in name else []
+                    out, err = self.run_tool(
+                        "fusion-run", fill(folder), "--device=emulate", "--inputs=" + os.path.join(folder, "inputs.safetensors"),
+                        "--expect=" + os.path.join(folder, "outputs.safetensors"), *loose)
+                    self.assertIn("PASS", out)
+                    self.assertNotIn("FAIL", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
