@@ -12,7 +12,7 @@ struct HostCompiler {
   std::string path;     ///< absolute
   std::string identity; ///< changes when the program at `path` does
   bool precompiles = false; ///< clang, which takes precompiled headers by their names
-  std::string linker = {};  ///< the option for a quicker linker than the usual, if there is one
+  std::string linker = {};  ///< absolute; empty if there is none on PATH, and the compiler must find it
 
   /// FUSION_HOST_CXX (a path or a name on PATH), else the first of clang++-22, clang++, c++, g++ on PATH.
   static Result<HostCompiler> find();
@@ -30,6 +30,7 @@ struct HostCompiler {
 
 private:
   Status run(std::vector<std::string> arguments, const std::string &logFile) const;
+  static Status start(std::vector<std::string> words, const std::string &logFile);
 };
 
 } // namespace fusion::emulate
