@@ -84,6 +84,7 @@ Result<ProgramPlan> Driver::plan() const {
   if (!function)
     return function.error();
   auto plan = buildPlan(*function, planOptions());
+  fusions.noPlan = plan ? "" : plan.error().message;
   if (!plan)
     return inFile(plan.error());
   planned = *plan;

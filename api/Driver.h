@@ -46,7 +46,7 @@ private:
   CompileOptions options;
   bool recordsRewrites = false;
   RewriteLog recorded;
-  FusionReport fusions;
+  mutable FusionReport fusions;
   mutable std::optional<ProgramPlan> planned;
 };
 

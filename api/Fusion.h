@@ -140,6 +140,9 @@ public:
   std::vector<std::string> remarks() const;
   int kernelsBefore() const;
   int kernelsAfter() const;
+  /// Why no kernels of the target compute the graph, with the op; empty where they do, and in reports of what only ran on
+  /// the CPU.
+  std::string noPlan() const;
 
 private:
   std::shared_ptr<const Contents> contents;

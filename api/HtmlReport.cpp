@@ -207,7 +207,7 @@ svg circle {{ fill: #d00; }}
 .why {{ color: #b00; }}
 </style></head><body>
 <h1>Fusion report: {} ({})</h1>
-<p>Kernels {} → {}, memory traffic {} → {} bytes.{}
+<p>Kernels {} → {}, memory traffic {} → {} bytes.{}{}
 Each colour is a fusion; a red dot is something missed, with the reason when the pointer rests on it.</p>
 )",
                                 escaped(report.model), escaped(report.target), report.kernelsBefore,
@@ -215,7 +215,10 @@ Each colour is a fusion; a red dot is something missed, with the reason when the
                                 report.unusedFeatures.empty()
                                     ? ""
                                     : escaped(fmt::format(" Features of the target that no kernel uses yet: {}.",
-                                                          fmt::join(report.unusedFeatures, ", "))));
+                                                          fmt::join(report.unusedFeatures, ", "))),
+                                report.noPlan.empty() ? ""
+                                                      : fmt::format("<br><b class=\"why\">No GPU can run this graph: {}</b><br>",
+                                                                    escaped(report.noPlan)));
   for (const auto *nodes : {&report.before, &report.after})
     if (!nodes->empty())
       out += fmt::format("<h2>{}</h2>\n<div class=\"graph\">{}</div>\n",

@@ -112,6 +112,7 @@ std::vector<std::string> Report::remarks() const {
 }
 
 int Report::kernelsBefore() const { return static_cast<int>(contents->report.kernelsBefore); }
+std::string Report::noPlan() const { return contents->report.noPlan; }
 int Report::kernelsAfter() const { return static_cast<int>(contents->report.kernelsAfter); }
 
 } // namespace fusion

@@ -21,19 +21,6 @@ struct ScopeGuard {
   ~ScopeGuard() { slot = saved; }
 };
 
-/// Names that exporters write where they know none; two of them are not the same dim.
-bool isPlaceholder(llvm::StringRef name) {
-  return name.empty() || name == "?" || name == "None" || name == "-1" || name == "unk" || name == "*";
-}
-
-std::string symbolName(llvm::StringRef input, int dim) {
-  std::string name;
-  for (char c : input)
-    name.push_back(llvm::isAlnum(c) ? c : '_');
-  if (name.empty() || llvm::isDigit(name[0]))
-    name.insert(name.begin(), '_');
-  return fmt::format("{}_{}", name, dim);
-}
 } // namespace
 
 GraphImporter::GraphImporter(MLIRContext &context, const ModelFile &model, std::string path,
@@ -88,87 +75,15 @@ Status GraphImporter::addInitializers(const proto::GraphProto &graph) {
   return {};
 }
 
-Result<DimShape> GraphImporter::inputShape(const proto::ValueInfoProto &input) {
-  if (!input.type().has_tensor_type())
-    return badInput(fmt::format("input '{}' is not a tensor", input.name()));
-  const auto &type = input.type().tensor_type();
-  if (!type.has_shape())
-    return badInput(fmt::format("input '{}' has no shape", input.name()));
-  DimShape shape;
-  for (const auto &dim : type.shape().dim()) {
-    int index = static_cast<int>(shape.size());
-    if (dim.has_dim_value() && dim.dim_value() >= 0) {
-      shape.push_back(dim.dim_value());
-    } else if (!dim.has_dim_param() || isPlaceholder(dim.dim_param())) {
-      shape.push_back(Dim::symbol(symbolName(input.name(), index)));
-    } else if (auto parsed = Dim::parse(dim.dim_param())) {
-      shape.push_back(*parsed);
-    } else {
-      std::string name = dim.dim_param();
-      std::replace(name.begin(), name.end(), '`', '_');
-      shape.push_back(Dim::symbol(name));
-    }
-  }
-  return shape;
-}
-
-/// The shapes of all inputs. A dim of which inputs do not tell the symbols (`past_seq_len + seq_len`, and neither anywhere
-/// else) is a symbol itself: what exporters call dims are hints.
-Result<std::map<std::string, DimShape>> GraphImporter::inputShapes(const proto::GraphProto &graph) {
-  std::map<std::string, DimShape> shapes;
-  for (const auto &input : graph.input()) {
-    const GraphValue *existing = current->find(input.name());
-    if (existing && existing->tensor)
-      continue; // an initialiser that is listed as an input too
-    auto shape = inputShape(input);
-    if (!shape)
-      return shape.error();
-    shapes.emplace(input.name(), std::move(*shape));
-  }
-  std::set<std::string> determined;
-  auto undetermined = [&](const Dim &dim) {
-    std::set<std::string> symbols = dim.symbols();
-    for (const std::string &symbol : determined)
-      symbols.erase(symbol);
-    return symbols;
-  };
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (const auto &[name, shape] : shapes)
-      for (const Dim &dim : shape)
-        if (std::set<std::string> symbols = undetermined(dim); symbols.size() == 1)
-          progress |= determined.insert(*symbols.begin()).second;
-  }
-  for (auto &[name, shape] : shapes)
-    for (Dim &dim : shape)
-      if (!undetermined(dim).empty()) {
-        dim = Dim::symbol(dim.str());
-        freeSymbols.merge(dim.symbols());
-      }
-  for (auto &[name, shape] : shapes)
-    for (Dim &dim : shape) {
-      dim = dim.substitute(given);
-      inputSymbols.merge(dim.symbols());
-    }
-  return shapes;
-}
-
-DimReplacements GraphImporter::learntDims() const {
-  DimReplacements learnt;
-  for (const auto &[symbol, dim] : replacements)
-    if (inputSymbols.contains(symbol) && (dim.isStatic() || freeSymbols.contains(symbol)) && dim.knownNonNegative())
-      learnt.emplace(symbol, dim);
-  return learnt;
-}
-
 Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp function) {
-  auto shapes = inputShapes(graph);
+  auto shapes = InputShapes::of(graph, given);
   if (!shapes)
     return shapes.error();
+  inputs = std::move(*shapes);
   for (const auto &input : graph.input()) {
-    const auto shape = shapes->find(input.name());
-    if (shape == shapes->end())
-      continue;
+    const auto shape = inputs.shapes.find(input.name());
+    if (shape == inputs.shapes.end())
+      continue; // an initialiser that is listed as an input too
     auto element = elementTypeOf(input.type().tensor_type().elem_type());
     if (!element)
       return badInput(fmt::format("input '{}': {}", input.name(), element.error().message));

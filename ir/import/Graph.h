@@ -1,6 +1,7 @@
 // The walk over an ONNX graph: scopes, lazily built values, order of nodes, inlining.
 #pragma once
 
+#include "ir/import/InputShapes.h"
 #include "ir/import/NodeImporter.h"
 #include "ir/import/Onnx.h"
 #include "ir/import/TensorData.h"
@@ -13,9 +14,6 @@
 #include <set>
 
 namespace fusion::onnx {
-
-/// What symbols of inputs' dims are equal to.
-using DimReplacements = std::map<std::string, Dim, std::less<>>;
 
 /// A named value of the file. It becomes a value of the module when an op first needs it there.
 struct GraphValue {
@@ -55,9 +53,8 @@ public:
                 const ImportOptions &options, DimReplacements given = {});
 
   Result<mlir::OwningOpRef<mlir::ModuleOp>> run();
-  /// After run(): dims of inputs that the ops say more about than their names do. A name that must be a number is one, and
-  /// a symbol that stands for an expression is what it must be equal to; both are checked when inputs are bound.
-  DimReplacements learntDims() const;
+  /// After run(): see InputShapes::learnt.
+  DimReplacements learntDims() const { return inputs.learnt(replacements); }
 
   // ── For NodeImporter
   // ──────────────────────────────────────────────────────────────────────────────────────
@@ -88,8 +85,6 @@ public:
 
 private:
   Status importInputs(const proto::GraphProto &graph, mlir::func::FuncOp function);
-  Result<DimShape> inputShape(const proto::ValueInfoProto &input);
-  Result<std::map<std::string, DimShape>> inputShapes(const proto::GraphProto &graph);
   Status addInitializers(const proto::GraphProto &graph);
   Status importNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes);
   Status importNode(const proto::NodeProto &node);
@@ -109,8 +104,7 @@ private:
   std::deque<GraphValue> storage;
   llvm::DenseMap<mlir::Value, DimShape> shapes;
   DimReplacements replacements, given;
-  std::set<std::string, std::less<>> inputSymbols;
-  std::set<std::string, std::less<>> freeSymbols; ///< that stand for expressions: learn() solves for them first
+  InputShapes inputs;
 };
 
 /// Indices of the nodes such that each comes after those whose outputs it reads: the file's own order if that

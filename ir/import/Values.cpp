@@ -130,7 +130,7 @@ void GraphImporter::learn(const Dim &left, const Dim &right) {
   std::set<std::string> names = difference.symbols();
   std::vector<std::string> symbols(names.rbegin(), names.rend());
   std::stable_partition(symbols.begin(), symbols.end(),
-                        [&](const std::string &name) { return freeSymbols.contains(name); });
+                        [&](const std::string &name) { return inputs.isFree(name); });
   for (auto symbol = symbols.begin(); symbol != symbols.end(); ++symbol) {
     Dim rest = difference.substitute({{*symbol, Dim(0)}});
     Dim coefficient = difference.substitute({{*symbol, Dim(1)}}) - rest;

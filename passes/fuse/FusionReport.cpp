@@ -49,6 +49,8 @@ std::string FusionReport::json() const {
       {"profit", profit},
       {"unmeasured", std::move(unmeasuredArray)},
       {"nominal", std::move(nominalObject)}};
+  if (!noPlan.empty())
+    object["no_plan"] = noPlan;
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object))).str();
 }
 
@@ -64,6 +66,7 @@ FusionReport reportFromJson(llvm::StringRef text) {
     return report;
   report.model = root->getString("model").value_or("").str();
   report.target = root->getString("target").value_or("").str();
+  report.noPlan = root->getString("no_plan").value_or("").str();
   if (const llvm::json::Array *features = root->getArray("unused_features"))
     for (const llvm::json::Value &feature : *features)
       report.unusedFeatures.push_back(feature.getAsString().value_or("").str());
@@ -131,6 +134,8 @@ std::string FusionReport::markdown() const {
     llvm::interleaveComma(nominal, out, [&](const auto &entry) { out << markdownText(entry.first) << " = " << entry.second; });
   }
   out << ".\nProfit: " << profit << ".\n";
+  if (!noPlan.empty())
+    out << "\n**No GPU can run this graph**: " << markdownText(noPlan) << "\n\n";
   if (!unusedFeatures.empty())
     out << "Features of " << target << " that no kernel uses yet: " << llvm::join(unusedFeatures, ", ") << ".\n";
   for (const Miss &miss : unmeasured)

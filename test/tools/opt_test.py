@@ -151,6 +151,26 @@ class Require(ToolTest):
         self.assertIn("missed at m.model.layers.0.input_layernorm", err)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_a_plan(self):
+        self.run_tool("fusion-opt", LLAMA, "--fuse", "--require-plan", "-o", "f.mlir")
+        heads = "tensor<1x2x4x?xf32>"
+        model = self.write("m.mlir", f"""
+            func.func @main(%x: {heads} {{nn.name = "x", nn.dims = [1, 2, 4, "size"]}}) -> {heads} {{
+              %0 = nn.attention %x, %x, %x {{scale = 1.0 : f32}} : ({heads}, {heads}, {heads}) -> {heads}
+              return %0 : {heads}
+            }}""")
+        why = ["no GPU can run this graph: nn.attention at", "the head size of the queries is not static"]
+        out, err = self.run_tool("fusion-opt", model, "--fuse", "--require-plan", "-o", "g.mlir", exit=1)
+        self.assertFalse(os.path.exists(self.path("g.mlir")))
+        for word in why:
+            self.assertIn(word, err)
+        for report in ("r.json", "r.md", "r.html"):
+            out, err = self.run_tool("fusion-opt", model, "--fuse", "-o", "g.mlir", f"--report={report}")
+            for word in why:
+                self.assertIn(word, err)
+            self.assertIn("the head size of the queries is not static", self.read(report))
+        self.refuse("fusion-opt", LLAMA, "--require-plan", says="--fuse")
+
     def test_unknown_and_malformed(self):
         self.refuse("fusion-opt", LLAMA, "--fuse", "--require=add_nrm=1", says="'add_nrm'")
         for bad in ("add_norm", "add_norm=", "=1", "add_norm=-1", "add_norm=x", "add_norm=1x"):

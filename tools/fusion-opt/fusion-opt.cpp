@@ -33,6 +33,8 @@ TargetFlag target(category);
 KernelFlag kernels(category);
 cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
                                cl::value_desc("NAME=N"), cl::cat(category));
+cl::opt<bool> requirePlan("require-plan", cl::desc("Exit 1 unless kernels of the target compute the whole graph"),
+                          cl::cat(category));
 cl::opt<bool> verifyFusions("verify-fusions",
                             cl::desc("Check every rewrite against the ops it replaced and every group's kernel\n"
                                      "against its body, on random inputs"),
@@ -44,7 +46,7 @@ cl::opt<std::string> emitKind("emit", cl::desc("mlir, cuda, plan or dot"), cl::i
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
-         verifyFusions || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
+         verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
          !kernels.files().empty() || flags.tensorParallel != 1 || vocabulary.value || flags.kvCapacity.getNumOccurrences();
 }
 
@@ -54,8 +56,8 @@ Status checkOptions() {
   if (flags.kvCapacity.getNumOccurrences() && !fuseFlag)
     return badInput("--kv-capacity needs --fuse");
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
-                    flags.tensorParallel != 1))
-    return badInput("--report, --require, --patterns, --fuse-disable and --tp need --fuse");
+                    flags.tensorParallel != 1 || requirePlan))
+    return badInput("--report, --require, --require-plan, --patterns, --fuse-disable and --tp need --fuse");
   for (const Status &status : {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), target.check(),
                                kernels.check()})
     if (!status)
@@ -165,12 +167,16 @@ Status runOwn(const MlirOptMainConfig &config) {
   auto text = driver.print(*emitNamed(emitKind.getValue()));
   if (!text)
     return text.error();
-  if (!reportFile.empty())
+  if (!reportFile.empty() || requirePlan)
     (void)driver.plan(); // the kernels' names; the graph may hold what no schedule takes
   const Report report = driver.report();
+  if (!report.noPlan().empty() && !requirePlan && !flags.quiet)
+    llvm::errs() << "fusion-opt: no GPU can run this graph: " << report.noPlan() << "\n";
   if (!reportFile.empty())
     if (Status status = report.write(reportFile); !status)
       return status;
+  if (requirePlan && !report.noPlan().empty())
+    return Error{ErrorKind::AnswerIsNo, inputFile + ": no GPU can run this graph: " + report.noPlan()};
   if (Status status = checkRequirements(report); !status)
     return status;
   return llvm::StringRef(outputFile).ends_with("/") ? Status() : writeOutput(outputFile, *text);
