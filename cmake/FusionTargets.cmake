@@ -67,10 +67,10 @@ endfunction()
 # Where tests share what they compile: cubins, emulated kernels, what spills. Named by contents; any number may use it.
 set(FUSION_TEST_CACHE ${PROJECT_BINARY_DIR}/test-cache)
 
-# fusion_unit_test(NAME SOURCES … LINKS … [SHARDS n]): a GoogleTest program registered with ctest; a long one as n tests
-# NAME-0 …, so that they run side by side.
+# fusion_unit_test(NAME SOURCES … LINKS … [SHARDS n] [LONG]): a GoogleTest program registered with ctest; a long one as n
+# tests NAME-0 …, so that they run side by side. Long ones start first, so that no core waits for them at the end.
 function(fusion_unit_test name)
-  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "LONG" "SHARDS" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FUSION_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
@@ -78,12 +78,15 @@ function(fusion_unit_test name)
   if(NOT ARG_SHARDS)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "FUSION_CACHE_DIR=${FUSION_TEST_CACHE}")
+    if(ARG_LONG)
+      set_tests_properties(${name} PROPERTIES COST 1000)
+    endif()
     return()
   endif()
   math(EXPR last "${ARG_SHARDS} - 1")
   foreach(shard RANGE ${last})
     add_test(NAME ${name}-${shard} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name}-${shard} PROPERTIES
+    set_tests_properties(${name}-${shard} PROPERTIES COST 1000
       ENVIRONMENT "FUSION_CACHE_DIR=${FUSION_TEST_CACHE};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()
