@@ -217,7 +217,7 @@ Each colour is a fusion; a red dot is something missed, with the reason when the
                                     : escaped(fmt::format(" Features of the target that no kernel uses yet: {}.",
                                                           fmt::join(report.unusedFeatures, ", "))),
                                 report.noPlan.empty() ? ""
-                                                      : fmt::format("<br><b class=\"why\">No GPU can run this graph: {}</b><br>",
+                                                      : fmt::format("<br><b class=\"why\">No GPU plan: {}</b><br>",
                                                                     escaped(report.noPlan)));
   for (const auto *nodes : {&report.before, &report.after})
     if (!nodes->empty())

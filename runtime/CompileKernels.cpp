@@ -62,8 +62,14 @@ public:
     if (!cache)
       return;
     const std::string module = contentHash(cubin.bytes);
-    if (std::lock_guard lock(mutex); modules.try_emplace(module, cubin.bytes).second)
-      cache->put(moduleKey(module), cubin.bytes);
+    {
+      std::lock_guard lock(mutex);
+      // Also one that a kernel's entry named and that was gone.
+      if (std::optional<std::string> &known = modules[module]; !known) {
+        known = cubin.bytes;
+        cache->put(moduleKey(module), cubin.bytes);
+      }
+    }
     cache->put(job.key, fmt::format("{} {} {}\n{}", cubin.registers, cubin.spillBytes, module, cubin.log));
   }
 
@@ -76,17 +82,16 @@ private:
 };
 } // namespace
 
-/// Jobs with the same includes, as many in each batch as leave work for every thread. What defines macros is compiled by
-/// itself, and so are kernels of one name.
+/// Jobs with the same includes, as many in each batch as leave work for every thread; never two of one name.
 static std::vector<Batch> batches(const std::vector<Job *> &jobs, size_t threads) {
   const size_t most = std::clamp<size_t>(jobs.size() / (2 * threads), 1, mostInBatch);
   std::map<std::vector<std::string>, std::vector<Batch>> groups;
   for (Job *job : jobs) {
     std::vector<Batch> &group = groups[job->text.includes];
-    const bool definesMacros = job->text.rest.find("#define") != std::string::npos;
+    const bool isAlone = standsAlone(job->text);
     auto place = std::find_if(group.begin(), group.end(), [&](const Batch &batch) {
-      return !definesMacros && batch.size() < most && std::none_of(batch.begin(), batch.end(), [&](const Job *other) {
-        return other->kernel->name == job->kernel->name || other->text.rest.find("#define") != std::string::npos;
+      return !isAlone && batch.size() < most && std::none_of(batch.begin(), batch.end(), [&](const Job *other) {
+        return other->kernel->name == job->kernel->name || standsAlone(other->text);
       });
     });
     if (place == group.end())

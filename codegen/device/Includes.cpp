@@ -205,6 +205,12 @@ std::string_view deviceText() {
   return text;
 }
 
+bool standsAlone(const KernelText &kernel) {
+  return kernel.rest.find("#define") != std::string::npos ||
+         std::any_of(kernel.includes.begin(), kernel.includes.end(),
+                     [](const std::string &name) { return name.find('/') != std::string::npos; });
+}
+
 bool usesExchange(std::string_view source) {
   return withoutComments(source).find("Exchange *") != std::string::npos;
 }

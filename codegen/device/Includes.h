@@ -22,6 +22,9 @@ struct KernelText {
 /// talks to other ranks.
 KernelText splitIncludes(std::string_view source);
 
+/// Whether a kernel is compiled by itself: it defines macros, or includes device files of its own.
+bool standsAlone(const KernelText &kernel);
+
 /// The text of `includes` and of what they include, each file once and none that another flavour needs. Compilers name the
 /// files in their messages (#line). A name with a folder in it is a file on disk, which finds what it includes beside itself
 /// first. A name that is no file stays an #include line, which the compiler refuses.

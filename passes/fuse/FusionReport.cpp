@@ -135,7 +135,7 @@ std::string FusionReport::markdown() const {
   }
   out << ".\nProfit: " << profit << ".\n";
   if (!noPlan.empty())
-    out << "\n**No GPU can run this graph**: " << markdownText(noPlan) << "\n\n";
+    out << "\n**No GPU plan**: " << markdownText(noPlan) << "\n\n";
   if (!unusedFeatures.empty())
     out << "Features of " << target << " that no kernel uses yet: " << llvm::join(unusedFeatures, ", ") << ".\n";
   for (const Miss &miss : unmeasured)

@@ -76,13 +76,6 @@ Result<std::shared_ptr<EmulatedKernel>> EmulatedKernel::compile(const KernelPlan
   return std::move((*kernels)[0]);
 }
 
-/// A kernel that defines macros, or has device files of its own.
-static bool standsAlone(const KernelPlan &plan) {
-  const std::vector<std::string> includes = splitIncludes(plan.source).includes;
-  return plan.source.find("#define") != std::string::npos ||
-         std::any_of(includes.begin(), includes.end(), [](auto &name) { return name.find('/') != std::string::npos; });
-}
-
 /// The units of one compiler run each.
 static std::vector<std::vector<LibraryFolder::Unit>> batches(std::vector<LibraryFolder::Unit> units) {
   // Those of one run include the same device files, which are precompiled together.
@@ -90,10 +83,10 @@ static std::vector<std::vector<LibraryFolder::Unit>> batches(std::vector<Library
   std::vector<std::vector<LibraryFolder::Unit>> result;
   size_t shareable = 0;
   for (LibraryFolder::Unit &unit : units)
-    if (standsAlone(*unit.plan)) {
+    if (const KernelText text = splitIncludes(unit.plan->source); standsAlone(text)) {
       result.push_back({unit});
     } else {
-      groups[splitIncludes(unit.plan->source).includes].push_back(unit);
+      groups[text.includes].push_back(unit);
       ++shareable;
     }
   constexpr size_t most = 16; // starting the compiler and the linker no longer counts

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -92,6 +94,29 @@ TEST(Nvrtc, KernelsOfOneModule) {
     if (i != 3)
       EXPECT_EQ((*second)[i].bytes, (*first)[i].bytes);
   }
+}
+
+/// A module that the cache has lost comes back.
+TEST(Nvrtc, AModuleThatIsGoneIsWrittenAgain) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  TemporaryFolder folder;
+  KernelCache cache(folder.path);
+  const std::vector<KernelPlan> kernels = manyKernels();
+  ASSERT_TRUE(compileKernels(kernels, "sm_90a", &cache));
+  size_t modules = 0;
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(folder.path)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string content((std::istreambuf_iterator<char>(file)), {});
+    if (entry.is_regular_file() && content.find("\x7f" "ELF") != std::string::npos)
+      modules += std::filesystem::remove(entry.path());
+  }
+  EXPECT_GT(modules, 0u);
+  ASSERT_TRUE(compileKernels(kernels, "sm_90a", &cache));
+  auto again = compileKernels(kernels, "sm_90a", &cache);
+  ASSERT_TRUE(again);
+  for (const CompiledKernel &kernel : *again)
+    EXPECT_TRUE(kernel.fromCache);
 }
 
 TEST(Nvrtc, OneThatDoesNotCompileInCompanyIsNamed) {

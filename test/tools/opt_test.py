@@ -159,7 +159,7 @@ class Require(ToolTest):
               %0 = nn.attention %x, %x, %x {{scale = 1.0 : f32}} : ({heads}, {heads}, {heads}) -> {heads}
               return %0 : {heads}
             }}""")
-        why = ["no GPU can run this graph: nn.attention at", "the head size of the queries is not static"]
+        why = ["no GPU plan for sm_90a: nn.attention at", "the head size of the queries is not static"]
         out, err = self.run_tool("fusion-opt", model, "--fuse", "--require-plan", "-o", "g.mlir", exit=1)
         self.assertFalse(os.path.exists(self.path("g.mlir")))
         for word in why:

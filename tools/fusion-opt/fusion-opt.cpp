@@ -171,12 +171,12 @@ Status runOwn(const MlirOptMainConfig &config) {
     (void)driver.plan(); // the kernels' names; the graph may hold what no schedule takes
   const Report report = driver.report();
   if (!report.noPlan().empty() && !requirePlan && !flags.quiet)
-    llvm::errs() << "fusion-opt: no GPU can run this graph: " << report.noPlan() << "\n";
+    llvm::errs() << "fusion-opt: no GPU plan for " << options.target.arch << ": " << report.noPlan() << "\n";
   if (!reportFile.empty())
     if (Status status = report.write(reportFile); !status)
       return status;
   if (requirePlan && !report.noPlan().empty())
-    return Error{ErrorKind::AnswerIsNo, inputFile + ": no GPU can run this graph: " + report.noPlan()};
+    return Error{ErrorKind::AnswerIsNo, inputFile + ": no GPU plan for " + options.target.arch + ": " + report.noPlan()};
   if (Status status = checkRequirements(report); !status)
     return status;
   return llvm::StringRef(outputFile).ends_with("/") ? Status() : writeOutput(outputFile, *text);

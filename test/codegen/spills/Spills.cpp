@@ -144,10 +144,10 @@ private:
         kernel.spillBytes = std::atoi(known->c_str());
         continue;
       }
-      const bool alone = kernel.code.find("#define") != std::string::npos;
+      const bool alone = standsAlone({kernel.includes, kernel.code});
       auto &parts = groups[{kernel.target, kernel.includes}];
       auto fits = [&](const std::vector<Wanted *> &part) {
-        return !alone && part.size() < mostTogether && part.front()->code.find("#define") == std::string::npos;
+        return !alone && part.size() < mostTogether && !standsAlone({part.front()->includes, part.front()->code});
       };
       auto place = std::find_if(parts.begin(), parts.end(), fits);
       if (place == parts.end())
