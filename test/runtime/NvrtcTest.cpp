@@ -104,12 +104,16 @@ TEST(Nvrtc, AModuleThatIsGoneIsWrittenAgain) {
   KernelCache cache(folder.path);
   const std::vector<KernelPlan> kernels = manyKernels();
   ASSERT_TRUE(compileKernels(kernels, "sm_90a", &cache));
+  std::vector<std::filesystem::path> files;
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(folder.path))
+    if (entry.is_regular_file())
+      files.push_back(entry.path());
   size_t modules = 0;
-  for (const auto &entry : std::filesystem::recursive_directory_iterator(folder.path)) {
-    std::ifstream file(entry.path(), std::ios::binary);
+  for (const std::filesystem::path &path : files) {
+    std::ifstream file(path, std::ios::binary);
     const std::string content((std::istreambuf_iterator<char>(file)), {});
-    if (entry.is_regular_file() && content.find("\x7f" "ELF") != std::string::npos)
-      modules += std::filesystem::remove(entry.path());
+    if (content.find("\x7f" "ELF") != std::string::npos)
+      modules += std::filesystem::remove(path);
   }
   EXPECT_GT(modules, 0u);
   ASSERT_TRUE(compileKernels(kernels, "sm_90a", &cache));
