@@ -171,6 +171,50 @@ def NN_AttentionOp : NN_Op<"attention", [NN_ShardRule]> {
   let results = (outs NN_FloatTensor:$y);
 }
 
+def NN_ExpertMatmulOp : NN_Op<"expert_matmul", [NN_ShardRule]> {
+  let summary = "each row times the matrix of the expert that `index` names";
+  let description = [{
+    `index` is [rows..., slots]: the experts that each row is routed to. `x` is [rows..., slots, k], or [rows..., 1, k]
+    where all slots of a row read the same; `w` is [experts, k, n], or [experts, n, k] with `transpose_w`. The result is
+    [rows..., slots, n]: `y[r, s] = x[r, s] · w[index[r, s]]`, accumulated in f32 and rounded once. A negative index
+    counts from the end. On the device an index out of range reads the nearest valid one.
+
+    ```mlir
+    %y = nn.expert_matmul %x, %w, %index {transpose_w = true}
+       : (tensor<?x1x2048xbf16>, tensor<128x1536x2048xbf16>, tensor<?x8xi64>) -> tensor<?x8x1536xbf16>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$x, NN_FloatTensor:$w, NN_IntTensor:$index,
+                       DefaultValuedAttr<BoolAttr, "false">:$transpose_w);
+  let results = (outs NN_FloatTensor:$y);
+}
+
+def NN_LinearAttentionOp : NN_Op<"linear_attention", [AttrSizedOperandSegments, NN_ShardRule]> {
+  let summary = "attention by a recurrent state: linear, gated, delta or gated delta rule";
+  let description = [{
+    q is [batch, q_heads, tokens, d], k [batch, k_heads, tokens, d], v [batch, heads, tokens, dv], state
+    [batch, heads, d, dv]; decay, the logarithm of what the state is multiplied by, is [batch, heads, tokens, 1] or
+    [batch, heads, tokens, d]; beta is [batch, heads or 1, tokens, 1]. q_heads is a multiple of heads or heads a multiple
+    of q_heads; heads is a multiple of k_heads; where there are fewer of one kind, neighbouring heads share one. For each
+    token t, with all arithmetic in f32:
+
+    `S = exp(decay_t) * S` (with decay), `S = S + k_t ⊗ u_t` with `u_t = v_t`, or, with beta,
+    `u_t = beta_t * (v_t - k_tᵀ S)`; `y_t = scale * q_tᵀ S`.
+
+    The result is [batch, max(q_heads, heads), tokens, dv]; result 1 is the state behind the last token. Each rounds once.
+
+    ```mlir
+    %y, %s = nn.linear_attention %q, %k, %v, %state, %decay, %beta
+        {scale = 0.0883883461 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>}
+      : (tensor<?x32x?x128xbf16>, tensor<?x16x?x128xbf16>, tensor<?x32x?x128xbf16>, tensor<?x32x128x128xf32>,
+         tensor<?x32x?x1xf32>, tensor<?x32x?x1xbf16>) -> (tensor<?x32x?x128xbf16>, tensor<?x32x128x128xf32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$q, NN_FloatTensor:$k, NN_FloatTensor:$v, NN_FloatTensor:$state,
+                       Optional<NN_FloatTensor>:$decay, Optional<NN_FloatTensor>:$beta, F32Attr:$scale);
+  let results = (outs NN_FloatTensor:$y, NN_FloatTensor:$new_state);
+}
+
 def NN_QuantizeOp : NN_Op<"quantize", [NN_ShardRule, NN_Quantize, NN_Costly]> {
   let summary = "saturate(round(x / scale) + zero_point)";
   let description = [{

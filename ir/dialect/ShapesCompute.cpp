@@ -216,6 +216,67 @@ LogicalResult AttentionOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
+LogicalResult ExpertMatmulOp::inferShapes(ShapeContext &context) {
+  const DimShape &x = context.shape(0), &index = context.shape(2);
+  DimShape w = context.shape(1);
+  if (w.size() != 3 || index.empty() || x.size() != index.size() + 1)
+    return context.fail("x is [rows..., slots or 1, k], w [experts, k, n] and index [rows..., slots]");
+  if (getTransposeW())
+    std::swap(w[1], w[2]);
+  for (size_t i = 0; i + 1 < index.size(); ++i)
+    if (failed(context.requireEqual(x[i], index[i])))
+      return context.fail("x and index have different rows");
+  const Dim &slots = x[x.size() - 2];
+  if (!(slots == Dim(1)) && failed(context.requireEqual(slots, index.back())))
+    return context.fail("x has neither one slot nor those of index");
+  if (failed(context.requireEqual(x.back(), w[1])))
+    return context.fail("inner sizes " + x.back().str() + " and " + w[1].str() + " differ");
+  DimShape shape = index;
+  shape.push_back(w[2]);
+  context.set(0, shape);
+  return success();
+}
+
+namespace {
+/// Whether one number of heads is known to be a multiple of the other; names count as if they were.
+bool sharesHeads(const Dim &many, const Dim &few) {
+  return !many.isStatic() || !few.isStatic() || (few.value() > 0 && many.value() % few.value() == 0);
+}
+} // namespace
+
+LogicalResult LinearAttentionOp::inferShapes(ShapeContext &context) {
+  for (unsigned i = 0; i < context.operandCount(); ++i)
+    if (context.rank(i) != 4)
+      return context.fail("all operands have rank 4");
+  const DimShape &q = context.shape(0), &k = context.shape(1), &v = context.shape(2), &state = context.shape(3);
+  for (unsigned i : {1u, 2u})
+    if (failed(context.requireEqual(q[0], context.shape(i)[0])) || failed(context.requireEqual(q[2], context.shape(i)[2])))
+      return context.fail("q, k and v differ in batch or tokens");
+  if (failed(context.requireEqual(q[3], k[3])) || failed(context.requireEqual(state[0], q[0])) ||
+      failed(context.requireEqual(state[1], v[1])) || failed(context.requireEqual(state[2], k[3])) ||
+      failed(context.requireEqual(state[3], v[3])))
+    return context.fail("the state is not [batch, heads of v, width of k, width of v]");
+  if (!sharesHeads(v[1], k[1]) || !(sharesHeads(q[1], v[1]) || sharesHeads(v[1], q[1])))
+    return context.fail("heads are no multiples of each other");
+  unsigned next = 4;
+  for (Value operand : {getDecay(), getBeta()}) {
+    if (!operand)
+      continue;
+    const bool isDecay = operand == getDecay() && next == 4;
+    const DimShape &shape = context.shape(next++);
+    const bool sharedHeads = !isDecay && shape[1] == Dim(1);
+    if (failed(context.requireEqual(shape[0], q[0])) || (!sharedHeads && failed(context.requireEqual(shape[1], v[1]))) ||
+        failed(context.requireEqual(shape[2], q[2])))
+      return context.fail(isDecay ? "decay is not [batch, heads, tokens, 1 or d]" : "beta is not [batch, heads, tokens, 1]");
+    if (!(shape[3] == Dim(1)) && (!isDecay || failed(context.requireEqual(shape[3], q[3]))))
+      return context.fail(isDecay ? "decay has neither one entry a head nor d" : "beta has more than one entry a head");
+  }
+  const bool moreQueries = q[1].isStatic() && v[1].isStatic() ? q[1].value() > v[1].value() : !(q[1] == v[1]);
+  context.set(0, {q[0], moreQueries ? q[1] : v[1], q[2], v[3]});
+  context.set(1, state);
+  return success();
+}
+
 LogicalResult QuantizeOp::inferShapes(ShapeContext &context) { return quantised(context, getAxis(), getBlockSize()); }
 LogicalResult DequantizeOp::inferShapes(ShapeContext &context) {
   return quantised(context, getAxis(), getBlockSize());

@@ -80,6 +80,48 @@ void MatmulOp::shardAxes(ShardAxes &axes) {
     axes.columns(y, rank - 1, *this);
 }
 
+void ExpertMatmulOp::shardAxes(ShardAxes &axes) {
+  Value x = getX(), w = getW(), index = getIndex(), y = getY();
+  const unsigned rank = axes.rank(y), sumOfX = rank - 1, sumOfW = getTransposeW() ? 2 : 1, columnsOfW = 3 - sumOfW;
+  for (unsigned axis = 0; axis + 1 < rank; ++axis) {
+    axes.link(index, axis, y, axis);
+    if (axis + 2 < rank || !(axes.shape(x)[axis] == Dim(1)) || axes.shape(y)[axis] == Dim(1))
+      axes.link(x, axis, y, axis);
+  }
+  axes.whole(w, 0, siteOf(*this) + " may read any expert");
+  axes.link(x, sumOfX, w, sumOfW);
+  axes.link(w, columnsOfW, y, rank - 1);
+  axes.contracted(x, sumOfX, *this);
+  if (axes.isParameter(w) && !axes.isParameter(x))
+    axes.columns(y, rank - 1, *this);
+}
+
+void LinearAttentionOp::shardAxes(ShardAxes &axes) {
+  constexpr unsigned batch = 0, heads = 1, tokens = 2, width = 3;
+  Value q = getQ(), k = getK(), v = getV(), state = getState(), y = getY();
+  for (Value operand : getOperands()) {
+    axes.link(operand, batch, y, batch);
+    for (unsigned axis : operand == state ? llvm::ArrayRef<unsigned>{2, 3} : llvm::ArrayRef<unsigned>{tokens, width})
+      if (!(axes.shape(operand)[axis] == Dim(1)))
+        axes.whole(operand, axis, siteOf(*this) + " needs it whole");
+  }
+  for (unsigned axis : {tokens, width})
+    axes.whole(y, axis, siteOf(*this) + " needs it whole");
+  for (unsigned axis = 0; axis < 4; ++axis)
+    axes.link(state, axis, getNewState(), axis);
+  axes.link(v, heads, state, heads);
+  axes.heads(v, k, heads);
+  const bool moreQueries = axes.shape(q)[heads] == axes.shape(y)[heads];
+  axes.link(moreQueries ? q : v, heads, y, heads);
+  if (moreQueries)
+    axes.heads(q, v, heads);
+  else
+    axes.heads(v, q, heads);
+  for (Value operand : {getDecay(), getBeta()})
+    if (operand && !(axes.shape(operand)[heads] == Dim(1)))
+      axes.link(operand, heads, v, heads);
+}
+
 void AttentionOp::shardAxes(ShardAxes &axes) {
   constexpr unsigned batch = 0, heads = 1, tokens = 2, width = 3;
   Value q = getQ(), k = getK(), v = getV(), y = getY();

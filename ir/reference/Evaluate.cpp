@@ -17,7 +17,8 @@ const llvm::StringMap<reference::Function> &functions() {
     for (llvm::ArrayRef<reference::Entry> family :
          {reference::pointwiseEntries(), reference::binaryEntries(), reference::dataEntries(),
           reference::gatherEntries(), reference::reduceEntries(), reference::normEntries(),
-          reference::matmulEntries(), reference::attentionEntries(), reference::quantizeEntries()})
+          reference::matmulEntries(), reference::attentionEntries(), reference::linearAttentionEntries(),
+          reference::quantizeEntries()})
       for (const reference::Entry &entry : family)
         all[entry.name] = entry.function;
     return all;

@@ -3,6 +3,9 @@
 #include "ir/reference/Gemm.h"
 #include "ir/reference/Support.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace fusion::reference {
 namespace {
 
@@ -124,10 +127,56 @@ Result<Tensors> matmul(const Call &call) {
   return Tensors{result};
 }
 
+/// The rows of an expert are multiplied together.
+Result<Tensors> expertMatmul(const Call &call) {
+  auto op = llvm::cast<nn::ExpertMatmulOp>(call.op);
+  const Tensor &x = call.operand(0), &w = call.operand(1), &index = call.operand(2);
+  const int64_t experts = w.shape()[0], slots = index.shape().back(), inner = x.shape().back();
+  const bool transpose = op.getTransposeW(), shared = x.shape()[x.shape().size() - 2] == 1;
+  const int64_t columns = w.shape()[transpose ? 1 : 2];
+  if (w.shape()[transpose ? 2 : 1] != inner)
+    return problem("inner sizes {} and {} differ", inner, w.shape()[transpose ? 2 : 1]);
+  Shape shape = index.shape();
+  shape.push_back(columns);
+  Tensor result = Tensor::uninitialized(call.resultType(), shape);
+  if (result.size() == 0)
+    return Tensors{result};
+  if (experts == 0)
+    return problem("there are no experts");
+  if (x.type() == DType::F64 || w.type() == DType::F64)
+    return problem("f64 experts are not supported");
+  std::vector<std::vector<int64_t>> rowsOf(static_cast<size_t>(experts));
+  const std::vector<int64_t> chosen = index.toInts();
+  for (size_t row = 0; row < chosen.size(); ++row)
+    rowsOf[static_cast<size_t>(std::clamp<int64_t>(chosen[row] < 0 ? chosen[row] + experts : chosen[row], 0, experts - 1))]
+        .push_back(static_cast<int64_t>(row));
+  const size_t inBytes = static_cast<size_t>(inner) * byteSize(x.type());
+  const size_t outBytes = static_cast<size_t>(columns) * byteSize(result.type());
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    const std::vector<int64_t> &rows = rowsOf[static_cast<size_t>(expert)];
+    if (rows.empty())
+      continue;
+    const auto count = static_cast<int64_t>(rows.size());
+    Tensor left = Tensor::uninitialized(x.type(), {count, inner});
+    Tensor product = Tensor::uninitialized(result.type(), {count, columns});
+    for (size_t i = 0; i < rows.size(); ++i)
+      std::memcpy(left.as<char>() + i * inBytes,
+                  x.as<char>() + static_cast<size_t>(shared ? rows[i] / slots : rows[i]) * inBytes, inBytes);
+    GemmProblem problem{{left.data(), x.type(), inner, 1},
+                        {w.as<char>() + static_cast<size_t>(expert * inner * columns) * byteSize(w.type()), w.type(),
+                         transpose ? 1 : columns, transpose ? inner : 1},
+                        count, columns, inner, product.data(), result.type()};
+    multiply({&problem, 1});
+    for (size_t i = 0; i < rows.size(); ++i)
+      std::memcpy(result.as<char>() + static_cast<size_t>(rows[i]) * outBytes, product.as<char>() + i * outBytes, outBytes);
+  }
+  return Tensors{result};
+}
+
 } // namespace
 
 llvm::ArrayRef<Entry> matmulEntries() {
-  static constexpr Entry entries[] = {{"nn.matmul", matmul}};
+  static constexpr Entry entries[] = {{"nn.matmul", matmul}, {"nn.expert_matmul", expertMatmul}};
   return entries;
 }
 
