@@ -29,6 +29,8 @@ private:
     Operation *op = value.getDefiningOp();
     if (auto concat = llvm::dyn_cast_or_null<nn::ConcatOp>(op))
       return splitConcat(concat, target);
+    if (auto write = llvm::dyn_cast_or_null<nn::CacheWriteOp>(op); write && isInPlace(write, target))
+      return splitCacheWrite(write, target);
     if (op && needsAnotherPlace(op))
       if (auto source = viewBefore(op, target, context.shapes))
         return split(op->getOperand(0), *source);
@@ -46,6 +48,34 @@ private:
       start = start + part.shape[along];
       split(operand, part);
     }
+  }
+
+  static size_t axisOf(nn::CacheWriteOp write, const View &target) {
+    const auto axis = static_cast<int64_t>(write.getAxis());
+    return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(target.shape.size()) : axis);
+  }
+
+  /// Whether the past lies where the result is to be, and the places of the new rows are known before the kernel.
+  bool isInPlace(nn::CacheWriteOp write, const View &target) const {
+    auto past = llvm::find(region.inputs, write.getPast());
+    if (past == region.inputs.end() || !llvm::is_contained(region.inputs, write.getRows()))
+      return false;
+    View front = target;
+    const size_t along = axisOf(write, target);
+    front.shape[along] = context.shape(write.getPast())[along];
+    return context.inputs[static_cast<size_t>(past - region.inputs.begin())] == front;
+  }
+
+  void splitCacheWrite(nn::CacheWriteOp write, const View &target) {
+    const size_t along = axisOf(write, target);
+    View rows = target;
+    rows.shape = context.shape(write.getFresh());
+    RowPlacement placement{write.getRows(), static_cast<unsigned>(along), target.shape[along],
+                           context.shape(write.getPast())[along], rows.shape[along], false};
+    slices.push_back({write.getFresh(), current, rows, placement});
+    placement.clears = true;
+    if (write.getGrows())
+      slices.push_back({write.getFresh(), current, rows, placement});
   }
 
   /// Whether `op` only shows a computed value or a concat in another order: then its operand is stored, by

@@ -14,6 +14,15 @@ class ScheduleSet;
 /// The project's own schedules: pointwise, row, scan, matmul, attention, collective.
 const ScheduleSet &builtinSchedules();
 
+/// For a value whose rows go where data says: row i of it to row `rows`[i] of the buffer, if that exists; see
+/// nn.cache_write.
+struct RowPlacement {
+  mlir::Value rows;
+  unsigned dim = 0;        ///< along which rows are counted, in the value and in the buffer
+  Dim size, past, fresh;   ///< rows of the buffer, of what it held, of the value
+  bool clears = false;     ///< instead zeros, to row past + (rows[i] - past) mod fresh, if that is another
+};
+
 /// What a schedule may ask about the program around the region.
 struct KernelContext {
   const nn::SymbolicShapes &shapes;
@@ -39,6 +48,8 @@ struct KernelContext {
   bool gathersFullSizeRows = false;
   /// Which schedules the compilation asks: for one that leaves a part of its region to others.
   const ScheduleSet &schedules = builtinSchedules();
+  /// Per region output: where its rows go if data says so. Empty: none does.
+  llvm::ArrayRef<std::optional<RowPlacement>> placements = {};
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
   bool isIndependentOfPredecessor(unsigned input) const {

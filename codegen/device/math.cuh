@@ -258,6 +258,11 @@ DEVICE i64 gather_index(i64 index, i64 count) {
   const i64 place = index < 0 ? index + count : index;
   return place < 0 ? 0 : place >= count ? count - 1 : place;
 }
+/// The row from `first` on that lies a multiple of `count` rows from `row`.
+DEVICE i64 row_behind(i64 row, i64 first, i64 count) {
+  const i64 left = (row - first) % count;
+  return first + (left < 0 ? left + count : left);
+}
 
 // Vectors of narrow floats, whole words at a time: two neighbours share a register.
 template <class T, int N> DEVICE f32 element_f32(const Vec<T, N> &values, int index) {

@@ -37,6 +37,28 @@ scalar::Value ElementGraph::concat(nn::ConcatOp op, const ElementIndex &index, s
   return result;
 }
 
+/// What is new is read where it is new, the past elsewhere.
+scalar::Value ElementGraph::cacheWrite(nn::CacheWriteOp op, const ElementIndex &index, scalar::Value guard) {
+  const size_t axis = normalised(op.getAxis(), index.size());
+  const Dim past = context.shape(op.getPast())[axis], fresh = context.shape(op.getFresh())[axis];
+  ElementIndex first = index;
+  first[axis] = graph.index(0);
+  const scalar::Value start = graph.convertRegister(DType::I64, broadcast(op.getRows(), first, guard));
+  ElementIndex from = index;
+  from[axis] = graph.sub(index[axis], start);
+  const scalar::Value isNew = graph.both(graph.compare(Kind::GreaterEqual, from[axis], graph.index(0)),
+                                         graph.compare(Kind::Less, from[axis], size(fresh)));
+  scalar::Value isPast = graph.logicalNot(isNew);
+  if (op.getGrows())
+    isPast = graph.both(isPast, graph.compare(Kind::Less, index[axis], size(past)));
+  scalar::Value old = value(op.getPast(), index, graph.both(guard, isPast));
+  if (op.getGrows()) {
+    const DType type = graph.type(old);
+    old = graph.select(isPast, old, isFloat(type) ? graph.number(type, 0) : graph.integer(type, 0));
+  }
+  return graph.select(isNew, value(op.getFresh(), from, graph.both(guard, isNew)), old);
+}
+
 scalar::Value ElementGraph::pad(nn::PadOp op, const ElementIndex &index, scalar::Value guard) {
   const DimShape low = nn::dimsFromAttr(op.getLow()), high = nn::dimsFromAttr(op.getHigh());
   const DimShape &inner = context.shape(op.getX());

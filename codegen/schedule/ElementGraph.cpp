@@ -53,7 +53,7 @@ std::optional<std::string> ElementGraph::refuses(Operation *op, const KernelCont
     return std::nullopt;
   }
   if (isa<nn::ScalarFormula>(op) ||
-      isa<nn::DimConstantOp, nn::IotaOp, nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp, nn::ConcatOp, nn::PadOp,
+      isa<nn::DimConstantOp, nn::IotaOp, nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp, nn::ConcatOp, nn::CacheWriteOp, nn::PadOp,
           nn::TriluOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp, nn::RopeOp>(op))
     return std::nullopt;
   return (op->getName().getStringRef() + " is not computed element by element").str();
@@ -201,6 +201,7 @@ scalar::Value ElementGraph::compute(Operation *op, const ElementIndex &index, sc
         return value(op->getOperand(0), from, guard);
       })
       .Case([&](nn::ConcatOp concatOp) { return concat(concatOp, index, guard); })
+      .Case([&](nn::CacheWriteOp write) { return cacheWrite(write, index, guard); })
       .Case([&](nn::PadOp padOp) { return pad(padOp, index, guard); })
       .Case([&](nn::TriluOp triluOp) { return trilu(triluOp, index, guard); })
       .Case([&](nn::GatherOp gatherOp) { return gather(gatherOp, index, guard); })

@@ -34,6 +34,7 @@ private:
   ElementIndex throughReshape(mlir::Operation *op, const ElementIndex &index);
   ElementIndex throughSlice(mlir::Operation *op, const ElementIndex &index);
   scalar::Value concat(nn::ConcatOp op, const ElementIndex &index, scalar::Value guard);
+  scalar::Value cacheWrite(nn::CacheWriteOp op, const ElementIndex &index, scalar::Value guard);
   scalar::Value pad(nn::PadOp op, const ElementIndex &index, scalar::Value guard);
   scalar::Value trilu(nn::TriluOp op, const ElementIndex &index, scalar::Value guard);
   scalar::Value gather(nn::GatherOp op, const ElementIndex &index, scalar::Value guard);

@@ -31,13 +31,13 @@ bool isNumber(Operation *op) { return isa<nn::ConstantOp, nn::DimConstantOp>(op)
 
 /// Slices of outputs and the ops that compute them.
 struct Chain {
-  llvm::SmallVector<OutputSlice> slices;
+  std::vector<OutputSlice> slices;
   llvm::SmallSetVector<Operation *, 8> ops;
 };
 
 /// The chains of a region that share no op.
-llvm::SmallVector<Chain> chainsOf(const Region &region, llvm::ArrayRef<OutputSlice> slices) {
-  llvm::SmallVector<Chain> chains;
+llvm::SmallVector<Chain, 0> chainsOf(const Region &region, llvm::ArrayRef<OutputSlice> slices) {
+  llvm::SmallVector<Chain, 0> chains;
   for (const OutputSlice &slice : slices) {
     Chain chain;
     chain.slices.push_back(slice);
@@ -48,7 +48,7 @@ llvm::SmallVector<Chain> chainsOf(const Region &region, llvm::ArrayRef<OutputSli
       if (op && !isNumber(op) && chain.ops.insert(op))
         pending.append(op->operand_begin(), op->operand_end());
     }
-    llvm::SmallVector<Chain> apart;
+    llvm::SmallVector<Chain, 0> apart;
     for (Chain &other : chains) {
       if (llvm::none_of(chain.ops, [&](Operation *op) { return other.ops.contains(op); })) {
         apart.push_back(std::move(other));
@@ -96,12 +96,15 @@ std::variant<Parts, std::string> partsOf(llvm::ArrayRef<Chain> chains, const Reg
       if (isNumber(op) || chain.ops.contains(op))
         own.ops.push_back(op);
     llvm::SmallVector<View> targets;
+    std::vector<std::optional<RowPlacement>> placements;
     for (const OutputSlice &slice : chain.slices) {
       own.outputs.push_back(slice.value);
       targets.push_back(slice.target);
+      placements.push_back(slice.placement);
     }
     KernelContext placed = context;
     placed.outputs = targets;
+    placed.placements = placements;
     auto part = partOf(own, placed);
     if (auto *reason = std::get_if<std::string>(&part))
       return std::move(*reason);
@@ -135,7 +138,7 @@ bool isWhole(llvm::ArrayRef<OutputSlice> slices, const Region &region, const Ker
 /// if they read a tensor in common, or fit no other way.
 std::variant<Parts, std::string> partsOf(const Region &region, const KernelContext &context) {
   const llvm::SmallVector<OutputSlice> slices = outputSlicesOf(region, context);
-  const llvm::SmallVector<Chain> chains = chainsOf(region, slices);
+  const llvm::SmallVector<Chain, 0> chains = chainsOf(region, slices);
   const bool whole = isWhole(slices, region, context);
   std::string why;
   if (!whole || (chains.size() > 1 && !shareATensor(chains, region, context))) {

@@ -56,8 +56,11 @@ void BodyPrinter::comment(const Node *node) {
 
 void BodyPrinter::countUses() {
   std::vector<const Node *> pending;
-  for (const Store &store : graph.stores)
+  for (const Store &store : graph.stores) {
     pending.push_back(store.value);
+    if (store.row)
+      pending.push_back(store.row);
+  }
   while (!pending.empty()) {
     const Node *node = pending.back();
     pending.pop_back();

@@ -101,7 +101,9 @@ private:
   void finish(unsigned number);
   void rowValuesOf(unsigned number);
   void accumulate(const Node *reduction);
-  std::string guard(bool ofRows, const Store *store = nullptr) const;
+  std::string guard(bool ofRows, const Store *store = nullptr);
+  std::string placedRow(const Store *store);
+  std::string targetOf(const Store *store);
   std::string storedElement(const Store *store);
   void storeValues(const Store *store, const std::string &pack);
   void finishReduction(const Node *reduction);

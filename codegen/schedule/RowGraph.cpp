@@ -306,6 +306,17 @@ bool Builder::addOutput(unsigned index) {
   store.access.outer = space.outer;
   store.access.view = context.output(index, output);
   store.access.divisors.assign(graph.outerDims[space.outer].size() + columnDims(space.form), 1);
+  if (index < context.placements.size() && context.placements[index]) {
+    store.placement = context.placements[index];
+    store.row = value(store.placement->rows, space);
+    if (!store.row)
+      return false;
+    if (store.row->kind != Node::Kind::Load || store.row->level != Level::Row) {
+      fail("rows of a cache that are placed by something else than one integer a row");
+      return false;
+    }
+    std::swap(store.access.rowStep, store.access.view.strides[store.placement->dim]);
+  }
   if (space.form != 0) {
     arrange(store.access, space.form);
   } else if (dropped) {

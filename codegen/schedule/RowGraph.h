@@ -23,6 +23,7 @@ struct Access {
   unsigned outer = 0;                   ///< into Graph::outerDims: what the row number is split into
   unsigned columnDims = 1;             ///< the last dims of the view, which make up the row
   llvm::SmallVector<int64_t> divisors; ///< per dim; a scale for every block has the block's size here
+  Dim rowStep = 0;                     ///< elements between the rows that Store::row counts
 };
 
 /// Another column of the same row, for rotary embeddings.
@@ -68,6 +69,8 @@ struct Store {
   Access access;
   std::string into;      ///< an array of the block that holds all rows, where that is not an output
   std::string condition; ///< under which it is written; empty: always
+  Node *row = nullptr;   ///< placed rows: an integer of the row
+  std::optional<RowPlacement> placement; ///< what it means
 };
 
 struct Graph {

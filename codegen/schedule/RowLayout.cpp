@@ -17,7 +17,7 @@ bool isVectorAccess(const Access &access, int64_t vector) {
   const View &view = access.view;
   const size_t leading = view.shape.size() - access.columnDims;
   if (access.columnDims > 2 || access.divisors.back() != 1 || view.strides.back() != Dim(1) ||
-      !view.offset.knownMultipleOf(vector))
+      !view.offset.knownMultipleOf(vector) || !access.rowStep.knownMultipleOf(vector))
     return false;
   // A vector stays within one head.
   if (access.columnDims == 2 && (access.divisors[leading] != 1 || !view.shape.back().knownMultipleOf(vector)))
@@ -30,7 +30,7 @@ bool isVectorAccess(const Access &access, int64_t vector) {
 
 bool isContiguousRow(const Access &access, const Dim &width, int64_t vector) {
   const View &view = access.view;
-  if (access.columnDims != 1 || view.strides.back() != Dim(1) || !view.offset.knownMultipleOf(vector) ||
+  if (access.columnDims != 1 || view.strides.back() != Dim(1) || access.rowStep != Dim(0) || !view.offset.knownMultipleOf(vector) ||
       llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
     return false;
   Dim stride = width;
@@ -115,6 +115,8 @@ PassPlan planPasses(const Graph &graph, bool inRegisters, bool inCluster) {
   std::vector<const Node *> pending;
   for (const Store &store : graph.stores) {
     pending.push_back(store.value);
+    if (store.row)
+      pending.push_back(store.row);
     const bool perRow = store.access.view.strides.back() == Dim(0);
     if (perRow)
       plan.rowStores.push_back(&store);

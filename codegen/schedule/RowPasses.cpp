@@ -69,9 +69,26 @@ void BodyPrinter::accumulate(const Node *reduction) {
                           squares ? "add_square" : "add", value));
 }
 
+/// The row of the buffer that a placed row goes to.
+std::string BodyPrinter::placedRow(const Store *store) {
+  const std::string row = element(store->row, own);
+  const RowPlacement &placement = *store->placement;
+  return placement.clears
+             ? fmt::format("row_behind({}, {}, {})", row, writer.size(placement.past), writer.size(placement.fresh))
+             : row;
+}
+
+/// Where the row's first element goes.
+std::string BodyPrinter::targetOf(const Store *store) {
+  const std::string &pointer = pointerNames.at(store);
+  return store->placement
+             ? fmt::format("{} + {} * {}", pointer, placedRow(store), writer.size(store->access.rowStep))
+             : pointer;
+}
+
 /// `if (…) ` before what only elements in the row may do, `ofRows`, only rows in the tensor, and what a store
 /// asks for.
-std::string BodyPrinter::guard(bool ofRows, const Store *store) const {
+std::string BodyPrinter::guard(bool ofRows, const Store *store) {
   std::string condition;
   auto add = [&](const std::string &part) { condition += (condition.empty() ? "" : " && ") + part; };
   if (ofRows && (isGuarded() || !layout.wholeBlock()))
@@ -80,6 +97,10 @@ std::string BodyPrinter::guard(bool ofRows, const Store *store) const {
     add("at.inside");
   if (store && !store->condition.empty())
     add(store->condition);
+  if (store && store->placement)
+    add(store->placement->clears
+            ? fmt::format("{} != {}", placedRow(store), element(store->row, own))
+            : fmt::format("{0} >= 0 && {0} < {1}", placedRow(store), writer.size(store->placement->size)));
   if (layout.shifted)
     add("inRow");
   return condition.empty() ? "" : fmt::format("if ({}) ", condition);
@@ -105,14 +126,14 @@ void BodyPrinter::storeValues(const Store *store, const std::string &pack) {
     writer.line(fmt::format("{}[i] = {};", pack, value));
     return;
   }
-  const std::string value = element(store->value, own);
+  const std::string value = store->placement && store->placement->clears ? "0" : element(store->value, own);
   if (isGathered(store)) {
     storeGathered(store, own.column, guard(/*ofRows=*/true), value);
     return;
   }
   const std::string offset = columnOffset(store->access, own.column);
   writer.line(guard(/*ofRows=*/true, store) +
-              body::storeElement(store->access.type, pointerNames.at(store), offset, value) + ";");
+              body::storeElement(store->access.type, targetOf(store), offset, value) + ";");
 }
 
 bool BodyPrinter::writesVectors(const Store *store) const {
@@ -131,7 +152,7 @@ void BodyPrinter::storeVector(const Store *store, std::string vector) {
   if (isGathered(store))
     vector = fmt::format("row.ranks.gather({}, {})", gatherOffset(store, "at.column"), vector);
   const std::string offset = columnOffset(store->access, "at.column");
-  writer.line(fmt::format("{}store_vec({} + {}, {});", condition, pointerNames.at(store), offset, vector));
+  writer.line(fmt::format("{}store_vec({} + {}, {});", condition, targetOf(store), offset, vector));
 }
 
 void BodyPrinter::storeGroup(const Store *store) {
@@ -161,16 +182,22 @@ void BodyPrinter::pass(unsigned number) {
   own.column = layout.shifted ? "(inRow ? at.column + i : 0)" : vectors() ? "(at.column + i)" : "at.column";
   for (const Node *reduction : plan.reductions[number])
     prepare(termOf(reduction), own);
-  for (const Store *store : plan.stores[number])
+  for (const Store *store : plan.stores[number]) {
     prepare(store->value, own);
+    if (store->row)
+      prepare(store->row, own);
+  }
   stores(number);
 }
 
 /// The loop over the elements of a vector, and the stores after it.
 void BodyPrinter::stores(unsigned number) {
-  std::vector<const Store *> perElement, perGroup;
+  std::vector<const Store *> perElement, perGroup, cleared; // cleared: vectors of zeros
   for (const Store *store : plan.stores[number])
-    (store->access.divisors.back() == 1 ? perElement : perGroup).push_back(store);
+    (store->placement && store->placement->clears && writesVectors(store) ? cleared
+     : store->access.divisors.back() == 1                                 ? perElement
+                                                                          : perGroup)
+        .push_back(store);
   std::map<const Store *, std::string> packs;
   std::set<const Store *> whole; // vectors as they are
   for (const Store *store : perElement)
@@ -201,6 +228,8 @@ void BodyPrinter::stores(unsigned number) {
     if (vectors())
       writer.line("}");
   }
+  for (const Store *store : cleared)
+    storeVector(store, fmt::format("Vec<{}, {}>{{}}", body::spelling(store->access.type), layout.vector));
   for (const Store *store : perElement)
     if (packs.contains(store)) {
       const DType type = store->access.type;
@@ -233,8 +262,11 @@ void BodyPrinter::finishReduction(const Node *reduction) {
 void BodyPrinter::rowValuesOf(unsigned number) {
   for (const Node *reduction : plan.reductions[number])
     rowValuesFor(termOf(reduction));
-  for (const Store *store : plan.stores[number])
+  for (const Store *store : plan.stores[number]) {
     rowValuesFor(store->value);
+    if (store->row)
+      rowValuesFor(store->row);
+  }
   for (const Node *reduction : plan.reductions[number])
     if (plan.moments.contains(reduction)) {
       accumulators[reduction] = rowMember("RowMoments", "squares");

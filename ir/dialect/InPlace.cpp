@@ -14,17 +14,21 @@ std::optional<DimShape> storageOf(func::FuncOp function, unsigned argument) {
   return dimsFromAttr(declared);
 }
 
-/// What `value` extends: the first operand of the nn.concat, as the function sees it.
+Operation *cacheWriteOf(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && llvm::isa<ConcatOp, CacheWriteOp>(op) ? op : nullptr;
+}
+
+/// What `value` extends: the first operand of the op that writes the cache, as the function sees it.
 static Value extended(Value value) {
-  if (auto concat = value.getDefiningOp<ConcatOp>())
-    return concat->getOperand(0);
+  if (Operation *write = cacheWriteOf(value))
+    return write->getOperand(0);
   auto group = value.getDefiningOp<GroupOp>();
   if (!group)
     return {};
   Block &body = group.getBody().front();
-  auto concat =
-      body.getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber()).getDefiningOp<ConcatOp>();
-  auto input = concat ? llvm::dyn_cast<BlockArgument>(concat->getOperand(0)) : BlockArgument();
+  Operation *write = cacheWriteOf(body.getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber()));
+  auto input = write ? llvm::dyn_cast<BlockArgument>(write->getOperand(0)) : BlockArgument();
   return input && input.getOwner() == &body ? group.getInputs()[input.getArgNumber()] : Value();
 }
 

@@ -139,6 +139,24 @@ def NN_ConcatOp : NN_Op<"concat", [NN_Indexed, NN_ShardRule]> {
   let hasFolder = 1;
 }
 
+def NN_CacheWriteOp : NN_Op<"cache_write", [NN_Indexed, NN_ShardRule]> {
+  let summary = "a cache in which new rows take the places that `rows` names";
+  let description = [{
+    `fresh` has n rows along `axis`, `past` P. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`, and its
+    entries follow each other: rows[i] = rows[0] + i. Row rows[i] of the result is row i of `fresh`; one that does not
+    exist is left out. The others are those of `past`. The result has P rows, or, with `grows`, P + n; those behind P
+    that no new row takes are 0. With `grows` and `rows` from P on this is nn.concat.
+
+    ```mlir
+    %y = nn.cache_write %past, %fresh, %rows {axis = 2 : i64, grows = true}
+       : (tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x1x?x1xi64>) -> tensor<?x2x?x32xf16>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$past, NN_Tensor:$fresh, NN_IntTensor:$rows, I64Attr:$axis,
+                       DefaultValuedAttr<BoolAttr, "false">:$grows);
+  let results = (outs NN_Tensor:$y);
+}
+
 def NN_PadOp : NN_Op<"pad", [NN_Indexed]> {
   let summary = "`low` and `high` copies of `value` around every dim";
   let description = [{

@@ -129,6 +129,30 @@ LogicalResult SliceOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
+LogicalResult CacheWriteOp::inferShapes(ShapeContext &context) {
+  const DimShape &past = context.shape(0), &fresh = context.shape(1), &rows = context.shape(2);
+  if (fresh.size() != past.size() || rows.size() != past.size())
+    return context.fail("operands have different ranks");
+  if (llvm::cast<RankedTensorType>(getPast().getType()).getElementType() !=
+      llvm::cast<RankedTensorType>(getFresh().getType()).getElementType())
+    return context.fail("past and fresh have different element types");
+  auto axis = context.axis(static_cast<int64_t>(getAxis()), context.rank(0));
+  if (failed(axis))
+    return failure();
+  DimShape shape = past;
+  for (int64_t d = 0; d < context.rank(0); ++d) {
+    if (d != *axis && failed(context.requireEqual(past[d], fresh[d])))
+      return failure();
+    const bool mayBeOne = d != *axis && rows[d] == Dim(1);
+    if (!mayBeOne && (d > *axis || failed(context.requireEqual(rows[d], fresh[d]))))
+      return context.fail("rows is not one entry a row");
+  }
+  if (getGrows())
+    shape[*axis] = past[*axis] + fresh[*axis];
+  context.set(0, shape);
+  return success();
+}
+
 LogicalResult ConcatOp::inferShapes(ShapeContext &context) {
   if (context.operandCount() == 0)
     return context.fail("nothing to concatenate");

@@ -222,6 +222,18 @@ void TransposeOp::shardAxes(ShardAxes &axes) {
     axes.link(getX(), static_cast<unsigned>(from), getY(), static_cast<unsigned>(to));
 }
 
+void CacheWriteOp::shardAxes(ShardAxes &axes) {
+  const unsigned written = positive(getAxis(), axes.rank(getY()));
+  const std::string reason = siteOf(*this) + " writes at any place along it";
+  for (Value operand : getOperands())
+    for (unsigned axis = 0; axis < axes.rank(operand); ++axis)
+      if (axis == written)
+        axes.whole(operand, axis, reason);
+      else if (!(axes.shape(operand)[axis] == Dim(1)) || axes.shape(getY())[axis] == Dim(1))
+        axes.link(operand, axis, getY(), axis);
+  axes.whole(getY(), written, reason);
+}
+
 void ConcatOp::shardAxes(ShardAxes &axes) {
   const unsigned joined = positive(getAxis(), axes.rank(getY()));
   const std::string reason = siteOf(*this) + " joins parts along it";

@@ -122,24 +122,15 @@ void rotateHeads(NodeImporter &node, Group &group, Value positions) {
 }
 
 /// Past and new tokens in one tensor, each batch entry's new tokens right after its own valid past. What
-/// follows them is not specified.
-Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Value fresh) {
+/// follows them is not specified; here the past's rows stay.
+Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Value fresh, Value positions) {
   if (!node.has(pastInput))
     return fresh;
-  Value joined = node.concat({node.operand(pastInput), fresh}, 2);
-  if (node.failed() || !group.start)
-    return joined;
-  const DimShape shape = node.shapeOf(joined);
-  Value slots = countFrom(node, 0, shape[2]);
-  Value skipped = node.sub(node.dimConstant(group.past, {}, node.i64Type()), group.start);
-  Value last = node.dimConstant(shape[2] - Dim(1), {}, node.i64Type());
-  Value fromFresh = node.build<nn::MinOp>({node.add(slots, skipped), last});
-  Value inPast = node.build<nn::LessOp>({slots, group.start});
-  Value rows = node.reshape(node.build<nn::WhereOp>({inPast, slots, fromFresh}), {shape[0], 1, shape[2], 1});
-  Value moved = node.build<nn::GatherElementsOp>({joined, node.expand(rows, shape)}, node.i64("axis", 2));
-  Value end = node.add(group.start, node.dimConstant(group.sequence, {}, node.i64Type()));
-  Value filled = node.reshape(node.build<nn::LessOp>({slots, end}), {shape[0], 1, shape[2], 1});
-  return node.build<nn::WhereOp>({filled, moved, node.scalar(NodeImporter::typeOf(joined), 0)});
+  if (!group.start || node.failed())
+    return node.concat({node.operand(pastInput), fresh}, 2);
+  Value rows = node.reshape(positions, {group.batch, 1, group.sequence, 1});
+  return node.build<nn::CacheWriteOp>({node.operand(pastInput), fresh, rows},
+                                      {node.i64("axis", 2), node.flag("grows", true)});
 }
 
 void groupQueryAttention(NodeImporter &node) {
@@ -151,8 +142,8 @@ void groupQueryAttention(NodeImporter &node) {
   if (group.start)
     positions = node.add(group.start, positions);
   rotateHeads(node, group, positions);
-  Value k = growCache(node, group, pastKeyInput, group.k),
-        v = growCache(node, group, pastValueInput, group.v);
+  Value k = growCache(node, group, pastKeyInput, group.k, positions),
+        v = growCache(node, group, pastValueInput, group.v, positions);
 
   AttentionSettings settings;
   settings.scale = node.floatAttribute("scale", 0);

@@ -1,5 +1,5 @@
 // Gathers, scatters and what else works with indices.
-#include "ir/import/NodeImporter.h"
+#include "ir/import/OpsShared.h"
 
 using namespace mlir;
 
@@ -104,6 +104,38 @@ void cumSum(NodeImporter &n) {
                                                    n.flag("reverse", n.intAttribute("reverse", 0) != 0)}));
 }
 
+/// New rows of a cache from write_indices on; in circular mode those behind the end go to the front.
+void tensorScatter(NodeImporter &n) {
+  const int64_t axis = n.axis(n.intAttribute("axis", -2), n.rank(0));
+  const std::string mode = n.stringAttribute("mode", "linear");
+  if (!n.failed() && mode != "linear" && mode != "circular")
+    return n.fail("mode '" + mode + "' is not supported");
+  if (!n.failed() && (axis == 0 || n.rank(1) != n.rank(0)))
+    return n.fail("needs an axis behind the batch and an update of the cache's rank");
+  Value cache = n.operand(0), update = n.operand(1);
+  if (n.failed())
+    return;
+  const Dim length = n.shape(0)[axis], fresh = n.shape(1)[axis];
+  DimShape place(n.shape(0).size(), Dim(1));
+  place[axis] = fresh;
+  Value rows = n.reshape(countFrom(n, 0, fresh), place);
+  if (n.has(2)) {
+    Value start = n.cast(n.operand(2), n.i64Type());
+    if (mode == "circular")
+      start = n.build<nn::ModOp>({start, n.dimConstant(length, {}, n.i64Type())});
+    place[axis] = Dim(1);
+    place[0] = n.shape(0)[0];
+    rows = n.add(n.reshape(start, place), rows);
+  }
+  auto write = [&](Value into, Value at) {
+    return n.build<nn::CacheWriteOp>({into, update, at}, n.i64("axis", axis));
+  };
+  Value written = write(cache, rows);
+  if (mode == "circular" && n.has(2))
+    written = write(written, n.sub(rows, n.dimConstant(length, {}, n.i64Type())));
+  n.result(0, written);
+}
+
 } // namespace
 
 void registerIndexing(HandlerTable &table) {
@@ -111,6 +143,7 @@ void registerIndexing(HandlerTable &table) {
   table.add("", "GatherElements", 2, 2, gatherElements);
   table.add("", "GatherND", 2, 2, gatherNd);
   table.add("", "ScatterND", 3, 3, scatterNd);
+  table.add("", "TensorScatter", 2, 3, tensorScatter);
   table.add("", "OneHot", 3, 3, oneHot);
   table.add("", "TopK", 1, 2, topK);
   table.add("", "ArgMax", 1, 1, argExtremum);

@@ -3,6 +3,7 @@
 #include "ir/base/Parallel.h"
 #include "ir/reference/Support.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fusion::reference {
@@ -143,6 +144,42 @@ Result<Tensors> scatterNd(const Call &call) {
   return Tensors{result};
 }
 
+Result<Tensors> cacheWrite(const Call &call) {
+  auto op = llvm::cast<nn::CacheWriteOp>(call.op);
+  const Tensor &past = call.operand(0), &fresh = call.operand(1);
+  auto axis = normalisedAxis(static_cast<int64_t>(op.getAxis()), past.rank());
+  if (!axis)
+    return axis.error();
+  const auto at = static_cast<size_t>(*axis);
+  Shape shape = past.shape(), placeShape = fresh.shape();
+  const int64_t pastRows = shape[at], freshRows = placeShape[at];
+  const int64_t rows = shape[at] = pastRows + (op.getGrows() ? freshRows : 0);
+  std::fill(placeShape.begin() + static_cast<ptrdiff_t>(at) + 1, placeShape.end(), 1);
+  const Tensor &given = call.operand(2);
+  const std::vector<int64_t> places =
+      gatherStrided(given, 0, broadcastStrides(given.shape(), placeShape), placeShape).toInts();
+  Tensor result = Tensor::uninitialized(call.resultType(), shape);
+  const int64_t caches = elementCount(std::span(shape).first(at));
+  const size_t bytes = static_cast<size_t>(elementCount(std::span(shape).subspan(at + 1))) * byteSize(result.type());
+  for (int64_t cache = 0; cache < caches; ++cache) {
+    const int64_t *own = places.data() + cache * freshRows, start = freshRows ? own[0] : 0;
+    for (int64_t i = 0; i < freshRows; ++i)
+      if (own[i] != start + i)
+        return problem("rows do not follow each other: {} is behind {}", own[i], own[i - 1]);
+    for (int64_t row = 0; row < rows; ++row) {
+      const bool isNew = row >= start && row - start < freshRows;
+      char *target = result.as<char>() + static_cast<size_t>(cache * rows + row) * bytes;
+      if (isNew)
+        std::memcpy(target, fresh.as<char>() + static_cast<size_t>(cache * freshRows + row - start) * bytes, bytes);
+      else if (row < pastRows)
+        std::memcpy(target, past.as<char>() + static_cast<size_t>(cache * pastRows + row) * bytes, bytes);
+      else
+        std::memset(target, 0, bytes);
+    }
+  }
+  return Tensors{result};
+}
+
 } // namespace
 
 llvm::ArrayRef<Entry> gatherEntries() {
@@ -151,6 +188,7 @@ llvm::ArrayRef<Entry> gatherEntries() {
       {"nn.gather_elements", gatherElements},
       {"nn.gather_nd", gatherNd},
       {"nn.scatter_nd", scatterNd},
+      {"nn.cache_write", cacheWrite},
   };
   return entries;
 }

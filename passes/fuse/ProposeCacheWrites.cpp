@@ -15,6 +15,20 @@ std::string nameOf(Value value) {
   return op ? op->getName().getStringRef().str() : "an argument";
 }
 
+/// Whether an attention reads it, through transposes.
+bool reachesAttention(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<nn::AttentionOp>(user) || (isa<nn::TransposeOp>(user) && reachesAttention(user->getResult(0)));
+  });
+}
+
+/// Whether an attention reads it or the cache that it is written to: all layers may share their angles.
+bool isOfAnAttention(Value value) {
+  return reachesAttention(value) || llvm::any_of(value.getUsers(), [](Operation *user) {
+           return isa<nn::TransposeOp, nn::ConcatOp, nn::CacheWriteOp>(user) && isOfAnAttention(user->getResult(0));
+         });
+}
+
 /// What one attention wants as one kernel.
 class CacheWrite {
 public:
@@ -22,7 +36,7 @@ public:
 
   /// Of a cache of keys that no attention reads: its rotation's ops, those of the same angles, and the write of the next
   /// tensor like it, the values. Nothing if what it writes is not rotated.
-  static SmallVector<Operation *> alone(nn::ConcatOp keys) {
+  static SmallVector<Operation *> alone(Operation *keys) {
     CacheWrite write({});
     write.takeNew(keys);
     auto rope = llvm::find_if(write.ops, [](Operation *op) { return isa<nn::RopeOp>(op); });
@@ -31,13 +45,15 @@ public:
     auto rotation = cast<nn::RopeOp>(*rope);
     for (Operation &op : *keys->getBlock())
       if (auto other = dyn_cast<nn::RopeOp>(op);
-          other && other != rotation && other.getCos() == rotation.getCos() && other.getSin() == rotation.getSin())
+          other && other != rotation && other.getCos() == rotation.getCos() && other.getSin() == rotation.getSin() &&
+          !isOfAnAttention(other.getResult()))
         write.takeRotation(other.getResult());
     write.take(keys);
     for (Operation *op = keys->getNextNode(); op; op = op->getNextNode())
-      if (auto values = dyn_cast<nn::ConcatOp>(op);
-          values && values.getAxis() == keys.getAxis() && values->getNumOperands() == 2 &&
-          values.getResult().getType() == keys.getResult().getType()) {
+      if (Operation *values = op;
+          isa<nn::ConcatOp, nn::CacheWriteOp>(values) && values->getName() == keys->getName() &&
+          values->getAttrDictionary() == keys->getAttrDictionary() && values->getNumOperands() == keys->getNumOperands() &&
+          values->getResultTypes() == keys->getResultTypes()) {
         if (CacheWrite other({}); !other.isRotated(values))
           write.take(values);
         break;
@@ -56,20 +72,24 @@ public:
     takeRotation(attention.getQ());
     takeNew(*keys);
     takeNew(*values);
-    for (nn::ConcatOp concat : {*keys, *values})
-      take(concat);
+    take(*keys);
+    take(*values);
     return ops;
   }
 
 private:
-  /// The concat of past and new positions that an operand of the attention reads, through transposes.
-  Result<nn::ConcatOp> cacheWrite(Value operand, const std::string &what) {
+  /// The op that joins past and new positions, of which an operand of the attention is the result, through transposes.
+  Result<Operation *> cacheWrite(Value operand, const std::string &what) {
     int64_t positions = tensorType(operand).getRank() - 2;
     Value value = operand;
     while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
       positions = transpose.getPerm()[static_cast<size_t>(positions)];
       value = transpose.getX();
     }
+    const int64_t rank = tensorType(value).getRank();
+    auto along = [&](int64_t axis) { return axis < 0 ? axis + rank : axis; };
+    if (auto write = value.getDefiningOp<nn::CacheWriteOp>(); write && along(write.getAxis()) == positions)
+      return write.getOperation();
     auto concat = value.getDefiningOp<nn::ConcatOp>();
     if (!concat)
       return badInput("the " + what + " of nn.attention are produced by " + nameOf(value) +
@@ -77,22 +97,21 @@ private:
     if (concat->getNumOperands() != 2)
       return badInput("the " + what + " are an nn.concat of " + std::to_string(concat->getNumOperands()) +
                       " parts, not of the past and the new ones");
-    const int64_t rank = tensorType(value).getRank(), axis = concat.getAxis();
-    if ((axis < 0 ? axis + rank : axis) != positions)
-      return badInput("nn.concat joins the " + what + " along dim " + std::to_string(axis) +
+    if (along(concat.getAxis()) != positions)
+      return badInput("nn.concat joins the " + what + " along dim " + std::to_string(concat.getAxis()) +
                       ", the positions are dim " + std::to_string(positions));
-    return concat;
+    return concat.getOperation();
   }
 
-  bool isRotated(nn::ConcatOp concat) {
-    takeNew(concat);
+  bool isRotated(Operation *write) {
+    takeNew(write);
     return !ops.empty();
   }
 
   /// The transposes and the rotation that make the new part of a cache.
-  void takeNew(nn::ConcatOp concat) {
+  void takeNew(Operation *write) {
     SmallVector<Operation *> between;
-    Value value = concat->getOperand(1);
+    Value value = write->getOperand(1);
     while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
       between.push_back(transpose);
       value = transpose.getX();
@@ -125,23 +144,16 @@ private:
 };
 } // namespace
 
-/// Whether an attention reads it, through transposes.
-static bool reachesAttention(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return isa<nn::AttentionOp>(user) || (isa<nn::TransposeOp>(user) && reachesAttention(user->getResult(0)));
-  });
-}
-
 Proposals proposeCacheWrites(const ProposalContext &context) {
   Proposals proposals;
-  for (auto concat : context.block.getOps<nn::ConcatOp>()) {
-    if (concat->getNumOperands() != 2 || !isa<BlockArgument>(concat->getOperand(0)) ||
-        reachesAttention(concat.getResult()))
+  for (Operation &write : context.block) {
+    const bool joins = isa<nn::CacheWriteOp>(write) || (isa<nn::ConcatOp>(write) && write.getNumOperands() == 2);
+    if (!joins || !isa<BlockArgument>(write.getOperand(0)) || reachesAttention(write.getResult(0)))
       continue;
     Candidate candidate;
     candidate.pattern = "rope_kv_write";
-    candidate.root = concat;
-    candidate.ops = CacheWrite::alone(concat);
+    candidate.root = &write;
+    candidate.ops = CacheWrite::alone(&write);
     if (!candidate.ops.empty())
       proposals.candidates.push_back(std::move(candidate));
   }

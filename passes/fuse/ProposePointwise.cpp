@@ -135,10 +135,12 @@ private:
         (needed - own) * lightBytes > duplicateBytes + 2 * static_cast<double>(traffic.bytes(result)))
       return name + " would be computed again for too many elements";
     SmallVector<Operation *> outside = readersOutside(op);
+    // A clone in a proposed group reads it, though no reader in the graph is left.
+    const bool isRead = !outside.empty() || inputs.contains(op);
     const bool mayClone = clones < mostClones;
-    if (!outside.empty() && mayClone && readsNothing(op)) {
+    if (isRead && mayClone && readsNothing(op)) {
       take(op, {Role::Clone, needed});
-    } else if (outside.empty() ||
+    } else if (!isRead ||
                (kind != Kind::View && traffic.shapes[result] == *shape && takeReaders(op, outside))) {
       take(op, {Role::Member, needed});
     } else if (mayClone && isCheapClone(op)) {

@@ -120,6 +120,7 @@ const std::set<std::string> claimed = {
     "Sum",
     "Swish",
     "Tanh",
+    "TensorScatter",
     "Tile",
     "TopK",
     "Transpose",

@@ -61,7 +61,7 @@ func.func @itself(%past: tensor<1x8x32xf16>) -> tensor<1x16x32xf16> {
 // -----
 
 // The second continuation of one past would overwrite the first.
-// MISS: cache_in_place{{.*}}the argument is extended by another nn.concat already
+// MISS: cache_in_place{{.*}}the argument is extended by another op already
 // CHECK-LABEL: func.func @twice
 // CHECK-SAME: -> (tensor<1x9x32xf16> {nn.alias = 0 : i64}, tensor<1x9x32xf16>)
 func.func @twice(%past: tensor<1x8x32xf16>, %a: tensor<1x1x32xf16>, %b: tensor<1x1x32xf16>) -> (tensor<1x9x32xf16>, tensor<1x9x32xf16>) {
@@ -78,4 +78,16 @@ func.func @twice(%past: tensor<1x8x32xf16>, %a: tensor<1x1x32xf16>, %b: tensor<1
 func.func @full(%past: tensor<1x64x32xf16>, %new: tensor<1x1x32xf16>) -> tensor<1x65x32xf16> {
   %0 = nn.concat %past, %new {axis = 1 : i64} : (tensor<1x64x32xf16>, tensor<1x1x32xf16>) -> tensor<1x65x32xf16>
   return %0 : tensor<1x65x32xf16>
+}
+
+// -----
+
+// New rows that data places.
+// CHECK-LABEL: func.func @placed
+// CHECK-SAME: nn.storage = ["b", 2, 64, 32]
+// CHECK-SAME: nn.alias = 0 : i64
+func.func @placed(%past: tensor<?x2x?x32xf16> {nn.dims = ["b", 2, "p", 32]}, %new: tensor<?x2x1x32xf16> {nn.dims = ["b", 2, 1, 32]},
+                  %rows: tensor<?x1x1x1xi64> {nn.dims = ["b", 1, 1, 1]}) -> tensor<?x2x?x32xf16> {
+  %0 = nn.cache_write %past, %new, %rows {axis = 2 : i64, grows = true} : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>, tensor<?x1x1x1xi64>) -> tensor<?x2x?x32xf16>
+  return %0 : tensor<?x2x?x32xf16>
 }

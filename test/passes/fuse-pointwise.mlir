@@ -134,3 +134,23 @@ func.func @dead_tail(%x: tensor<?x64xf16>, %y: tensor<?x64xf16>) -> tensor<?x64x
   %1 = nn.mul %0, %y : (tensor<?x64xf16>, tensor<?x64xf16>) -> tensor<?x64xf16>
   return %0 : tensor<?x64xf16>
 }
+
+// -----
+
+// What a clone in the next group reads has another shape than the group that makes it: it stays alone.
+// CHECK-LABEL: @read_by_a_clone
+// CHECK: %[[A:.*]] = nn.cast %arg0
+// CHECK: fusion.group "pointwise" schedule "pointwise" (%{{.*}} = %[[A]]) : (tensor<?xi32>) -> tensor<?x16xi64>
+// CHECK: fusion.group "pointwise" schedule "pointwise" (%{{.*}} = %[[A]], %{{.*}}) : (tensor<?xi32>, tensor<64x8xf16>) -> tensor<?x16x8xf16>
+func.func @read_by_a_clone(%x: tensor<?xi64> {nn.dims = ["n"]}, %t: tensor<64x8xf16>) -> (tensor<?x16xi64>, tensor<?x16x8xf16>) {
+  %0 = nn.cast %x : (tensor<?xi64>) -> tensor<?xi32>
+  %1 = nn.cast %0 : (tensor<?xi32>) -> tensor<?xi64>
+  %2 = nn.reshape %1 {shape = ["n", 1]} : (tensor<?xi64>) -> tensor<?x1xi64>
+  %z = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %o = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %3 = nn.iota %z, %o {size = [16]} : (tensor<i64>, tensor<i64>) -> tensor<16xi64>
+  %4 = nn.add %2, %3 : (tensor<?x1xi64>, tensor<16xi64>) -> tensor<?x16xi64>
+  %5 = nn.gather %t, %4 {axis = 0 : i64} : (tensor<64x8xf16>, tensor<?x16xi64>) -> tensor<?x16x8xf16>
+  %6 = nn.neg %5 : (tensor<?x16x8xf16>) -> tensor<?x16x8xf16>
+  return %4, %6 : tensor<?x16xi64>, tensor<?x16x8xf16>
+}

@@ -24,6 +24,36 @@ func.func @llama(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<
 
 // -----
 
+// New rows go where data says. Layers without an attention of their own share its angles, not its kernel.
+// CHECK-LABEL: @placed
+// CHECK: fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rope %
+// CHECK-NEXT: nn.rope %
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: fusion.yield
+// CHECK: fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rope %
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: fusion.yield
+func.func @placed(%q: tensor<2x4x1x32xf16>, %k: tensor<2x2x1x32xf16>, %v: tensor<2x2x1x32xf16>, %l: tensor<2x2x1x32xf16>,
+                  %past_k: tensor<2x2x?x32xf16> {nn.dims = [2, 2, "p", 32], nn.storage = [2, 2, 64, 32]},
+                  %past_v: tensor<2x2x?x32xf16> {nn.dims = [2, 2, "p", 32], nn.storage = [2, 2, 64, 32]},
+                  %past_l: tensor<2x2x?x32xf16> {nn.dims = [2, 2, "p", 32], nn.storage = [2, 2, 64, 32]},
+                  %cos: tensor<1x1x1x32xf16>, %sin: tensor<1x1x1x32xf16>, %rows: tensor<2x1x1x1xi64>)
+    -> (tensor<2x4x1x32xf16>, tensor<2x2x?x32xf16> {nn.alias = 4 : i64}, tensor<2x2x?x32xf16> {nn.alias = 5 : i64}, tensor<2x2x?x32xf16> {nn.alias = 6 : i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<2x4x1x32xf16>, tensor<1x1x1x32xf16>, tensor<1x1x1x32xf16>) -> tensor<2x4x1x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<2x2x1x32xf16>, tensor<1x1x1x32xf16>, tensor<1x1x1x32xf16>) -> tensor<2x2x1x32xf16>
+  %2 = nn.cache_write %past_k, %1, %rows {axis = 2 : i64, grows = true} : (tensor<2x2x?x32xf16>, tensor<2x2x1x32xf16>, tensor<2x1x1x1xi64>) -> tensor<2x2x?x32xf16>
+  %3 = nn.cache_write %past_v, %v, %rows {axis = -2 : i64, grows = true} : (tensor<2x2x?x32xf16>, tensor<2x2x1x32xf16>, tensor<2x1x1x1xi64>) -> tensor<2x2x?x32xf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<2x4x1x32xf16>, tensor<2x2x?x32xf16>, tensor<2x2x?x32xf16>) -> tensor<2x4x1x32xf16>
+  %5 = nn.rope %l, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<2x2x1x32xf16>, tensor<1x1x1x32xf16>, tensor<1x1x1x32xf16>) -> tensor<2x2x1x32xf16>
+  %6 = nn.cache_write %past_l, %5, %rows {axis = 2 : i64, grows = true} : (tensor<2x2x?x32xf16>, tensor<2x2x1x32xf16>, tensor<2x1x1x1xi64>) -> tensor<2x2x?x32xf16>
+  return %4, %2, %3, %6 : tensor<2x4x1x32xf16>, tensor<2x2x?x32xf16>, tensor<2x2x?x32xf16>, tensor<2x2x?x32xf16>
+}
+
+// -----
+
 // A norm along each head: of Gemma's kind for the queries, LayerNorm for the keys. A part of the head is rotated, in
 // interleaved pairs. The values are a slice of one packed product.
 // CHECK-LABEL: @norms

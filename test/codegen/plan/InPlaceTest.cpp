@@ -87,5 +87,64 @@ TEST(InPlace, AnAliasThatNothingExtendsIsAnError) {
             "result present: nn.alias says that it extends argument 0, but no nn.concat does that");
 }
 
+/// Rows of `fresh` new positions that start at another place in each batch entry.
+NamedTensors rowsFrom(std::vector<int64_t> starts, int64_t fresh) {
+  const auto batch = static_cast<int64_t>(starts.size());
+  std::vector<int64_t> rows;
+  for (int64_t start : starts)
+    for (int64_t i = 0; i < fresh; ++i)
+      rows.push_back(start + i);
+  return {{"rows", Tensor::of<int64_t>(DType::I64, {batch, 1, fresh, 1}, std::span<const int64_t>(rows))}};
+}
+
+/// nn.cache_write of [b, 2, n, 32] into [b, 2, p, 32], with room for 12 positions if `inPlace`. `fresh` is what makes %t.
+std::string placed(const std::string &type, bool grows, bool inPlace, const std::string &fresh) {
+  const std::string cache = "tensor<?x2x?x32x" + type + ">";
+  return fmt::format(R"(
+    func.func @main(%past: {0} {{nn.name = "past", nn.dims = ["b", 2, "p", 32]{1}}},
+                    %x: tensor<?x?x64x{2}> {{nn.name = "x", nn.dims = ["b", "n", 64]}},
+                    %cos: tensor<1x1x?x16x{2}> {{nn.name = "cos", nn.dims = [1, 1, "n", 16]}},
+                    %rows: tensor<?x1x?x1xi64> {{nn.name = "rows", nn.dims = ["b", 1, "n", 1]}})
+        -> ({0} {{nn.name = "present"{3}}}) {{
+      %r = nn.reshape %x {{shape = ["b", "n", 2, 32]}} : (tensor<?x?x64x{2}>) -> tensor<?x?x2x32x{2}>
+      %t = nn.transpose %r {{perm = array<i64: 0, 2, 1, 3>}} : (tensor<?x?x2x32x{2}>) -> {0}
+      %y = fusion.group "rope_kv_write" schedule "{4}" (%old = %past, %new = %t, %c = %cos, %at = %rows)
+          : ({0}, {0}, tensor<1x1x?x16x{2}>, tensor<?x1x?x1xi64>) -> {0} {{
+        {5}
+        %w = nn.cache_write %old, %f, %at {{axis = 2 : i64, grows = {6}}} : ({0}, {0}, tensor<?x1x?x1xi64>) -> {0}
+        fusion.yield %w : {0}
+      }}
+      return %y : {0}
+    }})",
+                     cache, inPlace ? R"(, nn.storage = ["b", 2, 12, 32])" : "", type, inPlace ? ", nn.alias = 0 : i64" : "",
+                     inPlace ? "row" : "pointwise", fmt::format(fmt::runtime(fresh), cache, type), grows);
+}
+
+/// New rows go where the data says, behind the past, over it, and around its end.
+TEST(InPlace, RowsThatDataPlaces) {
+  const std::string negated = "%f = nn.neg %new : ({0}) -> {0}";
+  const std::string rotated = "%f = nn.rope %new, %c, %c {{interleaved = false, rotary_dim = 32 : i64}} : "
+                              "({0}, tensor<1x1x?x16x{1}>, tensor<1x1x?x16x{1}>) -> {0}";
+  for (const char *type : {"f32", "f16", "bf16"})
+    for (bool inPlace : {true, false})
+      for (bool grows : {true, false})
+        for (const std::string &fresh : {negated, rotated})
+          for (auto [starts, count] : {std::pair(std::vector<int64_t>{5}, 1), std::pair(std::vector<int64_t>{5, 0, 3}, 1),
+                                       std::pair(std::vector<int64_t>{1, 5, 4, 2}, 3)})
+            check(placed(type, grows, inPlace, fresh),
+                  {.symbols = {{"b", static_cast<int64_t>(starts.size())}, {"p", 5}, {"n", count}},
+                   .inputs = rowsFrom(starts, count),
+                   .tolerance = std::string(type) == "f32" ? 1e-6 : 1e-3,
+                   .launches = 1,
+                   .targets = Targets::One});
+}
+
+/// A row that does not exist is left out: nothing is written outside of the cache.
+TEST(InPlace, RowsOutsideAreLeftOut) {
+  for (bool inPlace : {true, false})
+    check(placed("f16", false, inPlace, "%f = nn.neg %new : ({0}) -> {0}"),
+          {.symbols = {{"b", 3}, {"p", 5}, {"n", 2}}, .inputs = rowsFrom({-1, 4, 9}, 2), .launches = 1});
+}
+
 } // namespace
 } // namespace fusion::test

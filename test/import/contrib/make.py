@@ -29,8 +29,9 @@ def i32(values):
     return np.array(values, np.int32)
 
 
-def write(name, nodes, inputs, outputs, weights=(), dims=None):
-    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes."""
+def write(name, nodes, inputs, outputs, weights=(), dims=None, adjust=list):
+    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes; `adjust` makes the
+    expected outputs of those of ONNX Runtime."""
     dims = dims or {}
     feeds = {key: value for key, value in inputs.items() if key not in weights}
     infos = [
@@ -42,7 +43,7 @@ def write(name, nodes, inputs, outputs, weights=(), dims=None):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results = session.run(None, feeds)
+    results = adjust(session.run(None, feeds))
     del model.graph.output[:]
     for output, value in zip(outputs, results):
         model.graph.output.append(
@@ -90,7 +91,16 @@ def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, pac
                 "v": ["batch", "new", groups * size], "past_key": cache, "past_value": cache, "seqlens_k": ["batch"],
                 "mask": ["batch", "total_length"]}
     inputs = {key: value for key, value in inputs.items() if value is not None}
-    write(name, nodes, inputs, ["y", "present_key", "present_value"], [key for key in inputs if key in weights], dims)
+
+    def keep_past(results):
+        """What follows the new tokens in a cache is not specified: ONNX Runtime clears it, ours keeps the past's rows."""
+        for cache, source in ((results[1], inputs["past_key"]), (results[2], inputs["past_value"])):
+            for entry, length in enumerate(lengths):
+                cache[entry, :, length + 1:past] = source[entry, :, length + 1:past]
+        return results
+
+    write(name, nodes, inputs, ["y", "present_key", "present_value"], [key for key in inputs if key in weights], dims,
+          keep_past)
 
 
 def bits(name, count, columns, depth, zero_points=False, bias=False, block=32):
