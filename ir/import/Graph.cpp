@@ -166,12 +166,12 @@ Status GraphImporter::importNode(const proto::NodeProto &node) {
   for (const auto &input : node.input())
     if (!input.empty() && !current->find(input))
       return nodeError(node, opset, fmt::format("input '{}' is not defined", input));
-  if (const auto *function = findFunction(node)) {
+  const auto *entry = HandlerTable::instance().find(node.domain(), node.op_type());
+  if (const auto *function = entry && entry->overFunction ? nullptr : findFunction(node)) {
     if (auto status = callFunction(*function, node, modulePath); !status)
       return nodeError(node, opset, status.error().message);
     return {};
   }
-  const auto *entry = HandlerTable::instance().find(node.domain(), node.op_type());
   if (!entry)
     return nodeError(node, opset, "this op is not supported");
   std::string name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();

@@ -17,6 +17,10 @@ void HandlerTable::add(StringRef domain, StringRef opType, unsigned minInputs, u
   entry.maxInputs = maxInputs;
 }
 
+void HandlerTable::preferToFunction(StringRef domain, StringRef opType) {
+  entries[key(domain, opType)].overFunction = true;
+}
+
 void HandlerTable::addEvaluator(StringRef opType, std::function<bool(NodeImporter &)> evaluate) {
   entries[key("", opType)].evaluate = std::move(evaluate);
 }
@@ -42,6 +46,7 @@ const HandlerTable &HandlerTable::instance() {
     registerRotary(all);
     registerAttention(all);
     registerContribAttention(all);
+    registerLinearAttention(all);
     registerContrib(all);
     registerQuantisation(all);
     registerKnown(all);

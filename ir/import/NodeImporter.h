@@ -169,6 +169,8 @@ public:
     Handler handler;
     unsigned minInputs = 0;
     unsigned maxInputs = 0;
+    /// Imports the op even where the model file has a function of its name, whose body cannot be imported as well.
+    bool overFunction = false;
     /// Evaluates the node on known integers: true if it set all results. Tried first.
     std::function<bool(NodeImporter &)> evaluate;
   };
@@ -176,6 +178,7 @@ public:
   /// Inputs before `minInputs` are checked to be given before the handler runs.
   void add(llvm::StringRef domain, llvm::StringRef opType, unsigned minInputs, unsigned maxInputs,
            Handler handler);
+  void preferToFunction(llvm::StringRef domain, llvm::StringRef opType);
   void addEvaluator(llvm::StringRef opType, std::function<bool(NodeImporter &)> evaluate);
   /// Null if unknown.
   const Entry *find(llvm::StringRef domain, llvm::StringRef opType) const;
@@ -198,6 +201,7 @@ void registerActivations(HandlerTable &table);
 void registerRotary(HandlerTable &table);
 void registerAttention(HandlerTable &table);
 void registerContribAttention(HandlerTable &table);
+void registerLinearAttention(HandlerTable &table);
 void registerContrib(HandlerTable &table);
 void registerQuantisation(HandlerTable &table);
 /// Evaluators on known integers.

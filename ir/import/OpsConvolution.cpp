@@ -200,8 +200,56 @@ void conv(NodeImporter &n) {
   n.result(0, n.cast(y, n.inputType(0)));
 }
 
+/// The values in front of a causal convolution: those that a step before has left, or zeros.
+Value withPast(NodeImporter &n, int64_t taps) {
+  const Value x = n.operand(0);
+  if (n.has(3))
+    return n.concat({n.operand(3), x}, 2);
+  const DimShape low = {Dim(0), Dim(0), Dim(taps - 1)}, none(3, Dim(0));
+  return taps == 1 ? x : n.build<nn::PadOp>({x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", none)});
+}
+
+// Pattern: CausalConvWithState(x, weight, bias, past) -> all = concat(past, x); activation(conv(all)), last taps - 1 of all
+void causalConvWithState(NodeImporter &n) {
+  const std::string activation = n.stringAttribute("activation", "none");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    return n.fail("activation '" + activation + "' is none of none, silu and swish");
+  if (n.intAttribute("ndim", 1) != 1)
+    return n.fail("ndim is " + Twine(n.intAttribute("ndim", 1)) + ", only 1 is supported");
+  if (n.intAttribute("state_window", 0) != 0)
+    return n.fail("state_window is not supported: only the state behind the last token is kept");
+  const DimShape x = n.shape(0), weight = n.shape(1);
+  if (n.failed())
+    return;
+  if (x.size() != 3 || weight.size() != 3 || !(weight[1] == Dim(1)) || !(weight[0] == x[1]) || !weight[2].isStatic() ||
+      weight[2].value() < 1 || weight[2].value() > mostTaps)
+    return n.fail("an input of " + shapeString(x) + " and weights of " + shapeString(weight) +
+                  ", not [batch, channels, length] and [channels, 1, taps]");
+  const int64_t taps = weight[2].value();
+  if (n.has(3) && (n.rank(3) != 3 || !(n.shape(3)[2] == Dim(taps - 1))))
+    return n.fail("a past state of " + shapeString(n.shape(3)) + " where the kernel has " + Twine(taps) + " elements");
+  Convolution conv;
+  conv.x = withPast(n, taps);
+  conv.weight = n.operand(1);
+  conv.kernel = {taps};
+  conv.strides = conv.dilations = {1};
+  conv.low = conv.high = {Dim(0)};
+  conv.sizes = {x[2]};
+  conv.taps = taps;
+  Value y = channelwise(n, conv);
+  if (n.has(2))
+    y = n.add(y, n.cast(n.reshape(n.operand(2), {x[1], Dim(1)}), n.f32Type()));
+  y = n.cast(y, n.inputType(0));
+  n.result(0, activation == "none" ? y : n.build<nn::SiluOp>(y));
+  n.result(1, n.slice(conv.x, 2, x[2], Dim(taps - 1)));
+}
+
 } // namespace
 
-void registerConvolution(HandlerTable &table) { table.add("", "Conv", 2, 3, conv); }
+void registerConvolution(HandlerTable &table) {
+  table.add("", "Conv", 2, 3, conv);
+  table.add("", "CausalConvWithState", 2, 4, causalConvWithState);
+  table.add("com.microsoft", "CausalConvWithState", 2, 4, causalConvWithState);
+}
 
 } // namespace fusion::onnx

@@ -30,6 +30,7 @@ const std::set<std::string> claimed = {
     "BitwiseXor",
     "Cast",
     "CastLike",
+    "CausalConvWithState",
     "Ceil",
     "Clip",
     "Concat",
@@ -67,6 +68,7 @@ const std::set<std::string> claimed = {
     "LeakyRelu",
     "Less",
     "LessOrEqual",
+    "LinearAttention",
     "Log",
     "LogSoftmax",
     "MatMul",
@@ -182,11 +184,11 @@ bool isClaimed(const NodeTestFolder &test) {
   return true;
 }
 
-/// The importer takes opset 11 to 25.
+/// The importer takes opset 11 to 27.
 bool isOpsetSupported(const NodeTestFolder &test) {
   for (const auto &opset : test.model.opset_import())
     if (opset.domain().empty())
-      return opset.version() >= 11 && opset.version() <= 25;
+      return opset.version() >= 11 && opset.version() <= 27;
   return false;
 }
 
