@@ -5,8 +5,8 @@
 namespace fusion {
 
 ScheduleSet::ScheduleSet()
-    : list{&pointwiseSchedule(), &rowSchedule(),       &scanSchedule(),
-           &matmulSchedule(),    &attentionSchedule(), &collectiveSchedule()} {}
+    : list{&pointwiseSchedule(), &rowSchedule(),       &scanSchedule(),      &matmulSchedule(),
+           &attentionSchedule(), &linearAttentionSchedule(), &collectiveSchedule()} {}
 
 ScheduleSet::ScheduleSet(llvm::ArrayRef<const Schedule *> own) : ScheduleSet() {
   list.insert(list.begin(), own.begin(), own.end());

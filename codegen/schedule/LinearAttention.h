@@ -1,0 +1,65 @@
+// A linear attention as its kernels see it. Its templates are codegen/device/linear_attention_*.cuh.
+#pragma once
+
+#include "codegen/Schedule.h"
+#include "codegen/body/KernelSource.h"
+#include "ir/dialect/Types.h"
+
+namespace fusion::linear_attention {
+
+constexpr int64_t largestHead = 256;
+
+struct Problem {
+  Problem(const Region &region, const KernelContext &context);
+
+  const Region &region;
+  const KernelContext &context;
+  nn::LinearAttentionOp op;
+  Dim batch, tokens;
+  int64_t heads = 0, keyHeads = 0, queryHeads = 0, resultHeads = 0;
+  int64_t depth = 0, valueDepth = 0, decayWidth = 0;
+  int64_t queries = 1; ///< heads of queries that read one state
+
+  unsigned inputOf(mlir::Value operand) const;
+  const View &view(mlir::Value operand) const { return context.inputs[inputOf(operand)]; }
+  /// Whether rows can be read `length` elements at a time.
+  bool readsVectors(mlir::Value operand, int64_t length) const;
+  /// The most elements of a row, a power of two up to 16 bytes, that can be read at a time.
+  int64_t vectorOf(mlir::Value operand) const;
+  Dim flops() const;
+};
+
+/// The reason why the region is no linear attention that these kernels compute, or nothing.
+std::optional<std::string> refusal(const Region &region, const KernelContext &context);
+
+/// The kernel that instantiates linear_attention_`variant`, with what all of them have in their Config and Body.
+class KernelBuilder {
+public:
+  KernelBuilder(const Problem &problem, llvm::StringRef variant);
+
+  template <class T>
+  void config(std::string_view name, T value) {
+    source.config.set(name, value);
+  }
+  /// `columns`: of a state that a block has.
+  KernelDraft finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes, int64_t residentBlocks = 0);
+
+private:
+  void rows(const char *name, mlir::Value operand, const std::string &head, bool columnStride = true);
+  void stores();
+  std::string term(const std::string &index, const Dim &stride);
+  void count(const std::string &name, const Dim &dim) {
+    source.body.method("DEVICE i64 " + name + "() const", source.body.size(dim));
+  }
+
+  const Problem &problem;
+  nn::LinearAttentionOp op;
+  const std::string variant;
+  body::KernelSource source;
+};
+
+KernelDraft emitRecurrent(const Problem &problem);
+/// Bytes of shared memory that one token takes there.
+int64_t recurrentTokenBytes(const Problem &problem);
+
+} // namespace fusion::linear_attention
