@@ -105,7 +105,19 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   return std::nullopt;
 }
 
-KernelDraft emit(const Region &region, const KernelContext &context) { return emitRecurrent(Problem(region, context)); }
+/// By the number of tokens.
+static std::vector<SizeRange> ranges(const Problem &problem) {
+  if (problem.tokens.isStatic() || !isChunked(problem))
+    return {};
+  return {{problem.tokens + 1, 1, leastChunked}, {problem.tokens + 1, leastChunked + 1, INT64_MAX}};
+}
+
+static KernelDraft emit(const Region &region, const KernelContext &context) {
+  const Problem problem(region, context);
+  const bool isLong = context.range ? context.range->least > leastChunked
+                                    : problem.tokens.isStatic() && problem.tokens.value() >= leastChunked;
+  return isLong && isChunked(problem) ? emitChunked(problem) : emitRecurrent(problem);
+}
 
 } // namespace linear_attention
 
@@ -118,7 +130,11 @@ public:
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = linear_attention::refusal(region, context))
       return refusal(*reason);
-    return SchedulePlan{[&region](const KernelContext &context) { return linear_attention::emit(region, context); }};
+    SchedulePlan plan{[&region](const KernelContext &context) { return linear_attention::emit(region, context); }};
+    plan.split = [&region, context, emit = plan.emit] {
+      return alternativesFor(linear_attention::ranges(linear_attention::Problem(region, context)), region, emit);
+    };
+    return plan;
   }
 };
 

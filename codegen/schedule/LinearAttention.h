@@ -58,6 +58,11 @@ private:
   body::KernelSource source;
 };
 
+/// From so many tokens on in chunks, where that can be.
+constexpr int64_t leastChunked = 16;
+/// Whether types, sizes and places allow chunks: bf16, whose range is that of f32, with decays of whole heads.
+bool isChunked(const Problem &problem);
+KernelDraft emitChunked(const Problem &problem);
 KernelDraft emitRecurrent(const Problem &problem);
 /// Bytes of shared memory that one token takes there.
 int64_t recurrentTokenBytes(const Problem &problem);

@@ -111,5 +111,44 @@ TEST(LinearAttention, DecaysThatGrow) {
     run({.rule = "gated", .tokens = tokens, .meanDecay = 0.2});
 }
 
+std::string runChunked(Case c) {
+  c.type = "bf16";
+  const std::string source = run(c);
+  EXPECT_NE(source.find("linear_attention_chunked<"), std::string::npos) << source;
+  return source;
+}
+
+TEST(LinearAttention, ChunksOfEachRule) {
+  for (const char *rule : {"linear", "gated", "delta", "gated_delta"})
+    for (int64_t tokens : {16, 64, 150})
+      runChunked({.rule = rule, .tokens = tokens, .meanDecay = -0.1});
+}
+
+TEST(LinearAttention, ChunksOfHeadSizes) {
+  for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(64, 80), std::pair(8, 8), std::pair(72, 200)})
+    for (const char *stateType : {"f32", "bf16"})
+      runChunked({.stateType = stateType, .queryHeads = 1, .keyHeads = 1, .heads = 2, .width = width, .valueWidth = valueWidth,
+                  .batch = 1, .tokens = 100, .meanDecay = -0.05});
+}
+
+/// Resets of the state between tokens that barely forget; decays that grow.
+TEST(LinearAttention, ChunksWithAnyDecay) {
+  for (double mean : {0.02, -30.0, -1000.0})
+    runChunked({.rule = "gated_delta", .batch = 1, .tokens = 140, .meanDecay = mean});
+}
+
+/// What the chunks do not take: other types, decays of each key, several queries for one state, rows out of line.
+TEST(LinearAttention, OneByOneWhereChunksCannot) {
+  auto isOneByOne = [](const Case &c) {
+    EXPECT_NE(run(c).find("linear_attention_recurrent<"), std::string::npos);
+  };
+  isOneByOne({.type = "f16", .tokens = 70});
+  isOneByOne({.type = "bf16", .decayPerKey = true, .tokens = 70});
+  isOneByOne({.type = "bf16", .queryHeads = 4, .tokens = 70});
+  isOneByOne({.type = "bf16", .width = 36, .tokens = 70});
+  isOneByOne({.type = "bf16", .width = 136, .tokens = 20});
+  isOneByOne({.type = "bf16", .tokens = 15});
+}
+
 } // namespace
 } // namespace fusion::test

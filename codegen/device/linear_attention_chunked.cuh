@@ -1,0 +1,465 @@
+#pragma once
+// Linear attention of many tokens, in chunks of 64, for bf16 and decays of whole heads. With b the running sum of a chunk's
+// decays, S the state in front of it and u what each token adds to the state,
+//   (I + A) u = beta (v - e^b k S),  A[t][j] = beta_t e^(b_t - b_j) k_t k_j for j < t
+//   y = e^b q S + M u,               M[t][j] = e^(b_t - b_j) q_t k_j for j <= t
+//   S' = e^(b_end) S + sum of e^(b_end - b_j) k_j u_j
+// Without beta, u is v. Differences of b are those of f64, so that decays may be as large as they like, of both signs.
+//
+// A block has 64 columns of a head, a warp 16 of them: its part of the state stays in its registers as fragments of matrix
+// products, transposed, as do u and y, so that sums of one product are the left operand of the next. What is an f32 goes into
+// products as two numbers of bf16, which together have its digits to 2^-17. The inverses of the diagonal blocks of I + A, 16 x
+// 16, are computed in f32; the rest is substitution by blocks. Rows of queries, keys and values can be read 16 bytes at a time.
+
+#include "attention.cuh"
+#include "linear_attention.cuh"
+
+template <class Config>
+struct ChunkShape {
+  static constexpr int chunk = 64, blocks = chunk / 16, warps = 4, threads = 32 * warps, columns = 16 * warps;
+  static constexpr int depth = (Config::depth + 15) / 16 * 16;
+  // Rows are 16 bytes longer than needed, so that ldmatrix meets every bank once.
+  static constexpr int key_pitch = depth + 8, value_pitch = columns + 8, pitch = chunk + 8, scratch_pitch = 20;
+  static constexpr int key_tile = chunk * key_pitch, value_tile = chunk * value_pitch;
+  static constexpr int stage = 2 * key_tile + value_tile, matrix = chunk * pitch;
+  static constexpr int scratch = 16 * scratch_pitch, factors = 5 * chunk + 4;
+};
+
+// What the decays and betas of a chunk make, in shared memory.
+template <class Config>
+struct ChunkFactors {
+  using Shape = ChunkShape<Config>;
+  f32 *at;
+  DEVICE f32 &sum(int token) const { return at[token]; }                        // b, and
+  DEVICE f32 &rest(int token) const { return at[Shape::chunk + token]; }        // what f32 leaves of it
+  DEVICE f32 &reach(int token) const { return at[2 * Shape::chunk + token]; }   // e^b
+  DEVICE f32 &remains(int token) const { return at[3 * Shape::chunk + token]; } // e^(b_end - b)
+  DEVICE f32 &beta(int token) const { return at[4 * Shape::chunk + token]; }
+  DEVICE f32 &whole() const { return at[5 * Shape::chunk]; } // e^b_end
+  DEVICE f32 between(int later, int earlier) const {
+    if constexpr (Config::decay_width == 0)
+      return 1.f;
+    else
+      return exp_((sum(later) - sum(earlier)) + (rest(later) - rest(earlier)));
+  }
+};
+
+// A lane's two tokens: their decays in the first warp, their betas in the second.
+template <class Config>
+struct ChunkLoads {
+  f32 values[2];
+
+  template <class T>
+  DEVICE void take(const T *rows, i64 stride, i64 first, i64 tokens) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const i64 token = first + 2 * (int)lane_id() + i;
+      values[i] = token < tokens ? to_f32(load(rows + token * stride)) : 0.f;
+    }
+  }
+  template <class Body>
+  DEVICE void load_next(const Body &body, const StateBlock &block, i64 first, i64 tokens) {
+    if constexpr (Config::decay_width > 0)
+      if (thread_x() / 32 == 0)
+        take(body.decay_rows(block.entry, block.head), body.decay_stride(), first, tokens);
+    if constexpr (is_corrected<Config>)
+      if (thread_x() / 32 == 1)
+        take(body.beta_rows(block.entry, block.head), body.beta_stride(), first, tokens);
+  }
+  DEVICE void publish(const ChunkFactors<Config> &factors) const {
+    const int token = 2 * (int)lane_id();
+    if (Config::decay_width > 0 && thread_x() / 32 == 0) {
+      // Beyond 128 on both sides powers of e are infinite or 0 in f32.
+      const f64 first = (f64)max_nan(min_nan(values[0], 128.f), -128.f), second = (f64)max_nan(min_nan(values[1], 128.f), -128.f);
+      f64 running = first + second;
+#pragma unroll
+      for (u32 distance = 1; distance < 32; distance *= 2) {
+        const f64 earlier = shuffle_up(running, distance);
+        running = lane_id() >= distance ? running + earlier : running;
+      }
+      const f64 end = shuffle_index(running, 31), sums[2] = {running - second, running};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        factors.sum(token + i) = (f32)sums[i];
+        factors.rest(token + i) = (f32)(sums[i] - (f64)(f32)sums[i]);
+        factors.reach(token + i) = exp_((f32)sums[i]);
+        factors.remains(token + i) = exp_((f32)(end - sums[i]));
+      }
+      factors.whole() = exp_((f32)end);
+    }
+    if (is_corrected<Config> && thread_x() / 32 == 1) {
+      factors.beta(token) = values[0];
+      factors.beta(token + 1) = values[1];
+    }
+  }
+};
+
+// Starts the copy of 64 rows of Width columns, of which `width` are there; zeros elsewhere.
+template <class Config, int Width, int Pitch, class T>
+DEVICE void copy_rows(T *tile, const T *from, i64 stride, int rows, int width) {
+  using Shape = ChunkShape<Config>;
+  constexpr int per_row = Width / 8;
+#pragma unroll 4
+  for (int i = (int)thread_x(); i < Shape::chunk * per_row; i += Shape::threads) {
+    const int row = i / per_row, column = i % per_row * 8;
+    const bool inside = row < rows && column < width;
+    cp_async_16(tile + row * Pitch + column, inside ? from + row * stride + column : from, inside);
+  }
+}
+template <class Config, class Body, class T>
+DEVICE void copy_chunk(T *stage, const Body &body, const StateBlock &block, i64 first, i64 tokens) {
+  using Shape = ChunkShape<Config>;
+  const int rows = tokens - first < Shape::chunk ? (int)(tokens - first) : Shape::chunk;
+  copy_rows<Config, Shape::depth, Shape::key_pitch>(stage, body.key_rows(block.entry, block.head) + first * body.key_stride(),
+                                                    body.key_stride(), rows, Config::depth);
+  copy_rows<Config, Shape::depth, Shape::key_pitch>(stage + Shape::key_tile,
+                                                    body.query_rows(block.entry, block.head) + first * body.query_stride(),
+                                                    body.query_stride(), rows, Config::depth);
+  copy_rows<Config, Shape::columns, Shape::value_pitch>(
+      stage + 2 * Shape::key_tile, body.value_rows(block.entry, block.head) + first * body.value_stride() + block.column,
+      body.value_stride(), rows, Config::value_depth - block.column);
+}
+
+// Where this lane points ldmatrix to: in a left operand, or a right one whose rows run along k; in one whose rows run along
+// the columns of the result.
+template <int Pitch>
+DEVICE int row_place() {
+  const int lane = (int)lane_id();
+  return lane % 16 * Pitch + lane / 16 * 8;
+}
+template <int Pitch>
+DEVICE int column_place() {
+  const int lane = (int)lane_id();
+  return (lane / 16 * 8 + lane % 8) * Pitch + lane / 8 % 2 * 8;
+}
+
+// Two neighbouring fragments of sums, 16 x 16, as a left operand in two parts.
+template <class T>
+struct SplitOperand {
+  u32 high[4], low[4];
+  DEVICE SplitOperand(const f32 (&first)[4], const f32 (&second)[4]) {
+    split_pair<T>(first[0], first[1], high[0], low[0]);
+    split_pair<T>(first[2], first[3], high[1], low[1]);
+    split_pair<T>(second[0], second[1], high[2], low[2]);
+    split_pair<T>(second[2], second[3], high[3], low[3]);
+  }
+  // first, second += this * right, where right is exact,
+  DEVICE void multiply(f32 (&first)[4], f32 (&second)[4], const u32 (&right)[4]) const {
+    const u32 one[2] = {right[0], right[1]}, two[2] = {right[2], right[3]};
+    mma_m16n8k16(first, high, one, T());
+    mma_m16n8k16(second, high, two, T());
+    mma_m16n8k16(first, low, one, T());
+    mma_m16n8k16(second, low, two, T());
+  }
+  // or has two parts itself.
+  DEVICE void multiply(f32 (&first)[4], f32 (&second)[4], const u32 (&right)[4], const u32 (&rest)[4]) const {
+    const u32 one[2] = {rest[0], rest[1]}, two[2] = {rest[2], rest[3]};
+    mma_m16n8k16(first, high, one, T());
+    mma_m16n8k16(second, high, two, T());
+    multiply(first, second, right);
+  }
+};
+
+// A matrix over pairs of tokens, [later][earlier], in two parts.
+template <class Config, class T>
+struct TokenMatrix {
+  using Shape = ChunkShape<Config>;
+  T *high, *low;
+
+  DEVICE void store_pair(int later, int earlier, f32 first, f32 second) const {
+    u32 nearest, rest;
+    split_pair<T>(first, second, nearest, rest);
+    store(reinterpret_cast<u32 *>(high + later * Shape::pitch + earlier), nearest);
+    store(reinterpret_cast<u32 *>(low + later * Shape::pitch + earlier), rest);
+  }
+  DEVICE void store_one(int later, int earlier, f32 value) const {
+    const T nearest = from_f32<T>(value);
+    high[later * Shape::pitch + earlier] = nearest;
+    low[later * Shape::pitch + earlier] = from_f32<T>(value - to_f32(nearest));
+  }
+  // sums += left * the block, whose rows are the columns of the sums.
+  DEVICE void multiply(f32 (&first)[4], f32 (&second)[4], const SplitOperand<T> &left, int later, int earlier) const {
+    const int place = 16 * (later * Shape::pitch + earlier) + column_place<Shape::pitch>();
+    u32 right[4], rest[4];
+    ldmatrix_x4(right, high + place);
+    ldmatrix_x4(rest, low + place);
+    left.multiply(first, second, right, rest);
+  }
+};
+
+template <class Config, class T>
+struct ChunkMatrices {
+  using Shape = ChunkShape<Config>;
+  TokenMatrix<Config, T> read, solve; // M; -A, and on the diagonal the inverses of I + A
+  f32 *scratch;                       // of the warp
+
+  // Block (later, earlier) of M and -A.
+  DEVICE void compute(const T *stage, const ChunkFactors<Config> &factors, int later, int earlier) const {
+    const T *const keys = stage, *const queries = stage + Shape::key_tile;
+    f32 of_keys[2][4] = {}, of_queries[2][4] = {};
+#pragma unroll
+    for (int k = 0; k < Shape::depth; k += 16) {
+      u32 right[4], key[4], query[4];
+      ldmatrix_x4(right, keys + 16 * earlier * Shape::key_pitch + k + column_place<Shape::key_pitch>());
+      ldmatrix_x4(query, queries + 16 * later * Shape::key_pitch + k + row_place<Shape::key_pitch>());
+      const u32 one[2] = {right[0], right[1]}, two[2] = {right[2], right[3]};
+      mma_m16n8k16(of_queries[0], query, one, T());
+      mma_m16n8k16(of_queries[1], query, two, T());
+      if constexpr (is_corrected<Config>) {
+        ldmatrix_x4(key, keys + 16 * later * Shape::key_pitch + k + row_place<Shape::key_pitch>());
+        mma_m16n8k16(of_keys[0], key, one, T());
+        mma_m16n8k16(of_keys[1], key, two, T());
+      }
+    }
+    const int lane = (int)lane_id();
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = lane / 4 + 8 * half, column = 8 * n + lane % 4 * 2, t = 16 * later + row, j = 16 * earlier + column;
+        f32 reads[2], adds[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const f32 factor = factors.between(t, j + e);
+          reads[e] = j + e <= t ? factor * of_queries[n][2 * half + e] : 0.f;
+          if constexpr (is_corrected<Config>)
+            adds[e] = j + e < t ? factors.beta(t) * factor * of_keys[n][2 * half + e] : 0.f;
+        }
+        read.store_pair(t, j, reads[0], reads[1]);
+        if constexpr (is_corrected<Config>) {
+          if (later == earlier)
+            store_vec(scratch + row * Shape::scratch_pitch + column, Vec<f32, 2>{adds[0], adds[1]});
+          else
+            solve.store_pair(t, j, -adds[0], -adds[1]);
+        }
+      }
+  }
+  // The inverse of I + the block in scratch: a lane has a column.
+  DEVICE void invert(int block) const {
+    const int column = (int)lane_id() % 16;
+    f32 inverse[16];
+    warp_barrier();
+#pragma unroll
+    for (int row = 0; row < 16; ++row) {
+      f32 sums[4] = {};
+#pragma unroll
+      for (int i = 0; i < row; i += 4) {
+        const Vec<f32, 4> entries = load_vec<f32, 4>(scratch + row * Shape::scratch_pitch + i);
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (i + e < row)
+            sums[e] = fma_(entries[e], inverse[i + e], sums[e]);
+      }
+      inverse[row] = row == column ? 1.f : -((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    }
+    if (lane_id() < 16)
+#pragma unroll
+      for (int row = 0; row < 16; ++row)
+        solve.store_one(16 * block + row, 16 * block + column, inverse[row]);
+  }
+  // A warp has one block of the diagonal and its share of those below.
+  DEVICE void compute_all(const T *stage, const ChunkFactors<Config> &factors) const {
+    const int warp = (int)thread_x() / 32;
+    compute(stage, factors, warp, warp);
+    if constexpr (is_corrected<Config>)
+      invert(warp);
+    // (1, 0), (2, 0), (3, 0), (3, 1), (2, 1), (3, 2)
+    compute(stage, factors, warp < 3 ? warp + 1 : 3, warp == 3);
+    if (warp < 2)
+      compute(stage, factors, 2 + warp, 1 + warp);
+  }
+};
+
+// 16 columns of a state, transposed: sums of 16 x 8 fragments, columns times rows of the state.
+template <class Config>
+struct ChunkState {
+  using Shape = ChunkShape<Config>;
+  static constexpr int fragments = Shape::depth / 8;
+  f32 at[fragments][4];
+
+  static DEVICE int row(int n, int e) { return 8 * n + (int)lane_id() % 4 * 2 + e % 2; }
+  static DEVICE int column(int e) { return (int)lane_id() / 4 + e / 2 * 8; }
+  template <class Body>
+  DEVICE void load(const Body &body, const StateBlock &block, int first) {
+    const auto *const rows = body.state_rows(block.entry, block.head);
+#pragma unroll
+    for (int n = 0; n < fragments; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        at[n][e] = 0.f;
+        if (row(n, e) < Config::depth && first + column(e) < Config::value_depth)
+          at[n][e] = to_f32(load_early(rows + row(n, e) * body.state_stride() + (first + column(e)) * body.state_column_stride()));
+      }
+  }
+  template <class Body>
+  DEVICE void store(const Body &body, const StateBlock &block, int first) const {
+#pragma unroll
+    for (int n = 0; n < fragments; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (row(n, e) < Config::depth && first + column(e) < Config::value_depth)
+          body.store_state(block.entry, block.head, row(n, e), first + column(e), Vec<f32, 1>{at[n][e]});
+  }
+};
+
+// What the tokens of a chunk read of the state in front of it: `known` by their keys, `result` by their queries.
+template <class Config, class T>
+DEVICE void read_state(f32 (&known)[8][4], f32 (&result)[8][4], const ChunkState<Config> &state, const T *stage) {
+  using Shape = ChunkShape<Config>;
+  const int place = column_place<Shape::key_pitch>();
+#pragma unroll
+  for (int k = 0; k < Shape::depth / 16; ++k) {
+    const SplitOperand<T> left(state.at[2 * k], state.at[2 * k + 1]);
+#pragma unroll
+    for (int n = 0; n < 8; n += 2) {
+      u32 right[4];
+      if constexpr (is_corrected<Config>) {
+        ldmatrix_x4(right, stage + 8 * n * Shape::key_pitch + 16 * k + place);
+        left.multiply(known[n], known[n + 1], right);
+      }
+      ldmatrix_x4(right, stage + Shape::key_tile + 8 * n * Shape::key_pitch + 16 * k + place);
+      left.multiply(result[n], result[n + 1], right);
+    }
+  }
+}
+
+// What the tokens would add if none of the chunk came before them: values, less what the state knows of them.
+template <class Config, class T>
+DEVICE void begin_updates(f32 (&update)[8][4], f32 (&result)[8][4], const T *values, const ChunkFactors<Config> &factors) {
+  using Shape = ChunkShape<Config>;
+  const int lane = (int)lane_id();
+  const T *const place = values + (lane / 16 * 8 + lane % 8) * Shape::value_pitch + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int n = 0; n < 8; n += 2) {
+    u32 pairs[4];
+    ldmatrix_x4_trans(pairs, place + 8 * n * Shape::value_pitch);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int fragment = n + i / 4, e = i % 4, token = 8 * fragment + lane % 4 * 2 + e % 2;
+      Vec<T, 2> pair;
+      copy_bytes(&pair, &pairs[i / 2], 4);
+      const f32 value = element_f32(pair, e % 2), reach = Config::decay_width > 0 ? factors.reach(token) : 1.f;
+      if constexpr (is_corrected<Config>)
+        update[fragment][e] = factors.beta(token) * (value - reach * update[fragment][e]);
+      else
+        update[fragment][e] = value;
+      result[fragment][e] = reach * result[fragment][e];
+    }
+  }
+}
+
+// Block by block: solves for the updates, and adds them to what later tokens know and read, and to the state.
+template <class Config, class T>
+DEVICE void apply_updates(f32 (&update)[8][4], f32 (&result)[8][4], ChunkState<Config> &state, const T *keys,
+                          const ChunkMatrices<Config, T> &matrices, const ChunkFactors<Config> &factors) {
+  using Shape = ChunkShape<Config>;
+  if constexpr (Config::decay_width > 0)
+#pragma unroll
+    for (int n = 0; n < state.fragments; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        state.at[n][e] = state.at[n][e] * factors.whole();
+#pragma unroll
+  for (int block = 0; block < Shape::blocks; ++block) {
+    f32 (&first)[4] = update[2 * block], (&second)[4] = update[2 * block + 1];
+    if constexpr (is_corrected<Config>) {
+      const SplitOperand<T> right_side(first, second);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        first[e] = second[e] = 0.f;
+      matrices.solve.multiply(first, second, right_side, block, block);
+    }
+    const SplitOperand<T> solved(first, second);
+#pragma unroll
+    for (int later = block; later < Shape::blocks; ++later) {
+      if constexpr (is_corrected<Config>)
+        if (later > block)
+          matrices.solve.multiply(update[2 * later], update[2 * later + 1], solved, later, block);
+      matrices.read.multiply(result[2 * later], result[2 * later + 1], solved, later, block);
+    }
+    if constexpr (Config::decay_width > 0)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int token = 16 * block + (int)lane_id() % 4 * 2 + e % 2;
+        first[e] = first[e] * factors.remains(token);
+        second[e] = second[e] * factors.remains(token + 8);
+      }
+    const SplitOperand<T> remaining(first, second);
+#pragma unroll
+    for (int n = 0; n < state.fragments; n += 2) {
+      u32 right[4];
+      ldmatrix_x4_trans(right, keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>());
+      remaining.multiply(state.at[n], state.at[n + 1], right);
+    }
+  }
+}
+
+// Turned, so that a lane has neighbouring columns of a token.
+template <class Config, class T, class Body>
+DEVICE void store_results(const f32 (&result)[8][4], const Body &body, const StateBlock &block, int column, i64 first, i64 tokens) {
+  const int lane = (int)lane_id();
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const u32 turned = transpose_matrix(
+          packed_pair<T>(result[n][2 * half] * Config::scale, result[n][2 * half + 1] * Config::scale));
+      const i64 token = first + 8 * n + lane / 4;
+      const int from = column + 8 * half + lane % 4 * 2;
+      Vec<T, 2> pair;
+      copy_bytes(&pair, &turned, 4);
+      if (token < tokens && from < Config::value_depth)
+        body.store(block.entry, block.head, token, from, Vec<f32, 2>{element_f32(pair, 0), element_f32(pair, 1)});
+    }
+}
+
+template <class Config, class Body>
+DEVICE void linear_attention_chunked(const Body &body) {
+  using T = typename Config::Query;
+  using Shape = ChunkShape<Config>;
+  T *const stages = reinterpret_cast<T *>(dynamic_shared()), *const matrix = stages + 2 * Shape::stage;
+  f32 *const floats = reinterpret_cast<f32 *>(matrix + 4 * Shape::matrix);
+  const int warp = (int)thread_x() / 32;
+  const ChunkMatrices<Config, T> matrices = {{matrix, matrix + Shape::matrix},
+                                             {matrix + 2 * Shape::matrix, matrix + 3 * Shape::matrix},
+                                             floats + warp * Shape::scratch};
+  f32 *const all_factors = floats + Shape::warps * Shape::scratch;
+  const StateBlock block = state_block<Config>(body, Shape::columns);
+  const int column = block.column + 16 * warp;
+  const bool has_columns = column < Config::value_depth;
+  const i64 tokens = body.tokens();
+  ChunkState<Config> state;
+  pdl_wait();
+  pdl_launch_dependents();
+  ChunkLoads<Config> loads;
+  copy_chunk<Config>(stages, body, block, 0, tokens);
+  cp_async_commit();
+  loads.load_next(body, block, 0, tokens);
+  state.load(body, block, column);
+  int stage = 0;
+#pragma unroll 1
+  for (i64 first = 0; first < tokens; first += Shape::chunk, stage ^= 1) {
+    const ChunkFactors<Config> factors = {all_factors + stage * Shape::factors};
+    const T *const tile = stages + stage * Shape::stage;
+    loads.publish(factors);
+    cp_async_wait<0>();
+    barrier();
+    if (first + Shape::chunk < tokens)
+      copy_chunk<Config>(stages + (stage ^ 1) * Shape::stage, body, block, first + Shape::chunk, tokens);
+    cp_async_commit();
+    loads.load_next(body, block, first + Shape::chunk, tokens);
+    matrices.compute_all(tile, factors);
+    f32 update[8][4] = {}, result[8][4] = {};
+    if (has_columns) {
+      read_state<Config>(update, result, state, tile);
+      begin_updates<Config>(update, result, tile + 2 * Shape::key_tile + 16 * warp, factors);
+    }
+    barrier();
+    if (has_columns) {
+      apply_updates<Config>(update, result, state, tile, matrices, factors);
+      store_results<Config, T>(result, body, block, column, first, tokens);
+    }
+  }
+  if (has_columns)
+    state.store(body, block, column);
+}
