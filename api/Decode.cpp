@@ -28,14 +28,17 @@ Tensor lengthened(const Tensor &tensor, size_t axis, int64_t count) {
   return to;
 }
 
-/// How long the caches were and are, by the axis in which the first of them grew.
+/// How long the caches were and are, by the axis in which the first of them that grows did: states do not.
 struct Growth {
   int64_t before = 0, after = 0;
 };
-Growth growthOf(const Tensor &past, const Tensor &present) {
-  for (size_t axis = 0; axis < past.shape().size(); ++axis)
-    if (past.shape()[axis] != present.shape()[axis])
-      return {past.shape()[axis], present.shape()[axis]};
+Growth growthOf(const std::vector<Program::Cache> &caches, const NamedTensors &inputs, const NamedTensors &outputs) {
+  for (const Program::Cache &cache : caches) {
+    const Shape &past = inputs.at(cache.past).shape(), &present = outputs.at(cache.present).shape();
+    for (size_t axis = 0; axis < past.size(); ++axis)
+      if (past[axis] != present[axis])
+        return {past[axis], present[axis]};
+  }
   return {};
 }
 
@@ -63,7 +66,7 @@ Result<DecodeTimes> decode(Program &program, NamedTensors &inputs, NamedTensors 
     return badInput("steps need caches that are extended in place: --kv-capacity");
   DecodeTimes times;
   for (int step = 0; step < steps; ++step) {
-    lengthenOthers(program, growthOf(inputs.at(caches.front().past), outputs.at(caches.front().present)), inputs);
+    lengthenOthers(program, growthOf(caches, inputs, outputs), inputs);
     for (const Program::Cache &cache : caches)
       inputs[cache.past] = outputs.at(cache.present);
     outputs.clear();

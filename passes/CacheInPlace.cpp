@@ -1,4 +1,5 @@
-// nn-cache-in-place: caches that grow by Concat(past, new) or nn.cache_write get a buffer with room and are extended in it.
+// nn-cache-in-place: caches that grow by Concat(past, new) or nn.cache_write get a buffer with room and are extended in it;
+// states of linear attentions are replaced where they lie.
 #include "ir/dialect/InPlace.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
@@ -24,10 +25,13 @@ public:
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       auto shapes = function.isExternal() ? FailureOr<nn::SymbolicShapes>(failure())
                                           : nn::SymbolicShapes::compute(function);
-      if (succeeded(shapes))
-        for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
-          if (llvm::isa<nn::ConcatOp, nn::CacheWriteOp>(op))
-            place(function, &op, *shapes);
+      if (failed(shapes))
+        continue;
+      for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
+        if (llvm::isa<nn::ConcatOp, nn::CacheWriteOp>(op))
+          place(function, &op, *shapes);
+      for (auto attention : function.getOps<nn::LinearAttentionOp>())
+        placeState(function, attention, *shapes);
     }
   }
 
@@ -35,11 +39,7 @@ private:
   // Pattern: func(past) { return concat(past, new…) } -> past and the result share a buffer of `capacity` positions
   void place(func::FuncOp function, Operation *write, const nn::SymbolicShapes &shapes) {
     auto past = llvm::dyn_cast<BlockArgument>(write->getOperand(0));
-    SmallVector<unsigned> results;
-    Operation *returns = function.getBody().front().getTerminator();
-    for (OpOperand &use : write->getResult(0).getUses())
-      if (use.getOwner() == returns)
-        results.push_back(use.getOperandNumber());
+    const SmallVector<unsigned> results = resultsOf(function, write->getResult(0));
     if (!past && results.empty())
       return; // no cache at all
     const int64_t rank = tensorType(write->getResult(0)).getRank();
@@ -50,11 +50,36 @@ private:
       return noteMiss(write, what, *reason);
     DimShape storage = shapes[past];
     storage[along] = Dim(static_cast<int64_t>(capacity));
-    Builder builder(&getContext());
+    share(function, past, storage, results);
+    noteRaised(write, what);
+  }
+
+  // Pattern: func(past) { return linear_attention(…, past, …)#1 } -> past and the result share a buffer of their size
+  void placeState(func::FuncOp function, nn::LinearAttentionOp attention, const nn::SymbolicShapes &shapes) {
+    auto past = llvm::dyn_cast<BlockArgument>(attention.getState());
+    const SmallVector<unsigned> results = resultsOf(function, attention.getNewState());
+    if (!past || results.empty())
+      return; // no state that is kept
+    if (!past.hasOneUse())
+      return noteMiss(attention, what, "the state has other readers, which might come after it is replaced");
+    if (elementType(past) != elementType(attention.getNewState()))
+      return noteMiss(attention, what, "the new state has another type of elements than the old one");
+    share(function, past, shapes[past], results);
+    noteRaised(attention, what);
+  }
+
+  static SmallVector<unsigned> resultsOf(func::FuncOp function, Value value) {
+    SmallVector<unsigned> results;
+    for (OpOperand &use : value.getUses())
+      if (use.getOwner() == function.getBody().front().getTerminator())
+        results.push_back(use.getOperandNumber());
+    return results;
+  }
+
+  void share(func::FuncOp function, BlockArgument past, const DimShape &storage, ArrayRef<unsigned> results) {
     function.setArgAttr(past.getArgNumber(), nn::storageAttr, nn::dimsToAttr(&getContext(), storage));
     for (unsigned result : results)
-      function.setResultAttr(result, nn::aliasAttr, builder.getI64IntegerAttr(past.getArgNumber()));
-    noteRaised(write, what);
+      function.setResultAttr(result, nn::aliasAttr, Builder(&getContext()).getI64IntegerAttr(past.getArgNumber()));
   }
 
   std::optional<std::string> whyNot(Operation *write, BlockArgument past, ArrayRef<unsigned> results,

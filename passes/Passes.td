@@ -104,11 +104,12 @@ def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
 //===----------------------------------------------------------------------===//
 
 def CacheInPlace : Pass<"nn-cache-in-place", "::mlir::ModuleOp"> {
-  let summary = "caches that grow by concat(past, new) are extended in a buffer with room";
+  let summary = "caches that grow by concat(past, new) are extended in a buffer with room, states replaced in theirs";
   let description = [{
     An argument that an `nn.concat` extends, whose result the function returns, gets `nn.storage`: the dims of a buffer
     with `capacity` positions along the concat's axis, in whose front corner it lies. The result gets `nn.alias`, the
-    argument's number: it lies in the same buffer, and a kernel writes what is new. No op changes.
+    argument's number: it lies in the same buffer, and a kernel writes what is new. No op changes. The same for an argument
+    that is the state of an `nn.linear_attention` and nothing else, whose new state is returned; its buffer has no more room.
     Example: `%past: tensor<1x2x?x32xf16> {nn.storage = [1, 2, 64, 32]}`.
   }];
   let options = [Option<"capacity", "capacity", "int64_t", "0", "positions that a cache holds">];

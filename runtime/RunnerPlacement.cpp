@@ -56,7 +56,9 @@ Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, 
   if (!usable)
     return usable.error();
   void *&address = frame.addresses[port.buffer];
-  if (*usable && tensor.strides() == strides) {
+  // A dense tensor may be anybody's; one with room is a result of this program.
+  const bool isOurs = !tensor.isDense() || pools[port.buffer].owns(tensor.storage());
+  if (*usable && isOurs && tensor.strides() == strides) {
     address = const_cast<void *>(tensor.data());
     frame.owners[port.buffer] = tensor.storage();
     return {};

@@ -31,6 +31,10 @@ Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes
   return *memory;
 }
 
+bool BufferPool::owns(const std::shared_ptr<void> &memory) const {
+  return std::any_of(blocks.begin(), blocks.end(), [&](const Block &block) { return block.memory == memory; });
+}
+
 ShapeBucket *ShapeBuckets::find(std::span<const int64_t> symbols) {
   for (ShapeBucket &bucket : buckets)
     if (std::equal(symbols.begin(), symbols.end(), bucket.plan.symbols.begin(), bucket.plan.symbols.end()))

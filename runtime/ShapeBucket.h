@@ -17,6 +17,8 @@ class BufferPool {
 public:
   /// Memory of `bytes` or more that nobody else holds.
   Result<std::shared_ptr<void>> acquire(Backend &backend, size_t bytes);
+  /// Whether it is memory that acquire() gave.
+  bool owns(const std::shared_ptr<void> &memory) const;
   void release() { blocks.clear(); }
 
 private:

@@ -19,16 +19,22 @@ Operation *cacheWriteOf(Value value) {
   return op && llvm::isa<ConcatOp, CacheWriteOp>(op) ? op : nullptr;
 }
 
-/// What `value` extends: the first operand of the op that writes the cache, as the function sees it.
-static Value extended(Value value) {
+/// What the op extends or replaces.
+static Value pastOf(Value value) {
   if (Operation *write = cacheWriteOf(value))
     return write->getOperand(0);
+  auto attention = value.getDefiningOp<LinearAttentionOp>();
+  return attention && value == attention.getNewState() ? attention.getState() : Value();
+}
+
+/// The same, as the function sees it.
+static Value extended(Value value) {
   auto group = value.getDefiningOp<GroupOp>();
   if (!group)
-    return {};
+    return pastOf(value);
   Block &body = group.getBody().front();
-  Operation *write = cacheWriteOf(body.getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber()));
-  auto input = write ? llvm::dyn_cast<BlockArgument>(write->getOperand(0)) : BlockArgument();
+  auto input = llvm::dyn_cast_or_null<BlockArgument>(
+      pastOf(body.getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber())));
   return input && input.getOwner() == &body ? group.getInputs()[input.getArgNumber()] : Value();
 }
 

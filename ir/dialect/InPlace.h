@@ -14,7 +14,8 @@ namespace fusion::nn {
 /// On an argument: dims of its buffer, row-major. The argument is the front corner of it.
 inline constexpr llvm::StringLiteral storageAttr = "nn.storage";
 /// On a result: the number of the argument in whose buffer it lies, from the front corner on. The result is
-/// nn.concat(argument, new…) or nn.cache_write(argument, new, rows), of which only what is new has to be written.
+/// nn.concat(argument, new…) or nn.cache_write(argument, new, rows), of which only what is new has to be written, or the
+/// state that an nn.linear_attention makes of the argument, which nothing else reads.
 inline constexpr llvm::StringLiteral aliasAttr = "nn.alias";
 
 std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument);
@@ -23,7 +24,7 @@ std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument
 mlir::Operation *cacheWriteOf(mlir::Value value);
 
 /// The values that the attributes of `function` place in an argument's buffer, and that argument: results of
-/// cacheWriteOf(), or of a group that yields one.
+/// cacheWriteOf() and nn.linear_attention, or of a group that yields one.
 llvm::DenseMap<mlir::Value, mlir::BlockArgument> valuesInPlace(mlir::func::FuncOp function);
 
 } // namespace fusion::nn

@@ -30,7 +30,7 @@ Proposals proposeEpilogues(const ProposalContext &context);
 /// readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
 
-/// From every nn.attention: the transpose and the reshape that follow it, which would be a copy.
+/// From every nn.attention and nn.linear_attention: the transpose and the reshape that follow it, which would be a copy.
 Proposals proposeAttentionLayouts(const ProposalContext &context);
 
 /// From every nn.attention that reads nn.concat(past, new): the rotations and the writes into the cache.

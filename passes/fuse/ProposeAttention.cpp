@@ -12,16 +12,17 @@ static Operation *onlyReader(Value value) { return value.hasOneUse() ? *value.ge
 Proposals proposeAttentionLayouts(const ProposalContext &context) {
   Proposals proposals;
   for (Operation &op : context.block) {
-    auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-    if (!attention)
+    if (!llvm::isa<nn::AttentionOp, nn::LinearAttentionOp>(op))
       continue;
-    Operation *reader = onlyReader(attention.getY());
+    Operation *attention = &op;
+    const Value result = op.getResult(0); // y of both
+    Operation *reader = onlyReader(result);
     auto transpose = llvm::dyn_cast_if_present<nn::TransposeOp>(reader);
     if (!transpose) {
       proposals.misses.push_back(
           {attention,
            reader ? "the result is read by " + shownName(reader) + ", not nn.transpose"
-                  : std::to_string(llvm::range_size(attention.getY().getUses())) +
+                  : std::to_string(llvm::range_size(result.getUses())) +
                         " readers of the result, not one nn.transpose"});
       continue;
     }
