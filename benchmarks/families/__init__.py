@@ -3,6 +3,7 @@ from .attention import Attention
 from .gated import Gated
 from .heads import QkNormRope, QkNormRopeCache
 from .layer import Layer
+from .linear_attention import LinearAttention
 from .matmul import Epilogue, GatedMatmul
 from .norm import AddNorm
 
@@ -24,6 +25,7 @@ def cases():
     found += [GatedMatmul(tokens) for tokens in (1, 16, 128, 2048)]
     found += [Attention(1, tokens, tokens) for tokens in (512, 2048, 8192)]
     found += [Attention(batch, 1, keys) for batch, keys in ((1, 1024), (1, 8192), (8, 1024), (32, 1024), (32, 8192))]
+    found += [LinearAttention(1, 1), LinearAttention(32, 1), LinearAttention(1, 4096)]
     # Generality: sizes that no table lists, odd widths, another type.
     found += [AddNorm("rms", 1024, hidden) for hidden in (2048, 2880, 5120, 7168, 16384)]
     found += [AddNorm("rms", 8192, hidden) for hidden in (2880, 5120, 7168, 8192)]

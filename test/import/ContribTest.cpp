@@ -128,5 +128,90 @@ TEST(Attention, CausalIsAligned) {
               AllOf(Not(HasSubstr("causal = true")), HasSubstr("nn.less_equal")));
 }
 
+/// 2 heads of queries and keys of 4, 4 heads of values of 8.
+ModelBuilder linearAttention(const std::string &domain, const std::string &rule, std::vector<std::string> optional = {"past", "g", "beta"}) {
+  ModelBuilder b(domain.empty() ? 27 : 24);
+  if (!domain.empty())
+    b.importDomain(domain, 1);
+  b.input("q", TensorProto::FLOAT16, {"b", "t", "8"}).input("k", TensorProto::FLOAT16, {"b", "t", "8"});
+  b.input("v", TensorProto::FLOAT16, {"b", "t", "32"}).input("past", TensorProto::FLOAT, {"b", "4", "4", "8"});
+  b.input("g", TensorProto::FLOAT16, {"b", "t", "4"}).input("beta", TensorProto::FLOAT16, {"b", "t", "1"});
+  b.output("y").output("present");
+  std::vector<std::string> inputs = {"q", "k", "v"};
+  inputs.insert(inputs.end(), optional.begin(), optional.end());
+  auto &node = b.node("LinearAttention", inputs, {"y", "present"}, domain);
+  ModelBuilder::attribute(node, "q_num_heads", int64_t(2));
+  ModelBuilder::attribute(node, "kv_num_heads", int64_t(4));
+  ModelBuilder::attribute(node, "update_rule", rule);
+  return b;
+}
+
+TEST(Contrib, LinearAttention) {
+  EXPECT_THAT(Importer().text(linearAttention(microsoft, "gated_delta")),
+              AllOf(HasSubstr("nn.linear_attention"), HasSubstr("scale = 5.000000e-01"), HasSubstr("array<i32: 1, 1, 1, 1, 1, 1>"),
+                    HasSubstr("(tensor<?x2x?x4xf16>, tensor<?x2x?x4xf16>, tensor<?x4x?x8xf16>, tensor<?x4x4x8xf32>, "
+                              "tensor<?x4x?x1xf16>, tensor<?x1x?x1xf16>) -> (tensor<?x4x?x8xf16>, tensor<?x4x4x8xf32>)")));
+  // What a rule does not use is left out; without a past the state begins as zeros.
+  EXPECT_THAT(Importer().text(linearAttention(microsoft, "linear")), HasSubstr("array<i32: 1, 1, 1, 1, 0, 0>"));
+  EXPECT_THAT(Importer().text(linearAttention(microsoft, "gated", {"", "g"})),
+              AllOf(HasSubstr("array<i32: 1, 1, 1, 1, 1, 0>"), HasSubstr("nn.expand"), HasSubstr("tensor<?x4x4x8xf16>")));
+}
+
+TEST(Contrib, LinearAttentionThatCannotBe) {
+  auto fails = [](ModelBuilder b, const std::string &text) {
+    EXPECT_THAT(Importer().text(b), AllOf(StartsWith("error: "), HasSubstr(text)));
+  };
+  fails(linearAttention(microsoft, "softmax"), "update_rule 'softmax' is none of linear, gated, delta and gated_delta");
+  fails(linearAttention("", "gated", {"past"}), "update_rule 'gated' needs decay (input 4)");
+  fails(linearAttention("", "delta", {"past", "g"}), "update_rule 'delta' needs beta (input 5)");
+  ModelBuilder windowed = linearAttention(microsoft, "gated_delta");
+  ModelBuilder::attribute(*windowed.graph().mutable_node(0), "state_window", int64_t(2));
+  fails(windowed, "state_window is not supported");
+  ModelBuilder headless = linearAttention(microsoft, "gated_delta");
+  headless.graph().mutable_node(0)->mutable_attribute(1)->set_i(0);
+  fails(headless, "needs q_num_heads and kv_num_heads");
+  ModelBuilder uneven = linearAttention(microsoft, "gated_delta");
+  uneven.graph().mutable_node(0)->mutable_attribute(1)->set_i(3);
+  fails(uneven, "LinearAttention");
+}
+
+/// A function of that name in the file, whose body is a Scan, is not looked at.
+TEST(Contrib, LinearAttentionBeforeAFunction) {
+  ModelBuilder b = linearAttention(microsoft, "gated_delta");
+  auto *function = b.model.add_functions();
+  function->set_domain(microsoft);
+  function->set_name("LinearAttention");
+  function->add_input("query");
+  function->add_output("output");
+  auto *node = function->add_node();
+  node->set_op_type("Scan");
+  node->add_output("output");
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.linear_attention"));
+}
+
+ModelBuilder causalConv(const std::vector<std::string> &inputs) {
+  ModelBuilder b(24);
+  b.importDomain(microsoft, 1);
+  b.input("x", TensorProto::FLOAT16, {"b", "6", "t"}).input("past", TensorProto::FLOAT16, {"b", "6", "3"});
+  b.input("w", TensorProto::FLOAT16, {"6", "1", "4"}).input("bias", TensorProto::FLOAT16, {"6"});
+  b.output("y").output("present");
+  b.node("CausalConvWithState", inputs, {"y", "present"}, microsoft);
+  return b;
+}
+
+TEST(Contrib, CausalConvWithState) {
+  ModelBuilder full = causalConv({"x", "w", "bias", "past"});
+  ModelBuilder::attribute(*full.graph().mutable_node(0), "activation", std::string("silu"));
+  EXPECT_THAT(Importer().text(full), AllOf(HasSubstr("nn.concat"), HasSubstr("nn.silu"), HasSubstr("tensor<?x6x3xf16>")));
+  EXPECT_THAT(Importer().text(causalConv({"x", "w"})), AllOf(HasSubstr("nn.pad"), Not(HasSubstr("nn.silu"))));
+  ModelBuilder unknown = full;
+  unknown.graph().mutable_node(0)->mutable_attribute(0)->set_s("relu");
+  EXPECT_THAT(Importer().text(unknown), HasSubstr("activation 'relu' is none of none, silu and swish"));
+  ModelBuilder windowed = full;
+  ModelBuilder::attribute(*windowed.graph().mutable_node(0), "state_window", int64_t(1));
+  EXPECT_THAT(Importer().text(windowed), HasSubstr("state_window is not supported"));
+  EXPECT_THAT(Importer().text(causalConv({"x", "w", "bias", "x"})), HasSubstr("a past state of"));
+}
+
 } // namespace
 } // namespace fusion::test

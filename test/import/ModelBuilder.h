@@ -119,6 +119,12 @@ public:
     attribute->set_i(value);
     return *attribute;
   }
+  static void attribute(proto::NodeProto &node, const std::string &name, const std::string &value) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(proto::AttributeProto::STRING);
+    attribute->set_s(value);
+  }
   static void attribute(proto::NodeProto &node, const std::string &name, const std::vector<int64_t> &values) {
     auto *attribute = node.add_attribute();
     attribute->set_name(name);

@@ -90,4 +90,35 @@ func.func @placed(%past: tensor<?x2x?x32xf16> {nn.dims = ["b", 2, "p", 32]}, %ne
                   %rows: tensor<?x1x1x1xi64> {nn.dims = ["b", 1, 1, 1]}) -> tensor<?x2x?x32xf16> {
   %0 = nn.cache_write %past, %new, %rows {axis = 2 : i64, grows = true} : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>, tensor<?x1x1x1xi64>) -> tensor<?x2x?x32xf16>
   return %0 : tensor<?x2x?x32xf16>
+
+// -----
+
+// A state is replaced: its buffer has no more room.
+// CHECK-LABEL: func.func @state
+// CHECK-SAME: %arg2: tensor<1x2x8x4xf32> {nn.storage = [1, 2, 8, 4]}
+// CHECK-SAME: -> (tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32> {nn.alias = 2 : i64})
+func.func @state(%q: tensor<1x2x1x8xf16>, %v: tensor<1x2x1x4xf16>, %s: tensor<1x2x8x4xf32>) -> (tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>) {
+  %0, %1 = nn.linear_attention %q, %q, %v, %s {scale = 0.25 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x2x1x8xf16>, tensor<1x2x1x8xf16>, tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>) -> (tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>)
+  return %0, %1 : tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}the state has other readers, which might come after it is replaced
+// CHECK-LABEL: func.func @read_state
+// CHECK-NOT: nn.alias
+func.func @read_state(%q: tensor<1x2x1x8xf16>, %v: tensor<1x2x1x4xf16>, %s: tensor<1x2x8x4xf32>) -> (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) {
+  %0, %1 = nn.linear_attention %q, %q, %v, %s {scale = 0.25 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x2x1x8xf16>, tensor<1x2x1x8xf16>, tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>) -> (tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>)
+  %2 = nn.neg %s : (tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+  return %1, %2 : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>
+}
+
+// -----
+
+// Nobody keeps the new state.
+// CHECK-LABEL: func.func @dropped_state
+// CHECK-NOT: nn.alias
+func.func @dropped_state(%q: tensor<1x2x1x8xf16>, %v: tensor<1x2x1x4xf16>, %s: tensor<1x2x8x4xf32>) -> tensor<1x2x1x4xf16> {
+  %0, %1 = nn.linear_attention %q, %q, %v, %s {scale = 0.25 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x2x1x8xf16>, tensor<1x2x1x8xf16>, tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>) -> (tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>)
+  return %0 : tensor<1x2x1x4xf16>
 }

@@ -103,3 +103,19 @@ func.func @dead(%q: tensor<1x4x8x32xf32>, %k: tensor<1x2x8x32xf32>, %v: tensor<1
   %2 = nn.reshape %1 {shape = [1, 8, 128]} : (tensor<1x8x4x32xf32>) -> tensor<1x8x128xf32>
   return %q : tensor<1x4x8x32xf32>
 }
+
+// -----
+
+// The new state leaves beside it.
+// CHECK-LABEL: @linear_attention
+// CHECK: fusion.group "attention_layout" schedule "linear_attention"
+// CHECK-NEXT: nn.linear_attention
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: nn.reshape
+// CHECK-NEXT: fusion.yield
+func.func @linear_attention(%q: tensor<1x4x8x32xf32>, %v: tensor<1x4x8x16xf32>, %s: tensor<1x4x32x16xf32>) -> (tensor<1x8x64xf32>, tensor<1x4x32x16xf32>) {
+  %0, %1 = nn.linear_attention %q, %q, %v, %s {scale = 0.25 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x4x8x32xf32>, tensor<1x4x8x32xf32>, tensor<1x4x8x16xf32>, tensor<1x4x32x16xf32>) -> (tensor<1x4x8x16xf32>, tensor<1x4x32x16xf32>)
+  %2 = nn.transpose %0 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x4x8x16xf32>) -> tensor<1x8x4x16xf32>
+  %3 = nn.reshape %2 {shape = [1, 8, 64]} : (tensor<1x8x4x16xf32>) -> tensor<1x8x64xf32>
+  return %3, %1 : tensor<1x8x64xf32>, tensor<1x4x32x16xf32>
+}

@@ -62,7 +62,7 @@ void fill(const Case &c, unsigned index, Tensor &tensor) {
 }
 
 double toleranceOf(const Case &c) {
-  auto rounding = [](const std::string &type) { return type == "f16" ? 6e-4 : type == "bf16" ? 5e-3 : 4e-6; };
+  auto rounding = [](const std::string &type) { return type == "f16" ? 2e-4 : type == "bf16" ? 1e-3 : 4e-6; };
   return std::max(rounding(c.type), rounding(c.stateType));
 }
 
