@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
+#include <fstream>
 
 using namespace fusion;
 using namespace fusion::test;
@@ -160,6 +161,61 @@ TEST_P(Cache, TwoSequencesDoNotMeet) {
       ASSERT_TRUE(bool(difference)) << difference.error().message;
       EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name << " of run " << i;
     }
+  }
+}
+
+/// q and k are [b, t, 2, 8], v is [b, t, 2, 4].
+constexpr const char *linearAttention = R"(
+func.func @main(%q: tensor<?x?x2x8xf16> {nn.name = "q", nn.dims = ["b", "t", 2, 8]},
+                %k: tensor<?x?x2x8xf16> {nn.name = "k", nn.dims = ["b", "t", 2, 8]},
+                %v: tensor<?x?x2x4xf16> {nn.name = "v", nn.dims = ["b", "t", 2, 4]},
+                %past: tensor<?x2x8x4xf32> {nn.name = "past_state", nn.dims = ["b", 2, 8, 4]})
+    -> (tensor<?x?x8xf16> {nn.name = "y"}, tensor<?x2x8x4xf32> {nn.name = "present_state"}) {
+  %0 = nn.transpose %q {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x2x8xf16>) -> tensor<?x2x?x8xf16>
+  %1 = nn.transpose %k {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x2x8xf16>) -> tensor<?x2x?x8xf16>
+  %2 = nn.transpose %v {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x2x4xf16>) -> tensor<?x2x?x4xf16>
+  %y, %s = nn.linear_attention %0, %1, %2, %past {scale = 0.25 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}
+    : (tensor<?x2x?x8xf16>, tensor<?x2x?x8xf16>, tensor<?x2x?x4xf16>, tensor<?x2x8x4xf32>) -> (tensor<?x2x?x4xf16>, tensor<?x2x8x4xf32>)
+  %3 = nn.transpose %y {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x2x?x4xf16>) -> tensor<?x?x2x4xf16>
+  %4 = nn.reshape %3 {shape = ["b", "t", 8]} : (tensor<?x?x2x4xf16>) -> tensor<?x?x8xf16>
+  return %4, %s : tensor<?x?x8xf16>, tensor<?x2x8x4xf32>
+})";
+
+/// A state that a run has made is replaced where it lies; the caller's own, which lies in memory alike, is not.
+TEST(State, IsReplacedInPlace) {
+  const std::string path = testing::TempDir() + "linear_attention.mlir";
+  std::ofstream(path) << linearAttention;
+  auto graph = Graph::load(path);
+  ASSERT_TRUE(bool(graph)) << graph.error().message;
+  auto plain = compile(*graph, {.device = kernelDevice()}), inPlace = compile(*graph, {.device = kernelDevice(), .kvCapacity = 4});
+  ASSERT_TRUE(bool(plain)) << plain.error().message;
+  ASSERT_TRUE(bool(inPlace)) << inPlace.error().message;
+  ASSERT_EQ(inPlace->caches().size(), 1u);
+  EXPECT_EQ(inPlace->report().fired("attention_layout"), 1);
+  std::mt19937 random(11);
+  Tensor state, view;
+  for (int64_t step = 0; step < 3; ++step) {
+    NamedTensors inputs = makeInputs(graph->inputs(), 2, step == 0 ? 5 : 1, 0, random), others;
+    inputs["past_state"] = step == 0 ? Tensor::zeros(DType::F32, {2, 2, 8, 4}) : state;
+    for (int64_t i = 0; step == 0 && i < inputs["past_state"].size(); ++i)
+      inputs["past_state"].as<float>()[i] = static_cast<float>(i % 7) - 3;
+    const Tensor own = inputs["past_state"];
+    const std::vector<float> before(own.as<float>(), own.as<float>() + own.size());
+    others = inputs;
+    if (step > 0)
+      others["past_state"] = view;
+    auto expected = plain->run(inputs), actual = inPlace->run(others);
+    ASSERT_TRUE(bool(expected)) << expected.error().message;
+    ASSERT_TRUE(bool(actual)) << actual.error().message;
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), own.as<float>())) << "the caller's state was written";
+    if (step > 0)
+      EXPECT_EQ(actual->at("present_state").data(), view.data());
+    auto fetched = inPlace->fetch(*actual);
+    ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+    for (const auto &[name, value] : *expected)
+      EXPECT_EQ(compare(fetched->at(name), value)->maxAbs, 0) << name << " of step " << step;
+    view = actual->at("present_state");
+    state = expected->at("present_state");
   }
 }
 
