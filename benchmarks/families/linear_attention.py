@@ -5,6 +5,9 @@ from .case import Case, double
 
 
 class LinearAttention(Case):
+    # Products of many tokens are those of bf16, where results leave in f32 too.
+    tolerance = {"state": 6e-3}
+
     def __init__(self, batch, tokens, heads=32, key_heads=16, width=128, dtype="bf16"):
         super().__init__(batch=batch, tokens=tokens)
         self.heads, self.key_heads, self.width, self.dtype = heads, key_heads, width, dtype

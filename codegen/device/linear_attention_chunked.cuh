@@ -133,6 +133,16 @@ DEVICE int column_place() {
   return (lane / 16 * 8 + lane % 8) * Pitch + lane / 8 % 2 * 8;
 }
 
+// Products with the same sums wait for each other: those with other sums go between.
+template <int N, class T>
+DEVICE void multiply_each(f32 (*const (&sums)[N])[4], const u32 (&left)[4], const u32 (&right)[N / 2][4], T) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const u32 half[2] = {right[n / 2][n % 2 * 2], right[n / 2][n % 2 * 2 + 1]};
+    mma_m16n8k16(*sums[n], left, half, T());
+  }
+}
+
 // Two neighbouring fragments of sums, 16 x 16, as a left operand in two parts.
 template <class T>
 struct SplitOperand {
@@ -143,20 +153,17 @@ struct SplitOperand {
     split_pair<T>(second[0], second[1], high[2], low[2]);
     split_pair<T>(second[2], second[3], high[3], low[3]);
   }
-  // first, second += this * right, where right is exact,
-  DEVICE void multiply(f32 (&first)[4], f32 (&second)[4], const u32 (&right)[4]) const {
-    const u32 one[2] = {right[0], right[1]}, two[2] = {right[2], right[3]};
-    mma_m16n8k16(first, high, one, T());
-    mma_m16n8k16(second, high, two, T());
-    mma_m16n8k16(first, low, one, T());
-    mma_m16n8k16(second, low, two, T());
+  // sums += this * right, where right is exact,
+  template <int N>
+  DEVICE void multiply(f32 (*const (&sums)[N])[4], const u32 (&right)[N / 2][4]) const {
+    multiply_each(sums, high, right, T());
+    multiply_each(sums, low, right, T());
   }
   // or has two parts itself.
-  DEVICE void multiply(f32 (&first)[4], f32 (&second)[4], const u32 (&right)[4], const u32 (&rest)[4]) const {
-    const u32 one[2] = {rest[0], rest[1]}, two[2] = {rest[2], rest[3]};
-    mma_m16n8k16(first, high, one, T());
-    mma_m16n8k16(second, high, two, T());
-    multiply(first, second, right);
+  template <int N>
+  DEVICE void multiply(f32 (*const (&sums)[N])[4], const u32 (&right)[N / 2][4], const u32 (&rest)[N / 2][4]) const {
+    multiply_each(sums, high, rest, T());
+    multiply(sums, right);
   }
 };
 
@@ -177,13 +184,11 @@ struct TokenMatrix {
     high[later * Shape::pitch + earlier] = nearest;
     low[later * Shape::pitch + earlier] = from_f32<T>(value - to_f32(nearest));
   }
-  // sums += left * the block, whose rows are the columns of the sums.
-  DEVICE void multiply(f32 (&first)[4], f32 (&second)[4], const SplitOperand<T> &left, int later, int earlier) const {
+  // A block as a right operand; its rows are the columns of the sums.
+  DEVICE void load_block(u32 (&right)[4], u32 (&rest)[4], int later, int earlier) const {
     const int place = 16 * (later * Shape::pitch + earlier) + column_place<Shape::pitch>();
-    u32 right[4], rest[4];
     ldmatrix_x4(right, high + place);
     ldmatrix_x4(rest, low + place);
-    left.multiply(first, second, right, rest);
   }
 };
 
@@ -311,14 +316,19 @@ DEVICE void read_state(f32 (&known)[8][4], f32 (&result)[8][4], const ChunkState
   for (int k = 0; k < Shape::depth / 16; ++k) {
     const SplitOperand<T> left(state.at[2 * k], state.at[2 * k + 1]);
 #pragma unroll
-    for (int n = 0; n < 8; n += 2) {
-      u32 right[4];
+    for (int n = 0; n < 8; n += 4) {
+      const T *const rows = stage + 8 * n * Shape::key_pitch + 16 * k + place;
+      u32 right[2][4];
       if constexpr (is_corrected<Config>) {
-        ldmatrix_x4(right, stage + 8 * n * Shape::key_pitch + 16 * k + place);
-        left.multiply(known[n], known[n + 1], right);
+        ldmatrix_x4(right[0], rows);
+        ldmatrix_x4(right[1], rows + 16 * Shape::key_pitch);
+        f32(*const sums[4])[4] = {&known[n], &known[n + 1], &known[n + 2], &known[n + 3]};
+        left.multiply(sums, right);
       }
-      ldmatrix_x4(right, stage + Shape::key_tile + 8 * n * Shape::key_pitch + 16 * k + place);
-      left.multiply(result[n], result[n + 1], right);
+      ldmatrix_x4(right[0], rows + Shape::key_tile);
+      ldmatrix_x4(right[1], rows + Shape::key_tile + 16 * Shape::key_pitch);
+      f32(*const sums[4])[4] = {&result[n], &result[n + 1], &result[n + 2], &result[n + 3]};
+      left.multiply(sums, right);
     }
   }
 }
@@ -367,15 +377,26 @@ DEVICE void apply_updates(f32 (&update)[8][4], f32 (&result)[8][4], ChunkState<C
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         first[e] = second[e] = 0.f;
-      matrices.solve.multiply(first, second, right_side, block, block);
+      u32 right[1][4], rest[1][4];
+      matrices.solve.load_block(right[0], rest[0], block, block);
+      f32(*const sums[2])[4] = {&first, &second};
+      right_side.multiply(sums, right, rest);
     }
     const SplitOperand<T> solved(first, second);
 #pragma unroll
     for (int later = block; later < Shape::blocks; ++later) {
-      if constexpr (is_corrected<Config>)
-        if (later > block)
-          matrices.solve.multiply(update[2 * later], update[2 * later + 1], solved, later, block);
-      matrices.read.multiply(result[2 * later], result[2 * later + 1], solved, later, block);
+      u32 right[2][4], rest[2][4];
+      matrices.read.load_block(right[0], rest[0], later, block);
+      if (is_corrected<Config> && later > block) {
+        matrices.solve.load_block(right[1], rest[1], later, block);
+        f32(*const sums[4])[4] = {&result[2 * later], &result[2 * later + 1], &update[2 * later], &update[2 * later + 1]};
+        solved.multiply(sums, right, rest);
+      } else {
+        f32(*const sums[2])[4] = {&result[2 * later], &result[2 * later + 1]};
+        const u32 one[1][4] = {{right[0][0], right[0][1], right[0][2], right[0][3]}};
+        const u32 other[1][4] = {{rest[0][0], rest[0][1], rest[0][2], rest[0][3]}};
+        solved.multiply(sums, one, other);
+      }
     }
     if constexpr (Config::decay_width > 0)
 #pragma unroll
@@ -385,11 +406,19 @@ DEVICE void apply_updates(f32 (&update)[8][4], f32 (&result)[8][4], ChunkState<C
         second[e] = second[e] * factors.remains(token + 8);
       }
     const SplitOperand<T> remaining(first, second);
+    constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
 #pragma unroll
-    for (int n = 0; n < state.fragments; n += 2) {
-      u32 right[4];
-      ldmatrix_x4_trans(right, keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>());
-      remaining.multiply(state.at[n], state.at[n + 1], right);
+    for (int n = 0; n < state.fragments; n += side_by_side) {
+      const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>();
+      u32 right[side_by_side / 2][4];
+      f32(*sums[side_by_side])[4];
+#pragma unroll
+      for (int i = 0; i < side_by_side; ++i) {
+        sums[i] = &state.at[n + i];
+        if (i % 2 == 0)
+          ldmatrix_x4_trans(right[i / 2], rows + 8 * i);
+      }
+      remaining.multiply(sums, right);
     }
   }
 }

@@ -24,6 +24,10 @@ Problem::Problem(const Region &region, const KernelContext &context)
   depth = state[2].value(), valueDepth = state[3].value();
   if (op.getDecay())
     decayWidth = context.shape(op.getDecay())[3].value();
+  if (tokens.isStatic())
+    leastTokens = mostTokens = tokens.value();
+  else if (context.range)
+    leastTokens = context.range->least - 1, mostTokens = std::max(context.range->most - 1, leastTokens);
 }
 
 unsigned Problem::inputOf(Value operand) const {
@@ -100,23 +104,24 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
     if (context.shape(operand)[1].value() < 1)
       return std::string("there are no heads");
   const Problem problem(region, context);
-  if (recurrentTokenBytes(problem) > context.target.sharedBytesPerBlock)
+  if (recurrentBytes(problem) > context.target.sharedBytesPerBlock)
     return "the queries of a token, " + std::to_string(problem.queries) + " heads for each state, do not fit in shared memory";
   return std::nullopt;
 }
 
-/// By the number of tokens.
+/// By the number of tokens, plus one: there may be none.
 static std::vector<SizeRange> ranges(const Problem &problem) {
-  if (problem.tokens.isStatic() || !isChunked(problem))
+  if (problem.tokens.isStatic())
     return {};
-  return {{problem.tokens + 1, 1, leastChunked}, {problem.tokens + 1, leastChunked + 1, INT64_MAX}};
+  const Dim size = problem.tokens + 1;
+  if (!isChunked(problem))
+    return {{size, 1, 2}, {size, 3, INT64_MAX}};
+  return {{size, 1, 2}, {size, 3, leastChunked}, {size, leastChunked + 1, INT64_MAX}};
 }
 
 static KernelDraft emit(const Region &region, const KernelContext &context) {
   const Problem problem(region, context);
-  const bool isLong = context.range ? context.range->least > leastChunked
-                                    : problem.tokens.isStatic() && problem.tokens.value() >= leastChunked;
-  return isLong && isChunked(problem) ? emitChunked(problem) : emitRecurrent(problem);
+  return problem.leastTokens >= leastChunked && isChunked(problem) ? emitChunked(problem) : emitRecurrent(problem);
 }
 
 } // namespace linear_attention

@@ -18,7 +18,8 @@ struct Problem {
   Dim batch, tokens;
   int64_t heads = 0, keyHeads = 0, queryHeads = 0, resultHeads = 0;
   int64_t depth = 0, valueDepth = 0, decayWidth = 0;
-  int64_t queries = 1; ///< heads of queries that read one state
+  int64_t queries = 1;                        ///< heads of queries that read one state
+  int64_t leastTokens = 0, mostTokens = INT64_MAX; ///< that the kernel is launched for
 
   unsigned inputOf(mlir::Value operand) const;
   const View &view(mlir::Value operand) const { return context.inputs[inputOf(operand)]; }
@@ -64,7 +65,7 @@ constexpr int64_t leastChunked = 16;
 bool isChunked(const Problem &problem);
 KernelDraft emitChunked(const Problem &problem);
 KernelDraft emitRecurrent(const Problem &problem);
-/// Bytes of shared memory that one token takes there.
-int64_t recurrentTokenBytes(const Problem &problem);
+/// Bytes of shared memory that it takes there at least.
+int64_t recurrentBytes(const Problem &problem);
 
 } // namespace fusion::linear_attention
