@@ -169,7 +169,7 @@ public:
     Handler handler;
     unsigned minInputs = 0;
     unsigned maxInputs = 0;
-    /// Imports the op even where the model file has a function of its name, whose body cannot be imported as well.
+    /// Goes before a function of the op's name in the model file, whose body would be slower or cannot be imported.
     bool overFunction = false;
     /// Evaluates the node on known integers: true if it set all results. Tried first.
     std::function<bool(NodeImporter &)> evaluate;

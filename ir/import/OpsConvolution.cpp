@@ -200,16 +200,21 @@ void conv(NodeImporter &n) {
   n.result(0, n.cast(y, n.inputType(0)));
 }
 
-/// The values in front of a causal convolution: those that a step before has left, or zeros.
-Value withPast(NodeImporter &n, int64_t taps) {
-  const Value x = n.operand(0);
+/// [batch, channels, length] as [batch, length, channels], or back.
+Value turned(NodeImporter &n, Value x) { return n.failed() ? Value() : n.transpose(x, {0, 2, 1}); }
+
+/// Behind the values that a step before has left, or behind zeros, with the channels last.
+Value behindPast(NodeImporter &n, int64_t taps) {
+  const Value x = turned(n, n.operand(0));
   if (n.has(3))
-    return n.concat({n.operand(3), x}, 2);
-  const DimShape low = {Dim(0), Dim(0), Dim(taps - 1)}, none(3, Dim(0));
+    return n.concat({turned(n, n.operand(3)), x}, 1);
+  const DimShape low = {Dim(0), Dim(taps - 1), Dim(0)}, none(3, Dim(0));
   return taps == 1 ? x : n.build<nn::PadOp>({x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", none)});
 }
 
 // Pattern: CausalConvWithState(x, weight, bias, past) -> all = concat(past, x); activation(conv(all)), last taps - 1 of all
+// The products and the ops around it have their channels last, so that is how it is computed: the transposes in front of it
+// and behind it meet their inverses.
 void causalConvWithState(NodeImporter &n) {
   const std::string activation = n.stringAttribute("activation", "none");
   if (activation != "none" && activation != "silu" && activation != "swish")
@@ -228,20 +233,21 @@ void causalConvWithState(NodeImporter &n) {
   const int64_t taps = weight[2].value();
   if (n.has(3) && (n.rank(3) != 3 || !(n.shape(3)[2] == Dim(taps - 1))))
     return n.fail("a past state of " + shapeString(n.shape(3)) + " where the kernel has " + Twine(taps) + " elements");
-  Convolution conv;
-  conv.x = withPast(n, taps);
-  conv.weight = n.operand(1);
-  conv.kernel = {taps};
-  conv.strides = conv.dilations = {1};
-  conv.low = conv.high = {Dim(0)};
-  conv.sizes = {x[2]};
-  conv.taps = taps;
-  Value y = channelwise(n, conv);
+  const Type f32 = n.f32Type();
+  const Value all = behindPast(n, taps), weights = n.reshape(n.cast(n.operand(1), f32), {x[1], Dim(taps)});
+  Value sum;
+  for (int64_t tap = 0; tap < taps && !n.failed(); ++tap) {
+    const Value factor = n.reshape(n.slice(weights, 1, tap, 1), {x[1]});
+    const Value term = n.mul(n.cast(n.slice(all, 1, tap, x[2]), f32), factor);
+    sum = sum ? n.add(sum, term) : term;
+  }
   if (n.has(2))
-    y = n.add(y, n.cast(n.reshape(n.operand(2), {x[1], Dim(1)}), n.f32Type()));
-  y = n.cast(y, n.inputType(0));
-  n.result(0, activation == "none" ? y : n.build<nn::SiluOp>(y));
-  n.result(1, n.slice(conv.x, 2, x[2], Dim(taps - 1)));
+    sum = n.add(sum, n.cast(n.operand(2), f32));
+  Value y = n.cast(sum, n.inputType(0));
+  if (activation != "none")
+    y = n.build<nn::SiluOp>(y);
+  n.result(0, turned(n, y));
+  n.result(1, turned(n, n.slice(all, 1, x[2], Dim(taps - 1))));
 }
 
 } // namespace
@@ -250,6 +256,7 @@ void registerConvolution(HandlerTable &table) {
   table.add("", "Conv", 2, 3, conv);
   table.add("", "CausalConvWithState", 2, 4, causalConvWithState);
   table.add("com.microsoft", "CausalConvWithState", 2, 4, causalConvWithState);
+  table.preferToFunction("com.microsoft", "CausalConvWithState"); // with the channels first
 }
 
 } // namespace fusion::onnx

@@ -96,7 +96,6 @@ void registerLinearAttention(HandlerTable &table) {
   table.add("", "LinearAttention", 3, 6, linearAttention);
   table.add("com.microsoft", "LinearAttention", 3, 6, linearAttention);
   table.preferToFunction("com.microsoft", "LinearAttention"); // a Scan over the tokens
-  table.preferToFunction("", "LinearAttention");
 }
 
 } // namespace fusion::onnx
