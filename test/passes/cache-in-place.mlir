@@ -90,6 +90,7 @@ func.func @placed(%past: tensor<?x2x?x32xf16> {nn.dims = ["b", 2, "p", 32]}, %ne
                   %rows: tensor<?x1x1x1xi64> {nn.dims = ["b", 1, 1, 1]}) -> tensor<?x2x?x32xf16> {
   %0 = nn.cache_write %past, %new, %rows {axis = 2 : i64, grows = true} : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>, tensor<?x1x1x1xi64>) -> tensor<?x2x?x32xf16>
   return %0 : tensor<?x2x?x32xf16>
+}
 
 // -----
 
