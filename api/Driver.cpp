@@ -48,6 +48,7 @@ Status Driver::lower(ProfitMode profit) {
   lowering.ranks = options.tensorParallel;
   lowering.vocabulary = options.vocabularyParallel;
   lowering.kvCapacity = options.kvCapacity;
+  lowering.assumeFinite = options.assumeFinite;
   lowering.rewrites = recordsRewrites ? &recorded : nullptr;
   const ProfitMode mode = options.fuse ? profit : ProfitMode::Model;
   auto oracle = makeProfitOracle(mode, lowering.plan, options.cacheFolder);

@@ -110,6 +110,9 @@ struct CompileOptions {
   /// run writes only what is new; the state of a linear attention is replaced where it lies. See Program::run. An error if the graph has no such input, and for a bundle, which
   /// keeps the capacity it was compiled with. The reference gives the same numbers and copies.
   int64_t kvCapacity = 0;
+  /// Experts that a router gives weight 0 are not run, although 0 times infinity is not 0: the graph is taken to compute
+  /// finite numbers there. Otherwise a graph that runs every expert on every row stays as it is. See docs/routed-experts.md.
+  bool assumeFinite = true;
   /// Run instead of the emitted kernels. compile() checks their parameters, tryKernels() what they compute.
   std::vector<KernelFile> kernels;
   /// Folder for compiled kernels, plans and reports; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).

@@ -172,6 +172,8 @@ std::string tables(const FusionReport &report, const std::map<std::string, size_
           ops += (ops.empty() ? "" : " → ") + op;
         std::string saved =
             patterns == &report.raises ? "" : fmt::format(", {} bytes saved", site.bytesSaved);
+        if (!site.assumes.empty())
+          saved += ": " + escaped(site.assumes);
         out += fmt::format("<tr><td>{}</td><td>{}</td><td>fired</td><td>{}{}</td></tr>\n", escaped(name),
                            escaped(site.location), escaped(ops), saved);
       }

@@ -144,7 +144,7 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
     PassManager manager(context);
     manager.enableVerifier(false);
     buildNormalisePipeline(manager);
-    buildRaisePipeline(manager);
+    buildRaisePipeline(manager, options.assumeFinite);
     if (options.ranks > 1) {
       if (markAsOneRanks(module, options.ranks))
         report.patterns["shard"].missed.push_back({"", std::string(oneRanksRemark)});
@@ -165,7 +165,7 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
       return name == "shard" ? report.patterns[name] : report.raises[name];
     };
     for (const Raised &raised : raises.raised())
-      entryOf(raised.op).fired.push_back({raised.location, {raised.root}, 0});
+      entryOf(raised.op).fired.push_back({raised.location, {raised.root}, 0, raised.assumes});
     for (const Miss &miss : raises.misses())
       entryOf(miss.pattern).missed.push_back({miss.location, miss.reason});
     if (auto caches = report.raises.find("cache_in_place");

@@ -33,6 +33,7 @@ struct LowerOptions {
   PlanOptions plan; ///< of what follows: target and schedules
   int64_t kvCapacity = 0; ///< positions of caches that are extended in place; 0: none are
   RewriteLog *rewrites = nullptr; ///< takes down every rewrite of normalise and raise, for whoever checks them
+  bool assumeFinite = true; ///< CompileOptions::assumeFinite
   int ranks = 1; ///< of tensor parallelism: more than 1 leaves one rank's graph
   bool vocabulary = false; ///< the ranks divide embedding and head too
 };

@@ -54,17 +54,21 @@ void PlanBuilder::recordEqualities() {
 }
 
 Result<BufferId> PlanBuilder::weightBuffer(nn::WeightOp weight) {
+  const auto parts = static_cast<int64_t>(weight.getPartOffsets() ? weight.getPartOffsets()->size() : 1);
   auto spanAt = [&](StringRef file, int64_t offset) {
     std::filesystem::path path(file.str());
     if (path.is_relative() && !options.baseFolder.empty())
       path = std::filesystem::path(options.baseFolder) / path;
-    return FileSpan{path.string(), static_cast<uint64_t>(offset), static_cast<uint64_t>(weight.getLength())};
+    return FileSpan{path.string(), static_cast<uint64_t>(offset), static_cast<uint64_t>(weight.getLength() / parts)};
   };
   BufferId id = buffers[weight] = addBuffer(BufferPlan::Kind::Weight, weight, weight.getName().str());
   plan.buffers[id].contents = spanAt(weight.getPath(), weight.getOffset());
   if (auto paths = weight.getRankPaths())
     for (auto [path, offset] : llvm::zip(paths->getAsValueRange<StringAttr>(), *weight.getRankOffsets()))
       plan.buffers[id].perRank.push_back(spanAt(path, offset));
+  if (auto paths = weight.getPartPaths())
+    for (auto [path, offset] : llvm::zip(paths->getAsValueRange<StringAttr>(), *weight.getPartOffsets()))
+      plan.buffers[id].parts.push_back(spanAt(path, offset));
   if (auto starts = weight.getStarts())
     plan.buffers[id].window = {Shape(weight.shapeInFile()), nn::dimsFromAttr(*starts)};
   return id;

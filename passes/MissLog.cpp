@@ -25,8 +25,8 @@ void MissLog::note(mlir::Operation *root, llvm::StringRef pattern, std::string r
     notes.push_back({root, {pattern.str(), locationName(root->getLoc()), std::move(reason)}});
 }
 
-void MissLog::noteRaised(mlir::Operation *root, llvm::StringRef op) {
-  raises.push_back({op.str(), locationName(root->getLoc()), root->getName().getStringRef().str()});
+void MissLog::noteRaised(mlir::Operation *root, llvm::StringRef op, std::string assumes) {
+  raises.push_back({op.str(), locationName(root->getLoc()), root->getName().getStringRef().str(), std::move(assumes)});
   if (Note *earlier = find(root, op))
     earlier->raised = true;
 }
@@ -48,11 +48,12 @@ void noteMiss(mlir::Operation *root, llvm::StringRef pattern, std::string reason
     current->note(root, pattern, std::move(reason));
 }
 
-void noteRaised(mlir::Operation *root, llvm::StringRef op) {
+void noteRaised(mlir::Operation *root, llvm::StringRef op, std::string assumes) {
   mlir::remark::passed(root->getLoc(), mlir::remark::RemarkOpts::name(op).category("raise"))
-      << mlir::remark::reason("replaces what ends in {0}", root->getName().getStringRef().str());
+      << mlir::remark::reason("replaces what ends in {0}{1}{2}", root->getName().getStringRef().str(),
+                              assumes.empty() ? "" : "; ", assumes);
   if (current)
-    current->noteRaised(root, op);
+    current->noteRaised(root, op, std::move(assumes));
 }
 
 } // namespace fusion

@@ -19,6 +19,7 @@ struct Raised {
   std::string op;       ///< such as "rms_norm"
   std::string location; ///< of the last op replaced
   std::string root;     ///< that op's name: nn.mul
+  std::string assumes;  ///< what it takes for granted, and what changes in the last bits; empty: nothing
 };
 
 /// Collects misses in the order noted: one of a root and pattern, with the last reason, and none of a root that was
@@ -27,7 +28,7 @@ class MissLog {
 public:
   void note(mlir::Operation *root, llvm::StringRef pattern, std::string reason);
   std::vector<Miss> misses() const;
-  void noteRaised(mlir::Operation *root, llvm::StringRef op);
+  void noteRaised(mlir::Operation *root, llvm::StringRef op, std::string assumes);
   const std::vector<Raised> &raised() const { return raises; }
 
   /// While it lives, noteMiss on this thread goes to `log`. Scopes nest.
@@ -58,6 +59,6 @@ private:
 void noteMiss(mlir::Operation *root, llvm::StringRef pattern, std::string reason);
 
 /// Notes that `root` is about to be replaced by an op `op`, in the log in scope and as a "passed" remark.
-void noteRaised(mlir::Operation *root, llvm::StringRef op);
+void noteRaised(mlir::Operation *root, llvm::StringRef op, std::string assumes = {});
 
 } // namespace fusion

@@ -72,6 +72,33 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
   }];
 }
 
+def RaiseExpertMatmul : Pass<"nn-raise-expert-matmul", "::mlir::ModuleOp"> {
+  let summary = "matmul(x, w[index]) becomes nn.expert_matmul";
+  let description = [{
+    Where rows and slots were merged into one dim, they are apart afterwards: `index` is [rows..., slots], `x` has one slot
+    where all slots of a row read the same, and what follows up to the sum over slots works on [rows..., slots, n]. Exact.
+  }];
+}
+
+def RaiseDenseExperts : Pass<"nn-raise-dense-experts", "::mlir::ModuleOp"> {
+  let summary = "all experts on all rows, masked by equal(index, e), become nn.expert_matmul";
+  let description = [{
+    The outputs of the experts times `sum(weights * (index == e))`, added up over all experts that `index` can name:
+    the rows go to the experts of their slots instead, over weights stacked along a new first dim. Experts of weight 0
+    are left out, which takes what they compute for finite; the others are added up in f32 and rounded once. Without
+    `assume-finite` nothing is changed.
+  }];
+  let options = [Option<"assumeFinite", "assume-finite", "bool", "true", "take what unchosen experts compute for finite">];
+}
+
+def StackWeights : Pass<"nn-stack-weights", "::mlir::ModuleOp"> {
+  let summary = "weights one after another become one weight in parts";
+  let description = [{
+    A concatenation of equal `nn.weight` along their first dim, the experts of a layer, is one `nn.weight` with
+    `part_paths` and `part_offsets`: the loader puts the parts side by side, and nothing runs. Exact.
+  }];
+}
+
 def UnpackGates : Pass<"nn-unpack-gates", "::mlir::ModuleOp"> {
   let summary = "a packed gate and up projection becomes two products";
   let description = [{

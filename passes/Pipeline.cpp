@@ -20,12 +20,16 @@ void buildNormalisePipeline(OpPassManager &manager) {
   }
 }
 
-void buildRaisePipeline(OpPassManager &manager) {
+void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseNorm());
   manager.addPass(createRaiseActivation());
+  manager.addPass(createRaiseExpertMatmul());
+  manager.addPass(createRaiseDenseExperts({assumeFinite}));
   manager.addPass(createRaiseRope());
   manager.addPass(createRaiseAttention());
   manager.addPass(createUnpackGates());
+  manager.addPass(createFoldConstants());
+  manager.addPass(createStackWeights());
   manager.addPass(createCanonicalize());
   manager.addPass(createCSEPass());
 }
@@ -38,7 +42,8 @@ void buildShardPipeline(OpPassManager &manager, int64_t ranks, bool vocabulary) 
 
 void registerPipelines() {
   PassPipelineRegistration<>("nn-normalise", "one spelling for every graph", buildNormalisePipeline);
-  PassPipelineRegistration<>("nn-raise", "decomposed spellings become named ops", buildRaisePipeline);
+  PassPipelineRegistration<>("nn-raise", "decomposed spellings become named ops",
+                                     [](OpPassManager &manager) { buildRaisePipeline(manager); });
 }
 
 } // namespace fusion

@@ -145,7 +145,12 @@ Operation *namedOp(Value after) {
   Operation *op = after.getDefiningOp();
   if (auto view = llvm::dyn_cast_or_null<nn::ReshapeOp>(op))
     op = view.getX().getDefiningOp();
-  return op && (op->hasTrait<nn::Activation>() || llvm::isa<nn::Norm, nn::RopeOp, nn::AttentionOp>(op)) ? op : nullptr;
+  return op && (op->hasTrait<nn::Activation>() || llvm::isa<nn::Norm, nn::RopeOp, nn::AttentionOp, nn::ExpertMatmulOp>(op)) ? op : nullptr;
+}
+
+/// Whether experts' outputs are summed by one op now: in another order and with fewer roundings.
+bool sumsExperts(Value after, const Ops &made) {
+  return after.getDefiningOp<nn::ReduceOp>() && llvm::any_of(made, llvm::IsaPred<nn::ExpertMatmulOp>);
 }
 } // namespace
 
@@ -161,7 +166,8 @@ void RewriteLog::record(Operation *before, ValueRange after, ShapeTable &shapes)
   Operation *named = namedOp(after.front());
   Rewrite entry;
   entry.location = locationName(before->getLoc());
-  entry.raises = named && (named->hasTrait<nn::Activation>() || llvm::isa<nn::AttentionOp>(named));
+  entry.raises = sumsExperts(after.front(), made) ||
+                 (named && (named->hasTrait<nn::Activation>() || llvm::isa<nn::AttentionOp>(named)));
   entry.name =
       named ? named->getName().stripDialect().str() : before->getName().getStringRef().str() + " rewritten";
   entry.module = ModuleOp::create(before->getLoc());

@@ -84,6 +84,22 @@ Result<std::string> readFile(const std::string &path) {
   return std::move(text).str();
 }
 
+struct FileMapping {
+  std::shared_ptr<MappedFile> file;
+  const std::byte *bytes;
+};
+
+Result<FileMapping> mapSpan(const FileSpan &span, const std::string &weight) {
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(span.path);
+  if (!file)
+    return badInput(fmt::format("weight {}: {}", weight, file.error().message));
+  const size_t available = (*file)->bytes().size();
+  if (span.offset > available || span.length > available - span.offset)
+    return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", weight, span.path, available,
+                                span.length, span.offset));
+  return FileMapping{*file, (*file)->bytes().data() + span.offset};
+}
+
 /// Copies every weight to `path` and lets the plan point there. Equal spans are stored once.
 Status packWeights(ProgramPlan &plan, const std::string &path) {
   OutputFile output(path);
@@ -92,15 +108,11 @@ Status packWeights(ProgramPlan &plan, const std::string &path) {
     if (Status status = output.align(); !status)
       return status.error();
     auto [entry, fresh] = written.try_emplace({span.path, span.offset, span.length}, output.size);
-    Result<std::shared_ptr<MappedFile>> file = MappedFile::open(span.path);
-    if (!file)
-      return badInput(fmt::format("weight {}: {}", name, file.error().message));
-    size_t available = (*file)->bytes().size();
-    if (span.offset > available || span.length > available - span.offset)
-      return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", name, span.path, available,
-                                  span.length, span.offset));
+    Result<FileMapping> mapping = mapSpan(span, name);
+    if (!mapping)
+      return mapping.error();
     if (fresh)
-      if (Status status = output.write((*file)->bytes().data() + span.offset, span.length); !status)
+      if (Status status = output.write(mapping->bytes, span.length); !status)
         return status.error();
     return FileSpan{weightFile, entry->second, span.length};
   };
@@ -114,6 +126,16 @@ Status packWeights(ProgramPlan &plan, const std::string &path) {
       packed.length = tensor->bytes();
       if (Status status = output.write(tensor->data(), tensor->bytes()); !status)
         return status;
+    } else if (!buffer.parts.empty()) { // the bundle has them side by side
+      for (const FileSpan &part : buffer.parts) {
+        Result<FileMapping> mapping = mapSpan(part, buffer.name);
+        if (!mapping)
+          return mapping.error();
+        if (Status status = output.write(mapping->bytes, part.length); !status)
+          return status;
+        packed.length += part.length;
+      }
+      buffer.parts.clear();
     } else {
       Result<FileSpan> placed = pack(std::get<FileSpan>(buffer.contents), buffer.name);
       for (FileSpan &own : buffer.perRank) {

@@ -32,6 +32,83 @@ static size_t totalBytes(const std::vector<WeightRows> &parts) {
   return bytes;
 }
 
+namespace {
+/// Where the bytes of a weight are: one run, or several equal ones that follow each other on the device.
+struct Source {
+  std::vector<const std::byte *> parts;
+  size_t partBytes = 0; ///< of each; not needed where there is one
+};
+
+/// Maps files, each once.
+struct Files {
+  std::map<std::string, std::shared_ptr<MappedFile>> files;
+
+  Result<const std::byte *> bytesOf(const FileSpan &span, const std::string &weight) {
+    std::shared_ptr<MappedFile> &file = files[span.path];
+    if (!file) {
+      Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(span.path);
+      if (!opened)
+        return badInput(fmt::format("weight {}: {}", weight, opened.error().message));
+      file = *opened;
+    }
+    const size_t available = file->bytes().size();
+    if (span.offset > available || span.length > available - span.offset)
+      return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", weight, span.path, available,
+                                  span.length, span.offset));
+    return file->bytes().data() + span.offset;
+  }
+
+  Result<Source> sourceOf(const BufferPlan &buffer, int rank) {
+    std::vector<FileSpan> spans = buffer.parts;
+    if (spans.empty())
+      spans.push_back(std::get<FileSpan>(buffer.contents));
+    if (!buffer.perRank.empty()) {
+      if (rank < 0 || static_cast<size_t>(rank) >= buffer.perRank.size())
+        return badInput(fmt::format("weight {}: there is no file for rank {}", buffer.name, rank));
+      spans = {buffer.perRank[static_cast<size_t>(rank)]};
+    }
+    Source source{{}, spans.front().length};
+    for (const FileSpan &span : spans) {
+      Result<const std::byte *> bytes = bytesOf(span, buffer.name);
+      if (!bytes)
+        return bytes.error();
+      source.parts.push_back(*bytes);
+    }
+    return source;
+  }
+};
+
+/// Copies `rows` of the source, wherever the parts end, to `target`.
+Status upload(Backend &backend, std::byte *target, const Source &source, const WeightRows &rows) {
+  if (source.parts.size() == 1)
+    return backend.uploadRows(target, source.parts.front() + rows.offset, rows.bytes, rows.pitch, rows.count);
+  for (size_t row = 0; row < rows.count;) {
+    const size_t start = rows.offset + row * rows.pitch, part = start / source.partBytes, within = start % source.partBytes;
+    const size_t room = source.partBytes - within;
+    size_t count = 1; // rows that lie in this part
+    if (rows.bytes <= room && rows.pitch > 0)
+      count = std::min(rows.count - row, (room - rows.bytes) / rows.pitch + 1);
+    if (rows.bytes <= room) {
+      if (Status status = backend.uploadRows(target, source.parts[part] + within, rows.bytes, rows.pitch, count); !status)
+        return status;
+    } else {
+      for (size_t done = 0; done < rows.bytes;) {
+        const size_t at = start + done, left = source.partBytes - at % source.partBytes;
+        const size_t bytes = std::min(rows.bytes - done, left);
+        if (Status status = backend.uploadRows(target + done, source.parts[at / source.partBytes] + at % source.partBytes,
+                                               bytes, bytes, 1);
+            !status)
+          return status;
+        done += bytes;
+      }
+    }
+    target += count * rows.bytes;
+    row += count;
+  }
+  return {};
+}
+} // namespace
+
 Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank) {
   WeightStore store;
   store.storage = std::make_shared<Storage>();
@@ -39,59 +116,46 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
 
   struct Copy {
     BufferId buffer;
-    const std::byte *source;
+    Source source;
     std::vector<WeightRows> rows; ///< empty when another copy brings them
     size_t offset;
   };
   std::vector<Copy> copies;
-  std::map<std::pair<const std::byte *, std::vector<WeightRows>>, size_t> placed;
+  std::map<std::pair<std::vector<const std::byte *>, std::vector<WeightRows>>, size_t> placed;
   std::vector<bool> used = usedBuffers(plan);
-  std::map<std::string, std::shared_ptr<MappedFile>> files;
+  Files files;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan &buffer = plan.buffers[i];
     if (buffer.kind != BufferPlan::Kind::Weight || !used[i])
       continue;
-    const std::byte *source = nullptr;
-    if (auto *span = std::get_if<FileSpan>(&buffer.contents)) {
-      if (!buffer.perRank.empty()) {
-        if (rank < 0 || static_cast<size_t>(rank) >= buffer.perRank.size())
-          return badInput(fmt::format("weight {}: there is no file for rank {}", buffer.name, rank));
-        span = &buffer.perRank[static_cast<size_t>(rank)];
-      }
-      std::shared_ptr<MappedFile> &file = files[span->path];
-      if (!file) {
-        Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(span->path);
-        if (!opened)
-          return badInput(fmt::format("weight {}: {}", buffer.name, opened.error().message));
-        file = *opened;
-        store.storage->files.push_back(file);
-      }
-      size_t available = file->bytes().size();
-      if (span->offset > available || span->length > available - span->offset)
-        return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", buffer.name,
-                                    span->path, available, span->length, span->offset));
-      source = file->bytes().data() + span->offset;
+    Source source;
+    if (auto *tensor = std::get_if<Tensor>(&buffer.contents)) {
+      store.storage->tensors.push_back(*tensor);
+      source.parts = {static_cast<const std::byte *>(tensor->data())};
     } else {
-      const Tensor &tensor = std::get<Tensor>(buffer.contents);
-      store.storage->tensors.push_back(tensor);
-      source = static_cast<const std::byte *>(tensor.data());
+      Result<Source> found = files.sourceOf(buffer, rank);
+      if (!found)
+        return found.error();
+      source = std::move(*found);
     }
     Result<std::vector<WeightRows>> rows = weightRows(buffer, rank);
     if (!rows)
       return rows.error();
-    const bool isOneRun = rows->size() == 1 && rows->front().count == 1;
-    const std::byte *start = source + rows->front().offset;
-    if (backend.sharesHostMemory() && source && isOneRun &&
+    const bool isOneRun = source.parts.size() == 1 && rows->size() == 1 && rows->front().count == 1;
+    const std::byte *start = source.parts.front() + rows->front().offset;
+    if (backend.sharesHostMemory() && source.parts.front() && isOneRun &&
         reinterpret_cast<uintptr_t>(start) % kernelAlignment == 0) {
       store.addresses[i] = const_cast<std::byte *>(start); // kernels do not write weights: verify() saw to it
     } else {
       // Tied weights name the same bytes: one copy serves all.
-      auto [place, fresh] = placed.try_emplace({source, *rows}, store.copiedBytes);
-      copies.push_back({static_cast<BufferId>(i), source, fresh ? *rows : std::vector<WeightRows>(), place->second});
+      auto [place, fresh] = placed.try_emplace({source.parts, *rows}, store.copiedBytes);
+      copies.push_back({static_cast<BufferId>(i), std::move(source), fresh ? *rows : std::vector<WeightRows>(), place->second});
       if (fresh)
         store.copiedBytes += std::max(alignedSize(totalBytes(*rows)), bufferAlignment);
     }
   }
+  for (const auto &[path, file] : files.files)
+    store.storage->files.push_back(file);
   if (copies.empty())
     return store;
 
@@ -104,13 +168,11 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
     progress.emplace("load weights", static_cast<int64_t>(store.copiedBytes / progressStep));
   size_t shown = 0;
   for (const Copy &copy : copies) {
-    void *target = static_cast<std::byte *>(memory->get()) + copy.offset;
+    std::byte *target = static_cast<std::byte *>(memory->get()) + copy.offset;
     store.addresses[copy.buffer] = target;
     size_t done = 0;
     for (const WeightRows &rows : copy.rows) {
-      if (Status status = backend.uploadRows(static_cast<std::byte *>(target) + done, copy.source + rows.offset,
-                                             rows.bytes, rows.pitch, rows.count);
-          !status)
+      if (Status status = upload(backend, target + done, copy.source, rows); !status)
         return status.error();
       done += rows.total();
     }

@@ -18,6 +18,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                  cl::value_desc("N"), cl::cat(category)),
       tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism"), cl::value_desc("N"),
                      cl::init(1), cl::cat(category)),
+      noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
+                     cl::cat(category)),
       quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {}
 
 Status CompileFlags::check() const {
@@ -35,6 +37,7 @@ CompileOptions CompileFlags::options(Target target) const {
   options.profit = profit;
   options.kvCapacity = kvCapacity;
   options.tensorParallel = tensorParallel;
+  options.assumeFinite = !noAssumeFinite;
   return options;
 }
 

@@ -20,6 +20,7 @@ public:
   llvm::cl::list<std::string> patterns;
   llvm::cl::opt<int64_t> kvCapacity;
   llvm::cl::opt<int> tensorParallel;
+  llvm::cl::opt<bool> noAssumeFinite;
   llvm::cl::opt<bool> quiet;
 };
 

@@ -84,6 +84,8 @@ struct BufferPlan {
   std::optional<Window> window = {};
   /// For a Weight of which every rank has one of its own: where, by rank; `contents` are rank 0's.
   std::vector<FileSpan> perRank = {};
+  /// For a Weight in parts: equal spans whose bytes are its own, one after the other; `contents` are the first's.
+  std::vector<FileSpan> parts = {};
   /// For a Temporary: where its writer takes the two-shot algorithm, each rank has only the rows that it
   /// reduces. All launches that read it take the same algorithm for the same sizes.
   bool isScattered = false;

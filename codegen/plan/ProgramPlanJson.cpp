@@ -67,6 +67,8 @@ static json toJson(const BufferPlan &buffer) {
   }
   for (const FileSpan &file : buffer.perRank)
     result["per_rank"].push_back(toJson(file));
+  for (const FileSpan &file : buffer.parts)
+    result["parts"].push_back(toJson(file));
   if (buffer.window)
     result["window"] = {{"whole", buffer.window->whole}, {"starts", toJson(buffer.window->starts)}};
   if (buffer.isScattered)

@@ -136,6 +136,9 @@ static BufferPlan readBuffer(const json &object) {
   if (object.contains("per_rank"))
     for (const json &file : jsonArray(object, "per_rank"))
       buffer.perRank.push_back(readFileSpan(file));
+  if (object.contains("parts"))
+    for (const json &file : jsonArray(object, "parts"))
+      buffer.parts.push_back(readFileSpan(file));
   if (auto window = object.find("window"); window != object.end())
     buffer.window = {jsonField<Shape>(*window, "whole"), readShape(*window, "starts")};
   if (object.contains("scattered"))

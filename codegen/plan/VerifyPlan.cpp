@@ -62,7 +62,7 @@ static Status verifyBuffer(const BufferPlan &buffer) {
     return badInput(fmt::format("buffer {}: {}", buffer.name,
                                 filled ? "only a weight may have contents" : "a weight without contents"));
   if (!filled)
-    return buffer.window || !buffer.perRank.empty()
+    return buffer.window || !buffer.perRank.empty() || !buffer.parts.empty()
                ? badInput(fmt::format("buffer {}: only a weight may be a part of one", buffer.name))
                : Status();
   Result<DimShape> shape = shapeOfContents(buffer);
@@ -79,6 +79,13 @@ static Status verifyBuffer(const BufferPlan &buffer) {
     bytes = (bytes + 1) / 2;
   auto *file = std::get_if<FileSpan>(&buffer.contents);
   uint64_t given = file ? file->length : std::get<Tensor>(buffer.contents).bytes();
+  if (!buffer.parts.empty()) {
+    auto isLikeFirst = [&](const FileSpan &part) { return file && part.length == file->length; };
+    if (!std::ranges::all_of(buffer.parts, isLikeFirst) || !buffer.perRank.empty())
+      return badInput(fmt::format("weight {}: its parts are not equal spans of files that all ranks read", buffer.name));
+    if (__builtin_mul_overflow(given, buffer.parts.size(), &given))
+      return badInput(fmt::format("weight {}: its parts are too large", buffer.name));
+  }
   if (given != bytes)
     return badInput(fmt::format("weight {}: shape {} of {} needs {} bytes, its contents have {}", buffer.name,
                                 shapeString(*shape), name(buffer.type), bytes, given));

@@ -28,6 +28,9 @@ def NN_WeightOp : NN_Op<"weight", [NN_Stored, NN_ShardRule]> {
     With `rank_paths` and `rank_offsets`, rank r reads as many bytes from the r-th of these instead: a model that was
     cut into a file for each rank.
 
+    With `part_paths` and `part_offsets`, the bytes are equal spans one after the other, the i-th at the i-th of these
+    places: the experts of a layer that a file holds one by one. `path` and `offset` are those of the first.
+
     ```mlir
     %w = nn.weight {name = "model.norm.weight", path = "model.onnx", offset = 4096 : i64, length = 256 : i64}
        : () -> tensor<128xbf16>
@@ -37,11 +40,14 @@ def NN_WeightOp : NN_Op<"weight", [NN_Stored, NN_ShardRule]> {
   }];
   let arguments = (ins StrAttr:$name, StrAttr:$path, I64Attr:$offset, I64Attr:$length,
                        OptionalAttr<DenseI64ArrayAttr>:$whole, OptionalAttr<NN_DimsAttr>:$starts,
-                       OptionalAttr<StrArrayAttr>:$rank_paths, OptionalAttr<DenseI64ArrayAttr>:$rank_offsets);
+                       OptionalAttr<StrArrayAttr>:$rank_paths, OptionalAttr<DenseI64ArrayAttr>:$rank_offsets,
+                       OptionalAttr<StrArrayAttr>:$part_paths, OptionalAttr<DenseI64ArrayAttr>:$part_offsets);
   let results = (outs NN_Tensor:$y);
   let builders = [OpBuilder<(ins "::mlir::Type":$y, "::llvm::StringRef":$name, "::llvm::StringRef":$path,
                                  "int64_t":$offset, "int64_t":$length),
-                            [{ build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr, nullptr, nullptr); }]>];
+                            [{
+    build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  }]>];
   let extraClassDeclaration = [{
     /// The shape of what lies in the file.
     ::llvm::ArrayRef<int64_t> shapeInFile() {

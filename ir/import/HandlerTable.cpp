@@ -48,6 +48,8 @@ const HandlerTable &HandlerTable::instance() {
     registerContribAttention(all);
     registerLinearAttention(all);
     registerContrib(all);
+    registerExperts(all);
+    registerScatter(all);
     registerQuantisation(all);
     registerKnown(all);
     return all;

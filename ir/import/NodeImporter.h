@@ -203,6 +203,8 @@ void registerAttention(HandlerTable &table);
 void registerContribAttention(HandlerTable &table);
 void registerLinearAttention(HandlerTable &table);
 void registerContrib(HandlerTable &table);
+void registerExperts(HandlerTable &table);
+void registerScatter(HandlerTable &table);
 void registerQuantisation(HandlerTable &table);
 /// Evaluators on known integers.
 void registerKnown(HandlerTable &table);

@@ -9,6 +9,39 @@ using namespace mlir;
 
 namespace fusion::onnx {
 
+Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape) {
+  GraphValue *value =
+      node.failed() ? nullptr : node.owner().scope().find(node.proto().input(static_cast<int>(input)));
+  if (!value || !value->tensor) {
+    node.fail("input " + Twine(input) + " is not an initializer");
+    return {};
+  }
+  const int64_t bytes = value->info.elements(), values = elementCount(shape);
+  if (value->info.type != DType::U8 || bytes * 8 != values * bits) {
+    node.fail("input " + Twine(input) + " of " + shapeString(value->info.shape) + " does not hold " +
+              shapeString(shape) + " values of " + Twine(bits) + " bits");
+    return {};
+  }
+  DType type = bits == 4 ? DType::U4 : DType::U8;
+  if (value->info.place) {
+    Value weight = nn::WeightOp::create(
+        node.builder(), node.location(), RankedTensorType::get(shape, mlirType(node.context(), type)), value->name,
+        value->info.place->path, static_cast<int64_t>(value->info.place->offset), bytes);
+    node.owner().setShape(weight, DimShape(shape.begin(), shape.end()));
+    return weight;
+  }
+  auto contents = node.owner().tensors.load(*value->tensor, value->info);
+  if (!contents) {
+    node.fail(contents.error().message);
+    return {};
+  }
+  Tensor unpacked = Tensor::uninitialized(type, shape);
+  const auto *source = contents->as<uint8_t>();
+  for (int64_t i = 0; i < values; ++i)
+    unpacked.as<uint8_t>()[i] = bits == 8 ? source[i] : (source[i / 2] >> (i % 2 * 4)) & 15;
+  return node.constant(unpacked);
+}
+
 namespace {
 
 /// alpha * x, where x is a product in f32, rounded once to `type`.
@@ -95,41 +128,6 @@ void allGather(NodeImporter &node) {
   node.result(0, node.build<nn::AllReduceOp>(node.concat(shards, axis)));
 }
 
-/// The bytes of initialiser `input` read as `columns` values of `bits` bits a row.
-Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, int64_t rows, int64_t columns) {
-  GraphValue *value =
-      node.failed() ? nullptr : node.owner().scope().find(node.proto().input(static_cast<int>(input)));
-  if (!value || !value->tensor) {
-    node.fail("input " + Twine(input) + " is not an initializer");
-    return {};
-  }
-  int64_t bytes = value->info.elements();
-  if (value->info.type != DType::U8 || bytes * 8 != rows * columns * bits) {
-    node.fail("input " + Twine(input) + " of " + shapeString(value->info.shape) + " does not hold " +
-              Twine(rows) + " x " + Twine(columns) + " values of " + Twine(bits) + " bits");
-    return {};
-  }
-  DType type = bits == 4 ? DType::U4 : DType::U8;
-  if (value->info.place) {
-    Value weight = nn::WeightOp::create(
-        node.builder(), node.location(),
-        RankedTensorType::get({rows, columns}, mlirType(node.context(), type)), value->name,
-        value->info.place->path, static_cast<int64_t>(value->info.place->offset), bytes);
-    node.owner().setShape(weight, {rows, columns});
-    return weight;
-  }
-  auto contents = node.owner().tensors.load(*value->tensor, value->info);
-  if (!contents) {
-    node.fail(contents.error().message);
-    return {};
-  }
-  Tensor unpacked = Tensor::uninitialized(type, {rows, columns});
-  const auto *source = contents->as<uint8_t>();
-  for (int64_t i = 0; i < rows * columns; ++i)
-    unpacked.as<uint8_t>()[i] = bits == 8 ? source[i] : (source[i / 2] >> (i % 2 * 4)) & 15;
-  return node.constant(unpacked);
-}
-
 struct PackedShape {
   int64_t rows, depth, bits, block;
   int64_t blocks() const { return (depth + block - 1) / block; }
@@ -147,7 +145,7 @@ Value blockZeroPoints(NodeImporter &node, const PackedShape &shape) {
     return {};
   }
   int64_t perByte = 8 / shape.bits, padded = (shape.blocks() + perByte - 1) / perByte * perByte;
-  return node.slice(packedWeight(node, 3, shape.bits, shape.rows, padded), 1, 0, shape.blocks());
+  return node.slice(packedWeight(node, 3, shape.bits, {shape.rows, padded}), 1, 0, shape.blocks());
 }
 
 void matMulNBits(NodeImporter &node) {
@@ -161,7 +159,7 @@ void matMulNBits(NodeImporter &node) {
   int64_t columns = shape.blocks() * shape.block;
   Value scales = node.operand(2);
   scales = node.failed() ? Value() : node.reshape(scales, {shape.rows, shape.blocks()});
-  Value packed = node.slice(packedWeight(node, 1, shape.bits, shape.rows, columns), 1, 0, shape.depth);
+  Value packed = node.slice(packedWeight(node, 1, shape.bits, {shape.rows, columns}), 1, 0, shape.depth);
   Value weight =
       node.build<nn::DequantizeOp>({packed, scales, blockZeroPoints(node, shape)},
                                    {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);

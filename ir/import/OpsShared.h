@@ -40,4 +40,7 @@ mlir::Value attend(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value
 /// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
 double defaultScale(NodeImporter &node, mlir::Value q);
 
+/// The bytes of initialiser `input` read as values of 4 or 8 bits, low half first.
+mlir::Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape);
+
 } // namespace fusion::onnx

@@ -12,9 +12,13 @@ static llvm::json::Object jsonOf(const std::map<std::string, FusionReport::Patte
   llvm::json::Object patternObject;
   for (const auto &[name, pattern] : patterns) {
     llvm::json::Array sites, missed;
-    for (const FusionReport::Site &site : pattern.fired)
-      sites.push_back(llvm::json::Object{
-          {"location", site.location}, {"ops", llvm::json::Array(site.ops)}, {"bytes_saved", site.bytesSaved}});
+    for (const FusionReport::Site &site : pattern.fired) {
+      llvm::json::Object entry{
+          {"location", site.location}, {"ops", llvm::json::Array(site.ops)}, {"bytes_saved", site.bytesSaved}};
+      if (!site.assumes.empty())
+        entry["assumes"] = site.assumes;
+      sites.push_back(std::move(entry));
+    }
     for (const FusionReport::Miss &miss : pattern.missed)
       missed.push_back(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
     patternObject[name] = llvm::json::Object{{"fired", static_cast<int64_t>(pattern.fired.size())},
@@ -96,6 +100,7 @@ FusionReport reportFromJson(llvm::StringRef text) {
           FusionReport::Site &entry = pattern.fired.emplace_back();
           entry.location = site.getString("location").value_or("").str();
           entry.bytesSaved = site.getInteger("bytes_saved").value_or(0);
+          entry.assumes = site.getString("assumes").value_or("").str();
           if (const llvm::json::Array *ops = site.getArray("ops"))
             for (const llvm::json::Value &op : *ops)
               entry.ops.push_back(op.getAsString().value_or("").str());
@@ -160,6 +165,11 @@ std::string FusionReport::markdown() const {
     out << "\n## Named ops found in decomposed spellings\n\n| op | found | missed |\n|---|---|---|\n";
   for (const auto &[name, pattern] : raises)
     out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size() << " |\n";
+  for (const auto &[name, pattern] : raises)
+    for (const Site &site : pattern.fired)
+      if (!site.assumes.empty())
+        out << "\n- " << markdownText(name) << " found at `" << markdownText(site.location) << "`: " << markdownText(site.assumes)
+            << "\n";
   for (const auto &[name, pattern] : raises)
     for (const Miss &miss : pattern.missed)
       out << "\n- " << markdownText(name) << " missed at `" << markdownText(miss.location) << "`: " << markdownText(miss.reason) << "\n";

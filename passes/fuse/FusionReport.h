@@ -15,6 +15,7 @@ struct FusionReport {
     std::string location;          ///< model.layers.0.input_layernorm
     std::vector<std::string> ops;  ///< nn.add, nn.rms_norm
     int64_t bytesSaved = 0;        ///< memory traffic, at the nominal sizes
+    std::string assumes = {};      ///< what was taken for granted; empty: nothing
   };
   struct Miss {
     std::string location;

@@ -1,4 +1,4 @@
-// Gathers of one known index: views instead of copies.
+// Gathers of one known index: views instead of copies. Gathers of whole rows: one spelling.
 #include "passes/normalise/Patterns.h"
 
 using namespace mlir;
@@ -50,11 +50,25 @@ LogicalResult gatherNdOfOne(nn::GatherNdOp op, PatternRewriter &rewriter, ShapeT
   return failure();
 }
 
+// Pattern: gather_nd(x, i : [.., 1]) without batch dims -> gather(x, reshape(i)) along dim 0
+LogicalResult gatherNdOfRows(nn::GatherNdOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  DimShape shape = shapes.of(op.getIndices());
+  if (op.getBatchDims() != 0 || shape.empty() || !(shape.back() == Dim(1)))
+    return failure();
+  shape.pop_back();
+  Value indices = nn::buildReshape(rewriter, op.getLoc(), op.getIndices(), shape);
+  replaceByNew(rewriter, op,
+               nn::build<nn::GatherOp>(rewriter, op.getLoc(), {op.getX(), indices},
+                                       rewriter.getNamedAttr("axis", rewriter.getI64IntegerAttr(0))));
+  return success();
+}
+
 } // namespace
 
 void addGathers(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::GatherOp>(patterns, shapes, gatherOfOne);
   add<nn::GatherNdOp>(patterns, shapes, gatherNdOfOne);
+  add<nn::GatherNdOp>(patterns, shapes, gatherNdOfRows);
 }
 
 } // namespace fusion::normalise

@@ -59,6 +59,7 @@ void addViews(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addHeads(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addGathers(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addBroadcasts(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
+void addClamps(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addMatmul(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 
 } // namespace fusion::normalise

@@ -22,8 +22,9 @@ void reshapeWeights(func::FuncOp function) {
     if (!weight || weight.getStarts() || weight.getRankPaths() || !type.hasStaticShape())
       continue;
     OpBuilder builder(weight);
-    reshape.getY().replaceAllUsesWith(nn::WeightOp::create(builder, weight.getLoc(), type, weight.getName(),
-                                                           weight.getPath(), weight.getOffset(), weight.getLength()));
+    auto shaped = llvm::cast<nn::WeightOp>(builder.clone(*weight));
+    shaped.getResult().setType(type);
+    reshape.getY().replaceAllUsesWith(shaped);
     reshape.erase();
   }
 }

@@ -115,7 +115,8 @@ Value Sharder::loadPart(Value value, DimShape starts, DimShape sizes) {
   auto part = nn::WeightOp::create(builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(),
                                    weight.getPath(), weight.getOffset(), weight.getLength(),
                                    builder.getDenseI64ArrayAttr(weight.shapeInFile()),
-                                   nn::dimsToAttr(function.getContext(), starts), ArrayAttr(), DenseI64ArrayAttr());
+                                   nn::dimsToAttr(function.getContext(), starts), ArrayAttr(), DenseI64ArrayAttr(),
+                                   weight.getPartPathsAttr(), weight.getPartOffsetsAttr());
   local[part] = sizes;
   return part;
 }

@@ -71,7 +71,7 @@ private:
       return;
     std::string contents;
     if (auto *span = std::get_if<FileSpan>(&buffer.contents))
-      contents = fmt::format("{} bytes of a file", span->length);
+      contents = fmt::format("{} bytes of a file", span->length * std::max<size_t>(buffer.parts.size(), 1));
     else if (auto *tensor = std::get_if<Tensor>(&buffer.contents))
       contents = "constant " + contentHash({static_cast<const char *>(tensor->data()), tensor->bytes()});
     line("weight {} {} {}, {}", buffer.name, name(buffer.type), values(buffer.shape), contents);

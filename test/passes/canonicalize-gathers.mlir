@@ -46,3 +46,14 @@ func.func @stays(%x: tensor<?x8xf32> {nn.dims = ["b", 8]}) -> (tensor<8xf32>, te
   %1 = nn.gather %x, %j {axis = 1 : i64} : (tensor<?x8xf32>, tensor<2xi64>) -> tensor<?x2xf32>
   return %0, %1 : tensor<8xf32>, tensor<?x2xf32>
 }
+
+// -----
+
+// Whole rows, addressed by one number each.
+// CHECK-LABEL: func @rows
+// CHECK: %[[I:.*]] = nn.reshape %{{.*}} {shape = ["t"]}
+// CHECK-NEXT: nn.gather %{{.*}}, %[[I]] {axis = 0 : i64} : (tensor<4x8x6xf32>, tensor<?xi64>) -> tensor<?x8x6xf32>
+func.func @rows(%x: tensor<4x8x6xf32>, %i: tensor<?x1xi64> {nn.dims = ["t", 1]}) -> tensor<?x8x6xf32> {
+  %0 = nn.gather_nd %x, %i {batch_dims = 0 : i64} : (tensor<4x8x6xf32>, tensor<?x1xi64>) -> tensor<?x8x6xf32>
+  return %0 : tensor<?x8x6xf32>
+}

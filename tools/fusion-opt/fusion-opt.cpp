@@ -47,7 +47,8 @@ cl::opt<std::string> emitKind("emit", cl::desc("mlir, cuda, plan or dot"), cl::i
 bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
          verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
-         !kernels.files().empty() || flags.tensorParallel != 1 || vocabulary.value || flags.kvCapacity.getNumOccurrences();
+         !kernels.files().empty() || flags.tensorParallel != 1 || vocabulary.value || flags.kvCapacity.getNumOccurrences() ||
+         flags.noAssumeFinite;
 }
 
 Status checkOptions() {
@@ -55,6 +56,8 @@ Status checkOptions() {
     return badInput("--emit takes mlir, cuda, plan or dot, not '" + emitKind + "'");
   if (flags.kvCapacity.getNumOccurrences() && !fuseFlag)
     return badInput("--kv-capacity needs --fuse");
+  if (flags.noAssumeFinite && !fuseFlag)
+    return badInput("--no-assume-finite needs --fuse");
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
                     flags.tensorParallel != 1 || requirePlan))
     return badInput("--report, --require, --require-plan, --patterns, --fuse-disable and --tp need --fuse");
