@@ -37,11 +37,12 @@ std::optional<PickedMatrices> matchPicked(Value value, Raiser &raiser) {
 /// The dims, slots last, that a flat index was made of; [index, 1] where that cannot be seen.
 DimShape rowsAndSlots(Value index, Raiser &raiser) {
   const Dim merged = raiser.shapes.of(index).front();
-  for (Value value = index; Operation *op = value.getDefiningOp();) {
+  for (Value value = index;;) {
     DimShape shape = raiser.shapes.of(value);
     if (shape.size() > 1 && !(shape.back() == Dim(1)) && product(shape) == merged)
       return shape;
-    if (!llvm::isa<nn::ReshapeOp>(op) && !op->hasTrait<nn::Pointwise>())
+    Operation *op = value.getDefiningOp();
+    if (!op || (!llvm::isa<nn::ReshapeOp>(op) && !op->hasTrait<nn::Pointwise>()))
       break;
     value = op->getOperand(0);
   }

@@ -14,7 +14,7 @@
 // CHECK-NEXT: %[[B:.*]] = nn.add %[[H]], %[[CI]]
 // CHECK-NEXT: %[[S:.*]] = nn.silu %[[B]]
 // CHECK-NEXT: %[[D:.*]] = nn.weight {{.*}} : () -> tensor<3x6x8xf16>
-// CHECK-NEXT: %[[Y:.*]] = nn.expert_matmul %[[S]], %[[D]], %[[I]] {transpose_w = false} : (tensor<?x2x6xf16>, tensor<3x6x8xf16>, tensor<?x2xi64>) -> tensor<?x2x8xf16>
+// CHECK-NEXT: %[[Y:.*]] = nn.expert_matmul %[[S]], %[[D]], %[[I]] : (tensor<?x2x6xf16>, tensor<3x6x8xf16>, tensor<?x2xi64>) -> tensor<?x2x8xf16>
 // CHECK-NEXT: %[[RC:.*]] = nn.reshape %[[R]] {shape = ["t", 2, 1]}
 // CHECK-NEXT: %[[W:.*]] = nn.mul %[[Y]], %[[RC]]
 // CHECK-NEXT: %[[SUM:.*]] = nn.reduce %[[W]] {axes = array<i64: 1>, keepdims = false, kind = "sum"} : (tensor<?x2x8xf16>) -> tensor<?x8xf16>
