@@ -59,14 +59,37 @@ Status PlanBuilder::planOp(Operation *op) {
     return badInput(describeOp(op) + ": not an op of this compiler");
   if (views.isView(op) || isOpTriviallyDead(op))
     return {};
+  const bool prepares = isPrepared(op);
+  const auto kind = prepares ? BufferPlan::Kind::Prepared : BufferPlan::Kind::Temporary;
   llvm::SmallVector<BufferId> outputs;
-  for (Value result : op->getResults())
-    outputs.push_back(views.isInPlace(result)
-                          ? buffers[views[result].base]
-                          : buffers[result] =
-                                addBuffer(BufferPlan::Kind::Temporary, result, locationName(op->getLoc())));
+  for (Value result : op->getResults()) {
+    outputs.push_back(views.isInPlace(result) ? buffers[views[result].base]
+                                              : buffers[result] = addBuffer(kind, result, locationName(op->getLoc())));
+    if (prepares)
+      prepared.insert(result);
+  }
   auto group = llvm::dyn_cast<GroupOp>(op);
-  return planRegion(group ? Region::of(group) : Region::of(op), outputs);
+  const Region region = group ? Region::of(group) : Region::of(op);
+  if (!prepares)
+    return planRegion(region, outputs);
+  steps = &plan.preparation;
+  const int64_t launchesOfRun = launches;
+  Status status = planRegion(region, outputs);
+  launches = launchesOfRun;
+  steps = &plan.steps;
+  return status;
+}
+
+bool PlanBuilder::isPrepared(Operation *op) const {
+  auto isKept = [&](Value operand) {
+    Value base = views[operand].base;
+    return nn::isStored(base) || prepared.contains(base);
+  };
+  auto isStatic = [&](Value result) {
+    return llvm::all_of(shapes[result], [](const Dim &dim) { return dim.isStatic(); }) && !views.isInPlace(result);
+  };
+  const bool sums = op->walk([](nn::AllReduceOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  return !sums && op->getNumOperands() > 0 && llvm::all_of(op->getOperands(), isKept) && llvm::all_of(op->getResults(), isStatic);
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
@@ -188,7 +211,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
   for (const View &view : context.inputs) // what computes them comes before
     if (auto buffer = bufferOf(view.base); !buffer)
       return buffer.error();
-  const auto before = plan.steps.empty() ? llvm::ArrayRef<Alternative>() : llvm::ArrayRef(plan.steps.back().alternatives);
+  const auto before = steps->empty() ? llvm::ArrayRef<Alternative>() : llvm::ArrayRef(steps->back().alternatives);
   const llvm::SmallVector<bool> independent = independentInputs(context.inputs, before);
   KernelContext known = context;
   known.independent = independent;
@@ -208,7 +231,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
       if (Status status = addLibraryVariant(step, region, known, outputs); !status)
         return status;
   }
-  plan.steps.push_back(std::move(step));
+  steps->push_back(std::move(step));
   return {};
 }
 

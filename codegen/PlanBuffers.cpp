@@ -122,7 +122,7 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   Value value = returns->getOperand(index);
   const View &view = views[value];
   std::string name = portName(function.getResultAttrDict(index), "result", index);
-  bool isKept = nn::isStored(view.base);
+  bool isKept = nn::isStored(view.base) || prepared.contains(view.base);
   bool isWhole =
       view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
   const auto shard = shardOf(function.getResultAttr(index, nn::shardAttr));

@@ -4,6 +4,7 @@
 #include "codegen/BuildPlan.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fusion {
@@ -23,6 +24,8 @@ public:
 
 private:
   Status planOp(mlir::Operation *op);
+  /// Whether the op, not a view, follows from weights and constants alone: its result is made once.
+  bool isPrepared(mlir::Operation *op) const;
   /// Of a region whose values lie so.
   KernelContext contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const;
   /// Of the schedule that takes the region, or the error that buildPlan promises.
@@ -107,6 +110,8 @@ private:
   bool dry;
   int64_t launches = 0;
   ProgramPlan plan;
+  std::vector<Step> *steps = &plan.steps; ///< where steps go: those of a run or the preparation
+  llvm::DenseSet<mlir::Value> prepared;   ///< results of ops that the preparation computes
   llvm::DenseMap<mlir::Value, BufferId> buffers;
   /// Of values between the kernels of one alternative.
   llvm::DenseMap<mlir::Value, View> between;

@@ -71,12 +71,32 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
       emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);
   if (!backend)
     return backend.error();
-  Result<WeightStore> weights = WeightStore::load(executor->program, **backend, chosen.rank);
+  std::shared_ptr<Backend> device = std::move(*backend);
+  Result<NamedTensors> prepared = prepareWeights(executor->program, chosen, device);
+  if (!prepared)
+    return Error{prepared.error().kind, "weights: " + prepared.error().message};
+  Result<WeightStore> weights = WeightStore::load(executor->program, *device, chosen.rank, *prepared);
   if (!weights)
     return weights.error();
   executor->runner =
-      std::make_unique<Runner>(executor->program, chosen, std::move(*backend), std::move(*weights));
+      std::make_unique<Runner>(executor->program, chosen, std::move(device), std::move(*weights));
   return executor;
+}
+
+/// Runs the preparation. What it reads goes with its runner, before the weights of the program are loaded.
+Result<NamedTensors> Executor::prepareWeights(const ProgramPlan &plan, const ExecutorOptions &options,
+                                              const std::shared_ptr<Backend> &device) {
+  if (plan.preparation.empty())
+    return NamedTensors();
+  const ProgramPlan preparation = preparationOf(plan);
+  ExecutorOptions alone = options;
+  alone.communicator = nullptr; // each rank prepares its own
+  alone.keepOutputsOnDevice = options.target == ExecutorOptions::Target::Cuda;
+  alone.recordGraphs = false;
+  Result<WeightStore> sources = WeightStore::load(preparation, *device, options.rank);
+  if (!sources)
+    return sources.error();
+  return Runner(preparation, alone, device, std::move(*sources)).run({});
 }
 
 Result<NamedTensors> Executor::run(const NamedTensors &inputs) { return runner->run(inputs); }

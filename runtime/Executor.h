@@ -75,6 +75,8 @@ public:
 private:
   class Runner;
   Executor(ProgramPlan plan, ExecutorOptions options);
+  static Result<NamedTensors> prepareWeights(const ProgramPlan &plan, const ExecutorOptions &options,
+                                             const std::shared_ptr<Backend> &device);
   ProgramPlan program;
   ExecutorOptions options;
   std::unique_ptr<Runner> runner;

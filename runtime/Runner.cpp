@@ -11,7 +11,7 @@
 namespace fusion {
 
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
-                         std::unique_ptr<Backend> device, WeightStore store)
+                         std::shared_ptr<Backend> device, WeightStore store)
     : plan(plan), options(options), shapePlanner(plan), algorithms(plan, options),
       binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
       writtenInputs(plan.buffers.size(), false), usersOf(shapePlanner.sizes().places.size()), pools(plan.buffers.size()) {

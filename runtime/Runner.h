@@ -27,7 +27,7 @@ private:
 
 class Executor::Runner {
 public:
-  Runner(const ProgramPlan &plan, const ExecutorOptions &options, std::unique_ptr<Backend> backend,
+  Runner(const ProgramPlan &plan, const ExecutorOptions &options, std::shared_ptr<Backend> backend,
          WeightStore weights);
 
   Result<NamedTensors> run(const NamedTensors &inputs);
@@ -113,7 +113,7 @@ private:
   AlgorithmSelection algorithms;
   InputBinder binder;
   std::mutex mutex;
-  std::unique_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last
+  std::shared_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last
   WeightStore weights;
   std::vector<bool> writtenInputs;
   std::vector<std::vector<uint32_t>> usersOf; ///< for each place, the plan's launches that have its address

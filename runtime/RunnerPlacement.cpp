@@ -134,7 +134,7 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
               std::vector<std::shared_ptr<void>>(plan.buffers.size())};
   placeTemporaries(shapes, frame.addresses);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].kind == BufferPlan::Kind::Weight)
+    if (plan.buffers[i].kind == BufferPlan::Kind::Weight || plan.buffers[i].kind == BufferPlan::Kind::Prepared)
       frame.addresses[i] = weights.address(static_cast<BufferId>(i));
     if (plan.buffers[i].kind != BufferPlan::Kind::Output)
       continue;

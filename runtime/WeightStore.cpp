@@ -109,10 +109,14 @@ Status upload(Backend &backend, std::byte *target, const Source &source, const W
 }
 } // namespace
 
-Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank) {
+Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank, const NamedTensors &prepared) {
   WeightStore store;
   store.storage = std::make_shared<Storage>();
   store.addresses.resize(plan.buffers.size(), nullptr);
+  for (const auto &[name, tensor] : prepared) {
+    store.addresses[std::stoul(name)] = const_cast<void *>(tensor.data());
+    store.storage->tensors.push_back(tensor);
+  }
 
   struct Copy {
     BufferId buffer;

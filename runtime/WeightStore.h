@@ -3,6 +3,7 @@
 
 #include "codegen/plan/ProgramPlan.h"
 #include "ir/base/MappedFile.h"
+#include "ir/base/Safetensors.h"
 #include "runtime/Backend.h"
 
 #include <memory>
@@ -15,10 +16,11 @@ public:
   /// Maps the files and copies what a launch or an output uses straight from there to the device, into one
   /// allocation. Of a weight with a window, rank `rank`'s part alone. A backend that shares host memory uses the mapping
   /// itself where its alignment allows.
+  /// `prepared`: the results of the plan's preparation, where they are, by the names that preparationOf gives them.
   /// Errors: a missing or short file, by weight and path.
-  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank);
+  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank, const NamedTensors &prepared = {});
 
-  /// The address of a weight buffer; null for others and for unused weights.
+  /// The address of a weight or prepared buffer; null for others and for unused weights.
   void *address(BufferId buffer) const { return addresses[buffer]; }
   /// What keeps all of the addresses valid.
   std::shared_ptr<void> owner() const { return storage; }

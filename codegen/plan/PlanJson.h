@@ -7,11 +7,11 @@
 namespace fusion::plan_json {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-constexpr int formatVersion = 9;
+constexpr int formatVersion = 10;
 
 // The names of enumerators, in their order.
 constexpr const char *parameterKinds[] = {"pointer", "int64", "tensor_map", "workspace", "exchange"};
-constexpr const char *bufferKinds[] = {"input", "weight", "temporary", "output"};
+constexpr const char *bufferKinds[] = {"input", "weight", "temporary", "output", "prepared"};
 constexpr const char *swizzles[] = {"none", "32", "64", "128"};
 constexpr const char *l2Promotions[] = {"none", "64", "128", "256"};
 constexpr const char *outOfBounds[] = {"zeros", "nan"};

@@ -19,6 +19,8 @@ static std::string_view kindName(BufferPlan::Kind kind) {
     return "temporary";
   case BufferPlan::Kind::Output:
     return "output";
+  case BufferPlan::Kind::Prepared:
+    return "prepared";
   }
   return "";
 }
@@ -161,10 +163,9 @@ static std::string launchText(const ProgramPlan &plan, const KernelLaunch &launc
 ///     when n in 1 … 8: …
 ///     when n >= 9, 2 launches
 ///       …
-static std::string stepText(const ProgramPlan &plan, size_t number) {
+static std::string stepText(const ProgramPlan &plan, const Step &step, size_t number) {
   static constexpr std::string_view choices[] = {"the first that fits of", "the fastest on the device of",
                                                  "what the ranks agree on of"};
-  const Step &step = plan.steps[number];
   const Alternative &first = step.alternatives.front();
   if (step.alternatives.size() == 1 && first.launches.size() == 1)
     return fmt::format("{}: {}\n", number, launchText(plan, first.launches.front()));
@@ -209,8 +210,14 @@ std::string planText(const ProgramPlan &plan) {
     text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape),
                         plainText(buffer.name), part);
   }
+  if (!plan.preparation.empty())
+    text += "once, when the weights are loaded:\n";
+  for (size_t i = 0; i < plan.preparation.size(); ++i)
+    text += stepText(plan, plan.preparation[i], i);
+  if (!plan.preparation.empty())
+    text += "in each run:\n";
   for (size_t i = 0; i < plan.steps.size(); ++i)
-    text += stepText(plan, i);
+    text += stepText(plan, plan.steps[i], i);
   return text;
 }
 

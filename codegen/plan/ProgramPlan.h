@@ -67,7 +67,13 @@ using BufferId = uint32_t;
 
 /// One allocation: contiguous, row-major, element type and shape as given.
 struct BufferPlan {
-  enum class Kind : uint8_t { Input, Weight, Temporary, Output };
+  enum class Kind : uint8_t {
+    Input,
+    Weight,
+    Temporary,
+    Output,
+    Prepared, ///< written once, by ProgramPlan::preparation, and kept for all runs
+  };
   Kind kind = Kind::Temporary;
   std::string name;                 ///< the graph's name for it, or a location
   DType type = DType::F32;
@@ -253,6 +259,9 @@ struct ProgramPlan {
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
   std::vector<Step> steps;
+  /// What follows from weights alone, made once when they are loaded: reads weights, writes Prepared buffers. Its sizes
+  /// depend on nothing but the rank, and no ranks add up in it. Weights that only it reads are not kept.
+  std::vector<Step> preparation;
   /// All launches of all alternatives, in their order. Their indices number the launches of the plan.
   std::vector<const KernelLaunch *> launches() const;
   std::vector<KernelLaunch *> launches();
@@ -269,6 +278,9 @@ struct ProgramPlan {
   /// The fusion report as JSON text, kept with the plan so that a warm start prints the same one.
   std::string report;
 };
+
+/// The preparation as a program of its own: no inputs, the Prepared buffers as results, named by their numbers.
+ProgramPlan preparationOf(const ProgramPlan &plan);
 
 /// Every index is in range, arguments fit their kernel's parameters, steps have alternatives for all sizes that write the
 /// same results, weights have contents of their shape's size, ports name buffers of the right kind, port names are unique.

@@ -184,6 +184,7 @@ std::string toJson(const ProgramPlan &plan) {
                  {"outputs", listToJson(plan.outputs)},
                  {"kernels", listToJson(plan.kernels)},
                  {"steps", listToJson(plan.steps)},
+                 {"preparation", listToJson(plan.preparation)},
                  {"equalities", equalities},
                  {"report", plan.report}};
   return result.dump(1, ' ', false, json::error_handler_t::replace);

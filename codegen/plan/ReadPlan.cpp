@@ -270,6 +270,7 @@ Result<ProgramPlan> programPlanFromJson(std::string_view text) {
     plan.outputs = readList(object, "outputs", readPort);
     plan.kernels = readList(object, "kernels", readKernel);
     plan.steps = readList(object, "steps", readStep);
+    plan.preparation = readList(object, "preparation", readStep);
     plan.equalities = readList(object, "equalities", [](const json &entry) {
       return ProgramPlan::Equality{readDimField(entry, "left"), readDimField(entry, "right"),
                                    jsonField<std::string>(entry, "reason")};

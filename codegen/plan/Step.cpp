@@ -1,6 +1,8 @@
 // Questions to the launches of a plan.
 #include "codegen/plan/ProgramPlan.h"
 
+#include <algorithm>
+
 namespace fusion {
 
 const BufferId *bufferOf(const KernelArgument &argument) {
@@ -42,6 +44,27 @@ std::vector<KernelLaunch *> ProgramPlan::launches() {
   for (const KernelLaunch *launch : std::as_const(*this).launches())
     all.push_back(const_cast<KernelLaunch *>(launch));
   return all;
+}
+
+ProgramPlan preparationOf(const ProgramPlan &plan) {
+  ProgramPlan made = plan;
+  made.steps = std::move(made.preparation);
+  made.preparation.clear();
+  made.inputs.clear();
+  made.outputs.clear();
+  made.equalities.clear();
+  for (BufferId id = 0; id < made.buffers.size(); ++id) {
+    BufferPlan &buffer = made.buffers[id];
+    if (buffer.kind == BufferPlan::Kind::Prepared) {
+      buffer.kind = BufferPlan::Kind::Output;
+      made.outputs.push_back({std::to_string(id), buffer.type, buffer.shape, id});
+    } else if (buffer.kind != BufferPlan::Kind::Weight) {
+      buffer.kind = BufferPlan::Kind::Temporary;
+      if (!std::ranges::all_of(buffer.shape, &Dim::isStatic))
+        buffer.shape = {0}; // of a run
+    }
+  }
+  return made;
 }
 
 void ProgramPlan::add(KernelLaunch launch) {

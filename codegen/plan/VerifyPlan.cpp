@@ -156,7 +156,10 @@ private:
   std::string verifyBuffer(BufferId buffer, bool written) const {
     if (buffer >= plan.buffers.size())
       return fmt::format("names buffer {} of {}", buffer, plan.buffers.size());
-    return written && plan.buffers[buffer].kind == BufferPlan::Kind::Weight ? "writes a weight" : "";
+    const BufferPlan::Kind kind = plan.buffers[buffer].kind;
+    if (written && kind == BufferPlan::Kind::Prepared)
+      return "writes what the preparation makes";
+    return written && kind == BufferPlan::Kind::Weight ? "writes a weight" : "";
   }
 };
 } // namespace
@@ -240,6 +243,35 @@ static Status verifyPorts(const ProgramPlan &plan, const std::vector<PortPlan> &
   return {};
 }
 
+/// The preparation, alone: everything that the steps find prepared is written, from weights.
+static Status verifyPreparation(const ProgramPlan &plan) {
+  std::vector<bool> written(plan.buffers.size(), false);
+  for (const Step &step : plan.preparation)
+    for (const Alternative &alternative : step.alternatives)
+      for (const KernelLaunch &launch : alternative.launches)
+        for (const KernelArgument &argument : launch.arguments) {
+          const BufferId *buffer = bufferOf(argument);
+          if (!buffer || *buffer >= plan.buffers.size())
+            continue;
+          const BufferPlan::Kind kind = plan.buffers[*buffer].kind;
+          if (kind == BufferPlan::Kind::Input || kind == BufferPlan::Kind::Output)
+            return badInput(fmt::format("launch at {}: the preparation uses buffer {}, which a run fills", launch.location,
+                                        plan.buffers[*buffer].name));
+          written[*buffer] = written[*buffer] || isWritten(argument);
+        }
+  for (BufferId id = 0; id < plan.buffers.size(); ++id) {
+    const BufferPlan &buffer = plan.buffers[id];
+    if (buffer.kind != BufferPlan::Kind::Prepared)
+      continue;
+    if (!written[id])
+      return badInput(fmt::format("buffer {}: nothing prepares it", buffer.name));
+    for (const Dim &dim : buffer.shape)
+      if (!dim.isStatic())
+        return badInput(fmt::format("buffer {}: its shape {} is not static", buffer.name, shapeString(buffer.shape)));
+  }
+  return plan.preparation.empty() ? Status() : verify(preparationOf(plan));
+}
+
 Status verify(const ProgramPlan &plan) {
   for (const KernelPlan &kernel : plan.kernels)
     if (Status status = verifyKernel(kernel); !status)
@@ -260,7 +292,9 @@ Status verify(const ProgramPlan &plan) {
     return status;
   if (Status status = verifyPorts(plan, plan.inputs, true); !status)
     return status;
-  return verifyPorts(plan, plan.outputs, false);
+  if (Status status = verifyPorts(plan, plan.outputs, false); !status)
+    return status;
+  return verifyPreparation(plan);
 }
 
 } // namespace fusion

@@ -177,7 +177,7 @@ LogicalResult Sharder::shard(Operation *op) {
       make(op->getLoc(), op->getName().getStringRef(), op->getOperands(), attributes, elementTypes);
   if (!made)
     return failure();
-  if (auto product = llvm::dyn_cast<nn::MatmulOp>(op); product && division.isPartial(op))
+  if (llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) && division.isPartial(op))
     return replace(op, sumOverRanks(op, made->getResult(0)));
   return replace(op, made->getResults());
 }

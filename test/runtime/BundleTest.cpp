@@ -56,6 +56,29 @@ TEST(Bundle, IsCompleteWithoutTheModel) {
   expectSum((*executor)->run(inputs), inputs);
 }
 
+TEST(Bundle, PartsOfAWeightLieSideBySide) {
+  TemporaryFolder folder;
+  ProgramPlan plan = samplePlan();
+  Tensor weights = floats({4}, 1, 0.5f);
+  std::string path = folder.path + "/model.data";
+  std::ofstream(path, std::ios::binary) << std::string(weights.as<char>() + 8, 8) << "??" << std::string(weights.as<char>(), 8);
+  plan.buffers[3].parts = {{path, 10, 8}, {path, 0, 8}};
+  plan.buffers[3].contents = plan.buffers[3].parts[0];
+  Status written = writeBundle(folder.path + "/out", plan, "sm_90a", fakeCubins(2));
+  ASSERT_TRUE(written) << written.error().message;
+  fs::remove(path);
+  auto bundle = readBundle(folder.path + "/out");
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  EXPECT_TRUE(bundle->plan.buffers[3].parts.empty());
+  ExecutorOptions options;
+  options.target = ExecutorOptions::Target::Emulate;
+  options.cacheFolder = FUSION_BINARY_DIR "/test-cache";
+  auto executor = Executor::create(bundle->plan, options);
+  ASSERT_TRUE(executor) << executor.error().message;
+  NamedTensors inputs = sampleInputs(2, 8);
+  expectSum((*executor)->run(inputs), inputs);
+}
+
 TEST(Bundle, KernelsOfOneModuleShareAFile) {
   TemporaryFolder folder;
   const std::string path = folder.path + "/out";

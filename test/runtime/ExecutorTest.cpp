@@ -122,6 +122,92 @@ TEST(Executor, ARankUploadsItsPartOfAWeight) {
   }
 }
 
+/// The bytes cut into equal parts, which a file holds in reverse order with gaps between them.
+static std::vector<FileSpan> writeParts(const std::string &path, const Tensor &whole, size_t parts) {
+  std::vector<FileSpan> spans(parts);
+  std::ofstream file(path, std::ios::binary);
+  const size_t bytes = whole.bytes() / parts;
+  for (size_t part = parts, offset = 0; part-- > 0; offset += bytes + 3) {
+    file << std::string(whole.as<char>() + part * bytes, bytes) << "???";
+    spans[part] = {path, offset, bytes};
+  }
+  return spans;
+}
+
+// The weights 1, 1.5, 2, 2.5 as a part of a tensor that lies in several places; rows and parts end where they like.
+TEST(Executor, AWeightComesInParts) {
+  TemporaryFolder folder;
+  std::string path = folder.path + "/w.bin";
+  struct Case {
+    Shape whole, part, starts;
+  };
+  for (const Case &item : {Case{{4}, {4}, {0}}, Case{{3, 4}, {1, 4}, {1, 0}}, Case{{4, 3}, {4, 1}, {0, 1}},
+                           Case{{2, 6}, {2, 2}, {0, 3}}, Case{{3, 2, 4}, {1, 2, 2}, {2, 0, 1}}})
+    for (size_t parts : {1, 2, 3, 4, 6}) {
+      if (elementCount(item.whole) % static_cast<int64_t>(parts) != 0)
+        continue;
+      SCOPED_TRACE(shapeString(item.whole) + " in " + std::to_string(parts));
+      Tensor whole = floats(item.whole, -100);
+      const Shape strides = stridesOf(item.whole);
+      for (int64_t element = 0; element < 4; ++element) {
+        int64_t place = 0, left = element;
+        for (size_t i = item.part.size(); i-- > 0; left /= item.part[i])
+          place += (item.starts[i] + left % item.part[i]) * strides[i];
+        whole.as<float>()[place] = 1 + 0.5f * static_cast<float>(element);
+      }
+      ProgramPlan plan = samplePlan();
+      BufferPlan &weight = plan.buffers[3];
+      weight.shape = DimShape(item.part.begin(), item.part.end());
+      weight.window = {item.whole, DimShape(item.starts.begin(), item.starts.end())};
+      weight.parts = writeParts(path, whole, parts);
+      weight.contents = weight.parts.front();
+      auto executor = make(plan);
+      ASSERT_TRUE(executor);
+      NamedTensors inputs = sampleInputs(2, 8);
+      expectSum(executor->run(inputs), inputs);
+      std::filesystem::remove(path);
+    }
+}
+
+/// The sample whose weights are made of two others when they are loaded: 2 * a * b.
+static ProgramPlan preparedPlan() {
+  ProgramPlan plan = samplePlan();
+  plan.buffers[3] = {BufferPlan::Kind::Prepared, "w", DType::F32, {4}, {}};
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "a", DType::F32, {4}, floats({4}, 0.5f, 0.25f)});
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "b", DType::F32, {4}, floats({4}, 1, 0)});
+  KernelLaunch launch = plan.steps[0].alternatives[0].launches[0];
+  launch.arguments = {PointerArgument{6}, PointerArgument{7}, PointerArgument{3, 0, /*written=*/true}, ScalarArgument{4}};
+  launch.gridX = 1;
+  plan.preparation.emplace_back().alternatives.push_back({{}, {launch}});
+  return plan;
+}
+
+TEST(Executor, WeightsArePreparedOnce) {
+  auto executor = make(preparedPlan());
+  ASSERT_TRUE(executor);
+  checkShapes(*executor);
+  EXPECT_EQ(executor->weightBytes(), 0u) << "only the preparation reads a and b";
+  auto back = programPlanFromJson(toJson(preparedPlan()));
+  ASSERT_TRUE(back) << back.error().message;
+  NamedTensors inputs = sampleInputs(2, 8);
+  auto again = make(*back);
+  ASSERT_TRUE(again);
+  expectSum(again->run(inputs), inputs);
+}
+
+TEST(PlanVerify, APreparationMakesAllOfItsBuffersFromWeights) {
+  ProgramPlan plan = preparedPlan();
+  EXPECT_TRUE(verify(plan));
+  plan.preparation.clear();
+  EXPECT_EQ(verify(plan).error().message, "buffer w: nothing prepares it");
+  plan = preparedPlan();
+  plan.preparation[0].alternatives[0].launches[0].arguments[0] = PointerArgument{0};
+  EXPECT_EQ(verify(plan).error().message, "launch at layers.0.scale: the preparation uses buffer x, which a run fills");
+  plan = preparedPlan();
+  plan.steps[0].alternatives[0].launches[0].arguments[2] = PointerArgument{3, 0, /*written=*/true};
+  EXPECT_NE(verify(plan).error().message.find("writes what the preparation makes"), std::string::npos);
+}
+
 TEST(Executor, APartOutsideOfItsWeightIsRefused) {
   ProgramPlan plan = samplePlan();
   plan.buffers[3].window = {{8}, {Dim::symbol("tp_rank") * 4}};

@@ -356,6 +356,24 @@ TEST(PlanVerify, EveryRankHasAllBytesOfAWeightOfItsOwn) {
   EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
 }
 
+TEST(PlanVerify, PartsOfAWeightAreEqualAndHoldAllOfIt) {
+  ProgramPlan plan = samplePlan();
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "f", DType::BF16, {2, 3}, FileSpan{"/a.bin", 0, 6}});
+  plan.buffers.back().parts = {{"/a.bin", 0, 6}, {"/b.bin", 8, 6}};
+  EXPECT_TRUE(verify(plan));
+  auto back = programPlanFromJson(toJson(plan));
+  ASSERT_TRUE(back) << back.error().message;
+  ASSERT_EQ(back->buffers.back().parts.size(), 2u);
+  EXPECT_EQ(back->buffers.back().parts[1].path, "/b.bin");
+  plan.buffers.back().parts[1].length = 4;
+  EXPECT_NE(whyInvalid(plan).find("not equal spans"), std::string::npos);
+  plan.buffers.back().parts.resize(1);
+  EXPECT_NE(whyInvalid(plan).find("needs 12 bytes, its contents have 6"), std::string::npos);
+  plan.buffers.pop_back();
+  plan.buffers[0].parts = {{"/a.bin", 0, 12}};
+  EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
+}
+
 TEST(PlanJson, RangesRoundTrip) {
   std::string text = toJson(rangedPlan());
   auto back = programPlanFromJson(text);

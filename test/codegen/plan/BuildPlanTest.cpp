@@ -120,6 +120,56 @@ TEST(BuildPlan, ARankHoldsItsPartOfAWeight) {
   EXPECT_NE(planText(plan).find("scale, of 16 from [8*tp_rank] on"), std::string::npos) << planText(plan);
 }
 
+TEST(BuildPlan, PartsOfAWeightStayInTheirFiles) {
+  ProgramPlan plan =
+      planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> tensor<?x8xf32> {
+    %w = nn.weight {name = "scale", path = "a.bin", offset = 64 : i64, length = 32 : i64, part_paths = ["a.bin", "b.bin"], part_offsets = array<i64: 64, 0>} : () -> tensor<8xf32>
+    %0 = nn.mul %x, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+    return %0 : tensor<?x8xf32>
+  })");
+  auto weight =
+      llvm::find_if(plan.buffers, [](auto &buffer) { return buffer.kind == BufferPlan::Kind::Weight; });
+  ASSERT_NE(weight, plan.buffers.end());
+  ASSERT_EQ(weight->parts.size(), 2u);
+  EXPECT_EQ(weight->parts[1].path, "/models/b.bin");
+  EXPECT_EQ(weight->parts[1].length, 16u);
+  EXPECT_EQ(std::get<FileSpan>(weight->contents).offset, 64u);
+}
+
+// What follows from constants and weights alone, through views and several ops, is made once; a result of it is copied.
+TEST(BuildPlan, WeightsArePreparedOnce) {
+  const std::string text =
+      R"(func.func @main(%x: tensor<?x6xf32> {nn.name = "x", nn.dims = ["n", 6]}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<?x6xf32>, tensor<2x3xf32>) {
+    %a = nn.constant {value = dense<[[1.5, -2.0, 0.25], [3.0, 4.0, -0.5]]> : tensor<2x3xf16>} : () -> tensor<2x3xf16>
+    %b = nn.constant {value = dense<[[0.5, 7.0], [2.0, 1.0], [-3.0, 6.0]]> : tensor<3x2xf32>} : () -> tensor<3x2xf32>
+    %c = nn.cast %a : (tensor<2x3xf16>) -> tensor<2x3xf32>
+    %t = nn.transpose %b {perm = array<i64: 1, 0>} : (tensor<3x2xf32>) -> tensor<2x3xf32>
+    %p = nn.concat %c, %t {axis = 1 : i64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
+    %r = nn.slice %p {starts = [1, 0], sizes = [1, 6], steps = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<1x6xf32>
+    %y = nn.mul %x, %r : (tensor<?x6xf32>, tensor<1x6xf32>) -> tensor<?x6xf32>
+    %m = nn.mul %y, %s : (tensor<?x6xf32>, tensor<f32>) -> tensor<?x6xf32>
+    return %m, %c : tensor<?x6xf32>, tensor<2x3xf32>
+  })";
+  check(text, {.symbols = {{"n", 5}}, .launches = 3});
+  const ProgramPlan plan = planOf(text);
+  EXPECT_EQ(plan.preparation.size(), 2u) << planText(plan);
+  for (const KernelLaunch *launch : plan.launches())
+    EXPECT_FALSE(llvm::is_contained(launch->ops, "nn.concat")) << planText(plan);
+  EXPECT_NE(planText(plan).find("once, when the weights are loaded"), std::string::npos) << planText(plan);
+}
+
+TEST(BuildPlan, WhatNeedsASizeOfTheInputsIsNotPrepared) {
+  const ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?xi64> {nn.name = "x", nn.dims = ["n"]}) -> tensor<?xi64> {
+    %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+    %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+    %i = nn.iota %zero, %one {size = ["n"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+    %y = nn.add %x, %i : (tensor<?xi64>, tensor<?xi64>) -> tensor<?xi64>
+    return %y : tensor<?xi64>
+  })");
+  EXPECT_TRUE(plan.preparation.empty());
+  EXPECT_EQ(plan.steps.size(), 2u);
+}
+
 TEST(BuildPlan, FourBitConstantsLieTwoToAByte) {
   const std::string text = R"(func.func @main(%x: tensor<1x5xf32> {nn.name = "x"}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<3x5xf32>, tensor<2x3xi4>) {
     %c = nn.constant {value = dense<[[1, -8, 7, 3, -2], [0, 5, -1, 6, 2], [-3, 4, -4, -7, -6]]> : tensor<3x5xi4>} : () -> tensor<3x5xi4>

@@ -6,6 +6,7 @@ only whoever changes the cases runs it.
 """
 import pathlib
 import shutil
+import zlib
 
 import numpy as np
 import onnx
@@ -180,7 +181,60 @@ def attention():
          ("y", "present_key", "present_value"), num_heads=4, unidirectional=1)
 
 
+def routed(name, op, rows, kind=np.float32, bits=None, block=0, zero_points=False, router_weights=False, experts=4, hidden=16,
+           inner=32, bias=True, **attributes):
+    """One MoE or QMoE node; attributes say what its experts compute."""
+    fused = 2 if "swiglu_fusion" in attributes else 1
+    make = lambda *shape: own.standard_normal(shape).astype(kind)
+    own = np.random.default_rng(zlib.crc32(name.encode()))
+    tensors = {"x": make(*rows, hidden), "r": make(int(np.prod(rows)), experts)}
+    weights, points = [], []
+
+    def add(key, value):
+        tensors[key] = value
+        weights.append(key)
+        return key
+
+    names = ["x", "r"]
+    for number, outer, depth in ((1, fused * inner, hidden), (2, hidden, inner)):
+        if bits is None:
+            names.append(add(f"w{number}", make(experts, outer, depth) / np.sqrt(depth).astype(kind)))
+        else:
+            blocks = depth // block if block else 1
+            names.append(add(f"w{number}", own.integers(0, 256, (experts, outer, depth * bits // 8), dtype=np.uint8)))
+            scales = own.uniform(0.5, 1, (experts, outer, blocks) if block else (experts, outer)) * 0.8 / 2**bits
+            names.append(add(f"s{number}", scales.astype(kind)))
+            shape = (experts, outer, -(-blocks * bits // 8)) if block else (experts, -(-outer * bits // 8))
+            points.append(add(f"z{number}", own.integers(0, 256, shape, dtype=np.uint8)) if zero_points else "")
+        names.append(add(f"b{number}", make(experts, outer)) if bias else "")
+    if bits is not None:
+        names += ["", "", ""] + points + [""]
+        attributes |= {"expert_weight_bits": bits} | ({"block_size": block} if block else {})
+        if router_weights:
+            tensors["rw"] = own.uniform(0, 1, tensors["r"].shape).astype(kind)
+            names.append("rw")
+        while not names[-1]:
+            names.pop()
+    write(name, [helper.make_node(op, names, ["y"], domain=MICROSOFT, **attributes)], tensors, ["y"], weights)
+
+
+def experts():
+    routed("moe_relu", "MoE", (3,), k=1, activation_type="relu")
+    routed("moe_gelu_batch", "MoE", (2, 3), k=2, activation_type="gelu", bias=False)
+    routed("moe_silu_f16", "MoE", (3,), np.float16, k=2, activation_type="silu", normalize_routing_weights=1)
+    clamped = {"activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 1.0, "normalize_routing_weights": 1}
+    swiglu = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1}
+    routed("moe_swiglu", "MoE", (3,), **swiglu, **clamped)
+    routed("qmoe4", "QMoE", (3,), bits=4, **swiglu, **clamped)
+    routed("qmoe4_rows_zero_points", "QMoE", (3,), bits=4, zero_points=True, **swiglu, **clamped)
+    routed("qmoe4_blocks_zero_points", "QMoE", (3,), bits=4, block=16, zero_points=True, **swiglu, **clamped)
+    routed("qmoe4_router_weights", "QMoE", (2, 2), bits=4, block=16, router_weights=True, **swiglu)
+    routed("qmoe8_zero_points", "QMoE", (3,), bits=8, zero_points=True, k=2, activation_type="silu",
+           normalize_routing_weights=1)
+
+
 norms()
 activations_and_products()
 rotary()
 attention()
+experts()
