@@ -244,8 +244,8 @@ void experts(NodeImporter &n) { Experts(n).import(); }
 } // namespace
 
 void registerExperts(HandlerTable &table) {
-  table.add("com.microsoft", "MoE", 5, 8, experts);
-  table.add("com.microsoft", "QMoE", 7, 22, experts);
+  table.add("com.microsoft", "MoE", 3, 8, experts);
+  table.add("com.microsoft", "QMoE", 3, 22, experts);
 }
 
 } // namespace fusion::onnx

@@ -46,6 +46,51 @@ TEST(Contrib, WhatOthersGatherIsAddedAsZeros) {
   EXPECT_THAT(Importer().text(model(2, 0, TensorProto::BOOL)), HasSubstr("gathering booleans"));
 }
 
+void textAttribute(proto::NodeProto &node, const std::string &name, const std::string &value) {
+  auto &attribute = ModelBuilder::attribute(node, name, 0);
+  attribute.set_type(proto::AttributeProto::STRING);
+  attribute.set_s(value);
+}
+
+/// A MoE node, or a QMoE node with weights of 4 bits, of three experts.
+ModelBuilder routedModel(const std::string &op, const std::string &attribute, const std::string &value) {
+  ModelBuilder b(17);
+  b.importDomain(microsoft, 1);
+  b.input("x", TensorProto::FLOAT, {"n", "4"}).input("r", TensorProto::FLOAT, {"n", "3"}).output("y");
+  b.input("w1", TensorProto::FLOAT, {"3", "8", "4"}).input("w2", TensorProto::FLOAT, {"3", "4", "8"});
+  const bool quantised = op == "QMoE";
+  auto &node = b.node(op, quantised ? std::vector<std::string>{"x", "r", "w1", "s1", "", "w2", "s2"}
+                                    : std::vector<std::string>{"x", "r", "w1", "", "w2"},
+                      {"y"}, microsoft);
+  if (quantised)
+    b.input("s1", TensorProto::FLOAT, {"3", "8"}).input("s2", TensorProto::FLOAT, {"3", "4"});
+  textAttribute(node, attribute, value);
+  return b;
+}
+
+TEST(Contrib, RoutedExpertsThatAreNotTakenSayWhy) {
+  EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "relu")),
+              AllOf(HasSubstr("nn.expert_matmul"), HasSubstr("nn.top_k"), Not(HasSubstr("error"))));
+  EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "tanh")), HasSubstr("activation_type 'tanh' is not supported"));
+  EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "swiglu")),
+              HasSubstr("activation_type 'swiglu' needs swiglu_fusion or a third weight"));
+  EXPECT_THAT(Importer().text(routedModel("QMoE", "quant_type", "fp4")), HasSubstr("quant_type 'fp4' is not supported"));
+  EXPECT_THAT(Importer().text(routedModel("QMoE", "activation_type", "silu")), HasSubstr("is not an initializer"));
+}
+
+/// Many indices: single elements by nn.scatter_nd, and no reduction.
+TEST(Contrib, ScatterOfManyElements) {
+  auto model = [](const std::string &reduction) {
+    ModelBuilder b(18);
+    b.input("x", TensorProto::FLOAT, {"n", "4"}).input("i", TensorProto::INT64, {"n", "4"});
+    b.input("u", TensorProto::FLOAT, {"n", "4"}).output("y");
+    textAttribute(b.node("ScatterElements", {"x", "i", "u"}, {"y"}), "reduction", reduction);
+    return b;
+  };
+  EXPECT_THAT(Importer().text(model("none")), HasSubstr("nn.scatter_nd"));
+  EXPECT_THAT(Importer().text(model("add")), HasSubstr("needs few indices"));
+}
+
 /// The contrib norms stay in f32 until their end, ONNX's own round before the scale.
 TEST(Contrib, NormsRoundOnce) {
   ModelBuilder b = contribModel("SkipSimplifiedLayerNormalization", {"x", "x", "w"});
