@@ -4,12 +4,12 @@
 // second product is summed before its bias comes.
 // CHECK-LABEL: func @experts
 // CHECK: %[[U:.*]] = nn.weight {length = 1024 : i64, name = "up", offset = 0 : i64, part_offsets = array<i64: 0, 512>, part_paths = ["w.bin", "v.bin"], path = "w.bin", starts = [0, "8*tp_rank", 0], whole = array<i64: 2, 16, 8>} : () -> tensor<2x8x8xf32>
-// CHECK: %[[H:.*]] = nn.expert_matmul %{{.*}}, %[[U]], %{{.*}} {transpose_w = true} : (tensor<?x1x8xf32>, tensor<2x8x8xf32>, tensor<?x2xi64>) -> tensor<?x2x8xf32>
 // CHECK: nn.weight {{.*}} starts = [0, "8*tp_rank"], whole = array<i64: 2, 16>} : () -> tensor<2x8xf32>
-// CHECK: nn.silu %{{.*}} : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
 // CHECK: nn.weight {{.*}} starts = [0, 0, "8*tp_rank"], whole = array<i64: 2, 8, 16>} : () -> tensor<2x8x8xf32>
+// CHECK: %[[H:.*]] = nn.expert_matmul %{{.*}}, %[[U]], %{{.*}} {transpose_w = true} : (tensor<?x1x8xf32>, tensor<2x8x8xf32>, tensor<?x2xi64>) -> tensor<?x2x8xf32>
+// CHECK: nn.silu %{{.*}} : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
 // CHECK: %[[P:.*]] = nn.expert_matmul
-// CHECK-NEXT: %[[Y:.*]] = nn.all_reduce %[[P]] {{.*}} : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
+// CHECK-NEXT: %[[Y:.*]] = nn.all_reduce %[[P]] : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
 // CHECK: nn.add %[[Y]],
 func.func @experts(%x: tensor<?x1x8xf32> {nn.dims = ["n", 1, 8]}, %i: tensor<?x2xi64> {nn.dims = ["n", 2]}) -> tensor<?x2x8xf32> {
   %up = nn.weight {name = "up", path = "w.bin", offset = 0 : i64, length = 1024 : i64, part_paths = ["w.bin", "v.bin"], part_offsets = array<i64: 0, 512>} : () -> tensor<2x16x8xf32>
