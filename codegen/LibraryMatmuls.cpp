@@ -44,7 +44,7 @@ static std::optional<std::string> whyNot(const matmul::Problem &problem) {
   if (isFewerThan(problem.m, leastRows) || isFewerThan(problem.k, leastColumns))
     return std::string("few rows, or short ones");
   for (const matmul::Matmul &product : problem.matmuls) {
-    nn::MatmulOp op = product.op;
+    const matmul::Product &op = product.op;
     if (problem.a.decode || product.b.decode)
       return std::string("a quantised operand");
     const DType a = problem.a.type, b = product.b.type, c = dtype(op.getY());
@@ -97,8 +97,8 @@ std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, con
     auto b = matrixOf(product.b, product.b.rowStride, problem.batch);
     if (!a || !b)
       return std::string("an operand of which neither rows nor columns lie side by side");
-    split.calls.push_back({product.op, *a, *b, problem.m, product.n, problem.k, problem.batchCount(), std::nullopt});
-    made.push_back(nn::MatmulOp(product.op).getY());
+    split.calls.push_back({cast<nn::MatmulOp>(product.op.op()), *a, *b, problem.m, product.n, problem.k, problem.batchCount(), std::nullopt});
+    made.push_back(product.op.getY());
   }
   for (const SmallVector<unsigned> &results : placeOutputs(region, problem, split)) {
     if (results.empty())

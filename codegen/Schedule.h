@@ -11,7 +11,7 @@
 namespace fusion {
 
 class ScheduleSet;
-/// The project's own schedules: pointwise, row, scan, matmul, attention, collective.
+/// The project's own schedules: pointwise, row, scan, matmul, experts, attention, collective.
 const ScheduleSet &builtinSchedules();
 
 /// For a value whose rows go where data says: row i of it to row `rows`[i] of the buffer, if that exists; see

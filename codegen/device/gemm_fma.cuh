@@ -43,10 +43,10 @@ struct FmaBlock {
 
   const Shape &shape;
   const int row = (int)thread_x() / 16 * 4, column = (int)thread_x() % 16 * 4; ///< the thread's in the tile
-  const BlockPlace place = place_in_tiles<Config, tile, tile>(shape);
+  const BlockPlace place;
   T sum[sums][4][4] = {};
 
-  DEVICE explicit FmaBlock(const Shape &shape) : shape(shape) {}
+  DEVICE FmaBlock(const Shape &shape, const BlockPlace &place) : shape(shape), place(place) {}
 
   DEVICE void accumulate(const A &a, const B &b, T *tileA, T *tileB) {
     const auto matrixA = a.matrix(0, place.z);
@@ -109,7 +109,7 @@ DEVICE void gemm_fma(const Shape &shape, const A &a, const B &b, const Epilogue 
   using T = typename Config::accumulator;
   SHARED(T, tileA, Block::depth * Block::pitch);
   SHARED(T, tileB, Block::sums * Block::depth * Block::pitch);
-  Block block(shape);
+  Block block(shape, place_in_tiles<Config, Block::tile, Block::tile>(shape));
   pdl_wait();
   pdl_launch_dependents();
   block.accumulate(a, b, tileA, tileB);

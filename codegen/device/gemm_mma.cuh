@@ -64,12 +64,13 @@ struct GemmMma {
   const int lane = (int)thread_x() % 32, warp = (int)thread_x() / 32;
   const int row = warp / Config::warps_n * warp_m,
             column = warp % Config::warps_n * warp_n; ///< the warp's in the tile
-  const BlockPlace place = place_in_tiles<Config, Config::tile_m, Config::tile_n>(shape);
+  const BlockPlace place;
   Sum sum[sums][tiles_m][tiles_n][4] = {};
   Sum sum_a[zero_b ? tiles_m : 1][4] = {};       ///< of A's rows, which B's zero point multiplies
   Sum sum_b[sums][zero_a ? tiles_n : 1][4] = {}; ///< of B's rows, which A's zero point multiplies
 
-  DEVICE GemmMma(const Shape &shape, const A &a, const B &b) : shape(shape), a(a), b(b) {}
+  DEVICE GemmMma(const Shape &shape, const A &a, const B &b, const BlockPlace &place)
+      : shape(shape), a(a), b(b), place(place) {}
 
   /// C's tile, of all k.
   DEVICE void accumulate(TypeA *tiles_a, TypeB *tiles_b) {
@@ -211,7 +212,7 @@ DEVICE void gemm_mma(const Shape &shape, const A &a, const B &b, const Epilogue 
   using Block = GemmMma<Config, Shape, A, B>;
   SHARED(typename Block::TypeA, tiles_a, 2 * Block::TileA::size);
   SHARED(typename Block::TypeB, tiles_b, 2 * Block::sums * Block::TileB::size);
-  Block block(shape, a, b);
+  Block block(shape, a, b, place_in_tiles<Config, Config::tile_m, Config::tile_n>(shape));
   pdl_wait();
   pdl_launch_dependents();
   block.accumulate(tiles_a, tiles_b);

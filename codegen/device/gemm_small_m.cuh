@@ -39,7 +39,7 @@ struct SmallM {
   const B &b;
   const int thread = (int)thread_x(), lane = thread % 32, group = lane / 4, quad = lane % 4;
   const int split = thread / 32 / Config::warps_n, side = thread / 32 % Config::warps_n;
-  const BlockPlace place = place_in_columns<Config, columns>(shape);
+  const BlockPlace place;
   const i64 end = shape.k();
   const Type *rows[groups];
   i64 column[k_major ? 2 * tiles : 1];               ///< the lane's columns of C, or the first of neighbours
@@ -48,7 +48,8 @@ struct SmallM {
   f32 sum[sums][tiles][groups][4] = {};
   Vec<u32, words> ring[sums][stages][lines][loads];
 
-  DEVICE SmallM(const Shape &shape, const A &a, const B &b) : shape(shape), a(a), b(b) {
+  DEVICE SmallM(const Shape &shape, const A &a, const B &b, const BlockPlace &place)
+      : shape(shape), a(a), b(b), place(place) {
     const i64 n = shape.n(place.matmul), first = place.column + side * 16 * tiles;
     // What comes of rows of A and columns of C beyond the last is not stored.
     const Type *matrixA = a.matrix(0, place.z);
@@ -229,7 +230,8 @@ private:
 
 template <class Config, class Shape, class A, class B, class Epilogue>
 DEVICE void gemm_small_m(const Shape &shape, const A &a, const B &b, const Epilogue &epilogue) {
-  SmallM<Config, Shape, A, B> block(shape, a, b);
+  using Block = SmallM<Config, Shape, A, B>;
+  Block block(shape, a, b, place_in_columns<Config, Block::columns>(shape));
   block.accumulate();
   // Not before: blocks of the next kernel, waiting, would take the place of this one's that still have to
   // start.

@@ -260,6 +260,7 @@ FUSION_SHUFFLES(u64)
 #undef FUSION_SHUFFLES
 DEVICE bool warp_any(bool condition) { return __any_sync(0xffffffffu, condition); }
 DEVICE bool warp_all(bool condition) { return __all_sync(0xffffffffu, condition); }
+DEVICE int bit_count(u32 bits) { return __popc(bits); }
 DEVICE u32 warp_ballot(bool condition) { return __ballot_sync(0xffffffffu, condition); }
 
 // Arithmetic that the language lacks.

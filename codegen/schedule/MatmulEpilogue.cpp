@@ -11,6 +11,12 @@ using namespace mlir;
 
 namespace fusion::matmul {
 
+/// Columns of a product.
+static bool isProductSlice(Operation *op) {
+  auto slice = dyn_cast<nn::SliceOp>(op);
+  return slice && isa_and_nonnull<nn::ExpertMatmulOp>(slice.getX().getDefiningOp());
+}
+
 /// A quantisation to bytes, or a dequantisation; scales that are more than one lie in memory.
 static bool isRescale(Operation *op, const Region &region, const KernelContext &context) {
   if (!isa<nn::QuantizeOp, nn::DequantizeOp>(op))
@@ -29,7 +35,7 @@ std::optional<std::string> epilogueRefuses(const Region &region, const KernelCon
   const llvm::SmallPtrSet<Operation *, 8> decoding = decodingOps(region);
   for (Operation *other : decoding)
     for (Operation *user : other->getUsers())
-      if (llvm::is_contained(region.ops, user) && !decoding.contains(user) && !isa<nn::MatmulOp>(user))
+      if (llvm::is_contained(region.ops, user) && !decoding.contains(user) && !Product::of(user))
         return (other->getName().getStringRef() + " of an operand is read by " +
                 user->getName().getStringRef() + " too")
             .str();
@@ -39,7 +45,7 @@ std::optional<std::string> epilogueRefuses(const Region &region, const KernelCon
   for (Operation *other : region.ops) {
     if (decoding.contains(other) || llvm::is_contained(prologue, other))
       continue;
-    if (isa<nn::ConstantOp, nn::MatmulOp>(other) ||
+    if (isa<nn::ConstantOp>(other) || Product::of(other) || isProductSlice(other) ||
         (other->hasTrait<nn::Pointwise>() && other->getNumResults() == 1) ||
         isRescale(other, region, context))
       continue;
@@ -79,7 +85,7 @@ scalar::Value EpilogueWriter::scale(Operation *op, Value operand) {
 
 scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axis, int64_t block) {
   const DimShape &result = context.shape(op.getY());
-  const bool hasColumn = tensorType(op.getB()).getRank() > 1;
+  const bool hasColumn = op.hasColumns();
   DimShape strides(result.size(), Dim(0));
   for (size_t fromEnd = 0; fromEnd < view.shape.size() && fromEnd < result.size(); ++fromEnd)
     if (view.shape.end()[-1 - static_cast<ptrdiff_t>(fromEnd)] != Dim(1))
@@ -133,7 +139,7 @@ scalar::Value EpilogueWriter::value(Value v) {
   return known[v] = result;
 }
 
-scalar::Value EpilogueWriter::total(nn::MatmulOp matmul, size_t accumulator) {
+scalar::Value EpilogueWriter::total(const Product &matmul, size_t accumulator) {
   const DType type = dtype(matmul.getY()), operandType = dtype(matmul.getA());
   const std::string vector = fmt::format("sums[{}]", accumulator);
   const scalar::Value sum =
@@ -171,7 +177,7 @@ void EpilogueWriter::print(ArrayRef<unsigned> outputs) {
 void EpilogueWriter::write(size_t first) {
   op = problem.matmuls[first].op;
   for (size_t sum = 0; sum < problem.accumulators(); ++sum) {
-    nn::MatmulOp matmul = problem.matmuls[first + sum].op;
+    const Product &matmul = problem.matmuls[first + sum].op;
     known[matmul.getY()] = total(matmul, sum);
   }
   print(problem.matmuls[first].outputs);

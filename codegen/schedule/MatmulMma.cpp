@@ -23,7 +23,7 @@ bool isOutsideSum(const Operand &operand, bool isA) {
 } // namespace
 
 bool multipliesBytes(const Problem &problem) {
-  const DType a = problem.a.type, result = dtype(nn::MatmulOp(problem.op).getY());
+  const DType a = problem.a.type, result = dtype(problem.op.getY());
   if (!isOutsideSum(problem.a, true))
     return false;
   for (const Matmul &matmul : problem.matmuls) {
@@ -97,10 +97,10 @@ struct Tiling {
 
 /// As many accumulators as one thread's registers take, beside the sums that zero points multiply.
 Tiling chooseTiling(const Problem &problem) {
-  if (problem.mostRows <= smallTile)
+  if (rowsAtOnce(problem) <= smallTile)
     return {16, 64, 1, 4};
   const bool shifted = multipliesBytes(problem) && (hasZeros(problem.a) || hasZeros(problem.b));
-  if (problem.leastRows >= manyRows && isWide(problem))
+  if ((problem.routing ? problem.mostRows / problem.routing->experts : problem.leastRows) >= manyRows && isWide(problem))
     return {128, problem.combined || shifted ? 64 : 128, 2, 2};
   return {};
 }
@@ -130,7 +130,7 @@ KernelDraft emitMma(const Region &region, const KernelContext &context, const Pr
   const Tiling tile = chooseTiling(problem);
   const bool bytes = multipliesBytes(problem);
   const auto threads = static_cast<uint32_t>(32 * tile.warpsM * tile.warpsN);
-  GemmSource source(region, context, problem, "gemm_mma");
+  GemmSource source(region, context, problem, problem.routing ? "expert_mma" : "gemm_mma");
   source.setType("type", bytes ? "void" : body::spelling(*tensorCoreType(problem)));
   source.set("tile_m", tile.m);
   source.set("tile_n", tile.n);
@@ -146,7 +146,8 @@ KernelDraft emitMma(const Region &region, const KernelContext &context, const Pr
   const uint32_t smallTiles = isFloat(problem.a.type) ? 2 : 3;
   const uint32_t residentBlocks = !bytes ? 0 : tile.m > 64 ? 1 : smallTiles;
   KernelDraft draft = source.finish(sums, threads, residentBlocks, /*takesPrologue=*/false);
-  draft.gridX = blockCount(problem, tile.m, tile.n);
+  draft.gridX = problem.routing ? columnTiles(problem, tile.n) * expertGroups(problem)
+                                : blockCount(problem, tile.m, tile.n);
   return draft;
 }
 

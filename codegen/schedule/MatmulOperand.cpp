@@ -153,8 +153,8 @@ llvm::SmallPtrSet<Operation *, 8> decodingOps(const Region &region) {
   SmallVector<Value> pending;
   auto isInside = [&](Operation *op) { return op && llvm::is_contained(region.ops, op); };
   for (Operation *op : region.ops)
-    if (auto matmul = dyn_cast<nn::MatmulOp>(op))
-      pending.append({matmul.getA(), matmul.getB()});
+    if (isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
+      pending.append({op->getOperand(0), op->getOperand(1)});
   while (!pending.empty()) {
     Operation *op = pending.pop_back_val().getDefiningOp();
     if (!isInside(op) || !isa<nn::DequantizeOp, nn::SubOp, nn::CastOp>(op) || !ops.insert(op).second)

@@ -19,6 +19,7 @@ struct ScaleOrZero {
   Dim offset = 0;
   DimShape rowStrides; ///< of A: one for each of Problem::rowDims; of B: one, along k
   Dim columnStride = 0;
+  Dim expertStride = 0; ///< of B: where each expert has its own
   int64_t rowBlock = 1, columnBlock = 1;
 
   bool alongRows() const;

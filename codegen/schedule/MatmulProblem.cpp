@@ -35,8 +35,7 @@ static Source prologueSource(Value value, const KernelContext &context) {
   return source;
 }
 
-/// Gives the scales of an operand one stride for each of `rows` dims. The reason if they vary otherwise.
-static std::optional<std::string> placeScales(Operand &operand, size_t rows) {
+std::optional<std::string> placeScales(Operand &operand, size_t rows) {
   if (!operand.decode)
     return std::nullopt;
   for (std::optional<ScaleOrZero> *entry : {&operand.decode->scale, &operand.decode->zero}) {
@@ -60,7 +59,7 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
   Problem problem;
   for (Operation *op : region.ops)
     if (auto matmul = dyn_cast<nn::MatmulOp>(op))
-      problem.matmuls.push_back({matmul, {}, 1, {}});
+      problem.matmuls.push_back({Product(matmul.getY()), {}, 1, {}});
   if (problem.matmuls.empty())
     return std::string("no nn.matmul");
   problem.op = problem.matmuls.front().op;

@@ -8,16 +8,63 @@
 
 namespace fusion::matmul {
 
+/// nn.matmul, or nn.expert_matmul, where a row's B is that of the expert which it is routed to; the result of
+/// either, or a slice of its columns, which is the product with as many columns of B.
+class Product {
+public:
+  Product() = default;
+  explicit Product(mlir::Value result) : y(result) {}
+
+  /// Null where `op` is none.
+  static Product of(mlir::Operation *op) {
+    return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) ? Product(op->getResult(0)) : Product();
+  }
+  explicit operator bool() const { return y != nullptr; }
+  bool operator==(const Product &other) const = default;
+  mlir::Value getY() const { return y; }
+  mlir::Value getA() const { return op()->getOperand(0); }
+  mlir::Value getB() const { return op()->getOperand(1); }
+  /// Whether the last dim of the result counts columns of B.
+  bool hasColumns() const {
+    auto matmul = llvm::dyn_cast<nn::MatmulOp>(op());
+    return !matmul || tensorType(matmul.getB()).getRank() > 1;
+  }
+  bool getTransposeA() const {
+    auto matmul = llvm::dyn_cast<nn::MatmulOp>(op());
+    return matmul && matmul.getTransposeA();
+  }
+  bool getTransposeB() const {
+    auto matmul = llvm::dyn_cast<nn::MatmulOp>(op());
+    return matmul ? matmul.getTransposeB() : llvm::cast<nn::ExpertMatmulOp>(op()).getTransposeW();
+  }
+  /// The op that multiplies.
+  mlir::Operation *op() const {
+    auto slice = y.getDefiningOp<nn::SliceOp>();
+    return slice ? slice.getX().getDefiningOp() : y.getDefiningOp();
+  }
+
+private:
+  mlir::Value y;
+};
+
 /// One of the matmuls of A.
 struct Matmul {
-  nn::MatmulOp op;
+  Product op;
   Operand b;
   Dim n = 1;
   llvm::SmallVector<unsigned> outputs; ///< region outputs made from it; all of them when combined
 };
 
+/// Which expert's B a row is multiplied by: nn.expert_matmul. Operand::batchStrides of B has one entry, the
+/// experts' stride.
+struct Routing {
+  unsigned input = 0; ///< region input: an expert for each row of A
+  View view;
+  int64_t experts = 0;
+};
+
 struct Problem {
-  nn::MatmulOp op; ///< the first matmul's
+  Product op; ///< the first matmul's
   std::vector<Matmul>
       matmuls; ///< at least one; several are never batched, and B is either transposed in all or in none
   bool combined = false; ///< several matmuls, combined element by element
@@ -27,6 +74,7 @@ struct Problem {
   /// All rows of A: the leading dims, if folded, and m. `m` is their product.
   DimShape rowDims, rowStrides;
   Operand a, b;        ///< b and n: the first matmul's
+  std::optional<Routing> routing; ///< batch is empty
   bool folded = false; ///< B is the same for all leading dims, which became rows of A
   /// The ops that compute A, where it is no input: each block does so, into the shared array `normal`.
   llvm::SmallVector<mlir::Operation *> prologue;
@@ -41,6 +89,16 @@ struct Problem {
 
 /// The problem, or why the region is none.
 std::variant<Problem, std::string> analyse(const Region &region, const KernelContext &context);
+/// The same of nn.expert_matmul.
+std::variant<Problem, std::string> analyseExperts(const Region &region, const KernelContext &context);
+/// Gives the scales of an operand one stride for each of `rows` dims. The reason if they vary otherwise.
+std::optional<std::string> placeScales(Operand &operand, size_t rows);
+
+/// Rows of A that a block multiplies at once, of those that a kernel for few rows takes: all, or some of an
+/// expert's.
+int64_t rowsAtOnce(const Problem &problem);
+/// How many groups of rows have a B of their own, at most.
+Dim expertGroups(const Problem &problem);
 
 /// The stride of a single index that runs over all of `shape`, if there is one.
 std::optional<Dim> mergedStride(llvm::ArrayRef<Dim> shape, llvm::ArrayRef<Dim> strides);
@@ -50,7 +108,7 @@ std::optional<std::string> epilogueRefuses(const Region &region, const KernelCon
                                            llvm::ArrayRef<mlir::Operation *> prologue);
 
 /// The ops of the region that compute the product's A, a norm among them; none if there is no norm.
-llvm::SmallVector<mlir::Operation *> prologueOps(const Region &region, nn::MatmulOp matmul);
+llvm::SmallVector<mlir::Operation *> prologueOps(const Region &region, const Product &matmul);
 /// The most rows for which a kernel of few computes A too; 0: for none.
 int64_t prologueRows(const Problem &problem);
 /// The bytes of A that a block computes.

@@ -13,7 +13,7 @@ namespace fusion::matmul {
 /// What A may take of a block's shared memory, of 48 KiB; the rest is for the sums of a strip.
 static constexpr int64_t mostBytes = 32 << 10;
 
-SmallVector<Operation *> prologueOps(const Region &region, nn::MatmulOp matmul) {
+SmallVector<Operation *> prologueOps(const Region &region, const Product &matmul) {
   SmallVector<Operation *> ops;
   SmallVector<Value> pending{matmul.getA()};
   while (!pending.empty()) {
@@ -36,7 +36,7 @@ static Region prologueRegion(const Region &region, const Problem &problem) {
   own.inputs = region.inputs;
   own.pattern = region.pattern;
   own.ops = problem.prologue;
-  nn::MatmulOp first = problem.op;
+  const Product &first = problem.op;
   own.outputs = {first.getA()};
   for (unsigned output : problem.prologueOutputs)
     own.outputs.push_back(region.outputs[output]);
@@ -67,7 +67,7 @@ std::optional<std::string> refusesPrologue(const Region &region, const KernelCon
           !(matmul && operand == matmul.getA() && operand != matmul.getB()))
         return (op->getName().getStringRef() + " reads what the prologue of nn.matmul computes").str();
   }
-  nn::MatmulOp first = problem.op;
+  const Product &first = problem.op;
   if (!problem.batch.empty() || first.getTransposeA() || problem.k.constant().value_or(0) == 0)
     return std::string("a norm in the prologue of nn.matmul that is batched, of a transpose, of a run-time "
                        "size or of nothing");
@@ -99,7 +99,7 @@ std::optional<std::string> refusesPrologue(const Region &region, const KernelCon
 std::pair<Region, Region> splitPrologue(const Region &region, const Problem &problem) {
   std::pair<Region, Region> parts{prologueRegion(region, problem), region};
   Region &second = parts.second;
-  nn::MatmulOp first = problem.op;
+  const Product &first = problem.op;
   SmallVector<Value> &made = parts.first.outputs;
   made.erase(std::remove(made.begin() + 1, made.end(), made.front()), made.end()); // it leaves, too
   second.inputs.push_back(first.getA());

@@ -17,7 +17,7 @@ static unsigned matmulsUpstream(const Region &region, const Problem &problem, Va
     if (!op || !llvm::is_contained(region.ops, op) || !seen.insert(op).second)
       continue;
     auto found =
-        llvm::find_if(problem.matmuls, [&](const Matmul &matmul) { return nn::MatmulOp(matmul.op) == op; });
+        llvm::find_if(problem.matmuls, [&](const Matmul &matmul) { return matmul.op.getY().getDefiningOp() == op; });
     if (found == problem.matmuls.end())
       pending.append(op->operand_begin(), op->operand_end());
     else
@@ -55,9 +55,9 @@ static std::optional<std::string> whyNotOneKernel(const Region &region, const Ke
     return std::string("more than eight matmuls");
   if (!problem.batch.empty())
     return std::string("several matmuls, in batches");
-  nn::MatmulOp first = problem.op;
+  const Product &first = problem.op;
   for (const Matmul &matmul : llvm::drop_begin(problem.matmuls)) {
-    nn::MatmulOp op = matmul.op;
+    const Product &op = matmul.op;
     if (!isSameOperand(region, context, first.getA(), op.getA()) ||
         op.getTransposeA() != first.getTransposeA())
       return std::string("matmuls of different first operands");
@@ -97,7 +97,7 @@ std::optional<std::string> arrangeMatmuls(const Region &region, const KernelCont
       if (!problem.combined && !(masks[index] >> place & 1))
         continue;
       matmul.outputs.push_back(static_cast<unsigned>(index));
-      const DimShape &shape = context.shape(nn::MatmulOp(matmul.op).getY());
+      const DimShape &shape = context.shape(matmul.op.getY());
       if (context.shape(output) != shape)
         return "an output of shape [" + shapeString(context.shape(output)) + "], the matmul has [" +
                shapeString(shape) + "]";
@@ -105,7 +105,7 @@ std::optional<std::string> arrangeMatmuls(const Region &region, const KernelCont
   }
   if (problem.combined) {
     const Matmul &first = problem.matmuls[0], &second = problem.matmuls[1];
-    nn::MatmulOp left = first.op, right = second.op;
+    const Product &left = first.op, &right = second.op;
     if (context.shape(left.getY()) != context.shape(right.getY()))
       return std::string("matmuls of different shapes in one result");
     if (first.b.rowStride != second.b.rowStride || first.b.columnStride != second.b.columnStride)

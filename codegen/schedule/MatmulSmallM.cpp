@@ -24,16 +24,21 @@ struct Sharing {
   int64_t threads() const { return 32 * warpsN * kSplit; }
 };
 
+/// How many groups of rows have blocks of their own: experts that are chosen.
+int64_t groupsOfRows(const Problem &problem) {
+  return problem.routing ? std::min(problem.mostRows, problem.routing->experts) : 1;
+}
+
 /// All blocks should be on the GPU at once, with as many warps for each matmul.
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   const int64_t processors = target.multiprocessors;
   const bool kMajor = isKMajor(problem, false);
-  const int64_t rows = problem.mostRows;
+  const int64_t rows = rowsAtOnce(problem);
   const auto matmuls = static_cast<int64_t>(problem.accumulators());
   Sharing sharing;
   auto blocks = [&](int64_t columns) {
     return columnTiles(problem, columns).constant().value_or(processors) *
-           problem.batchCount().constant().value_or(1);
+           problem.batchCount().constant().value_or(1) * groupsOfRows(problem);
   };
   const int64_t enough = processors * 9 / 10;
   // Registers of a thread, about: loads, accumulators, addresses.
@@ -109,6 +114,8 @@ int64_t smallMRows(const Problem &problem) {
 bool isSmallM(const Problem &problem) {
   // Quantised values of up to four rows are decoded faster where no matrix fragment needs their registers.
   const int64_t least = problem.b.decode && fewRows(problem) >= 4 ? 5 : 1;
+  if (problem.routing)
+    return rowsAtOnce(problem) <= smallMRows(problem);
   return problem.leastRows >= least && problem.mostRows <= smallMRows(problem);
 }
 
@@ -116,13 +123,13 @@ KernelDraft emitSmallM(const Region &region, const KernelContext &context, const
   const Sharing sharing = chooseSharing(problem, context.target);
   const bool kMajor = isKMajor(problem, false);
   const auto matmuls = static_cast<int64_t>(problem.accumulators());
-  const int64_t groups = (problem.mostRows + 7) / 8;
+  const int64_t groups = (rowsAtOnce(problem) + 7) / 8;
   const int64_t depth =
       kMajor ? std::max<int64_t>(64, 512 / bitsOf(problem.b)) : 32; // of a step, as in gemm_small_m.cuh
-  GemmSource source(region, context, problem, "gemm_small_m");
+  GemmSource source(region, context, problem, problem.routing ? "expert_small_m" : "gemm_small_m");
   source.setType("type", body::spelling(*tensorCoreType(problem)));
   source.set("row_tiles", groups);
-  source.set("all_rows", problem.leastRows >= 8 * groups);
+  source.set("all_rows", !problem.routing && problem.leastRows >= 8 * groups);
   source.set("tiles", sharing.tiles);
   source.set("warps_n", sharing.warpsN);
   source.set("k_split", sharing.kSplit);
@@ -137,7 +144,7 @@ KernelDraft emitSmallM(const Region &region, const KernelContext &context, const
       problem.b.decode ? groups > 4 : groups > 2 || sharing.threads() == 512 || (!kMajor && matmuls > 1);
   KernelDraft draft =
       source.finish({}, static_cast<uint32_t>(sharing.threads()), hasMany ? 1 : 0, /*takesPrologue=*/false);
-  draft.gridX = columnTiles(problem, sharing.columns()) * problem.batchCount();
+  draft.gridX = columnTiles(problem, sharing.columns()) * problem.batchCount() * expertGroups(problem);
   return draft;
 }
 

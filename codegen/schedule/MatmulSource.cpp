@@ -19,6 +19,8 @@ GemmSource::GemmSource(const Region &region, const KernelContext &context, const
     set("combined", true);
   if (!problem.batch.empty())
     set("batched", true);
+  if (problem.routing)
+    set("group_per_row", problem.mostRows <= problem.routing->experts);
 }
 
 std::string GemmSource::sizes() {
@@ -58,6 +60,33 @@ std::string GemmSource::prologue(body::Code &entry, uint32_t threads) {
   return "prologue";
 }
 
+/// Where each row's expert lies.
+std::string GemmSource::routing() {
+  const Routing &routing = *problem.routing;
+  body::Functor functor(source, "Routing");
+  scalar::Graph graph;
+  body::Names names;
+  body::Printer printer(graph, names);
+  body::Code code(2);
+  const scalar::Value row = graph.input("row", DType::I64, scalar::Level::Element);
+  scalar::Value place = functor.size(graph, routing.view.offset);
+  if (std::optional<Dim> stride = mergedStride(problem.rowDims, routing.view.strides)) {
+    place = graph.add(place, graph.mul(row, functor.size(graph, *stride)));
+  } else {
+    auto at = functor.delinearize(graph, row, problem.rowDims);
+    for (auto [index, stride] : llvm::zip(at, routing.view.strides))
+      place = graph.add(place, graph.mul(index, functor.size(graph, stride)));
+  }
+  const std::string text =
+      printer.value(graph.convertRegister(DType::I64, graph.load(functor.pointer(routing.input), place)), code);
+  code.line(fmt::format("return {};", text));
+  functor.method("DEVICE i64 chosen(i64 row) const", code);
+  functor.method("static DEVICE constexpr i64 experts()", source.size(Dim(routing.experts)));
+  functor.method("DEVICE i64 rows() const", functor.size(problem.m));
+  source.declare(functor.text());
+  return functor.instance();
+}
+
 std::optional<std::string> GemmSource::plainEpilogue(const Sums &sums) {
   if (problem.combined || !isFloat(sums.type) || problem.matmuls.front().outputs.empty())
     return std::nullopt;
@@ -67,7 +96,7 @@ std::optional<std::string> GemmSource::plainEpilogue(const Sums &sums) {
     if (matmul.outputs.size() != 1)
       return std::nullopt;
     const Value output = region.outputs[matmul.outputs.front()];
-    if (output != nn::MatmulOp(matmul.op).getY() || dtype(output) != type || !isFloat(type) ||
+    if (output != matmul.op.getY() || dtype(output) != type || !isFloat(type) ||
         (sums.type == DType::F64 && type != DType::F64)) // narrower ones by way of f32
       return std::nullopt;
     outputs.push_back(source.output(matmul.outputs.front()));
@@ -100,6 +129,8 @@ KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t resi
   source.declare(source.config.text());
   body::Code entry;
   SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
+  if (problem.routing)
+    arguments.push_back(routing());
   if (takesPrologue)
     arguments.push_back(prologue(entry, threads));
   arguments.push_back(epilogue(sums));

@@ -38,6 +38,7 @@ private:
   /// The Matrix where the operand is one, else nothing.
   std::optional<std::string> matrix(bool isA);
   std::string prologue(body::Code &entry, uint32_t threads);
+  std::string routing();
   std::string epilogue(const Sums &sums);
   /// StoreRounded where nothing is after the matmuls, else nothing.
   std::optional<std::string> plainEpilogue(const Sums &sums);
@@ -70,7 +71,7 @@ private:
   /// blocks of as many.
   scalar::Value input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
   /// The accumulator of a matmul, rounded to its result's type.
-  scalar::Value total(nn::MatmulOp op, size_t accumulator);
+  scalar::Value total(const Product &matmul, size_t accumulator);
   void print(llvm::ArrayRef<unsigned> outputs);
 
   const Region &region;
@@ -83,7 +84,7 @@ private:
   body::Printer printer;
   body::Code code{2};
   const scalar::Value row, column;
-  nn::MatmulOp op; ///< the first of those that the epilogue follows
+  Product op; ///< the first of those that the epilogue follows
   llvm::DenseMap<mlir::Value, scalar::Value> known;
 };
 

@@ -110,6 +110,8 @@ void OperandWriter::writeMatrix() {
     index = functor.delinearize(graph, at(graph, "z"), problem.batch);
   for (const Operand *operand : operands) {
     scalar::Value offset = functor.size(graph, operand->offset);
+    if (!isA && problem.routing)
+      offset = graph.add(offset, scaled(graph, at(graph, "expert"), operand->batchStrides[0]));
     for (size_t i = 0; i < index.size(); ++i)
       offset = graph.add(offset, scaled(graph, index[i], operand->batchStrides[i]));
     offsets.push_back(offset);
@@ -154,6 +156,8 @@ scalar::Value OperandWriter::entryOf(Graph &graph, const ScaleOrZero &found) {
   const scalar::Value row = at(graph, isA ? "i" : "k"), column = at(graph, isA ? "k" : "i");
   auto block = [&](scalar::Value index, int64_t size) { return graph.div(index, graph.index(size)); };
   scalar::Value place = functor.size(graph, found.offset);
+  if (!isA && problem.routing)
+    place = graph.add(place, scaled(graph, at(graph, "expert"), found.expertStride));
   place = graph.add(place, found.rowStrides.size() == 1
                                ? scaled(graph, block(row, found.rowBlock), found.rowStrides[0])
                                : alongRows(graph, row, found.rowStrides));
@@ -200,6 +204,8 @@ void OperandWriter::write() {
                               operand.decode.has_value(), isKMajor(problem, isA)));
   functor.declare(fmt::format("  static constexpr int bits = {}, k_per_scale = {}, rows_per_scale = {};\n",
                               bits, neighbours(true), neighbours(false)));
+  if (!isA && problem.routing)
+    functor.member("i64", "expert");
   writeMatrix();
   writeRow();
   writeDepth();
@@ -216,7 +222,7 @@ bool isKMajor(const Problem &problem, bool isA) {
 std::optional<std::string> GemmSource::matrix(bool isA) {
   const Operand &any = isA ? problem.a : problem.b;
   const bool kMajor = isKMajor(problem, isA);
-  if (!problem.batch.empty() || any.decode || any.packed)
+  if (!problem.batch.empty() || any.decode || any.packed || (!isA && problem.routing))
     return std::nullopt;
   SmallVector<const Operand *> operands;
   SmallVector<Dim> strides;

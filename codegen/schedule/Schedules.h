@@ -9,6 +9,7 @@ const Schedule &pointwiseSchedule(); ///< one thread per output element, everyth
 const Schedule &rowSchedule();       ///< a block or warp per row: norms, softmax, reductions of the last dims
 const Schedule &scanSchedule();      ///< cumsum, arg_max, top_k, scatter_nd
 const Schedule &matmulSchedule();
+const Schedule &expertSchedule();  ///< nn.expert_matmul
 const Schedule &attentionSchedule();
 const Schedule &linearAttentionSchedule();
 const Schedule &collectiveSchedule(); ///< a sum over ranks and rows after it

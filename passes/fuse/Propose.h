@@ -56,6 +56,9 @@ Proposals proposeMatmuls(const ProposalContext &context);
 /// of two scales, and a cast to the model's type), a bias, and an activation that gates nothing.
 llvm::SmallVector<mlir::Operation *> matmulEpilogue(nn::MatmulOp matmul);
 
+/// The products of routed rows, with what follows them up to the sum over the slots.
+Proposals proposeExperts(const ProposalContext &context);
+
 /// Norms with the matmuls that read them, for few rows.
 Proposals proposeNormMatmuls(const ProposalContext &context);
 

@@ -45,10 +45,9 @@ Candidate withDecoding(const Candidate &candidate) {
   Candidate result = candidate;
   auto contains = [](ArrayRef<Operation *> ops, Operation *op) { return llvm::is_contained(ops, op); };
   for (Operation *op : candidate.ops) {
-    auto matmul = llvm::dyn_cast<nn::MatmulOp>(op);
-    if (!matmul)
+    if (!llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
       continue;
-    for (Value operand : {matmul.getA(), matmul.getB()}) {
+    for (Value operand : op->getOperands().take_front(2)) {
       SmallVector<Operation *> ops = decodingOps(operand);
       // From the operand up, so that an op is judged after its readers.
       for (Operation *decoding : llvm::reverse(ops)) {
@@ -73,13 +72,14 @@ Candidate withDecoding(const Candidate &candidate) {
 
 Proposals proposeScaledMatmuls(const ProposalContext &context) {
   Proposals proposals;
-  for (auto matmul : context.block.getOps<nn::MatmulOp>()) {
-    if (decodingOps(matmul.getA()).empty() && decodingOps(matmul.getB()).empty())
+  for (Operation &op : context.block) {
+    if (!llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) ||
+        (decodingOps(op.getOperand(0)).empty() && decodingOps(op.getOperand(1)).empty()))
       continue;
     Candidate candidate;
     candidate.pattern = "scaled_matmul";
-    candidate.root = matmul;
-    candidate.ops = {matmul};
+    candidate.root = &op;
+    candidate.ops = {&op};
     proposals.candidates.push_back(std::move(candidate));
   }
   return proposals;

@@ -1,0 +1,102 @@
+// The schedule of nn.expert_matmul: one kernel for the products and the scalar ops after them, and one for the
+// sum over the slots, where there is one.
+#include "codegen/schedule/ExpertMatmul.h"
+#include "codegen/schedule/Schedules.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+using matmul::Problem;
+
+namespace {
+Problem problemOf(const Region &region, const KernelContext &context) {
+  return std::get<Problem>(matmul::analyseExperts(region, context));
+}
+
+KernelDraft emitProducts(const Region &region, const KernelContext &context) {
+  const Problem problem = problemOf(region, context);
+  KernelDraft draft = matmul::isSmallM(problem)          ? matmul::emitSmallM(region, context, problem)
+                      : matmul::tensorCoreType(problem) ? matmul::emitMma(region, context, problem)
+                                                        : matmul::emitFma(region, context, problem);
+  draft.kernel.schedule = "experts";
+  Dim columns = 0;
+  for (const matmul::Matmul &matmul : problem.matmuls)
+    columns = columns + matmul.n;
+  draft.flops = problem.m * columns * problem.k * Dim(2);
+  return draft;
+}
+
+/// By the number of rows that are routed, where only a run knows it.
+std::vector<SizeRange> ranges(const Problem &problem) {
+  if (problem.m.constant())
+    return {};
+  const int64_t experts = problem.routing->experts;
+  SmallVector<int64_t> limits{experts};
+  if (matmul::tensorCoreType(problem))
+    for (int64_t share : {5, 10, 21, 42, 64}) // with half as many again: 8, 16, 32 and 64 rows of an expert
+      limits.push_back(share * experts);
+  std::vector<SizeRange> ranges;
+  int64_t next = 1;
+  for (int64_t limit : limits) {
+    ranges.push_back({problem.m, next, limit});
+    next = limit + 1;
+  }
+  ranges.push_back({problem.m, next, INT64_MAX});
+  return ranges;
+}
+
+class ExpertSchedule : public Schedule {
+public:
+  StringRef name() const override { return "experts"; }
+
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    auto found = experts::findSum(region, context);
+    if (auto *reason = std::get_if<std::string>(&found))
+      return refusal(*reason);
+    auto &sum = std::get<std::optional<experts::Sum>>(found);
+    const Region &products = sum ? sum->products : region;
+    auto problem = matmul::analyseExperts(products, context);
+    if (auto *reason = std::get_if<std::string>(&problem))
+      return refusal(*reason);
+    if (sum)
+      if (auto reason = whyNoSum(*sum, std::get<Problem>(problem), context))
+        return refusal(*reason);
+    SchedulePlan plan{[products](const KernelContext &context) { return emitProducts(products, context); }};
+    plan.split = [region, context, sum] { return alternatives(region, context, sum); };
+    return plan;
+  }
+
+private:
+  static std::optional<std::string> whyNoSum(const experts::Sum &sum, const Problem &problem,
+                                             const KernelContext &context) {
+    nn::ReduceOp op = sum.op;
+    if (problem.sideBySide() || context.shape(op.getX()) != context.shape(problem.op.getY()))
+      return std::string("a sum of something else than the products of nn.expert_matmul");
+    SmallVector<View> inputs(context.inputs);
+    inputs.push_back(View::contiguous(op.getX(), context.shape(op.getX())));
+    KernelContext after = context;
+    after.inputs = inputs;
+    return experts::refusesRest(sum, after);
+  }
+
+  static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context,
+                                                      const std::optional<experts::Sum> &sum) {
+    const Region &products = sum ? sum->products : region;
+    auto emit = [products](const KernelContext &context) { return emitProducts(products, context); };
+    std::vector<PlannedAlternative> all = alternativesFor(ranges(problemOf(products, context)), products, emit);
+    if (sum)
+      for (PlannedAlternative &alternative : all)
+        alternative.kernels.push_back(
+            {sum->rest, [sum = *sum](const KernelContext &context) { return experts::emitSum(sum, context); }});
+    return all;
+  }
+};
+} // namespace
+
+const Schedule &expertSchedule() {
+  static const ExpertSchedule schedule;
+  return schedule;
+}
+
+} // namespace fusion

@@ -1,0 +1,25 @@
+// nn.expert_matmul, with the scalar ops after it and, where the experts' rows are weighted, the sum over the
+// slots of a row.
+#pragma once
+
+#include "codegen/schedule/MatmulProblem.h"
+
+namespace fusion::experts {
+
+/// A region whose products are added up over the slots, in two.
+struct Sum {
+  nn::ReduceOp op;
+  Region products; ///< all in front of the sum, whose operand it makes
+  Region rest;     ///< the sum and the scalar ops after it; reads that operand as its last input
+};
+
+/// The sum over slots of the region, none if there is no nn.reduce, or the reason why it is another one.
+std::variant<std::optional<Sum>, std::string> findSum(const Region &region, const KernelContext &context);
+
+/// Why the ops after the sum cannot be written, or nothing.
+std::optional<std::string> refusesRest(const Sum &sum, const KernelContext &context);
+
+/// The sum alone, of a tensor in memory.
+KernelDraft emitSum(const Sum &sum, const KernelContext &context);
+
+} // namespace fusion::experts

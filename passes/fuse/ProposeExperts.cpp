@@ -1,0 +1,134 @@
+// expert_matmul: the products of routed rows, those that read the same rows together, and what follows them: the activation
+// of the gate, the routing weights and the sum over the slots.
+#include "passes/fuse/Grow.h"
+
+#include "ir/dialect/Formulas.h"
+#include "ir/dialect/Types.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// Products in one kernel: a gate and what it gates.
+constexpr size_t mostProducts = 2;
+
+class ExpertGrower {
+public:
+  ExpertGrower(const ProposalContext &context, ArrayRef<nn::ExpertMatmulOp> products)
+      : context(context), root(products.front()), shape(context.traffic.shapes[root.getY()]) {
+    for (nn::ExpertMatmulOp product : products) {
+      ops.insert(product);
+      takeSlices(product);
+    }
+  }
+
+  void run(Proposals &proposals) {
+    if (ops.size() > 1)
+      propose(proposals);
+    while (Operation *next = nextScalar()) {
+      ops.insert(next);
+      propose(proposals);
+    }
+    if (nn::ReduceOp sum = sumOverSlots()) {
+      ops.insert(sum);
+      propose(proposals);
+      ScalarTail tail(context.traffic, sum.getY(), /*wholeRows=*/false);
+      while (tail.next(ops))
+        propose(proposals);
+    }
+    if (ops.size() == 1)
+      proposals.misses.push_back({root, why});
+  }
+
+private:
+  /// Gate and up in one matrix: parts of the product, if nobody reads the whole.
+  void takeSlices(nn::ExpertMatmulOp product) {
+    const bool areAll = !product->use_empty() && llvm::all_of(product->getUsers(), llvm::IsaPred<nn::SliceOp>);
+    if (!areAll)
+      return;
+    for (Operation *user : product->getUsers()) {
+      ops.insert(user);
+      shape = context.traffic.shapes[user->getResult(0)];
+    }
+  }
+
+  /// The first scalar op in the block that reads a product, or what was made of one.
+  Operation *nextScalar() {
+    Operation *next = nullptr;
+    for (Operation *op : ops)
+      for (Operation *user : op->getUsers()) {
+        if (ops.contains(user))
+          continue;
+        if (why = whyNotScalar(user, op); !why.empty())
+          continue;
+        if (!next || user->isBeforeInBlock(next))
+          next = user;
+      }
+    return next;
+  }
+
+  std::string whyNotScalar(Operation *user, Operation *of) const {
+    if (user->hasTrait<OpTrait::IsTerminator>())
+      return "the result is one of the function's";
+    const std::string name = shownName(user);
+    if (!llvm::isa<nn::ScalarFormula>(user) || nn::isRescale(user))
+      return "the result is read by " + name + ", which is no scalar op";
+    if (context.traffic.shapes[user->getResult(0)] != shape || context.traffic.shapes[of->getResult(0)] != shape)
+      return name + " has another shape than the product";
+    return {};
+  }
+
+  /// The sum over the slots, if it is all that reads what the group makes.
+  nn::ReduceOp sumOverSlots() const {
+    nn::ReduceOp sum;
+    for (Operation *op : ops)
+      for (Operation *user : op->getUsers()) {
+        if (ops.contains(user))
+          continue;
+        auto reduce = llvm::dyn_cast<nn::ReduceOp>(user);
+        if (!reduce || (sum && sum != reduce))
+          return {};
+        sum = reduce;
+      }
+    if (!sum || sum.getKind() != "sum" || sum.getAxes().size() != 1)
+      return {};
+    const auto rank = static_cast<int64_t>(shape.size());
+    const int64_t axis = sum.getAxes()[0];
+    return axis == rank - 2 || axis == -2 ? sum : nn::ReduceOp();
+  }
+
+  void propose(Proposals &proposals) const {
+    Candidate candidate;
+    candidate.pattern = "expert_matmul";
+    candidate.root = root;
+    candidate.ops.assign(ops.begin(), ops.end());
+    proposals.candidates.push_back(std::move(candidate));
+  }
+
+  const ProposalContext &context;
+  nn::ExpertMatmulOp root;
+  DimShape shape;
+  OpSet ops;
+  std::string why = "the result has no reader";
+};
+} // namespace
+
+Proposals proposeExperts(const ProposalContext &context) {
+  Proposals proposals;
+  llvm::MapVector<std::pair<Value, Value>, SmallVector<nn::ExpertMatmulOp>> byRows;
+  for (auto op : context.block.getOps<nn::ExpertMatmulOp>())
+    byRows[{op.getX(), op.getIndex()}].push_back(op);
+  for (auto &[rows, products] : byRows) {
+    if (products.size() > 1 && products.size() <= mostProducts)
+      ExpertGrower(context, products).run(proposals);
+    else
+      for (nn::ExpertMatmulOp product : products)
+        ExpertGrower(context, product).run(proposals);
+  }
+  return proposals;
+}
+
+} // namespace fusion

@@ -1,0 +1,129 @@
+// nn.expert_matmul: see expert.cuh.
+#include "Harness.h"
+
+#include <fmt/format.h>
+
+namespace fusion::test {
+namespace {
+
+/// How rows choose their experts.
+enum class Choice { Spread, One, OutOfRange };
+
+struct Form {
+  int tokens = 5, slots = 2, experts = 6, n = 40, k = 72;
+  bool transpose = true;
+  const char *type = "bf16";
+  /// One matrix of gate and up, silu(gate) * up; else a product with weights of the slots.
+  bool gated = true;
+  bool shared = true; ///< the slots of a token read one row
+  Choice choice = Choice::Spread;
+  const char *index = "i64";
+};
+
+std::string module(const Form &f) {
+  const int width = f.gated ? 2 * f.n : f.n;
+  const std::string x = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.shared ? 1 : f.slots, f.k, f.type),
+                    w = f.transpose ? fmt::format("tensor<{}x{}x{}x{}>", f.experts, width, f.k, f.type)
+                                    : fmt::format("tensor<{}x{}x{}x{}>", f.experts, f.k, width, f.type),
+                    i = fmt::format("tensor<{}x{}x{}>", f.tokens, f.slots, f.index),
+                    p = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, width, f.type),
+                    y = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, f.n, f.type),
+                    s = fmt::format("tensor<{}x{}x1x{}>", f.tokens, f.slots, f.type);
+  const std::string slice = fmt::format("sizes = [{}, {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}", f.tokens,
+                                        f.slots, f.n, p, y);
+  const std::string tail = f.gated ? fmt::format(R"(
+        %g = nn.slice %p {{starts = [0, 0, 0], {0}
+        %u = nn.slice %p {{starts = [0, 0, {2}], {0}
+        %a = nn.silu %g : ({1}) -> {1}
+        %r = nn.mul %a, %u : ({1}, {1}) -> {1})",
+                                                 slice, y, f.n)
+                                   : fmt::format(R"(
+        %r = nn.mul %p, %d : ({0}, {1}) -> {0})",
+                                                 y, s);
+  return fmt::format(R"(
+    func.func @main(%x: {0}, %w: {1}, %i: {2}, %s: {3}) -> {4} {{
+      %0 = fusion.group "g" schedule "experts" (%a0 = %x, %b = %w, %c = %i, %d = %s) : ({0}, {1}, {2}, {3}) -> {4} {{
+        %p = nn.expert_matmul %a0, %b, %c {{transpose_w = {5}}} : ({0}, {1}, {2}) -> {6}{7}
+        fusion.yield %r : {4}
+      }}
+      return %0 : {4}
+    }})",
+                     x, w, i, s, y, f.transpose, p, tail);
+}
+
+/// Choices in [0, experts), some of them from the end where the index has a sign.
+void choose(const Form &form, Tensor &index) {
+  const bool isSigned = form.index[0] == 'i';
+  for (int64_t i = 0; i < index.size(); ++i) {
+    int64_t expert = form.choice == Choice::One ? form.experts - 1 : (i * 5 + i / 3) % form.experts;
+    if (form.choice == Choice::OutOfRange)
+      expert = i % 3 == 0 ? form.experts + 20 : i % 3 == 1 && isSigned ? -form.experts - 7 : expert;
+    else if (isSigned && i % 4 == 1)
+      expert -= form.experts;
+    set(index, i, static_cast<double>(expert));
+  }
+}
+
+std::string run(const Form &form, const char *name) {
+  const double tolerance = std::string(form.type) == "f32" ? 2e-6 : 1.2e-2;
+  const std::string source = check(expertSchedule(), {module(form), {}, tolerance, [&](unsigned index, Tensor &tensor) {
+                                                        if (index == 2)
+                                                          choose(form, tensor);
+                                                      }});
+  EXPECT_NE(source.find(std::string(name) + "<Config>"), std::string::npos) << source;
+  return source;
+}
+
+TEST(ExpertMatmul, FewTokens) {
+  for (const char *type : {"f16", "bf16"})
+    for (bool transpose : {true, false})
+      for (bool gated : {false, true})
+        for (int tokens : {1, 5, 17})
+          run({.tokens = tokens, .slots = tokens == 1 ? 8 : 3, .experts = 16, .transpose = transpose, .type = type,
+               .gated = gated, .shared = gated},
+              "expert_small_m");
+}
+
+TEST(ExpertMatmul, SharesOfRows) {
+  for (int slots : {1, 2, 5, 8})
+    for (bool gated : {false, true})
+      run({.tokens = 7, .slots = slots, .experts = 4, .gated = gated}, "expert_small_m");
+}
+
+TEST(ExpertMatmul, ManyTokens) {
+  for (const char *type : {"f16", "bf16"})
+    for (bool transpose : {true, false})
+      for (bool gated : {false, true})
+        run({.tokens = 150, .slots = 2, .experts = 3, .transpose = transpose, .type = type, .gated = gated,
+             .shared = gated},
+            "expert_mma");
+}
+
+TEST(ExpertMatmul, SizesThatNoVectorReads) {
+  for (int n : {7, 33})
+    for (int k : {5, 71})
+      for (int tokens : {1, 9, 70})
+        run({.tokens = tokens, .n = n, .k = k, .transpose = n == 7}, "expert_mma");
+}
+
+TEST(ExpertMatmul, F32) {
+  for (int tokens : {1, 6, 90})
+    for (bool transpose : {true, false})
+      for (bool gated : {false, true})
+        run({.tokens = tokens, .n = 37, .k = 29, .transpose = transpose, .type = "f32", .gated = gated}, "expert_fma");
+}
+
+TEST(ExpertMatmul, AllRowsToOneExpert) {
+  for (const char *index : {"i64", "i32", "ui8"})
+    for (int tokens : {1, 20})
+      run({.tokens = tokens, .slots = 2, .choice = Choice::One, .index = index}, "expert_small_m");
+  run({.tokens = 150, .experts = 2, .choice = Choice::One}, "expert_mma");
+}
+
+TEST(ExpertMatmul, ChoicesOutOfRange) {
+  for (const char *index : {"i64", "i32", "ui8"})
+    run({.choice = Choice::OutOfRange, .index = index}, "expert_small_m");
+}
+
+} // namespace
+} // namespace fusion::test
