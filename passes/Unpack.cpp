@@ -15,7 +15,8 @@ bool isLeaf(Value value) {
 
 /// A product and what is done to all its columns before they are taken apart.
 struct Packed {
-  nn::MatmulOp product;
+  Operation *product = nullptr; ///< nn.matmul or nn.expert_matmul
+  unsigned columnsOfWeight = 0; ///< the weight's axis that counts the product's columns
   nn::AddOp bias;      ///< or null
   nn::ReshapeOp heads; ///< or null
   Value last;          ///< of these: what the slices cut, perhaps after a transpose
@@ -44,13 +45,18 @@ Op onlyReader(Value value) {
   return value.hasOneUse() ? llvm::dyn_cast<Op>(*value.user_begin()) : Op();
 }
 
-std::optional<Packed> match(nn::MatmulOp product, ShapeTable &shapes) {
+std::optional<Packed> match(Operation *product, ShapeTable &shapes) {
   Packed packed;
   packed.product = product;
-  if (!isLeaf(product.getB()) || tensorType(product.getB()).getRank() != 2 ||
-      tensorType(product.getA()).getRank() < 2)
+  auto experts = llvm::dyn_cast<nn::ExpertMatmulOp>(product);
+  const bool transposed = experts ? experts.getTransposeW() : llvm::cast<nn::MatmulOp>(product).getTransposeB();
+  const unsigned leading = experts ? 1 : 0;
+  packed.columnsOfWeight = leading + (transposed ? 0 : 1);
+  Value weight = product->getOperand(1);
+  if (!isLeaf(weight) || tensorType(weight).getRank() != 2 + leading ||
+      tensorType(product->getOperand(0)).getRank() < 2)
     return std::nullopt;
-  Value last = product.getY();
+  Value last = product->getResult(0);
   if (auto add = onlyReader<nn::AddOp>(last)) {
     Value other = add.getOperand(0) == last ? add.getOperand(1) : add.getOperand(0);
     if (!isLeaf(other) || tensorType(other).getRank() != 1 || shapes.of(other)[0] != shapes.of(last).back())
@@ -114,18 +120,21 @@ Value columns(IRRewriter &rewriter, Value leaf, unsigned axis, int64_t start, in
 
 // Pattern: slice(transpose?(reshape?(matmul(x, w) + b?))) -> transpose?(reshape?(matmul(x, slice(w)) + slice(b)?))
 void unpack(Packed &packed, IRRewriter &rewriter) {
-  nn::MatmulOp product = packed.product;
+  Operation *product = packed.product;
   for (nn::SliceOp slice : packed.parts) {
     rewriter.setInsertionPoint(slice);
     auto transpose = transposeBefore(slice, packed.last);
     const DimShape shape = beforeTranspose(transpose, slice.getSizes());
     const int64_t start = beforeTranspose(transpose, slice.getStarts())[packed.axis].value() * packed.inner;
     const int64_t size = shape[packed.axis].value() * packed.inner;
-    Value weight = columns(rewriter, product.getB(), product.getTransposeB() ? 0 : 1, start, size);
-    Value part = nn::build<nn::MatmulOp>(rewriter, product.getLoc(), {product.getA(), weight},
-                                         product->getAttrs(), elementType(product.getY()));
+    SmallVector<Value> operands(product->getOperands());
+    operands[1] = columns(rewriter, operands[1], packed.columnsOfWeight, start, size);
+    const Type element = elementType(product->getResult(0));
+    Value part = llvm::isa<nn::MatmulOp>(product)
+                     ? Value(nn::build<nn::MatmulOp>(rewriter, product->getLoc(), operands, product->getAttrs(), element))
+                     : Value(nn::build<nn::ExpertMatmulOp>(rewriter, product->getLoc(), operands, product->getAttrs(), element));
     if (packed.bias) {
-      Value bias = packed.bias.getOperand(packed.bias.getOperand(0) == product.getY() ? 1 : 0);
+      Value bias = packed.bias.getOperand(packed.bias.getOperand(0) == product->getResult(0) ? 1 : 0);
       part = nn::build<nn::AddOp>(rewriter, packed.bias.getLoc(),
                                   {part, columns(rewriter, bias, 0, start, size)});
     }
@@ -143,7 +152,11 @@ void unpack(Packed &packed, IRRewriter &rewriter) {
 void unpackProjections(func::FuncOp function, ShapeTable &shapes,
                        llvm::function_ref<bool(ArrayRef<nn::SliceOp>)> wanted) {
   IRRewriter rewriter(function.getContext(), &shapes);
-  for (auto product : llvm::to_vector(function.getOps<nn::MatmulOp>()))
+  SmallVector<Operation *> products;
+  for (Operation &op : function.getBody().front())
+    if (llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
+      products.push_back(&op);
+  for (Operation *product : products)
     if (auto packed = match(product, shapes); packed && wanted(packed->parts))
       unpack(*packed, rewriter);
   eraseDeadOps(function);

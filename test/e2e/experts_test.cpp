@@ -38,7 +38,7 @@ public:
     bytes.close();
     std::ofstream(folder / "block.mlir") << body;
   }
-  ~BlockFile() { if (!getenv("KEEP")) std::filesystem::remove_all(folder); }
+  ~BlockFile() { std::filesystem::remove_all(folder); }
 
   Graph load() const {
     auto graph = Graph::load((folder / "block.mlir").string());
@@ -77,9 +77,11 @@ private:
 func.func @main(%x: {0} {{nn.dims = ["t", {1}], nn.name = "x"}}, %i: {2} {{nn.dims = ["t", {3}], nn.name = "index"}},
                 %c: {4} {{nn.dims = ["t", {3}], nn.name = "weights"}}) -> ({0} {{nn.name = "y"}}) {{
   %q = nn.reshape %c {{shape = ["t", {3}, 1]}} : ({4}) -> {5}
-  %r = nn.reshape %x {{shape = ["t", 1, {1}]}} : ({0}) -> {6}
+  %nw = nn.constant {{value = dense<1.5> : tensor<{1}x{7}>}} : () -> tensor<{1}x{7}>
+  %n = nn.rms_norm %x, %nw {{eps = 1.0e-5 : f32}} : ({0}, tensor<{1}x{7}>) -> {0}
+  %r = nn.reshape %n {{shape = ["t", 1, {1}]}} : ({0}) -> {6}
 )",
-                                    x, b.hidden, index, b.slots, c, q, row);
+                                    x, b.hidden, index, b.slots, c, q, row, t);
     if (b.packed) {
       lines += fmt::format("  %w = {}\n", weight("gate_up", 2 * b.inner, b.hidden));
       lines += fmt::format("  %p = nn.expert_matmul %r, %w, %i {{transpose_w = true}} : ({}, {}, {}) -> {}\n", row,
