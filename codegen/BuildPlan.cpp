@@ -254,6 +254,19 @@ Result<Alternative> PlanBuilder::oneLaunch(const Region &region, const KernelCon
     case KernelDraft::Argument::Kind::Size:
       launch.arguments.push_back(ScalarArgument{argument.value});
       break;
+    case KernelDraft::Argument::Kind::TensorMap: {
+      auto buffer = bufferOf(context.inputs[argument.index].base);
+      if (!buffer)
+        return buffer.error();
+      TensorMapArgument map = argument.map;
+      map.buffer = *buffer;
+      launch.arguments.push_back(std::move(map));
+      break;
+    }
+    case KernelDraft::Argument::Kind::Scratch:
+      launch.arguments.push_back(
+          PointerArgument{scratchBuffer(region, argument.value), 0, argument.written});
+      break;
     case KernelDraft::Argument::Kind::Exchange:
       launch.arguments.push_back(ExchangeArgument());
       break;
@@ -332,7 +345,7 @@ void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const Ker
     if (!llvm::isa<nn::ConstantOp, nn::DimConstantOp>(op) || region.ops.size() == 1)
       launch.ops.push_back(op->getName().getStringRef().str());
   for (const KernelDraft::Argument &argument : draft.arguments)
-    if (argument.kind == KernelDraft::Argument::Kind::Input)
+    if (argument.kind == KernelDraft::Argument::Kind::Input || argument.kind == KernelDraft::Argument::Kind::TensorMap)
       launch.bytesRead =
           launch.bytesRead + bytesOf(region.inputs[argument.index], context.inputs[argument.index], shapes);
   for (const OutputSlice &slice : outputSlicesOf(region, context))

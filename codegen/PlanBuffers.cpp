@@ -27,6 +27,14 @@ BufferId PlanBuilder::addBuffer(BufferPlan::Kind kind, Value value, std::string 
   return id;
 }
 
+BufferId PlanBuilder::scratchBuffer(const Region &region, const Dim &elements) {
+  auto [place, isNew] = scratch.try_emplace(region.anchor, static_cast<BufferId>(plan.buffers.size()));
+  if (isNew)
+    plan.buffers.push_back(
+        {BufferPlan::Kind::Temporary, locationName(region.anchor->getLoc()), DType::I32, {elements}, {}});
+  return place->second;
+}
+
 void PlanBuilder::planArguments() {
   for (BlockArgument argument : function.getArguments()) {
     std::string name =

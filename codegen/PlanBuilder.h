@@ -96,6 +96,8 @@ private:
   Status planResult(mlir::Operation *returns, unsigned index);
   /// A new buffer of the value's shape; the caller says whose it is.
   BufferId addBuffer(BufferPlan::Kind kind, mlir::Value value, std::string name);
+  /// The scratch memory of the region's kernels.
+  BufferId scratchBuffer(const Region &region, const Dim &elements);
   /// The buffer that holds a base value; constants and weights get theirs on the first call.
   Result<BufferId> bufferOf(mlir::Value base);
   Result<BufferId> weightBuffer(nn::WeightOp weight);
@@ -113,6 +115,7 @@ private:
   std::vector<Step> *steps = &plan.steps; ///< where steps go: those of a run or the preparation
   llvm::DenseSet<mlir::Value> prepared;   ///< results of ops that the preparation computes
   llvm::DenseMap<mlir::Value, BufferId> buffers;
+  llvm::DenseMap<mlir::Operation *, BufferId> scratch; ///< by region's anchor
   /// Of values between the kernels of one alternative.
   llvm::DenseMap<mlir::Value, View> between;
   llvm::StringMap<uint32_t> kernels;

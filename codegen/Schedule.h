@@ -64,10 +64,13 @@ struct KernelContext {
 struct KernelDraft {
   KernelPlan kernel;
   struct Argument {
-    enum class Kind : uint8_t { Input, Output, Size, Exchange } kind = Kind::Size;
+    /// Scratch: memory of i32 that the kernels of one region share.
+    enum class Kind : uint8_t { Input, Output, Size, Exchange, TensorMap, Scratch } kind = Kind::Size;
     unsigned index =
         0; ///< input or output number; the pointer is the buffer's start, view offsets are in the source
-    Dim value = 0; ///< for Size
+    Dim value = 0;        ///< for Size; of Scratch: elements
+    bool written = false; ///< of Scratch
+    TensorMapArgument map = {}; ///< of input `index`: all but the buffer
   };
   std::vector<Argument> arguments; ///< in the order of kernel.parameters
   /// Inputs whose memory output 0 may take, if nobody reads them later: each thread reads of them only the bytes of

@@ -1,5 +1,6 @@
 """The cases that run.py measures, the most telling first: when time runs out, the rest is left."""
 from .attention import Attention
+from .experts import Experts
 from .gated import Gated
 from .heads import QkNormRope, QkNormRopeCache
 from .layer import Layer
@@ -23,6 +24,8 @@ def cases():
     found += [Epilogue("gelu", *shape) for shape in ((1, 14336, 4096), (1, 4096, 4096), (16, 14336, 4096),
                                                      (128, 4096, 14336), (1024, 14336, 4096), (4096, 14336, 4096))]
     found += [GatedMatmul(tokens) for tokens in (1, 16, 128, 2048)]
+    found += [Experts.qwen3(tokens) for tokens in (1, 8, 32, 512, 4096)]
+    found += [Experts.mixtral(tokens) for tokens in (1, 32, 4096)]
     found += [Attention(1, tokens, tokens) for tokens in (512, 2048, 8192)]
     found += [Attention(batch, 1, keys) for batch, keys in ((1, 1024), (1, 8192), (8, 1024), (32, 1024), (32, 8192))]
     found += [LinearAttention(1, 1), LinearAttention(32, 1), LinearAttention(1, 4096)]

@@ -11,7 +11,7 @@ class Case:
     A subclass sets `name` (unique, what --only matches), `pattern` (the fusion that must fire, or None) and `kernels`
     (how many a fused call is at most), and says in tensors() what a call reads, in body() what the graph computes, in eager()
     the same as PyTorch users write it, and in exact() the same in double precision, rounding only where a result
-    leaves. eager() and exact() take and return dicts of torch tensors; a quantised output `q` with scales is returned
+    leaves; or exact() returns a function of a result, where that has a choice. eager() and exact() take and return dicts of torch tensors; a quantised output `q` with scales is returned
     as (q, scales).
     """
     pattern, kernels = None, 1
@@ -19,6 +19,7 @@ class Case:
     compiles = True   # False where torch.compile has nothing to fuse
     autotune = False  # worth the time of torch.compile's max-autotune
     small = {}        # sizes for a machine without a GPU
+    most_calls = 0    # how many calls are enough; 0: as many as no cache holds
     tolerance = {}    # by output, where TOLERANCE does not fit
     options = ()      # more of fusion-opt's and fusion-run's
 

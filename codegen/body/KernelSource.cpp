@@ -84,6 +84,22 @@ const KernelPlan::Parameter &KernelSource::sizeParameter(const Dim &dim) {
   return sizes.back().second;
 }
 
+std::string KernelSource::tensorMap(unsigned input, TensorMapArgument map) {
+  KernelDraft::Argument argument{KernelDraft::Argument::Kind::TensorMap, input};
+  argument.map = std::move(map);
+  others.push_back({{KernelPlan::Parameter::Kind::TensorMap, "const GRID_CONSTANT TensorMap",
+                     fmt::format("map{}", others.size())},
+                    std::move(argument)});
+  return others.back().first.name;
+}
+
+std::string KernelSource::scratch(const Dim &elements, bool written) {
+  others.push_back({{KernelPlan::Parameter::Kind::Pointer, written ? "i32 *" : "const i32 *",
+                     fmt::format("scratch{}", others.size())},
+                    {KernelDraft::Argument::Kind::Scratch, 0, elements, written}});
+  return others.back().first.name;
+}
+
 std::string KernelSource::exchange() {
   exchanged = {KernelPlan::Parameter::Kind::Exchange, "Exchange *", "exchange"};
   return exchanged->name;
@@ -136,6 +152,8 @@ KernelDraft KernelSource::finish(const Entry &entry) {
     add(parameter, {Argument::Kind::Output, index, 0});
   if (exchanged)
     add(*exchanged, {Argument::Kind::Exchange, 0, 0});
+  for (auto &[parameter, argument] : others)
+    add(parameter, argument);
   for (auto &[dim, parameter] : sizes)
     add(parameter, {Argument::Kind::Size, 0, dim});
 

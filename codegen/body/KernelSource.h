@@ -41,6 +41,10 @@ public:
   void include(std::string_view file);
   /// Types and functions at file scope, in front of the entry point: whole lines.
   void declare(std::string_view text) { declarations += text; }
+  /// A tensor map of an input; `map` says all but the buffer.
+  std::string tensorMap(unsigned input, TensorMapArgument map);
+  /// Memory of so many i32 that the kernels of a region share.
+  std::string scratch(const Dim &elements, bool written);
   /// The pointer of this rank's Exchange.
   std::string exchange();
 
@@ -69,6 +73,7 @@ private:
   std::string declarations;
   std::map<unsigned, KernelPlan::Parameter> inputs, outputs;
   std::optional<KernelPlan::Parameter> exchanged;
+  std::vector<std::pair<KernelPlan::Parameter, KernelDraft::Argument>> others; ///< tensor maps, scratch memory
   std::deque<std::pair<Dim, KernelPlan::Parameter>> sizes;
 };
 

@@ -102,8 +102,9 @@ DEVICE void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;"
 template <int Pending> DEVICE void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-// Makes what this thread wrote to shared memory visible to products; then a barrier.
-DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Registers of each thread of the warpgroup from here on, a multiple of 8: what some leave others take.
+template <int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 // Registers of a product, before it begins and after it has ended: what computes with them stays on its side.
 template <int N> DEVICE void fence_operand(f32 (&d)[N][4]) {
 #pragma unroll

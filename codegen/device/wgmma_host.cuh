@@ -47,6 +47,7 @@ template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][
 DEVICE void warpgroup_arrive() {}
 DEVICE void warpgroup_commit() {}
 template <int Pending> DEVICE void warpgroup_wait() {}
-DEVICE void fence_proxy_async() {}
+template <int> DEVICE void more_registers() {}
+template <int> DEVICE void fewer_registers() {}
 template <int N> DEVICE void fence_operand(f32 (&)[N][4]) {}
 template <int N> DEVICE void fence_operand(u32 (&)[N][4]) {}

@@ -33,6 +33,8 @@ std::vector<SizeRange> ranges(const Problem &problem) {
     return {};
   const int64_t experts = problem.routing->experts;
   SmallVector<int64_t> limits{experts};
+  if (std::optional<int64_t> slots = problem.rowDims.back().constant(); slots && *slots < experts)
+    limits.insert(limits.begin(), *slots); // one row
   if (matmul::tensorCoreType(problem))
     for (int64_t share : {5, 10, 21, 42, 64}) // with half as many again: 8, 16, 32 and 64 rows of an expert
       limits.push_back(share * experts);
@@ -68,6 +70,15 @@ public:
   }
 
 private:
+  static std::vector<PlannedKernel> sm90(ArrayRef<SizeRange> range, const Region &products) {
+    Region plan = products;
+    plan.outputs.clear();
+    auto planner = [products](const KernelContext &context) { return experts::emitPlan(products, context); };
+    auto product = [products](const KernelContext &context) { return experts::emitSm90(products, context); };
+    return {alternativesFor(range, plan, planner).front().kernels.front(),
+            alternativesFor(range, products, product).front().kernels.front()};
+  }
+
   static std::optional<std::string> whyNoSum(const experts::Sum &sum, const Problem &problem,
                                              const KernelContext &context) {
     nn::ReduceOp op = sum.op;
@@ -80,11 +91,25 @@ private:
     return experts::refusesRest(sum, after);
   }
 
+  /// Rows of an expert from which on warpgroups multiply them, which read all matrices as fast as kernels for
+  /// fewer rows do.
+  static constexpr int64_t manyRows = 10;
+
   static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context,
                                                       const std::optional<experts::Sum> &sum) {
     const Region &products = sum ? sum->products : region;
     auto emit = [products](const KernelContext &context) { return emitProducts(products, context); };
-    std::vector<PlannedAlternative> all = alternativesFor(ranges(problemOf(products, context)), products, emit);
+    std::vector<PlannedAlternative> all;
+    const Problem problem = problemOf(products, context);
+    auto add = [&](ArrayRef<SizeRange> range, int64_t leastRows) {
+      all.push_back(alternativesFor(range, products, emit).front());
+      if (leastRows > manyRows * problem.routing->experts && experts::takesSm90(problem, context.target))
+        all.back().kernels = sm90(range, products);
+    };
+    for (const SizeRange &range : ranges(problem))
+      add(range, range.least);
+    if (all.empty())
+      add({}, problem.leastRows);
     if (sum)
       for (PlannedAlternative &alternative : all)
         alternative.kernels.push_back(

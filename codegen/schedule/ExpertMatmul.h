@@ -19,6 +19,12 @@ std::variant<std::optional<Sum>, std::string> findSum(const Region &region, cons
 /// Why the ops after the sum cannot be written, or nothing.
 std::optional<std::string> refusesRest(const Sum &sum, const KernelContext &context);
 
+/// Whether the products of many rows are for warpgroups: first emitPlan(), then emitSm90().
+bool takesSm90(const matmul::Problem &problem, const TargetInfo &target);
+/// Puts the rows of each expert side by side.
+KernelDraft emitPlan(const Region &region, const KernelContext &context);
+KernelDraft emitSm90(const Region &region, const KernelContext &context);
+
 /// The sum alone, of a tensor in memory.
 KernelDraft emitSum(const Sum &sum, const KernelContext &context);
 

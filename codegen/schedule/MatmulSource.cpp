@@ -60,8 +60,7 @@ std::string GemmSource::prologue(body::Code &entry, uint32_t threads) {
   return "prologue";
 }
 
-/// Where each row's expert lies.
-std::string GemmSource::routing() {
+std::string declareRouting(body::KernelSource &source, const Problem &problem) {
   const Routing &routing = *problem.routing;
   body::Functor functor(source, "Routing");
   scalar::Graph graph;
@@ -123,6 +122,18 @@ std::string GemmSource::kernelName() const {
   return text;
 }
 
+KernelDraft GemmSource::finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
+                                      llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+  source.include(name + ".cuh");
+  source.declare(source.config.text());
+  SmallVector<std::string> arguments{sizes(), operand(true), source.scratch(planElements, false), epilogue(sums)};
+  for (const Matmul &matmul : problem.matmuls)
+    arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
+  const std::string code = fmt::format("  {}<Config, {}>({});\n", name, problem.routing->experts, llvm::join(arguments, ", "));
+  return source.finish(
+      {.schedule = "experts", .code = code, .name = kernelName(), .threads = threads, .residentBlocks = 1});
+}
+
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,
                                bool takesPrologue) {
   source.include(name + ".cuh");
@@ -130,7 +141,7 @@ KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t resi
   body::Code entry;
   SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
   if (problem.routing)
-    arguments.push_back(routing());
+    arguments.push_back(declareRouting(source, problem));
   if (takesPrologue)
     arguments.push_back(prologue(entry, threads));
   arguments.push_back(epilogue(sums));

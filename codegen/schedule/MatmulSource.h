@@ -30,6 +30,10 @@ public:
   /// `takesPrologue`: the template takes one, where the problem has none too.
   KernelDraft finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks, bool takesPrologue);
 
+  /// Of expert_sm90: sizes, A, the plan of so many elements, the epilogue and the maps of B.
+  KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
+                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
+
 private:
   std::string kernelName() const;
   std::string sizes();
@@ -38,7 +42,6 @@ private:
   /// The Matrix where the operand is one, else nothing.
   std::optional<std::string> matrix(bool isA);
   std::string prologue(body::Code &entry, uint32_t threads);
-  std::string routing();
   std::string epilogue(const Sums &sums);
   /// StoreRounded where nothing is after the matmuls, else nothing.
   std::optional<std::string> plainEpilogue(const Sums &sums);
@@ -49,6 +52,9 @@ private:
   std::string name;
   body::KernelSource source;
 };
+
+/// Declares Routing: where each row's expert lies. An object of it.
+std::string declareRouting(body::KernelSource &source, const Problem &problem);
 
 /// Writes Epilogue: the ops after the matmuls, for neighbouring columns of a row.
 class EpilogueWriter {

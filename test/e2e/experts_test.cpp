@@ -130,14 +130,16 @@ void expectNear(const Tensor &made, const Tensor &wanted, DType type) {
 TEST(Experts, EmulatedAsOnTheReference) {
   for (const Block &block : {Block{}, Block{.hidden = 33, .inner = 17, .slots = 3, .packed = false},
                              Block{.experts = 5, .slots = 4, .type = "f16", .packed = false},
-                             Block{.inner = 20, .slots = 1, .type = "f32"}}) {
+                             Block{.inner = 20, .slots = 1, .type = "f32"}, // the last ones: warpgroups for many tokens
+                             Block{.hidden = 72, .inner = 136, .experts = 3, .slots = 3},
+                             Block{.hidden = 264, .inner = 64, .experts = 2, .type = "f16", .packed = false}}) {
     const BlockFile file(block);
     const Graph graph = file.load();
     auto emulated = compile(graph, {.device = RunOn::Emulate}), reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
     ASSERT_TRUE(bool(emulated)) << emulated.error().message;
     ASSERT_TRUE(bool(reference)) << reference.error().message;
     EXPECT_TRUE(bool(emulated->report().require("expert_matmul", 2))) << emulated->report().markdown();
-    for (int tokens : {1, 3, 40, 0}) {
+    for (int tokens : {1, 3, 40, 170, 0}) {
       const NamedTensors inputs = file.inputs(tokens);
       expectNear(run(*emulated, inputs), run(*reference, inputs), *dtypeFromName(block.type));
     }
