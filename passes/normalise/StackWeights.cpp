@@ -12,9 +12,9 @@ namespace fusion {
 
 namespace {
 
-/// The weight that `value` is, by a view at most; null where it is a part of one or lies in several files already.
+/// The weight that `value` is, up to reshapes; null where it is a part of one or lies in several files already.
 nn::WeightOp wholeWeight(Value value) {
-  if (auto view = value.getDefiningOp<nn::ReshapeOp>())
+  while (auto view = value.getDefiningOp<nn::ReshapeOp>())
     value = view.getX();
   auto weight = value.getDefiningOp<nn::WeightOp>();
   return weight && !weight.getStarts() && !weight.getRankPaths() && !weight.getPartPaths() ? weight : nn::WeightOp();

@@ -280,3 +280,56 @@ func.func @any_index(%x: tensor<?x8xf16> {nn.dims = ["t", 8]}, %l: tensor<?x3xf1
   return %a2 : tensor<?x8xf16>
 }
 
+// -----
+
+// Quantised weights stay so: blocks along the sum, one scale a row, one scale a weight.
+// CHECK-LABEL: func @quantised
+// CHECK-DAG: %[[Q:.*]] = nn.weight {{.*}}part_offsets = array<i64: 0, 256>{{.*}} : () -> tensor<2x4x8xui4>
+// CHECK-DAG: %[[QS:.*]] = nn.weight {{.*}}part_offsets = array<i64: 16, 272>{{.*}} : () -> tensor<2x4x2xf32>
+// CHECK: %[[W:.*]] = nn.dequantize %[[Q]], %[[QS]] {axis = 2 : i64, block_size = 4 : i64} : (tensor<2x4x8xui4>, tensor<2x4x2xf32>) -> tensor<2x4x8xf32>
+// CHECK: nn.expert_matmul %{{.*}}, %[[W]], %{{.*}} {transpose_w = true}
+// CHECK: %[[T:.*]] = nn.weight {{.*}}part_offsets = array<i64: 80, 336>{{.*}} : () -> tensor<2x8x1xf32>
+// CHECK: %[[V:.*]] = nn.dequantize %{{.*}}, %[[T]] {axis = 2 : i64, block_size = 4 : i64} : (tensor<2x8x4xi8>, tensor<2x8x1xf32>) -> tensor<2x8x4xf32>
+// CHECK: nn.expert_matmul %{{.*}}, %[[V]], %{{.*}} {transpose_w = true}
+// CHECK: %[[U:.*]] = nn.dequantize {{.*}} {axis = 0 : i64} : (tensor<2x8x8xi8>, tensor<2xf32>) -> tensor<2x8x8xf32>
+// CHECK: nn.expert_matmul %{{.*}}, %[[U]], %{{.*}} :
+func.func @quantised(%x: tensor<?x8xf32> {nn.dims = ["t", 8]}, %l: tensor<?x2xf32> {nn.dims = ["t", 2]}, %r: tensor<?x1xf32> {nn.dims = ["t", 1]}) -> tensor<?x8xf32> {
+  %i = nn.top_k %l {axis = 1 : i64, k = [1]} : (tensor<?x2xf32>) -> tensor<?x1xi64>
+  %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %e0 = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %q0 = nn.weight {name = "q0", path = "w.bin", offset = 0 : i64, length = 16 : i64} : () -> tensor<4x8xui4>
+  %s0 = nn.weight {name = "s0", path = "w.bin", offset = 16 : i64, length = 32 : i64} : () -> tensor<4x2xf32>
+  %v0 = nn.weight {name = "v0", path = "w.bin", offset = 48 : i64, length = 32 : i64} : () -> tensor<8x4xi8>
+  %t0 = nn.weight {name = "t0", path = "w.bin", offset = 80 : i64, length = 32 : i64} : () -> tensor<8xf32>
+  %u0 = nn.weight {name = "u0", path = "w.bin", offset = 112 : i64, length = 64 : i64} : () -> tensor<8x8xi8>
+  %c0 = nn.weight {name = "c0", path = "w.bin", offset = 176 : i64, length = 4 : i64} : () -> tensor<f32>
+  %w0 = nn.dequantize %q0, %s0 {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xui4>, tensor<4x2xf32>) -> tensor<4x8xf32>
+  %x0 = nn.dequantize %v0, %t0 {axis = 0 : i64} : (tensor<8x4xi8>, tensor<8xf32>) -> tensor<8x4xf32>
+  %y0 = nn.dequantize %u0, %c0 : (tensor<8x8xi8>, tensor<f32>) -> tensor<8x8xf32>
+  %h0 = nn.matmul %x, %w0 {transpose_b = true} : (tensor<?x8xf32>, tensor<4x8xf32>) -> tensor<?x4xf32>
+  %j0 = nn.matmul %h0, %x0 {transpose_b = true} : (tensor<?x4xf32>, tensor<8x4xf32>) -> tensor<?x8xf32>
+  %k0 = nn.matmul %j0, %y0 : (tensor<?x8xf32>, tensor<8x8xf32>) -> tensor<?x8xf32>
+  %m0 = nn.equal %i, %e0 : (tensor<?x1xi64>, tensor<i64>) -> tensor<?x1xi1>
+  %g0 = nn.where %m0, %r, %zero : (tensor<?x1xi1>, tensor<?x1xf32>, tensor<f32>) -> tensor<?x1xf32>
+  %n0 = nn.reduce %g0 {axes = array<i64: 1>, keepdims = true, kind = "sum"} : (tensor<?x1xf32>) -> tensor<?x1xf32>
+  %o0 = nn.mul %k0, %n0 : (tensor<?x8xf32>, tensor<?x1xf32>) -> tensor<?x8xf32>
+  %e1 = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %q1 = nn.weight {name = "q1", path = "w.bin", offset = 256 : i64, length = 16 : i64} : () -> tensor<4x8xui4>
+  %s1 = nn.weight {name = "s1", path = "w.bin", offset = 272 : i64, length = 32 : i64} : () -> tensor<4x2xf32>
+  %v1 = nn.weight {name = "v1", path = "w.bin", offset = 304 : i64, length = 32 : i64} : () -> tensor<8x4xi8>
+  %t1 = nn.weight {name = "t1", path = "w.bin", offset = 336 : i64, length = 32 : i64} : () -> tensor<8xf32>
+  %u1 = nn.weight {name = "u1", path = "w.bin", offset = 368 : i64, length = 64 : i64} : () -> tensor<8x8xi8>
+  %c1 = nn.weight {name = "c1", path = "w.bin", offset = 432 : i64, length = 4 : i64} : () -> tensor<f32>
+  %w1 = nn.dequantize %q1, %s1 {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xui4>, tensor<4x2xf32>) -> tensor<4x8xf32>
+  %x1 = nn.dequantize %v1, %t1 {axis = 0 : i64} : (tensor<8x4xi8>, tensor<8xf32>) -> tensor<8x4xf32>
+  %y1 = nn.dequantize %u1, %c1 : (tensor<8x8xi8>, tensor<f32>) -> tensor<8x8xf32>
+  %h1 = nn.matmul %x, %w1 {transpose_b = true} : (tensor<?x8xf32>, tensor<4x8xf32>) -> tensor<?x4xf32>
+  %j1 = nn.matmul %h1, %x1 {transpose_b = true} : (tensor<?x4xf32>, tensor<8x4xf32>) -> tensor<?x8xf32>
+  %k1 = nn.matmul %j1, %y1 : (tensor<?x8xf32>, tensor<8x8xf32>) -> tensor<?x8xf32>
+  %m1 = nn.equal %i, %e1 : (tensor<?x1xi64>, tensor<i64>) -> tensor<?x1xi1>
+  %g1 = nn.where %m1, %r, %zero : (tensor<?x1xi1>, tensor<?x1xf32>, tensor<f32>) -> tensor<?x1xf32>
+  %n1 = nn.reduce %g1 {axes = array<i64: 1>, keepdims = true, kind = "sum"} : (tensor<?x1xf32>) -> tensor<?x1xf32>
+  %o1 = nn.mul %k1, %n1 : (tensor<?x8xf32>, tensor<?x1xf32>) -> tensor<?x8xf32>
+  %z = nn.add %o0, %o1 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %z : tensor<?x8xf32>
+}
