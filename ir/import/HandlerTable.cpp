@@ -34,6 +34,7 @@ const HandlerTable &HandlerTable::instance() {
     registerSlices(all);
     registerIndexing(all);
     registerConstants(all);
+    registerControlFlow(all);
     registerReductions(all);
     registerMatmul(all);
     registerConvolution(all);
@@ -42,7 +43,12 @@ const HandlerTable &HandlerTable::instance() {
     registerRotary(all);
     registerAttention(all);
     registerContribAttention(all);
+    registerMultiHeadAttention(all);
+    registerEmbeddings(all);
     registerContrib(all);
+    registerQuantisedContrib(all);
+    registerEinsum(all);
+    registerPooling(all);
     registerQuantisation(all);
     registerKnown(all);
     return all;

@@ -1,7 +1,10 @@
 // Values of the file as values of the module: initialisers, known integers, symbolic shapes.
 #include "ir/import/Graph.h"
 
+#include "ir/reference/Reference.h"
+
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Verifier.h"
 
 #include <fmt/format.h>
@@ -14,6 +17,8 @@ namespace {
 
 /// Integer contents are looked into up to this many elements, and copied into the module up to `mostInline`.
 constexpr int64_t mostKnown = 1024, mostInline = 65536, alwaysInline = 16;
+/// Ops on constants are evaluated this far back.
+constexpr int deepestFolding = 16;
 
 bool isIndexType(DType type) { return type == DType::I64 || type == DType::I32 || type == DType::Bool; }
 
@@ -61,6 +66,12 @@ Result<GraphValue *> GraphImporter::fromTensor(const proto::TensorProto &tensor,
 Result<const DimShape *> GraphImporter::known(GraphValue &value) {
   if (value.known)
     return &*value.known;
+  if (value.value && llvm::isa<IntegerType>(value.element))
+    if (auto contents = computed(value.value)) {
+      std::vector<int64_t> integers = contents->toInts();
+      value.known = DimShape(integers.begin(), integers.end());
+      return &*value.known;
+    }
   if (!value.tensor || !(isInteger(value.info.type) || value.info.type == DType::Bool) ||
       value.info.elements() > mostKnown)
     return static_cast<const DimShape *>(nullptr);
@@ -70,6 +81,47 @@ Result<const DimShape *> GraphImporter::known(GraphValue &value) {
   std::vector<int64_t> integers = contents->toInts();
   value.known = DimShape(integers.begin(), integers.end());
   return &*value.known;
+}
+
+std::optional<Tensor> GraphImporter::computed(Value value) {
+  Attribute contents = foldedConstant(value, deepestFolding);
+  auto elements = llvm::dyn_cast_or_null<ElementsAttr>(contents);
+  if (!elements)
+    return std::nullopt;
+  return toTensor(elements);
+}
+
+Attribute GraphImporter::foldedConstant(Value value, int depth) {
+  auto type = llvm::dyn_cast<RankedTensorType>(value.getType());
+  Operation *op = value.getDefiningOp();
+  if (!op || !type || !type.hasStaticShape() || type.getNumElements() > mostKnown || notConstant.contains(value))
+    return {};
+  if (auto constant = llvm::dyn_cast<nn::ConstantOp>(op))
+    return constant.getValue();
+  Attribute result;
+  if (depth > 0 && op->getNumResults() == 1 && op->getNumOperands() > 0) {
+    SmallVector<Attribute> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(foldedConstant(operand, depth - 1));
+    if (llvm::all_of(operands, [](Attribute attribute) { return bool(attribute); })) {
+      IRMapping mapping;
+      SmallVector<Operation *> made;
+      for (auto [operand, contents] : llvm::zip(op->getOperands(), operands))
+        if (!mapping.contains(operand)) {
+          Value constant = nn::buildConstant(builder, op->getLoc(), llvm::cast<ElementsAttr>(contents));
+          mapping.map(operand, constant);
+          made.push_back(constant.getDefiningOp());
+        }
+      made.push_back(builder.clone(*op, mapping));
+      if (auto values = foldWithReference(made.back(), mostKnown))
+        result = values->front();
+      for (Operation *each : llvm::reverse(made))
+        each->erase();
+    }
+  }
+  if (!result)
+    notConstant.insert(value);
+  return result;
 }
 
 Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
