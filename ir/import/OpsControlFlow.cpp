@@ -190,12 +190,13 @@ bool holds(NodeImporter &n, GraphValue *condition) {
 
 /// Steps one after the other. Results of each step that are no state are stacked.
 void loop(NodeImporter &n) {
+  auto steps = n.known(0);
+  if (!steps || steps->size() != 1 || !steps->front().isStatic())
+    return n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when "
+                  "exporting");
   const auto *body = n.attribute("body");
   if (!body || !body->has_g())
     return n.fail("the body is missing");
-  auto steps = n.known(0);
-  if (!steps || steps->size() != 1 || !steps->front().isStatic())
-    return n.fail("how many steps it has depends on run-time data: unroll the model when exporting");
   const int64_t count = steps->front().value();
   if (count < 0 || count > mostSteps)
     return n.fail("a loop of " + Twine(count) + " steps is not unrolled: " + Twine(mostSteps) + " are the most");

@@ -5,6 +5,17 @@ using namespace mlir;
 
 namespace fusion::onnx {
 
+std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent, int64_t stride) {
+  if (mode == "VALID")
+    return std::pair(Dim(0), Dim(0));
+  const Dim results = size.ceilDiv(stride);
+  const Dim total = Dim::max((results - 1) * stride + extent - size, Dim(0));
+  if (!total.isStatic() && stride != 1)
+    return std::nullopt;
+  const int64_t count = stride == 1 ? extent - 1 : total.value(), less = count / 2, more = count - less;
+  return mode == "SAME_UPPER" ? std::pair(Dim(less), Dim(more)) : std::pair(Dim(more), Dim(less));
+}
+
 namespace {
 
 /// More elements of a kernel than this are not spelled one by one.
@@ -21,18 +32,6 @@ struct Convolution {
 
   size_t rank() const { return kernel.size(); }
 };
-
-/// Padding at both ends of one dim.
-std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent, int64_t stride) {
-  if (mode == "VALID")
-    return std::pair(Dim(0), Dim(0));
-  const Dim results = size.ceilDiv(stride);
-  const Dim total = Dim::max((results - 1) * stride + extent - size, Dim(0));
-  if (!total.isStatic() && stride != 1)
-    return std::nullopt;
-  const int64_t count = stride == 1 ? extent - 1 : total.value(), less = count / 2, more = count - less;
-  return mode == "SAME_UPPER" ? std::pair(Dim(less), Dim(more)) : std::pair(Dim(more), Dim(less));
-}
 
 bool collect(NodeImporter &n, Convolution &conv) {
   if (n.failed())

@@ -1,5 +1,5 @@
 // Pooling: extrema and means of windows, as extrema and sums of shifted inputs.
-#include "ir/import/NodeImporter.h"
+#include "ir/import/OpsShared.h"
 
 #include <limits>
 #include <utility>
@@ -35,8 +35,6 @@ std::optional<Windows> collect(NodeImporter &n) {
   windows.dilations = n.intsAttribute("dilations", std::vector<int64_t>(rank, 1));
   windows.pads = n.intsAttribute("pads", std::vector<int64_t>(2 * rank, 0));
   const std::string automatic = n.stringAttribute("auto_pad", "NOTSET");
-  if (automatic != "NOTSET" && automatic != "VALID")
-    n.fail("auto_pad is " + automatic + ", which is not supported");
   const bool roundsUp = n.intAttribute("ceil_mode", 0) != 0;
   if (n.intAttribute("storage_order", 0) != 0 || n.wants(1))
     n.fail("indices of the largest elements are not supported");
@@ -54,6 +52,15 @@ std::optional<Windows> collect(NodeImporter &n) {
       return std::nullopt;
     }
     const int64_t extent = (windows.kernel[i] - 1) * windows.dilations[i] + 1;
+    if (automatic != "NOTSET") {
+      auto pads = automaticPads(automatic, x[i + 2], extent, windows.strides[i]);
+      if (!pads || !pads->first.isStatic() || !pads->second.isStatic()) {
+        n.fail("auto_pad needs sizes that are numbers");
+        return std::nullopt;
+      }
+      windows.pads[i] = pads->first.value();
+      windows.pads[i + rank] = pads->second.value();
+    }
     const Dim room = x[i + 2] + windows.pads[i] + windows.pads[i + rank] - extent;
     // A last window that begins in the padding at the end does not count.
     const Dim rounded = room.ceilDiv(windows.strides[i]) + 1;

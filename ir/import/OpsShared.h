@@ -58,6 +58,9 @@ struct Dynamic {
 };
 Dynamic dynamicallyQuantised(NodeImporter &node, mlir::Value x);
 
+/// What auto_pad puts at both ends of a dim; nothing where that needs sizes that are numbers.
+std::optional<std::pair<Dim, Dim>> automaticPads(llvm::StringRef mode, const Dim &size, int64_t extent, int64_t stride);
+
 /// The activation that runtimes fuse under `name`; x itself without a name. `slope`: of LeakyRelu.
 mlir::Value activation(NodeImporter &node, mlir::Value x, llvm::StringRef name, double slope);
 
