@@ -110,6 +110,8 @@ private:
   int64_t nodesImported = 0; ///< those of inlined functions each time
   OpsetMap modelOpsets;
   std::deque<GraphValue> storage;
+  /// A matrix of ones on and below its diagonal and zeros above, said by positions; null if `value` is something else.
+  Result<mlir::Value> triangle(const GraphValue &value, mlir::Location location);
   mlir::Attribute foldedConstant(mlir::Value value, int depth);
 
   llvm::DenseMap<mlir::Value, DimShape> shapes;

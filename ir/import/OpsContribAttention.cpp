@@ -35,8 +35,6 @@ struct Group {
 };
 
 bool rejectUnsupported(NodeImporter &node) {
-  if (node.intAttribute("smooth_softmax", 0) > 0 || node.has(headSinkInput))
-    node.fail("smooth_softmax and head_sink are not supported");
   if (node.has(keyScaleInput) || node.has(valueScaleInput) || node.intAttribute("kv_cache_bit_width", 0) != 0)
     node.fail("a quantised key/value cache is not supported");
   if (node.stringAttribute("k_quant_type", "NONE") != "NONE" || node.stringAttribute("v_quant_type", "NONE") != "NONE")
@@ -169,6 +167,39 @@ Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Valu
   return node.build<nn::WhereOp>({filled, moved, node.scalar(NodeImporter::typeOf(joined), 0)});
 }
 
+/// x with one more entry in front of its dim `axis`.
+Value withFront(NodeImporter &node, Value x, int64_t axis, double value) {
+  DimShape low(node.rankOf(x), Dim(0)), high = low;
+  if (node.failed())
+    return {};
+  low[axis] = 1;
+  return node.build<nn::PadOp>({x, node.scalar(NodeImporter::typeOf(x), value)}, {node.dims("low", low), node.dims("high", high)});
+}
+
+/// A sink takes its share of every row and gives nothing: a key and a value of zeros in front, whose score is the sink
+/// (0 without one). In front, it is no later than any query.
+Value attendWithSink(NodeImporter &node, const Group &group, Value k, Value v, Value mask, AttentionSettings settings) {
+  if (node.failed())
+    return {};
+  const Type f32 = node.f32Type();
+  const Dim queries = group.sequence, keys = node.shapeOf(k)[2], heads = node.shapeOf(group.q)[1];
+  if (settings.window > 0) { // the sink is in every window
+    Value rows = node.reshape(countFrom(node, keys - queries, queries), {queries, 1});
+    Value oldest = node.sub(rows, node.scalar(node.i64Type(), static_cast<double>(settings.window)));
+    mask = restrictMask(node, mask, node.build<nn::GreaterOp>({countFrom(node, 0, keys), oldest}));
+    settings.window = 0;
+  }
+  Value sink = node.has(headSinkInput) ? node.cast(node.operand(headSinkInput), f32) : Value();
+  sink = sink ? node.reshape(sink, {1, heads, 1, 1}) : node.expand(node.scalar(f32, 0), {1, heads, 1, 1});
+  Value scores = node.concat({sink, node.expand(node.scalar(f32, 0), {1, heads, 1, keys})}, 3);
+  if (mask && !node.failed()) {
+    const bool chooses = NodeImporter::typeOf(mask).isInteger(1);
+    Value wide = withFront(node, mask, node.rankOf(mask) - 1, chooses ? 1 : 0);
+    scores = chooses ? restrictMask(node, scores, wide) : node.add(node.cast(wide, f32), scores);
+  }
+  return attend(node, group.q, withFront(node, k, 2, 0), withFront(node, v, 2, 0), scores, settings);
+}
+
 /// The last valid key of each batch entry, [batch, 1, 1, 1].
 Value lastKeys(NodeImporter &node, const Group &group) {
   return node.reshape(node.cast(node.operand(lengthsInput), node.i64Type()), {group.batch, 1, 1, 1});
@@ -208,7 +239,11 @@ void groupQueryAttention(NodeImporter &node) {
     settings.window = std::max<int64_t>(window, 0);
   }
   Value mask = restrictMask(node, node.optionalOperand(biasInput), kept);
-  node.result(0, mergeHeads(node, attend(node, group.q, k, v, mask, settings)));
+  const bool isSmooth = node.intAttribute("smooth_softmax", 0) > 0;
+  if (isSmooth || node.has(headSinkInput))
+    node.result(0, mergeHeads(node, attendWithSink(node, group, k, v, mask, settings)));
+  else
+    node.result(0, mergeHeads(node, attend(node, group.q, k, v, mask, settings)));
   node.result(1, k);
   node.result(2, v);
 }

@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t mostKnown = 1024, mostInline = 65536, alwaysInline = 16;
 /// Ops on constants are evaluated this far back.
 constexpr int deepestFolding = 16;
+/// Triangles of fewer rows stay constants.
+constexpr int64_t smallestTriangle = 8;
 
 bool isIndexType(DType type) { return type == DType::I64 || type == DType::I32 || type == DType::Bool; }
 
@@ -130,7 +132,12 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   if (value.tensor) {
     Location named =
         value.name.empty() ? location : Location(NameLoc::get(builder.getStringAttr(value.name)));
-    if (writeInline(value.info)) {
+    auto mask = triangle(value, named);
+    if (!mask)
+      return mask.error();
+    if (*mask) {
+      value.value = *mask;
+    } else if (writeInline(value.info)) {
       auto contents = tensors.load(*value.tensor, value.info);
       if (!contents)
         return contents.error();
@@ -150,6 +157,33 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   }
   setShape(value.value, value.shape);
   return value.value;
+}
+
+Result<Value> GraphImporter::triangle(const GraphValue &value, Location location) {
+  const Shape &shape = value.info.shape;
+  const auto rank = static_cast<int64_t>(shape.size());
+  const bool isMask = value.info.type == DType::Bool || value.info.type == DType::U8;
+  if (!isMask || rank < 2 || shape[rank - 1] < smallestTriangle || shape[rank - 1] != shape[rank - 2] ||
+      value.info.elements() != shape[rank - 1] * shape[rank - 1])
+    return Value();
+  auto contents = tensors.load(*value.tensor, value.info);
+  if (!contents)
+    return contents.error();
+  const int64_t size = shape[rank - 1];
+  const auto *bytes = contents->as<uint8_t>();
+  for (int64_t row = 0; row < size; ++row)
+    for (int64_t column = 0; column < size; ++column)
+      if (bytes[row * size + column] != (column <= row ? 1 : 0))
+        return Value();
+  Type index = builder.getI64Type();
+  auto size64 = builder.getNamedAttr("size", nn::dimsToAttr(builder.getContext(), DimShape{Dim(size)}));
+  Value zero = nn::buildScalar(builder, location, index, 0), one = nn::buildScalar(builder, location, index, 1);
+  Value columns = nn::build<nn::IotaOp>(builder, location, ValueRange{zero, one}, size64);
+  Value rows = nn::buildReshape(builder, location, columns, {Dim(size), Dim(1)});
+  Value mask = nn::build<nn::LessEqualOp>(builder, location, ValueRange{columns, rows});
+  if (value.info.type == DType::U8)
+    mask = nn::build<nn::CastOp>(builder, location, mask, {}, value.element);
+  return nn::buildReshape(builder, location, mask, value.shape);
 }
 
 Value GraphImporter::buildKnown(ArrayRef<Dim> values, ArrayRef<int64_t> shape, Type element,
