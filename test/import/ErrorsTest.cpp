@@ -133,6 +133,10 @@ TEST(ImportErrors, Shapes) {
 
   ModelBuilder axis = oneNode("Softmax");
   ModelBuilder::attribute(*axis.graph().mutable_node(0), "axis", 5);
+  ModelBuilder index(18);
+  index.input("x", TensorProto::FLOAT, {"4", "n"}).ints("far", {0, 4}).output("y");
+  index.node("Gather", {"x", "far"}, {"y"});
+  EXPECT_IMPORT_ERROR(index, "index 4 (input 1, 'far') is out of range for dim 0 of size 4");
   EXPECT_IMPORT_ERROR(axis, "axis 5 is out of range");
 }
 
