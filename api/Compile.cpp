@@ -39,6 +39,8 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
   program->report = compilation.report();
   program->inputs = graph.inputs();
   program->outputs = graph.outputs();
+  if (auto entry = entryFunction(graph.implementation()->module.get()); entry && !isCut(graph))
+    program->indexLimits = indexLimits(*entry);
   if (isCut(graph)) { // it came with the ports of one rank
     joinPorts(program->inputs, (*backend)->inputs());
     joinPorts(program->outputs, (*backend)->outputs());

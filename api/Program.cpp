@@ -4,9 +4,15 @@
 
 namespace fusion {
 
-Result<NamedTensors> Program::run(const NamedTensors &inputs) { return shared->backend->run(inputs); }
+Result<NamedTensors> Program::run(const NamedTensors &inputs) {
+  if (Status status = checkIndices(shared->indexLimits, inputs); !status)
+    return status.error();
+  return shared->backend->run(inputs);
+}
 
 Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {
+  if (Status status = checkIndices(shared->indexLimits, inputs); !status)
+    return status.error();
   return shared->backend->enqueue(inputs, stream);
 }
 

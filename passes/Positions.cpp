@@ -43,6 +43,34 @@ std::optional<Affine> reshaped(const Affine &from, const DimShape &before, const
   return result;
 }
 
+/// Constants of more elements than this are not looked through.
+constexpr int64_t mostElements = 1 << 22;
+
+/// Of a constant with ones up to a diagonal of its last two dims and zeros beyond: row - column + offset >= 0.
+std::optional<Affine> lowerTriangle(Value value) {
+  auto constant = value.getDefiningOp<nn::ConstantOp>();
+  auto elements = constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  if (!elements || elements.getNumElements() > mostElements || elements.getType().getRank() < 2)
+    return std::nullopt;
+  const auto rank = static_cast<size_t>(elements.getType().getRank());
+  const int64_t columns = elements.getType().getDimSize(rank - 1), rows = elements.getType().getDimSize(rank - 2);
+  if (rows < 2 || columns < 2)
+    return std::nullopt;
+  auto values = elements.getValues<APInt>();
+  int64_t inFirst = 0;
+  while (inFirst < columns && values[inFirst].isOne())
+    ++inFirst;
+  for (auto [index, element] : llvm::enumerate(values)) {
+    const auto at = static_cast<int64_t>(index), row = at / columns % rows, column = at % columns;
+    if (element.getZExtValue() != (column < inFirst + row ? 1u : 0u))
+      return std::nullopt;
+  }
+  Affine result{Dim(inFirst - 1), SmallVector<int64_t>(rank, 0)};
+  result.steps[rank - 2] = 1;
+  result.steps[rank - 1] = -1;
+  return result;
+}
+
 } // namespace
 
 bool Affine::isUniform() const {
@@ -184,7 +212,7 @@ std::optional<Condition> Positions::condition(Value value) {
   auto found = conditions.find(value);
   if (found != conditions.end())
     return found->second;
-  auto answer = isBool(value) ? findCondition(value) : std::nullopt;
+  auto answer = isInteger(value) ? findCondition(value) : std::nullopt;
   conditions[value] = answer;
   return answer;
 }
@@ -215,6 +243,11 @@ std::optional<Condition> Positions::findCondition(Value value) {
   if (auto constant = constantScalar(value))
     return Condition{*constant == 0, {}};
   DimShape shape = shapes.of(value);
+  if (auto triangle = lowerTriangle(value)) {
+    Condition result;
+    addTerm(result, *triangle, shape);
+    return result;
+  }
   if (llvm::isa<nn::LessOp, nn::LessEqualOp, nn::GreaterOp, nn::GreaterEqualOp, nn::EqualOp>(op))
     return isInteger(op->getOperand(0)) ? compared(op) : std::nullopt;
   if (isView(op)) {
@@ -230,7 +263,7 @@ std::optional<Condition> Positions::findCondition(Value value) {
     }
     return result;
   }
-  if (llvm::isa<nn::AndOp>(op)) {
+  if (llvm::isa<nn::AndOp>(op) && isBool(value)) {
     auto left = condition(op->getOperand(0)), right = condition(op->getOperand(1));
     if ((left && left->never) || (right && right->never))
       return Condition{true, {}};
@@ -242,7 +275,7 @@ std::optional<Condition> Positions::findCondition(Value value) {
         addTerm(result, broadcast(term, shapes.of(op->getOperand(side)), shape.size()), shape);
     return result;
   }
-  if (llvm::isa<nn::NotOp>(op)) {
+  if (llvm::isa<nn::NotOp>(op) && isBool(value)) {
     auto inner = condition(op->getOperand(0));
     if (!inner || (!inner->never && inner->terms.size() > 1))
       return std::nullopt;
@@ -256,7 +289,9 @@ std::optional<Condition> Positions::findCondition(Value value) {
     addTerm(result, negated, shape);
     return result;
   }
-  if (llvm::isa<nn::CastOp>(op) && isInteger(op->getOperand(0)) && !isBool(op->getOperand(0))) {
+  if (llvm::isa<nn::CastOp>(op) && isInteger(op->getOperand(0))) {
+    if (auto inner = condition(op->getOperand(0)); inner && (isBool(op->getOperand(0)) || isBool(value)))
+      return inner;
     auto from = affine(op->getOperand(0));
     if (from && from->isUniform() && from->base.isStatic())
       return Condition{from->base.value() == 0, {}};

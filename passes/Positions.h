@@ -26,7 +26,7 @@ class Positions {
 public:
   explicit Positions(ShapeTable &shapes) : shapes(shapes) {}
   std::optional<Affine> affine(mlir::Value value);
-  /// Of an i1 value. Terms that hold for every index are left out.
+  /// Where an i1 holds, or an integer is not 0. Terms that hold for every index are left out.
   std::optional<Condition> condition(mlir::Value value);
 
 private:

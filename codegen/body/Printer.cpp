@@ -125,6 +125,15 @@ bool Printer::isReadRounded(Value value) const {
          });
 }
 
+/// "i3", but none that is the name of a type.
+static std::string indexName(Names &names) {
+  constexpr std::string_view types[] = {"i4", "i8", "i16", "i32", "i64"};
+  std::string name = names.fresh("i");
+  while (std::find(std::begin(types), std::end(types), name) != std::end(types))
+    name = names.fresh("i");
+  return name;
+}
+
 std::string Printer::nameOf(Value value) {
   const Node &node = graph[value];
   if (node.kind == Kind::Call) {
@@ -136,7 +145,7 @@ std::string Printer::nameOf(Value value) {
   if (node.kind == Kind::Load)
     return names.fresh("loaded");
   if (node.type == DType::I64)
-    return names.fresh("i");
+    return indexName(names);
   return names.fresh(node.type == DType::Bool ? "is" : "x");
 }
 

@@ -72,6 +72,12 @@ LogicalResult ShapeContext::requireBroadcast(const Dim &dim, const Dim &wide) {
   return dim == kept ? success() : requireEqual(dim, Dim::min(1, wide));
 }
 
+/// Of two sizes that are equal, the other is plainer: where `seq` is laid over a buffer's `min(1024, seq)`, it is `seq`.
+static bool isClamped(const Dim &dim) {
+  const std::string text = dim.str();
+  return text.find("min(") != std::string::npos || text.find("max(") != std::string::npos;
+}
+
 FailureOr<DimShape> ShapeContext::broadcast(ArrayRef<DimShape> shapes) {
   size_t rank = 0;
   for (const DimShape &shape : shapes)
@@ -93,7 +99,7 @@ FailureOr<DimShape> ShapeContext::broadcast(ArrayRef<DimShape> shapes) {
         (void)fail("cannot broadcast sizes " + Twine(left) + " and " + Twine(right));
         return failure();
       }
-      if (dim.isStatic() || widens)
+      if (dim.isStatic() || widens || (!into.isStatic() && isClamped(into) && !isClamped(dim)))
         into = dim;
     }
   }

@@ -148,6 +148,13 @@ bool Scope::isOmitted(std::string_view name) const {
   return omitted.contains(name) || (parent && !values.contains(name) && parent->isOmitted(name));
 }
 
+std::string Scope::whyUndefined(const std::string &name) const {
+  for (const Scope *scope = this; scope; scope = scope->parent)
+    if (auto found = scope->missing.find(name); found != scope->missing.end())
+      return fmt::format("'{}' is an output of {} that is not supported", name, found->second);
+  return fmt::format("'{}' is not defined", name);
+}
+
 Status GraphImporter::importNode(const proto::NodeProto &node) {
   auto isOmitted = [&](const std::string &name) { return !name.empty() && current->isOmitted(name); };
   if (llvm::any_of(node.input(), isOmitted)) {
@@ -165,7 +172,7 @@ Status GraphImporter::importNode(const proto::NodeProto &node) {
     modulePath = current->modulePath;
   for (const auto &input : node.input())
     if (!input.empty() && !current->find(input))
-      return nodeError(node, opset, fmt::format("input '{}' is not defined", input));
+      return nodeError(node, opset, "input " + current->whyUndefined(input));
   const auto *entry = HandlerTable::instance().find(node.domain(), node.op_type());
   if (const auto *function = entry && entry->overFunction ? nullptr : findFunction(node)) {
     if (auto status = callFunction(*function, node, modulePath); !status)
@@ -184,21 +191,25 @@ Status GraphImporter::importNode(const proto::NodeProto &node) {
       importer.fail(fmt::format("input {} is missing", i));
   if (!importer.failed() && !(entry->evaluate && entry->evaluate(importer)) && !importer.failed())
     entry->handler(importer);
+  // What contrib ops say grows with their versions: an attribute that is not known here may change all.
+  if (std::string unknown = importer.unknownAttribute(); node.domain() == "com.microsoft" && !unknown.empty())
+    importer.fail("attribute '" + unknown + "' is not supported");
   if (importer.failed())
     return nodeError(node, opset, importer.reason());
   for (const auto &output : node.output())
     if (!output.empty() && !current->values.contains(output))
-      return nodeError(node, opset, fmt::format("output '{}' is not supported", output));
+      current->missing[output] = describeNode(node); // an error for who reads it
   return {};
 }
 
 Result<GraphValue *> GraphImporter::outputValue(const std::string &name) {
   if (GraphValue *value = current->find(name))
     return value;
-  return badInput(fmt::format("output '{}' is not defined", name));
+  return badInput("output " + current->whyUndefined(name));
 }
 
-Result<std::vector<GraphValue *>> GraphImporter::inlineGraph(const proto::GraphProto &graph) {
+Result<std::vector<GraphValue *>> GraphImporter::inlineGraph(const proto::GraphProto &graph,
+                                                              llvm::ArrayRef<GraphValue *> inputs) {
   Scope inner;
   inner.parent = current;
   inner.attributes = current->attributes;
@@ -210,8 +221,11 @@ Result<std::vector<GraphValue *>> GraphImporter::inlineGraph(const proto::GraphP
   for (const auto &info : graph.value_info())
     inner.declared[info.name()] = &info;
   ScopeGuard guard(current, inner);
-  if (graph.input_size() > 0)
-    return badInput("a branch of If has inputs");
+  if (graph.input_size() != static_cast<int>(inputs.size()))
+    return badInput(fmt::format("the subgraph has {} inputs where {} are given", graph.input_size(), inputs.size()));
+  for (auto [declared, value] : llvm::zip(graph.input(), inputs))
+    if (auto status = define(declared.name(), value); !status)
+      return status.error();
   if (auto status = addInitializers(graph); !status)
     return status.error();
   if (auto status = importNodes(graph.node()); !status)

@@ -41,9 +41,12 @@ struct Scope {
   const OpsetMap *opsets = nullptr;
   std::string modulePath; ///< for nodes that carry none
   int depth = 0;
+  llvm::StringMap<std::string> missing; ///< outputs that their node's importer does not make, and the node
 
   GraphValue *find(llvm::StringRef name) const;
   bool isOmitted(std::string_view name) const;
+  /// Why `name` cannot be found.
+  std::string whyUndefined(const std::string &name) const;
 };
 
 class GraphImporter {
@@ -69,6 +72,8 @@ public:
   Result<mlir::Value> materialise(GraphValue &value, mlir::Location location);
   /// Elements known at import, of initialisers too.
   Result<const DimShape *> known(GraphValue &value);
+  /// The contents of a small value that is computed from constants alone.
+  std::optional<Tensor> computed(mlir::Value value);
   Result<GraphValue *> fromTensor(const proto::TensorProto &tensor, std::string name);
   const DimShape &shapeOf(mlir::Value value) const;
   void setShape(mlir::Value value, DimShape shape) { shapes[value] = std::move(shape); }
@@ -76,8 +81,11 @@ public:
   void learn(const Dim &left, const Dim &right);
   /// `dim` with what has been learnt.
   Dim resolve(const Dim &dim) const { return dim.substitute(replacements); }
-  /// Runs a subgraph in place: its outputs in order.
-  Result<std::vector<GraphValue *>> inlineGraph(const proto::GraphProto &graph);
+  /// Runs a subgraph in place, on `inputs`: its outputs in order.
+  Result<std::vector<GraphValue *>> inlineGraph(const proto::GraphProto &graph, llvm::ArrayRef<GraphValue *> inputs = {});
+  /// What has been learnt about dims: to forget what holds in one branch only.
+  const DimReplacements &learntSoFar() const { return replacements; }
+  void forgetSince(DimReplacements before) { replacements = std::move(before); }
   mlir::Value buildKnown(llvm::ArrayRef<Dim> values, llvm::ArrayRef<int64_t> shape, mlir::Type element,
                          mlir::Location location);
   /// Runs `check` with diagnostics of MLIR caught: what they said if it fails.
@@ -102,7 +110,12 @@ private:
   int64_t nodesImported = 0; ///< those of inlined functions each time
   OpsetMap modelOpsets;
   std::deque<GraphValue> storage;
+  /// A matrix of ones on and below its diagonal and zeros above, said by positions; null if `value` is something else.
+  Result<mlir::Value> triangle(const GraphValue &value, mlir::Location location);
+  mlir::Attribute foldedConstant(mlir::Value value, int depth);
+
   llvm::DenseMap<mlir::Value, DimShape> shapes;
+  llvm::DenseSet<mlir::Value> notConstant;
   DimReplacements replacements, given;
   InputShapes inputs;
 };

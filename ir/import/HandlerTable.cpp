@@ -38,6 +38,7 @@ const HandlerTable &HandlerTable::instance() {
     registerSlices(all);
     registerIndexing(all);
     registerConstants(all);
+    registerControlFlow(all);
     registerReductions(all);
     registerMatmul(all);
     registerConvolution(all);
@@ -50,6 +51,11 @@ const HandlerTable &HandlerTable::instance() {
     registerContrib(all);
     registerExperts(all);
     registerScatter(all);
+    registerMultiHeadAttention(all);
+    registerEmbeddings(all);
+    registerQuantisedContrib(all);
+    registerEinsum(all);
+    registerPooling(all);
     registerQuantisation(all);
     registerKnown(all);
     return all;

@@ -296,6 +296,36 @@ std::optional<Dim> mulDims(const Dim &a, const Dim &b) {
 std::optional<Dim> maxDims(const Dim &a, const Dim &b) { return Dim::max(a, b); }
 std::optional<Dim> minDims(const Dim &a, const Dim &b) { return Dim::min(a, b); }
 
+bool evaluateTranspose(NodeImporter &n) {
+  auto x = knownInput(n, 0);
+  if (!x)
+    return false;
+  const auto rank = static_cast<int64_t>(x->shape.size());
+  std::vector<int64_t> perm = n.intsAttribute("perm");
+  if (perm.empty())
+    for (int64_t i = rank; i-- > 0;)
+      perm.push_back(i);
+  if (!std::is_permutation(perm.begin(), perm.end(), llvm::seq<int64_t>(0, rank).begin()) ||
+      static_cast<int64_t>(perm.size()) != rank)
+    return false;
+  std::vector<int64_t> strides(rank, 1), shape, steps;
+  for (int64_t i = rank - 1; i > 0; --i)
+    strides[i - 1] = strides[i] * x->shape[i];
+  for (int64_t axis : perm) {
+    shape.push_back(x->shape[axis]);
+    steps.push_back(strides[axis]);
+  }
+  DimShape values;
+  for (size_t index = 0; index < x->values.size(); ++index) {
+    int64_t from = 0;
+    for (auto [rest, i] = std::pair(static_cast<int64_t>(index), rank - 1); i >= 0; rest /= shape[i--])
+      from += rest % shape[i] * steps[i];
+    values.push_back(x->values[from]);
+  }
+  n.resultKnown(0, values, shape, n.inputType(0));
+  return true;
+}
+
 } // namespace
 
 void registerKnown(HandlerTable &table) {
@@ -333,6 +363,7 @@ void registerKnown(HandlerTable &table) {
   table.addEvaluator("CastLike", evaluateCast);
   table.addEvaluator("Concat", evaluateConcat);
   table.addEvaluator("Gather", evaluateGather);
+  table.addEvaluator("Transpose", evaluateTranspose);
   table.addEvaluator("Expand", evaluateExpand);
   table.addEvaluator("Range", evaluateRange);
   auto reduction = [&](StringRef name, Binary apply) {

@@ -96,10 +96,20 @@ std::optional<double> NodeImporter::constantScalar(unsigned index) {
     return (*integers)[0].isStatic() ? std::optional<double>((*integers)[0].value()) : std::nullopt;
   if (GraphValue *value = input(index); !value || !(value->tensor || value->value))
     return std::nullopt;
+  if (auto contents = graph.computed(operand(index)); contents && contents->size() == 1)
+    return contents->toFloats()[0];
   return fusion::constantScalar(operand(index));
 }
 
+std::string NodeImporter::unknownAttribute() const {
+  for (const auto &attribute : node.attribute())
+    if (!asked.contains(attribute.name()))
+      return attribute.name();
+  return {};
+}
+
 const proto::AttributeProto *NodeImporter::attribute(StringRef name) const {
+  asked.insert(name.str());
   for (const auto &attribute : node.attribute()) {
     if (attribute.name() != name)
       continue;

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,10 @@ public:
   mlir::Type typeAttribute(llvm::StringRef name, mlir::Type otherwise);
   /// The attribute itself, references to a function's attributes resolved; null if absent.
   const proto::AttributeProto *attribute(llvm::StringRef name) const;
+  /// Says of attributes that their values change nothing here.
+  void ignore(std::initializer_list<llvm::StringRef> names) const { asked.insert(names.begin(), names.end()); }
+  /// The name of an attribute of the node that nobody asked for; empty if there is none.
+  std::string unknownAttribute() const;
   /// Normalises a negative axis; fails if it is out of range.
   int64_t axis(int64_t value, int64_t rank);
 
@@ -156,6 +161,7 @@ private:
   int64_t version;
   mlir::Location where;
   std::string problem;
+  mutable std::set<std::string, std::less<>> asked; ///< names of attributes
 };
 
 using Handler = std::function<void(NodeImporter &)>;
@@ -193,6 +199,7 @@ void registerShapes(HandlerTable &table);
 void registerSlices(HandlerTable &table);
 void registerIndexing(HandlerTable &table);
 void registerConstants(HandlerTable &table);
+void registerControlFlow(HandlerTable &table);
 void registerReductions(HandlerTable &table);
 void registerMatmul(HandlerTable &table);
 void registerConvolution(HandlerTable &table);
@@ -205,6 +212,11 @@ void registerLinearAttention(HandlerTable &table);
 void registerContrib(HandlerTable &table);
 void registerExperts(HandlerTable &table);
 void registerScatter(HandlerTable &table);
+void registerMultiHeadAttention(HandlerTable &table);
+void registerEmbeddings(HandlerTable &table);
+void registerQuantisedContrib(HandlerTable &table);
+void registerEinsum(HandlerTable &table);
+void registerPooling(HandlerTable &table);
 void registerQuantisation(HandlerTable &table);
 /// Evaluators on known integers.
 void registerKnown(HandlerTable &table);

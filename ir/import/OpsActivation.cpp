@@ -46,6 +46,22 @@ void biasedGelu(NodeImporter &node, StringRef form) {
   node.result(0, gelu(node, node.has(1) ? node.add(x, node.operand(1)) : x, form));
 }
 
+/// The sum with the bias: its left half times GELU of its right half.
+void biasSplitGelu(NodeImporter &node) {
+  Value x = node.add(node.operand(0), node.operand(1));
+  if (node.failed())
+    return;
+  const int64_t last = node.rankOf(x) - 1;
+  auto half = node.shapeOf(x).back().dividedBy(2);
+  if (!half)
+    return node.fail("a last dim of " + node.shapeOf(x).back().str() + " does not divide into two");
+  node.result(0, node.mul(node.slice(x, last, 0, *half), gelu(node, node.slice(x, last, *half, *half), "none")));
+}
+
+void biasAdd(NodeImporter &node) {
+  node.result(0, node.add(node.add(node.operand(0), node.operand(1)), node.operand(2)));
+}
+
 } // namespace
 
 void registerActivations(HandlerTable &table) {
@@ -54,6 +70,8 @@ void registerActivations(HandlerTable &table) {
   table.add("com.microsoft", "Gelu", 1, 1, [](NodeImporter &node) { biasedGelu(node, "none"); });
   table.add("com.microsoft", "BiasGelu", 2, 2, [](NodeImporter &node) { biasedGelu(node, "none"); });
   table.add("com.microsoft", "FastGelu", 1, 2, [](NodeImporter &node) { biasedGelu(node, "tanh"); });
+  table.add("com.microsoft", "BiasSplitGelu", 2, 2, biasSplitGelu);
+  table.add("com.microsoft", "BiasAdd", 3, 3, biasAdd);
   table.add("com.microsoft", "QuickGelu", 1, 1, quickGelu);
 }
 

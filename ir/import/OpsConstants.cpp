@@ -1,4 +1,4 @@
-// Constants, ranges, fills, pass-through ops and control flow that is decided at import.
+// Constants, ranges, fills and pass-through ops.
 #include "ir/import/Graph.h"
 #include "ir/import/Known.h"
 
@@ -132,26 +132,6 @@ void dropout(NodeImporter &n) {
     n.result(1, n.expand(n.scalar(n.builder().getI1Type(), 1), n.shape(0)));
 }
 
-void branch(NodeImporter &n) {
-  std::vector<int64_t> condition = n.requireConstants(0, "condition");
-  if (n.failed())
-    return;
-  if (condition.size() != 1)
-    return n.fail("the condition is not one value");
-  const auto *taken = n.attribute(condition[0] ? "then_branch" : "else_branch");
-  if (!taken || !taken->has_g())
-    return n.fail("a branch is missing");
-  auto outputs = n.owner().inlineGraph(taken->g());
-  if (!outputs)
-    return n.fail(outputs.error().message);
-  if (outputs->size() < n.outputCount())
-    return n.fail("the branch has " + Twine(outputs->size()) + " outputs");
-  for (unsigned i = 0; i < n.outputCount(); ++i)
-    bind(n, i, (*outputs)[i]);
-}
-
-void loop(NodeImporter &n) { n.fail("loops are not supported: unroll the model when exporting"); }
-
 } // namespace
 
 void registerConstants(HandlerTable &table) {
@@ -161,9 +141,6 @@ void registerConstants(HandlerTable &table) {
   table.add("", "EyeLike", 1, 1, eyeLike);
   table.add("", "Identity", 1, 1, [](NodeImporter &n) { n.forward(0, 0); });
   table.add("", "Dropout", 1, 3, dropout);
-  table.add("", "If", 1, 1, branch);
-  table.add("", "Loop", 0, HandlerTable::anyNumber, loop);
-  table.add("", "Scan", 0, HandlerTable::anyNumber, loop);
 }
 
 } // namespace fusion::onnx

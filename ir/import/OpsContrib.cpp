@@ -49,31 +49,42 @@ Value scaled(NodeImporter &node, Value x, double alpha, Type type) {
   return node.cast(alpha == 1.0 ? x : node.mul(x, node.scalar(node.f32Type(), alpha)), type);
 }
 
-void fusedMatMul(NodeImporter &node) {
-  if (node.intAttribute("transBatchA", 0) != 0 || node.intAttribute("transBatchB", 0) != 0)
-    return node.fail("transBatchA and transBatchB are not supported");
+/// x with its first dim behind the other batch dims, if the attribute asks for it.
+Value batchTransposed(NodeImporter &node, Value x, StringRef attribute) {
+  if (node.intAttribute(attribute, 0) == 0 || node.failed())
+    return x;
+  auto perm = llvm::to_vector(llvm::seq<int64_t>(0, node.rankOf(x)));
+  if (perm.size() > 2)
+    std::rotate(perm.begin(), perm.begin() + 1, perm.end() - 1);
+  return node.transpose(x, perm);
+}
+
+Value fusedProduct(NodeImporter &node) {
+  Value a = batchTransposed(node, node.operand(0), "transBatchA");
+  Value b = batchTransposed(node, node.operand(1), "transBatchB");
   double alpha = node.floatAttribute("alpha", 1.0);
   Type type = node.inputType(0);
-  Value product = node.build<nn::MatmulOp>({node.operand(0), node.operand(1)},
+  Value product = node.build<nn::MatmulOp>({a, b},
                                            {node.flag("transpose_a", node.intAttribute("transA", 0) != 0),
                                             node.flag("transpose_b", node.intAttribute("transB", 0) != 0)},
                                            alpha == 1.0 ? type : node.f32Type());
-  node.result(0, scaled(node, product, alpha, type));
+  return scaled(node, product, alpha, type);
 }
 
-Value activation(NodeImporter &node, Value x, StringRef name) {
-  if (name.empty())
-    return x;
-  if (name == "Relu")
-    return node.build<nn::ReluOp>(x);
-  if (name == "Tanh")
-    return node.build<nn::TanhOp>(x);
-  if (name == "Sigmoid")
-    return node.build<nn::SigmoidOp>(x);
-  if (name == "Gelu" || name == "FastGelu")
-    return node.build<nn::GeluOp>(x, node.text("approximate", name == "Gelu" ? "none" : "tanh"));
-  node.fail("the activation '" + name + "' is not supported");
-  return {};
+void fusedMatMul(NodeImporter &node) { node.result(0, fusedProduct(node)); }
+
+/// GELU in its tanh form of the sum with a bias.
+void gemmFastGelu(NodeImporter &node) {
+  Value y = node.build<nn::MatmulOp>({node.operand(0), node.operand(1)});
+  if (node.has(2))
+    y = node.add(y, node.operand(2));
+  node.result(0, node.build<nn::GeluOp>(y, node.text("approximate", "tanh")));
+}
+
+/// What the attribute `activation` names.
+Value namedActivation(NodeImporter &node, Value x) {
+  node.ignore({"activation_beta", "activation_gamma", "activation_axis"});
+  return activation(node, x, node.stringAttribute("activation", ""), node.floatAttribute("activation_alpha", 0.01));
 }
 
 void fusedGemm(NodeImporter &node) {
@@ -86,7 +97,7 @@ void fusedGemm(NodeImporter &node) {
   y = scaled(node, y, alpha, wide);
   if (node.has(2) && beta != 0)
     y = node.add(y, scaled(node, node.cast(node.operand(2), wide), beta, wide));
-  node.result(0, node.cast(activation(node, y, node.stringAttribute("activation", "")), type));
+  node.result(0, node.cast(namedActivation(node, y), type));
 }
 
 void allReduce(NodeImporter &node) { node.result(0, node.build<nn::AllReduceOp>(node.operand(0))); }
@@ -128,6 +139,30 @@ void allGather(NodeImporter &node) {
   node.result(0, node.build<nn::AllReduceOp>(node.concat(shards, axis)));
 }
 
+} // namespace
+
+Value activation(NodeImporter &node, Value x, StringRef name, double slope) {
+  if (name.empty())
+    return x;
+  if (name == "Relu")
+    return node.build<nn::ReluOp>(x);
+  if (name == "Tanh")
+    return node.build<nn::TanhOp>(x);
+  if (name == "Sigmoid")
+    return node.build<nn::SigmoidOp>(x);
+  if (name == "LeakyRelu") {
+    Type type = NodeImporter::typeOf(x);
+    Value below = node.mul(x, node.scalar(type, slope));
+    return node.build<nn::WhereOp>({node.build<nn::LessOp>({x, node.scalar(type, 0)}), below, x});
+  }
+  if (name == "Gelu" || name == "FastGelu")
+    return node.build<nn::GeluOp>(x, node.text("approximate", name == "Gelu" ? "none" : "tanh"));
+  node.fail("the activation '" + name + "' is not supported");
+  return {};
+}
+
+namespace {
+
 struct PackedShape {
   int64_t rows, depth, bits, block;
   int64_t blocks() const { return (depth + block - 1) / block; }
@@ -140,12 +175,18 @@ Value blockZeroPoints(NodeImporter &node, const PackedShape &shape) {
     Type type = mlirType(node.context(), shape.bits == 4 ? DType::U4 : DType::U8);
     return node.expand(node.scalar(type, static_cast<double>(1 << (shape.bits - 1))), perBlock);
   }
-  if (node.inputType(3) != mlirType(node.context(), DType::U8)) {
-    node.fail("zero points that are not packed integers are not supported");
-    return {};
-  }
   int64_t perByte = 8 / shape.bits, padded = (shape.blocks() + perByte - 1) / perByte * perByte;
   return node.slice(packedWeight(node, 3, shape.bits, {shape.rows, padded}), 1, 0, shape.blocks());
+}
+
+/// (packed - zero point) * scale with zero points that are floats, in f32 and rounded once.
+Value shiftedByFloats(NodeImporter &node, const PackedShape &shape, Value packed, Value scales, Type type) {
+  const Type f32 = node.f32Type();
+  const DimShape split = {shape.rows, shape.blocks(), shape.block}, perBlock = {shape.rows, shape.blocks(), 1};
+  Value values = node.reshape(node.cast(packed, f32), split);
+  values = node.sub(values, node.reshape(node.cast(node.operand(3), f32), perBlock));
+  values = node.mul(values, node.reshape(node.cast(scales, f32), perBlock));
+  return node.reshape(node.cast(values, type), {shape.rows, shape.blocks() * shape.block});
 }
 
 void matMulNBits(NodeImporter &node) {
@@ -155,14 +196,20 @@ void matMulNBits(NodeImporter &node) {
     return node.fail("needs N, K, block_size, and bits of 4 or 8");
   if (node.has(4))
     return node.fail("g_idx is not supported");
+  if (node.intAttribute("weight_prepacked", 0) != 0)
+    return node.fail("weights packed for one GPU (weight_prepacked) are not supported");
+  node.ignore({"accuracy_level"}); // what the activations may be rounded to
   Type type = node.inputType(0);
   int64_t columns = shape.blocks() * shape.block;
   Value scales = node.operand(2);
   scales = node.failed() ? Value() : node.reshape(scales, {shape.rows, shape.blocks()});
-  Value packed = node.slice(packedWeight(node, 1, shape.bits, {shape.rows, columns}), 1, 0, shape.depth);
-  Value weight =
-      node.build<nn::DequantizeOp>({packed, scales, blockZeroPoints(node, shape)},
-                                   {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
+  Value packed = packedWeight(node, 1, shape.bits, {shape.rows, columns}), weight;
+  if (node.has(3) && llvm::isa_and_nonnull<FloatType>(node.inputType(3)))
+    weight = node.slice(shiftedByFloats(node, shape, packed, scales, type), 1, 0, shape.depth);
+  else
+    weight = node.build<nn::DequantizeOp>(
+        {node.slice(packed, 1, 0, shape.depth), scales, blockZeroPoints(node, shape)},
+        {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
   Value y = node.build<nn::MatmulOp>({node.operand(0), weight}, node.flag("transpose_b", true), type);
   node.result(0, node.has(5) ? node.add(y, node.operand(5)) : y);
 }
@@ -171,6 +218,11 @@ void matMulNBits(NodeImporter &node) {
 
 void registerContrib(HandlerTable &table) {
   table.add("com.microsoft", "FusedMatMul", 2, 2, fusedMatMul);
+  table.add("com.microsoft", "TransposeMatMul", 2, 2, fusedMatMul);
+  table.add("com.microsoft", "FusedMatMulActivation", 2, 2, [](NodeImporter &node) {
+    node.result(0, namedActivation(node, fusedProduct(node)));
+  });
+  table.add("com.microsoft", "GemmFastGelu", 2, 3, gemmFastGelu);
   table.add("com.microsoft", "FusedGemm", 2, 3, fusedGemm);
   table.add("com.microsoft", "AllReduce", 1, 1, allReduce);
   table.add("com.microsoft", "AllGather", 1, 1, allGather);

@@ -1,4 +1,4 @@
-// The contrib attentions: GroupQueryAttention and MultiHeadAttention, with caches that grow by concatenation.
+// GroupQueryAttention, with caches that grow by concatenation.
 #include "ir/import/OpsShared.h"
 
 #include "ir/import/Graph.h"
@@ -21,7 +21,10 @@ enum : unsigned {
   biasInput,
   headSinkInput,
   keyScaleInput,
-  valueScaleInput
+  valueScaleInput,
+  queryNormInput,
+  keyNormInput,
+  queryLengthsInput
 };
 
 struct Group {
@@ -32,10 +35,15 @@ struct Group {
 };
 
 bool rejectUnsupported(NodeImporter &node) {
-  if (node.intAttribute("smooth_softmax", 0) > 0 || node.has(headSinkInput))
-    node.fail("smooth_softmax and head_sink are not supported");
   if (node.has(keyScaleInput) || node.has(valueScaleInput) || node.intAttribute("kv_cache_bit_width", 0) != 0)
     node.fail("a quantised key/value cache is not supported");
+  if (node.stringAttribute("k_quant_type", "NONE") != "NONE" || node.stringAttribute("v_quant_type", "NONE") != "NONE")
+    node.fail("a quantised key/value cache is not supported");
+  if (node.has(queryLengthsInput))
+    node.fail("query_seqlens is not supported");
+  if (node.intAttribute("sliding_window_cache", 0) != 0)
+    node.fail("a cache that holds the window only (sliding_window_cache) is not supported; onnxruntime-genai's "
+              "builder leaves it out with windowed_kv_cache=false");
   if (node.intAttribute("qk_output", 0) != 0 || node.wants(3))
     node.fail("qk_output is not supported");
   if (node.has(pastKeyInput) != node.has(pastValueInput))
@@ -107,10 +115,27 @@ void findStart(NodeImporter &node, Group &group) {
   group.start = node.build<nn::MaxOp>({before, node.scalar(node.i64Type(), 0)});
 }
 
+/// The norms of each head's query and key that come before the rotation, in f32 and rounded once.
+void normHeads(NodeImporter &node, Group &group) {
+  if (node.has(queryNormInput) != node.has(keyNormInput))
+    return node.fail("q_norm_weight and k_norm_weight come together");
+  const double shared = node.floatAttribute("qk_norm_epsilon", 1e-6);
+  const double queryEps = node.floatAttribute("q_norm_epsilon", shared);
+  const double keyEps = node.floatAttribute("k_norm_epsilon", shared);
+  if (!node.has(queryNormInput))
+    return;
+  auto norm = [&](Value x, unsigned weight, double eps) {
+    return node.build<nn::RmsNormOp>({x, node.operand(weight)},
+                                     {node.f32("eps", eps), node.type("scale_in", node.f32Type())});
+  };
+  group.q = norm(group.q, queryNormInput, queryEps);
+  group.k = norm(group.k, keyNormInput, keyEps);
+}
+
 void rotateHeads(NodeImporter &node, Group &group, Value positions) {
+  const bool interleaved = node.intAttribute("rotary_interleaved", 0) != 0;
   if (node.intAttribute("do_rotary", 0) == 0)
     return;
-  bool interleaved = node.intAttribute("rotary_interleaved", 0) != 0;
   if (!node.has(cosInput) || !node.has(sinInput))
     return node.fail("do_rotary needs cos_cache and sin_cache");
   if (node.has(positionsInput))
@@ -133,6 +158,44 @@ Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Valu
                                       {node.i64("axis", 2), node.flag("grows", true)});
 }
 
+/// x with one more entry in front of its dim `axis`.
+Value withFront(NodeImporter &node, Value x, int64_t axis, double value) {
+  DimShape low(node.rankOf(x), Dim(0)), high = low;
+  if (node.failed())
+    return {};
+  low[axis] = 1;
+  return node.build<nn::PadOp>({x, node.scalar(NodeImporter::typeOf(x), value)}, {node.dims("low", low), node.dims("high", high)});
+}
+
+/// A sink takes its share of every row and gives nothing: a key and a value of zeros in front, whose score is the sink
+/// (0 without one). In front, it is no later than any query.
+Value attendWithSink(NodeImporter &node, const Group &group, Value k, Value v, Value mask, AttentionSettings settings) {
+  if (node.failed())
+    return {};
+  const Type f32 = node.f32Type();
+  const Dim queries = group.sequence, keys = node.shapeOf(k)[2], heads = node.shapeOf(group.q)[1];
+  if (settings.window > 0) { // the sink is in every window
+    Value rows = node.reshape(countFrom(node, keys - queries, queries), {queries, 1});
+    Value oldest = node.sub(rows, node.scalar(node.i64Type(), static_cast<double>(settings.window)));
+    mask = restrictMask(node, mask, node.build<nn::GreaterOp>({countFrom(node, 0, keys), oldest}));
+    settings.window = 0;
+  }
+  Value sink = node.has(headSinkInput) ? node.cast(node.operand(headSinkInput), f32) : Value();
+  sink = sink ? node.reshape(sink, {1, heads, 1, 1}) : node.expand(node.scalar(f32, 0), {1, heads, 1, 1});
+  Value scores = node.concat({sink, node.expand(node.scalar(f32, 0), {1, heads, 1, keys})}, 3);
+  if (mask && !node.failed()) {
+    const bool chooses = NodeImporter::typeOf(mask).isInteger(1);
+    Value wide = withFront(node, mask, node.rankOf(mask) - 1, chooses ? 1 : 0);
+    scores = chooses ? restrictMask(node, scores, wide) : node.add(node.cast(wide, f32), scores);
+  }
+  return attend(node, group.q, withFront(node, k, 2, 0), withFront(node, v, 2, 0), scores, settings);
+}
+
+/// The last valid key of each batch entry, [batch, 1, 1, 1].
+Value lastKeys(NodeImporter &node, const Group &group) {
+  return node.reshape(node.cast(node.operand(lengthsInput), node.i64Type()), {group.batch, 1, 1, 1});
+}
+
 void groupQueryAttention(NodeImporter &node) {
   Group group;
   if (!rejectUnsupported(node) || !splitInputs(node, group) || !checkCacheGrows(node, group))
@@ -141,6 +204,7 @@ void groupQueryAttention(NodeImporter &node) {
   Value positions = countFrom(node, group.start ? Dim(0) : group.past, group.sequence);
   if (group.start)
     positions = node.add(group.start, positions);
+  normHeads(node, group);
   rotateHeads(node, group, positions);
   Value k = growCache(node, group, pastKeyInput, group.k, positions),
         v = growCache(node, group, pastValueInput, group.v, positions);
@@ -149,81 +213,28 @@ void groupQueryAttention(NodeImporter &node) {
   settings.scale = node.floatAttribute("scale", 0);
   settings.softcap = node.floatAttribute("softcap", 0);
   int64_t window = node.intAttribute("local_window_size", -1);
+  const bool causal = node.intAttribute("causal", 1) != 0;
   Value kept;
   if (group.start && !node.failed()) {
     Value queries = node.reshape(positions, {group.batch, 1, group.sequence, 1});
     Value keys = countFrom(node, 0, node.shapeOf(k)[2]);
-    kept = node.build<nn::LessEqualOp>({keys, queries});
+    kept = node.build<nn::LessEqualOp>({keys, causal ? queries : lastKeys(node, group)});
     if (window > 0) {
       Value oldest = node.sub(queries, node.scalar(node.i64Type(), static_cast<double>(window)));
       kept = both(node, kept, node.build<nn::GreaterOp>({keys, oldest}));
     }
   } else {
-    settings.causal = true;
+    settings.causal = causal;
+    if (!causal)
+      kept = node.build<nn::LessEqualOp>({countFrom(node, 0, node.shapeOf(k)[2]), lastKeys(node, group)});
     settings.window = std::max<int64_t>(window, 0);
   }
   Value mask = restrictMask(node, node.optionalOperand(biasInput), kept);
-  node.result(0, mergeHeads(node, attend(node, group.q, k, v, mask, settings)));
-  node.result(1, k);
-  node.result(2, v);
-}
-
-/// Keys or values of MultiHeadAttention as [batch, heads, sequence, size].
-Value headsOf(NodeImporter &node, Value x, int64_t heads) {
-  return node.rankOf(x) == 4 ? x : splitHeads(node, x, heads);
-}
-
-/// The mask from key_padding_mask (input 4), to be added to the scores.
-Value paddingMask(NodeImporter &node) {
-  Value padding = node.cast(node.operand(4), node.i64Type());
-  if (node.failed())
-    return {};
-  DimShape shape = node.shapeOf(padding);
-  if (shape.size() != 2) {
-    node.fail("key_padding_mask has rank " + Twine(shape.size()) + ", not 2");
-    return {};
-  }
-  Type f32 = node.f32Type();
-  Value given = node.build<nn::GreaterOp>(
-      {node.reshape(padding, {shape[0], 1, 1, shape[1]}), node.scalar(node.i64Type(), 0)});
-  Value hidden = node.scalar(f32, node.floatAttribute("mask_filter_value", -10000.0));
-  return node.build<nn::WhereOp>({given, node.scalar(f32, 0), hidden});
-}
-
-void multiHeadAttention(NodeImporter &node) {
-  int64_t heads = node.intAttribute("num_heads", 0);
-  if (node.rank(0) != 3 || !node.has(1) || !node.has(2))
-    return node.fail("packed queries, keys and values are not supported");
-  if (node.has(8) || node.has(9) || node.wants(3))
-    return node.fail("past_sequence_length, cache_indirection and the qk output are not supported");
-  if (node.has(6) != node.has(7))
-    return node.fail("past_key and past_value come together");
-  Value parts[3] = {node.operand(0), node.operand(1), node.operand(2)};
-  if (node.has(3)) { // one bias for all three, end to end
-    Dim start = 0;
-    for (Value &part : parts) {
-      Dim width = node.failed() ? Dim(0) : node.shapeOf(part).back();
-      if (node.rankOf(part) != 3)
-        return node.fail("a bias needs queries, keys and values of rank 3");
-      part = node.add(part, node.slice(node.operand(3), 0, start, width));
-      start = start + width;
-    }
-  }
-  Value q = headsOf(node, parts[0], heads), k = headsOf(node, parts[1], heads),
-        v = headsOf(node, parts[2], heads);
-  if (node.has(6)) {
-    k = node.concat({node.operand(6), k}, 2);
-    v = node.concat({node.operand(7), v}, 2);
-  }
-  Value mask = node.optionalOperand(5);
-  if (node.has(4)) {
-    Value padding = paddingMask(node);
-    mask = mask ? node.add(node.cast(mask, node.f32Type()), padding) : padding;
-  }
-  AttentionSettings settings;
-  settings.scale = node.floatAttribute("scale", 0);
-  settings.causal = node.intAttribute("unidirectional", 0) != 0;
-  node.result(0, mergeHeads(node, attend(node, q, k, v, mask, settings)));
+  const bool isSmooth = node.intAttribute("smooth_softmax", 0) > 0;
+  if (isSmooth || node.has(headSinkInput))
+    node.result(0, mergeHeads(node, attendWithSink(node, group, k, v, mask, settings)));
+  else
+    node.result(0, mergeHeads(node, attend(node, group.q, k, v, mask, settings)));
   node.result(1, k);
   node.result(2, v);
 }
@@ -231,8 +242,7 @@ void multiHeadAttention(NodeImporter &node) {
 } // namespace
 
 void registerContribAttention(HandlerTable &table) {
-  table.add("com.microsoft", "GroupQueryAttention", 1, 14, groupQueryAttention);
-  table.add("com.microsoft", "MultiHeadAttention", 1, 10, multiHeadAttention);
+  table.add("com.microsoft", "GroupQueryAttention", 1, 17, groupQueryAttention);
 }
 
 } // namespace fusion::onnx

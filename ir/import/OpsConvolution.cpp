@@ -1,9 +1,20 @@
 // Conv as what it consists of: weighted sums of shifted inputs where every channel is by itself, matmuls of patches elsewhere.
-#include "ir/import/NodeImporter.h"
+#include "ir/import/OpsShared.h"
 
 using namespace mlir;
 
 namespace fusion::onnx {
+
+std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent, int64_t stride) {
+  if (mode == "VALID")
+    return std::pair(Dim(0), Dim(0));
+  const Dim results = size.ceilDiv(stride);
+  const Dim total = Dim::max((results - 1) * stride + extent - size, Dim(0));
+  if (!total.isStatic() && stride != 1)
+    return std::nullopt;
+  const int64_t count = stride == 1 ? extent - 1 : total.value(), less = count / 2, more = count - less;
+  return mode == "SAME_UPPER" ? std::pair(Dim(less), Dim(more)) : std::pair(Dim(more), Dim(less));
+}
 
 namespace {
 
@@ -22,24 +33,10 @@ struct Convolution {
   size_t rank() const { return kernel.size(); }
 };
 
-/// Padding at both ends of one dim.
-std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent, int64_t stride) {
-  if (mode == "VALID")
-    return std::pair(Dim(0), Dim(0));
-  const Dim results = size.ceilDiv(stride);
-  const Dim total = Dim::max((results - 1) * stride + extent - size, Dim(0));
-  if (!total.isStatic() && stride != 1)
-    return std::nullopt;
-  const int64_t count = stride == 1 ? extent - 1 : total.value(), less = count / 2, more = count - less;
-  return mode == "SAME_UPPER" ? std::pair(Dim(less), Dim(more)) : std::pair(Dim(more), Dim(less));
-}
-
 bool collect(NodeImporter &n, Convolution &conv) {
-  conv.x = n.operand(0);
-  conv.weight = n.operand(1);
   if (n.failed())
     return false;
-  const DimShape x = n.shape(0), weight = n.shape(1);
+  const DimShape x = n.shapeOf(conv.x), weight = n.shapeOf(conv.weight);
   if (x.size() < 3 || weight.size() != x.size()) {
     n.fail("an input of " + shapeString(x) + " and weights of " + shapeString(weight));
     return false;
@@ -49,6 +46,7 @@ bool collect(NodeImporter &n, Convolution &conv) {
   conv.strides = n.intsAttribute("strides", std::vector<int64_t>(rank, 1));
   conv.dilations = n.intsAttribute("dilations", std::vector<int64_t>(rank, 1));
   std::vector<int64_t> pads = n.intsAttribute("pads", std::vector<int64_t>(2 * rank, 0));
+  n.ignore({"kernel_shape"});
   const std::string mode = n.stringAttribute("auto_pad", "NOTSET");
   for (const Dim &dim : weight)
     if (!dim.isStatic()) {
@@ -92,7 +90,7 @@ Value padded(NodeImporter &n, const Convolution &conv) {
     low[i + 2] = conv.low[i], high[i + 2] = conv.high[i];
     isPadded |= !(conv.low[i] == Dim(0)) || !(conv.high[i] == Dim(0));
   }
-  return isPadded ? n.build<nn::PadOp>({conv.x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", high)})
+  return isPadded ? n.build<nn::PadOp>({conv.x, n.scalar(NodeImporter::typeOf(conv.x), 0)}, {n.dims("low", low), n.dims("high", high)})
                   : conv.x;
 }
 
@@ -113,7 +111,7 @@ Value shifted(NodeImporter &n, const Convolution &conv, Value x, int64_t tap) {
 Value channelwise(NodeImporter &n, const Convolution &conv) {
   const Type f32 = n.f32Type();
   const Value x = padded(n, conv);
-  const Dim channels = n.shape(0)[1];
+  const Dim channels = n.shapeOf(conv.x)[1];
   const Value weight = n.reshape(n.cast(conv.weight, f32), {channels, conv.taps});
   DimShape perChannel(conv.rank() + 1, Dim(1));
   perChannel[0] = channels;
@@ -128,7 +126,7 @@ Value channelwise(NodeImporter &n, const Convolution &conv) {
 
 /// The patches that the kernel meets as rows: [batch, places, channels * taps], channels outermost.
 Value patches(NodeImporter &n, const Convolution &conv) {
-  const DimShape x = n.shape(0);
+  const DimShape x = n.shapeOf(conv.x);
   const Dim places = product(conv.sizes), columns = x[1] * conv.taps;
   bool isTiling = true; // side by side without a rest
   for (size_t i = 0; i < conv.rank(); ++i)
@@ -165,7 +163,7 @@ Value patches(NodeImporter &n, const Convolution &conv) {
 /// Rows of patches times the weights of their group: [batch, results, places].
 Value matmulOfPatches(NodeImporter &n, const Convolution &conv) {
   const Value rows = patches(n, conv);
-  const DimShape x = n.shape(0), weight = n.shape(1);
+  const DimShape x = n.shapeOf(conv.x), weight = n.shapeOf(conv.weight);
   const Dim places = product(conv.sizes), depth = weight[1] * conv.taps;
   const Dim perGroup = weight[0].value() / conv.groups;
   if (n.failed())
@@ -180,24 +178,88 @@ Value matmulOfPatches(NodeImporter &n, const Convolution &conv) {
   return n.reshape(n.transpose(y, {0, 1, 3, 2}), {x[0], weight[0], places});
 }
 
-void conv(NodeImporter &n) {
+/// A vector with an entry for each channel of the results, to be laid over [batch, results, sizes…] of `rank` dims.
+Value perResult(NodeImporter &n, Value vector, int64_t rank) {
+  if (n.failed() || product(n.shapeOf(vector)) == Dim(1))
+    return n.failed() ? Value() : n.reshape(vector, {});
+  DimShape shape(rank - 1, Dim(1));
+  shape[0] = n.shapeOf(vector)[0];
+  return n.reshape(vector, shape);
+}
+
+/// x convolved with the weights, as the node's attributes say. Null where the node failed.
+Value convolved(NodeImporter &n, Value x, Value weight) {
   Convolution conv;
+  conv.x = x;
+  conv.weight = weight;
   if (!collect(n, conv))
-    return;
-  const Dim results = n.shape(1)[0];
-  const bool isChannelwise = n.shape(1)[1] == Dim(1) && results == n.shape(0)[1] && conv.taps <= mostTaps;
+    return {};
+  const DimShape from = n.shapeOf(x), factors = n.shapeOf(weight);
+  const Dim results = factors[0];
+  const bool isChannelwise = factors[1] == Dim(1) && results == from[1] && conv.taps <= mostTaps;
   Value y = isChannelwise ? channelwise(n, conv) : matmulOfPatches(n, conv);
   if (n.failed())
-    return;
-  DimShape shape = {n.shape(0)[0], results};
+    return {};
+  DimShape shape = {from[0], results};
   shape.insert(shape.end(), conv.sizes.begin(), conv.sizes.end());
-  y = n.reshape(y, shape);
-  if (n.has(2)) {
-    DimShape perResult(conv.rank() + 1, Dim(1));
-    perResult[0] = results;
-    y = n.add(y, n.cast(n.reshape(n.operand(2), perResult), NodeImporter::typeOf(y)));
+  return n.reshape(y, shape);
+}
+
+Value biasedConvolution(NodeImporter &n) {
+  Value y = convolved(n, n.operand(0), n.operand(1));
+  if (n.has(2))
+    y = n.add(y, n.cast(perResult(n, n.operand(2), n.rank(0)), NodeImporter::typeOf(y)));
+  return n.failed() ? Value() : n.cast(y, n.inputType(0));
+}
+
+void conv(NodeImporter &n) { n.result(0, biasedConvolution(n)); }
+
+/// An integer input less its zero point, in f32: sums of products are exact up to 2^24.
+Value integersAsFloats(NodeImporter &n, unsigned value, unsigned zeroPoint, bool perResultChannel) {
+  Value x = n.cast(n.operand(value), n.f32Type());
+  if (!n.has(zeroPoint) || n.failed())
+    return x;
+  Value shift = n.cast(n.operand(zeroPoint), n.f32Type());
+  if (n.failed())
+    return {};
+  if (product(n.shapeOf(shift)) == Dim(1)) {
+    shift = n.reshape(shift, {});
+  } else if (perResultChannel) {
+    DimShape shape(n.rank(value), Dim(1));
+    shape[0] = n.shapeOf(shift)[0];
+    shift = n.reshape(shift, shape);
   }
-  n.result(0, n.cast(y, n.inputType(0)));
+  return n.sub(x, shift);
+}
+
+void convInteger(NodeImporter &n) {
+  Value y = convolved(n, integersAsFloats(n, 0, 2, false), integersAsFloats(n, 1, 3, true));
+  n.result(0, n.cast(y, mlirType(n.context(), DType::I32)));
+}
+
+void qLinearConv(NodeImporter &n) {
+  Value y = convolved(n, integersAsFloats(n, 0, 2, false), integersAsFloats(n, 3, 5, true));
+  if (n.has(8))
+    y = n.add(y, n.cast(perResult(n, n.operand(8), n.rank(0)), n.f32Type()));
+  Value scale = n.mul(scaleOperand(n, 1, false), perResult(n, scaleOperand(n, 4, false), n.rank(0)));
+  n.result(0, quantised(n, n.mul(y, scale), 6, 7));
+}
+
+/// A convolution, a tensor that is added to it, an activation.
+void fusedConv(NodeImporter &n) {
+  Value y = biasedConvolution(n);
+  if (n.has(3))
+    y = n.add(y, n.operand(3));
+  const std::vector<double> parameters = n.floatsAttribute("activation_params");
+  const std::string name = n.stringAttribute("activation", "");
+  if (name == "Clip" && parameters.size() == 2 && !n.failed()) {
+    const Type type = NodeImporter::typeOf(y);
+    y = n.build<nn::MaxOp>({y, n.scalar(type, parameters[0])});
+    y = n.build<nn::MinOp>({y, n.scalar(type, parameters[1])});
+  } else {
+    y = activation(n, y, name, parameters.empty() ? 0.01 : parameters[0]);
+  }
+  n.result(0, y);
 }
 
 /// [batch, channels, length] as [batch, length, channels], or back.
@@ -257,6 +319,10 @@ void registerConvolution(HandlerTable &table) {
   table.add("", "CausalConvWithState", 2, 4, causalConvWithState);
   table.add("com.microsoft", "CausalConvWithState", 2, 4, causalConvWithState);
   table.preferToFunction("com.microsoft", "CausalConvWithState"); // with the channels first
+  table.add("", "ConvInteger", 2, 4, convInteger);
+  table.add("", "QLinearConv", 8, 9, qLinearConv);
+  table.add("com.microsoft", "QLinearConv", 8, 9, qLinearConv);
+  table.add("com.microsoft", "FusedConv", 2, 4, fusedConv);
 }
 
 } // namespace fusion::onnx

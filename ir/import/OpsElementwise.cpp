@@ -53,6 +53,10 @@ void clip(NodeImporter &n) {
     x = n.build<nn::MaxOp>({x, n.reshape(n.operand(1), {})});
   if (n.has(2))
     x = n.build<nn::MinOp>({x, n.reshape(n.operand(2), {})});
+  if (n.opset() < 11 && n.hasAttribute("min"))
+    x = n.build<nn::MaxOp>({x, n.scalar(n.inputType(0), n.floatAttribute("min", 0))});
+  if (n.opset() < 11 && n.hasAttribute("max"))
+    x = n.build<nn::MinOp>({x, n.scalar(n.inputType(0), n.floatAttribute("max", 0))});
   n.result(0, x);
 }
 

@@ -1,5 +1,6 @@
 // Gathers, scatters and what else works with indices.
 #include "ir/import/OpsShared.h"
+#include "ir/import/onnx.pb.h"
 
 using namespace mlir;
 
@@ -7,8 +8,21 @@ namespace fusion::onnx {
 
 namespace {
 
+/// Indices that are known must be in range where the size is.
+void checkKnownIndices(NodeImporter &n, int64_t axis) {
+  auto indices = n.known(1);
+  if (n.failed() || !indices)
+    return;
+  const Dim size = n.shape(0)[static_cast<size_t>(axis)];
+  for (const Dim &index : *indices)
+    if (size.isStatic() && index.isStatic() && (index.value() < -size.value() || index.value() >= size.value()))
+      return n.fail("index " + index.str() + " (input 1, '" + n.proto().input(1) + "') is out of range for dim " +
+                    Twine(axis) + " of size " + size.str());
+}
+
 void gather(NodeImporter &n) {
   int64_t axis = n.axis(n.intAttribute("axis", 0), n.rank(0));
+  checkKnownIndices(n, axis);
   n.result(0, n.build<nn::GatherOp>({n.operand(0), n.operand(1)}, n.i64("axis", axis)));
 }
 

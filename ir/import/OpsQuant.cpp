@@ -58,27 +58,6 @@ void dequantizeLinear(NodeImporter &node) {
   node.result(0, node.build<nn::DequantizeOp>(operands, quantisationAttributes(node, scale), target));
 }
 
-/// One u8 scale and zero point for the whole tensor, from its range widened to include 0.
-void dynamicQuantizeLinear(NodeImporter &node) {
-  Value x = node.operand(0);
-  if (node.failed())
-    return;
-  Type f32 = node.f32Type(), byte = mlirType(node.context(), DType::U8);
-  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, node.rank(0)));
-  Value zero = node.scalar(f32, 0), limit = node.scalar(f32, 255);
-  Value largest = node.build<nn::MaxOp>({node.reduce(x, "max", axes, false), zero});
-  Value smallest = node.build<nn::MinOp>({node.reduce(x, "min", axes, false), zero});
-  Value range = node.sub(largest, smallest);
-  Value isFlat = node.build<nn::EqualOp>({range, zero});
-  Value scale = node.div(node.build<nn::WhereOp>({isFlat, node.scalar(f32, 1), range}), limit);
-  Value shift = node.sub(zero, node.div(smallest, scale));
-  shift = node.build<nn::MinOp>({node.build<nn::MaxOp>({shift, zero}), limit});
-  Value zeroPoint = node.cast(node.build<nn::RoundOp>(shift), byte);
-  node.result(0, node.build<nn::QuantizeOp>({x, scale, zeroPoint}, {}, byte));
-  node.result(1, scale);
-  node.result(2, zeroPoint);
-}
-
 /// An integer operand less its zero point, as i32. A zero point of rank 1 has an entry per row (`byRow`) or
 /// per column.
 Value shiftedOperand(NodeImporter &node, unsigned input, unsigned zeroPointInput, bool byRow) {
@@ -96,20 +75,22 @@ Value shiftedOperand(NodeImporter &node, unsigned input, unsigned zeroPointInput
   return node.sub(x, zeroPoint);
 }
 
-void matMulInteger(NodeImporter &node) {
+} // namespace
+
+Value integerMatmul(NodeImporter &node, WithZeroPoint left, WithZeroPoint right, bool transposeLeft, bool transposeRight) {
   Value a, b;
-  Type i32 = mlirType(node.context(), DType::I32);
-  if (!node.has(2) && !node.has(3) && node.inputType(0) == node.inputType(1)) {
-    a = node.operand(0); // accumulates in i32 as it is
-    b = node.operand(1);
+  if (!node.has(left.zeroPoint) && !node.has(right.zeroPoint) && node.inputType(left.value) == node.inputType(right.value)) {
+    a = node.operand(left.value); // accumulates in i32 as it is
+    b = node.operand(right.value);
   } else {
-    a = shiftedOperand(node, 0, 2, true);
-    b = shiftedOperand(node, 1, 3, false);
+    a = shiftedOperand(node, left.value, left.zeroPoint, !transposeLeft);
+    b = shiftedOperand(node, right.value, right.zeroPoint, transposeRight);
   }
-  node.result(0, node.build<nn::MatmulOp>({a, b}, {}, i32));
+  return node.build<nn::MatmulOp>({a, b},
+                                  {node.flag("transpose_a", transposeLeft), node.flag("transpose_b", transposeRight)},
+                                  mlirType(node.context(), DType::I32));
 }
 
-/// A scale as f32, of rank 0 where there is one for all.
 Value scaleOperand(NodeImporter &node, unsigned input, bool byRow) {
   Value scale = node.cast(node.operand(input), node.f32Type());
   if (node.failed())
@@ -121,9 +102,59 @@ Value scaleOperand(NodeImporter &node, unsigned input, bool byRow) {
   return scale;
 }
 
+Value dequantised(NodeImporter &node, unsigned value, unsigned scale, unsigned zeroPoint, int64_t axis) {
+  SmallVector<Value> operands = {node.operand(value), node.cast(node.operand(scale), node.f32Type())};
+  addZeroPoint(node, operands, zeroPoint);
+  if (node.failed())
+    return {};
+  SmallVector<NamedAttribute> attributes;
+  if (!(product(node.shapeOf(operands[1])) == Dim(1)))
+    attributes.push_back(node.i64("axis", axis));
+  return node.build<nn::DequantizeOp>(operands, attributes, node.f32Type());
+}
+
+Value quantised(NodeImporter &node, Value x, unsigned scale, unsigned zeroPoint) {
+  if (!node.failed() && product(node.shape(scale)) != Dim(1))
+    node.fail("the result has more than one scale");
+  Type type = node.has(zeroPoint) ? node.inputType(zeroPoint) : mlirType(node.context(), DType::U8);
+  if (node.failed())
+    return {};
+  SmallVector<Value> operands = {node.cast(x, node.f32Type()), node.reshape(node.cast(node.operand(scale), node.f32Type()), {})};
+  addZeroPoint(node, operands, zeroPoint);
+  return node.build<nn::QuantizeOp>(operands, {}, type);
+}
+
+Dynamic dynamicallyQuantised(NodeImporter &node, Value x) {
+  if (node.failed())
+    return {};
+  Type f32 = node.f32Type(), byte = mlirType(node.context(), DType::U8);
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, node.rankOf(x)));
+  Value zero = node.scalar(f32, 0), limit = node.scalar(f32, 255);
+  Value largest = node.build<nn::MaxOp>({node.reduce(x, "max", axes, false), zero});
+  Value smallest = node.build<nn::MinOp>({node.reduce(x, "min", axes, false), zero});
+  Value range = node.sub(largest, smallest);
+  Value isFlat = node.build<nn::EqualOp>({range, zero});
+  Value scale = node.div(node.build<nn::WhereOp>({isFlat, node.scalar(f32, 1), range}), limit);
+  Value shift = node.sub(zero, node.div(smallest, scale));
+  shift = node.build<nn::MinOp>({node.build<nn::MaxOp>({shift, zero}), limit});
+  Value zeroPoint = node.cast(node.build<nn::RoundOp>(shift), byte);
+  return {node.build<nn::QuantizeOp>({x, scale, zeroPoint}, {}, byte), scale, zeroPoint};
+}
+
+namespace {
+
+/// One u8 scale and zero point for the whole tensor, from its range widened to include 0.
+void dynamicQuantizeLinear(NodeImporter &node) {
+  const Dynamic x = dynamicallyQuantised(node, node.operand(0));
+  node.result(0, x.value);
+  node.result(1, x.scale);
+  node.result(2, x.zeroPoint);
+}
+
+void matMulInteger(NodeImporter &node) { node.result(0, integerMatmul(node, {0, 2}, {1, 3})); }
+
 void qLinearMatMul(NodeImporter &node) {
-  Value a = shiftedOperand(node, 0, 2, true), b = shiftedOperand(node, 3, 5, false);
-  Value sums = node.build<nn::MatmulOp>({a, b}, {}, mlirType(node.context(), DType::I32));
+  Value sums = integerMatmul(node, {0, 2}, {3, 5});
   Value factor = node.mul(scaleOperand(node, 1, true), scaleOperand(node, 4, false));
   if (!node.failed() && product(node.shape(6)) != Dim(1))
     return node.fail("y_scale has more than one element");

@@ -42,5 +42,29 @@ double defaultScale(NodeImporter &node, mlir::Value q);
 
 /// The bytes of initialiser `input` read as values of 4 or 8 bits, low half first.
 mlir::Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape);
+/// Indices of an integer input and of its zero point, which may be left out.
+struct WithZeroPoint {
+  unsigned value, zeroPoint;
+};
+/// The product of integers, each less its zero point, in i32.
+mlir::Value integerMatmul(NodeImporter &node, WithZeroPoint left, WithZeroPoint right, bool transposeLeft = false,
+                          bool transposeRight = false);
+/// A scale as f32, of rank 0 where there is one for all, else for rows or columns.
+mlir::Value scaleOperand(NodeImporter &node, unsigned input, bool byRow);
+/// (value - zero point) * scale in f32, and saturate(round(x / scale) + zero point) with one scale, all given by inputs.
+mlir::Value dequantised(NodeImporter &node, unsigned value, unsigned scale, unsigned zeroPoint, int64_t axis = -1);
+mlir::Value quantised(NodeImporter &node, mlir::Value x, unsigned scale, unsigned zeroPoint);
+/// f32 as u8 with one scale and zero point, from its range widened to include 0.
+struct Dynamic {
+  mlir::Value value, scale, zeroPoint;
+};
+Dynamic dynamicallyQuantised(NodeImporter &node, mlir::Value x);
+
+/// What auto_pad puts at both ends of a dim; nothing where that needs sizes that are numbers.
+std::optional<std::pair<Dim, Dim>> automaticPads(llvm::StringRef mode, const Dim &size, int64_t extent, int64_t stride);
+
+/// The activation that runtimes fuse under `name`; x itself without a name. `slope`: of LeakyRelu.
+mlir::Value activation(NodeImporter &node, mlir::Value x, llvm::StringRef name, double slope);
+
 
 } // namespace fusion::onnx

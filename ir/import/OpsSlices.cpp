@@ -40,9 +40,17 @@ bool trustworthy(const Dim &declared, const Dim &computed) {
 }
 
 void slice(NodeImporter &n) {
-  DimShape starts = n.requireKnown(1, "starts"), ends = n.requireKnown(2, "ends");
+  const bool byAttributes = n.opset() < 10;
+  auto attribute = [&](StringRef name) {
+    std::vector<int64_t> values = n.intsAttribute(name);
+    return DimShape(values.begin(), values.end());
+  };
+  DimShape starts = byAttributes ? attribute("starts") : n.requireKnown(1, "starts");
+  DimShape ends = byAttributes ? attribute("ends") : n.requireKnown(2, "ends");
   std::vector<int64_t> axes, steps;
-  if (n.has(3))
+  if (byAttributes && n.hasAttribute("axes"))
+    axes = n.intsAttribute("axes");
+  else if (n.has(3))
     axes = n.requireConstants(3, "axes");
   else
     for (size_t i = 0; i < starts.size(); ++i)
@@ -64,7 +72,9 @@ void slice(NodeImporter &n) {
     Dim low = step > 0 ? Dim(0) : Dim(-1), high = step > 0 ? size : size - Dim(1);
     const Dim start = position(starts[i], size, Dim(0), high), end = position(ends[i], size, low, high);
     const Dim span = step > 0 ? end - start : start - end;
-    Dim count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step)));
+    // Clamping keeps the order of what is clamped.
+    const bool ordered = step > 0 && !ends[i].isStatic() && starts[i].knownNonNegative() && (ends[i] - starts[i]).knownNonNegative();
+    Dim count = (ordered ? span : Dim::max(span, Dim(0))).ceilDiv(Dim(std::abs(step)));
     sizes[axis] = count;
     first[axis] = start;
     strides[axis] = step;
@@ -148,7 +158,9 @@ void pad(NodeImporter &n) {
   std::string mode = n.stringAttribute("mode", "constant");
   if (mode != "constant")
     return n.fail("mode '" + mode + "' is not supported");
-  DimShape pads = n.requireKnown(1, "pads");
+  const bool byAttributes = n.opset() < 11;
+  const std::vector<int64_t> given = n.intsAttribute("pads");
+  DimShape pads = byAttributes ? DimShape(given.begin(), given.end()) : n.requireKnown(1, "pads");
   int64_t rank = n.rank(0);
   std::vector<int64_t> axes;
   if (n.has(3))
@@ -184,7 +196,8 @@ void pad(NodeImporter &n) {
   if (cuts)
     x = n.build<nn::SliceOp>(x, {n.dims("starts", starts), n.dims("sizes", sizes),
                                  n.ints("steps", std::vector<int64_t>(rank, 1))});
-  Value value = n.has(2) ? n.reshape(n.operand(2), {}) : n.scalar(n.inputType(0), 0);
+  Value value = n.has(2) ? n.reshape(n.operand(2), {})
+                         : n.scalar(n.inputType(0), byAttributes ? n.floatAttribute("value", 0) : 0);
   n.result(0, n.build<nn::PadOp>({x, value}, {n.dims("low", low), n.dims("high", high)}));
 }
 
@@ -217,10 +230,10 @@ void trilu(NodeImporter &n) {
 } // namespace
 
 void registerSlices(HandlerTable &table) {
-  table.add("", "Slice", 3, 5, slice);
+  table.add("", "Slice", 1, 5, slice);
   table.add("", "Split", 1, 2, split);
   table.add("", "Concat", 1, HandlerTable::anyNumber, concat);
-  table.add("", "Pad", 2, 4, pad);
+  table.add("", "Pad", 1, 4, pad);
   table.add("", "Trilu", 1, 2, trilu);
 }
 

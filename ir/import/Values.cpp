@@ -1,7 +1,10 @@
 // Values of the file as values of the module: initialisers, known integers, symbolic shapes.
 #include "ir/import/Graph.h"
 
+#include "ir/reference/Reference.h"
+
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Verifier.h"
 
 #include <fmt/format.h>
@@ -14,6 +17,10 @@ namespace {
 
 /// Integer contents are looked into up to this many elements, and copied into the module up to `mostInline`.
 constexpr int64_t mostKnown = 1024, mostInline = 65536, alwaysInline = 16;
+/// Ops on constants are evaluated this far back.
+constexpr int deepestFolding = 16;
+/// Triangles of fewer rows stay constants.
+constexpr int64_t smallestTriangle = 8;
 
 bool isIndexType(DType type) { return type == DType::I64 || type == DType::I32 || type == DType::Bool; }
 
@@ -61,6 +68,12 @@ Result<GraphValue *> GraphImporter::fromTensor(const proto::TensorProto &tensor,
 Result<const DimShape *> GraphImporter::known(GraphValue &value) {
   if (value.known)
     return &*value.known;
+  if (value.value && llvm::isa<IntegerType>(value.element))
+    if (auto contents = computed(value.value)) {
+      std::vector<int64_t> integers = contents->toInts();
+      value.known = DimShape(integers.begin(), integers.end());
+      return &*value.known;
+    }
   if (!value.tensor || !(isInteger(value.info.type) || value.info.type == DType::Bool) ||
       value.info.elements() > mostKnown)
     return static_cast<const DimShape *>(nullptr);
@@ -72,13 +85,59 @@ Result<const DimShape *> GraphImporter::known(GraphValue &value) {
   return &*value.known;
 }
 
+std::optional<Tensor> GraphImporter::computed(Value value) {
+  Attribute contents = foldedConstant(value, deepestFolding);
+  auto elements = llvm::dyn_cast_or_null<ElementsAttr>(contents);
+  if (!elements)
+    return std::nullopt;
+  return toTensor(elements);
+}
+
+Attribute GraphImporter::foldedConstant(Value value, int depth) {
+  auto type = llvm::dyn_cast<RankedTensorType>(value.getType());
+  Operation *op = value.getDefiningOp();
+  if (!op || !type || !type.hasStaticShape() || type.getNumElements() > mostKnown || notConstant.contains(value))
+    return {};
+  if (auto constant = llvm::dyn_cast<nn::ConstantOp>(op))
+    return constant.getValue();
+  Attribute result;
+  if (depth > 0 && op->getNumResults() == 1 && op->getNumOperands() > 0) {
+    SmallVector<Attribute> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(foldedConstant(operand, depth - 1));
+    if (llvm::all_of(operands, [](Attribute attribute) { return bool(attribute); })) {
+      IRMapping mapping;
+      SmallVector<Operation *> made;
+      for (auto [operand, contents] : llvm::zip(op->getOperands(), operands))
+        if (!mapping.contains(operand)) {
+          Value constant = nn::buildConstant(builder, op->getLoc(), llvm::cast<ElementsAttr>(contents));
+          mapping.map(operand, constant);
+          made.push_back(constant.getDefiningOp());
+        }
+      made.push_back(builder.clone(*op, mapping));
+      if (auto values = foldWithReference(made.back(), mostKnown))
+        result = values->front();
+      for (Operation *each : llvm::reverse(made))
+        each->erase();
+    }
+  }
+  if (!result)
+    notConstant.insert(value);
+  return result;
+}
+
 Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   if (value.value)
     return value.value;
   if (value.tensor) {
     Location named =
         value.name.empty() ? location : Location(NameLoc::get(builder.getStringAttr(value.name)));
-    if (writeInline(value.info)) {
+    auto mask = triangle(value, named);
+    if (!mask)
+      return mask.error();
+    if (*mask) {
+      value.value = *mask;
+    } else if (writeInline(value.info)) {
       auto contents = tensors.load(*value.tensor, value.info);
       if (!contents)
         return contents.error();
@@ -98,6 +157,33 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   }
   setShape(value.value, value.shape);
   return value.value;
+}
+
+Result<Value> GraphImporter::triangle(const GraphValue &value, Location location) {
+  const Shape &shape = value.info.shape;
+  const auto rank = static_cast<int64_t>(shape.size());
+  const bool isMask = value.info.type == DType::Bool || value.info.type == DType::U8;
+  if (!isMask || rank < 2 || shape[rank - 1] < smallestTriangle || shape[rank - 1] != shape[rank - 2] ||
+      value.info.elements() != shape[rank - 1] * shape[rank - 1])
+    return Value();
+  auto contents = tensors.load(*value.tensor, value.info);
+  if (!contents)
+    return contents.error();
+  const int64_t size = shape[rank - 1];
+  const auto *bytes = contents->as<uint8_t>();
+  for (int64_t row = 0; row < size; ++row)
+    for (int64_t column = 0; column < size; ++column)
+      if (bytes[row * size + column] != (column <= row ? 1 : 0))
+        return Value();
+  Type index = builder.getI64Type();
+  auto size64 = builder.getNamedAttr("size", nn::dimsToAttr(builder.getContext(), DimShape{Dim(size)}));
+  Value zero = nn::buildScalar(builder, location, index, 0), one = nn::buildScalar(builder, location, index, 1);
+  Value columns = nn::build<nn::IotaOp>(builder, location, ValueRange{zero, one}, size64);
+  Value rows = nn::buildReshape(builder, location, columns, {Dim(size), Dim(1)});
+  Value mask = nn::build<nn::LessEqualOp>(builder, location, ValueRange{columns, rows});
+  if (value.info.type == DType::U8)
+    mask = nn::build<nn::CastOp>(builder, location, mask, {}, value.element);
+  return nn::buildReshape(builder, location, mask, value.shape);
 }
 
 Value GraphImporter::buildKnown(ArrayRef<Dim> values, ArrayRef<int64_t> shape, Type element,

@@ -2,6 +2,7 @@
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
+#include "passes/Match.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -10,7 +11,7 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-constexpr size_t mostMatmuls = 4;
+constexpr size_t mostMatmuls = 8; ///< what the schedule takes
 
 /// The one reader of `value`, if it is an OpTy of `value` and a vector or scalar.
 template <class OpTy>
@@ -48,6 +49,12 @@ SmallVector<Operation *> matmulEpilogue(nn::MatmulOp matmul) {
   if (auto bias = readerWithRow<nn::AddOp>(value)) {
     epilogue.push_back(bias);
     value = bias.getY();
+  }
+  // A number that all is multiplied by, such as the queries' scale.
+  if (auto scaled = readerWithRow<nn::MulOp>(value); scaled && epilogue.size() <= 1 && isFloat(dtype(value)) &&
+                                                     constantScalar(otherOperand(scaled, value))) {
+    epilogue.push_back(scaled);
+    value = scaled.getY();
   }
   // An activation that gates another matmul goes with the gate.
   if (Operation *activation = value.hasOneUse() ? *value.getUsers().begin() : nullptr;

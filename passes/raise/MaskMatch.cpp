@@ -44,20 +44,26 @@ struct Grid {
 bool addTerm(Pattern &pattern, const Affine &term, const DimShape &shape, const Grid &grid) {
   size_t rank = shape.size();
   bool oneQuery = grid.queries == Dim(1);
-  if (rank < 1 || !(shape.back() == grid.keys) ||
-      (!oneQuery && (rank < 2 || !(shape[rank - 2] == grid.queries))))
+  // A dim that is no number is that of the scores it is laid over, whatever its expression: a buffer sliced to its
+  // first `seq` columns has `min(1024, seq)` of them.
+  auto laidOver = [](const Dim &own, const Dim &dim) { return own == dim || (!own.isStatic() && !dim.isStatic()); };
+  if (rank < 1 || !laidOver(shape.back(), grid.keys) ||
+      (!oneQuery && (rank < 2 || !laidOver(shape[rank - 2], grid.queries))))
     return false;
+  const Dim diagonal = oneQuery ? shape.back() - Dim(1) : shape.back() - shape[rank - 2];
   int64_t key = term.steps[rank - 1];
   // With one query its index is 0, whatever the step.
   int64_t query = oneQuery ? -key : term.steps[rank - 2];
   for (size_t i = 0; i + 2 < rank; ++i)
     if (term.steps[i] != 0)
       return false;
-  if (key == -1 && query == 1 && term.base == grid.diagonal()) {
+  if (key == -1 && query == 1 && (term.base == grid.diagonal() || term.base == diagonal)) {
     pattern.causal = true;
     return true;
   }
   Dim window = term.base + grid.diagonal() + Dim(1);
+  if (!window.isStatic())
+    window = term.base + diagonal + Dim(1);
   if (key != 1 || query != -1 || !window.isStatic() || window.value() < 1)
     return false;
   pattern.window = pattern.window == 0 ? window.value() : std::min(pattern.window, window.value());

@@ -142,9 +142,28 @@ TEST(Contrib, SharedCacheBuffersAreRefused) {
 }
 
 TEST(Contrib, RefusedAttention) {
-  ModelBuilder b = decodingStep("past", "total");
-  ModelBuilder::attribute(*b.graph().mutable_node(3), "smooth_softmax", 1);
-  EXPECT_THAT(Importer().text(b), HasSubstr("smooth_softmax"));
+  auto with = [](const std::string &name, int64_t value) {
+    ModelBuilder b = decodingStep("past", "total");
+    ModelBuilder::attribute(*b.graph().mutable_node(3), name, value);
+    return b;
+  };
+  EXPECT_THAT(Importer().text(with("sliding_window_cache", 1)), HasSubstr("sliding_window_cache"));
+  EXPECT_THAT(Importer().text(with("qk_output", 1)), HasSubstr("qk_output"));
+  // What a later version of an op says may change what it computes.
+  EXPECT_THAT(Importer().text(with("frobnicate", 1)), HasSubstr("attribute 'frobnicate' is not supported"));
+  EXPECT_THAT(Importer().text(with("causal", 1)), HasSubstr("nn.attention"));
+}
+
+/// Nobody reads the output that the importer does not make.
+TEST(Contrib, OutputsThatAreNotMadeAreErrorsForTheirReaders) {
+  ModelBuilder b = contribModel("SkipSimplifiedLayerNormalization", {"x", "x", "w"});
+  b.input("w", TensorProto::FLOAT16, {"4"});
+  b.graph().mutable_node(0)->add_output("mean");
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.rms_norm"));
+  b.output("z");
+  b.node("Neg", {"mean"}, {"z"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("input 'mean' is an output of 'node_y' "
+                                            "(com.microsoft.SkipSimplifiedLayerNormalization) that is not supported"));
 }
 
 /// ONNX counts causality from the first key, the dialect from the last.

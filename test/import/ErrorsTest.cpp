@@ -44,7 +44,7 @@ TEST(ImportErrors, Versions) {
   EXPECT_IMPORT_ERROR(b, "no IR version");
   b.model.set_ir_version(99); // newer than known is fine
   EXPECT_THAT(Importer().text(b), HasSubstr("nn.relu"));
-  EXPECT_IMPORT_ERROR(oneNode("Relu", "", 10), "opset 10");
+  EXPECT_IMPORT_ERROR(oneNode("Relu", "", 6), "opset 6");
   EXPECT_IMPORT_ERROR(oneNode("Relu", "", 28), "opset 28");
   b.model.clear_opset_import();
   EXPECT_IMPORT_ERROR(b, "no opset");
@@ -133,6 +133,10 @@ TEST(ImportErrors, Shapes) {
 
   ModelBuilder axis = oneNode("Softmax");
   ModelBuilder::attribute(*axis.graph().mutable_node(0), "axis", 5);
+  ModelBuilder index(18);
+  index.input("x", TensorProto::FLOAT, {"4", "n"}).ints("far", {0, 4}).output("y");
+  index.node("Gather", {"x", "far"}, {"y"});
+  EXPECT_IMPORT_ERROR(index, "index 4 (input 1, 'far') is out of range for dim 0 of size 4");
   EXPECT_IMPORT_ERROR(axis, "axis 5 is out of range");
 }
 

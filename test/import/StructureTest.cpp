@@ -120,11 +120,72 @@ TEST(ImportStructure, TheBranchTakenIsInlined) {
   EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.exp"), Not(HasSubstr("nn.log")), HasSubstr("nn.relu")));
 }
 
-TEST(ImportStructure, ABranchOnDataIsAnError) {
+/// An If on an input; each branch is one node on `x`, which is of the graph around it.
+ModelBuilder branchOnData(const std::string &yes, const std::string &no) {
   ModelBuilder b = vectorModel();
   b.input("c", TensorProto::BOOL, {});
-  b.node("If", {"c"}, {"y"});
-  EXPECT_THAT(Importer().text(b), HasSubstr("condition (input 0, 'c') depends on run-time data"));
+  auto &node = b.node("If", {"c"}, {"y"});
+  for (const auto &[name, op] : {std::pair(std::string("then_branch"), yes), std::pair(std::string("else_branch"), no)}) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(AttributeProto::GRAPH);
+    auto *graph = attribute->mutable_g();
+    ModelBuilder::fill(*graph->add_node(), op, op == "MatMul" ? std::vector<std::string>{"x", "x"} : std::vector<std::string>{"x"}, {"r"});
+    graph->add_output()->set_name("r");
+  }
+  return b;
+}
+
+TEST(ImportStructure, CheapBranchesOnDataAreSelectedFrom) {
+  EXPECT_THAT(Importer().text(branchOnData("Neg", "Abs")),
+              AllOf(HasSubstr("nn.neg"), HasSubstr("nn.abs"), HasSubstr("nn.where %arg1")));
+  EXPECT_THAT(Importer().text(branchOnData("Neg", "MatMul")),
+              AllOf(HasSubstr("condition (input 0, 'c') depends on run-time data"), HasSubstr("too much to run both")));
+  EXPECT_THAT(Importer().text(branchOnData("Neg", "Shape")), HasSubstr("the branches give tensors of different types"));
+}
+
+/// Tables of different length, chosen by a size: what is selected has the length of the table taken.
+TEST(ImportStructure, BranchesOfOtherSizesAreSelectedBySizes) {
+  ModelBuilder b = vectorModel();
+  b.ints("limit", {64}, true).ints("zero", {0}, true);
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"size"});
+  b.node("Greater", {"size", "limit"}, {"c"});
+  auto &node = b.node("If", {"c"}, {"y"});
+  for (const auto &[name, size] : {std::pair(std::string("then_branch"), 5), std::pair(std::string("else_branch"), 3)}) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(AttributeProto::GRAPH);
+    auto *graph = attribute->mutable_g();
+    *graph->add_initializer() = ModelBuilder::intTensor("r", std::vector<int64_t>(size, 1));
+    graph->add_output()->set_name("r");
+  }
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.where"), HasSubstr("nn.slice"), HasSubstr("2*min(1, max(0, n - 64)) + 3")));
+}
+
+/// x = x + i for i of 0 to `steps` - 1; what the body says of going on is an input of the graph if `endless`.
+ModelBuilder counting(int64_t steps, bool endless = false) {
+  ModelBuilder b = vectorModel();
+  b.input("go", TensorProto::BOOL, {}).ints("steps", {steps}, true);
+  auto &node = b.node("Loop", {"steps", "", "x"}, {"y", "all"});
+  auto *attribute = node.add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(AttributeProto::GRAPH);
+  auto *graph = attribute->mutable_g();
+  for (const char *input : {"i", "c", "s"})
+    graph->add_input()->set_name(input);
+  ModelBuilder::attribute(ModelBuilder::fill(*graph->add_node(), "Cast", {"i"}, {"f"}), "to", TensorProto::FLOAT);
+  ModelBuilder::fill(*graph->add_node(), "Add", {"s", "f"}, {"next"});
+  for (const char *output : {endless ? "go" : "c", "next", "next"})
+    graph->add_output()->set_name(output);
+  return b;
+}
+
+TEST(ImportStructure, LoopsOfAKnownNumberOfStepsAreUnrolled) {
+  const std::string text = Importer().text(counting(3));
+  EXPECT_THAT(text, AllOf(HasSubstr("nn.add"), HasSubstr("nn.concat")));
+  EXPECT_THAT(Importer().text(counting(65)), HasSubstr("a loop of 65 steps is not unrolled"));
+  EXPECT_THAT(Importer().text(counting(3, true)), HasSubstr("when it ends depends on run-time data"));
 }
 
 TEST(ImportStructure, FunctionsAreInlinedWithTheirAttributes) {

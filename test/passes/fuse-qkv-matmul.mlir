@@ -180,3 +180,24 @@ func.func @bias_outside(%x: tensor<?x4xf16>, %b: tensor<4xf16>, %c: tensor<2xf16
   %3 = nn.add %2, %c : (tensor<?x2xf16>, tensor<2xf16>) -> tensor<?x2xf16>
   return %0, %1, %3 : tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x2xf16>
 }
+
+// -----
+
+// Five of one input; the queries' scale comes along.
+// CHECK-LABEL: @five
+// CHECK: %[[G:.*]]:5 = fusion.group "qkv_matmul" schedule "matmul"
+// CHECK-COUNT-5: nn.matmul
+// CHECK: nn.mul
+// CHECK: fusion.yield
+// CHECK: return %[[G]]#0
+func.func @five(%x: tensor<?x4xf16>) -> (tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>) {
+  %w = nn.weight {name = "w", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %s = nn.constant {value = dense<0.125> : tensor<f16>} : () -> tensor<f16>
+  %a = nn.matmul %x, %w : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %b = nn.matmul %x, %w : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %c = nn.matmul %x, %w : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %d = nn.matmul %x, %w : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %e = nn.matmul %x, %w : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf16>
+  %f = nn.mul %e, %s : (tensor<?x4xf16>, tensor<f16>) -> tensor<?x4xf16>
+  return %a, %b, %c, %d, %f : tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>
+}

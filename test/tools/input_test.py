@@ -46,15 +46,16 @@ class Inputs(ToolTest):
             self.refuse("fusion-run", graph(DECODE), *options, says=says)
 
     def test_indices_out_of_range(self):
-        """They read the nearest valid element on every device."""
-        for value, nearest in ((1 << 40, 255), (-(1 << 40), 0)):
-            for name, index in (("far", value), ("near", nearest)):
-                write_safetensors(self.path(name), {"input_ids": ("I64", [2, 16], struct.pack("<q", index) * 32)})
-            options = ["--device=cpu", "--quiet", "--outputs=o.safetensors"]
-            self.run_tool("fusion-run", graph(LLAMA), "--inputs=near", *options)
-            for device in DEVICES:
-                options = [f"--device={device}", "--expect=o.safetensors"]
-                self.run_tool("fusion-run", graph(LLAMA), "--inputs=far", *options)
+        """Ids that index a table are looked at before the run, whatever the device."""
+        for index, good in ((255, True), (-256, True), (256, False), (-257, False), (1 << 40, False)):
+            write_safetensors(self.path("ids"), {"input_ids": ("I64", [2, 16], struct.pack("<q", index) * 32)})
+            for device in ("cpu",) if good else DEVICES:
+                options = [f"--device={device}", "--inputs=ids", "--quiet"]
+                if good:
+                    self.run_tool("fusion-run", graph(LLAMA), *options)
+                else:
+                    says = f"input input_ids: index {index} is out of range for a table of 256 rows (-256 to 255)"
+                    self.refuse("fusion-run", graph(LLAMA), *options, says=says)
 
     def test_damaged_files(self):
         with open(graph(LLAMA, "inputs.safetensors"), "rb") as file:

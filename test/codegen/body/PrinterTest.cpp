@@ -56,6 +56,20 @@ TEST(BodyPrinter, SharedValuesAreDeclaredOnce) {
   EXPECT_EQ(p.code.text(), "const f32 exp_0 = exp_(x);\n");
 }
 
+/// A variable named i8 would hide the type.
+TEST(BodyPrinter, IndicesAreNotNamedLikeTypes) {
+  Printed p;
+  Value index = p.input("n", DType::I64);
+  for (int i = 0; i < 70; ++i) {
+    const Value next = p.g.add(index, index); // read twice, so that it gets a name
+    (void)p.printer.value(next, p.code);
+    index = next;
+  }
+  EXPECT_EQ(count(p.code.text(), "const i64 i7 = "), 1u);
+  for (const char *type : {"i4", "i8", "i16", "i32", "i64"})
+    EXPECT_EQ(count(p.code.text(), std::string("const i64 ") + type + " = "), 0u) << type;
+}
+
 TEST(BodyPrinter, PrecedenceIsWritten) {
   Printed p;
   const Value x = p.input("x", DType::F32), y = p.input("y", DType::F32);

@@ -30,9 +30,9 @@ def i32(values):
     return np.array(values, np.int32)
 
 
-def write(name, nodes, inputs, outputs, weights=(), dims=None, adjust=list):
-    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes; `adjust` makes the
-    expected outputs of those of ONNX Runtime."""
+def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adjust=list):
+    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes. `results`: the
+    expected outputs, where the CPU provider lacks the form. `adjust` makes them of those of ONNX Runtime."""
     dims = dims or {}
     feeds = {key: value for key, value in inputs.items() if key not in weights}
     infos = [
@@ -43,8 +43,9 @@ def write(name, nodes, inputs, outputs, weights=(), dims=None, adjust=list):
                               [numpy_helper.from_array(inputs[key], key) for key in weights])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results = adjust(session.run(None, feeds))
+    if results is None:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        results = adjust(session.run(None, feeds))
     del model.graph.output[:]
     for output, value in zip(outputs, results):
         model.graph.output.append(
@@ -233,8 +234,110 @@ def experts():
            normalize_routing_weights=1)
 
 
+def i8(*shape):
+    return random.integers(-127, 128, shape).astype(np.int8)
+
+
+def u8(*shape):
+    return random.integers(0, 256, shape).astype(np.uint8)
+
+
+def scale(*values):
+    return np.array(values[0] if len(values) == 1 else values, np.float32)
+
+
+def zero(value, kind=np.uint8):
+    return np.array(value, kind)
+
+
+def projected_attention():
+    """Attention: every form of its mask, the past, what is left out."""
+    base = lambda **more: {"x": f32(2, 3, 16), "w": f32(16, 48) * 0.3, "b": f32(48)} | more
+    weights = ("w", "b")
+    case("attention", "Attention", base(), weights=weights, num_heads=4)
+    case("attention_no_bias", "Attention", base() | {"b": None}, weights=("w",), num_heads=2, unidirectional=1, scale=0.3)
+    case("attention_ends", "Attention", base(mask=i32([2, 3])), weights=weights, num_heads=4)
+    case("attention_ends_starts", "Attention", base(mask=i32([3, 2, 1, 0])), weights=weights, num_heads=4)
+    case("attention_raw_2d", "Attention", base(mask=i32([[1, 1, 0], [1, 1, 1]])), weights=weights, num_heads=4,
+         mask_filter_value=-3e4)
+    case("attention_raw_3d", "Attention", base(mask=random.integers(0, 2, (2, 3, 3)).astype(np.int32)),
+         weights=weights, num_heads=4)
+    case("attention_scores", "Attention", base(mask=None, past=None, scores=f32(1, 4, 3, 3)), weights=weights, num_heads=4)
+    case("attention_past", "Attention", base(mask=i32([[0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]), past=f32(2, 2, 4, 4, 4)),
+         ("y", "present"), weights=weights, num_heads=4, unidirectional=1)
+    case("attention_sizes", "Attention", {"x": f32(2, 3, 16), "w": f32(16, 24), "b": f32(24)}, weights=weights,
+         num_heads=2, qkv_hidden_sizes=[8, 8, 8])
+    case("qattention", "QAttention", {"x": u8(2, 3, 16), "w": i8(16, 48), "b": f32(48), "xs": scale(0.01), "ws": scale(0.01),
+                                      "mask": i32([2, 3]), "xz": zero(120), "wz": zero(3, np.int8)},
+         weights=("w", "b"), num_heads=4)
+
+
+def packed_heads():
+    q, k, v = f32(2, 3, 4, 8), f32(2, 3, 4, 8), f32(2, 3, 4, 8)
+    scores = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(8)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    y = np.einsum("bhqk,bkhd->bqhd", shares / shares.sum(-1, keepdims=True), v).reshape(2, 3, 32).astype(np.float32)
+    for name, inputs in (("qkv", {"q": np.stack([q, k, v], 3)}),
+                         ("kv", {"q": q.reshape(2, 3, 32), "k": np.stack([k, v], 3)})):
+        node = helper.make_node("MultiHeadAttention", list(inputs), ["y"], domain=MICROSOFT, num_heads=4)
+        write(f"mha_packed_{name}", [node], inputs, ["y"], results=[y])
+    case("mha_cross", "MultiHeadAttention", {"q": f32(2, 3, 32), "k": f32(2, 4, 5, 8), "v": f32(2, 4, 5, 8)}, num_heads=4)
+    case("mha_ends", "MultiHeadAttention", {"q": f32(2, 3, 32), "k": f32(2, 5, 32), "v": f32(2, 5, 32), "b": None, "ends": i32([3, 5])},
+         num_heads=4)
+    case("mha_mask_3d", "MultiHeadAttention", {"q": f32(2, 3, 32), "k": f32(2, 3, 32), "v": f32(2, 3, 32), "b": f32(96),
+                                               "mask": random.integers(0, 2, (2, 3, 3)).astype(np.int32)}, num_heads=4)
+    group_query("gqa_not_causal", 2, 5, 0, [4, 4], causal=0)
+    sinks = {"q": f32(2, 3, 32), "k": f32(2, 3, 16), "v": f32(2, 3, 16), "pk": None, "pv": None, "lengths": i32([2, 2]),
+             "total": i32(3), "cos": None, "sin": None, "positions": None, "bias": None, "sink": f32(4)}
+    case("gqa_sink", "GroupQueryAttention", sinks, weights=("total",), num_heads=4, kv_num_heads=2)
+    case("gqa_sink_window", "GroupQueryAttention", sinks, weights=("total",), num_heads=4, kv_num_heads=2, local_window_size=2)
+    case("gqa_smooth", "GroupQueryAttention", sinks | {"sink": None}, weights=("total",), num_heads=4, kv_num_heads=2,
+         smooth_softmax=1)
+
+
+def embeddings():
+    ids = random.integers(0, 9, (2, 3)).astype(np.int32)
+    tables = {"words": f32(9, 16), "places": f32(8, 16), "segments": f32(2, 16), "gamma": f32(16), "beta": f32(16)}
+    case("embed", "EmbedLayerNormalization", {"ids": ids, "kinds": ids % 2} | tables | {"mask": i32([[1, 1, 0], [1, 1, 1]])},
+         ("y", "ends", "sum"), weights=tuple(tables), epsilon=1e-5)
+    case("embed_positions", "EmbedLayerNormalization",
+         {"ids": ids, "kinds": None} | tables | {"segments": None, "mask": None, "positions": ids % 8}, ("y", "ends"),
+         weights=("words", "places", "gamma", "beta"))
+    table = {"data": u8(9, 32), "ids": ids, "scales": f32(9, 2), "zeros": u8(9, 1)}
+    case("gather_nbits4", "GatherBlockQuantized", table, weights=("data", "scales", "zeros"), bits=4, block_size=32,
+         gather_axis=0, quantize_axis=1)
+    case("gather_nbits8", "GatherBlockQuantized", table | {"zeros": None}, weights=("data", "scales"), bits=8, block_size=16,
+         gather_axis=0, quantize_axis=1)
+
+
+def bytes_in_between():
+    x, y = {"a": u8(2, 3, 8), "as": scale(0.02), "az": zero(100)}, {"b": u8(2, 3, 8), "bs": scale(0.03), "bz": zero(7)}
+    out = {"ys": scale(0.05), "yz": zero(128)}
+    case("qlinear_add", "QLinearAdd", x | y | out)
+    case("qlinear_mul", "QLinearMul", x | y | out)
+    case("qlinear_sigmoid", "QLinearSigmoid", x | {"ys": scale(1 / 256), "yz": zero(0)})
+    case("qlinear_softmax", "QLinearSoftmax", x | {"ys": scale(1 / 256), "yz": zero(0)}, axis=-1, opset=13)
+    case("qlinear_concat", "QLinearConcat", out | x | y, axis=1)
+    case("qgemm", "QGemm", {"a": u8(4, 8), "as": scale(0.02), "az": zero(100), "b": i8(6, 8), "bs": scale(*[0.01] * 6),
+                            "bz": np.zeros(6, np.int8), "c": i32(random.integers(-99, 99, 6)), "ys": scale(0.05), "yz": zero(128)},
+         weights=("b", "bs", "bz", "c"), transB=1)
+    case("matmul_integer_to_float", "MatMulIntegerToFloat",
+         {"a": u8(3, 8), "b": i8(8, 6), "as": scale(0.02), "bs": scale(0.03), "az": zero(100), "bz": zero(3, np.int8), "bias": f32(6)},
+         weights=("b", "bias"))
+    case("dynamic_quantize_matmul", "DynamicQuantizeMatMul",
+         {"a": f32(3, 8), "b": i8(8, 6), "bs": scale(*[0.02] * 6), "bz": np.zeros(6, np.int8), "bias": f32(6)},
+         weights=("b", "bs", "bz", "bias"))
+    case("fused_matmul_batch", "FusedMatMul", {"a": f32(3, 2, 8), "b": f32(8, 2, 5)}, transBatchA=1, transBatchB=1)
+    case("fused_conv", "FusedConv", {"x": f32(1, 4, 5, 5), "w": f32(6, 4, 3, 3), "b": f32(6), "z": f32(1, 6, 3, 3)},
+         weights=("w", "b"), kernel_shape=[3, 3], activation="Relu")
+
+
 norms()
 activations_and_products()
 rotary()
 attention()
 experts()
+projected_attention()
+packed_heads()
+embeddings()
+bytes_in_between()

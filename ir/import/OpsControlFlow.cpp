@@ -1,0 +1,252 @@
+// Control flow without jumps: branches that are decided at import or selected from, loops that are unrolled.
+#include "ir/import/Graph.h"
+#include "ir/import/Known.h"
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+/// Loops of more steps than this are not unrolled.
+constexpr int64_t mostSteps = 64;
+/// A branch of more nodes than this is not run for a result that may not be wanted.
+constexpr int mostSelectedNodes = 64;
+
+void bind(NodeImporter &n, unsigned index, GraphValue *value) {
+  if (!n.wants(index))
+    return;
+  if (auto status = n.owner().define(n.proto().output(static_cast<int>(index)), value); !status)
+    n.fail(status.error().message);
+}
+
+using Values = std::vector<GraphValue *>;
+
+std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph, ArrayRef<GraphValue *> inputs = {}) {
+  auto outputs = n.owner().inlineGraph(graph, inputs);
+  if (outputs)
+    return *outputs;
+  n.fail(outputs.error().message);
+  return std::nullopt;
+}
+
+Value built(NodeImporter &n, GraphValue *value) {
+  if (n.failed())
+    return {};
+  auto result = n.owner().materialise(*value, n.location());
+  if (result)
+    return *result;
+  n.fail(result.error().message);
+  return {};
+}
+
+/// Why the nodes of a branch shall not run for nothing; empty if they may.
+std::string costOf(const proto::GraphProto &graph) {
+  if (graph.node_size() > mostSelectedNodes)
+    return "has " + std::to_string(graph.node_size()) + " nodes";
+  for (const auto &node : graph.node()) {
+    const StringRef op = node.op_type();
+    if (op.contains("MatMul") || op.contains("Gemm") || op.contains("Attention") || op.contains("Conv") ||
+        op.contains("Reduce") || op == "If" || op == "Loop" || op == "Scan" || op == "AllReduce" || op == "AllGather")
+      return "has " + describeNode(node);
+  }
+  return {};
+}
+
+/// An integer of rank 0 that is told by sizes.
+std::optional<Dim> sizeOf(Value value) {
+  if (auto cast = value.getDefiningOp<nn::CastOp>(); cast && llvm::isa<IntegerType>(elementType(cast.getX())))
+    return sizeOf(cast.getX());
+  if (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+    return sizeOf(reshape.getX());
+  if (auto dims = value.getDefiningOp<nn::DimConstantOp>())
+    if (DimShape values = nn::dimsFromAttr(dims.getValues()); values.size() == 1)
+      return values[0];
+  if (auto integer = constantInteger(value))
+    return Dim(*integer);
+  return std::nullopt;
+}
+
+/// 1 where the condition holds and 0 elsewhere, if sizes tell.
+std::optional<Dim> asDim(Value condition) {
+  Operation *op = condition.getDefiningOp();
+  if (auto reshape = llvm::dyn_cast_or_null<nn::ReshapeOp>(op))
+    return asDim(reshape.getX());
+  if (!op || op->getNumOperands() != 2)
+    return std::nullopt;
+  auto left = sizeOf(op->getOperand(0)), right = sizeOf(op->getOperand(1));
+  if (!left || !right)
+    return std::nullopt;
+  auto isPositive = [](const Dim &dim) { return Dim::min(Dim(1), Dim::max(Dim(0), dim)); };
+  if (llvm::isa<nn::GreaterOp>(op))
+    return isPositive(*left - *right);
+  if (llvm::isa<nn::LessOp>(op))
+    return isPositive(*right - *left);
+  if (llvm::isa<nn::GreaterEqualOp>(op))
+    return isPositive(*left - *right + Dim(1));
+  if (llvm::isa<nn::LessEqualOp>(op))
+    return isPositive(*right - *left + Dim(1));
+  return std::nullopt;
+}
+
+/// x with copies of 0 behind it, up to `shape`.
+Value filledUp(NodeImporter &n, Value x, const DimShape &shape) {
+  DimShape low(shape.size(), Dim(0)), high;
+  for (auto [to, from] : llvm::zip(shape, n.shapeOf(x)))
+    high.push_back(to - from);
+  if (llvm::all_of(high, [](const Dim &dim) { return dim == Dim(0); }))
+    return x;
+  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)}, {n.dims("low", low), n.dims("high", high)});
+}
+
+/// One of two values. Where their sizes differ, the condition must be told by sizes: the result's size is then an
+/// expression of them.
+Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
+  if (n.failed())
+    return {};
+  const DimShape left = n.shapeOf(yes), right = n.shapeOf(no);
+  if (NodeImporter::typeOf(yes) != NodeImporter::typeOf(no) || left.size() != right.size()) {
+    n.fail("the condition depends on run-time data, and the branches give tensors of different types or ranks");
+    return {};
+  }
+  DimShape larger, sizes;
+  auto taken = asDim(condition);
+  for (auto [a, b] : llvm::zip(left, right)) {
+    const bool same = n.owner().resolve(a - b) == Dim(0);
+    if (!same && (!taken || !a.isStatic() || !b.isStatic())) {
+      n.fail("the condition depends on run-time data, and the branches give tensors of " + shapeString(left) + " and " +
+             shapeString(right));
+      return {};
+    }
+    larger.push_back(same ? a : Dim::max(a, b));
+    sizes.push_back(same ? a : b + (a - b) * *taken);
+  }
+  Value result = n.build<nn::WhereOp>({condition, filledUp(n, yes, larger), filledUp(n, no, larger)});
+  if (n.failed() || sizes == larger)
+    return result;
+  return n.build<nn::SliceOp>(result, {n.dims("starts", DimShape(sizes.size(), Dim(0))), n.dims("sizes", sizes),
+                                       n.ints("steps", std::vector<int64_t>(sizes.size(), 1))});
+}
+
+/// Runs both branches and selects from their results.
+void selectBranch(NodeImporter &n, const proto::GraphProto &yes, const proto::GraphProto &no) {
+  for (const proto::GraphProto *graph : {&yes, &no})
+    if (std::string cost = costOf(*graph); !cost.empty())
+      return n.fail("the condition (input 0, '" + n.proto().input(0) +
+                    "') depends on run-time data, and a branch " + cost + ": too much to run both and choose");
+  Value condition = n.operand(0);
+  if (n.failed())
+    return;
+  condition = n.reshape(condition, {});
+  std::optional<Values> results[2];
+  for (auto [result, graph] : {std::pair(&results[0], &yes), std::pair(&results[1], &no)}) {
+    DimReplacements before = n.owner().learntSoFar();
+    *result = inlined(n, *graph);
+    n.owner().forgetSince(std::move(before));
+    if (!*result)
+      return;
+    if ((*result)->size() < n.outputCount())
+      return n.fail("a branch has " + Twine((*result)->size()) + " outputs");
+  }
+  for (unsigned i = 0; i < n.outputCount(); ++i)
+    if (n.wants(i))
+      n.result(i, selected(n, condition, built(n, (*results[0])[i]), built(n, (*results[1])[i])));
+}
+
+void branch(NodeImporter &n) {
+  const auto *yes = n.attribute("then_branch"), *no = n.attribute("else_branch");
+  if (!yes || !no || !yes->has_g() || !no->has_g())
+    return n.fail("a branch is missing");
+  auto condition = n.known(0);
+  if (n.failed())
+    return;
+  if (!condition || condition->size() != 1 || !condition->front().isStatic()) {
+    if (condition && condition->size() != 1)
+      return n.fail("the condition is not one value");
+    return selectBranch(n, yes->g(), no->g());
+  }
+  auto outputs = inlined(n, condition->front() == Dim(0) ? no->g() : yes->g());
+  if (!outputs)
+    return;
+  if (outputs->size() < n.outputCount())
+    return n.fail("the branch has " + Twine(outputs->size()) + " outputs");
+  for (unsigned i = 0; i < n.outputCount(); ++i)
+    bind(n, i, (*outputs)[i]);
+}
+
+GraphValue *knownScalar(NodeImporter &n, int64_t value, Type type) {
+  GraphValue *result = n.owner().newValue("");
+  result->known = DimShape{Dim(value)};
+  result->element = type;
+  return result;
+}
+
+/// Whether a condition is known to hold.
+bool holds(NodeImporter &n, GraphValue *condition) {
+  auto contents = n.owner().known(*condition);
+  return contents && *contents && (*contents)->size() == 1 && (**contents)[0].isStatic() &&
+         !((**contents)[0] == Dim(0));
+}
+
+/// Steps one after the other. Results of each step that are no state are stacked.
+void loop(NodeImporter &n) {
+  auto steps = n.known(0);
+  if (!steps || steps->size() != 1 || !steps->front().isStatic())
+    return n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when "
+                  "exporting");
+  const auto *body = n.attribute("body");
+  if (!body || !body->has_g())
+    return n.fail("the body is missing");
+  const int64_t count = steps->front().value();
+  if (count < 0 || count > mostSteps)
+    return n.fail("a loop of " + Twine(count) + " steps is not unrolled: " + Twine(mostSteps) + " are the most");
+  auto outer = [&](unsigned index) { return n.owner().scope().find(n.proto().input(static_cast<int>(index))); };
+  GraphValue *condition = n.has(1) ? outer(1) : knownScalar(n, 1, n.builder().getI1Type());
+  Values state;
+  for (unsigned i = 2; i < n.inputCount(); ++i)
+    state.push_back(outer(i));
+  const proto::GraphProto &graph = body->g();
+  const size_t states = state.size();
+  if (static_cast<size_t>(graph.output_size()) < states + 1 || n.outputCount() > static_cast<unsigned>(graph.output_size() - 1))
+    return n.fail("the body has " + Twine(graph.output_size()) + " outputs");
+  std::vector<SmallVector<Value>> stacked(graph.output_size() - 1 - states);
+  for (int64_t step = 0; step < count && !n.failed(); ++step) {
+    if (!holds(n, condition))
+      return n.fail("when it ends depends on run-time data: unroll the model when exporting");
+    Values inputs = {knownScalar(n, step, n.i64Type()), condition};
+    inputs.insert(inputs.end(), state.begin(), state.end());
+    auto outputs = inlined(n, graph, inputs);
+    if (!outputs)
+      return;
+    condition = outputs->front();
+    state.assign(outputs->begin() + 1, outputs->begin() + 1 + static_cast<int64_t>(states));
+    for (size_t i = 0; i < stacked.size(); ++i) {
+      Value one = built(n, (*outputs)[1 + states + i]);
+      DimShape shape = n.shapeOf(one);
+      shape.insert(shape.begin(), Dim(1));
+      stacked[i].push_back(n.failed() ? Value() : n.reshape(one, shape));
+    }
+  }
+  for (size_t i = 0; i < states; ++i)
+    if (i < n.outputCount())
+      bind(n, static_cast<unsigned>(i), state[i]);
+  for (size_t i = 0; i < stacked.size() && !n.failed(); ++i) {
+    const auto index = static_cast<unsigned>(states + i);
+    if (n.wants(index) && count == 0)
+      return n.fail("a loop without steps has results to stack");
+    if (n.wants(index))
+      n.result(index, count == 1 ? stacked[i].front() : n.concat(stacked[i], 0));
+  }
+}
+
+void scan(NodeImporter &n) { n.fail("loops over the entries of a tensor are not supported: unroll the model when exporting"); }
+
+} // namespace
+
+void registerControlFlow(HandlerTable &table) {
+  table.add("", "If", 1, 1, branch);
+  table.add("", "Loop", 0, HandlerTable::anyNumber, loop);
+  table.add("", "Scan", 0, HandlerTable::anyNumber, scan);
+}
+
+} // namespace fusion::onnx
