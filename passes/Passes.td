@@ -117,7 +117,7 @@ def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
     Follows axes through the ops: the columns of a product that another product sums over are divided, with all that
     lies between (heads, their key/value caches, biases, scales), and the partial sums are added by `nn.all_reduce`.
     Key/value heads fewer than ranks are repeated. A packed projection is taken apart first. An RMS norm over all heads
-    adds up the ranks' sums of squares. With `vocabulary`, a head's columns are divided as the result is, and an
+    adds up the ranks' sums of squares; experts are summed over their slots before ranks add up. With `vocabulary`, a head's columns are divided as the result is, and an
     embedding by rows: a rank looks up the ids that it has, and the sum with the others' zeros is the row. What cannot
     be divided stays whole and leaves its reason. Shards of weights begin at a multiple of the symbol `tp_rank`: nothing
     else of them is loaded; divided arguments and results carry `nn.shard = [axis, shards]`, the function `nn.mesh = {tp = N}`.

@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
 
 #include "ir/dialect/Mesh.h"
+#include "ir/dialect/Types.h"
 #include "passes/Unpack.h"
 #include "passes/shard/PlacePorts.h"
 #include "passes/shard/Sharder.h"
@@ -27,6 +28,39 @@ void reshapeWeights(func::FuncOp function) {
     reshape.getY().replaceAllUsesWith(shaped);
     reshape.erase();
   }
+}
+
+/// The one op that reads the value, if it is an Op.
+template <class Op>
+Op onlyReader(Value value) {
+  return value.hasOneUse() ? llvm::dyn_cast<Op>(*value.user_begin()) : Op();
+}
+
+// Pattern: reduce(cast?(all_reduce(expert_matmul)) * weights) over slots -> all_reduce(reduce(cast?(expert_matmul) * weights))
+// with one weight for all columns: a row crosses once, not once for each slot.
+void sumAfterSlots(nn::AllReduceOp sum) {
+  if (!sum.getX().getDefiningOp<nn::ExpertMatmulOp>())
+    return;
+  Value value = sum.getY();
+  if (auto cast = onlyReader<nn::CastOp>(value); cast && llvm::isa<FloatType>(elementType(cast)))
+    value = cast;
+  auto product = onlyReader<nn::MulOp>(value);
+  auto slots = product ? onlyReader<nn::ReduceOp>(product.getY()) : nn::ReduceOp();
+  const int64_t rank = tensorType(value).getRank();
+  if (!slots || slots.getKind() != "sum" || slots.getAxes().size() != 1 ||
+      (slots.getAxes()[0] != rank - 2 && slots.getAxes()[0] != -2))
+    return;
+  Value weights = product.getLhs() == value ? product.getRhs() : product.getLhs();
+  if (weights == value || tensorType(weights).getRank() == 0 || tensorType(weights).getShape().back() != 1)
+    return;
+  OpBuilder builder(slots->getContext());
+  builder.setInsertionPointAfter(slots);
+  sum.getY().replaceAllUsesWith(sum.getX());
+  auto moved = llvm::cast<nn::AllReduceOp>(builder.clone(*sum));
+  slots.getY().replaceAllUsesWith(moved.getY());
+  moved.getXMutable().assign(slots.getY());
+  moved.getY().setType(llvm::cast<RankedTensorType>(slots.getType()));
+  sum.erase();
 }
 
 struct Shard : impl::ShardBase<Shard> {
@@ -65,6 +99,8 @@ struct Shard : impl::ShardBase<Shard> {
     division.choose();
     if (failed(Sharder(function, *shapes, division, ranks).run()))
       return failure();
+    for (auto sum : llvm::to_vector(function.getOps<nn::AllReduceOp>()))
+      sumAfterSlots(sum);
     eraseDeadOps(function);
     return success();
   }
