@@ -1,4 +1,5 @@
-// com.microsoft MoE and QMoE: router, experts of one or two products each, and the weighted sum of their outputs.
+// com.microsoft MoE and QMoE: router, experts of one or two products each, and the weighted sum of their
+// outputs.
 #include "ir/import/OpsShared.h"
 
 using namespace mlir;
@@ -33,7 +34,8 @@ private:
   void route();
   void routeBySparseMixer(Value logits);
   Value weightOf(const ProductInputs &product, const Dim &rows, const Dim &depth);
-  Value unpackedZeroPoints(const ProductInputs &product, int64_t bits, int64_t experts, int64_t rows, int64_t blocks);
+  Value unpackedZeroPoints(const ProductInputs &product, int64_t bits, int64_t experts, int64_t rows,
+                           int64_t blocks);
   Value multiply(Value x, const ProductInputs &product, const Dim &depth);
   Value activate(Value x, StringRef name);
   Value gated(Value gate, Value up);
@@ -59,7 +61,9 @@ void Experts::route() {
   auto topOf = [&](Value scores) {
     index = n.build<nn::TopKOp>(scores, {n.i64("axis", 1), n.dims("k", Dim(slots))}, n.i64Type());
   };
-  auto picked = [&](Value scores) { return n.build<nn::GatherElementsOp>({scores, index}, n.i64("axis", 1)); };
+  auto picked = [&](Value scores) {
+    return n.build<nn::GatherElementsOp>({scores, index}, n.i64("axis", 1));
+  };
   if (quantised && n.has(14)) { // scores to choose by and weights apart
     topOf(logits);
     weights = picked(wide(n.operand(14)));
@@ -76,7 +80,8 @@ void Experts::route() {
   weights = picked(n.build<nn::SoftmaxOp>(logits, n.i64("axis", 1)));
 }
 
-/// Each of two experts gets its part of a softmax over the scores that are near its own, the second without the first.
+/// Each of two experts gets its part of a softmax over the scores that are near its own, the second without
+/// the first.
 void Experts::routeBySparseMixer(Value logits) {
   constexpr double twiceJitter = 0.02;
   Type f32 = n.f32Type();
@@ -99,7 +104,8 @@ void Experts::routeBySparseMixer(Value logits) {
   weights = n.concat(gates, 1);
 }
 
-/// [experts, rows, depth], of a quantised weight decoded to the type of the op's input; rows and depth as multiplied.
+/// [experts, rows, depth], of a quantised weight decoded to the type of the op's input; rows and depth as
+/// multiplied.
 Value Experts::weightOf(const ProductInputs &product, const Dim &rows, const Dim &depth) {
   if (!quantised)
     return input(product.weight);
@@ -128,10 +134,12 @@ Value Experts::weightOf(const ProductInputs &product, const Dim &rows, const Dim
   Value zero = has(product.zeroPoints)
                    ? unpackedZeroPoints(product, bits, experts, outer, blocks)
                    : n.expand(n.scalar(code, static_cast<double>(1 << (bits - 1))), {experts, outer, blocks});
-  return n.build<nn::DequantizeOp>({values, scales, zero}, {n.i64("axis", 2), n.i64("block_size", length)}, n.inputType(0));
+  return n.build<nn::DequantizeOp>({values, scales, zero}, {n.i64("axis", 2), n.i64("block_size", length)},
+                                   n.inputType(0));
 }
 
-/// [experts, rows, blocks]. In the file each row of blocks fills whole bytes; one for each row fills those of an expert.
+/// [experts, rows, blocks]. In the file each row of blocks fills whole bytes; one for each row fills those of
+/// an expert.
 Value Experts::unpackedZeroPoints(const ProductInputs &product, int64_t bits, int64_t experts, int64_t rows,
                                   int64_t blocks) {
   const auto number = static_cast<unsigned>(product.zeroPoints);
@@ -158,7 +166,8 @@ Value Experts::multiply(Value x, const ProductInputs &product, const Dim &depth)
   }
   Value w = weightOf(product, given[1], depth);
   Value y = n.build<nn::ExpertMatmulOp>({x, w, index}, n.flag("transpose_w", !isLegacy), n.inputType(0));
-  return has(product.bias) ? n.add(y, n.build<nn::GatherOp>({input(product.bias), index}, n.i64("axis", 0))) : y;
+  return has(product.bias) ? n.add(y, n.build<nn::GatherOp>({input(product.bias), index}, n.i64("axis", 0)))
+                           : y;
 }
 
 /// In f32.
@@ -176,13 +185,16 @@ Value Experts::activate(Value x, StringRef name) {
   return x;
 }
 
-/// What two products of one row become: act(gate) * up, or G * sigmoid(alpha G) * (U + beta) with G and U clamped.
+/// What two products of one row become: act(gate) * up, or G * sigmoid(alpha G) * (U + beta) with G and U
+/// clamped.
 Value Experts::gated(Value gate, Value up) {
   const std::string name = n.stringAttribute("activation_type", "relu");
   if (name != "swiglu")
     return n.mul(activate(gate, name), up);
   Type f32 = n.f32Type();
-  auto number = [&](StringRef attribute, double otherwise) { return n.scalar(f32, n.floatAttribute(attribute, otherwise)); };
+  auto number = [&](StringRef attribute, double otherwise) {
+    return n.scalar(f32, n.floatAttribute(attribute, otherwise));
+  };
   if (n.intAttribute("swiglu_limit_after_activation", 0) != 0)
     n.fail("swiglu_limit_after_activation is not supported");
   if (n.hasAttribute("swiglu_limit") && !std::isinf(n.floatAttribute("swiglu_limit", 0))) {

@@ -69,18 +69,20 @@ Value Scatter::byComparing(StringRef reduction) {
     return {};
   Type type = n.i64Type();
   DimShape column = n.shapeOf(indices), along(shape.size() + 1, Dim(1)), row = shape;
-  column.insert(column.begin() + axis + 1, Dim(1)); // [.., index, 1, ..]
+  column.insert(column.begin() + axis + 1, Dim(1));   // [.., index, 1, ..]
   along[static_cast<size_t>(axis) + 1] = shape[axis]; // [1.., 1, position, 1..]
-  row.insert(row.begin() + axis, Dim(1)); // [.., 1, position, ..]
+  row.insert(row.begin() + axis, Dim(1));             // [.., 1, position, ..]
   Value positions = n.reshape(countFrom(n, 0, shape[axis]), along);
   Value hit = n.build<nn::EqualOp>({n.reshape(indices, column), positions});
   if (reduction == "none") {
-    Value found = n.cast(hit, n.f32Type()), any = n.build<nn::GreaterOp>({reduced(found, "max"), n.scalar(n.f32Type(), 0)});
+    Value found = n.cast(hit, n.f32Type()),
+          any = n.build<nn::GreaterOp>({reduced(found, "max"), n.scalar(n.f32Type(), 0)});
     auto same = updates.getDefiningOp<nn::ExpandOp>();
     if (same && n.rankOf(same.getX()) == 0)
       return n.build<nn::WhereOp>({any, same.getX(), data});
     Value first = n.build<nn::ArgMaxOp>(found, {n.i64("axis", axis), n.flag("keepdims", false)}, type);
-    return n.build<nn::WhereOp>({any, n.build<nn::GatherElementsOp>({updates, first}, n.i64("axis", axis)), data});
+    return n.build<nn::WhereOp>(
+        {any, n.build<nn::GatherElementsOp>({updates, first}, n.i64("axis", axis)), data});
   }
   Value values = n.reshape(widened(updates), column), x = widened(data);
   Type element = NodeImporter::typeOf(x);
@@ -105,7 +107,8 @@ Value Scatter::bySlices() {
   for (size_t i = 0; i < all.size(); ++i) {
     DimShape along(all.size(), Dim(1));
     along[i] = all[i];
-    Value own = static_cast<int64_t>(i) == axis ? indices : n.expand(n.reshape(countFrom(n, 0, all[i]), along), all);
+    Value own =
+        static_cast<int64_t>(i) == axis ? indices : n.expand(n.reshape(countFrom(n, 0, all[i]), along), all);
     addresses.push_back(n.reshape(own, last));
   }
   return n.build<nn::ScatterNdOp>({data, n.concat(addresses, static_cast<int64_t>(all.size())), updates});

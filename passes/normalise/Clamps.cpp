@@ -27,7 +27,8 @@ std::optional<Range> rangeOf(Value value, int depth = 8) {
   }
   if (op->hasTrait<nn::View>())
     return rangeOf(op->getOperand(0), depth - 1);
-  if (auto cast = llvm::dyn_cast<nn::CastOp>(op); cast && isExactCast(elementType(cast.getX()), elementType(cast)))
+  if (auto cast = llvm::dyn_cast<nn::CastOp>(op);
+      cast && isExactCast(elementType(cast.getX()), elementType(cast)))
     return rangeOf(cast.getX(), depth - 1);
   if (!llvm::isa<nn::MaxOp, nn::MinOp>(op))
     return std::nullopt;
@@ -60,7 +61,8 @@ LogicalResult idleClamp(OpTy op, PatternRewriter &rewriter, ShapeTable &shapes) 
 // Pattern: where(x < y, a, b) -> b where no element of x is below one of y, a where all are
 LogicalResult decidedWrap(nn::WhereOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto less = op.getOperand(0).getDefiningOp<nn::LessOp>();
-  auto left = less ? rangeOf(less.getLhs()) : std::nullopt, right = less ? rangeOf(less.getRhs()) : std::nullopt;
+  auto left = less ? rangeOf(less.getLhs()) : std::nullopt,
+       right = less ? rangeOf(less.getRhs()) : std::nullopt;
   if (!left || !right)
     return failure();
   if (left->least >= right->most)

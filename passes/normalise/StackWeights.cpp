@@ -12,19 +12,21 @@ namespace fusion {
 
 namespace {
 
-/// The weight that `value` is, up to reshapes; null where it is a part of one or lies in several files already.
+/// The weight that `value` is, up to reshapes; null where it is a part of one or lies in several files
+/// already.
 nn::WeightOp wholeWeight(Value value) {
   while (auto view = value.getDefiningOp<nn::ReshapeOp>())
     value = view.getX();
   auto weight = value.getDefiningOp<nn::WeightOp>();
-  return weight && !weight.getStarts() && !weight.getRankPaths() && !weight.getPartPaths() ? weight : nn::WeightOp();
+  return weight && !weight.getStarts() && !weight.getRankPaths() && !weight.getPartPaths() ? weight
+                                                                                           : nn::WeightOp();
 }
 
 // Pattern: concat(w, v, ..) of equal weights along dim 0 -> one weight in parts
 void stack(nn::ConcatOp concat, RewriterBase &rewriter) {
   auto type = llvm::cast<RankedTensorType>(concat.getType());
-  if ((concat.getAxis() != 0 && static_cast<int64_t>(concat.getAxis()) != -type.getRank()) || concat.getParts().size() < 2 ||
-      !type.hasStaticShape())
+  if ((concat.getAxis() != 0 && static_cast<int64_t>(concat.getAxis()) != -type.getRank()) ||
+      concat.getParts().size() < 2 || !type.hasStaticShape())
     return;
   SmallVector<StringRef> paths;
   SmallVector<int64_t> offsets;
@@ -38,12 +40,14 @@ void stack(nn::ConcatOp concat, RewriterBase &rewriter) {
     offsets.push_back(static_cast<int64_t>(weight.getOffset()));
   }
   const auto parts = static_cast<int64_t>(offsets.size());
-  if (type.getElementTypeBitWidth() < 8 && type.getNumElements() / parts * type.getElementTypeBitWidth() % 8 != 0)
+  if (type.getElementTypeBitWidth() < 8 &&
+      type.getNumElements() / parts * type.getElementTypeBitWidth() % 8 != 0)
     return; // a part would begin inside a byte
   rewriter.setInsertionPoint(concat);
   auto whole = nn::WeightOp::create(rewriter, concat.getLoc(), type,
-                                    (first.getName() + " and " + Twine(parts - 1) + " more").str(), first.getPath(),
-                                    static_cast<int64_t>(first.getOffset()), static_cast<int64_t>(first.getLength()) * parts);
+                                    (first.getName() + " and " + Twine(parts - 1) + " more").str(),
+                                    first.getPath(), static_cast<int64_t>(first.getOffset()),
+                                    static_cast<int64_t>(first.getLength()) * parts);
   whole.setPartPathsAttr(rewriter.getStrArrayAttr(paths));
   whole.setPartOffsetsAttr(rewriter.getDenseI64ArrayAttr(offsets));
   rewriter.replaceOp(concat, whole);

@@ -114,38 +114,42 @@ private:
 void DenseExperts::raise(Value index, ArrayRef<Term> terms, Operation *first) {
   const auto experts = expertsOf(index);
   if (!experts)
-    return noteMiss(first, pattern, "the experts compared with are not those of an nn.top_k along the last dim");
+    return noteMiss(first, pattern,
+                    "the experts compared with are not those of an nn.top_k along the last dim");
   SmallVector<Term> ordered(static_cast<size_t>(*experts));
   SmallVector<bool> present(ordered.size(), false);
   for (const Term &term : terms) {
     if (term.expert < 0 || term.expert >= *experts || present[static_cast<size_t>(term.expert)])
-      return noteMiss(first, pattern, "expert " + std::to_string(term.expert) + " is there twice or is none of " +
-                                          std::to_string(*experts));
+      return noteMiss(first, pattern,
+                      "expert " + std::to_string(term.expert) + " is there twice or is none of " +
+                          std::to_string(*experts));
     present[static_cast<size_t>(term.expert)] = true;
     ordered[static_cast<size_t>(term.expert)] = term;
   }
   for (auto [expert, there] : llvm::enumerate(present))
     if (!there)
-      return noteMiss(first, pattern, "expert " + std::to_string(expert) + " of " + std::to_string(*experts) +
-                                          " has no weighted output of this form");
+      return noteMiss(first, pattern,
+                      "expert " + std::to_string(expert) + " of " + std::to_string(*experts) +
+                          " has no weighted output of this form");
   Operation *root = sumOf(ordered);
   if (!root)
     return noteMiss(first, pattern, "the weighted outputs of the experts are not added up by themselves");
   for (const Term &term : ordered)
-    if (term.weights != ordered.front().weights ||
-        bool(term.cast) != bool(ordered.front().cast) ||
+    if (term.weights != ordered.front().weights || bool(term.cast) != bool(ordered.front().cast) ||
         elementType(term.product) != elementType(ordered.front().product))
       return noteMiss(root, pattern, "the experts have different routing weights");
   if (!assumeFinite)
-    return noteMiss(root, pattern, "every expert runs on every row: leaving out those of weight 0 takes what they compute "
-                                   "for finite, which --no-assume-finite forbids");
+    return noteMiss(root, pattern,
+                    "every expert runs on every row: leaving out those of weight 0 takes what they compute "
+                    "for finite, which --no-assume-finite forbids");
   raiser.rewriter.setInsertionPoint(root);
   ExpertBodies bodies(index, raiser);
   Value built = build(index, ordered, bodies);
   if (!built)
     return noteMiss(root, pattern, bodies.reason());
-  noteRaised(root, pattern, "experts of weight 0 are left out: takes what they compute for finite. The others are added "
-                            "up in f32 in the order of the slots and rounded once, not one after another");
+  noteRaised(root, pattern,
+             "experts of weight 0 are left out: takes what they compute for finite. The others are added "
+             "up in f32 in the order of the slots and rounded once, not one after another");
   replaceByNew(raiser.rewriter, root, built);
 }
 
@@ -204,7 +208,8 @@ struct RaiseDenseExperts : impl::RaiseDenseExpertsBase<RaiseDenseExperts> {
     llvm::MapVector<Value, Found> byIndex;
     for (auto equal : function.getBody().front().getOps<nn::EqualOp>()) {
       auto expert = constantInteger(equal.getRhs());
-      if (!expert || tensorType(equal.getRhs()).getNumElements() != 1 || tensorType(equal.getLhs()).getRank() == 0)
+      if (!expert || tensorType(equal.getRhs()).getNumElements() != 1 ||
+          tensorType(equal.getLhs()).getRank() == 0)
         continue;
       if (auto term = raise::matchTerm(equal, equal.getLhs(), *expert, raiser.shapes)) {
         Found &found = byIndex[equal.getLhs()];

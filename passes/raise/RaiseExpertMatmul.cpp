@@ -30,8 +30,9 @@ std::optional<PickedMatrices> matchPicked(Value value, Raiser &raiser) {
   if (!isParameter(gather.getX())) // else a cast of more than what is picked
     return std::nullopt;
   raiser.rewriter.setInsertionPoint(gather);
-  return PickedMatrices{nn::build<nn::CastOp>(raiser.rewriter, cast.getLoc(), gather.getX(), {}, elementType(cast)),
-                        gather.getIndices()};
+  return PickedMatrices{
+      nn::build<nn::CastOp>(raiser.rewriter, cast.getLoc(), gather.getX(), {}, elementType(cast)),
+      gather.getIndices()};
 }
 
 /// The dims, slots last, that a flat index was made of; [index, 1] where that cannot be seen.
@@ -53,13 +54,15 @@ struct ExpertMatmuls {
   SmallVector<RoutedRows> routings; ///< of those whose rows and slots were merged
 };
 
-/// The operand that is not picked, as [rows..., slots or 1, k]; null, with a reason noted, where it has more rows.
+/// The operand that is not picked, as [rows..., slots or 1, k]; null, with a reason noted, where it has more
+/// rows.
 Value rowsOf(nn::MatmulOp root, Value x, bool columnLast, const DimShape &lead, RoutedRows &rows, bool flat,
              Raiser &raiser) {
   DimShape shape = raiser.shapes.of(x);
   const size_t rank = shape.size();
   if (rank != lead.size() + 2) {
-    noteMiss(root, pattern, "operands of rank " + std::to_string(rank) + " and " + std::to_string(lead.size() + 2));
+    noteMiss(root, pattern,
+             "operands of rank " + std::to_string(rank) + " and " + std::to_string(lead.size() + 2));
     return {};
   }
   const Dim &count = shape[rank - (columnLast ? 1 : 2)], inner = shape[rank - (columnLast ? 2 : 1)];
@@ -72,7 +75,8 @@ Value rowsOf(nn::MatmulOp root, Value x, bool columnLast, const DimShape &lead, 
   const bool oneSlot = !flat && flatShape[lead.size() - 1] == Dim(1);
   for (size_t i = 0; i < lead.size(); ++i)
     if (!(flatShape[i] == lead[i]) && !(oneSlot && i + 1 == lead.size())) {
-      noteMiss(root, pattern, "the rows " + shapeString(flatShape) + " do not go with an index " + shapeString(lead));
+      noteMiss(root, pattern,
+               "the rows " + shapeString(flatShape) + " do not go with an index " + shapeString(lead));
       return {};
     }
   Value apart = flat ? rows.split(rows.shaped(x, flatShape)) : rows.shaped(x, flatShape);
@@ -81,7 +85,8 @@ Value rowsOf(nn::MatmulOp root, Value x, bool columnLast, const DimShape &lead, 
 }
 
 void raiseMatmul(nn::MatmulOp root, Raiser &raiser, ExpertMatmuls &found) {
-  auto left = matchPicked(root.getA(), raiser), right = left ? std::nullopt : matchPicked(root.getB(), raiser);
+  auto left = matchPicked(root.getA(), raiser),
+       right = left ? std::nullopt : matchPicked(root.getB(), raiser);
   if (!left && !right)
     return;
   const PickedMatrices &picked = left ? *left : *right;
@@ -99,10 +104,12 @@ void raiseMatmul(nn::MatmulOp root, Raiser &raiser, ExpertMatmuls &found) {
   Value index = flat ? rows.split(picked.index) : picked.index;
   Value experts = nn::build<nn::ExpertMatmulOp>(
       raiser.rewriter, root.getLoc(), {own, picked.table, index},
-      raiser.rewriter.getNamedAttr("transpose_w", raiser.rewriter.getBoolAttr(transposeW)), elementType(root));
+      raiser.rewriter.getNamedAttr("transpose_w", raiser.rewriter.getBoolAttr(transposeW)),
+      elementType(root));
   DimShape shape = raiser.shapes.of(root);
   raiser.replace(root, nn::buildReshape(raiser.rewriter, root.getLoc(), experts, shape));
-  if (flat && llvm::none_of(found.routings, [&](RoutedRows &known) { return known.rowsAndSlots() == rows.rowsAndSlots(); }))
+  if (flat && llvm::none_of(found.routings,
+                            [&](RoutedRows &known) { return known.rowsAndSlots() == rows.rowsAndSlots(); }))
     found.routings.push_back(rows);
 }
 
@@ -145,7 +152,8 @@ void narrowSum(nn::ReduceOp sum, Raiser &raiser) {
     return;
   raiser.rewriter.setInsertionPoint(narrow);
   replaceByNew(raiser.rewriter, narrow,
-               nn::build<nn::ReduceOp>(raiser.rewriter, sum.getLoc(), widen.getX(), sum->getAttrs(), elementType(narrow)));
+               nn::build<nn::ReduceOp>(raiser.rewriter, sum.getLoc(), widen.getX(), sum->getAttrs(),
+                                       elementType(narrow)));
 }
 
 } // namespace

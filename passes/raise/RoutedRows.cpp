@@ -90,7 +90,8 @@ Value RoutedRows::ofOneSlot(Value value) {
   one[slots] = Dim(1);
   if (shape[slots] == Dim(1))
     return value;
-  if (auto view = value.getDefiningOp<nn::ReshapeOp>()) { // that only adds or drops dims of 1 behind the slots
+  if (auto view =
+          value.getDefiningOp<nn::ReshapeOp>()) { // that only adds or drops dims of 1 behind the slots
     DimShape from = raiser.shapes.of(view.getX());
     if (from.size() <= slots || !std::equal(apart.begin(), apart.end(), from.begin()))
       return {};
@@ -111,7 +112,8 @@ Value RoutedRows::ofOneSlot(Value value) {
   if (rows.size() == 1 && number && number->base == Dim(0) && number->steps.front() == 1 &&
       raiser.shapes.of(gather.getX()).front() == rows.front())
     return shaped(gather.getX(), one);
-  return nn::build<nn::GatherOp>(raiser.rewriter, gather.getLoc(), {gather.getX(), indices}, gather->getAttrs());
+  return nn::build<nn::GatherOp>(raiser.rewriter, gather.getLoc(), {gather.getX(), indices},
+                                 gather->getAttrs());
 }
 
 } // namespace fusion::raise

@@ -9,14 +9,16 @@ namespace fusion::raise {
 class RoutedRows {
 public:
   /// `apart`: the rows and, last, the slots.
-  RoutedRows(DimShape apart, Raiser &raiser) : apart(std::move(apart)), merged(product(this->apart)), raiser(raiser) {}
+  RoutedRows(DimShape apart, Raiser &raiser)
+      : apart(std::move(apart)), merged(product(this->apart)), raiser(raiser) {}
 
   const DimShape &rowsAndSlots() const { return apart; }
   bool isMerged(mlir::Value value) const;
-  /// `value`, [rows * slots, ...], as [rows..., slots, ...]: ops on single elements and slices are moved before the merge,
-  /// gathers get indices that are apart.
+  /// `value`, [rows * slots, ...], as [rows..., slots, ...]: ops on single elements and slices are moved
+  /// before the merge, gathers get indices that are apart.
   mlir::Value split(mlir::Value value);
-  /// `value`, [rows..., slots, ...], as [rows..., 1, ...] if all slots of a row are the same; null if that is not known.
+  /// `value`, [rows..., slots, ...], as [rows..., 1, ...] if all slots of a row are the same; null if that is
+  /// not known.
   mlir::Value ofOneSlot(mlir::Value value);
   /// A view of `value`, past other views of it.
   mlir::Value shaped(mlir::Value value, const DimShape &shape);

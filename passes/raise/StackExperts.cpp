@@ -45,14 +45,15 @@ Value stackQuantised(ArrayRef<Value> parts, Raiser &raiser) {
     if (!op || op->getAttrs() != first->getAttrs() || op->getOperandTypes() != first->getOperandTypes())
       return {};
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-      operands[i].push_back(i == 0 ? operand : nn::buildReshape(raiser.rewriter, op.getLoc(), operand, scales.shape));
+      operands[i].push_back(i == 0 ? operand
+                                   : nn::buildReshape(raiser.rewriter, op.getLoc(), operand, scales.shape));
   }
   SmallVector<Value> stacks;
   for (ArrayRef<Value> each : operands)
     stacks.push_back(stackParameters(each, raiser));
-  return nn::build<nn::DequantizeOp>(raiser.rewriter, first.getLoc(), stacks,
-                                     {number(raiser, "axis", scales.axis), number(raiser, "block_size", scales.block)},
-                                     elementType(first));
+  return nn::build<nn::DequantizeOp>(
+      raiser.rewriter, first.getLoc(), stacks,
+      {number(raiser, "axis", scales.axis), number(raiser, "block_size", scales.block)}, elementType(first));
 }
 
 } // namespace
@@ -64,8 +65,9 @@ Value stackParameters(ArrayRef<Value> parts, Raiser &raiser) {
   one.insert(one.begin(), Dim(1));
   all.insert(all.begin(), Dim(static_cast<int64_t>(parts.size())));
   if (llvm::all_equal(parts))
-    return nn::build<nn::ExpandOp>(rewriter, location, nn::buildReshape(rewriter, location, parts.front(), one),
-                                   rewriter.getNamedAttr("shape", nn::dimsToAttr(rewriter.getContext(), all)));
+    return nn::build<nn::ExpandOp>(
+        rewriter, location, nn::buildReshape(rewriter, location, parts.front(), one),
+        rewriter.getNamedAttr("shape", nn::dimsToAttr(rewriter.getContext(), all)));
   if (Value quantised = stackQuantised(parts, raiser))
     return quantised;
   SmallVector<Value> reshaped;
@@ -113,8 +115,9 @@ std::optional<ExpertBodies::Lifted> ExpertBodies::lift(ArrayRef<Value> values) {
       Operation *op = value.getDefiningOp();
       if (!op)
         return fail("one expert reads an argument where others compute");
-      if (!ops.empty() && (op->getName() != ops.front()->getName() || op->getAttrs() != ops.front()->getAttrs() ||
-                           op->getNumOperands() != ops.front()->getNumOperands()))
+      if (!ops.empty() &&
+          (op->getName() != ops.front()->getName() || op->getAttrs() != ops.front()->getAttrs() ||
+           op->getNumOperands() != ops.front()->getNumOperands()))
         return fail("one expert has " + op->getName().getStringRef().str() + " where another has " +
                     ops.front()->getName().getStringRef().str() + " or other attributes");
       ops.push_back(op);
@@ -152,7 +155,8 @@ Value ExpertBodies::apply(ArrayRef<Operation *> ops, ArrayRef<Lifted> operands) 
 Value ExpertBodies::multiply(nn::MatmulOp first, const Lifted &x, const Lifted &w) {
   const size_t rows = raiser.shapes.of(index).size() - 1;
   Value left = x.value;
-  if (w.parameters.empty() || tensorType(w.parameters.front()).getRank() != 2 || !left || first.getTransposeA()) {
+  if (w.parameters.empty() || tensorType(w.parameters.front()).getRank() != 2 || !left ||
+      first.getTransposeA()) {
     fail("a product in an expert is not that of its rows and a weight of its own");
     return {};
   }
@@ -190,7 +194,8 @@ Value ExpertBodies::elementwise(Operation *first, ArrayRef<Lifted> operands) {
       fail("a parameter of rank " + std::to_string(shape.size()) + " meets an expert's rows");
       return {};
     }
-    Value own = nn::build<nn::GatherOp>(rewriter, first->getLoc(), {stackParameters(operand.parameters, raiser), index},
+    Value own = nn::build<nn::GatherOp>(rewriter, first->getLoc(),
+                                        {stackParameters(operand.parameters, raiser), index},
                                         number(raiser, "axis", 0));
     if (shape.empty()) {
       DimShape column = raiser.shapes.of(index);
@@ -218,10 +223,11 @@ Value ExpertBodies::sliced(nn::SliceOp first, const Lifted &x) {
   SmallVector<int64_t> steps(routed.size(), 1);
   steps.back() = first.getSteps().back();
   auto &rewriter = raiser.rewriter;
-  return nn::build<nn::SliceOp>(rewriter, first.getLoc(), x.value,
-                                {rewriter.getNamedAttr("starts", nn::dimsToAttr(rewriter.getContext(), begin)),
-                                 rewriter.getNamedAttr("sizes", nn::dimsToAttr(rewriter.getContext(), routed)),
-                                 rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(steps))});
+  return nn::build<nn::SliceOp>(
+      rewriter, first.getLoc(), x.value,
+      {rewriter.getNamedAttr("starts", nn::dimsToAttr(rewriter.getContext(), begin)),
+       rewriter.getNamedAttr("sizes", nn::dimsToAttr(rewriter.getContext(), routed)),
+       rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(steps))});
 }
 
 } // namespace fusion::raise

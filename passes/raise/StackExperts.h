@@ -5,7 +5,8 @@
 
 namespace fusion::raise {
 
-/// `parts`, all of one type, stacked along a new first dim. Quantised parts stay quantised: nn.dequantize of stacks.
+/// `parts`, all of one type, stacked along a new first dim. Quantised parts stay quantised: nn.dequantize of
+/// stacks.
 mlir::Value stackParameters(llvm::ArrayRef<mlir::Value> parts, Raiser &raiser);
 
 /// What every expert computes from values that all share and parameters of its own.
@@ -14,15 +15,15 @@ public:
   /// `index` is [rows..., slots].
   ExpertBodies(mlir::Value index, Raiser &raiser) : index(index), raiser(raiser) {}
 
-  /// `values`, [rows..., n], one for each expert, as [rows..., slots, n]: for each slot that of its expert. Null where the
-  /// experts do not compute the same; reason() says why.
+  /// `values`, [rows..., n], one for each expert, as [rows..., slots, n]: for each slot that of its expert.
+  /// Null where the experts do not compute the same; reason() says why.
   mlir::Value routed(llvm::ArrayRef<mlir::Value> values);
   const std::string &reason() const { return problem; }
 
 private:
   /// One operand of all experts' op: of all of them the same, of each its own parameter, or routed.
   struct Lifted {
-    mlir::Value value;               ///< shared or routed
+    mlir::Value value; ///< shared or routed
     llvm::SmallVector<mlir::Value> parameters;
     bool isRouted = false;
   };
