@@ -9,7 +9,8 @@
 // A block has 64 columns of a head, a warp 16 of them: its part of the state stays in its registers as fragments of matrix
 // products, transposed, as do u and y, so that sums of one product are the left operand of the next. What is an f32 goes into
 // products as two numbers of bf16, which together have its digits to 2^-17. The inverses of the diagonal blocks of I + A, 16 x
-// 16, are computed in f32; the rest is substitution by blocks. Rows of queries, keys and values can be read 16 bytes at a time.
+// 16, are computed in f32; the rest is substitution by blocks. Where what a token adds is infinite, results of the tokens before
+// it may be NaN as well, up to 15 of them. Rows of queries, keys and values can be read 16 bytes at a time.
 
 #include "attention.cuh"
 #include "linear_attention.cuh"
@@ -30,21 +31,16 @@ template <class Config>
 struct ChunkFactors {
   using Shape = ChunkShape<Config>;
   f32 *at;
-  DEVICE f32 &sum(int token) const { return at[token]; }                        // b, and
+  DEVICE f32 &sum(int token) const { return at[token]; }                        // b in powers of two, and
   DEVICE f32 &rest(int token) const { return at[Shape::chunk + token]; }        // what f32 leaves of it
   DEVICE f32 &reach(int token) const { return at[2 * Shape::chunk + token]; }   // e^b
   DEVICE f32 &remains(int token) const { return at[3 * Shape::chunk + token]; } // e^(b_end - b)
   DEVICE f32 &beta(int token) const { return at[4 * Shape::chunk + token]; }
   DEVICE f32 &whole() const { return at[5 * Shape::chunk]; } // e^b_end
-  DEVICE f32 between(int later, int earlier) const {
-    if constexpr (Config::decay_width == 0)
-      return 1.f;
-    else
-      return exp_((sum(later) - sum(earlier)) + (rest(later) - rest(earlier)));
-  }
 };
+DEVICE Vec<f32, 2> pair_at(const f32 &first) { return load_vec<f32, 2>(&first); }
 
-// A lane's two tokens: their decays in the first warp, their betas in the second.
+// A lane's two tokens: their decays in the third warp, their betas in the fourth, which have fewer blocks to compute.
 template <class Config>
 struct ChunkLoads {
   f32 values[2];
@@ -60,17 +56,19 @@ struct ChunkLoads {
   template <class Body>
   DEVICE void load_next(const Body &body, const StateBlock &block, i64 first, i64 tokens) {
     if constexpr (Config::decay_width > 0)
-      if (thread_x() / 32 == 0)
+      if (thread_x() / 32 == 2)
         take(body.decay_rows(block.entry, block.head), body.decay_stride(), first, tokens);
     if constexpr (is_corrected<Config>)
-      if (thread_x() / 32 == 1)
+      if (thread_x() / 32 == 3)
         take(body.beta_rows(block.entry, block.head), body.beta_stride(), first, tokens);
   }
   DEVICE void publish(const ChunkFactors<Config> &factors) const {
     const int token = 2 * (int)lane_id();
-    if (Config::decay_width > 0 && thread_x() / 32 == 0) {
+    if (Config::decay_width > 0 && thread_x() / 32 == 2) {
       // Beyond 128 on both sides powers of e are infinite or 0 in f32.
-      const f64 first = (f64)max_nan(min_nan(values[0], 128.f), -128.f), second = (f64)max_nan(min_nan(values[1], 128.f), -128.f);
+      constexpr f64 log2_e = 1.4426950408889634;
+      const f64 first = (f64)max_nan(min_nan(values[0], 128.f), -128.f) * log2_e;
+      const f64 second = (f64)max_nan(min_nan(values[1], 128.f), -128.f) * log2_e;
       f64 running = first + second;
 #pragma unroll
       for (u32 distance = 1; distance < 32; distance *= 2) {
@@ -82,12 +80,12 @@ struct ChunkLoads {
       for (int i = 0; i < 2; ++i) {
         factors.sum(token + i) = (f32)sums[i];
         factors.rest(token + i) = (f32)(sums[i] - (f64)(f32)sums[i]);
-        factors.reach(token + i) = exp_((f32)sums[i]);
-        factors.remains(token + i) = exp_((f32)(end - sums[i]));
+        factors.reach(token + i) = exp2_near((f32)sums[i]);
+        factors.remains(token + i) = exp2_near((f32)(end - sums[i]));
       }
-      factors.whole() = exp_((f32)end);
+      factors.whole() = exp2_near((f32)end);
     }
-    if (is_corrected<Config> && thread_x() / 32 == 1) {
+    if (is_corrected<Config> && thread_x() / 32 == 3) {
       factors.beta(token) = values[0];
       factors.beta(token + 1) = values[1];
     }
@@ -216,28 +214,53 @@ struct ChunkMatrices {
         mma_m16n8k16(of_keys[1], key, two, T());
       }
     }
-    const int lane = (int)lane_id();
+    const int row = (int)lane_id() / 4, column = (int)lane_id() % 4 * 2, t = 16 * later + row, j = 16 * earlier + column;
+    f32 between[2][2][2], beta[2] = {}; // by half of the rows, half of the columns
+    decays_between(between, factors, t, j);
+    if constexpr (is_corrected<Config>) {
+      beta[0] = factors.beta(t);
+      beta[1] = factors.beta(t + 8);
+    }
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = lane / 4 + 8 * half, column = 8 * n + lane % 4 * 2, t = 16 * later + row, j = 16 * earlier + column;
+        const int token = t + 8 * half, first = j + 8 * n;
         f32 reads[2], adds[2];
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const f32 factor = factors.between(t, j + e);
-          reads[e] = j + e <= t ? factor * of_queries[n][2 * half + e] : 0.f;
+          const f32 factor = between[half][n][e];
+          reads[e] = first + e <= token ? factor * of_queries[n][2 * half + e] : 0.f;
           if constexpr (is_corrected<Config>)
-            adds[e] = j + e < t ? factors.beta(t) * factor * of_keys[n][2 * half + e] : 0.f;
+            adds[e] = first + e < token ? beta[half] * factor * of_keys[n][2 * half + e] : 0.f;
         }
-        read.store_pair(t, j, reads[0], reads[1]);
+        read.store_pair(token, first, reads[0], reads[1]);
         if constexpr (is_corrected<Config>) {
           if (later == earlier)
-            store_vec(scratch + row * Shape::scratch_pitch + column, Vec<f32, 2>{adds[0], adds[1]});
+            store_vec(scratch + (row + 8 * half) * Shape::scratch_pitch + column + 8 * n, Vec<f32, 2>{adds[0], adds[1]});
           else
-            solve.store_pair(t, j, -adds[0], -adds[1]);
+            solve.store_pair(token, first, -adds[0], -adds[1]);
         }
       }
+  }
+  static DEVICE void decays_between(f32 (&between)[2][2][2], const ChunkFactors<Config> &factors, int t, int j) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      Vec<f32, 2> sums = Vec<f32, 2>(), rests = Vec<f32, 2>();
+      if constexpr (Config::decay_width > 0) {
+        sums = pair_at(factors.sum(j + 8 * n));
+        rests = pair_at(factors.rest(j + 8 * n));
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if constexpr (Config::decay_width > 0)
+            between[half][n][e] =
+                exp2_near((factors.sum(t + 8 * half) - sums[e]) + (factors.rest(t + 8 * half) - rests[e]));
+          else
+            between[half][n][e] = 1.f;
+    }
   }
   // The inverse of I + the block in scratch: a lane has a column.
   DEVICE void invert(int block) const {
@@ -344,16 +367,24 @@ DEVICE void begin_updates(f32 (&update)[8][4], f32 (&result)[8][4], const T *val
     u32 pairs[4];
     ldmatrix_x4_trans(pairs, place + 8 * n * Shape::value_pitch);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int fragment = n + i / 4, e = i % 4, token = 8 * fragment + lane % 4 * 2 + e % 2;
-      Vec<T, 2> pair;
-      copy_bytes(&pair, &pairs[i / 2], 4);
-      const f32 value = element_f32(pair, e % 2), reach = Config::decay_width > 0 ? factors.reach(token) : 1.f;
+    for (int fragment = n; fragment < n + 2; ++fragment) {
+      const int token = 8 * fragment + lane % 4 * 2;
+      Vec<f32, 2> reach = {1.f, 1.f}, beta = {1.f, 1.f};
+      if constexpr (Config::decay_width > 0)
+        reach = pair_at(factors.reach(token));
       if constexpr (is_corrected<Config>)
-        update[fragment][e] = factors.beta(token) * (value - reach * update[fragment][e]);
-      else
-        update[fragment][e] = value;
-      result[fragment][e] = reach * result[fragment][e];
+        beta = pair_at(factors.beta(token));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        Vec<T, 2> pair;
+        copy_bytes(&pair, &pairs[(fragment - n) * 2 + e / 2], 4);
+        const f32 value = element_f32(pair, e % 2);
+        if constexpr (is_corrected<Config>)
+          update[fragment][e] = beta[e % 2] * (value - reach[e % 2] * update[fragment][e]);
+        else
+          update[fragment][e] = value;
+        result[fragment][e] = reach[e % 2] * result[fragment][e];
+      }
     }
   }
 }
@@ -398,13 +429,15 @@ DEVICE void apply_updates(f32 (&update)[8][4], f32 (&result)[8][4], ChunkState<C
         solved.multiply(sums, one, other);
       }
     }
-    if constexpr (Config::decay_width > 0)
+    if constexpr (Config::decay_width > 0) {
+      const int token = 16 * block + (int)lane_id() % 4 * 2;
+      const Vec<f32, 2> low = pair_at(factors.remains(token)), high = pair_at(factors.remains(token + 8));
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int token = 16 * block + (int)lane_id() % 4 * 2 + e % 2;
-        first[e] = first[e] * factors.remains(token);
-        second[e] = second[e] * factors.remains(token + 8);
+        first[e] = first[e] * low[e % 2];
+        second[e] = second[e] * high[e % 2];
       }
+    }
     const SplitOperand<T> remaining(first, second);
     constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
 #pragma unroll
@@ -465,12 +498,12 @@ DEVICE void linear_attention_chunked(const Body &body) {
   cp_async_commit();
   loads.load_next(body, block, 0, tokens);
   state.load(body, block, column);
+  loads.publish({all_factors});
   int stage = 0;
 #pragma unroll 1
   for (i64 first = 0; first < tokens; first += Shape::chunk, stage ^= 1) {
     const ChunkFactors<Config> factors = {all_factors + stage * Shape::factors};
     const T *const tile = stages + stage * Shape::stage;
-    loads.publish(factors);
     cp_async_wait<0>();
     barrier();
     if (first + Shape::chunk < tokens)
@@ -478,6 +511,7 @@ DEVICE void linear_attention_chunked(const Body &body) {
     cp_async_commit();
     loads.load_next(body, block, first + Shape::chunk, tokens);
     matrices.compute_all(tile, factors);
+    loads.publish({all_factors + (stage ^ 1) * Shape::factors}); // for the next chunk
     f32 update[8][4] = {}, result[8][4] = {};
     if (has_columns) {
       read_state<Config>(update, result, state, tile);

@@ -128,6 +128,11 @@ const Case cases[] = {
   %1 = nn.layer_norm %0, %w {eps = 1.0e-5 : f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   %2 = nn.quantize %1, %s, %z : (tensor<?x128xT>, tensor<f32>, tensor<i8>) -> tensor<?x128xi8>
   return %0, %2 : tensor<?x128xT>, tensor<?x128xi8> })"},
+    {"HeadsOfLengthOne", "l2_norm", 1, R"(%x: tensor<?x3x64xT>) -> tensor<?x3x64xT> {
+  %0 = nn.reduce %x {axes = array<i64: 2>, keepdims = true, kind = "sum_square"} : (tensor<?x3x64xT>) -> tensor<?x3x1xT>
+  %1 = nn.sqrt %0 : (tensor<?x3x1xT>) -> tensor<?x3x1xT>
+  %2 = nn.div %x, %1 : (tensor<?x3x64xT>, tensor<?x3x1xT>) -> tensor<?x3x64xT>
+  return %2 : tensor<?x3x64xT> })"},
     {"SwiGlu", "gated_activation", 1, R"(%g: tensor<?x256xT>, %u: tensor<?x256xT>) -> tensor<?x256xT> {
   %0 = nn.silu %g : (tensor<?x256xT>) -> tensor<?x256xT>
   %1 = nn.mul %u, %0 : (tensor<?x256xT>, tensor<?x256xT>) -> tensor<?x256xT>
