@@ -24,7 +24,10 @@ std::optional<Dim> divide(const Dim &a, const Dim &b) {
     return b.value() == 0 || b.value() == -1 ? std::nullopt : std::optional<Dim>(a.value() / b.value());
   if (auto exact = a.dividedBy(b))
     return exact;
-  return a.knownNonNegative() && b.knownNonNegative() ? std::optional(a.floorDiv(b)) : std::nullopt;
+  // Truncated toward zero: `(seq - 1) / 2` is 0 for no tokens, too.
+  if (isPositive(b) && (a + b - Dim(1)).knownNonNegative())
+    return Dim::max(a, Dim(0)).floorDiv(b);
+  return std::nullopt;
 }
 
 std::optional<Dim> modulo(const Dim &a, const Dim &b) {
