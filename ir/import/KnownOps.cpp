@@ -24,6 +24,8 @@ std::optional<Dim> divide(const Dim &a, const Dim &b) {
     return b.value() == 0 || b.value() == -1 ? std::nullopt : std::optional<Dim>(a.value() / b.value());
   if (auto exact = a.dividedBy(b))
     return exact;
+  if (a.knownNonNegative() && b.knownNonNegative())
+    return a.floorDiv(b);
   // Truncated toward zero: `(seq - 1) / 2` is 0 for no tokens, too.
   if (isPositive(b) && (a + b - Dim(1)).knownNonNegative())
     return Dim::max(a, Dim(0)).floorDiv(b);

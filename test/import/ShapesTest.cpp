@@ -122,6 +122,25 @@ TEST(ImportShapes, SlicesTakeTheExportersWordForNonEmptyDims) {
   }
 }
 
+/// Integers divide toward zero: -1 / 2 is 0. The size of a dim divides what is no smaller than 0.
+TEST(ImportShapes, Quotients) {
+  auto model = [](const std::string &divisor, int64_t shift) {
+    ModelBuilder b(18);
+    b.input("x", TensorProto::FLOAT, {"batch", "seq"}).output("y");
+    b.ints("zero", {0}).ints("one", {1}).ints("two", {2}).ints("shift", {shift});
+    b.node("Shape", {"x"}, {"shape"});
+    b.node("Gather", {"shape", "zero"}, {"batch"});
+    b.node("Gather", {"shape", "one"}, {"seq"});
+    b.node("Add", {"seq", "shift"}, {"dividend"});
+    b.node("Div", {"dividend", divisor}, {"size"});
+    b.node("ConstantOfShape", {"size"}, {"y"});
+    return b;
+  };
+  EXPECT_THAT(Importer().text(model("two", -1)), HasSubstr("max(0, seq - 1)//2"));
+  EXPECT_THAT(Importer().text(model("two", -2)), HasSubstr("depends on run-time data"));
+  EXPECT_THAT(Importer().text(model("batch", 0)), HasSubstr("seq//batch"));
+}
+
 TEST(ImportShapes, SlicesOfUnknownSignClamp) {
   ModelBuilder b = reshapeModel();
   b.input("past", TensorProto::FLOAT, {"past", "128"});
