@@ -8,12 +8,12 @@ using namespace mlir;
 namespace fusion::linear_attention {
 
 // As in ChunkShape.
-constexpr int64_t chunk = 64, warps = 4, columns = 16 * warps, mostDepth = 128, vectorLength = 8;
+constexpr int64_t chunk = 64, slabs = 4, warps = 2 * slabs, columns = 16 * slabs, mostDepth = 128, vectorLength = 8;
 
 static int64_t sharedBytes(const Problem &problem) {
   const int64_t depth = llvm::alignTo(problem.depth, 16);
   const int64_t stage = 2 * chunk * (depth + 8) + chunk * (columns + 8), matrix = chunk * (chunk + 8);
-  return 2 * (2 * stage + 4 * matrix) + 4 * (warps * 16 * 20 + 2 * (5 * chunk + 4));
+  return 2 * (2 * stage + 4 * matrix) + 4 * (slabs * (16 * 20 + 16 * chunk) + 2 * (5 * chunk + 4));
 }
 
 bool isChunked(const Problem &problem) {
