@@ -101,7 +101,7 @@ void LinearAttentionOp::shardAxes(ShardAxes &axes) {
   Value q = getQ(), k = getK(), v = getV(), state = getState(), y = getY();
   for (Value operand : getOperands()) {
     axes.link(operand, batch, y, batch);
-    for (unsigned axis : operand == state ? llvm::ArrayRef<unsigned>{2, 3} : llvm::ArrayRef<unsigned>{tokens, width})
+    for (unsigned axis : {tokens, width}) // of the state: its rows and columns
       if (!(axes.shape(operand)[axis] == Dim(1)))
         axes.whole(operand, axis, siteOf(*this) + " needs it whole");
   }
