@@ -11,6 +11,7 @@
 ///   type             bf16 or f16, of A and B
 ///   tile_n           columns of C, of each matmul; times the accumulators at most 256
 ///   stages           steps of 64 along k in the ring
+///   wide             there is one result, of 16 bits, with columns in eights: 16 bytes are stored at once
 ///   matmuls, combined
 template <class Config>
 struct ExpertSm90 {
@@ -24,6 +25,9 @@ struct ExpertSm90 {
   static constexpr int lag = stages > 2 ? 2 : 1;
 };
 
+/// The warp's number in the block, which the compiler sees to be one for all of its lanes.
+DEVICE int uniform_warp() { return shuffle_index((i32)thread_x() / 32, 0); }
+
 /// The tiles of a block, in order: those of one expert are neighbours, first its rows.
 struct ExpertTiles {
   const i32 *begins; ///< of the experts' rows, in shared memory
@@ -34,11 +38,11 @@ struct ExpertTiles {
   i32 first = 0, rows = 0; ///< of the tile: its place in the plan, and how many it has
   i64 column = 0;          ///< tile along n
 
-  /// False behind the last.
+  /// False behind the last. The same for all lanes of a warp, which the compiler has to see.
   template <int TileM>
   DEVICE bool go_to(i64 tile) {
     for (; expert < experts; ++expert) {
-      const i32 count = begins[expert + 1] - begins[expert];
+      const i32 count = shuffle_index(begins[expert + 1] - begins[expert], 0);
       const i64 high = (count + TileM - 1) / TileM, all = high * columns;
       if (tile < passed + all) {
         const i64 at = tile - passed;
@@ -53,6 +57,32 @@ struct ExpertTiles {
     return false;
   }
 };
+
+/// Two neighbours of a result of 16 bits, kept.
+struct KeepPair {
+  u32 &pair;
+  u64 &base; ///< the result's address
+  template <class T>
+  DEVICE void operator()(T *to, const Vec<T, 2> &values) const {
+    static_assert(sizeof(T) == 2, "two to a word");
+    copy_bytes(&pair, &values, 4);
+    base = (u64)to;
+  }
+};
+/// Word i of lane q of four becomes word q of lane i.
+DEVICE void transpose_in_quad(u32 (&words)[4]) {
+  const bool odd = lane_id() % 2 != 0, upper = lane_id() / 2 % 2 != 0;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 other = shuffle_xor(odd ? words[i] : words[i + 1], 1);
+    (odd ? words[i] : words[i + 1]) = other;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const u32 other = shuffle_xor(upper ? words[i] : words[i + 2], 2);
+    (upper ? words[i] : words[i + 2]) = other;
+  }
+}
 
 /// The mbarriers of a ring: a stage is full, or empty.
 struct RingPlace {
@@ -128,57 +158,84 @@ DEVICE void multiply_expert_tiles(const Shape &shape, const i32 *order, ExpertTi
   using Block = ExpertSm90<Config>;
   using T = typename Config::type;
   constexpr int fragments = Block::tile_n / 8;
-  const int lane = (int)lane_id(), group = (int)thread_x() / 128, warp = (int)thread_x() / 32 % 4;
+  const int lane = (int)lane_id(), group = uniform_warp() / 4, warp = uniform_warp() % 4;
   const i64 steps = ceil_div(shape.k(), Block::depth);
   RingPlace at;
   for (i64 tile = block_x(); tiles.template go_to<Block::tile_m>(tile); tile += grid_dim_x()) {
-    const bool works = group * 64 < tiles.rows;
-    f32 acc[Block::sums * fragments][4];
     int before = 0;
+    warp_barrier(); // products are the whole warp's
+    // The products of the step before have ended.
+    auto release = [&](bool is_known) {
+      if (is_known && lane == 0)
+        mbarrier_arrive(empty + before);
+    };
+    if (group * 64 >= tiles.rows) { // none for this group
+      for (i64 step = 0; step < steps; ++step) {
+        mbarrier_wait(full + at.stage, at.parity);
+        before = at.stage;
+        release(true);
+        at.template advance<Block::stages>();
+      }
+      continue;
+    }
+    f32 acc[Block::sums * fragments][4];
+#pragma unroll 1
     for (i64 step = 0; step < steps; ++step) {
       mbarrier_wait(full + at.stage, at.parity);
-      if (works) {
-        const T *tile_a = ring + at.stage * Block::stage_size, *tile_b = tile_a + Block::a_size;
-        warpgroup_arrive();
+      const T *tile_a = ring + at.stage * Block::stage_size, *tile_b = tile_a + Block::a_size;
+      warpgroup_arrive();
 #pragma unroll
-        for (int k = 0; k < Block::depth; k += 16)
-          wgmma_rows<T>(acc, wgmma_descriptor(tile_a + group * 4096 + k, 1024), wgmma_descriptor(tile_b + k, 1024),
-                        step > 0 || k > 0);
-        warpgroup_commit();
-        warpgroup_wait<1>();
-      }
-      // The products of the step before have ended.
-      if (step > 0 && lane == 0)
-        mbarrier_arrive(empty + before);
+      for (int k = 0; k < Block::depth; k += 16)
+        wgmma_rows<T>(acc, wgmma_descriptor(tile_a + group * 4096 + k, 1024), wgmma_descriptor(tile_b + k, 1024),
+                      step > 0 || k > 0);
+      warpgroup_commit();
+      warpgroup_wait<1>();
+      release(step > 0);
       before = at.stage;
       at.template advance<Block::stages>();
     }
-    if (works) {
-      warpgroup_wait<0>();
-      fence_operand(acc);
-    }
-    if (lane == 0)
-      mbarrier_arrive(empty + before);
-    if (!works)
-      continue;
+    warpgroup_wait<0>();
+    fence_operand(acc);
+    release(true);
+    const i64 columns = shape.n(0), column0 = tiles.column * Block::tile_n;
+    Vec<f32, 2> totals[Block::sums];
+    auto take_pair = [&](int j, int h) {
+#pragma unroll
+      for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+        for (int v = 0; v < 2; ++v)
+          totals[s][v] = acc[s * fragments + j][2 * h + v];
+    };
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = group * 64 + warp * 16 + lane / 4 + 8 * h;
-      if (row >= tiles.rows)
-        continue;
-      const i64 line = order[tiles.first + row];
+      const bool has_row = row < tiles.rows;
+      const i64 line = order[tiles.first + (has_row ? row : 0)];
+      if constexpr (Config::wide) {
 #pragma unroll
-      for (int j = 0; j < fragments; ++j) {
-        const i64 column = tiles.column * Block::tile_n + j * 8 + lane % 4 * 2;
-        if (column >= shape.n(0))
-          continue;
-        Vec<f32, 2> totals[Block::sums];
+        for (int j = 0; j < fragments; j += 4) {
+          u32 words[4];
+          u64 base = 0;
 #pragma unroll
-        for (int s = 0; s < Block::sums; ++s)
+          for (int f = 0; f < 4; ++f) {
+            const i64 column = column0 + (j + f) * 8 + lane % 4 * 2;
+            take_pair(j + f, h);
+            epilogue(Matmul<0>(), line, column < columns ? column : lane % 4 * 2, totals, KeepPair{words[f], base});
+          }
+          transpose_in_quad(words);
+          const i64 column = column0 + (j + lane % 4) * 8;
+          if (has_row && column < columns)
+            store_vec<u32, 4>(reinterpret_cast<u32 *>(base + 2 * (line * columns + column)),
+                              Vec<u32, 4>{{words[0], words[1], words[2], words[3]}});
+        }
+      } else {
 #pragma unroll
-          for (int v = 0; v < 2; ++v)
-            totals[s][v] = acc[s * fragments + j][2 * h + v];
-        epilogue(Matmul<0>(), line, column, totals, StoreAt<2>{line * shape.n(0) + column});
+        for (int j = 0; j < fragments; ++j) {
+          const i64 column = column0 + j * 8 + lane % 4 * 2;
+          take_pair(j, h);
+          if (has_row && column < columns)
+            epilogue(Matmul<0>(), line, column, totals, StoreAt<2>{line * columns + column});
+        }
       }
     }
   }
@@ -211,7 +268,7 @@ DEVICE void expert_sm90(const Shape &shape, const A &a, const i32 *plan, const E
     begins[i] = load(plan + i);
   barrier();
   const ExpertTiles tiles{begins, count - 1, ceil_div(shape.n(0), Block::tile_n)};
-  if (thread >= 256) {
+  if (uniform_warp() >= 8) {
     fewer_registers<56>();
     fill_expert_ring<Config>(shape, a, plan + count, tiles, ring, full, empty, maps...);
   } else {

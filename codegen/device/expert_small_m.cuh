@@ -9,7 +9,10 @@ template <class Config, class Shape, class A, class B, class Routing, class Epil
 DEVICE void expert_small_m(const Shape &shape, const A &a, const B &b, const Routing &routing,
                            const Epilogue &epilogue) {
   using Block = SmallM<Config, ExpertShape<Shape>, ExpertA<A>, B>;
-  pdl_wait();
+  // Where the choice of experts is older than the kernel before this one, matrices are asked for before that
+  // has finished.
+  if constexpr (!Config::weights_before_wait)
+    pdl_wait();
   for_rows_of_expert<Config, 8 * Config::row_tiles, Block::columns, Block::threads>(
       shape, routing, [&](const BlockPlace &place, const ExpertShape<Shape> &rows, const i32 *list) {
         B own = b;
@@ -20,4 +23,5 @@ DEVICE void expert_small_m(const Shape &shape, const A &a, const B &b, const Rou
         pdl_launch_dependents();
         block.reduce_and_store(ExpertEpilogue<Epilogue, Shape>{epilogue, shape, list});
       });
+  pdl_wait(); // blocks without work, too
 }

@@ -95,9 +95,34 @@ template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64
   }
 }
 
+template <class Config, class Body> DEVICE void top_k_held(const Body &body, i64 row, i64 length, i64 count) {
+  using Held = typename Config::Held;
+  Held mine[Config::held];
+  u32 left = 0; // which of them have not been taken
+#pragma unroll
+  for (int i = 0; i < Config::held; ++i)
+    if (const i64 at = lane_id() + 32 * i; at < length) {
+      mine[i] = body.element(at);
+      left |= 1u << i;
+    }
+  for (i64 rank = 0; rank < count; ++rank) {
+    Placed<Held> best;
+#pragma unroll
+    for (int i = 0; i < Config::held; ++i)
+      if ((left >> i & 1u) != 0)
+        best.offer(mine[i], lane_id() + 32 * i);
+    best = largest_of_warp(best);
+    if (best.place % 32 == lane_id())
+      left &= ~(1u << best.place / 32);
+    if (lane_id() == 0)
+      body.put(row, rank, best.place);
+  }
+}
+
 // The places of the `count` largest elements, the largest first; of equal ones in their order. put(row, rank, place) stores
 // one.
-// Each time the row is walked again for the largest of those that come after the last one.
+// Config::held: elements of a row that a lane holds, if all fit. Else the row is walked again each time for the largest of
+// those that come after the last one.
 template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 length, i64 count) {
   using Held = typename Config::Held;
   constexpr u32 warps = Config::threads / 32;
@@ -105,6 +130,10 @@ template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 l
   pdl_launch_dependents();
   for (i64 row = (i64)block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
     body.begin_row(row);
+    if constexpr (Config::held > 0) {
+      top_k_held<Config>(body, row, length, count);
+      continue;
+    }
     Placed<Held> last;
     for (i64 rank = 0; rank < count; ++rank) {
       Placed<Held> best;

@@ -85,6 +85,8 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
   source.setType("type", body::spelling(problem.a.type));
   source.set("tile_n", tileColumns(problem));
   source.set("stages", inFlight);
+  source.set("wide", region.outputs.size() == 1 && byteSize(dtype(region.outputs[0])) == 2 &&
+                         problem.n.knownMultipleOf(8));
   KernelDraft draft = source.finishExperts({DType::F32, 2}, static_cast<uint32_t>(threads), planElements(problem),
                                            [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
   draft.kernel.schedule = "experts";

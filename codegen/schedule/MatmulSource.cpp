@@ -21,6 +21,10 @@ GemmSource::GemmSource(const Region &region, const KernelContext &context, const
     set("batched", true);
   if (problem.routing)
     set("group_per_row", problem.mostRows <= problem.routing->experts);
+  isEarly = problem.routing && context.isIndependentOfPredecessor(problem.routing->input) &&
+            llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+              return context.isIndependentOfPredecessor(matmul.b.input);
+            });
 }
 
 std::string GemmSource::sizes() {
@@ -60,7 +64,7 @@ std::string GemmSource::prologue(body::Code &entry, uint32_t threads) {
   return "prologue";
 }
 
-std::string declareRouting(body::KernelSource &source, const Problem &problem) {
+std::string declareRouting(body::KernelSource &source, const Problem &problem, bool isEarly) {
   const Routing &routing = *problem.routing;
   body::Functor functor(source, "Routing");
   scalar::Graph graph;
@@ -76,8 +80,9 @@ std::string declareRouting(body::KernelSource &source, const Problem &problem) {
     for (auto [index, stride] : llvm::zip(at, routing.view.strides))
       place = graph.add(place, graph.mul(index, functor.size(graph, stride)));
   }
-  const std::string text =
-      printer.value(graph.convertRegister(DType::I64, graph.load(functor.pointer(routing.input), place)), code);
+  const scalar::Access access = isEarly ? scalar::Access::Early : scalar::Access::Plain;
+  const scalar::Value chosen = graph.load(functor.pointer(routing.input, access), place);
+  const std::string text = printer.value(graph.convertRegister(DType::I64, chosen), code);
   code.line(fmt::format("return {};", text));
   functor.method("DEVICE i64 chosen(i64 row) const", code);
   functor.method("static DEVICE constexpr i64 experts()", source.size(Dim(routing.experts)));
@@ -141,7 +146,7 @@ KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t resi
   body::Code entry;
   SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
   if (problem.routing)
-    arguments.push_back(declareRouting(source, problem));
+    arguments.push_back(declareRouting(source, problem, isEarly && name == "expert_small_m"));
   if (takesPrologue)
     arguments.push_back(prologue(entry, threads));
   arguments.push_back(epilogue(sums));

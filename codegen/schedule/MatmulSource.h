@@ -49,12 +49,14 @@ private:
   const Region &region;
   const KernelContext &context;
   const Problem &problem;
+  bool isEarly = false; ///< which expert's matrix it is, and the matrix, can be read before pdl_wait()
   std::string name;
   body::KernelSource source;
 };
 
 /// Declares Routing: where each row's expert lies. An object of it.
-std::string declareRouting(body::KernelSource &source, const Problem &problem);
+/// `isEarly`: it is read before pdl_wait().
+std::string declareRouting(body::KernelSource &source, const Problem &problem, bool isEarly = false);
 
 /// Writes Epilogue: the ops after the matmuls, for neighbouring columns of a row.
 class EpilogueWriter {

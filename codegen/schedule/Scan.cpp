@@ -112,6 +112,9 @@ KernelDraft emitTopK(nn::TopKOp op, const Region &region, const KernelContext &c
   llvm::SmallVector<scalar::Value> index = walk.index;
   index[walk.axis] = graph.input("rank", DType::I64, Level::Element);
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
+  constexpr int64_t mostHeld = 16;
+  const int64_t each = (context.shape(op.getX())[walk.axis].constant().value_or(INT32_MAX) + 31) / 32;
+  walk.source.config.set("held", each <= mostHeld ? each : 0);
   return walk.finish("top_k", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
                      walk.source.body.address(graph, shape, index), "DEVICE void put(i64 row, i64 rank, i64 place) const",
                      &shape[walk.axis]);

@@ -10,6 +10,7 @@ const Schedule &rowSchedule();       ///< a block or warp per row: norms, softma
 const Schedule &scanSchedule();      ///< cumsum, arg_max, top_k, scatter_nd
 const Schedule &matmulSchedule();
 const Schedule &expertSchedule();  ///< nn.expert_matmul
+const Schedule &routerSchedule();  ///< the choice of experts
 const Schedule &attentionSchedule();
 const Schedule &linearAttentionSchedule();
 const Schedule &collectiveSchedule(); ///< a sum over ranks and rows after it

@@ -59,6 +59,9 @@ llvm::SmallVector<mlir::Operation *> matmulEpilogue(nn::MatmulOp matmul);
 /// The products of routed rows, with what follows them up to the sum over the slots.
 Proposals proposeExperts(const ProposalContext &context);
 
+/// From every nn.top_k: the softmax before it, the scores taken, and what makes weights of them.
+Proposals proposeRouters(const ProposalContext &context);
+
 /// Norms with the matmuls that read them, for few rows.
 Proposals proposeNormMatmuls(const ProposalContext &context);
 

@@ -30,6 +30,7 @@ ArrayRef<Proposer> proposers() {
   static const Proposer all[] = {{"rope_kv_write", proposeCacheWrites, /*competes=*/true},
                                  {"qkv_matmul", proposeMatmuls, /*competes=*/true},
                                  {"expert_matmul", proposeExperts, /*competes=*/true},
+                                 {"router", proposeRouters, /*competes=*/true},
                                  {"norm_matmul", proposeNormMatmuls, /*competes=*/true},
                                  {"sibling_norms", proposeSiblingNorms},
                                  {"attention_layout", proposeAttentionLayouts},

@@ -125,5 +125,78 @@ TEST(ExpertMatmul, ChoicesOutOfRange) {
     run({.choice = Choice::OutOfRange, .index = index}, "expert_small_m");
 }
 
+/// Experts' matrices that are decoded as they are read.
+struct Codes {
+  const char *type = "i8";
+  std::string scale; ///< its shape; empty: one for all
+  int axis = -1, block = 0;
+  bool zero = false;
+};
+
+std::string quantised(const Form &f, const Codes &codes) {
+  auto tensor = [](const std::string &shape, const char *type) {
+    return shape.empty() ? fmt::format("tensor<{}>", type) : fmt::format("tensor<{}x{}>", shape, type);
+  };
+  const std::string shape = f.transpose ? fmt::format("{}x{}x{}", f.experts, f.n, f.k) : fmt::format("{}x{}x{}", f.experts, f.k, f.n);
+  const std::string x = fmt::format("tensor<{}x1x{}x{}>", f.tokens, f.k, f.type), q = tensor(shape, codes.type),
+                    s = tensor(codes.scale, f.type), z = tensor(codes.scale, codes.type), w = tensor(shape, f.type),
+                    i = fmt::format("tensor<{}x{}xi64>", f.tokens, f.slots),
+                    y = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, f.n, f.type);
+  return fmt::format(R"(
+    func.func @main(%x: {0}, %w: {1}, %i: {2}, %s: {3}, %z: {4}) -> {5} {{
+      %0 = fusion.group "g" schedule "experts" (%a = %x, %b = %w, %c = %i, %d = %s{6}) : ({0}, {1}, {2}, {3}{7}) -> {5} {{
+        %e = nn.dequantize %b, %d{8} {{axis = {9} : i64, block_size = {10} : i64}} : ({1}, {3}{7}) -> {11}
+        %p = nn.expert_matmul %a, %e, %c {{transpose_w = {12}}} : ({0}, {11}, {2}) -> {5}
+        %r = nn.relu %p : ({5}) -> {5}
+        fusion.yield %r : {5}
+      }}
+      return %0 : {5}
+    }})",
+                     x, q, i, s, z, y, codes.zero ? ", %f = %z" : "", codes.zero ? ", " + z : "",
+                     codes.zero ? ", %f" : "", codes.axis, codes.block, w, f.transpose);
+}
+
+void runQuantised(const Form &form, const Codes &codes, const char *name) {
+  const double tolerance = std::string(form.type) == "f32" ? 3e-6 : 1.2e-2;
+  const std::string source = check(expertSchedule(), {quantised(form, codes), {}, tolerance, [&](unsigned index, Tensor &tensor) {
+                                                        if (index == 2)
+                                                          choose(form, tensor);
+                                                        for (int64_t i = 0; index == 3 && i < tensor.size(); ++i)
+                                                          set(tensor, i, 0.01 + 0.001 * static_cast<double>(i * 7 % 13));
+                                                      }});
+  EXPECT_NE(source.find(std::string(name) + "<Config>"), std::string::npos) << source;
+}
+
+TEST(ExpertMatmul, QuantisedMatrices) {
+  for (const char *type : {"i8", "i4", "ui8", "f8E4M3FN"})
+    for (int tokens : {1, 9, 150}) {
+      const Form form{.tokens = tokens, .experts = 4, .n = 24, .k = 64, .type = tokens == 9 ? "f16" : "bf16"};
+      const char *name = tokens == 150 ? "expert_mma" : "expert_small_m";
+      const bool isFloat = type[0] == 'f';
+      runQuantised(form, {type, "4x24x2", 2, 32}, name);      // blocks along k
+      runQuantised(form, {type, "4", 0, 0, !isFloat}, name);  // one for each expert
+      runQuantised(form, {type, "24", 1, 0, !isFloat}, name); // the same for all experts
+      runQuantised(form, {type, ""}, name);
+    }
+}
+
+TEST(ExpertMatmul, QuantisedMatricesByRows) {
+  for (int tokens : {1, 110}) {
+    Form form{.tokens = tokens, .experts = 3, .n = 40, .k = 48, .transpose = false};
+    runQuantised(form, {"i8", "3x3x40", 1, 16}, tokens == 1 ? "expert_small_m" : "expert_mma");
+    form = {.tokens = tokens, .experts = 3, .n = 19, .k = 33, .type = "f32"};
+    runQuantised(form, {"i8", "3", 0, 0, true}, "expert_fma");
+  }
+}
+
+TEST(ExpertMatmul, SaysWhatItDoesNotTake) {
+  const char *text = R"(
+    func.func @main(%x: tensor<5x1x8xf32>, %w: tensor<?x4x8xf32> {nn.dims = ["e", 4, 8]}, %i: tensor<5x2xi64>) -> tensor<5x2x4xf32> {
+      %y = nn.expert_matmul %x, %w, %i {transpose_w = true} : (tensor<5x1x8xf32>, tensor<?x4x8xf32>, tensor<5x2xi64>) -> tensor<5x2x4xf32>
+      return %y : tensor<5x2x4xf32>
+    })";
+  EXPECT_EQ(refusal(expertSchedule(), text), "a number of experts that is known at run time only");
+}
+
 } // namespace
 } // namespace fusion::test

@@ -1,0 +1,78 @@
+// router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes weights of them.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Dialect.h"
+#include "ir/dialect/Formulas.h"
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// Scalar ops that make weights of scores, at most.
+constexpr size_t mostScalars = 4;
+
+/// The sum of `value` and the quotient by it; a softmax of it; nothing.
+SmallVector<Operation *> normalisation(Value value) {
+  SmallVector<Operation *> ops;
+  nn::ReduceOp sum;
+  nn::DivOp quotient;
+  for (Operation *user : value.getUsers()) {
+    if (auto reduce = llvm::dyn_cast<nn::ReduceOp>(user))
+      sum = reduce;
+    if (auto div = llvm::dyn_cast<nn::DivOp>(user))
+      quotient = div;
+    if (llvm::isa<nn::SoftmaxOp>(user) && value.hasOneUse())
+      return {user};
+  }
+  if (sum && quotient && quotient.getLhs() == value && quotient.getRhs() == sum.getY() &&
+      llvm::range_size(value.getUses()) == 2)
+    ops.append({sum, quotient});
+  return ops;
+}
+} // namespace
+
+Proposals proposeRouters(const ProposalContext &context) {
+  Proposals proposals;
+  for (auto topK : context.block.getOps<nn::TopKOp>()) {
+    Value scores = topK.getX();
+    nn::GatherElementsOp taken;
+    for (Operation *user : scores.getUsers())
+      if (auto gather = llvm::dyn_cast<nn::GatherElementsOp>(user); gather && gather.getIndices() == topK.getY())
+        taken = gather;
+    if (!taken) {
+      proposals.misses.push_back({topK, "nobody takes the scores that nn.top_k finds"});
+      continue;
+    }
+    auto propose = [&](ArrayRef<Operation *> ops) {
+      Candidate candidate;
+      candidate.pattern = "router";
+      candidate.root = topK;
+      candidate.ops.assign(ops.begin(), ops.end());
+      proposals.candidates.push_back(std::move(candidate));
+    };
+    SmallVector<Operation *> ops;
+    if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>(); softmax && llvm::range_size(scores.getUses()) == 2)
+      ops.push_back(softmax);
+    ops.append({topK, taken});
+    propose(ops);
+    Value weight = taken.getY();
+    if (SmallVector<Operation *> more = normalisation(weight); !more.empty()) {
+      ops.append(more);
+      weight = more.back()->getResult(0);
+      propose(ops);
+    }
+    for (size_t i = 0; i < mostScalars && weight.hasOneUse(); ++i) {
+      Operation *op = *weight.user_begin();
+      if (!llvm::isa<nn::ScalarFormula>(op) || context.traffic.shapes[op->getResult(0)] != context.traffic.shapes[weight])
+        break;
+      ops.push_back(op);
+      weight = op->getResult(0);
+      propose(ops);
+    }
+  }
+  return proposals;
+}
+
+} // namespace fusion

@@ -1,0 +1,88 @@
+// Kernels of nn.expert_matmul by the number of tokens: one for few, several for many and for sums over slots.
+#include "PlanChecks.h"
+
+#include <fmt/format.h>
+
+namespace fusion::test {
+namespace {
+
+struct Sizes {
+  int hidden = 72, inner = 136, experts = 3, slots = 2;
+  const char *type = "bf16";
+  const char *weights = "bf16"; ///< type in which the slots are weighted and added up
+};
+
+/// silu(gate) * up of one matrix, then down, weighted, added up over the slots, plus x.
+std::string module(const Sizes &s) {
+  const std::string t = s.type, x = fmt::format("tensor<?x{}x{}>", s.hidden, t), r = fmt::format("tensor<?x1x{}x{}>", s.hidden, t),
+                    w = fmt::format("tensor<{}x{}x{}x{}>", s.experts, 2 * s.inner, s.hidden, t),
+                    d = fmt::format("tensor<{}x{}x{}x{}>", s.experts, s.hidden, s.inner, t),
+                    i = fmt::format("tensor<?x{}xi64>", s.slots), c = fmt::format("tensor<?x{}x1x{}>", s.slots, s.weights),
+                    p = fmt::format("tensor<?x{}x{}x{}>", s.slots, 2 * s.inner, t),
+                    h = fmt::format("tensor<?x{}x{}x{}>", s.slots, s.inner, t),
+                    o = fmt::format("tensor<?x{}x{}x{}>", s.slots, s.hidden, t),
+                    m = fmt::format("tensor<?x{}x{}x{}>", s.slots, s.hidden, s.weights),
+                    k = fmt::format("tensor<?x{}x{}>", s.hidden, s.weights);
+  const bool casts = std::string(s.weights) != t;
+  const std::string slice = fmt::format("sizes = [\"t\", {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}", s.slots, s.inner, p, h);
+  return fmt::format(R"(
+func.func @main(%x: {0} {{nn.dims = ["t", {1}]}}, %w: {2}, %d: {3}, %i: {4} {{nn.dims = ["t", {5}]}},
+                %c: {6} {{nn.dims = ["t", {5}, 1]}}) -> {0} {{
+  %r = nn.reshape %x {{shape = ["t", 1, {1}]}} : ({0}) -> {7}
+  %h = fusion.group "expert_matmul" schedule "experts" (%a = %r, %b = %w, %j = %i) : ({7}, {2}, {4}) -> {8} {{
+    %p = nn.expert_matmul %a, %b, %j {{transpose_w = true}} : ({7}, {2}, {4}) -> {9}
+    %g = nn.slice %p {{starts = [0, 0, 0], {10}
+    %u = nn.slice %p {{starts = [0, 0, {11}], {10}
+    %s = nn.silu %g : ({8}) -> {8}
+    %q = nn.mul %s, %u : ({8}, {8}) -> {8}
+    fusion.yield %q : {8}
+  }}
+  %y = fusion.group "expert_matmul" schedule "experts" (%a = %h, %b = %d, %j = %i, %v = %c, %z = %x) : ({8}, {3}, {4}, {6}, {0}) -> {0} {{
+    %o = nn.expert_matmul %a, %b, %j {{transpose_w = true}} : ({8}, {3}, {4}) -> {12}{13}
+    %n = nn.reduce %m {{kind = "sum", axes = array<i64: 1>, keepdims = false}} : ({14}) -> {15}{16}
+    %e = nn.add %k, %z : ({0}, {0}) -> {0}
+    fusion.yield %e : {0}
+  }}
+  return %y : {0}
+}})",
+                     x, s.hidden, w, d, i, s.slots, c, r, h, p, slice, s.inner, o,
+                     casts ? fmt::format("\n    %f = nn.cast %o : ({0}) -> {1}\n    %m = nn.mul %f, %v : ({1}, {2}) -> {1}", o, m, c)
+                           : fmt::format("\n    %m = nn.mul %o, %v : ({0}, {1}) -> {0}", o, c),
+                     m, k,
+                     casts ? fmt::format("\n    %k = nn.cast %n : ({}) -> {}", k, x)
+                           : fmt::format("\n    %k = nn.add %n, %z : ({0}, {0}) -> {0}", x));
+}
+
+TEST(Experts, AnyNumberOfTokens) {
+  for (int tokens : {0, 1, 4, 11, 23, 33, 140})
+    check(module({}), {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .targets = tokens == 140 ? Targets::All : Targets::One});
+}
+
+TEST(Experts, WeightsOfAnotherType) {
+  for (int tokens : {1, 60})
+    check(module({.hidden = 264, .inner = 64, .experts = 2, .slots = 3, .type = "f16", .weights = "f32"}),
+          {.symbols = {{"t", tokens}}, .tolerance = 1e-3, .targets = Targets::One});
+}
+
+TEST(Experts, OddSizes) {
+  for (const char *type : {"bf16", "f32"})
+    check(module({.hidden = 35, .inner = 21, .experts = 4, .slots = 1, .type = type, .weights = type}),
+          {.symbols = {{"t", 9}}, .tolerance = type[0] == 'b' ? 8e-3 : 2e-6, .targets = Targets::One});
+}
+
+TEST(Experts, KernelsByTheNumberOfTokens) {
+  auto module = parse(test::module({}));
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    auto plan = buildPlan(mainOf(*module), {.target = target});
+    ASSERT_TRUE(bool(plan)) << plan.error().message;
+    const bool hasWarpgroups = std::string_view(target) == "sm_90a";
+    const Step &products = plan->steps.front();
+    EXPECT_EQ(products.alternatives.front().launches.size(), 1u);
+    EXPECT_EQ(products.alternatives.back().launches.size(), hasWarpgroups ? 2u : 1u);
+    const KernelPlan &many = plan->kernels[products.alternatives.back().launches.back().kernel];
+    EXPECT_NE(many.source.find(hasWarpgroups ? "expert_sm90<" : "expert_mma<"), std::string::npos) << many.source;
+  }
+}
+
+} // namespace
+} // namespace fusion::test

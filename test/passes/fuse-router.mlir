@@ -1,0 +1,60 @@
+// RUN: fusion-opt %s --fuse-router --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-router --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// CHECK-LABEL: @softmax_first
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.softmax
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: nn.reduce
+// CHECK-NEXT: nn.div
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: fusion.yield
+func.func @softmax_first(%x: tensor<?x128xf32>) -> (tensor<?x8xi64>, tensor<?x8xbf16>) {
+  %s = nn.softmax %x {axis = 1 : i64} : (tensor<?x128xf32>) -> tensor<?x128xf32>
+  %i = nn.top_k %s {axis = 1 : i64, k = [8]} : (tensor<?x128xf32>) -> tensor<?x8xi64>
+  %v = nn.gather_elements %s, %i {axis = 1 : i64} : (tensor<?x128xf32>, tensor<?x8xi64>) -> tensor<?x8xf32>
+  %t = nn.reduce %v {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<?x8xf32>) -> tensor<?x1xf32>
+  %d = nn.div %v, %t : (tensor<?x8xf32>, tensor<?x1xf32>) -> tensor<?x8xf32>
+  %w = nn.cast %d : (tensor<?x8xf32>) -> tensor<?x8xbf16>
+  return %i, %w : tensor<?x8xi64>, tensor<?x8xbf16>
+}
+
+// -----
+
+// The softmax of all scores has another reader: it stays outside.
+// CHECK-LABEL: @scores_read_elsewhere
+// CHECK: nn.softmax
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: nn.softmax
+// CHECK-NEXT: fusion.yield
+func.func @scores_read_elsewhere(%x: tensor<?x16xf32>) -> (tensor<?x4xi64>, tensor<?x4xf32>, tensor<?x16xf32>) {
+  %s = nn.softmax %x {axis = 1 : i64} : (tensor<?x16xf32>) -> tensor<?x16xf32>
+  %i = nn.top_k %s {axis = 1 : i64, k = [4]} : (tensor<?x16xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %s, %i {axis = 1 : i64} : (tensor<?x16xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %w = nn.softmax %v {axis = 1 : i64} : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %i, %w, %s : tensor<?x4xi64>, tensor<?x4xf32>, tensor<?x16xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @places_alone
+// CHECK-NOT: fusion.group
+// MISS: router missed {{.*}}nobody takes the scores that nn.top_k finds
+func.func @places_alone(%x: tensor<?x16xf32>) -> tensor<?x4xi64> {
+  %i = nn.top_k %x {axis = 1 : i64, k = [4]} : (tensor<?x16xf32>) -> tensor<?x4xi64>
+  return %i : tensor<?x4xi64>
+}
+
+// -----
+
+// CHECK-LABEL: @half_precision
+// CHECK-NOT: fusion.group
+// MISS: router missed {{.*}}scores of bf16, not f32
+func.func @half_precision(%x: tensor<?x16xbf16>) -> (tensor<?x4xi64>, tensor<?x4xbf16>) {
+  %i = nn.top_k %x {axis = 1 : i64, k = [4]} : (tensor<?x16xbf16>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %x, %i {axis = 1 : i64} : (tensor<?x16xbf16>, tensor<?x4xi64>) -> tensor<?x4xbf16>
+  return %i, %v : tensor<?x4xi64>, tensor<?x4xbf16>
+}
