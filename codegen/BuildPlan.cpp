@@ -193,8 +193,10 @@ Status PlanBuilder::planCopy(Value value, const View &view, BufferId to, Operati
 }
 
 Status PlanBuilder::count(const Region &region, const KernelContext &context, const SchedulePlan &planned) {
-  ++launches;
-  // Alternatives count once; the library's sum alone is two launches if there is something after it.
+  // Alternatives count once, the first.
+  const bool mayBeSeveral = planned.split && !planned.multiplies && !addsOverRanks(region);
+  launches += mayBeSeveral ? static_cast<int64_t>(planned.split().front().kernels.size()) : 1;
+  // The library's sum alone is two launches if there is something after it.
   if (addsOverRanks(region) && planned.alternatives(region).front().algorithm == CollectiveAlgorithm::Library)
     if (auto split = splitSum(region, context); std::holds_alternative<LibrarySum>(split))
       launches += std::get<LibrarySum>(split).remaining ? 1 : 0;
