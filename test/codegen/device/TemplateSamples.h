@@ -139,6 +139,7 @@ inline KernelPlan topThree() {
   return whole("top_three", 64, {"const i64 *x", "i64 *y", "i64 rows", "i64 length"}, R"(#include "scan.cuh"
 struct Config {
   static constexpr int threads = 64;
+  static constexpr int held = 0; // the row is walked for each
   using Held = i64;
 };
 struct Body {
