@@ -1,7 +1,7 @@
 #pragma once
-// Products of rows by the matrices of the experts that they are routed to. A template of matrix multiplication
-// works for one expert at a time: for it, the expert's rows are all rows of A and C. Blocks find them in the
-// list of choices, in order, so that sums are the same in every run.
+// Products of rows by the matrices of the experts that they are routed to. A template of matrix
+// multiplication works for one expert at a time: for it, the expert's rows are all rows of A and C. Blocks
+// find them in the list of choices, in order, so that sums are the same in every run.
 //
 // Routing:
 //   rows(), experts()    how many there are
@@ -9,7 +9,8 @@
 //
 // B has a member `expert`, the one whose matrix it is.
 //
-// `Config`: group_per_row    there are no more rows than experts: a group of blocks looks for the rows of each
+// `Config`: group_per_row    there are no more rows than experts: a group of blocks looks for the rows of
+// each
 //                            row's expert, and the first of them works; else a group for each expert
 
 #include "gemm.cuh"

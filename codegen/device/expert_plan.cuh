@@ -1,6 +1,6 @@
 #pragma once
-// The rows of every expert, one expert after the other, each in order: what the blocks of the product after it
-// share out. A block for each expert.
+// The rows of every expert, one expert after the other, each in order: what the blocks of the product after
+// it share out. A block for each expert.
 
 #include "expert.cuh"
 

@@ -1,7 +1,7 @@
 #pragma once
-// Products of many rows by their experts' matrices on sm_90a. Blocks stay and take one tile after the other: 128
-// rows of an expert and some of its columns. A warpgroup fills a ring in shared memory: rows of A are gathered by
-// copies of 16 bytes, columns of B come by TMA; two warpgroups multiply 64 rows each.
+// Products of many rows by their experts' matrices on sm_90a. Blocks stay and take one tile after the other:
+// 128 rows of an expert and some of its columns. A warpgroup fills a ring in shared memory: rows of A are
+// gathered by copies of 16 bytes, columns of B come by TMA; two warpgroups multiply 64 rows each.
 
 #include "expert_plan.cuh"
 #include "tma.cuh"
@@ -136,7 +136,8 @@ DEVICE void fill_expert_ring(const Shape &shape, const A &a, const i32 *order, E
       for (int i = 0; i < per_thread; ++i) {
         const int r = row + 16 * i;
         const bool reads = inside && valid[i];
-        cp_async_16(tile_a + r * 64 + (chunk ^ r % 8) * 8, reads ? rows[i] + step * Block::depth : matrix, reads);
+        cp_async_16(tile_a + r * 64 + (chunk ^ r % 8) * 8, reads ? rows[i] + step * Block::depth : matrix,
+                    reads);
       }
       cp_async_commit();
       at.template advance<Block::stages>();
@@ -186,8 +187,8 @@ DEVICE void multiply_expert_tiles(const Shape &shape, const i32 *order, ExpertTi
       warpgroup_arrive();
 #pragma unroll
       for (int k = 0; k < Block::depth; k += 16)
-        wgmma_rows<T>(acc, wgmma_descriptor(tile_a + group * 4096 + k, 1024), wgmma_descriptor(tile_b + k, 1024),
-                      step > 0 || k > 0);
+        wgmma_rows<T>(acc, wgmma_descriptor(tile_a + group * 4096 + k, 1024),
+                      wgmma_descriptor(tile_b + k, 1024), step > 0 || k > 0);
       warpgroup_commit();
       warpgroup_wait<1>();
       release(step > 0);
@@ -220,7 +221,8 @@ DEVICE void multiply_expert_tiles(const Shape &shape, const i32 *order, ExpertTi
           for (int f = 0; f < 4; ++f) {
             const i64 column = column0 + (j + f) * 8 + lane % 4 * 2;
             take_pair(j + f, h);
-            epilogue(Matmul<0>(), line, column < columns ? column : lane % 4 * 2, totals, KeepPair{words[f], base});
+            epilogue(Matmul<0>(), line, column < columns ? column : lane % 4 * 2, totals,
+                     KeepPair{words[f], base});
           }
           transpose_in_quad(words);
           const i64 column = column0 + (j + lane % 4) * 8;

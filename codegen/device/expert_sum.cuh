@@ -4,8 +4,8 @@
 
 #include "gemm.cuh"
 
-/// `Config`: vector (neighbouring columns that a thread adds up), unroll (slots that are on their way), threads.
-/// `from` is [rows, slots, columns].
+/// `Config`: vector (neighbouring columns that a thread adds up), unroll (slots that are on their way),
+/// threads. `from` is [rows, slots, columns].
 template <class Config, class T, class Epilogue>
 DEVICE void expert_sum(const T *from, i64 rows, i64 slots, i64 columns, const Epilogue &epilogue) {
   constexpr int vector = Config::vector;

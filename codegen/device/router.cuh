@@ -15,7 +15,8 @@ enum class Weights {
 ///   count              the largest of them are taken, at most 32
 ///   softmax            of the scores comes first
 ///   weights            what becomes of those taken
-/// Body: begin_row(row); element(at), a score; put(row, rank, place) and put_weight(row, rank, weight) store one.
+/// Body: begin_row(row); element(at), a score; put(row, rank, place) and put_weight(row, rank, weight) store
+/// one.
 template <class Config, class Body>
 DEVICE void router(Body body, i64 rows) {
   constexpr int warps = Config::threads / 32, held = (Config::width + 31) / 32, none = Config::width;
@@ -66,8 +67,7 @@ DEVICE void router(Body body, i64 rows) {
     for (int mask = 16; mask > 0; mask /= 2) {
       const f32 other = shuffle_xor(best, mask);
       const i32 there = shuffle_xor(at, mask);
-      if (there != none &&
-          (at == none || is_above(other, best) || (!is_above(best, other) && there < at))) {
+      if (there != none && (at == none || is_above(other, best) || (!is_above(best, other) && there < at))) {
         best = other;
         at = there;
       }

@@ -1,5 +1,5 @@
-// The schedule of nn.expert_matmul: one kernel for the products and the scalar ops after them, and one for the
-// sum over the slots, where there is one.
+// The schedule of nn.expert_matmul: one kernel for the products and the scalar ops after them, and one for
+// the sum over the slots, where there is one.
 #include "codegen/schedule/ExpertMatmul.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -16,7 +16,7 @@ Problem problemOf(const Region &region, const KernelContext &context) {
 
 KernelDraft emitProducts(const Region &region, const KernelContext &context) {
   const Problem problem = problemOf(region, context);
-  KernelDraft draft = matmul::isSmallM(problem)          ? matmul::emitSmallM(region, context, problem)
+  KernelDraft draft = matmul::isSmallM(problem)         ? matmul::emitSmallM(region, context, problem)
                       : matmul::tensorCoreType(problem) ? matmul::emitMma(region, context, problem)
                                                         : matmul::emitFma(region, context, problem);
   draft.kernel.schedule = "experts";
@@ -112,8 +112,9 @@ private:
       add({}, problem.leastRows);
     if (sum)
       for (PlannedAlternative &alternative : all)
-        alternative.kernels.push_back(
-            {sum->rest, [sum = *sum](const KernelContext &context) { return experts::emitSum(sum, context); }});
+        alternative.kernels.push_back({sum->rest, [sum = *sum](const KernelContext &context) {
+                                         return experts::emitSum(sum, context);
+                                       }});
     return all;
   }
 };

@@ -61,7 +61,8 @@ static std::variant<SmallVector<Product>, std::string> productsOf(const Region &
     }
     if (whole)
       return std::string("slices of nn.expert_matmul, whose whole result is read too");
-    llvm::sort(slices, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
+    llvm::sort(slices,
+               [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
     products.append(slices.begin(), slices.end());
   }
   if (products.empty())

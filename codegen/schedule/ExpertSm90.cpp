@@ -22,7 +22,8 @@ int64_t stageBytes(const Problem &problem) {
 
 int64_t stages(const Problem &problem, const TargetInfo &target) {
   constexpr int64_t most = 6, reserve = 4096; // alignment, and what is declared in the source
-  return std::min(most, (target.sharedBytesPerBlock - reserve - 4 * problem.routing->experts) / stageBytes(problem));
+  return std::min(most, (target.sharedBytesPerBlock - reserve - 4 * problem.routing->experts) /
+                            stageBytes(problem));
 }
 
 TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul) {
@@ -44,7 +45,8 @@ Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routin
 bool takesSm90(const Problem &problem, const TargetInfo &target) {
   const std::optional<DType> type = matmul::tensorCoreType(problem);
   if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !type || problem.sideBySide() ||
-      problem.accumulators() > 2 || problem.a.decode || problem.a.type != *type || matmul::multipliesBytes(problem))
+      problem.accumulators() > 2 || problem.a.decode || problem.a.type != *type ||
+      matmul::multipliesBytes(problem))
     return false;
   auto fits = [&](const matmul::Matmul &matmul) {
     return !matmul.b.decode && matmul.b.type == *type && matmul.b.rowStride == Dim(1) &&
@@ -87,13 +89,15 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
   source.set("stages", inFlight);
   source.set("wide", region.outputs.size() == 1 && byteSize(dtype(region.outputs[0])) == 2 &&
                          problem.n.knownMultipleOf(8));
-  KernelDraft draft = source.finishExperts({DType::F32, 2}, static_cast<uint32_t>(threads), planElements(problem),
-                                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
+  KernelDraft draft =
+      source.finishExperts({DType::F32, 2}, static_cast<uint32_t>(threads), planElements(problem),
+                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
   draft.kernel.schedule = "experts";
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(inFlight * stageBytes(problem) + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma) | static_cast<uint32_t>(Feature::Tma);
-  draft.gridX = Dim::min(Dim(context.target.multiprocessors),
-                         (problem.m.ceilDiv(tileM) + expertGroups(problem)) * problem.n.ceilDiv(tileColumns(problem)));
+  draft.gridX =
+      Dim::min(Dim(context.target.multiprocessors),
+               (problem.m.ceilDiv(tileM) + expertGroups(problem)) * problem.n.ceilDiv(tileColumns(problem)));
   return draft;
 }
 

@@ -91,8 +91,7 @@ KernelDraft emitSum(const Sum &sum, const KernelContext &context) {
   const Problem problem = problemOf(sum, context);
   const DType type = dtype(op.getX());
   const auto last = static_cast<unsigned>(sum.rest.inputs.size() - 1);
-  const int64_t vector =
-      matmul::resultVector(problem, 16 / static_cast<int64_t>(byteSize(type)));
+  const int64_t vector = matmul::resultVector(problem, 16 / static_cast<int64_t>(byteSize(type)));
   const DimShape &shape = context.shape(op.getX());
   body::KernelSource source(sum.rest, context.inputs);
   source.config.set("vector", vector);

@@ -100,7 +100,8 @@ Tiling chooseTiling(const Problem &problem) {
   if (rowsAtOnce(problem) <= smallTile)
     return {16, 64, 1, 4};
   const bool shifted = multipliesBytes(problem) && (hasZeros(problem.a) || hasZeros(problem.b));
-  if ((problem.routing ? problem.mostRows / problem.routing->experts : problem.leastRows) >= manyRows && isWide(problem))
+  if ((problem.routing ? problem.mostRows / problem.routing->experts : problem.leastRows) >= manyRows &&
+      isWide(problem))
     return {128, problem.combined || shifted ? 64 : 128, 2, 2};
   return {};
 }

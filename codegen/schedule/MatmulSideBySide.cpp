@@ -16,8 +16,8 @@ static unsigned matmulsUpstream(const Region &region, const Problem &problem, Va
     Operation *op = pending.pop_back_val().getDefiningOp();
     if (!op || !llvm::is_contained(region.ops, op) || !seen.insert(op).second)
       continue;
-    auto found =
-        llvm::find_if(problem.matmuls, [&](const Matmul &matmul) { return matmul.op.getY().getDefiningOp() == op; });
+    auto found = llvm::find_if(problem.matmuls,
+                               [&](const Matmul &matmul) { return matmul.op.getY().getDefiningOp() == op; });
     if (found == problem.matmuls.end())
       pending.append(op->operand_begin(), op->operand_end());
     else

@@ -131,10 +131,12 @@ KernelDraft GemmSource::finishExperts(const Sums &sums, uint32_t threads, const 
                                       llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");
   source.declare(source.config.text());
-  SmallVector<std::string> arguments{sizes(), operand(true), source.scratch(planElements, false), epilogue(sums)};
+  SmallVector<std::string> arguments{sizes(), operand(true), source.scratch(planElements, false),
+                                     epilogue(sums)};
   for (const Matmul &matmul : problem.matmuls)
     arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
-  const std::string code = fmt::format("  {}<Config, {}>({});\n", name, problem.routing->experts, llvm::join(arguments, ", "));
+  const std::string code =
+      fmt::format("  {}<Config, {}>({});\n", name, problem.routing->experts, llvm::join(arguments, ", "));
   return source.finish(
       {.schedule = "experts", .code = code, .name = kernelName(), .threads = threads, .residentBlocks = 1});
 }

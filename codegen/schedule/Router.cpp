@@ -1,5 +1,5 @@
-// The choice of experts and their weights in one kernel: softmax of the scores, top_k, the scores taken, divided by
-// their sum or through a softmax of their own, and scalar ops.
+// The choice of experts and their weights in one kernel: softmax of the scores, top_k, the scores taken,
+// divided by their sum or through a softmax of their own, and scalar ops.
 #include "codegen/body/KernelSource.h"
 #include "codegen/body/Printer.h"
 #include "codegen/schedule/ElementGraph.h"
@@ -65,15 +65,19 @@ std::variant<Routes, std::string> analyse(const Region &region, const KernelCont
   const DimShape &shape = context.shape(scores), &chosen = context.shape(routes.topK.getY());
   if (routes.taken.getX() != scores || routes.taken.getIndices() != routes.topK.getY() ||
       !isLastAxis(routes.taken.getAxis(), shape.size()) || !isLastAxis(routes.topK.getAxis(), shape.size()))
-    return std::string("nn.gather_elements takes something else than the scores of nn.top_k along the last axis");
+    return std::string(
+        "nn.gather_elements takes something else than the scores of nn.top_k along the last axis");
   if (dtype(scores) != DType::F32)
     return "scores of " + std::string(name(dtype(scores))) + ", not f32";
-  if (shape.back().constant().value_or(INT64_MAX) > mostScores || chosen.back().constant().value_or(INT64_MAX) > mostTaken)
+  if (shape.back().constant().value_or(INT64_MAX) > mostScores ||
+      chosen.back().constant().value_or(INT64_MAX) > mostTaken)
     return fmt::format("more than {} scores, or {} taken, or as many as a run says", mostScores, mostTaken);
   known.append({routes.topK, routes.taken});
   routes.scores = scores;
-  if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>(); softmax && llvm::is_contained(region.ops, softmax.getOperation())) {
-    if (!isLastAxis(softmax.getAxis(), shape.size()) || dtype(softmax.getX()) != DType::F32 || softmax.getLog())
+  if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>();
+      softmax && llvm::is_contained(region.ops, softmax.getOperation())) {
+    if (!isLastAxis(softmax.getAxis(), shape.size()) || dtype(softmax.getX()) != DType::F32 ||
+        softmax.getLog())
       return std::string("nn.softmax over another axis, not of f32, or its logarithm");
     routes.softmax = softmax;
     routes.scores = softmax.getX();
@@ -89,9 +93,9 @@ std::variant<Routes, std::string> analyse(const Region &region, const KernelCont
       routes.weightSoftmax = softmax;
     if (sum && sum.getKind() == "sum" && sum.getKeepdims() && sum.getAxes().size() == 1 &&
         isLastAxis(sum.getAxes()[0], shape.size()) && sum->hasOneUse())
-      if (auto quotient = dyn_cast<nn::DivOp>(*sum->user_begin());
-          quotient && quotient.getLhs() == weight && quotient.getRhs() == sum.getY() &&
-          llvm::range_size(weight.getUses()) == 2) {
+      if (auto quotient = dyn_cast<nn::DivOp>(*sum->user_begin()); quotient && quotient.getLhs() == weight &&
+                                                                   quotient.getRhs() == sum.getY() &&
+                                                                   llvm::range_size(weight.getUses()) == 2) {
         routes.sum = sum;
         routes.quotient = quotient;
       }
@@ -136,7 +140,9 @@ public:
     source.config.set("count", *chosen.back().constant());
     source.config.set("softmax", bool(routes.softmax));
     source.config.set("Weights", "weights",
-                      routes.quotient ? "Weights::Divided" : routes.weightSoftmax ? "Weights::Softmax" : "Weights::AsTheyAre");
+                      routes.quotient        ? "Weights::Divided"
+                      : routes.weightSoftmax ? "Weights::Softmax"
+                                             : "Weights::AsTheyAre");
     source.include("router.cuh");
     source.body.member("i64", "line");
     body::Code begin(2);
@@ -161,8 +167,10 @@ private:
     scalar::Graph graph;
     body::Printer printer(graph, source.names);
     body::Code code(2);
-    const auto input = static_cast<unsigned>(llvm::find(region.inputs, routes.scores) - region.inputs.begin());
-    auto index = source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rows);
+    const auto input =
+        static_cast<unsigned>(llvm::find(region.inputs, routes.scores) - region.inputs.begin());
+    auto index =
+        source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rows);
     index.back() = graph.input("at", DType::I64, scalar::Level::Element);
     const scalar::Value element =
         graph.load(source.body.pointer(input), source.body.address(graph, context.inputs[input], index));
@@ -190,7 +198,8 @@ private:
     body::Printer printer(graph, source.names);
     body::Code code(2);
     const auto number = static_cast<unsigned>(llvm::find(region.outputs, output) - region.outputs.begin());
-    auto index = source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rows);
+    auto index =
+        source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rows);
     index.back() = graph.input("rank", DType::I64, scalar::Level::Element);
     const scalar::Value place = source.body.address(graph, context.shape(output), index);
     const DType type = dtype(output);
