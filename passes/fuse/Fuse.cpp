@@ -8,7 +8,9 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -197,7 +199,9 @@ private:
   void measure(const nn::SymbolicShapes &shapes, const SymbolValues &sizes) {
     std::vector<Result<ProfitOracle::Times>> times = options.profit->measure(candidates, shapes, sizes);
     std::vector<Candidate> kept;
+    std::vector<double> noise; // of the score of each
     for (auto [candidate, time] : llvm::zip(candidates, times)) {
+      double uncertain = 0;
       if (!time) {
         report.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
         if (!candidate.unproven.empty()) {
@@ -210,10 +214,37 @@ private:
       } else {
         // Equal within the noise: one kernel is still better than several.
         candidate.score = std::max(scoreOfSaving(time->unfused - time->fused), 1.0);
+        uncertain = scoreOfSaving(noiseOf(time->unfused));
       }
       kept.push_back(std::move(candidate));
+      noise.push_back(uncertain);
     }
     candidates = std::move(kept);
+    preferLarger(noise);
+  }
+
+  /// Of a group and a larger one that saves more bytes, the noise of a measurement does not choose the smaller.
+  void preferLarger(llvm::ArrayRef<double> noise) {
+    auto holds = [](const Candidate &larger, const Candidate &smaller) {
+      return larger.ops.size() > smaller.ops.size() && larger.bytesSaved > smaller.bytesSaved &&
+             llvm::all_of(smaller.ops, [&](Operation *op) { return llvm::is_contained(larger.ops, op); });
+    };
+    std::vector<size_t> bySize(candidates.size());
+    std::iota(bySize.begin(), bySize.end(), size_t(0));
+    llvm::stable_sort(bySize, [&](size_t a, size_t b) { return candidates[a].ops.size() < candidates[b].ops.size(); });
+    llvm::DenseMap<Operation *, llvm::SmallVector<size_t>> before; // candidates with the op, the smaller first
+    for (size_t index : bySize) {
+      Candidate &larger = candidates[index];
+      llvm::SmallSetVector<size_t, 8> others;
+      for (Operation *op : larger.ops) {
+        others.insert(before[op].begin(), before[op].end());
+        before[op].push_back(index);
+      }
+      for (size_t other : others)
+        if (const Candidate &smaller = candidates[other];
+            holds(larger, smaller) && smaller.score >= larger.score && smaller.score - larger.score <= noise[index])
+          larger.score = smaller.score + 1;
+    }
   }
 
   /// The values of the symbols that the candidate's operands and results speak of.

@@ -9,9 +9,10 @@ double scoreOfSaving(double microseconds) {
   return microseconds * bytesPerMicrosecond;
 }
 
+double noiseOf(double microseconds) { return 0.03 * microseconds; }
+
 std::optional<std::string> whySlower(const ProfitOracle::Times &times, const SymbolValues &sizes) {
-  constexpr double noise = 0.03;
-  if (times.fused <= times.unfused * (1 + noise))
+  if (times.fused <= times.unfused + noiseOf(times.unfused))
     return std::nullopt;
   std::string reason =
       llvm::formatv("measures slower: {0:F2} µs fused, {1:F2} µs unfused", times.fused, times.unfused).str();

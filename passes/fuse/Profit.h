@@ -25,6 +25,9 @@ public:
 /// without a measurement are scored by.
 double scoreOfSaving(double microseconds);
 
+/// By how many microseconds measurements of so long a time differ.
+double noiseOf(double microseconds);
+
 /// Why a candidate should stay unfused, or nothing: "measures slower: 3.1 µs fused, 2.6 µs unfused at batch = 1".
 /// Times within the noise of a measurement are no reason.
 std::optional<std::string> whySlower(const ProfitOracle::Times &times, const SymbolValues &sizes);

@@ -100,6 +100,16 @@ TEST(Profit, TheLargestSavingWins) {
   }
 }
 
+/// Of a group and a larger one around it, noise does not choose the smaller; a real difference does.
+TEST(Profit, NoiseDoesNotChooseTheSmallerGroup) {
+  auto times = [](double larger) {
+    return MadeUp([=](const Candidate &candidate) { return Times{candidate.pattern == "add_norm_quant" ? larger : 4.5, 5}; });
+  };
+  MadeUp noise = times(4.6), slower = times(4.8);
+  EXPECT_EQ(lowered(overlapping, &noise).patterns["add_norm_quant"].fired.size(), 1u);
+  EXPECT_EQ(lowered(overlapping, &slower).patterns["add_norm_quant"].fired.size(), 0u);
+}
+
 /// A norm in front of a product of one row, beside rows of a batch.
 constexpr const char *normPrologue = R"(
 func.func @main(%z: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %x: tensor<1x64xf32>, %w: tensor<64xf32>, %v: tensor<32x64xf32>) -> (tensor<?x64xf32>, tensor<1x32xf32>) {
