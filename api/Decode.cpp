@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 
 namespace fusion {
 namespace {
@@ -31,24 +32,52 @@ Tensor lengthened(const Tensor &tensor, size_t axis, int64_t count) {
 /// How long the caches were and are, by the axis in which the first of them that grows did: states do not.
 struct Growth {
   int64_t before = 0, after = 0;
+  std::string past; ///< the cache's name as an input
+  size_t axis = 0;
 };
 Growth growthOf(const std::vector<Program::Cache> &caches, const NamedTensors &inputs, const NamedTensors &outputs) {
   for (const Program::Cache &cache : caches) {
     const Shape &past = inputs.at(cache.past).shape(), &present = outputs.at(cache.present).shape();
     for (size_t axis = 0; axis < past.size(); ++axis)
       if (past[axis] != present[axis])
-        return {past[axis], present[axis]};
+        return {past[axis], present[axis], cache.past, axis};
   }
   return {};
 }
 
-void lengthenOthers(const Program &program, const Growth &growth, NamedTensors &inputs) {
-  for (const Port &port : program.inputs()) {
+/// The dims that grow with the caches: those that the graph calculates from the caches' length, or, where it says so of
+/// none, those that are as long as the caches became and have nothing to do with what the caches' shapes are made of, as
+/// the batch and the number of new tokens have.
+void lengthenOthers(const Program &program, const Growth &growth, const std::vector<Program::Cache> &caches,
+                    NamedTensors &inputs) {
+  const std::vector<Port> ports = program.inputs();
+  std::set<std::string> length;
+  for (const Port &port : ports)
+    if (port.name == growth.past)
+      length = port.shape[growth.axis].symbols();
+  auto isCache = [&](const Port &port) {
+    return std::any_of(caches.begin(), caches.end(), [&](const Program::Cache &cache) { return cache.past == port.name; });
+  };
+  auto speaksOf = [](const Dim &dim, const std::set<std::string> &names) {
+    const std::set<std::string> symbols = dim.symbols();
+    return std::any_of(symbols.begin(), symbols.end(), [&](const std::string &symbol) { return names.count(symbol) > 0; });
+  };
+  auto grows = [&](const Dim &dim) { return speaksOf(dim, length); };
+  std::set<std::string> others;
+  for (const Port &port : program.outputs())
+    if (std::any_of(caches.begin(), caches.end(), [&](const Program::Cache &cache) { return cache.present == port.name; }))
+      for (const Dim &dim : port.shape)
+        others.merge(dim.symbols());
+  const bool says = std::any_of(ports.begin(), ports.end(), [&](const Port &port) {
+    return !isCache(port) && std::any_of(port.shape.begin(), port.shape.end(), grows);
+  });
+  for (const Port &port : ports) {
     Tensor &tensor = inputs.at(port.name);
-    if (tensor.device().kind != Device::Kind::Host)
+    if (tensor.device().kind != Device::Kind::Host || isCache(port))
       continue;
     for (size_t axis = 0; axis < port.shape.size(); ++axis)
-      if (!port.shape[axis].isStatic() && tensor.shape()[axis] == growth.after)
+      if (!port.shape[axis].isStatic() && tensor.shape()[axis] == growth.after &&
+          (says ? grows(port.shape[axis]) : !speaksOf(port.shape[axis], others)))
         tensor = lengthened(tensor, axis, growth.after - growth.before);
   }
 }
@@ -66,7 +95,7 @@ Result<DecodeTimes> decode(Program &program, NamedTensors &inputs, NamedTensors 
     return badInput("steps need caches that are extended in place: --kv-capacity");
   DecodeTimes times;
   for (int step = 0; step < steps; ++step) {
-    lengthenOthers(program, growthOf(caches, inputs, outputs), inputs);
+    lengthenOthers(program, growthOf(caches, inputs, outputs), caches, inputs);
     for (const Program::Cache &cache : caches)
       inputs[cache.past] = outputs.at(cache.present);
     outputs.clear();

@@ -15,6 +15,7 @@ from harness import ToolTest
 try:
     import numpy
     import onnx
+    from safetensors.numpy import load_file, save_file
 except ImportError as missing:
     print(f"skipped: {missing}")
     raise SystemExit(77)
@@ -69,6 +70,30 @@ class Exporters(ToolTest):
                         "--expect=" + os.path.join(folder, "outputs.safetensors"), *loose)
                     self.assertIn("PASS", out)
                     self.assertNotIn("FAIL", out)
+
+    def test_caches_of_different_lengths(self):
+        """GroupQueryAttention in place: each batch entry's new tokens go behind its own past."""
+        with tempfile.TemporaryDirectory() as place:
+            with tarfile.open(PACKED) as packed:
+                packed.extractall(place)
+            folder = os.path.join(place, "exporters", "genaib-phi-fp16-cuda")
+            model, given = fill(folder), os.path.join(folder, "inputs.safetensors")
+            out, err = self.run_tool("fusion-run", model, "--device=emulate", "--inputs=" + given, "--kv-capacity=16", "--decode=3")
+            self.assertIn("decode: 3 steps", out)
+            random = numpy.random.default_rng(5)
+            shapes = {name: tensor.shape for name, tensor in load_file(given).items()}
+            inputs = {name: random.standard_normal((2, shape[1], 5, shape[3])).astype(numpy.float16)
+                      for name, shape in shapes.items() if name.startswith("past")}
+            inputs["input_ids"] = random.integers(0, 200, (2, 2))
+            inputs["attention_mask"] = numpy.array([[1] * 7, [1] * 5 + [0] * 2])
+            save_file(inputs, os.path.join(place, "in.safetensors"))
+            files = ["--inputs=" + os.path.join(place, "in.safetensors")]
+            expected = os.path.join(place, "out.safetensors")
+            self.run_tool("fusion-run", model, "--device=cpu", *files, "--outputs=" + expected)
+            for capacity in ([], ["--kv-capacity=16"]):
+                out, err = self.run_tool("fusion-run", model, "--device=emulate", *files, "--expect=" + expected, *capacity)
+                self.assertNotIn("FAIL", out)
+                self.assertGreater(out.count("PASS"), 4)
 
 
 if __name__ == "__main__":
