@@ -32,6 +32,8 @@ struct Group {
   Dim batch, sequence, past;
   /// The first token's position in each batch entry, [batch, 1]. Null if all have all of the past.
   Value start;
+  /// The past is a buffer of full capacity, in which the new tokens are written.
+  bool isBuffer = false;
 };
 
 bool rejectUnsupported(NodeImporter &node) {
@@ -83,22 +85,27 @@ bool splitInputs(NodeImporter &node, Group &group) {
   return true;
 }
 
-/// The cache must grow by the new tokens: present = past + new.
-bool checkCacheGrows(NodeImporter &node, const Group &group) {
-  constexpr const char *shared =
-      "the key/value cache is a shared buffer of full capacity; only caches that grow "
-      "by the new tokens are supported";
+/// Whether the cache grows by the new tokens, or is a buffer of full capacity in which they are written.
+bool findCache(NodeImporter &node, Group &group) {
   auto total = node.known(totalLengthInput);
+  const Dim grown = group.past + group.sequence;
+  const auto declared = node.declaredDim(1, 2);
+  const bool isBuffer = !(group.past == Dim(0)) && declared && sameDim(node, *declared, group.past);
+  const bool fitsInPast = total && total->size() == 1 && total->front().isStatic() && group.past.isStatic() &&
+                          total->front().value() <= group.past.value();
+  if (isBuffer || fitsInPast) {
+    if (node.has(biasInput))
+      node.fail("attention_bias with a cache of full capacity is not supported");
+    group.isBuffer = true;
+    return !node.failed();
+  }
   if (!total) {
-    node.fail(
-        "total_sequence_length (input 6) depends on run-time data, so that the length of the past cannot be "
-        "told from shapes; a shared buffer of full capacity is not supported");
+    node.fail("total_sequence_length (input 6) depends on run-time data, so that the length of the past cannot be told from "
+              "shapes, and the caches are not declared as buffers of full capacity, as long behind the node as before it");
     return false;
   }
-  Dim grown = group.past + group.sequence, declared = node.declaredDim(1, 2).value_or(grown);
-  bool contradicts = total->size() != 1 || (total->front() - grown).isStatic() != (total->front() == grown);
-  if (contradicts || (!(group.past == Dim(0)) && sameDim(node, declared, group.past))) {
-    node.fail(shared);
+  if (total->size() != 1 || (total->front() - grown).isStatic() != (total->front() == grown)) {
+    node.fail("total_sequence_length (input 6) is " + shapeString(*total) + ", not past and new tokens, " + grown.str());
     return false;
   }
   node.owner().learn(total->front(), grown);
@@ -107,7 +114,7 @@ bool checkCacheGrows(NodeImporter &node, const Group &group) {
 
 /// Batch entries are padded on the right, so each one's new tokens follow its own valid past.
 void findStart(NodeImporter &node, Group &group) {
-  if (group.past == Dim(0) || group.batch == Dim(1))
+  if (group.past == Dim(0) || (group.batch == Dim(1) && !group.isBuffer))
     return;
   Value lengths = node.cast(node.operand(lengthsInput), node.i64Type()); // of past and new tokens, less one
   lengths = node.reshape(lengths, {group.batch, 1});
@@ -155,7 +162,7 @@ Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Valu
     return node.concat({node.operand(pastInput), fresh}, 2);
   Value rows = node.reshape(positions, {group.batch, 1, group.sequence, 1});
   return node.build<nn::CacheWriteOp>({node.operand(pastInput), fresh, rows},
-                                      {node.i64("axis", 2), node.flag("grows", true)});
+                                      {node.i64("axis", 2), node.flag("grows", !group.isBuffer)});
 }
 
 /// x with one more entry in front of its dim `axis`.
@@ -198,7 +205,7 @@ Value lastKeys(NodeImporter &node, const Group &group) {
 
 void groupQueryAttention(NodeImporter &node) {
   Group group;
-  if (!rejectUnsupported(node) || !splitInputs(node, group) || !checkCacheGrows(node, group))
+  if (!rejectUnsupported(node) || !splitInputs(node, group) || !findCache(node, group))
     return;
   findStart(node, group);
   Value positions = countFrom(node, group.start ? Dim(0) : group.past, group.sequence);

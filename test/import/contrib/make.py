@@ -69,12 +69,13 @@ def case(name, op, inputs, outputs=("y",), domain=MICROSOFT, weights=(), **attri
 
 
 def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, packed=False, rotary=True, bias=False,
-                dynamic=False, **attributes):
+                dynamic=False, total=None, **attributes):
+    """`total`: of the longest entry, where the past is a buffer with room for more."""
     inputs = {"q": f32(batch, new, (heads + 2 * groups if packed else heads) * size),
               "k": None if packed else f32(batch, new, groups * size),
               "v": None if packed else f32(batch, new, groups * size),
               "past_key": f32(batch, groups, past, size), "past_value": f32(batch, groups, past, size),
-              "seqlens_k": i32(lengths), "total": i32(past + new),
+              "seqlens_k": i32(lengths), "total": i32(total or past + new),
               "cos": f32(32, size // 2) if rotary else None, "sin": f32(32, size // 2) if rotary else None,
               "positions": None, "bias": f32(batch, 1, new, past + new) if bias else None}
     node = helper.make_node("GroupQueryAttention", [key if value is not None else "" for key, value in inputs.items()],
@@ -102,7 +103,7 @@ def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, pac
         return results
 
     write(name, nodes, inputs, ["y", "present_key", "present_value"], [key for key in inputs if key in weights], dims,
-          keep_past)
+          adjust=keep_past)
 
 
 def bits(name, count, columns, depth, zero_points=False, bias=False, block=32):
@@ -169,6 +170,8 @@ def attention():
     group_query("gqa_decode_window", 2, 1, 6, [6, 3], local_window_size=3, softcap=5.0)
     group_query("gqa_decode_bias", 2, 1, 6, [6, 4], rotary=False, bias=True, scale=0.2)
     group_query("gqa_chunk", 1, 3, 4, [6])
+    group_query("gqa_buffer", 2, 1, 8, [5, 2], total=6)
+    group_query("gqa_buffer_one", 1, 3, 8, [6], total=7, local_window_size=3)
     group_query("gqa_dynamic_prompt", 2, 5, 0, [4, 4], dynamic=True)
     group_query("gqa_dynamic_decode", 2, 1, 6, [6, 2], dynamic=True)
     qkv = lambda keys: {"q": f32(2, 3, 32), "k": f32(2, keys, 32), "v": f32(2, keys, 32)}
