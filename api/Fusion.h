@@ -106,9 +106,10 @@ struct CompileOptions {
   int tensorParallel = 1;
   bool vocabularyParallel = false;           ///< ranks divide the embedding's rows and the head's columns too
   /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an input that the
-  /// graph extends, `present = Concat(past, new)` with `present` a result, has a buffer of that many positions, and a
-  /// run writes only what is new; the state of a linear attention is replaced where it lies. See Program::run. An error if the graph has no such input, and for a bundle, which
-  /// keeps the capacity it was compiled with. The reference gives the same numbers and copies.
+  /// graph extends, by Concat(past, new) or GroupQueryAttention into a result, has a buffer of that many positions,
+  /// and a run writes only what is new; the state of a linear attention is replaced where it lies. See Program::run.
+  /// An error if the graph has no such input, and for a bundle, which keeps the capacity it was compiled with. The
+  /// reference gives the same numbers and copies.
   int64_t kvCapacity = 0;
   /// Experts that a router gives weight 0 are not run, although 0 times infinity is not 0: the graph is taken to compute
   /// finite numbers there. Otherwise a graph that runs every expert on every row stays as it is. See docs/routed-experts.md.
@@ -173,8 +174,8 @@ public:
   /// `present` and `past` share. Passed back as the next run's `past`, it is extended where it lies; any
   /// other tensor, such as a host tensor or another view, is copied into a free buffer first. So each view
   /// may be extended once: run two continuations of one `past` and the later overwrites the positions of the
-  /// earlier. A state is replaced as a whole: the view that was passed shows the new one then. A run that needs more positions than the capacity is refused (BadInput). With several ranks
-  /// divided inputs are host tensors, and results are dense host tensors, except for those that extend a
+  /// earlier. A state is replaced as a whole: the view that was passed shows the new one then. A run that needs
+  /// more positions than the capacity is refused (BadInput). With several ranks divided inputs are host tensors, and results are dense host tensors, except for those that extend a
   /// cache: such a result stays on the devices of the ranks, a shard on each (its device has the ordinal -1,
   /// and only fetch() reads it), and is extended where it lies when it is passed back to the same program.
   /// Without a kvCapacity caches go through the host. An error of one rank stops all; unless it is of the

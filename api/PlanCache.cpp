@@ -70,9 +70,10 @@ std::string planKey(const Graph &graph, const CompileOptions &options, bool mayM
   if (build.empty() || machine.empty() || !options.schedules.empty())
     return {};
   std::string key = fmt::format(
-      "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nvocabulary {}\nfuse {}\nprofit {}\nkv capacity {}\nassume finite {}\nmodel {}\nweights {}\n", build, machine,
-      options.target.arch, options.tensorParallel, options.vocabularyParallel, options.fuse, static_cast<int>(options.profit), options.kvCapacity, options.assumeFinite,
-      source.path, source.weightFolder);
+      "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nvocabulary {}\nfuse {}\nprofit {}\nkv capacity {}\n"
+      "assume finite {}\nmodel {}\nweights {}\n",
+      build, machine, options.target.arch, options.tensorParallel, options.vocabularyParallel, options.fuse,
+      static_cast<int>(options.profit), options.kvCapacity, options.assumeFinite, source.path, source.weightFolder);
   for (const std::string &name : options.disabledFusions)
     key += fmt::format("disabled {}\n", name);
   for (const std::string &file : options.patternFiles) {

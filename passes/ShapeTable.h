@@ -3,6 +3,8 @@
 
 #include "ir/dialect/SymbolicShapes.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -29,6 +31,19 @@ private:
 
   nn::SymbolicShapes shapes;
 };
+
+/// Calls `rewrite(function, shapes)`, which gives a LogicalResult, for every function of the module that has a body.
+template <class Fn>
+llvm::LogicalResult forEachFunction(mlir::ModuleOp module, Fn rewrite) {
+  for (auto function : module.getOps<mlir::func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    auto shapes = ShapeTable::compute(function);
+    if (failed(shapes) || failed(rewrite(function, *shapes)))
+      return llvm::failure();
+  }
+  return llvm::success();
+}
 
 /// numpy broadcasting in which dims fit only if one is 1 or both are provably equal.
 std::optional<DimShape> provenBroadcast(llvm::ArrayRef<DimShape> shapes);

@@ -64,6 +64,21 @@ Value Scope::address(Graph &graph, const DimShape &shape, llvm::ArrayRef<Value> 
   return address(graph, View::contiguous({}, shape), index);
 }
 
+std::string Scope::place(llvm::ArrayRef<std::string> indices, llvm::ArrayRef<Dim> sizes, llvm::ArrayRef<int64_t> order) {
+  std::string place;
+  for (int64_t dim : order) {
+    const auto at = static_cast<size_t>(dim);
+    if (sizes[at] == Dim(1))
+      continue; // its index is 0
+    if (place.empty())
+      place = indices[at];
+    else
+      place = fmt::format("{} * {} + {}", place.find(' ') == std::string::npos ? place : "(" + place + ")", size(sizes[at]),
+                          indices[at]);
+  }
+  return place.empty() ? "0" : place;
+}
+
 llvm::SmallVector<Value> Scope::delinearize(Graph &graph, Value linear, const DimShape &shape, bool narrow) {
   llvm::SmallVector<Value> index(shape.size(), graph.index(0));
   llvm::SmallVector<size_t> dims; // that are more than one

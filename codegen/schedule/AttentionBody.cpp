@@ -108,8 +108,7 @@ void KernelBuilder::writeScore() {
   source.body.method("template <int N> DEVICE void score(f32 (&s)[N]" + mask + ") const", code);
 }
 
-// The result is contiguous, in the order of dims that a transpose after it asks for. Nested products need
-// fewer sizes in registers than a stride for every dim.
+// The result is contiguous, in the order of dims that a transpose after it asks for.
 void KernelBuilder::writeStore() {
   SmallVector<int64_t> order = {0, 1, 2, 3};
   for (Operation *later : problem.region.ops)
@@ -117,19 +116,9 @@ void KernelBuilder::writeStore() {
       order.assign(transpose.getPerm().begin(), transpose.getPerm().end());
   const std::string indices[] = {"entry", "head", "query", "column"};
   const Dim sizes[] = {problem.batch, problem.heads, problem.queries, Dim(problem.valueDepth)};
-  std::string place;
-  for (int64_t dim : order) {
-    if (sizes[dim] == Dim(1))
-      continue; // its index is 0
-    if (place.empty())
-      place = indices[dim];
-    else
-      place = fmt::format("{} * {} + {}", place.find(' ') == std::string::npos ? place : "(" + place + ")",
-                          source.body.size(sizes[dim]), indices[dim]);
-  }
   body::Code code(2);
   code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));", source.body.output(0),
-                        place.empty() ? "0" : place, typeOf(op.getY())));
+                        source.body.place(indices, sizes, order), typeOf(op.getY())));
   source.body.method("template <int N> DEVICE void store(i64 entry, i64 head, i64 query, int column, "
                 "const Vec<f32, N> &values) const",
                 code);

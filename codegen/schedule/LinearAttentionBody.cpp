@@ -60,21 +60,6 @@ void KernelBuilder::rows(const char *name, Value operand, const std::string &hea
     count(fmt::format("{}_column_stride", name), view.strides[3]);
 }
 
-/// Row-major `sizes` in the order `order` of their dims; nested products need fewer registers than strides.
-static std::string placeOf(body::Functor &body, ArrayRef<std::string> indices, ArrayRef<Dim> sizes, ArrayRef<int64_t> order) {
-  std::string place;
-  for (int64_t dim : order) {
-    if (sizes[dim] == Dim(1))
-      continue; // its index is 0
-    if (place.empty())
-      place = indices[dim];
-    else
-      place = fmt::format("{} * {} + {}", place.find(' ') == std::string::npos ? place : "(" + place + ")",
-                          body.size(sizes[dim]), indices[dim]);
-  }
-  return place.empty() ? "0" : place;
-}
-
 /// The result is contiguous, in the order of dims that a transpose after it asks for. What does not leave is not stored.
 void KernelBuilder::stores() {
   SmallVector<int64_t> order = {0, 1, 2, 3};
@@ -92,7 +77,7 @@ void KernelBuilder::stores() {
     if (output != problem.region.outputs.end())
       code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));",
                             source.body.output(static_cast<unsigned>(output - problem.region.outputs.begin())),
-                            placeOf(source.body, indices, sizes, dims), typeOf(value)));
+                            source.body.place(indices, sizes, dims), typeOf(value)));
     source.body.method(fmt::format("template <int N> DEVICE void {}, i64 column, const Vec<f32, N> &values) const", signature), code);
   };
   store(result, "store(i64 entry, i64 head, i64 token", {"entry", "head", "token", "column"},

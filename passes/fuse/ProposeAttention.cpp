@@ -1,5 +1,6 @@
 // The order of dims that the reader of an attention wants, written by the attention itself.
 #include "ir/dialect/Types.h"
+#include "passes/Match.h"
 #include "passes/fuse/Propose.h"
 
 using namespace mlir;
@@ -7,8 +8,6 @@ using namespace mlir;
 namespace fusion {
 
 /// The only op that reads the value, or null.
-static Operation *onlyReader(Value value) { return value.hasOneUse() ? *value.getUsers().begin() : nullptr; }
-
 Proposals proposeAttentionLayouts(const ProposalContext &context) {
   Proposals proposals;
   for (Operation &op : context.block) {
@@ -16,7 +15,7 @@ Proposals proposeAttentionLayouts(const ProposalContext &context) {
       continue;
     Operation *attention = &op;
     const Value result = op.getResult(0); // y of both
-    Operation *reader = onlyReader(result);
+    Operation *reader = onlyUser(result);
     auto transpose = llvm::dyn_cast_if_present<nn::TransposeOp>(reader);
     if (!transpose) {
       proposals.misses.push_back(
@@ -35,7 +34,7 @@ Proposals proposeAttentionLayouts(const ProposalContext &context) {
           {attention, std::to_string(readers) + " readers of the transposed result, not one nn.reshape"});
       continue;
     }
-    auto reshape = llvm::dyn_cast_if_present<nn::ReshapeOp>(onlyReader(transpose.getResult()));
+    auto reshape = llvm::dyn_cast_if_present<nn::ReshapeOp>(onlyUser(transpose.getResult()));
     if (!reshape || context.oracle.isView(reshape)) {
       proposals.misses.push_back(
           {attention, "the transposed result is read where it lies: there is no copy to save"});

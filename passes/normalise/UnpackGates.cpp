@@ -38,14 +38,12 @@ bool areGateAndUp(ArrayRef<nn::SliceOp> parts) {
 
 struct UnpackGates : impl::UnpackGatesBase<UnpackGates> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      auto shapes = ShapeTable::compute(function);
-      if (failed(shapes))
-        return signalPassFailure();
-      unpackProjections(function, *shapes, areGateAndUp);
-    }
+    auto unpack = [](func::FuncOp function, ShapeTable &shapes) {
+      unpackProjections(function, shapes, areGateAndUp);
+      return success();
+    };
+    if (failed(forEachFunction(getOperation(), unpack)))
+      signalPassFailure();
   }
 };
 

@@ -162,22 +162,15 @@ struct RedundantScaleType : OpRewritePattern<OpTy> {
 } // namespace
 
 LogicalResult absorbIntoNorms(ModuleOp module) {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    if (function.isExternal())
-      continue;
-    auto shapes = ShapeTable::compute(function);
-    if (failed(shapes))
-      return failure();
+  return forEachFunction(module, [&](func::FuncOp function, ShapeTable &shapes) {
     RewritePatternSet patterns(module.getContext());
     patterns.add<CastOfInput<nn::RmsNormOp>, CastOfInput<nn::LayerNormOp>, CastOfWeight<nn::RmsNormOp>,
                  CastOfWeight<nn::LayerNormOp>, CastOfBias, CastOfResult<nn::RmsNormOp>,
                  CastOfResult<nn::LayerNormOp>, BiasOfWeight, CentredInput, RedundantScaleType<nn::RmsNormOp>,
                  RedundantScaleType<nn::LayerNormOp>>(module.getContext());
-    patterns.add<NormOfOnes>(module.getContext(), *shapes);
-    if (failed(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))))
-      return failure();
-  }
-  return success();
+    patterns.add<NormOfOnes>(module.getContext(), shapes);
+    return applyPatternsGreedily(function, std::move(patterns), greedyConfig(shapes));
+  });
 }
 
 } // namespace fusion::raise

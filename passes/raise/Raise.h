@@ -21,19 +21,14 @@ struct Raiser {
 /// died. An op that was replaced before its turn comes is skipped.
 template <class OpTy, class Fn>
 llvm::LogicalResult forEachRoot(mlir::ModuleOp module, Fn raiseAt) {
-  for (auto function : module.getOps<mlir::func::FuncOp>()) {
-    if (function.isExternal())
-      continue;
-    auto shapes = ShapeTable::compute(function);
-    if (failed(shapes))
-      return llvm::failure();
-    mlir::IRRewriter rewriter(function.getContext(), &*shapes);
-    Raiser raiser{*shapes, rewriter};
+  return forEachFunction(module, [&](mlir::func::FuncOp function, ShapeTable &shapes) {
+    mlir::IRRewriter rewriter(function.getContext(), &shapes);
+    Raiser raiser{shapes, rewriter};
     for (auto root : llvm::to_vector(function.getBody().front().getOps<OpTy>()))
       raiseAt(root, raiser);
     eraseDeadOps(function);
-  }
-  return llvm::success();
+    return llvm::success();
+  });
 }
 
 /// Matches add(x, c), in either order, with a constant c; the constant and x.

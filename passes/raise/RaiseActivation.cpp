@@ -126,17 +126,13 @@ struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
         failed(raise::forEachRoot<nn::TanhOp>(module, tanh)) ||
         failed(raise::forEachRoot<nn::SigmoidOp>(module, sigmoid)))
       return signalPassFailure();
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      auto shapes = ShapeTable::compute(function);
-      if (failed(shapes))
-        return signalPassFailure();
-      RewritePatternSet patterns(&getContext());
-      patterns.add<raise::CastsAround<nn::GeluOp>, raise::CastsAround<nn::SiluOp>>(&getContext());
-      if (failed(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))))
-        return signalPassFailure();
-    }
+    auto absorbCasts = [](func::FuncOp function, ShapeTable &shapes) {
+      RewritePatternSet patterns(function.getContext());
+      patterns.add<raise::CastsAround<nn::GeluOp>, raise::CastsAround<nn::SiluOp>>(function.getContext());
+      return applyPatternsGreedily(function, std::move(patterns), greedyConfig(shapes));
+    };
+    if (failed(forEachFunction(module, absorbCasts)))
+      signalPassFailure();
   }
 };
 } // namespace

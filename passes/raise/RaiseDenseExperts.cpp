@@ -187,17 +187,15 @@ struct RaiseDenseExperts : impl::RaiseDenseExpertsBase<RaiseDenseExperts> {
   using RaiseDenseExpertsBase::RaiseDenseExpertsBase;
 
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      auto shapes = ShapeTable::compute(function);
-      if (failed(shapes))
-        return signalPassFailure();
-      IRRewriter rewriter(function.getContext(), &*shapes);
-      raise::Raiser raiser{*shapes, rewriter};
+    auto raiseAll = [this](func::FuncOp function, ShapeTable &shapes) {
+      IRRewriter rewriter(function.getContext(), &shapes);
+      raise::Raiser raiser{shapes, rewriter};
       raiseIn(function, raiser);
       eraseDeadOps(function);
-    }
+      return success();
+    };
+    if (failed(forEachFunction(getOperation(), raiseAll)))
+      signalPassFailure();
   }
 
   void raiseIn(func::FuncOp function, raise::Raiser &raiser) {

@@ -162,15 +162,9 @@ void narrowSum(nn::ReduceOp sum, Raiser &raiser) {
 namespace {
 struct RaiseExpertMatmul : impl::RaiseExpertMatmulBase<RaiseExpertMatmul> {
   void runOnOperation() override {
-    using raise::Raiser;
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      auto shapes = ShapeTable::compute(function);
-      if (failed(shapes))
-        return signalPassFailure();
-      IRRewriter rewriter(function.getContext(), &*shapes);
-      Raiser raiser{*shapes, rewriter};
+    auto raiseAll = [](func::FuncOp function, ShapeTable &shapes) {
+      IRRewriter rewriter(function.getContext(), &shapes);
+      raise::Raiser raiser{shapes, rewriter};
       Block &block = function.getBody().front();
       raise::ExpertMatmuls experts;
       for (auto root : llvm::to_vector(block.getOps<nn::MatmulOp>()))
@@ -181,7 +175,10 @@ struct RaiseExpertMatmul : impl::RaiseExpertMatmulBase<RaiseExpertMatmul> {
       for (auto root : llvm::to_vector(block.getOps<nn::ReduceOp>()))
         raise::narrowSum(root, raiser);
       eraseDeadOps(function);
-    }
+      return success();
+    };
+    if (failed(forEachFunction(getOperation(), raiseAll)))
+      signalPassFailure();
   }
 };
 } // namespace

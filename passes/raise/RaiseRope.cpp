@@ -238,19 +238,12 @@ struct CastOfTables : OpRewritePattern<nn::RopeOp> {
 };
 
 LogicalResult absorbIntoRopes(ModuleOp module) {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    if (function.isExternal())
-      continue;
-    auto shapes = ShapeTable::compute(function);
-    if (failed(shapes))
-      return failure();
+  return forEachFunction(module, [&](func::FuncOp function, ShapeTable &shapes) {
     RewritePatternSet patterns(module.getContext());
     patterns.add<CastOfInput, CastOfResult, CastOfTables>(module.getContext());
-    patterns.add<PartialRotation>(module.getContext(), *shapes);
-    if (failed(applyPatternsGreedily(function, std::move(patterns), greedyConfig(*shapes))))
-      return failure();
-  }
-  return success();
+    patterns.add<PartialRotation>(module.getContext(), shapes);
+    return applyPatternsGreedily(function, std::move(patterns), greedyConfig(shapes));
+  });
 }
 
 } // namespace

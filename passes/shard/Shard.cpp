@@ -2,6 +2,7 @@
 
 #include "ir/dialect/Mesh.h"
 #include "ir/dialect/Types.h"
+#include "passes/Match.h"
 #include "passes/Unpack.h"
 #include "passes/shard/PlacePorts.h"
 #include "passes/shard/Sharder.h"
@@ -30,22 +31,16 @@ void reshapeWeights(func::FuncOp function) {
   }
 }
 
-/// The one op that reads the value, if it is an Op.
-template <class Op>
-Op onlyReader(Value value) {
-  return value.hasOneUse() ? llvm::dyn_cast<Op>(*value.user_begin()) : Op();
-}
-
 // Pattern: reduce(cast?(all_reduce(expert_matmul)) * weights) over slots -> all_reduce(reduce(cast?(expert_matmul) * weights))
 // with one weight for all columns: a row crosses once, not once for each slot.
 void sumAfterSlots(nn::AllReduceOp sum) {
   if (!sum.getX().getDefiningOp<nn::ExpertMatmulOp>())
     return;
   Value value = sum.getY();
-  if (auto cast = onlyReader<nn::CastOp>(value); cast && llvm::isa<FloatType>(elementType(cast)))
+  if (auto cast = onlyUserAs<nn::CastOp>(value); cast && llvm::isa<FloatType>(elementType(cast)))
     value = cast;
-  auto product = onlyReader<nn::MulOp>(value);
-  auto slots = product ? onlyReader<nn::ReduceOp>(product.getY()) : nn::ReduceOp();
+  auto product = onlyUserAs<nn::MulOp>(value);
+  auto slots = product ? onlyUserAs<nn::ReduceOp>(product.getY()) : nn::ReduceOp();
   const int64_t rank = tensorType(value).getRank();
   if (!slots || slots.getKind() != "sum" || slots.getAxes().size() != 1 ||
       (slots.getAxes()[0] != rank - 2 && slots.getAxes()[0] != -2))

@@ -52,7 +52,7 @@ class KvCapacity(ToolTest):
                     says="dim 2 needs 13 positions, the cache was compiled for a capacity of 12")
         self.refuse("fusion-run", *named(DECODE, device="cpu"), "--kv-capacity=0", says="--kv-capacity takes a number")
         self.refuse("fusion-run", *named(LLAMA, device="cpu"), "--kv-capacity=12",
-                    says="no input is extended by Concat(past, new) into a result")
+                    says="no input is extended by Concat(past, new) or GroupQueryAttention into a result")
         self.refuse("fusion-opt", graph(DECODE), "--kv-capacity=12", says="--kv-capacity needs --fuse")
 
     def test_plan(self):
