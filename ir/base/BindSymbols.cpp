@@ -140,6 +140,9 @@ private:
       return badInput(fmt::format("{}: {}", equality.reason, (left ? right : left).error().message));
     if (*left == *right)
       return {};
+    if (*left < *right && Dim::min(equality.left, equality.right) == equality.left) // a limit, as min(x, limit) == x
+      return badInput(fmt::format("{}: {} is {}, of which {} fit ({})", equality.reason, equality.right.str(), *right,
+                                  *left, explain({&equality.left})));
     return badInput(fmt::format("{}: {} is {} but {} is {} ({})", equality.reason, equality.left.str(), *left,
                                 equality.right.str(), *right, explain({&equality.left, &equality.right})));
   }

@@ -333,19 +333,43 @@ bool Dim::Node::knownNonNegative(const AtomRef &atom) {
   return false;
 }
 
-bool Dim::knownNonNegative() const {
-  for (const Node::Term &term : Node::termsOf(*this)) {
-    if (term.coefficient < 0)
+bool Dim::Node::knownNonNegative(const Term &term) {
+  if (term.coefficient < 0)
+    return false;
+  // An even power is never negative, so equal atoms cancel in pairs.
+  for (size_t i = 0; i < term.monomial.size(); ++i) {
+    if (i + 1 < term.monomial.size() && compare(term.monomial[i], term.monomial[i + 1]) == 0)
+      ++i;
+    else if (!knownNonNegative(term.monomial[i]))
       return false;
-    // An even power is never negative, so equal atoms cancel in pairs.
-    for (size_t i = 0; i < term.monomial.size(); ++i) {
-      if (i + 1 < term.monomial.size() && Node::compare(term.monomial[i], term.monomial[i + 1]) == 0)
-        ++i;
-      else if (!Node::knownNonNegative(term.monomial[i]))
-        return false;
-    }
   }
   return true;
+}
+
+bool Dim::Node::knownNonNegative(const Dim &dim, int splits) {
+  const std::vector<Term> &terms = termsOf(dim);
+  if (std::ranges::all_of(terms, [](const Term &term) { return knownNonNegative(term); }))
+    return true;
+  auto term = std::ranges::find_if(terms, [](const Term &term) {
+    return term.monomial.size() == 1 &&
+           (term.monomial[0]->kind == Kind::Max || term.monomial[0]->kind == Kind::Min);
+  });
+  if (splits == 0 || term == terms.end())
+    return false;
+  const Atom &atom = *term->monomial[0];
+  const Dim rest = dim - fromTerm(term->monomial, term->coefficient);
+  auto holdsWith = [&](const Dim &operand) {
+    return knownNonNegative(rest + operand * Dim(term->coefficient), splits - 1);
+  };
+  // The sum is at least what it is with either operand, or else as little as with one of them.
+  const bool either = (atom.kind == Kind::Max) == (term->coefficient > 0);
+  return either ? holdsWith(atom.left) || holdsWith(atom.right)
+                : holdsWith(atom.left) && holdsWith(atom.right);
+}
+
+bool Dim::knownNonNegative() const {
+  constexpr int mostSplits = 4; // each doubles the work
+  return Node::knownNonNegative(*this, mostSplits);
 }
 
 bool Dim::knownAtMostOne() const {

@@ -50,6 +50,9 @@ struct Dim::Node {
   /// The greatest integer that provably divides the value: gcd over the terms; 0 for the constant 0.
   static int64_t knownFactor(const Dim &dim);
   static bool knownNonNegative(const AtomRef &atom);
+  static bool knownNonNegative(const Term &term);
+  /// Takes at most `splits` operations max and min apart, into what the sum is with either operand.
+  static bool knownNonNegative(const Dim &dim, int splits);
   static bool knownPositive(const Dim &dim);
 
   /// For a divisor that is no constant: dividend = quotient * divisor + rest, taking out what makes the

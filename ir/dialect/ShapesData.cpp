@@ -62,6 +62,18 @@ LogicalResult DimConstantOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
+/// Records `size <= limit` where it is not provable; false where it is known to be wrong.
+static bool requireAtMost(ShapeContext &context, const Dim &size, const Dim &limit) {
+  return (limit - size).knownNonNegative() || succeeded(context.requireEqual(Dim::min(size, limit), size));
+}
+
+/// Reading `count` elements by index needs a dim that has any.
+static LogicalResult requireSomething(ShapeContext &context, const Dim &count, const Dim &dim) {
+  if (!requireAtMost(context, Dim::min(count, Dim(1)), dim))
+    return context.fail("reads an empty dim");
+  return success();
+}
+
 LogicalResult IotaOp::inferShapes(ShapeContext &context) {
   DimShape size = dimsFromAttr(getSize());
   if (size.size() != 1 || context.rank(0) != 0 || context.rank(1) != 0)
@@ -123,8 +135,11 @@ LogicalResult SliceOp::inferShapes(ShapeContext &context) {
     int64_t step = getSteps()[i];
     if (step == 0)
       return context.fail("step 0");
-    if (!dim.isStatic() || !starts[i].isStatic() || !sizes[i].isStatic() || sizes[i].value() == 0)
+    if (!dim.isStatic() || !starts[i].isStatic() || !sizes[i].isStatic() || sizes[i].value() == 0) {
+      if (step > 0 && !requireAtMost(context, starts[i] + (sizes[i] - Dim(1)) * Dim(step) + Dim(1), dim))
+        return context.fail("dim " + Twine(i) + " sliced out of range");
       continue;
+    }
     int64_t start = starts[i].value(), size = sizes[i].value(), last = 0;
     bool overflows = size < 0 || __builtin_mul_overflow(size - 1, step, &last) ||
                      __builtin_add_overflow(start, last, &last);
@@ -209,16 +224,21 @@ LogicalResult GatherOp::inferShapes(ShapeContext &context) {
   shape.insert(shape.end(), indices.begin(), indices.end());
   shape.insert(shape.end(), x.begin() + *axis + 1, x.end());
   context.set(0, shape);
-  return success();
+  return requireSomething(context, product(shape), x[static_cast<size_t>(*axis)]);
 }
 
 LogicalResult GatherElementsOp::inferShapes(ShapeContext &context) {
-  if (failed(context.axis(static_cast<int64_t>(getAxis()), context.rank(0))))
+  auto axis = context.axis(static_cast<int64_t>(getAxis()), context.rank(0));
+  if (failed(axis))
     return failure();
   if (context.rank(0) != context.rank(1))
     return context.fail("x and indices have different ranks");
-  context.set(0, context.shape(1));
-  return success();
+  const DimShape &x = context.shape(0), &indices = context.shape(1);
+  for (size_t i = 0; i < x.size(); ++i)
+    if (static_cast<int64_t>(i) != *axis && !requireAtMost(context, indices[i], x[i]))
+      return context.fail("dim " + Twine(i) + " of the indices is longer than that of x");
+  context.set(0, indices);
+  return requireSomething(context, product(indices), x[static_cast<size_t>(*axis)]);
 }
 
 LogicalResult GatherNdOp::inferShapes(ShapeContext &context) {
@@ -231,6 +251,9 @@ LogicalResult GatherNdOp::inferShapes(ShapeContext &context) {
     return context.fail("indices address more dims than x has");
   DimShape shape(indices.begin(), indices.end() - 1);
   shape.insert(shape.end(), x.begin() + batch + depth, x.end());
+  for (int64_t d = 0; d < depth; ++d)
+    if (failed(requireSomething(context, product(shape), x[static_cast<size_t>(batch + d)])))
+      return failure();
   context.set(0, shape);
   return success();
 }

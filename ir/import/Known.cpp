@@ -60,9 +60,7 @@ bool isManageable(ArrayRef<Dim> dims) {
 }
 
 Dim broadcastDim(const Dim &a, const Dim &b) {
-  if (a == Dim(1) || nn::isOneOrNone(a))
-    return b;
-  return b.isStatic() && !(b == Dim(1)) ? b : a;
+  return a == Dim(1) || nn::isOneOrNone(a) || !(b == Dim(1) || nn::isOneOrNone(b)) ? b : a;
 }
 
 } // namespace fusion::onnx

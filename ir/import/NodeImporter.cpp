@@ -284,6 +284,8 @@ SmallVector<Value> NodeImporter::create(StringRef name, ValueRange operands,
   return SmallVector<Value>(op->getResults());
 }
 
+void NodeImporter::takeAsEqual(const Dim &left, const Dim &right) { graph.learn(left, right); }
+
 const DimShape &NodeImporter::shapeOf(Value value) const {
   static const DimShape none;
   return value ? graph.shapeOf(value) : none;

@@ -119,6 +119,8 @@ public:
                                         llvm::ArrayRef<mlir::Type> elementTypes);
   /// The symbolic shape of any value of the module; empty for null.
   const DimShape &shapeOf(mlir::Value value) const;
+  /// Two dims that the op needs equal, beside what shape functions record.
+  void takeAsEqual(const Dim &left, const Dim &right);
   int64_t rankOf(mlir::Value value) const { return static_cast<int64_t>(shapeOf(value).size()); }
   /// Null for null.
   static mlir::Type typeOf(mlir::Value value);

@@ -139,7 +139,8 @@ void split(NodeImporter &n) {
     start = start + part;
   }
   if (start.isStatic() && size.isStatic() && !(start == size))
-    n.fail("the parts add up to " + start.str() + ", not " + size.str());
+    return n.fail("the parts add up to " + start.str() + ", not " + size.str());
+  n.takeAsEqual(start, size);
 }
 
 void concat(NodeImporter &n) {

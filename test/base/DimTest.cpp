@@ -190,6 +190,11 @@ TEST(Dim, Questions) {
   EXPECT_TRUE(Dim(0).knownMultipleOf(7));
   EXPECT_TRUE((batch * seq + 1).knownNonNegative());
   EXPECT_FALSE((batch - 1).knownNonNegative());
+  EXPECT_TRUE((seq - Dim::min(1, seq)).knownNonNegative());
+  EXPECT_TRUE((Dim::max(batch, seq) - batch).knownNonNegative());
+  EXPECT_TRUE((seq - Dim::min(seq, batch) - Dim::max(0, Dim::min(4, seq) - Dim::min(seq, batch))).knownNonNegative());
+  EXPECT_FALSE((seq - Dim::min(2, batch)).knownNonNegative());
+  EXPECT_FALSE((Dim::min(batch, seq) - batch).knownNonNegative());
   EXPECT_TRUE(Dim::min(1, seq).knownAtMostOne());
   EXPECT_TRUE((1 - Dim::max(0, 1 - seq)).knownAtMostOne()); // a slice [-seq:] of one element
   EXPECT_FALSE(Dim::max(1, seq).knownAtMostOne());

@@ -79,7 +79,7 @@ struct SliceCase {
 TEST(ImportShapes, Slices) {
   const int64_t most = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   const SliceCase cases[] = {
-      {{1}, {most}, {1}, {1}, R"-(sizes = ["batch", "max(0, seq - min(1, seq))", 128])-"},
+      {{1}, {most}, {1}, {1}, R"-(sizes = ["batch", "seq - min(1, seq)", 128])-"},
       {{-16}, {most}, {2}, {1}, R"(sizes = ["batch", "seq", 16], starts = [0, 0, 112])"},
       {{least}, {-1}, {-1}, {1}, R"(sizes = ["batch", "seq", 127], starts = [0, 0, 0])"},
       {{-1},
