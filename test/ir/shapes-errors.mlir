@@ -93,3 +93,27 @@ func.func @dims(%a: tensor<?x4xf32>) -> tensor<?xf32> {
   %0 = nn.reshape %a {shape = ["4*("]} : (tensor<?x4xf32>) -> tensor<?xf32>
   return %0 : tensor<?xf32>
 }
+
+// -----
+
+func.func @empty_table(%a: tensor<0x2xf32>, %i: tensor<1xi64>) -> tensor<1x2xf32> {
+  // expected-error @+1 {{reads an empty dim}}
+  %0 = nn.gather %a, %i {axis = 0 : i64} : (tensor<0x2xf32>, tensor<1xi64>) -> tensor<1x2xf32>
+  return %0 : tensor<1x2xf32>
+}
+
+// -----
+
+func.func @more_indices_than_elements(%a: tensor<4x2xf32>, %i: tensor<1x3xi64>) -> tensor<1x3xf32> {
+  // expected-error @+1 {{dim 1 of the indices is longer than that of x}}
+  %0 = nn.gather_elements %a, %i {axis = 0 : i64} : (tensor<4x2xf32>, tensor<1x3xi64>) -> tensor<1x3xf32>
+  return %0 : tensor<1x3xf32>
+}
+
+// -----
+
+func.func @slice_from_behind_the_end(%a: tensor<4x?xf32>) -> tensor<0x2xf32> {
+  // expected-error @+1 {{dim 0 sliced out of range}}
+  %0 = nn.slice %a {starts = [6, 0], sizes = [0, 2], steps = array<i64: 1, 1>} : (tensor<4x?xf32>) -> tensor<0x2xf32>
+  return %0 : tensor<0x2xf32>
+}
