@@ -3,6 +3,7 @@
 #include "ir/base/Hash.h"
 #include "ir/base/MappedFile.h"
 #include "runtime/MemoryPlan.h"
+#include "runtime/SpanFiles.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -84,35 +85,20 @@ Result<std::string> readFile(const std::string &path) {
   return std::move(text).str();
 }
 
-struct FileMapping {
-  std::shared_ptr<MappedFile> file;
-  const std::byte *bytes;
-};
-
-Result<FileMapping> mapSpan(const FileSpan &span, const std::string &weight) {
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(span.path);
-  if (!file)
-    return badInput(fmt::format("weight {}: {}", weight, file.error().message));
-  const size_t available = (*file)->bytes().size();
-  if (span.offset > available || span.length > available - span.offset)
-    return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", weight, span.path, available,
-                                span.length, span.offset));
-  return FileMapping{*file, (*file)->bytes().data() + span.offset};
-}
-
 /// Copies every weight to `path` and lets the plan point there. Equal spans are stored once.
 Status packWeights(ProgramPlan &plan, const std::string &path) {
   OutputFile output(path);
+  SpanFiles files;
   std::map<std::tuple<std::string, uint64_t, uint64_t>, uint64_t> written;
   auto pack = [&](const FileSpan &span, const std::string &name) -> Result<FileSpan> {
     if (Status status = output.align(); !status)
       return status.error();
     auto [entry, fresh] = written.try_emplace({span.path, span.offset, span.length}, output.size);
-    Result<FileMapping> mapping = mapSpan(span, name);
-    if (!mapping)
-      return mapping.error();
+    Result<const std::byte *> bytes = files.bytesOf(span, name);
+    if (!bytes)
+      return bytes.error();
     if (fresh)
-      if (Status status = output.write(mapping->bytes, span.length); !status)
+      if (Status status = output.write(*bytes, span.length); !status)
         return status.error();
     return FileSpan{weightFile, entry->second, span.length};
   };
@@ -128,10 +114,10 @@ Status packWeights(ProgramPlan &plan, const std::string &path) {
         return status;
     } else if (!buffer.parts.empty()) { // the bundle has them side by side
       for (const FileSpan &part : buffer.parts) {
-        Result<FileMapping> mapping = mapSpan(part, buffer.name);
-        if (!mapping)
-          return mapping.error();
-        if (Status status = output.write(mapping->bytes, part.length); !status)
+        Result<const std::byte *> bytes = files.bytesOf(part, buffer.name);
+        if (!bytes)
+          return bytes.error();
+        if (Status status = output.write(*bytes, part.length); !status)
           return status;
         packed.length += part.length;
       }

@@ -39,44 +39,24 @@ struct Source {
   size_t partBytes = 0; ///< of each; not needed where there is one
 };
 
-/// Maps files, each once.
-struct Files {
-  std::map<std::string, std::shared_ptr<MappedFile>> files;
-
-  Result<const std::byte *> bytesOf(const FileSpan &span, const std::string &weight) {
-    std::shared_ptr<MappedFile> &file = files[span.path];
-    if (!file) {
-      Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(span.path);
-      if (!opened)
-        return badInput(fmt::format("weight {}: {}", weight, opened.error().message));
-      file = *opened;
-    }
-    const size_t available = file->bytes().size();
-    if (span.offset > available || span.length > available - span.offset)
-      return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", weight, span.path, available,
-                                  span.length, span.offset));
-    return file->bytes().data() + span.offset;
+Result<Source> sourceOf(SpanFiles &files, const BufferPlan &buffer, int rank) {
+  std::vector<FileSpan> spans = buffer.parts;
+  if (spans.empty())
+    spans.push_back(std::get<FileSpan>(buffer.contents));
+  if (!buffer.perRank.empty()) {
+    if (rank < 0 || static_cast<size_t>(rank) >= buffer.perRank.size())
+      return badInput(fmt::format("weight {}: there is no file for rank {}", buffer.name, rank));
+    spans = {buffer.perRank[static_cast<size_t>(rank)]};
   }
-
-  Result<Source> sourceOf(const BufferPlan &buffer, int rank) {
-    std::vector<FileSpan> spans = buffer.parts;
-    if (spans.empty())
-      spans.push_back(std::get<FileSpan>(buffer.contents));
-    if (!buffer.perRank.empty()) {
-      if (rank < 0 || static_cast<size_t>(rank) >= buffer.perRank.size())
-        return badInput(fmt::format("weight {}: there is no file for rank {}", buffer.name, rank));
-      spans = {buffer.perRank[static_cast<size_t>(rank)]};
-    }
-    Source source{{}, spans.front().length};
-    for (const FileSpan &span : spans) {
-      Result<const std::byte *> bytes = bytesOf(span, buffer.name);
-      if (!bytes)
-        return bytes.error();
-      source.parts.push_back(*bytes);
-    }
-    return source;
+  Source source{{}, spans.front().length};
+  for (const FileSpan &span : spans) {
+    Result<const std::byte *> bytes = files.bytesOf(span, buffer.name);
+    if (!bytes)
+      return bytes.error();
+    source.parts.push_back(*bytes);
   }
-};
+  return source;
+}
 
 /// Copies `rows` of the source, wherever the parts end, to `target`.
 Status upload(Backend &backend, std::byte *target, const Source &source, const WeightRows &rows) {
@@ -127,7 +107,7 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
   std::vector<Copy> copies;
   std::map<std::pair<std::vector<const std::byte *>, std::vector<WeightRows>>, size_t> placed;
   std::vector<bool> used = usedBuffers(plan);
-  Files files;
+  SpanFiles &files = store.storage->files;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan &buffer = plan.buffers[i];
     if (buffer.kind != BufferPlan::Kind::Weight || !used[i])
@@ -137,7 +117,7 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
       store.storage->tensors.push_back(*tensor);
       source.parts = {static_cast<const std::byte *>(tensor->data())};
     } else {
-      Result<Source> found = files.sourceOf(buffer, rank);
+      Result<Source> found = sourceOf(files, buffer, rank);
       if (!found)
         return found.error();
       source = std::move(*found);
@@ -158,8 +138,6 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
         store.copiedBytes += std::max(alignedSize(totalBytes(*rows)), bufferAlignment);
     }
   }
-  for (const auto &[path, file] : files.files)
-    store.storage->files.push_back(file);
   if (copies.empty())
     return store;
 

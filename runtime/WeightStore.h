@@ -2,9 +2,9 @@
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
-#include "ir/base/MappedFile.h"
 #include "ir/base/Safetensors.h"
 #include "runtime/Backend.h"
+#include "runtime/SpanFiles.h"
 
 #include <memory>
 #include <vector>
@@ -28,7 +28,7 @@ public:
 
 private:
   struct Storage {
-    std::vector<std::shared_ptr<MappedFile>> files;
+    SpanFiles files;
     std::vector<Tensor> tensors;
     std::shared_ptr<void> memory;
   };
