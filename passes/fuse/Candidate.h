@@ -16,13 +16,18 @@ struct Candidate {
   /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order; nothing
   /// that they read is among `ops`.
   llvm::SmallVector<mlir::Operation *> clones = {};
+  /// Of the clones those whose originals are expected to lose all readers, as other groups clone them too.
+  llvm::SmallVector<mlir::Operation *> replaced = {};
   /// Roots of other candidates of which nothing is left when this one is taken: they fire with it.
   llvm::SmallVector<std::pair<mlir::Operation *, std::string>> absorbed = {};
   /// Why less traffic and fewer launches do not make it faster; it is taken where it measures faster. Empty: they do.
   std::string unproven = {};
   std::string schedule;                     ///< that takes it
+  int64_t bytesMoved = 0;                   ///< by its kernel
   int64_t bytesSaved = 0;
-  double score = 0;                         ///< what the choice maximises
+  double score = 0;                         ///< what the choice maximises; negative: not worth it
+  double shared = 0;                        ///< what it saves besides if all that computes `replaced` again is taken
+  double noise = 0;                         ///< of a measured score
 
   bool overlaps(const Candidate &other) const;
   /// ops and clones, in block order.
@@ -62,8 +67,7 @@ public:
   virtual llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) = 0;
 };
 
-/// The best non-overlapping subset by total score: exact for conflict components of up to 16, greedy beyond.
-/// Returns indices into `candidates`.
-llvm::SmallVector<size_t> chooseCandidates(llvm::ArrayRef<Candidate> candidates);
+/// The disjoint subset with the largest total score. Negative scores are not taken. Returns indices into `candidates`.
+llvm::SmallVector<size_t> chooseCandidates(llvm::ArrayRef<Candidate> candidates, llvm::ArrayRef<double> scores);
 
 } // namespace fusion

@@ -1,16 +1,14 @@
 #include "passes/fuse/Fuse.h"
 
 #include "ir/dialect/Types.h"
-#include "passes/fuse/FuseSites.h"
 #include "passes/fuse/Grow.h"
+#include "passes/fuse/Select.h"
 #include "patterns/Matcher.h"
 
-#include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
-#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -18,9 +16,6 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// What a kernel launch costs, in bytes of memory traffic: about half a microsecond at 4 TB/s.
-constexpr double launchBytes = 2 << 20;
-
 /// The op across ranks that the pattern wants, where the block has none: such a pattern has no candidate roots there.
 std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &block) {
   StringRef collective = nn::AllReduceOp::getOperationName();
@@ -32,32 +27,33 @@ std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &b
   return collective;
 }
 
-/// Ops whose results have no readers.
-void eraseDead(func::FuncOp function) {
+/// Erases ops whose results have no readers. `erased` are keys only.
+void eraseDead(func::FuncOp function, llvm::DenseSet<Operation *> *erased = nullptr) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-    if (isOpTriviallyDead(&op))
+    if (isOpTriviallyDead(&op)) {
+      if (erased)
+        erased->insert(&op);
       op.erase();
+    }
 }
 
+/// Rounds until nothing is left to group. In each, all families propose from the same graph, and the set of candidates that
+/// saves most is committed.
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
         FusionReport &report)
       : function(function), patterns(patterns), options(options), oracle(oracle), report(report) {}
 
-  /// The declarative families and the proposers that compete choose together; each other proposer works on what they
-  /// and its predecessors left.
   Status run() {
     const DrawnNodes drawn = drawNodes(function, report.before);
-    Status status = round([&](const Traffic &traffic) {
-      collect(traffic);
-      for (const Proposer &proposer : proposers())
-        if (proposer.competes && enabled(proposer.family.str()))
-          collect(proposer, traffic);
-    });
-    for (const Proposer &proposer : proposers())
-      if (status && !proposer.competes && enabled(proposer.family.str()))
-        status = round([&](const Traffic &traffic) { collect(proposer, traffic); });
+    Result<size_t> committed = round();
+    while (committed && *committed > 0) {
+      isFirstRound = false;
+      committed = round();
+    }
+    if (!committed)
+      return committed.error();
     recordMisses();
     const DrawnNodes fused = drawNodes(function, report.after);
     for (auto &[op, index] : fused)
@@ -68,7 +64,7 @@ public:
     for (auto &[root, line] : sites.missLines())
       if (auto node = drawn.find(root); node != drawn.end())
         report.before[node->second].missed.push_back(line);
-    return status;
+    return {};
   }
 
 private:
@@ -79,34 +75,44 @@ private:
            (options.only.empty() || llvm::is_contained(options.only, name));
   }
 
-  Status round(llvm::function_ref<void(const Traffic &)> collectCandidates) {
+  /// The number of groups made.
+  Result<size_t> round() {
     auto shapes = nn::SymbolicShapes::compute(function);
     if (failed(shapes))
       return badInput("shapes do not fit together");
     oracle.begin(function, *shapes);
-    candidates.clear();
-    const SymbolValues sizes = nominalSizes(function);
-    collectCandidates(Traffic{*shapes, sizes, oracle});
-    if (options.profit && !candidates.empty())
-      measure(*shapes, sizes);
-    commitBest();
-    eraseDead(function); // whose clones took their place; between rounds no candidate points at them
-    return {};
+    const Traffic traffic{*shapes, nominalSizes(function), oracle};
+    CandidatePool pool(options, oracle, traffic, sites, report);
+    collect(pool, traffic);
+    Selection selection = selectCandidates(pool, {function.getBody().front(), traffic, oracle}, rest(),
+                                           [&](const Candidate &candidate) { see(candidate.root, candidate.pattern); });
+    restMisses = std::move(selection.restMisses);
+    const size_t committed = commitAll(pool.all(), std::move(selection.chosen));
+    eraseDead(function, &settled); // whose clones took their place; no candidate points at them any more
+    return committed;
   }
 
-  void collect(const Proposer &proposer, const Traffic &traffic) {
-    Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle, candidates});
-    for (auto &[root, reason] : proposals.misses) {
-      sites.see(root, proposer.family.str());
-      sites.miss(root, proposer.family.str(), 0, reason);
-    }
-    for (Candidate &candidate : proposals.candidates) {
-      sites.see(candidate.root, candidate.pattern);
-      consider(std::move(candidate), traffic);
-    }
+  void collect(CandidatePool &pool, const Traffic &traffic) {
+    matchPatterns(pool);
+    const ProposalContext context{function.getBody().front(), traffic, oracle};
+    const std::vector<Candidate> found = pool.all().vec();
+    for (auto more : {growGroups, proposeBranchNorms, proposeRopes, proposeRotationPairs, proposeGates})
+      for (Candidate &candidate : more(context, found))
+        if (enabled(candidate.pattern))
+          consider(std::move(candidate), pool);
+    for (const Proposer &proposer : proposers())
+      if (enabled(proposer.family.str()) && !isRest(proposer))
+        collect(proposer, pool, traffic);
   }
 
-  void collect(const Traffic &traffic) {
+  /// Its candidates depend on what the others take.
+  static bool isRest(const Proposer &proposer) { return proposer.propose == proposePointwise; }
+  const Proposer *rest() const {
+    auto *found = llvm::find_if(proposers(), isRest);
+    return enabled(found->family.str()) ? found : nullptr;
+  }
+
+  void matchPatterns(CandidatePool &pool) {
     std::vector<const FusionPattern *> wanted;
     for (const FusionPattern &pattern : patterns.patterns())
       if (auto collective = absentCollective(pattern, function.getBody().front()))
@@ -116,19 +122,11 @@ private:
     for (Operation &root : function.getBody().front())
       for (const FusionPattern *pattern : wanted)
         if (pattern->startsAt(&root))
-          consider(*pattern, &root, traffic);
-    const ProposalContext context{function.getBody().front(), traffic, oracle};
-    const std::vector<Candidate> found = candidates;
-    for (auto more : {growGroups, proposeBranchNorms, proposeRopes, proposeRotationPairs, proposeGates})
-      for (Candidate &candidate : more(context, found))
-        if (enabled(candidate.pattern)) {
-          sites.see(candidate.root, candidate.pattern);
-          consider(std::move(candidate), traffic);
-        }
+          match(*pattern, &root, pool);
   }
 
-  void consider(const FusionPattern &pattern, Operation *root, const Traffic &traffic) {
-    sites.see(root, pattern.name);
+  void match(const FusionPattern &pattern, Operation *root, CandidatePool &pool) {
+    see(root, pattern.name);
     for (MatchResult &result : matchAll(pattern, root)) {
       if (!result.matched)
         return sites.miss(root, pattern.name, result.opsFound, result.reason);
@@ -137,184 +135,148 @@ private:
       candidate.isUsers = !pattern.isBuiltin;
       candidate.root = root;
       candidate.ops = std::move(result.ops);
-      consider(std::move(candidate), result.opsFound, traffic);
+      pool.consider(std::move(candidate), result.opsFound);
     }
   }
 
-  /// A candidate of no pattern: all its ops were found. Where a user's pattern grew, the match itself says why it is missed.
-  void consider(Candidate candidate, const Traffic &traffic) {
-    const auto found = candidate.isUsers ? 0 : static_cast<unsigned>(candidate.ops.size());
-    consider(std::move(candidate), found, traffic);
+  void collect(const Proposer &proposer, CandidatePool &pool, const Traffic &traffic) {
+    Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle, pool.all()});
+    for (auto &[root, reason] : proposals.misses) {
+      see(root, proposer.family.str());
+      sites.miss(root, proposer.family.str(), 0, reason);
+    }
+    for (Candidate &candidate : proposals.candidates)
+      consider(std::move(candidate), pool);
   }
 
-  /// Matmuls take the ops that decode their operands along; where no schedule takes those, they go without.
-  void consider(Candidate candidate, unsigned opsFound, const Traffic &traffic) {
-    Candidate decoding = withDecoding(candidate);
-    if (decoding.body().size() == candidate.body().size())
-      return add(std::move(candidate), opsFound, traffic);
-    if (candidate.pattern == "scaled_matmul")
-      return add(std::move(decoding), opsFound, traffic);
-    GroupPorts ports = portsOf(decoding.ops, decoding.clones);
-    auto schedule = oracle.schedule(decoding.body(), ports);
-    if (schedule)
-      return add(std::move(decoding), opsFound, traffic);
-    sites.see(candidate.root, "scaled_matmul");
-    sites.miss(candidate.root, "scaled_matmul", opsFound,
-         "no schedule with the decoding of its operands: " + schedule.error().message);
-    add(std::move(candidate), opsFound, traffic);
+  void consider(Candidate candidate, CandidatePool &pool) {
+    see(candidate.root, candidate.pattern);
+    pool.consider(std::move(candidate));
   }
 
-  /// Checks legality, asks for a schedule and scores.
-  void add(Candidate candidate, unsigned opsFound, const Traffic &traffic) {
-    Operation *root = candidate.root;
-    llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-    // PDL matches are not injective: (q, k) and (k, q) are one candidate.
-    for (const Candidate &other : candidates)
-      if (other.pattern == candidate.pattern && other.ops == candidate.ops) {
-        if (other.root != root)
-          sites.miss(root, candidate.pattern, opsFound, "the same ops are a candidate from " + siteName(other.root));
-        return;
-      }
-    if (auto reason = whyNotConvex(candidate.ops, candidate.clones))
-      return sites.miss(root, candidate.pattern, opsFound, *reason);
-    GroupPorts ports = portsOf(candidate.ops, candidate.clones);
-    auto schedule = oracle.schedule(candidate.body(), ports);
-    if (!schedule)
-      return sites.miss(root, candidate.pattern, opsFound, "no schedule: " + schedule.error().message);
-    if (!options.profit && !candidate.unproven.empty() && !llvm::is_contained(options.only, candidate.pattern))
-      return sites.miss(root, candidate.pattern, opsFound, candidate.unproven);
-    candidate.schedule = *schedule;
-    candidate.bytesSaved =
-        traffic.unfused(candidate.ops) - traffic.bytes(ports.inputs, ports.outputs);
-    auto kernels = llvm::count_if(candidate.body(), [&](Operation *op) { return !oracle.isView(op); });
-    candidate.score = static_cast<double>(candidate.bytesSaved) + launchBytes * static_cast<double>(kernels - 1);
-    remark::analysis(root->getLoc(), remarkOf(candidate.pattern))
-        << remark::reason("candidate at {0} for schedule {1}", siteName(root), candidate.schedule)
-        << remark::metric("Ops", candidate.ops.size()) << remark::metric("BytesSaved", candidate.bytesSaved);
-    candidates.push_back(std::move(candidate));
+  /// The graph as it was given says where a fusion could have been.
+  void see(Operation *root, const std::string &pattern) {
+    if (isFirstRound)
+      sites.see(root, pattern);
   }
 
-  /// Scores candidates by the time that they save; those that save none are out. What cannot be measured keeps its
-  /// score.
-  void measure(const nn::SymbolicShapes &shapes, const SymbolValues &sizes) {
-    std::vector<Result<ProfitOracle::Times>> times = options.profit->measure(candidates, shapes, sizes);
-    std::vector<Candidate> kept;
-    std::vector<double> noise; // of the score of each
-    for (auto [candidate, time] : llvm::zip(candidates, times)) {
-      double uncertain = 0;
-      if (!time) {
-        report.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
-        if (!candidate.unproven.empty()) {
-          sites.miss(candidate.root, candidate.pattern, ~0u, candidate.unproven);
-          continue;
-        }
-      } else if (auto reason = whySlower(*time, sizesOf(candidate, shapes, sizes))) {
+  /// Makes groups of the chosen ones; of those that the others make impossible, the next round proposes what still can be.
+  /// Returns how many it made.
+  size_t commitAll(ArrayRef<Candidate> all, SmallVector<size_t> chosen) {
+    llvm::DenseMap<Operation *, size_t> winners;
+    std::vector<bool> isSettled(all.size());
+    size_t committed = 0;
+    for (size_t index : clonersFirst(all, std::move(chosen))) {
+      const Candidate &candidate = all[index];
+      isSettled[index] = true;
+      if (auto reason = whyNotNow(candidate)) {
         sites.miss(candidate.root, candidate.pattern, ~0u, *reason);
         continue;
-      } else {
-        // Equal within the noise: one kernel is still better than several.
-        candidate.score = std::max(scoreOfSaving(time->unfused - time->fused), 1.0);
-        uncertain = scoreOfSaving(noiseOf(time->unfused));
       }
-      kept.push_back(std::move(candidate));
-      noise.push_back(uncertain);
+      take(candidate);
+      ++committed;
+      for (Operation *op : candidate.ops)
+        winners[op] = index;
     }
-    candidates = std::move(kept);
-    preferLarger(noise);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (!isSettled[i] && !isLost(all[i], all, winners))
+        missGain(all[i], committed == 0);
+    return committed;
   }
 
-  /// Of a group and a larger one that saves more bytes, the noise of a measurement does not choose the smaller.
-  void preferLarger(llvm::ArrayRef<double> noise) {
-    auto holds = [](const Candidate &larger, const Candidate &smaller) {
-      return larger.ops.size() > smaller.ops.size() && larger.bytesSaved > smaller.bytesSaved &&
-             llvm::all_of(smaller.ops, [&](Operation *op) { return llvm::is_contained(larger.ops, op); });
-    };
-    std::vector<size_t> bySize(candidates.size());
-    std::iota(bySize.begin(), bySize.end(), size_t(0));
-    llvm::stable_sort(bySize, [&](size_t a, size_t b) { return candidates[a].ops.size() < candidates[b].ops.size(); });
-    llvm::DenseMap<Operation *, llvm::SmallVector<size_t>> before; // candidates with the op, the smaller first
-    for (size_t index : bySize) {
-      Candidate &larger = candidates[index];
-      llvm::SmallSetVector<size_t, 8> others;
-      for (Operation *op : larger.ops) {
-        others.insert(before[op].begin(), before[op].end());
-        before[op].push_back(index);
-      }
-      for (size_t other : others)
-        if (const Candidate &smaller = candidates[other];
-            holds(larger, smaller) && smaller.score >= larger.score && smaller.score - larger.score <= noise[index])
-          larger.score = smaller.score + 1;
-    }
+  void missGain(const Candidate &candidate, bool isLastRound) {
+    if (candidate.bytesSaved < 0 && candidate.score < 0)
+      sites.miss(candidate.root, candidate.pattern, ~0u,
+                 "no gain: it would read and write " + std::to_string(-candidate.bytesSaved) +
+                     " bytes more, which launching less does not make up for");
+    else if (isLastRound)
+      sites.miss(candidate.root, candidate.pattern, ~0u, "no gain: what it would compute again stays for other readers");
   }
 
-  /// The values of the symbols that the candidate's operands and results speak of.
-  static SymbolValues sizesOf(const Candidate &candidate, const nn::SymbolicShapes &shapes, const SymbolValues &sizes) {
-    SymbolValues own;
-    GroupPorts ports = portsOf(candidate.ops, candidate.clones);
-    for (const SmallVector<Value> *values : {&ports.inputs, &ports.outputs})
-      for (Value value : *values)
-        for (const Dim &dim : shapes[value])
-          for (const std::string &symbol : dim.symbols())
-            if (auto size = sizes.find(symbol); size != sizes.end())
-              own.insert(*size);
-    return own;
-  }
-
-  /// Takes the best set; a candidate that a commit made impossible returns its ops to the losers.
-  void commitBest() {
-    std::vector<Candidate> pool = candidates;
-    while (!pool.empty()) {
-      SmallVector<size_t> chosen = chooseCandidates(pool);
-      std::vector<Candidate> committed;
-      bool refused = false;
+  /// Who computes an op again comes before who takes it.
+  static SmallVector<size_t> clonersFirst(ArrayRef<Candidate> all, SmallVector<size_t> chosen) {
+    llvm::DenseMap<Operation *, unsigned> cloners;
+    for (size_t index : chosen)
+      for (Operation *op : all[index].clones)
+        ++cloners[op];
+    SmallVector<size_t> ordered;
+    for (bool more = true; more;) {
+      more = false;
+      SmallVector<size_t> later;
       for (size_t index : chosen) {
-        Candidate &candidate = pool[index];
-        if (auto reason = whyNotConvex(candidate.ops, candidate.clones)) {
-          sites.miss(candidate.root, candidate.pattern, ~0u, *reason);
-          refused = true;
-          candidate.ops.clear();
+        if (llvm::any_of(all[index].ops, [&](Operation *op) { return cloners.lookup(op) > 0; })) {
+          later.push_back(index);
           continue;
         }
-        FusionReport::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
-        for (Operation *op : candidate.body())
-          site.ops.push_back(op->getName().getStringRef().str());
-        remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
-            << remark::reason("fused at {0}: {1}", site.location, llvm::join(site.ops, ", "))
-            << remark::metric("BytesSaved", site.bytesSaved);
-        for (auto &[root, pattern] : candidate.absorbed)
-          if (enabled(pattern) && sites.fire(root, pattern))
-            report.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
-        report.patterns[candidate.pattern].fired.push_back(std::move(site));
-        sites.fire(candidate.root, candidate.pattern);
-        commit(candidate);
-        committed.push_back(candidate);
+        more = true;
+        ordered.push_back(index);
+        for (Operation *op : all[index].clones)
+          --cloners[op];
       }
-      std::vector<Candidate> left;
-      for (const Candidate &candidate : pool) {
-        if (candidate.ops.empty() || sites.hasFired(candidate.root, candidate.pattern))
-          continue;
-        auto winner = llvm::find_if(committed, [&](const Candidate &c) { return c.overlaps(candidate); });
-        if (winner == committed.end())
-          left.push_back(candidate);
-        else
-          sites.miss(candidate.root, candidate.pattern, ~0u,
-               "dropped: overlaps " + winner->pattern + " at " + siteName(winner->root));
-      }
-      pool = std::move(left);
-      if (!refused)
-        break;
+      chosen = std::move(later);
     }
-    for (const Candidate &candidate : pool)
-      sites.miss(candidate.root, candidate.pattern, ~0u,
-           "no gain: it would read and write " + std::to_string(-candidate.bytesSaved) +
-               " bytes more, which launching less does not make up for");
+    ordered.append(chosen); // that compute ops of each other: the first is taken
+    return ordered;
+  }
+
+  static std::optional<std::string> whyNotNow(const Candidate &candidate) {
+    for (Operation *op : candidate.clones)
+      if (op->getBlock() != candidate.ops.front()->getBlock())
+        return "dropped: " + shownName(op) + ", which it would compute too, went into another group";
+    return whyNotConvex(candidate.ops, candidate.clones);
+  }
+
+  void take(const Candidate &candidate) {
+    FusionReport::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
+    for (Operation *op : candidate.body())
+      site.ops.push_back(op->getName().getStringRef().str());
+    remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
+        << remark::reason("fused at {0}: {1}", site.location, llvm::join(site.ops, ", "))
+        << remark::metric("BytesSaved", site.bytesSaved);
+    for (auto &[root, pattern] : candidate.absorbed)
+      if (enabled(pattern) && sites.fire(root, pattern))
+        report.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
+    report.patterns[candidate.pattern].fired.push_back(std::move(site));
+    sites.fire(candidate.root, candidate.pattern);
+    settled.insert_range(candidate.ops);
+    commit(candidate);
+  }
+
+  /// Whether it overlaps what was taken, and says so.
+  bool isLost(const Candidate &candidate, ArrayRef<Candidate> all, const llvm::DenseMap<Operation *, size_t> &winners) {
+    llvm::SmallSetVector<size_t, 4> overlapped;
+    for (Operation *op : candidate.ops)
+      if (auto winner = winners.find(op); winner != winners.end())
+        overlapped.insert(winner->second);
+    if (overlapped.empty())
+      return false;
+    double score = 0;
+    std::string reason = "dropped: overlaps ";
+    for (size_t index : overlapped) {
+      reason += (score > 0 ? " and " : "") + all[index].pattern + " at " + siteName(all[index].root);
+      score += all[index].score;
+    }
+    if (score > candidate.score)
+      reason += overlapped.size() > 1 ? ", which save more" : ", which saves more";
+    sites.miss(candidate.root, candidate.pattern, ~0u, reason);
+    return true;
   }
 
   void recordMisses() {
     for (const std::string &name : names())
       if (enabled(name))
         report.patterns[name]; // a pattern without candidates is in the report too
-    sites.recordMisses(report);
+    for (auto &[root, reason] : restMisses) {
+      sites.see(root, rest()->family.str());
+      sites.miss(root, rest()->family.str(), 0, reason);
+    }
+    std::set<std::string> forRest;
+    for (const Proposer &proposer : proposers())
+      if (proposer.isForRest)
+        forRest.insert(proposer.family.str());
+    sites.recordMisses(report, [&](Operation *root, const std::string &pattern) {
+      return !forRest.contains(pattern) || !settled.contains(root);
+    });
     for (auto &[name, reason] : absent)
       if (enabled(name))
         report.patterns[name].missed.push_back({"", reason});
@@ -328,9 +290,11 @@ private:
   const FuseOptions &options;
   ScheduleOracle &oracle;
   FusionReport &report;
-  std::vector<Candidate> candidates;
   FuseSites sites;
-  std::map<std::string, std::string> absent; ///< patterns without candidate roots, and why
+  bool isFirstRound = true;
+  llvm::DenseSet<Operation *> settled;        ///< in a group, or gone; keys only
+  std::vector<Proposals::Miss> restMisses;    ///< of the last round
+  std::map<std::string, std::string> absent;  ///< patterns without candidate roots, and why
 };
 
 Status count(func::FuncOp function, ScheduleOracle &oracle, FusionReport &report, bool before) {

@@ -25,9 +25,10 @@ void FuseSites::miss(Operation *root, const std::string &pattern, unsigned opsFo
     entry->second = {opsFound, reason};
 }
 
-void FuseSites::recordMisses(FusionReport &report) {
+void FuseSites::recordMisses(FusionReport &report,
+                             llvm::function_ref<bool(Operation *, const std::string &)> isShown) {
   for (auto &[key, site] : roots) {
-    if (fired.contains(key))
+    if (fired.contains(key) || !isShown(key.first, key.second))
       continue;
     const std::string reason = misses[key].reason;
     remark::missed(site.second, remarkOf(key.second)) << remark::reason("missed at {0}: {1}", site.first, reason);

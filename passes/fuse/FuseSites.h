@@ -28,8 +28,9 @@ public:
   /// Whether it is the first time.
   bool fire(mlir::Operation *root, const std::string &pattern) { return fired.insert({root, pattern}).second; }
   bool hasFired(mlir::Operation *root, const std::string &pattern) const { return fired.contains({root, pattern}); }
-  /// Brings the misses of all seen roots that have not fired into the report.
-  void recordMisses(FusionReport &report);
+  /// Brings the misses of the seen roots that have not fired into the report, as far as they are to be shown.
+  void recordMisses(FusionReport &report,
+                    llvm::function_ref<bool(mlir::Operation *root, const std::string &pattern)> isShown);
   /// Those of recordMisses: the root, and `pattern: reason`.
   const std::vector<std::pair<mlir::Operation *, std::string>> &missLines() const { return lines; }
 

@@ -1,9 +1,10 @@
-// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They compete with
-// the declarative patterns or take what those left, and only propose: legality, schedule, score and choice are the same
-// for all.
+// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They only propose:
+// legality, schedule, score and choice are the same for all and for the declarative patterns.
 #pragma once
 
 #include "passes/fuse/Traffic.h"
+
+#include "llvm/ADT/DenseSet.h"
 
 namespace fusion {
 
@@ -20,14 +21,15 @@ struct ProposalContext {
   mlir::Block &block;
   const Traffic &traffic;
   const ScheduleOracle &oracle;
-  llvm::ArrayRef<Candidate> found = {}; ///< of the families that compete and had their say before
+  llvm::ArrayRef<Candidate> found = {}; ///< of the families that had their say before
+  const llvm::DenseSet<mlir::Operation *> *taken = nullptr; ///< ops that others would take
 };
 
 /// From every nn.matmul: the scalar ops that follow it, as far as they are the only readers. Each length is a candidate.
 Proposals proposeEpilogues(const ProposalContext &context);
 
-/// Disjoint sets of elementwise and index ops, as large as possible, whose results have one shape. Cheap ops with other
-/// readers are cloned; expensive ones are never computed twice.
+/// Disjoint sets of elementwise and index ops that nobody else takes, as large as possible, whose results have one shape.
+/// Cheap ops with other readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
 
 /// From every nn.attention and nn.linear_attention: the transpose and the reshape that follow it, which would be a copy.
@@ -36,7 +38,7 @@ Proposals proposeAttentionLayouts(const ProposalContext &context);
 /// From every nn.attention that reads nn.concat(past, new): the rotations and the writes into the cache.
 Proposals proposeCacheWrites(const ProposalContext &context);
 
-/// From every nn.matmul of quantised operands that no other family took: the matmul with the ops that decode them.
+/// From every nn.matmul of quantised operands: the matmul with the ops that decode them.
 Proposals proposeScaledMatmuls(const ProposalContext &context);
 
 /// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul, the widening
@@ -65,7 +67,7 @@ Proposals proposeRouters(const ProposalContext &context);
 /// Norms with the matmuls that read them, for few rows.
 Proposals proposeNormMatmuls(const ProposalContext &context);
 
-/// Norms of one value, where no sum and no quantisation made them a group already.
+/// Norms of one value.
 Proposals proposeSiblingNorms(const ProposalContext &context);
 
 /// add_norm of a norm whose result is added to a residual.
@@ -92,7 +94,8 @@ std::vector<Candidate> proposeGates(const ProposalContext &context, llvm::ArrayR
 struct Proposer {
   llvm::StringRef family;
   Proposals (*propose)(const ProposalContext &);
-  bool competes = false; ///< chosen together with the patterns, not from what they left
+  /// A family for what others leave: it is missed only where the root stays alone.
+  bool isForRest = false;
 };
 /// In the order in which they are asked.
 llvm::ArrayRef<Proposer> proposers();

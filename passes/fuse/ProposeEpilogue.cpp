@@ -27,16 +27,16 @@ Proposals proposeEpilogues(const ProposalContext &context) {
 }
 
 ArrayRef<Proposer> proposers() {
-  static const Proposer all[] = {{"rope_kv_write", proposeCacheWrites, /*competes=*/true},
-                                 {"qkv_matmul", proposeMatmuls, /*competes=*/true},
-                                 {"expert_matmul", proposeExperts, /*competes=*/true},
-                                 {"router", proposeRouters, /*competes=*/true},
-                                 {"norm_matmul", proposeNormMatmuls, /*competes=*/true},
-                                 {"sibling_norms", proposeSiblingNorms},
-                                 {"attention_layout", proposeAttentionLayouts},
-                                 {"matmul_epilogue", proposeEpilogues},
-                                 {"scaled_matmul", proposeScaledMatmuls},
-                                 {"pointwise", proposePointwise}};
+  static const Proposer all[] = {{"rope_kv_write", proposeCacheWrites},
+                                 {"qkv_matmul", proposeMatmuls},
+                                 {"expert_matmul", proposeExperts},
+                                 {"router", proposeRouters},
+                                 {"norm_matmul", proposeNormMatmuls},
+                                 {"sibling_norms", proposeSiblingNorms, /*isForRest=*/true},
+                                 {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},
+                                 {"matmul_epilogue", proposeEpilogues, /*isForRest=*/true},
+                                 {"scaled_matmul", proposeScaledMatmuls, /*isForRest=*/true},
+                                 {"pointwise", proposePointwise, /*isForRest=*/true}};
   return all;
 }
 

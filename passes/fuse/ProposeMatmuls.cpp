@@ -95,23 +95,27 @@ std::vector<Candidate> proposeGates(const ProposalContext &context, ArrayRef<Can
   return candidates;
 }
 
+/// Of the matmuls those that no candidate of `found` computes with the one that it gates.
+static SmallVector<nn::MatmulOp> ungated(ArrayRef<nn::MatmulOp> matmuls, const llvm::DenseSet<Operation *> &gated) {
+  SmallVector<nn::MatmulOp> others;
+  llvm::copy_if(matmuls, std::back_inserter(others), [&](nn::MatmulOp matmul) { return !gated.contains(matmul); });
+  return others;
+}
+
+// All of them, and those that are left where a gated pair becomes a kernel of its own.
 Proposals proposeMatmuls(const ProposalContext &context) {
   Proposals proposals;
   llvm::MapVector<Value, SmallVector<nn::MatmulOp>> byInput;
   for (auto matmul : context.block.getOps<nn::MatmulOp>())
     if (isWeight(matmul.getB()))
       byInput[matmul.getA()].push_back(matmul);
-  for (auto &[input, matmuls] : byInput) {
-    if (matmuls.size() < 2) {
-      proposals.misses.push_back({matmuls.front(), "no other matmul reads the same input"});
-      continue;
-    }
-    if (matmuls.size() > mostMatmuls) {
-      for (nn::MatmulOp matmul : matmuls)
-        proposals.misses.push_back({matmul, std::to_string(matmuls.size()) + " matmuls read one input, at most " +
-                                                 std::to_string(mostMatmuls) + " go side by side"});
-      continue;
-    }
+  llvm::DenseSet<Operation *> gated;
+  for (const Candidate &candidate : context.found)
+    if (candidate.pattern == "gated_matmul")
+      gated.insert_range(candidate.ops);
+  auto propose = [&](ArrayRef<nn::MatmulOp> matmuls) {
+    if (matmuls.size() < 2 || matmuls.size() > mostMatmuls)
+      return false;
     Candidate candidate;
     candidate.pattern = "qkv_matmul";
     candidate.root = matmuls.back();
@@ -120,6 +124,21 @@ Proposals proposeMatmuls(const ProposalContext &context) {
       candidate.ops.append(matmulEpilogue(matmul));
     }
     proposals.candidates.push_back(std::move(candidate));
+    return true;
+  };
+  for (auto &[input, matmuls] : byInput) {
+    bool isProposed = propose(matmuls);
+    if (SmallVector<nn::MatmulOp> others = ungated(matmuls, gated); others.size() < matmuls.size())
+      isProposed |= propose(others);
+    if (isProposed)
+      continue;
+    if (matmuls.size() < 2) {
+      proposals.misses.push_back({matmuls.front(), "no other matmul reads the same input"});
+      continue;
+    }
+    for (nn::MatmulOp matmul : matmuls)
+      proposals.misses.push_back({matmul, std::to_string(matmuls.size()) + " matmuls read one input, at most " +
+                                               std::to_string(mostMatmuls) + " go side by side"});
   }
   return proposals;
 }

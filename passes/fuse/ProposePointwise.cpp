@@ -5,6 +5,7 @@
 #include "ir/dialect/Dialect.h"
 #include "ir/dialect/Types.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <set>
@@ -66,7 +67,7 @@ public:
   Proposals run() {
     for (size_t index = ops.size(); index-- > 0;) {
       Operation *op = ops[index];
-      if (assigned[index] || kindOf(op) == Kind::Other)
+      if (assigned[index] || kind(op) == Kind::Other)
         continue;
       if (!isNeeded(op))
         dead[index] = true;
@@ -74,6 +75,9 @@ public:
         growFrom(op);
     }
     llvm::erase_if(proposals.misses, [&](const Proposals::Miss &miss) { return assigned[order[miss.root]]; });
+    for (Candidate &candidate : proposals.candidates)
+      llvm::copy_if(candidate.clones, std::back_inserter(candidate.replaced),
+                    [&](Operation *op) { return dead[order[op]]; });
     return std::move(proposals);
   }
 
@@ -83,6 +87,9 @@ private:
     Role role;
     double evaluations;
   };
+
+  bool isTaken(Operation *op) const { return context.taken && context.taken->contains(op); }
+  Kind kind(Operation *op) const { return isTaken(op) ? Kind::Other : kindOf(op); }
 
   /// Whether someone still reads the op itself, outside the groups that hold a clone of it.
   bool isNeeded(Operation *op) {
@@ -120,7 +127,7 @@ private:
 
   /// Takes the producer of a member's operand, or says why it stays outside.
   std::optional<std::string> whyNotTaken(Operation *op) {
-    const Kind kind = kindOf(op);
+    const Kind kind = this->kind(op);
     const std::string name = shownName(op);
     if (kind == Kind::Other)
       return name + " is not computed element by element";
@@ -171,29 +178,28 @@ private:
   }
 
   SmallVector<Operation *> readersOutside(Operation *op) {
-    SmallVector<Operation *> outside;
+    llvm::SmallSetVector<Operation *, 8> outside;
     for (Operation *user : op->getUsers()) {
       auto entry = group.find(user);
-      if ((entry == group.end() || entry->second.role == Role::Clone) && !llvm::is_contained(outside, user))
-        outside.push_back(user);
+      if (entry == group.end() || entry->second.role == Role::Clone)
+        outside.insert(user);
     }
-    return outside;
+    return outside.takeVector();
   }
 
   /// Makes other readers of `op` members too, with the chains after them, so far as they have the group's
   /// shape; the result of `op` leaves the group for the rest. False, with nothing changed, if that is no
   /// legal group.
   bool takeReaders(Operation *op, ArrayRef<Operation *> outside) {
-    SmallVector<Operation *> extra;
+    llvm::SmallSetVector<Operation *, 8> extra;
     for (Operation *reader : outside)
-      for (Operation *next = reader; next && canJoin(next) && !llvm::is_contained(extra, next);) {
-        extra.push_back(next);
+      for (Operation *next = reader; next && canJoin(next) && extra.insert(next);) {
         next = next->hasOneUse() ? *next->getUsers().begin() : nullptr;
       }
     SmallVector<Operation *> set = members();
     set.push_back(op);
     SmallVector<Operation *> larger = set;
-    larger.append(extra);
+    llvm::append_range(larger, extra);
     if (isConvex(larger)) {
       for (Operation *reader : extra)
         take(reader, {Role::Member, elements});
@@ -203,7 +209,7 @@ private:
   }
 
   bool canJoin(Operation *op) {
-    return op->hasTrait<nn::Pointwise>() && !assigned[order[op]] && !dead[order[op]] && !group.contains(op) &&
+    return op->hasTrait<nn::Pointwise>() && !isTaken(op) && !assigned[order[op]] && !dead[order[op]] && !group.contains(op) &&
            traffic.shapes[op->getResult(0)] == *shape;
   }
 
@@ -227,7 +233,7 @@ private:
     auto [known, fresh] = nothingRead.try_emplace(op, false);
     if (!fresh)
       return known->second;
-    bool result = canClone(op) && kindOf(op) != Kind::Heavy && llvm::all_of(op->getOperands(), [&](Value operand) {
+    bool result = canClone(op) && !isTaken(op) && kindOf(op) != Kind::Heavy && llvm::all_of(op->getOperands(), [&](Value operand) {
                     Operation *producer = operand.getDefiningOp();
                     return producer && readsNothing(producer);
                   });

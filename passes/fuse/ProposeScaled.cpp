@@ -41,6 +41,14 @@ Value encodedOperand(Value operand) {
   return operand.getDefiningOp()->getOperand(0);
 }
 
+/// Whether all readers are matmuls, which decode what they read themselves.
+static bool isReadByMatmulsOnly(Operation *op) {
+  return llvm::all_of(op->getUsers(), [](Operation *user) {
+    return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(user) ||
+           (llvm::isa<nn::CastOp, nn::SubOp>(user) && isReadByMatmulsOnly(user));
+  });
+}
+
 Candidate withDecoding(const Candidate &candidate) {
   Candidate result = candidate;
   auto contains = [](ArrayRef<Operation *> ops, Operation *op) { return llvm::is_contained(ops, op); };
@@ -67,6 +75,7 @@ Candidate withDecoding(const Candidate &candidate) {
   auto inOrder = [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); };
   llvm::sort(result.ops, inOrder);
   llvm::sort(result.clones, inOrder);
+  llvm::copy_if(result.clones, std::back_inserter(result.replaced), isReadByMatmulsOnly);
   return result;
 }
 
