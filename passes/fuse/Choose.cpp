@@ -2,6 +2,7 @@
 #include "passes/fuse/Candidate.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/MapVector.h"
@@ -15,7 +16,7 @@ namespace fusion {
 
 namespace {
 /// Sets that are looked at beside each other. Few candidates reach over a place of a graph, so that their sets are far
-/// fewer and the choice is exact; beyond it the best so many go on.
+/// fewer and the choice is exact; beyond it the best so many go on, and what takes the largest scores first may be better.
 constexpr size_t mostSets = 512;
 
 /// Walks over the candidates by their first op. A state is the best choice among those seen with one set of taken
@@ -34,8 +35,10 @@ public:
     SmallVector<size_t> chosen;
     for (size_t link = states.front().last; link != none; link = links[link].before)
       chosen.push_back(order[links[link].step]);
-    llvm::sort(chosen);
-    return chosen;
+    if (isExact)
+      return chosen;
+    SmallVector<size_t> largest = largestFirst();
+    return total(largest) > total(chosen) ? largest : chosen;
   }
 
 private:
@@ -50,6 +53,26 @@ private:
   struct Link {
     size_t step, before;
   };
+
+  SmallVector<size_t> largestFirst() const {
+    std::vector<size_t> ranked = order;
+    llvm::sort(ranked, [&](size_t a, size_t b) { return std::pair(-scores[a], a) < std::pair(-scores[b], b); });
+    SmallVector<size_t> chosen;
+    llvm::DenseSet<Operation *> taken;
+    for (size_t index : ranked)
+      if (llvm::none_of(candidates[index].ops, [&](Operation *op) { return taken.contains(op); })) {
+        chosen.push_back(index);
+        taken.insert_range(candidates[index].ops);
+      }
+    return chosen;
+  }
+
+  double total(ArrayRef<size_t> chosen) const {
+    double sum = 0;
+    for (size_t index : chosen)
+      sum += scores[index];
+    return sum;
+  }
 
   static bool isBetter(const State &a, const State &b) {
     return a.score > b.score || (a.score == b.score && a.numbers < b.numbers);
@@ -94,6 +117,7 @@ private:
         return isBetter(a, b) || (!isBetter(b, a) && ArrayRef(a.open) < ArrayRef(b.open));
       });
       next.resize(mostSets);
+      isExact = false;
     }
     std::swap(states, next);
   }
@@ -119,6 +143,7 @@ private:
   std::vector<size_t> until;   ///< by step: the last that overlaps it
   std::vector<Link> links;
   std::vector<State> states, next;
+  bool isExact = true;
   std::unordered_map<size_t, SmallVector<size_t, 1>> index; ///< of `next`, by the hash of the open ones
 };
 } // namespace

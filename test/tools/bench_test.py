@@ -206,7 +206,7 @@ class Commands(ToolTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = {row["variant"]: row for row in json.loads(self.read("ab.json"))["variants"]}
         self.assertGreater(rows["no fusion"]["kernels"], rows["fused"]["kernels"])
-        self.assertIn("without add_norm", rows)
+        self.assertIn("without matmul_epilogue", rows)
         for variant in rows:
             self.assertRegex(done.stdout, rf"(?m)^{re.escape(variant)} +\d+ +[\d.]+")
 

@@ -41,7 +41,7 @@ class Large(ToolTest):
         self.make()
         self.assertGreater(os.path.getsize(self.path("llama.onnx") + ".data"), 10 << 30)
         process = self.start(
-            *("fusion-opt", "llama.onnx", "--fuse", f"--require=add_norm={2 * layers}", "-o", "fused.mlir")
+            *("fusion-opt", "llama.onnx", "--fuse", f"--require=matmul_epilogue={2 * layers - 1}", "-o", "fused.mlir")
         )
         begin = time.monotonic()
         with process.stdout, process.stderr:

@@ -74,9 +74,9 @@ class Reports(ToolTest):
         self.assertEqual(raises, {"rms_norm": 5, "rope": 4, "attention": 2, "silu": 2})
         for layer in report["layers"]:
             self.assertEqual(set(layer), {"name", "kernels"})
-        add_norm = report["patterns"]["add_norm"]
-        self.assertEqual(add_norm["fired"], 4)
-        self.assertIn("m.model.norm", [site["location"] for site in add_norm["sites"]])
+        epilogues = report["patterns"]["matmul_epilogue"]
+        self.assertEqual(epilogues["fired"], 3)
+        self.assertIn("m.model.layers.0.mlp.down_proj", [site["location"] for site in epilogues["sites"]])
 
     def test_markdown_and_html(self):
         self.run_tool("fusion-opt", LLAMA, "--fuse", "--report=r.md", "-o", "f.mlir")
@@ -106,8 +106,9 @@ class Reports(ToolTest):
                     self.assertIn(miss["reason"], cells)
 
     def test_disabled(self):
-        report = self.report("--fuse-disable=add_norm")
-        self.assertEqual(report["patterns"].get("add_norm", {"fired": 0})["fired"], 0)
+        report = self.report("--fuse-disable=matmul_epilogue")
+        self.assertEqual(report["patterns"]["matmul_epilogue"]["fired"], 0)
+        self.assertEqual(report["patterns"]["add_norm"]["fired"], 4)
 
     def test_bad_options(self):
         self.refuse("fusion-opt", LLAMA, "--fuse", "--report=r.txt", says=[".json, .md or .html", "r.txt"])
@@ -122,7 +123,7 @@ class Emit(ToolTest):
         self.assertIn("KERNEL(", out)
         self.assertNotIn("#include <", out)
         out, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--emit=plan")
-        self.assertIn("add_norm", out)
+        self.assertIn("matmul_epilogue", out)
         out, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--emit=dot")
         self.assertTrue(out.startswith("digraph"))
         fused, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--emit=mlir")
@@ -142,13 +143,13 @@ class Emit(ToolTest):
 
 class Require(ToolTest):
     def test_met(self):
-        self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=add_norm=4", "-o", "f.mlir")
+        self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=matmul_epilogue=3", "-o", "f.mlir")
 
     def test_unmet(self):
-        out, err = self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=add_norm=5", "-o", "f.mlir", exit=1)
+        out, err = self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=matmul_epilogue=4", "-o", "f.mlir", exit=1)
         self.assertEqual(out, "")
-        self.assertIn("required add_norm to fire 5 times, it fired 4", err)
-        self.assertIn("missed at m.model.layers.0.input_layernorm", err)
+        self.assertIn("required matmul_epilogue to fire 4 times, it fired 3", err)
+        self.assertIn("missed at m.lm_head", err)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_plan(self):

@@ -295,7 +295,7 @@ class Bundle(ToolTest):
         out, _ = self.run_tool("fusion-run", "moved", *self.options(device="emulate"))
         self.assertIn("PASS", out)
         self.run_tool("fusion-run", "moved", *self.options(device="emulate", report="r.json"))
-        self.assertEqual(json.loads(self.read("r.json"))["patterns"]["add_norm"]["fired"], 4)
+        self.assertEqual(json.loads(self.read("r.json"))["patterns"]["matmul_epilogue"]["fired"], 3)
         self.refuse("fusion-run", "moved", *self.options(device="cpu"), exit=3, says="bundle")
 
     def test_overwrites_only_bundles(self):
