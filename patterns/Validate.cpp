@@ -100,7 +100,11 @@ static Status checkConstraint(pdl::ApplyNativeConstraintOp constraint) {
     return isOp ? Status() : wrong(constraint, constraint.getName() + " takes an op");
   }
   if (!findGuard(constraint.getName()))
-    return wrong(constraint, "there is no guard '" + constraint.getName() + "'; known: " + llvm::join(guardNames(), ", "));
+    return wrong(constraint,
+                 "there is no guard '" + constraint.getName() + "'; known: " + llvm::join(guardNames(), ", "));
+  for (Value argument : constraint.getArgs())
+    if (llvm::isa<pdl::RangeType>(argument.getType()))
+      return wrong(constraint, constraint.getName() + " takes single values, not a ValueRange");
   return {};
 }
 

@@ -292,7 +292,8 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
       return fail("nn.reduce of a value that is split into heads");
     if (context.shape(reduce.getX()).back() != graph.width)
       return fail("nn.reduce over a last dim of another size");
-    if (space.dropped == reduce.getKeepdims())
+    const bool isOnlyRow = context.shape(reduce.getY()).empty(); // which leaves no dims to drop
+    if (space.dropped == reduce.getKeepdims() && !isOnlyRow)
       return fail("a value per row is used along another dim");
     return lowerReduce(reduce, value(reduce.getX(), {space.outer, graph.width, false}));
   }

@@ -72,6 +72,8 @@ struct Shard : impl::ShardBase<Shard> {
   LogicalResult shard(func::FuncOp function) {
     if (ranks < 1)
       return function.emitError() << "cannot be divided among " << ranks.getValue() << " ranks";
+    if (!function.getOps<GroupOp>().empty())
+      return function.emitError() << "holds groups of fused ops: divide a graph before it is fused";
     if (auto cut = nn::ranksOf(function)) {
       if (*cut != ranks)
         return function.emitError() << "is cut for " << *cut << " ranks, not " << ranks.getValue();

@@ -191,6 +191,18 @@ Pattern silu_after_matmul {
 """
 
 
+RANGE_PATTERN = """
+Constraint HasOneUse(values: ValueRange);
+Rewrite group1(first: Op);
+
+Pattern any_concat {
+  let root = op<nn.concat>(values: ValueRange);
+  HasOneUse(values);
+  rewrite root with { group1(root); };
+}
+"""
+
+
 class Patterns(ToolTest):
     def test_good_file(self):
         self.write("silu.pdll", GOOD_PATTERN)
@@ -210,6 +222,7 @@ class Patterns(ToolTest):
             "syntax.pdll": "Pattern { let",
             "words.pdll": "this is no pattern",
             "op.pdll": "Pattern x { let r = op<nn.nosuch>; erase r; }",
+            "range.pdll": RANGE_PATTERN,
             "syntax.mlir": "module {",
             "none.mlir": "module {}",
             "other.mlir": "func.func @f() { return }",

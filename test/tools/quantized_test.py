@@ -12,9 +12,8 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-LLAMA = {"qkv_matmul": 2, "gated_matmul": 2, "scaled_matmul": 5}
-QDQ = {**LLAMA, "add_norm_quant": 4, "norm_quant": 1}
-WEIGHT_ONLY = {**LLAMA, "add_norm": 4}
+WEIGHT_ONLY = {"qkv_matmul": 2, "gated_matmul": 2, "matmul_epilogue": 4, "scaled_matmul": 1}
+QDQ = {**WEIGHT_ONLY, "norm_quant": 5}
 
 # Where activations are f8, a rounding of attention's weights to f16 (tensor cores) moves codes, each by a sixteenth to an
 # eighth, and those move more in the layers after it: the tolerance of values that were e4m3.
