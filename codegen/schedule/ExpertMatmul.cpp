@@ -1,5 +1,5 @@
 // The schedule of nn.expert_matmul: one kernel for the products and the scalar ops after them, and one for
-// the sum over the slots, where there is one.
+// the sum over the slots, where there is one. For a few tokens both are one kernel.
 #include "codegen/schedule/ExpertMatmul.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -14,11 +14,7 @@ Problem problemOf(const Region &region, const KernelContext &context) {
   return std::get<Problem>(matmul::analyseExperts(region, context));
 }
 
-KernelDraft emitProducts(const Region &region, const KernelContext &context) {
-  const Problem problem = problemOf(region, context);
-  KernelDraft draft = matmul::isSmallM(problem)         ? matmul::emitSmallM(region, context, problem)
-                      : matmul::tensorCoreType(problem) ? matmul::emitMma(region, context, problem)
-                                                        : matmul::emitFma(region, context, problem);
+KernelDraft counted(const Problem &problem, KernelDraft draft) {
   draft.kernel.schedule = "experts";
   Dim columns = 0;
   for (const matmul::Matmul &matmul : problem.matmuls)
@@ -27,14 +23,30 @@ KernelDraft emitProducts(const Region &region, const KernelContext &context) {
   return draft;
 }
 
+KernelDraft emitProducts(const Region &region, const KernelContext &context) {
+  const Problem problem = problemOf(region, context);
+  return counted(problem, experts::takesGemv(problem)       ? experts::emitGemv(region, context, problem)
+                          : matmul::isSmallM(problem)       ? matmul::emitSmallM(region, context, problem)
+                          : matmul::tensorCoreType(problem) ? matmul::emitMma(region, context, problem)
+                                                            : matmul::emitFma(region, context, problem));
+}
+
+/// The products and their sum over the slots, where one kernel computes them.
+KernelDraft emitAll(const Region &region, const experts::Sum &sum, const KernelContext &context) {
+  const Problem problem = problemOf(sum.products, context);
+  return counted(problem, experts::emitGemvSum(sum, region, context, problem));
+}
+
 /// By the number of rows that are routed, where only a run knows it.
 std::vector<SizeRange> ranges(const Problem &problem) {
   if (problem.m.constant())
     return {};
   const int64_t experts = problem.routing->experts;
   SmallVector<int64_t> limits{experts};
-  if (std::optional<int64_t> slots = problem.rowDims.back().constant(); slots && *slots < experts)
-    limits.insert(limits.begin(), *slots); // one row
+  if (std::optional<int64_t> slots = problem.rowDims.back().constant())
+    for (int64_t tokens : {2, 1})
+      if (tokens * *slots < experts)
+        limits.insert(limits.begin(), tokens * *slots);
   if (matmul::tensorCoreType(problem))
     for (int64_t share : {5, 10, 21, 42, 64}) // with half as many again: 8, 16, 32 and 64 rows of an expert
       limits.push_back(share * experts);
@@ -64,7 +76,9 @@ public:
     if (sum)
       if (auto reason = whyNoSum(*sum, std::get<Problem>(problem), context))
         return refusal(*reason);
-    SchedulePlan plan{[products](const KernelContext &context) { return emitProducts(products, context); }};
+    SchedulePlan plan{[products, region, sum](const KernelContext &context) {
+      return isOneKernel(sum, context) ? emitAll(region, *sum, context) : emitProducts(products, context);
+    }};
     plan.split = [region, context, sum] { return alternatives(region, context, sum); };
     return plan;
   }
@@ -77,6 +91,10 @@ private:
     auto product = [products](const KernelContext &context) { return experts::emitSm90(products, context); };
     return {alternativesFor(range, plan, planner).front().kernels.front(),
             alternativesFor(range, products, product).front().kernels.front()};
+  }
+
+  static bool isOneKernel(const std::optional<experts::Sum> &sum, const KernelContext &context) {
+    return sum && experts::takesGemv(problemOf(sum->products, context));
   }
 
   static std::optional<std::string> whyNoSum(const experts::Sum &sum, const Problem &problem,
@@ -101,20 +119,28 @@ private:
     auto emit = [products](const KernelContext &context) { return emitProducts(products, context); };
     std::vector<PlannedAlternative> all;
     const Problem problem = problemOf(products, context);
+    auto whole = [region, sum](const KernelContext &context) { return emitAll(region, *sum, context); };
+    auto addSum = [&](PlannedAlternative &alternative) {
+      alternative.kernels.push_back(
+          {sum->rest, [sum = *sum](const KernelContext &context) { return experts::emitSum(sum, context); }});
+    };
     auto add = [&](ArrayRef<SizeRange> range, int64_t leastRows) {
+      KernelContext within = context;
+      within.range = range.empty() ? nullptr : &range.front();
+      if (isOneKernel(sum, within)) {
+        all.push_back(alternativesFor(range, region, whole).front());
+        return;
+      }
       all.push_back(alternativesFor(range, products, emit).front());
       if (leastRows > manyRows * problem.routing->experts && experts::takesSm90(problem, context.target))
         all.back().kernels = sm90(range, products);
+      if (sum)
+        addSum(all.back());
     };
     for (const SizeRange &range : ranges(problem))
       add(range, range.least);
     if (all.empty())
       add({}, problem.leastRows);
-    if (sum)
-      for (PlannedAlternative &alternative : all)
-        alternative.kernels.push_back({sum->rest, [sum = *sum](const KernelContext &context) {
-                                         return experts::emitSum(sum, context);
-                                       }});
     return all;
   }
 };

@@ -27,5 +27,14 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context);
 
 /// The sum alone, of a tensor in memory.
 KernelDraft emitSum(const Sum &sum, const KernelContext &context);
+/// The sum as a product that is there already.
+matmul::Problem sumProblem(const Sum &sum, const KernelContext &context);
+
+/// Whether each of the few rows reads its expert's matrix by itself.
+bool takesGemv(const matmul::Problem &problem);
+KernelDraft emitGemv(const Region &region, const KernelContext &context, const matmul::Problem &problem);
+/// All of `region`, of which `problem` is the products.
+KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContext &context,
+                        const matmul::Problem &problem);
 
 } // namespace fusion::experts

@@ -64,8 +64,7 @@ std::variant<std::optional<Sum>, std::string> findSum(const Region &region, cons
   return std::optional<Sum>(std::move(sum));
 }
 
-/// The sum as a product that is there already.
-static Problem problemOf(const Sum &sum, const KernelContext &context) {
+Problem sumProblem(const Sum &sum, const KernelContext &context) {
   Problem problem;
   matmul::Matmul product;
   nn::ReduceOp op = sum.op;
@@ -88,7 +87,7 @@ std::optional<std::string> refusesRest(const Sum &sum, const KernelContext &cont
 KernelDraft emitSum(const Sum &sum, const KernelContext &context) {
   constexpr int64_t threads = 256;
   nn::ReduceOp op = sum.op;
-  const Problem problem = problemOf(sum, context);
+  const Problem problem = sumProblem(sum, context);
   const DType type = dtype(op.getX());
   const auto last = static_cast<unsigned>(sum.rest.inputs.size() - 1);
   const int64_t vector = matmul::resultVector(problem, 16 / static_cast<int64_t>(byteSize(type)));

@@ -170,7 +170,8 @@ void EpilogueWriter::print(ArrayRef<unsigned> outputs) {
   printer.announce(roots);
   for (auto [output, result] : llvm::zip(outputs, results)) {
     const std::string stored = printer.stored(result, code);
-    code.line(fmt::format("store({}, {});", functor.output(output), stored));
+    code.line(handsOut ? fmt::format("store({});", stored)
+                       : fmt::format("store({}, {});", functor.output(output), stored));
   }
 }
 

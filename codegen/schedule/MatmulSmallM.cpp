@@ -135,11 +135,7 @@ KernelDraft emitSmallM(const Region &region, const KernelContext &context, const
   source.set("k_split", sharing.kSplit);
   source.set("stages", sharing.stages);
   source.set("whole_steps", problem.k.knownMultipleOf(depth));
-  source.set("weights_before_wait",
-             (!problem.routing || context.isIndependentOfPredecessor(problem.routing->input)) &&
-                 llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
-                   return context.isIndependentOfPredecessor(matmul.b.input);
-                 }));
+  source.setWeightsBeforeWait();
   // Left to itself, the compiler spills a few registers of many to fit more blocks. Weights that are decoded
   // pay for that with two blocks a multiprocessor instead of three, from 33 rows on.
   const bool hasMany =

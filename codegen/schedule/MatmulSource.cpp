@@ -21,10 +21,14 @@ GemmSource::GemmSource(const Region &region, const KernelContext &context, const
     set("batched", true);
   if (problem.routing)
     set("group_per_row", problem.mostRows <= problem.routing->experts);
-  isEarly = problem.routing && context.isIndependentOfPredecessor(problem.routing->input) &&
-            llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
-              return context.isIndependentOfPredecessor(matmul.b.input);
-            });
+}
+
+void GemmSource::setWeightsBeforeWait() {
+  readsEarly = (!problem.routing || context.isIndependentOfPredecessor(problem.routing->input)) &&
+               llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+                 return context.isIndependentOfPredecessor(matmul.b.input);
+               });
+  set("weights_before_wait", readsEarly);
 }
 
 std::string GemmSource::sizes() {
@@ -141,6 +145,28 @@ KernelDraft GemmSource::finishExperts(const Sums &sums, uint32_t threads, const 
       {.schedule = "experts", .code = code, .name = kernelName(), .threads = threads, .residentBlocks = 1});
 }
 
+KernelDraft GemmSource::finishSum(const Region &products, const Region &rest, const Problem &sum,
+                                  uint32_t threads, uint32_t residentBlocks) {
+  source.include("expert_gemv.cuh");
+  source.declare(source.config.text());
+  SmallVector<std::string> arguments{sizes(), operand(true), operand(false),
+                                     declareRouting(source, problem, readsEarly)};
+  auto epilogue = [&](const char *functorName, const Region &of, const Problem &its, bool handsOut) {
+    body::Functor functor(source, functorName);
+    EpilogueWriter(of, context, its, functor, {}, handsOut).write(0);
+    source.declare(functor.text());
+    arguments.push_back(functor.instance());
+  };
+  epilogue("Products", products, problem, true);
+  epilogue("Epilogue", rest, sum, false);
+  const std::string code = fmt::format("  {}<Config>({});\n", name, llvm::join(arguments, ", "));
+  return source.finish({.schedule = "experts",
+                        .code = code,
+                        .name = kernelName(),
+                        .threads = threads,
+                        .residentBlocks = residentBlocks});
+}
+
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,
                                bool takesPrologue) {
   source.include(name + ".cuh");
@@ -148,7 +174,7 @@ KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t resi
   body::Code entry;
   SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
   if (problem.routing)
-    arguments.push_back(declareRouting(source, problem, isEarly && name == "expert_small_m"));
+    arguments.push_back(declareRouting(source, problem, readsEarly));
   if (takesPrologue)
     arguments.push_back(prologue(entry, threads));
   arguments.push_back(epilogue(sums));

@@ -26,9 +26,15 @@ public:
     source.config.set(type, member, value);
   }
   void setType(llvm::StringRef member, llvm::StringRef type) { source.config.setType(member, type); }
+  /// Config::weights_before_wait: whether B, and which expert's it is, can be read before pdl_wait().
+  void setWeightsBeforeWait();
 
   /// `takesPrologue`: the template takes one, where the problem has none too.
   KernelDraft finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks, bool takesPrologue);
+
+  /// Of expert_gemv_sum: `products` and, after the sum over slots, `rest`, whose problem is `sum`.
+  KernelDraft finishSum(const Region &products, const Region &rest, const Problem &sum, uint32_t threads,
+                        uint32_t residentBlocks);
 
   /// Of expert_sm90: sizes, A, the plan of so many elements, the epilogue and the maps of B.
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
@@ -49,7 +55,7 @@ private:
   const Region &region;
   const KernelContext &context;
   const Problem &problem;
-  bool isEarly = false; ///< which expert's matrix it is, and the matrix, can be read before pdl_wait()
+  bool readsEarly = false; ///< see setWeightsBeforeWait()
   std::string name;
   body::KernelSource source;
 };
@@ -62,8 +68,8 @@ std::string declareRouting(body::KernelSource &source, const Problem &problem, b
 class EpilogueWriter {
 public:
   EpilogueWriter(const Region &region, const KernelContext &context, const Problem &problem,
-                 body::Functor &functor, const Sums &sums)
-      : region(region), context(context), problem(problem), functor(functor), sums(sums),
+                 body::Functor &functor, const Sums &sums, bool handsOut = false)
+      : region(region), context(context), problem(problem), functor(functor), sums(sums), handsOut(handsOut),
         printer(graph, names), row(graph.input("row", DType::I64, scalar::Level::Vector)),
         column(graph.input("column", DType::I64, scalar::Level::Vector)) {}
 
@@ -87,6 +93,7 @@ private:
   const Problem &problem;
   body::Functor &functor;
   const Sums sums;
+  const bool handsOut; ///< results are for the template, store(value), and not for memory
   scalar::Graph graph;
   body::Names names;
   body::Printer printer;

@@ -16,6 +16,7 @@ struct Form {
   /// One matrix of gate and up, silu(gate) * up; else a product with weights of the slots.
   bool gated = true;
   bool shared = true; ///< the slots of a token read one row
+  bool sum = false;   ///< of the weighted products over the slots, and an activation of it
   Choice choice = Choice::Spread;
   const char *index = "i64";
 };
@@ -38,8 +39,13 @@ std::string module(const Form &f) {
         %r = nn.mul %a, %u : ({1}, {1}) -> {1})",
                                                  slice, y, f.n)
                                    : fmt::format(R"(
-        %r = nn.mul %p, %d : ({0}, {1}) -> {0})",
-                                                 y, s);
+        %{2} = nn.mul %p, %d : ({0}, {1}) -> {0})",
+                                                 y, s, f.sum ? "m" : "r");
+  const std::string added = fmt::format("tensor<{}x{}x{}>", f.tokens, f.n, f.type);
+  const std::string sum = !f.sum ? "" : fmt::format(R"(
+        %t = nn.reduce %m {{kind = "sum", axes = array<i64: 1>, keepdims = false}} : ({0}) -> {1}
+        %r = nn.silu %t : ({1}) -> {1})",
+                                                    y, added);
   return fmt::format(R"(
     func.func @main(%x: {0}, %w: {1}, %i: {2}, %s: {3}) -> {4} {{
       %0 = fusion.group "g" schedule "experts" (%a0 = %x, %b = %w, %c = %i, %d = %s) : ({0}, {1}, {2}, {3}) -> {4} {{
@@ -48,7 +54,7 @@ std::string module(const Form &f) {
       }}
       return %0 : {4}
     }})",
-                     x, w, i, s, y, f.transpose, p, tail);
+                     x, w, i, s, f.sum ? added : y, f.transpose, p, tail + sum);
 }
 
 /// Choices in [0, experts), some of them from the end where the index has a sign.
@@ -80,7 +86,30 @@ TEST(ExpertMatmul, FewTokens) {
       for (int tokens : {1, 5, 17})
         run({.tokens = tokens, .slots = tokens == 1 ? 8 : 3, .experts = 16, .transpose = transpose,
              .type = tokens == 5 ? "f16" : "bf16", .gated = gated, .shared = gated},
-            "expert_small_m");
+            tokens == 1 && transpose ? "expert_gemv" : "expert_small_m");
+}
+
+TEST(ExpertMatmul, OneToken) {
+  for (const char *type : {"bf16", "f16", "f32"})
+    for (int tokens : {1, 2})
+      for (bool gated : {false, true}) {
+        run({.tokens = tokens, .slots = 8, .experts = 16, .type = type, .gated = gated}, "expert_gemv");
+        run({.tokens = tokens, .slots = 3, .experts = 16, .n = 6, .k = 2080, .type = type, .gated = gated, .shared = gated},
+            "expert_gemv");
+      }
+  run({.tokens = 1, .slots = 4, .n = 800, .k = 264}, "expert_gemv");
+  run({.tokens = 1, .slots = 32, .n = 33, .k = 1024, .gated = false, .choice = Choice::OutOfRange}, "expert_gemv");
+}
+
+TEST(ExpertMatmul, SumOverSlotsOfOneToken) {
+  for (const char *type : {"bf16", "f16", "f32"})
+    for (int slots : {1, 2, 3, 4, 8, 13})
+      for (int tokens : {1, 2})
+        run({.tokens = tokens, .slots = slots, .experts = 16, .n = slots == 3 ? 41 : 80, .k = slots < 4 ? 1312 : 328,
+             .type = type, .gated = false, .shared = false, .sum = true},
+            "expert_gemv_sum");
+  run({.tokens = 1, .slots = 8, .n = 2048, .k = 24, .gated = false, .sum = true, .choice = Choice::OutOfRange},
+      "expert_gemv_sum");
 }
 
 TEST(ExpertMatmul, SharesOfRows) {
@@ -114,7 +143,8 @@ TEST(ExpertMatmul, F32) {
 TEST(ExpertMatmul, AllRowsToOneExpert) {
   for (const char *index : {"i64", "i32", "ui8"})
     for (int tokens : {1, 20})
-      run({.tokens = tokens, .slots = 2, .choice = Choice::One, .index = index}, "expert_small_m");
+      run({.tokens = tokens, .slots = 2, .choice = Choice::One, .index = index},
+          tokens == 1 ? "expert_gemv" : "expert_small_m");
   run({.tokens = 150, .experts = 2, .choice = Choice::One}, "expert_mma");
 }
 

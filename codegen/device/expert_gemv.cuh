@@ -1,0 +1,238 @@
+#pragma once
+// Products of a few routed rows without tensor cores. Every row reads its expert's matrix itself, and no block
+// looks for the rows of an expert: that pays where two rows seldom choose the same. B's rows (the columns of C)
+// are contiguous along k. A warp computes some neighbouring columns of one row at a time, and what it multiplies
+// next, of the next columns too, is on its way meanwhile.
+
+#include "expert.cuh"
+#include "reduce.cuh"
+
+/// The most rows, or slots: a lane of a warp knows the expert of each.
+constexpr int most_gemv_rows = 32;
+
+/// `Config`:
+///   warps, k_split            of a block; those that share out K
+///   columns                   of C that a warp computes at once; every n is a multiple
+///   vector, unroll            elements of a row of B that a lane loads at once; steps along k on their way
+///   whole_steps               K is a multiple of the steps of all that share it out
+///   weights_before_wait       B is asked for before the kernels before this one have finished
+///   matmuls, combined
+template <class Config, class Shape, class A, class B>
+struct ExpertGemv {
+  using ElementA = typename A::element;
+  using ElementB = typename B::element;
+  static constexpr int sums = accumulators<Config>, columns = Config::columns, unroll = Config::unroll,
+                       length = Config::vector;
+  static constexpr i64 step = 32 * length * Config::k_split, part = unroll * step;
+  static_assert(!side_by_side<Config> && B::k_major, "one epilogue, rows of B along k");
+
+  const Shape &shape;
+  const A &a;
+  const B &b;
+  const i64 first;                                                    ///< the lane's place in a step
+  const i64 parts = ceil_div(shape.k(), part);
+  decltype(static_cast<const B *>(nullptr)->matrix(0, 0)) next[columns][sums]; ///< rows of B to ask for
+  Vec<ElementB, length> ring[unroll][columns][sums];
+
+  /// `split`: which part of the steps along k is this warp's.
+  DEVICE ExpertGemv(const Shape &shape, const A &a, const B &b, int split)
+      : shape(shape), a(a), b(b), first((split * 32 + lane_id()) * length) {}
+
+  /// The columns to ask for from now on.
+  DEVICE void move_to(i64 expert, i64 column) {
+    B own = b;
+    own.expert = expert;
+#pragma unroll
+    for (int c = 0; c < columns; ++c)
+#pragma unroll
+      for (int s = 0; s < sums; ++s)
+        next[c][s] = own.matrix(s, expert) + own.row(s, column + c);
+  }
+  DEVICE void request(int u, i64 k) {
+    const bool inside = Config::whole_steps || k < shape.k();
+#pragma unroll
+    for (int c = 0; c < columns; ++c)
+#pragma unroll
+      for (int s = 0; s < sums; ++s)
+        ring[u][c][s] = inside ? load_lines_vec<ElementB, length>(next[c][s] + b.depth(s, k))
+                               : Vec<ElementB, length>{};
+  }
+  DEVICE void request_first() {
+#pragma unroll
+    for (int u = 0; u < unroll; ++u)
+      request(u, first + u * step);
+  }
+  /// The sums of the columns that are on their way, in each lane a part of them. `advance` moves to the next
+  /// ones, if there are any.
+  template <class Advance>
+  DEVICE void multiply(i64 row, f32 (&sum)[columns][sums], const Advance &advance) {
+    const ElementA *line = a.matrix(0, 0) + a.row(0, row);
+#pragma unroll 1
+    for (i64 p = 0; p < parts; ++p) {
+      const i64 k = first + p * part;
+      const bool ends = p + 1 == parts, more = !ends || advance();
+      const i64 then = ends ? first : k + part;
+#pragma unroll
+      for (int u = 0; u < unroll; ++u) {
+        add_products(u, line, k + u * step, sum);
+        if (more)
+          request(u, then + u * step);
+      }
+    }
+  }
+
+private:
+  DEVICE void add_products(int u, const ElementA *line, i64 k, f32 (&sum)[columns][sums]) {
+    const bool inside = Config::whole_steps || k < shape.k();
+    const Vec<ElementA, length> left =
+        inside ? load_vec<ElementA, length>(line + a.depth(0, k)) : Vec<ElementA, length>{};
+#pragma unroll
+    for (int e = 0; e < length; ++e)
+#pragma unroll
+      for (int c = 0; c < columns; ++c)
+#pragma unroll
+        for (int s = 0; s < sums; ++s)
+          sum[c][s] = fma_(element_f32(left, e), element_f32(ring[u][c][s], e), sum[c][s]);
+  }
+};
+
+/// The sums of all lanes; lane c gets those of column c.
+template <int Columns, int Sums>
+DEVICE void column_sums(const f32 (&parts)[Columns][Sums], Vec<f32, 1> (&to)[Sums]) {
+#pragma unroll
+  for (int c = 0; c < Columns; ++c)
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+      const f32 total = warp_sum(parts[c][s]);
+      if (c == 0 || (int)lane_id() == c)
+        to[s][0] = total;
+    }
+}
+
+/// The expert of row `first + lane` of `count`.
+template <class Routing>
+DEVICE i32 expert_of_lane(const Routing &routing, i64 first, i64 count) {
+  const i64 lane = lane_id();
+  return lane < count ? (i32)expert_of(routing, first + lane) : 0;
+}
+
+/// All columns of all rows, in equal parts for the warps of the grid. There are most_gemv_rows at most.
+template <class Config, class Shape, class A, class B, class Routing, class Epilogue>
+DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routing &routing,
+                        const Epilogue &epilogue) {
+  constexpr int columns = Config::columns;
+  static_assert(Config::k_split == 1, "a warp has whole columns");
+  using Warp = ExpertGemv<Config, Shape, A, B>;
+  const u32 tiles = (u32)(shape.n(0) / columns), all = (u32)routing.rows() * tiles;
+  const u32 warps = grid_dim_x() * Config::warps, warp = block_x() * Config::warps + warp_id();
+  const u32 share = all / warps, left = all % warps;
+  u32 at = warp * share + (warp < left ? warp : left);
+  const u32 end = at + share + (warp < left ? 1 : 0);
+  if (!Config::weights_before_wait)
+    pdl_wait();
+  const i32 experts = expert_of_lane(routing, 0, routing.rows());
+  Warp work(shape, a, b, 0);
+  auto move = [&](u32 to) {
+    work.move_to(shuffle_index(experts, (int)(to / tiles)), (i64)(to % tiles) * columns);
+  };
+  if (at < end) {
+    move(at);
+    work.request_first();
+  }
+  if (Config::weights_before_wait)
+    pdl_wait();
+  pdl_launch_dependents(); // all blocks are on the GPU at once
+#pragma unroll 1
+  for (; at < end; ++at) {
+    f32 sum[columns][Warp::sums] = {};
+    const i64 row = at / tiles, column = (i64)(at % tiles) * columns;
+    work.multiply(row, sum, [&] {
+      const bool more = at + 1 < end;
+      if (more)
+        move(at + 1);
+      return more;
+    });
+    Vec<f32, 1> totals[Warp::sums];
+    column_sums(sum, totals);
+    if ((int)lane_id() < columns)
+      finish<Config>(epilogue, Matmul<0>(), shape, 0, row, column + lane_id(), totals);
+  }
+}
+
+/// Takes what an epilogue hands out, exactly.
+struct TakeValue {
+  f32 &to;
+  template <class T>
+  DEVICE void operator()(T value) const {
+    to = exact_value(value);
+  }
+};
+
+/// The same with the sum over a token's slots. A block has some columns of a token; its warps share out the
+/// slots, which are added up in order.
+/// `Config` also has: slots, most_gemv_rows at most.
+/// `products`: the epilogue of the products; it hands out one value of a row and column.
+/// `epilogue`: that of the sum.
+template <class Config, class Shape, class A, class B, class Routing, class Products, class Epilogue>
+DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Routing &routing,
+                            const Products &products, const Epilogue &epilogue) {
+  constexpr int columns = Config::columns, slots = Config::slots, k_split = Config::k_split,
+                strides = Config::warps / k_split;
+  using Warp = ExpertGemv<Config, Shape, A, B>;
+  static_assert(Warp::sums == 1 && columns <= 32 && Config::warps % k_split == 0, "a sum of one product");
+  SHARED(f32, partial, slots * k_split * columns);
+  const u32 tiles = (u32)(shape.n(0) / columns);
+  const i64 token = block_x() / tiles, column = (i64)(block_x() % tiles) * columns;
+  const int split = (int)warp_id() % k_split, lane = (int)lane_id();
+  int slot = (int)warp_id() / k_split;
+  if (!Config::weights_before_wait)
+    pdl_wait();
+  const i32 experts = expert_of_lane(routing, token * slots, slots);
+  Warp work(shape, a, b, split);
+  if (slot < slots) {
+    work.move_to(shuffle_index(experts, slot), column);
+    work.request_first();
+  }
+  if (Config::weights_before_wait)
+    pdl_wait();
+#pragma unroll 1
+  for (; slot < slots; slot += strides) {
+    f32 sum[columns][1] = {};
+    work.multiply(token * slots + slot, sum, [&] {
+      const bool more = slot + strides < slots;
+      if (more)
+        work.move_to(shuffle_index(experts, slot + strides), column);
+      return more;
+    });
+    Vec<f32, 1> totals[1];
+    column_sums(sum, totals);
+    if constexpr (k_split == 1) // loads of scalar ops are waited for here, while others multiply
+      if (lane < columns)
+        products(Matmul<0>(), token * slots + slot, column + lane, totals, TakeValue{totals[0][0]});
+    if (lane < columns)
+      partial[(slot * k_split + split) * columns + lane] = totals[0][0];
+  }
+  pdl_launch_dependents();
+  barrier();
+  if constexpr (k_split > 1) {
+    constexpr int threads = 32 * Config::warps;
+#pragma unroll 1
+    for (int i = (int)thread_x(); i < slots * columns; i += threads) {
+      f32 *of = partial + (i / columns * k_split * columns + i % columns);
+      Vec<f32, 1> totals[1] = {};
+#pragma unroll
+      for (int w = 0; w < k_split; ++w)
+        totals[0][0] += of[w * columns];
+      products(Matmul<0>(), token * slots + i / columns, column + i % columns, totals, TakeValue{of[0]});
+    }
+    barrier();
+  }
+  if ((int)thread_x() < columns) {
+    Vec<f32, 1> total[1] = {};
+#pragma unroll
+    for (int s = 0; s < slots; ++s)
+      total[0][0] += partial[s * k_split * columns + thread_x()];
+    const i64 at = column + thread_x();
+    epilogue(Matmul<0>(), token, at, total, StoreAt<1>{token * shape.n(0) + at});
+  }
+}

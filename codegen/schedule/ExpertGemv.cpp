@@ -1,0 +1,110 @@
+// The configuration of expert_gemv: the rows of a few tokens, each by its expert's matrix, with the sum over the slots
+// in the same kernel.
+#include "codegen/schedule/ExpertMatmul.h"
+#include "codegen/schedule/MatmulSource.h"
+
+using namespace mlir;
+
+namespace fusion::experts {
+
+using matmul::Problem;
+
+namespace {
+constexpr int64_t warps = 4, lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
+constexpr int64_t mostLoads = 16;                       ///< of 16 bytes that a lane has asked for
+
+/// Blocks that live on a multiprocessor together: of columns with 160 registers for a thread, of slots with 128.
+constexpr int64_t residentOfColumns = 3, residentOfSlots = 4;
+
+int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
+
+/// What a warp computes at once.
+struct Sharing {
+  int64_t columns = 1, unroll = 1, kSplit = 1;
+};
+
+/// The steps along K of a warp.
+int64_t stepsOf(const Problem &problem, int64_t kSplit) {
+  return llvm::divideCeil(*problem.k.constant(), lanes * vectorOf(problem) * kSplit);
+}
+
+/// As many steps at once as divide all, or nearly so.
+int64_t chooseUnroll(int64_t steps, int64_t most) {
+  const int64_t parts = llvm::divideCeil(steps, std::max<int64_t>(most, 1));
+  return llvm::divideCeil(steps, parts);
+}
+
+bool divides(const Problem &problem, int64_t columns) { return *problem.n.constant() % columns == 0; }
+
+Sharing shareColumns(const Problem &problem) {
+  const auto matmuls = static_cast<int64_t>(problem.accumulators());
+  Sharing sharing;
+  sharing.unroll = chooseUnroll(stepsOf(problem, 1), mostLoads / matmuls);
+  while (2 * sharing.columns * sharing.unroll * matmuls <= mostLoads && divides(problem, 2 * sharing.columns))
+    sharing.columns *= 2;
+  return sharing;
+}
+
+/// A block has all slots of its columns: all blocks should be on the GPU at once.
+Sharing shareSlots(const Problem &problem, int64_t slots, const TargetInfo &target) {
+  Sharing sharing;
+  while (2 * sharing.kSplit * slots <= warps && stepsOf(problem, 2 * sharing.kSplit) > 1)
+    sharing.kSplit *= 2;
+  const int64_t resident = residentOfSlots * target.multiprocessors, n = *problem.n.constant();
+  while (sharing.columns < 8 && divides(problem, 2 * sharing.columns) && n / sharing.columns > resident)
+    sharing.columns *= 2;
+  sharing.unroll = chooseUnroll(stepsOf(problem, sharing.kSplit), mostLoads / sharing.columns);
+  return sharing;
+}
+
+void configure(matmul::GemmSource &source, const Problem &problem, const Sharing &sharing) {
+  source.set("warps", warps);
+  source.set("k_split", sharing.kSplit);
+  source.set("columns", sharing.columns);
+  source.set("vector", vectorOf(problem));
+  source.set("unroll", sharing.unroll);
+  source.set("whole_steps", problem.k.knownMultipleOf(lanes * vectorOf(problem) * sharing.kSplit * sharing.unroll));
+  source.setWeightsBeforeWait();
+}
+} // namespace
+
+bool takesGemv(const Problem &problem) {
+  // Of two tokens a few choose the same expert, whose matrix the L2 gives the second time.
+  constexpr int64_t mostTokens = 2;
+  const std::optional<int64_t> slots = problem.rowDims.empty() ? std::nullopt : problem.rowDims.back().constant();
+  if (!slots || *slots > mostRows || problem.leastRows < 1 || problem.mostRows > mostRows ||
+      problem.mostRows > mostTokens * *slots || problem.sideBySide() || problem.a.decode || problem.b.decode ||
+      matmul::gemvRows(problem) == 0 || !problem.k.constant() || *problem.k.constant() == 0 ||
+      problem.n.constant().value_or(0) == 0)
+    return false;
+  return matmul::readsVectors(problem, true, vectorOf(problem), vectorOf(problem)) &&
+         matmul::readsVectors(problem, false, vectorOf(problem), vectorOf(problem)) &&
+         llvm::all_of(problem.matmuls, [&](const matmul::Matmul &matmul) {
+           return !matmul.b.decode && matmul.b.type == problem.a.type;
+         });
+}
+
+KernelDraft emitGemv(const Region &region, const KernelContext &context, const Problem &problem) {
+  const Sharing sharing = shareColumns(problem);
+  matmul::GemmSource source(region, context, problem, "expert_gemv");
+  configure(source, problem, sharing);
+  KernelDraft draft = source.finish({}, static_cast<uint32_t>(warps * lanes), residentOfColumns,
+                                    /*takesPrologue=*/false);
+  draft.gridX = Dim::min(Dim(residentOfColumns * context.target.multiprocessors),
+                         (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(warps));
+  return draft;
+}
+
+KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContext &context, const Problem &problem) {
+  const int64_t slots = *problem.rowDims.back().constant();
+  const Sharing sharing = shareSlots(problem, slots, context.target);
+  matmul::GemmSource source(region, context, problem, "expert_gemv_sum");
+  configure(source, problem, sharing);
+  source.set("slots", slots);
+  KernelDraft draft = source.finishSum(sum.products, sum.rest, sumProblem(sum, context),
+                                       static_cast<uint32_t>(warps * lanes), residentOfSlots);
+  draft.gridX = problem.m.floorDiv(slots) * problem.n.floorDiv(sharing.columns);
+  return draft;
+}
+
+} // namespace fusion::experts
