@@ -230,7 +230,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
       return alternatives.error();
     step.alternatives = std::move(*alternatives);
     if (planned.multiplies)
-      if (Status status = addLibraryVariant(step, region, known, outputs); !status)
+      if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
   }
   steps->push_back(std::move(step));

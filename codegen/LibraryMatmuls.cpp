@@ -56,6 +56,10 @@ static std::optional<std::string> whyNot(const matmul::Problem &problem) {
   return std::nullopt;
 }
 
+static SmallVector<unsigned> allOutputs(const Region &region) {
+  return llvm::to_vector(llvm::seq(0u, static_cast<unsigned>(region.outputs.size())));
+}
+
 /// Outputs that a call writes, and which others are left to the remaining ops: those of one matmul, or of all together.
 static std::vector<SmallVector<unsigned>> placeOutputs(const Region &region, const matmul::Problem &problem,
                                                        LibraryMatmuls &split) {
@@ -76,8 +80,9 @@ static std::vector<SmallVector<unsigned>> placeOutputs(const Region &region, con
   return left;
 }
 
-std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, const KernelContext &context) {
-  auto analysed = matmul::analyse(region, context);
+std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, const KernelContext &context,
+                                                       const std::optional<Region> &multiplied) {
+  auto analysed = matmul::analyse(multiplied ? *multiplied : region, context);
   if (auto *reason = std::get_if<std::string>(&analysed))
     return *reason;
   const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
@@ -100,7 +105,8 @@ std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, con
     split.calls.push_back({cast<nn::MatmulOp>(product.op.op()), *a, *b, problem.m, product.n, problem.k, problem.batchCount(), std::nullopt});
     made.push_back(product.op.getY());
   }
-  for (const SmallVector<unsigned> &results : placeOutputs(region, problem, split)) {
+  const auto left = multiplied ? std::vector{allOutputs(region)} : placeOutputs(region, problem, split);
+  for (const SmallVector<unsigned> &results : left) {
     if (results.empty())
       continue;
     auto remaining = remainingOpsOf(region, context, made, results);

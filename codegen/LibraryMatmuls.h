@@ -28,7 +28,8 @@ struct LibraryMatmuls {
 };
 
 /// The reason why it cannot be done so, or not sooner than in a kernel: few rows, types or layouts that the library does not
-/// take, no schedule for the remaining ops.
-std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, const KernelContext &context);
+/// take, no schedule for the remaining ops. `multiplied`: see SchedulePlan.
+std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, const KernelContext &context,
+                                                       const std::optional<Region> &multiplied = {});
 
 } // namespace fusion

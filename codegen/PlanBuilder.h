@@ -52,6 +52,7 @@ private:
   // PlanMatmuls.cpp
   /// Adds to a step whose kernels multiply matrices the library's variant, if it has one.
   Status addLibraryVariant(Step &step, const Region &region, const KernelContext &context,
+                           const std::optional<Region> &multiplied,
                            llvm::ArrayRef<BufferId> outputs);
   Result<std::vector<KernelLaunch>> callMatmuls(const Region &region, const KernelContext &context,
                                                 const LibraryMatmuls &products, llvm::ArrayRef<BufferId> outputs);

@@ -68,8 +68,9 @@ Result<std::vector<KernelLaunch>> PlanBuilder::callMatmuls(const Region &region,
 }
 
 Status PlanBuilder::addLibraryVariant(Step &step, const Region &region, const KernelContext &context,
+                                      const std::optional<Region> &multiplied,
                                       llvm::ArrayRef<BufferId> outputs) {
-  auto found = splitMatmuls(region, context);
+  auto found = splitMatmuls(region, context, multiplied);
   auto *split = std::get_if<LibraryMatmuls>(&found);
   const bool hasRanges = split && llvm::any_of(split->remaining, [&](const RemainingOps &remaining) {
     KernelContext after = context;

@@ -126,6 +126,8 @@ struct SchedulePlan {
   std::optional<unsigned> updatedInput = {};
   /// Whether a library may compute the matmuls of the region instead: see LibraryMatmuls.
   bool multiplies = false;
+  /// Where the matmuls are only a part of the region that `matmul` takes: that part.
+  std::optional<Region> multiplied = {};
 
   std::vector<PlannedAlternative> alternatives(const Region &region) const;
 };

@@ -5,108 +5,17 @@
 // next, of the next columns too, is on its way meanwhile.
 
 #include "expert.cuh"
-#include "reduce.cuh"
+#include "gemv_warp.cuh"
 
 /// The most rows, or slots: a lane of a warp knows the expert of each.
 constexpr int most_gemv_rows = 32;
 
-/// `Config`:
-///   warps, k_split            of a block; those that share out K
-///   columns                   of C that a warp computes at once; every n is a multiple
-///   vector, unroll            elements of a row of B that a lane loads at once; steps along k on their way
-///   whole_steps               K is a multiple of the steps of all that share it out
-///   weights_before_wait       B is asked for before the kernels before this one have finished
-///   matmuls, combined
-template <class Config, class Shape, class A, class B>
-struct ExpertGemv {
-  using ElementA = typename A::element;
-  using ElementB = typename B::element;
-  static constexpr int sums = accumulators<Config>, columns = Config::columns, unroll = Config::unroll,
-                       length = Config::vector;
-  static constexpr i64 step = 32 * length * Config::k_split, part = unroll * step;
-  static_assert(!side_by_side<Config> && B::k_major, "one epilogue, rows of B along k");
-
-  const Shape &shape;
-  const A &a;
-  const B &b;
-  const i64 first;                                                    ///< the lane's place in a step
-  const i64 parts = ceil_div(shape.k(), part);
-  decltype(static_cast<const B *>(nullptr)->matrix(0, 0)) next[columns][sums]; ///< rows of B to ask for
-  Vec<ElementB, length> ring[unroll][columns][sums];
-
-  /// `split`: which part of the steps along k is this warp's.
-  DEVICE ExpertGemv(const Shape &shape, const A &a, const B &b, int split)
-      : shape(shape), a(a), b(b), first((split * 32 + lane_id()) * length) {}
-
-  /// The columns to ask for from now on.
-  DEVICE void move_to(i64 expert, i64 column) {
-    B own = b;
-    own.expert = expert;
-#pragma unroll
-    for (int c = 0; c < columns; ++c)
-#pragma unroll
-      for (int s = 0; s < sums; ++s)
-        next[c][s] = own.matrix(s, expert) + own.row(s, column + c);
-  }
-  DEVICE void request(int u, i64 k) {
-    const bool inside = Config::whole_steps || k < shape.k();
-#pragma unroll
-    for (int c = 0; c < columns; ++c)
-#pragma unroll
-      for (int s = 0; s < sums; ++s)
-        ring[u][c][s] = inside ? load_lines_vec<ElementB, length>(next[c][s] + b.depth(s, k))
-                               : Vec<ElementB, length>{};
-  }
-  DEVICE void request_first() {
-#pragma unroll
-    for (int u = 0; u < unroll; ++u)
-      request(u, first + u * step);
-  }
-  /// The sums of the columns that are on their way, in each lane a part of them. `advance` moves to the next
-  /// ones, if there are any.
-  template <class Advance>
-  DEVICE void multiply(i64 row, f32 (&sum)[columns][sums], const Advance &advance) {
-    const ElementA *line = a.matrix(0, 0) + a.row(0, row);
-#pragma unroll 1
-    for (i64 p = 0; p < parts; ++p) {
-      const i64 k = first + p * part;
-      const bool ends = p + 1 == parts, more = !ends || advance();
-      const i64 then = ends ? first : k + part;
-#pragma unroll
-      for (int u = 0; u < unroll; ++u) {
-        add_products(u, line, k + u * step, sum);
-        if (more)
-          request(u, then + u * step);
-      }
-    }
-  }
-
-private:
-  DEVICE void add_products(int u, const ElementA *line, i64 k, f32 (&sum)[columns][sums]) {
-    const bool inside = Config::whole_steps || k < shape.k();
-    const Vec<ElementA, length> left =
-        inside ? load_vec<ElementA, length>(line + a.depth(0, k)) : Vec<ElementA, length>{};
-#pragma unroll
-    for (int e = 0; e < length; ++e)
-#pragma unroll
-      for (int c = 0; c < columns; ++c)
-#pragma unroll
-        for (int s = 0; s < sums; ++s)
-          sum[c][s] = fma_(element_f32(left, e), element_f32(ring[u][c][s], e), sum[c][s]);
-  }
-};
-
-/// The sums of all lanes; lane c gets those of column c.
-template <int Columns, int Sums>
-DEVICE void column_sums(const f32 (&parts)[Columns][Sums], Vec<f32, 1> (&to)[Sums]) {
-#pragma unroll
-  for (int c = 0; c < Columns; ++c)
-#pragma unroll
-    for (int s = 0; s < Sums; ++s) {
-      const f32 total = warp_sum(parts[c][s]);
-      if (c == 0 || (int)lane_id() == c)
-        to[s][0] = total;
-    }
+/// Moves to columns of an expert.
+template <class Warp, class B>
+DEVICE void move_to_expert(Warp &warp, const B &b, i64 expert, i64 column) {
+  B own = b;
+  own.expert = expert;
+  warp.move_to(own, expert, column);
 }
 
 /// The expert of row `first + lane` of `count`.
@@ -116,13 +25,14 @@ DEVICE i32 expert_of_lane(const Routing &routing, i64 first, i64 count) {
   return lane < count ? (i32)expert_of(routing, first + lane) : 0;
 }
 
+/// `Config`: see GemvWarp.
 /// All columns of all rows, in equal parts for the warps of the grid. There are most_gemv_rows at most.
 template <class Config, class Shape, class A, class B, class Routing, class Epilogue>
 DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routing &routing,
                         const Epilogue &epilogue) {
   constexpr int columns = Config::columns;
   static_assert(Config::k_split == 1, "a warp has whole columns");
-  using Warp = ExpertGemv<Config, Shape, A, B>;
+  using Warp = GemvWarp<Config, Shape, A, B>;
   const u32 tiles = (u32)(shape.n(0) / columns), all = (u32)routing.rows() * tiles;
   const u32 warps = grid_dim_x() * Config::warps, warp = block_x() * Config::warps + warp_id();
   const u32 share = all / warps, left = all % warps;
@@ -133,7 +43,7 @@ DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routin
   const i32 experts = expert_of_lane(routing, 0, routing.rows());
   Warp work(shape, a, b, 0);
   auto move = [&](u32 to) {
-    work.move_to(shuffle_index(experts, (int)(to / tiles)), (i64)(to % tiles) * columns);
+    move_to_expert(work, b, shuffle_index(experts, (int)(to / tiles)), (i64)(to % tiles) * columns);
   };
   if (at < end) {
     move(at);
@@ -159,15 +69,6 @@ DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routin
   }
 }
 
-/// Takes what an epilogue hands out, exactly.
-struct TakeValue {
-  f32 &to;
-  template <class T>
-  DEVICE void operator()(T value) const {
-    to = exact_value(value);
-  }
-};
-
 /// The same with the sum over a token's slots. A block has some columns of a token; its warps share out the
 /// slots, which are added up in order.
 /// `Config` also has: slots, most_gemv_rows at most.
@@ -178,7 +79,7 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
                             const Products &products, const Epilogue &epilogue) {
   constexpr int columns = Config::columns, slots = Config::slots, k_split = Config::k_split,
                 strides = Config::warps / k_split;
-  using Warp = ExpertGemv<Config, Shape, A, B>;
+  using Warp = GemvWarp<Config, Shape, A, B>;
   static_assert(Warp::sums == 1 && columns <= 32 && Config::warps % k_split == 0, "a sum of one product");
   SHARED(f32, partial, slots * k_split * columns);
   const u32 tiles = (u32)(shape.n(0) / columns);
@@ -190,7 +91,7 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
   const i32 experts = expert_of_lane(routing, token * slots, slots);
   Warp work(shape, a, b, split);
   if (slot < slots) {
-    work.move_to(shuffle_index(experts, slot), column);
+    move_to_expert(work, b, shuffle_index(experts, slot), column);
     work.request_first();
   }
   if (Config::weights_before_wait)
@@ -201,7 +102,7 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
     work.multiply(token * slots + slot, sum, [&] {
       const bool more = slot + strides < slots;
       if (more)
-        work.move_to(shuffle_index(experts, slot + strides), column);
+        move_to_expert(work, b, shuffle_index(experts, slot + strides), column);
       return more;
     });
     Vec<f32, 1> totals[1];

@@ -137,6 +137,17 @@ FUSION_SHUFFLES(i64)
 FUSION_SHUFFLES(u64)
 #undef FUSION_SHUFFLES
 
+#define FUSION_WARP_EXTREME(name, sign)                                                                      \
+  DEVICE u32 name(u32 value) {                                                                               \
+    for (int mask = 16; mask > 0; mask /= 2) {                                                               \
+      const u32 other = shuffle_xor(value, mask);                                                            \
+      value = other sign value ? other : value;                                                              \
+    }                                                                                                        \
+    return value;                                                                                            \
+  }
+FUSION_WARP_EXTREME(warp_largest, >)
+FUSION_WARP_EXTREME(warp_least, <)
+#undef FUSION_WARP_EXTREME
 // Lanes that the block does not have vote 0.
 DEVICE int bit_count(u32 bits) { return __builtin_popcount(bits); }
 DEVICE u32 warp_ballot(bool condition) {

@@ -10,31 +10,58 @@ enum class Weights {
   Softmax,
 };
 
+/// Ordered as the numbers are, a NaN above all; never 0.
+DEVICE u32 order_of(f32 value) {
+  const u32 bits = bits_of(value + 0.f); // -0 is 0
+  return is_nan(value) ? ~0u : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+/// The places of the Count largest of a warp's scores, the first of equal ones first: lane r gets that of rank r.
+/// Lane l holds those of the places l, l + 32, ..., of which there are Width.
+template <int Width, int Count, int Held>
+DEVICE i32 largest_places(const f32 (&score)[Held]) {
+  const int lane = (int)lane_id();
+  u32 order[Held]; // 0: taken, or not there
+#pragma unroll
+  for (int i = 0; i < Held; ++i)
+    order[i] = Width % 32 == 0 || lane + 32 * i < Width ? order_of(score[i]) : 0u;
+  i32 place = 0;
+#pragma unroll
+  for (int rank = 0; rank < Count; ++rank) {
+    u32 best = order[0];
+#pragma unroll
+    for (int i = 1; i < Held; ++i)
+      best = order[i] > best ? order[i] : best;
+    best = warp_largest(best);
+    u32 at = ~0u;
+#pragma unroll
+    for (int i = Held - 1; i >= 0; --i)
+      at = order[i] == best ? (u32)(lane + 32 * i) : at;
+    at = warp_least(at);
+#pragma unroll
+    for (int i = 0; i < Held; ++i)
+      order[i] = at == (u32)(lane + 32 * i) ? 0u : order[i];
+    place = lane == rank ? (i32)at : place;
+  }
+  return place;
+}
+
 /// `Config`:
 ///   threads, width     of a block; scores of a row
 ///   count              the largest of them are taken, at most 32
 ///   softmax            of the scores comes first
 ///   weights            what becomes of those taken
-/// Body: begin_row(row); element(at), a score; put(row, rank, place) and put_weight(row, rank, weight) store
-/// one.
-template <class Config, class Body>
-DEVICE void router(Body body, i64 rows) {
-  constexpr int warps = Config::threads / 32, held = (Config::width + 31) / 32, none = Config::width;
+/// Body: put(row, rank, place) and put_weight(row, rank, weight) store one.
+/// A warp routes a row; read(at) is a score.
+template <class Config, class Body, class Read>
+DEVICE void route_row(const Body &body, i64 row, const Read &read) {
+  constexpr int held = (Config::width + 31) / 32;
   const int lane = (int)lane_id();
-  pdl_wait();
-  pdl_launch_dependents();
-  const i64 row = (i64)block_x() * warps + warp_id();
-  if (row >= rows)
-    return;
-  body.begin_row(row);
+  auto is_there = [&](int i) { return Config::width % 32 == 0 || lane + 32 * i < Config::width; };
   f32 score[held];
-  u32 left = 0; // which of them have not been taken
 #pragma unroll
-  for (int i = 0; i < held; ++i) {
-    const bool inside = Config::width % 32 == 0 || lane + 32 * i < Config::width;
-    score[i] = body.element(inside ? lane + 32 * i : 0);
-    left |= inside ? 1u << i : 0u;
-  }
+  for (int i = 0; i < held; ++i)
+    score[i] = read(is_there(i) ? lane + 32 * i : 0);
   if constexpr (Config::softmax) {
     f32 largest = score[0], sum = 0.f;
 #pragma unroll
@@ -43,7 +70,7 @@ DEVICE void router(Body body, i64 rows) {
     largest = warp_max(largest);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-      score[i] = (left >> i & 1u) != 0 ? exp_(score[i] - largest) : 0.f;
+      score[i] = is_there(i) ? exp_(score[i] - largest) : 0.f;
       sum += score[i];
     }
     sum = warp_sum(sum);
@@ -51,33 +78,12 @@ DEVICE void router(Body body, i64 rows) {
     for (int i = 0; i < held; ++i)
       score[i] = score[i] / sum;
   }
-  f32 weight = 0.f; // lane r has that of rank r
-  i32 place = 0;
+  const i32 place = largest_places<Config::width, Config::count>(score);
+  f32 weight = 0.f;
 #pragma unroll
-  for (int rank = 0; rank < Config::count; ++rank) {
-    f32 best = 0.f;
-    i32 at = none;
-#pragma unroll
-    for (int i = 0; i < held; ++i)
-      if ((left >> i & 1u) != 0 && (at == none || is_above(score[i], best))) {
-        best = score[i];
-        at = lane + 32 * i;
-      }
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const f32 other = shuffle_xor(best, mask);
-      const i32 there = shuffle_xor(at, mask);
-      if (there != none && (at == none || is_above(other, best) || (!is_above(best, other) && there < at))) {
-        best = other;
-        at = there;
-      }
-    }
-    if (at % 32 == lane)
-      left &= ~(1u << at / 32);
-    if (lane == rank) {
-      weight = best;
-      place = at;
-    }
+  for (int i = 0; i < held; ++i) {
+    const f32 other = shuffle_index(score[i], place % 32);
+    weight = place / 32 == i ? other : weight;
   }
   const bool has_one = lane < Config::count;
   if constexpr (Config::weights == Weights::Softmax) {
@@ -91,4 +97,17 @@ DEVICE void router(Body body, i64 rows) {
     body.put(row, lane, place);
     body.put_weight(row, lane, weight);
   }
+}
+
+/// Body also: begin_row(row); element(at), a score.
+template <class Config, class Body>
+DEVICE void router(Body body, i64 rows) {
+  constexpr int warps = Config::threads / 32;
+  pdl_wait();
+  pdl_launch_dependents();
+  const i64 row = (i64)block_x() * warps + warp_id();
+  if (row >= rows)
+    return;
+  body.begin_row(row);
+  route_row<Config>(body, row, [&](i64 at) { return body.element(at); });
 }

@@ -3,6 +3,10 @@
 #include "codegen/schedule/ExpertMatmul.h"
 #include "codegen/schedule/MatmulSource.h"
 
+#include "llvm/ADT/StringExtras.h"
+
+#include <fmt/format.h>
+
 using namespace mlir;
 
 namespace fusion::experts {
@@ -101,8 +105,18 @@ KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContex
   matmul::GemmSource source(region, context, problem, "expert_gemv_sum");
   configure(source, problem, sharing);
   source.set("slots", slots);
-  KernelDraft draft = source.finishSum(sum.products, sum.rest, sumProblem(sum, context),
-                                       static_cast<uint32_t>(warps * lanes), residentOfSlots);
+  body::KernelSource &kernel = source.kernel();
+  kernel.include("expert_gemv.cuh");
+  kernel.declare(kernel.config.text());
+  SmallVector<std::string> arguments = source.operands();
+  arguments.push_back(source.declareEpilogue("Products", sum.products, problem, /*handsOut=*/true));
+  arguments.push_back(source.declareEpilogue("Epilogue", sum.rest, sumProblem(sum, context), /*handsOut=*/false));
+  KernelDraft draft =
+      kernel.finish({.schedule = "experts",
+                     .code = fmt::format("  expert_gemv_sum<Config>({});\n", llvm::join(arguments, ", ")),
+                     .name = source.kernelName(),
+                     .threads = static_cast<uint32_t>(warps * lanes),
+                     .residentBlocks = residentOfSlots});
   draft.gridX = problem.m.floorDiv(slots) * problem.n.floorDiv(sharing.columns);
   return draft;
 }

@@ -145,26 +145,19 @@ KernelDraft GemmSource::finishExperts(const Sums &sums, uint32_t threads, const 
       {.schedule = "experts", .code = code, .name = kernelName(), .threads = threads, .residentBlocks = 1});
 }
 
-KernelDraft GemmSource::finishSum(const Region &products, const Region &rest, const Problem &sum,
-                                  uint32_t threads, uint32_t residentBlocks) {
-  source.include("expert_gemv.cuh");
-  source.declare(source.config.text());
-  SmallVector<std::string> arguments{sizes(), operand(true), operand(false),
-                                     declareRouting(source, problem, readsEarly)};
-  auto epilogue = [&](const char *functorName, const Region &of, const Problem &its, bool handsOut) {
-    body::Functor functor(source, functorName);
-    EpilogueWriter(of, context, its, functor, {}, handsOut).write(0);
-    source.declare(functor.text());
-    arguments.push_back(functor.instance());
-  };
-  epilogue("Products", products, problem, true);
-  epilogue("Epilogue", rest, sum, false);
-  const std::string code = fmt::format("  {}<Config>({});\n", name, llvm::join(arguments, ", "));
-  return source.finish({.schedule = "experts",
-                        .code = code,
-                        .name = kernelName(),
-                        .threads = threads,
-                        .residentBlocks = residentBlocks});
+SmallVector<std::string> GemmSource::operands() {
+  SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
+  if (problem.routing)
+    arguments.push_back(declareRouting(source, problem, readsEarly));
+  return arguments;
+}
+
+std::string GemmSource::declareEpilogue(const std::string &name, const Region &part, const Problem &its,
+                                        bool handsOut) {
+  body::Functor functor(source, name);
+  EpilogueWriter(part, context, its, functor, {}, handsOut).write(0);
+  source.declare(functor.text());
+  return functor.instance();
 }
 
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,
@@ -172,9 +165,7 @@ KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t resi
   source.include(name + ".cuh");
   source.declare(source.config.text());
   body::Code entry;
-  SmallVector<std::string> arguments{sizes(), operand(true), operand(false)};
-  if (problem.routing)
-    arguments.push_back(declareRouting(source, problem, readsEarly));
+  SmallVector<std::string> arguments = operands();
   if (takesPrologue)
     arguments.push_back(prologue(entry, threads));
   arguments.push_back(epilogue(sums));

@@ -32,16 +32,18 @@ public:
   /// `takesPrologue`: the template takes one, where the problem has none too.
   KernelDraft finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks, bool takesPrologue);
 
-  /// Of expert_gemv_sum: `products` and, after the sum over slots, `rest`, whose problem is `sum`.
-  KernelDraft finishSum(const Region &products, const Region &rest, const Problem &sum, uint32_t threads,
-                        uint32_t residentBlocks);
+  /// For kernels with more functors than one epilogue: sizes, A, B and, of nn.expert_matmul, the routing.
+  llvm::SmallVector<std::string> operands();
+  /// Declares the ops of `part` after its product as a functor; an object of it. `handsOut`: see EpilogueWriter.
+  std::string declareEpilogue(const std::string &functor, const Region &part, const Problem &its, bool handsOut);
+  body::KernelSource &kernel() { return source; }
+  std::string kernelName() const;
 
   /// Of expert_sm90: sizes, A, the plan of so many elements, the epilogue and the maps of B.
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
 private:
-  std::string kernelName() const;
   std::string sizes();
   /// A, or B seen as rows of k elements.
   std::string operand(bool isA);

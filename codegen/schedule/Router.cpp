@@ -1,8 +1,8 @@
 // The choice of experts and their weights in one kernel: softmax of the scores, top_k, the scores taken,
-// divided by their sum or through a softmax of their own, and scalar ops.
-#include "codegen/body/KernelSource.h"
-#include "codegen/body/Printer.h"
+// divided by their sum or through a softmax of their own, and scalar ops before and after. For few rows the matmul
+// that makes the scores is part of it.
 #include "codegen/schedule/ElementGraph.h"
+#include "codegen/schedule/Router.h"
 #include "codegen/schedule/Schedules.h"
 
 #include "ir/dialect/Formulas.h"
@@ -16,36 +16,71 @@ namespace fusion {
 
 namespace {
 constexpr int64_t mostScores = 1024, mostTaken = 32;
-constexpr uint32_t threads = 128;
-
-struct Routes {
-  nn::SoftmaxOp softmax; ///< of all scores, or null
-  nn::TopKOp topK;
-  nn::GatherElementsOp taken;
-  nn::SoftmaxOp weightSoftmax; ///< of those taken, or null
-  nn::ReduceOp sum;            ///< of those taken, or null, with
-  nn::DivOp quotient;
-  SmallVector<Operation *> scalars; ///< one after the other
-  Value scores, weight;             ///< the kernel's input; its result beside the choice
-};
 
 bool isLastAxis(int64_t axis, size_t rank) { return axis == -1 || axis == static_cast<int64_t>(rank) - 1; }
+
+/// Whether `op` is a scalar op of the region, of `value` and constants of one element.
+bool isUnary(const Region &region, Operation *op, Value value) {
+  return llvm::is_contained(region.ops, op) && isa<nn::ScalarFormula>(op) && !nn::isRescale(op) &&
+         !op->getResult(0).getType().isIntOrIndexOrFloat() && llvm::all_of(op->getOperands(), [&](Value operand) {
+           return operand == value || (operand.getDefiningOp<nn::ConstantOp>() && constantScalar(operand));
+         });
+}
 
 /// The scalar op after `value` in the region, of it and constants of one element.
 Operation *nextScalar(const Region &region, Value value) {
   if (!value.hasOneUse())
     return nullptr;
   Operation *op = *value.user_begin();
-  if (!llvm::is_contained(region.ops, op) || !isa<nn::ScalarFormula>(op) || nn::isRescale(op) ||
-      op->getResult(0).getType().isIntOrIndexOrFloat())
-    return nullptr;
-  const bool isUnary = llvm::all_of(op->getOperands(), [&](Value operand) {
-    return operand == value || (operand.getDefiningOp<nn::ConstantOp>() && constantScalar(operand));
-  });
-  return isUnary ? op : nullptr;
+  return isUnary(region, op, value) ? op : nullptr;
 }
 
-std::variant<Routes, std::string> analyse(const Region &region, const KernelContext &context) {
+/// The operand that alone `value` is computed from, by one scalar op.
+Value scalarOperand(const Region &region, Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!value.hasOneUse() || !op)
+    return {};
+  for (Value operand : op->getOperands())
+    if (!operand.getDefiningOp<nn::ConstantOp>() && isUnary(region, op, operand))
+      return operand;
+  return {};
+}
+
+bool isScoreType(DType type) { return type == DType::F32 || type == DType::F16 || type == DType::BF16; }
+
+/// Takes the matmul and what is between it and the scores out of the region, where they are in it.
+std::optional<std::string> takeProducts(const Region &region, const KernelContext &context, Routes &routes,
+                                        ArrayRef<Operation *> known) {
+  if (llvm::is_contained(region.inputs, routes.scores))
+    return std::nullopt;
+  Region products;
+  products.anchor = region.anchor;
+  products.pattern = region.pattern;
+  products.inputs = region.inputs;
+  products.outputs = {routes.scores};
+  routes.rest = region;
+  routes.rest.ops.clear();
+  routes.rest.inputs.push_back(routes.scores);
+  for (Operation *op : region.ops) {
+    const bool isConstant = isa<nn::ConstantOp, nn::DimConstantOp>(op);
+    if (isConstant || !llvm::is_contained(known, op))
+      products.ops.push_back(op);
+    if (isConstant || llvm::is_contained(known, op))
+      routes.rest.ops.push_back(op);
+  }
+  if (llvm::none_of(products.ops, llvm::IsaPred<nn::MatmulOp>))
+    return std::string("the scores are computed in the region, and not by nn.matmul");
+  KernelContext own = context;
+  own.outputs = {};
+  if (auto plan = matmulSchedule().plan(products, own); !plan)
+    return "the scores are computed in the region: " + plan.error().message;
+  routes.products = std::move(products);
+  return std::nullopt;
+}
+
+} // namespace
+
+std::variant<Routes, std::string> analyseRoutes(const Region &region, const KernelContext &context) {
   Routes routes;
   SmallVector<Operation *> known;
   for (Operation *op : region.ops) {
@@ -83,6 +118,13 @@ std::variant<Routes, std::string> analyse(const Region &region, const KernelCont
     routes.scores = softmax.getX();
     known.push_back(softmax);
   }
+  while (Value operand = scalarOperand(region, routes.scores)) {
+    if (!isScoreType(dtype(operand)))
+      break;
+    routes.before.insert(routes.before.begin(), routes.scores.getDefiningOp());
+    known.push_back(routes.scores.getDefiningOp());
+    routes.scores = operand;
+  }
   Value weight = routes.taken.getY();
   for (Operation *user : weight.getUsers()) {
     if (!llvm::is_contained(region.ops, user))
@@ -108,125 +150,67 @@ std::variant<Routes, std::string> analyse(const Region &region, const KernelCont
     weight = routes.weightSoftmax.getY();
   }
   while (Operation *op = nextScalar(region, weight)) {
-    routes.scalars.push_back(op);
+    routes.after.push_back(op);
     known.push_back(op);
     weight = op->getResult(0);
   }
   routes.weight = weight;
+  if (auto reason = takeProducts(region, context, routes, known))
+    return *reason;
   for (Operation *op : region.ops)
-    if (!llvm::is_contained(known, op))
+    if (!routes.products && !llvm::is_contained(known, op))
       return (op->getName().getStringRef() + " is none of the ops of a choice of experts").str();
   if (region.outputs.size() != 2 || !llvm::is_contained(region.outputs, routes.topK.getY()) ||
       !llvm::is_contained(region.outputs, weight))
     return std::string("other results than the choice and its weights");
-  if (!llvm::is_contained(region.inputs, routes.scores))
-    return std::string("the scores are computed in the region");
   return routes;
 }
 
-/// A kernel's functor, method by method.
-class RouterWriter {
-public:
-  RouterWriter(const Region &region, const KernelContext &context, const Routes &routes)
-      : region(region), context(context), routes(routes), source(region, context.inputs) {}
-
-  KernelDraft write() {
-    nn::TopKOp topK = routes.topK;
-    const DimShape &shape = context.shape(topK.getX()), &chosen = context.shape(topK.getY());
-    DimShape rows = shape;
-    rows.back() = 1;
-    source.config.set("threads", static_cast<int64_t>(threads));
-    source.config.set("width", *shape.back().constant());
-    source.config.set("count", *chosen.back().constant());
-    source.config.set("softmax", bool(routes.softmax));
-    source.config.set("Weights", "weights",
-                      routes.quotient        ? "Weights::Divided"
-                      : routes.weightSoftmax ? "Weights::Softmax"
-                                             : "Weights::AsTheyAre");
-    source.include("router.cuh");
-    source.body.member("i64", "line");
-    body::Code begin(2);
-    begin.line("line = row;");
-    source.body.method("DEVICE void begin_row(i64 row)", begin);
-    writeElement(rows);
-    writePut(rows, "DEVICE void put(i64 line, i64 rank, i64 place) const", topK.getY(),
-             [](scalar::Graph &graph) { return graph.input("place", DType::I64, scalar::Level::Element); });
-    writePut(rows, "DEVICE void put_weight(i64 line, i64 rank, f32 taken) const", routes.weight,
-             [&](scalar::Graph &graph) { return weightOf(graph); });
-    KernelDraft draft = source.finish({.schedule = "router",
-                                       .function = "router",
-                                       .arguments = source.size(product(rows)),
-                                       .name = body::kernelName(region, context),
-                                       .threads = threads});
-    draft.gridX = product(rows).ceilDiv(threads / 32);
-    return draft;
-  }
-
-private:
-  void writeElement(const DimShape &rows) {
-    scalar::Graph graph;
-    body::Printer printer(graph, source.names);
-    body::Code code(2);
-    const auto input =
-        static_cast<unsigned>(llvm::find(region.inputs, routes.scores) - region.inputs.begin());
-    auto index =
-        source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rows);
-    index.back() = graph.input("at", DType::I64, scalar::Level::Element);
-    const scalar::Value element =
-        graph.load(source.body.pointer(input), source.body.address(graph, context.inputs[input], index));
-    const std::string text = printer.value(graph.convertRegister(DType::F32, element), code);
-    code.line(fmt::format("return {};", text));
-    source.body.method("DEVICE f32 element(i64 at) const", code);
-  }
-
-  scalar::Value weightOf(scalar::Graph &graph) {
-    scalar::Value value = graph.input("taken", DType::F32, scalar::Level::Element);
-    for (Operation *op : routes.scalars) {
-      SmallVector<scalar::Value> operands;
-      for (Value operand : op->getOperands())
-        operands.push_back(operand.getDefiningOp<nn::ConstantOp>()
-                               ? constantValue(graph, source.body, operand.getDefiningOp())
-                               : value);
-      value = cast<nn::ScalarFormula>(op).formula(graph, operands);
+/// The plan of a region with the matmul: alternatives by the number of rows.
+static std::vector<PlannedAlternative> withProducts(const Region &region, const KernelContext &context,
+                                                    const Routes &routes) {
+  auto whole = [region](const KernelContext &context) { return router::emitWithProduct(region, context); };
+  const Region &rest = routes.rest;
+  auto route = [rest](const KernelContext &context) { return router::emitAlone(rest, context); };
+  std::vector<PlannedAlternative> all;
+  const std::optional<SizeRange> few = router::rowsWithProduct(region, context);
+  if (few)
+    all.push_back(alternativesFor(few->size.constant() ? ArrayRef<SizeRange>() : ArrayRef(*few), region, whole).front());
+  if (few && few->size.constant())
+    return all;
+  KernelContext own = context;
+  own.outputs = {};
+  for (PlannedAlternative &alternative :
+       matmulSchedule().plan(*routes.products, own)->alternatives(*routes.products)) {
+    if (few && !alternative.when.empty()) {
+      SizeRange &range = alternative.when.front();
+      if (range.most <= few->most)
+        continue;
+      range.least = std::max(range.least, few->most + 1);
     }
-    return value;
+    alternative.kernels.push_back({rest, route});
+    all.push_back(std::move(alternative));
   }
+  return all;
+}
 
-  void writePut(const DimShape &rows, const std::string &signature, Value output,
-                llvm::function_ref<scalar::Value(scalar::Graph &)> valueOf) {
-    scalar::Graph graph;
-    body::Printer printer(graph, source.names);
-    body::Code code(2);
-    const auto number = static_cast<unsigned>(llvm::find(region.outputs, output) - region.outputs.begin());
-    auto index =
-        source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rows);
-    index.back() = graph.input("rank", DType::I64, scalar::Level::Element);
-    const scalar::Value place = source.body.address(graph, context.shape(output), index);
-    const DType type = dtype(output);
-    const body::Result result{graph.convert(type, valueOf(graph)), type};
-    const std::string at = printer.value(place, code), stored = printer.stored(result, code);
-    code.line(fmt::format("store({} + {}, {});", source.body.output(number), at, stored));
-    source.body.method(signature, code);
-  }
-
-  const Region &region;
-  const KernelContext &context;
-  const Routes &routes;
-  body::KernelSource source;
-};
-
+namespace {
 class RouterSchedule : public Schedule {
 public:
   StringRef name() const override { return "router"; }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
-    auto found = analyse(region, context);
+    auto found = analyseRoutes(region, context);
     if (auto *reason = std::get_if<std::string>(&found))
       return refusal(*reason);
-    return SchedulePlan{[&region](const KernelContext &context) {
-      auto found = analyse(region, context);
-      return RouterWriter(region, context, std::get<Routes>(found)).write();
-    }};
+    const Routes &routes = std::get<Routes>(found);
+    if (!routes.products)
+      return SchedulePlan{[&region](const KernelContext &context) { return router::emitAlone(region, context); }};
+    SchedulePlan plan{[&region](const KernelContext &context) { return router::emitWithProduct(region, context); }};
+    plan.split = [&region, context, routes] { return withProducts(region, context, routes); };
+    plan.multiplied = routes.products;
+    plan.multiplies = true;
+    return plan;
   }
 };
 } // namespace

@@ -20,7 +20,7 @@ struct Proposals {
 struct ProposalContext {
   mlir::Block &block;
   const Traffic &traffic;
-  const ScheduleOracle &oracle;
+  ScheduleOracle &oracle;
   llvm::ArrayRef<Candidate> found = {}; ///< of the families that had their say before
   const llvm::DenseSet<mlir::Operation *> *taken = nullptr; ///< ops that others would take
 };

@@ -26,18 +26,30 @@ public:
   }
 
   void run(Proposals &proposals) {
+    std::vector<Candidate> apart; // gate and up are results of their own
+    auto take = [&](Candidate candidate) {
+      if (portsOf(candidate.ops).outputs.size() > 1 && proposed == 0) {
+        apart.push_back(std::move(candidate));
+        return;
+      }
+      if (!apart.empty()) // here they are combined
+        leaveApart(apart, candidate, proposals);
+      propose(std::move(candidate), proposals);
+    };
     if (ops.size() > 1)
-      propose(proposals);
+      take(candidate());
     while (Operation *next = nextScalar()) {
       ops.insert(next);
-      propose(proposals);
+      take(candidate());
     }
+    for (Candidate &candidate : apart) // they never are
+      propose(std::move(candidate), proposals);
     if (nn::ReduceOp sum = sumOverSlots()) {
       ops.insert(sum);
-      propose(proposals);
+      propose(candidate(), proposals);
       ScalarTail tail(context.traffic, sum.getY(), /*wholeRows=*/false);
       while (tail.next(ops))
-        propose(proposals);
+        propose(candidate(), proposals);
     }
     if (ops.size() == 1)
       proposals.misses.push_back({root, why});
@@ -100,18 +112,44 @@ private:
     return axis == rank - 2 || axis == -2 ? sum : nn::ReduceOp();
   }
 
-  void propose(Proposals &proposals) const {
+  /// The group as it is.
+  Candidate candidate() const {
     Candidate candidate;
     candidate.pattern = "expert_matmul";
     candidate.root = root;
     candidate.ops.assign(ops.begin(), ops.end());
+    llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    return candidate;
+  }
+
+  void propose(Candidate candidate, Proposals &proposals) {
     proposals.candidates.push_back(std::move(candidate));
+    ++proposed;
+  }
+
+  /// Groups that hand out gate and up apart are slow at many rows, and a measurement, which is at one size, does not see
+  /// that: where there is a kernel with their gating, they are no choice.
+  void leaveApart(std::vector<Candidate> &apart, const Candidate &gated, Proposals &proposals) {
+    if (hasSchedule(gated))
+      proposals.misses.push_back({root, "gate and up go with what combines them, for which there is a kernel"});
+    else
+      for (Candidate &candidate : apart)
+        propose(std::move(candidate), proposals);
+    apart.clear();
+  }
+
+  bool hasSchedule(const Candidate &candidate) const {
+    auto takes = [&](const Candidate &one) {
+      return bool(context.oracle.schedule(one.body(), portsOf(one.ops, one.clones)));
+    };
+    return !whyNotConvex(candidate.ops) && (takes(withDecoding(candidate)) || takes(candidate));
   }
 
   const ProposalContext &context;
   nn::ExpertMatmulOp root;
   DimShape shape;
   OpSet ops;
+  size_t proposed = 0;
   std::string why = "the result has no reader";
 };
 } // namespace

@@ -1,4 +1,5 @@
-// router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes weights of them.
+// router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes weights of them;
+// the matmul of the scores too.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -30,6 +31,46 @@ SmallVector<Operation *> normalisation(Value value) {
       llvm::range_size(value.getUses()) == 2)
     ops.append({sum, quotient});
   return ops;
+}
+/// The ops, one after the other, from a matmul to `scores`: itself, and scalar ops of what it makes and of rows or
+/// numbers. Empty if it is not made so.
+SmallVector<Operation *> matmulBefore(Value scores) {
+  SmallVector<Operation *> ops;
+  for (size_t i = 0; i <= mostScalars; ++i) {
+    Operation *op = scores.getDefiningOp();
+    if (!op || !scores.hasOneUse())
+      return {};
+    ops.insert(ops.begin(), op);
+    if (llvm::isa<nn::MatmulOp>(op))
+      return ops;
+    if (!llvm::isa<nn::ScalarFormula>(op))
+      return {};
+    const auto rank = tensorType(scores).getRank();
+    Value made;
+    for (Value operand : op->getOperands())
+      if (tensorType(operand).getRank() == rank && !operand.getDefiningOp<nn::ConstantOp>()) {
+        if (made)
+          return {};
+        made = operand;
+      }
+    if (!made)
+      return {};
+    scores = made;
+  }
+  return {};
+}
+
+/// The candidates with the ops in front of the scores.
+void proposeWithMatmul(Operation *topK, Value scores, ArrayRef<Operation *> routed, Proposals &proposals) {
+  SmallVector<Operation *> ops = matmulBefore(scores);
+  if (ops.empty())
+    return;
+  ops.append(routed.begin(), routed.end());
+  Candidate candidate;
+  candidate.pattern = "router";
+  candidate.root = topK;
+  candidate.ops.assign(ops.begin(), ops.end());
+  proposals.candidates.push_back(std::move(candidate));
 }
 } // namespace
 
@@ -71,6 +112,9 @@ Proposals proposeRouters(const ProposalContext &context) {
       weight = op->getResult(0);
       propose(ops);
     }
+    auto softmax = llvm::dyn_cast<nn::SoftmaxOp>(ops.front());
+    if (softmax || llvm::range_size(scores.getUses()) == 2)
+      proposeWithMatmul(topK, softmax ? softmax.getX() : scores, ops, proposals);
   }
   return proposals;
 }

@@ -67,6 +67,62 @@ TEST(Router, EqualScoresInTheirOrder) {
   });
 }
 
+/// With the matmul that makes the scores, and a bias.
+struct Product {
+  int rows = 1, width = 128, count = 8, k = 264;
+  const char *type = "bf16";
+  bool bias = false, softmax = true;
+};
+
+std::string withProduct(const Product &f) {
+  auto tensor = [](const std::string &shape, const char *type) { return fmt::format("tensor<{}x{}>", shape, type); };
+  const std::string x = tensor(fmt::format("{}x{}", f.rows, f.k), f.type), w = tensor(fmt::format("{}x{}", f.width, f.k), f.type),
+                    b = tensor(std::to_string(f.width), f.type), p = tensor(fmt::format("{}x{}", f.rows, f.width), f.type),
+                    s = tensor(fmt::format("{}x{}", f.rows, f.width), "f32"), i = tensor(fmt::format("{}x{}", f.rows, f.count), "i64"),
+                    v = tensor(fmt::format("{}x{}", f.rows, f.count), "f32");
+  const bool casts = std::string(f.type) != "f32";
+  return fmt::format(R"(
+    func.func @main(%x: {0}, %w: {1}, %b: {2}) -> ({3}, {4}) {{
+      %0, %1 = fusion.group "router" schedule "router" (%a = %x, %e = %w, %d = %b) : ({0}, {1}, {2}) -> ({3}, {4}) {{
+        %p = nn.matmul %a, %e {{transpose_b = true}} : ({0}, {1}) -> {5}
+        {7}
+        {8}
+        {9}
+        %i = nn.top_k %t {{axis = 1 : i64, k = [{10}]}} : ({6}) -> {3}
+        %v = nn.gather_elements %t, %i {{axis = 1 : i64}} : ({6}, {3}) -> {4}
+        %r = nn.softmax %v {{axis = 1 : i64}} : ({4}) -> {4}
+        fusion.yield %i, %r : {3}, {4}
+      }}
+      return %0, %1 : {3}, {4}
+    }})",
+                     x, w, b, i, v, p, s, f.bias ? fmt::format("%q = nn.add %p, %d : ({0}, {1}) -> {0}", p, b) : "",
+                     casts ? fmt::format("%s = nn.cast %{} : ({}) -> {}", f.bias ? "q" : "p", p, s) : "",
+                     fmt::format("%t = nn.{0} %{1} {2} : ({3}) -> {3}", f.softmax ? "softmax" : "neg",
+                                 casts ? "s" : f.bias ? "q" : "p", f.softmax ? "{axis = 1 : i64}" : "", s),
+                     f.count);
+}
+
+void runWithProduct(const Product &form) {
+  const std::string source = check(routerSchedule(), {withProduct(form), {}, 5e-3, [](unsigned index, Tensor &tensor) {
+                                                        fillRandom(tensor, index + 7);
+                                                        for (int64_t i = 0; index == 1 && i < tensor.size(); ++i)
+                                                          set(tensor, i, 0.001 * static_cast<double>(i * 7919 % 1009 - 504));
+                                                      }});
+  EXPECT_NE(source.find("router_matmul<Config>"), std::string::npos) << source;
+}
+
+TEST(Router, WithTheMatmulOfTheScores) {
+  for (const char *type : {"bf16", "f16", "f32"})
+    for (bool bias : {false, true})
+      runWithProduct({.rows = bias ? 3 : 1, .type = type, .bias = bias, .softmax = !bias});
+}
+
+TEST(Router, WithMatmulsOfManyWidths) {
+  for (int width : {4, 8, 60, 256, 384})
+    for (int k : {8, 2048, 2880})
+      runWithProduct({.rows = 2, .width = width, .count = 4, .k = k, .type = width == 60 ? "f16" : "bf16"});
+}
+
 TEST(Router, SaysWhatItDoesNotTake) {
   EXPECT_EQ(refusal(routerSchedule(), R"(
     func.func @main(%x: tensor<4x8xf32>) -> tensor<4x2xi64> {
