@@ -35,10 +35,10 @@ Operation *nextScalar(const Region &region, Value value) {
   return isUnary(region, op, value) ? op : nullptr;
 }
 
-/// The operand that alone `value` is computed from, by one scalar op.
+/// The operand that alone `value` is computed from, by one scalar op. Who knows all its readers asks.
 Value scalarOperand(const Region &region, Value value) {
   Operation *op = value.getDefiningOp();
-  if (!value.hasOneUse() || !op)
+  if (!op)
     return {};
   for (Value operand : op->getOperands())
     if (!operand.getDefiningOp<nn::ConstantOp>() && isUnary(region, op, operand))
@@ -118,8 +118,10 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
     routes.scores = softmax.getX();
     known.push_back(softmax);
   }
+  const size_t readers = routes.softmax ? 1 : 2; // nn.top_k and nn.gather_elements
   while (Value operand = scalarOperand(region, routes.scores)) {
-    if (!isScoreType(dtype(operand)))
+    const bool isFirst = routes.before.empty();
+    if (!isScoreType(dtype(operand)) || llvm::range_size(routes.scores.getUses()) != (isFirst ? readers : 1))
       break;
     routes.before.insert(routes.before.begin(), routes.scores.getDefiningOp());
     known.push_back(routes.scores.getDefiningOp());

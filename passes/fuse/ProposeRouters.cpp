@@ -33,12 +33,12 @@ SmallVector<Operation *> normalisation(Value value) {
   return ops;
 }
 /// The ops, one after the other, from a matmul to `scores`: itself, and scalar ops of what it makes and of rows or
-/// numbers. Empty if it is not made so.
+/// numbers. Nobody else reads what is between. Empty if it is not made so.
 SmallVector<Operation *> matmulBefore(Value scores) {
   SmallVector<Operation *> ops;
   for (size_t i = 0; i <= mostScalars; ++i) {
     Operation *op = scores.getDefiningOp();
-    if (!op || !scores.hasOneUse())
+    if (!op || (i > 0 && !scores.hasOneUse()))
       return {};
     ops.insert(ops.begin(), op);
     if (llvm::isa<nn::MatmulOp>(op))
@@ -113,7 +113,7 @@ Proposals proposeRouters(const ProposalContext &context) {
       propose(ops);
     }
     auto softmax = llvm::dyn_cast<nn::SoftmaxOp>(ops.front());
-    if (softmax || llvm::range_size(scores.getUses()) == 2)
+    if (softmax ? softmax.getX().hasOneUse() : llvm::range_size(scores.getUses()) == 2)
       proposeWithMatmul(topK, softmax ? softmax.getX() : scores, ops, proposals);
   }
   return proposals;

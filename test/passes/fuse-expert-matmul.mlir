@@ -1,7 +1,13 @@
 // RUN: fusion-opt %s --fuse-expert-matmul --split-input-file 2>/dev/null | FileCheck %s
 // RUN: fusion-opt %s --fuse-expert-matmul --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+// RUN: fusion-opt %s --fuse-expert-matmul --split-input-file --remarks-filter-analyse=fuse 2>&1 >/dev/null | grep Analysis | FileCheck %s --check-prefix=CANDIDATE
 
-// Gate and up in one matrix; the weighted sum over the slots.
+// Gate and up in one matrix; the weighted sum over the slots. No candidate has gate and up without their product.
+// CANDIDATE-NOT: candidate
+// CANDIDATE: expert_matmul {{.*}}Ops=5, Reason="candidate
+// CANDIDATE-NEXT: expert_matmul {{.*}}Ops=2, Reason="candidate
+// CANDIDATE-NEXT: expert_matmul {{.*}}Ops=3, Reason="candidate
+// CANDIDATE-NEXT: expert_matmul {{.*}}Ops=4, Reason="candidate
 // CHECK-LABEL: @block
 // CHECK: fusion.group "expert_matmul" schedule "experts"
 // CHECK-NEXT: nn.expert_matmul
@@ -38,6 +44,7 @@ func.func @block(%x: tensor<?x64xbf16> {nn.dims = ["batch", 64]}, %gate_up: tens
 // -----
 
 // Gate and up as two matrices, dequantised inside.
+// CANDIDATE-NEXT: expert_matmul {{.*}}Ops=6, Reason="candidate
 // CHECK-LABEL: @two_matrices
 // CHECK: fusion.group "expert_matmul" schedule "experts"
 // CHECK-DAG: nn.dequantize
@@ -56,6 +63,25 @@ func.func @two_matrices(%x: tensor<5x1x64xf16>, %gate: tensor<4x32x64xi8>, %up: 
   %a = nn.gelu %p : (tensor<5x3x32xf16>) -> tensor<5x3x32xf16>
   %h = nn.mul %a, %q : (tensor<5x3x32xf16>, tensor<5x3x32xf16>) -> tensor<5x3x32xf16>
   return %h : tensor<5x3x32xf16>
+}
+
+// -----
+
+// What combines gate and up has no kernel: the activation goes with its half, and each half is a result.
+// CANDIDATE-NEXT: expert_matmul {{.*}}Ops=2, Reason="candidate
+// CANDIDATE-NEXT: expert_matmul {{.*}}Ops=3, Reason="candidate
+// CHECK-LABEL: @never_combined
+// CHECK: fusion.group "expert_matmul" schedule "experts"
+// CHECK-NEXT: nn.expert_matmul
+// CHECK-NEXT: nn.expert_matmul
+// CHECK-NEXT: nn.silu
+// CHECK-NEXT: fusion.yield
+func.func @never_combined(%x: tensor<5x1x64xf16>, %w: tensor<4x32x64xf16>, %v: tensor<4x32x64xf16>, %index: tensor<5x3xi32>)
+    -> (tensor<5x3x32xf16>, tensor<5x3x32xf16>) {
+  %p = nn.expert_matmul %x, %w, %index {transpose_w = true} : (tensor<5x1x64xf16>, tensor<4x32x64xf16>, tensor<5x3xi32>) -> tensor<5x3x32xf16>
+  %q = nn.expert_matmul %x, %v, %index {transpose_w = true} : (tensor<5x1x64xf16>, tensor<4x32x64xf16>, tensor<5x3xi32>) -> tensor<5x3x32xf16>
+  %a = nn.silu %p : (tensor<5x3x32xf16>) -> tensor<5x3x32xf16>
+  return %a, %q : tensor<5x3x32xf16>, tensor<5x3x32xf16>
 }
 
 // -----

@@ -40,6 +40,43 @@ func.func @scores_read_elsewhere(%x: tensor<?x16xf32>) -> (tensor<?x4xi64>, tens
 
 // -----
 
+// The matmul of the scores, with its bias and cast.
+// CHECK-LABEL: @with_matmul
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: nn.softmax
+// CHECK-NEXT: fusion.yield
+func.func @with_matmul(%x: tensor<?x64xbf16> {nn.dims = ["rows", 64]}, %w: tensor<32x64xbf16>, %b: tensor<32xbf16>)
+    -> (tensor<?x4xi64>, tensor<?x4xf32>) {
+  %p = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xbf16>, tensor<32x64xbf16>) -> tensor<?x32xbf16>
+  %q = nn.add %p, %b : (tensor<?x32xbf16>, tensor<32xbf16>) -> tensor<?x32xbf16>
+  %s = nn.cast %q : (tensor<?x32xbf16>) -> tensor<?x32xf32>
+  %i = nn.top_k %s {axis = 1 : i64, k = [4]} : (tensor<?x32xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %s, %i {axis = 1 : i64} : (tensor<?x32xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %r = nn.softmax %v {axis = 1 : i64} : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %i, %r : tensor<?x4xi64>, tensor<?x4xf32>
+}
+
+// -----
+
+// A result of the function: the matmul stays outside.
+// CHECK-LABEL: @logits_leave
+// CHECK: nn.matmul
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.top_k
+func.func @logits_leave(%x: tensor<?x64xf32>, %w: tensor<32x64xf32>) -> (tensor<?x4xi64>, tensor<?x4xf32>, tensor<?x32xf32>) {
+  %s = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xf32>, tensor<32x64xf32>) -> tensor<?x32xf32>
+  %i = nn.top_k %s {axis = 1 : i64, k = [4]} : (tensor<?x32xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %s, %i {axis = 1 : i64} : (tensor<?x32xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  return %i, %v, %s : tensor<?x4xi64>, tensor<?x4xf32>, tensor<?x32xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @places_alone
 // CHECK-NOT: fusion.group
 // MISS: router missed {{.*}}nobody takes the scores that nn.top_k finds
