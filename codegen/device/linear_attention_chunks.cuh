@@ -1,13 +1,13 @@
 #pragma once
-// What a chunk of tokens is to linear_attention_chunked.cuh before any state comes in: its rows in shared memory, its decays, and
-// the matrices over pairs of its tokens.
+// What a chunk of tokens is to linear_attention_chunked.cuh and linear_attention_prepared.cuh before any state comes in: its
+// rows in shared memory, its decays, and the matrices over pairs of its tokens.
 
 #include "attention.cuh"
 #include "linear_attention.cuh"
 
 template <class Config>
 struct ChunkShape {
-  static constexpr int chunk = 64, blocks = chunk / 16, slabs = 4, warps = 2 * slabs, threads = 32 * warps;
+  static constexpr int chunk = 64, blocks = chunk / 16, slabs = Config::slabs, warps = 2 * slabs, threads = 32 * warps;
   static constexpr int columns = 16 * slabs;
   static constexpr int depth = (Config::depth + 15) / 16 * 16;
   // Rows are 16 bytes longer than needed, so that ldmatrix meets every bank once.
@@ -96,14 +96,24 @@ DEVICE void copy_rows(T *tile, const T *from, i64 stride, int rows, int width) {
   }
 }
 template <class Config, class Body, class T>
-DEVICE void copy_chunk(T *stage, const Body &body, const StateBlock &block, i64 first, i64 tokens) {
+DEVICE void copy_keys(T *stage, const Body &body, const StateBlock &block, i64 first, int rows) {
   using Shape = ChunkShape<Config>;
-  const int rows = tokens - first < Shape::chunk ? (int)(tokens - first) : Shape::chunk;
   copy_rows<Config, Shape::depth, Shape::key_pitch>(stage, body.key_rows(block.entry, block.head) + first * body.key_stride(),
                                                     body.key_stride(), rows, Config::depth);
   copy_rows<Config, Shape::depth, Shape::key_pitch>(stage + Shape::key_tile,
                                                     body.query_rows(block.entry, block.head) + first * body.query_stride(),
                                                     body.query_stride(), rows, Config::depth);
+}
+template <class Config>
+DEVICE int rows_of_chunk(i64 first, i64 tokens) {
+  constexpr int chunk = ChunkShape<Config>::chunk;
+  return tokens - first < chunk ? (int)(tokens - first) : chunk;
+}
+template <class Config, class Body, class T>
+DEVICE void copy_chunk(T *stage, const Body &body, const StateBlock &block, i64 first, i64 tokens) {
+  using Shape = ChunkShape<Config>;
+  const int rows = rows_of_chunk<Config>(first, tokens);
+  copy_keys<Config>(stage, body, block, first, rows);
   copy_rows<Config, Shape::columns, Shape::value_pitch>(
       stage + 2 * Shape::key_tile, body.value_rows(block.entry, block.head) + first * body.value_stride() + block.column,
       body.value_stride(), rows, Config::value_depth - block.column);
@@ -278,7 +288,8 @@ struct ChunkMatrices {
   }
   // The first warps have a block of the diagonal, the others those below.
   DEVICE void compute_all(const T *stage, const ChunkFactors<Config> &factors) const {
-    const int warp = (int)thread_x() / 32, below = warp - Shape::slabs;
+    static_assert(Shape::warps == 8, "warps that have a block of the diagonal, and warps for the blocks below");
+    const int warp = (int)thread_x() / 32, below = warp - Shape::blocks;
     if (below < 0) {
       compute(stage, factors, warp, warp);
       if constexpr (is_corrected<Config>)

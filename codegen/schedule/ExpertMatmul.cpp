@@ -44,7 +44,7 @@ std::vector<SizeRange> ranges(const Problem &problem) {
   const int64_t experts = problem.routing->experts;
   SmallVector<int64_t> limits{experts};
   if (std::optional<int64_t> slots = problem.rowDims.back().constant())
-    for (int64_t tokens : {2, 1})
+    for (int64_t tokens : {experts::mostSumTokens, int64_t(1)})
       if (tokens * *slots < experts)
         limits.insert(limits.begin(), tokens * *slots);
   if (matmul::tensorCoreType(problem))
@@ -94,7 +94,7 @@ private:
   }
 
   static bool isOneKernel(const std::optional<experts::Sum> &sum, const KernelContext &context) {
-    return sum && experts::takesGemv(problemOf(sum->products, context));
+    return sum && experts::takesGemvSum(problemOf(sum->products, context));
   }
 
   static std::optional<std::string> whyNoSum(const experts::Sum &sum, const Problem &problem,

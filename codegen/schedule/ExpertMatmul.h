@@ -30,8 +30,11 @@ KernelDraft emitSum(const Sum &sum, const KernelContext &context);
 /// The sum as a product that is there already.
 matmul::Problem sumProblem(const Sum &sum, const KernelContext &context);
 
-/// Whether each of the few rows reads its expert's matrix by itself.
+/// Whether each of the few rows reads its expert's matrix by itself; where the sum over the slots is in the same kernel,
+/// up to mostSumTokens.
+constexpr int64_t mostSumTokens = 4;
 bool takesGemv(const matmul::Problem &problem);
+bool takesGemvSum(const matmul::Problem &problem);
 KernelDraft emitGemv(const Region &region, const KernelContext &context, const matmul::Problem &problem);
 /// All of `region`, of which `problem` is the products.
 KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContext &context,

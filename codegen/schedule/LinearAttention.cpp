@@ -116,12 +116,39 @@ static std::vector<SizeRange> ranges(const Problem &problem) {
   const Dim size = problem.tokens + 1;
   if (!isChunked(problem))
     return {{size, 1, 2}, {size, 3, INT64_MAX}};
-  return {{size, 1, 2}, {size, 3, leastChunked}, {size, leastChunked + 1, INT64_MAX}};
+  return {{size, 1, 2},
+          {size, 3, leastChunked},
+          {size, leastChunked + 1, leastPrepared},
+          {size, leastPrepared + 1, INT64_MAX}};
 }
 
 static KernelDraft emit(const Region &region, const KernelContext &context) {
   const Problem problem(region, context);
   return problem.leastTokens >= leastChunked && isChunked(problem) ? emitChunked(problem) : emitRecurrent(problem);
+}
+
+/// Two kernels where chunks are prepared, else one.
+static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context,
+                                                    const KernelEmitter &emit) {
+  std::vector<PlannedAlternative> all;
+  auto add = [&](ArrayRef<SizeRange> range) {
+    KernelContext within = context;
+    within.range = range.empty() ? nullptr : &range.front();
+    all.push_back(alternativesFor(range, region, emit).front());
+    if (!isPrepared(Problem(region, within)))
+      return;
+    Region first = region;
+    first.outputs.clear();
+    auto prepare = [first](const KernelContext &context) { return emitPrepare(Problem(first, context)); };
+    auto compute = [region](const KernelContext &context) { return emitPrepared(Problem(region, context)); };
+    all.back().kernels = {alternativesFor(range, first, prepare).front().kernels.front(),
+                          alternativesFor(range, region, compute).front().kernels.front()};
+  };
+  for (const SizeRange &range : ranges(Problem(region, context)))
+    add(range);
+  if (all.empty())
+    add({});
+  return all;
 }
 
 } // namespace linear_attention
@@ -137,7 +164,7 @@ public:
       return refusal(*reason);
     SchedulePlan plan{[&region](const KernelContext &context) { return linear_attention::emit(region, context); }};
     plan.split = [&region, context, emit = plan.emit] {
-      return alternativesFor(linear_attention::ranges(linear_attention::Problem(region, context)), region, emit);
+      return linear_attention::alternatives(region, context, emit);
     };
     return plan;
   }

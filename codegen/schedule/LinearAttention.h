@@ -43,7 +43,10 @@ public:
     source.config.set(name, value);
   }
   /// `columns`: of a state that a block has.
-  KernelDraft finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes, int64_t residentBlocks = 0);
+  /// `argument`: of the template, after Body.
+  KernelDraft finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes, int64_t residentBlocks = 0,
+                     const std::string &argument = {});
+  std::string scratch(const Dim &words, bool written) { return source.scratch(words, written); }
 
 private:
   void rows(const char *name, mlir::Value operand, const std::string &head, bool columnStride = true);
@@ -64,6 +67,12 @@ constexpr int64_t leastChunked = 16;
 /// Whether types, sizes and places allow chunks: bf16, whose range is that of f32, with decays of whole heads.
 bool isChunked(const Problem &problem);
 KernelDraft emitChunked(const Problem &problem);
+/// From so many tokens on the chunks' own matrices are computed by a kernel for all at once, where that can be: first
+/// emitPrepare(), of a region without results, then emitPrepared().
+constexpr int64_t leastPrepared = 256;
+bool isPrepared(const Problem &problem);
+KernelDraft emitPrepare(const Problem &problem);
+KernelDraft emitPrepared(const Problem &problem);
 KernelDraft emitRecurrent(const Problem &problem);
 /// Bytes of shared memory that it takes there at least.
 int64_t recurrentBytes(const Problem &problem);

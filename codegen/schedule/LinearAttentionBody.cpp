@@ -18,7 +18,7 @@ static std::string sharedHead(int64_t of, int64_t count) {
 KernelBuilder::KernelBuilder(const Problem &problem, StringRef variant)
     : problem(problem), op(problem.op), variant("linear_attention_" + variant.str()),
       source(problem.region, problem.context.inputs) {
-  source.include(this->variant + ".cuh");
+  source.include(variant == "prepare" ? "linear_attention_prepared.cuh" : this->variant + ".cuh");
   source.config.setType("Query", typeOf(op.getQ()));
   source.config.setType("Key", typeOf(op.getK()));
   source.config.setType("Value", typeOf(op.getV()));
@@ -86,10 +86,12 @@ void KernelBuilder::stores() {
         {problem.batch, Dim(problem.heads), Dim(problem.depth), Dim(problem.valueDepth)}, {0, 1, 2, 3});
 }
 
-KernelDraft KernelBuilder::finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes, int64_t residentBlocks) {
+KernelDraft KernelBuilder::finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes, int64_t residentBlocks,
+                                  const std::string &argument) {
   body::Entry entry;
   entry.schedule = "linear_attention";
   entry.function = variant;
+  entry.arguments = argument;
   entry.name = fmt::format("{}_{}_d{}", variant, typeOf(op.getQ()), problem.depth);
   entry.threads = static_cast<uint32_t>(32 * warps);
   entry.residentBlocks = static_cast<uint32_t>(residentBlocks);
