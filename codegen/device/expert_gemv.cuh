@@ -69,54 +69,9 @@ DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routin
   }
 }
 
-/// Some columns of each slot's expert in shared memory, of which every lane reads what it has copied itself. That needs no
-/// registers, so that the blocks are there, and most of the matrices too, while the kernel before this one still runs.
-template <class Config, class Shape, class A, class B>
-struct StagedColumns {
-  using ElementA = typename A::element;
-  using ElementB = typename B::element;
-  static constexpr int columns = Config::columns, length = Config::vector;
-  static constexpr i64 step = 32 * length * Config::k_split;
-
-  const Shape &shape;
-  const A &a;
-  const B &b;
-  const i64 first = ((warp_id() % Config::k_split) * 32 + lane_id()) * length; ///< the lane's place in a step
-  const i64 pitch = ceil_div(shape.k(), step) * step;                          ///< of a column
-
-  DEVICE ElementB *place(int slot, int c) const {
-    return reinterpret_cast<ElementB *>(dynamic_shared()) + ((i64)slot * columns + c) * pitch;
-  }
-  DEVICE void copy(int slot, i64 expert, i64 column) const {
-    B own = b;
-    own.expert = expert;
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const ElementB *const from = own.matrix(0, expert) + own.row(0, column + c);
-#pragma unroll 4
-      for (i64 k = first; k < shape.k(); k += step)
-        cp_async_16(place(slot, c) + k, from + b.depth(0, k), true);
-    }
-  }
-  DEVICE void multiply(int slot, i64 row, f32 (&sum)[columns][1]) const {
-    const ElementA *const line = a.matrix(0, 0) + a.row(0, row);
-#pragma unroll 4
-    for (i64 k = first; k < shape.k(); k += step) {
-      const Vec<ElementA, length> left = load_vec<ElementA, length>(line + a.depth(0, k));
-#pragma unroll
-      for (int c = 0; c < columns; ++c) {
-        const Vec<ElementB, length> right = load_vec<ElementB, length>(place(slot, c) + k);
-#pragma unroll
-        for (int e = 0; e < length; ++e)
-          sum[c][0] = fma_(element_f32(left, e), element_f32(right, e), sum[c][0]);
-      }
-    }
-  }
-};
-
 /// The same with the sum over a token's slots. A block has some columns of a token; its warps share out the
 /// slots, which are added up in order.
-/// `Config` also has: slots, most_gemv_rows at most; staged: all that a block multiplies is in shared memory at once.
+/// `Config` also has: slots, most_gemv_rows at most.
 /// `products`: the epilogue of the products; it hands out one value of a row and column.
 /// `epilogue`: that of the sum.
 template <class Config, class Shape, class A, class B, class Routing, class Products, class Epilogue>
@@ -135,34 +90,21 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
     pdl_wait();
   const i32 experts = expert_of_lane(routing, token * slots, slots);
   Warp work(shape, a, b, split);
-  const StagedColumns<Config, Shape, A, B> staged{shape, a, b};
-  if constexpr (Config::staged) {
-#pragma unroll 1
-    for (int s = slot; s < slots; s += strides)
-      staged.copy(s, shuffle_index(experts, s), column);
-    cp_async_commit();
-  } else if (slot < slots) {
+  if (slot < slots) {
     move_to_expert(work, b, shuffle_index(experts, slot), column);
     work.request_first();
   }
   if (Config::weights_before_wait)
     pdl_wait();
-  if constexpr (Config::staged) {
-    pdl_launch_dependents();
-    cp_async_wait<0>();
-  }
 #pragma unroll 1
   for (; slot < slots; slot += strides) {
     f32 sum[columns][1] = {};
-    if constexpr (Config::staged)
-      staged.multiply(slot, token * slots + slot, sum);
-    else
-      work.multiply(token * slots + slot, sum, [&] {
-        const bool more = slot + strides < slots;
-        if (more)
-          move_to_expert(work, b, shuffle_index(experts, slot + strides), column);
-        return more;
-      });
+    work.multiply(token * slots + slot, sum, [&] {
+      const bool more = slot + strides < slots;
+      if (more)
+        move_to_expert(work, b, shuffle_index(experts, slot + strides), column);
+      return more;
+    });
     Vec<f32, 1> totals[1];
     column_sums(sum, totals);
     if constexpr (k_split == 1) // loads of scalar ops are waited for here, while others multiply
@@ -171,8 +113,7 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
     if (lane < columns)
       partial[(slot * k_split + split) * columns + lane] = totals[0][0];
   }
-  if constexpr (!Config::staged)
-    pdl_launch_dependents();
+  pdl_launch_dependents();
   barrier();
   if constexpr (k_split > 1) {
     constexpr int threads = 32 * Config::warps;

@@ -15,10 +15,12 @@ using matmul::Problem;
 
 namespace {
 constexpr int64_t warps = 4, lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
-constexpr int64_t mostLoads = 16;                       ///< of 16 bytes that a lane has asked for
+/// Loads of 16 bytes that a lane has asked for. More do not make it faster alone, and leave no registers for the blocks of
+/// the next kernel, which ask for their weights before this one has finished.
+constexpr int64_t loadsOfColumns = 8, loadsOfSlots = 16;
 
-/// Blocks that live on a multiprocessor together: of columns with 160 registers for a thread, of slots with 128.
-constexpr int64_t residentOfColumns = 3, residentOfSlots = 4;
+/// Blocks on a multiprocessor. Where a warp computes single columns, registers are left for one more, or the next kernel's.
+constexpr int64_t residentBlocks = 4;
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
 
@@ -43,8 +45,9 @@ bool divides(const Problem &problem, int64_t columns) { return *problem.n.consta
 Sharing shareColumns(const Problem &problem) {
   const auto matmuls = static_cast<int64_t>(problem.accumulators());
   Sharing sharing;
-  sharing.unroll = chooseUnroll(stepsOf(problem, 1), mostLoads / matmuls);
-  while (2 * sharing.columns * sharing.unroll * matmuls <= mostLoads && divides(problem, 2 * sharing.columns))
+  sharing.unroll = chooseUnroll(stepsOf(problem, 1), loadsOfColumns / matmuls);
+  while (sharing.columns < 4 && 2 * sharing.columns * sharing.unroll * matmuls <= loadsOfColumns &&
+         divides(problem, 2 * sharing.columns))
     sharing.columns *= 2;
   return sharing;
 }
@@ -54,16 +57,11 @@ Sharing shareSlots(const Problem &problem, int64_t slots, const TargetInfo &targ
   Sharing sharing;
   while (2 * sharing.kSplit * slots <= warps && stepsOf(problem, 2 * sharing.kSplit) > 1)
     sharing.kSplit *= 2;
-  const int64_t resident = residentOfSlots * target.multiprocessors, n = *problem.n.constant();
+  const int64_t resident = residentBlocks * target.multiprocessors, n = *problem.n.constant();
   while (sharing.columns < 8 && divides(problem, 2 * sharing.columns) && n / sharing.columns > resident)
     sharing.columns *= 2;
-  sharing.unroll = chooseUnroll(stepsOf(problem, sharing.kSplit), mostLoads / sharing.columns);
+  sharing.unroll = chooseUnroll(stepsOf(problem, sharing.kSplit), loadsOfSlots / sharing.columns);
   return sharing;
-}
-
-/// Of all that a block multiplies, in whole steps.
-int64_t stagedBytes(const Problem &problem, const Sharing &sharing, int64_t slots) {
-  return slots * sharing.columns * stepsOf(problem, sharing.kSplit) * sharing.kSplit * lanes * 16;
 }
 
 void configure(matmul::GemmSource &source, const Problem &problem, const Sharing &sharing) {
@@ -100,9 +98,10 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   const Sharing sharing = shareColumns(problem);
   matmul::GemmSource source(region, context, problem, "expert_gemv");
   configure(source, problem, sharing);
-  KernelDraft draft = source.finish({}, static_cast<uint32_t>(warps * lanes), residentOfColumns,
+  KernelDraft draft = source.finish({}, static_cast<uint32_t>(warps * lanes),
+                                    static_cast<uint32_t>(residentBlocks + (sharing.columns == 1 ? 1 : 0)),
                                     /*takesPrologue=*/false);
-  draft.gridX = Dim::min(Dim(residentOfColumns * context.target.multiprocessors),
+  draft.gridX = Dim::min(Dim(residentBlocks * context.target.multiprocessors),
                          (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(warps));
   return draft;
 }
@@ -113,9 +112,6 @@ KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContex
   matmul::GemmSource source(region, context, problem, "expert_gemv_sum");
   configure(source, problem, sharing);
   source.set("slots", slots);
-  const int64_t bytes = stagedBytes(problem, sharing, slots);
-  const bool isStaged = residentOfSlots * (bytes + 2048) <= context.target.sharedBytesPerMultiprocessor;
-  source.set("staged", isStaged);
   body::KernelSource &kernel = source.kernel();
   kernel.include("expert_gemv.cuh");
   kernel.declare(kernel.config.text());
@@ -127,10 +123,8 @@ KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContex
                      .code = fmt::format("  expert_gemv_sum<Config>({});\n", llvm::join(arguments, ", ")),
                      .name = source.kernelName(),
                      .threads = static_cast<uint32_t>(warps * lanes),
-                     .residentBlocks = residentOfSlots});
+                     .residentBlocks = residentBlocks});
   draft.gridX = problem.m.floorDiv(slots) * problem.n.floorDiv(sharing.columns);
-  if (isStaged)
-    draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(bytes);
   return draft;
 }
 
