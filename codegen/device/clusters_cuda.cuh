@@ -14,6 +14,8 @@ DEVICE u32 cluster_rank() {
   return rank;
 }
 DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// For what does not go through memory: mbarriers after fence_mbarrier_init().
+DEVICE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 // `to` in the shared memory of this block names the same place in that of block `rank`.
 DEVICE void store_in_cluster(f32 *to, u32 rank, f32 value) {
@@ -21,11 +23,21 @@ DEVICE void store_in_cluster(f32 *to, u32 rank, f32 value) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place), "f"(value) : "memory");
 }
+// Likewise 16 bytes, which count for the mbarrier there of which `barrier` is the place here.
+DEVICE void send_in_cluster(Vec<f32, 4> *to, u32 rank, u64 *barrier, const f32 (&values)[4]) {
+  u32 place, other;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(barrier)), "r"(rank));
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place),
+               "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]), "r"(other)
+               : "memory");
+}
 #else
 #define KERNEL_CLUSTER(maxThreads, resident, blocks) KERNEL_RESIDENT(maxThreads, resident)
 template <int Blocks> constexpr int cluster_blocks = 1;
 DEVICE u32 cluster_rank() { return 0; }
 DEVICE void cluster_arrive() {}
+DEVICE void cluster_arrive_relaxed() {}
 DEVICE void cluster_wait() { barrier(); }
 DEVICE void store_in_cluster(f32 *to, u32, f32 value) { *to = value; }
 #endif

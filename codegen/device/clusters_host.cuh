@@ -7,5 +7,6 @@
 template <int Blocks> constexpr int cluster_blocks = 1;
 DEVICE u32 cluster_rank() { return 0; }
 DEVICE void cluster_arrive() {}
+DEVICE void cluster_arrive_relaxed() {}
 DEVICE void cluster_wait() { barrier(); }
 DEVICE void store_in_cluster(f32 *to, u32, f32 value) { *to = value; }

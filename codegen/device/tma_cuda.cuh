@@ -65,6 +65,14 @@ DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0, 
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                : "memory");
 }
+// The same, of memory that nobody reads again: the L2 keeps everything else before it.
+DEVICE void tma_load_tile_once(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1) {
+  constexpr u64 evict_first = 0x12f0000000000000ull; // as createpolicy makes it
+  asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(
+                   shared_address(to)),
+               "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "l"(evict_first)
+               : "memory");
+}
 #undef FUSION_TMA_LOAD
 
 // What generic writes have put there comes after fence_proxy_async() by the writers, and a barrier.

@@ -23,6 +23,10 @@ DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, Coordina
   machine->loadTile(emulated_thread, to, &map, barrier, place, sizeof...(coordinates));
 }
 template <class... Coordinates>
+DEVICE void tma_load_tile_once(void *to, const TensorMap &map, u64 *barrier, Coordinates... coordinates) {
+  tma_load_tile(to, map, barrier, coordinates...);
+}
+template <class... Coordinates>
 DEVICE void tma_store_tile(const TensorMap &map, const void *from, Coordinates... coordinates) {
   const i32 place[] = {(i32)coordinates...};
   machine->storeTile(emulated_thread, &map, from, place, sizeof...(coordinates));

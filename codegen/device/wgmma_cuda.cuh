@@ -14,6 +14,7 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
 }
 
 // The accumulators d of 64 x N, 8 registers for each 16 columns: their names in an instruction, and the operands.
+#define FUSION_NAMES_8 "%0, %1, %2, %3"
 #define FUSION_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define FUSION_NAMES_32 FUSION_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define FUSION_NAMES_48 FUSION_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -31,6 +32,7 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
 #define FUSION_NAMES_240 FUSION_NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define FUSION_NAMES_256 FUSION_NAMES_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define FUSION_FRAGMENT(d) "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3])
+#define FUSION_OPERANDS_8(d) FUSION_FRAGMENT(d[0])
 #define FUSION_OPERANDS_16(d) FUSION_FRAGMENT(d[0]), FUSION_FRAGMENT(d[1])
 #define FUSION_OPERANDS_32(d) FUSION_OPERANDS_16(d), FUSION_FRAGMENT(d[2]), FUSION_FRAGMENT(d[3])
 #define FUSION_OPERANDS_48(d) FUSION_OPERANDS_32(d), FUSION_FRAGMENT(d[4]), FUSION_FRAGMENT(d[5])
@@ -58,6 +60,12 @@ template <class T, int N> struct wgmma_instruction;
                    : FUSION_OPERANDS_##N(d)                                                                  \
                    : "l"(a), "l"(b), "r"((u32)add));                                                         \
     }                                                                                                        \
+    static DEVICE void transposed(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                              \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
+                   "k16.f32." #T "." #T " {" FUSION_NAMES_##N "}, %" #a0 ", %" #a1 ", p, 1, 1, 1, 0;}"       \
+                   : FUSION_OPERANDS_##N(d)                                                                  \
+                   : "l"(a), "l"(b), "r"((u32)add));                                                         \
+    }                                                                                                        \
     static DEVICE void registers(f32 (&d)[N / 8][4], const u32 (&a)[4], u64 b) {                             \
       asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" FUSION_NAMES_##N         \
                    "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #a4 ", 1, 1, 1, 1;"                      \
@@ -66,6 +74,7 @@ template <class T, int N> struct wgmma_instruction;
     }                                                                                                        \
   };
 #define FUSION_WGMMA_TYPES(...) FUSION_WGMMA(f16, __VA_ARGS__) FUSION_WGMMA(bf16, __VA_ARGS__)
+FUSION_WGMMA_TYPES(8, 4, 5, 6, 7, 8)
 FUSION_WGMMA_TYPES(16, 8, 9, 10, 11, 12)
 FUSION_WGMMA_TYPES(32, 16, 17, 18, 19, 20)
 FUSION_WGMMA_TYPES(48, 24, 25, 26, 27, 28)
@@ -86,9 +95,13 @@ FUSION_WGMMA_TYPES(256, 128, 129, 130, 131, 132)
 #undef FUSION_WGMMA
 #undef FUSION_FRAGMENT
 
-// d (+)= A B^T of 16 columns of both, whose tiles have these descriptors. N: multiples of 16.
+// d (+)= A B^T of 16 columns of both, whose tiles have these descriptors. N: 8, or a multiple of 16.
 template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_instruction<T, 8 * Fragments>::shared(d, a, b, add);
+}
+// The same, but A's tile has a row for each k, of 64 elements.
+template <class T, int Fragments> DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  wgmma_instruction<T, 8 * Fragments>::transposed(d, a, b, add);
 }
 // d += A B of 16 rows of B, a tile; A in registers, in the layout of mma.m16n8k16.
 template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {

@@ -13,13 +13,15 @@ DEVICE u32 swizzled_element(u64 place) {
   copy_bytes(&bits, dynamic_shared() + (place ^ (place >> 7 & 7u) << 4), 2);
   return bits;
 }
-template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+// Element (row, k) of a tile of 64 x 16 lies at row * Row + k * Depth bytes.
+template <class T, u32 Row, u32 Depth, int Fragments>
+DEVICE void wgmma_tiles(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
-  const u64 rows = (u64)(u32)a + warp_id() % 4u * 2048u, columns = (u64)(u32)b;
+  const u64 rows = (u64)(u32)a + warp_id() % 4u * 16u * Row, columns = (u64)(u32)b;
   u32 first[4];
   for (u32 i = 0; i < 4u; ++i) {
-    const u64 place = rows + (group + 8u * (i % 2u)) * 128u + (pair + 8u * (i / 2u)) * 2u;
-    first[i] = swizzled_element(place) | swizzled_element(place + 2u) << 16;
+    const u64 place = rows + (group + 8u * (i % 2u)) * Row + (pair + 8u * (i / 2u)) * Depth;
+    first[i] = swizzled_element(place) | swizzled_element(place + Depth) << 16;
   }
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];
@@ -31,6 +33,12 @@ template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4],
       d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
     mma_m16n8k16(d[n], first, second, T());
   }
+}
+template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  wgmma_tiles<T, 128, 2>(d, a, b, add);
+}
+template <class T, int Fragments> DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  wgmma_tiles<T, 2, 128>(d, a, b, add);
 }
 template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);

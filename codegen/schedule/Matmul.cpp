@@ -28,8 +28,10 @@ private:
     if (problem.m.constant())
       return {};
     llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
-    for (int64_t rows : {1, 4, 8, 16, 32, 64})
-      if (rows <= std::max(matmul::fewRows(problem), matmul::smallMRows(problem)))
+    const int64_t swapped = matmul::swapABRows(problem, context.target);
+    for (int64_t rows : {1, 4, 8, 16, 32, 64, 128})
+      if (swapped ? rows >= 8 && rows <= swapped
+                  : rows <= std::max(matmul::fewRows(problem), matmul::smallMRows(problem)))
         limits.push_back(rows);
     if (!problem.prologue.empty())
       limits.push_back(matmul::prologueRows(problem));
@@ -81,7 +83,9 @@ private:
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
-    KernelDraft draft = matmul::isSmallM(problem)            ? matmul::emitSmallM(region, context, problem)
+    KernelDraft draft = holds(matmul::swapABRows(problem, context.target))
+                            ? matmul::emitSwapAB(region, context, problem)
+                        : matmul::isSmallM(problem)          ? matmul::emitSmallM(region, context, problem)
                         : holds(matmul::gemvRows(problem))   ? matmul::emitGemv(region, context, problem)
                         : holds(matmul::gemvKnRows(problem)) ? matmul::emitGemvKn(region, context, problem)
                         : matmul::tensorCoreType(problem)    ? matmul::emitMma(region, context, problem)

@@ -163,6 +163,9 @@ int64_t fewRows(const Problem &problem);
 int64_t smallMRows(const Problem &problem);
 /// Whether gemm_small_m takes the problem, and is the faster one.
 bool isSmallM(const Problem &problem);
+/// The most rows of A that gemm_swap_ab takes on this target; 0: none.
+int64_t swapABRows(const Problem &problem, const TargetInfo &target);
+KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem);
 /// Numbers of rows after which another tile of gemm_mma is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
 

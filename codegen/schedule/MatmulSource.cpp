@@ -160,6 +160,22 @@ std::string GemmSource::declareEpilogue(const std::string &name, const Region &p
   return functor.instance();
 }
 
+KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
+                                     const TensorMapArgument &mapOfA,
+                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+  source.include(name + ".cuh");
+  source.declare(source.config.text());
+  SmallVector<std::string> arguments{sizes(), epilogue(sums), source.tensorMap(problem.a.input, mapOfA)};
+  for (const Matmul &matmul : problem.matmuls)
+    arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
+  return source.finish({.schedule = "matmul",
+                        .code = fmt::format("  {}<Config>({});\n", name, llvm::join(arguments, ", ")),
+                        .name = kernelName(),
+                        .threads = threads,
+                        .residentBlocks = 1,
+                        .clusterBlocks = clusterBlocks});
+}
+
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,
                                bool takesPrologue) {
   source.include(name + ".cuh");

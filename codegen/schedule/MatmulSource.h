@@ -43,6 +43,11 @@ public:
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
+  /// Of gemm_swap_ab: sizes, the epilogue, and maps of A and of each B.
+  KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
+                           const TensorMapArgument &mapOfA,
+                           llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
+
 private:
   std::string sizes();
   /// A, or B seen as rows of k elements.

@@ -3,6 +3,7 @@
 #include "codegen/device/Includes.h"
 #include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
+#include "runtime/Backend.h"
 #include "runtime/Executor.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/emulate/EmulatedKernel.h"
@@ -49,7 +50,7 @@ unsigned argumentOf(const Parsed &parsed, unsigned input) {
 struct Pending {
   std::string test; ///< its name
   KernelPlan kernel;
-  std::vector<uint64_t> values; ///< of the launch's arguments: addresses and sizes
+  std::vector<std::array<uint64_t, Backend::tensorMapWords>> values; ///< of the launch's arguments: addresses, sizes, tensor maps
   uint32_t grid[3] = {};
   std::vector<Tensor> arguments, outputs, expected; ///< memory that `values` points to
   double tolerance = 0;
@@ -90,8 +91,8 @@ private:
   static void run(Pending &run, const EmulatedKernel &kernel) {
     SCOPED_TRACE(run.test);
     std::vector<void *> pointers;
-    for (uint64_t &value : run.values)
-      pointers.push_back(&value);
+    for (auto &value : run.values)
+      pointers.push_back(value.data());
     if (Status status = kernel.launch(run.grid[0], run.grid[1], run.grid[2], pointers.data()); !status)
       ADD_FAILURE() << status.error().message << "\n" << run.kernel.source;
     else
@@ -107,25 +108,53 @@ EmulatedRuns *const emulatedRuns = [] {
   return made;
 }();
 
+/// The map as emulated kernels take it.
+void encodeForEmulation(const TensorMapArgument &map, const void *tensor, const SymbolValues &symbols,
+                        std::array<uint64_t, Backend::tensorMapWords> &words) {
+  static const std::unique_ptr<Backend> backend = std::move(*makeEmulatedBackend({}));
+  std::vector<int64_t> extents;
+  for (const DimShape *dims : {&map.shape, &map.strides})
+    for (const Dim &dim : *dims)
+      extents.push_back(*dim.evaluate(symbols));
+  auto *address = const_cast<char *>(static_cast<const char *>(tensor) + *map.byteOffset.evaluate(symbols));
+  if (Status status = backend->encodeTensorMap(map, extents, address, words); !status)
+    ADD_FAILURE() << status.error().message;
+}
+
 void runEmulatedLater(const KernelDraft &draft, const Parsed &parsed, std::vector<Tensor> arguments,
                       std::vector<Tensor> outputs, std::vector<Tensor> expected, const ScheduleCase &test) {
   const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
   Pending run{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text), draft.kernel, {}, {},
               std::move(arguments), std::move(outputs), std::move(expected), test.tolerance};
   for (const KernelDraft::Argument &argument : draft.arguments) {
+    auto &words = run.values.emplace_back();
     if (argument.kind == KernelDraft::Argument::Kind::Size) {
-      run.values.push_back(static_cast<uint64_t>(*argument.value.evaluate(test.symbols)));
+      words[0] = static_cast<uint64_t>(*argument.value.evaluate(test.symbols));
       continue;
     }
     const void *data = argument.kind == KernelDraft::Argument::Kind::Output
                            ? run.outputs[argument.index].data()
                            : run.arguments[argumentOf(parsed, argument.index)].data();
-    run.values.push_back(reinterpret_cast<uint64_t>(data));
+    if (argument.kind == KernelDraft::Argument::Kind::TensorMap)
+      encodeForEmulation(argument.map, data, test.symbols, words);
+    else
+      words[0] = reinterpret_cast<uint64_t>(data);
   }
   const Dim *sizes[] = {&draft.gridX, &draft.gridY, &draft.gridZ};
   for (size_t i = 0; i < 3; ++i)
     run.grid[i] = static_cast<uint32_t>(*sizes[i]->evaluate(test.symbols));
   emulatedRuns->add(std::move(run));
+}
+
+TensorMapArgument fixedMap(const KernelDraft::Argument &argument, BufferId buffer,
+                           llvm::function_ref<Dim(const Dim &)> fixed) {
+  TensorMapArgument map = argument.map;
+  map.buffer = buffer;
+  map.byteOffset = fixed(map.byteOffset);
+  for (DimShape *dims : {&map.shape, &map.strides})
+    for (Dim &dim : *dims)
+      dim = fixed(dim);
+  return map;
 }
 
 /// The same launch as a program of one kernel.
@@ -155,6 +184,8 @@ Status runOnGpu(const KernelDraft &draft, const Parsed &parsed, const std::vecto
     else if (argument.kind == KernelDraft::Argument::Kind::Output)
       launch.arguments.push_back(
           PointerArgument{static_cast<BufferId>(arguments.size() + argument.index), 0, /*written=*/true});
+    else if (argument.kind == KernelDraft::Argument::Kind::TensorMap)
+      launch.arguments.push_back(fixedMap(argument, argumentOf(parsed, argument.index), fixed));
     else
       launch.arguments.push_back(PointerArgument{argumentOf(parsed, argument.index)});
   }

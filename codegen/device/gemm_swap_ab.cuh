@@ -1,0 +1,361 @@
+#pragma once
+// Up to 128 rows of A at the speed at which memory gives B, on sm_90a. The operands change sides (swap AB): 64
+// columns of C are the rows of a warpgroup's product, and the rows of A its columns, of which there may be as
+// few as 8. One thread keeps tiles of B on their way by TMA, in a ring that takes all of the shared memory of a
+// multiprocessor; a warpgroup multiplies them. The blocks of a cluster may share out K: they add up what they
+// have in an order that only the sizes decide.
+
+#include "clusters.cuh"
+#include "gemm.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+/// `Config`:
+///   type                 bf16 or f16, of A and B
+///   rows                 that A has at most: 8, 16, 32, 64 or 128
+///   tiles                of 64 columns that a block computes at once, of each accumulator
+///   boxes                of 64 along k in a step
+///   stages               steps in the ring, 2 to 31
+///   k_split              blocks of a cluster, which share out K; if there are several, it computes one tile, and
+///                        K has at least as many steps
+///   k_major              of B
+///   vector               columns that the epilogue takes at once: 1, 2, 4 or 8; divides the columns
+///   weights_before_wait  B is asked for before the kernels before this one have finished
+///   matmuls, combined
+template <class Config>
+struct SwapAB {
+  using T = typename Config::type;
+  static constexpr int rows = Config::rows, groups = rows / 8, boxes = Config::boxes, stages = Config::stages;
+  static constexpr int sums = accumulators<Config>, tiles = sums * Config::tiles;
+  static constexpr int box = 64 * 64, row_box = rows * 64;                ///< elements
+  static constexpr int weights_size = boxes * tiles * box, stage_size = weights_size + boxes * row_box;
+  static constexpr int columns = 64 * Config::tiles, depth = 64 * boxes; ///< of C, and of K in a step
+  static constexpr int split = cluster_blocks<Config::k_split>;
+  /// A product waits for the one before that adds to the same registers. Short ones take turns.
+  static constexpr int chains = tiles == 1 && boxes == 2 && rows <= 32 ? 2 : tiles;
+  static constexpr int multipliers = 128, threads = multipliers + 32;
+  static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
+  static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
+  using Part = Vec<f32, 4>; ///< what a thread has of 64 columns and 8 rows
+  static DEVICE constexpr u32 bytes_of_parts(int rank) {
+    return (u32)((groups - rank + split - 1) / split * (split - 1) * tiles * multipliers * (int)sizeof(Part));
+  }
+  static_assert(stages >= 2 && stages <= 31, "lanes of a warp initialise the ring");
+};
+
+/// Steps of the ring, in order.
+struct SwapPlace {
+  int stage = 0;
+  u32 parity = 0;
+  template <int Stages>
+  DEVICE void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// Of all tiles every `stride`-th one, from `tile` on; of each the steps `first` ... `first + steps` along K.
+struct SwapWork {
+  i64 tile, tiles, stride;
+  int first, steps;
+};
+
+template <class Config, class Shape>
+DEVICE SwapWork swap_work(const Shape &shape, int rank) {
+  using Block = SwapAB<Config>;
+  SwapWork work;
+  work.tiles = 0;
+#pragma unroll
+  for (int i = 0; i < (side_by_side<Config> ? Config::matmuls : 1); ++i)
+    work.tiles += ceil_div(shape.n(i), Block::columns);
+  work.tile = block_x() / (u32)Config::k_split;
+  work.stride = grid_dim_x() / (u32)Config::k_split;
+  const int steps = (int)ceil_div(shape.k(), Block::depth);
+  work.first = steps * rank / Block::split;
+  work.steps = steps * (rank + 1) / Block::split - work.first;
+  return work;
+}
+
+/// Asks for the step's tiles of B, of the columns at `place`.
+template <class Config, class... Map>
+DEVICE void ask_for_columns(typename Config::type *to, u64 *full, const BlockPlace &place, int step,
+                            const Map &...maps) {
+  using Block = SwapAB<Config>;
+#pragma unroll
+  for (int b = 0; b < Block::boxes; ++b) {
+    const i32 k = step * Block::depth + 64 * b;
+    auto ask = [&](int sum, const TensorMap &map) {
+#pragma unroll
+      for (int t = 0; t < Config::tiles; ++t) {
+        const i32 column = (i32)place.column + 64 * t;
+        tma_load_tile_once(to + (b * Block::tiles + sum * Config::tiles + t) * Block::box, map, full,
+                           Config::k_major ? k : column, Config::k_major ? column : k);
+      }
+    };
+    int matmul = 0;
+    if constexpr (side_by_side<Config>)
+      ((matmul++ == place.matmul ? ask(0, maps) : (void)0), ...);
+    else
+      (ask(matmul++, maps), ...);
+  }
+}
+
+/// Asks for the step's tile of A.
+template <class Config>
+DEVICE void ask_for_rows(typename Config::type *to, u64 *full, int step, const TensorMap &map) {
+  using Block = SwapAB<Config>;
+#pragma unroll
+  for (int b = 0; b < Block::boxes; ++b)
+    tma_load_tile(to + Block::weights_size + b * Block::row_box, map, full, step * Block::depth + 64 * b, 0);
+}
+
+/// Fills the ring. By one thread.
+template <class Config, class Shape, class... Map>
+struct SwapProducer {
+  using Block = SwapAB<Config>;
+  const Shape &shape;
+  typename Config::type *ring;
+  u64 *full, *empty;
+  SwapWork work;
+  BlockPlace place;
+  int step = 0, asked = 0;
+
+  DEVICE SwapProducer(const Shape &shape, typename Config::type *ring, u64 *full, u64 *empty,
+                      const SwapWork &work)
+      : shape(shape), ring(ring), full(full), empty(empty), work(work) {
+    place_columns<Config, Block::columns>(place, shape, work.tile);
+  }
+  DEVICE typename Config::type *at(int stage) const { return ring + stage * Block::stage_size; }
+  DEVICE void ask(int stage, const Map &...maps) {
+    mbarrier_arrive_expect(full + stage, Block::stage_size * (u32)sizeof(typename Config::type));
+    ask_for_columns<Config>(at(stage), full + stage, place, work.first + step, maps...);
+  }
+  DEVICE void advance() {
+    if (++step < work.steps)
+      return;
+    step = 0;
+    work.tile += work.stride;
+    place = BlockPlace();
+    place_columns<Config, Block::columns>(place, shape, work.tile);
+  }
+  /// As much of B as there is room for.
+  DEVICE void begin(const Map &...maps) {
+#pragma unroll 1
+    for (; asked < Block::stages && work.tile < work.tiles; ++asked) {
+      ask(asked, maps...);
+      advance();
+    }
+  }
+  /// A for what has been asked for, then the other steps.
+  DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
+    int of_rows = 0;
+#pragma unroll 1
+    for (int stage = 0; stage < asked; ++stage) {
+      ask_for_rows<Config>(at(stage), full + stage, work.first + of_rows, map_a);
+      of_rows = of_rows + 1 < work.steps ? of_rows + 1 : 0;
+    }
+    SwapPlace next{0, asked > 0 ? 1u : 0u}; // if any are left, the ring is full or has not been begun
+#pragma unroll 1
+    for (; work.tile < work.tiles; advance()) {
+      mbarrier_wait(empty + next.stage, next.parity ^ 1);
+      ask(next.stage, maps...);
+      ask_for_rows<Config>(at(next.stage), full + next.stage, work.first + step, map_a);
+      next.template advance<Block::stages>();
+    }
+  }
+};
+
+/// The sums of a block's steps. Fragment j of acc[s * Config::tiles + t]: columns 64 t + 16 w + l / 4 (+ 8) of
+/// accumulator s, rows 8 j + 2 (l % 4) (+ 1), for lane l of warp w.
+template <class Config>
+struct SwapSums {
+  using Block = SwapAB<Config>;
+  using T = typename Config::type;
+  f32 acc[Block::chains][Block::groups][4];
+
+  DEVICE void multiply(const T *ring, u64 *full, u64 *empty, SwapPlace &at, int steps) {
+    const bool leads = lane_id() == 0;
+    int before = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      mbarrier_wait(full + at.stage, at.parity);
+      const T *weights = ring + at.stage * Block::stage_size, *rows = weights + Block::weights_size;
+      warpgroup_arrive();
+#pragma unroll
+      for (int k = 0; k < 64; k += 16)
+#pragma unroll
+        for (int b = 0; b < Block::boxes; ++b)
+#pragma unroll
+          for (int t = 0; t < Block::tiles; ++t)
+            multiply_box(acc[Block::chains > Block::tiles ? b : t], weights + (b * Block::tiles + t) * Block::box,
+                         rows + b * Block::row_box, k,
+                         step > 0 || k > 0 || (Block::chains == Block::tiles && b > 0));
+      warpgroup_commit();
+      warpgroup_wait<1>();
+      if (step > 0 && leads)
+        mbarrier_arrive(empty + before);
+      before = at.stage;
+      at.template advance<Block::stages>();
+    }
+    warpgroup_wait<0>();
+#pragma unroll
+    for (int i = 0; i < Block::chains; ++i)
+      fence_operand(acc[i]);
+    if (leads)
+      mbarrier_arrive(empty + before);
+    if constexpr (Block::chains > Block::tiles)
+      each_sum([&](int, int j, int e) { acc[0][j][e] += acc[Block::chains - 1][j][e]; });
+  }
+
+  /// Each group of 8 rows is added up by one block of the cluster: the others send theirs to it.
+  DEVICE void add_parts(typename Block::Part *parts, u64 *arrived, int rank) {
+    constexpr int split = Block::split;
+    auto place = [&](int from, int j, int t) {
+      return parts + ((from * Block::own_groups + j / split) * Block::tiles + t) * Block::multipliers + thread_x();
+    };
+#pragma unroll
+    for (int j = 0; j < Block::groups; ++j)
+      if (j % split != rank)
+#pragma unroll
+        for (int t = 0; t < Block::tiles; ++t)
+          send_in_cluster(place((rank + split - j % split) % split - 1, j, t), j % split, arrived, acc[t][j]);
+    if (rank < Block::groups)
+      mbarrier_wait(arrived, 0);
+#pragma unroll
+    for (int j = 0; j < Block::groups; ++j)
+      if (j % split == rank)
+#pragma unroll
+        for (int t = 0; t < Block::tiles; ++t)
+#pragma unroll
+          for (int from = 0; from < split - 1; ++from) {
+            const typename Block::Part part = *place(from, j, t);
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              acc[t][j][e] += part[e];
+          }
+  }
+
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours.
+  template <class Shape, class Epilogue>
+  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
+                    const Epilogue &epilogue) const {
+    constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
+    constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector, count = Block::staged_rows * per_row;
+    const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
+    const i64 m = shape.m(), n = shape.n(place.matmul);
+#pragma unroll
+    for (int t = 0; t < Config::tiles; ++t)
+#pragma unroll
+      for (int part = 0; part < Block::own_groups; part += groups) {
+        warp_barrier();
+#pragma unroll
+        for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+          for (int j = 0; j < Block::groups; ++j)
+            if (j / Block::split >= part && j / Block::split < part + groups && j % Block::split == rank)
+#pragma unroll
+              for (int e = 0; e < 4; ++e)
+                staged[s * plane + ((j / Block::split - part) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
+                       e / 2 * 8] = acc[s * Config::tiles + t][j][e];
+        warp_barrier();
+#pragma unroll
+        for (int i = lane; i < count; i += 32) {
+          const int r = i / per_row, c = i % per_row * vector;
+          const i64 row = ((part + r / 8) * Block::split + rank) * 8 + r % 8;
+          const i64 column = place.column + 64 * t + 16 * warp + c;
+          Vec<f32, vector> totals[Block::sums];
+#pragma unroll
+          for (int s = 0; s < Block::sums; ++s)
+            totals[s] = load_vec<f32, vector>(staged + s * plane + r * pitch + c);
+          if (row < m && column < n)
+            finish<Config>(epilogue, place, shape, row, column, totals);
+        }
+      }
+  }
+
+private:
+  static DEVICE void multiply_box(f32 (&d)[Block::groups][4], const T *weights, const T *rows, int k, bool add) {
+    if constexpr (Config::k_major)
+      wgmma_rows<T>(d, wgmma_descriptor(weights + k, 1024), wgmma_descriptor(rows + k, 1024), add);
+    else
+      wgmma_transposed<T>(d, wgmma_descriptor(weights + 64 * k, 1024), wgmma_descriptor(rows + k, 1024), add);
+  }
+  template <class Body>
+  static DEVICE void each_sum(const Body &body) {
+#pragma unroll
+    for (int t = 0; t < Block::tiles; ++t)
+#pragma unroll
+      for (int j = 0; j < Block::groups; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          body(t, j, e);
+  }
+};
+
+/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of boxes of 64 x 64. What is outside is zero.
+template <class Config, class Shape, class Epilogue, class... Map>
+DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const TensorMap &map_a,
+                         const Map &...maps) {
+  using Block = SwapAB<Config>;
+  using T = typename Config::type;
+  static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
+  constexpr int staged_size = Block::sums * Block::staged_rows * Block::staged_pitch;
+  SHARED(u64, full, Block::stages);
+  SHARED(u64, empty, Block::stages);
+  SHARED(u64, arrived, 1);
+  SHARED(f32, staged, 4 * staged_size);
+  T *ring = reinterpret_cast<T *>(aligned_shared(1024));
+  const int warp = shuffle_index((i32)thread_x() / 32, 0), lane = (int)lane_id();
+  const int rank = Block::split > 1 ? (int)cluster_rank() : 0;
+  if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0)
+    return;
+  const SwapWork work = swap_work<Config>(shape, rank);
+  SwapProducer<Config, Shape, Map...> producer(shape, ring, full, empty, work);
+  if (warp == 4) {
+    if (lane < Block::stages) {
+      mbarrier_init(full + lane, 1);
+      mbarrier_init(empty + lane, 4);
+    }
+    if (lane == 31)
+      mbarrier_init(arrived, 1);
+    fence_mbarrier_init();
+    warp_barrier();
+    if (lane == 0) {
+      (tma_prefetch_map(maps), ...);
+      tma_prefetch_map(map_a);
+      if (Config::weights_before_wait)
+        producer.begin(maps...);
+    }
+    warp_barrier();
+  }
+  if constexpr (Block::split > 1) {
+    cluster_arrive_relaxed();
+    cluster_wait();
+  } else {
+    barrier();
+  }
+  pdl_wait();
+  pdl_launch_dependents();
+  if (warp == 4) {
+    if (lane == 0)
+      producer.go_on(map_a, maps...);
+    return;
+  }
+  SwapPlace at;
+  for (i64 tile = work.tile; tile < work.tiles; tile += work.stride) {
+    BlockPlace place;
+    place_columns<Config, Block::columns>(place, shape, tile);
+    SwapSums<Config> sums;
+    warp_barrier(); // products are the whole warp's
+    sums.multiply(ring, full, empty, at, work.steps);
+    if constexpr (Block::split > 1) {
+      SHARED(typename Block::Part, parts, (Block::split - 1) * Block::own_groups * Block::tiles * Block::multipliers);
+      if (thread_x() == 0 && rank < Block::groups)
+        mbarrier_arrive_expect(arrived, Block::bytes_of_parts(rank));
+      sums.add_parts(parts, arrived, rank);
+    }
+    sums.store(shape, place, rank, staged + warp * staged_size, epilogue);
+  }
+}

@@ -1,0 +1,142 @@
+// The configuration of gemm_swap_ab: up to 128 rows of A, B by TMA as fast as memory gives it.
+#include "codegen/schedule/MatmulSource.h"
+
+namespace fusion::matmul {
+
+namespace {
+constexpr int64_t mostRows = 128, tile = 64; // columns of C that a product has, elements along k of a box
+constexpr int64_t mostStages = 31, vectorBytes = 16;
+
+/// How columns and K are shared out. Measured on an H200, see benchmarks/notes-matmul.md.
+struct Sharing {
+  int64_t tiles = 1;  ///< of 64 columns that a block computes at once, of each accumulator
+  int64_t boxes = 2;  ///< of 64 along k in a step
+  int64_t kSplit = 1; ///< blocks that share out K
+};
+
+/// Clusters of so many blocks that a GPU of so many multiprocessors holds at once, a block on each: those of a
+/// cluster are neighbours.
+int64_t clusterLimit(int64_t blocks, int64_t multiprocessors) {
+  return blocks <= 3 ? multiprocessors / blocks : multiprocessors * 9 / 10 / blocks;
+}
+
+/// A block on each multiprocessor, or on two thirds of them, which is enough for all of the memory's rate.
+Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
+  const int64_t processors = target.multiprocessors, enough = processors * 2 / 3;
+  const int64_t columns = *columnTiles(problem, tile).constant();
+  if (columns > processors || problem.accumulators() > 1)
+    return {problem.accumulators() > 1 ? 1 : 2, 1, 1};
+  Sharing sharing;
+  const int64_t steps = llvm::divideCeil(*problem.k.constant(), sharing.boxes * tile);
+  for (int64_t split : {2, 3, 4, 8})
+    if (columns * sharing.kSplit < enough && columns <= clusterLimit(split, processors) && split <= steps)
+      sharing.kSplit = split;
+  return sharing;
+}
+
+/// Rows that the kernel multiplies for as many as there are.
+int64_t rowsOf(const Problem &problem) {
+  int64_t rows = 8;
+  while (rows < problem.mostRows)
+    rows *= 2;
+  return rows;
+}
+
+struct Memory {
+  int64_t stage = 0, others = 0; ///< bytes: of a stage; of what lies beside the ring, and for its alignment
+};
+Memory memoryOf(const Problem &problem, const Sharing &sharing) {
+  const auto sums = static_cast<int64_t>(problem.accumulators());
+  const int64_t rows = rowsOf(problem), tiles = sums * sharing.tiles;
+  const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
+  const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048, staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
+  return {128 * sharing.boxes * (tile * tiles + rows), parts + staged + 16 * mostStages + 64 + 1024};
+}
+
+int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+  const Memory memory = memoryOf(problem, sharing);
+  return std::min(mostStages, (target.sharedBytesPerBlock - memory.others) / memory.stage);
+}
+
+bool isKMajorB(const Problem &problem) { return problem.b.rowStride == Dim(1); }
+
+/// TMA reads it: rows at distances of whole 16 bytes, from a multiple of 16 bytes on.
+bool readsTiles(const Dim &offset, const Dim &stride, DType type) {
+  const int64_t elements = vectorBytes / static_cast<int64_t>(byteSize(type));
+  return offset.knownMultipleOf(elements) && stride.knownMultipleOf(elements) && stride.constant().value_or(1) > 0;
+}
+
+bool fitsB(const Problem &problem, const Matmul &matmul, DType type) {
+  const Operand &b = matmul.b;
+  if (b.decode || b.type != type || matmul.n.constant().value_or(0) < tile)
+    return false;
+  return isKMajorB(problem) ? b.rowStride == Dim(1) && readsTiles(b.offset, b.columnStride, type)
+                            : b.columnStride == Dim(1) && readsTiles(b.offset, b.rowStride, type);
+}
+
+TensorMapArgument mapOf(DType type, const Dim &offset, DimShape shape, const Dim &stride, int64_t rows) {
+  TensorMapArgument map;
+  map.byteOffset = offset * Dim(static_cast<int64_t>(byteSize(type)));
+  map.type = type;
+  map.shape = std::move(shape);
+  map.strides = {stride, 1};
+  map.box = {static_cast<uint32_t>(rows), static_cast<uint32_t>(tile)};
+  map.swizzle = TensorMapArgument::Swizzle::Bytes128;
+  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
+  return map;
+}
+} // namespace
+
+int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
+  const std::optional<DType> type = tensorCoreType(problem);
+  if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !target.has(Feature::Clusters) || !type ||
+      !problem.prologue.empty() || problem.routing || !problem.batch.empty() || multipliesBytes(problem) ||
+      problem.accumulators() > 2 || problem.a.decode || problem.a.type != *type ||
+      problem.k.constant().value_or(0) < tile)
+    return 0;
+  const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides);
+  const bool fitsA = problem.a.columnStride == Dim(1) && stride &&
+                     readsTiles(problem.a.offset, problem.m == Dim(1) ? Dim(vectorBytes) : *stride, *type);
+  return fitsA && llvm::all_of(problem.matmuls,
+                               [&](const Matmul &matmul) { return fitsB(problem, matmul, *type); })
+             ? mostRows
+             : 0;
+}
+
+KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem) {
+  constexpr uint32_t threads = 160; // as in gemm_swap_ab.cuh
+  const Sharing sharing = chooseSharing(problem, context.target);
+  const int64_t rows = rowsOf(problem), stages = stagesOf(problem, sharing, context.target);
+  const bool kMajor = isKMajorB(problem);
+  GemmSource source(region, context, problem, "gemm_swap_ab");
+  source.setType("type", body::spelling(problem.a.type));
+  source.set("rows", rows);
+  source.set("tiles", sharing.tiles);
+  source.set("boxes", sharing.boxes);
+  source.set("stages", stages);
+  source.set("k_split", sharing.kSplit);
+  source.set("k_major", kMajor);
+  const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  source.set("vector", sums.width);
+  source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+               return context.isIndependentOfPredecessor(matmul.b.input);
+             }));
+  // A single row lies anywhere: its map has a stride all the same.
+  const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
+                                         : *mergedStride(problem.rowDims, problem.rowStrides);
+  KernelDraft draft = source.finishSwapAB(
+      sums, threads, static_cast<uint32_t>(sharing.kSplit),
+      mapOf(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, rows), [&](const Matmul &matmul) {
+        const Operand &b = matmul.b;
+        return kMajor ? mapOf(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile)
+                      : mapOf(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile);
+      });
+  draft.kernel.dynamicSharedBytes =
+      static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
+  draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
+  const Dim tiles = columnTiles(problem, tile * sharing.tiles);
+  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : Dim::min(Dim(context.target.multiprocessors), tiles);
+  return draft;
+}
+
+} // namespace fusion::matmul
