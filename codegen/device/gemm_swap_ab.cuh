@@ -1,174 +1,73 @@
 #pragma once
-// Up to 128 rows of A at the speed at which memory gives B, on sm_90a. The operands change sides (swap AB): 64
-// columns of C are the rows of a warpgroup's product, and the rows of A its columns, of which there may be as
-// few as 8. One thread keeps tiles of B on their way by TMA, in a ring that takes all of the shared memory of a
-// multiprocessor; a warpgroup multiplies them. The blocks of a cluster may share out K: they add up what they
-// have in an order that only the sizes decide.
+// Up to 128 rows of A at the speed at which memory gives B, on sm_90a. The operands change sides (swap AB):
+// 64 columns of C are the rows of a warpgroup's product, and the rows of A its columns, of which there may be
+// as few as 8. One thread keeps tiles of B on their way by TMA, in a ring that takes all of the shared memory
+// of a multiprocessor; a warpgroup multiplies them. The blocks of a cluster may share out K: they add up what
+// they have in an order that only the sizes decide.
 
-#include "clusters.cuh"
-#include "gemm.cuh"
-#include "tma.cuh"
+#include "swap_ab_ring.cuh"
 #include "wgmma.cuh"
 
-/// `Config`:
-///   type                 bf16 or f16, of A and B
-///   rows                 that A has at most: 8, 16, 32, 64 or 128
-///   tiles                of 64 columns that a block computes at once, of each accumulator
-///   boxes                of 64 along k in a step
-///   stages               steps in the ring, 2 to 31
-///   k_split              blocks of a cluster, which share out K; if there are several, it computes one tile, and
-///                        K has at least as many steps
-///   k_major              of B
-///   vector               columns that the epilogue takes at once: 1, 2, 4 or 8; divides the columns
-///   weights_before_wait  B is asked for before the kernels before this one have finished
-///   matmuls, combined
-template <class Config>
-struct SwapAB {
-  using T = typename Config::type;
-  static constexpr int rows = Config::rows, groups = rows / 8, boxes = Config::boxes, stages = Config::stages;
-  static constexpr int sums = accumulators<Config>, tiles = sums * Config::tiles;
-  static constexpr int box = 64 * 64, row_box = rows * 64;                ///< elements
-  static constexpr int weights_size = boxes * tiles * box, stage_size = weights_size + boxes * row_box;
-  static constexpr int columns = 64 * Config::tiles, depth = 64 * boxes; ///< of C, and of K in a step
-  static constexpr int split = cluster_blocks<Config::k_split>;
-  /// A product waits for the one before that adds to the same registers. Short ones take turns.
-  static constexpr int chains = tiles == 1 && boxes == 2 && rows <= 32 ? 2 : tiles;
-  static constexpr int multipliers = 128, threads = multipliers + 32;
-  static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
-  static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
-  using Part = Vec<f32, 4>; ///< what a thread has of 64 columns and 8 rows
-  static DEVICE constexpr u32 bytes_of_parts(int rank) {
-    return (u32)((groups - rank + split - 1) / split * (split - 1) * tiles * multipliers * (int)sizeof(Part));
-  }
-  static_assert(stages >= 2 && stages <= 31, "lanes of a warp initialise the ring");
-};
-
-/// Steps of the ring, in order.
-struct SwapPlace {
-  int stage = 0;
-  u32 parity = 0;
-  template <int Stages>
-  DEVICE void advance() {
-    if (++stage == Stages) {
-      stage = 0;
-      parity ^= 1;
-    }
+/// A result of 16 bits, kept until others have been computed.
+template <int N>
+struct KeepVector {
+  i64 index;
+  Vec<u32, N / 2> &words;
+  u64 &place;
+  template <class T>
+  DEVICE void operator()(T *to, const Vec<T, N> &values) const {
+    static_assert(sizeof(T) == 2, "two to a word");
+    copy_bytes(&words, &values, 2 * N);
+    place = (u64)(to + index);
   }
 };
 
-/// Of all tiles every `stride`-th one, from `tile` on; of each the steps `first` ... `first + steps` along K.
-struct SwapWork {
-  i64 tile, tiles, stride;
-  int first, steps;
-};
-
-template <class Config, class Shape>
-DEVICE SwapWork swap_work(const Shape &shape, int rank) {
-  using Block = SwapAB<Config>;
-  SwapWork work;
-  work.tiles = 0;
-#pragma unroll
-  for (int i = 0; i < (side_by_side<Config> ? Config::matmuls : 1); ++i)
-    work.tiles += ceil_div(shape.n(i), Block::columns);
-  work.tile = block_x() / (u32)Config::k_split;
-  work.stride = grid_dim_x() / (u32)Config::k_split;
-  const int steps = (int)ceil_div(shape.k(), Block::depth);
-  work.first = steps * rank / Block::split;
-  work.steps = steps * (rank + 1) / Block::split - work.first;
-  return work;
-}
-
-/// Asks for the step's tiles of B, of the columns at `place`.
-template <class Config, class... Map>
-DEVICE void ask_for_columns(typename Config::type *to, u64 *full, const BlockPlace &place, int step,
-                            const Map &...maps) {
-  using Block = SwapAB<Config>;
-#pragma unroll
-  for (int b = 0; b < Block::boxes; ++b) {
-    const i32 k = step * Block::depth + 64 * b;
-    auto ask = [&](int sum, const TensorMap &map) {
-#pragma unroll
-      for (int t = 0; t < Config::tiles; ++t) {
-        const i32 column = (i32)place.column + 64 * t;
-        tma_load_tile_once(to + (b * Block::tiles + sum * Config::tiles + t) * Block::box, map, full,
-                           Config::k_major ? k : column, Config::k_major ? column : k);
-      }
-    };
-    int matmul = 0;
-    if constexpr (side_by_side<Config>)
-      ((matmul++ == place.matmul ? ask(0, maps) : (void)0), ...);
-    else
-      (ask(matmul++, maps), ...);
-  }
-}
-
-/// Asks for the step's tile of A.
-template <class Config>
-DEVICE void ask_for_rows(typename Config::type *to, u64 *full, int step, const TensorMap &map) {
-  using Block = SwapAB<Config>;
-#pragma unroll
-  for (int b = 0; b < Block::boxes; ++b)
-    tma_load_tile(to + Block::weights_size + b * Block::row_box, map, full, step * Block::depth + 64 * b, 0);
-}
-
-/// Fills the ring. By one thread.
-template <class Config, class Shape, class... Map>
-struct SwapProducer {
+/// Stores the parts of tile t.
+template <class Config, class Shape, class Epilogue>
+struct SwapStore {
   using Block = SwapAB<Config>;
   const Shape &shape;
-  typename Config::type *ring;
-  u64 *full, *empty;
-  SwapWork work;
-  BlockPlace place;
-  int step = 0, asked = 0;
+  const BlockPlace &place;
+  const Epilogue &epilogue;
+  const int rank, t;
 
-  DEVICE SwapProducer(const Shape &shape, typename Config::type *ring, u64 *full, u64 *empty,
-                      const SwapWork &work)
-      : shape(shape), ring(ring), full(full), empty(empty), work(work) {
-    place_columns<Config, Block::columns>(place, shape, work.tile);
-  }
-  DEVICE typename Config::type *at(int stage) const { return ring + stage * Block::stage_size; }
-  DEVICE void ask(int stage, const Map &...maps) {
-    mbarrier_arrive_expect(full + stage, Block::stage_size * (u32)sizeof(typename Config::type));
-    ask_for_columns<Config>(at(stage), full + stage, place, work.first + step, maps...);
-  }
-  DEVICE void advance() {
-    if (++step < work.steps)
-      return;
-    step = 0;
-    work.tile += work.stride;
-    place = BlockPlace();
-    place_columns<Config, Block::columns>(place, shape, work.tile);
-  }
-  /// As much of B as there is room for.
-  DEVICE void begin(const Map &...maps) {
-#pragma unroll 1
-    for (; asked < Block::stages && work.tile < work.tiles; ++asked) {
-      ask(asked, maps...);
-      advance();
-    }
-  }
-  /// A for what has been asked for, then the other steps.
-  DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
-    int of_rows = 0;
-#pragma unroll 1
-    for (int stage = 0; stage < asked; ++stage) {
-      ask_for_rows<Config>(at(stage), full + stage, work.first + of_rows, map_a);
-      of_rows = of_rows + 1 < work.steps ? of_rows + 1 : 0;
-    }
-    SwapPlace next{0, asked > 0 ? 1u : 0u}; // if any are left, the ring is full or has not been begun
-#pragma unroll 1
-    for (; work.tile < work.tiles; advance()) {
-      mbarrier_wait(empty + next.stage, next.parity ^ 1);
-      ask(next.stage, maps...);
-      ask_for_rows<Config>(at(next.stage), full + next.stage, work.first + step, map_a);
-      next.template advance<Block::stages>();
-    }
+  template <int Count>
+  DEVICE void run(const typename Block::Totals (&totals)[Count], int first, int parts) const {
+    constexpr int vector = Block::vector, per_lane = Block::per_lane;
+    const i64 m = shape.m(), n = shape.n(place.matmul);
+    const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
+    Vec<u32, larger(1, vector / 2)> words[Count][per_lane];
+    u64 to[Count][per_lane];
+    bool inside[Count][per_lane];
+#pragma unroll
+    for (int p = 0; p < Count; ++p)
+#pragma unroll
+      for (int i = 0; i < per_lane; ++i) {
+        inside[p][i] = false;
+        if (first + p >= parts)
+          continue;
+        const int r = Block::row_of(lane, i);
+        const i64 row = (((first + p) * Block::part_groups + r / 8) * Block::split + rank) * 8 + r % 8;
+        const i64 column = place.column + 64 * t + 16 * warp + Block::column_of(lane, i);
+        inside[p][i] = row < m && column < n;
+        if constexpr (Config::keeps) // loads of several are on their way at once
+          epilogue(Matmul<0>(), inside[p][i] ? row : 0, inside[p][i] ? column : 0, totals[p].at[i],
+                   KeepVector<vector>{row * n + column, words[p][i], to[p][i]});
+        else if (inside[p][i])
+          finish<Config>(epilogue, place, shape, row, column, totals[p].at[i]);
+      }
+    if constexpr (Config::keeps)
+#pragma unroll
+      for (int p = 0; p < Count; ++p)
+#pragma unroll
+        for (int i = 0; i < per_lane; ++i)
+          if (inside[p][i])
+            store_vec<u32, vector / 2>(reinterpret_cast<u32 *>(to[p][i]), words[p][i]);
   }
 };
 
-/// The sums of a block's steps. Fragment j of acc[s * Config::tiles + t]: columns 64 t + 16 w + l / 4 (+ 8) of
-/// accumulator s, rows 8 j + 2 (l % 4) (+ 1), for lane l of warp w.
+/// The sums of a block's steps. Fragment j of acc[s * Config::tiles + t]: columns 64 t + 16 w + l / 4 (+ 8)
+/// of accumulator s, rows 8 j + 2 (l % 4) (+ 1), for lane l of warp w.
 template <class Config>
 struct SwapSums {
   using Block = SwapAB<Config>;
@@ -189,9 +88,9 @@ struct SwapSums {
         for (int b = 0; b < Block::boxes; ++b)
 #pragma unroll
           for (int t = 0; t < Block::tiles; ++t)
-            multiply_box(acc[Block::chains > Block::tiles ? b : t], weights + (b * Block::tiles + t) * Block::box,
-                         rows + b * Block::row_box, k,
-                         step > 0 || k > 0 || (Block::chains == Block::tiles && b > 0));
+            multiply_box(acc[b % Block::turns * Block::tiles + t],
+                         weights + (b * Block::tiles + t) * Block::box, rows + b * Block::row_box, k,
+                         step > 0 || k > 0 || b >= Block::turns);
       warpgroup_commit();
       warpgroup_wait<1>();
       if (step > 0 && leads)
@@ -205,15 +104,21 @@ struct SwapSums {
       fence_operand(acc[i]);
     if (leads)
       mbarrier_arrive(empty + before);
-    if constexpr (Block::chains > Block::tiles)
-      each_sum([&](int, int j, int e) { acc[0][j][e] += acc[Block::chains - 1][j][e]; });
+#pragma unroll
+    for (int i = Block::tiles; i < Block::chains; ++i)
+#pragma unroll
+      for (int j = 0; j < Block::groups; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          acc[i % Block::tiles][j][e] += acc[i][j][e];
   }
 
   /// Each group of 8 rows is added up by one block of the cluster: the others send theirs to it.
   DEVICE void add_parts(typename Block::Part *parts, u64 *arrived, int rank) {
     constexpr int split = Block::split;
     auto place = [&](int from, int j, int t) {
-      return parts + ((from * Block::own_groups + j / split) * Block::tiles + t) * Block::multipliers + thread_x();
+      return parts + ((from * Block::own_groups + j / split) * Block::tiles + t) * Block::multipliers +
+             thread_x();
     };
 #pragma unroll
     for (int j = 0; j < Block::groups; ++j)
@@ -237,64 +142,59 @@ struct SwapSums {
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours.
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours; of several parts, so that what
+  /// the epilogue reads for one does not wait for what it stores of another.
   template <class Shape, class Epilogue>
   DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
                     const Epilogue &epilogue) const {
-    constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
-    constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector, count = Block::staged_rows * per_row;
-    const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
-    const i64 m = shape.m(), n = shape.n(place.matmul);
+    constexpr int parts = (Block::own_groups + Block::part_groups - 1) / Block::part_groups;
 #pragma unroll
     for (int t = 0; t < Config::tiles; ++t)
 #pragma unroll
-      for (int part = 0; part < Block::own_groups; part += groups) {
-        warp_barrier();
+      for (int first = 0; first < parts; first += Block::parts_at_once) {
+        typename Block::Totals totals[Block::parts_at_once];
 #pragma unroll
-        for (int s = 0; s < Block::sums; ++s)
-#pragma unroll
-          for (int j = 0; j < Block::groups; ++j)
-            if (j / Block::split >= part && j / Block::split < part + groups && j % Block::split == rank)
-#pragma unroll
-              for (int e = 0; e < 4; ++e)
-                staged[s * plane + ((j / Block::split - part) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
-                       e / 2 * 8] = acc[s * Config::tiles + t][j][e];
-        warp_barrier();
-#pragma unroll
-        for (int i = lane; i < count; i += 32) {
-          const int r = i / per_row, c = i % per_row * vector;
-          const i64 row = ((part + r / 8) * Block::split + rank) * 8 + r % 8;
-          const i64 column = place.column + 64 * t + 16 * warp + c;
-          Vec<f32, vector> totals[Block::sums];
-#pragma unroll
-          for (int s = 0; s < Block::sums; ++s)
-            totals[s] = load_vec<f32, vector>(staged + s * plane + r * pitch + c);
-          if (row < m && column < n)
-            finish<Config>(epilogue, place, shape, row, column, totals);
-        }
+        for (int i = 0; i < Block::parts_at_once && first + i < parts; ++i)
+          turn(totals[i], t, first + i, rank, staged);
+        SwapStore<Config, Shape, Epilogue>{shape, place, epilogue, rank, t}.run(totals, first, parts);
       }
   }
 
 private:
-  static DEVICE void multiply_box(f32 (&d)[Block::groups][4], const T *weights, const T *rows, int k, bool add) {
+  /// The lane's neighbours of a part, from all lanes of the warp.
+  DEVICE void turn(typename Block::Totals &totals, int t, int part, int rank, f32 *staged) const {
+    constexpr int pitch = Block::staged_pitch, plane = Block::staged_rows * pitch, vector = Config::vector;
+    const int lane = (int)lane_id(), first = part * Block::part_groups;
+    warp_barrier();
+#pragma unroll
+    for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+      for (int j = 0; j < Block::groups; ++j)
+        if (j / Block::split >= first && j / Block::split < first + Block::part_groups &&
+            j % Block::split == rank)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            staged[s * plane + ((j / Block::split - first) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
+                   e / 2 * 8] = acc[s * Config::tiles + t][j][e];
+    warp_barrier();
+#pragma unroll
+    for (int i = 0; i < Block::per_lane; ++i)
+#pragma unroll
+      for (int s = 0; s < Block::sums; ++s)
+        totals.at[i][s] = load_vec<f32, vector>(staged + s * plane + Block::row_of(lane, i) * pitch +
+                                                Block::column_of(lane, i));
+  }
+  static DEVICE void multiply_box(f32 (&d)[Block::groups][4], const T *weights, const T *rows, int k,
+                                  bool add) {
     if constexpr (Config::k_major)
       wgmma_rows<T>(d, wgmma_descriptor(weights + k, 1024), wgmma_descriptor(rows + k, 1024), add);
     else
       wgmma_transposed<T>(d, wgmma_descriptor(weights + 64 * k, 1024), wgmma_descriptor(rows + k, 1024), add);
   }
-  template <class Body>
-  static DEVICE void each_sum(const Body &body) {
-#pragma unroll
-    for (int t = 0; t < Block::tiles; ++t)
-#pragma unroll
-      for (int j = 0; j < Block::groups; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          body(t, j, e);
-  }
 };
 
-/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of boxes of 64 x 64. What is outside is zero.
+/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of boxes of 64 x 64. What is outside is
+/// zero.
 template <class Config, class Shape, class Epilogue, class... Map>
 DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const TensorMap &map_a,
                          const Map &...maps) {
@@ -351,7 +251,8 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
     warp_barrier(); // products are the whole warp's
     sums.multiply(ring, full, empty, at, work.steps);
     if constexpr (Block::split > 1) {
-      SHARED(typename Block::Part, parts, (Block::split - 1) * Block::own_groups * Block::tiles * Block::multipliers);
+      SHARED(typename Block::Part, parts,
+             (Block::split - 1) * Block::own_groups * Block::tiles * Block::multipliers);
       if (thread_x() == 0 && rank < Block::groups)
         mbarrier_arrive_expect(arrived, Block::bytes_of_parts(rank));
       sums.add_parts(parts, arrived, rank);

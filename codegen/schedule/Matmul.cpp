@@ -28,10 +28,12 @@ private:
     if (problem.m.constant())
       return {};
     llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
-    const int64_t swapped = matmul::swapABRows(problem, context.target);
+    matmul::Problem plain = problem; // as it is for more rows than a prologue normalises
+    plain.prologue.clear();
+    const int64_t swapped = matmul::swapABRows(plain, context.target),
+                  few = std::max(matmul::fewRows(problem), matmul::smallMRows(problem));
     for (int64_t rows : {1, 4, 8, 16, 32, 64, 128})
-      if (swapped ? rows >= 8 && rows <= swapped
-                  : rows <= std::max(matmul::fewRows(problem), matmul::smallMRows(problem)))
+      if ((rows >= 8 && rows <= swapped) || (rows <= few && (!swapped || !problem.prologue.empty())))
         limits.push_back(rows);
     if (!problem.prologue.empty())
       limits.push_back(matmul::prologueRows(problem));

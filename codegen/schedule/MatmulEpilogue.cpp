@@ -183,7 +183,7 @@ void EpilogueWriter::write(size_t first) {
   }
   print(problem.matmuls[first].outputs);
   const std::string type = fmt::format("Vec<{}, {}>", body::spelling(sums.type), sums.width);
-  const bool anyStore = problem.routing || handsOut;
+  const bool anyStore = problem.routing || handsOut || sums.keeps;
   const std::string store = anyStore ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
   functor.method(
       fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, const {} (&sums)[{}], "

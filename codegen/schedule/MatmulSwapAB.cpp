@@ -10,28 +10,14 @@ constexpr int64_t mostStages = 31, vectorBytes = 16;
 /// How columns and K are shared out. Measured on an H200, see benchmarks/notes-matmul.md.
 struct Sharing {
   int64_t tiles = 1;  ///< of 64 columns that a block computes at once, of each accumulator
-  int64_t boxes = 2;  ///< of 64 along k in a step
+  int64_t boxes = 1;  ///< of 64 along k in a step
   int64_t kSplit = 1; ///< blocks that share out K
 };
 
-/// Clusters of so many blocks that a GPU of so many multiprocessors holds at once, a block on each: those of a
-/// cluster are neighbours.
+/// Clusters of so many blocks that a GPU of so many multiprocessors holds at once, a block on each: those of
+/// a cluster are neighbours.
 int64_t clusterLimit(int64_t blocks, int64_t multiprocessors) {
   return blocks <= 3 ? multiprocessors / blocks : multiprocessors * 9 / 10 / blocks;
-}
-
-/// A block on each multiprocessor, or on two thirds of them, which is enough for all of the memory's rate.
-Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
-  const int64_t processors = target.multiprocessors, enough = processors * 2 / 3;
-  const int64_t columns = *columnTiles(problem, tile).constant();
-  if (columns > processors || problem.accumulators() > 1)
-    return {problem.accumulators() > 1 ? 1 : 2, 1, 1};
-  Sharing sharing;
-  const int64_t steps = llvm::divideCeil(*problem.k.constant(), sharing.boxes * tile);
-  for (int64_t split : {2, 3, 4, 8})
-    if (columns * sharing.kSplit < enough && columns <= clusterLimit(split, processors) && split <= steps)
-      sharing.kSplit = split;
-  return sharing;
 }
 
 /// Rows that the kernel multiplies for as many as there are.
@@ -49,7 +35,8 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
   const int64_t rows = rowsOf(problem), tiles = sums * sharing.tiles;
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
-  const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048, staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
+  const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
+                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
   return {128 * sharing.boxes * (tile * tiles + rows), parts + staged + 16 * mostStages + 64 + 1024};
 }
 
@@ -58,12 +45,55 @@ int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInf
   return std::min(mostStages, (target.sharedBytesPerBlock - memory.others) / memory.stage);
 }
 
+/// Of more columns than one tile a multiprocessor: as many at once that all blocks have as much to do, in as
+/// few turns as can be.
+int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
+  const auto sums = static_cast<int64_t>(problem.accumulators());
+  const int64_t most = (rowsOf(problem) > 64 ? 2 : 4) / sums; // registers for the accumulators
+  int64_t best = 1, bestWork = INT64_MAX;
+  for (int64_t tiles = 1; tiles <= most; ++tiles) {
+    const int64_t work = tiles * *columnTiles(problem, tiles * tile).ceilDiv(processors).constant();
+    if (work <= bestWork) {
+      best = tiles;
+      bestWork = work;
+    }
+  }
+  return best;
+}
+
+/// A block on each multiprocessor, or on two thirds of them, which is enough for all of the memory's rate. Of
+/// few rows a step takes little longer than the wait for it: long steps are better, as they are where all of
+/// them are on their way at once. Of many rows a ring of short ones is.
+Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
+  const int64_t processors = target.multiprocessors, enough = processors * 2 / 3, rows = rowsOf(problem);
+  const auto sums = static_cast<int64_t>(problem.accumulators());
+  const int64_t columns = *columnTiles(problem, tile).constant(), k = *problem.k.constant();
+  Sharing sharing;
+  if (columns > processors)
+    sharing.tiles = tilesAtOnce(problem, processors);
+  for (int64_t split : {2, 3, 4, 8})
+    if (columns * sharing.kSplit < enough && columns <= clusterLimit(split, processors) && split * tile <= k)
+      sharing.kSplit = split;
+  if (sharing.tiles > 1)
+    return sharing;
+  auto steps = [&] { return (k + sharing.boxes * tile - 1) / (sharing.boxes * tile); };
+  for (sharing.boxes = 4 / sums; sharing.boxes > 1; sharing.boxes /= 2) {
+    const int64_t stages = stagesOf(problem, sharing, target);
+    const bool fits = steps() <= stages * sharing.kSplit;
+    if (steps() >= sharing.kSplit && stages >= 2 &&
+        (rows <= 16 || (rows <= 64 && (fits || sharing.boxes * sums == 2))))
+      break;
+  }
+  return sharing;
+}
+
 bool isKMajorB(const Problem &problem) { return problem.b.rowStride == Dim(1); }
 
 /// TMA reads it: rows at distances of whole 16 bytes, from a multiple of 16 bytes on.
 bool readsTiles(const Dim &offset, const Dim &stride, DType type) {
   const int64_t elements = vectorBytes / static_cast<int64_t>(byteSize(type));
-  return offset.knownMultipleOf(elements) && stride.knownMultipleOf(elements) && stride.constant().value_or(1) > 0;
+  return offset.knownMultipleOf(elements) && stride.knownMultipleOf(elements) &&
+         stride.constant().value_or(1) > 0;
 }
 
 bool fitsB(const Problem &problem, const Matmul &matmul, DType type) {
@@ -82,7 +112,7 @@ TensorMapArgument mapOf(DType type, const Dim &offset, DimShape shape, const Dim
   map.strides = {stride, 1};
   map.box = {static_cast<uint32_t>(rows), static_cast<uint32_t>(tile)};
   map.swizzle = TensorMapArgument::Swizzle::Bytes128;
-  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
+  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes128; // the L2 need not fetch what another box has
   return map;
 }
 } // namespace
@@ -116,26 +146,32 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("stages", stages);
   source.set("k_split", sharing.kSplit);
   source.set("k_major", kMajor);
-  const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  sums.keeps = sums.width > 1 && !problem.sideBySide() && region.outputs.size() == 1 &&
+               byteSize(dtype(region.outputs.front())) == 2;
   source.set("vector", sums.width);
+  source.set("keeps", sums.keeps);
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);
              }));
   // A single row lies anywhere: its map has a stride all the same.
   const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
                                          : *mergedStride(problem.rowDims, problem.rowStrides);
-  KernelDraft draft = source.finishSwapAB(
-      sums, threads, static_cast<uint32_t>(sharing.kSplit),
-      mapOf(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, rows), [&](const Matmul &matmul) {
-        const Operand &b = matmul.b;
-        return kMajor ? mapOf(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile)
-                      : mapOf(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile);
-      });
-  draft.kernel.dynamicSharedBytes =
-      static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
+  KernelDraft draft =
+      source.finishSwapAB(sums, threads, static_cast<uint32_t>(sharing.kSplit),
+                          mapOf(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, rows),
+                          [&](const Matmul &matmul) {
+                            const Operand &b = matmul.b;
+                            return kMajor
+                                       ? mapOf(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile)
+                                       : mapOf(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile);
+                          });
+  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);
-  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : Dim::min(Dim(context.target.multiprocessors), tiles);
+  const int64_t turns =
+      llvm::divideCeil(*tiles.constant(), context.target.multiprocessors); // as many for each block
+  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : tiles.ceilDiv(turns);
   return draft;
 }
 

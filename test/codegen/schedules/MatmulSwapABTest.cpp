@@ -69,12 +69,14 @@ TEST(MatmulSwapAB, WaysToShareOut) {
   for (bool transpose : {true, false})
     for (auto [n, split] : {std::pair(512, 8), std::pair(1280, 4), std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
       for (int m : {3, 24, 100})
-        EXPECT_TRUE(has(run({m, n, 1024, transpose}), fmt::format("k_split = {},", split)));
+        EXPECT_TRUE(has(run({m, n, 2056, transpose}), fmt::format("k_split = {},", split)));
   for (bool transpose : {true, false})
-    for (int m : {3, 40}) {
-      EXPECT_TRUE(has(run({m, 17032, 64, transpose}), "tiles = 2,"));
-      EXPECT_TRUE(has(run({m, 8712, 72, transpose, "f16", true}), "k_split = 1,"));
+    for (int m : {3, 40, 100}) {
+      EXPECT_TRUE(has(run({m, 16904, 64, transpose}), m == 100 ? "tiles = 1," : "tiles = 3,"));
+      EXPECT_TRUE(has(run({m, 8712, 72, transpose, "f16", true}), m == 100 ? "tiles = 1," : "tiles = 2,"));
     }
+  for (auto [n, tiles] : {std::pair(14336, 2), std::pair(18944, 3), std::pair(28672, 4)})
+    EXPECT_TRUE(has(run({9, n, 64}), fmt::format("tiles = {},", tiles)));
 }
 
 /// 16 bytes, 8 and fewer are stored at once.
