@@ -8,64 +8,6 @@
 #include "swap_ab_ring.cuh"
 #include "wgmma.cuh"
 
-/// A result of 16 bits, kept until others have been computed.
-template <int N>
-struct KeepVector {
-  i64 index;
-  Vec<u32, N / 2> &words;
-  u64 &place;
-  template <class T>
-  DEVICE void operator()(T *to, const Vec<T, N> &values) const {
-    static_assert(sizeof(T) == 2, "two to a word");
-    copy_bytes(&words, &values, 2 * N);
-    place = (u64)(to + index);
-  }
-};
-
-/// Stores the parts of tile t.
-template <class Config, class Shape, class Epilogue>
-struct SwapStore {
-  using Block = SwapAB<Config>;
-  const Shape &shape;
-  const BlockPlace &place;
-  const Epilogue &epilogue;
-  const int rank, t;
-
-  template <int Count>
-  DEVICE void run(const typename Block::Totals (&totals)[Count], int first, int parts) const {
-    constexpr int vector = Block::vector, per_lane = Block::per_lane;
-    const i64 m = shape.m(), n = shape.n(place.matmul);
-    const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
-    Vec<u32, larger(1, vector / 2)> words[Count][per_lane];
-    u64 to[Count][per_lane];
-    bool inside[Count][per_lane];
-#pragma unroll
-    for (int p = 0; p < Count; ++p)
-#pragma unroll
-      for (int i = 0; i < per_lane; ++i) {
-        inside[p][i] = false;
-        if (first + p >= parts)
-          continue;
-        const int r = Block::row_of(lane, i);
-        const i64 row = (((first + p) * Block::part_groups + r / 8) * Block::split + rank) * 8 + r % 8;
-        const i64 column = place.column + 64 * t + 16 * warp + Block::column_of(lane, i);
-        inside[p][i] = row < m && column < n;
-        if constexpr (Config::keeps) // loads of several are on their way at once
-          epilogue(Matmul<0>(), inside[p][i] ? row : 0, inside[p][i] ? column : 0, totals[p].at[i],
-                   KeepVector<vector>{row * n + column, words[p][i], to[p][i]});
-        else if (inside[p][i])
-          finish<Config>(epilogue, place, shape, row, column, totals[p].at[i]);
-      }
-    if constexpr (Config::keeps)
-#pragma unroll
-      for (int p = 0; p < Count; ++p)
-#pragma unroll
-        for (int i = 0; i < per_lane; ++i)
-          if (inside[p][i])
-            store_vec<u32, vector / 2>(reinterpret_cast<u32 *>(to[p][i]), words[p][i]);
-  }
-};
-
 /// The sums of a block's steps. Fragment j of acc[s * Config::tiles + t]: columns 64 t + 16 w + l / 4 (+ 8)
 /// of accumulator s, rows 8 j + 2 (l % 4) (+ 1), for lane l of warp w.
 template <class Config>
@@ -142,48 +84,46 @@ struct SwapSums {
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours; of several parts, so that what
-  /// the epilogue reads for one does not wait for what it stores of another.
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours.
   template <class Shape, class Epilogue>
   DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
                     const Epilogue &epilogue) const {
-    constexpr int parts = (Block::own_groups + Block::part_groups - 1) / Block::part_groups;
+    constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
+    constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector,
+                  count = Block::staged_rows * per_row;
+    const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
+    const i64 m = shape.m(), n = shape.n(place.matmul);
 #pragma unroll
     for (int t = 0; t < Config::tiles; ++t)
 #pragma unroll
-      for (int first = 0; first < parts; first += Block::parts_at_once) {
-        typename Block::Totals totals[Block::parts_at_once];
+      for (int part = 0; part < Block::own_groups; part += groups) {
+        warp_barrier();
 #pragma unroll
-        for (int i = 0; i < Block::parts_at_once && first + i < parts; ++i)
-          turn(totals[i], t, first + i, rank, staged);
-        SwapStore<Config, Shape, Epilogue>{shape, place, epilogue, rank, t}.run(totals, first, parts);
+        for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+          for (int j = 0; j < Block::groups; ++j)
+            if (j / Block::split >= part && j / Block::split < part + groups && j % Block::split == rank)
+#pragma unroll
+              for (int e = 0; e < 4; ++e)
+                staged[s * plane + ((j / Block::split - part) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
+                       e / 2 * 8] = acc[s * Config::tiles + t][j][e];
+        warp_barrier();
+#pragma unroll
+        for (int i = lane; i < count; i += 32) {
+          const int r = i / per_row, c = i % per_row * vector;
+          const i64 row = ((part + r / 8) * Block::split + rank) * 8 + r % 8;
+          const i64 column = place.column + 64 * t + 16 * warp + c;
+          Vec<f32, vector> totals[Block::sums];
+#pragma unroll
+          for (int s = 0; s < Block::sums; ++s)
+            totals[s] = load_vec<f32, vector>(staged + s * plane + r * pitch + c);
+          if (row < m && column < n)
+            finish<Config>(epilogue, place, shape, row, column, totals);
+        }
       }
   }
 
 private:
-  /// The lane's neighbours of a part, from all lanes of the warp.
-  DEVICE void turn(typename Block::Totals &totals, int t, int part, int rank, f32 *staged) const {
-    constexpr int pitch = Block::staged_pitch, plane = Block::staged_rows * pitch, vector = Config::vector;
-    const int lane = (int)lane_id(), first = part * Block::part_groups;
-    warp_barrier();
-#pragma unroll
-    for (int s = 0; s < Block::sums; ++s)
-#pragma unroll
-      for (int j = 0; j < Block::groups; ++j)
-        if (j / Block::split >= first && j / Block::split < first + Block::part_groups &&
-            j % Block::split == rank)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            staged[s * plane + ((j / Block::split - first) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
-                   e / 2 * 8] = acc[s * Config::tiles + t][j][e];
-    warp_barrier();
-#pragma unroll
-    for (int i = 0; i < Block::per_lane; ++i)
-#pragma unroll
-      for (int s = 0; s < Block::sums; ++s)
-        totals.at[i][s] = load_vec<f32, vector>(staged + s * plane + Block::row_of(lane, i) * pitch +
-                                                Block::column_of(lane, i));
-  }
   static DEVICE void multiply_box(f32 (&d)[Block::groups][4], const T *weights, const T *rows, int k,
                                   bool add) {
     if constexpr (Config::k_major)
@@ -193,8 +133,7 @@ private:
   }
 };
 
-/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of boxes of 64 x 64. What is outside is
-/// zero.
+/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of 64 x 64. What is outside is zero.
 template <class Config, class Shape, class Epilogue, class... Map>
 DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const TensorMap &map_a,
                          const Map &...maps) {

@@ -11,11 +11,9 @@
 ///   tiles                of 64 columns that a block computes at once, of each accumulator
 ///   boxes                of 64 along k in a step
 ///   stages               steps in the ring, 2 to 31
-///   k_split              blocks of a cluster, which share out K; if there are several, it computes one tile,
-///   and
+///   k_split              blocks of a cluster, which share out K: of one tile only, if there are several, and
 ///                        K has at least as many steps
 ///   k_major              of B
-///   keeps                there is one result, of 16 bits, and several columns are taken at once
 ///   vector               columns that the epilogue takes at once: 1, 2, 4 or 8; divides the columns
 ///   weights_before_wait  B is asked for before the kernels before this one have finished
 ///   matmuls, combined
@@ -32,21 +30,11 @@ struct SwapAB {
   static constexpr int turns = tiles * rows <= 32 ? boxes : 1, chains = tiles * turns;
   static constexpr int multipliers = 128, threads = multipliers + 32;
   static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
-  // The epilogue takes parts of 8 or 16 rows and a warp's 16 columns, a few at a time.
-  static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20, part_groups = staged_rows / 8;
-  static constexpr int parts_at_once = rows >= 64 ? 4 : rows / staged_rows, vector = Config::vector;
-  static constexpr int per_lane = larger(1, staged_rows * 16 / vector / 32); ///< vectors of a part
-  struct Totals {
-    Vec<f32, vector> at[per_lane][sums];
-  };
-  /// Where the lane's i-th vector of a part lies.
-  static DEVICE int row_of(int lane, int i) { return (i * 32 + lane) / (16 / vector); }
-  static DEVICE int column_of(int lane, int i) { return (i * 32 + lane) % (16 / vector) * vector; }
+  static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
   using Part = Vec<f32, 4>; ///< what a thread has of 64 columns and 8 rows
   static DEVICE constexpr u32 bytes_of_parts(int rank) {
     return (u32)((groups - rank + split - 1) / split * (split - 1) * tiles * multipliers * (int)sizeof(Part));
   }
-  static_assert(staged_rows * 16 >= 32 * vector, "each lane has a vector of a part");
   static_assert(stages >= 2 && stages <= 31, "lanes of a warp initialise the ring");
 };
 

@@ -183,12 +183,12 @@ void EpilogueWriter::write(size_t first) {
   }
   print(problem.matmuls[first].outputs);
   const std::string type = fmt::format("Vec<{}, {}>", body::spelling(sums.type), sums.width);
-  const bool anyStore = problem.routing || handsOut || sums.keeps;
+  const bool anyStore = problem.routing || handsOut;
   const std::string store = anyStore ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
   functor.method(
       fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, const {} (&sums)[{}], "
                   "{}store) const",
-                  anyStore ? "template <class Store>\n  " : "", first, type, problem.accumulators(),
+                  problem.routing ? "template <class Store>\n  " : "", first, type, problem.accumulators(),
                   store),
       code);
 }

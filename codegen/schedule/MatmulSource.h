@@ -12,7 +12,6 @@ namespace fusion::matmul {
 struct Sums {
   DType type = DType::F32;
   int64_t width = 1;
-  bool keeps = false; ///< the template gives stores of its own, which may keep what they are given
 };
 
 /// The text of a kernel around the template `name`, of the file `name`.cuh.

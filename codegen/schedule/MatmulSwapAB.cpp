@@ -49,7 +49,7 @@ int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInf
 /// few turns as can be.
 int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t most = (rowsOf(problem) > 64 ? 2 : 4) / sums; // registers for the accumulators
+  const int64_t most = (rowsOf(problem) > 64 ? 2 : 3) / sums; // registers for the accumulators
   int64_t best = 1, bestWork = INT64_MAX;
   for (int64_t tiles = 1; tiles <= most; ++tiles) {
     const int64_t work = tiles * *columnTiles(problem, tiles * tile).ceilDiv(processors).constant();
@@ -146,11 +146,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("stages", stages);
   source.set("k_split", sharing.kSplit);
   source.set("k_major", kMajor);
-  Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
-  sums.keeps = sums.width > 1 && !problem.sideBySide() && region.outputs.size() == 1 &&
-               byteSize(dtype(region.outputs.front())) == 2;
+  const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
   source.set("vector", sums.width);
-  source.set("keeps", sums.keeps);
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);
              }));
