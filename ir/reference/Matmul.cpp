@@ -34,6 +34,8 @@ struct Stack {
       std::swap(rowStride, columnStride);
     }
   }
+  /// Whether the rows of all matrices lie one behind the other. Those of [batch, k, 1] transposed have a stride of 1.
+  bool isTall() const { return columnStride == 1 && (rowStride == columns || tensor.size() == columns); }
   int64_t matrixSize() const { return rows * columns; }
   MatrixView view(int64_t index) const {
     return {tensor.as<char>() + static_cast<size_t>(index * matrixSize()) * byteSize(tensor.type()),
@@ -103,8 +105,7 @@ Result<Tensors> matmul(const Call &call) {
     return problem("{} and {} cannot be multiplied", name(left), name(right));
   bool inF32 =
       isFloat(left) ? left != DType::F64 && right != DType::F64 : isByteInteger(left) && isByteInteger(right);
-  if (inF32 && elementCount(b.batch) == 1 &&
-      a.columnStride == 1) { // one matrix on the right: one tall product
+  if (inF32 && elementCount(b.batch) == 1 && a.isTall()) { // one matrix on the right: one product
     GemmProblem tall{a.view(0),     b.view(0),    result.size() / b.columns, b.columns, a.columns,
                        result.data(), result.type()};
     multiply({&tall, 1});

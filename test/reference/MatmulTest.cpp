@@ -59,6 +59,9 @@ TEST(Matmul, BatchesBroadcast) {
           runOp("nn.matmul", {randomTensor(type, {2, 4, 3}, 37), w}, "{transpose_a = true}", type, {2, 3, 6});
       expectNear(turned, naive(values(randomTensor(type, {2, 4, 3}, 37)), values(w), 3, 6, 4, true, false,
                                {0, 1}, {0, 0}));
+      Tensor columns = randomTensor(type, {3, 4, 1}, 38);
+      Tensor rows = runOp("nn.matmul", {columns, w}, "{transpose_a = true}", type, {3, 1, 6});
+      expectNear(rows, naive(values(columns), values(w), 1, 6, 4, true, false, {0, 1, 2}, {0, 0, 0}));
     }
 }
 
