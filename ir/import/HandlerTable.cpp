@@ -43,6 +43,11 @@ const HandlerTable &HandlerTable::instance() {
     registerMatmul(all);
     registerConvolution(all);
     registerNorms(all);
+    registerChannelNorms(all);
+    registerFourier(all);
+    registerPad(all);
+    registerResizing(all);
+    registerTransposedConvolution(all);
     registerActivations(all);
     registerRotary(all);
     registerAttention(all);

@@ -181,62 +181,103 @@ GraphValue *knownScalar(NodeImporter &n, int64_t value, Type type) {
   return result;
 }
 
-/// Whether a condition is known to hold.
-bool holds(NodeImporter &n, GraphValue *condition) {
+/// Whether a condition holds; nothing where that depends on run-time data.
+std::optional<bool> holds(NodeImporter &n, GraphValue *condition) {
   auto contents = n.owner().known(*condition);
-  return contents && *contents && (*contents)->size() == 1 && (**contents)[0].isStatic() &&
-         !((**contents)[0] == Dim(0));
+  if (!contents || !*contents || (*contents)->size() != 1 || !(**contents)[0].isStatic())
+    return std::nullopt;
+  return !((**contents)[0] == Dim(0));
 }
 
-/// Steps one after the other. Results of each step that are no state are stacked.
-void loop(NodeImporter &n) {
+/// What a loop computes: the values that each step hands to the next, and those that each step adds to a stack.
+struct Unrolled {
+  const proto::GraphProto &body;
+  Values state;
+  std::vector<SmallVector<Value>> stacks = {};
+};
+
+/// One more step; the condition for going on. Null where the node failed.
+GraphValue *addStep(NodeImporter &n, Unrolled &loop, int64_t step, GraphValue *condition) {
+  Values inputs = {knownScalar(n, step, n.i64Type()), condition};
+  inputs.insert(inputs.end(), loop.state.begin(), loop.state.end());
+  auto outputs = inlined(n, loop.body, inputs);
+  if (!outputs)
+    return nullptr;
+  const size_t states = loop.state.size();
+  loop.state.assign(outputs->begin() + 1, outputs->begin() + 1 + static_cast<int64_t>(states));
+  for (size_t i = 0; i < loop.stacks.size(); ++i) {
+    const Value one = built(n, (*outputs)[1 + states + i]);
+    DimShape shape = n.shapeOf(one);
+    shape.insert(shape.begin(), Dim(1));
+    loop.stacks[i].push_back(n.failed() ? Value() : n.reshape(one, shape));
+  }
+  return n.failed() ? nullptr : outputs->front();
+}
+
+/// Stacks of no entries, whose shape a step that is not taken tells.
+void emptyStacks(NodeImporter &n, Unrolled &loop, GraphValue *condition) {
+  DimReplacements before = n.owner().learntSoFar();
+  Unrolled trial{loop.body, loop.state, std::vector<SmallVector<Value>>(loop.stacks.size())};
+  addStep(n, trial, 0, condition);
+  n.owner().forgetSince(std::move(before));
+  for (size_t i = 0; i < loop.stacks.size() && !n.failed(); ++i) {
+    DimShape shape = n.shapeOf(trial.stacks[i].front());
+    shape.front() = 0;
+    loop.stacks[i].push_back(n.expand(n.scalar(NodeImporter::typeOf(trial.stacks[i].front()), 0), shape));
+  }
+}
+
+/// The largest number of steps that the node names, one more than are unrolled where it names none. Fails if it is not known.
+int64_t stepLimit(NodeImporter &n) {
+  if (!n.has(0))
+    return mostSteps + 1;
   auto steps = n.known(0);
-  if (!steps || steps->size() != 1 || !steps->front().isStatic())
-    return n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when "
-                  "exporting");
+  if (steps && steps->size() == 1 && steps->front().isStatic())
+    return std::max<int64_t>(steps->front().value(), 0);
+  n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when exporting");
+  return 0;
+}
+
+/// Steps one after the other, until the condition is known not to hold. Results of each step that are no state are stacked.
+void loop(NodeImporter &n) {
   const auto *body = n.attribute("body");
-  if (!body || !body->has_g())
-    return n.fail("the body is missing");
-  const int64_t count = steps->front().value();
-  if (count < 0 || count > mostSteps)
-    return n.fail("a loop of " + Twine(count) + " steps is not unrolled: " + Twine(mostSteps) + " are the most");
   auto outer = [&](unsigned index) { return n.owner().scope().find(n.proto().input(static_cast<int>(index))); };
   GraphValue *condition = n.has(1) ? outer(1) : knownScalar(n, 1, n.builder().getI1Type());
-  Values state;
+  const int64_t limit = holds(n, condition) == false ? 0 : stepLimit(n);
+  if (n.failed())
+    return;
+  if (!body || !body->has_g())
+    return n.fail("the body is missing");
+  Unrolled unrolled{body->g(), {}};
   for (unsigned i = 2; i < n.inputCount(); ++i)
-    state.push_back(outer(i));
-  const proto::GraphProto &graph = body->g();
-  const size_t states = state.size();
-  if (static_cast<size_t>(graph.output_size()) < states + 1 || n.outputCount() > static_cast<unsigned>(graph.output_size() - 1))
-    return n.fail("the body has " + Twine(graph.output_size()) + " outputs");
-  std::vector<SmallVector<Value>> stacked(graph.output_size() - 1 - states);
-  for (int64_t step = 0; step < count && !n.failed(); ++step) {
-    if (!holds(n, condition))
+    unrolled.state.push_back(outer(i));
+  const size_t states = unrolled.state.size(), outputs = static_cast<size_t>(body->g().output_size());
+  if (outputs < states + 1 || n.outputCount() > outputs - 1)
+    return n.fail("the body has " + Twine(outputs) + " outputs");
+  unrolled.stacks.resize(outputs - 1 - states);
+  if (n.has(0) && limit > mostSteps)
+    return n.fail("a loop of " + Twine(limit) + " steps is not unrolled: " + Twine(mostSteps) + " are the most");
+  int64_t step = 0;
+  for (; step < limit; ++step) {
+    const auto goesOn = holds(n, condition);
+    if (!goesOn)
       return n.fail("when it ends depends on run-time data: unroll the model when exporting");
-    Values inputs = {knownScalar(n, step, n.i64Type()), condition};
-    inputs.insert(inputs.end(), state.begin(), state.end());
-    auto outputs = inlined(n, graph, inputs);
-    if (!outputs)
+    if (!*goesOn)
+      break;
+    if (step >= mostSteps)
+      return n.fail("a loop of more than " + Twine(mostSteps) + " steps is not unrolled");
+    condition = addStep(n, unrolled, step, condition);
+    if (!condition)
       return;
-    condition = outputs->front();
-    state.assign(outputs->begin() + 1, outputs->begin() + 1 + static_cast<int64_t>(states));
-    for (size_t i = 0; i < stacked.size(); ++i) {
-      Value one = built(n, (*outputs)[1 + states + i]);
-      DimShape shape = n.shapeOf(one);
-      shape.insert(shape.begin(), Dim(1));
-      stacked[i].push_back(n.failed() ? Value() : n.reshape(one, shape));
-    }
   }
-  for (size_t i = 0; i < states; ++i)
-    if (i < n.outputCount())
-      bind(n, static_cast<unsigned>(i), state[i]);
-  for (size_t i = 0; i < stacked.size() && !n.failed(); ++i) {
-    const auto index = static_cast<unsigned>(states + i);
-    if (n.wants(index) && count == 0)
-      return n.fail("a loop without steps has results to stack");
-    if (n.wants(index))
-      n.result(index, count == 1 ? stacked[i].front() : n.concat(stacked[i], 0));
-  }
+  const bool wantsStacks = n.outputCount() > states;
+  if (step == 0 && wantsStacks)
+    emptyStacks(n, unrolled, condition);
+  for (size_t i = 0; i < states && i < n.outputCount(); ++i)
+    bind(n, static_cast<unsigned>(i), unrolled.state[i]);
+  for (size_t i = 0; i < unrolled.stacks.size() && !n.failed(); ++i)
+    if (const auto index = static_cast<unsigned>(states + i); n.wants(index))
+      n.result(index, unrolled.stacks[i].size() == 1 ? unrolled.stacks[i].front() : n.concat(unrolled.stacks[i], 0));
 }
 
 void scan(NodeImporter &n) { n.fail("loops over the entries of a tensor are not supported: unroll the model when exporting"); }

@@ -106,12 +106,14 @@ void parametricRelu(NodeImporter &n) {
   n.result(0, belowZero(n, x, n.mul(x, n.operand(1))));
 }
 
-void elu(NodeImporter &n) {
-  Value x = n.operand(0);
+/// alpha * (e^x - 1) below zero.
+Value exponentialBelowZero(NodeImporter &n, Value x, double alpha) {
   Type type = n.inputType(0);
   Value exponential = n.sub(n.build<nn::ExpOp>(x), n.scalar(type, 1));
-  n.result(0, belowZero(n, x, n.mul(exponential, n.scalar(type, n.floatAttribute("alpha", 1)))));
+  return belowZero(n, x, n.mul(exponential, n.scalar(type, alpha)));
 }
+
+void elu(NodeImporter &n) { n.result(0, exponentialBelowZero(n, n.operand(0), n.floatAttribute("alpha", 1))); }
 
 Value hardGate(NodeImporter &n, Value x, double alpha, double beta) {
   Type type = n.typeOf(x);
@@ -138,6 +140,43 @@ void mish(NodeImporter &n) {
   n.result(0, n.mul(x, n.build<nn::TanhOp>(n.build<nn::SoftplusOp>(x))));
 }
 
+void tangent(NodeImporter &n) {
+  const Value x = n.operand(0);
+  n.result(0, n.div(n.build<nn::SinOp>(x), n.build<nn::CosOp>(x)));
+}
+
+void selu(NodeImporter &n) {
+  const double alpha = n.floatAttribute("alpha", 1.67326319217681884765625);
+  const double gamma = n.floatAttribute("gamma", 1.05070102214813232421875);
+  n.result(0, n.mul(exponentialBelowZero(n, n.operand(0), alpha), n.scalar(n.inputType(0), gamma)));
+}
+
+/// max(x, 0) + min(alpha * (e^(x / alpha) - 1), 0)
+void celu(NodeImporter &n) {
+  const double alpha = n.floatAttribute("alpha", 1.0);
+  const Type type = n.inputType(0);
+  const Value x = n.operand(0), zero = n.scalar(type, 0);
+  const Value below = n.sub(n.build<nn::ExpOp>(n.div(x, n.scalar(type, alpha))), n.scalar(type, 1));
+  const Value negative = n.build<nn::MinOp>({n.mul(below, n.scalar(type, alpha)), zero});
+  n.result(0, n.add(n.build<nn::ReluOp>(x), negative));
+}
+
+void thresholdedRelu(NodeImporter &n) {
+  const Value x = n.operand(0), bound = n.scalar(n.inputType(0), n.floatAttribute("alpha", 1.0));
+  n.result(0, n.build<nn::WhereOp>({n.build<nn::GreaterOp>({x, bound}), x, n.scalar(n.inputType(0), 0)}));
+}
+
+/// Numbers near 0 become 0, the others come closer to it by `bias`.
+void shrink(NodeImporter &n) {
+  const double lambda = n.floatAttribute("lambd", 0.5), bias = n.floatAttribute("bias", 0);
+  const Type type = n.inputType(0);
+  const Value x = n.operand(0), shift = n.scalar(type, bias), zero = n.scalar(type, 0);
+  const Value isAbove = n.build<nn::GreaterOp>({x, n.scalar(type, lambda)});
+  const Value isBelow = n.build<nn::LessOp>({x, n.scalar(type, -lambda)});
+  const Value above = n.build<nn::WhereOp>({isAbove, n.sub(x, shift), zero});
+  n.result(0, n.build<nn::WhereOp>({isBelow, n.add(x, shift), above}));
+}
+
 } // namespace
 
 void registerElementwise(HandlerTable &table) {
@@ -153,6 +192,7 @@ void registerElementwise(HandlerTable &table) {
   one("Reciprocal", unary<nn::ReciprocalOp>);
   one("Sin", unary<nn::SinOp>);
   one("Cos", unary<nn::CosOp>);
+  one("Tan", tangent);
   one("Tanh", unary<nn::TanhOp>);
   one("Erf", unary<nn::ErfOp>);
   one("Sigmoid", unary<nn::SigmoidOp>);
@@ -195,6 +235,10 @@ void registerElementwise(HandlerTable &table) {
   one("LeakyRelu", leakyRelu);
   two("PRelu", parametricRelu);
   one("Elu", elu);
+  one("Selu", selu);
+  one("Celu", celu);
+  one("ThresholdedRelu", thresholdedRelu);
+  one("Shrink", shrink);
   one("HardSigmoid", hardSigmoid);
   one("HardSwish", hardSwish);
   one("Softsign", softsign);

@@ -155,53 +155,6 @@ void concat(NodeImporter &n) {
   n.result(0, n.concat(parts, axis));
 }
 
-void pad(NodeImporter &n) {
-  std::string mode = n.stringAttribute("mode", "constant");
-  if (mode != "constant")
-    return n.fail("mode '" + mode + "' is not supported");
-  const bool byAttributes = n.opset() < 11;
-  const std::vector<int64_t> given = n.intsAttribute("pads");
-  DimShape pads = byAttributes ? DimShape(given.begin(), given.end()) : n.requireKnown(1, "pads");
-  int64_t rank = n.rank(0);
-  std::vector<int64_t> axes;
-  if (n.has(3))
-    axes = n.requireConstants(3, "axes");
-  else
-    for (int64_t i = 0; i < rank; ++i)
-      axes.push_back(i);
-  if (n.failed())
-    return;
-  if (pads.size() != 2 * axes.size())
-    return n.fail(Twine(pads.size()) + " pads for " + Twine(axes.size()) + " axes");
-  DimShape low(rank, Dim(0)), high(rank, Dim(0)), starts(rank, Dim(0)), sizes = n.shape(0);
-  bool cuts = false;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t axis = n.axis(axes[i], rank);
-    if (n.failed())
-      return;
-    for (bool front : {true, false}) {
-      const Dim &amount = pads[front ? i : i + axes.size()];
-      if (amount.knownNonNegative()) {
-        (front ? low : high)[axis] = amount;
-      } else if ((Dim(0) - amount).knownNonNegative()) {
-        cuts = true;
-        sizes[axis] = sizes[axis] + amount;
-        if (front)
-          starts[axis] = Dim(0) - amount;
-      } else {
-        return n.fail("the sign of '" + amount.str() + "' is not known");
-      }
-    }
-  }
-  Value x = n.operand(0);
-  if (cuts)
-    x = n.build<nn::SliceOp>(x, {n.dims("starts", starts), n.dims("sizes", sizes),
-                                 n.ints("steps", std::vector<int64_t>(rank, 1))});
-  Value value = n.has(2) ? n.reshape(n.operand(2), {})
-                         : n.scalar(n.inputType(0), byAttributes ? n.floatAttribute("value", 0) : 0);
-  n.result(0, n.build<nn::PadOp>({x, value}, {n.dims("low", low), n.dims("high", high)}));
-}
-
 void trilu(NodeImporter &n) {
   bool upper = n.intAttribute("upper", 1) != 0;
   Dim k(0);
@@ -234,7 +187,6 @@ void registerSlices(HandlerTable &table) {
   table.add("", "Slice", 1, 5, slice);
   table.add("", "Split", 1, 2, split);
   table.add("", "Concat", 1, HandlerTable::anyNumber, concat);
-  table.add("", "Pad", 1, 4, pad);
   table.add("", "Trilu", 1, 2, trilu);
 }
 

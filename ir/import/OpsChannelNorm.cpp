@@ -1,0 +1,131 @@
+// Norms whose scale is one number for each channel: of the batch, of an instance, of groups of channels.
+#include "ir/import/OpsShared.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+/// [channels] as [channels, 1, …], to be laid over [batch, channels, sizes…] of `rank` dims, in f32.
+Value perChannel(NodeImporter &n, Value vector, int64_t rank) {
+  if (n.failed())
+    return {};
+  DimShape shape(rank - 1, Dim(1));
+  shape[0] = n.shapeOf(vector)[0];
+  return n.cast(n.reshape(vector, shape), n.f32Type());
+}
+
+bool hasChannels(NodeImporter &n) {
+  if (!n.failed() && n.rank(0) < 2)
+    n.fail("an input of " + shapeString(n.shape(0)) + " has no channels");
+  return !n.failed();
+}
+
+/// With the statistics that the file has: x * factor + shift, of which factor and shift follow from weights.
+void batchNormalization(NodeImporter &n) {
+  if (n.intAttribute("training_mode", 0) != 0 || n.intAttribute("spatial", 1) == 0)
+    return n.fail("only the statistics that the file has, one for each channel, are supported");
+  n.ignore({"momentum"});
+  if (!hasChannels(n))
+    return;
+  const int64_t rank = n.rank(0);
+  const Type f32 = n.f32Type();
+  const Value variance = n.cast(n.operand(4), f32);
+  const Value inverse = n.build<nn::RsqrtOp>(n.add(variance, n.scalar(f32, n.floatAttribute("epsilon", 1e-5))));
+  const Value factor = n.mul(n.cast(n.operand(1), f32), inverse);
+  const Value shift = n.sub(n.cast(n.operand(2), f32), n.mul(n.cast(n.operand(3), f32), factor));
+  const Value y = n.mul(n.cast(n.operand(0), f32), perChannel(n, factor, rank));
+  n.result(0, n.cast(n.add(y, perChannel(n, shift, rank)), n.inputType(0)));
+}
+
+/// (x - mean) / sqrt(variance + eps) over `axes`, in f32.
+Value standardised(NodeImporter &n, Value x, ArrayRef<int64_t> axes, double eps) {
+  x = n.cast(x, n.f32Type());
+  x = n.sub(x, n.reduce(x, "mean", axes));
+  const Value variance = n.reduce(n.build<nn::SquareOp>(x), "mean", axes);
+  return n.mul(x, n.build<nn::RsqrtOp>(n.add(variance, n.scalar(n.f32Type(), eps))));
+}
+
+/// x of [batch, channels, sizes…] with `groups` of channels standardised together; null where they do not divide.
+Value standardisedGroups(NodeImporter &n, Value x, const Dim &groups, double eps) {
+  if (n.failed())
+    return {};
+  const DimShape shape = n.shapeOf(x);
+  const auto size = product(ArrayRef<Dim>(shape).drop_front()).dividedBy(groups);
+  if (!size) {
+    n.fail("channels of " + shapeString(shape) + " do not divide into " + groups.str() + " groups");
+    return {};
+  }
+  return n.reshape(standardised(n, n.reshape(x, {shape[0], groups, *size}), {2}, eps), shape);
+}
+
+void scaledResult(NodeImporter &n, Value x, Value scale, Value bias) {
+  const int64_t rank = n.rank(0);
+  n.result(0, n.cast(n.add(n.mul(x, perChannel(n, scale, rank)), perChannel(n, bias, rank)), n.inputType(0)));
+}
+
+void instanceNormalization(NodeImporter &n) {
+  if (!hasChannels(n))
+    return;
+  const double eps = n.floatAttribute("epsilon", 1e-5);
+  scaledResult(n, standardisedGroups(n, n.operand(0), n.shape(0)[1], eps), n.operand(1), n.operand(2));
+}
+
+/// Until opset 20, scale and bias are one number for each group.
+void groupNormalization(NodeImporter &n) {
+  if (!hasChannels(n))
+    return;
+  if (n.typeAttribute("stash_type", n.f32Type()) != n.f32Type())
+    return n.fail("stash_type other than float32 is not supported");
+  const int64_t groups = n.intAttribute("num_groups", 0);
+  if (groups < 1)
+    return n.fail("num_groups is " + Twine(groups));
+  const double eps = n.floatAttribute("epsilon", 1e-5);
+  const Value x = standardisedGroups(n, n.operand(0), groups, eps);
+  Value scale = n.operand(1), bias = n.operand(2);
+  const auto each = n.shape(0)[1].dividedBy(groups);
+  if (n.opset() < 21 && each && !n.failed())
+    for (Value *vector : {&scale, &bias})
+      *vector = n.reshape(n.expand(n.reshape(*vector, {groups, 1}), {groups, *each}), {n.shape(0)[1]});
+  scaledResult(n, x, scale, bias);
+}
+
+/// As the op's definition spells it: the variance is the mean of squares less the square of the mean.
+void meanVarianceNormalization(NodeImporter &n) {
+  std::vector<int64_t> axes = n.intsAttribute("axes", {0, 2, 3});
+  for (int64_t &axis : axes)
+    axis = n.axis(axis, n.rank(0));
+  const Value x = n.cast(n.operand(0), n.f32Type()), mean = n.reduce(x, "mean", axes);
+  const Value squares = n.reduce(n.build<nn::SquareOp>(x), "mean", axes);
+  const Value deviation = n.build<nn::SqrtOp>(n.sub(squares, n.build<nn::SquareOp>(mean)));
+  n.result(0, n.cast(n.div(n.sub(x, mean), n.add(deviation, n.scalar(n.f32Type(), 1e-9))), n.inputType(0)));
+}
+
+/// x / its norm along an axis; 0 where that is 0.
+void lpNormalization(NodeImporter &n) {
+  const int64_t p = n.intAttribute("p", 2), axis = n.axis(n.intAttribute("axis", -1), n.rank(0));
+  if (p != 1 && p != 2)
+    return n.fail("p is " + Twine(p) + ", neither 1 nor 2");
+  const Type f32 = n.f32Type();
+  const Value x = n.cast(n.operand(0), f32);
+  const Value sum = n.reduce(p == 1 ? n.build<nn::AbsOp>(x) : n.build<nn::SquareOp>(x), "sum", {axis});
+  const Value norm = p == 1 ? sum : n.build<nn::SqrtOp>(sum), zero = n.scalar(f32, 0);
+  const Value y = n.build<nn::WhereOp>({n.build<nn::EqualOp>({norm, zero}), zero, n.div(x, norm)});
+  n.result(0, n.cast(y, n.inputType(0)));
+}
+
+} // namespace
+
+void registerChannelNorms(HandlerTable &table) {
+  table.add("", "BatchNormalization", 5, 5, batchNormalization);
+  table.add("", "InstanceNormalization", 3, 3, instanceNormalization);
+  table.add("", "GroupNormalization", 3, 3, groupNormalization);
+  table.preferToFunction("", "GroupNormalization");
+  table.add("", "MeanVarianceNormalization", 1, 1, meanVarianceNormalization);
+  table.add("", "LpNormalization", 1, 1, lpNormalization);
+}
+
+} // namespace fusion::onnx

@@ -1,0 +1,131 @@
+// Fourier transforms of a known length, as matmuls with cosines and sines; frames of a signal.
+#include "ir/import/OpsShared.h"
+
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+constexpr int64_t longest = 2048;
+
+/// [length, results * 2]: what each input gives to the real and the imaginary part of each result, times 1 and times i.
+struct Tables {
+  Value ofReal, ofImaginary;
+};
+
+Tables tables(NodeImporter &n, int64_t length, int64_t results, bool inverse) {
+  Tensor real = Tensor::uninitialized(DType::F32, {length, results * 2}), imaginary = real.clone();
+  const double sign = inverse ? 1 : -1, scale = inverse ? 1.0 / static_cast<double>(length) : 1.0;
+  for (int64_t k = 0; k < length; ++k)
+    for (int64_t i = 0; i < results; ++i) {
+      const double angle = sign * 2 * std::numbers::pi * static_cast<double>(k * i % length) / static_cast<double>(length);
+      const auto c = static_cast<float>(scale * std::cos(angle)), s = static_cast<float>(scale * std::sin(angle));
+      const int64_t at = (k * results + i) * 2;
+      real.as<float>()[at] = c, real.as<float>()[at + 1] = s;
+      imaginary.as<float>()[at] = -s, imaginary.as<float>()[at + 1] = c;
+    }
+  return {n.constant(real), n.constant(imaginary)};
+}
+
+/// x of [rows…, length, 1 or 2], in f32, to [rows…, results, 2].
+Value transformed(NodeImporter &n, Value x, int64_t length, bool oneSided, bool inverse) {
+  if (n.failed())
+    return {};
+  if (length < 1 || length > longest) {
+    n.fail("a transform of " + Twine(length) + " elements: 1 to " + Twine(longest) + " are supported");
+    return {};
+  }
+  const int64_t results = oneSided ? length / 2 + 1 : length, last = n.rankOf(x) - 1;
+  const bool isComplex = n.shapeOf(x)[last] == Dim(2);
+  DimShape rows = n.shapeOf(x);
+  rows.pop_back();
+  const Tables table = tables(n, length, results, inverse);
+  Value y = n.build<nn::MatmulOp>({n.reshape(n.slice(x, last, 0, 1), rows), table.ofReal});
+  if (isComplex)
+    y = n.add(y, n.build<nn::MatmulOp>({n.reshape(n.slice(x, last, 1, 1), rows), table.ofImaginary}));
+  DimShape shape = rows;
+  shape.back() = results;
+  shape.push_back(2);
+  return n.reshape(y, shape);
+}
+
+/// Cut to `length` elements of dim `axis`, or filled up with zeros.
+Value ofLength(NodeImporter &n, Value x, int64_t axis, int64_t length) {
+  if (n.failed())
+    return {};
+  const Dim have = n.shapeOf(x)[axis], missing = Dim(length) - have;
+  if (missing == Dim(0))
+    return x;
+  if (!have.isStatic()) {
+    n.fail("the size of dim " + Twine(axis) + " is '" + have.str() + "', not a number");
+    return {};
+  }
+  if (missing.value() < 0)
+    return n.slice(x, axis, 0, length);
+  DimShape low(n.rankOf(x), Dim(0)), high = low;
+  high[axis] = missing;
+  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)}, {n.dims("low", low), n.dims("high", high)});
+}
+
+/// From opset 20 the axis is an input.
+void dft(NodeImporter &n) {
+  const int64_t rank = n.rank(0);
+  int64_t axis = n.opset() < 20 ? n.intAttribute("axis", 1) : -2;
+  if (n.opset() >= 20 && n.has(2))
+    if (auto given = n.requireConstants(2, "axis"); given.size() == 1)
+      axis = given[0];
+  axis = n.axis(axis, rank);
+  const bool inverse = n.intAttribute("inverse", 0) != 0, oneSided = n.intAttribute("onesided", 0) != 0;
+  if (n.failed())
+    return;
+  const DimShape shape = n.shape(0);
+  if (rank < 2 || axis == rank - 1 || !(shape.back() == Dim(1) || shape.back() == Dim(2)))
+    return n.fail("an input of " + shapeString(shape) + " and axis " + Twine(axis));
+  if (inverse && oneSided)
+    return n.fail("an inverse of half a transform is not supported");
+  if (!n.has(1) && !shape[axis].isStatic())
+    return n.fail("the size of dim " + Twine(axis) + " is '" + shape[axis].str() + "', not a number");
+  const std::vector<int64_t> given = n.has(1) ? n.requireConstants(1, "dft_length") : std::vector{shape[axis].value()};
+  if (given.size() != 1 || n.failed())
+    return n.fail("dft_length is not one number");
+  auto perm = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  std::swap(perm[axis], perm[rank - 2]);
+  const Value x = n.transpose(ofLength(n, n.cast(n.operand(0), n.f32Type()), axis, given[0]), perm);
+  n.result(0, n.cast(n.transpose(transformed(n, x, given[0], oneSided, inverse), perm), n.inputType(0)));
+}
+
+/// The frames of a signal [batch, samples, 1 or 2] times the window, transformed: [batch, frames, results, 2].
+void stft(NodeImporter &n) {
+  const std::vector<int64_t> step = n.requireConstants(1, "frame_step");
+  const bool oneSided = n.intAttribute("onesided", 1) != 0;
+  const DimShape signal = n.shape(0);
+  if (n.failed())
+    return;
+  Dim length = n.has(3) || !n.has(2) ? n.requireKnown(3, "frame_length")[0] : n.shape(2)[0];
+  if (n.failed())
+    return;
+  if (step.size() != 1 || step[0] < 1 || !length.isStatic() || signal.size() < 2 || signal.size() > 3)
+    return n.fail("a signal of " + shapeString(signal) + " and frames of '" + length.str() + "' elements");
+  const Dim frames = (signal[1] - length).floorDiv(step[0]) + 1;
+  const Value starts = n.mul(countFrom(n, 0, frames), n.scalar(n.i64Type(), static_cast<double>(step[0])));
+  const Value places = n.add(n.reshape(starts, {frames, 1}), countFrom(n, 0, length));
+  const Dim parts = signal.size() == 3 ? signal[2] : Dim(1);
+  const Value samples = n.reshape(n.cast(n.operand(0), n.f32Type()), {signal[0], signal[1], parts});
+  Value x = n.build<nn::GatherOp>({samples, places}, n.i64("axis", 1)); // [batch, frames, length, parts]
+  if (n.has(2))
+    x = n.mul(x, n.reshape(n.cast(n.operand(2), n.f32Type()), {length, 1}));
+  n.result(0, n.cast(transformed(n, x, length.value(), oneSided, false), n.inputType(0)));
+}
+
+} // namespace
+
+void registerFourier(HandlerTable &table) {
+  table.add("", "DFT", 1, 3, dft);
+  table.add("", "STFT", 2, 4, stft);
+}
+
+} // namespace fusion::onnx

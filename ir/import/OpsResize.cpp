@@ -1,0 +1,282 @@
+// Resize: along every axis a choice of elements, or weighted sums of some, which are a matmul with constant weights. Depth and
+// space, one as the other.
+#include "ir/import/Graph.h"
+#include "ir/import/OpsShared.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace fusion::onnx {
+
+namespace {
+
+/// Weights of an axis are not spelled beyond this many numbers.
+constexpr int64_t mostWeights = int64_t(1) << 22;
+
+struct Sampling {
+  std::string mode, coordinates, rounding, policy;
+  bool antialias = false, excludesOutside = false;
+  double cubic = -0.75;
+};
+
+/// One axis: `scale` is results for each input.
+struct Axis {
+  int64_t from = 0, to = 0;
+  double scale = 1;
+};
+
+/// Where result `i` lies among the inputs.
+double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
+  const auto at = static_cast<double>(i), from = static_cast<double>(axis.from), to = static_cast<double>(axis.to);
+  if (mode == "align_corners")
+    return axis.to == 1 ? 0 : at * (from - 1) / (to - 1);
+  if (mode == "asymmetric")
+    return at / axis.scale;
+  if (mode == "tf_half_pixel_for_nn")
+    return (at + 0.5) / axis.scale;
+  if (mode == "pytorch_half_pixel" && axis.to <= 1)
+    return 0;
+  double offset = 0;
+  if (mode == "half_pixel_symmetric")
+    offset = from / 2 * (1 - to / (axis.scale * from));
+  return offset + (at + 0.5) / axis.scale - 0.5;
+}
+
+bool isKnownCoordinate(const std::string &mode) {
+  return mode == "align_corners" || mode == "asymmetric" || mode == "tf_half_pixel_for_nn" || mode == "pytorch_half_pixel" ||
+         mode == "half_pixel_symmetric" || mode == "half_pixel";
+}
+
+int64_t nearest(const std::string &rounding, double x) {
+  const double low = std::floor(x);
+  if (rounding == "floor")
+    return static_cast<int64_t>(low);
+  if (rounding == "ceil")
+    return static_cast<int64_t>(std::ceil(x));
+  const bool up = rounding == "round_prefer_ceil" ? x - low >= 0.5 : x - low > 0.5;
+  return static_cast<int64_t>(low) + (up ? 1 : 0);
+}
+
+double cubicWeight(double distance, double a) {
+  const double x = std::abs(distance);
+  if (x <= 1)
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/// The weights of an axis as [inputs, results].
+std::vector<float> weightsOf(const Sampling &how, const Axis &axis) {
+  std::vector<float> weights(static_cast<size_t>(axis.from * axis.to), 0);
+  const bool isCubic = how.mode == "cubic";
+  const double narrow = how.antialias ? std::min(axis.scale, 1.0) : 1.0, support = (isCubic ? 2 : 1) / narrow;
+  const bool leavesOut = how.antialias || (isCubic && how.excludesOutside);
+  for (int64_t i = 0; i < axis.to; ++i) {
+    const double x = coordinate(how.coordinates, axis, i);
+    std::vector<double> column(static_cast<size_t>(axis.from), 0);
+    double sum = 0;
+    for (auto tap = static_cast<int64_t>(std::floor(x - support)); tap <= static_cast<int64_t>(std::ceil(x + support)); ++tap) {
+      const double distance = (static_cast<double>(tap) - x) * narrow;
+      const double weight = isCubic ? cubicWeight(distance, how.cubic) : std::max(0.0, 1 - std::abs(distance));
+      if (leavesOut && (tap < 0 || tap >= axis.from))
+        continue;
+      column[static_cast<size_t>(std::clamp<int64_t>(tap, 0, axis.from - 1))] += weight;
+      sum += weight;
+    }
+    for (int64_t k = 0; k < axis.from; ++k)
+      weights[static_cast<size_t>(k * axis.to + i)] = static_cast<float>(sum == 0 ? 0 : column[static_cast<size_t>(k)] / sum);
+  }
+  return weights;
+}
+
+/// Elements repeated `times` in place: what the nearest of an integer scale are, whatever the size.
+Value repeated(NodeImporter &n, Value x, int64_t axis, int64_t times) {
+  DimShape apart = n.shapeOf(x), together = apart;
+  apart.insert(apart.begin() + axis + 1, Dim(1));
+  DimShape wide = apart;
+  wide[axis + 1] = times;
+  together[axis] = together[axis] * times;
+  return n.reshape(n.expand(n.reshape(x, apart), wide), together);
+}
+
+Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sampling &how) {
+  if (n.failed() || (axis.from == axis.to && axis.scale == 1))
+    return x;
+  if (how.mode == "nearest") {
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < axis.to; ++i)
+      indices.push_back(std::clamp<int64_t>(nearest(how.rounding, coordinate(how.coordinates, axis, i)), 0, axis.from - 1));
+    const Value index = n.constant(Tensor::of<int64_t>(DType::I64, {axis.to}, indices));
+    return n.build<nn::GatherOp>({x, index}, n.i64("axis", at));
+  }
+  if (axis.from * axis.to > mostWeights) {
+    n.fail("an axis from " + Twine(axis.from) + " to " + Twine(axis.to) + " elements has too many weights");
+    return {};
+  }
+  const std::vector<float> numbers = weightsOf(how, axis);
+  const Value weights = n.constant(Tensor::of<float>(DType::F32, {axis.from, axis.to}, numbers));
+  auto perm = llvm::to_vector(llvm::seq<int64_t>(0, n.rankOf(x)));
+  std::swap(perm[at], perm.back());
+  return n.transpose(n.build<nn::MatmulOp>({n.transpose(x, perm), weights}), perm);
+}
+
+/// What an input of floats holds, if that is known; empty where it is not given or empty.
+std::vector<double> floats(NodeImporter &n, unsigned index) {
+  if (!n.has(index) || product(n.shape(index)) == Dim(0))
+    return {};
+  auto contents = n.owner().computed(n.operand(index));
+  if (!contents) {
+    n.fail("the scales (input " + Twine(index) + ") depend on run-time data");
+    return {};
+  }
+  const std::vector<float> values = contents->toFloats();
+  return {values.begin(), values.end()};
+}
+
+/// Sizes that keep the proportions of the input, no larger or no smaller than those asked for.
+void keepProportions(const std::string &policy, MutableArrayRef<Axis> axes) {
+  double scale = policy == "not_larger" ? std::numeric_limits<double>::infinity() : 0;
+  for (const Axis &axis : axes) {
+    const double own = static_cast<double>(axis.to) / static_cast<double>(axis.from);
+    scale = policy == "not_larger" ? std::min(scale, own) : std::max(scale, own);
+  }
+  for (Axis &axis : axes) {
+    axis.scale = scale;
+    axis.to = static_cast<int64_t>(std::floor(scale * static_cast<double>(axis.from) + 0.5));
+  }
+}
+
+/// Axes whose sizes are symbols: the same, or as many times as an integer scale says.
+Value withoutSizes(NodeImporter &n, Value x, int64_t at, double scale, const Sampling &how) {
+  const auto times = static_cast<int64_t>(scale);
+  if (scale == 1)
+    return x;
+  const bool repeats = how.mode == "nearest" && static_cast<double>(times) == scale &&
+                       ((how.coordinates == "asymmetric" && how.rounding == "floor") ||
+                        (how.coordinates != "align_corners" && how.coordinates != "asymmetric" &&
+                         how.rounding.starts_with("round")));
+  if (times >= 1 && repeats)
+    return repeated(n, x, at, times);
+  n.fail("the size of dim " + Twine(at) + " is '" + n.shapeOf(x)[at].str() + "', not a number");
+  return {};
+}
+
+void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, ArrayRef<double> scales, ArrayRef<Dim> sizes) {
+  if (n.failed())
+    return;
+  const size_t count = scales.empty() ? sizes.size() : scales.size();
+  if (count != axes.size() || count == 0)
+    return n.fail(Twine(count) + " scales or sizes for " + Twine(axes.size()) + " axes");
+  const Type type = n.inputType(0);
+  const bool chooses = how.mode == "nearest";
+  Value x = chooses ? n.operand(0) : n.cast(n.operand(0), n.f32Type());
+  const DimShape shape = n.shape(0);
+  SmallVector<Axis> known(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Dim &from = shape[axes[i]];
+    if (!from.isStatic() || (scales.empty() && !sizes[i].isStatic()))
+      continue;
+    known[i].from = from.value();
+    known[i].scale = scales.empty() ? static_cast<double>(sizes[i].value()) / static_cast<double>(from.value()) : scales[i];
+    known[i].to = scales.empty() ? sizes[i].value()
+                                 : static_cast<int64_t>(std::floor(static_cast<double>(known[i].from) * scales[i]));
+  }
+  if (how.policy != "stretch") {
+    if (llvm::any_of(known, [](const Axis &axis) { return axis.from == 0; }))
+      return n.fail("keep_aspect_ratio_policy needs sizes that are numbers");
+    keepProportions(how.policy, known);
+  }
+  for (size_t i = 0; i < count && !n.failed(); ++i) {
+    if (known[i].from > 0)
+      x = alongAxis(n, x, axes[i], known[i], how);
+    else if (!scales.empty())
+      x = withoutSizes(n, x, axes[i], scales[i], how);
+    else if (!sameDim(n, sizes[i], shape[axes[i]]))
+      return n.fail("dim " + Twine(axes[i]) + " goes from '" + shape[axes[i]].str() + "' to '" + sizes[i].str() +
+                    "', which are not numbers");
+  }
+  n.result(0, chooses ? x : n.cast(x, type));
+}
+
+/// Opset 10 has neither roi nor sizes.
+void resize(NodeImporter &n) {
+  const bool isOld = n.opset() < 11;
+  Sampling how;
+  how.mode = n.stringAttribute("mode", "nearest");
+  how.coordinates = n.stringAttribute("coordinate_transformation_mode", isOld ? "asymmetric" : "half_pixel");
+  how.rounding = n.stringAttribute("nearest_mode", isOld ? "floor" : "round_prefer_floor");
+  how.policy = n.stringAttribute("keep_aspect_ratio_policy", "stretch");
+  how.antialias = n.intAttribute("antialias", 0) != 0;
+  how.excludesOutside = n.intAttribute("exclude_outside", 0) != 0;
+  how.cubic = n.floatAttribute("cubic_coeff_a", -0.75);
+  n.ignore({"extrapolation_value"});
+  if (how.mode == "bilinear")
+    how.mode = "linear";
+  if (how.mode != "nearest" && how.mode != "linear" && how.mode != "cubic")
+    return n.fail("mode '" + how.mode + "' is not supported");
+  if (!isKnownCoordinate(how.coordinates))
+    return n.fail("coordinate_transformation_mode '" + how.coordinates + "' is not supported");
+  std::vector<int64_t> axes = n.intsAttribute("axes");
+  for (int64_t &axis : axes)
+    axis = n.axis(axis, n.rank(0));
+  if (axes.empty())
+    for (int64_t i = 0; i < n.rank(0); ++i)
+      axes.push_back(i);
+  const std::vector<double> scales = floats(n, isOld ? 1 : 2);
+  DimShape sizes;
+  if (scales.empty() && !isOld)
+    sizes = n.requireKnown(3, "sizes");
+  resized(n, how, axes, scales, sizes);
+}
+
+void upsample(NodeImporter &n) {
+  Sampling how;
+  how.mode = n.stringAttribute("mode", "nearest");
+  how.coordinates = "asymmetric";
+  how.rounding = "floor";
+  how.policy = "stretch";
+  if (how.mode != "nearest" && how.mode != "linear")
+    return n.fail("mode '" + how.mode + "' is not supported");
+  const std::vector<double> scales = n.opset() < 9 ? n.floatsAttribute("scales") : floats(n, 1);
+  resized(n, how, llvm::to_vector(llvm::seq<int64_t>(0, n.rank(0))), scales, {});
+}
+
+/// [batch, channels, height, width] with blocks of size x size, from the channels into the places or back.
+void blocks(NodeImporter &n, bool toSpace) {
+  const int64_t size = n.intAttribute("blocksize", 0);
+  const std::string mode = toSpace ? n.stringAttribute("mode", "DCR") : "DCR";
+  const DimShape x = n.shape(0);
+  if (n.failed())
+    return;
+  if (x.size() != 4 || size < 1 || (mode != "DCR" && mode != "CRD"))
+    return n.fail("blocksize " + Twine(size) + ", mode '" + mode + "' and an input of " + shapeString(x));
+  auto part = [&](const Dim &dim, int64_t by) { return dim.dividedBy(by); };
+  if (toSpace) {
+    const auto channels = part(x[1], size * size);
+    if (!channels)
+      return n.fail("the channels do not divide into blocks");
+    const bool depthFirst = mode == "DCR";
+    const DimShape split = depthFirst ? DimShape{x[0], size, size, *channels, x[2], x[3]}
+                                      : DimShape{x[0], *channels, size, size, x[2], x[3]};
+    const std::vector<int64_t> perm = depthFirst ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
+    return n.result(0, n.reshape(n.transpose(n.reshape(n.operand(0), split), perm), {x[0], *channels, x[2] * size, x[3] * size}));
+  }
+  const auto height = part(x[2], size), width = part(x[3], size);
+  if (!height || !width)
+    return n.fail("the places do not divide into blocks");
+  const Value split = n.reshape(n.operand(0), {x[0], x[1], *height, size, *width, size});
+  n.result(0, n.reshape(n.transpose(split, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * (size * size), *height, *width}));
+}
+
+} // namespace
+
+void registerResizing(HandlerTable &table) {
+  table.add("", "Resize", 1, 4, resize);
+  table.add("", "Upsample", 1, 2, upsample);
+  table.add("", "DepthToSpace", 1, 1, [](NodeImporter &n) { blocks(n, true); });
+  table.add("", "SpaceToDepth", 1, 1, [](NodeImporter &n) { blocks(n, false); });
+}
+
+} // namespace fusion::onnx
