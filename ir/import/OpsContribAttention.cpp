@@ -43,9 +43,6 @@ bool rejectUnsupported(NodeImporter &node) {
     node.fail("a quantised key/value cache is not supported");
   if (node.has(queryLengthsInput))
     node.fail("query_seqlens is not supported");
-  if (node.intAttribute("sliding_window_cache", 0) != 0)
-    node.fail("a cache that holds the window only (sliding_window_cache) is not supported; onnxruntime-genai's "
-              "builder leaves it out with windowed_kv_cache=false");
   if (node.intAttribute("qk_output", 0) != 0 || node.wants(3))
     node.fail("qk_output is not supported");
   if (node.has(pastKeyInput) != node.has(pastValueInput))
@@ -203,9 +200,44 @@ Value lastKeys(NodeImporter &node, const Group &group) {
   return node.reshape(node.cast(node.operand(lengthsInput), node.i64Type()), {group.batch, 1, 1, 1});
 }
 
+/// The scores' settings that the node names.
+AttentionSettings settingsOf(NodeImporter &node) {
+  AttentionSettings settings;
+  settings.scale = node.floatAttribute("scale", 0);
+  settings.softcap = node.floatAttribute("softcap", 0);
+  return settings;
+}
+
+Value attendAsAsked(NodeImporter &node, const Group &group, Value k, Value v, Value mask, const AttentionSettings &settings) {
+  const bool isSmooth = node.intAttribute("smooth_softmax", 0) > 0;
+  return mergeHeads(node, isSmooth || node.has(headSinkInput) ? attendWithSink(node, group, k, v, mask, settings)
+                                                              : attend(node, group.q, k, v, mask, settings));
+}
+
+/// The caches hold a window only, and evict by themselves.
+void attendInWindow(NodeImporter &node, Group &group) {
+  const int64_t window = node.intAttribute("local_window_size", -1);
+  if (window < 1 || !node.has(pastKeyInput))
+    return node.fail("sliding_window_cache needs local_window_size and caches");
+  if (node.has(biasInput))
+    return node.fail("attention_bias with sliding_window_cache is not supported");
+  WindowedCache cache(node, node.operand(lengthsInput), group.batch, group.sequence, group.past, window);
+  normHeads(node, group);
+  rotateHeads(node, group, cache.positions());
+  const Value k = cache.withNew(node.operand(pastKeyInput), group.k), v = cache.withNew(node.operand(pastValueInput), group.v);
+  const Value mask = cache.visible(node.intAttribute("causal", 1) != 0);
+  node.result(0, attendAsAsked(node, group, k, v, mask, settingsOf(node)));
+  node.result(1, cache.left(k));
+  node.result(2, cache.left(v));
+}
+
 void groupQueryAttention(NodeImporter &node) {
   Group group;
-  if (!rejectUnsupported(node) || !splitInputs(node, group) || !findCache(node, group))
+  if (!rejectUnsupported(node) || !splitInputs(node, group))
+    return;
+  if (node.intAttribute("sliding_window_cache", 0) != 0)
+    return attendInWindow(node, group);
+  if (!findCache(node, group))
     return;
   findStart(node, group);
   Value positions = countFrom(node, group.start ? Dim(0) : group.past, group.sequence);
@@ -216,9 +248,7 @@ void groupQueryAttention(NodeImporter &node) {
   Value k = growCache(node, group, pastKeyInput, group.k, positions),
         v = growCache(node, group, pastValueInput, group.v, positions);
 
-  AttentionSettings settings;
-  settings.scale = node.floatAttribute("scale", 0);
-  settings.softcap = node.floatAttribute("softcap", 0);
+  AttentionSettings settings = settingsOf(node);
   int64_t window = node.intAttribute("local_window_size", -1);
   const bool causal = node.intAttribute("causal", 1) != 0;
   Value kept;
@@ -237,11 +267,7 @@ void groupQueryAttention(NodeImporter &node) {
     settings.window = std::max<int64_t>(window, 0);
   }
   Value mask = restrictMask(node, node.optionalOperand(biasInput), kept);
-  const bool isSmooth = node.intAttribute("smooth_softmax", 0) > 0;
-  if (isSmooth || node.has(headSinkInput))
-    node.result(0, mergeHeads(node, attendWithSink(node, group, k, v, mask, settings)));
-  else
-    node.result(0, mergeHeads(node, attend(node, group.q, k, v, mask, settings)));
+  node.result(0, attendAsAsked(node, group, k, v, mask, settings));
   node.result(1, k);
   node.result(2, v);
 }

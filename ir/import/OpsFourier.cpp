@@ -53,6 +53,32 @@ Value transformed(NodeImporter &n, Value x, int64_t length, bool oneSided, bool 
   return n.reshape(y, shape);
 }
 
+/// The real signal of `length` elements of which x of [rows…, length / 2 + 1, 2] is the transform: [rows…, length, 1].
+Value realSignal(NodeImporter &n, Value x, int64_t length) {
+  if (n.failed())
+    return {};
+  const int64_t half = length / 2 + 1, last = n.rankOf(x) - 1;
+  if (length < 1 || length > longest || !(n.shapeOf(x)[last - 1] == Dim(half)) || !(n.shapeOf(x)[last] == Dim(2))) {
+    n.fail("half a transform of " + shapeString(n.shapeOf(x)) + " for " + Twine(length) + " elements");
+    return {};
+  }
+  Tensor table = Tensor::uninitialized(DType::F32, {half * 2, length});
+  for (int64_t k = 0; k < half; ++k)
+    for (int64_t i = 0; i < length; ++i) {
+      const double angle = 2 * std::numbers::pi * static_cast<double>(k * i % length) / static_cast<double>(length);
+      const double count = k == 0 || 2 * k == length ? 1 : 2; // the other half is its mirror image
+      table.as<float>()[2 * k * length + i] = static_cast<float>(count * std::cos(angle) / static_cast<double>(length));
+      table.as<float>()[(2 * k + 1) * length + i] = static_cast<float>(-count * std::sin(angle) / static_cast<double>(length));
+    }
+  DimShape rows = n.shapeOf(x);
+  rows.pop_back();
+  rows.back() = half * 2;
+  const Value y = n.build<nn::MatmulOp>({n.reshape(x, rows), n.constant(table)});
+  rows.back() = length;
+  rows.push_back(1);
+  return n.reshape(y, rows);
+}
+
 /// Cut to `length` elements of dim `axis`, or filled up with zeros.
 Value ofLength(NodeImporter &n, Value x, int64_t axis, int64_t length) {
   if (n.failed())
@@ -85,8 +111,6 @@ void dft(NodeImporter &n) {
   const DimShape shape = n.shape(0);
   if (rank < 2 || axis == rank - 1 || !(shape.back() == Dim(1) || shape.back() == Dim(2)))
     return n.fail("an input of " + shapeString(shape) + " and axis " + Twine(axis));
-  if (inverse && oneSided)
-    return n.fail("an inverse of half a transform is not supported");
   if (!n.has(1) && !shape[axis].isStatic())
     return n.fail("the size of dim " + Twine(axis) + " is '" + shape[axis].str() + "', not a number");
   const std::vector<int64_t> given = n.has(1) ? n.requireConstants(1, "dft_length") : std::vector{shape[axis].value()};
@@ -94,8 +118,11 @@ void dft(NodeImporter &n) {
     return n.fail("dft_length is not one number");
   auto perm = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   std::swap(perm[axis], perm[rank - 2]);
-  const Value x = n.transpose(ofLength(n, n.cast(n.operand(0), n.f32Type()), axis, given[0]), perm);
-  n.result(0, n.cast(n.transpose(transformed(n, x, given[0], oneSided, inverse), perm), n.inputType(0)));
+  const bool fromHalf = inverse && oneSided;
+  Value x = ofLength(n, n.cast(n.operand(0), n.f32Type()), axis, fromHalf ? given[0] / 2 + 1 : given[0]);
+  x = n.transpose(x, perm);
+  const Value y = fromHalf ? realSignal(n, x, given[0]) : transformed(n, x, given[0], oneSided, inverse);
+  n.result(0, n.cast(n.transpose(y, perm), n.inputType(0)));
 }
 
 /// The frames of a signal [batch, samples, 1 or 2] times the window, transformed: [batch, frames, results, 2].

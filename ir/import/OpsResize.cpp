@@ -31,8 +31,9 @@ struct Axis {
 /// Where result `i` lies among the inputs.
 double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
   const auto at = static_cast<double>(i), from = static_cast<double>(axis.from), to = static_cast<double>(axis.to);
+  const double exact = axis.scale * from; // `to` before it is rounded
   if (mode == "align_corners")
-    return axis.to == 1 ? 0 : at * (from - 1) / (to - 1);
+    return axis.to == 1 && exact == 1 ? 0 : at * (from - 1) / (exact - 1);
   if (mode == "asymmetric")
     return at / axis.scale;
   if (mode == "tf_half_pixel_for_nn")
@@ -41,7 +42,7 @@ double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
     return 0;
   double offset = 0;
   if (mode == "half_pixel_symmetric")
-    offset = from / 2 * (1 - to / (axis.scale * from));
+    offset = from / 2 * (1 - to / exact);
   return offset + (at + 0.5) / axis.scale - 0.5;
 }
 
@@ -72,7 +73,7 @@ std::vector<float> weightsOf(const Sampling &how, const Axis &axis) {
   std::vector<float> weights(static_cast<size_t>(axis.from * axis.to), 0);
   const bool isCubic = how.mode == "cubic";
   const double narrow = how.antialias ? std::min(axis.scale, 1.0) : 1.0, support = (isCubic ? 2 : 1) / narrow;
-  const bool leavesOut = how.antialias || (isCubic && how.excludesOutside);
+  const bool leavesOut = how.excludesOutside && (isCubic || how.antialias);
   for (int64_t i = 0; i < axis.to; ++i) {
     const double x = coordinate(how.coordinates, axis, i);
     std::vector<double> column(static_cast<size_t>(axis.from), 0);

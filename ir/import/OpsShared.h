@@ -40,6 +40,29 @@ mlir::Value attend(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value
 /// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
 double defaultScale(NodeImporter &node, mlir::Value q);
 
+/// What GroupQueryAttention's caches that hold a window only contain. Rows past the resident ones are not specified; here they
+/// stay as they were.
+class WindowedCache {
+public:
+  /// `lengths`: of past and new tokens of each batch entry, less one.
+  WindowedCache(NodeImporter &node, mlir::Value lengths, const Dim &batch, const Dim &queries, const Dim &capacity,
+                int64_t window);
+  /// Of the new tokens, [batch, queries].
+  mlir::Value positions();
+  /// The cache's rows and the new tokens', [batch, heads, capacity + queries, size].
+  mlir::Value withNew(mlir::Value cache, mlir::Value fresh);
+  /// Which of these each query sees, [batch, 1, queries, capacity + queries].
+  mlir::Value visible(bool causal);
+  /// The cache behind the step, of these.
+  mlir::Value left(mlir::Value all);
+
+private:
+  NodeImporter &n;
+  Dim batch, queries, capacity;
+  int64_t window;
+  mlir::Value past, pastRows, rows, first; ///< [batch, 1]: tokens before, where they lie; rows behind, the first's position
+};
+
 /// The bytes of initialiser `input` read as values of 4 or 8 bits, low half first.
 mlir::Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape);
 /// Indices of an integer input and of its zero point, which may be left out.

@@ -55,7 +55,8 @@ bool findPads(NodeImporter &n, Spread &spread) {
     }
     const int64_t size = wanted.empty() ? x[i + 2].value() * spread.strides[i] : wanted[i];
     const int64_t total = spread.strides[i] * (x[i + 2].value() - 1) + spread.extra[i] + spread.extent(i) - size;
-    spread.low[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    // What is missing comes behind.
+    spread.low[i] = total < 0 ? 0 : mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     spread.high[i] = total - spread.low[i];
   }
   return true;

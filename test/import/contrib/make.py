@@ -102,8 +102,17 @@ def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, pac
                 cache[entry, :, length + 1:past] = source[entry, :, length + 1:past]
         return results
 
+    def keep_unused(results):
+        """The same of caches that hold a window only."""
+        more = past - attributes["local_window_size"] + 1
+        for cache, source in ((results[1], inputs["past_key"]), (results[2], inputs["past_value"])):
+            for entry, length in enumerate(lengths):
+                used = length + 1 - more * -(-max(length + 1 - past, 0) // more)
+                cache[entry, :, used:] = source[entry, :, used:]
+        return results
+
     write(name, nodes, inputs, ["y", "present_key", "present_value"], [key for key in inputs if key in weights], dims,
-          adjust=keep_past)
+          adjust=keep_unused if "sliding_window_cache" in attributes else keep_past)
 
 
 def bits(name, count, columns, depth, zero_points=False, bias=False, block=32):
@@ -335,6 +344,18 @@ def bytes_in_between():
          weights=("w", "b"), kernel_shape=[3, 3], activation="Relu")
 
 
+def windowed_caches():
+    """The cache is as long as the window, longer, or shorter than what is new; entries of different lengths."""
+    def windowed(name, *sizes, window, **attributes):
+        group_query(f"gqa_cache_of_{name}", *sizes, sliding_window_cache=1, local_window_size=window, **attributes)
+
+    windowed("window", 1, 3, 4, [8], window=4, total=9)
+    windowed("window_decode", 2, 1, 4, [9, 2], window=4, total=10)
+    windowed("more", 1, 3, 7, [11], window=4, total=12, packed=True)
+    windowed("more_decode", 2, 1, 7, [9, 4], window=4, total=10, softcap=5.0)
+    windowed("prompt", 2, 9, 6, [8, 8], window=3, total=9)
+
+
 norms()
 activations_and_products()
 rotary()
@@ -344,3 +365,4 @@ projected_attention()
 packed_heads()
 embeddings()
 bytes_in_between()
+windowed_caches()
