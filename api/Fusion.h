@@ -32,6 +32,9 @@ struct Port {
 struct LoadOptions {
   /// Graph inputs whose contents are known now; they become constants.
   NamedTensors constants;
+  /// Caches of GroupQueryAttention are given as buffers of full capacity (past_present_share_buffer), whatever length the graph
+  /// declares for them behind the node.
+  bool sharedCaches = false;
   /// How many ranks' files there are where the path holds `{rank}`, which stands for 0, 1, … A model that was cut
   /// beforehand, with com.microsoft AllReduce between; compile it with `tensorParallel` as many.
   int ranks = 1;

@@ -36,6 +36,7 @@ Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
   implementation->context = makeContext();
   ImportOptions importOptions;
   importOptions.constants = options.constants;
+  importOptions.sharedCaches = options.sharedCaches;
   if (namesRankFiles(path) && options.ranks < 2)
     return badInput(path + ": stands for the files of several ranks; say how many there are");
   auto module = namesRankFiles(path) ? importRankFiles(*implementation->context, path, options.ranks, importOptions)

@@ -16,6 +16,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                cl::cat(category)),
       kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
                  cl::value_desc("N"), cl::cat(category)),
+      sharedCaches("shared-caches", cl::desc("Caches of GroupQueryAttention are given as buffers of full capacity"),
+                   cl::cat(category)),
       tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism"), cl::value_desc("N"),
                      cl::init(1), cl::cat(category)),
       noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),

@@ -19,6 +19,7 @@ public:
   llvm::cl::opt<ProfitMode> profit;
   llvm::cl::list<std::string> patterns;
   llvm::cl::opt<int64_t> kvCapacity;
+  llvm::cl::opt<bool> sharedCaches;
   llvm::cl::opt<int> tensorParallel;
   llvm::cl::opt<bool> noAssumeFinite;
   llvm::cl::opt<bool> quiet;

@@ -83,6 +83,8 @@ public:
   Dim resolve(const Dim &dim) const { return dim.substitute(replacements); }
   /// Runs a subgraph in place, on `inputs`: its outputs in order.
   Result<std::vector<GraphValue *>> inlineGraph(const proto::GraphProto &graph, llvm::ArrayRef<GraphValue *> inputs = {});
+  /// See ImportOptions::sharedCaches.
+  bool sharesCaches() const { return options.sharedCaches; }
   /// What has been learnt about dims: to forget what holds in one branch only.
   const DimReplacements &learntSoFar() const { return replacements; }
   void forgetSince(DimReplacements before) { replacements = std::move(before); }

@@ -14,6 +14,9 @@ namespace fusion {
 struct ImportOptions {
   /// Graph inputs whose contents are known: they become constants and are no arguments of the function.
   NamedTensors constants;
+  /// Caches of GroupQueryAttention are buffers of full capacity, whatever the graph declares: they are as long behind the node
+  /// as before it, and new tokens are written behind the valid ones.
+  bool sharedCaches = false;
 };
 
 /// Imports the model file at `path` (opset 7 to 27) as a module with one function `main`.

@@ -87,7 +87,8 @@ bool findCache(NodeImporter &node, Group &group) {
   auto total = node.known(totalLengthInput);
   const Dim grown = group.past + group.sequence;
   const auto declared = node.declaredDim(1, 2);
-  const bool isBuffer = !(group.past == Dim(0)) && declared && sameDim(node, *declared, group.past);
+  const bool isBuffer = !(group.past == Dim(0)) &&
+                        (node.owner().sharesCaches() || (declared && sameDim(node, *declared, group.past)));
   const bool fitsInPast = total && total->size() == 1 && total->front().isStatic() && group.past.isStatic() &&
                           total->front().value() <= group.past.value();
   if (isBuffer || fitsInPast) {

@@ -262,16 +262,56 @@ void fusedConv(NodeImporter &n) {
   n.result(0, y);
 }
 
-/// [batch, channels, length] as [batch, length, channels], or back.
-Value turned(NodeImporter &n, Value x) { return n.failed() ? Value() : n.transpose(x, {0, 2, 1}); }
+/// A depthwise convolution over what came before and the new values.
+struct CausalConvolution {
+  int64_t taps = 1, dilation = 1;
+  bool channelsLast = false; ///< of x, the result and the states; computed is so in any case
+  int64_t history() const { return (taps - 1) * dilation; }
+  /// [batch, channels, length] as [batch, length, channels], or back.
+  Value turned(NodeImporter &n, Value x) const { return n.failed() || channelsLast ? x : n.transpose(x, {0, 2, 1}); }
+};
 
 /// Behind the values that a step before has left, or behind zeros, with the channels last.
-Value behindPast(NodeImporter &n, int64_t taps) {
-  const Value x = turned(n, n.operand(0));
+Value behindPast(NodeImporter &n, const CausalConvolution &conv) {
+  const Value x = conv.turned(n, n.operand(0));
   if (n.has(3))
-    return n.concat({turned(n, n.operand(3)), x}, 1);
-  const DimShape low = {Dim(0), Dim(taps - 1), Dim(0)}, none(3, Dim(0));
-  return taps == 1 ? x : n.build<nn::PadOp>({x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", none)});
+    return n.concat({conv.turned(n, n.operand(3)), x}, 1);
+  const DimShape low = {Dim(0), Dim(conv.history()), Dim(0)}, none(3, Dim(0));
+  return conv.history() == 0 ? x : n.build<nn::PadOp>({x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", none)});
+}
+
+/// The attributes that only say what is so anyway.
+bool hasPlainState(NodeImporter &n) {
+  if (n.intAttribute("ndim", 1) != 1)
+    n.fail("ndim is " + Twine(n.intAttribute("ndim", 1)) + ", only 1 is supported");
+  for (StringRef name : {"state_window", "state_update_capacity", "input_channel_offset", "input_channels", "state_length"})
+    if (n.intAttribute(name, 0) != 0)
+      n.fail(name + " is not supported: only the state behind the last token is kept, of all channels");
+  if (n.intAttribute("state_channels_last", -1) != -1)
+    n.fail("state_channels_last is not supported: states are laid out as the input is");
+  return !n.failed();
+}
+
+std::optional<CausalConvolution> causalConvolution(NodeImporter &n) {
+  CausalConvolution conv;
+  conv.dilation = n.intAttribute("dilation", 1);
+  conv.channelsLast = n.intAttribute("channels_last", 0) != 0;
+  const DimShape x = n.shape(0), weight = n.shape(1);
+  if (n.failed() || !hasPlainState(n))
+    return std::nullopt;
+  const size_t channels = conv.channelsLast ? 2 : 1, length = 3 - channels;
+  if (conv.dilation < 1 || x.size() != 3 || weight.size() != 3 || !(weight[1] == Dim(1)) || !(weight[0] == x[channels]) ||
+      !weight[2].isStatic() || weight[2].value() < 1 || weight[2].value() > mostTaps) {
+    n.fail("an input of " + shapeString(x) + " and weights of " + shapeString(weight) +
+           ", not [batch, channels, length] and [channels, 1, taps]");
+    return std::nullopt;
+  }
+  conv.taps = weight[2].value();
+  if (n.has(3) && (n.rank(3) != 3 || !(n.shape(3)[length] == Dim(conv.history())))) {
+    n.fail("a past state of " + shapeString(n.shape(3)) + " where the kernel has " + Twine(conv.taps) + " elements");
+    return std::nullopt;
+  }
+  return conv;
 }
 
 // Pattern: CausalConvWithState(x, weight, bias, past) -> all = concat(past, x); activation(conv(all)), last taps - 1 of all
@@ -281,26 +321,16 @@ void causalConvWithState(NodeImporter &n) {
   const std::string activation = n.stringAttribute("activation", "none");
   if (activation != "none" && activation != "silu" && activation != "swish")
     return n.fail("activation '" + activation + "' is none of none, silu and swish");
-  if (n.intAttribute("ndim", 1) != 1)
-    return n.fail("ndim is " + Twine(n.intAttribute("ndim", 1)) + ", only 1 is supported");
-  if (n.intAttribute("state_window", 0) != 0)
-    return n.fail("state_window is not supported: only the state behind the last token is kept");
-  const DimShape x = n.shape(0), weight = n.shape(1);
-  if (n.failed())
+  const auto conv = causalConvolution(n);
+  if (!conv)
     return;
-  if (x.size() != 3 || weight.size() != 3 || !(weight[1] == Dim(1)) || !(weight[0] == x[1]) || !weight[2].isStatic() ||
-      weight[2].value() < 1 || weight[2].value() > mostTaps)
-    return n.fail("an input of " + shapeString(x) + " and weights of " + shapeString(weight) +
-                  ", not [batch, channels, length] and [channels, 1, taps]");
-  const int64_t taps = weight[2].value();
-  if (n.has(3) && (n.rank(3) != 3 || !(n.shape(3)[2] == Dim(taps - 1))))
-    return n.fail("a past state of " + shapeString(n.shape(3)) + " where the kernel has " + Twine(taps) + " elements");
+  const Dim channels = n.shape(1)[0], length = n.shape(0)[conv->channelsLast ? 1 : 2];
   const Type f32 = n.f32Type();
-  const Value all = behindPast(n, taps), weights = n.reshape(n.cast(n.operand(1), f32), {x[1], Dim(taps)});
+  const Value all = behindPast(n, *conv), weights = n.reshape(n.cast(n.operand(1), f32), {channels, Dim(conv->taps)});
   Value sum;
-  for (int64_t tap = 0; tap < taps && !n.failed(); ++tap) {
-    const Value factor = n.reshape(n.slice(weights, 1, tap, 1), {x[1]});
-    const Value term = n.mul(n.cast(n.slice(all, 1, tap, x[2]), f32), factor);
+  for (int64_t tap = 0; tap < conv->taps && !n.failed(); ++tap) {
+    const Value factor = n.reshape(n.slice(weights, 1, tap, 1), {channels});
+    const Value term = n.mul(n.cast(n.slice(all, 1, tap * conv->dilation, length), f32), factor);
     sum = sum ? n.add(sum, term) : term;
   }
   if (n.has(2))
@@ -308,8 +338,8 @@ void causalConvWithState(NodeImporter &n) {
   Value y = n.cast(sum, n.inputType(0));
   if (activation != "none")
     y = n.build<nn::SiluOp>(y);
-  n.result(0, turned(n, y));
-  n.result(1, turned(n, n.slice(all, 1, x[2], Dim(taps - 1))));
+  n.result(0, conv->turned(n, y));
+  n.result(1, conv->turned(n, n.slice(all, 1, length, conv->history())));
 }
 
 } // namespace

@@ -111,14 +111,16 @@ void dft(NodeImporter &n) {
   const DimShape shape = n.shape(0);
   if (rank < 2 || axis == rank - 1 || !(shape.back() == Dim(1) || shape.back() == Dim(2)))
     return n.fail("an input of " + shapeString(shape) + " and axis " + Twine(axis));
+  const bool fromHalf = inverse && oneSided;
   if (!n.has(1) && !shape[axis].isStatic())
     return n.fail("the size of dim " + Twine(axis) + " is '" + shape[axis].str() + "', not a number");
-  const std::vector<int64_t> given = n.has(1) ? n.requireConstants(1, "dft_length") : std::vector{shape[axis].value()};
+  const std::vector<int64_t> given =
+      n.has(1) ? n.requireConstants(1, "dft_length")
+               : std::vector{fromHalf ? (shape[axis].value() - 1) * 2 : shape[axis].value()};
   if (given.size() != 1 || n.failed())
     return n.fail("dft_length is not one number");
   auto perm = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   std::swap(perm[axis], perm[rank - 2]);
-  const bool fromHalf = inverse && oneSided;
   Value x = ofLength(n, n.cast(n.operand(0), n.f32Type()), axis, fromHalf ? given[0] / 2 + 1 : given[0]);
   x = n.transpose(x, perm);
   const Value y = fromHalf ? realSignal(n, x, given[0]) : transformed(n, x, given[0], oneSided, inverse);

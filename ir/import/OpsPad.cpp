@@ -26,14 +26,11 @@ std::optional<Margins> collect(NodeImporter &n, ArrayRef<Dim> pads, ArrayRef<int
       return std::nullopt;
     for (bool front : {true, false}) {
       const Dim amount = n.owner().resolve(pads[front ? i : i + axes.size()]);
-      if (amount.knownNonNegative()) {
-        (front ? margins.low : margins.high)[axis] = amount;
-      } else if ((Dim(0) - amount).knownNonNegative()) {
+      if (!amount.knownNonNegative() && (Dim(0) - amount).knownNonNegative()) {
         margins.cuts = true;
         (front ? margins.cutLow : margins.cutHigh)[axis] = Dim(0) - amount;
-      } else {
-        n.fail("the sign of '" + amount.str() + "' is not known");
-        return std::nullopt;
+      } else { // if it turns out to be negative, nn.pad cuts
+        (front ? margins.low : margins.high)[axis] = amount;
       }
     }
   }

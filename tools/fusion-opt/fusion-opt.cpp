@@ -117,7 +117,7 @@ Status runOwn(const MlirOptMainConfig &config) {
   auto context = makeContext();
   if (Status status = enableRemarks(*context, config); !status)
     return status;
-  auto module = loadModule(*context, inputFile);
+  auto module = loadModule(*context, inputFile, {.sharedCaches = flags.sharedCaches});
   if (!module)
     return module.error();
   CompileOptions options = flags.options({target.value});

@@ -108,7 +108,7 @@ Result<Program> makeProgram(const NamedTensors &inputs, std::string &trials) {
   options.cacheFolder = cacheFolder;
   if (llvm::sys::fs::is_directory(inputFile))
     return Program::open(inputFile, options);
-  auto graph = Graph::load(inputFile, {.ranks = options.tensorParallel});
+  auto graph = Graph::load(inputFile, {.sharedCaches = flags.sharedCaches, .ranks = options.tensorParallel});
   if (!graph)
     return graph.error();
   if (!options.kernels.empty()) {
