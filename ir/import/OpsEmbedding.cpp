@@ -160,8 +160,10 @@ void relativePositionBias(NodeImporter &node) {
   Value large = node.build<nn::MinOp>({node.add(steps, node.scalar(i64, static_cast<double>(exact))), node.scalar(i64, static_cast<double>(buckets - 1))});
   Value isNear = node.build<nn::LessOp>({far, node.scalar(i64, static_cast<double>(exact))});
   Value within = node.build<nn::WhereOp>({isNear, far, large});
-  Value rows = rowsOf(node, node.operand(0), bucket ? node.add(bucket, within) : within);
-  node.result(0, node.failed() ? Value() : node.reshape(node.transpose(rows, {2, 0, 1}), {1, table[1], queries[0], keys[0]}));
+  // The table lies column by column: what a head adds to the buckets is one row.
+  Value rows = node.reshape(node.operand(0), {table[1], table[0]});
+  Value bias = node.build<nn::GatherOp>({rows, bucket ? node.add(bucket, within) : within}, node.i64("axis", 1));
+  node.result(0, node.failed() ? Value() : node.reshape(bias, {1, table[1], queries[0], keys[0]}));
 }
 
 /// Gates from the queries scale a bias from positions.

@@ -36,10 +36,39 @@ void gatherNd(NodeImporter &n) {
                                       n.i64("batch_dims", n.intAttribute("batch_dims", 0))));
 }
 
+/// The first of the rows that are written, if indices name the rows of dim 0 one behind the other.
+std::optional<Dim> consecutiveRows(NodeImporter &n, unsigned index) {
+  const DimShape shape = n.shape(index);
+  if (shape.size() != 2 || !(shape[1] == Dim(1)))
+    return std::nullopt;
+  const auto rows = n.known(index);
+  if (!rows || rows->empty() || !rows->front().knownNonNegative())
+    return std::nullopt;
+  for (size_t i = 1; i < rows->size(); ++i)
+    if (!((*rows)[i] - (*rows)[i - 1] == Dim(1)))
+      return std::nullopt;
+  return rows->front();
+}
+
+// Pattern: ScatterND(x, [[a], [a + 1], …], y) -> concat(x[:a], y, x[a + n:]), as writes into a slice are exported
+Value withRows(NodeImporter &n, const Dim &first) {
+  const Value x = n.operand(0), y = n.operand(2);
+  const Dim end = first + n.shape(1)[0], rest = n.shape(0)[0] - end;
+  SmallVector<Value> parts;
+  if (!(first == Dim(0)))
+    parts.push_back(n.slice(x, 0, 0, first));
+  parts.push_back(y);
+  if (!(rest == Dim(0)))
+    parts.push_back(n.slice(x, 0, end, rest));
+  return parts.size() == 1 ? y : n.concat(parts, 0);
+}
+
 void scatterNd(NodeImporter &n) {
   std::string reduction = n.stringAttribute("reduction", "none");
   if (reduction != "none")
     return n.fail("reduction '" + reduction + "' is not supported");
+  if (const auto first = consecutiveRows(n, 1); first && (n.shape(0)[0] - *first - n.shape(1)[0]).knownNonNegative())
+    return n.result(0, withRows(n, *first));
   n.result(0, n.build<nn::ScatterNdOp>({n.operand(0), n.operand(1), n.operand(2)}));
 }
 

@@ -142,13 +142,30 @@ TEST(Contrib, CachesOfFullCapacity) {
                                         HasSubstr("run-time data")));
 }
 
+/// Declared to grow, given as buffers.
+TEST(Contrib, SharedCaches) {
+  ImportOptions shared;
+  shared.sharedCaches = true;
+  const std::string text = Importer().text(decodingStep("past", "total"), shared);
+  EXPECT_THAT(text, AllOf(HasSubstr("nn.cache_write"), Not(HasSubstr("grows"))));
+  EXPECT_THAT(Importer().text(decodingStep("past", "total")), HasSubstr("grows"));
+}
+
+ModelBuilder decodingStepWith(const std::string &name, int64_t value) {
+  ModelBuilder b = decodingStep("past", "total");
+  ModelBuilder::attribute(*b.graph().mutable_node(3), name, value);
+  return b;
+}
+
+TEST(Contrib, CachesOfAWindow) {
+  ModelBuilder b = decodingStepWith("sliding_window_cache", 1);
+  EXPECT_THAT(Importer().text(b), HasSubstr("sliding_window_cache needs local_window_size and caches"));
+  ModelBuilder::attribute(*b.graph().mutable_node(3), "local_window_size", 4);
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.gather_elements"), HasSubstr("past - 3")));
+}
+
 TEST(Contrib, RefusedAttention) {
-  auto with = [](const std::string &name, int64_t value) {
-    ModelBuilder b = decodingStep("past", "total");
-    ModelBuilder::attribute(*b.graph().mutable_node(3), name, value);
-    return b;
-  };
-  EXPECT_THAT(Importer().text(with("sliding_window_cache", 1)), HasSubstr("sliding_window_cache"));
+  auto with = decodingStepWith;
   EXPECT_THAT(Importer().text(with("qk_output", 1)), HasSubstr("qk_output"));
   // What a later version of an op says may change what it computes.
   EXPECT_THAT(Importer().text(with("frobnicate", 1)), HasSubstr("attribute 'frobnicate' is not supported"));

@@ -188,6 +188,28 @@ TEST(ImportStructure, LoopsOfAKnownNumberOfStepsAreUnrolled) {
   EXPECT_THAT(Importer().text(counting(3, true)), HasSubstr("when it ends depends on run-time data"));
 }
 
+/// `steps` and `go`: names of inputs of the graph or of constants; empty: left out.
+std::string looping(const std::string &steps, const std::string &go) {
+  ModelBuilder b = counting(2);
+  b.input("given", TensorProto::INT64, {}).ints("zero", {0}, true);
+  ModelBuilder::attribute(b.node("Cast", {"zero"}, {"never"}), "to", TensorProto::BOOL);
+  b.output("all");
+  auto *node = b.graph().mutable_node(0);
+  node->set_input(0, steps);
+  node->set_input(1, go);
+  return Importer().text(b);
+}
+
+TEST(ImportStructure, LoopsOfNoSteps) {
+  const std::string empty = "tensor<0x?x40xf32>";
+  EXPECT_THAT(looping("steps", "never"), AllOf(HasSubstr(empty), HasSubstr("return %arg0")));
+  EXPECT_THAT(looping("given", "never"), HasSubstr(empty)); // whatever the number
+  EXPECT_THAT(looping("zero", ""), HasSubstr(empty));
+  EXPECT_THAT(looping("", "never"), HasSubstr(empty));
+  EXPECT_THAT(looping("given", ""), HasSubstr("number of steps depends on run-time data"));
+  EXPECT_THAT(looping("", ""), HasSubstr("a loop of more than 64 steps is not unrolled"));
+}
+
 TEST(ImportStructure, FunctionsAreInlinedWithTheirAttributes) {
   ModelBuilder b = vectorModel();
   b.importDomain("local", 1);

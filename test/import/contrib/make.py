@@ -4,6 +4,7 @@
 The expected outputs are those of ONNX Runtime's CPU provider. Needs the packages onnx, onnxruntime and numpy;
 only whoever changes the cases runs it.
 """
+import math
 import pathlib
 import shutil
 import zlib
@@ -356,6 +357,75 @@ def windowed_caches():
     windowed("prompt", 2, 9, 6, [8, 8], window=3, total=9)
 
 
+def formula(name, op, inputs, result, weights=(), **attributes):
+    """Where only a GPU has the op: what its definition says, by numpy."""
+    node = helper.make_node(op, list(inputs), ["y"], domain=MICROSOFT, **attributes)
+    write(name, [node], inputs, ["y"], weights, results=[result])
+
+
+def erf(x):
+    return np.vectorize(math.erf)(x)
+
+
+def buckets_of_distances(heads, buckets, length, both_ways, largest):
+    """The table lies column by column: a head's numbers for all buckets are neighbours."""
+    table, result = f32(buckets, heads), np.zeros((1, heads, length, length), np.float32)
+    for query in range(length):
+        for key in range(length):
+            offset, count, bucket = key - query, buckets // 2 if both_ways else buckets, 0
+            if both_ways and offset > 0:
+                bucket = count
+            distance, exact = abs(offset) if both_ways else max(-offset, 0), count // 2
+            if distance >= exact:
+                far = math.log(distance / exact) / math.log(largest / exact)
+                distance = min(exact + int(far * (count - exact)), count - 1)
+            result[0, :, query, key] = table.ravel()[np.arange(heads) * buckets + bucket + distance]
+    inputs = {"table": table, "queries": np.array(length, np.int64), "keys": np.array(length, np.int64)}
+    formula(f"relative_bias_{'both' if both_ways else 'one'}_way", "RelativePositionBias", inputs, result,
+            ("queries", "keys"), is_bidirectional=int(both_ways), max_distance=largest)
+
+
+def gates():
+    x, bias, weight, shift = f32(2, 5, 32), f32(32), f32(8, 6), f32(6)
+    positions, eco = f32(1, 4, 5, 5), f32(1, 4, 1, 1)
+    heads = (x + bias).reshape(2, 5, 4, 8).transpose(0, 2, 1, 3)
+    gate = 1 / (1 + np.exp(-(heads @ weight + shift).reshape(2, 4, 5, 2, 3).sum(-1)))
+    update = gate[..., :1] * (gate[..., 1:] * eco - 1) + 2
+    formula("gated_relative_bias", "GatedRelativePositionBias",
+            {"x": x, "bias": bias, "positions": positions, "weight": weight, "shift": shift, "eco": eco},
+            update * positions, num_heads=4)
+
+
+def definitions():
+    x, bias, skip = f32(2, 6, 8), f32(8), f32(2, 6, 8)
+    formula("bias_add", "BiasAdd", {"x": x, "b": bias, "skip": skip}, x + bias + skip)
+    left, right = np.split(x + bias, 2, -1)
+    formula("bias_split_gelu", "BiasSplitGelu", {"x": x, "b": bias},
+            (left * right * 0.5 * (1 + erf(right / math.sqrt(2)))).astype(np.float32))
+    w = f32(8, 5)
+    y = x @ w + bias[:5]
+    formula("gemm_fast_gelu", "GemmFastGelu", {"x": x, "w": w, "b": bias[:5]},
+            0.5 * y * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (y + np.float32(0.044715) * y ** 3))))
+    buckets_of_distances(4, 8, 13, True, 16)
+    buckets_of_distances(3, 8, 13, False, 16)
+    gates()
+    data = u8(3, 4, 8)
+    mean = ((data.astype(np.float32) - 100) * np.float32(0.02)).mean(1, keepdims=True) / np.float32(0.05) + 128
+    formula("qlinear_reduce_mean", "QLinearReduceMean",
+            {"x": data, "xs": scale(0.02), "xz": zero(100), "ys": scale(0.05), "yz": zero(128)},
+            np.clip(np.rint(mean), 0, 255).astype(np.uint8), axes=[1], keepdims=1)
+
+
+def more_of_onnxruntime():
+    tables = {"words": u8(9, 16), "places": u8(8, 16), "segments": u8(2, 16), "gamma": u8(16), "beta": u8(16)}
+    ids = random.integers(0, 9, (2, 3)).astype(np.int32)
+    scales = {f"{key}_scale": scale(0.02) for key in tables}
+    zeros = {f"{key}_zero": zero(100 + place) for place, key in enumerate(tables)}
+    inputs = {"ids": ids, "kinds": ids % 2} | tables | {"mask": i32([[1, 1, 0], [1, 1, 1]])} | scales | zeros
+    case("quantised_embed", "QEmbedLayerNormalization", inputs, ("y", "ends"),
+         weights=(*tables, *scales, *zeros), epsilon=1e-5)
+
+
 norms()
 activations_and_products()
 rotary()
@@ -366,3 +436,5 @@ packed_heads()
 embeddings()
 bytes_in_between()
 windowed_caches()
+definitions()
+more_of_onnxruntime()
