@@ -99,6 +99,15 @@ def StackWeights : Pass<"nn-stack-weights", "::mlir::ModuleOp"> {
   }];
 }
 
+def DecomposeAttention : Pass<"nn-decompose-attention", "::mlir::ModuleOp"> {
+  let summary = "attention with heads larger than its kernels take becomes matmuls and a softmax";
+  let description = [{
+    Latent attention over the compressed cache has heads of 576. The query heads that read one key/value head are the
+    rows of one matmul. The shares of the keys are rounded to the type of the values, as fused kernels do.
+  }];
+  let options = [Option<"largestHead", "largest-head", "int64_t", "256", "the largest head that stays">];
+}
+
 def UnpackGates : Pass<"nn-unpack-gates", "::mlir::ModuleOp"> {
   let summary = "a packed gate and up projection becomes two products";
   let description = [{

@@ -27,6 +27,7 @@ void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseDenseExperts({assumeFinite}));
   manager.addPass(createRaiseRope());
   manager.addPass(createRaiseAttention());
+  manager.addPass(createDecomposeAttention());
   manager.addPass(createUnpackGates());
   manager.addPass(createFoldConstants());
   manager.addPass(createStackWeights());
