@@ -109,7 +109,8 @@ Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp 
           {builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(input.name())),
            builder.getNamedAttr(nn::dimsAttr, nn::dimsToAttr(builder.getContext(), shape->second))});
       unsigned index = function.getNumArguments();
-      if (failed(function.insertArgument(index, nn::typeOf(shape->second, value->element), attributes, location)))
+      if (failed(function.insertArgument(index, nn::typeOf(shape->second, value->element), attributes,
+                                         location)))
         return badInput(fmt::format("input '{}' cannot be an argument", input.name()));
       value->value = function.getArgument(index);
     }
@@ -222,7 +223,8 @@ Result<std::vector<GraphValue *>> GraphImporter::inlineGraph(const proto::GraphP
     inner.declared[info.name()] = &info;
   ScopeGuard guard(current, inner);
   if (graph.input_size() != static_cast<int>(inputs.size()))
-    return badInput(fmt::format("the subgraph has {} inputs where {} are given", graph.input_size(), inputs.size()));
+    return badInput(
+        fmt::format("the subgraph has {} inputs where {} are given", graph.input_size(), inputs.size()));
   for (auto [declared, value] : llvm::zip(graph.input(), inputs))
     if (auto status = define(declared.name(), value); !status)
       return status.error();

@@ -82,7 +82,8 @@ public:
   /// `dim` with what has been learnt.
   Dim resolve(const Dim &dim) const { return dim.substitute(replacements); }
   /// Runs a subgraph in place, on `inputs`: its outputs in order.
-  Result<std::vector<GraphValue *>> inlineGraph(const proto::GraphProto &graph, llvm::ArrayRef<GraphValue *> inputs = {});
+  Result<std::vector<GraphValue *>> inlineGraph(const proto::GraphProto &graph,
+                                                llvm::ArrayRef<GraphValue *> inputs = {});
   /// See ImportOptions::sharedCaches.
   bool sharesCaches() const { return options.sharedCaches; }
   /// What has been learnt about dims: to forget what holds in one branch only.
@@ -112,7 +113,8 @@ private:
   int64_t nodesImported = 0; ///< those of inlined functions each time
   OpsetMap modelOpsets;
   std::deque<GraphValue> storage;
-  /// A matrix of ones on and below its diagonal and zeros above, said by positions; null if `value` is something else.
+  /// A matrix of ones on and below its diagonal and zeros above, said by positions; null if `value` is
+  /// something else.
   Result<mlir::Value> triangle(const GraphValue &value, mlir::Location location);
   mlir::Attribute foldedConstant(mlir::Value value, int depth);
 

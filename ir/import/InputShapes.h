@@ -16,13 +16,14 @@ using DimReplacements = std::map<std::string, Dim, std::less<>>;
 
 struct InputShapes {
   /// Of all inputs but those that are initialisers too. A dim of which inputs do not tell the symbols
-  /// (`past_seq_len + seq_len`, and neither anywhere else) becomes a symbol of its own. `given` is put in for symbols.
+  /// (`past_seq_len + seq_len`, and neither anywhere else) becomes a symbol of its own. `given` is put in for
+  /// symbols.
   static Result<InputShapes> of(const proto::GraphProto &graph, const DimReplacements &given);
 
   /// Whether the symbol stands for such an expression.
   bool isFree(const std::string &symbol) const { return freeSymbols.contains(symbol); }
-  /// Dims that the ops say more about than their names do, of all that was learnt: a name that must be a number, and what a
-  /// free symbol must be equal to. Both are checked when inputs are bound.
+  /// Dims that the ops say more about than their names do, of all that was learnt: a name that must be a
+  /// number, and what a free symbol must be equal to. Both are checked when inputs are bound.
   DimReplacements learnt(const DimReplacements &all) const;
 
   std::map<std::string, DimShape> shapes; ///< by name

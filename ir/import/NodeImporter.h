@@ -83,7 +83,9 @@ public:
   /// The attribute itself, references to a function's attributes resolved; null if absent.
   const proto::AttributeProto *attribute(llvm::StringRef name) const;
   /// Says of attributes that their values change nothing here.
-  void ignore(std::initializer_list<llvm::StringRef> names) const { asked.insert(names.begin(), names.end()); }
+  void ignore(std::initializer_list<llvm::StringRef> names) const {
+    asked.insert(names.begin(), names.end());
+  }
   /// The name of an attribute of the node that nobody asked for; empty if there is none.
   std::string unknownAttribute() const;
   /// Normalises a negative axis; fails if it is out of range.
@@ -177,7 +179,8 @@ public:
     Handler handler;
     unsigned minInputs = 0;
     unsigned maxInputs = 0;
-    /// Goes before a function of the op's name in the model file, whose body would be slower or cannot be imported.
+    /// Goes before a function of the op's name in the model file, whose body would be slower or cannot be
+    /// imported.
     bool overFunction = false;
     /// Evaluates the node on known integers: true if it set all results. Tried first.
     std::function<bool(NodeImporter &)> evaluate;

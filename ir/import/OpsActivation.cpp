@@ -55,7 +55,8 @@ void biasSplitGelu(NodeImporter &node) {
   auto half = node.shapeOf(x).back().dividedBy(2);
   if (!half)
     return node.fail("a last dim of " + node.shapeOf(x).back().str() + " does not divide into two");
-  node.result(0, node.mul(node.slice(x, last, 0, *half), gelu(node, node.slice(x, last, *half, *half), "none")));
+  node.result(0,
+              node.mul(node.slice(x, last, 0, *half), gelu(node, node.slice(x, last, *half, *half), "none")));
 }
 
 void biasAdd(NodeImporter &node) {

@@ -142,8 +142,10 @@ Value paddedMask(NodeImporter &node, const Dim &keys) {
   Value mask = node.optionalOperand(3);
   if (node.failed() || !mask)
     return mask;
-  if (auto integer = llvm::dyn_cast<IntegerType>(NodeImporter::typeOf(mask)); integer && integer.getWidth() > 1)
-    mask = node.cast(mask, NodeImporter::typeOf(node.operand(0))); // only booleans choose; other masks are added
+  if (auto integer = llvm::dyn_cast<IntegerType>(NodeImporter::typeOf(mask));
+      integer && integer.getWidth() > 1)
+    mask =
+        node.cast(mask, NodeImporter::typeOf(node.operand(0))); // only booleans choose; other masks are added
   if (node.failed() || node.rankOf(mask) == 0)
     return mask;
   const Dim &length = node.shapeOf(mask).back();

@@ -34,7 +34,8 @@ void batchNormalization(NodeImporter &n) {
   const int64_t rank = n.rank(0);
   const Type f32 = n.f32Type();
   const Value variance = n.cast(n.operand(4), f32);
-  const Value inverse = n.build<nn::RsqrtOp>(n.add(variance, n.scalar(f32, n.floatAttribute("epsilon", 1e-5))));
+  const Value inverse =
+      n.build<nn::RsqrtOp>(n.add(variance, n.scalar(f32, n.floatAttribute("epsilon", 1e-5))));
   const Value factor = n.mul(n.cast(n.operand(1), f32), inverse);
   const Value shift = n.sub(n.cast(n.operand(2), f32), n.mul(n.cast(n.operand(3), f32), factor));
   const Value y = n.mul(n.cast(n.operand(0), f32), perChannel(n, factor, rank));
@@ -49,7 +50,8 @@ Value standardised(NodeImporter &n, Value x, ArrayRef<int64_t> axes, double eps)
   return n.mul(x, n.build<nn::RsqrtOp>(n.add(variance, n.scalar(n.f32Type(), eps))));
 }
 
-/// x of [batch, channels, sizes…] with `groups` of channels standardised together; null where they do not divide.
+/// x of [batch, channels, sizes…] with `groups` of channels standardised together; null where they do not
+/// divide.
 Value standardisedGroups(NodeImporter &n, Value x, const Dim &groups, double eps) {
   if (n.failed())
     return {};

@@ -25,8 +25,8 @@ Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape
   DType type = bits == 4 ? DType::U4 : DType::U8;
   if (value->info.place) {
     Value weight = nn::WeightOp::create(
-        node.builder(), node.location(), RankedTensorType::get(shape, mlirType(node.context(), type)), value->name,
-        value->info.place->path, static_cast<int64_t>(value->info.place->offset), bytes);
+        node.builder(), node.location(), RankedTensorType::get(shape, mlirType(node.context(), type)),
+        value->name, value->info.place->path, static_cast<int64_t>(value->info.place->offset), bytes);
     node.owner().setShape(weight, DimShape(shape.begin(), shape.end()));
     return weight;
   }
@@ -84,7 +84,8 @@ void gemmFastGelu(NodeImporter &node) {
 /// What the attribute `activation` names.
 Value namedActivation(NodeImporter &node, Value x) {
   node.ignore({"activation_beta", "activation_gamma", "activation_axis"});
-  return activation(node, x, node.stringAttribute("activation", ""), node.floatAttribute("activation_alpha", 0.01));
+  return activation(node, x, node.stringAttribute("activation", ""),
+                    node.floatAttribute("activation_alpha", 0.01));
 }
 
 void fusedGemm(NodeImporter &node) {
@@ -182,7 +183,8 @@ Value blockZeroPoints(NodeImporter &node, const PackedShape &shape) {
 /// (packed - zero point) * scale with zero points that are floats, in f32 and rounded once.
 Value shiftedByFloats(NodeImporter &node, const PackedShape &shape, Value packed, Value scales, Type type) {
   const Type f32 = node.f32Type();
-  const DimShape split = {shape.rows, shape.blocks(), shape.block}, perBlock = {shape.rows, shape.blocks(), 1};
+  const DimShape split = {shape.rows, shape.blocks(), shape.block},
+                 perBlock = {shape.rows, shape.blocks(), 1};
   Value values = node.reshape(node.cast(packed, f32), split);
   values = node.sub(values, node.reshape(node.cast(node.operand(3), f32), perBlock));
   values = node.mul(values, node.reshape(node.cast(scales, f32), perBlock));

@@ -39,7 +39,8 @@ struct Group {
 bool rejectUnsupported(NodeImporter &node) {
   if (node.has(keyScaleInput) || node.has(valueScaleInput) || node.intAttribute("kv_cache_bit_width", 0) != 0)
     node.fail("a quantised key/value cache is not supported");
-  if (node.stringAttribute("k_quant_type", "NONE") != "NONE" || node.stringAttribute("v_quant_type", "NONE") != "NONE")
+  if (node.stringAttribute("k_quant_type", "NONE") != "NONE" ||
+      node.stringAttribute("v_quant_type", "NONE") != "NONE")
     node.fail("a quantised key/value cache is not supported");
   if (node.has(queryLengthsInput))
     node.fail("query_seqlens is not supported");
@@ -98,12 +99,15 @@ bool findCache(NodeImporter &node, Group &group) {
     return !node.failed();
   }
   if (!total) {
-    node.fail("total_sequence_length (input 6) depends on run-time data, so that the length of the past cannot be told from "
-              "shapes, and the caches are not declared as buffers of full capacity, as long behind the node as before it");
+    node.fail("total_sequence_length (input 6) depends on run-time data, so that the length of the past "
+              "cannot be told from "
+              "shapes, and the caches are not declared as buffers of full capacity, as long behind the node "
+              "as before it");
     return false;
   }
   if (total->size() != 1 || (total->front() - grown).isStatic() != (total->front() == grown)) {
-    node.fail("total_sequence_length (input 6) is " + shapeString(*total) + ", not past and new tokens, " + grown.str());
+    node.fail("total_sequence_length (input 6) is " + shapeString(*total) + ", not past and new tokens, " +
+              grown.str());
     return false;
   }
   node.owner().learn(total->front(), grown);
@@ -169,12 +173,14 @@ Value withFront(NodeImporter &node, Value x, int64_t axis, double value) {
   if (node.failed())
     return {};
   low[axis] = 1;
-  return node.build<nn::PadOp>({x, node.scalar(NodeImporter::typeOf(x), value)}, {node.dims("low", low), node.dims("high", high)});
+  return node.build<nn::PadOp>({x, node.scalar(NodeImporter::typeOf(x), value)},
+                               {node.dims("low", low), node.dims("high", high)});
 }
 
-/// A sink takes its share of every row and gives nothing: a key and a value of zeros in front, whose score is the sink
-/// (0 without one). In front, it is no later than any query.
-Value attendWithSink(NodeImporter &node, const Group &group, Value k, Value v, Value mask, AttentionSettings settings) {
+/// A sink takes its share of every row and gives nothing: a key and a value of zeros in front, whose score is
+/// the sink (0 without one). In front, it is no later than any query.
+Value attendWithSink(NodeImporter &node, const Group &group, Value k, Value v, Value mask,
+                     AttentionSettings settings) {
   if (node.failed())
     return {};
   const Type f32 = node.f32Type();
@@ -209,10 +215,12 @@ AttentionSettings settingsOf(NodeImporter &node) {
   return settings;
 }
 
-Value attendAsAsked(NodeImporter &node, const Group &group, Value k, Value v, Value mask, const AttentionSettings &settings) {
+Value attendAsAsked(NodeImporter &node, const Group &group, Value k, Value v, Value mask,
+                    const AttentionSettings &settings) {
   const bool isSmooth = node.intAttribute("smooth_softmax", 0) > 0;
-  return mergeHeads(node, isSmooth || node.has(headSinkInput) ? attendWithSink(node, group, k, v, mask, settings)
-                                                              : attend(node, group.q, k, v, mask, settings));
+  return mergeHeads(node, isSmooth || node.has(headSinkInput)
+                              ? attendWithSink(node, group, k, v, mask, settings)
+                              : attend(node, group.q, k, v, mask, settings));
 }
 
 /// The caches hold a window only, and evict by themselves.
@@ -225,7 +233,8 @@ void attendInWindow(NodeImporter &node, Group &group) {
   WindowedCache cache(node, node.operand(lengthsInput), group.batch, group.sequence, group.past, window);
   normHeads(node, group);
   rotateHeads(node, group, cache.positions());
-  const Value k = cache.withNew(node.operand(pastKeyInput), group.k), v = cache.withNew(node.operand(pastValueInput), group.v);
+  const Value k = cache.withNew(node.operand(pastKeyInput), group.k),
+              v = cache.withNew(node.operand(pastValueInput), group.v);
   const Value mask = cache.visible(node.intAttribute("causal", 1) != 0);
   node.result(0, attendAsAsked(node, group, k, v, mask, settingsOf(node)));
   node.result(1, cache.left(k));

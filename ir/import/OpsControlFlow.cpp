@@ -22,7 +22,8 @@ void bind(NodeImporter &n, unsigned index, GraphValue *value) {
 
 using Values = std::vector<GraphValue *>;
 
-std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph, ArrayRef<GraphValue *> inputs = {}) {
+std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph,
+                              ArrayRef<GraphValue *> inputs = {}) {
   auto outputs = n.owner().inlineGraph(graph, inputs);
   if (outputs)
     return *outputs;
@@ -47,7 +48,8 @@ std::string costOf(const proto::GraphProto &graph) {
   for (const auto &node : graph.node()) {
     const StringRef op = node.op_type();
     if (op.contains("MatMul") || op.contains("Gemm") || op.contains("Attention") || op.contains("Conv") ||
-        op.contains("Reduce") || op == "If" || op == "Loop" || op == "Scan" || op == "AllReduce" || op == "AllGather")
+        op.contains("Reduce") || op == "If" || op == "Loop" || op == "Scan" || op == "AllReduce" ||
+        op == "AllGather")
       return "has " + describeNode(node);
   }
   return {};
@@ -96,17 +98,19 @@ Value filledUp(NodeImporter &n, Value x, const DimShape &shape) {
     high.push_back(to - from);
   if (llvm::all_of(high, [](const Dim &dim) { return dim == Dim(0); }))
     return x;
-  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)}, {n.dims("low", low), n.dims("high", high)});
+  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)},
+                            {n.dims("low", low), n.dims("high", high)});
 }
 
-/// One of two values. Where their sizes differ, the condition must be told by sizes: the result's size is then an
-/// expression of them.
+/// One of two values. Where their sizes differ, the condition must be told by sizes: the result's size is
+/// then an expression of them.
 Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
   if (n.failed())
     return {};
   const DimShape left = n.shapeOf(yes), right = n.shapeOf(no);
   if (NodeImporter::typeOf(yes) != NodeImporter::typeOf(no) || left.size() != right.size()) {
-    n.fail("the condition depends on run-time data, and the branches give tensors of different types or ranks");
+    n.fail(
+        "the condition depends on run-time data, and the branches give tensors of different types or ranks");
     return {};
   }
   DimShape larger, sizes;
@@ -114,8 +118,8 @@ Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
   for (auto [a, b] : llvm::zip(left, right)) {
     const bool same = n.owner().resolve(a - b) == Dim(0);
     if (!same && (!taken || !a.isStatic() || !b.isStatic())) {
-      n.fail("the condition depends on run-time data, and the branches give tensors of " + shapeString(left) + " and " +
-             shapeString(right));
+      n.fail("the condition depends on run-time data, and the branches give tensors of " + shapeString(left) +
+             " and " + shapeString(right));
       return {};
     }
     larger.push_back(same ? a : Dim::max(a, b));
@@ -124,8 +128,9 @@ Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
   Value result = n.build<nn::WhereOp>({condition, filledUp(n, yes, larger), filledUp(n, no, larger)});
   if (n.failed() || sizes == larger)
     return result;
-  return n.build<nn::SliceOp>(result, {n.dims("starts", DimShape(sizes.size(), Dim(0))), n.dims("sizes", sizes),
-                                       n.ints("steps", std::vector<int64_t>(sizes.size(), 1))});
+  return n.build<nn::SliceOp>(result,
+                              {n.dims("starts", DimShape(sizes.size(), Dim(0))), n.dims("sizes", sizes),
+                               n.ints("steps", std::vector<int64_t>(sizes.size(), 1))});
 }
 
 /// Runs both branches and selects from their results.
@@ -133,7 +138,8 @@ void selectBranch(NodeImporter &n, const proto::GraphProto &yes, const proto::Gr
   for (const proto::GraphProto *graph : {&yes, &no})
     if (std::string cost = costOf(*graph); !cost.empty())
       return n.fail("the condition (input 0, '" + n.proto().input(0) +
-                    "') depends on run-time data, and a branch " + cost + ": too much to run both and choose");
+                    "') depends on run-time data, and a branch " + cost +
+                    ": too much to run both and choose");
   Value condition = n.operand(0);
   if (n.failed())
     return;
@@ -189,7 +195,8 @@ std::optional<bool> holds(NodeImporter &n, GraphValue *condition) {
   return !((**contents)[0] == Dim(0));
 }
 
-/// What a loop computes: the values that each step hands to the next, and those that each step adds to a stack.
+/// What a loop computes: the values that each step hands to the next, and those that each step adds to a
+/// stack.
 struct Unrolled {
   const proto::GraphProto &body;
   Values state;
@@ -227,21 +234,26 @@ void emptyStacks(NodeImporter &n, Unrolled &loop, GraphValue *condition) {
   }
 }
 
-/// The largest number of steps that the node names, one more than are unrolled where it names none. Fails if it is not known.
+/// The largest number of steps that the node names, one more than are unrolled where it names none. Fails if
+/// it is not known.
 int64_t stepLimit(NodeImporter &n) {
   if (!n.has(0))
     return mostSteps + 1;
   auto steps = n.known(0);
   if (steps && steps->size() == 1 && steps->front().isStatic())
     return std::max<int64_t>(steps->front().value(), 0);
-  n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when exporting");
+  n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when "
+         "exporting");
   return 0;
 }
 
-/// Steps one after the other, until the condition is known not to hold. Results of each step that are no state are stacked.
+/// Steps one after the other, until the condition is known not to hold. Results of each step that are no
+/// state are stacked.
 void loop(NodeImporter &n) {
   const auto *body = n.attribute("body");
-  auto outer = [&](unsigned index) { return n.owner().scope().find(n.proto().input(static_cast<int>(index))); };
+  auto outer = [&](unsigned index) {
+    return n.owner().scope().find(n.proto().input(static_cast<int>(index)));
+  };
   GraphValue *condition = n.has(1) ? outer(1) : knownScalar(n, 1, n.builder().getI1Type());
   const int64_t limit = holds(n, condition) == false ? 0 : stepLimit(n);
   if (n.failed())
@@ -256,7 +268,8 @@ void loop(NodeImporter &n) {
     return n.fail("the body has " + Twine(outputs) + " outputs");
   unrolled.stacks.resize(outputs - 1 - states);
   if (n.has(0) && limit > mostSteps)
-    return n.fail("a loop of " + Twine(limit) + " steps is not unrolled: " + Twine(mostSteps) + " are the most");
+    return n.fail("a loop of " + Twine(limit) + " steps is not unrolled: " + Twine(mostSteps) +
+                  " are the most");
   int64_t step = 0;
   for (; step < limit; ++step) {
     const auto goesOn = holds(n, condition);
@@ -277,10 +290,13 @@ void loop(NodeImporter &n) {
     bind(n, static_cast<unsigned>(i), unrolled.state[i]);
   for (size_t i = 0; i < unrolled.stacks.size() && !n.failed(); ++i)
     if (const auto index = static_cast<unsigned>(states + i); n.wants(index))
-      n.result(index, unrolled.stacks[i].size() == 1 ? unrolled.stacks[i].front() : n.concat(unrolled.stacks[i], 0));
+      n.result(index,
+               unrolled.stacks[i].size() == 1 ? unrolled.stacks[i].front() : n.concat(unrolled.stacks[i], 0));
 }
 
-void scan(NodeImporter &n) { n.fail("loops over the entries of a tensor are not supported: unroll the model when exporting"); }
+void scan(NodeImporter &n) {
+  n.fail("loops over the entries of a tensor are not supported: unroll the model when exporting");
+}
 
 } // namespace
 

@@ -1,11 +1,13 @@
-// Conv as what it consists of: weighted sums of shifted inputs where every channel is by itself, matmuls of patches elsewhere.
+// Conv as what it consists of: weighted sums of shifted inputs where every channel is by itself, matmuls of
+// patches elsewhere.
 #include "ir/import/OpsShared.h"
 
 using namespace mlir;
 
 namespace fusion::onnx {
 
-std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent, int64_t stride) {
+std::optional<std::pair<Dim, Dim>> automaticPads(StringRef mode, const Dim &size, int64_t extent,
+                                                 int64_t stride) {
   if (mode == "VALID")
     return std::pair(Dim(0), Dim(0));
   const Dim results = size.ceilDiv(stride);
@@ -53,9 +55,12 @@ bool collect(NodeImporter &n, Convolution &conv) {
       n.fail("the sizes of the weights are not numbers");
       return false;
     }
-  if (conv.strides.size() != rank || conv.dilations.size() != rank || pads.size() != 2 * rank || conv.groups < 1 ||
-      llvm::any_of(conv.strides, [](int64_t step) { return step < 1; }) ||
-      llvm::any_of(conv.dilations, [](int64_t step) { return step < 1; }) ||
+  if (conv.strides.size() != rank || conv.dilations.size() != rank || pads.size() != 2 * rank ||
+      conv.groups < 1 ||
+      llvm::any_of(
+          conv.strides, [](int64_t step) { return step < 1; }) ||
+      llvm::any_of(
+          conv.dilations, [](int64_t step) { return step < 1; }) ||
       !(x[1] == weight[1] * conv.groups) || weight[0].value() % conv.groups != 0) {
     n.fail("group, strides, dilations or pads do not fit an input of " + shapeString(x) + " and weights of " +
            shapeString(weight));
@@ -90,7 +95,8 @@ Value padded(NodeImporter &n, const Convolution &conv) {
     low[i + 2] = conv.low[i], high[i + 2] = conv.high[i];
     isPadded |= !(conv.low[i] == Dim(0)) || !(conv.high[i] == Dim(0));
   }
-  return isPadded ? n.build<nn::PadOp>({conv.x, n.scalar(NodeImporter::typeOf(conv.x), 0)}, {n.dims("low", low), n.dims("high", high)})
+  return isPadded ? n.build<nn::PadOp>({conv.x, n.scalar(NodeImporter::typeOf(conv.x), 0)},
+                                       {n.dims("low", low), n.dims("high", high)})
                   : conv.x;
 }
 
@@ -156,7 +162,8 @@ Value patches(NodeImporter &n, const Convolution &conv) {
     parts.push_back(n.reshape(shifted(n, conv, all, tap), one));
   if (n.failed())
     return {};
-  const Value columnsFirst = n.reshape(parts.size() == 1 ? parts[0] : n.concat(parts, 2), {x[0], columns, places});
+  const Value columnsFirst =
+      n.reshape(parts.size() == 1 ? parts[0] : n.concat(parts, 2), {x[0], columns, places});
   return n.transpose(columnsFirst, {0, 2, 1});
 }
 
@@ -178,7 +185,8 @@ Value matmulOfPatches(NodeImporter &n, const Convolution &conv) {
   return n.reshape(n.transpose(y, {0, 1, 3, 2}), {x[0], weight[0], places});
 }
 
-/// A vector with an entry for each channel of the results, to be laid over [batch, results, sizes…] of `rank` dims.
+/// A vector with an entry for each channel of the results, to be laid over [batch, results, sizes…] of `rank`
+/// dims.
 Value perResult(NodeImporter &n, Value vector, int64_t rank) {
   if (n.failed() || product(n.shapeOf(vector)) == Dim(1))
     return n.failed() ? Value() : n.reshape(vector, {});
@@ -268,7 +276,9 @@ struct CausalConvolution {
   bool channelsLast = false; ///< of x, the result and the states; computed is so in any case
   int64_t history() const { return (taps - 1) * dilation; }
   /// [batch, channels, length] as [batch, length, channels], or back.
-  Value turned(NodeImporter &n, Value x) const { return n.failed() || channelsLast ? x : n.transpose(x, {0, 2, 1}); }
+  Value turned(NodeImporter &n, Value x) const {
+    return n.failed() || channelsLast ? x : n.transpose(x, {0, 2, 1});
+  }
 };
 
 /// Behind the values that a step before has left, or behind zeros, with the channels last.
@@ -277,14 +287,17 @@ Value behindPast(NodeImporter &n, const CausalConvolution &conv) {
   if (n.has(3))
     return n.concat({conv.turned(n, n.operand(3)), x}, 1);
   const DimShape low = {Dim(0), Dim(conv.history()), Dim(0)}, none(3, Dim(0));
-  return conv.history() == 0 ? x : n.build<nn::PadOp>({x, n.scalar(n.inputType(0), 0)}, {n.dims("low", low), n.dims("high", none)});
+  return conv.history() == 0 ? x
+                             : n.build<nn::PadOp>({x, n.scalar(n.inputType(0), 0)},
+                                                  {n.dims("low", low), n.dims("high", none)});
 }
 
 /// The attributes that only say what is so anyway.
 bool hasPlainState(NodeImporter &n) {
   if (n.intAttribute("ndim", 1) != 1)
     n.fail("ndim is " + Twine(n.intAttribute("ndim", 1)) + ", only 1 is supported");
-  for (StringRef name : {"state_window", "state_update_capacity", "input_channel_offset", "input_channels", "state_length"})
+  for (StringRef name :
+       {"state_window", "state_update_capacity", "input_channel_offset", "input_channels", "state_length"})
     if (n.intAttribute(name, 0) != 0)
       n.fail(name + " is not supported: only the state behind the last token is kept, of all channels");
   if (n.intAttribute("state_channels_last", -1) != -1)
@@ -300,23 +313,25 @@ std::optional<CausalConvolution> causalConvolution(NodeImporter &n) {
   if (n.failed() || !hasPlainState(n))
     return std::nullopt;
   const size_t channels = conv.channelsLast ? 2 : 1, length = 3 - channels;
-  if (conv.dilation < 1 || x.size() != 3 || weight.size() != 3 || !(weight[1] == Dim(1)) || !(weight[0] == x[channels]) ||
-      !weight[2].isStatic() || weight[2].value() < 1 || weight[2].value() > mostTaps) {
+  if (conv.dilation < 1 || x.size() != 3 || weight.size() != 3 || !(weight[1] == Dim(1)) ||
+      !(weight[0] == x[channels]) || !weight[2].isStatic() || weight[2].value() < 1 ||
+      weight[2].value() > mostTaps) {
     n.fail("an input of " + shapeString(x) + " and weights of " + shapeString(weight) +
            ", not [batch, channels, length] and [channels, 1, taps]");
     return std::nullopt;
   }
   conv.taps = weight[2].value();
   if (n.has(3) && (n.rank(3) != 3 || !(n.shape(3)[length] == Dim(conv.history())))) {
-    n.fail("a past state of " + shapeString(n.shape(3)) + " where the kernel has " + Twine(conv.taps) + " elements");
+    n.fail("a past state of " + shapeString(n.shape(3)) + " where the kernel has " + Twine(conv.taps) +
+           " elements");
     return std::nullopt;
   }
   return conv;
 }
 
-// Pattern: CausalConvWithState(x, weight, bias, past) -> all = concat(past, x); activation(conv(all)), last taps - 1 of all
-// The products and the ops around it have their channels last, so that is how it is computed: the transposes in front of it
-// and behind it meet their inverses.
+// Pattern: CausalConvWithState(x, weight, bias, past) -> all = concat(past, x); activation(conv(all)), last
+// taps - 1 of all The products and the ops around it have their channels last, so that is how it is computed:
+// the transposes in front of it and behind it meet their inverses.
 void causalConvWithState(NodeImporter &n) {
   const std::string activation = n.stringAttribute("activation", "none");
   if (activation != "none" && activation != "silu" && activation != "swish")
@@ -326,7 +341,8 @@ void causalConvWithState(NodeImporter &n) {
     return;
   const Dim channels = n.shape(1)[0], length = n.shape(0)[conv->channelsLast ? 1 : 2];
   const Type f32 = n.f32Type();
-  const Value all = behindPast(n, *conv), weights = n.reshape(n.cast(n.operand(1), f32), {channels, Dim(conv->taps)});
+  const Value all = behindPast(n, *conv),
+              weights = n.reshape(n.cast(n.operand(1), f32), {channels, Dim(conv->taps)});
   Value sum;
   for (int64_t tap = 0; tap < conv->taps && !n.failed(); ++tap) {
     const Value factor = n.reshape(n.slice(weights, 1, tap, 1), {channels});

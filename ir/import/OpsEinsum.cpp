@@ -12,7 +12,8 @@ namespace fusion::onnx {
 
 namespace {
 
-/// A tensor and a letter for each of its dims. Dims of an ellipsis have the letters '0' to '9', counted from the last.
+/// A tensor and a letter for each of its dims. Dims of an ellipsis have the letters '0' to '9', counted from
+/// the last.
 struct Term {
   Value value;
   std::string dims;
@@ -24,7 +25,8 @@ bool hasDim(StringRef dims, char dim) { return dims.contains(dim); }
 std::optional<std::string> spelledOut(StringRef text, int64_t rank) {
   auto dots = text.find("...");
   std::string dims;
-  const auto letters = static_cast<int64_t>(text.size()) - (dots == StringRef::npos ? 0 : 3), rest = rank - letters;
+  const auto letters = static_cast<int64_t>(text.size()) - (dots == StringRef::npos ? 0 : 3),
+             rest = rank - letters;
   if (rest < 0 || rest > 10 || (dots == StringRef::npos && rest != 0))
     return std::nullopt;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -92,13 +94,15 @@ Term contracted(NodeImporter &node, Term left, Term right, StringRef kept) {
   // [batch…, rows, depth] times [batch…, depth, columns], each of the latter as one dim.
   const DimShape batchLeft = shapeOf(node, left, batch), batchRight = shapeOf(node, right, batch);
   const DimShape rowSizes = shapeOf(node, left, rows), columnSizes = shapeOf(node, right, columns);
-  auto matrix = [&](const Term &term, const DimShape &outer, const std::string &first, const std::string &second) {
+  auto matrix = [&](const Term &term, const DimShape &outer, const std::string &first,
+                    const std::string &second) {
     DimShape shape = outer;
     shape.push_back(product(shapeOf(node, term, first)));
     shape.push_back(product(shapeOf(node, term, second)));
     return node.reshape(ordered(node, term, batch + first + second).value, shape);
   };
-  Value y = node.build<nn::MatmulOp>({matrix(left, batchLeft, rows, depth), matrix(right, batchRight, depth, columns)});
+  Value y = node.build<nn::MatmulOp>(
+      {matrix(left, batchLeft, rows, depth), matrix(right, batchRight, depth, columns)});
   if (node.failed())
     return {};
   DimShape shape = node.shapeOf(y);

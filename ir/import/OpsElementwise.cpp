@@ -113,7 +113,9 @@ Value exponentialBelowZero(NodeImporter &n, Value x, double alpha) {
   return belowZero(n, x, n.mul(exponential, n.scalar(type, alpha)));
 }
 
-void elu(NodeImporter &n) { n.result(0, exponentialBelowZero(n, n.operand(0), n.floatAttribute("alpha", 1))); }
+void elu(NodeImporter &n) {
+  n.result(0, exponentialBelowZero(n, n.operand(0), n.floatAttribute("alpha", 1)));
+}
 
 Value hardGate(NodeImporter &n, Value x, double alpha, double beta) {
   Type type = n.typeOf(x);

@@ -55,7 +55,8 @@ void embed(NodeImporter &node, const Embedding &tables, unsigned maskInput, unsi
 }
 
 void embedLayerNormalization(NodeImporter &node) {
-  const Embedding tables = {node.operand(2), node.operand(3), node.optionalOperand(4), node.operand(5), node.operand(6)};
+  const Embedding tables = {node.operand(2), node.operand(3), node.optionalOperand(4), node.operand(5),
+                            node.operand(6)};
   embed(node, tables, 7, 8);
 }
 
@@ -63,7 +64,8 @@ void quantisedEmbedLayerNormalization(NodeImporter &node) {
   auto table = [&](unsigned value, unsigned scale, unsigned zeroPoint) {
     return node.has(value) ? dequantised(node, value, scale, zeroPoint) : Value();
   };
-  embed(node, {table(2, 8, 13), table(3, 9, 14), table(4, 10, 15), table(5, 11, 16), table(6, 12, 17)}, 7, 18);
+  embed(node, {table(2, 8, 13), table(3, 9, 14), table(4, 10, 15), table(5, 11, 16), table(6, 12, 17)}, 7,
+        18);
 }
 
 /// Bytes [.., n] of two values each, the lower half first, as values [.., 2 n].
@@ -100,11 +102,13 @@ void gatherBlockQuantized(NodeImporter &node) {
     return node.fail("block_size is " + Twine(block) + " for a table of " + shapeString(data));
   const int64_t columns = data[1].value() * (isPacked ? 2 : 1), blocks = scales[1].value();
   if (blocks != (columns + block - 1) / block)
-    return node.fail("scales of " + shapeString(scales) + " do not fit a table of " + Twine(columns) + " columns");
+    return node.fail("scales of " + shapeString(scales) + " do not fit a table of " + Twine(columns) +
+                     " columns");
   const Value indices = node.operand(1);
   auto decoded = [&](unsigned input, int64_t count) {
     Value rows = rowsOf(node, node.operand(input), indices);
-    return node.cast(isPacked ? node.slice(unpackedHalves(node, rows), node.rankOf(rows) - 1, 0, count) : rows, f32);
+    return node.cast(
+        isPacked ? node.slice(unpackedHalves(node, rows), node.rankOf(rows) - 1, 0, count) : rows, f32);
   };
   Value values = decoded(0, columns), factors = node.cast(rowsOf(node, node.operand(2), indices), f32);
   if (node.failed())
@@ -115,7 +119,8 @@ void gatherBlockQuantized(NodeImporter &node) {
   if (missing != 0) {
     DimShape low(shape.size(), Dim(0)), high = low;
     high.back() = missing;
-    values = node.build<nn::PadOp>({values, node.scalar(f32, 0)}, {node.dims("low", low), node.dims("high", high)});
+    values = node.build<nn::PadOp>({values, node.scalar(f32, 0)},
+                                   {node.dims("low", low), node.dims("high", high)});
   }
   split.back() = perBlock.back() = blocks;
   split.push_back(block);
@@ -131,7 +136,8 @@ void gatherBlockQuantized(NodeImporter &node) {
     return;
   DimShape padded = shape;
   padded.back() = blocks * block;
-  node.result(0, node.slice(node.reshape(values, padded), static_cast<int64_t>(shape.size()) - 1, 0, columns));
+  node.result(0,
+              node.slice(node.reshape(values, padded), static_cast<int64_t>(shape.size()) - 1, 0, columns));
 }
 
 /// T5's buckets of distances: exact up to half of them, then by the logarithm.
@@ -149,20 +155,27 @@ void relativePositionBias(NodeImporter &node) {
     return node.fail("max_distance is " + Twine(distance) + " for " + table[0].str() + " buckets");
   const Type i64 = node.i64Type(), f32 = node.f32Type();
   Value zero = node.scalar(i64, 0);
-  Value offset = node.sub(countFrom(node, 0, keys[0]), node.reshape(countFrom(node, 0, queries[0]), {queries[0], 1}));
+  Value offset =
+      node.sub(countFrom(node, 0, keys[0]), node.reshape(countFrom(node, 0, queries[0]), {queries[0], 1}));
   Value bucket, far = bothWays ? node.build<nn::AbsOp>(offset)
                                : node.sub(zero, node.build<nn::MinOp>({offset, zero}));
   if (bothWays)
-    bucket = node.build<nn::WhereOp>({node.build<nn::GreaterOp>({offset, zero}), node.scalar(i64, static_cast<double>(buckets)), zero});
-  Value ratio = node.div(node.cast(node.build<nn::MaxOp>({far, node.scalar(i64, 1)}), f32), node.scalar(f32, static_cast<double>(exact)));
-  Value share = node.div(node.build<nn::LogOp>(ratio), node.scalar(f32, std::log(static_cast<double>(distance) / static_cast<double>(exact))));
+    bucket = node.build<nn::WhereOp>(
+        {node.build<nn::GreaterOp>({offset, zero}), node.scalar(i64, static_cast<double>(buckets)), zero});
+  Value ratio = node.div(node.cast(node.build<nn::MaxOp>({far, node.scalar(i64, 1)}), f32),
+                         node.scalar(f32, static_cast<double>(exact)));
+  Value share =
+      node.div(node.build<nn::LogOp>(ratio),
+               node.scalar(f32, std::log(static_cast<double>(distance) / static_cast<double>(exact))));
   Value steps = node.cast(node.mul(share, node.scalar(f32, static_cast<double>(buckets - exact))), i64);
-  Value large = node.build<nn::MinOp>({node.add(steps, node.scalar(i64, static_cast<double>(exact))), node.scalar(i64, static_cast<double>(buckets - 1))});
+  Value large = node.build<nn::MinOp>({node.add(steps, node.scalar(i64, static_cast<double>(exact))),
+                                       node.scalar(i64, static_cast<double>(buckets - 1))});
   Value isNear = node.build<nn::LessOp>({far, node.scalar(i64, static_cast<double>(exact))});
   Value within = node.build<nn::WhereOp>({isNear, far, large});
   // The table lies column by column: what a head adds to the buckets is one row.
   Value rows = node.reshape(node.operand(0), {table[1], table[0]});
-  Value bias = node.build<nn::GatherOp>({rows, bucket ? node.add(bucket, within) : within}, node.i64("axis", 1));
+  Value bias =
+      node.build<nn::GatherOp>({rows, bucket ? node.add(bucket, within) : within}, node.i64("axis", 1));
   node.result(0, node.failed() ? Value() : node.reshape(bias, {1, table[1], queries[0], keys[0]}));
 }
 
@@ -185,7 +198,8 @@ void gatedRelativePositionBias(NodeImporter &node) {
   shape.push_back(*half);
   gates = node.build<nn::SigmoidOp>(node.reduce(node.reshape(gates, shape), "sum", {4}, false));
   Value u = node.slice(gates, 3, 0, 1), r = node.slice(gates, 3, 1, 1);
-  Value scale = node.add(node.mul(u, node.sub(node.mul(r, node.operand(5)), node.scalar(type, 1))), node.scalar(type, 2));
+  Value scale = node.add(node.mul(u, node.sub(node.mul(r, node.operand(5)), node.scalar(type, 1))),
+                         node.scalar(type, 2));
   node.result(0, node.mul(scale, node.operand(2)));
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t longest = 2048;
 
-/// [length, results * 2]: what each input gives to the real and the imaginary part of each result, times 1 and times i.
+/// [length, results * 2]: what each input gives to the real and the imaginary part of each result, times 1
+/// and times i.
 struct Tables {
   Value ofReal, ofImaginary;
 };
@@ -22,8 +23,10 @@ Tables tables(NodeImporter &n, int64_t length, int64_t results, bool inverse) {
   const double sign = inverse ? 1 : -1, scale = inverse ? 1.0 / static_cast<double>(length) : 1.0;
   for (int64_t k = 0; k < length; ++k)
     for (int64_t i = 0; i < results; ++i) {
-      const double angle = sign * 2 * std::numbers::pi * static_cast<double>(k * i % length) / static_cast<double>(length);
-      const auto c = static_cast<float>(scale * std::cos(angle)), s = static_cast<float>(scale * std::sin(angle));
+      const double angle =
+          sign * 2 * std::numbers::pi * static_cast<double>(k * i % length) / static_cast<double>(length);
+      const auto c = static_cast<float>(scale * std::cos(angle)),
+                 s = static_cast<float>(scale * std::sin(angle));
       const int64_t at = (k * results + i) * 2;
       real.as<float>()[at] = c, real.as<float>()[at + 1] = s;
       imaginary.as<float>()[at] = -s, imaginary.as<float>()[at + 1] = c;
@@ -53,22 +56,27 @@ Value transformed(NodeImporter &n, Value x, int64_t length, bool oneSided, bool 
   return n.reshape(y, shape);
 }
 
-/// The real signal of `length` elements of which x of [rows…, length / 2 + 1, 2] is the transform: [rows…, length, 1].
+/// The real signal of `length` elements of which x of [rows…, length / 2 + 1, 2] is the transform: [rows…,
+/// length, 1].
 Value realSignal(NodeImporter &n, Value x, int64_t length) {
   if (n.failed())
     return {};
   const int64_t half = length / 2 + 1, last = n.rankOf(x) - 1;
-  if (length < 1 || length > longest || !(n.shapeOf(x)[last - 1] == Dim(half)) || !(n.shapeOf(x)[last] == Dim(2))) {
+  if (length < 1 || length > longest || !(n.shapeOf(x)[last - 1] == Dim(half)) ||
+      !(n.shapeOf(x)[last] == Dim(2))) {
     n.fail("half a transform of " + shapeString(n.shapeOf(x)) + " for " + Twine(length) + " elements");
     return {};
   }
   Tensor table = Tensor::uninitialized(DType::F32, {half * 2, length});
   for (int64_t k = 0; k < half; ++k)
     for (int64_t i = 0; i < length; ++i) {
-      const double angle = 2 * std::numbers::pi * static_cast<double>(k * i % length) / static_cast<double>(length);
+      const double angle =
+          2 * std::numbers::pi * static_cast<double>(k * i % length) / static_cast<double>(length);
       const double count = k == 0 || 2 * k == length ? 1 : 2; // the other half is its mirror image
-      table.as<float>()[2 * k * length + i] = static_cast<float>(count * std::cos(angle) / static_cast<double>(length));
-      table.as<float>()[(2 * k + 1) * length + i] = static_cast<float>(-count * std::sin(angle) / static_cast<double>(length));
+      table.as<float>()[2 * k * length + i] =
+          static_cast<float>(count * std::cos(angle) / static_cast<double>(length));
+      table.as<float>()[(2 * k + 1) * length + i] =
+          static_cast<float>(-count * std::sin(angle) / static_cast<double>(length));
     }
   DimShape rows = n.shapeOf(x);
   rows.pop_back();
@@ -94,7 +102,8 @@ Value ofLength(NodeImporter &n, Value x, int64_t axis, int64_t length) {
     return n.slice(x, axis, 0, length);
   DimShape low(n.rankOf(x), Dim(0)), high = low;
   high[axis] = missing;
-  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)}, {n.dims("low", low), n.dims("high", high)});
+  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)},
+                            {n.dims("low", low), n.dims("high", high)});
 }
 
 /// From opset 20 the axis is an input.
@@ -127,7 +136,8 @@ void dft(NodeImporter &n) {
   n.result(0, n.cast(n.transpose(y, perm), n.inputType(0)));
 }
 
-/// The frames of a signal [batch, samples, 1 or 2] times the window, transformed: [batch, frames, results, 2].
+/// The frames of a signal [batch, samples, 1 or 2] times the window, transformed: [batch, frames, results,
+/// 2].
 void stft(NodeImporter &n) {
   const std::vector<int64_t> step = n.requireConstants(1, "frame_step");
   const bool oneSided = n.intAttribute("onesided", 1) != 0;

@@ -15,9 +15,10 @@ void checkKnownIndices(NodeImporter &n, int64_t axis) {
     return;
   const Dim size = n.shape(0)[static_cast<size_t>(axis)];
   for (const Dim &index : *indices)
-    if (size.isStatic() && index.isStatic() && (index.value() < -size.value() || index.value() >= size.value()))
-      return n.fail("index " + index.str() + " (input 1, '" + n.proto().input(1) + "') is out of range for dim " +
-                    Twine(axis) + " of size " + size.str());
+    if (size.isStatic() && index.isStatic() &&
+        (index.value() < -size.value() || index.value() >= size.value()))
+      return n.fail("index " + index.str() + " (input 1, '" + n.proto().input(1) +
+                    "') is out of range for dim " + Twine(axis) + " of size " + size.str());
 }
 
 void gather(NodeImporter &n) {
@@ -50,7 +51,8 @@ std::optional<Dim> consecutiveRows(NodeImporter &n, unsigned index) {
   return rows->front();
 }
 
-// Pattern: ScatterND(x, [[a], [a + 1], …], y) -> concat(x[:a], y, x[a + n:]), as writes into a slice are exported
+// Pattern: ScatterND(x, [[a], [a + 1], …], y) -> concat(x[:a], y, x[a + n:]), as writes into a slice are
+// exported
 Value withRows(NodeImporter &n, const Dim &first) {
   const Value x = n.operand(0), y = n.operand(2);
   const Dim end = first + n.shape(1)[0], rest = n.shape(0)[0] - end;
@@ -67,7 +69,8 @@ void scatterNd(NodeImporter &n) {
   std::string reduction = n.stringAttribute("reduction", "none");
   if (reduction != "none")
     return n.fail("reduction '" + reduction + "' is not supported");
-  if (const auto first = consecutiveRows(n, 1); first && (n.shape(0)[0] - *first - n.shape(1)[0]).knownNonNegative())
+  if (const auto first = consecutiveRows(n, 1);
+      first && (n.shape(0)[0] - *first - n.shape(1)[0]).knownNonNegative())
     return n.result(0, withRows(n, *first));
   n.result(0, n.build<nn::ScatterNdOp>({n.operand(0), n.operand(1), n.operand(2)}));
 }

@@ -17,7 +17,8 @@ struct Rule {
 
 std::optional<Rule> ruleOf(NodeImporter &node) {
   const std::string rule = node.stringAttribute("update_rule", "gated_delta");
-  const bool decays = rule == "gated" || rule == "gated_delta", corrects = rule == "delta" || rule == "gated_delta";
+  const bool decays = rule == "gated" || rule == "gated_delta",
+             corrects = rule == "delta" || rule == "gated_delta";
   if (!decays && !corrects && rule != "linear")
     node.fail("update_rule '" + rule + "' is none of linear, gated, delta and gated_delta");
   if (decays && !node.has(decayInput))
@@ -32,7 +33,8 @@ int64_t headsOf(NodeImporter &node, unsigned input, const Dim &width) {
   const Dim packed = node.owner().resolve(node.shape(input)[2]);
   if (packed.isStatic() && width.isStatic() && width.value() > 0 && packed.value() % width.value() == 0)
     return packed.value() / width.value();
-  node.fail("input " + Twine(input) + " of " + shapeString(node.shape(input)) + " does not divide into heads of " + width.str());
+  node.fail("input " + Twine(input) + " of " + shapeString(node.shape(input)) +
+            " does not divide into heads of " + width.str());
   return 0;
 }
 
@@ -41,7 +43,9 @@ Value zeroState(NodeImporter &node, const DimShape &shape) {
 }
 
 void linearAttention(NodeImporter &node) {
-  const int64_t queryHeads = node.intAttribute("q_num_heads", 0), heads = node.intAttribute("kv_num_heads", 0);
+  const int64_t queryHeads = node.intAttribute("q_num_heads", 0),
+                heads = node.intAttribute("kv_num_heads", 0);
+  node.ignore({"chunk_size"}); // how, not what
   if (node.intAttribute("state_window", 0) != 0)
     return node.fail("state_window is not supported: only the state behind the last token is kept");
   if (queryHeads <= 0 || heads <= 0)

@@ -1,5 +1,5 @@
-// The contrib attentions with a key/value head for every head: Attention, QAttention, MultiHeadAttention and its
-// decoding form.
+// The contrib attentions with a key/value head for every head: Attention, QAttention, MultiHeadAttention and
+// its decoding form.
 #include "ir/import/OpsShared.h"
 
 #include "ir/import/Graph.h"
@@ -15,14 +15,15 @@ struct Heads {
   Dim past{0};   ///< keys before the first query
 };
 
-/// One of the `count` parts in dim 3 of [batch, sequence, heads, count, size], as [batch, heads, sequence, size].
+/// One of the `count` parts in dim 3 of [batch, sequence, heads, count, size], as [batch, heads, sequence,
+/// size].
 Value packedPart(NodeImporter &node, Value packed, int64_t count, int64_t part) {
   if (node.failed())
     return {};
   const DimShape shape = node.shapeOf(packed);
   if (shape.size() != 5 || !(shape[3] == Dim(count))) {
-    node.fail("a packed tensor of " + shapeString(shape) + " is not [batch, sequence, heads, " + Twine(count) +
-              ", size]");
+    node.fail("a packed tensor of " + shapeString(shape) + " is not [batch, sequence, heads, " +
+              Twine(count) + ", size]");
     return {};
   }
   Value x = node.reshape(node.slice(packed, 3, part, 1), {shape[0], shape[1], shape[2], shape[4]});
@@ -36,16 +37,20 @@ Value filtered(NodeImporter &node, Value kept) {
   return node.build<nn::WhereOp>({kept, node.scalar(f32, 0), hidden});
 }
 
-/// Keys before the ends, and from the starts on where there are any: entry `b` of the mask's first or second `batch`.
+/// Keys before the ends, and from the starts on where there are any: entry `b` of the mask's first or second
+/// `batch`.
 Value keysBetween(NodeImporter &node, Value bounds, const Dim &batch, bool hasStarts, const Dim &keys) {
   const Value slots = countFrom(node, 0, keys);
-  auto bound = [&](const Dim &first) { return node.reshape(node.slice(bounds, 0, first, batch), {batch, 1, 1, 1}); };
+  auto bound = [&](const Dim &first) {
+    return node.reshape(node.slice(bounds, 0, first, batch), {batch, 1, 1, 1});
+  };
   Value kept = node.build<nn::LessOp>({slots, bound(0)});
   return hasStarts ? both(node, kept, node.build<nn::GreaterEqualOp>({slots, bound(batch)})) : kept;
 }
 
-/// What input `index` masks, to be added to the scores: [batch], [2 batch] or [3 batch + 2] with ends (and starts) of the
-/// keys, [batch, keys], [batch, queries, keys], or [batch, 1, most, most] of which the tokens' part counts.
+/// What input `index` masks, to be added to the scores: [batch], [2 batch] or [3 batch + 2] with ends (and
+/// starts) of the keys, [batch, keys], [batch, queries, keys], or [batch, 1, most, most] of which the tokens'
+/// part counts.
 Value keyMask(NodeImporter &node, unsigned index, const Heads &heads) {
   Value mask = node.cast(node.operand(index), node.i64Type());
   if (node.failed())
@@ -96,8 +101,9 @@ Value attendHeads(NodeImporter &node, const Heads &heads, Value mask) {
 
 bool rejectSharedBuffer(NodeImporter &node) {
   if (node.intAttribute("past_present_share_buffer", 0) != 0)
-    node.fail("past_present_share_buffer is not supported: where the new tokens go depends on run-time data; only "
-              "caches that grow by the new tokens are supported");
+    node.fail(
+        "past_present_share_buffer is not supported: where the new tokens go depends on run-time data; only "
+        "caches that grow by the new tokens are supported");
   return node.failed();
 }
 
@@ -127,7 +133,8 @@ void attendProjected(NodeImporter &node, Value projected, unsigned maskInput, un
       return node.fail("past of " + shapeString(past) + " is not [2, batch, heads, past, size]");
     heads.past = past[3];
     auto half = [&](int64_t part) {
-      return node.reshape(node.slice(node.operand(pastInput), 0, part, 1), {past[1], past[2], past[3], past[4]});
+      return node.reshape(node.slice(node.operand(pastInput), 0, part, 1),
+                          {past[1], past[2], past[3], past[4]});
     };
     heads.k = node.concat({half(0), heads.k}, 2);
     heads.v = node.concat({half(1), heads.v}, 2);
@@ -159,7 +166,8 @@ void attention(NodeImporter &node) {
 /// The product of the integers, made a float with both scales, then as Attention.
 void quantisedAttention(NodeImporter &node) {
   Value sums = integerMatmul(node, {0, 6}, {1, 7});
-  Value projected = node.mul(node.cast(sums, node.f32Type()), node.mul(scaleOperand(node, 3, true), scaleOperand(node, 4, false)));
+  Value projected = node.mul(node.cast(sums, node.f32Type()),
+                             node.mul(scaleOperand(node, 3, true), scaleOperand(node, 4, false)));
   if (node.has(2))
     projected = node.add(projected, node.operand(2));
   attendProjected(node, projected, 5, 8, std::nullopt);
@@ -180,7 +188,8 @@ void collectHeads(NodeImporter &node, const Inputs &inputs, Heads &heads) {
   if (!parts[1] && rank == 3) { // side by side
     auto size = node.shape(0)[2].dividedBy(3);
     if (!size)
-      return node.fail("a packed query of " + shapeString(node.shape(0)) + " does not divide into q, k and v");
+      return node.fail("a packed query of " + shapeString(node.shape(0)) +
+                       " does not divide into q, k and v");
     for (int64_t i = 2; i >= 0; --i)
       parts[i] = node.slice(parts[0], 2, *size * i, *size);
   } else if (!parts[1] && rank == 5) {
@@ -197,7 +206,8 @@ void collectHeads(NodeImporter &node, const Inputs &inputs, Heads &heads) {
     const DimShape shape = node.shapeOf(parts[i]);
     const bool isSplit = shape.size() == 4, isCache = isSplit && keyRank == 4;
     const Dim width = isSplit ? shape[1] * shape[3] : shape.back();
-    Value bias = node.has(inputs.bias) && !isCache ? node.slice(node.operand(inputs.bias), 0, start, width) : Value();
+    Value bias =
+        node.has(inputs.bias) && !isCache ? node.slice(node.operand(inputs.bias), 0, start, width) : Value();
     if (bias && isSplit)
       bias = node.reshape(bias, {shape[1], 1, shape[3]});
     Value x = bias ? node.add(parts[i], bias) : parts[i];
@@ -231,8 +241,9 @@ void attendSeparate(NodeImporter &node, const Inputs &inputs) {
 
 void multiHeadAttention(NodeImporter &node) {
   if (node.has(8) || node.has(9))
-    return node.fail("past_sequence_length and cache_indirection are not supported: only caches that grow by the new "
-                     "tokens are");
+    return node.fail(
+        "past_sequence_length and cache_indirection are not supported: only caches that grow by the new "
+        "tokens are");
   attendSeparate(node, {.bias = 3, .mask = 4, .scores = 5, .past = 6});
 }
 

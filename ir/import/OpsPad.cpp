@@ -77,11 +77,13 @@ void pad(NodeImporter &n) {
       x = n.slice(x, i, margins->cutLow[i], n.shapeOf(x)[i] - margins->cutLow[i] - margins->cutHigh[i]);
   if (mode == "constant") {
     const Value value = n.has(2) ? n.reshape(n.operand(2), {}) : n.scalar(n.inputType(0), number);
-    return n.result(0, n.build<nn::PadOp>({x, value}, {n.dims("low", margins->low), n.dims("high", margins->high)}));
+    return n.result(
+        0, n.build<nn::PadOp>({x, value}, {n.dims("low", margins->low), n.dims("high", margins->high)}));
   }
   for (int64_t i = 0; i < rank && !n.failed(); ++i)
     if (!(margins->low[i] == Dim(0)) || !(margins->high[i] == Dim(0)))
-      x = n.build<nn::GatherOp>({x, chosen(n, mode, margins->low[i], n.shapeOf(x)[i], margins->high[i])}, n.i64("axis", i));
+      x = n.build<nn::GatherOp>({x, chosen(n, mode, margins->low[i], n.shapeOf(x)[i], margins->high[i])},
+                                n.i64("axis", i));
   n.result(0, x);
 }
 

@@ -39,9 +39,10 @@ std::optional<Windows> collect(NodeImporter &n) {
   if (n.intAttribute("storage_order", 0) != 0 || n.wants(1))
     n.fail("indices of the largest elements are not supported");
   auto isPositive = [](int64_t value) { return value > 0; };
-  if (rank == 0 || x.size() != rank + 2 || windows.strides.size() != rank || windows.dilations.size() != rank ||
-      windows.pads.size() != 2 * rank || !llvm::all_of(windows.strides, isPositive) ||
-      !llvm::all_of(windows.dilations, isPositive) || !llvm::all_of(windows.kernel, isPositive) ||
+  if (rank == 0 || x.size() != rank + 2 || windows.strides.size() != rank ||
+      windows.dilations.size() != rank || windows.pads.size() != 2 * rank ||
+      !llvm::all_of(windows.strides, isPositive) || !llvm::all_of(windows.dilations, isPositive) ||
+      !llvm::all_of(windows.kernel, isPositive) ||
       llvm::any_of(windows.pads, [](int64_t pad) { return pad < 0; }))
     n.fail("kernel_shape, strides, dilations or pads do not fit an input of " + shapeString(x));
   if (n.failed())
@@ -81,7 +82,8 @@ Value folded(NodeImporter &n, const Windows &windows, Value x, double around) {
   for (size_t i = 0; i < windows.rank(); ++i)
     low[i + 2] = windows.pads[i], high[i + 2] = windows.beyond[i] + windows.pads[i + windows.rank()];
   if (windows.isPadded())
-    x = n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), around)}, {n.dims("low", low), n.dims("high", high)});
+    x = n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), around)},
+                           {n.dims("low", low), n.dims("high", high)});
   Value all;
   for (int64_t tap = 0; tap < windows.taps && !n.failed(); ++tap) {
     DimShape starts(windows.rank() + 2, Dim(0)), sizes = n.shapeOf(x);
@@ -92,7 +94,8 @@ Value folded(NodeImporter &n, const Windows &windows, Value x, double around) {
       sizes[i + 2] = windows.sizes[i];
       steps[i + 2] = windows.strides[i];
     }
-    Value part = n.build<nn::SliceOp>(x, {n.dims("starts", starts), n.dims("sizes", sizes), n.ints("steps", steps)});
+    Value part =
+        n.build<nn::SliceOp>(x, {n.dims("starts", starts), n.dims("sizes", sizes), n.ints("steps", steps)});
     all = all ? n.build<Op>({all, part}) : part;
   }
   return all;

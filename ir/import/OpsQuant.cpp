@@ -77,18 +77,20 @@ Value shiftedOperand(NodeImporter &node, unsigned input, unsigned zeroPointInput
 
 } // namespace
 
-Value integerMatmul(NodeImporter &node, WithZeroPoint left, WithZeroPoint right, bool transposeLeft, bool transposeRight) {
+Value integerMatmul(NodeImporter &node, WithZeroPoint left, WithZeroPoint right, bool transposeLeft,
+                    bool transposeRight) {
   Value a, b;
-  if (!node.has(left.zeroPoint) && !node.has(right.zeroPoint) && node.inputType(left.value) == node.inputType(right.value)) {
+  if (!node.has(left.zeroPoint) && !node.has(right.zeroPoint) &&
+      node.inputType(left.value) == node.inputType(right.value)) {
     a = node.operand(left.value); // accumulates in i32 as it is
     b = node.operand(right.value);
   } else {
     a = shiftedOperand(node, left.value, left.zeroPoint, !transposeLeft);
     b = shiftedOperand(node, right.value, right.zeroPoint, transposeRight);
   }
-  return node.build<nn::MatmulOp>({a, b},
-                                  {node.flag("transpose_a", transposeLeft), node.flag("transpose_b", transposeRight)},
-                                  mlirType(node.context(), DType::I32));
+  return node.build<nn::MatmulOp>(
+      {a, b}, {node.flag("transpose_a", transposeLeft), node.flag("transpose_b", transposeRight)},
+      mlirType(node.context(), DType::I32));
 }
 
 Value scaleOperand(NodeImporter &node, unsigned input, bool byRow) {
@@ -119,7 +121,8 @@ Value quantised(NodeImporter &node, Value x, unsigned scale, unsigned zeroPoint)
   Type type = node.has(zeroPoint) ? node.inputType(zeroPoint) : mlirType(node.context(), DType::U8);
   if (node.failed())
     return {};
-  SmallVector<Value> operands = {node.cast(x, node.f32Type()), node.reshape(node.cast(node.operand(scale), node.f32Type()), {})};
+  SmallVector<Value> operands = {node.cast(x, node.f32Type()),
+                                 node.reshape(node.cast(node.operand(scale), node.f32Type()), {})};
   addZeroPoint(node, operands, zeroPoint);
   return node.build<nn::QuantizeOp>(operands, {}, type);
 }

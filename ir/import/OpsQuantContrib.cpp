@@ -37,7 +37,8 @@ void softmax(NodeImporter &node) {
 }
 
 void where(NodeImporter &node) {
-  Value y = node.build<nn::WhereOp>({node.operand(0), dequantised(node, 1, 2, 3), dequantised(node, 4, 5, 6)});
+  Value y =
+      node.build<nn::WhereOp>({node.operand(0), dequantised(node, 1, 2, 3), dequantised(node, 4, 5, 6)});
   node.result(0, quantised(node, y, 7, 8));
 }
 
@@ -64,7 +65,8 @@ void reduceMean(NodeImporter &node) {
 
 /// alpha * a scale * b scale * (A B + C), in f32 or quantised.
 void gemm(NodeImporter &node) {
-  const bool transposeA = node.intAttribute("transA", 0) != 0, transposeB = node.intAttribute("transB", 0) != 0;
+  const bool transposeA = node.intAttribute("transA", 0) != 0,
+             transposeB = node.intAttribute("transB", 0) != 0;
   const double alpha = node.floatAttribute("alpha", 1);
   Value sums = integerMatmul(node, {0, 2}, {3, 5}, transposeA, transposeB);
   if (node.has(6))

@@ -1,5 +1,5 @@
-// Resize: along every axis a choice of elements, or weighted sums of some, which are a matmul with constant weights. Depth and
-// space, one as the other.
+// Resize: along every axis a choice of elements, or weighted sums of some, which are a matmul with constant
+// weights. Depth and space, one as the other.
 #include "ir/import/Graph.h"
 #include "ir/import/OpsShared.h"
 
@@ -30,7 +30,8 @@ struct Axis {
 
 /// Where result `i` lies among the inputs.
 double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
-  const auto at = static_cast<double>(i), from = static_cast<double>(axis.from), to = static_cast<double>(axis.to);
+  const auto at = static_cast<double>(i), from = static_cast<double>(axis.from),
+             to = static_cast<double>(axis.to);
   const double exact = axis.scale * from; // `to` before it is rounded
   if (mode == "align_corners")
     return axis.to == 1 && exact == 1 ? 0 : at * (from - 1) / (exact - 1);
@@ -47,8 +48,8 @@ double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
 }
 
 bool isKnownCoordinate(const std::string &mode) {
-  return mode == "align_corners" || mode == "asymmetric" || mode == "tf_half_pixel_for_nn" || mode == "pytorch_half_pixel" ||
-         mode == "half_pixel_symmetric" || mode == "half_pixel";
+  return mode == "align_corners" || mode == "asymmetric" || mode == "tf_half_pixel_for_nn" ||
+         mode == "pytorch_half_pixel" || mode == "half_pixel_symmetric" || mode == "half_pixel";
 }
 
 int64_t nearest(const std::string &rounding, double x) {
@@ -78,16 +79,19 @@ std::vector<float> weightsOf(const Sampling &how, const Axis &axis) {
     const double x = coordinate(how.coordinates, axis, i);
     std::vector<double> column(static_cast<size_t>(axis.from), 0);
     double sum = 0;
-    for (auto tap = static_cast<int64_t>(std::floor(x - support)); tap <= static_cast<int64_t>(std::ceil(x + support)); ++tap) {
+    for (auto tap = static_cast<int64_t>(std::floor(x - support));
+         tap <= static_cast<int64_t>(std::ceil(x + support)); ++tap) {
       const double distance = (static_cast<double>(tap) - x) * narrow;
-      const double weight = isCubic ? cubicWeight(distance, how.cubic) : std::max(0.0, 1 - std::abs(distance));
+      const double weight =
+          isCubic ? cubicWeight(distance, how.cubic) : std::max(0.0, 1 - std::abs(distance));
       if (leavesOut && (tap < 0 || tap >= axis.from))
         continue;
       column[static_cast<size_t>(std::clamp<int64_t>(tap, 0, axis.from - 1))] += weight;
       sum += weight;
     }
     for (int64_t k = 0; k < axis.from; ++k)
-      weights[static_cast<size_t>(k * axis.to + i)] = static_cast<float>(sum == 0 ? 0 : column[static_cast<size_t>(k)] / sum);
+      weights[static_cast<size_t>(k * axis.to + i)] =
+          static_cast<float>(sum == 0 ? 0 : column[static_cast<size_t>(k)] / sum);
   }
   return weights;
 }
@@ -108,7 +112,8 @@ Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sa
   if (how.mode == "nearest") {
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < axis.to; ++i)
-      indices.push_back(std::clamp<int64_t>(nearest(how.rounding, coordinate(how.coordinates, axis, i)), 0, axis.from - 1));
+      indices.push_back(
+          std::clamp<int64_t>(nearest(how.rounding, coordinate(how.coordinates, axis, i)), 0, axis.from - 1));
     const Value index = n.constant(Tensor::of<int64_t>(DType::I64, {axis.to}, indices));
     return n.build<nn::GatherOp>({x, index}, n.i64("axis", at));
   }
@@ -164,7 +169,8 @@ Value withoutSizes(NodeImporter &n, Value x, int64_t at, double scale, const Sam
   return {};
 }
 
-void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, ArrayRef<double> scales, ArrayRef<Dim> sizes) {
+void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, ArrayRef<double> scales,
+             ArrayRef<Dim> sizes) {
   if (n.failed())
     return;
   const size_t count = scales.empty() ? sizes.size() : scales.size();
@@ -180,9 +186,12 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
     if (!from.isStatic() || (scales.empty() && !sizes[i].isStatic()))
       continue;
     known[i].from = from.value();
-    known[i].scale = scales.empty() ? static_cast<double>(sizes[i].value()) / static_cast<double>(from.value()) : scales[i];
-    known[i].to = scales.empty() ? sizes[i].value()
-                                 : static_cast<int64_t>(std::floor(static_cast<double>(known[i].from) * scales[i]));
+    known[i].scale = scales.empty()
+                         ? static_cast<double>(sizes[i].value()) / static_cast<double>(from.value())
+                         : scales[i];
+    known[i].to = scales.empty()
+                      ? sizes[i].value()
+                      : static_cast<int64_t>(std::floor(static_cast<double>(known[i].from) * scales[i]));
   }
   if (how.policy != "stretch") {
     if (llvm::any_of(known, [](const Axis &axis) { return axis.from == 0; }))
@@ -195,8 +204,8 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
     else if (!scales.empty())
       x = withoutSizes(n, x, axes[i], scales[i], how);
     else if (!sameDim(n, sizes[i], shape[axes[i]]))
-      return n.fail("dim " + Twine(axes[i]) + " goes from '" + shape[axes[i]].str() + "' to '" + sizes[i].str() +
-                    "', which are not numbers");
+      return n.fail("dim " + Twine(axes[i]) + " goes from '" + shape[axes[i]].str() + "' to '" +
+                    sizes[i].str() + "', which are not numbers");
   }
   n.result(0, chooses ? x : n.cast(x, type));
 }
@@ -261,14 +270,17 @@ void blocks(NodeImporter &n, bool toSpace) {
     const bool depthFirst = mode == "DCR";
     const DimShape split = depthFirst ? DimShape{x[0], size, size, *channels, x[2], x[3]}
                                       : DimShape{x[0], *channels, size, size, x[2], x[3]};
-    const std::vector<int64_t> perm = depthFirst ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
-    return n.result(0, n.reshape(n.transpose(n.reshape(n.operand(0), split), perm), {x[0], *channels, x[2] * size, x[3] * size}));
+    const std::vector<int64_t> perm =
+        depthFirst ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
+    return n.result(0, n.reshape(n.transpose(n.reshape(n.operand(0), split), perm),
+                                 {x[0], *channels, x[2] * size, x[3] * size}));
   }
   const auto height = part(x[2], size), width = part(x[3], size);
   if (!height || !width)
     return n.fail("the places do not divide into blocks");
   const Value split = n.reshape(n.operand(0), {x[0], x[1], *height, size, *width, size});
-  n.result(0, n.reshape(n.transpose(split, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * (size * size), *height, *width}));
+  n.result(0,
+           n.reshape(n.transpose(split, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * (size * size), *height, *width}));
 }
 
 } // namespace

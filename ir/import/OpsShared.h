@@ -40,13 +40,13 @@ mlir::Value attend(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value
 /// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
 double defaultScale(NodeImporter &node, mlir::Value q);
 
-/// What GroupQueryAttention's caches that hold a window only contain. Rows past the resident ones are not specified; here they
-/// stay as they were.
+/// What GroupQueryAttention's caches that hold a window only contain. Rows past the resident ones are not
+/// specified; here they stay as they were.
 class WindowedCache {
 public:
   /// `lengths`: of past and new tokens of each batch entry, less one.
-  WindowedCache(NodeImporter &node, mlir::Value lengths, const Dim &batch, const Dim &queries, const Dim &capacity,
-                int64_t window);
+  WindowedCache(NodeImporter &node, mlir::Value lengths, const Dim &batch, const Dim &queries,
+                const Dim &capacity, int64_t window);
   /// Of the new tokens, [batch, queries].
   mlir::Value positions();
   /// The cache's rows and the new tokens', [batch, heads, capacity + queries, size].
@@ -60,7 +60,8 @@ private:
   NodeImporter &n;
   Dim batch, queries, capacity;
   int64_t window;
-  mlir::Value past, pastRows, rows, first; ///< [batch, 1]: tokens before, where they lie; rows behind, the first's position
+  mlir::Value past, pastRows, rows,
+      first; ///< [batch, 1]: tokens before, where they lie; rows behind, the first's position
 };
 
 /// The bytes of initialiser `input` read as values of 4 or 8 bits, low half first.
@@ -70,12 +71,14 @@ struct WithZeroPoint {
   unsigned value, zeroPoint;
 };
 /// The product of integers, each less its zero point, in i32.
-mlir::Value integerMatmul(NodeImporter &node, WithZeroPoint left, WithZeroPoint right, bool transposeLeft = false,
-                          bool transposeRight = false);
+mlir::Value integerMatmul(NodeImporter &node, WithZeroPoint left, WithZeroPoint right,
+                          bool transposeLeft = false, bool transposeRight = false);
 /// A scale as f32, of rank 0 where there is one for all, else for rows or columns.
 mlir::Value scaleOperand(NodeImporter &node, unsigned input, bool byRow);
-/// (value - zero point) * scale in f32, and saturate(round(x / scale) + zero point) with one scale, all given by inputs.
-mlir::Value dequantised(NodeImporter &node, unsigned value, unsigned scale, unsigned zeroPoint, int64_t axis = -1);
+/// (value - zero point) * scale in f32, and saturate(round(x / scale) + zero point) with one scale, all given
+/// by inputs.
+mlir::Value dequantised(NodeImporter &node, unsigned value, unsigned scale, unsigned zeroPoint,
+                        int64_t axis = -1);
 mlir::Value quantised(NodeImporter &node, mlir::Value x, unsigned scale, unsigned zeroPoint);
 /// f32 as u8 with one scale and zero point, from its range widened to include 0.
 struct Dynamic {
@@ -84,7 +87,8 @@ struct Dynamic {
 Dynamic dynamicallyQuantised(NodeImporter &node, mlir::Value x);
 
 /// What auto_pad puts at both ends of a dim; nothing where that needs sizes that are numbers.
-std::optional<std::pair<Dim, Dim>> automaticPads(llvm::StringRef mode, const Dim &size, int64_t extent, int64_t stride);
+std::optional<std::pair<Dim, Dim>> automaticPads(llvm::StringRef mode, const Dim &size, int64_t extent,
+                                                 int64_t stride);
 
 /// The activation that runtimes fuse under `name`; x itself without a name. `slope`: of LeakyRelu.
 mlir::Value activation(NodeImporter &node, mlir::Value x, llvm::StringRef name, double slope);

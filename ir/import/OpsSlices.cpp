@@ -73,7 +73,8 @@ void slice(NodeImporter &n) {
     const Dim start = position(starts[i], size, Dim(0), high), end = position(ends[i], size, low, high);
     const Dim span = step > 0 ? end - start : start - end;
     // Clamping keeps the order of what is clamped.
-    const bool ordered = step > 0 && !ends[i].isStatic() && starts[i].knownNonNegative() && (ends[i] - starts[i]).knownNonNegative();
+    const bool ordered = step > 0 && !ends[i].isStatic() && starts[i].knownNonNegative() &&
+                         (ends[i] - starts[i]).knownNonNegative();
     Dim count = (ordered ? span : Dim::max(span, Dim(0))).ceilDiv(Dim(std::abs(step)));
     sizes[axis] = count;
     first[axis] = start;

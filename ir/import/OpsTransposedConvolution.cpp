@@ -1,4 +1,5 @@
-// ConvTranspose: what every place of the input gives to the result is a matmul; the shares are added where they overlap.
+// ConvTranspose: what every place of the input gives to the result is a matmul; the shares are added where
+// they overlap.
 #include "ir/import/OpsShared.h"
 
 using namespace mlir;
@@ -54,7 +55,8 @@ bool findPads(NodeImporter &n, Spread &spread) {
       return false;
     }
     const int64_t size = wanted.empty() ? x[i + 2].value() * spread.strides[i] : wanted[i];
-    const int64_t total = spread.strides[i] * (x[i + 2].value() - 1) + spread.extra[i] + spread.extent(i) - size;
+    const int64_t total =
+        spread.strides[i] * (x[i + 2].value() - 1) + spread.extra[i] + spread.extent(i) - size;
     // What is missing comes behind.
     spread.low[i] = total < 0 ? 0 : mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     spread.high[i] = total - spread.low[i];
@@ -75,12 +77,12 @@ bool collect(NodeImporter &n, Spread &spread) {
   for (size_t i = 2; i < weight.size(); ++i)
     spread.kernel.push_back(weight[i].isStatic() ? weight[i].value() : 0);
   auto isPositive = [](int64_t value) { return value > 0; };
-  if (rank == 0 || spread.rank() != rank || spread.strides.size() != rank || spread.dilations.size() != rank ||
-      spread.extra.size() != rank || spread.groups < 1 || !llvm::all_of(spread.kernel, isPositive) ||
-      !llvm::all_of(spread.strides, isPositive) || !llvm::all_of(spread.dilations, isPositive) ||
-      !(x[1] == weight[0]) || !x[1].dividedBy(spread.groups)) {
-    n.fail("group, strides, dilations or output_padding do not fit an input of " + shapeString(x) + " and weights of " +
-           shapeString(weight));
+  if (rank == 0 || spread.rank() != rank || spread.strides.size() != rank ||
+      spread.dilations.size() != rank || spread.extra.size() != rank || spread.groups < 1 ||
+      !llvm::all_of(spread.kernel, isPositive) || !llvm::all_of(spread.strides, isPositive) ||
+      !llvm::all_of(spread.dilations, isPositive) || !(x[1] == weight[0]) || !x[1].dividedBy(spread.groups)) {
+    n.fail("group, strides, dilations or output_padding do not fit an input of " + shapeString(x) +
+           " and weights of " + shapeString(weight));
     return false;
   }
   if (spread.overlaps() > mostOverlaps) {
@@ -96,7 +98,8 @@ Value withZeros(NodeImporter &n, Value x, int64_t axis, const Dim &low, const Di
   DimShape front(n.rankOf(x), Dim(0)), back = front;
   front[axis] = low;
   back[axis] = high;
-  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)}, {n.dims("low", front), n.dims("high", back)});
+  return n.build<nn::PadOp>({x, n.scalar(NodeImporter::typeOf(x), 0)},
+                            {n.dims("low", front), n.dims("high", back)});
 }
 
 /// The kernel with its dilation spelled as zeros, up to a multiple of the strides.
@@ -109,7 +112,8 @@ Value filledKernel(NodeImporter &n, const Spread &spread) {
       DimShape apart = shape, together = shape;
       apart.insert(apart.begin() + axis + 1, Dim(1));
       together[axis] = shape[axis] * spread.dilations[i];
-      weight = n.reshape(withZeros(n, n.reshape(weight, apart), axis + 1, 0, spread.dilations[i] - 1), together);
+      weight =
+          n.reshape(withZeros(n, n.reshape(weight, apart), axis + 1, 0, spread.dilations[i] - 1), together);
       weight = n.slice(weight, axis, 0, spread.extent(i));
     }
     weight = withZeros(n, weight, axis, 0, spread.reach(i) * spread.strides[i] - spread.extent(i));
@@ -148,9 +152,11 @@ Value shares(NodeImporter &n, const Spread &spread) {
   return n.reshape(result, merged);
 }
 
-/// Adds up along dim i: entry q of `reach` goes q strides further. Dim i becomes one dim of the result's places.
+/// Adds up along dim i: entry q of `reach` goes q strides further. Dim i becomes one dim of the result's
+/// places.
 Value overlapped(NodeImporter &n, Value x, const Spread &spread, size_t i) {
-  const auto axis = static_cast<int64_t>(2 + i); // of size, reach and stride; the dims before are merged already
+  const auto axis =
+      static_cast<int64_t>(2 + i); // of size, reach and stride; the dims before are merged already
   Value sum;
   for (int64_t q = 0; q < spread.reach(i) && !n.failed(); ++q) {
     DimShape shape = n.shapeOf(x);
@@ -171,7 +177,8 @@ Value overlapped(NodeImporter &n, Value x, const Spread &spread, size_t i) {
 Value cut(NodeImporter &n, Value x, const Spread &spread, size_t i) {
   const auto axis = static_cast<int64_t>(2 + i);
   const Dim places = n.shapeOf(spread.x)[axis];
-  const int64_t behind = spread.extra[i] + spread.extent(i) - spread.high[i]; // of the last place's first share
+  const int64_t behind =
+      spread.extra[i] + spread.extent(i) - spread.high[i]; // of the last place's first share
   const Dim end = (places - 1) * spread.strides[i] + behind;
   const int64_t missing = behind - spread.reach(i) * spread.strides[i];
   x = withZeros(n, x, axis, std::max<int64_t>(-spread.low[i], 0), std::max<int64_t>(missing, 0));
@@ -197,6 +204,8 @@ void convTranspose(NodeImporter &n) {
 
 } // namespace
 
-void registerTransposedConvolution(HandlerTable &table) { table.add("", "ConvTranspose", 2, 3, convTranspose); }
+void registerTransposedConvolution(HandlerTable &table) {
+  table.add("", "ConvTranspose", 2, 3, convTranspose);
+}
 
 } // namespace fusion::onnx

@@ -1,5 +1,5 @@
-// Caches of GroupQueryAttention that hold a window only (sliding_window_cache): which positions lie in them, and what a step
-// leaves. A batch entry of T tokens keeps the last L(T) of them, in order, from row 0 on:
+// Caches of GroupQueryAttention that hold a window only (sliding_window_cache): which positions lie in them,
+// and what a step leaves. A batch entry of T tokens keeps the last L(T) of them, in order, from row 0 on:
 //   L(T) = T where they all fit, else T - G * ceil((T - capacity) / G) with G = capacity - window + 1.
 #include "ir/import/OpsShared.h"
 
@@ -21,8 +21,8 @@ Value resident(NodeImporter &n, Value tokens, const Dim &capacity, int64_t windo
 
 } // namespace
 
-WindowedCache::WindowedCache(NodeImporter &n, Value lengths, const Dim &batch, const Dim &queries, const Dim &capacity,
-                             int64_t window)
+WindowedCache::WindowedCache(NodeImporter &n, Value lengths, const Dim &batch, const Dim &queries,
+                             const Dim &capacity, int64_t window)
     : n(n), batch(batch), queries(queries), capacity(capacity), window(window) {
   const Value total = n.add(n.reshape(n.cast(lengths, n.i64Type()), {batch, 1}), number(n, 1));
   past = n.build<nn::MaxOp>({n.sub(total, number(n, queries)), number(n, 0)});
@@ -38,7 +38,8 @@ Value WindowedCache::withNew(Value cache, Value fresh) { return n.concat({cache,
 Value WindowedCache::visible(bool causal) {
   const Value row = countFrom(n, 0, capacity); // row r of the cache holds position past - pastRows + r
   const Value isOld = n.build<nn::LessOp>({row, pastRows});
-  const Value old = n.build<nn::WhereOp>({isOld, n.add(n.sub(past, pastRows), row), n.scalar(n.i64Type(), -1)});
+  const Value old =
+      n.build<nn::WhereOp>({isOld, n.add(n.sub(past, pastRows), row), n.scalar(n.i64Type(), -1)});
   const Value keys = n.reshape(n.concat({n.expand(old, {batch, capacity}), positions()}, 1),
                                {batch, 1, 1, capacity + queries});
   const Value asks = n.reshape(positions(), {batch, 1, queries, 1});

@@ -96,7 +96,8 @@ std::optional<Tensor> GraphImporter::computed(Value value) {
 Attribute GraphImporter::foldedConstant(Value value, int depth) {
   auto type = llvm::dyn_cast<RankedTensorType>(value.getType());
   Operation *op = value.getDefiningOp();
-  if (!op || !type || !type.hasStaticShape() || type.getNumElements() > mostKnown || notConstant.contains(value))
+  if (!op || !type || !type.hasStaticShape() || type.getNumElements() > mostKnown ||
+      notConstant.contains(value))
     return {};
   if (auto constant = llvm::dyn_cast<nn::ConstantOp>(op))
     return constant.getValue();
@@ -177,7 +178,8 @@ Result<Value> GraphImporter::triangle(const GraphValue &value, Location location
         return Value();
   Type index = builder.getI64Type();
   auto size64 = builder.getNamedAttr("size", nn::dimsToAttr(builder.getContext(), DimShape{Dim(size)}));
-  Value zero = nn::buildScalar(builder, location, index, 0), one = nn::buildScalar(builder, location, index, 1);
+  Value zero = nn::buildScalar(builder, location, index, 0),
+        one = nn::buildScalar(builder, location, index, 1);
   Value columns = nn::build<nn::IotaOp>(builder, location, ValueRange{zero, one}, size64);
   Value rows = nn::buildReshape(builder, location, columns, {Dim(size), Dim(1)});
   Value mask = nn::build<nn::LessEqualOp>(builder, location, ValueRange{columns, rows});
@@ -211,8 +213,8 @@ const DimShape &GraphImporter::shapeOf(Value value) const {
 
 void GraphImporter::learn(const Dim &left, const Dim &right) {
   Dim difference = resolve(left - right);
-  // Solve for a symbol that occurs once, with coefficient 1 or -1: one that stands for an expression, or the last by name,
-  // so that `batch` stays.
+  // Solve for a symbol that occurs once, with coefficient 1 or -1: one that stands for an expression, or the
+  // last by name, so that `batch` stays.
   std::set<std::string> names = difference.symbols();
   std::vector<std::string> symbols(names.rbegin(), names.rend());
   std::stable_partition(symbols.begin(), symbols.end(),

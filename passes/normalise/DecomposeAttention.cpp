@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
 
 #include "ir/dialect/Build.h"
+#include "ir/dialect/Types.h"
 #include "passes/ShapeTable.h"
 
 #include <limits>
@@ -18,7 +19,8 @@ namespace {
 class Decomposition {
 public:
   Decomposition(nn::AttentionOp op, ShapeTable &shapes, IRRewriter &rewriter)
-      : op(op), rewriter(rewriter), q(shapes.of(op.getQ())), k(shapes.of(op.getK())), v(shapes.of(op.getV())) {}
+      : op(op), rewriter(rewriter), q(shapes.of(op.getQ())), k(shapes.of(op.getK())),
+        v(shapes.of(op.getV())) {}
 
   /// What takes the place of the result. Null where the heads do not divide.
   Value build() {
@@ -26,21 +28,25 @@ public:
     if (!groups)
       return {};
     const Dim rows = *groups * q[2]; // the queries of all heads that read one key/value head
-    Value scores = make<nn::MatmulOp>({shaped(op.getQ(), {q[0], k[1], rows, q[3]}), op.getK()},
-                                      {rewriter.getNamedAttr("transpose_b", rewriter.getBoolAttr(true))}, f32());
+    Value scores =
+        make<nn::MatmulOp>({shaped(op.getQ(), {q[0], k[1], rows, q[3]}), op.getK()},
+                           {rewriter.getNamedAttr("transpose_b", rewriter.getBoolAttr(true))}, f32());
     scores = masked(capped(times(shaped(scores, {q[0], q[1], q[2], k[2]}), op.getScale().convertToDouble())));
-    Value shares = make<nn::SoftmaxOp>({scores}, {rewriter.getNamedAttr("axis", rewriter.getI64IntegerAttr(3))});
+    Value shares =
+        make<nn::SoftmaxOp>({scores}, {rewriter.getNamedAttr("axis", rewriter.getI64IntegerAttr(3))});
     if (op.getZeroMaskedRows() && op.getMask())
       shares = withoutEmptyRows(scores, shares);
     shares = make<nn::CastOp>({shares}, {}, elementType(op.getV()));
-    Value y = make<nn::MatmulOp>({shaped(shares, {q[0], k[1], rows, k[2]}), op.getV()}, {}, elementType(op.getY()));
+    Value y =
+        make<nn::MatmulOp>({shaped(shares, {q[0], k[1], rows, k[2]}), op.getV()}, {}, elementType(op.getY()));
     return shaped(y, {q[0], q[1], q[2], v[3]});
   }
 
 private:
   template <class Op>
   Value make(ValueRange operands, ArrayRef<NamedAttribute> attributes = {}, Type type = {}) {
-    return nn::build<Op>(rewriter, op.getLoc(), operands, attributes, type ? ArrayRef<Type>(type) : ArrayRef<Type>())
+    return nn::build<Op>(rewriter, op.getLoc(), operands, attributes,
+                         type ? ArrayRef<Type>(type) : ArrayRef<Type>())
         ->getResult(0);
   }
   Type f32() { return rewriter.getF32Type(); }
@@ -81,7 +87,8 @@ private:
             {keys, make<nn::SubOp>({queries, number(rewriter.getI64Type(), static_cast<double>(window))})}));
     }
     for (Value condition : kept)
-      scores = make<nn::WhereOp>({condition, scores, number(f32(), -std::numeric_limits<double>::infinity())});
+      scores =
+          make<nn::WhereOp>({condition, scores, number(f32(), -std::numeric_limits<double>::infinity())});
     return scores;
   }
 

@@ -25,7 +25,8 @@ ModelBuilder contribModel(const std::string &op, const std::vector<std::string> 
 
 TEST(Contrib, Collectives) {
   EXPECT_THAT(Importer().text(contribModel("AllReduce", {"x"})), HasSubstr("nn.all_reduce"));
-  EXPECT_THAT(Importer().text(contribModel("AllGather", {"x"})), Not(HasSubstr("nn.all_reduce"))) << "of one rank";
+  EXPECT_THAT(Importer().text(contribModel("AllGather", {"x"})), Not(HasSubstr("nn.all_reduce")))
+      << "of one rank";
 }
 
 TEST(Contrib, WhatOthersGatherIsAddedAsZeros) {
@@ -39,7 +40,8 @@ TEST(Contrib, WhatOthersGatherIsAddedAsZeros) {
     return b;
   };
   EXPECT_THAT(Importer().text(model(2, -1)),
-              AllOf(HasSubstr("nn.mesh = {tp = 2 : i64}"), HasSubstr("tp_rank"), HasSubstr("nn.where"), HasSubstr("tensor<?x8xf16>"), HasSubstr("nn.all_reduce")));
+              AllOf(HasSubstr("nn.mesh = {tp = 2 : i64}"), HasSubstr("tp_rank"), HasSubstr("nn.where"),
+                    HasSubstr("tensor<?x8xf16>"), HasSubstr("nn.all_reduce")));
   EXPECT_THAT(Importer().text(model(3, 0)), HasSubstr("nn.concat"));
   EXPECT_THAT(Importer().text(model(0, 0)), HasSubstr("group_size is 0"));
   EXPECT_THAT(Importer().text(model(2, 2)), AllOf(StartsWith("error: "), HasSubstr("axis")));
@@ -71,11 +73,14 @@ ModelBuilder routedModel(const std::string &op, const std::string &attribute, co
 TEST(Contrib, RoutedExpertsThatAreNotTakenSayWhy) {
   EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "relu")),
               AllOf(HasSubstr("nn.expert_matmul"), HasSubstr("nn.top_k"), Not(HasSubstr("error"))));
-  EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "tanh")), HasSubstr("activation_type 'tanh' is not supported"));
+  EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "tanh")),
+              HasSubstr("activation_type 'tanh' is not supported"));
   EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "swiglu")),
               HasSubstr("activation_type 'swiglu' needs swiglu_fusion or a third weight"));
-  EXPECT_THAT(Importer().text(routedModel("QMoE", "quant_type", "fp4")), HasSubstr("quant_type 'fp4' is not supported"));
-  EXPECT_THAT(Importer().text(routedModel("QMoE", "activation_type", "silu")), HasSubstr("is not an initializer"));
+  EXPECT_THAT(Importer().text(routedModel("QMoE", "quant_type", "fp4")),
+              HasSubstr("quant_type 'fp4' is not supported"));
+  EXPECT_THAT(Importer().text(routedModel("QMoE", "activation_type", "silu")),
+              HasSubstr("is not an initializer"));
 }
 
 /// Many indices: single elements by nn.scatter_nd, and no reduction.
@@ -134,7 +139,8 @@ TEST(Contrib, CachesThatGrow) {
 
 /// Behind the node as long as before it: the new tokens are written into it.
 TEST(Contrib, CachesOfFullCapacity) {
-  EXPECT_THAT(Importer().text(decodingStep("16", "16")), HasSubstr("nn.cache_write %arg3, %3, %16 {axis = 2 : i64} :"));
+  EXPECT_THAT(Importer().text(decodingStep("16", "16")),
+              HasSubstr("nn.cache_write %arg3, %3, %16 {axis = 2 : i64} :"));
   ModelBuilder b = decodingStep("past", "total");
   b.graph().mutable_node(3)->set_input(6, "given"); // a length that only the run knows
   b.input("given", TensorProto::INT32, {});
@@ -180,8 +186,9 @@ TEST(Contrib, OutputsThatAreNotMadeAreErrorsForTheirReaders) {
   EXPECT_THAT(Importer().text(b), HasSubstr("nn.rms_norm"));
   b.output("z");
   b.node("Neg", {"mean"}, {"z"});
-  EXPECT_THAT(Importer().text(b), HasSubstr("input 'mean' is an output of 'node_y' "
-                                            "(com.microsoft.SkipSimplifiedLayerNormalization) that is not supported"));
+  EXPECT_THAT(Importer().text(b),
+              HasSubstr("input 'mean' is an output of 'node_y' "
+                        "(com.microsoft.SkipSimplifiedLayerNormalization) that is not supported"));
 }
 
 /// ONNX counts causality from the first key, the dialect from the last.
@@ -211,12 +218,14 @@ TEST(Attention, CausalIsAligned) {
 }
 
 /// 2 heads of queries and keys of 4, 4 heads of values of 8.
-ModelBuilder linearAttention(const std::string &domain, const std::string &rule, std::vector<std::string> optional = {"past", "g", "beta"}) {
+ModelBuilder linearAttention(const std::string &domain, const std::string &rule,
+                             std::vector<std::string> optional = {"past", "g", "beta"}) {
   ModelBuilder b(domain.empty() ? 27 : 24);
   if (!domain.empty())
     b.importDomain(domain, 1);
   b.input("q", TensorProto::FLOAT16, {"b", "t", "8"}).input("k", TensorProto::FLOAT16, {"b", "t", "8"});
-  b.input("v", TensorProto::FLOAT16, {"b", "t", "32"}).input("past", TensorProto::FLOAT, {"b", "4", "4", "8"});
+  b.input("v", TensorProto::FLOAT16, {"b", "t", "32"})
+      .input("past", TensorProto::FLOAT, {"b", "4", "4", "8"});
   b.input("g", TensorProto::FLOAT16, {"b", "t", "4"}).input("beta", TensorProto::FLOAT16, {"b", "t", "1"});
   b.output("y").output("present");
   std::vector<std::string> inputs = {"q", "k", "v"};
@@ -229,21 +238,27 @@ ModelBuilder linearAttention(const std::string &domain, const std::string &rule,
 }
 
 TEST(Contrib, LinearAttention) {
-  EXPECT_THAT(Importer().text(linearAttention(microsoft, "gated_delta")),
-              AllOf(HasSubstr("nn.linear_attention"), HasSubstr("scale = 5.000000e-01"), HasSubstr("array<i32: 1, 1, 1, 1, 1, 1>"),
-                    HasSubstr("(tensor<?x2x?x4xf16>, tensor<?x2x?x4xf16>, tensor<?x4x?x8xf16>, tensor<?x4x4x8xf32>, "
-                              "tensor<?x4x?x1xf16>, tensor<?x1x?x1xf16>) -> (tensor<?x4x?x8xf16>, tensor<?x4x4x8xf32>)")));
+  EXPECT_THAT(
+      Importer().text(linearAttention(microsoft, "gated_delta")),
+      AllOf(HasSubstr("nn.linear_attention"), HasSubstr("scale = 5.000000e-01"),
+            HasSubstr("array<i32: 1, 1, 1, 1, 1, 1>"),
+            HasSubstr(
+                "(tensor<?x2x?x4xf16>, tensor<?x2x?x4xf16>, tensor<?x4x?x8xf16>, tensor<?x4x4x8xf32>, "
+                "tensor<?x4x?x1xf16>, tensor<?x1x?x1xf16>) -> (tensor<?x4x?x8xf16>, tensor<?x4x4x8xf32>)")));
   // What a rule does not use is left out; without a past the state begins as zeros.
-  EXPECT_THAT(Importer().text(linearAttention(microsoft, "linear")), HasSubstr("array<i32: 1, 1, 1, 1, 0, 0>"));
+  EXPECT_THAT(Importer().text(linearAttention(microsoft, "linear")),
+              HasSubstr("array<i32: 1, 1, 1, 1, 0, 0>"));
   EXPECT_THAT(Importer().text(linearAttention(microsoft, "gated", {"", "g"})),
-              AllOf(HasSubstr("array<i32: 1, 1, 1, 1, 1, 0>"), HasSubstr("nn.expand"), HasSubstr("tensor<?x4x4x8xf16>")));
+              AllOf(HasSubstr("array<i32: 1, 1, 1, 1, 1, 0>"), HasSubstr("nn.expand"),
+                    HasSubstr("tensor<?x4x4x8xf16>")));
 }
 
 TEST(Contrib, LinearAttentionThatCannotBe) {
   auto fails = [](ModelBuilder b, const std::string &text) {
     EXPECT_THAT(Importer().text(b), AllOf(StartsWith("error: "), HasSubstr(text)));
   };
-  fails(linearAttention(microsoft, "softmax"), "update_rule 'softmax' is none of linear, gated, delta and gated_delta");
+  fails(linearAttention(microsoft, "softmax"),
+        "update_rule 'softmax' is none of linear, gated, delta and gated_delta");
   fails(linearAttention("", "gated", {"past"}), "update_rule 'gated' needs decay (input 4)");
   fails(linearAttention("", "delta", {"past", "g"}), "update_rule 'delta' needs beta (input 5)");
   ModelBuilder windowed = linearAttention(microsoft, "gated_delta");
@@ -284,7 +299,8 @@ ModelBuilder causalConv(const std::vector<std::string> &inputs) {
 TEST(Contrib, CausalConvWithState) {
   ModelBuilder full = causalConv({"x", "w", "bias", "past"});
   ModelBuilder::attribute(*full.graph().mutable_node(0), "activation", std::string("silu"));
-  EXPECT_THAT(Importer().text(full), AllOf(HasSubstr("nn.concat"), HasSubstr("nn.silu"), HasSubstr("tensor<?x6x3xf16>")));
+  EXPECT_THAT(Importer().text(full),
+              AllOf(HasSubstr("nn.concat"), HasSubstr("nn.silu"), HasSubstr("tensor<?x6x3xf16>")));
   EXPECT_THAT(Importer().text(causalConv({"x", "w"})), AllOf(HasSubstr("nn.pad"), Not(HasSubstr("nn.silu"))));
   ModelBuilder unknown = full;
   unknown.graph().mutable_node(0)->mutable_attribute(0)->set_s("relu");

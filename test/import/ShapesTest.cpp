@@ -159,25 +159,30 @@ TEST(ImportShapes, SlicesOfUnknownSignClamp) {
 /// A dim whose symbols no input tells is what it is called, and nothing else.
 TEST(ImportShapes, DimsThatInputsDoNotTellAreFree) {
   ModelBuilder b(18);
-  b.input("ids", TensorProto::FLOAT, {"batch", "seq"}).input("mask", TensorProto::FLOAT, {"batch", "past_len + seq_len"});
+  b.input("ids", TensorProto::FLOAT, {"batch", "seq"})
+      .input("mask", TensorProto::FLOAT, {"batch", "past_len + seq_len"});
   b.input("next", TensorProto::FLOAT, {"batch", "seq + 1"});
   b.node("Relu", {"mask"}, {"y"});
   b.node("Relu", {"ids"}, {"z"});
   b.node("Relu", {"next"}, {"w"});
   b.output("y").output("z").output("w");
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(["batch", "`past_len + seq_len`"])"), HasSubstr(R"(["batch", "seq + 1"])")));
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr(R"(["batch", "`past_len + seq_len`"])"), HasSubstr(R"(["batch", "seq + 1"])")));
 }
 
-/// What ops say about the inputs' dims holds for the inputs: the size of what a cache grows by is the cache's.
+/// What ops say about the inputs' dims holds for the inputs: the size of what a cache grows by is the
+/// cache's.
 TEST(ImportShapes, OpsSayWhatNamesHide) {
   ModelBuilder b(18);
-  b.input("past", TensorProto::FLOAT, {"batch", "past", "cache_dim"}).input("new", TensorProto::FLOAT, {"batch", "seq", "32"});
+  b.input("past", TensorProto::FLOAT, {"batch", "past", "cache_dim"})
+      .input("new", TensorProto::FLOAT, {"batch", "seq", "32"});
   b.input("mask", TensorProto::FLOAT, {"batch", "p + s", "1"});
   ModelBuilder::attribute(b.node("Concat", {"past", "new"}, {"all"}), "axis", 1);
   b.node("Add", {"all", "mask"}, {"y"});
   b.output("y");
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr(R"(nn.dims = ["batch", "past", 32], nn.name = "past")"),
-                                        HasSubstr(R"(nn.dims = ["batch", "past + seq", 1], nn.name = "mask")")));
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr(R"(nn.dims = ["batch", "past", 32], nn.name = "past")"),
+                    HasSubstr(R"(nn.dims = ["batch", "past + seq", 1], nn.name = "mask")")));
 }
 
 TEST(ImportShapes, RangeAndFill) {

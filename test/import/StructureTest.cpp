@@ -125,12 +125,15 @@ ModelBuilder branchOnData(const std::string &yes, const std::string &no) {
   ModelBuilder b = vectorModel();
   b.input("c", TensorProto::BOOL, {});
   auto &node = b.node("If", {"c"}, {"y"});
-  for (const auto &[name, op] : {std::pair(std::string("then_branch"), yes), std::pair(std::string("else_branch"), no)}) {
+  for (const auto &[name, op] :
+       {std::pair(std::string("then_branch"), yes), std::pair(std::string("else_branch"), no)}) {
     auto *attribute = node.add_attribute();
     attribute->set_name(name);
     attribute->set_type(AttributeProto::GRAPH);
     auto *graph = attribute->mutable_g();
-    ModelBuilder::fill(*graph->add_node(), op, op == "MatMul" ? std::vector<std::string>{"x", "x"} : std::vector<std::string>{"x"}, {"r"});
+    ModelBuilder::fill(*graph->add_node(), op,
+                       op == "MatMul" ? std::vector<std::string>{"x", "x"} : std::vector<std::string>{"x"},
+                       {"r"});
     graph->add_output()->set_name("r");
   }
   return b;
@@ -140,8 +143,10 @@ TEST(ImportStructure, CheapBranchesOnDataAreSelectedFrom) {
   EXPECT_THAT(Importer().text(branchOnData("Neg", "Abs")),
               AllOf(HasSubstr("nn.neg"), HasSubstr("nn.abs"), HasSubstr("nn.where %arg1")));
   EXPECT_THAT(Importer().text(branchOnData("Neg", "MatMul")),
-              AllOf(HasSubstr("condition (input 0, 'c') depends on run-time data"), HasSubstr("too much to run both")));
-  EXPECT_THAT(Importer().text(branchOnData("Neg", "Shape")), HasSubstr("the branches give tensors of different types"));
+              AllOf(HasSubstr("condition (input 0, 'c') depends on run-time data"),
+                    HasSubstr("too much to run both")));
+  EXPECT_THAT(Importer().text(branchOnData("Neg", "Shape")),
+              HasSubstr("the branches give tensors of different types"));
 }
 
 /// Tables of different length, chosen by a size: what is selected has the length of the table taken.
@@ -152,7 +157,8 @@ TEST(ImportStructure, BranchesOfOtherSizesAreSelectedBySizes) {
   b.node("Gather", {"shape", "zero"}, {"size"});
   b.node("Greater", {"size", "limit"}, {"c"});
   auto &node = b.node("If", {"c"}, {"y"});
-  for (const auto &[name, size] : {std::pair(std::string("then_branch"), 5), std::pair(std::string("else_branch"), 3)}) {
+  for (const auto &[name, size] :
+       {std::pair(std::string("then_branch"), 5), std::pair(std::string("else_branch"), 3)}) {
     auto *attribute = node.add_attribute();
     attribute->set_name(name);
     attribute->set_type(AttributeProto::GRAPH);
@@ -160,7 +166,8 @@ TEST(ImportStructure, BranchesOfOtherSizesAreSelectedBySizes) {
     *graph->add_initializer() = ModelBuilder::intTensor("r", std::vector<int64_t>(size, 1));
     graph->add_output()->set_name("r");
   }
-  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.where"), HasSubstr("nn.slice"), HasSubstr("2*min(1, max(0, n - 64)) + 3")));
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr("nn.where"), HasSubstr("nn.slice"), HasSubstr("2*min(1, max(0, n - 64)) + 3")));
 }
 
 /// x = x + i for i of 0 to `steps` - 1; what the body says of going on is an input of the graph if `endless`.
@@ -174,7 +181,8 @@ ModelBuilder counting(int64_t steps, bool endless = false) {
   auto *graph = attribute->mutable_g();
   for (const char *input : {"i", "c", "s"})
     graph->add_input()->set_name(input);
-  ModelBuilder::attribute(ModelBuilder::fill(*graph->add_node(), "Cast", {"i"}, {"f"}), "to", TensorProto::FLOAT);
+  ModelBuilder::attribute(ModelBuilder::fill(*graph->add_node(), "Cast", {"i"}, {"f"}), "to",
+                          TensorProto::FLOAT);
   ModelBuilder::fill(*graph->add_node(), "Add", {"s", "f"}, {"next"});
   for (const char *output : {endless ? "go" : "c", "next", "next"})
     graph->add_output()->set_name(output);
