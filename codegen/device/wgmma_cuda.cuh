@@ -66,6 +66,12 @@ template <class T, int N> struct wgmma_instruction;
                    : FUSION_OPERANDS_##N(d)                                                                  \
                    : "l"(a), "l"(b), "r"((u32)add));                                                         \
     }                                                                                                        \
+    static DEVICE void by_depth(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                                \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
+                   "k16.f32." #T "." #T " {" FUSION_NAMES_##N "}, %" #a0 ", %" #a1 ", p, 1, 1, 0, 1;}"       \
+                   : FUSION_OPERANDS_##N(d)                                                                  \
+                   : "l"(a), "l"(b), "r"((u32)add));                                                         \
+    }                                                                                                        \
     static DEVICE void registers(f32 (&d)[N / 8][4], const u32 (&a)[4], u64 b) {                             \
       asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" FUSION_NAMES_##N         \
                    "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #a4 ", 1, 1, 1, 1;"                      \
@@ -103,6 +109,10 @@ template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4],
 template <class T, int Fragments> DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_instruction<T, 8 * Fragments>::transposed(d, a, b, add);
 }
+// d (+)= A B of 16 columns of A and 16 rows of B. N: multiples of 64.
+template <class T, int Fragments> DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  wgmma_instruction<T, 8 * Fragments>::by_depth(d, a, b, add);
+}
 // d += A B of 16 rows of B, a tile; A in registers, in the layout of mma.m16n8k16.
 template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   wgmma_instruction<T, 8 * Fragments>::registers(d, a, b);
@@ -128,4 +138,10 @@ template <int N> DEVICE void fence_operand(u32 (&d)[N][4]) {
 #pragma unroll
   for (int n = 0; n < N; ++n)
     asm volatile("" : "+r"(d[n][0]), "+r"(d[n][1]), "+r"(d[n][2]), "+r"(d[n][3])::"memory");
+}
+// condition ? a : b, of registers that stay registers: of a choice by an index the compiler makes an array in memory.
+DEVICE u32 choose_register(bool condition, u32 a, u32 b) {
+  u32 chosen;
+  asm("{.reg .pred p; setp.ne.b32 p, %3, 0; selp.b32 %0, %1, %2, p;}" : "=r"(chosen) : "r"(a), "r"(b), "r"((u32)condition));
+  return chosen;
 }

@@ -13,20 +13,24 @@ DEVICE u32 swizzled_element(u64 place) {
   copy_bytes(&bits, dynamic_shared() + (place ^ (place >> 7 & 7u) << 4), 2);
   return bits;
 }
-// Element (row, k) of a tile of 64 x 16 lies at row * Row + k * Depth bytes.
-template <class T, u32 Row, u32 Depth, int Fragments>
-DEVICE void wgmma_tiles(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+// The elements of A, 16 x 16, that this thread has. Element (row, k) lies at row * Row + k * Depth bytes.
+template <u32 Row, u32 Depth> DEVICE void swizzled_rows(u32 (&first)[4], u64 a) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
-  const u64 rows = (u64)(u32)a + warp_id() % 4u * 16u * Row, columns = (u64)(u32)b;
-  u32 first[4];
+  const u64 rows = (u64)(u32)a + warp_id() % 4u * 16u * Row;
   for (u32 i = 0; i < 4u; ++i) {
     const u64 place = rows + (group + 8u * (i % 2u)) * Row + (pair + 8u * (i / 2u)) * Depth;
     first[i] = swizzled_element(place) | swizzled_element(place + Depth) << 16;
   }
+}
+template <class T, u32 Row, u32 Depth, int Fragments>
+DEVICE void wgmma_tiles(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
+  u32 first[4];
+  swizzled_rows<Row, Depth>(first, a);
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];
     for (u32 i = 0; i < 2u; ++i) {
-      const u64 place = columns + (8u * n + group) * 128u + (pair + 8u * i) * 2u;
+      const u64 place = (u64)(u32)b + (8u * n + group) * 128u + (pair + 8u * i) * 2u;
       second[i] = swizzled_element(place) | swizzled_element(place + 2u) << 16;
     }
     if (!add)
@@ -52,6 +56,13 @@ template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][
     mma_m16n8k16(d[n], a, second, T());
   }
 }
+template <class T, int Fragments> DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  u32 first[4];
+  swizzled_rows<128, 2>(first, a);
+  for (u32 n = 0; !add && n < (u32)Fragments; ++n)
+    d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
+  wgmma_columns<T>(d, first, b);
+}
 DEVICE void warpgroup_arrive() {}
 DEVICE void warpgroup_commit() {}
 template <int Pending> DEVICE void warpgroup_wait() {}
@@ -59,3 +70,4 @@ template <int> DEVICE void more_registers() {}
 template <int> DEVICE void fewer_registers() {}
 template <int N> DEVICE void fence_operand(f32 (&)[N][4]) {}
 template <int N> DEVICE void fence_operand(u32 (&)[N][4]) {}
+DEVICE u32 choose_register(bool condition, u32 a, u32 b) { return condition ? a : b; }

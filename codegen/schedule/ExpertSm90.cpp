@@ -1,6 +1,6 @@
 // Many rows by their experts' matrices on sm_90a: a kernel that puts the rows in order, and the products.
 #include "codegen/schedule/ExpertMatmul.h"
-#include "codegen/schedule/MatmulSource.h"
+#include "codegen/schedule/MatmulRing.h"
 
 #include <fmt/format.h>
 
@@ -11,31 +11,17 @@ namespace fusion::experts {
 using matmul::Problem;
 
 namespace {
-constexpr int64_t depth = 64, tileM = 128; // as in expert_sm90.cuh
+int64_t widthOf(const Problem &problem) { return matmul::ringWidths(problem).front(); }
 
-/// Columns of C of a tile: the accumulators of a thread are at most 128.
-int64_t tileColumns(const Problem &problem) { return problem.accumulators() > 1 ? 128 : 256; }
-
-int64_t stageBytes(const Problem &problem) {
-  return 2 * depth * (tileM + tileColumns(problem) * static_cast<int64_t>(problem.accumulators()));
-}
-
-int64_t stages(const Problem &problem, const TargetInfo &target) {
-  constexpr int64_t most = 6, reserve = 4096; // alignment, and what is declared in the source
-  return std::min(most, (target.sharedBytesPerBlock - reserve - 4 * problem.routing->experts) /
-                            stageBytes(problem));
+int64_t stagesOf(const Problem &problem, const TargetInfo &target) {
+  const int64_t reserved = 2048 + 4 * problem.routing->experts; // what the source declares
+  return matmul::ringStages(problem, target, widthOf(problem), reserved);
 }
 
 TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul) {
-  TensorMapArgument map;
-  const auto bytes = static_cast<int64_t>(byteSize(matmul.b.type));
-  map.byteOffset = matmul.b.offset * Dim(bytes);
-  map.type = matmul.b.type;
-  map.shape = {problem.routing->experts, matmul.n, problem.k};
-  map.strides = {matmul.b.batchStrides[0], matmul.b.columnStride, 1};
-  map.box = {1, static_cast<uint32_t>(tileColumns(problem)), depth};
-  map.swizzle = TensorMapArgument::Swizzle::Bytes128;
-  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
+  TensorMapArgument map = matmul::mapOfB(problem, matmul, widthOf(problem));
+  map.shape[0] = problem.routing->experts;
+  map.strides[0] = matmul.b.batchStrides[0];
   return map;
 }
 
@@ -43,20 +29,10 @@ Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routin
 } // namespace
 
 bool takesSm90(const Problem &problem, const TargetInfo &target) {
-  const std::optional<DType> type = matmul::tensorCoreType(problem);
-  if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !type || problem.sideBySide() ||
-      problem.accumulators() > 2 || problem.a.decode || problem.a.type != *type ||
-      matmul::multipliesBytes(problem))
-    return false;
-  auto fits = [&](const matmul::Matmul &matmul) {
-    return !matmul.b.decode && matmul.b.type == *type && matmul.b.rowStride == Dim(1) &&
-           !(matmul.b.batchStrides[0] == Dim(0)) && matmul.b.columnStride.constant().value_or(8) > 0;
-  };
-  // A tile's rows and columns should be there.
-  return llvm::all_of(problem.matmuls, fits) && problem.k.constant().value_or(0) >= depth &&
-         problem.n.constant().value_or(0) >= 64 && matmul::readsVectors(problem, true, 8, 8) &&
-         matmul::readsVectors(problem, false, 8, 8) && matmul::resultVector(problem, 2) == 2 &&
-         stages(problem, target) >= 3;
+  auto isOne = [](const matmul::Matmul &matmul) { return matmul.b.batchStrides[0] == Dim(0); };
+  return matmul::fitsRing(problem, target) && !problem.sideBySide() && llvm::none_of(problem.matmuls, isOne) &&
+         problem.k.constant() && problem.n.constant() && matmul::readsVectors(problem, true, 8, 8) &&
+         stagesOf(problem, target) >= 3;
 }
 
 KernelDraft emitPlan(const Region &region, const KernelContext &context) {
@@ -79,25 +55,17 @@ KernelDraft emitPlan(const Region &region, const KernelContext &context) {
 }
 
 KernelDraft emitSm90(const Region &region, const KernelContext &context) {
-  constexpr int64_t threads = 384;
   auto analysed = matmul::analyseExperts(region, context);
   const Problem &problem = std::get<Problem>(analysed);
   matmul::GemmSource source(region, context, problem, "expert_sm90");
-  const int64_t inFlight = stages(problem, context.target);
-  source.setType("type", body::spelling(problem.a.type));
-  source.set("tile_n", tileColumns(problem));
-  source.set("stages", inFlight);
-  source.set("wide", region.outputs.size() == 1 && byteSize(dtype(region.outputs[0])) == 2 &&
-                         problem.n.knownMultipleOf(8));
-  KernelDraft draft =
-      source.finishExperts({DType::F32, 2}, static_cast<uint32_t>(threads), planElements(problem),
-                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
+  const int64_t width = widthOf(problem), stages = stagesOf(problem, context.target);
+  matmul::setRing(source, problem, width, stages);
+  KernelDraft draft = source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
+                                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
   draft.kernel.schedule = "experts";
-  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(inFlight * stageBytes(problem) + 1024);
-  draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma) | static_cast<uint32_t>(Feature::Tma);
-  draft.gridX =
-      Dim::min(Dim(context.target.multiprocessors),
-               (problem.m.ceilDiv(tileM) + expertGroups(problem)) * problem.n.ceilDiv(tileColumns(problem)));
+  matmul::finishRing(draft, problem, width, stages);
+  draft.gridX = Dim::min(Dim(context.target.multiprocessors),
+                         (problem.m.ceilDiv(matmul::ringRows) + expertGroups(problem)) * problem.n.ceilDiv(width));
   return draft;
 }
 

@@ -27,7 +27,9 @@ private:
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     if (problem.m.constant())
       return {};
-    llvm::SmallVector<int64_t> limits = matmul::tileLimits(problem);
+    llvm::SmallVector<int64_t> limits = matmul::sm90Limits(problem, context.target);
+    if (limits.empty())
+      limits = matmul::tileLimits(problem);
     matmul::Problem plain = problem; // as it is for more rows than a prologue normalises
     plain.prologue.clear();
     const int64_t swapped = matmul::swapABRows(plain, context.target),
@@ -90,6 +92,7 @@ private:
                         : matmul::isSmallM(problem)          ? matmul::emitSmallM(region, context, problem)
                         : holds(matmul::gemvRows(problem))   ? matmul::emitGemv(region, context, problem)
                         : holds(matmul::gemvKnRows(problem)) ? matmul::emitGemvKn(region, context, problem)
+                        : matmul::takesSm90(problem, context.target) ? matmul::emitSm90(region, context, problem)
                         : matmul::tensorCoreType(problem)    ? matmul::emitMma(region, context, problem)
                                                              : matmul::emitFma(region, context, problem);
     Dim columns = 0;

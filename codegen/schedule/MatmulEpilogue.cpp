@@ -83,6 +83,12 @@ scalar::Value EpilogueWriter::scale(Operation *op, Value operand) {
   return input(found->first, view, at, std::max<int64_t>(block, 1));
 }
 
+bool EpilogueWriter::readsVectors(unsigned index, const View &view, ArrayRef<Dim> strides) const {
+  auto isEven = [&](const Dim &dim) { return dim.knownMultipleOf(sums.width); };
+  return sums.aligned && sums.width > 1 && strides.back() == Dim(1) && isFloat(dtype(region.inputs[index])) &&
+         !isPacked(view) && isEven(view.offset) && llvm::all_of(strides.drop_back(), isEven);
+}
+
 scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axis, int64_t block) {
   const DimShape &result = context.shape(op.getY());
   const bool hasColumn = op.hasColumns();
@@ -99,9 +105,10 @@ scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axi
   auto divided = [&](scalar::Value at) { return graph.div(at, graph.index(block)); };
   ArrayRef<Dim> leading = result, leadingStrides = strides;
   const bool inBlocks = block > 1 && axis < result.size();
+  const bool isVector = hasColumn && !inBlocks && readsVectors(index, view, strides);
   if (hasColumn) {
     scalar::Value at = column;
-    if (sums.width > 1)
+    if (sums.width > 1 && !isVector)
       at = graph.add(at, graph.input("lane", DType::I64, scalar::Level::Element));
     add(inBlocks && axis + 1 == result.size() ? divided(at) : at, strides.back());
     leading = leading.drop_back();
@@ -118,7 +125,15 @@ scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axi
     for (size_t i = 0; i < at.size(); ++i)
       add(at[i], leadingStrides[i]);
   }
-  return graph.load(functor.pointer(index), place);
+  if (!isVector)
+    return graph.load(functor.pointer(index), place);
+  const scalar::Pointer from = functor.pointer(index);
+  const std::string name = names.fresh("x"), type = fmt::format("{}, {}", body::spelling(from.element), sums.width),
+                    text = printer.value(place, code);
+  code.line(fmt::format("const Vec<{}> {} = load_vec<{}>({} + {});", type, name, type, from.name, text));
+  const scalar::Value neighbours = graph.input(name, from.element, scalar::Level::Element);
+  printer.bindVector(neighbours, name, from.element);
+  return neighbours;
 }
 
 scalar::Value EpilogueWriter::value(Value v) {
@@ -142,8 +157,8 @@ scalar::Value EpilogueWriter::value(Value v) {
 scalar::Value EpilogueWriter::total(const Product &matmul, size_t accumulator) {
   const DType type = dtype(matmul.getY()), operandType = dtype(matmul.getA());
   const std::string vector = fmt::format("sums[{}]", accumulator);
-  const scalar::Value sum =
-      graph.input(sums.width > 1 ? vector : vector + "[0]", sums.type, scalar::Level::Element);
+  const std::string single = scalar::isNarrow(sums.type) ? "to_f32(" + vector + "[0])" : vector + "[0]";
+  const scalar::Value sum = graph.input(sums.width > 1 ? vector : single, sums.type, scalar::Level::Element);
   if (sums.width > 1)
     printer.bindVector(sum, vector, sums.type);
   if (isFloat(operandType))

@@ -144,6 +144,7 @@ int64_t resultVector(const Problem &problem, int64_t most);
 
 // The templates: what they take, and their kernels.
 KernelDraft emitMma(const Region &region, const KernelContext &context, const Problem &problem);
+KernelDraft emitSm90(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitGemv(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitGemvKn(const Region &region, const KernelContext &context, const Problem &problem);
@@ -168,5 +169,10 @@ int64_t swapABRows(const Problem &problem, const TargetInfo &target);
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem);
 /// Numbers of rows after which another tile of gemm_mma is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
+/// Whether warpgroups multiply these rows, by gemm_sm90: 16-bit floats of which TMA reads rows at distances of whole
+/// 16 bytes, A along k, and at least 64 columns and 64 along k.
+bool takesSm90(const Problem &problem, const TargetInfo &target);
+/// Numbers of rows after which another tile of it is better; none where it takes no number of rows.
+llvm::SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target);
 
 } // namespace fusion::matmul

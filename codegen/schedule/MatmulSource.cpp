@@ -131,6 +131,19 @@ std::string GemmSource::kernelName() const {
   return text;
 }
 
+KernelDraft GemmSource::finishTiles(const Sums &sums, uint32_t threads, const TensorMapArgument &mapOfA,
+                                    llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+  source.include(name + ".cuh");
+  source.declare(source.config.text());
+  SmallVector<std::string> arguments{sizes(), source.size(problem.batchCount()), epilogue(sums),
+                                     source.tensorMap(problem.a.input, mapOfA)};
+  for (const Matmul &matmul : problem.matmuls)
+    arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
+  const std::string code = fmt::format("  {}<Config>({});\n", name, llvm::join(arguments, ", "));
+  return source.finish(
+      {.schedule = "matmul", .code = code, .name = kernelName(), .threads = threads, .residentBlocks = 1});
+}
+
 KernelDraft GemmSource::finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                                       llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");

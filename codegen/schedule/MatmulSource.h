@@ -10,8 +10,9 @@ namespace fusion::matmul {
 
 /// What a template hands the epilogue: so many neighbouring columns, accumulators of this type.
 struct Sums {
-  DType type = DType::F32;
+  DType type = DType::F32; ///< of 16 bits: rounded to it
   int64_t width = 1;
+  bool aligned = false; ///< the first column is a multiple of the width
 };
 
 /// The text of a kernel around the template `name`, of the file `name`.cuh.
@@ -38,6 +39,9 @@ public:
   std::string declareEpilogue(const std::string &functor, const Region &part, const Problem &its, bool handsOut);
   body::KernelSource &kernel() { return source; }
   std::string kernelName() const;
+  /// Of gemm_sm90: sizes, the number of matrices of a batch, the epilogue and the maps of A and of each B.
+  KernelDraft finishTiles(const Sums &sums, uint32_t threads, const TensorMapArgument &mapOfA,
+                          llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
   /// Of expert_sm90: sizes, A, the plan of so many elements, the epilogue and the maps of B.
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
@@ -91,6 +95,8 @@ private:
   /// The element of an input, broadcast to the result's shape; with `block`, the index of `axis` counts
   /// blocks of as many.
   scalar::Value input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
+  /// Whether neighbouring columns of an input can be read at once, if it has these strides.
+  bool readsVectors(unsigned index, const View &view, llvm::ArrayRef<Dim> strides) const;
   /// The accumulator of a matmul, rounded to its result's type.
   scalar::Value total(const Product &matmul, size_t accumulator);
   void print(llvm::ArrayRef<unsigned> outputs);

@@ -1,0 +1,28 @@
+// What the kernels share whose main loop is gemm_ring.cuh, for matmuls and for products by experts' matrices.
+#pragma once
+
+#include "codegen/schedule/MatmulSource.h"
+
+namespace fusion::matmul {
+
+/// Of a tile in shared memory: rows of C, and elements along k.
+constexpr int64_t ringRows = 128, ringDepth = 64;
+constexpr uint32_t ringThreads = 384;
+
+/// Whether warpgroups multiply these types, and TMA reads B. A is for the caller to look at.
+bool fitsRing(const Problem &problem, const TargetInfo &target);
+
+/// Widths of a tile, of each accumulator, that the template takes, the widest first.
+llvm::SmallVector<int64_t> ringWidths(const Problem &problem);
+/// Steps along k in the ring, if `reserved` bytes of shared memory are for something else.
+int64_t ringStages(const Problem &problem, const TargetInfo &target, int64_t width, int64_t reserved);
+
+/// Members of Config, and what the epilogue takes.
+void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages);
+Sums ringSums(const Problem &problem);
+/// B of one of the matmuls.
+TensorMapArgument mapOfB(const Problem &problem, const Matmul &matmul, int64_t width);
+/// What the launch needs.
+void finishRing(KernelDraft &draft, const Problem &problem, int64_t width, int64_t stages);
+
+} // namespace fusion::matmul
