@@ -1,55 +1,78 @@
 #pragma once
-// The rows of every expert, one expert after the other, each in order: what the blocks of the product after
-// it share out. A block for each expert.
+// The rows of every expert, one expert after the other: what the blocks of the product after it share out. A block for
+// each expert.
 
 #include "expert.cuh"
 
-/// `plan`: where each expert's rows begin, and the number of all; then the rows.
+/// `plan`: where each expert's rows begin, and the number of all; then the rows. Those of an expert are in the same
+/// order in every run.
 /// `Config`: threads.
 template <class Config, class Routing>
 DEVICE void expert_plan(const Routing &routing, i32 *plan) {
-  constexpr int warps = Config::threads / 32;
-  SHARED(i32, before, warps); ///< rows of earlier experts in a warp's part
+  constexpr int threads = Config::threads, warps = threads / 32, kept = 32;
+  SHARED(i32, before, warps); ///< rows of earlier experts that a warp has seen
   SHARED(i32, its, warps);    ///< rows of the block's
-  const i64 expert = block_x(), rows = routing.rows();
-  const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
-  const i64 part = ceil_div(ceil_div(rows, warps), 32) * 32, first = warp * part,
-            last = first + part < rows ? first + part : rows;
+  const i64 expert = block_x();
+  const i32 rows = (i32)routing.rows(), lane = (i32)lane_id(), warp = (i32)thread_x() / 32;
   pdl_wait();
   pdl_launch_dependents();
-  i32 earlier = 0, own = 0;
-#pragma unroll 4
-  for (i64 start = first; start < last; start += 32) {
-    const i64 row = start + lane;
-    const i64 chosen = row < last ? expert_of(routing, row) : Routing::experts();
-    earlier += bit_count(warp_ballot(chosen < expert));
-    own += bit_count(warp_ballot(chosen == expert));
-  }
-  if (lane == 0) {
+  i32 earlier = 0;
+  // Which of `kept` rows from `start` on, `threads` apart, are the expert's.
+  auto look = [&](i32 start) {
+    u32 mine = 0;
+#pragma unroll 8
+    for (i32 i = 0; i < kept; ++i) {
+      const i32 row = start + i * threads;
+      const i64 chosen = row < rows ? expert_of(routing, row) : Routing::experts();
+      earlier += chosen < expert;
+      mine |= (u32)(chosen == expert) << i;
+    }
+    return mine;
+  };
+  auto sum_of_warp = [](i32 value) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2)
+      value += shuffle_xor(value, mask);
+    return value;
+  };
+  const i32 first = (i32)thread_x(), round = kept * threads;
+  const u32 of_first = look(first);
+  for (i32 start = first + round; start - first < rows; start += round)
+    look(start);
+  earlier = sum_of_warp(earlier);
+  if (lane == 0)
     before[warp] = earlier;
-    its[warp] = own;
-  }
   barrier();
-  i32 begin = 0, place = 0, count = 0;
-#pragma unroll 4
-  for (int i = 0; i < warps; ++i) {
-    begin += before[i];
-    count += its[i];
-    place += i < warp ? its[i] : 0;
+  i32 end = 0;
+#pragma unroll 8
+  for (int i = 0; i < warps; ++i)
+    end += before[i];
+  if (first == 0)
+    store(plan + expert, end);
+  i32 *const list = plan + Routing::experts() + 1;
+  for (i32 start = first; start - first < rows; start += round) {
+    u32 mine = start == first ? of_first : look(start);
+    i32 ahead = bit_count(mine); // of the warp's lanes up to this one
+    const i32 own = ahead;
+#pragma unroll
+    for (int delta = 1; delta < 32; delta *= 2) {
+      const i32 other = shuffle_up(ahead, (u32)delta);
+      ahead += lane >= delta ? other : 0;
+    }
+    if (lane == 31)
+      its[warp] = ahead;
+    barrier();
+    i32 to = end + ahead - own;
+#pragma unroll 8
+    for (int i = 0; i < warps; ++i) {
+      to += i < warp ? its[i] : 0;
+      end += its[i];
+    }
+    for (i32 row = start; mine != 0; mine >>= 1, row += threads)
+      if (mine & 1u)
+        store(list + to++, row);
+    barrier();
   }
-  if (thread_x() == 0) {
-    store(plan + expert, begin);
-    if (expert == Routing::experts() - 1)
-      store(plan + expert + 1, begin + count);
-  }
-  i32 *to = plan + Routing::experts() + 1 + begin + place;
-#pragma unroll 4
-  for (i64 start = first; start < last; start += 32) {
-    const i64 row = start + lane;
-    const bool is_its = row < last && expert_of(routing, row) == expert;
-    const u32 mask = warp_ballot(is_its);
-    if (is_its)
-      store(to + bit_count(mask & ((1u << lane) - 1u)), (i32)row);
-    to += bit_count(mask);
-  }
+  if (first == 0 && expert == Routing::experts() - 1)
+    store(plan + expert + 1, end);
 }
