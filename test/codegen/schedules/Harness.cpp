@@ -157,9 +157,15 @@ TensorMapArgument fixedMap(const KernelDraft::Argument &argument, BufferId buffe
   return map;
 }
 
+bool hasTensorMaps(const KernelDraft &draft) {
+  return llvm::any_of(draft.arguments, [](const KernelDraft::Argument &argument) {
+    return argument.kind == KernelDraft::Argument::Kind::TensorMap;
+  });
+}
+
 /// The same launch as a program of one kernel.
-Status runOnGpu(const KernelDraft &draft, const Parsed &parsed, const std::vector<Tensor> &arguments,
-                std::vector<Tensor> &outputs, const SymbolValues &symbols) {
+Status runAsProgram(const KernelDraft &draft, const Parsed &parsed, const std::vector<Tensor> &arguments,
+                    std::vector<Tensor> &outputs, const SymbolValues &symbols) {
   ProgramPlan plan;
   plan.target = "sm_90a";
   plan.kernels.push_back(draft.kernel);
@@ -195,6 +201,10 @@ Status runOnGpu(const KernelDraft &draft, const Parsed &parsed, const std::vecto
   plan.add(std::move(launch));
   ExecutorOptions options;
   options.poison = true;
+  if (cuda::deviceCount() == 0) {
+    options.target = ExecutorOptions::Target::Emulate;
+    options.cacheFolder = emulationCacheFolder();
+  }
   auto executor = Executor::create(std::move(plan), options);
   if (!executor)
     return executor.error();
@@ -271,11 +281,11 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
   for (Value output : parsed.region.outputs)
     outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
 
-  if (cuda::deviceCount() == 0) {
+  if (cuda::deviceCount() == 0 && !hasTensorMaps(draft)) {
     runEmulatedLater(draft, parsed, std::move(arguments), std::move(outputs), std::move(*expected), test);
     return source;
   }
-  if (Status ran = runOnGpu(draft, parsed, arguments, outputs, test.symbols); !ran)
+  if (Status ran = runAsProgram(draft, parsed, arguments, outputs, test.symbols); !ran)
     ADD_FAILURE() << ran.error().message << "\n" << source;
   else
     compareOutputs(outputs, *expected, test.tolerance, source);
