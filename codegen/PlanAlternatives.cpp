@@ -56,6 +56,55 @@ static bool sameKernels(const Alternative &one, const Alternative &other) {
                      [](const KernelLaunch &a, const KernelLaunch &b) { return a.kernel == b.kernel; });
 }
 
+/// Whether two launches compute the same from the same, but for where they write it.
+static bool computeAlike(const KernelLaunch &one, const KernelLaunch &other) {
+  auto alike = [](const KernelArgument &a, const KernelArgument &b) {
+    if (auto *number = std::get_if<ScalarArgument>(&a))
+      return std::holds_alternative<ScalarArgument>(b) && number->value == std::get<ScalarArgument>(b).value;
+    auto *left = std::get_if<PointerArgument>(&a), *right = std::get_if<PointerArgument>(&b);
+    return left && right && left->written == right->written && left->byteOffset == right->byteOffset &&
+           (left->written || left->buffer == right->buffer);
+  };
+  return one.kernel == other.kernel && one.gridX == other.gridX && one.gridY == other.gridY && one.gridZ == other.gridZ &&
+         llvm::equal(one.arguments, other.arguments, alike);
+}
+
+/// The one buffer that a launch writes, if that is scratch memory.
+std::optional<BufferId> PlanBuilder::writtenScratch(const KernelLaunch &launch) const {
+  std::optional<BufferId> written;
+  for (const KernelArgument &argument : launch.arguments)
+    if (isWritten(argument)) {
+      const BufferId buffer = *fusion::bufferOf(argument);
+      if (written || llvm::none_of(scratch, [&](const auto &entry) { return entry.second == buffer; }))
+        return std::nullopt;
+      written = buffer;
+    }
+  return written;
+}
+
+void PlanBuilder::shareScratch(Alternative &alternative) const {
+  if (alternative.launches.size() < 2)
+    return;
+  const std::optional<BufferId> own = writtenScratch(alternative.launches.front());
+  if (!own)
+    return;
+  for (const Step &step : *steps) {
+    if (step.choice != Step::Choice::Predicate)
+      continue;
+    for (const Alternative &earlier : step.alternatives) {
+      if (earlier.when != alternative.when || !computeAlike(earlier.launches.front(), alternative.launches.front()))
+        continue;
+      const std::optional<BufferId> known = writtenScratch(earlier.launches.front());
+      alternative.launches.erase(alternative.launches.begin());
+      for (KernelLaunch &launch : alternative.launches)
+        for (KernelArgument &argument : launch.arguments)
+          if (BufferId *buffer = fusion::bufferOf(argument); buffer && *buffer == *own)
+            *buffer = *known;
+      return;
+    }
+  }
+}
+
 Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &region, const KernelContext &context,
                                                              llvm::ArrayRef<PlannedAlternative> planned,
                                                              llvm::ArrayRef<BufferId> outputs) {
@@ -79,6 +128,8 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
   }
   if (alternatives.size() == 1)
     alternatives.front().when.clear();
+  for (Alternative &alternative : alternatives)
+    shareScratch(alternative);
   return alternatives;
 }
 

@@ -99,6 +99,10 @@ private:
   BufferId addBuffer(BufferPlan::Kind kind, mlir::Value value, std::string name);
   /// The scratch memory of the region's kernels.
   BufferId scratchBuffer(const Region &region, const Dim &elements);
+  std::optional<BufferId> writtenScratch(const KernelLaunch &launch) const;
+  /// Leaves out a first launch that writes nothing but scratch memory, where an earlier step writes the same for the same
+  /// sizes.
+  void shareScratch(Alternative &alternative) const;
   /// The buffer that holds a base value; constants and weights get theirs on the first call.
   Result<BufferId> bufferOf(mlir::Value base);
   Result<BufferId> weightBuffer(nn::WeightOp weight);

@@ -28,6 +28,9 @@
 //   operator()(Matmul<I>, row, column, accumulators, store)
 //                        accumulators[s] are Vec<T, N>, exact sums that the functor rounds. It calls
 //                        store(pointer, Vec<T, N>) for each output; the template addresses it.
+// Where a template reads ahead (gemm_ring.cuh), column is a multiple of N, and
+//   operands(Matmul<I>, row, column)   what the epilogue reads of memory there
+//   operator()(Matmul<I>, row, column, operands, accumulators, store)
 
 #include "bytes.cuh"
 #include "machine.cuh"
@@ -52,6 +55,7 @@ template <class Config>
 constexpr bool side_by_side = Config::matmuls > 1 && !Config::combined;
 
 struct NoPrologue {};
+struct NoOperands {};
 template <class Prologue>
 constexpr bool has_prologue = !same_type<Prologue, NoPrologue>;
 
@@ -296,6 +300,15 @@ struct StoreRounded {
     for (int i = 0; i < Width; ++i)
       values[i] = convert<T>(sums[0][i]);
     store(to.at(I), values);
+  }
+  template <int I>
+  DEVICE NoOperands operands(Matmul<I>, i64, i64) const {
+    return {};
+  }
+  template <int I, class S, int Width, class Store>
+  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const NoOperands &, const Vec<S, Width> (&sums)[1],
+                         const Store &store) const {
+    (*this)(which, row, column, sums, store);
   }
 };
 

@@ -121,39 +121,55 @@ DEVICE void transpose_in_quad(u32 *words) {
   exchange_words(words[1], words[3], upper, 2);
 }
 
-/// Runs the epilogue for vectors of a row of C, of 16 bits each: 8 columns from `column` on of all sums, one after the
-/// other in `words`.
-template <class Config, int I, class Shape, class Epilogue>
-DEVICE void finish_columns(Matmul<I> which, const Shape &shape, const Epilogue &epilogue, i64 row, i64 column,
-                           const u32 *words) {
-  constexpr int width = Config::vector, sums = accumulators<Config>;
-  using Result = typename Config::result;
-  const i64 columns = shape.n(I);
+/// What the epilogue reads for 8 columns of a row of C, vector by vector.
+template <class Config, int I, class Epilogue>
+struct ColumnOperands {
+  static constexpr int width = Config::vector;
+  using Operands = decltype(static_cast<const Epilogue *>(nullptr)->operands(Matmul<I>(), 0, 0));
+  Operands of[8 / width];
+
+  DEVICE void load(const Epilogue &epilogue, i64 row, i64 column, i64 columns) {
 #pragma unroll
-  for (int v = 0; v < 8; v += width)
-    if (column + v < columns) {
-      Vec<Result, width> products[sums];
+    for (int v = 0; v < 8; v += width)
+      if (row >= 0 && column + v < columns)
+        of[v / width] = epilogue.operands(Matmul<I>(), row, column + v);
+  }
+  /// The products of all sums, one after the other, are in `words`.
+  DEVICE void finish(const Epilogue &epilogue, i64 row, i64 column, i64 columns, const u32 *words) const {
+    constexpr int sums = accumulators<Config>;
+    using Result = typename Config::result;
 #pragma unroll
-      for (int s = 0; s < sums; ++s) {
-        Vec<Result, 8> all;
-        copy_bytes(&all, words + 4 * s, 16);
-        copy_bytes(&products[s], &all[v], sizeof(products[s]));
+    for (int v = 0; v < 8; v += width)
+      if (row >= 0 && column + v < columns) {
+        Vec<Result, width> products[sums];
+#pragma unroll
+        for (int s = 0; s < sums; ++s) {
+          Vec<Result, 8> all;
+          copy_bytes(&all, words + 4 * s, 16);
+          copy_bytes(&products[s], &all[v], sizeof(products[s]));
+        }
+        epilogue(Matmul<I>(), row, column + v, of[v / width], products, StoreAt<width>{row * columns + column + v});
       }
-      epilogue(which, row, column + v, products, StoreAt<width>{row * columns + column + v});
-    }
-}
+  }
+};
 
 /// A tile whose products are rounded and whose epilogue is still to be done, piece by piece: a thread's part of it. A
 /// piece is 8 words, 32 columns of both of the thread's rows, or, of two accumulators, of one row.
-template <class Config>
+template <class Config, class Epilogue>
 struct ParkedTile {
   using Block = Ring<Config>;
-  static constexpr int sums = Block::sums, words = 8, row_words = 4 * sums;
-  static constexpr int pieces = Block::tile_n / 32 * sums, rows_of_piece = 2 / sums;
-  static_assert(sums <= 2, "a piece is a row at least");
+#ifndef WORDS
+#define WORDS 8
+#endif
+  static constexpr int sums = Block::sums, words = WORDS, row_words = 4 * sums;
+  static constexpr int rows_of_piece = words / row_words, parts = 2 / rows_of_piece; ///< parts of 32 columns
+  static constexpr int pieces = Block::tile_n / 32 * parts;
+  static_assert(rows_of_piece > 0, "a piece is a row at least");
   u32 word[pieces * words];
   TilePlace place;
   int left = 0; ///< pieces
+  /// Of the next piece, unless it depends on the tile whose they are.
+  ColumnOperands<Config, 0, Epilogue> ahead[rows_of_piece];
 
   template <int Fragments>
   DEVICE void take(const f32 (&acc)[Fragments][4], const TilePlace &from) {
@@ -173,8 +189,14 @@ struct ParkedTile {
     left = pieces;
   }
 
+  /// Reads what the next piece needs: long before it is done.
+  template <class Shape>
+  DEVICE void read_ahead(const Shape &shape, const Epilogue &epilogue) {
+    if constexpr (!side_by_side<Config>)
+      read<0>(ahead, shape, epilogue, pieces - left);
+  }
   /// The epilogue of the next piece.
-  template <class Shape, class Epilogue>
+  template <class Shape>
   DEVICE void finish_piece(const Shape &shape, const Epilogue &epilogue) {
     const int number = pieces - left;
     u32 piece[words];
@@ -186,27 +208,71 @@ struct ParkedTile {
 #pragma unroll
       for (int i = 0; i < words; ++i)
         piece[i] = choose_register(number == other, word[other * words + i], piece[i]);
-#pragma unroll
-    for (int i = 0; i < words; i += 4)
-      transpose_in_quad(piece + i);
-    finish_of<0>(shape, epilogue, piece, number);
+    finish(shape, epilogue, piece, number);
     --left;
+  }
+  /// The same of a piece that nothing has been read for.
+  template <class Shape>
+  DEVICE void finish_next(const Shape &shape, const Epilogue &epilogue) {
+    read_ahead(shape, epilogue);
+    finish_piece(shape, epilogue);
+  }
+  /// The epilogue of all pieces: nothing else is to be done meanwhile.
+  template <class Shape>
+  DEVICE void finish_all(const Shape &shape, const Epilogue &epilogue) {
+    if constexpr (side_by_side<Config>) {
+      while (left > 0)
+        finish_next(shape, epilogue);
+    } else {
+      ColumnOperands<Config, 0, Epilogue> next[2][rows_of_piece];
+      read<0>(next[0], shape, epilogue, 0);
+#pragma unroll
+      for (int number = 0; number < pieces; ++number) {
+        if (number + 1 < pieces)
+          read<0>(next[(number + 1) % 2], shape, epilogue, number + 1);
+        finish_of<0>(next[number % 2], shape, epilogue, word + number * words, number);
+      }
+    }
   }
 
 private:
-  template <int I, class Shape, class Epilogue>
-  DEVICE void finish_of(const Shape &shape, const Epilogue &epilogue, const u32 *piece, int number) const {
-    if (!side_by_side<Config> || place.matmul == I) {
-      const i64 column = place.column + number / sums * 32 + (i32)lane_id() % 4 * 8;
+  DEVICE i64 column_of(int number) const { return place.column + number / parts * 32 + (i32)lane_id() % 4 * 8; }
+  DEVICE i64 row_of(int number, int i) const { return (rows_of_piece == 2 ? i : number % 2) ? place.row[1] : place.row[0]; }
+
+  template <int I, class Shape>
+  DEVICE void read(ColumnOperands<Config, I, Epilogue> (&to)[rows_of_piece], const Shape &shape,
+                   const Epilogue &epilogue, int number) const {
 #pragma unroll
-      for (int i = 0; i < rows_of_piece; ++i) {
-        const i32 row = (sums == 1 ? i : number % 2) ? place.row[1] : place.row[0];
-        if (row >= 0)
-          finish_columns<Config>(Matmul<I>(), shape, epilogue, row, column, piece + i * row_words);
+    for (int i = 0; i < rows_of_piece; ++i)
+      to[i].load(epilogue, row_of(number, i), column_of(number), shape.n(I));
+  }
+  template <int I, class Shape>
+  DEVICE void finish_of(const ColumnOperands<Config, I, Epilogue> (&operands)[rows_of_piece], const Shape &shape,
+                        const Epilogue &epilogue, const u32 *piece, int number) const {
+    u32 turned[words];
+#pragma unroll
+    for (int i = 0; i < words; ++i)
+      turned[i] = piece[i];
+#pragma unroll
+    for (int i = 0; i < words; i += 4)
+      transpose_in_quad(turned + i);
+#pragma unroll
+    for (int i = 0; i < rows_of_piece; ++i)
+      operands[i].finish(epilogue, row_of(number, i), column_of(number), shape.n(I), turned + i * row_words);
+  }
+  template <int I = 0, class Shape>
+  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *piece, int number) const {
+    if constexpr (!side_by_side<Config>) {
+      finish_of<0>(ahead, shape, epilogue, piece, number);
+    } else {
+      if (place.matmul == I) {
+        ColumnOperands<Config, I, Epilogue> operands[rows_of_piece];
+        read<I>(operands, shape, epilogue, number);
+        finish_of<I>(operands, shape, epilogue, piece, number);
       }
+      if constexpr (I + 1 < Config::matmuls)
+        finish<I + 1>(shape, epilogue, piece, number);
     }
-    if constexpr (side_by_side<Config> && I + 1 < Config::matmuls)
-      finish_of<I + 1>(shape, epilogue, piece, number);
   }
 };
 
@@ -229,7 +295,8 @@ DEVICE void finish_sums(const Shape &shape, const Epilogue &epilogue, const f32 
           for (int v = 0; v < width; ++v)
             totals[s][v] = acc[s * fragments + j][e + v];
         if (row >= 0 && column < columns)
-          epilogue(Matmul<I>(), row, column, totals, StoreAt<width>{row * columns + column});
+          epilogue(Matmul<I>(), row, column, epilogue.operands(Matmul<I>(), row, column), totals,
+                   StoreAt<width>{row * columns + column});
       }
   }
   if constexpr (side_by_side<Config> && I + 1 < Config::matmuls)
@@ -269,14 +336,16 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
     before = at.stage;
     at.template advance<Block::stages>();
   };
-  ParkedTile<Config> parked;
+  ParkedTile<Config, Epilogue> parked;
   f32 acc[Block::sums * Block::tile_n / 8][4];
   while (true) {
     mbarrier_wait(ring.full + at.stage, at.parity);
     const TileOfC tile = ring.place[number];
     number = number + 1 < Block::places ? number + 1 : 0;
     const i32 count = shuffle_index(tile.rows, 0); // the compiler sees that it is one for all lanes
-    if (count > 0 && group * 64 >= count) {        // none for this warpgroup
+    if (count == 0)
+      break;
+    if (group * 64 >= count) { // none for this warpgroup
       for (i32 step = 0; step < steps; ++step) {
         mbarrier_wait(ring.full + at.stage, at.parity);
         warp_barrier();
@@ -285,33 +354,35 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
       }
       continue;
     }
-    if (count > 0) {
-      warp_barrier(); // products are the whole warp's
+    warp_barrier(); // products are the whole warp's
 #pragma unroll 1
-      for (i32 step = 0; step < steps; ++step) {
-        mbarrier_wait(ring.full + at.stage, at.parity);
-        start_products<Config>(acc, ring, at.stage, group * 64, step > 0);
-        warpgroup_wait<1>();
-        if (step > 0)
-          release();
-        advance();
-        if constexpr (Block::parks)
-          if (parked.left > 0)
-            parked.finish_piece(shape, epilogue);
-      }
-      warpgroup_wait<0>();
-      fence_operand(acc);
+    for (i32 step = 0; step < steps; ++step) {
+      if constexpr (Block::parks)
+        if (parked.left > 0)
+          parked.read_ahead(shape, epilogue);
+      mbarrier_wait(ring.full + at.stage, at.parity);
+      start_products<Config>(acc, ring, at.stage, group * 64, step > 0);
+      warpgroup_wait<1>();
+      if (step > 0)
+        release();
+      advance();
+      if constexpr (Block::parks)
+        if (parked.left > 0)
+          parked.finish_piece(shape, epilogue);
     }
-    if constexpr (Block::parks)
-      while (parked.left > 0) // behind the last tile, or where k is short
-        parked.finish_piece(shape, epilogue);
-    if (count == 0)
-      break;
     const TilePlace place = place_of(tile, rows, group);
+    warpgroup_wait<0>();
+    fence_operand(acc);
+    if constexpr (Block::parks)
+      while (parked.left > 0) // k is short
+        parked.finish_next(shape, epilogue);
     release();
     if constexpr (Block::parks)
       parked.take(acc, place);
     else
       finish_sums<Config>(shape, epilogue, acc, place);
   }
+  if constexpr (Block::parks)
+    if (parked.left > 0)
+      parked.finish_all(shape, epilogue);
 }

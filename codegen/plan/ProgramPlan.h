@@ -171,6 +171,7 @@ struct SizeRange {
   Dim size;
   int64_t least = 1, most = INT64_MAX;
   bool holds(int64_t value) const { return least <= value && value <= most; }
+  friend bool operator==(const SizeRange &, const SizeRange &) = default;
 };
 /// Holds where all of its ranges do; where there is none, for all sizes.
 using Predicate = std::vector<SizeRange>;

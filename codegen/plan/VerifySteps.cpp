@@ -119,7 +119,7 @@ public:
         for (const KernelLaunch &launch : alternative.launches)
           for (const KernelArgument &argument : launch.arguments)
             if (const BufferId *buffer = bufferOf(argument))
-              users[*buffer].insert(step);
+              users[*buffer].push_back({step, &alternative});
   }
   Buffers of(const Alternative &alternative) const {
     Buffers written;
@@ -131,11 +131,25 @@ public:
   }
 
 private:
+  struct User {
+    size_t step;
+    const Alternative *alternative;
+  };
+  /// Not what is between launches of one alternative, nor between alternatives of several steps that run together: those
+  /// for the same sizes, which alone choose.
   bool isSeen(BufferId buffer) const {
-    return plan.buffers[buffer].kind != BufferPlan::Kind::Temporary || users.at(buffer).size() > 1;
+    if (plan.buffers[buffer].kind != BufferPlan::Kind::Temporary)
+      return true;
+    const std::vector<User> &all = users.at(buffer);
+    const User &first = all.front();
+    return !std::ranges::all_of(all, [&](const User &user) {
+      return user.step == first.step || (plan.steps[user.step].choice == Step::Choice::Predicate &&
+                                         plan.steps[first.step].choice == Step::Choice::Predicate &&
+                                         user.alternative->when == first.alternative->when);
+    });
   }
   const ProgramPlan &plan;
-  std::map<BufferId, std::set<size_t>> users; ///< steps
+  std::map<BufferId, std::vector<User>> users;
 };
 
 std::string problemOf(const Step &step, const Results &results) {

@@ -85,7 +85,7 @@ scalar::Value EpilogueWriter::scale(Operation *op, Value operand) {
 
 bool EpilogueWriter::readsVectors(unsigned index, const View &view, ArrayRef<Dim> strides) const {
   auto isEven = [&](const Dim &dim) { return dim.knownMultipleOf(sums.width); };
-  return sums.aligned && sums.width > 1 && strides.back() == Dim(1) && isFloat(dtype(region.inputs[index])) &&
+  return sums.readsAhead && sums.width > 1 && strides.back() == Dim(1) && isFloat(dtype(region.inputs[index])) &&
          !isPacked(view) && isEven(view.offset) && llvm::all_of(strides.drop_back(), isEven);
 }
 
@@ -125,14 +125,25 @@ scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axi
     for (size_t i = 0; i < at.size(); ++i)
       add(at[i], leadingStrides[i]);
   }
-  if (!isVector)
-    return graph.load(functor.pointer(index), place);
-  const scalar::Pointer from = functor.pointer(index);
-  const std::string name = names.fresh("x"), type = fmt::format("{}, {}", body::spelling(from.element), sums.width),
-                    text = printer.value(place, code);
-  code.line(fmt::format("const Vec<{}> {} = load_vec<{}>({} + {});", type, name, type, from.name, text));
-  const scalar::Value neighbours = graph.input(name, from.element, scalar::Level::Element);
-  printer.bindVector(neighbours, name, from.element);
+  const bool isUniform = (!hasColumn || strides.back() == Dim(0)) && !isPacked(view);
+  if (isVector || (sums.readsAhead && isUniform))
+    return readAhead(functor.pointer(index), place, isVector);
+  return graph.load(functor.pointer(index), place);
+}
+
+scalar::Value EpilogueWriter::readAhead(const scalar::Pointer &from, scalar::Value place, bool isVector) {
+  const std::string member = namesAhead.fresh("x"), whole = "operands." + member,
+                    at = printerAhead.value(place, ahead);
+  if (!isVector) {
+    members += fmt::format("    {} {};\n", body::spelling(scalar::registerType(from.element)), member);
+    ahead.line(fmt::format("read.{} = {};", member, body::loadElement(from.element, from.name, at)));
+    return graph.input(whole, from.element, scalar::Level::Vector);
+  }
+  const std::string type = fmt::format("{}, {}", body::spelling(from.element), sums.width);
+  members += fmt::format("    Vec<{}> {};\n", type, member);
+  ahead.line(fmt::format("read.{} = load_vec<{}>({} + {});", member, type, from.name, at));
+  const scalar::Value neighbours = graph.input(whole, from.element, scalar::Level::Element);
+  printer.bindVector(neighbours, whole, from.element);
   return neighbours;
 }
 
@@ -192,20 +203,27 @@ void EpilogueWriter::print(ArrayRef<unsigned> outputs) {
 
 void EpilogueWriter::write(size_t first) {
   op = problem.matmuls[first].op;
+  const std::string name = fmt::format("Operands{}", first);
+  ahead.line(name + " read;");
   for (size_t sum = 0; sum < problem.accumulators(); ++sum) {
     const Product &matmul = problem.matmuls[first + sum].op;
     known[matmul.getY()] = total(matmul, sum);
   }
   print(problem.matmuls[first].outputs);
   const std::string type = fmt::format("Vec<{}, {}>", body::spelling(sums.type), sums.width);
-  const bool anyStore = problem.routing || handsOut;
-  const std::string store = anyStore ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
-  functor.method(
-      fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, const {} (&sums)[{}], "
-                  "{}store) const",
-                  problem.routing ? "template <class Store>\n  " : "", first, type, problem.accumulators(),
-                  store),
-      code);
+  std::string operands;
+  if (sums.readsAhead) {
+    functor.declare(fmt::format("  struct {} {{\n{}  }};\n", name, members));
+    ahead.line("return read;");
+    functor.method(fmt::format("DEVICE {} operands(Matmul<{}>, i64 row, i64 column) const", name, first), ahead);
+    operands = fmt::format("const {} &operands, ", name);
+  }
+  const std::string store = handsOut ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
+  functor.method(fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, {}const {} (&sums)[{}], "
+                             "{}store) const",
+                             handsOut ? "template <class Store>\n  " : "", first, operands, type,
+                             problem.accumulators(), store),
+                 code);
 }
 
 } // namespace fusion::matmul

@@ -54,7 +54,7 @@ int64_t ringStages(const Problem &problem, const TargetInfo &target, int64_t wid
 
 Sums ringSums(const Problem &problem) {
   const DType result = resultOf(problem);
-  return {result, resultVector(problem, result == DType::F32 ? 2 : 8), /*aligned=*/true};
+  return {result, resultVector(problem, result == DType::F32 ? 2 : 8), /*readsAhead=*/true};
 }
 
 void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {

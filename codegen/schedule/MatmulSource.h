@@ -12,7 +12,7 @@ namespace fusion::matmul {
 struct Sums {
   DType type = DType::F32; ///< of 16 bits: rounded to it
   int64_t width = 1;
-  bool aligned = false; ///< the first column is a multiple of the width
+  bool readsAhead = false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
 };
 
 /// The text of a kernel around the template `name`, of the file `name`.cuh.
@@ -97,6 +97,8 @@ private:
   scalar::Value input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
   /// Whether neighbouring columns of an input can be read at once, if it has these strides.
   bool readsVectors(unsigned index, const View &view, llvm::ArrayRef<Dim> strides) const;
+  /// An element of an input that is read ahead, or as many neighbours of it as there are columns.
+  scalar::Value readAhead(const scalar::Pointer &from, scalar::Value place, bool isVector);
   /// The accumulator of a matmul, rounded to its result's type.
   scalar::Value total(const Product &matmul, size_t accumulator);
   void print(llvm::ArrayRef<unsigned> outputs);
@@ -111,6 +113,11 @@ private:
   body::Names names;
   body::Printer printer;
   body::Code code{2};
+  /// What is read ahead: members, and statements that read them.
+  std::string members;
+  body::Names namesAhead;
+  body::Printer printerAhead{graph, namesAhead};
+  body::Code ahead{2};
   const scalar::Value row, column;
   Product op; ///< the first of those that the epilogue follows
   llvm::DenseMap<mlir::Value, scalar::Value> known;

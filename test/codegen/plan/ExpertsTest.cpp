@@ -80,6 +80,8 @@ TEST(Experts, KernelsByTheNumberOfTokens) {
     EXPECT_EQ(products.alternatives.front().launches.size(), 1u);
     EXPECT_EQ(products.alternatives.back().launches.size(), hasWarpgroups ? 2u : 1u);
     const KernelPlan &many = plan->kernels[products.alternatives.back().launches.back().kernel];
+    // The second product reads the order of the rows that the first has made.
+    EXPECT_EQ(plan->steps.back().alternatives.back().launches.size(), 2u);
     EXPECT_NE(many.source.find(hasWarpgroups ? "expert_sm90<" : "expert_mma<"), std::string::npos) << many.source;
   }
 }
