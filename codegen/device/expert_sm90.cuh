@@ -5,7 +5,8 @@
 #include "expert_plan.cuh"
 #include "gemm_ring.cuh"
 
-/// The tiles of a block, in order: those of one expert are neighbours, first its rows.
+/// The tiles of a block, in order: those of one expert are neighbours, of them those of the same columns, or, where
+/// Config::columns_first, of the same rows.
 template <class Config, class Shape>
 struct ExpertTiles {
   static constexpr int tile_m = Ring<Config>::tile_m;
@@ -25,8 +26,9 @@ struct ExpertTiles {
       const i32 begin = shuffle_index(begins[expert], 0), count = shuffle_index(begins[expert + 1], 0) - begin;
       const i32 high = (count + tile_m - 1) / tile_m, all = high * wide;
       if (tile < passed + all) {
-        const i32 at = tile - passed, across = at / high, down = (at - across * high) * tile_m;
-        column = across * Config::tile_n;
+        const i32 at = tile - passed, lines = Config::columns_first ? wide : high, turn = at / lines,
+                  in_turn = at - turn * lines, down = (Config::columns_first ? turn : in_turn) * tile_m;
+        column = (Config::columns_first ? in_turn : turn) * Config::tile_n;
         first = begin + down;
         rows = count - down < tile_m ? count - down : tile_m;
         tile += (i32)grid_dim_x();

@@ -8,7 +8,7 @@
 //   type             bf16 or f16, of A and B
 //   result           the type to which products are rounded before the epilogue takes them: 16 bits; or f32, where the
 //                    epilogue takes the sums, and follows the products at once
-//   tile_n           columns of C of a tile, for each accumulator: a multiple of 32; of all accumulators at most 256
+//   tile_n           columns of C of a tile, for each accumulator: a multiple of 16; of all accumulators at most 256
 //   stages           steps of 64 along k in the ring
 //   vector           neighbours that the epilogue takes: up to 8, of f32 up to 2
 //   k_major          neighbours in memory of B are neighbours along k; else along n, and tile_n is a multiple of 64
@@ -38,7 +38,7 @@ struct Ring {
   static constexpr int stage_size = a_size + sums * b_size;
   static constexpr u32 b_bytes = sums * b_size * (u32)sizeof(T);
   static constexpr bool parks = sizeof(typename Config::result) == 2;
-  static_assert(tile_n % 32 == 0 && sums * tile_n <= 256, "fragments in fours, at most 128 sums of a thread");
+  static_assert(tile_n % 16 == 0 && sums * tile_n <= 256, "at most 128 sums of a thread");
 
   /// Of tiles on their way: those with a step in the ring, and the one that is written.
   static constexpr int places = stages + 1;
@@ -128,19 +128,20 @@ struct ColumnOperands {
   using Operands = decltype(static_cast<const Epilogue *>(nullptr)->operands(Matmul<I>(), 0, 0));
   Operands of[8 / width];
 
-  DEVICE void load(const Epilogue &epilogue, i64 row, i64 column, i64 columns) {
+  /// Of columns in front of `end`; C has so many.
+  DEVICE void load(const Epilogue &epilogue, i64 row, i64 column, i64 end) {
 #pragma unroll
     for (int v = 0; v < 8; v += width)
-      if (row >= 0 && column + v < columns)
+      if (row >= 0 && column + v < end)
         of[v / width] = epilogue.operands(Matmul<I>(), row, column + v);
   }
   /// The products of all sums, one after the other, are in `words`.
-  DEVICE void finish(const Epilogue &epilogue, i64 row, i64 column, i64 columns, const u32 *words) const {
+  DEVICE void finish(const Epilogue &epilogue, i64 row, i64 column, i64 end, i64 columns, const u32 *words) const {
     constexpr int sums = accumulators<Config>;
     using Result = typename Config::result;
 #pragma unroll
     for (int v = 0; v < 8; v += width)
-      if (row >= 0 && column + v < columns) {
+      if (row >= 0 && column + v < end) {
         Vec<Result, width> products[sums];
 #pragma unroll
         for (int s = 0; s < sums; ++s) {
@@ -158,12 +159,9 @@ struct ColumnOperands {
 template <class Config, class Epilogue>
 struct ParkedTile {
   using Block = Ring<Config>;
-#ifndef WORDS
-#define WORDS 8
-#endif
-  static constexpr int sums = Block::sums, words = WORDS, row_words = 4 * sums;
+  static constexpr int sums = Block::sums, words = 8, row_words = 4 * sums;
   static constexpr int rows_of_piece = words / row_words, parts = 2 / rows_of_piece; ///< parts of 32 columns
-  static constexpr int pieces = Block::tile_n / 32 * parts;
+  static constexpr int fragments = Block::tile_n / 8, pieces = (Block::tile_n + 31) / 32 * parts;
   static_assert(rows_of_piece > 0, "a piece is a row at least");
   u32 word[pieces * words];
   TilePlace place;
@@ -175,14 +173,15 @@ struct ParkedTile {
   DEVICE void take(const f32 (&acc)[Fragments][4], const TilePlace &from) {
     int to = 0;
 #pragma unroll
-    for (int j = 0; j < Block::tile_n / 8; j += 4)
+    for (int j = 0; j < fragments; j += 4)
 #pragma unroll
       for (int h = 0; h < 4; h += 2)
 #pragma unroll
         for (int s = 0; s < sums; ++s)
 #pragma unroll
           for (int f = 0; f < 4; ++f) {
-            const f32(&pair)[4] = acc[s * (Block::tile_n / 8) + j + f];
+            // The last piece may be cut off.
+            const f32(&pair)[4] = acc[s * fragments + (j + f < fragments ? j + f : 0)];
             word[to++] = packed_pair<typename Config::result>(pair[h], pair[h + 1]);
           }
     place = from;
@@ -237,6 +236,11 @@ struct ParkedTile {
 
 private:
   DEVICE i64 column_of(int number) const { return place.column + number / parts * 32 + (i32)lane_id() % 4 * 8; }
+  /// Where the columns end, of C or of the tile.
+  DEVICE i64 end_of(i64 columns) const {
+    const i64 end = place.column + Block::tile_n;
+    return Block::tile_n % 32 == 0 || columns < end ? columns : end;
+  }
   DEVICE i64 row_of(int number, int i) const { return (rows_of_piece == 2 ? i : number % 2) ? place.row[1] : place.row[0]; }
 
   template <int I, class Shape>
@@ -244,7 +248,7 @@ private:
                    const Epilogue &epilogue, int number) const {
 #pragma unroll
     for (int i = 0; i < rows_of_piece; ++i)
-      to[i].load(epilogue, row_of(number, i), column_of(number), shape.n(I));
+      to[i].load(epilogue, row_of(number, i), column_of(number), end_of(shape.n(I)));
   }
   template <int I, class Shape>
   DEVICE void finish_of(const ColumnOperands<Config, I, Epilogue> (&operands)[rows_of_piece], const Shape &shape,
@@ -258,7 +262,8 @@ private:
       transpose_in_quad(turned + i);
 #pragma unroll
     for (int i = 0; i < rows_of_piece; ++i)
-      operands[i].finish(epilogue, row_of(number, i), column_of(number), shape.n(I), turned + i * row_words);
+      operands[i].finish(epilogue, row_of(number, i), column_of(number), end_of(shape.n(I)), shape.n(I),
+                         turned + i * row_words);
   }
   template <int I = 0, class Shape>
   DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *piece, int number) const {
@@ -357,11 +362,11 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
     warp_barrier(); // products are the whole warp's
 #pragma unroll 1
     for (i32 step = 0; step < steps; ++step) {
-      if constexpr (Block::parks)
-        if (parked.left > 0)
-          parked.read_ahead(shape, epilogue);
       mbarrier_wait(ring.full + at.stage, at.parity);
       start_products<Config>(acc, ring, at.stage, group * 64, step > 0);
+      if constexpr (Block::parks) // not before the products, which wait for all that is asked for
+        if (parked.left > 0)
+          parked.read_ahead(shape, epilogue);
       warpgroup_wait<1>();
       if (step > 0)
         release();

@@ -25,6 +25,13 @@ TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul) {
   return map;
 }
 
+/// Whether the matrices of an expert stay in the L2 beside those of the next: then a tile of rows is multiplied by all
+/// columns, else a tile of columns by all rows.
+bool columnsFirst(const Problem &problem, const TargetInfo &target) {
+  const int64_t bytes = 2 * *problem.n.constant() * *problem.k.constant() * static_cast<int64_t>(problem.accumulators());
+  return 4 * bytes <= target.l2Bytes;
+}
+
 Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routing->experts + 1); }
 } // namespace
 
@@ -60,6 +67,7 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
   matmul::GemmSource source(region, context, problem, "expert_sm90");
   const int64_t width = widthOf(problem), stages = stagesOf(problem, context.target);
   matmul::setRing(source, problem, width, stages);
+  source.set("columns_first", columnsFirst(problem, context.target));
   KernelDraft draft = source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
                                            [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
   draft.kernel.schedule = "experts";

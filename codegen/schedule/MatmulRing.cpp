@@ -40,7 +40,7 @@ bool fitsRing(const Problem &problem, const TargetInfo &target) {
 
 SmallVector<int64_t> ringWidths(const Problem &problem) {
   // By depth, B lies in panels of 64 columns. A thread has at most 128 accumulators.
-  const int64_t step = isKMajor(problem, false) ? 32 : 64;
+  const int64_t step = isKMajor(problem, false) ? 16 : 64;
   SmallVector<int64_t> widths;
   for (int64_t width = 256 / static_cast<int64_t>(problem.accumulators()); width >= 64; width -= step)
     widths.push_back(width);
