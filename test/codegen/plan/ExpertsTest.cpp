@@ -58,6 +58,15 @@ TEST(Experts, AnyNumberOfTokens) {
     check(module({}), {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .targets = tokens == 140 ? Targets::All : Targets::One});
 }
 
+/// One block takes all tiles.
+TEST(Experts, TilesOneAfterTheOther) {
+  TargetInfo device = TargetInfo::standard();
+  device.multiprocessors = 1;
+  for (int tokens : {140, 400})
+    check(module({.hidden = 328, .inner = 264}),
+          {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .device = device, .targets = Targets::One});
+}
+
 TEST(Experts, WeightsOfAnotherType) {
   for (int tokens : {1, 60})
     check(module({.hidden = 264, .inner = 64, .experts = 2, .slots = 3, .type = "f16", .weights = "f32"}),

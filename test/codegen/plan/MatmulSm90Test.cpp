@@ -79,6 +79,35 @@ TEST(MatmulSm90, SizesAndLayouts) {
       }
 }
 
+/// A device of one multiprocessor: one block takes all tiles, which are as wide as columns are there.
+void runOnOne(const std::string &text, const std::string &tile) {
+  TargetInfo device = TargetInfo::standard();
+  device.multiprocessors = 1;
+  auto module = parse(text);
+  auto plan = buildPlan(mainOf(*module), {.device = device});
+  ASSERT_TRUE(bool(plan)) << plan.error().message;
+  EXPECT_NE(plan->kernels.front().source.find(tile), std::string::npos) << plan->kernels.front().source;
+  check(text, {.tolerance = 1.2e-2, .device = device, .targets = Targets::One});
+}
+
+TEST(MatmulSm90, TilesOneAfterTheOther) {
+  // k is short, as long as an epilogue has pieces, and longer.
+  for (int n : {64, 176, 208, 224, 256, 520})
+    for (int k : {72, 520, 1000}) {
+      if (n != 256 && k > 520)
+        continue;
+      const Form f{.m = "330", .n = n, .k = k};
+      const std::string tile = fmt::format("tile_n = {}", n == 520 ? 176 : n);
+      runOnOne(module(f, biasGelu(f)), tile);
+      if (n != 64)
+        runOnOne(module(f, residual(f)), tile);
+    }
+  const Form byDepth{.m = "330", .n = 192, .k = 200, .transposeB = false};
+  runOnOne(module(byDepth, residual(byDepth)), "tile_n = 192");
+  const Form wide{.m = "400", .n = 72, .k = 96, .product = "f32", .result = "f32"};
+  runOnOne(module(wide, {"", "", "", fmt::format("    %y = nn.silu %p : ({0}) -> {0}", tensor("400x72", "f32"))}), "tile_n = 80");
+}
+
 TEST(MatmulSm90, ColumnsThatAreNoVectors) {
   for (int n : {66, 67, 132, 261}) {
     const Form f{.m = "140", .n = n, .k = 80, .type = n == 132 ? "f16" : "bf16"};
@@ -139,6 +168,12 @@ TEST(MatmulSm90, TwoAccumulators) {
       run(gated(m, n, k, packed), "bf16");
 }
 
+TEST(MatmulSm90, TwoAccumulatorsOneTileAfterTheOther) {
+  for (int n : {112, 128, 200})
+    for (int k : {136, 600})
+      runOnOne(gated(300, n, k, ""), n == 200 ? "tile_n = 112" : fmt::format("tile_n = {}", n));
+}
+
 TEST(MatmulSm90, SideBySide) {
   const std::string text = R"(
 func.func @main(%x: tensor<150x136xbf16>, %q: tensor<264x136xbf16>, %k: tensor<72x136xbf16>, %v: tensor<96x136xbf16>, %b: tensor<72xbf16>)
@@ -153,6 +188,7 @@ func.func @main(%x: tensor<150x136xbf16>, %q: tensor<264x136xbf16>, %k: tensor<7
   return %0#0, %0#1, %0#2 : tensor<150x264xbf16>, tensor<150x72xbf16>, tensor<150x96xbf16>
 })";
   run(text, "bf16");
+  runOnOne(text, "tile_n = ");
 }
 
 TEST(MatmulSm90, Batches) {
@@ -166,6 +202,7 @@ func.func @main(%x: tensor<{0}xbf16>, %w: tensor<{1}xbf16>) -> tensor<{2}xbf16> 
   };
   run(text("3x90x72", "3x88x72", "3x90x88", true), "bf16");
   run(text("2x3x90x72", "2x3x72x88", "2x3x90x88", false), "bf16");
+  runOnOne(text("2x3x290x72", "2x3x88x72", "2x3x290x88", true), "tile_n = 96");
   run(text("90x72", "3x88x72", "3x90x88", true), "bf16");  // A is the same for all
   run(text("3x90x72", "88x72", "3x90x88", true), "bf16");  // the batch becomes rows
 }

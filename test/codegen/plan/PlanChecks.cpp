@@ -178,6 +178,7 @@ PlanRuns *const planRuns = [] {
 
 void checkFunction(func::FuncOp function, const CheckOptions &options) {
   PlanOptions planOptions;
+  planOptions.device = options.device;
   auto plan = buildPlan(function, planOptions);
   ASSERT_TRUE(plan) << plan.error().message;
   auto count = countLaunches(function, planOptions);

@@ -30,6 +30,7 @@ struct CheckOptions {
   NamedTensors inputs;     ///< instead of random ones
   double tolerance = 1e-6; ///< relative L2, for floats; other types must be equal
   int64_t launches = -1;   ///< how many the plan must have; -1: any number
+  std::optional<TargetInfo> device = {}; ///< that the plan is for
   Targets targets = Targets::All; ///< that its kernels compile for: One where many kernels differ in a constant or an op
 };
 
