@@ -1,5 +1,5 @@
-// nn-cache-in-place: caches that grow by Concat(past, new) or nn.cache_write get a buffer with room and are extended in it;
-// states of linear attentions are replaced where they lie.
+// nn-cache-in-place: caches that grow by Concat(past, new) or nn.cache_write get a buffer with room and are
+// extended in it; states of linear attentions are replaced where they lie.
 #include "ir/dialect/InPlace.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
@@ -36,15 +36,17 @@ public:
   }
 
 private:
-  // Pattern: func(past) { return concat(past, new…) } -> past and the result share a buffer of `capacity` positions
+  // Pattern: func(past) { return concat(past, new…) } -> past and the result share a buffer of `capacity`
+  // positions
   void place(func::FuncOp function, Operation *write, const nn::SymbolicShapes &shapes) {
     auto past = llvm::dyn_cast<BlockArgument>(write->getOperand(0));
     const SmallVector<unsigned> results = resultsOf(function, write->getResult(0));
     if (!past && results.empty())
       return; // no cache at all
     const int64_t rank = tensorType(write->getResult(0)).getRank();
-    const auto axis = static_cast<int64_t>(llvm::isa<nn::ConcatOp>(write) ? llvm::cast<nn::ConcatOp>(write).getAxis()
-                                                                          : llvm::cast<nn::CacheWriteOp>(write).getAxis());
+    const auto axis =
+        static_cast<int64_t>(llvm::isa<nn::ConcatOp>(write) ? llvm::cast<nn::ConcatOp>(write).getAxis()
+                                                            : llvm::cast<nn::CacheWriteOp>(write).getAxis());
     const auto along = static_cast<size_t>(axis < 0 ? axis + rank : axis);
     if (auto reason = whyNot(write, past, results, shapes, along))
       return noteMiss(write, what, *reason);
@@ -54,7 +56,8 @@ private:
     noteRaised(write, what);
   }
 
-  // Pattern: func(past) { return linear_attention(…, past, …)#1 } -> past and the result share a buffer of their size
+  // Pattern: func(past) { return linear_attention(…, past, …)#1 } -> past and the result share a buffer of
+  // their size
   void placeState(func::FuncOp function, nn::LinearAttentionOp attention, const nn::SymbolicShapes &shapes) {
     auto past = llvm::dyn_cast<BlockArgument>(attention.getState());
     const SmallVector<unsigned> results = resultsOf(function, attention.getNewState());
@@ -79,7 +82,8 @@ private:
   void share(func::FuncOp function, BlockArgument past, const DimShape &storage, ArrayRef<unsigned> results) {
     function.setArgAttr(past.getArgNumber(), nn::storageAttr, nn::dimsToAttr(&getContext(), storage));
     for (unsigned result : results)
-      function.setResultAttr(result, nn::aliasAttr, Builder(&getContext()).getI64IntegerAttr(past.getArgNumber()));
+      function.setResultAttr(result, nn::aliasAttr,
+                             Builder(&getContext()).getI64IntegerAttr(past.getArgNumber()));
   }
 
   std::optional<std::string> whyNot(Operation *write, BlockArgument past, ArrayRef<unsigned> results,

@@ -12,7 +12,8 @@ thread_local MissLog *current = nullptr;
 
 MissLog::Note *MissLog::find(mlir::Operation *root, llvm::StringRef pattern) {
   auto same = [&](const Note &note) {
-    return note.root == root && note.miss.pattern == pattern && note.miss.location == locationName(root->getLoc());
+    return note.root == root && note.miss.pattern == pattern &&
+           note.miss.location == locationName(root->getLoc());
   };
   auto found = llvm::find_if(notes, same);
   return found == notes.end() ? nullptr : &*found;
@@ -26,7 +27,8 @@ void MissLog::note(mlir::Operation *root, llvm::StringRef pattern, std::string r
 }
 
 void MissLog::noteRaised(mlir::Operation *root, llvm::StringRef op, std::string assumes) {
-  raises.push_back({op.str(), locationName(root->getLoc()), root->getName().getStringRef().str(), std::move(assumes)});
+  raises.push_back(
+      {op.str(), locationName(root->getLoc()), root->getName().getStringRef().str(), std::move(assumes)});
   if (Note *earlier = find(root, op))
     earlier->raised = true;
 }

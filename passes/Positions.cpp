@@ -46,14 +46,16 @@ std::optional<Affine> reshaped(const Affine &from, const DimShape &before, const
 /// Constants of more elements than this are not looked through.
 constexpr int64_t mostElements = 1 << 22;
 
-/// Of a constant with ones up to a diagonal of its last two dims and zeros beyond: row - column + offset >= 0.
+/// Of a constant with ones up to a diagonal of its last two dims and zeros beyond: row - column + offset >=
+/// 0.
 std::optional<Affine> lowerTriangle(Value value) {
   auto constant = value.getDefiningOp<nn::ConstantOp>();
   auto elements = constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
   if (!elements || elements.getNumElements() > mostElements || elements.getType().getRank() < 2)
     return std::nullopt;
   const auto rank = static_cast<size_t>(elements.getType().getRank());
-  const int64_t columns = elements.getType().getDimSize(rank - 1), rows = elements.getType().getDimSize(rank - 2);
+  const int64_t columns = elements.getType().getDimSize(rank - 1),
+                rows = elements.getType().getDimSize(rank - 2);
   if (rows < 2 || columns < 2)
     return std::nullopt;
   auto values = elements.getValues<APInt>();

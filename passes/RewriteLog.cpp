@@ -145,7 +145,10 @@ Operation *namedOp(Value after) {
   Operation *op = after.getDefiningOp();
   if (auto view = llvm::dyn_cast_or_null<nn::ReshapeOp>(op))
     op = view.getX().getDefiningOp();
-  return op && (op->hasTrait<nn::Activation>() || llvm::isa<nn::Norm, nn::RopeOp, nn::AttentionOp, nn::ExpertMatmulOp>(op)) ? op : nullptr;
+  return op && (op->hasTrait<nn::Activation>() ||
+                llvm::isa<nn::Norm, nn::RopeOp, nn::AttentionOp, nn::ExpertMatmulOp>(op))
+             ? op
+             : nullptr;
 }
 
 /// Whether experts' outputs are summed by one op now: in another order and with fewer roundings.

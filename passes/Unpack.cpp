@@ -49,7 +49,8 @@ std::optional<Packed> match(Operation *product, ShapeTable &shapes) {
   Packed packed;
   packed.product = product;
   auto experts = llvm::dyn_cast<nn::ExpertMatmulOp>(product);
-  const bool transposed = experts ? experts.getTransposeW() : llvm::cast<nn::MatmulOp>(product).getTransposeB();
+  const bool transposed =
+      experts ? experts.getTransposeW() : llvm::cast<nn::MatmulOp>(product).getTransposeB();
   const unsigned leading = experts ? 1 : 0;
   packed.columnsOfWeight = leading + (transposed ? 0 : 1);
   Value weight = product->getOperand(1);
@@ -88,7 +89,8 @@ std::optional<Packed> match(Operation *product, ShapeTable &shapes) {
     if (!slice || llvm::any_of(slice.getSteps(), [](int64_t step) { return step != 1; }))
       return std::nullopt;
     auto transpose = transposeBefore(slice, last);
-    DimShape starts = beforeTranspose(transpose, slice.getStarts()), sizes = beforeTranspose(transpose, slice.getSizes());
+    DimShape starts = beforeTranspose(transpose, slice.getStarts()),
+             sizes = beforeTranspose(transpose, slice.getSizes());
     for (unsigned axis = 0; axis < shape.size(); ++axis) {
       bool all = starts[axis] == Dim(0) && sizes[axis] == shape[axis];
       bool part = axis == packed.axis && starts[axis].isStatic() && sizes[axis].isStatic();
@@ -118,7 +120,8 @@ Value columns(IRRewriter &rewriter, Value leaf, unsigned axis, int64_t start, in
        rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))});
 }
 
-// Pattern: slice(transpose?(reshape?(matmul(x, w) + b?))) -> transpose?(reshape?(matmul(x, slice(w)) + slice(b)?))
+// Pattern: slice(transpose?(reshape?(matmul(x, w) + b?))) -> transpose?(reshape?(matmul(x, slice(w)) +
+// slice(b)?))
 void unpack(Packed &packed, IRRewriter &rewriter) {
   Operation *product = packed.product;
   for (nn::SliceOp slice : packed.parts) {
@@ -131,8 +134,10 @@ void unpack(Packed &packed, IRRewriter &rewriter) {
     operands[1] = columns(rewriter, operands[1], packed.columnsOfWeight, start, size);
     const Type element = elementType(product->getResult(0));
     Value part = llvm::isa<nn::MatmulOp>(product)
-                     ? Value(nn::build<nn::MatmulOp>(rewriter, product->getLoc(), operands, product->getAttrs(), element))
-                     : Value(nn::build<nn::ExpertMatmulOp>(rewriter, product->getLoc(), operands, product->getAttrs(), element));
+                     ? Value(nn::build<nn::MatmulOp>(rewriter, product->getLoc(), operands,
+                                                     product->getAttrs(), element))
+                     : Value(nn::build<nn::ExpertMatmulOp>(rewriter, product->getLoc(), operands,
+                                                           product->getAttrs(), element));
     if (packed.bias) {
       Value bias = packed.bias.getOperand(packed.bias.getOperand(0) == product->getResult(0) ? 1 : 0);
       part = nn::build<nn::AddOp>(rewriter, packed.bias.getLoc(),

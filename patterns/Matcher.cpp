@@ -89,7 +89,8 @@ private:
     std::string what = "operand " + std::to_string(index) + " of " + user->getName().getStringRef().str();
     const WantedOp &kind = pattern.wanted.at(producer);
     auto mismatch = [&](const std::string &actual) {
-      return fail(producer.getLoc(), what + " is " + actual + ", pattern wants " + kind.shown(user->getContext()));
+      return fail(producer.getLoc(),
+                  what + " is " + actual + ", pattern wants " + kind.shown(user->getContext()));
     };
     if (!defined)
       return mismatch("a graph input");
@@ -116,7 +117,8 @@ private:
 
   /// All guards run, so that a near miss lists everything that stands in its way.
   void checkGuards() {
-    for (auto constraint : pdl::PatternOp(pattern.pattern).getBodyRegion().getOps<pdl::ApplyNativeConstraintOp>()) {
+    for (auto constraint :
+         pdl::PatternOp(pattern.pattern).getBodyRegion().getOps<pdl::ApplyNativeConstraintOp>()) {
       if (findOpKind(constraint.getName()))
         continue; // looked at where the op was matched
       SmallVector<GuardArgument> arguments;
@@ -133,7 +135,8 @@ private:
     if (auto op = argument.getDefiningOp<pdl::OperationOp>())
       return ops.lookup(op);
     if (auto result = argument.getDefiningOp<pdl::ResultOp>())
-      return Value(ops.lookup(result.getParent().getDefiningOp<pdl::OperationOp>())->getResult(result.getIndex()));
+      return Value(
+          ops.lookup(result.getParent().getDefiningOp<pdl::OperationOp>())->getResult(result.getIndex()));
     if (auto attribute = argument.getDefiningOp<pdl::AttributeOp>())
       return attribute.getValueAttr() ? attribute.getValueAttr() : attributes.lookup(argument);
     return values.lookup(argument);

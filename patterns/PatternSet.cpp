@@ -43,7 +43,8 @@ Result<std::string> compilePdll(const std::string &path) {
       llvm::sys::fs::createTemporaryFile("fusion-patterns", "txt", errors))
     return environment("cannot create a temporary file");
   llvm::StringRef folder = llvm::sys::path::parent_path(path);
-  llvm::SmallVector<llvm::StringRef> arguments = {*program, "-x=mlir", "-I", folder.empty() ? "." : folder, path};
+  llvm::SmallVector<llvm::StringRef> arguments = {*program, "-x=mlir", "-I", folder.empty() ? "." : folder,
+                                                  path};
   std::optional<llvm::StringRef> redirects[] = {std::nullopt, output.str(), errors.str()};
   int code = llvm::sys::ExecuteAndWait(*program, arguments, std::nullopt, redirects);
   auto read = [](llvm::StringRef file) {

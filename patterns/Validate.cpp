@@ -18,7 +18,8 @@ constexpr size_t mostCommutative = 6;
 
 std::string at(Location location) {
   if (auto line = llvm::dyn_cast<FileLineColLoc>(location))
-    return llvm::formatv("{0}:{1}:{2}: ", line.getFilename().getValue(), line.getLine(), line.getColumn()).str();
+    return llvm::formatv("{0}:{1}:{2}: ", line.getFilename().getValue(), line.getLine(), line.getColumn())
+        .str();
   return {};
 }
 
@@ -40,7 +41,8 @@ Status checkUnnamed(pdl::OperationOp op) {
     return {};
   if (kinds.size() == 1)
     return wrong(op, "an op without a name cannot have attributes: they depend on the op");
-  SmallVector<StringRef> names = llvm::map_to_vector(opKinds(), [](const OpKind &kind) { return kind.guard; });
+  SmallVector<StringRef> names =
+      llvm::map_to_vector(opKinds(), [](const OpKind &kind) { return kind.guard; });
   return wrong(op, "an op without a name needs " + Twine(kinds.empty() ? "" : "only ") +
                        "one constraint that says what it is: " + llvm::join(names, ", "));
 }
@@ -96,12 +98,13 @@ static Status checkConstraint(pdl::ApplyNativeConstraintOp constraint) {
   if (constraint.getIsNegated() || constraint->getNumResults())
     return wrong(constraint, "guards can be neither negated nor return values");
   if (findOpKind(constraint.getName())) {
-    const bool isOp = constraint.getArgs().size() == 1 && constraint.getArgs()[0].getDefiningOp<pdl::OperationOp>();
+    const bool isOp =
+        constraint.getArgs().size() == 1 && constraint.getArgs()[0].getDefiningOp<pdl::OperationOp>();
     return isOp ? Status() : wrong(constraint, constraint.getName() + " takes an op");
   }
   if (!findGuard(constraint.getName()))
-    return wrong(constraint,
-                 "there is no guard '" + constraint.getName() + "'; known: " + llvm::join(guardNames(), ", "));
+    return wrong(constraint, "there is no guard '" + constraint.getName() +
+                                 "'; known: " + llvm::join(guardNames(), ", "));
   for (Value argument : constraint.getArgs())
     if (llvm::isa<pdl::RangeType>(argument.getType()))
       return wrong(constraint, constraint.getName() + " takes single values, not a ValueRange");
@@ -124,8 +127,8 @@ static Status checkOp(Operation *op) {
     return checkConstraint(constraint);
   if (auto rewrite = llvm::dyn_cast<pdl::ApplyNativeRewriteOp>(op))
     return checkRewrite(rewrite);
-  if (llvm::isa<pdl::PatternOp, pdl::RewriteOp, pdl::OperandOp, pdl::OperandsOp, pdl::TypeOp, pdl::TypesOp, pdl::ResultOp,
-                pdl::ResultsOp, pdl::AttributeOp>(op))
+  if (llvm::isa<pdl::PatternOp, pdl::RewriteOp, pdl::OperandOp, pdl::OperandsOp, pdl::TypeOp, pdl::TypesOp,
+                pdl::ResultOp, pdl::ResultsOp, pdl::AttributeOp>(op))
     return {};
   return wrong(op, op->getName().getStringRef() + " is not supported in fusion patterns");
 }

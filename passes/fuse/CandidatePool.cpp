@@ -114,7 +114,8 @@ int64_t CandidatePool::bytesOf(Operation *op) {
 }
 
 double CandidatePool::costOf(Operation *op) {
-  const bool isFree = nn::isStored(op) || isBodyConstant(op) || oracle.isView(op) || op->hasTrait<OpTrait::IsTerminator>();
+  const bool isFree =
+      nn::isStored(op) || isBodyConstant(op) || oracle.isView(op) || op->hasTrait<OpTrait::IsTerminator>();
   return isFree ? 0 : static_cast<double>(bytesOf(op)) + launchBytes;
 }
 
@@ -154,7 +155,8 @@ double CandidatePool::worth(ArrayRef<size_t> chosen, Block &block) {
     inside.insert_range(candidate.ops);
     for (Operation *op : candidate.body())
       for (Value operand : op->getOperands())
-        if (Operation *producer = operand.getDefiningOp(); producer && !llvm::is_contained(candidate.clones, producer))
+        if (Operation *producer = operand.getDefiningOp();
+            producer && !llvm::is_contained(candidate.clones, producer))
           needed.insert(producer);
   }
   for (Operation &op : llvm::reverse(block)) {
@@ -175,7 +177,8 @@ void CandidatePool::measure() {
   if (!options.profit || measured == candidates.size())
     return;
   MutableArrayRef<Candidate> fresh = MutableArrayRef(candidates).drop_front(measured);
-  std::vector<Result<ProfitOracle::Times>> times = options.profit->measure(fresh, traffic.shapes, traffic.sizes);
+  std::vector<Result<ProfitOracle::Times>> times =
+      options.profit->measure(fresh, traffic.shapes, traffic.sizes);
   for (auto [candidate, time] : llvm::zip(fresh, times)) {
     std::optional<std::string> slower;
     if (time) {
@@ -184,7 +187,8 @@ void CandidatePool::measure() {
       candidate.score = std::max(scoreOfSaving(time->unfused - time->fused), 1.0);
       candidate.noise = scoreOfSaving(noiseOf(time->unfused));
     } else {
-      report.unmeasured.push_back({siteName(candidate.root), candidate.pattern + ": " + time.error().message});
+      report.unmeasured.push_back(
+          {siteName(candidate.root), candidate.pattern + ": " + time.error().message});
       if (!candidate.unproven.empty())
         slower = candidate.unproven;
     }
@@ -218,7 +222,8 @@ void CandidatePool::preferLarger() {
       before[op].push_back(index);
     }
     for (size_t other : others)
-      if (const Candidate &smaller = candidates[other]; holds(larger, smaller) && smaller.score >= larger.score &&
+      if (const Candidate &smaller = candidates[other]; holds(larger, smaller) &&
+                                                        smaller.score >= larger.score &&
                                                         smaller.score - larger.score <= larger.noise)
         larger.score = smaller.score + 1;
   }

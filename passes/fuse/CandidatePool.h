@@ -14,22 +14,23 @@ public:
                 FusionReport &report)
       : options(options), oracle(oracle), traffic(traffic), sites(sites), report(report) {}
 
-  /// Takes a candidate, with the ops that decode the operands of its matmuls, or notes why it is none. `opsFound`: of its
-  /// pattern, by the match. Returns its number.
+  /// Takes a candidate, with the ops that decode the operands of its matmuls, or notes why it is none.
+  /// `opsFound`: of its pattern, by the match. Returns its number.
   std::optional<size_t> consider(Candidate candidate, unsigned opsFound);
-  /// A candidate of no pattern: all its ops were found. Where a user's pattern grew, the match itself says why it is missed.
+  /// A candidate of no pattern: all its ops were found. Where a user's pattern grew, the match itself says
+  /// why it is missed.
   std::optional<size_t> consider(Candidate candidate);
 
-  /// Scores what came since the last call by the time that it saves, if it is to be measured. What cannot be keeps its
-  /// score.
+  /// Scores what came since the last call by the time that it saves, if it is to be measured. What cannot be
+  /// keeps its score.
   void measure();
 
   llvm::ArrayRef<Candidate> all() const { return candidates; }
-  /// The disjoint set with the largest sum of scores, of those that may be taken. `shared`: as if what they compute again
-  /// had no other readers.
+  /// The disjoint set with the largest sum of scores, of those that may be taken. `shared`: as if what they
+  /// compute again had no other readers.
   llvm::SmallVector<size_t> choose(llvm::function_ref<bool(size_t)> mayTake, bool shared) const;
-  /// What a disjoint set is worth, to compare sets: the scores, or, where nothing is measured, what the block would cost with
-  /// it, counted once.
+  /// What a disjoint set is worth, to compare sets: the scores, or, where nothing is measured, what the block
+  /// would cost with it, counted once.
   double worth(llvm::ArrayRef<size_t> chosen, mlir::Block &block);
 
 private:

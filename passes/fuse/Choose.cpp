@@ -15,12 +15,13 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// Sets that are looked at beside each other. Few candidates reach over a place of a graph, so that their sets are far
-/// fewer and the choice is exact; beyond it the best so many go on, and what takes the largest scores first may be better.
+/// Sets that are looked at beside each other. Few candidates reach over a place of a graph, so that their
+/// sets are far fewer and the choice is exact; beyond it the best so many go on, and what takes the largest
+/// scores first may be better.
 constexpr size_t mostSets = 512;
 
-/// Walks over the candidates by their first op. A state is the best choice among those seen with one set of taken
-/// candidates that later ones overlap: what else was taken does not matter any more.
+/// Walks over the candidates by their first op. A state is the best choice among those seen with one set of
+/// taken candidates that later ones overlap: what else was taken does not matter any more.
 class Choice {
 public:
   Choice(ArrayRef<Candidate> candidates, ArrayRef<double> scores, std::vector<size_t> order)
@@ -56,7 +57,8 @@ private:
 
   SmallVector<size_t> largestFirst() const {
     std::vector<size_t> ranked = order;
-    llvm::sort(ranked, [&](size_t a, size_t b) { return std::pair(-scores[a], a) < std::pair(-scores[b], b); });
+    llvm::sort(ranked,
+               [&](size_t a, size_t b) { return std::pair(-scores[a], a) < std::pair(-scores[b], b); });
     SmallVector<size_t> chosen;
     llvm::DenseSet<Operation *> taken;
     for (size_t index : ranked)
@@ -149,7 +151,8 @@ private:
 } // namespace
 
 /// Candidates that overlap, directly or through others, each set in the order of `indices`.
-static SmallVector<std::vector<size_t>, 0> components(ArrayRef<Candidate> candidates, ArrayRef<size_t> indices) {
+static SmallVector<std::vector<size_t>, 0> components(ArrayRef<Candidate> candidates,
+                                                      ArrayRef<size_t> indices) {
   llvm::EquivalenceClasses<size_t> classes;
   llvm::DenseMap<Operation *, size_t> holder;
   for (size_t index : indices) {

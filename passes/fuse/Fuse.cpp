@@ -16,7 +16,8 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// The op across ranks that the pattern wants, where the block has none: such a pattern has no candidate roots there.
+/// The op across ranks that the pattern wants, where the block has none: such a pattern has no candidate
+/// roots there.
 std::optional<StringRef> absentCollective(const FusionPattern &pattern, Block &block) {
   StringRef collective = nn::AllReduceOp::getOperationName();
   bool wanted = false;
@@ -37,8 +38,8 @@ void eraseDead(func::FuncOp function, llvm::DenseSet<Operation *> *erased = null
     }
 }
 
-/// Rounds until nothing is left to group. In each, all families propose from the same graph, and the set of candidates that
-/// saves most is committed.
+/// Rounds until nothing is left to group. In each, all families propose from the same graph, and the set of
+/// candidates that saves most is committed.
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
@@ -84,8 +85,9 @@ private:
     const Traffic traffic{*shapes, nominalSizes(function), oracle};
     CandidatePool pool(options, oracle, traffic, sites, report);
     collect(pool, traffic);
-    Selection selection = selectCandidates(pool, {function.getBody().front(), traffic, oracle}, rest(),
-                                           [&](const Candidate &candidate) { see(candidate.root, candidate.pattern); });
+    Selection selection =
+        selectCandidates(pool, {function.getBody().front(), traffic, oracle}, rest(),
+                         [&](const Candidate &candidate) { see(candidate.root, candidate.pattern); });
     restMisses = std::move(selection.restMisses);
     const size_t committed = commitAll(pool.all(), std::move(selection.chosen));
     eraseDead(function, &settled); // whose clones took their place; no candidate points at them any more
@@ -160,8 +162,8 @@ private:
       sites.see(root, pattern);
   }
 
-  /// Makes groups of the chosen ones; of those that the others make impossible, the next round proposes what still can be.
-  /// Returns how many it made.
+  /// Makes groups of the chosen ones; of those that the others make impossible, the next round proposes what
+  /// still can be. Returns how many it made.
   size_t commitAll(ArrayRef<Candidate> all, SmallVector<size_t> chosen) {
     llvm::DenseMap<Operation *, size_t> winners;
     std::vector<bool> isSettled(all.size());
@@ -190,7 +192,8 @@ private:
                  "no gain: it would read and write " + std::to_string(-candidate.bytesSaved) +
                      " bytes more, which launching less does not make up for");
     else if (isLastRound)
-      sites.miss(candidate.root, candidate.pattern, ~0u, "no gain: what it would compute again stays for other readers");
+      sites.miss(candidate.root, candidate.pattern, ~0u,
+                 "no gain: what it would compute again stays for other readers");
   }
 
   /// Who computes an op again comes before who takes it.
@@ -243,7 +246,8 @@ private:
   }
 
   /// Whether it overlaps what was taken, and says so.
-  bool isLost(const Candidate &candidate, ArrayRef<Candidate> all, const llvm::DenseMap<Operation *, size_t> &winners) {
+  bool isLost(const Candidate &candidate, ArrayRef<Candidate> all,
+              const llvm::DenseMap<Operation *, size_t> &winners) {
     llvm::SmallSetVector<size_t, 4> overlapped;
     for (Operation *op : candidate.ops)
       if (auto winner = winners.find(op); winner != winners.end())
@@ -338,8 +342,8 @@ SymbolValues nominalSizes(func::FuncOp function) {
   return values;
 }
 
-Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
-            FusionReport &report) {
+Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options,
+            ScheduleOracle &oracle, FusionReport &report) {
   for (const auto &[symbol, size] : nominalSizes(function))
     report.nominal[symbol] = size;
   eraseDead(function); // would fire, and cost what its kernel reads for it

@@ -13,7 +13,8 @@ class FusePass : public PassWrapper<FusePass, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FusePass)
 
-  FusePass(FuseOptions options, OracleFactory oracle) : options(std::move(options)), oracle(std::move(oracle)) {}
+  FusePass(FuseOptions options, OracleFactory oracle)
+      : options(std::move(options)), oracle(std::move(oracle)) {}
 
   StringRef getArgument() const override { return argument; }
   StringRef getDescription() const override { return "Group what one fusion family matches"; }

@@ -19,7 +19,8 @@ void FuseSites::see(Operation *root, const std::string &pattern) {
   roots.insert({{root, pattern}, {siteName(root), root->getLoc()}});
 }
 
-void FuseSites::miss(Operation *root, const std::string &pattern, unsigned opsFound, const std::string &reason) {
+void FuseSites::miss(Operation *root, const std::string &pattern, unsigned opsFound,
+                     const std::string &reason) {
   auto [entry, fresh] = misses.insert({{root, pattern}, {opsFound, reason}});
   if (!fresh && opsFound > entry->second.opsFound)
     entry->second = {opsFound, reason};
@@ -31,7 +32,8 @@ void FuseSites::recordMisses(FusionReport &report,
     if (fired.contains(key) || !isShown(key.first, key.second))
       continue;
     const std::string reason = misses[key].reason;
-    remark::missed(site.second, remarkOf(key.second)) << remark::reason("missed at {0}: {1}", site.first, reason);
+    remark::missed(site.second, remarkOf(key.second))
+        << remark::reason("missed at {0}: {1}", site.first, reason);
     report.patterns[key.second].missed.push_back({site.first, reason});
     lines.push_back({key.first, key.second + ": " + reason});
   }

@@ -26,8 +26,12 @@ public:
   /// Of several reasons the one stays that came with the most ops found, the first among equals.
   void miss(mlir::Operation *root, const std::string &pattern, unsigned opsFound, const std::string &reason);
   /// Whether it is the first time.
-  bool fire(mlir::Operation *root, const std::string &pattern) { return fired.insert({root, pattern}).second; }
-  bool hasFired(mlir::Operation *root, const std::string &pattern) const { return fired.contains({root, pattern}); }
+  bool fire(mlir::Operation *root, const std::string &pattern) {
+    return fired.insert({root, pattern}).second;
+  }
+  bool hasFired(mlir::Operation *root, const std::string &pattern) const {
+    return fired.contains({root, pattern});
+  }
   /// Brings the misses of the seen roots that have not fired into the report, as far as they are to be shown.
   void recordMisses(FusionReport &report,
                     llvm::function_ref<bool(mlir::Operation *root, const std::string &pattern)> isShown);

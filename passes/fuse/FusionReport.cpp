@@ -13,8 +13,9 @@ static llvm::json::Object jsonOf(const std::map<std::string, FusionReport::Patte
   for (const auto &[name, pattern] : patterns) {
     llvm::json::Array sites, missed;
     for (const FusionReport::Site &site : pattern.fired) {
-      llvm::json::Object entry{
-          {"location", site.location}, {"ops", llvm::json::Array(site.ops)}, {"bytes_saved", site.bytesSaved}};
+      llvm::json::Object entry{{"location", site.location},
+                               {"ops", llvm::json::Array(site.ops)},
+                               {"bytes_saved", site.bytesSaved}};
       if (!site.assumes.empty())
         entry["assumes"] = site.assumes;
       sites.push_back(std::move(entry));
@@ -132,29 +133,32 @@ std::string FusionReport::markdown() const {
   std::string text;
   llvm::raw_string_ostream out(text);
   out << "# Fusion report: " << markdownText(model) << " (" << markdownText(target) << ")\n\n";
-  out << llvm::formatv("Kernels {0} → {1}, memory traffic {2} → {3} bytes", kernelsBefore, kernelsAfter, bytesBefore,
-                       bytesAfter);
+  out << llvm::formatv("Kernels {0} → {1}, memory traffic {2} → {3} bytes", kernelsBefore, kernelsAfter,
+                       bytesBefore, bytesAfter);
   if (!nominal.empty()) {
     out << " at ";
-    llvm::interleaveComma(nominal, out, [&](const auto &entry) { out << markdownText(entry.first) << " = " << entry.second; });
+    llvm::interleaveComma(
+        nominal, out, [&](const auto &entry) { out << markdownText(entry.first) << " = " << entry.second; });
   }
   out << ".\nProfit: " << profit << ".\n";
   if (!noPlan.empty())
     out << "\n**No GPU plan**: " << markdownText(noPlan) << "\n\n";
   if (!unusedFeatures.empty())
-    out << "Features of " << target << " that no kernel uses yet: " << llvm::join(unusedFeatures, ", ") << ".\n";
+    out << "Features of " << target << " that no kernel uses yet: " << llvm::join(unusedFeatures, ", ")
+        << ".\n";
   for (const Miss &miss : unmeasured)
     out << "- modelled at `" << markdownText(miss.location) << "`: " << markdownText(miss.reason) << "\n";
   out << "\n| fusion | fired | missed |\n|---|---|---|\n";
   for (const auto &[name, pattern] : patterns)
-    out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size() << " |\n";
+    out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size()
+        << " |\n";
   for (const auto &[name, pattern] : patterns) {
     if (pattern.fired.empty() && pattern.missed.empty())
       continue;
     out << "\n## " << markdownText(name) << "\n\n";
     for (const Site &site : pattern.fired)
-      out << "- fired at `" << markdownText(site.location) << "`: " << llvm::join(site.ops, " → ") << ", " << site.bytesSaved
-          << " bytes saved\n";
+      out << "- fired at `" << markdownText(site.location) << "`: " << llvm::join(site.ops, " → ") << ", "
+          << site.bytesSaved << " bytes saved\n";
     for (const Miss &miss : pattern.missed)
       if (miss.location.empty())
         out << "- missed everywhere: " << markdownText(miss.reason) << "\n";
@@ -164,15 +168,17 @@ std::string FusionReport::markdown() const {
   if (!raises.empty())
     out << "\n## Named ops found in decomposed spellings\n\n| op | found | missed |\n|---|---|---|\n";
   for (const auto &[name, pattern] : raises)
-    out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size() << " |\n";
+    out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size()
+        << " |\n";
   for (const auto &[name, pattern] : raises)
     for (const Site &site : pattern.fired)
       if (!site.assumes.empty())
-        out << "\n- " << markdownText(name) << " found at `" << markdownText(site.location) << "`: " << markdownText(site.assumes)
-            << "\n";
+        out << "\n- " << markdownText(name) << " found at `" << markdownText(site.location)
+            << "`: " << markdownText(site.assumes) << "\n";
   for (const auto &[name, pattern] : raises)
     for (const Miss &miss : pattern.missed)
-      out << "\n- " << markdownText(name) << " missed at `" << markdownText(miss.location) << "`: " << markdownText(miss.reason) << "\n";
+      out << "\n- " << markdownText(name) << " missed at `" << markdownText(miss.location)
+          << "`: " << markdownText(miss.reason) << "\n";
   if (!layers.empty()) {
     out << "\n## Kernels by layer\n\n| layer | kernels |\n|---|---|\n";
     for (const Layer &layer : layers)

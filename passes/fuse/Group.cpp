@@ -105,8 +105,8 @@ GroupOp commit(const Candidate &candidate) {
   SmallVector<Type> resultTypes;
   for (Value output : ports.outputs)
     resultTypes.push_back(output.getType());
-  auto group = GroupOp::create(builder, candidate.root->getLoc(), resultTypes, ports.inputs, candidate.pattern,
-                               candidate.schedule);
+  auto group = GroupOp::create(builder, candidate.root->getLoc(), resultTypes, ports.inputs,
+                               candidate.pattern, candidate.schedule);
   Block *body = builder.createBlock(&group.getBody());
   IRMapping captured;
   for (Value input : ports.inputs)

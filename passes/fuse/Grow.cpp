@@ -116,7 +116,8 @@ class Grower {
 public:
   Grower(const ProposalContext &context, ArrayRef<Candidate> found) : context(context) {
     for (const Candidate &candidate : found)
-      if (candidate.isUsers || llvm::is_contained({"add_norm", "norm_quant", "add_norm_quant"}, candidate.pattern))
+      if (candidate.isUsers ||
+          llvm::is_contained({"add_norm", "norm_quant", "add_norm_quant"}, candidate.pattern))
         seeds.push_back(&candidate);
   }
 
@@ -149,8 +150,9 @@ private:
     candidate.absorbed = std::move(absorbed);
   }
 
-  /// All that can join before the group. For a user's pattern also the residual add before a norm, whoever else reads it,
-  /// and the norms around a rotation: the built-in families with those have names of their own.
+  /// All that can join before the group. For a user's pattern also the residual add before a norm, whoever
+  /// else reads it, and the norms around a rotation: the built-in families with those have names of their
+  /// own.
   void takeBefore(OpSet &ops, bool isUsers, Absorbed &absorbed) const {
     size_t taken = 0;
     auto take = [&](Operation *producer) {

@@ -1,5 +1,5 @@
-// How a group takes in the ops next to it. Every larger group is a candidate of its own beside the smaller one: legality,
-// schedule, score and choice are the same for all.
+// How a group takes in the ops next to it. Every larger group is a candidate of its own beside the smaller
+// one: legality, schedule, score and choice are the same for all.
 #pragma once
 
 #include "passes/fuse/Propose.h"
@@ -10,14 +10,15 @@ namespace fusion {
 
 using OpSet = llvm::SmallSetVector<mlir::Operation *, 16>;
 
-/// The scalar ops that follow a value, one after the other, each the only reader of the one before: bias, activation, residual,
-/// cast, quantisation, in any order.
+/// The scalar ops that follow a value, one after the other, each the only reader of the one before: bias,
+/// activation, residual, cast, quantisation, in any order.
 class ScalarTail {
 public:
   /// `value` stays outside. `wholeRows`: a dynamic quantisation may end it.
   ScalarTail(const Traffic &traffic, mlir::Value value, bool wholeRows)
       : traffic(traffic), value(value), wholeRows(wholeRows) {}
-  /// Adds the next op to `ops`, after the ops of side branches that only it reads. False at the end; reason() says why.
+  /// Adds the next op to `ops`, after the ops of side branches that only it reads. False at the end; reason()
+  /// says why.
   bool next(OpSet &ops);
   const std::string &reason() const { return why; }
 
@@ -31,19 +32,19 @@ private:
   std::string why;
 };
 
-/// What computes an operand of the add `sum`: an add or a norm of the same rows that nobody else reads. Null if nothing like
-/// it does.
+/// What computes an operand of the add `sum`: an add or a norm of the same rows that nobody else reads. Null
+/// if nothing like it does.
 mlir::Operation *producerBefore(mlir::Value operand, mlir::Operation *sum, const Traffic &traffic);
 
-/// Larger groups around those of `found`. A user's pattern grows by every step: adds and norms before its adds, the
-/// residual add before its norms, norms around its rotations, other norms of the same value, scalar ops after it. Of the
-/// built-in families, those whose larger forms have no name of their own grow: add_norm, norm_quant and add_norm_quant, by
-/// what stands before their adds and by other norms.
+/// Larger groups around those of `found`. A user's pattern grows by every step: adds and norms before its
+/// adds, the residual add before its norms, norms around its rotations, other norms of the same value, scalar
+/// ops after it. Of the built-in families, those whose larger forms have no name of their own grow: add_norm,
+/// norm_quant and add_norm_quant, by what stands before their adds and by other norms.
 std::vector<Candidate> growGroups(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
 /// Norms by the value that they normalise, where there are several that one kernel can compute.
-llvm::SmallVector<std::pair<mlir::Value, llvm::SmallVector<mlir::Operation *>>> siblingNorms(mlir::Block &block,
-                                                                                            size_t atMost);
+llvm::SmallVector<std::pair<mlir::Value, llvm::SmallVector<mlir::Operation *>>>
+siblingNorms(mlir::Block &block, size_t atMost);
 /// Norms of one value that one kernel computes: beyond it they run out of registers.
 inline constexpr size_t mostSiblings = 4;
 

@@ -1,5 +1,5 @@
-// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They only propose:
-// legality, schedule, score and choice are the same for all and for the declarative patterns.
+// Families whose candidates are grown in C++ from an anchor, where a pattern would have to enumerate. They
+// only propose: legality, schedule, score and choice are the same for all and for the declarative patterns.
 #pragma once
 
 #include "passes/fuse/Traffic.h"
@@ -25,14 +25,16 @@ struct ProposalContext {
   const llvm::DenseSet<mlir::Operation *> *taken = nullptr; ///< ops that others would take
 };
 
-/// From every nn.matmul: the scalar ops that follow it, as far as they are the only readers. Each length is a candidate.
+/// From every nn.matmul: the scalar ops that follow it, as far as they are the only readers. Each length is a
+/// candidate.
 Proposals proposeEpilogues(const ProposalContext &context);
 
-/// Disjoint sets of elementwise and index ops that nobody else takes, as large as possible, whose results have one shape.
-/// Cheap ops with other readers are cloned; expensive ones are never computed twice.
+/// Disjoint sets of elementwise and index ops that nobody else takes, as large as possible, whose results
+/// have one shape. Cheap ops with other readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
 
-/// From every nn.attention and nn.linear_attention: the transpose and the reshape that follow it, which would be a copy.
+/// From every nn.attention and nn.linear_attention: the transpose and the reshape that follow it, which would
+/// be a copy.
 Proposals proposeAttentionLayouts(const ProposalContext &context);
 
 /// From every nn.attention that reads nn.concat(past, new): the rotations and the writes into the cache.
@@ -41,21 +43,22 @@ Proposals proposeCacheWrites(const ProposalContext &context);
 /// From every nn.matmul of quantised operands: the matmul with the ops that decode them.
 Proposals proposeScaledMatmuls(const ProposalContext &context);
 
-/// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul, the widening
-/// cast and the subtraction of the zero point. In block order; empty if `operand` is not made so.
+/// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul,
+/// the widening cast and the subtraction of the zero point. In block order; empty if `operand` is not made
+/// so.
 llvm::SmallVector<mlir::Operation *> decodingOps(mlir::Value operand);
 /// The quantised value that `operand` is decoded from, or `operand` itself.
 mlir::Value encodedOperand(mlir::Value operand);
 
-/// The candidate with the decoding ops of its matmuls inside: as members where they have no other reader, else as clones.
-/// The candidate itself if there are none.
+/// The candidate with the decoding ops of its matmuls inside: as members where they have no other reader,
+/// else as clones. The candidate itself if there are none.
 Candidate withDecoding(const Candidate &candidate);
 
 /// The matmuls of one input by weights, with their biases, side by side.
 Proposals proposeMatmuls(const ProposalContext &context);
 
-/// What belongs to a matmul: the scales of an integer one (a cast and a multiplication, whose factor may be the product
-/// of two scales, and a cast to the model's type), a bias, and an activation that gates nothing.
+/// What belongs to a matmul: the scales of an integer one (a cast and a multiplication, whose factor may be
+/// the product of two scales, and a cast to the model's type), a bias, and an activation that gates nothing.
 llvm::SmallVector<mlir::Operation *> matmulEpilogue(nn::MatmulOp matmul);
 
 /// The products of routed rows, with what follows them up to the sum over the slots.
@@ -73,7 +76,8 @@ Proposals proposeSiblingNorms(const ProposalContext &context);
 /// add_norm of a norm whose result is added to a residual.
 std::vector<Candidate> proposeBranchNorms(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
-/// From the rotation's operand back to a norm, through views and casts with no other reader. Empty if there is none.
+/// From the rotation's operand back to a norm, through views and casts with no other reader. Empty if there
+/// is none.
 llvm::SmallVector<mlir::Operation *> normBefore(nn::RopeOp rope);
 
 /// The norm that alone reads the rotation, if there is one.
@@ -81,11 +85,12 @@ mlir::Operation *normAfter(nn::RopeOp rope);
 /// The rotation that computes `value`, with or without a norm after it.
 nn::RopeOp producingRotation(mlir::Value value);
 
-/// The rotations of one attention's queries and keys, and single ones, with norms before views and casts or after the
-/// rotation.
+/// The rotations of one attention's queries and keys, and single ones, with norms before views and casts or
+/// after the rotation.
 std::vector<Candidate> proposeRopes(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
-/// Pairs of rotations by the same angles, with the norms in front of them, that no candidate of `found` has together.
+/// Pairs of rotations by the same angles, with the norms in front of them, that no candidate of `found` has
+/// together.
 std::vector<Candidate> proposeRotationPairs(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
 /// Gated pairs of integer matmuls, with the scales of each.

@@ -1,6 +1,6 @@
-// rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes of the new
-// keys and values after those of the past. Where no nn.attention reads the caches, what belongs together is rotated by the
-// same angles.
+// rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes
+// of the new keys and values after those of the past. Where no nn.attention reads the caches, what belongs
+// together is rotated by the same angles.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -25,7 +25,8 @@ bool reachesAttention(Value value) {
 /// Whether an attention reads it or the cache that it is written to: all layers may share their angles.
 bool isOfAnAttention(Value value) {
   return reachesAttention(value) || llvm::any_of(value.getUsers(), [](Operation *user) {
-           return isa<nn::TransposeOp, nn::ConcatOp, nn::CacheWriteOp>(user) && isOfAnAttention(user->getResult(0));
+           return isa<nn::TransposeOp, nn::ConcatOp, nn::CacheWriteOp>(user) &&
+                  isOfAnAttention(user->getResult(0));
          });
 }
 
@@ -34,8 +35,8 @@ class CacheWrite {
 public:
   explicit CacheWrite(nn::AttentionOp attention) : attention(attention) {}
 
-  /// Of a cache of keys that no attention reads: its rotation's ops, those of the same angles, and the write of the next
-  /// tensor like it, the values. Nothing if what it writes is not rotated.
+  /// Of a cache of keys that no attention reads: its rotation's ops, those of the same angles, and the write
+  /// of the next tensor like it, the values. Nothing if what it writes is not rotated.
   static SmallVector<Operation *> alone(Operation *keys) {
     CacheWrite write({});
     write.takeNew(keys);
@@ -45,15 +46,16 @@ public:
     auto rotation = cast<nn::RopeOp>(*rope);
     for (Operation &op : *keys->getBlock())
       if (auto other = dyn_cast<nn::RopeOp>(op);
-          other && other != rotation && other.getCos() == rotation.getCos() && other.getSin() == rotation.getSin() &&
-          !isOfAnAttention(other.getResult()))
+          other && other != rotation && other.getCos() == rotation.getCos() &&
+          other.getSin() == rotation.getSin() && !isOfAnAttention(other.getResult()))
         write.takeRotation(other.getResult());
     write.take(keys);
     for (Operation *op = keys->getNextNode(); op; op = op->getNextNode())
-      if (Operation *values = op;
-          isa<nn::ConcatOp, nn::CacheWriteOp>(values) && values->getName() == keys->getName() &&
-          values->getAttrDictionary() == keys->getAttrDictionary() && values->getNumOperands() == keys->getNumOperands() &&
-          values->getResultTypes() == keys->getResultTypes()) {
+      if (Operation *values = op; isa<nn::ConcatOp, nn::CacheWriteOp>(values) &&
+                                  values->getName() == keys->getName() &&
+                                  values->getAttrDictionary() == keys->getAttrDictionary() &&
+                                  values->getNumOperands() == keys->getNumOperands() &&
+                                  values->getResultTypes() == keys->getResultTypes()) {
         if (CacheWrite other({}); !other.isRotated(values))
           write.take(values);
         break;
@@ -78,7 +80,8 @@ public:
   }
 
 private:
-  /// The op that joins past and new positions, of which an operand of the attention is the result, through transposes.
+  /// The op that joins past and new positions, of which an operand of the attention is the result, through
+  /// transposes.
   Result<Operation *> cacheWrite(Value operand, const std::string &what) {
     int64_t positions = tensorType(operand).getRank() - 2;
     Value value = operand;
@@ -147,7 +150,8 @@ private:
 Proposals proposeCacheWrites(const ProposalContext &context) {
   Proposals proposals;
   for (Operation &write : context.block) {
-    const bool joins = isa<nn::CacheWriteOp>(write) || (isa<nn::ConcatOp>(write) && write.getNumOperands() == 2);
+    const bool joins =
+        isa<nn::CacheWriteOp>(write) || (isa<nn::ConcatOp>(write) && write.getNumOperands() == 2);
     if (!joins || !isa<BlockArgument>(write.getOperand(0)) || reachesAttention(write.getResult(0)))
       continue;
     Candidate candidate;

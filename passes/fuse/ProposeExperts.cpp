@@ -1,5 +1,5 @@
-// expert_matmul: the products of routed rows, those that read the same rows together, and what follows them: the activation
-// of the gate, the routing weights and the sum over the slots.
+// expert_matmul: the products of routed rows, those that read the same rows together, and what follows them:
+// the activation of the gate, the routing weights and the sum over the slots.
 #include "passes/fuse/Grow.h"
 
 #include "ir/dialect/Formulas.h"
@@ -58,7 +58,8 @@ public:
 private:
   /// Gate and up in one matrix: parts of the product, if nobody reads the whole.
   void takeSlices(nn::ExpertMatmulOp product) {
-    const bool areAll = !product->use_empty() && llvm::all_of(product->getUsers(), llvm::IsaPred<nn::SliceOp>);
+    const bool areAll =
+        !product->use_empty() && llvm::all_of(product->getUsers(), llvm::IsaPred<nn::SliceOp>);
     if (!areAll)
       return;
     for (Operation *user : product->getUsers()) {
@@ -88,7 +89,8 @@ private:
     const std::string name = shownName(user);
     if (!llvm::isa<nn::ScalarFormula>(user) || nn::isRescale(user))
       return "the result is read by " + name + ", which is no scalar op";
-    if (context.traffic.shapes[user->getResult(0)] != shape || context.traffic.shapes[of->getResult(0)] != shape)
+    if (context.traffic.shapes[user->getResult(0)] != shape ||
+        context.traffic.shapes[of->getResult(0)] != shape)
       return name + " has another shape than the product";
     return {};
   }

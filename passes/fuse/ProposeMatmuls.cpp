@@ -1,4 +1,5 @@
-// qkv_matmul: several matmuls of one input in one kernel, side by side: queries, keys and values, or any others.
+// qkv_matmul: several matmuls of one input in one kernel, side by side: queries, keys and values, or any
+// others.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -42,7 +43,8 @@ SmallVector<Operation *> matmulEpilogue(nn::MatmulOp matmul) {
         value = scaled.getY();
       }
   if (!epilogue.empty() && value.hasOneUse())
-    if (auto cast = llvm::dyn_cast<nn::CastOp>(*value.getUsers().begin()); cast && isFloat(dtype(cast.getY()))) {
+    if (auto cast = llvm::dyn_cast<nn::CastOp>(*value.getUsers().begin());
+        cast && isFloat(dtype(cast.getY()))) {
       epilogue.push_back(cast);
       value = cast.getY();
     }
@@ -51,7 +53,8 @@ SmallVector<Operation *> matmulEpilogue(nn::MatmulOp matmul) {
     value = bias.getY();
   }
   // A number that all is multiplied by, such as the queries' scale.
-  if (auto scaled = readerWithRow<nn::MulOp>(value); scaled && epilogue.size() <= 1 && isFloat(dtype(value)) &&
+  if (auto scaled = readerWithRow<nn::MulOp>(value); scaled && epilogue.size() <= 1 &&
+                                                     isFloat(dtype(value)) &&
                                                      constantScalar(otherOperand(scaled, value))) {
     epilogue.push_back(scaled);
     value = scaled.getY();
@@ -76,8 +79,8 @@ std::vector<Candidate> proposeGates(const ProposalContext &context, ArrayRef<Can
     if (!activation || !activation->hasTrait<nn::Activation>())
       return;
     nn::MatmulOp gate = matmuls.lookup(activation->getOperand(0)), up = matmuls.lookup(other);
-    if (!gate || !up || gate == up || gate.getA() != up.getA() || gate.getY().getType() != up.getY().getType() ||
-        !isInteger(dtype(gate.getY())))
+    if (!gate || !up || gate == up || gate.getA() != up.getA() ||
+        gate.getY().getType() != up.getY().getType() || !isInteger(dtype(gate.getY())))
       return;
     Candidate &candidate = candidates.emplace_back();
     candidate.pattern = "gated_matmul";
@@ -96,9 +99,11 @@ std::vector<Candidate> proposeGates(const ProposalContext &context, ArrayRef<Can
 }
 
 /// Of the matmuls those that no candidate of `found` computes with the one that it gates.
-static SmallVector<nn::MatmulOp> ungated(ArrayRef<nn::MatmulOp> matmuls, const llvm::DenseSet<Operation *> &gated) {
+static SmallVector<nn::MatmulOp> ungated(ArrayRef<nn::MatmulOp> matmuls,
+                                         const llvm::DenseSet<Operation *> &gated) {
   SmallVector<nn::MatmulOp> others;
-  llvm::copy_if(matmuls, std::back_inserter(others), [&](nn::MatmulOp matmul) { return !gated.contains(matmul); });
+  llvm::copy_if(matmuls, std::back_inserter(others),
+                [&](nn::MatmulOp matmul) { return !gated.contains(matmul); });
   return others;
 }
 
@@ -137,8 +142,9 @@ Proposals proposeMatmuls(const ProposalContext &context) {
       continue;
     }
     for (nn::MatmulOp matmul : matmuls)
-      proposals.misses.push_back({matmul, std::to_string(matmuls.size()) + " matmuls read one input, at most " +
-                                               std::to_string(mostMatmuls) + " go side by side"});
+      proposals.misses.push_back({matmul, std::to_string(matmuls.size()) +
+                                              " matmuls read one input, at most " +
+                                              std::to_string(mostMatmuls) + " go side by side"});
   }
   return proposals;
 }

@@ -1,5 +1,5 @@
-// norm_matmul: a norm, with the residual add before it, and the matmuls that read it, for few rows: their biases
-// go along, the activation of a gated pair, or what follows a single matmul.
+// norm_matmul: a norm, with the residual add before it, and the matmuls that read it, for few rows: their
+// biases go along, the activation of a gated pair, or what follows a single matmul.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -26,7 +26,8 @@ SmallVector<nn::MatmulOp> matmulsOf(Operation *norm) {
 }
 
 /// The matmuls with what follows them, as far as one kernel may compute it: the alternatives.
-SmallVector<Ops> withEpilogues(ArrayRef<nn::MatmulOp> matmuls, const ProposalContext &context, ArrayRef<Candidate> epilogues) {
+SmallVector<Ops> withEpilogues(ArrayRef<nn::MatmulOp> matmuls, const ProposalContext &context,
+                               ArrayRef<Candidate> epilogues) {
   SmallVector<Ops> choices;
   Ops &biased = choices.emplace_back();
   for (nn::MatmulOp matmul : matmuls) {
@@ -34,7 +35,9 @@ SmallVector<Ops> withEpilogues(ArrayRef<nn::MatmulOp> matmuls, const ProposalCon
     for (Operation *step : matmulEpilogue(matmul))
       biased.insert(step);
   }
-  auto add = [&](const Candidate &candidate) { choices.emplace_back(candidate.ops.begin(), candidate.ops.end()); };
+  auto add = [&](const Candidate &candidate) {
+    choices.emplace_back(candidate.ops.begin(), candidate.ops.end());
+  };
   for (const Candidate &candidate : context.found)
     if (candidate.pattern == "gated_matmul" &&
         llvm::all_of(matmuls, [&](Operation *op) { return llvm::is_contained(candidate.ops, op); }))
@@ -59,12 +62,12 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     const SmallVector<nn::MatmulOp> matmuls = matmulsOf(&op);
     if (matmuls.empty())
       continue;
-    // The schedule takes them, as two kernels for many rows. But a measurement is at one size, and the choice there says
-    // nothing of few rows, for which the kernel is one.
+    // The schedule takes them, as two kernels for many rows. But a measurement is at one size, and the choice
+    // there says nothing of few rows, for which the kernel is one.
     const Dim rows = product(llvm::ArrayRef<Dim>(context.traffic.shapes[op.getResult(0)]).drop_back());
     if (!rows.constant()) {
-      proposals.misses.push_back({&op, "the number of rows of the input is known in a run only (" + rows.str() +
-                                           "): whether it gains something depends on it"});
+      proposals.misses.push_back({&op, "the number of rows of the input is known in a run only (" +
+                                           rows.str() + "): whether it gains something depends on it"});
       continue;
     }
     if (!epilogues)
@@ -79,8 +82,9 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
         Candidate candidate;
         candidate.pattern = "norm_matmul";
         candidate.root = &op;
-        candidate.unproven = "every block computes the norm again before its first matmul: taken only where a "
-                             "measurement shows that this is faster";
+        candidate.unproven =
+            "every block computes the norm again before its first matmul: taken only where a "
+            "measurement shows that this is faster";
         candidate.ops.assign(ops.begin(), ops.end());
         candidate.ops.push_back(&op);
         if (withSum)

@@ -1,4 +1,5 @@
-// Groups of norms that no pattern says: several norms of one value, and the norm of a branch before it is added.
+// Groups of norms that no pattern says: several norms of one value, and the norm of a branch before it is
+// added.
 #include "passes/fuse/Grow.h"
 
 #include "ir/dialect/Types.h"
@@ -32,7 +33,8 @@ Proposals proposeSiblingNorms(const ProposalContext &context) {
   Proposals proposals;
   for (auto &[value, norms] : siblingNorms(context.block, SIZE_MAX)) {
     if (norms.size() > mostSiblings) {
-      proposals.misses.push_back({norms.back(), std::to_string(norms.size()) + " norms of one value, at most " +
+      proposals.misses.push_back({norms.back(), std::to_string(norms.size()) +
+                                                    " norms of one value, at most " +
                                                     std::to_string(mostSiblings) + " go together"});
       continue;
     }

@@ -1,5 +1,6 @@
-// pointwise: what remains elementwise. Grown backwards from each op whose result somebody needs: a producer joins if the
-// group is its only reader, if its result has the group's shape and may leave too, or as a clone if it is cheap.
+// pointwise: what remains elementwise. Grown backwards from each op whose result somebody needs: a producer
+// joins if the group is its only reader, if its result has the group's shape and may leave too, or as a clone
+// if it is cheap.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -93,8 +94,9 @@ private:
 
   /// Whether someone still reads the op itself, outside the groups that hold a clone of it.
   bool isNeeded(Operation *op) {
-    return inputs.contains(op) ||
-           llvm::any_of(op->getUsers(), [&](Operation *user) { return !dead[order[user]] && !assigned[order[user]]; });
+    return inputs.contains(op) || llvm::any_of(op->getUsers(), [&](Operation *user) {
+             return !dead[order[user]] && !assigned[order[user]];
+           });
   }
 
   void growFrom(Operation *root) {
@@ -136,7 +138,8 @@ private:
     Value result = op->getResult(0);
     const double needed = evaluationsOf(op), own = traffic.elements(result);
     if (kind == Kind::Heavy && needed > own * 1.01)
-      return llvm::formatv("{0} would be computed {1:F1} times for every element", name, own > 0 ? needed / own : needed)
+      return llvm::formatv("{0} would be computed {1:F1} times for every element", name,
+                           own > 0 ? needed / own : needed)
           .str();
     if (kind == Kind::Light &&
         (needed - own) * lightBytes > duplicateBytes + 2 * static_cast<double>(traffic.bytes(result)))
@@ -209,8 +212,8 @@ private:
   }
 
   bool canJoin(Operation *op) {
-    return op->hasTrait<nn::Pointwise>() && !isTaken(op) && !assigned[order[op]] && !dead[order[op]] && !group.contains(op) &&
-           traffic.shapes[op->getResult(0)] == *shape;
+    return op->hasTrait<nn::Pointwise>() && !isTaken(op) && !assigned[order[op]] && !dead[order[op]] &&
+           !group.contains(op) && traffic.shapes[op->getResult(0)] == *shape;
   }
 
   /// Whether reading the op's operands instead of its result costs no more traffic.
@@ -233,7 +236,8 @@ private:
     auto [known, fresh] = nothingRead.try_emplace(op, false);
     if (!fresh)
       return known->second;
-    bool result = canClone(op) && !isTaken(op) && kindOf(op) != Kind::Heavy && llvm::all_of(op->getOperands(), [&](Value operand) {
+    bool result = canClone(op) && !isTaken(op) && kindOf(op) != Kind::Heavy &&
+                  llvm::all_of(op->getOperands(), [&](Value operand) {
                     Operation *producer = operand.getDefiningOp();
                     return producer && readsNothing(producer);
                   });
@@ -273,11 +277,12 @@ private:
     candidate.root = root;
     candidate.ops = members();
     candidate.clones = withRole(Role::Clone);
-    const auto kernels = llvm::count_if(group, [&](auto &entry) { return !context.oracle.isView(entry.first); });
+    const auto kernels =
+        llvm::count_if(group, [&](auto &entry) { return !context.oracle.isView(entry.first); });
     if (kernels < 2) {
-      proposals.misses.push_back({root, shownName(root) + " stays alone: " +
-                                            (refusal.empty() ? "it reads nothing but inputs, weights and constants"
-                                                             : refusal)});
+      proposals.misses.push_back(
+          {root, shownName(root) + " stays alone: " +
+                     (refusal.empty() ? "it reads nothing but inputs, weights and constants" : refusal)});
       return;
     }
     for (Operation *op : candidate.ops)

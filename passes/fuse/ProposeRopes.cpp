@@ -1,6 +1,7 @@
-// Rotations that no pattern says: qk_norm_rope where something stands between norm and rotation (the norm of all heads
-// together, which are split and transposed afterwards, as in OLMo 2, or a cast) and where the norm follows the rotation
-// (Hunyuan); pairs of rotations without an attention that shows that they belong together.
+// Rotations that no pattern says: qk_norm_rope where something stands between norm and rotation (the norm of
+// all heads together, which are split and transposed afterwards, as in OLMo 2, or a cast) and where the norm
+// follows the rotation (Hunyuan); pairs of rotations without an attention that shows that they belong
+// together.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -35,7 +36,9 @@ Operation *normAfter(nn::RopeOp rope) {
     return nullptr;
   OpOperand &use = *rope->use_begin();
   Operation *norm = use.getOwner();
-  return use.getOperandNumber() == 0 && norm->getBlock() == rope->getBlock() && isNormOfStaticRows(norm) ? norm : nullptr;
+  return use.getOperandNumber() == 0 && norm->getBlock() == rope->getBlock() && isNormOfStaticRows(norm)
+             ? norm
+             : nullptr;
 }
 
 nn::RopeOp producingRotation(Value value) {
@@ -88,8 +91,8 @@ std::vector<Candidate> proposeRopes(const ProposalContext &context, ArrayRef<Can
   return grown;
 }
 
-// Queries and keys that are rotated alike, in a graph that ends with them or whose attention is an op of its own.
-// Pattern: rope(x, cos, sin), rope(y, cos, sin), each with the norm before or after it.
+// Queries and keys that are rotated alike, in a graph that ends with them or whose attention is an op of its
+// own. Pattern: rope(x, cos, sin), rope(y, cos, sin), each with the norm before or after it.
 std::vector<Candidate> proposeRotationPairs(const ProposalContext &context, ArrayRef<Candidate> found) {
   auto isPaired = [&](nn::RopeOp rope) {
     return llvm::any_of(found, [&](const Candidate &other) {

@@ -11,7 +11,8 @@ namespace fusion {
 /// A cast of 8-bit integers to i32.
 static nn::CastOp widening(Value value) {
   auto cast = value.getDefiningOp<nn::CastOp>();
-  return cast && dtype(cast.getY()) == DType::I32 && isInteger(dtype(cast.getX())) && byteSize(dtype(cast.getX())) == 1
+  return cast && dtype(cast.getY()) == DType::I32 && isInteger(dtype(cast.getX())) &&
+                 byteSize(dtype(cast.getX())) == 1
              ? cast
              : nn::CastOp();
 }

@@ -9,10 +9,10 @@ namespace fusion {
 namespace {
 using Numbers = SmallVector<size_t>;
 
-/// What the others leave depends on which of them are taken. The rest is proposed for an untouched block, for the best choice
-/// of the others, for the best ones without one of their families, and again while it changes the choice. Each choice on the
-/// way is compared by what it is worth as a whole, since groups that compute the same op again are not worth the sum of
-/// their scores.
+/// What the others leave depends on which of them are taken. The rest is proposed for an untouched block, for
+/// the best choice of the others, for the best ones without one of their families, and again while it changes
+/// the choice. Each choice on the way is compared by what it is worth as a whole, since groups that compute
+/// the same op again are not worth the sum of their scores.
 class Selector {
 public:
   Selector(CandidatePool &pool, const ProposalContext &context, const Proposer *rest,

@@ -11,7 +11,8 @@ struct Selection {
   std::vector<Proposals::Miss> restMisses; ///< of the family `rest` where nothing else is taken
 };
 
-/// Chooses from the pool, to which candidates of `rest`, a family that takes what others leave, are added; null: none are.
+/// Chooses from the pool, to which candidates of `rest`, a family that takes what others leave, are added;
+/// null: none are.
 Selection selectCandidates(CandidatePool &pool, const ProposalContext &context, const Proposer *rest,
                            llvm::function_ref<void(const Candidate &)> see);
 

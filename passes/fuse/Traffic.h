@@ -13,7 +13,8 @@ struct Traffic {
 
   double elements(mlir::Value value) const;
   int64_t bytes(mlir::Value value) const;
-  /// Of a kernel that reads `inputs` and writes `outputs`. What an output extends in place counts on neither side.
+  /// Of a kernel that reads `inputs` and writes `outputs`. What an output extends in place counts on neither
+  /// side.
   int64_t bytes(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> outputs) const;
   /// Each op a kernel of its own, but for views.
   int64_t unfused(llvm::ArrayRef<mlir::Operation *> ops) const;

@@ -49,8 +49,9 @@ struct FoldConstants : impl::FoldConstantsBase<FoldConstants> {
 
   /// A quantised weight, which its product reads in fewer bytes.
   static bool decodesOperand(Operation *op) {
-    return llvm::isa<nn::DequantizeOp>(op) &&
-           llvm::any_of(op->getUsers(), [](Operation *user) { return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(user); });
+    return llvm::isa<nn::DequantizeOp>(op) && llvm::any_of(op->getUsers(), [](Operation *user) {
+             return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(user);
+           });
   }
 
   static bool isGrowingExpand(Operation *op) {

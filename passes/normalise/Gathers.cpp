@@ -7,8 +7,8 @@ namespace fusion::normalise {
 
 namespace {
 
-/// x[.., index, ..] along the leading or given dims, as a slice in the shape of `op`. Fails where an index could be out
-/// of range.
+/// x[.., index, ..] along the leading or given dims, as a slice in the shape of `op`. Fails where an index
+/// could be out of range.
 LogicalResult replaceBySlice(PatternRewriter &rewriter, Operation *op, Value x,
                              ArrayRef<std::pair<int64_t, int64_t>> axesAndIndices, ShapeTable &shapes) {
   DimShape starts(shapes.of(x).size(), Dim(0)), sizes = shapes.of(x);

@@ -18,9 +18,10 @@ Operation *commonReader(nn::SliceOp slice) {
     Operation *reader = *value.user_begin();
     if (!reader->hasTrait<nn::Pointwise>())
       return nullptr;
-    const bool meets = llvm::count_if(reader->getOperands(), [](Value operand) {
-                         return operand.getDefiningOp() && !llvm::isa<nn::ConstantOp>(operand.getDefiningOp());
-                       }) > 1;
+    const bool meets =
+        llvm::count_if(reader->getOperands(), [](Value operand) {
+          return operand.getDefiningOp() && !llvm::isa<nn::ConstantOp>(operand.getDefiningOp());
+        }) > 1;
     if (meets)
       return reader;
     value = reader->getResult(0);

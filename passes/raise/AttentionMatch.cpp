@@ -139,8 +139,9 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
       bool inverted = isMaskedScore(where.getX());
       Value inner = inverted ? where.getY() : where.getX(), masked = inverted ? where.getX() : where.getY();
       if (!isMaskedScore(masked) || !sameShape(inner)) {
-        reason = isMaskedScore(masked) ? "nn.where on the scores gives them another shape"
-                                       : "nn.where on the scores does not put a large negative number where it masks";
+        reason = isMaskedScore(masked)
+                     ? "nn.where on the scores gives them another shape"
+                     : "nn.where on the scores does not put a large negative number where it masks";
         return std::nullopt;
       }
       if (!add({where.getCondition(), inverted, *constantScalar(masked)}))

@@ -44,9 +44,11 @@ struct Grid {
 bool addTerm(Pattern &pattern, const Affine &term, const DimShape &shape, const Grid &grid) {
   size_t rank = shape.size();
   bool oneQuery = grid.queries == Dim(1);
-  // A dim that is no number is that of the scores it is laid over, whatever its expression: a buffer sliced to its
-  // first `seq` columns has `min(1024, seq)` of them.
-  auto laidOver = [](const Dim &own, const Dim &dim) { return own == dim || (!own.isStatic() && !dim.isStatic()); };
+  // A dim that is no number is that of the scores it is laid over, whatever its expression: a buffer sliced
+  // to its first `seq` columns has `min(1024, seq)` of them.
+  auto laidOver = [](const Dim &own, const Dim &dim) {
+    return own == dim || (!own.isStatic() && !dim.isStatic());
+  };
   if (rank < 1 || !laidOver(shape.back(), grid.keys) ||
       (!oneQuery && (rank < 2 || !laidOver(shape[rank - 2], grid.queries))))
     return false;

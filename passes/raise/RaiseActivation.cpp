@@ -35,7 +35,8 @@ const Form geluSigmoid{
 const Form geluQuick{"gelu", {{{1, 0}, 1.702}}, {{{1, 1}, 1}}, "quick"};
 const Form silu{"silu", {{{1, 0}, 1}}, {{{1, 1}, 1}}, ""};
 
-/// Climbs from `value` over arithmetic on x and t, which others may read too, to the value that is `form.outer`.
+/// Climbs from `value` over arithmetic on x and t, which others may read too, to the value that is
+/// `form.outer`.
 Operation *climb(Value value, Value x, Value t, const Form &form, double tolerance, int steps = 6) {
   if (auto found = readPolynomial(value, x, t); found && matches(*found, form.outer, tolerance))
     return value.getDefiningOp();

@@ -100,7 +100,8 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
   if (!tail.weight && !scaled->getResult(0).hasOneUse())
     for (Operation *user : scaled->getResult(0).getUsers())
       if (auto mul = llvm::dyn_cast<nn::MulOp>(user))
-        if (Value other = otherOperand(mul, scaled->getResult(0)); other && isRowOf(other, mul, raiser.shapes))
+        if (Value other = otherOperand(mul, scaled->getResult(0));
+            other && isRowOf(other, mul, raiser.shapes))
           noteMiss(mul, name, "the normalised value is used more than once: its weight stays outside");
   raiser.rewriter.setInsertionPoint(tail.root);
   Location location = tail.root->getLoc();

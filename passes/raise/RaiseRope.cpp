@@ -232,7 +232,9 @@ struct CastOfTables : OpRewritePattern<nn::RopeOp> {
     Value cos = withoutExactCast(rope.getCos()), sin = withoutExactCast(rope.getSin());
     if (cos == rope.getCos() && sin == rope.getSin())
       return failure();
-    replaceByChanged(rewriter, rope, [&](nn::RopeOp changed) { changed->setOperands({rope.getX(), cos, sin}); });
+    replaceByChanged(rewriter, rope, [&](nn::RopeOp changed) {
+      changed->setOperands({rope.getX(), cos, sin});
+    });
     return success();
   }
 };

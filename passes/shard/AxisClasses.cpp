@@ -33,13 +33,17 @@ void AxisClasses::whole(Value value, unsigned axis, const std::string &reason) {
   wholes.push_back({node(value, axis), reason});
 }
 
-void AxisClasses::contracted(Value value, unsigned axis, Operation *op) { sums.push_back({node(value, axis), op}); }
+void AxisClasses::contracted(Value value, unsigned axis, Operation *op) {
+  sums.push_back({node(value, axis), op});
+}
 
 void AxisClasses::columns(Value value, unsigned axis, Operation *op) {
   columnsOfWeights.push_back({node(value, axis), op});
 }
 
-void AxisClasses::normalised(Value value, unsigned axis, Operation *op) { norms.push_back({node(value, axis), op}); }
+void AxisClasses::normalised(Value value, unsigned axis, Operation *op) {
+  norms.push_back({node(value, axis), op});
+}
 
 void AxisClasses::lookedUp(Value value, unsigned axis, Operation *op) {
   if (vocabulary)

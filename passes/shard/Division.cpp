@@ -45,7 +45,8 @@ std::string Division::whyWhole(ArrayRef<Id> ids) const {
     if (!group.norms.empty() && shardsOf(group) != ranks)
       return siteOf(group.norms.front()) + " normalises over it, and several ranks would have the same shard";
     if (!group.lookups.empty() && !isVocabulary(group))
-      return siteOf(group.lookups.front()) + " looks up in it, and no result of the graph has as many columns";
+      return siteOf(group.lookups.front()) +
+             " looks up in it, and no result of the graph has as many columns";
     if (std::string reason = conflict(id); !reason.empty())
       return reason;
     for (const AxisClasses::Axis &member : group.members)
@@ -82,8 +83,8 @@ void Division::choose() {
   for (Id id = 0; id < classes.classes().size(); ++id) {
     SmallVector<Id> ids = component(id);
     auto group = [&](Id member) -> const AxisClasses::Class & { return classes.classes()[member]; };
-    bool weighty =
-        llvm::any_of(ids, [&](Id member) { return !group(member).columns.empty() || !group(member).lookups.empty(); });
+    bool weighty = llvm::any_of(
+        ids, [&](Id member) { return !group(member).columns.empty() || !group(member).lookups.empty(); });
     bool normalised = llvm::any_of(ids, [&](Id member) { return !group(member).norms.empty(); });
     if (weighty && !seen.contains(id))
       candidates.push_back({ids, normalised, weightElements(ids)});
@@ -107,14 +108,17 @@ void Division::choose() {
       if (parts[id] > 1)
         for (const AxisClasses::Axis &member : group.members)
           divided[member.value] = member.axis;
-      for (ArrayRef<Operation *> added : {ArrayRef(group.sums), ArrayRef(group.norms), ArrayRef(group.lookups)})
+      for (ArrayRef<Operation *> added :
+           {ArrayRef(group.sums), ArrayRef(group.norms), ArrayRef(group.lookups)})
         partial.insert(added.begin(), added.end());
     }
   }
   for (auto &[op, reason] : whole)
     if (!partial.contains(op))
-      noteMiss(op, "shard",
-               (llvm::isa<nn::GatherOp>(op) ? "the rows of its table stay whole: " : "its columns stay whole: ") + reason);
+      noteMiss(
+          op, "shard",
+          (llvm::isa<nn::GatherOp>(op) ? "the rows of its table stay whole: " : "its columns stay whole: ") +
+              reason);
 }
 
 std::optional<std::pair<unsigned, int64_t>> Division::of(Value value) const {

@@ -1,5 +1,5 @@
-// A graph that was cut before it came here says what it sums, not how its caches lie over the ranks: found from what
-// differs between ranks.
+// A graph that was cut before it came here says what it sums, not how its caches lie over the ranks: found
+// from what differs between ranks.
 #include "passes/shard/PlacePorts.h"
 
 #include "ir/base/BindSymbols.h"
@@ -36,7 +36,8 @@ private:
   int64_t ownVariants(Operation *op) const {
     if (auto weight = llvm::dyn_cast<nn::WeightOp>(op); weight && weight.getRankPaths()) {
       std::set<std::pair<StringRef, int64_t>> places;
-      for (auto [path, offset] : llvm::zip(weight.getRankPaths()->getAsValueRange<StringAttr>(), *weight.getRankOffsets()))
+      for (auto [path, offset] :
+           llvm::zip(weight.getRankPaths()->getAsValueRange<StringAttr>(), *weight.getRankOffsets()))
         places.insert({path, offset});
       return static_cast<int64_t>(places.size());
     }
@@ -82,8 +83,9 @@ LogicalResult placePorts(func::FuncOp function, const nn::SymbolicShapes &shapes
       continue;
     auto axis = headAxis(value, classes);
     if (!axis || ranks % shards != 0)
-      return function.emitError() << "result " << index
-                                  << " is not the same on all ranks, and its dims do not say how it is divided";
+      return function.emitError()
+             << "result " << index
+             << " is not the same on all ranks, and its dims do not say how it is divided";
     function.setResultAttr(static_cast<unsigned>(index), nn::shardAttr, place(*axis, shards));
   }
   return success();

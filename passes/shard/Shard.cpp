@@ -31,8 +31,9 @@ void reshapeWeights(func::FuncOp function) {
   }
 }
 
-// Pattern: reduce(cast?(all_reduce(expert_matmul)) * weights) over slots -> all_reduce(reduce(cast?(expert_matmul) * weights))
-// with one weight for all columns: a row crosses once, not once for each slot.
+// Pattern: reduce(cast?(all_reduce(expert_matmul)) * weights) over slots ->
+// all_reduce(reduce(cast?(expert_matmul) * weights)) with one weight for all columns: a row crosses once, not
+// once for each slot.
 void sumAfterSlots(nn::AllReduceOp sum) {
   if (!sum.getX().getDefiningOp<nn::ExpertMatmulOp>())
     return;
@@ -81,8 +82,9 @@ struct Shard : impl::ShardBase<Shard> {
       return failed(shapes) ? failure() : placePorts(function, *shapes, ranks);
     }
     if (!function.getOps<nn::AllReduceOp>().empty())
-      return function.emitError() << "holds collectives already: it is one rank's graph; give the files of all ranks, "
-                                     "with {rank} for the number in their names";
+      return function.emitError()
+             << "holds collectives already: it is one rank's graph; give the files of all ranks, "
+                "with {rank} for the number in their names";
     reshapeWeights(function);
     auto table = ShapeTable::compute(function);
     if (failed(table))

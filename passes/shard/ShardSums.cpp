@@ -23,8 +23,8 @@ Value Sharder::sumOverRanks(Operation *whole, Value part) {
   return apply<nn::AllReduceOp>(whole->getLoc(), part, elementType(part));
 }
 
-// Pattern: gather(table, ids) -> all_reduce(where(0 <= i < n, gather(shard, i), 0)) with i = ids - tp_rank * n
-// An id that no rank has gives zeros.
+// Pattern: gather(table, ids) -> all_reduce(where(0 <= i < n, gather(shard, i), 0)) with i = ids - tp_rank *
+// n An id that no rank has gives zeros.
 Value Sharder::lookUpRows(nn::GatherOp op) {
   Location at = op.getLoc();
   Value ids = op.getIndices();

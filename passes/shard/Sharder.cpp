@@ -103,26 +103,29 @@ Value Sharder::loadPart(Value value, DimShape starts, DimShape sizes) {
     DimShape offsets = nn::dimsFromAttr(slice.getStarts());
     auto isStatic = [](const Dim &dim) { return dim.isStatic(); };
     if (!llvm::all_of(weight->getUsers(), isShardLeaf) || !llvm::all_of(offsets, isStatic) ||
-        !llvm::all_of(sizes, isStatic) || !llvm::all_of(slice.getSteps(), [](int64_t step) { return step == 1; }))
+        !llvm::all_of(sizes, isStatic) ||
+        !llvm::all_of(slice.getSteps(), [](int64_t step) { return step == 1; }))
       return {};
     for (auto [start, offset] : llvm::zip(starts, offsets))
       start = start + offset;
   }
-  if (elementType(value).getIntOrFloatBitWidth() == 4 && !liesInWholeBytes(weight.shapeInFile(), starts, sizes)) {
-    noteMiss(weight, "shard", "every rank loads all of it: shards of 4-bit elements would begin inside a byte");
+  if (elementType(value).getIntOrFloatBitWidth() == 4 &&
+      !liesInWholeBytes(weight.shapeInFile(), starts, sizes)) {
+    noteMiss(weight, "shard",
+             "every rank loads all of it: shards of 4-bit elements would begin inside a byte");
     return {};
   }
-  auto part = nn::WeightOp::create(builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(),
-                                   weight.getPath(), weight.getOffset(), weight.getLength(),
-                                   builder.getDenseI64ArrayAttr(weight.shapeInFile()),
-                                   nn::dimsToAttr(function.getContext(), starts), ArrayAttr(), DenseI64ArrayAttr(),
-                                   weight.getPartPathsAttr(), weight.getPartOffsetsAttr());
+  auto part = nn::WeightOp::create(
+      builder, weight.getLoc(), nn::typeOf(sizes, elementType(value)), weight.getName(), weight.getPath(),
+      weight.getOffset(), weight.getLength(), builder.getDenseI64ArrayAttr(weight.shapeInFile()),
+      nn::dimsToAttr(function.getContext(), starts), ArrayAttr(), DenseI64ArrayAttr(),
+      weight.getPartPathsAttr(), weight.getPartOffsetsAttr());
   local[part] = sizes;
   return part;
 }
 
-Operation *Sharder::make(Location location, StringRef name, ValueRange operands, ArrayRef<NamedAttribute> attributes,
-                ArrayRef<Type> elementTypes) {
+Operation *Sharder::make(Location location, StringRef name, ValueRange operands,
+                         ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes) {
   SmallVector<DimShape> operandShapes, resultShapes;
   for (Value operand : operands)
     operandShapes.push_back(local.lookup(operand));
@@ -156,7 +159,8 @@ LogicalResult Sharder::shard(Operation *op) {
     if (part == whole)
       return success();
     whole.replaceUsesWithIf(part, [&](OpOperand &use) {
-      return use.getOwner() != part.getDefiningOp() && !isShardLeaf(use.getOwner()); // slices take their own shards
+      return use.getOwner() != part.getDefiningOp() &&
+             !isShardLeaf(use.getOwner()); // slices take their own shards
     });
     return success();
   }
