@@ -15,14 +15,18 @@
 
 #include "linear_attention_chunks.cuh"
 
-// 16 columns of a state, transposed: sums of 16 x 8 fragments, columns times rows of the state.
+// 16 columns of a state, transposed: sums of 16 x 8 fragments, columns times rows of the state. Config::parts warps share the
+// rows.
 template <class Config>
 struct ChunkState {
   using Shape = ChunkShape<Config>;
-  static constexpr int fragments = Shape::depth / 8;
+  static constexpr int rows = Shape::depth / Shape::parts, fragments = rows / 8;
+  static_assert(rows % 16 == 0, "whole fragments of operands");
+  const int first_row;
   f32 at[fragments][4];
 
-  static DEVICE int row(int n, int e) { return 8 * n + (int)lane_id() % 4 * 2 + e % 2; }
+  DEVICE explicit ChunkState(int part) : first_row(part * rows) {}
+  DEVICE int row(int n, int e) const { return first_row + 8 * n + (int)lane_id() % 4 * 2 + e % 2; }
   static DEVICE int column(int e) { return (int)lane_id() / 4 + e / 2 * 8; }
   template <class Body>
   DEVICE void load(const Body &body, const StateBlock &block, int first) {
@@ -51,9 +55,9 @@ struct ChunkState {
 template <class Config, class T>
 DEVICE void read_state(f32 (&sums)[8][4], const ChunkState<Config> &state, const T *tile) {
   using Shape = ChunkShape<Config>;
-  const int place = column_place<Shape::key_pitch>();
+  const int place = column_place<Shape::key_pitch>() + state.first_row;
 #pragma unroll
-  for (int k = 0; k < Shape::depth / 16; ++k) {
+  for (int k = 0; k < state.rows / 16; ++k) {
     const SplitOperand<T> left(state.at[2 * k], state.at[2 * k + 1]);
 #pragma unroll
     for (int n = 0; n < 8; n += 4) {
@@ -124,7 +128,7 @@ DEVICE void solve_updates(f32 (&update)[8][4], const TokenMatrix<Config, T> &mat
   }
 }
 
-// One block of updates, which two warps share.
+// One block of updates, which the warps share.
 template <class Config>
 DEVICE f32 *update_place(f32 *updates, int block, int fragment) {
   return updates + ((2 * block + fragment) * 32 + (int)lane_id()) * 4;
@@ -179,7 +183,7 @@ DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *u
     constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int n = 0; n < state.fragments; n += side_by_side) {
-      const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>();
+      const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + state.first_row + row_place<Shape::key_pitch>();
       u32 right[side_by_side / 2][4];
       f32(*sums[side_by_side])[4];
 #pragma unroll
@@ -242,7 +246,7 @@ DEVICE void linear_attention_chunked(const Body &body) {
   const int column = block.column + 16 * slab;
   const bool has_columns = column < Config::value_depth;
   const i64 tokens = body.tokens();
-  ChunkState<Config> state;
+  ChunkState<Config> state(0);
   pdl_wait();
   pdl_launch_dependents();
   ChunkLoads<Config> loads;

@@ -4,7 +4,8 @@
 
 #include "linear_attention_chunked.cuh"
 
-// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then the factors.
+// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then the factors. Blocks
+// of the matrices that are zero are not written.
 template <class Config>
 struct PreparedChunk {
   using T = typename Config::Query;
@@ -18,15 +19,17 @@ struct PreparedChunk {
   DEVICE TokenMatrix<Config, T> solve() const { return {at + 2 * Shape::matrix, at + 3 * Shape::matrix}; }
 };
 
-// A block has a chunk of a head. Config::slabs is 4.
+// A block has a chunk of a head, and eight warps.
 template <class Config, class Body>
 DEVICE void linear_attention_prepare(const Body &body, i32 *prepared) {
   using T = typename Config::Query;
   using Shape = ChunkShape<Config>;
   using Chunk = PreparedChunk<Config>;
   T *const tile = reinterpret_cast<T *>(dynamic_shared());
-  const Chunk chunk = {tile + 2 * Shape::key_tile};
-  f32 *const scratch = reinterpret_cast<f32 *>(chunk.at + 2 * Chunk::words) + thread_x() / 32 % Shape::blocks * Shape::scratch;
+  f32 *const floats = reinterpret_cast<f32 *>(tile + 2 * Shape::key_tile);
+  f32 *const scratch = floats + Shape::factors + thread_x() / 32 % Shape::blocks * Shape::scratch;
+  const ChunkFactors<Config> factors = {floats};
+  const Chunk chunk = {reinterpret_cast<T *>(prepared + (i64)block_x() * Chunk::words)};
   const i64 tokens = body.tokens();
   const u32 chunks = (u32)((tokens + Shape::chunk - 1) / Shape::chunk), heads = (u32)body.heads(), head = block_x() / chunks;
   const StateBlock block = {(i64)(head / heads), (i64)(head % heads), 0};
@@ -37,15 +40,12 @@ DEVICE void linear_attention_prepare(const Body &body, i32 *prepared) {
   cp_async_commit();
   ChunkLoads<Config> loads;
   loads.load_next(body, block, first, tokens);
-  loads.publish(chunk.factors());
+  loads.publish(factors);
   cp_async_wait<0>();
   barrier();
-  ChunkMatrices<Config, T>{chunk.read(), chunk.solve(), scratch}.compute_all(tile, chunk.factors());
-  barrier();
-  const i32 *const from = reinterpret_cast<const i32 *>(chunk.at);
-  i32 *const to = prepared + (i64)block_x() * Chunk::words;
-  for (int i = 4 * (int)thread_x(); i < Chunk::words; i += 4 * Shape::threads)
-    store_vec<i32, 4>(to + i, load_vec<i32, 4>(from + i));
+  for (int i = (int)thread_x(); i < Shape::factors; i += Shape::threads)
+    chunk.factors().at[i] = factors.at[i];
+  ChunkMatrices<Config, T>{chunk.read(), chunk.solve(), scratch}.compute_all(tile, factors);
 }
 
 template <class Config>
@@ -57,7 +57,19 @@ DEVICE void copy_prepared(typename Config::Query *to, const i32 *from) {
     cp_async_16(words + i, from + i, true);
 }
 
-// As linear_attention_chunked.
+// Adds what another warp, of the other rows of the state, has shared.
+template <class Config>
+DEVICE void add_shared(f32 (&sums)[8][4], f32 *shared) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const Vec<f32, 4> four = load_vec<f32, 4>(update_place<Config>(shared, n / 2, n % 2));
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      sums[n][e] = sums[n][e] + four[e];
+  }
+}
+
+// As linear_attention_chunked; the rows of the state are shared out as well, and the first warp adds up what it reads.
 template <class Config, class Body>
 DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   using T = typename Config::Query;
@@ -65,9 +77,10 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   using Chunk = PreparedChunk<Config>;
   constexpr int stage_size = Shape::stage + 2 * Chunk::words;
   T *const stages = reinterpret_cast<T *>(dynamic_shared());
-  const int warp = (int)thread_x() / 32, slab = warp % Shape::slabs;
-  const bool reads = warp >= Shape::slabs;
+  const int warp = (int)thread_x() / 32, slab = warp % Shape::slabs, part = warp / Shape::slabs % Shape::parts;
+  const bool reads = warp >= Shape::slabs * Shape::parts;
   f32 *const updates = reinterpret_cast<f32 *>(stages + 2 * stage_size) + slab * Shape::updates;
+  f32 *const partial = reads ? updates + Shape::slabs * Shape::updates : updates;
   const StateBlock block = state_block<Config>(body, Shape::columns);
   const int column = block.column + 16 * slab;
   const bool has_columns = column < Config::value_depth;
@@ -80,7 +93,7 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
     }
     cp_async_commit();
   };
-  ChunkState<Config> state;
+  ChunkState<Config> state(part);
   pdl_wait();
   pdl_launch_dependents();
   request(0, 0);
@@ -95,7 +108,14 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
     f32 sums[8][4] = {};
     if (has_columns && (reads || is_corrected<Config>))
       read_state<Config>(sums, state, tile + (reads ? Shape::key_tile : 0));
-    if (has_columns && !reads) {
+    if constexpr (Shape::parts > 1) {
+      if (has_columns && part > 0)
+        share_updates<Config>(partial, sums);
+      barrier();
+      if (has_columns && part == 0)
+        add_shared<Config>(sums, partial);
+    }
+    if (has_columns && !reads && part == 0) {
       begin_updates<Config>(sums, tile + 2 * Shape::key_tile + 16 * slab, chunk.factors());
       if constexpr (is_corrected<Config>)
         solve_updates(sums, chunk.solve());
@@ -103,10 +123,11 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
     }
     barrier();
     if (has_columns) {
-      if (reads)
+      const bool finishes = reads && part == 0;
+      if (finishes)
         decay_results(sums, chunk.factors());
-      apply_updates<Config>(sums, state, updates, tile, reads, chunk.read(), chunk.factors());
-      if (reads)
+      apply_updates<Config>(sums, state, updates, tile, finishes, chunk.read(), chunk.factors());
+      if (finishes)
         store_results<Config, T>(sums, body, block, column, i * Shape::chunk, tokens);
     }
   }
