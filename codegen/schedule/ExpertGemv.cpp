@@ -15,12 +15,11 @@ using matmul::Problem;
 
 namespace {
 constexpr int64_t warps = 4, lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
-/// Loads of 16 bytes that a lane has asked for. More do not make it faster alone, and leave no registers for the blocks of
-/// the next kernel, which ask for their weights before this one has finished.
-constexpr int64_t loadsOfColumns = 8, loadsOfSlots = 16;
-
-/// Blocks on a multiprocessor. Where a warp computes single columns, registers are left for one more, or the next kernel's.
-constexpr int64_t residentBlocks = 4;
+constexpr int64_t residentBlocks = 4; ///< on a multiprocessor
+constexpr int64_t loadsOfSlots = 16;  ///< of 16 bytes that a lane has asked for
+/// The same of products alone. Fewer leave registers for blocks of the next kernel, which ask for their weights before this
+/// one has finished: that is faster where this one takes less than 50 µs or so.
+constexpr int64_t loadsIfShort = 8, loadsIfLong = 16, longBytes = 200 << 20;
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
 
@@ -42,11 +41,18 @@ int64_t chooseUnroll(int64_t steps, int64_t most) {
 
 bool divides(const Problem &problem, int64_t columns) { return *problem.n.constant() % columns == 0; }
 
+bool isLong(const Problem &problem) {
+  return problem.mostRows * *problem.n.constant() * *problem.k.constant() *
+             static_cast<int64_t>(problem.accumulators() * byteSize(problem.b.type)) >
+         longBytes;
+}
+
 Sharing shareColumns(const Problem &problem) {
   const auto matmuls = static_cast<int64_t>(problem.accumulators());
+  const int64_t loads = isLong(problem) ? loadsIfLong : loadsIfShort;
   Sharing sharing;
-  sharing.unroll = chooseUnroll(stepsOf(problem, 1), loadsOfColumns / matmuls);
-  while (sharing.columns < 4 && 2 * sharing.columns * sharing.unroll * matmuls <= loadsOfColumns &&
+  sharing.unroll = chooseUnroll(stepsOf(problem, 1), loads / matmuls);
+  while (sharing.columns < 4 && 2 * sharing.columns * sharing.unroll * matmuls <= loads &&
          divides(problem, 2 * sharing.columns))
     sharing.columns *= 2;
   return sharing;
@@ -98,10 +104,12 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   const Sharing sharing = shareColumns(problem);
   matmul::GemmSource source(region, context, problem, "expert_gemv");
   configure(source, problem, sharing);
-  KernelDraft draft = source.finish({}, static_cast<uint32_t>(warps * lanes),
-                                    static_cast<uint32_t>(residentBlocks + (sharing.columns == 1 ? 1 : 0)),
+  const int64_t blocks = isLong(problem) ? residentBlocks - 1 : residentBlocks;
+  // Registers as for another block, where single columns need no more.
+  const int64_t spare = !isLong(problem) && sharing.columns == 1 ? 1 : 0;
+  KernelDraft draft = source.finish({}, static_cast<uint32_t>(warps * lanes), static_cast<uint32_t>(blocks + spare),
                                     /*takesPrologue=*/false);
-  draft.gridX = Dim::min(Dim(residentBlocks * context.target.multiprocessors),
+  draft.gridX = Dim::min(Dim(blocks * context.target.multiprocessors),
                          (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(warps));
   return draft;
 }
