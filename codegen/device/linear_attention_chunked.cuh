@@ -15,18 +15,14 @@
 
 #include "linear_attention_chunks.cuh"
 
-// 16 columns of a state, transposed: sums of 16 x 8 fragments, columns times rows of the state. Config::parts warps share the
-// rows.
+// 16 columns of a state, transposed: sums of 16 x 8 fragments, columns times rows of the state.
 template <class Config>
 struct ChunkState {
   using Shape = ChunkShape<Config>;
-  static constexpr int rows = Shape::depth / Shape::parts, fragments = rows / 8;
-  static_assert(rows % 16 == 0, "whole fragments of operands");
-  const int first_row;
+  static constexpr int fragments = Shape::depth / 8;
   f32 at[fragments][4];
 
-  DEVICE explicit ChunkState(int part) : first_row(part * rows) {}
-  DEVICE int row(int n, int e) const { return first_row + 8 * n + (int)lane_id() % 4 * 2 + e % 2; }
+  static DEVICE int row(int n, int e) { return 8 * n + (int)lane_id() % 4 * 2 + e % 2; }
   static DEVICE int column(int e) { return (int)lane_id() / 4 + e / 2 * 8; }
   template <class Body>
   DEVICE void load(const Body &body, const StateBlock &block, int first) {
@@ -55,9 +51,9 @@ struct ChunkState {
 template <class Config, class T>
 DEVICE void read_state(f32 (&sums)[8][4], const ChunkState<Config> &state, const T *tile) {
   using Shape = ChunkShape<Config>;
-  const int place = column_place<Shape::key_pitch>() + state.first_row;
+  const int place = column_place<Shape::key_pitch>();
 #pragma unroll
-  for (int k = 0; k < state.rows / 16; ++k) {
+  for (int k = 0; k < Shape::depth / 16; ++k) {
     const SplitOperand<T> left(state.at[2 * k], state.at[2 * k + 1]);
 #pragma unroll
     for (int n = 0; n < 8; n += 4) {
@@ -128,7 +124,7 @@ DEVICE void solve_updates(f32 (&update)[8][4], const TokenMatrix<Config, T> &mat
   }
 }
 
-// One block of updates, which the warps share.
+// One block of updates, which two warps share.
 template <class Config>
 DEVICE f32 *update_place(f32 *updates, int block, int fragment) {
   return updates + ((2 * block + fragment) * 32 + (int)lane_id()) * 4;
@@ -140,60 +136,82 @@ DEVICE void share_updates(f32 *updates, const f32 (&update)[8][4]) {
     store_vec(update_place<Config>(updates, n / 2, n % 2), Vec<f32, 4>{update[n][0], update[n][1], update[n][2], update[n][3]});
 }
 
-// The updates in the state behind the chunk; a reader's results.
+// A block of updates, as the warp that solved for it shared it.
+template <class Config>
+DEVICE void load_updates(f32 (&update)[2][4], f32 *updates, int block) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const Vec<f32, 4> four = load_vec<f32, 4>(update_place<Config>(updates, block, i));
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      update[i][e] = four[e];
+  }
+}
+
+// What a block of updates adds to the results of its tokens and the later ones.
 template <class Config, class T>
-DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *updates, const T *keys, bool reads,
-                          const TokenMatrix<Config, T> &matrix, const ChunkFactors<Config> &factors) {
-  using Shape = ChunkShape<Config>;
+DEVICE void add_to_results(f32 (&result)[8][4], const f32 (&update)[2][4], int block, const TokenMatrix<Config, T> &matrix) {
+  const SplitOperand<T> added(update[0], update[1]);
+#pragma unroll
+  for (int later = block; later < ChunkShape<Config>::blocks; ++later) {
+    u32 right[1][4], rest[1][4];
+    matrix.load_block(right[0], rest[0], later, block);
+    f32(*const sums[2])[4] = {&result[2 * later], &result[2 * later + 1]};
+    added.multiply(sums, right, rest);
+  }
+}
+
+template <class Config>
+DEVICE void decay_state(ChunkState<Config> &state, const ChunkFactors<Config> &factors) {
   if constexpr (Config::decay_width > 0)
 #pragma unroll
     for (int n = 0; n < state.fragments; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         state.at[n][e] = state.at[n][e] * factors.whole();
-#pragma unroll
-  for (int block = 0; block < Shape::blocks; ++block) {
-    f32 update[2][4];
+}
+
+// What of a block of updates is in the state behind the chunk.
+template <class Config, class T>
+DEVICE void add_to_state(ChunkState<Config> &state, f32 (&update)[2][4], int block, const T *keys, const ChunkFactors<Config> &factors) {
+  using Shape = ChunkShape<Config>;
+  if constexpr (Config::decay_width > 0)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const Vec<f32, 4> four = load_vec<f32, 4>(update_place<Config>(updates, block, i));
+      const Vec<f32, 2> remains = pair_at(factors.remains(16 * block + 8 * i + (int)lane_id() % 4 * 2));
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        update[i][e] = four[e];
+        update[i][e] = update[i][e] * remains[e % 2];
     }
-    if (reads) {
-      const SplitOperand<T> added(update[0], update[1]);
+  const SplitOperand<T> remaining(update[0], update[1]);
+  constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
 #pragma unroll
-      for (int later = block; later < Shape::blocks; ++later) {
-        u32 right[1][4], rest[1][4];
-        matrix.load_block(right[0], rest[0], later, block);
-        f32(*const sums[2])[4] = {&result[2 * later], &result[2 * later + 1]};
-        added.multiply(sums, right, rest);
-      }
+  for (int n = 0; n < state.fragments; n += side_by_side) {
+    const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>();
+    u32 right[side_by_side / 2][4];
+    f32(*sums[side_by_side])[4];
+#pragma unroll
+    for (int i = 0; i < side_by_side; ++i) {
+      sums[i] = &state.at[n + i];
+      if (i % 2 == 0)
+        ldmatrix_x4_trans(right[i / 2], rows + 8 * i);
     }
-    if constexpr (Config::decay_width > 0)
+    remaining.multiply(sums, right);
+  }
+}
+
+// The updates in the state behind the chunk; a reader's results.
+template <class Config, class T>
+DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *updates, const T *keys, bool reads,
+                          const TokenMatrix<Config, T> &matrix, const ChunkFactors<Config> &factors) {
+  decay_state(state, factors);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const Vec<f32, 2> remains = pair_at(factors.remains(16 * block + 8 * i + (int)lane_id() % 4 * 2));
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          update[i][e] = update[i][e] * remains[e % 2];
-      }
-    const SplitOperand<T> remaining(update[0], update[1]);
-    constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
-#pragma unroll
-    for (int n = 0; n < state.fragments; n += side_by_side) {
-      const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + state.first_row + row_place<Shape::key_pitch>();
-      u32 right[side_by_side / 2][4];
-      f32(*sums[side_by_side])[4];
-#pragma unroll
-      for (int i = 0; i < side_by_side; ++i) {
-        sums[i] = &state.at[n + i];
-        if (i % 2 == 0)
-          ldmatrix_x4_trans(right[i / 2], rows + 8 * i);
-      }
-      remaining.multiply(sums, right);
-    }
+  for (int block = 0; block < ChunkShape<Config>::blocks; ++block) {
+    f32 update[2][4];
+    load_updates<Config>(update, updates, block);
+    if (reads)
+      add_to_results(result, update, block, matrix);
+    add_to_state(state, update, block, keys, factors);
   }
 }
 
@@ -246,7 +264,7 @@ DEVICE void linear_attention_chunked(const Body &body) {
   const int column = block.column + 16 * slab;
   const bool has_columns = column < Config::value_depth;
   const i64 tokens = body.tokens();
-  ChunkState<Config> state(0);
+  ChunkState<Config> state;
   pdl_wait();
   pdl_launch_dependents();
   ChunkLoads<Config> loads;

@@ -7,8 +7,7 @@
 
 template <class Config>
 struct ChunkShape {
-  static constexpr int chunk = 64, blocks = chunk / 16, slabs = Config::slabs, parts = Config::parts,
-                       warps = 2 * slabs * parts, threads = 32 * warps;
+  static constexpr int chunk = 64, blocks = chunk / 16, slabs = Config::slabs, warps = 2 * slabs, threads = 32 * warps;
   static constexpr int columns = 16 * slabs;
   static constexpr int depth = (Config::depth + 15) / 16 * 16;
   // Rows are 16 bytes longer than needed, so that ldmatrix meets every bank once.

@@ -4,8 +4,7 @@
 
 #include "linear_attention_chunked.cuh"
 
-// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then the factors. Blocks
-// of the matrices that are zero are not written.
+// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then the factors.
 template <class Config>
 struct PreparedChunk {
   using T = typename Config::Query;
@@ -19,17 +18,15 @@ struct PreparedChunk {
   DEVICE TokenMatrix<Config, T> solve() const { return {at + 2 * Shape::matrix, at + 3 * Shape::matrix}; }
 };
 
-// A block has a chunk of a head, and eight warps.
+// A block has a chunk of a head. Config::slabs is 4.
 template <class Config, class Body>
 DEVICE void linear_attention_prepare(const Body &body, i32 *prepared) {
   using T = typename Config::Query;
   using Shape = ChunkShape<Config>;
   using Chunk = PreparedChunk<Config>;
   T *const tile = reinterpret_cast<T *>(dynamic_shared());
-  f32 *const floats = reinterpret_cast<f32 *>(tile + 2 * Shape::key_tile);
-  f32 *const scratch = floats + Shape::factors + thread_x() / 32 % Shape::blocks * Shape::scratch;
-  const ChunkFactors<Config> factors = {floats};
-  const Chunk chunk = {reinterpret_cast<T *>(prepared + (i64)block_x() * Chunk::words)};
+  const Chunk chunk = {tile + 2 * Shape::key_tile};
+  f32 *const scratch = reinterpret_cast<f32 *>(chunk.at + 2 * Chunk::words) + thread_x() / 32 % Shape::blocks * Shape::scratch;
   const i64 tokens = body.tokens();
   const u32 chunks = (u32)((tokens + Shape::chunk - 1) / Shape::chunk), heads = (u32)body.heads(), head = block_x() / chunks;
   const StateBlock block = {(i64)(head / heads), (i64)(head % heads), 0};
@@ -40,12 +37,15 @@ DEVICE void linear_attention_prepare(const Body &body, i32 *prepared) {
   cp_async_commit();
   ChunkLoads<Config> loads;
   loads.load_next(body, block, first, tokens);
-  loads.publish(factors);
+  loads.publish(chunk.factors());
   cp_async_wait<0>();
   barrier();
-  for (int i = (int)thread_x(); i < Shape::factors; i += Shape::threads)
-    chunk.factors().at[i] = factors.at[i];
-  ChunkMatrices<Config, T>{chunk.read(), chunk.solve(), scratch}.compute_all(tile, factors);
+  ChunkMatrices<Config, T>{chunk.read(), chunk.solve(), scratch}.compute_all(tile, chunk.factors());
+  barrier();
+  const i32 *const from = reinterpret_cast<const i32 *>(chunk.at);
+  i32 *const to = prepared + (i64)block_x() * Chunk::words;
+  for (int i = 4 * (int)thread_x(); i < Chunk::words; i += 4 * Shape::threads)
+    store_vec<i32, 4>(to + i, load_vec<i32, 4>(from + i));
 }
 
 template <class Config>
@@ -57,19 +57,32 @@ DEVICE void copy_prepared(typename Config::Query *to, const i32 *from) {
     cp_async_16(words + i, from + i, true);
 }
 
-// Adds what another warp, of the other rows of the state, has shared.
-template <class Config>
-DEVICE void add_shared(f32 (&sums)[8][4], f32 *shared) {
+// The results of a chunk: of what its tokens read of the state in front of it, and of each other's updates.
+template <class Config, class Body>
+DEVICE void finish_results(f32 (&sums)[8][4], const Body &body, const StateBlock &block, int column, f32 *updates,
+                           const PreparedChunk<Config> &chunk, i64 first, i64 tokens) {
+  decay_results(sums, chunk.factors());
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
-    const Vec<f32, 4> four = load_vec<f32, 4>(update_place<Config>(shared, n / 2, n % 2));
+  for (int i = 0; i < ChunkShape<Config>::blocks; ++i) {
+    f32 update[2][4];
+    load_updates<Config>(update, updates, i);
+    add_to_results(sums, update, i, chunk.read());
+  }
+  store_results<Config, typename Config::Query>(sums, body, block, column, first, tokens);
+}
+template <class Config, class T>
+DEVICE void update_state(ChunkState<Config> &state, f32 *updates, const T *keys, const ChunkFactors<Config> &factors) {
+  decay_state(state, factors);
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      sums[n][e] = sums[n][e] + four[e];
+  for (int i = 0; i < ChunkShape<Config>::blocks; ++i) {
+    f32 update[2][4];
+    load_updates<Config>(update, updates, i);
+    add_to_state(state, update, i, keys, factors);
   }
 }
 
-// As linear_attention_chunked; the rows of the state are shared out as well, and the first warp adds up what it reads.
+// As linear_attention_chunked. While one warp solves for the updates of a chunk, the other finishes the results of the chunk
+// before, whose updates and matrices stay until then.
 template <class Config, class Body>
 DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   using T = typename Config::Query;
@@ -77,60 +90,64 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   using Chunk = PreparedChunk<Config>;
   constexpr int stage_size = Shape::stage + 2 * Chunk::words;
   T *const stages = reinterpret_cast<T *>(dynamic_shared());
-  const int warp = (int)thread_x() / 32, slab = warp % Shape::slabs, part = warp / Shape::slabs % Shape::parts;
-  const bool reads = warp >= Shape::slabs * Shape::parts;
-  f32 *const updates = reinterpret_cast<f32 *>(stages + 2 * stage_size) + slab * Shape::updates;
-  f32 *const partial = reads ? updates + Shape::slabs * Shape::updates : updates;
+  const int warp = (int)thread_x() / 32, slab = warp % Shape::slabs;
+  const bool reads = warp >= Shape::slabs;
+  f32 *const all_updates = reinterpret_cast<f32 *>(stages + 2 * stage_size) + 2 * slab * Shape::updates;
   const StateBlock block = state_block<Config>(body, Shape::columns);
   const int column = block.column + 16 * slab;
   const bool has_columns = column < Config::value_depth;
   const i64 tokens = body.tokens(), chunks = (tokens + Shape::chunk - 1) / Shape::chunk;
   const i32 *const its = prepared + (block.entry * body.heads() + block.head) * chunks * Chunk::words;
-  auto request = [&](int stage, i64 chunk) {
+  auto tile_of = [&](i64 chunk) { return stages + (chunk & 1) * stage_size; };
+  auto chunk_of = [&](i64 chunk) { return Chunk{tile_of(chunk) + Shape::stage}; };
+  auto updates_of = [&](i64 chunk) { return all_updates + (chunk & 1) * Shape::updates; };
+  auto request = [&](i64 chunk) {
     if (chunk < chunks) {
-      copy_chunk<Config>(stages + stage * stage_size, body, block, chunk * Shape::chunk, tokens);
-      copy_prepared<Config>(stages + stage * stage_size + Shape::stage, its + chunk * Chunk::words);
+      copy_chunk<Config>(tile_of(chunk), body, block, chunk * Shape::chunk, tokens);
+      copy_prepared<Config>(chunk_of(chunk).at, its + chunk * Chunk::words);
     }
     cp_async_commit();
   };
-  ChunkState<Config> state(part);
+  ChunkState<Config> state;
+  f32 sums[8][4];
   pdl_wait();
   pdl_launch_dependents();
-  request(0, 0);
+  request(0);
+  request(1);
   state.load(body, block, column);
 #pragma unroll 1
   for (i64 i = 0; i < chunks; ++i) {
-    T *const tile = stages + i % 2 * stage_size;
-    const Chunk chunk = {tile + Shape::stage};
+    const T *const tile = tile_of(i);
+    const ChunkFactors<Config> factors = chunk_of(i).factors();
     cp_async_wait<0>();
     barrier();
-    request((int)(i + 1) % 2, i + 1);
-    f32 sums[8][4] = {};
-    if (has_columns && (reads || is_corrected<Config>))
-      read_state<Config>(sums, state, tile + (reads ? Shape::key_tile : 0));
-    if constexpr (Shape::parts > 1) {
-      if (has_columns && part > 0)
-        share_updates<Config>(partial, sums);
-      barrier();
-      if (has_columns && part == 0)
-        add_shared<Config>(sums, partial);
+    if (has_columns && reads && i > 0)
+      finish_results<Config>(sums, body, block, column, updates_of(i - 1), chunk_of(i - 1), (i - 1) * Shape::chunk, tokens);
+    if (has_columns) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          sums[n][e] = 0.f;
+      if (reads || is_corrected<Config>)
+        read_state<Config>(sums, state, tile + (reads ? Shape::key_tile : 0));
     }
-    if (has_columns && !reads && part == 0) {
-      begin_updates<Config>(sums, tile + 2 * Shape::key_tile + 16 * slab, chunk.factors());
+    if (has_columns && !reads) {
+      begin_updates<Config>(sums, tile + 2 * Shape::key_tile + 16 * slab, factors);
       if constexpr (is_corrected<Config>)
-        solve_updates(sums, chunk.solve());
-      share_updates<Config>(updates, sums);
+        solve_updates(sums, chunk_of(i).solve());
+      share_updates<Config>(updates_of(i), sums);
     }
     barrier();
-    if (has_columns) {
-      const bool finishes = reads && part == 0;
-      if (finishes)
-        decay_results(sums, chunk.factors());
-      apply_updates<Config>(sums, state, updates, tile, finishes, chunk.read(), chunk.factors());
-      if (finishes)
-        store_results<Config, T>(sums, body, block, column, i * Shape::chunk, tokens);
-    }
+    if (i > 0)
+      request(i + 1); // in the place of the chunk before
+    if (has_columns)
+      update_state<Config>(state, updates_of(i), tile, factors);
   }
-  if (has_columns && reads)
+  if (has_columns && reads) {
+    if (chunks > 0)
+      finish_results<Config>(sums, body, block, column, updates_of(chunks - 1), chunk_of(chunks - 1),
+                             (chunks - 1) * Shape::chunk, tokens);
     state.store(body, block, column);
+  }
 }

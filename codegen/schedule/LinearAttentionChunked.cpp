@@ -35,7 +35,6 @@ bool isChunked(const Problem &problem) {
 KernelDraft emitChunked(const Problem &problem) {
   KernelBuilder kernel(problem, "chunked");
   kernel.config("slabs", allSlabs);
-  kernel.config("parts", int64_t(1));
   return kernel.finish(2 * allSlabs, 16 * allSlabs, sharedBytes(problem), /*residentBlocks=*/1);
 }
 
@@ -53,14 +52,8 @@ static int64_t slabsOf(const Problem &problem) {
   return slabs;
 }
 
-/// Warps that share the rows of a state.
-static int64_t partsOf(const Problem &problem, int64_t slabs) {
-  return slabs < allSlabs && llvm::alignTo(problem.depth, 16) % 32 == 0 ? 2 : 1;
-}
-
 static int64_t preparedBytes(const Problem &problem, int64_t slabs) {
-  return 2 * (2 * stageElements(problem, slabs) + 4 * preparedWords(problem)) +
-         4 * slabs * updates * partsOf(problem, slabs);
+  return 2 * (2 * stageElements(problem, slabs) + 4 * preparedWords(problem)) + 4 * 2 * slabs * updates;
 }
 
 static Dim chunksOf(const Problem &problem) { return problem.tokens.ceilDiv(chunk); }
@@ -76,8 +69,7 @@ bool isPrepared(const Problem &problem) {
 KernelDraft emitPrepare(const Problem &problem) {
   KernelBuilder kernel(problem, "prepare");
   kernel.config("slabs", allSlabs);
-  kernel.config("parts", int64_t(1));
-  const int64_t bytes = 2 * 2 * keyTile(problem) + 4 * (factors + blocks * scratch);
+  const int64_t bytes = 2 * 2 * keyTile(problem) + 4 * (preparedWords(problem) + blocks * scratch);
   KernelDraft draft = kernel.finish(2 * allSlabs, 1, bytes, 0, kernel.scratch(scratchWords(problem), /*written=*/true));
   draft.gridX = problem.batch * Dim(problem.heads) * chunksOf(problem);
   draft.flops = 0;
@@ -86,10 +78,9 @@ KernelDraft emitPrepare(const Problem &problem) {
 
 KernelDraft emitPrepared(const Problem &problem) {
   KernelBuilder kernel(problem, "prepared");
-  const int64_t slabs = slabsOf(problem), parts = partsOf(problem, slabs);
+  const int64_t slabs = slabsOf(problem);
   kernel.config("slabs", slabs);
-  kernel.config("parts", parts);
-  return kernel.finish(2 * slabs * parts, 16 * slabs, preparedBytes(problem, slabs), /*residentBlocks=*/1,
+  return kernel.finish(2 * slabs, 16 * slabs, preparedBytes(problem, slabs), /*residentBlocks=*/1,
                        kernel.scratch(scratchWords(problem), /*written=*/false));
 }
 
