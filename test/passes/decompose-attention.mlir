@@ -21,10 +21,10 @@ func.func @latent(%q: tensor<?x16x?x320xbf16> {nn.dims = ["b", 16, "s", 320]},
 // A mask that chooses, a window, a cap, rows without keys; two heads of keys for four of queries.
 // CHECK-LABEL: func @masked
 // CHECK: nn.tanh
-// CHECK: nn.where %arg3
 // CHECK: nn.greater
-// CHECK: nn.reduce %{{.*}} {axes = array<i64: 3>, keepdims = true, kind = "max"}
+// CHECK: nn.where %arg3
 // CHECK: nn.softmax
+// CHECK: nn.reduce %{{.*}} {axes = array<i64: 3>, keepdims = true, kind = "max"}
 // CHECK-NOT: nn.attention
 func.func @masked(%q: tensor<2x4x3x272xf32>, %k: tensor<2x2x7x272xf32>, %v: tensor<2x2x7x16xf32>, %m: tensor<2x1x3x7xi1>) -> tensor<2x4x3x16xf32> {
   %y = nn.attention %q, %k, %v, %m {scale = 0.06 : f32, window = 5 : i64, softcap = 20.0 : f32, zero_masked_rows = true} : (tensor<2x4x3x272xf32>, tensor<2x2x7x272xf32>, tensor<2x2x7x16xf32>, tensor<2x1x3x7xi1>) -> tensor<2x4x3x16xf32>

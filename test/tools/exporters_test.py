@@ -94,6 +94,23 @@ class Exporters(ToolTest):
                 out, err = self.run_tool("fusion-run", model, "--device=emulate", *files, "--expect=" + expected, *capacity)
                 self.assertNotIn("FAIL", out)
                 self.assertGreater(out.count("PASS"), 4)
+            # The same caches as buffers with room for more: the same logits, and caches as long as before.
+            buffers = {name: numpy.concatenate([value, random.standard_normal(value.shape).astype(value.dtype)], 2)
+                       if name.startswith("past") else value for name, value in inputs.items()}
+            save_file(buffers, os.path.join(place, "buffers.safetensors"))
+            out, err = self.run_tool(
+                "fusion-run", model, "--device=emulate", "--shared-caches", "--outputs=" + os.path.join(place, "shared.safetensors"),
+                "--inputs=" + os.path.join(place, "buffers.safetensors"))
+            shared, grown = load_file(os.path.join(place, "shared.safetensors")), load_file(expected)
+            for name, value in shared.items():
+                if name.startswith("present"):
+                    self.assertEqual(value.shape[2], 10)
+                    valid = grown[name]
+                    for entry, count in enumerate((7, 5)):
+                        numpy.testing.assert_allclose(value[entry, :, :count].astype(numpy.float32),
+                                                      valid[entry, :, :count].astype(numpy.float32), atol=5e-3)
+                else:
+                    numpy.testing.assert_allclose(value.astype(numpy.float32), grown[name].astype(numpy.float32), atol=2e-2)
 
 
 if __name__ == "__main__":
