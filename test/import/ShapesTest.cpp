@@ -244,5 +244,22 @@ TEST(ImportShapes, KnownInputs) {
               AllOf(HasSubstr(R"(shape = ["batch*seq", 128])"), Not(HasSubstr("%arg1"))));
 }
 
+/// Until opset 10 a range is the places of ones.
+TEST(ImportShapes, PlacesOfOnes) {
+  ModelBuilder b(10);
+  b.input("x", TensorProto::FLOAT, {"n", "4"}).output("y");
+  b.node("Shape", {"x"}, {"shape"});
+  b.ints("first", {0});
+  b.node("Gather", {"shape", "first"}, {"size"});
+  auto *value = b.node("ConstantOfShape", {"size"}, {"ones"}).add_attribute();
+  value->set_name("value");
+  value->set_type(proto::AttributeProto::TENSOR);
+  *value->mutable_t() = ModelBuilder::intTensor("", {1});
+  b.node("NonZero", {"ones"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.iota"), HasSubstr("tensor<1x?xi64>")));
+  b.graph().mutable_node(3)->set_input(0, "x");
+  EXPECT_THAT(Importer().text(b), HasSubstr("how many elements the result has depends on run-time data"));
+}
+
 } // namespace
 } // namespace fusion::test
