@@ -249,7 +249,7 @@ class Usage(ToolTest):
         for tool in ("fusion-opt", "fusion-run", "fusion-compile"):
             out, err = self.run_tool(tool, "--help")
             self.assertEqual(err, "")
-            self.assertLess(len(out.splitlines()), 230)
+            self.assertLess(len(out.splitlines()), 240)
             self.assertLess(out.index("Fusion options:"), 300)
             self.assertNotIn("aarch64", out)
             out, _ = self.run_tool(tool, "--version")
