@@ -2,8 +2,8 @@
 
 #include "gemm_cases.cuh"
 
-#include <cuda.h>
 #include <cstring>
+#include <cuda.h>
 
 template <int Rows, int Tiles, int Boxes, int Stages, int KSplit, bool KMajor>
 struct Config : OneMatmul {
@@ -25,7 +25,8 @@ KERNEL_RESIDENT(160, 1) rows_1_kn(const GRID_CONSTANT TensorMap a, const GRID_CO
 KERNEL_CLUSTER(160, 1, 2) rows_64(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
   gemm_swap_ab<Config<64, 1, 2, 6, 2, true>>(Sizes{64, narrow, wide}, PlainEpilogue{c}, a, b);
 }
-KERNEL_CLUSTER(160, 1, 2) rows_64_kn(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
+KERNEL_CLUSTER(160, 1, 2)
+rows_64_kn(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
   gemm_swap_ab<Config<64, 1, 2, 6, 2, false>>(Sizes{64, narrow, wide}, PlainEpilogue{c}, a, b);
 }
 
@@ -34,9 +35,9 @@ TensorMap map_of(const bf16 *matrix, i64 lines, i64 length, unsigned box) {
   const cuuint64_t shape[] = {cuuint64_t(length), cuuint64_t(lines)}, stride[] = {cuuint64_t(2 * length)};
   const cuuint32_t extent[] = {64, box}, steps[] = {1, 1};
   alignas(64) CUtensorMap map;
-  if (cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<bf16 *>(matrix), shape, stride,
-                             extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+  if (cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<bf16 *>(matrix), shape,
+                             stride, extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
     std::exit(1);
   TensorMap copy;
@@ -52,18 +53,21 @@ void time_swapped(const char *label, Kernel kernel, unsigned grid, i64 m, i64 n,
   for (size_t i = 0; i < bench::rotations(bytes); ++i) {
     const bf16 *a = bench::random<bf16>(m * k), *b = bench::random<bf16>(n * k);
     arguments.emplace_back(map_of(a, m, k, Config::rows),
-                           Config::k_major ? map_of(b, n, k, 64) : map_of(b, k, n, 64), bench::random<bf16>(m * n));
+                           Config::k_major ? map_of(b, n, k, 64) : map_of(b, k, n, 64),
+                           bench::random<bf16>(m * n));
   }
-  bench::time(label, kernel, {grid, Block::threads, unsigned(Block::stages * Block::stage_size * 2 + 1024)}, bytes,
-              2.0 * double(m * n * k), arguments);
+  bench::time(label, kernel, {grid, Block::threads, unsigned(Block::stages * Block::stage_size * 2 + 1024)},
+              bytes, 2.0 * double(m * n * k), arguments);
 }
 
 int main() {
   bench::check(cudaFree(nullptr));
-  time_swapped<Config<8, 2, 1, 12, 1, true>>("gemm_swap_ab 1 x 14336 x 4096", rows_1, wide / 128, 1, wide, narrow);
-  time_swapped<Config<8, 2, 1, 12, 1, false>>("gemm_swap_ab 1 x 14336 x 4096, [K, N]", rows_1_kn, wide / 128, 1, wide,
-                                              narrow);
-  time_swapped<Config<64, 1, 2, 6, 2, true>>("gemm_swap_ab 64 x 4096 x 14336", rows_64, narrow / 32, 64, narrow, wide);
-  time_swapped<Config<64, 1, 2, 6, 2, false>>("gemm_swap_ab 64 x 4096 x 14336, [K, N]", rows_64_kn, narrow / 32, 64,
-                                              narrow, wide);
+  time_swapped<Config<8, 2, 1, 12, 1, true>>("gemm_swap_ab 1 x 14336 x 4096", rows_1, wide / 128, 1, wide,
+                                             narrow);
+  time_swapped<Config<8, 2, 1, 12, 1, false>>("gemm_swap_ab 1 x 14336 x 4096, [K, N]", rows_1_kn, wide / 128,
+                                              1, wide, narrow);
+  time_swapped<Config<64, 1, 2, 6, 2, true>>("gemm_swap_ab 64 x 4096 x 14336", rows_64, narrow / 32, 64,
+                                             narrow, wide);
+  time_swapped<Config<64, 1, 2, 6, 2, false>>("gemm_swap_ab 64 x 4096 x 14336, [K, N]", rows_64_kn,
+                                              narrow / 32, 64, narrow, wide);
 }
