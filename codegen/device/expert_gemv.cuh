@@ -1,8 +1,8 @@
 #pragma once
-// Products of a few routed rows without tensor cores. Every row reads its expert's matrix itself, and no block
-// looks for the rows of an expert: that pays where two rows seldom choose the same. B's rows (the columns of C)
-// are contiguous along k. A warp computes some neighbouring columns of one row at a time, and what it multiplies
-// next, of the next columns too, is on its way meanwhile.
+// Products of a few routed rows without tensor cores. Every row reads its expert's matrix itself, and no
+// block looks for the rows of an expert: that pays where two rows seldom choose the same. B's rows (the
+// columns of C) are contiguous along k. A warp computes some neighbouring columns of one row at a time, and
+// what it multiplies next, of the next columns too, is on its way meanwhile.
 
 #include "expert.cuh"
 #include "gemv_warp.cuh"

@@ -1,6 +1,6 @@
 #pragma once
-// A few columns of C for one row of A, without tensor cores. B's rows (the columns of C) are contiguous along k. What a
-// warp multiplies next, of the next columns too, is on its way while it multiplies.
+// A few columns of C for one row of A, without tensor cores. B's rows (the columns of C) are contiguous along
+// k. What a warp multiplies next, of the next columns too, is on its way while it multiplies.
 
 #include "gemm.cuh"
 #include "reduce.cuh"
@@ -24,7 +24,7 @@ struct GemvWarp {
   const Shape &shape;
   const A &a;
   const B &b;
-  const i64 first;                                                    ///< the lane's place in a step
+  const i64 first; ///< the lane's place in a step
   const i64 parts = ceil_div(shape.k(), part);
   decltype(static_cast<const B *>(nullptr)->matrix(0, 0)) next[columns][sums]; ///< rows of B to ask for
   Vec<ElementB, length> ring[unroll][columns][sums];
@@ -47,8 +47,8 @@ struct GemvWarp {
     for (int c = 0; c < columns; ++c)
 #pragma unroll
       for (int s = 0; s < sums; ++s)
-        ring[u][c][s] = inside ? load_lines_vec<ElementB, length>(next[c][s] + b.depth(s, k))
-                               : Vec<ElementB, length>{};
+        ring[u][c][s] =
+            inside ? load_lines_vec<ElementB, length>(next[c][s] + b.depth(s, k)) : Vec<ElementB, length>{};
   }
   DEVICE void request_first() {
 #pragma unroll

@@ -1,15 +1,17 @@
 #pragma once
-// linear_attention_chunked.cuh as two kernels, for many tokens: what a chunk is before any state comes in is computed for all
-// chunks at once, and the kernel that goes from chunk to chunk reads it.
+// linear_attention_chunked.cuh as two kernels, for many tokens: what a chunk is before any state comes in is
+// computed for all chunks at once, and the kernel that goes from chunk to chunk reads it.
 
 #include "linear_attention_chunked.cuh"
 
-// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then the factors.
+// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then
+// the factors.
 template <class Config>
 struct PreparedChunk {
   using T = typename Config::Query;
   using Shape = ChunkShape<Config>;
-  static constexpr int matrices = (is_corrected<Config> ? 4 : 2) * Shape::matrix, words = matrices / 2 + Shape::factors;
+  static constexpr int matrices = (is_corrected<Config> ? 4 : 2) * Shape::matrix,
+                       words = matrices / 2 + Shape::factors;
   static_assert(words % 4 == 0, "16 bytes at a time");
 
   T *at;
@@ -26,9 +28,11 @@ DEVICE void linear_attention_prepare(const Body &body, i32 *prepared) {
   using Chunk = PreparedChunk<Config>;
   T *const tile = reinterpret_cast<T *>(dynamic_shared());
   const Chunk chunk = {tile + 2 * Shape::key_tile};
-  f32 *const scratch = reinterpret_cast<f32 *>(chunk.at + 2 * Chunk::words) + thread_x() / 32 % Shape::blocks * Shape::scratch;
+  f32 *const scratch =
+      reinterpret_cast<f32 *>(chunk.at + 2 * Chunk::words) + thread_x() / 32 % Shape::blocks * Shape::scratch;
   const i64 tokens = body.tokens();
-  const u32 chunks = (u32)((tokens + Shape::chunk - 1) / Shape::chunk), heads = (u32)body.heads(), head = block_x() / chunks;
+  const u32 chunks = (u32)((tokens + Shape::chunk - 1) / Shape::chunk), heads = (u32)body.heads(),
+            head = block_x() / chunks;
   const StateBlock block = {(i64)(head / heads), (i64)(head % heads), 0};
   const i64 first = (i64)(block_x() % chunks) * Shape::chunk;
   pdl_wait();
@@ -59,8 +63,8 @@ DEVICE void copy_prepared(typename Config::Query *to, const i32 *from) {
 
 // The results of a chunk: of what its tokens read of the state in front of it, and of each other's updates.
 template <class Config, class Body>
-DEVICE void finish_results(f32 (&sums)[8][4], const Body &body, const StateBlock &block, int column, f32 *updates,
-                           const PreparedChunk<Config> &chunk, i64 first, i64 tokens) {
+DEVICE void finish_results(f32 (&sums)[8][4], const Body &body, const StateBlock &block, int column,
+                           f32 *updates, const PreparedChunk<Config> &chunk, i64 first, i64 tokens) {
   decay_results(sums, chunk.factors());
 #pragma unroll
   for (int i = 0; i < ChunkShape<Config>::blocks; ++i) {
@@ -71,7 +75,8 @@ DEVICE void finish_results(f32 (&sums)[8][4], const Body &body, const StateBlock
   store_results<Config, typename Config::Query>(sums, body, block, column, first, tokens);
 }
 template <class Config, class T>
-DEVICE void update_state(ChunkState<Config> &state, f32 *updates, const T *keys, const ChunkFactors<Config> &factors) {
+DEVICE void update_state(ChunkState<Config> &state, f32 *updates, const T *keys,
+                         const ChunkFactors<Config> &factors) {
   decay_state(state, factors);
 #pragma unroll
   for (int i = 0; i < ChunkShape<Config>::blocks; ++i) {
@@ -81,8 +86,8 @@ DEVICE void update_state(ChunkState<Config> &state, f32 *updates, const T *keys,
   }
 }
 
-// As linear_attention_chunked. While one warp solves for the updates of a chunk, the other finishes the results of the chunk
-// before, whose updates and matrices stay until then.
+// As linear_attention_chunked. While one warp solves for the updates of a chunk, the other finishes the
+// results of the chunk before, whose updates and matrices stay until then.
 template <class Config, class Body>
 DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   using T = typename Config::Query;
@@ -122,7 +127,8 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
     cp_async_wait<0>();
     barrier();
     if (has_columns && reads && i > 0)
-      finish_results<Config>(sums, body, block, column, updates_of(i - 1), chunk_of(i - 1), (i - 1) * Shape::chunk, tokens);
+      finish_results<Config>(sums, body, block, column, updates_of(i - 1), chunk_of(i - 1),
+                             (i - 1) * Shape::chunk, tokens);
     if (has_columns) {
 #pragma unroll
       for (int n = 0; n < 8; ++n)

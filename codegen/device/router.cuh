@@ -16,8 +16,8 @@ DEVICE u32 order_of(f32 value) {
   return is_nan(value) ? ~0u : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/// The places of the Count largest of a warp's scores, the first of equal ones first: lane r gets that of rank r.
-/// Lane l holds those of the places l, l + 32, ..., of which there are Width.
+/// The places of the Count largest of a warp's scores, the first of equal ones first: lane r gets that of
+/// rank r. Lane l holds those of the places l, l + 32, ..., of which there are Width.
 template <int Width, int Count, int Held>
 DEVICE i32 largest_places(const f32 (&score)[Held]) {
   const int lane = (int)lane_id();

@@ -1,6 +1,6 @@
 #pragma once
-// Few rows with the product that makes their scores: a cluster of blocks has a row, each block some of its scores, and
-// the first block routes it.
+// Few rows with the product that makes their scores: a cluster of blocks has a row, each block some of its
+// scores, and the first block routes it.
 
 #include "clusters.cuh"
 #include "gemv_warp.cuh"
@@ -13,13 +13,15 @@
 template <class Config, class Shape, class A, class B, class Scores, class Body>
 DEVICE void router_matmul(const Shape &shape, const A &a, const B &b, const Scores &scores, Body body) {
   constexpr int blocks = cluster_blocks<Config::cluster>, width = Config::width, columns = Config::columns,
-                k_split = Config::k_split, groups = Config::warps / k_split, at_once = columns * groups * blocks;
+                k_split = Config::k_split, groups = Config::warps / k_split,
+                at_once = columns * groups * blocks;
   static_assert(width % columns == 0 && Config::warps % k_split == 0, "whole groups of columns and warps");
   if (blocks == 1 && block_x() % (u32)Config::cluster != 0)
     return;
   SHARED(f32, partial, k_split * width); // of the first block
   const i64 row = block_x() / (u32)Config::cluster;
-  const int rank = blocks > 1 ? (int)cluster_rank() : 0, split = (int)warp_id() % k_split, lane = (int)lane_id();
+  const int rank = blocks > 1 ? (int)cluster_rank() : 0, split = (int)warp_id() % k_split,
+            lane = (int)lane_id();
   int column = (rank * groups + (int)warp_id() / k_split) * columns;
   cluster_arrive();
   if (!Config::weights_before_wait)

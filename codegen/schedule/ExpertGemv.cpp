@@ -1,5 +1,5 @@
-// The configuration of expert_gemv: the rows of a few tokens, each by its expert's matrix, with the sum over the slots
-// in the same kernel.
+// The configuration of expert_gemv: the rows of a few tokens, each by its expert's matrix, with the sum over
+// the slots in the same kernel.
 #include "codegen/schedule/ExpertMatmul.h"
 #include "codegen/schedule/MatmulSource.h"
 
@@ -15,10 +15,10 @@ using matmul::Problem;
 
 namespace {
 constexpr int64_t warps = 4, lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
-constexpr int64_t residentBlocks = 4; ///< on a multiprocessor
-constexpr int64_t loadsOfSlots = 16;  ///< of 16 bytes that a lane has asked for
-/// The same of products alone. Fewer leave registers for blocks of the next kernel, which ask for their weights before this
-/// one has finished: that is faster where this one takes less than 50 µs or so.
+constexpr int64_t residentBlocks = 4;                   ///< on a multiprocessor
+constexpr int64_t loadsOfSlots = 16;                    ///< of 16 bytes that a lane has asked for
+/// The same of products alone. Fewer leave registers for blocks of the next kernel, which ask for their
+/// weights before this one has finished: that is faster where this one takes less than 50 µs or so.
 constexpr int64_t loadsIfShort = 8, loadsIfLong = 16, longBytes = 200 << 20;
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
@@ -76,16 +76,18 @@ void configure(matmul::GemmSource &source, const Problem &problem, const Sharing
   source.set("columns", sharing.columns);
   source.set("vector", vectorOf(problem));
   source.set("unroll", sharing.unroll);
-  source.set("whole_steps", problem.k.knownMultipleOf(lanes * vectorOf(problem) * sharing.kSplit * sharing.unroll));
+  source.set("whole_steps",
+             problem.k.knownMultipleOf(lanes * vectorOf(problem) * sharing.kSplit * sharing.unroll));
   source.setWeightsBeforeWait();
 }
 /// Whether the kernels compute the products of up to `mostTokens` tokens.
 bool takes(const Problem &problem, int64_t mostTokens) {
-  const std::optional<int64_t> slots = problem.rowDims.empty() ? std::nullopt : problem.rowDims.back().constant();
+  const std::optional<int64_t> slots =
+      problem.rowDims.empty() ? std::nullopt : problem.rowDims.back().constant();
   if (!slots || *slots > mostRows || problem.leastRows < 1 || problem.mostRows > mostRows ||
-      problem.mostRows > mostTokens * *slots || problem.sideBySide() || problem.a.decode || problem.b.decode ||
-      matmul::gemvRows(problem) == 0 || !problem.k.constant() || *problem.k.constant() == 0 ||
-      problem.n.constant().value_or(0) == 0)
+      problem.mostRows > mostTokens * *slots || problem.sideBySide() || problem.a.decode ||
+      problem.b.decode || matmul::gemvRows(problem) == 0 || !problem.k.constant() ||
+      *problem.k.constant() == 0 || problem.n.constant().value_or(0) == 0)
     return false;
   return matmul::readsVectors(problem, true, vectorOf(problem), vectorOf(problem)) &&
          matmul::readsVectors(problem, false, vectorOf(problem), vectorOf(problem)) &&
@@ -95,8 +97,8 @@ bool takes(const Problem &problem, int64_t mostTokens) {
 }
 } // namespace
 
-// Tokens choose the same expert now and then, and its matrix is read for each: from two tokens on that costs more than
-// looking for its rows does, but, up to four, less than a kernel for the sum. Measured on an H200.
+// Tokens choose the same expert now and then, and its matrix is read for each: from two tokens on that costs
+// more than looking for its rows does, but, up to four, less than a kernel for the sum. Measured on an H200.
 bool takesGemv(const Problem &problem) { return takes(problem, 1); }
 bool takesGemvSum(const Problem &problem) { return takes(problem, mostSumTokens); }
 
@@ -107,14 +109,16 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   const int64_t blocks = isLong(problem) ? residentBlocks - 1 : residentBlocks;
   // Registers as for another block, where single columns need no more.
   const int64_t spare = !isLong(problem) && sharing.columns == 1 ? 1 : 0;
-  KernelDraft draft = source.finish({}, static_cast<uint32_t>(warps * lanes), static_cast<uint32_t>(blocks + spare),
-                                    /*takesPrologue=*/false);
+  KernelDraft draft =
+      source.finish({}, static_cast<uint32_t>(warps * lanes), static_cast<uint32_t>(blocks + spare),
+                    /*takesPrologue=*/false);
   draft.gridX = Dim::min(Dim(blocks * context.target.multiprocessors),
                          (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(warps));
   return draft;
 }
 
-KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContext &context, const Problem &problem) {
+KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContext &context,
+                        const Problem &problem) {
   const int64_t slots = *problem.rowDims.back().constant();
   const Sharing sharing = shareSlots(problem, slots, context.target);
   matmul::GemmSource source(region, context, problem, "expert_gemv_sum");
@@ -125,7 +129,8 @@ KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContex
   kernel.declare(kernel.config.text());
   SmallVector<std::string> arguments = source.operands();
   arguments.push_back(source.declareEpilogue("Products", sum.products, problem, /*handsOut=*/true));
-  arguments.push_back(source.declareEpilogue("Epilogue", sum.rest, sumProblem(sum, context), /*handsOut=*/false));
+  arguments.push_back(
+      source.declareEpilogue("Epilogue", sum.rest, sumProblem(sum, context), /*handsOut=*/false));
   KernelDraft draft =
       kernel.finish({.schedule = "experts",
                      .code = fmt::format("  expert_gemv_sum<Config>({});\n", llvm::join(arguments, ", ")),

@@ -9,7 +9,8 @@ namespace fusion::linear_attention {
 
 // As in ChunkShape.
 constexpr int64_t chunk = 64, blocks = chunk / 16, mostDepth = 128, vectorLength = 8;
-constexpr int64_t matrix = chunk * (chunk + 8), factors = 5 * chunk + 4, scratch = 16 * 20, updates = 16 * chunk;
+constexpr int64_t matrix = chunk * (chunk + 8), factors = 5 * chunk + 4, scratch = 16 * 20,
+                  updates = 16 * chunk;
 
 static int64_t keyTile(const Problem &problem) { return chunk * (llvm::alignTo(problem.depth, 16) + 8); }
 static int64_t stageElements(const Problem &problem, int64_t slabs) {
@@ -20,7 +21,8 @@ static int64_t stageElements(const Problem &problem, int64_t slabs) {
 constexpr int64_t allSlabs = 4;
 
 static int64_t sharedBytes(const Problem &problem) {
-  return 2 * (2 * stageElements(problem, allSlabs) + 4 * matrix) + 4 * (allSlabs * (scratch + updates) + 2 * factors);
+  return 2 * (2 * stageElements(problem, allSlabs) + 4 * matrix) +
+         4 * (allSlabs * (scratch + updates) + 2 * factors);
 }
 
 bool isChunked(const Problem &problem) {
@@ -28,8 +30,8 @@ bool isChunked(const Problem &problem) {
   for (Value operand : {op.getQ(), op.getK(), op.getV()})
     if (dtype(operand) != DType::BF16 || !problem.readsVectors(operand, vectorLength))
       return false;
-  return dtype(op.getY()) == DType::BF16 && problem.queries == 1 && problem.decayWidth <= 1 && problem.depth <= mostDepth &&
-         sharedBytes(problem) <= problem.context.target.sharedBytesPerBlock;
+  return dtype(op.getY()) == DType::BF16 && problem.queries == 1 && problem.decayWidth <= 1 &&
+         problem.depth <= mostDepth && sharedBytes(problem) <= problem.context.target.sharedBytesPerBlock;
 }
 
 KernelDraft emitChunked(const Problem &problem) {
@@ -43,11 +45,13 @@ static int64_t preparedWords(const Problem &problem) {
   return (nn::LinearAttentionOp(problem.op).getBeta() ? 4 : 2) * matrix / 2 + factors;
 }
 
-/// The fewer columns a block has, the more multiprocessors work; each reads all that was prepared for the head.
+/// The fewer columns a block has, the more multiprocessors work; each reads all that was prepared for the
+/// head.
 static int64_t slabsOf(const Problem &problem) {
   const int64_t heads = problem.batch.constant().value_or(1) * problem.heads;
   int64_t slabs = allSlabs;
-  while (slabs > 1 && heads * llvm::divideCeil(problem.valueDepth, 8 * slabs) <= problem.context.target.multiprocessors)
+  while (slabs > 1 &&
+         heads * llvm::divideCeil(problem.valueDepth, 8 * slabs) <= problem.context.target.multiprocessors)
     slabs /= 2;
   return slabs;
 }
@@ -70,7 +74,8 @@ KernelDraft emitPrepare(const Problem &problem) {
   KernelBuilder kernel(problem, "prepare");
   kernel.config("slabs", allSlabs);
   const int64_t bytes = 2 * 2 * keyTile(problem) + 4 * (preparedWords(problem) + blocks * scratch);
-  KernelDraft draft = kernel.finish(2 * allSlabs, 1, bytes, 0, kernel.scratch(scratchWords(problem), /*written=*/true));
+  KernelDraft draft =
+      kernel.finish(2 * allSlabs, 1, bytes, 0, kernel.scratch(scratchWords(problem), /*written=*/true));
   draft.gridX = problem.batch * Dim(problem.heads) * chunksOf(problem);
   draft.flops = 0;
   return draft;

@@ -29,11 +29,12 @@ int64_t groupsOfRows(const Problem &problem) {
   return problem.routing ? std::min(problem.mostRows, problem.routing->experts) : 1;
 }
 
-/// Rows of A are where nobody has asked for them: of experts with more than eight more warps, with fewer loads on their way
-/// each, wait for them. Mixtral's products of 32 tokens on an H200: 494 µs became 436, and 323 became 220.
+/// Rows of A are loaded when they are multiplied. Of experts with more than eight of them more warps, with
+/// fewer loads of B on their way each, wait for that. Mixtral's products of 32 tokens on an H200: 494 µs became
+/// 436, and 323 became 220.
 bool waitsForRows(const Problem &problem) {
-  return problem.routing && isKMajor(problem, false) && rowsAtOnce(problem) > 8 && rowsAtOnce(problem) <= 16 &&
-         !problem.b.decode;
+  const int64_t rows = rowsAtOnce(problem);
+  return problem.routing && isKMajor(problem, false) && rows > 8 && rows <= 16 && !problem.b.decode;
 }
 
 /// All blocks should be on the GPU at once, with as many warps for each matmul.
@@ -153,7 +154,8 @@ KernelDraft emitSmallM(const Region &region, const KernelContext &context, const
   // Left to itself, the compiler spills a few registers of many to fit more blocks. Weights that are decoded
   // pay for that with two blocks a multiprocessor instead of three, from 33 rows on.
   const bool hasMany =
-      problem.b.decode ? groups > 4 : groups > 2 || waitsForRows(problem) || sharing.threads() == 512 || (!kMajor && matmuls > 1);
+      problem.b.decode ? groups > 4
+                       : groups > 2 || waitsForRows(problem) || sharing.threads() == 512 || (!kMajor && matmuls > 1);
   KernelDraft draft =
       source.finish({}, static_cast<uint32_t>(sharing.threads()), hasMany ? 1 : 0, /*takesPrologue=*/false);
   draft.gridX = columnTiles(problem, sharing.columns()) * problem.batchCount() * expertGroups(problem);

@@ -35,8 +35,10 @@ public:
 
   /// For kernels with more functors than one epilogue: sizes, A, B and, of nn.expert_matmul, the routing.
   llvm::SmallVector<std::string> operands();
-  /// Declares the ops of `part` after its product as a functor; an object of it. `handsOut`: see EpilogueWriter.
-  std::string declareEpilogue(const std::string &functor, const Region &part, const Problem &its, bool handsOut);
+  /// Declares the ops of `part` after its product as a functor; an object of it. `handsOut`: see
+  /// EpilogueWriter.
+  std::string declareEpilogue(const std::string &functor, const Region &part, const Problem &its,
+                              bool handsOut);
   body::KernelSource &kernel() { return source; }
   std::string kernelName() const;
   /// Of gemm_sm90: sizes, the number of matrices of a batch, the epilogue and the maps of A and of each B.

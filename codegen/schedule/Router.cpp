@@ -1,8 +1,8 @@
 // The choice of experts and their weights in one kernel: softmax of the scores, top_k, the scores taken,
-// divided by their sum or through a softmax of their own, and scalar ops before and after. For few rows the matmul
-// that makes the scores is part of it.
-#include "codegen/schedule/ElementGraph.h"
+// divided by their sum or through a softmax of their own, and scalar ops before and after. For few rows the
+// matmul that makes the scores is part of it.
 #include "codegen/schedule/Router.h"
+#include "codegen/schedule/ElementGraph.h"
 #include "codegen/schedule/Schedules.h"
 
 #include "ir/dialect/Formulas.h"
@@ -22,7 +22,8 @@ bool isLastAxis(int64_t axis, size_t rank) { return axis == -1 || axis == static
 /// Whether `op` is a scalar op of the region, of `value` and constants of one element.
 bool isUnary(const Region &region, Operation *op, Value value) {
   return llvm::is_contained(region.ops, op) && isa<nn::ScalarFormula>(op) && !nn::isRescale(op) &&
-         !op->getResult(0).getType().isIntOrIndexOrFloat() && llvm::all_of(op->getOperands(), [&](Value operand) {
+         !op->getResult(0).getType().isIntOrIndexOrFloat() &&
+         llvm::all_of(op->getOperands(), [&](Value operand) {
            return operand == value || (operand.getDefiningOp<nn::ConstantOp>() && constantScalar(operand));
          });
 }
@@ -177,7 +178,9 @@ static std::vector<PlannedAlternative> withProducts(const Region &region, const 
   std::vector<PlannedAlternative> all;
   const std::optional<SizeRange> few = router::rowsWithProduct(region, context);
   if (few)
-    all.push_back(alternativesFor(few->size.constant() ? ArrayRef<SizeRange>() : ArrayRef(*few), region, whole).front());
+    all.push_back(
+        alternativesFor(few->size.constant() ? ArrayRef<SizeRange>() : ArrayRef(*few), region, whole)
+            .front());
   if (few && few->size.constant())
     return all;
   KernelContext own = context;
@@ -207,8 +210,10 @@ public:
       return refusal(*reason);
     const Routes &routes = std::get<Routes>(found);
     if (!routes.products)
-      return SchedulePlan{[&region](const KernelContext &context) { return router::emitAlone(region, context); }};
-    SchedulePlan plan{[&region](const KernelContext &context) { return router::emitWithProduct(region, context); }};
+      return SchedulePlan{
+          [&region](const KernelContext &context) { return router::emitAlone(region, context); }};
+    SchedulePlan plan{
+        [&region](const KernelContext &context) { return router::emitWithProduct(region, context); }};
     plan.split = [&region, context, routes] { return withProducts(region, context, routes); };
     plan.multiplied = routes.products;
     plan.multiplies = true;

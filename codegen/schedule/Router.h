@@ -13,9 +13,9 @@ struct Routes {
   nn::ReduceOp sum;            ///< of those taken, or null, with
   nn::DivOp quotient;
   llvm::SmallVector<mlir::Operation *> before, after; ///< scalar ops on the scores, on the weights
-  mlir::Value scores, weight; ///< in front of `before`; the result beside the choice
-  /// Where the scores are computed in the region: what computes them, and the others, which read them last of all
-  /// inputs.
+  mlir::Value scores, weight;                         ///< in front of `before`; the result beside the choice
+  /// Where the scores are computed in the region: what computes them, and the others, which read them last of
+  /// all inputs.
   std::optional<Region> products;
   Region rest;
 };
@@ -26,7 +26,8 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
 /// Writes Body, a functor of the kernel, and its Config.
 class RouterWriter {
 public:
-  RouterWriter(const Region &region, const KernelContext &context, const Routes &routes, body::KernelSource &source)
+  RouterWriter(const Region &region, const KernelContext &context, const Routes &routes,
+               body::KernelSource &source)
       : region(region), context(context), routes(routes), source(source) {}
 
   /// `inMemory`: the scores are; else the template hands them to Body::score.
@@ -50,7 +51,8 @@ private:
 namespace router {
 /// The kernel for scores in memory.
 KernelDraft emitAlone(const Region &region, const KernelContext &context);
-/// The kernel that multiplies too, for the rows that it is for; none where the target or the operands do not allow it.
+/// The kernel that multiplies too, for the rows that it is for; none where the target or the operands do not
+/// allow it.
 KernelDraft emitWithProduct(const Region &region, const KernelContext &context);
 std::optional<SizeRange> rowsWithProduct(const Region &region, const KernelContext &context);
 } // namespace router

@@ -40,9 +40,10 @@ void RouterWriter::write(bool inMemory) {
     writeScore();
   writePut("DEVICE void put(i64 line, i64 rank, i64 place) const", topK.getY(),
            [](scalar::Graph &graph) { return graph.input("place", DType::I64, scalar::Level::Element); });
-  writePut("DEVICE void put_weight(i64 line, i64 rank, f32 taken) const", routes.weight, [&](scalar::Graph &graph) {
-    return applied(graph, routes.after, graph.input("taken", DType::F32, scalar::Level::Element));
-  });
+  writePut("DEVICE void put_weight(i64 line, i64 rank, f32 taken) const", routes.weight,
+           [&](scalar::Graph &graph) {
+             return applied(graph, routes.after, graph.input("taken", DType::F32, scalar::Level::Element));
+           });
 }
 
 void RouterWriter::writeElement() {
@@ -50,7 +51,8 @@ void RouterWriter::writeElement() {
   body::Printer printer(graph, source.names);
   body::Code code(2);
   const auto input = static_cast<unsigned>(llvm::find(region.inputs, routes.scores) - region.inputs.begin());
-  auto index = source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rowShape());
+  auto index =
+      source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rowShape());
   index.back() = graph.input("at", DType::I64, scalar::Level::Element);
   const scalar::Value element =
       graph.load(source.body.pointer(input), source.body.address(graph, context.inputs[input], index));
@@ -87,7 +89,8 @@ void RouterWriter::writePut(const std::string &signature, Value output,
   body::Printer printer(graph, source.names);
   body::Code code(2);
   const auto number = static_cast<unsigned>(llvm::find(region.outputs, output) - region.outputs.begin());
-  auto index = source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rowShape());
+  auto index =
+      source.body.delinearize(graph, graph.input("line", DType::I64, scalar::Level::Element), rowShape());
   index.back() = graph.input("rank", DType::I64, scalar::Level::Element);
   const scalar::Value place = source.body.address(graph, context.shape(output), index);
   const DType type = dtype(output);

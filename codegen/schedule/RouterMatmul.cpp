@@ -1,4 +1,5 @@
-// The configuration of router_matmul: the choice of experts of few rows with the matmul that makes the scores.
+// The configuration of router_matmul: the choice of experts of few rows with the matmul that makes the
+// scores.
 #include "codegen/schedule/MatmulSource.h"
 #include "codegen/schedule/Router.h"
 
@@ -14,16 +15,16 @@ using matmul::Problem;
 
 namespace {
 constexpr int64_t lanes = 32, warps = 8, cluster = 8; // the largest that every GPU with clusters has
-constexpr int64_t mostRows = 8; ///< each reads all weights: of more rows a kernel of its own is faster
-constexpr int64_t mostLoads = 16;                     ///< of 16 bytes that a lane has asked for
+constexpr int64_t mostRows = 8;   ///< each reads all weights: of more rows a kernel of its own is faster
+constexpr int64_t mostLoads = 16; ///< of 16 bytes that a lane has asked for
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
 
 /// Whether GemvWarp computes it.
 bool isTaken(const Problem &problem) {
   const auto type = problem.a.type;
-  return problem.matmuls.size() == 1 && problem.prologue.empty() && problem.batch.empty() && !problem.a.decode &&
-         !problem.b.decode && problem.b.type == type && matmul::gemvRows(problem) > 0 &&
+  return problem.matmuls.size() == 1 && problem.prologue.empty() && problem.batch.empty() &&
+         !problem.a.decode && !problem.b.decode && problem.b.type == type && matmul::gemvRows(problem) > 0 &&
          problem.k.constant().value_or(0) > 0 && problem.n.constant().value_or(0) > 0 &&
          matmul::readsVectors(problem, true, vectorOf(problem), vectorOf(problem)) &&
          matmul::readsVectors(problem, false, vectorOf(problem), vectorOf(problem));
@@ -52,7 +53,8 @@ KernelDraft emitWithProduct(const Region &region, const KernelContext &context) 
   int64_t columns = 1, kSplit = 1;
   while (columns < 4 && n % (2 * columns) == 0 && n / columns > warps * cluster)
     columns *= 2;
-  while (kSplit < warps && 2 * kSplit * (n / columns) <= warps * cluster && 2 * kSplit * step <= *problem.k.constant())
+  while (kSplit < warps && 2 * kSplit * (n / columns) <= warps * cluster &&
+         2 * kSplit * step <= *problem.k.constant())
     kSplit *= 2;
   const int64_t steps = llvm::divideCeil(*problem.k.constant(), step * kSplit),
                 unroll = llvm::divideCeil(steps, llvm::divideCeil(steps, mostLoads / columns));

@@ -29,10 +29,11 @@ Tensor random(DType type, Shape shape, double deviation, double mean, unsigned s
 }
 
 NamedTensors inputsOf(const Form &f, int batch, int tokens) {
-  NamedTensors inputs = {{"q", random(DType::BF16, {batch, f.keyHeads, tokens, f.width}, 1, 0, 1)},
-                         {"k", random(DType::BF16, {batch, f.keyHeads, tokens, f.width}, 1 / std::sqrt(f.width), 0, 2)},
-                         {"v", random(DType::BF16, {batch, f.heads, tokens, f.valueWidth}, 1, 0, 3)},
-                         {"past", random(DType::F32, {batch, f.heads, f.width, f.valueWidth}, 1, 0, 4)}};
+  NamedTensors inputs = {
+      {"q", random(DType::BF16, {batch, f.keyHeads, tokens, f.width}, 1, 0, 1)},
+      {"k", random(DType::BF16, {batch, f.keyHeads, tokens, f.width}, 1 / std::sqrt(f.width), 0, 2)},
+      {"v", random(DType::BF16, {batch, f.heads, tokens, f.valueWidth}, 1, 0, 3)},
+      {"past", random(DType::F32, {batch, f.heads, f.width, f.valueWidth}, 1, 0, 4)}};
   if (f.decays)
     inputs["decay"] = random(DType::F32, {batch, f.heads, tokens, 1}, 0.05, f.meanDecay, 5);
   if (f.corrects)
@@ -42,8 +43,9 @@ NamedTensors inputsOf(const Form &f, int batch, int tokens) {
 
 Graph graphOf(const Form &f) {
   auto port = [](const char *name, int heads, int width, const char *type) {
-    return fmt::format("%{0}: tensor<?x{1}x?x{2}x{3}> {{nn.name = \"{0}\", nn.dims = [\"b\", {1}, \"t\", {2}]}}", name, heads,
-                       width, type);
+    return fmt::format(
+        "%{0}: tensor<?x{1}x?x{2}x{3}> {{nn.name = \"{0}\", nn.dims = [\"b\", {1}, \"t\", {2}]}}", name,
+        heads, width, type);
   };
   const std::string keys = fmt::format("tensor<?x{}x?x{}xbf16>", f.keyHeads, f.width),
                     values = fmt::format("tensor<?x{}x?x{}xbf16>", f.heads, f.valueWidth),
@@ -57,12 +59,15 @@ Graph graphOf(const Form &f) {
   return %y, %state : {}, {}
 }}
 )",
-      port("q", f.keyHeads, f.width, "bf16"), port("k", f.keyHeads, f.width, "bf16"), port("v", f.heads, f.valueWidth, "bf16"),
-      state, f.heads, f.width, f.valueWidth, f.decays ? ", " + port("decay", f.heads, 1, "f32") : "",
+      port("q", f.keyHeads, f.width, "bf16"), port("k", f.keyHeads, f.width, "bf16"),
+      port("v", f.heads, f.valueWidth, "bf16"), state, f.heads, f.width, f.valueWidth,
+      f.decays ? ", " + port("decay", f.heads, 1, "f32") : "",
       f.corrects ? ", " + port("beta", f.heads, 1, "bf16") : "", values, state, f.decays ? ", %decay" : "",
-      f.corrects ? ", %beta" : "", int(f.decays), int(f.corrects), keys, keys, values, state, f.decays ? ", " + one + "f32>" : "",
-      f.corrects ? ", " + one + "bf16>" : "", values, state, values, state);
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("linear-attention-{}.mlir", getpid());
+      f.corrects ? ", %beta" : "", int(f.decays), int(f.corrects), keys, keys, values, state,
+      f.decays ? ", " + one + "f32>" : "", f.corrects ? ", " + one + "bf16>" : "", values, state, values,
+      state);
+  const auto file =
+      std::filesystem::temp_directory_path() / fmt::format("linear-attention-{}.mlir", getpid());
   std::ofstream(file) << text;
   auto graph = Graph::load(file.string());
   std::filesystem::remove(file);
@@ -75,7 +80,8 @@ TEST(LinearAttention, PreparedChunksAsOnTheReference) {
                            Form{.keyHeads = 2, .width = 24, .valueWidth = 136, .meanDecay = -30},
                            Form{.width = 72, .valueWidth = 16, .corrects = false, .meanDecay = 0.01}}) {
     const Graph graph = graphOf(form);
-    auto emulated = compile(graph, {.device = RunOn::Emulate}), reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
+    auto emulated = compile(graph, {.device = RunOn::Emulate}),
+         reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
     ASSERT_TRUE(bool(emulated)) << emulated.error().message;
     ASSERT_TRUE(bool(reference)) << reference.error().message;
     for (auto [batch, tokens] : {std::pair(1, 256), std::pair(2, 321), std::pair(1, 255)}) {
@@ -86,7 +92,8 @@ TEST(LinearAttention, PreparedChunksAsOnTheReference) {
       for (const char *name : {"y", "state"}) {
         auto difference = compare(made->at(name), wanted->at(name));
         ASSERT_TRUE(bool(difference)) << difference.error().message;
-        EXPECT_LE(difference->relativeL2, name[0] == 'y' ? 4e-3 : 1e-4) << name << " of " << tokens << " tokens";
+        EXPECT_LE(difference->relativeL2, name[0] == 'y' ? 4e-3 : 1e-4)
+            << name << " of " << tokens << " tokens";
       }
     }
   }
