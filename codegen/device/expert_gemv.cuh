@@ -96,6 +96,7 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
   }
   if (Config::weights_before_wait)
     pdl_wait();
+  pdl_launch_dependents();
 #pragma unroll 1
   for (; slot < slots; slot += strides) {
     f32 sum[columns][1] = {};
@@ -113,7 +114,6 @@ DEVICE void expert_gemv_sum(const Shape &shape, const A &a, const B &b, const Ro
     if (lane < columns)
       partial[(slot * k_split + split) * columns + lane] = totals[0][0];
   }
-  pdl_launch_dependents();
   barrier();
   if constexpr (k_split > 1) {
     constexpr int threads = 32 * Config::warps;

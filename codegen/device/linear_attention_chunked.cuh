@@ -136,82 +136,60 @@ DEVICE void share_updates(f32 *updates, const f32 (&update)[8][4]) {
     store_vec(update_place<Config>(updates, n / 2, n % 2), Vec<f32, 4>{update[n][0], update[n][1], update[n][2], update[n][3]});
 }
 
-// A block of updates, as the warp that solved for it shared it.
-template <class Config>
-DEVICE void load_updates(f32 (&update)[2][4], f32 *updates, int block) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const Vec<f32, 4> four = load_vec<f32, 4>(update_place<Config>(updates, block, i));
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      update[i][e] = four[e];
-  }
-}
-
-// What a block of updates adds to the results of its tokens and the later ones.
+// The updates in the state behind the chunk; a reader's results.
 template <class Config, class T>
-DEVICE void add_to_results(f32 (&result)[8][4], const f32 (&update)[2][4], int block, const TokenMatrix<Config, T> &matrix) {
-  const SplitOperand<T> added(update[0], update[1]);
-#pragma unroll
-  for (int later = block; later < ChunkShape<Config>::blocks; ++later) {
-    u32 right[1][4], rest[1][4];
-    matrix.load_block(right[0], rest[0], later, block);
-    f32(*const sums[2])[4] = {&result[2 * later], &result[2 * later + 1]};
-    added.multiply(sums, right, rest);
-  }
-}
-
-template <class Config>
-DEVICE void decay_state(ChunkState<Config> &state, const ChunkFactors<Config> &factors) {
+DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *updates, const T *keys, bool reads,
+                          const TokenMatrix<Config, T> &matrix, const ChunkFactors<Config> &factors) {
+  using Shape = ChunkShape<Config>;
   if constexpr (Config::decay_width > 0)
 #pragma unroll
     for (int n = 0; n < state.fragments; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         state.at[n][e] = state.at[n][e] * factors.whole();
-}
-
-// What of a block of updates is in the state behind the chunk.
-template <class Config, class T>
-DEVICE void add_to_state(ChunkState<Config> &state, f32 (&update)[2][4], int block, const T *keys, const ChunkFactors<Config> &factors) {
-  using Shape = ChunkShape<Config>;
-  if constexpr (Config::decay_width > 0)
+#pragma unroll
+  for (int block = 0; block < Shape::blocks; ++block) {
+    f32 update[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const Vec<f32, 2> remains = pair_at(factors.remains(16 * block + 8 * i + (int)lane_id() % 4 * 2));
+      const Vec<f32, 4> four = load_vec<f32, 4>(update_place<Config>(updates, block, i));
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        update[i][e] = update[i][e] * remains[e % 2];
+        update[i][e] = four[e];
     }
-  const SplitOperand<T> remaining(update[0], update[1]);
-  constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
+    if (reads) {
+      const SplitOperand<T> added(update[0], update[1]);
 #pragma unroll
-  for (int n = 0; n < state.fragments; n += side_by_side) {
-    const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>();
-    u32 right[side_by_side / 2][4];
-    f32(*sums[side_by_side])[4];
-#pragma unroll
-    for (int i = 0; i < side_by_side; ++i) {
-      sums[i] = &state.at[n + i];
-      if (i % 2 == 0)
-        ldmatrix_x4_trans(right[i / 2], rows + 8 * i);
+      for (int later = block; later < Shape::blocks; ++later) {
+        u32 right[1][4], rest[1][4];
+        matrix.load_block(right[0], rest[0], later, block);
+        f32(*const sums[2])[4] = {&result[2 * later], &result[2 * later + 1]};
+        added.multiply(sums, right, rest);
+      }
     }
-    remaining.multiply(sums, right);
-  }
-}
-
-// The updates in the state behind the chunk; a reader's results.
-template <class Config, class T>
-DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *updates, const T *keys, bool reads,
-                          const TokenMatrix<Config, T> &matrix, const ChunkFactors<Config> &factors) {
-  decay_state(state, factors);
+    if constexpr (Config::decay_width > 0)
 #pragma unroll
-  for (int block = 0; block < ChunkShape<Config>::blocks; ++block) {
-    f32 update[2][4];
-    load_updates<Config>(update, updates, block);
-    if (reads)
-      add_to_results(result, update, block, matrix);
-    add_to_state(state, update, block, keys, factors);
+      for (int i = 0; i < 2; ++i) {
+        const Vec<f32, 2> remains = pair_at(factors.remains(16 * block + 8 * i + (int)lane_id() % 4 * 2));
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          update[i][e] = update[i][e] * remains[e % 2];
+      }
+    const SplitOperand<T> remaining(update[0], update[1]);
+    constexpr int side_by_side = ChunkState<Config>::fragments % 4 == 0 ? 4 : 2;
+#pragma unroll
+    for (int n = 0; n < state.fragments; n += side_by_side) {
+      const T *const rows = keys + 16 * block * Shape::key_pitch + 8 * n + row_place<Shape::key_pitch>();
+      u32 right[side_by_side / 2][4];
+      f32(*sums[side_by_side])[4];
+#pragma unroll
+      for (int i = 0; i < side_by_side; ++i) {
+        sums[i] = &state.at[n + i];
+        if (i % 2 == 0)
+          ldmatrix_x4_trans(right[i / 2], rows + 8 * i);
+      }
+      remaining.multiply(sums, right);
+    }
   }
 }
 

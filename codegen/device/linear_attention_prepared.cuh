@@ -61,33 +61,7 @@ DEVICE void copy_prepared(typename Config::Query *to, const i32 *from) {
     cp_async_16(words + i, from + i, true);
 }
 
-// The results of a chunk: of what its tokens read of the state in front of it, and of each other's updates.
-template <class Config, class Body>
-DEVICE void finish_results(f32 (&sums)[8][4], const Body &body, const StateBlock &block, int column,
-                           f32 *updates, const PreparedChunk<Config> &chunk, i64 first, i64 tokens) {
-  decay_results(sums, chunk.factors());
-#pragma unroll
-  for (int i = 0; i < ChunkShape<Config>::blocks; ++i) {
-    f32 update[2][4];
-    load_updates<Config>(update, updates, i);
-    add_to_results(sums, update, i, chunk.read());
-  }
-  store_results<Config, typename Config::Query>(sums, body, block, column, first, tokens);
-}
-template <class Config, class T>
-DEVICE void update_state(ChunkState<Config> &state, f32 *updates, const T *keys,
-                         const ChunkFactors<Config> &factors) {
-  decay_state(state, factors);
-#pragma unroll
-  for (int i = 0; i < ChunkShape<Config>::blocks; ++i) {
-    f32 update[2][4];
-    load_updates<Config>(update, updates, i);
-    add_to_state(state, update, i, keys, factors);
-  }
-}
-
-// As linear_attention_chunked. While one warp solves for the updates of a chunk, the other finishes the
-// results of the chunk before, whose updates and matrices stay until then.
+// As linear_attention_chunked.
 template <class Config, class Body>
 DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   using T = typename Config::Query;
@@ -97,63 +71,49 @@ DEVICE void linear_attention_prepared(const Body &body, const i32 *prepared) {
   T *const stages = reinterpret_cast<T *>(dynamic_shared());
   const int warp = (int)thread_x() / 32, slab = warp % Shape::slabs;
   const bool reads = warp >= Shape::slabs;
-  f32 *const all_updates = reinterpret_cast<f32 *>(stages + 2 * stage_size) + 2 * slab * Shape::updates;
+  f32 *const updates = reinterpret_cast<f32 *>(stages + 2 * stage_size) + slab * Shape::updates;
   const StateBlock block = state_block<Config>(body, Shape::columns);
   const int column = block.column + 16 * slab;
   const bool has_columns = column < Config::value_depth;
   const i64 tokens = body.tokens(), chunks = (tokens + Shape::chunk - 1) / Shape::chunk;
   const i32 *const its = prepared + (block.entry * body.heads() + block.head) * chunks * Chunk::words;
-  auto tile_of = [&](i64 chunk) { return stages + (chunk & 1) * stage_size; };
-  auto chunk_of = [&](i64 chunk) { return Chunk{tile_of(chunk) + Shape::stage}; };
-  auto updates_of = [&](i64 chunk) { return all_updates + (chunk & 1) * Shape::updates; };
-  auto request = [&](i64 chunk) {
+  auto request = [&](int stage, i64 chunk) {
     if (chunk < chunks) {
-      copy_chunk<Config>(tile_of(chunk), body, block, chunk * Shape::chunk, tokens);
-      copy_prepared<Config>(chunk_of(chunk).at, its + chunk * Chunk::words);
+      copy_chunk<Config>(stages + stage * stage_size, body, block, chunk * Shape::chunk, tokens);
+      copy_prepared<Config>(stages + stage * stage_size + Shape::stage, its + chunk * Chunk::words);
     }
     cp_async_commit();
   };
   ChunkState<Config> state;
-  f32 sums[8][4];
   pdl_wait();
   pdl_launch_dependents();
-  request(0);
-  request(1);
+  request(0, 0);
   state.load(body, block, column);
 #pragma unroll 1
   for (i64 i = 0; i < chunks; ++i) {
-    const T *const tile = tile_of(i);
-    const ChunkFactors<Config> factors = chunk_of(i).factors();
+    T *const tile = stages + i % 2 * stage_size;
+    const Chunk chunk = {tile + Shape::stage};
     cp_async_wait<0>();
     barrier();
-    if (has_columns && reads && i > 0)
-      finish_results<Config>(sums, body, block, column, updates_of(i - 1), chunk_of(i - 1),
-                             (i - 1) * Shape::chunk, tokens);
-    if (has_columns) {
-#pragma unroll
-      for (int n = 0; n < 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          sums[n][e] = 0.f;
-      if (reads || is_corrected<Config>)
-        read_state<Config>(sums, state, tile + (reads ? Shape::key_tile : 0));
-    }
+    request((int)(i + 1) % 2, i + 1);
+    f32 sums[8][4] = {};
+    if (has_columns && (reads || is_corrected<Config>))
+      read_state<Config>(sums, state, tile + (reads ? Shape::key_tile : 0));
     if (has_columns && !reads) {
-      begin_updates<Config>(sums, tile + 2 * Shape::key_tile + 16 * slab, factors);
+      begin_updates<Config>(sums, tile + 2 * Shape::key_tile + 16 * slab, chunk.factors());
       if constexpr (is_corrected<Config>)
-        solve_updates(sums, chunk_of(i).solve());
-      share_updates<Config>(updates_of(i), sums);
+        solve_updates(sums, chunk.solve());
+      share_updates<Config>(updates, sums);
     }
     barrier();
-    if (i > 0)
-      request(i + 1); // in the place of the chunk before
-    if (has_columns)
-      update_state<Config>(state, updates_of(i), tile, factors);
+    if (has_columns) {
+      if (reads)
+        decay_results(sums, chunk.factors());
+      apply_updates<Config>(sums, state, updates, tile, reads, chunk.read(), chunk.factors());
+      if (reads)
+        store_results<Config, T>(sums, body, block, column, i * Shape::chunk, tokens);
+    }
   }
-  if (has_columns && reads) {
-    if (chunks > 0)
-      finish_results<Config>(sums, body, block, column, updates_of(chunks - 1), chunk_of(chunks - 1),
-                             (chunks - 1) * Shape::chunk, tokens);
+  if (has_columns && reads)
     state.store(body, block, column);
-  }
 }

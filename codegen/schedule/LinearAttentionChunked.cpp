@@ -57,7 +57,7 @@ static int64_t slabsOf(const Problem &problem) {
 }
 
 static int64_t preparedBytes(const Problem &problem, int64_t slabs) {
-  return 2 * (2 * stageElements(problem, slabs) + 4 * preparedWords(problem)) + 4 * 2 * slabs * updates;
+  return 2 * (2 * stageElements(problem, slabs) + 4 * preparedWords(problem)) + 4 * slabs * updates;
 }
 
 static Dim chunksOf(const Problem &problem) { return problem.tokens.ceilDiv(chunk); }

@@ -14,7 +14,7 @@ namespace fusion::router {
 using matmul::Problem;
 
 namespace {
-constexpr int64_t lanes = 32, warps = 8, cluster = 8; // the largest that every GPU with clusters has
+constexpr int64_t lanes = 32, warps = 16, cluster = 8; // the largest that every GPU with clusters has
 constexpr int64_t mostRows = 8;   ///< each reads all weights: of more rows a kernel of its own is faster
 constexpr int64_t mostLoads = 16; ///< of 16 bytes that a lane has asked for
 
