@@ -8,7 +8,8 @@
 inline TensorMap rows_of(const bf16 *data, size_t rows, size_t k, unsigned box) {
   void *encode = nullptr;
   cudaDriverEntryPointQueryResult found;
-  bench::check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
+  bench::check(
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
   CUtensorMap map;
   const cuuint64_t shape[] = {k, rows, 1}, strides[] = {2 * k, 2 * k};
   const cuuint32_t extent[] = {64, box, 1}, each[] = {1, 1, 1};
@@ -39,8 +40,8 @@ struct Config : GemmConfig {
     time_tiles("gemm_sm90 " #m " x " #n " x " #k ", " #tile_n " columns", name, m, n, k, tile_n, stages);    \
   }
 
-inline void time_tiles(const char *label, void (*kernel)(bf16 *, TensorMap, TensorMap), size_t m, size_t n, size_t k,
-                       unsigned tile_n, unsigned stages) {
+inline void time_tiles(const char *label, void (*kernel)(bf16 *, TensorMap, TensorMap), size_t m, size_t n,
+                       size_t k, unsigned tile_n, unsigned stages) {
   const double bytes = 2.0 * double(m * k + n * k + m * n);
   std::vector<std::tuple<bf16 *, TensorMap, TensorMap>> arguments;
   std::vector<bf16 *> memory;
@@ -54,7 +55,8 @@ inline void time_tiles(const char *label, void (*kernel)(bf16 *, TensorMap, Tens
   bench::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
   const size_t tiles = (m + 127) / 128 * ((n + tile_n - 1) / tile_n);
   const auto grid = unsigned(std::min<size_t>(tiles, size_t(processors)));
-  bench::time(label, kernel, {grid, 384, stages * 128 * (128 + tile_n) + 1024}, bytes, 2.0 * double(m * n * k), arguments);
+  bench::time(label, kernel, {grid, 384, stages * 128 * (128 + tile_n) + 1024}, bytes,
+              2.0 * double(m * n * k), arguments);
   for (bf16 *each : memory)
     bench::check(cudaFree(each));
 }

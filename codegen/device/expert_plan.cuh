@@ -1,12 +1,11 @@
 #pragma once
-// The rows of every expert, one expert after the other: what the blocks of the product after it share out. A block for
-// each expert.
+// The rows of every expert, one expert after the other: what the blocks of the product after it share out. A
+// block for each expert.
 
 #include "expert.cuh"
 
-/// `plan`: where each expert's rows begin, and the number of all; then the rows. Those of an expert are in the same
-/// order in every run.
-/// `Config`: threads.
+/// `plan`: where each expert's rows begin, and the number of all; then the rows. Those of an expert are in
+/// the same order in every run. `Config`: threads.
 template <class Config, class Routing>
 DEVICE void expert_plan(const Routing &routing, i32 *plan) {
   constexpr int threads = Config::threads, warps = threads / 32, kept = 32;

@@ -1,19 +1,20 @@
 #pragma once
-// Products of many rows by their experts' matrices on sm_90a: the main loop of gemm_ring.cuh, tile after tile of the
-// experts' rows. A warpgroup gathers rows of A by copies of 16 bytes; columns of B come by TMA.
+// Products of many rows by their experts' matrices on sm_90a: the main loop of gemm_ring.cuh, tile after tile
+// of the experts' rows. A warpgroup gathers rows of A by copies of 16 bytes; columns of B come by TMA.
 
 #include "expert_plan.cuh"
 #include "gemm_ring.cuh"
 
-/// The tiles of a block, in order: those of one expert are neighbours, of them those of the same columns, or, where
-/// Config::columns_first, of the same rows.
+/// The tiles of a block, in order: those of one expert are neighbours, of them those of the same columns, or,
+/// where Config::columns_first, of the same rows.
 template <class Config, class Shape>
 struct ExpertTiles {
   static constexpr int tile_m = Ring<Config>::tile_m;
   const i32 *begins; ///< of the experts' rows, in shared memory
   i32 experts, wide; ///< tiles along n
   i32 tile, passed = 0;
-  i32 expert = 0, first = 0, rows = 0; ///< of the tile: its place among those of all experts, and how many it has
+  i32 expert = 0, first = 0,
+      rows = 0; ///< of the tile: its place among those of all experts, and how many it has
   i32 column = 0;
 
   DEVICE ExpertTiles(const Shape &shape, const i32 *begins, i32 experts)
@@ -23,7 +24,8 @@ struct ExpertTiles {
   /// The same for all lanes of a warp, which the compiler has to see.
   DEVICE bool next() {
     for (; expert < experts; ++expert) {
-      const i32 begin = shuffle_index(begins[expert], 0), count = shuffle_index(begins[expert + 1], 0) - begin;
+      const i32 begin = shuffle_index(begins[expert], 0),
+                count = shuffle_index(begins[expert + 1], 0) - begin;
       const i32 high = (count + tile_m - 1) / tile_m, all = high * wide;
       if (tile < passed + all) {
         const i32 at = tile - passed, lines = Config::columns_first ? wide : high, turn = at / lines,
@@ -49,8 +51,8 @@ struct RowsOfExperts {
 
 /// By a warpgroup: 32 rows of A for each warp, eight lanes to a row.
 template <class Config, class Tiles, class Shape, class A, class... Map>
-DEVICE void gather_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape, const A &a, const RowsOfExperts &order,
-                        const Map &...maps) {
+DEVICE void gather_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape, const A &a,
+                        const RowsOfExperts &order, const Map &...maps) {
   using Block = Ring<Config>;
   using T = typename Config::type;
   constexpr u32 none = ~0u;
@@ -83,8 +85,8 @@ DEVICE void gather_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shap
         u64 *full = ring.full + at.stage;
         mbarrier_arrive_expect(full, Block::b_bytes);
         int sum = 0;
-        (load_columns<Config>(ring.b(at.stage) + sum++ * Block::b_size, maps, full, step * Block::depth, tiles.column,
-                              tiles.expert),
+        (load_columns<Config>(ring.b(at.stage) + sum++ * Block::b_size, maps, full, step * Block::depth,
+                              tiles.column, tiles.expert),
          ...);
       }
       warp_barrier();
@@ -116,8 +118,8 @@ DEVICE void gather_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shap
   mbarrier_arrive(ring.full + at.stage);
 }
 
-/// `plan`: see expert_plan.cuh. A map for the B of each matmul, of boxes of 1 x tile_n x 64, or, where it is not
-/// k_major, 1 x 64 x 64.
+/// `plan`: see expert_plan.cuh. A map for the B of each matmul, of boxes of 1 x tile_n x 64, or, where it is
+/// not k_major, 1 x 64 x 64.
 template <class Config, int Experts, class Shape, class A, class Epilogue, class... Map>
 DEVICE void expert_sm90(const Shape &shape, const A &a, const i32 *plan, const Epilogue &epilogue,
                         const Map &...maps) {

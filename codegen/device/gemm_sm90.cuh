@@ -1,6 +1,6 @@
 #pragma once
-// Matrix multiplication of many rows on sm_90a, by warpgroups from a ring in shared memory, which one thread fills by
-// TMA: see gemm_ring.cuh.
+// Matrix multiplication of many rows on sm_90a, by warpgroups from a ring in shared memory, which one thread
+// fills by TMA: see gemm_ring.cuh.
 
 #include "gemm_ring.cuh"
 
@@ -13,9 +13,9 @@ struct GemmTiles {
   /// So many tiles along m pass along n together: what they read stays in the L2.
   static constexpr i32 band = 16;
   const Shape &shape;
-  const i32 high, wide;         ///< tiles along m, and along n, of all matmuls
-  const i32 all;                ///< tiles of all batches
-  i32 tile;                     ///< the next one
+  const i32 high, wide;                       ///< tiles along m, and along n, of all matmuls
+  const i32 all;                              ///< tiles of all batches
+  i32 tile;                                   ///< the next one
   i32 row = 0, column = 0, z = 0, matmul = 0; ///< the tile's first
   i32 rows = 0;
 
@@ -94,8 +94,8 @@ DEVICE void fill_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape,
       auto load = [&](const TensorMap &map) {
         const int mine = number++;
         if (!side_by_side<Config> || mine == tiles.matmul)
-          load_columns<Config>(ring.b(at.stage) + (side_by_side<Config> ? 0 : mine * Block::b_size), map, full, k,
-                               tiles.column, z_b);
+          load_columns<Config>(ring.b(at.stage) + (side_by_side<Config> ? 0 : mine * Block::b_size), map,
+                               full, k, tiles.column, z_b);
       };
       (load(maps), ...);
       at.template advance<Block::stages>();
@@ -109,8 +109,8 @@ struct RowsInOrder {
   DEVICE i32 operator()(i32 i) const { return i; }
 };
 
-/// A map for A, of boxes of 1 x 128 x 64, and one for the B of each matmul: of 1 x tile_n x 64, or, where it is not
-/// k_major, 1 x 64 x 64.
+/// A map for A, of boxes of 1 x 128 x 64, and one for the B of each matmul: of 1 x tile_n x 64, or, where it
+/// is not k_major, 1 x 64 x 64.
 template <class Config, class Shape, class Epilogue, class... Map>
 DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Epilogue &epilogue, const TensorMap &map_a,
                       const Map &...maps) {

@@ -11,24 +11,23 @@ namespace fusion::experts {
 using matmul::Problem;
 
 namespace {
-int64_t widthOf(const Problem &problem) { return matmul::ringWidths(problem).front(); }
-
-int64_t stagesOf(const Problem &problem, const TargetInfo &target) {
+int64_t stagesOf(const Problem &problem, const TargetInfo &target, int64_t width) {
   const int64_t reserved = 2048 + 4 * problem.routing->experts; // what the source declares
-  return matmul::ringStages(problem, target, widthOf(problem), reserved);
+  return matmul::ringStages(problem, target, width, reserved);
 }
 
-TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul) {
-  TensorMapArgument map = matmul::mapOfB(problem, matmul, widthOf(problem));
+TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul, int64_t width) {
+  TensorMapArgument map = matmul::mapOfB(problem, matmul, width);
   map.shape[0] = problem.routing->experts;
   map.strides[0] = matmul.b.batchStrides[0];
   return map;
 }
 
-/// Whether the matrices of an expert stay in the L2 beside those of the next: then a tile of rows is multiplied by all
-/// columns, else a tile of columns by all rows.
+/// Whether the matrices of an expert stay in the L2 beside those of the next: then a tile of rows is
+/// multiplied by all columns, else a tile of columns by all rows.
 bool columnsFirst(const Problem &problem, const TargetInfo &target) {
-  const int64_t bytes = 2 * *problem.n.constant() * *problem.k.constant() * static_cast<int64_t>(problem.accumulators());
+  const int64_t bytes =
+      2 * *problem.n.constant() * *problem.k.constant() * static_cast<int64_t>(problem.accumulators());
   return 4 * bytes <= target.l2Bytes;
 }
 
@@ -37,9 +36,10 @@ Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routin
 
 bool takesSm90(const Problem &problem, const TargetInfo &target) {
   auto isOne = [](const matmul::Matmul &matmul) { return matmul.b.batchStrides[0] == Dim(0); };
-  return matmul::fitsRing(problem, target) && !problem.sideBySide() && llvm::none_of(problem.matmuls, isOne) &&
-         problem.k.constant() && problem.n.constant() && matmul::readsVectors(problem, true, 8, 8) &&
-         stagesOf(problem, target) >= 3;
+  return matmul::fitsRing(problem, target) && !problem.sideBySide() &&
+         llvm::none_of(problem.matmuls, isOne) && problem.k.constant() && problem.n.constant() &&
+         matmul::readsVectors(problem, true, 8, 8) &&
+         stagesOf(problem, target, 256 / static_cast<int64_t>(problem.accumulators())) >= 3;
 }
 
 KernelDraft emitPlan(const Region &region, const KernelContext &context) {
@@ -65,15 +65,18 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
   auto analysed = matmul::analyseExperts(region, context);
   const Problem &problem = std::get<Problem>(analysed);
   matmul::GemmSource source(region, context, problem, "expert_sm90");
-  const int64_t width = widthOf(problem), stages = stagesOf(problem, context.target);
+  const int64_t width = matmul::ringWidths(region, problem).front(),
+                stages = stagesOf(problem, context.target, width);
   matmul::setRing(source, problem, width, stages);
   source.set("columns_first", columnsFirst(problem, context.target));
-  KernelDraft draft = source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
-                                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
+  KernelDraft draft =
+      source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
+                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul, width); });
   draft.kernel.schedule = "experts";
   matmul::finishRing(draft, problem, width, stages);
-  draft.gridX = Dim::min(Dim(context.target.multiprocessors),
-                         (problem.m.ceilDiv(matmul::ringRows) + expertGroups(problem)) * problem.n.ceilDiv(width));
+  draft.gridX =
+      Dim::min(Dim(context.target.multiprocessors),
+               (problem.m.ceilDiv(matmul::ringRows) + expertGroups(problem)) * problem.n.ceilDiv(width));
   return draft;
 }
 

@@ -38,11 +38,29 @@ bool fitsRing(const Problem &problem, const TargetInfo &target) {
          (result == DType::F32 || (isFloat(result) && byteSize(result) == 2));
 }
 
-SmallVector<int64_t> ringWidths(const Problem &problem) {
-  // By depth, B lies in panels of 64 columns. A thread has at most 128 accumulators.
-  const int64_t step = isKMajor(problem, false) ? 16 : 64;
+/// Bytes that the epilogue reads and writes for a column of a row.
+static int64_t epilogueBytes(const Region &region, const Problem &problem) {
+  auto isOperand = [&](unsigned input) {
+    return input == problem.a.input || (problem.routing && input == problem.routing->input) ||
+           llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return matmul.b.input == input; });
+  };
+  size_t bytes = 0;
+  for (auto [index, input] : llvm::enumerate(region.inputs))
+    bytes += isOperand(static_cast<unsigned>(index)) ? 0 : byteSize(dtype(input));
+  for (Value output : region.outputs)
+    bytes += byteSize(dtype(output));
+  return static_cast<int64_t>(bytes);
+}
+
+SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
+  const auto sums = static_cast<int64_t>(problem.accumulators());
+  // A thread has a sum for every two columns, half as many words of parked results, and what the epilogue of
+  // a piece takes.
+  const int64_t bytes = epilogueBytes(region, problem), most = bytes <= 4 ? 256 : bytes <= 8 ? 224 : 192;
+  // By depth, B lies in panels of 64 columns.
+  const int64_t step = isKMajor(problem, false) ? 16 : 64, widest = most / sums / step * step;
   SmallVector<int64_t> widths;
-  for (int64_t width = 256 / static_cast<int64_t>(problem.accumulators()); width >= 64; width -= step)
+  for (int64_t width = widest; width >= 64; width -= step)
     widths.push_back(width);
   return widths;
 }

@@ -12,8 +12,9 @@ constexpr uint32_t ringThreads = 384;
 /// Whether warpgroups multiply these types, and TMA reads B. A is for the caller to look at.
 bool fitsRing(const Problem &problem, const TargetInfo &target);
 
-/// Widths of a tile, of each accumulator, that the template takes, the widest first.
-llvm::SmallVector<int64_t> ringWidths(const Problem &problem);
+/// Widths of a tile, of each accumulator, that the template takes, the widest first; and for which an
+/// epilogue that holds much has registers.
+llvm::SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem);
 /// Steps along k in the ring, if `reserved` bytes of shared memory are for something else.
 int64_t ringStages(const Problem &problem, const TargetInfo &target, int64_t width, int64_t reserved);
 

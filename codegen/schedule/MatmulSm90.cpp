@@ -13,8 +13,8 @@ std::optional<Dim> batchStride(const Problem &problem, const Operand &operand) {
   return mergedStride(problem.batch, operand.batchStrides);
 }
 
-/// Tiles that a multiprocessor takes one after the other, times what each costs: its width, and as much as 64 columns
-/// cost for what is read of A and for beginning and ending.
+/// Tiles that a multiprocessor takes one after the other, times what each costs: its width, and as much as 64
+/// columns cost for what is read of A and for beginning and ending.
 int64_t costOf(const Problem &problem, const TargetInfo &target, int64_t width, int64_t rows) {
   const int64_t high = (rows + ringRows - 1) / ringRows, wide = *columnTiles(problem, width).constant(),
                 tiles = high * wide * problem.batchCount().constant().value_or(1);
@@ -23,8 +23,8 @@ int64_t costOf(const Problem &problem, const TargetInfo &target, int64_t width, 
 }
 
 /// The cheapest width, over numbers of rows that the kernel is for.
-int64_t chooseWidth(const Problem &problem, const TargetInfo &target) {
-  const SmallVector<int64_t> widths = ringWidths(problem);
+int64_t chooseWidth(const Region &region, const Problem &problem, const TargetInfo &target) {
+  const SmallVector<int64_t> widths = ringWidths(region, problem);
   if (!columnTiles(problem, 64).constant())
     return widths[widths.size() / 2];
   constexpr int64_t samples = 8, largest = 8192;
@@ -73,9 +73,10 @@ bool takesSm90(const Problem &problem, const TargetInfo &target) {
   if (problem.leastRows <= 16 || !fitsRing(problem, target) || !(problem.a.columnStride == Dim(1)) ||
       !problem.a.offset.knownMultipleOf(8))
     return false;
-  const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides), z = batchStride(problem, problem.a);
-  return stride && stride->knownMultipleOf(8) && !(*stride == Dim(0)) && stride->constant().value_or(8) > 0 && z &&
-         z->knownMultipleOf(8) && batchStride(problem, problem.b);
+  const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides),
+                           z = batchStride(problem, problem.a);
+  return stride && stride->knownMultipleOf(8) && !(*stride == Dim(0)) && stride->constant().value_or(8) > 0 &&
+         z && z->knownMultipleOf(8) && batchStride(problem, problem.b);
 }
 
 SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target) {
@@ -88,7 +89,7 @@ SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target
 }
 
 KernelDraft emitSm90(const Region &region, const KernelContext &context, const Problem &problem) {
-  const int64_t width = chooseWidth(problem, context.target),
+  const int64_t width = chooseWidth(region, problem, context.target),
                 stages = ringStages(problem, context.target, width, reservedBytes);
   GemmSource source(region, context, problem, "gemm_sm90");
   setRing(source, problem, width, stages);

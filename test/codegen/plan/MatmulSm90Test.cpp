@@ -8,7 +8,9 @@ namespace {
 
 double toleranceOf(const std::string &type) { return type == "f16" ? 2e-3 : 1.2e-2; }
 
-std::string tensor(const std::string &shape, const std::string &type) { return fmt::format("tensor<{}x{}>", shape, type); }
+std::string tensor(const std::string &shape, const std::string &type) {
+  return fmt::format("tensor<{}x{}>", shape, type);
+}
 
 /// %y, of `shape` and `type`, made of %p, the product, which has the type `product`, and what else there is.
 struct After {
@@ -28,8 +30,10 @@ std::string typeOr(const std::string &type, const Form &f) { return type.empty()
 std::string module(const Form &f, const After &after) {
   const std::string product = typeOr(f.product, f), result = typeOr(f.result, f);
   const std::string x = tensor(fmt::format("{}x{}", f.m, f.k), f.type),
-                    w = tensor(f.transposeB ? fmt::format("{}x{}", f.n, f.k) : fmt::format("{}x{}", f.k, f.n), f.type),
-                    p = tensor(fmt::format("{}x{}", f.m, f.n), product), y = tensor(fmt::format("{}x{}", f.m, f.n), result);
+                    w = tensor(f.transposeB ? fmt::format("{}x{}", f.n, f.k) : fmt::format("{}x{}", f.k, f.n),
+                               f.type),
+                    p = tensor(fmt::format("{}x{}", f.m, f.n), product),
+                    y = tensor(fmt::format("{}x{}", f.m, f.n), result);
   const std::string dims = f.m == "?" ? fmt::format(" {{nn.dims = [\"rows\", {}]}}", f.k) : "";
   return fmt::format(R"(
 func.func @main(%x: {0}{8}, %w: {1}{4}) -> {3} {{
@@ -44,16 +48,19 @@ func.func @main(%x: {0}{8}, %w: {1}{4}) -> {3} {{
 }
 
 After biasGelu(const Form &f) {
-  const std::string b = tensor(std::to_string(f.n), f.type), t = tensor(fmt::format("{}x{}", f.m, f.n), f.type);
+  const std::string b = tensor(std::to_string(f.n), f.type),
+                    t = tensor(fmt::format("{}x{}", f.m, f.n), f.type);
   return {", %b: " + b, ", %d = %b", ", " + b,
-          fmt::format("    %q = nn.add %p, %d : ({0}, {1}) -> {0}\n    %y = nn.gelu %q {{approximate = \"tanh\"}} : ({0}) -> {0}", t,
-                      b)};
+          fmt::format("    %q = nn.add %p, %d : ({0}, {1}) -> {0}\n    %y = nn.gelu %q {{approximate = "
+                      "\"tanh\"}} : ({0}) -> {0}",
+                      t, b)};
 }
 
 After residual(const Form &f) {
   const std::string t = tensor(fmt::format("{}x{}", f.m, f.n), f.type);
   const std::string dims = f.m == "?" ? fmt::format(" {{nn.dims = [\"rows\", {}]}}", f.n) : "";
-  return {", %r: " + t + dims, ", %d = %r", ", " + t, fmt::format("    %y = nn.add %p, %d : ({0}, {0}) -> {0}", t)};
+  return {", %r: " + t + dims, ", %d = %r", ", " + t,
+          fmt::format("    %y = nn.add %p, %d : ({0}, {0}) -> {0}", t)};
 }
 
 /// That the many rows are multiplied by gemm_sm90, and what it computes.
@@ -70,7 +77,8 @@ void run(const std::string &text, const std::string &type, SymbolValues symbols 
 
 TEST(MatmulSm90, SizesAndLayouts) {
   for (const char *type : {"bf16", "f16"})
-    for (auto [m, n, k] : {std::tuple(65, 64, 64), std::tuple(129, 328, 72), std::tuple(300, 1096, 200), std::tuple(70, 140, 520)})
+    for (auto [m, n, k] : {std::tuple(65, 64, 64), std::tuple(129, 328, 72), std::tuple(300, 1096, 200),
+                           std::tuple(70, 140, 520)})
       for (bool transposeB : {true, false}) {
         if (!transposeB && n % 8 != 0)
           continue;
@@ -105,7 +113,9 @@ TEST(MatmulSm90, TilesOneAfterTheOther) {
   const Form byDepth{.m = "330", .n = 192, .k = 200, .transposeB = false};
   runOnOne(module(byDepth, residual(byDepth)), "tile_n = 192");
   const Form wide{.m = "400", .n = 72, .k = 96, .product = "f32", .result = "f32"};
-  runOnOne(module(wide, {"", "", "", fmt::format("    %y = nn.silu %p : ({0}) -> {0}", tensor("400x72", "f32"))}), "tile_n = 80");
+  runOnOne(
+      module(wide, {"", "", "", fmt::format("    %y = nn.silu %p : ({0}) -> {0}", tensor("400x72", "f32"))}),
+      "tile_n = 80");
 }
 
 TEST(MatmulSm90, ColumnsThatAreNoVectors) {
@@ -129,10 +139,14 @@ TEST(MatmulSm90, OtherResults) {
     const std::string t = tensor(fmt::format("100x{}", n), "f32");
     run(module(f, {"", "", "", fmt::format("    %y = nn.silu %p : ({0}) -> {0}", t)}), "f16");
     f = {.m = "100", .n = n, .k = 96, .result = "f32"};
-    run(module(f, {"", "", "", fmt::format("    %y = nn.cast %p : ({}) -> {}", tensor(fmt::format("100x{}", n), "bf16"), t)}), "bf16");
+    run(module(f, {"", "", "",
+                   fmt::format("    %y = nn.cast %p : ({}) -> {}", tensor(fmt::format("100x{}", n), "bf16"),
+                               t)}),
+        "bf16");
     f.result = "i8";
     run(module(f, {", %s: tensor<bf16>", ", %d = %s", ", tensor<bf16>",
-                   fmt::format("    %y = nn.quantize %p, %d : ({}, tensor<bf16>) -> {}", tensor(fmt::format("100x{}", n), "bf16"),
+                   fmt::format("    %y = nn.quantize %p, %d : ({}, tensor<bf16>) -> {}",
+                               tensor(fmt::format("100x{}", n), "bf16"),
                                tensor(fmt::format("100x{}", n), "i8"))}),
         "bf16");
   }
@@ -140,11 +154,14 @@ TEST(MatmulSm90, OtherResults) {
 
 /// silu(x gate) * (x up), of two matrices, or of one that has both, by halves or in turn.
 std::string gated(int m, int n, int k, const std::string &packed) {
-  const std::string x = tensor(fmt::format("{}x{}", m, k), "bf16"), w = tensor(fmt::format("{}x{}", n, k), "bf16"),
-                    y = tensor(fmt::format("{}x{}", m, n), "bf16"), both = tensor(fmt::format("{}x{}", 2 * n, k), "bf16");
+  const std::string x = tensor(fmt::format("{}x{}", m, k), "bf16"),
+                    w = tensor(fmt::format("{}x{}", n, k), "bf16"),
+                    y = tensor(fmt::format("{}x{}", m, n), "bf16"),
+                    both = tensor(fmt::format("{}x{}", 2 * n, k), "bf16");
   const bool isPacked = !packed.empty(), inTurn = packed == "in turn";
   auto slice = [&](int number) {
-    return fmt::format("    %{} = nn.slice %w {{starts = [{}, 0], sizes = [{}, {}], steps = array<i64: {}, 1>}} : ({}) -> {}\n",
+    return fmt::format("    %{} = nn.slice %w {{starts = [{}, 0], sizes = [{}, {}], steps = array<i64: {}, "
+                       "1>}} : ({}) -> {}\n",
                        number == 0 ? "c" : "d", inTurn ? number : number * n, n, k, inTurn ? 2 : 1, both, w);
   };
   return fmt::format(R"(
@@ -159,7 +176,8 @@ func.func @main(%x: {0}, {6}) -> {2} {{
   return %0 : {2}
 }})",
                      x, w, y, isPacked ? slice(0) + slice(1) : "", isPacked ? "%w = %v" : "%c = %v, %d = %u0",
-                     isPacked ? both : w + ", " + w, isPacked ? "%v: " + both : fmt::format("%v: {0}, %u0: {0}", w));
+                     isPacked ? both : w + ", " + w,
+                     isPacked ? "%v: " + both : fmt::format("%v: {0}, %u0: {0}", w));
 }
 
 TEST(MatmulSm90, TwoAccumulators) {
@@ -203,8 +221,8 @@ func.func @main(%x: tensor<{0}xbf16>, %w: tensor<{1}xbf16>) -> tensor<{2}xbf16> 
   run(text("3x90x72", "3x88x72", "3x90x88", true), "bf16");
   run(text("2x3x90x72", "2x3x72x88", "2x3x90x88", false), "bf16");
   runOnOne(text("2x3x290x72", "2x3x88x72", "2x3x290x88", true), "tile_n = 96");
-  run(text("90x72", "3x88x72", "3x90x88", true), "bf16");  // A is the same for all
-  run(text("3x90x72", "88x72", "3x90x88", true), "bf16");  // the batch becomes rows
+  run(text("90x72", "3x88x72", "3x90x88", true), "bf16"); // A is the same for all
+  run(text("3x90x72", "88x72", "3x90x88", true), "bf16"); // the batch becomes rows
 }
 
 TEST(MatmulSm90, WhatOtherKernelsMultiply) {
@@ -212,14 +230,17 @@ TEST(MatmulSm90, WhatOtherKernelsMultiply) {
     auto module = parse(text);
     auto plan = buildPlan(mainOf(*module), {.target = target});
     EXPECT_TRUE(bool(plan)) << plan.error().message;
-    return llvm::any_of(plan->kernels, [](const KernelPlan &kernel) { return kernel.source.find("gemm_sm90<") != std::string::npos; });
+    return llvm::any_of(plan->kernels, [](const KernelPlan &kernel) {
+      return kernel.source.find("gemm_sm90<") != std::string::npos;
+    });
   };
   const Form f;
   EXPECT_TRUE(uses(module(f, biasGelu(f)), "sm_90a"));
   EXPECT_FALSE(uses(module(f, biasGelu(f)), "sm_80"));
   EXPECT_FALSE(uses(module(f, biasGelu(f)), "sm_100a"));
-  for (const Form &other : {Form{.k = 60}, Form{.k = 100}, Form{.n = 60}, Form{.n = 100, .transposeB = false}, Form{.m = "16"},
-                            Form{.type = "f32"}}) // short, at distances of no whole 16 bytes, narrow, few rows
+  for (const Form &other :
+       {Form{.k = 60}, Form{.k = 100}, Form{.n = 60}, Form{.n = 100, .transposeB = false}, Form{.m = "16"},
+        Form{.type = "f32"}}) // short, at distances of no whole 16 bytes, narrow, few rows
     EXPECT_FALSE(uses(module(other, biasGelu(other)), "sm_90a"));
 }
 

@@ -1,0 +1,72 @@
+#pragma once
+// The ring in shared memory of gemm_ring.cuh, and what is said of each tile: for who fills it and who
+// multiplies.
+
+#include "gemm.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+/// A tile of C, in shared memory for those who multiply it.
+struct alignas(16) TileOfC {
+  i32 first, rows; ///< its rows, see Rows; none: there are no more tiles
+  i32 column, matmul;
+};
+
+template <class Config>
+struct Ring {
+  using T = typename Config::type;
+  static constexpr int sums = accumulators<Config>, tile_m = 128, tile_n = Config::tile_n, depth = 64;
+  static constexpr int stages = Config::stages, threads = 384, fillers = 128;
+  static constexpr int a_size = tile_m * depth, b_size = tile_n * depth; ///< elements of a tile
+  static constexpr int stage_size = a_size + sums * b_size;
+  static constexpr u32 b_bytes = sums * b_size * (u32)sizeof(T);
+  static constexpr bool parks = sizeof(typename Config::result) == 2;
+  static_assert(tile_n % 16 == 0 && sums * tile_n <= 256, "at most 128 sums of a thread");
+
+  /// Of tiles on their way: those with a step in the ring, and the one that is written.
+  static constexpr int places = stages + 1;
+
+  T *tiles;          ///< of each stage one of A and `sums` of B
+  u64 *full, *empty; ///< mbarriers of each stage
+  TileOfC *place;    ///< `places` of them, in turn; known once the tile's first stage is full
+
+  DEVICE T *a(int stage) const { return tiles + stage * stage_size; }
+  DEVICE T *b(int stage) const { return a(stage) + a_size; }
+  /// By one thread. A stage is full when so many have arrived and what they expect has come.
+  DEVICE void init(u32 arrivals) const {
+    for (int i = 0; i < stages; ++i) {
+      mbarrier_init(full + i, arrivals);
+      mbarrier_init(empty + i, 8);
+    }
+    fence_mbarrier_init();
+  }
+};
+
+/// A stage, and the parity of its phase when it is full.
+struct RingPlace {
+  int stage = 0;
+  u32 parity = 0;
+  template <int Stages>
+  DEVICE void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// The warp's number in the block, which the compiler sees to be one for all of its lanes.
+DEVICE int uniform_warp() { return shuffle_index((i32)thread_x() / 32, 0); }
+
+/// Asks for columns from `column` on of a matrix B, from k on: one of the tiles of a stage.
+template <class Config>
+DEVICE void load_columns(typename Config::type *to, const TensorMap &map, u64 *full, i32 k, i32 column,
+                         i32 z) {
+  if constexpr (Config::k_major) {
+    tma_load_tile(to, map, full, k, column, z);
+  } else {
+#pragma unroll
+    for (int panel = 0; panel < Config::tile_n / 64; ++panel)
+      tma_load_tile(to + panel * 64 * Ring<Config>::depth, map, full, column + panel * 64, k, z);
+  }
+}
