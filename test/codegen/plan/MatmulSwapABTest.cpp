@@ -15,7 +15,9 @@ ProgramPlan planOf(const std::string &text, const std::string &target = "sm_90a"
   return plan ? *plan : ProgramPlan();
 }
 
-bool swaps(const KernelPlan &kernel) { return kernel.source.find("gemm_swap_ab<Config>") != std::string::npos; }
+bool swaps(const KernelPlan &kernel) {
+  return kernel.source.find("gemm_swap_ab<Config>") != std::string::npos;
+}
 
 constexpr const char *anyRows = R"(
   func.func @main(%x: tensor<?x128xbf16> {nn.dims = ["n", 128]}, %w: tensor<128x192xbf16>) -> tensor<?x192xbf16> {
@@ -46,7 +48,8 @@ std::string chain(bool isSecondOperand) {
   func.func @main(%x: tensor<64x128xbf16>, %w: tensor<128x128xbf16>, %v: tensor<128x128xbf16>) -> tensor<64x64xbf16> {
     %p = nn.matmul %x, %w : (tensor<64x128xbf16>, tensor<128x128xbf16>) -> tensor<64x128xbf16>
     %y = nn.matmul )") +
-         (isSecondOperand ? "%x, %p" : "%p, %x") + R"( {transpose_b = true} : (tensor<64x128xbf16>, tensor<64x128xbf16>) -> tensor<64x64xbf16>
+         (isSecondOperand ? "%x, %p" : "%p, %x") +
+         R"( {transpose_b = true} : (tensor<64x128xbf16>, tensor<64x128xbf16>) -> tensor<64x64xbf16>
     return %y : tensor<64x64xbf16>
   })";
 }

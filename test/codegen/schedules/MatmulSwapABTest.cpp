@@ -20,17 +20,16 @@ std::string module(const Form &f) {
                                      : fmt::format("tensor<{}x{}x{}>", f.k, f.n, f.type),
                     y = fmt::format("tensor<{}x{}x{}>", f.m, f.n, f.type),
                     u = f.gated ? w : fmt::format("tensor<{}x{}>", f.n, f.type);
-  const std::string tail =
-      f.gated ? fmt::format(R"(
+  const std::string tail = f.gated ? fmt::format(R"(
         %q = nn.matmul %a, %c {{transpose_b = {2}}} : ({0}, {1}) -> {3}
         %s = nn.silu %p : ({3}) -> {3}
         %r = nn.mul %s, %q : ({3}, {3}) -> {3})",
-                            x, w, f.transposeB, y)
-              : fmt::format(R"(
+                                                 x, w, f.transposeB, y)
+                                   : fmt::format(R"(
         %q = nn.add %p, %c : ({0}, {1}) -> {0}
         %g = nn.gelu %q {{approximate = "tanh"}} : ({0}) -> {0}
         %r = nn.add %g, %d : ({0}, {0}) -> {0})",
-                            y, u);
+                                                 y, u);
   return fmt::format(R"(
     func.func @main(%x: {0}, %w: {1}, %u: {2}, %v: {3}) -> {3} {{
       %0 = fusion.group "g" schedule "matmul" (%a = %x, %b = %w, %c = %u, %d = %v) : ({0}, {1}, {2}, {3}) -> {3} {{
@@ -42,7 +41,9 @@ std::string module(const Form &f) {
                      x, w, u, y, f.transposeB, tail);
 }
 
-bool has(const std::string &source, const std::string &part) { return source.find(part) != std::string::npos; }
+bool has(const std::string &source, const std::string &part) {
+  return source.find(part) != std::string::npos;
+}
 
 std::string run(const Form &form, double tolerance = 1.2e-2) {
   const std::string source = check(matmulSchedule(), {module(form), {}, tolerance});
@@ -67,7 +68,8 @@ TEST(MatmulSwapAB, StepsBeyondTheLast) {
 /// Blocks with a share of K, one tile each, and several tiles one after the other.
 TEST(MatmulSwapAB, WaysToShareOut) {
   for (bool transpose : {true, false})
-    for (auto [n, split] : {std::pair(512, 8), std::pair(1280, 4), std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
+    for (auto [n, split] :
+         {std::pair(512, 8), std::pair(1280, 4), std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
       for (int m : {3, 24, 100})
         EXPECT_TRUE(has(run({m, n, 2056, transpose}), fmt::format("k_split = {},", split)));
   for (bool transpose : {true, false})
@@ -89,8 +91,8 @@ TEST(MatmulSwapAB, Widths) {
 std::string sideBySide(int rows, bool transpose) {
   const std::string q = transpose ? "tensor<200x192xbf16>" : "tensor<192x200xbf16>",
                     k = transpose ? "tensor<72x192xbf16>" : "tensor<192x72xbf16>",
-                    x = fmt::format("tensor<{}x192xbf16>", rows), y = fmt::format("tensor<{}x200xbf16>", rows),
-                    z = fmt::format("tensor<{}x72xbf16>", rows);
+                    x = fmt::format("tensor<{}x192xbf16>", rows),
+                    y = fmt::format("tensor<{}x200xbf16>", rows), z = fmt::format("tensor<{}x72xbf16>", rows);
   return fmt::format(R"(
     func.func @main(%x: {0}, %wq: {1}, %wk: {2}, %wv: {2}, %bv: tensor<72xbf16>) -> ({3}, {4}, {4}) {{
       %0, %1, %2 = fusion.group "g" schedule "matmul" (%a = %x, %b = %wq, %c = %wk, %d = %wv, %e = %bv)
@@ -109,7 +111,8 @@ std::string sideBySide(int rows, bool transpose) {
 TEST(MatmulSwapAB, SideBySide) {
   for (bool transpose : {true, false})
     for (int rows : {1, 12, 70})
-      EXPECT_TRUE(has(check(matmulSchedule(), {sideBySide(rows, transpose), {}, 1.2e-2}), "gemm_swap_ab<Config>"));
+      EXPECT_TRUE(
+          has(check(matmulSchedule(), {sideBySide(rows, transpose), {}, 1.2e-2}), "gemm_swap_ab<Config>"));
 }
 
 /// Rows of two dims, of which the inner one is a part of longer ones; two results, one of another type.
@@ -127,8 +130,9 @@ TEST(MatmulSwapAB, ViewsAndResults) {
       }}
       return %0, %1 : tensor<1x{0}x96xf16>, tensor<1x{0}x96xf32>
     }})",
-                                                                     rows),
-                                                         {}, 1e-3}),
+                                                         rows),
+                                             {},
+                                             1e-3}),
                     "gemm_swap_ab<Config>"));
 }
 
@@ -138,9 +142,11 @@ TEST(MatmulSwapAB, AKernelForEachRangeOfRows) {
       %y = nn.matmul %x, %w : (tensor<?x?x128xbf16>, tensor<128x96xbf16>) -> tensor<?x?x96xbf16>
       return %y : tensor<?x?x96xbf16>
     })";
-  for (auto [b, s, rows] : {std::tuple(1, 1, 8), std::tuple(2, 4, 8), std::tuple(3, 3, 16), std::tuple(1, 32, 32),
-                            std::tuple(7, 7, 64), std::tuple(65, 1, 128), std::tuple(2, 64, 128)})
-    EXPECT_TRUE(has(check(matmulSchedule(), {text, {{"b", b}, {"s", s}}, 8e-3}), fmt::format("rows = {},", rows)));
+  for (auto [b, s, rows] :
+       {std::tuple(1, 1, 8), std::tuple(2, 4, 8), std::tuple(3, 3, 16), std::tuple(1, 32, 32),
+        std::tuple(7, 7, 64), std::tuple(65, 1, 128), std::tuple(2, 64, 128)})
+    EXPECT_TRUE(
+        has(check(matmulSchedule(), {text, {{"b", b}, {"s", s}}, 8e-3}), fmt::format("rows = {},", rows)));
   EXPECT_FALSE(has(check(matmulSchedule(), {text, {{"b", 3}, {"s", 43}}, 8e-3}), "gemm_swap_ab<Config>"));
 }
 
