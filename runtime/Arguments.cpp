@@ -8,10 +8,12 @@ std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const 
   const size_t rank = sizes.extents.size() / 2;
   const auto elementBytes = static_cast<int64_t>(byteSize(map.type));
   int64_t last = 0; // element
+  bool isEmpty = false;
   for (size_t dim = 0; dim < rank; ++dim) {
     const int64_t extent = sizes.extents[dim], stride = sizes.extents[rank + dim];
-    if (extent < 1 || extent > UINT32_MAX)
+    if (extent < 0 || extent > UINT32_MAX)
       return fmt::format("has a dim of {}", extent);
+    isEmpty |= extent == 0;
     if (dim + 1 < rank && stride * elementBytes % 16 != 0)
       return fmt::format("has a stride of {} bytes, not of whole 16", stride * elementBytes);
     int64_t reach = 0;
@@ -20,7 +22,7 @@ std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const 
   }
   if (sizes.value % 16 != 0)
     return fmt::format("begins at byte {}, not at whole 16", sizes.value);
-  if (last >= static_cast<int64_t>(bufferBytes - sizes.value) / elementBytes)
+  if (!isEmpty && last >= static_cast<int64_t>(bufferBytes - sizes.value) / elementBytes)
     return fmt::format("reaches element {} after byte {} of a buffer of {} bytes", last, sizes.value,
                        bufferBytes);
   return std::nullopt;

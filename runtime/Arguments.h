@@ -9,7 +9,8 @@
 
 namespace fusion {
 
-/// Why the tensor map cannot be encoded at these sizes for a buffer of so many bytes; nothing if it can.
+/// Why the tensor map cannot be encoded at these sizes for a buffer of so many bytes; nothing if it can. Of a
+/// view without elements a kernel loads no tile.
 std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const ShapePlan::Argument &sizes, size_t bufferBytes);
 
 /// Backend::Launch::arguments of `launch` into `words`. `places`: the address of each of ShapePlan's places.

@@ -65,11 +65,12 @@ DEVICE void copy_tile(T *tile, const T *rows, i64 stride, int j0, int end) {
     from += rows_at_once * stride;
   }
 }
-template <class Config, class Shape, class Body, class T>
-DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &tile) {
+// By Threads threads.
+template <class Config, class Shape, int Threads = Shape::threads, class Body, class T>
+DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &tile, int thread = (int)thread_x()) {
   constexpr int per_row = Shape::depth / 8;
 #pragma unroll 2
-  for (int i = (int)thread_x(); i < Shape::rows * per_row; i += Shape::threads) {
+  for (int i = thread; i < Shape::rows * per_row; i += Threads) {
     const int r = i / per_row, c = i % per_row * 8;
     const bool valid = tile.row0 + r <= tile.last_row && (Config::depth == Shape::depth || c < Config::depth);
     const int row = valid ? tile.row0 + r : tile.row0;
@@ -143,30 +144,26 @@ DEVICE void mask_edges(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]
     }
   }
 }
-// All that happens to a score, for bodies with more than a scale.
+// What bodies with more than a scale do to scores.
 template <class Config, class Body>
 DEVICE void finish_fragments(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
                              const RowTile<int> &tile, int j0) {
-  const i64 key_count = body.key_count();
 #pragma unroll
   for (int m = 0; m < Config::row_tiles; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_or_last(tile, fragment_row<Config>(tile, m, half));
-      const i64 query = query_of(body, row);
       MaskRow<Config> mask;
-      mask.find(body, tile.entry, head_of(body, tile, row), query);
+      mask.find(body, tile.entry, head_of(body, tile, row), query_of(body, row));
 #pragma unroll
       for (int n = 0; n < Config::tile_keys / 8; ++n) {
-        const i64 key = j0 + n * 8 + lane_of_warp() % 4 * 2;
+        const i64 key = j0 + n * 8 + lane_of_warp() % 4 * 2, key_count = body.key_count();
         f32 s[2] = {score[m][n][2 * half], score[m][n][2 * half + 1]};
         const typename MaskRow<Config>::Value masked[2] = {mask.at(body, key, key_count),
                                                            mask.at(body, key + 1, key_count)};
         finish_scores<Config>(body, s, masked);
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          score[m][n][2 * half + e] =
-              is_visible<Config>(key + e, query, (i64)tile.shift, key_count) ? s[e] : -inf_f32();
+        score[m][n][2 * half] = s[0];
+        score[m][n][2 * half + 1] = s[1];
       }
     }
 }
@@ -194,8 +191,9 @@ struct PrefillSoftmax {
     return Config::scale_only ? exp2_near(fma_(score, Config::exponent_scale, -base))
                               : exp2_near((score - base) * Config::exponent_scale);
   }
-  // Scores become weights; what was summed before is rescaled when the largest score grows.
-  DEVICE void add(const f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]) {
+  // Scores become weights, still in f32; what was summed before is to be multiplied with `rescale`.
+  DEVICE void to_weights(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4],
+                         f32 (&rescale)[Config::row_tiles][2]) {
 #pragma unroll
     for (int m = 0; m < Config::row_tiles; ++m)
 #pragma unroll
@@ -208,23 +206,43 @@ struct PrefillSoftmax {
         const f32 base = largest == -inf_f32() ? 0.f
                          : Config::scale_only  ? largest * Config::exponent_scale
                                                : largest;
-        const f32 rescale = power(row_max[m][half], base);
+        rescale[m][half] = power(row_max[m][half], base);
         row_max[m][half] = largest;
         f32 sum = 0.f;
 #pragma unroll
         for (int n = 0; n < Config::tile_keys / 8; ++n) {
-          const f32 first = power(score[m][n][2 * half], base),
-                    second = power(score[m][n][2 * half + 1], base);
+          f32 &first = score[m][n][2 * half], &second = score[m][n][2 * half + 1];
+          first = power(first, base);
+          second = power(second, base);
           sum = sum + (first + second);
-          weight[m][n / 2][n % 2 * 2 + half] = packed_pair<T>(first, second);
         }
-        row_sum[m][half] = fma_(row_sum[m][half], rescale, sum);
-#pragma unroll
-        for (int n = 0; n < fragments; ++n) {
-          acc_o[m][n][2 * half] = acc_o[m][n][2 * half] * rescale;
-          acc_o[m][n][2 * half + 1] = acc_o[m][n][2 * half + 1] * rescale;
-        }
+        row_sum[m][half] = fma_(row_sum[m][half], rescale[m][half], sum);
       }
+  }
+  DEVICE void pack(const f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]) {
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < Config::tile_keys / 8; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          weight[m][n / 2][n % 2 * 2 + half] = packed_pair<T>(score[m][n][2 * half], score[m][n][2 * half + 1]);
+  }
+  DEVICE void multiply(const f32 (&rescale)[Config::row_tiles][2]) {
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < fragments; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          acc_o[m][n][e] = acc_o[m][n][e] * rescale[m][e / 2];
+  }
+  // A tile of scores joins in; what was summed before is rescaled when the largest score grows.
+  DEVICE void add(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]) {
+    f32 rescale[Config::row_tiles][2];
+    to_weights(score, rescale);
+    pack(score);
+    multiply(rescale);
   }
   template <class Body>
   DEVICE void store(const Body &body, const RowTile<int> &tile) const {
@@ -247,8 +265,7 @@ struct PrefillSoftmax {
 template <class Config, class Body>
 DEVICE void finish_tile(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
                         const RowTile<int> &tile, int j0) {
-  if constexpr (Config::scale_only)
-    mask_edges<Config>(score, body, tile, j0);
-  else
+  if constexpr (!Config::scale_only)
     finish_fragments<Config>(score, body, tile, j0);
+  mask_edges<Config>(score, body, tile, j0);
 }

@@ -8,24 +8,23 @@
 template <class Config>
 using PrefillSm90 = PrefillShape<Config, true>;
 
-// Starts score = q*k.
+// Starts score = q*k of rows 64 * group ...
 template <class Config, class T>
-DEVICE void start_scores(f32 (&score)[Config::tile_keys / 8][4], const T *query_tile, const T *key_tile) {
+DEVICE void start_scores(f32 (&score)[Config::tile_keys / 8][4], const T *query_tile, const T *key_tile, int group) {
   using Shape = PrefillSm90<Config>;
   constexpr int query_panel = 64 * Shape::rows, key_panel = 64 * Config::tile_keys;
   warpgroup_arrive();
 #pragma unroll
   for (int k = 0; k < Shape::depth; k += 16)
     wgmma_rows<T>(score,
-                  wgmma_descriptor(query_tile + k / 64 * query_panel + warp_of_block() / 4 * 4096 + k % 64,
+                  wgmma_descriptor(query_tile + k / 64 * query_panel + group * 4096 + k % 64,
                                    2 * query_panel),
                   wgmma_descriptor(key_tile + k / 64 * key_panel + k % 64, 2 * key_panel), k > 0);
   warpgroup_commit();
 }
-// acc_o += P*V
+// Starts acc_o += P*V.
 template <class Config, class T, int Fragments>
-DEVICE void warpgroup_multiply_values(f32 (&acc_o)[Fragments][4], u32 (&weight)[Config::tile_keys / 16][4],
-                            const T *value_tile) {
+DEVICE void start_values(f32 (&acc_o)[Fragments][4], u32 (&weight)[Config::tile_keys / 16][4], const T *value_tile) {
   fence_operand(weight);
   fence_operand(acc_o);
   warpgroup_arrive();
@@ -33,8 +32,6 @@ DEVICE void warpgroup_multiply_values(f32 (&acc_o)[Fragments][4], u32 (&weight)[
   for (int k = 0; k < Config::tile_keys / 16; ++k)
     wgmma_columns<T>(acc_o, weight[k], wgmma_descriptor(value_tile + k * 1024, 128 * Config::tile_keys));
   warpgroup_commit();
-  warpgroup_wait<0>();
-  fence_operand(acc_o);
 }
 
 template <class Config, class Body>
@@ -59,7 +56,8 @@ DEVICE void attention_prefill_sm90(const Body &body) {
     fence_proxy_async();
     barrier();
     f32 score[1][Config::tile_keys / 8][4];
-    start_scores<Config>(score[0], query_tile, tiles.keys + stage * Shape::key_tile);
+    start_scores<Config>(score[0], query_tile, tiles.keys + stage * Shape::key_tile,
+                         warp_of_block() / 4);
     // The next tiles are asked for while the product runs.
     if (j0 + Config::tile_keys < end)
       tiles.copy(j0 + Config::tile_keys, stage ^ 1);
@@ -68,7 +66,9 @@ DEVICE void attention_prefill_sm90(const Body &body) {
     fence_operand(score[0]);
     finish_tile<Config>(score, body, tile, j0);
     softmax.add(score);
-    warpgroup_multiply_values<Config>(softmax.acc_o[0], softmax.weight[0], tiles.values + stage * Shape::value_tile);
+    start_values<Config>(softmax.acc_o[0], softmax.weight[0], tiles.values + stage * Shape::value_tile);
+    warpgroup_wait<0>();
+    fence_operand(softmax.acc_o[0]);
   }
   softmax.store(body, tile);
 }

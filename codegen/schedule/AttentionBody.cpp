@@ -141,14 +141,15 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   body::Entry entry;
   entry.schedule = "attention";
   entry.function = variant;
+  entry.arguments = launch.arguments;
   entry.name = fmt::format("{}_{}_d{}", variant, typeOf(op.getQ()), problem.depth);
   entry.threads = static_cast<uint32_t>(32 * launch.warps);
   entry.residentBlocks = static_cast<uint32_t>(launch.residentBlocks);
   entry.clusterBlocks = static_cast<uint32_t>(launch.clusterBlocks);
   KernelDraft draft = source.finish(entry);
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicSharedBytes);
-  draft.gridX =
-      problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch * Dim(launch.clusterBlocks);
+  const Dim tiles = problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch;
+  draft.gridX = launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusterBlocks);
   return draft;
 }
 

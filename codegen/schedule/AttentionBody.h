@@ -14,6 +14,8 @@ struct Launch {
   int64_t residentBlocks = 1; ///< on a multiprocessor: what the registers of a thread are limited for
   int64_t clusterBlocks = 1;
   int64_t dynamicSharedBytes = 0;
+  std::string arguments = {}; ///< of the template after Body
+  int64_t mostBlocks = 0;     ///< they stay and take several tiles each; 0: a block for each tile
 };
 
 /// What a template calls of Body beyond what all do.
@@ -34,6 +36,10 @@ public:
   void config(std::string_view name, double value); ///< an f32
   /// A comment in front of the kernel.
   void note(const std::string &text) { source.declare("// " + text + "\n"); }
+  /// A tensor map of an operand: the parameter's name.
+  std::string tensorMap(mlir::Value operand, TensorMapArgument map) {
+    return source.tensorMap(problem.inputOf(operand), std::move(map));
+  }
   KernelDraft finish(const Launch &launch);
 
 private:

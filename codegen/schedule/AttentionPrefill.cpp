@@ -53,36 +53,104 @@ KernelDraft emitFma(const Problem &problem, const std::string &reason) {
   return kernel.finish({rows, warps, residentBlocks});
 }
 
+/// Whether TMA copies tiles of the operand, whose rows can be read 16 bytes at a time.
+bool hasTensorMap(const View &view) {
+  return llvm::all_of(llvm::zip(view.shape, view.strides), [](auto dim) {
+    return std::get<0>(dim) == Dim(1) || std::get<1>(dim).constant().value_or(1) > 0;
+  });
+}
+
+/// How a block's warps multiply.
+enum class Products {
+  Warps,      ///< mma.sync
+  Warpgroups, ///< wgmma, on sm_90a
+  Ring,       ///< wgmma, of what a further warpgroup copies
+};
+
 /// What one block works on.
 struct Tiling {
-  bool warpgroups = false; ///< wgmma, on sm_90a, else mma.sync
-  int64_t warps = 4;
+  Products products = Products::Warps;
+  int64_t warps = 4;          ///< that multiply
   int64_t rowTiles = 2;       ///< tiles of 16 rows that a warp has
   int64_t keys = 64;          ///< at a time
   int64_t residentBlocks = 1; ///< on a multiprocessor
+  int64_t queryStages = 1;    ///< tiles of queries in a ring
   int64_t rows() const { return 16 * warps * rowTiles; }
 };
 
-/// As much as the registers of a thread take: of a 16 x 8 fragment of scores or accumulators it holds 4
-/// elements. Of the two, warps with 32 rows are better: what they read of shared memory serves twice the
-/// products.
-Tiling chooseTiling(int64_t width, bool scaleOnly, const TargetInfo &target) {
+/// The dynamic shared memory of a block: PrefillShape::shared_bytes in attention_prefill.cuh, PrefillTma::shared_bytes in
+/// attention_prefill_tma.cuh.
+int64_t sharedBytes(int64_t depth, int64_t valueDepth, const Tiling &tiling) {
+  constexpr int64_t stages = 2, alignment = 1024;
+  auto pitch = [&](int64_t width) {
+    return tiling.products == Products::Warps ? width + 8 : static_cast<int64_t>(llvm::alignTo(width, 64));
+  };
+  return 2 * (tiling.queryStages * tiling.rows() * pitch(depth) +
+              stages * tiling.keys * (pitch(depth) + pitch(valueDepth))) +
+         (tiling.products == Products::Ring ? alignment : 0);
+}
+
+/// For heads of `depth`, and values of `valueDepth`: as much as the registers of a thread take. Of a 16 x 8 fragment of
+/// scores or accumulators it holds 4 elements. Of warps, those with 32 rows are better: what they read of shared memory
+/// serves twice the products.
+Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool mapped, const TargetInfo &target) {
+  const int64_t width = std::max(depth, valueDepth);
+  if (target.has(Feature::Wgmma) && target.has(Feature::Tma) && mapped) {
+    constexpr int64_t reserve = 1024; // what is declared in the source
+    Tiling ring{Products::Ring, 8, 1, valueDepth > 128 ? 80 : 128, 1, depth > 128 ? 1 : 2};
+    while (sharedBytes(depth, valueDepth, ring) + reserve > target.sharedBytesPerBlock)
+      ring.keys -= 16;
+    return ring;
+  }
   if (target.has(Feature::Wgmma))
-    return {true, 8, 1, width > 128 || !scaleOnly ? 64 : 128, 1};
+    return {Products::Warpgroups, 8, 1, width > 128 || !scaleOnly ? 64 : 128, 1};
   if (width > 128) {
     // Blocks of 99 KiB of shared memory take half the rows.
     const bool isSmall = target.sharedBytesPerBlock < 160 << 10;
-    return {false, isSmall ? 4 : 8, 1, scaleOnly ? 32 : 16, 1};
+    return {Products::Warps, isSmall ? 4 : 8, 1, scaleOnly ? 32 : 16, 1};
   }
   // Heads of 96 with larger tiles spill under some compilers.
   if (width > 80 && !scaleOnly)
-    return {false, 8, 1, 32, 1};
-  return {false, 4, 2, width > 80 || !scaleOnly ? 32 : 64, 2};
+    return {Products::Warps, 8, 1, 32, 1};
+  return {Products::Warps, 4, 2, width > 80 || !scaleOnly ? 32 : 64, 2};
 }
 
-/// Elements from one row of a tile in shared memory to the next: PrefillShape in attention_prefill.cuh.
-int64_t pitchOf(int64_t width, const Tiling &tiling) {
-  return tiling.warpgroups ? llvm::alignTo(width, 64) : width + 8;
+/// Tiles of 64 columns of an operand [entry, head, row, column] with its dims in `order`. A dim of one element may have any
+/// stride.
+TensorMapArgument mapOf(const Problem &problem, Value operand, ArrayRef<unsigned> order, std::vector<uint32_t> box) {
+  constexpr int64_t vector = 8;
+  const View &view = problem.view(operand);
+  TensorMapArgument map;
+  map.byteOffset = view.offset * Dim(static_cast<int64_t>(byteSize(dtype(operand))));
+  map.type = dtype(operand);
+  for (unsigned dim : order) {
+    map.shape.push_back(view.shape[dim]);
+    map.strides.push_back(dim != 3 && view.shape[dim] == Dim(1) ? Dim(vector) : view.strides[dim]);
+  }
+  map.box = std::move(box);
+  map.swizzle = TensorMapArgument::Swizzle::Bytes128;
+  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
+  return map;
+}
+
+/// The maps of attention_prefill_tma.cuh. Rows are in the order of their heads: TMA takes a tile of queries that are whole
+/// groups.
+std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuilder &kernel) {
+  constexpr unsigned rowsInHeads[] = {0, 1, 2, 3}, headsInRows[] = {0, 2, 1, 3};
+  constexpr uint32_t columns = 64;
+  nn::AttentionOp op = problem.op;
+  std::string names;
+  const int64_t group = problem.group.value(), rows = tiling.rows();
+  const bool takesQueries = rows % group == 0 && hasTensorMap(problem.view(op.getQ()));
+  kernel.config("queries_mapped", takesQueries);
+  if (takesQueries)
+    names = kernel.tensorMap(op.getQ(), mapOf(problem, op.getQ(), headsInRows,
+                                              {1, static_cast<uint32_t>(rows / group), static_cast<uint32_t>(group),
+                                               columns})) +
+            ", ";
+  const std::vector<uint32_t> box = {1, 1, static_cast<uint32_t>(tiling.keys), columns};
+  names += kernel.tensorMap(op.getK(), mapOf(problem, op.getK(), rowsInHeads, box)) + ", ";
+  return names + kernel.tensorMap(op.getV(), mapOf(problem, op.getV(), rowsInHeads, box));
 }
 
 KernelDraft emitTensorCores(const Problem &problem) {
@@ -93,21 +161,34 @@ KernelDraft emitTensorCores(const Problem &problem) {
   // scales.
   const bool scaleOnly =
       !op.getMask() && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
-  const Tiling tiling = chooseTiling(std::max(depth, valueDepth), scaleOnly, problem.context.target);
-  KernelBuilder kernel(problem, tiling.warpgroups ? "prefill_sm90" : "prefill_mma",
-                       {.batch = static_cast<bool>(op.getCausal()), .score = !scaleOnly});
+  const TargetInfo &target = problem.context.target;
+  const bool mapped = hasTensorMap(problem.view(op.getK())) && hasTensorMap(problem.view(op.getV()));
+  const Tiling tiling = chooseTiling(depth, valueDepth, scaleOnly, mapped, target);
+  const bool isRing = tiling.products == Products::Ring;
+  const char *const variant = isRing                                       ? "prefill_tma"
+                              : tiling.products == Products::Warpgroups ? "prefill_sm90"
+                                                                        : "prefill_mma";
+  KernelBuilder kernel(problem, variant,
+                       {.batch = isRing || static_cast<bool>(op.getCausal()), .score = !scaleOnly});
   kernel.config("warps", tiling.warps);
   kernel.config("row_tiles", tiling.rowTiles);
   kernel.config("tile_keys", tiling.keys);
   kernel.config("scale_only", scaleOnly);
   kernel.config("exponent_scale",
                 scaleOnly ? static_cast<double>(op.getScale().convertToFloat()) * log2e : log2e);
-  const int64_t keyPitch = pitchOf(depth, tiling), valuePitch = pitchOf(valueDepth, tiling);
-  KernelDraft draft =
-      kernel.finish({tiling.rows(), tiling.warps, tiling.residentBlocks, 1,
-                     2 * (tiling.rows() * keyPitch + 2 * tiling.keys * (keyPitch + valuePitch))});
-  if (tiling.warpgroups)
+  Launch launch{tiling.rows(), tiling.warps, tiling.residentBlocks, 1, sharedBytes(depth, valueDepth, tiling)};
+  if (isRing) {
+    constexpr int64_t copyingWarps = 4;
+    kernel.config("query_stages", tiling.queryStages);
+    launch.warps += copyingWarps;
+    launch.mostBlocks = target.multiprocessors;
+    launch.arguments = tensorMaps(problem, tiling, kernel);
+  }
+  KernelDraft draft = kernel.finish(launch);
+  if (tiling.products != Products::Warps)
     draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma);
+  if (isRing)
+    draft.kernel.features |= static_cast<uint32_t>(Feature::Tma);
   return draft;
 }
 

@@ -44,6 +44,10 @@ Status CudaBackend::encodeTensorMap(const TensorMapArgument &map, std::span<cons
   constexpr int lastDriverToPatch = 13010; // CUDA 13.1
   constexpr int64_t smallTensor = 128 << 10;
   const size_t rank = map.box.size();
+  if (std::ranges::count(extents.first(rank), 0) > 0) { // for which the driver has no descriptor
+    std::ranges::fill(words, 0);
+    return {};
+  }
   uint64_t shape[5], strides[5];
   uint32_t box[5], elementStrides[5];
   const auto elementBytes = static_cast<int64_t>(byteSize(map.type));

@@ -101,7 +101,7 @@ void checkTensor(ScheduleCase test) {
   for (uint32_t arch : {80u, 90u}) {
     test.arch = arch;
     const std::string source = check(attentionSchedule(), test);
-    EXPECT_NE(source.find(arch == 90 ? "attention_prefill_sm90<" : "attention_prefill_mma<"), std::string::npos) << source;
+    EXPECT_NE(source.find(arch == 90 ? "attention_prefill_tma<" : "attention_prefill_mma<"), std::string::npos) << source;
   }
 }
 
@@ -122,6 +122,40 @@ TEST(AttentionTensor, GroupedHeads) {
       Attention a{"f16", heads, kvHeads, 16, 16, "", "", "scale = 0.2 : f32, causal = true"};
       checkTensor({module(a), sizes(2, queries, 150), toleranceOf("f16")});
     }
+}
+
+TEST(AttentionTensor, LengthsAroundTiles) {
+  for (int queries : {63, 65, 127, 200, 513})
+    for (auto [heads, kvHeads] : {std::pair(2, 2), std::pair(4, 1), std::pair(8, 1)}) {
+      const char *type = queries % 2 ? "bf16" : "f16";
+      Attention a{type, heads, kvHeads, 64, 64, "", "", "scale = 0.1 : f32, causal = true"};
+      checkTensor({module(a), sizes(1, queries, queries + (heads == 8 ? 70 : 0)), toleranceOf(type)});
+    }
+}
+
+// Blocks that stay take a second tile of rows, and some a third.
+TEST(AttentionTensor, MoreTilesThanMultiprocessors) {
+  Attention a{"bf16", 4, 4, 16, 16, "", "", "scale = 0.2 : f32, causal = true"};
+  checkTensor({module(a), sizes(12, 300, 300), toleranceOf("bf16")});
+  checkTensor({module(a), sizes(23, 270, 150), toleranceOf("bf16")});
+  a.attributes = "scale = 0.2 : f32";
+  checkTensor({module(a), sizes(12, 300, 40), toleranceOf("bf16")});
+}
+
+// One batch entry's keys for all entries: a stride that TMA does not take.
+TEST(AttentionTensor, SharedKeysAreCopiedByThreads) {
+  const std::string text = R"(
+    func.func @main(%q: tensor<?x4x?x32xbf16> {nn.dims = ["b", 4, "q", 32]}, %k: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "k", 32]},
+                    %v: tensor<?x2x?x32xbf16> {nn.dims = ["b", 2, "k", 32]}) -> tensor<?x4x?x32xbf16> {
+      %e = nn.expand %k {shape = ["b", 2, "k", 32]}
+          : (tensor<1x2x?x32xbf16>) -> tensor<?x2x?x32xbf16>
+      %y = nn.attention %q, %e, %v {scale = 0.2 : f32, causal = true}
+          : (tensor<?x4x?x32xbf16>, tensor<?x2x?x32xbf16>, tensor<?x2x?x32xbf16>) -> tensor<?x4x?x32xbf16>
+      return %y : tensor<?x4x?x32xbf16>
+    })";
+  ScheduleCase test{text, sizes(2, 70, 90), toleranceOf("bf16")};
+  const std::string source = check(attentionSchedule(), test);
+  EXPECT_NE(source.find("attention_prefill_sm90<"), std::string::npos) << source;
 }
 
 TEST(AttentionTensor, CausalWithPastAndWindow) {

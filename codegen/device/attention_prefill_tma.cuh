@@ -1,0 +1,298 @@
+#pragma once
+// Attention of many rows by warpgroups, on sm_90a, with keys and values by TMA: see attention_prefill.cuh. Blocks
+// stay and take one tile of rows after the other. A warpgroup asks for tiles ahead of the products; each of
+// the others has 64 rows. While it turns a tile of scores into
+// weights, tensor cores multiply the weights before with their values, and what other warpgroups ask for.
+//
+// row_tiles is 1, and `warps` are those that multiply. A Config also has
+//   query_stages     tiles of queries in shared memory
+//   queries_mapped   TMA copies them: else three warps do
+
+#include "attention_prefill_sm90.cuh"
+#include "tma.cuh"
+
+// Places in shared memory, each with an mbarrier that is passed when it is full and one when it is empty.
+template <int Places>
+struct TileRing {
+  static constexpr int barriers = 2 * Places;
+  u64 *full, *empty;
+  int place = 0;
+  u32 parity = 0;
+
+  DEVICE explicit TileRing(u64 *barriers) : full(barriers), empty(barriers + Places) {}
+  // Each place is filled and emptied by so many arrivals.
+  DEVICE void init(u32 fills, u32 empties) const {
+    for (int i = 0; i < Places; ++i) {
+      mbarrier_init(full + i, fills);
+      mbarrier_init(empty + i, empties);
+    }
+  }
+  DEVICE void await_full() const { mbarrier_wait(full + place, parity); }
+  DEVICE void await_empty() const { mbarrier_wait(empty + place, parity ^ 1); }
+  // By a lane of each warp that has read the place.
+  DEVICE void release() const {
+    if (lane_id() == 0)
+      mbarrier_arrive(empty + place);
+  }
+  DEVICE void advance() {
+    if (++place == Places) {
+      place = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+template <class Config>
+struct PrefillTma : PrefillShape<Config, true> {
+  using Tiles = PrefillShape<Config, true>;
+  using T = typename Config::Query;
+  static constexpr int stages = 2; // tiles of keys, and as many of values
+  static constexpr int groups = Config::warps / 4, threads = Tiles::threads + 128, query_copiers = 96;
+  static constexpr int query_tile = Tiles::rows * Tiles::key_pitch;
+  static constexpr int shared_bytes = 2 * (Config::query_stages * query_tile +
+                                           stages * (Tiles::key_tile + Tiles::value_tile)) +
+                                      1024;
+  // Of a thread that copies, and one that multiplies.
+  static constexpr int copying_registers = groups == 3 ? 32 : Config::queries_mapped ? 24 : 40,
+                       registers = groups == 3 ? 160 : Config::queries_mapped ? 240 : 232;
+  using QueryRing = TileRing<Config::query_stages>;
+  using KeyRing = TileRing<stages>;
+  static constexpr int barriers = QueryRing::barriers + 2 * KeyRing::barriers + groups;
+
+  QueryRing queries;
+  KeyRing keys, values;
+  u64 *turns; // of the warpgroups
+  T *query_tiles, *key_tiles, *value_tiles;
+
+  DEVICE PrefillTma(u64 *barriers, T *tiles)
+      : queries(barriers), keys(barriers + QueryRing::barriers), values(keys.full + KeyRing::barriers),
+        turns(values.full + KeyRing::barriers), query_tiles(tiles),
+        key_tiles(tiles + Config::query_stages * query_tile),
+        value_tiles(key_tiles + stages * Tiles::key_tile) {}
+  DEVICE void init() const {
+    queries.init(Config::queries_mapped ? 1 : query_copiers, Config::warps);
+    keys.init(1, Config::warps);
+    values.init(1, Config::warps);
+    for (int i = 0; i < groups; ++i)
+      mbarrier_init(turns + i, 4);
+  }
+};
+
+// Tiles of rows in the order in which the blocks take them, every other round backwards: of causal attention
+// those that look at the most keys come first, and a block that got much gets little next.
+template <class Config, class Body>
+struct PrefillTiles {
+  static constexpr int rows = PrefillShape<Config, true>::rows;
+  const Body &body;
+  u32 tiles, all, round = 0; // tiles: of a head
+  RowTile<int> tile;
+  int first = 0, end = 0; // keys: one at least, though the rows may not look at it
+
+  DEVICE explicit PrefillTiles(const Body &body)
+      : body(body), tiles((u32)((body.query_count() * body.group() + rows - 1) / rows)),
+        all(tiles * (u32)(body.kv_heads() * body.batch())) {}
+  // False behind the last.
+  DEVICE bool next() {
+    const u32 blocks = grid_dim_x(), number = round * blocks + (round % 2 ? blocks - 1 - block_x() : block_x());
+    if (number >= all) // only in the last round
+      return false;
+    ++round;
+    const u32 kv_heads = (u32)body.kv_heads();
+    const u32 head = Config::causal ? number % (all / tiles) : number / tiles,
+              row_tile = Config::causal ? tiles - 1 - number / (all / tiles) : number % tiles;
+    tile.row0 = (int)row_tile * rows;
+    tile.kv_head = head % kv_heads;
+    tile.entry = head / kv_heads;
+    tile.last_row = (int)(body.query_count() * body.group()) - 1;
+    tile.shift = (int)body.key_count() - (int)body.query_count();
+    const KeyRange range = key_range<Config>(body, tile, rows);
+    const bool isEmpty = range.first >= range.end;
+    first = isEmpty ? 0 : (int)range.first;
+    end = isEmpty ? 1 : (int)range.end;
+    return true;
+  }
+};
+
+// One thread asks for tiles of keys and values, and those of queries that TMA takes.
+template <class Config, class Body>
+DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map, const TensorMap &key_map,
+                       const TensorMap &value_map) {
+  using Block = PrefillTma<Config>;
+  PrefillTiles<Config, Body> rows(body);
+  auto copy = [&](auto &ring, typename Config::Query *tiles, const TensorMap &map, int pitch, int j0) {
+    u64 *full = ring.full + ring.place;
+    ring.await_empty();
+    mbarrier_arrive_expect(full, (u32)(2 * Config::tile_keys * pitch));
+    for (int column = 0; column < pitch; column += 64)
+      tma_load_tile(tiles + (ring.place * pitch + column) * Config::tile_keys, map, full, column, j0,
+                    (i32)rows.tile.kv_head, (i32)rows.tile.entry);
+    ring.advance();
+  };
+  while (rows.next()) {
+    if constexpr (Config::queries_mapped) {
+      u64 *full = block.queries.full + block.queries.place;
+      block.queries.await_empty();
+      mbarrier_arrive_expect(full, 2 * Block::query_tile);
+      for (int column = 0; column < Block::key_pitch; column += 64)
+        tma_load_tile(block.query_tiles + block.queries.place * Block::query_tile + column * Block::rows, query_map, full,
+                      column, (i32)(rows.tile.kv_head * body.group()), query_of(body, rows.tile.row0),
+                      (i32)rows.tile.entry);
+      block.queries.advance();
+    }
+    for (int j0 = rows.first; j0 < rows.end; j0 += Config::tile_keys) {
+      copy(block.keys, block.key_tiles, key_map, Block::key_pitch, j0);
+      copy(block.values, block.value_tiles, value_map, Block::value_pitch, j0);
+    }
+  }
+}
+
+// By the threads of three warps, `thread` of them.
+template <class Config, class Body>
+DEVICE void copy_query_tiles(const Body &body, PrefillTma<Config> block, int thread) {
+  using Block = PrefillTma<Config>;
+  PrefillTiles<Config, Body> rows(body);
+  while (rows.next()) {
+    block.queries.await_empty();
+    copy_queries<Config, Block, Block::query_copiers>(block.query_tiles + block.queries.place * Block::query_tile, body,
+                                                      rows.tile, thread);
+    cp_async_commit();
+    cp_async_wait<0>();
+    fence_proxy_async();
+    mbarrier_arrive(block.queries.full + block.queries.place);
+    block.queries.advance();
+  }
+}
+
+// Warpgroups start products one after the other, so that one multiplies while another makes weights.
+template <class Config>
+struct PrefillTurns {
+  static constexpr int groups = Config::warps / 4;
+  u64 *turns;
+  int group;
+  u32 parity = 0;
+
+  DEVICE PrefillTurns(u64 *turns, int group) : turns(turns), group(group) {
+    if (group == groups - 1)
+      pass();
+  }
+  DEVICE void await() {
+    mbarrier_wait(turns + group, parity);
+    parity ^= 1;
+  }
+  DEVICE void pass() const {
+    if (lane_id() == 0)
+      mbarrier_arrive(turns + (group == groups - 1 ? 0 : group + 1));
+  }
+};
+
+template <class Config, class Body>
+DEVICE void multiply_tiles(const Body &body, PrefillTma<Config> block, int group) {
+  using Block = PrefillTma<Config>;
+  PrefillTiles<Config, Body> rows(body);
+  PrefillTurns<Config> turns(block.turns, group);
+  PrefillSoftmax<Config, typename Block::Tiles, typename Config::Query> softmax;
+  f32 score[1][Config::tile_keys / 8][4], rescale[1][2];
+  auto multiply_keys = [&] {
+    start_scores<Config>(score[0], block.query_tiles + block.queries.place * Block::query_tile,
+                         block.key_tiles + block.keys.place * Block::key_tile, group);
+  };
+  auto multiply_values = [&] {
+    start_values<Config>(softmax.acc_o[0], softmax.weight[0],
+                         block.value_tiles + block.values.place * Block::value_tile);
+  };
+  auto weigh = [&](int j0) {
+    fence_operand(score[0]);
+    block.keys.release();
+    block.keys.advance();
+    finish_tile<Config>(score, body, rows.tile, j0);
+    softmax.to_weights(score, rescale);
+  };
+  auto end_values = [&] {
+    warpgroup_wait<0>();
+    fence_operand(softmax.acc_o[0]);
+    block.values.release();
+    block.values.advance();
+  };
+  while (rows.next()) {
+    softmax.start();
+    block.queries.await_full();
+    block.keys.await_full();
+    warp_barrier();
+    multiply_keys();
+    warpgroup_wait<0>();
+    weigh(rows.first);
+    softmax.pack(score);
+#pragma unroll 1
+    for (int j0 = rows.first + Config::tile_keys; j0 < rows.end; j0 += Config::tile_keys) {
+      block.keys.await_full();
+      turns.await();
+      warp_barrier();
+      multiply_keys();
+      block.values.await_full();
+      warp_barrier();
+      multiply_values();
+      turns.pass();
+      warpgroup_wait<1>();
+      weigh(j0);
+      block.values.await_full(); // again: the compiler would make the weights behind the next wait
+      end_values();
+      softmax.multiply(rescale);
+      softmax.pack(score);
+    }
+    block.queries.release();
+    block.queries.advance();
+    block.values.await_full();
+    warp_barrier();
+    multiply_values();
+    end_values();
+    softmax.store(body, rows.tile);
+  }
+}
+
+// Without keys.
+template <class Config, class Body>
+DEVICE void store_empty_sums(const Body &body) {
+  using Block = PrefillTma<Config>;
+  constexpr int per_row = Config::value_depth / 8;
+  const f32 result = inverse_row_sum<Config>(-inf_f32(), 0.f);
+  for (PrefillTiles<Config, Body> rows(body); rows.next();)
+#pragma unroll 1
+    for (int i = (int)thread_x(); i < Block::rows * per_row; i += Block::threads)
+      if (const int row = rows.tile.row0 + i / per_row; row <= rows.tile.last_row)
+        body.store(rows.tile.entry, head_of(body, rows.tile, row), query_of(body, row), i % per_row * 8,
+                   Vec<f32, 8>{result, result, result, result, result, result, result, result});
+}
+
+// Boxes of the maps: rows of a tile in order, where TMA takes queries (queries_mapped), of 64 columns; tile_keys rows.
+template <class Config, class Body>
+DEVICE void attention_prefill_tma(const Body &body, const TensorMap &query_map, const TensorMap &key_map,
+                                  const TensorMap &value_map) {
+  using Block = PrefillTma<Config>;
+  SHARED(u64, barriers, Block::barriers);
+  const PrefillTma<Config> block(barriers, reinterpret_cast<typename Config::Query *>(aligned_shared(1024)));
+  const int thread = (int)thread_x(), warp = shuffle_index((i32)thread / 32, 0);
+  if (thread == 0) {
+    block.init();
+    fence_mbarrier_init();
+  }
+  barrier();
+  pdl_wait();
+  pdl_launch_dependents();
+  if (body.key_count() == 0)
+    return store_empty_sums<Config>(body);
+  if (warp < Config::warps) {
+    more_registers<Block::registers>();
+    multiply_tiles<Config>(body, block, warp / 4);
+  } else {
+    fewer_registers<Block::copying_registers>();
+    if (warp == Config::warps && lane_id() == 0)
+      copy_tiles<Config>(body, block, query_map, key_map, value_map);
+    else if (warp > Config::warps && !Config::queries_mapped)
+      copy_query_tiles<Config>(body, block, thread - 32 * (Config::warps + 1));
+  }
+}
+// Where TMA does not take queries.
+template <class Config, class Body>
+DEVICE void attention_prefill_tma(const Body &body, const TensorMap &key_map, const TensorMap &value_map) {
+  attention_prefill_tma<Config>(body, key_map, key_map, value_map);
+}
