@@ -33,6 +33,9 @@ TEST(Tiles, TheirSizesAreChecked) {
   auto beyond = planShapes(plan, {{"rows", 4}, {"columns", 4}});
   ASSERT_FALSE(beyond);
   EXPECT_NE(beyond.error().message.find("of a buffer of 64 bytes"), std::string::npos) << beyond.error().message;
+  std::get<TensorMapArgument>(onlyLaunch(plan, 0).arguments[0]).shape[0] = Dim::symbol("rows") - 4;
+  auto empty = planShapes(plan, {{"rows", 4}, {"columns", 4}});
+  EXPECT_TRUE(empty) << empty.error().message;
 }
 
 TEST(Tiles, WorkspaceLiesInTheArenaUnlessItIsKept) {
