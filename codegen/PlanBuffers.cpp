@@ -1,5 +1,6 @@
 // Buffers, ports and equalities of a plan.
 #include "codegen/PlanBuilder.h"
+#include "ir/base/BindSymbols.h"
 
 #include "ir/dialect/InPlace.h"
 #include "ir/dialect/Types.h"
@@ -55,7 +56,10 @@ void PlanBuilder::recordEqualities() {
     auto same = [&](const ProgramPlan::Equality &known) {
       return known.left == equality.left && known.right == equality.right;
     };
-    if (equality.left == equality.right || llvm::any_of(plan.equalities, same))
+    // What sharding made of a rank's number holds for every rank, and inputs do not tell the number.
+    const bool isOfRank = equality.left.symbols().contains(std::string(rankSymbol)) ||
+                          equality.right.symbols().contains(std::string(rankSymbol));
+    if (equality.left == equality.right || isOfRank || llvm::any_of(plan.equalities, same))
       continue;
     plan.equalities.push_back({equality.left, equality.right, describeOp(equality.op)});
   }

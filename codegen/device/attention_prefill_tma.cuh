@@ -113,21 +113,25 @@ struct PrefillTiles {
   }
 };
 
+// The keys or values from j0 on, `pitch` columns of them, into the next place of their ring.
+template <class Config, class Ring, class Tile>
+DEVICE void copy_keys(Ring &ring, typename Config::Query *tiles, const TensorMap &map, int pitch, int j0,
+                      const Tile &tile) {
+  u64 *full = ring.full + ring.place;
+  ring.await_empty();
+  mbarrier_arrive_expect(full, (u32)(2 * Config::tile_keys * pitch));
+  for (int column = 0; column < pitch; column += 64)
+    tma_load_tile(tiles + (ring.place * pitch + column) * Config::tile_keys, map, full, column, j0,
+                  (i32)tile.kv_head, (i32)tile.entry);
+  ring.advance();
+}
+
 // One thread asks for tiles of keys and values, and those of queries that TMA takes.
 template <class Config, class Body>
 DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map, const TensorMap &key_map,
                        const TensorMap &value_map) {
   using Block = PrefillTma<Config>;
   PrefillTiles<Config, Body> rows(body);
-  auto copy = [&](auto &ring, typename Config::Query *tiles, const TensorMap &map, int pitch, int j0) {
-    u64 *full = ring.full + ring.place;
-    ring.await_empty();
-    mbarrier_arrive_expect(full, (u32)(2 * Config::tile_keys * pitch));
-    for (int column = 0; column < pitch; column += 64)
-      tma_load_tile(tiles + (ring.place * pitch + column) * Config::tile_keys, map, full, column, j0,
-                    (i32)rows.tile.kv_head, (i32)rows.tile.entry);
-    ring.advance();
-  };
   while (rows.next()) {
     if constexpr (Config::queries_mapped) {
       u64 *full = block.queries.full + block.queries.place;
@@ -140,8 +144,8 @@ DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorM
       block.queries.advance();
     }
     for (int j0 = rows.first; j0 < rows.end; j0 += Config::tile_keys) {
-      copy(block.keys, block.key_tiles, key_map, Block::key_pitch, j0);
-      copy(block.values, block.value_tiles, value_map, Block::value_pitch, j0);
+      copy_keys<Config>(block.keys, block.key_tiles, key_map, Block::key_pitch, j0, rows.tile);
+      copy_keys<Config>(block.values, block.value_tiles, value_map, Block::value_pitch, j0, rows.tile);
     }
   }
 }

@@ -81,7 +81,9 @@ class Text(ToolTest):
     def test_kernels_are_meant_to_be_read(self):
         out, _ = self.run_tool("fusion-opt", LLAMA, "--fuse", "--emit=cuda")
         kernels = out[re.search(r"^// \w+: schedule ", out, re.MULTILINE).start():].splitlines()
-        self.assertLessEqual(len(kernels), 1475)
+        count = sum(": schedule " in line for line in kernels)
+        self.assertGreater(count, 30)
+        self.assertLessEqual(len(kernels), 36 * count)
         code = [line for line in kernels if not line.startswith("//")]
         self.assertEqual([line for line in code if len(line) > 110], [])
         names = re.findall(r"^// (\w+): schedule row", "\n".join(kernels), re.MULTILINE)

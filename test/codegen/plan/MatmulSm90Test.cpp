@@ -77,8 +77,8 @@ void run(const std::string &text, const std::string &type, SymbolValues symbols 
 
 TEST(MatmulSm90, SizesAndLayouts) {
   for (const char *type : {"bf16", "f16"})
-    for (auto [m, n, k] : {std::tuple(65, 64, 64), std::tuple(129, 328, 72), std::tuple(300, 1096, 200),
-                           std::tuple(70, 140, 520)})
+    for (auto [m, n, k] : {std::tuple(165, 64, 64), std::tuple(129, 328, 72), std::tuple(300, 1096, 200),
+                           std::tuple(170, 140, 520)})
       for (bool transposeB : {true, false}) {
         if (!transposeB && n % 8 != 0)
           continue;
@@ -135,19 +135,19 @@ TEST(MatmulSm90, AnyNumberOfRows) {
 TEST(MatmulSm90, OtherResults) {
   // Sums that are not rounded, and ones that are and then are something else.
   for (int n : {72, 67}) {
-    Form f{.m = "100", .n = n, .k = 96, .type = "f16", .product = "f32", .result = "f32"};
-    const std::string t = tensor(fmt::format("100x{}", n), "f32");
+    Form f{.m = "150", .n = n, .k = 96, .type = "f16", .product = "f32", .result = "f32"};
+    const std::string t = tensor(fmt::format("150x{}", n), "f32");
     run(module(f, {"", "", "", fmt::format("    %y = nn.silu %p : ({0}) -> {0}", t)}), "f16");
-    f = {.m = "100", .n = n, .k = 96, .result = "f32"};
+    f = {.m = "150", .n = n, .k = 96, .result = "f32"};
     run(module(f, {"", "", "",
-                   fmt::format("    %y = nn.cast %p : ({}) -> {}", tensor(fmt::format("100x{}", n), "bf16"),
+                   fmt::format("    %y = nn.cast %p : ({}) -> {}", tensor(fmt::format("150x{}", n), "bf16"),
                                t)}),
         "bf16");
     f.result = "i8";
     run(module(f, {", %s: tensor<bf16>", ", %d = %s", ", tensor<bf16>",
                    fmt::format("    %y = nn.quantize %p, %d : ({}, tensor<bf16>) -> {}",
-                               tensor(fmt::format("100x{}", n), "bf16"),
-                               tensor(fmt::format("100x{}", n), "i8"))}),
+                               tensor(fmt::format("150x{}", n), "bf16"),
+                               tensor(fmt::format("150x{}", n), "i8"))}),
         "bf16");
   }
 }
@@ -181,7 +181,7 @@ func.func @main(%x: {0}, {6}) -> {2} {{
 }
 
 TEST(MatmulSm90, TwoAccumulators) {
-  for (auto [m, n, k] : {std::tuple(130, 264, 136), std::tuple(70, 66, 600)})
+  for (auto [m, n, k] : {std::tuple(130, 264, 136), std::tuple(170, 66, 600)})
     for (const char *packed : {"", "halves", "in turn"})
       run(gated(m, n, k, packed), "bf16");
 }
