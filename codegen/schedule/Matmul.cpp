@@ -92,7 +92,7 @@ private:
                         : matmul::isSmallM(problem)          ? matmul::emitSmallM(region, context, problem)
                         : holds(matmul::gemvRows(problem))   ? matmul::emitGemv(region, context, problem)
                         : holds(matmul::gemvKnRows(problem)) ? matmul::emitGemvKn(region, context, problem)
-                        : matmul::takesSm90(problem, context.target) ? matmul::emitSm90(region, context, problem)
+                        : !matmul::sm90Refusal(problem, context.target) ? matmul::emitSm90(region, context, problem)
                         : matmul::tensorCoreType(problem)    ? matmul::emitMma(region, context, problem)
                                                              : matmul::emitFma(region, context, problem);
     Dim columns = 0;

@@ -169,9 +169,9 @@ int64_t swapABRows(const Problem &problem, const TargetInfo &target);
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem);
 /// Numbers of rows after which another tile of gemm_mma is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
-/// Whether warpgroups multiply these rows, by gemm_sm90: 16-bit floats of which TMA reads rows at distances of whole
-/// 16 bytes, A along k, and at least 64 columns and 64 along k.
-bool takesSm90(const Problem &problem, const TargetInfo &target);
+/// Why warpgroups do not multiply these rows, by gemm_sm90; nothing if they do: 16-bit floats of which TMA reads rows at
+/// distances of whole 16 bytes, A along k, and at least 64 columns and 64 along k.
+std::optional<std::string> sm90Refusal(const Problem &problem, const TargetInfo &target);
 /// Numbers of rows after which another tile of it is better; none where it takes no number of rows.
 llvm::SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target);
 

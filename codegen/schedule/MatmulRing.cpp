@@ -1,5 +1,7 @@
 #include "codegen/schedule/MatmulRing.h"
 
+#include <fmt/format.h>
+
 using namespace mlir;
 
 namespace fusion::matmul {
@@ -20,22 +22,35 @@ bool hasRows(const Operand &operand, DType type, const Dim &stride) {
 }
 } // namespace
 
-bool fitsRing(const Problem &problem, const TargetInfo &target) {
+std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target) {
   const std::optional<DType> type = tensorCoreType(problem);
-  if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !type || multipliesBytes(problem) ||
-      problem.accumulators() > 2 || !problem.prologue.empty() || problem.a.decode || problem.a.type != *type)
-    return false;
-  const bool kMajor = isKMajor(problem, false);
+  if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma))
+    return "the GPU has none";
+  if (!type || multipliesBytes(problem))
+    return "the operands are not of 16 bits";
+  if (problem.accumulators() > 2)
+    return "more than two products are combined";
+  if (!problem.prologue.empty())
+    return "the kernel computes the first operand";
+  if (problem.a.decode || problem.a.type != *type)
+    return "the first operand is decoded";
+  if (problem.k.constant().value_or(ringDepth) < ringDepth)
+    return fmt::format("the products are shorter than {}", ringDepth);
   const DType result = resultOf(problem);
-  auto fits = [&](const Matmul &matmul) {
+  if (result != DType::F32 && !(isFloat(result) && byteSize(result) == 2))
+    return fmt::format("the products are {}", name(result));
+  const bool kMajor = isKMajor(problem, false);
+  for (const Matmul &matmul : problem.matmuls) {
     const Operand &b = matmul.b;
     const Dim &inner = kMajor ? b.rowStride : b.columnStride, &outer = kMajor ? b.columnStride : b.rowStride;
-    return inner == Dim(1) && hasRows(b, *type, outer) && dtype(matmul.op.getY()) == result &&
-           matmul.n.constant().value_or(64) >= 64;
-  };
-  // A tile's depth and columns should be there.
-  return llvm::all_of(problem.matmuls, fits) && problem.k.constant().value_or(ringDepth) >= ringDepth &&
-         (result == DType::F32 || (isFloat(result) && byteSize(result) == 2));
+    if (!(inner == Dim(1)) || !hasRows(b, *type, outer))
+      return "the second operand is decoded, or its rows are no multiple of 16 bytes apart";
+    if (dtype(matmul.op.getY()) != result)
+      return "the products are of several types";
+    if (matmul.n.constant().value_or(64) < 64)
+      return "there are fewer than 64 columns";
+  }
+  return std::nullopt;
 }
 
 /// Bytes that the epilogue reads and writes for a column of a row.

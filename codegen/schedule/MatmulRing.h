@@ -9,8 +9,8 @@ namespace fusion::matmul {
 constexpr int64_t ringRows = 128, ringDepth = 64;
 constexpr uint32_t ringThreads = 384;
 
-/// Whether warpgroups multiply these types, and TMA reads B. A is for the caller to look at.
-bool fitsRing(const Problem &problem, const TargetInfo &target);
+/// Why warpgroups do not multiply these types, or TMA does not read B; nothing if they do. A is for the caller to look at.
+std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target);
 
 /// Widths of a tile, of each accumulator, that the template takes, the widest first; and for which an
 /// epilogue that holds much has registers.

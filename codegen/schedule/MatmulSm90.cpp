@@ -69,20 +69,25 @@ TensorMapArgument mapOf(const Problem &problem, const Matmul &matmul, int64_t wi
 }
 } // namespace
 
-bool takesSm90(const Problem &problem, const TargetInfo &target) {
-  if (problem.leastRows <= 16 || !fitsRing(problem, target) || !(problem.a.columnStride == Dim(1)) ||
-      !problem.a.offset.knownMultipleOf(8))
-    return false;
+std::optional<std::string> sm90Refusal(const Problem &problem, const TargetInfo &target) {
+  if (auto reason = ringRefusal(problem, target))
+    return reason;
+  if (problem.leastRows <= 16)
+    return "there may be 16 rows or fewer";
   const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides),
                            z = batchStride(problem, problem.a);
-  return stride && stride->knownMultipleOf(8) && !(*stride == Dim(0)) && stride->constant().value_or(8) > 0 &&
-         z && z->knownMultipleOf(8) && batchStride(problem, problem.b);
+  if (!stride || !z || !batchStride(problem, problem.b))
+    return "no one distance leads from row to row, or from matrix to matrix";
+  if (!(problem.a.columnStride == Dim(1)) || !problem.a.offset.knownMultipleOf(8) || !stride->knownMultipleOf(8) ||
+      *stride == Dim(0) || stride->constant().value_or(8) <= 0 || !z->knownMultipleOf(8))
+    return "the first operand's rows are no multiple of 16 bytes apart";
+  return std::nullopt;
 }
 
 SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target) {
   Problem many = problem;
   many.leastRows = many.mostRows = 128;
-  if (!takesSm90(many, target))
+  if (sm90Refusal(many, target))
     return {};
   // A tile of rows, then as many as fill the multiprocessors better by one width than by another.
   return {16, 128, 512, 2048};

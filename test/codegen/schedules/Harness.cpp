@@ -157,12 +157,6 @@ TensorMapArgument fixedMap(const KernelDraft::Argument &argument, BufferId buffe
   return map;
 }
 
-bool hasTensorMaps(const KernelDraft &draft) {
-  return llvm::any_of(draft.arguments, [](const KernelDraft::Argument &argument) {
-    return argument.kind == KernelDraft::Argument::Kind::TensorMap;
-  });
-}
-
 /// The same launch as a program of one kernel.
 Status runAsProgram(const KernelDraft &draft, const Parsed &parsed, const std::vector<Tensor> &arguments,
                     std::vector<Tensor> &outputs, const SymbolValues &symbols) {
@@ -281,7 +275,7 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
   for (Value output : parsed.region.outputs)
     outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
 
-  if (cuda::deviceCount() == 0 && !hasTensorMaps(draft)) {
+  if (cuda::deviceCount() == 0) {
     runEmulatedLater(draft, parsed, std::move(arguments), std::move(outputs), std::move(*expected), test);
     return source;
   }
