@@ -16,7 +16,7 @@ struct SwapSums {
   using T = typename Config::type;
   f32 acc[Block::chains][Block::groups][4];
 
-  DEVICE void multiply(const T *ring, u64 *full, u64 *empty, SwapPlace &at, int steps) {
+  DEVICE void multiply(const T *ring, u64 *full, u64 *empty, RingPlace &at, int steps) {
     const bool leads = lane_id() == 0;
     int before = 0;
 #pragma unroll 1
@@ -182,7 +182,7 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
       producer.go_on(map_a, maps...);
     return;
   }
-  SwapPlace at;
+  RingPlace at;
   for (i64 tile = work.tile; tile < work.tiles; tile += work.stride) {
     BlockPlace place;
     place_columns<Config, Block::columns>(place, shape, tile);

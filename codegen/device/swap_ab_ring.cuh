@@ -3,6 +3,7 @@
 
 #include "clusters.cuh"
 #include "gemm.cuh"
+#include "ring_place.cuh"
 #include "tma.cuh"
 
 /// `Config`:
@@ -36,19 +37,6 @@ struct SwapAB {
     return (u32)((groups - rank + split - 1) / split * (split - 1) * tiles * multipliers * (int)sizeof(Part));
   }
   static_assert(stages >= 2 && stages <= 31, "lanes of a warp initialise the ring");
-};
-
-/// Steps of the ring, in order.
-struct SwapPlace {
-  int stage = 0;
-  u32 parity = 0;
-  template <int Stages>
-  DEVICE void advance() {
-    if (++stage == Stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
 };
 
 /// Of all tiles every `stride`-th one, from `tile` on; of each the steps `first` ... `first + steps` along K.
@@ -151,7 +139,7 @@ struct SwapProducer {
       ask_for_rows<Config>(at(stage), full + stage, work.first + of_rows, map_a);
       of_rows = of_rows + 1 < work.steps ? of_rows + 1 : 0;
     }
-    SwapPlace next{0, asked > 0 ? 1u : 0u}; // if any are left, the ring is full or has not been begun
+    RingPlace next{0, asked > 0 ? 1u : 0u}; // if any are left, the ring is full or has not been begun
 #pragma unroll 1
     for (; work.tile < work.tiles; advance()) {
       mbarrier_wait(empty + next.stage, next.parity ^ 1);

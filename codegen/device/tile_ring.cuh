@@ -3,6 +3,7 @@
 // multiplies.
 
 #include "gemm.cuh"
+#include "ring_place.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
 
@@ -39,19 +40,6 @@ struct Ring {
       mbarrier_init(empty + i, 8);
     }
     fence_mbarrier_init();
-  }
-};
-
-/// A stage, and the parity of its phase when it is full.
-struct RingPlace {
-  int stage = 0;
-  u32 parity = 0;
-  template <int Stages>
-  DEVICE void advance() {
-    if (++stage == Stages) {
-      stage = 0;
-      parity ^= 1;
-    }
   }
 };
 

@@ -51,27 +51,19 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
 #define FUSION_OPERANDS_256(d) FUSION_OPERANDS_240(d), FUSION_FRAGMENT(d[30]), FUSION_FRAGMENT(d[31])
 
 template <class T, int N> struct wgmma_instruction;
-// a0 ... a4: the numbers of the operands after the accumulators.
+// a0, a1, a2: the numbers of the operands after the accumulators. orders: whether A, and B, lie by depth.
+#define FUSION_WGMMA_SHARED(function, T, N, a0, a1, a2, orders)                                              \
+    static DEVICE void function(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                                \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
+                   "k16.f32." #T "." #T " {" FUSION_NAMES_##N "}, %" #a0 ", %" #a1 ", p, 1, 1, " orders ";}" \
+                   : FUSION_OPERANDS_##N(d)                                                                  \
+                   : "l"(a), "l"(b), "r"((u32)add));                                                         \
+    }
 #define FUSION_WGMMA(T, N, a0, a1, a2, a3, a4)                                                               \
   template <> struct wgmma_instruction<T, N> {                                                               \
-    static DEVICE void shared(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                                  \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
-                   "k16.f32." #T "." #T " {" FUSION_NAMES_##N "}, %" #a0 ", %" #a1 ", p, 1, 1, 0, 0;}"       \
-                   : FUSION_OPERANDS_##N(d)                                                                  \
-                   : "l"(a), "l"(b), "r"((u32)add));                                                         \
-    }                                                                                                        \
-    static DEVICE void transposed(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                              \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
-                   "k16.f32." #T "." #T " {" FUSION_NAMES_##N "}, %" #a0 ", %" #a1 ", p, 1, 1, 1, 0;}"       \
-                   : FUSION_OPERANDS_##N(d)                                                                  \
-                   : "l"(a), "l"(b), "r"((u32)add));                                                         \
-    }                                                                                                        \
-    static DEVICE void by_depth(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                                \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
-                   "k16.f32." #T "." #T " {" FUSION_NAMES_##N "}, %" #a0 ", %" #a1 ", p, 1, 1, 0, 1;}"       \
-                   : FUSION_OPERANDS_##N(d)                                                                  \
-                   : "l"(a), "l"(b), "r"((u32)add));                                                         \
-    }                                                                                                        \
+    FUSION_WGMMA_SHARED(shared, T, N, a0, a1, a2, "0, 0")                                                    \
+    FUSION_WGMMA_SHARED(transposed, T, N, a0, a1, a2, "1, 0")                                                \
+    FUSION_WGMMA_SHARED(by_depth, T, N, a0, a1, a2, "0, 1")                                                  \
     static DEVICE void registers(f32 (&d)[N / 8][4], const u32 (&a)[4], u64 b) {                             \
       asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" FUSION_NAMES_##N         \
                    "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #a4 ", 1, 1, 1, 1;"                      \
@@ -99,6 +91,7 @@ FUSION_WGMMA_TYPES(240, 120, 121, 122, 123, 124)
 FUSION_WGMMA_TYPES(256, 128, 129, 130, 131, 132)
 #undef FUSION_WGMMA_TYPES
 #undef FUSION_WGMMA
+#undef FUSION_WGMMA_SHARED
 #undef FUSION_FRAGMENT
 
 // d (+)= A B^T of 16 columns of both, whose tiles have these descriptors. N: 8, or a multiple of 16.
