@@ -1,6 +1,6 @@
 # The libraries that come both shared and static, chosen by FUSION_STATIC_MLIR. Expects MLIR to be found.
-find_package(fmt REQUIRED)
 if(NOT FUSION_STATIC_MLIR)
+  find_package(fmt REQUIRED)
   return()
 endif()
 
