@@ -35,6 +35,9 @@ struct LoadOptions {
   /// Caches of GroupQueryAttention are given as buffers of full capacity (past_present_share_buffer), whatever length the graph
   /// declares for them behind the node.
   bool sharedCaches = false;
+  /// Sizes of symbolic dims that are known now, by name (`batch`): the program takes these sizes only. Where the graph broadcasts
+  /// a dim to another, a device needs to know that it is 1.
+  SymbolValues dims;
   /// How many ranks' files there are where the path holds `{rank}`, which stands for 0, 1, … A model that was cut
   /// beforehand, with com.microsoft AllReduce between; compile it with `tensorParallel` as many.
   int ranks = 1;

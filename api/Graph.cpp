@@ -37,6 +37,7 @@ Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
   ImportOptions importOptions;
   importOptions.constants = options.constants;
   importOptions.sharedCaches = options.sharedCaches;
+  importOptions.dims = options.dims;
   if (namesRankFiles(path) && options.ranks < 2)
     return badInput(path + ": stands for the files of several ranks; say how many there are");
   auto module = namesRankFiles(path) ? importRankFiles(*implementation->context, path, options.ranks, importOptions)

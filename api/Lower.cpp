@@ -87,6 +87,8 @@ Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string
     return badInput(path + ": is a folder, not a graph file");
   if (llvm::StringRef(path).ends_with(".onnx"))
     return importOnnx(context, path, options);
+  if (!options.dims.empty())
+    return badInput(path + ": sizes of dims can be given for ONNX files only");
   FirstError error(&context);
   auto module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
   if (!module)

@@ -1,5 +1,7 @@
 #include "CompileFlags.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace cl = llvm::cl;
 
 namespace fusion {
@@ -18,13 +20,32 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                  cl::value_desc("N"), cl::cat(category)),
       sharedCaches("shared-caches", cl::desc("Caches of GroupQueryAttention are given as buffers of full capacity"),
                    cl::cat(category)),
+      dims("dim", cl::CommaSeparated, cl::desc("Sizes of dims that are known now, such as batch=1"),
+           cl::value_desc("NAME=SIZE,..."), cl::cat(category)),
       tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism"), cl::value_desc("N"),
                      cl::init(1), cl::cat(category)),
       noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
                      cl::cat(category)),
       quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {}
 
+/// Name and size of `batch=1`.
+static std::optional<std::pair<std::string, int64_t>> dimOf(llvm::StringRef text) {
+  auto [name, size] = text.rsplit('=');
+  int64_t number;
+  if (name.empty() || size.getAsInteger(10, number) || number < 0)
+    return std::nullopt;
+  return std::pair(name.str(), number);
+}
+
 Status CompileFlags::check() const {
+  llvm::StringSet<> named;
+  for (const std::string &dim : dims) {
+    auto known = dimOf(dim);
+    if (!known)
+      return badInput("--dim takes NAME=SIZE, not '" + dim + "'");
+    if (!named.insert(known->first).second)
+      return badInput("--dim gives '" + known->first + "' twice");
+  }
   if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
     return badInput("--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity));
   if (tensorParallel < 1)
@@ -40,6 +61,13 @@ CompileOptions CompileFlags::options(Target target) const {
   options.kvCapacity = kvCapacity;
   options.tensorParallel = tensorParallel;
   options.assumeFinite = !noAssumeFinite;
+  return options;
+}
+
+LoadOptions CompileFlags::loading() const {
+  LoadOptions options{.sharedCaches = sharedCaches};
+  for (const std::string &dim : dims)
+    options.dims.insert(*dimOf(dim));
   return options;
 }
 

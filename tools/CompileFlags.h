@@ -14,12 +14,15 @@ public:
   /// The first value that makes no sense, as BadInput.
   Status check() const;
   CompileOptions options(Target target) const;
+  /// How the graph is read.
+  LoadOptions loading() const;
 
   llvm::cl::list<std::string> fuseDisable;
   llvm::cl::opt<ProfitMode> profit;
   llvm::cl::list<std::string> patterns;
   llvm::cl::opt<int64_t> kvCapacity;
   llvm::cl::opt<bool> sharedCaches;
+  llvm::cl::list<std::string> dims;
   llvm::cl::opt<int> tensorParallel;
   llvm::cl::opt<bool> noAssumeFinite;
   llvm::cl::opt<bool> quiet;

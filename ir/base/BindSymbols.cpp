@@ -134,6 +134,14 @@ private:
     return badInput(fmt::format("{} but {} is {} ({})", label, dim.str(), *value, explain({&dim})));
   }
 
+  /// A plan has no strides for a dim that turns out to be 1: what a caller can do about it.
+  static std::string remedy(const Dim &dim, int64_t size) {
+    const std::set<std::string> symbols = dim.symbols();
+    if (size != 1 || symbols.size() != 1 || !(dim == Dim::symbol(*symbols.begin())))
+      return "";
+    return fmt::format("; where it is 1 and broadcast, say so before compiling: --dim={}=1", *symbols.begin());
+  }
+
   Status verify(const DimEquality &equality) const {
     Result<int64_t> left = equality.left.evaluate(values), right = equality.right.evaluate(values);
     if (!left || !right)
@@ -143,8 +151,9 @@ private:
     if (*left < *right && Dim::min(equality.left, equality.right) == equality.left) // a limit, as min(x, limit) == x
       return badInput(fmt::format("{}: {} is {}, of which {} fit ({})", equality.reason, equality.right.str(), *right,
                                   *left, explain({&equality.left})));
-    return badInput(fmt::format("{}: {} is {} but {} is {} ({})", equality.reason, equality.left.str(), *left,
-                                equality.right.str(), *right, explain({&equality.left, &equality.right})));
+    return badInput(fmt::format("{}: {} is {} but {} is {} ({}){}", equality.reason, equality.left.str(), *left,
+                                equality.right.str(), *right, explain({&equality.left, &equality.right}),
+                                remedy(equality.left, *left) + remedy(equality.right, *right)));
   }
 
   std::span<const PortShape> ports;

@@ -324,18 +324,42 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
 
 namespace fusion {
 
+/// The sizes that the caller knows, as replacements.
+static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &graph, const SymbolValues &dims) {
+  onnx::DimReplacements given;
+  if (dims.empty())
+    return given;
+  auto inputs = onnx::InputShapes::of(graph, {});
+  if (!inputs)
+    return inputs.error();
+  for (const auto &[symbol, size] : dims) {
+    if (!inputs->allSymbols().contains(symbol))
+      return badInput(fmt::format("no input has a dim '{}'; named dims: {}", symbol,
+                                  fmt::join(inputs->allSymbols(), ", ")));
+    if (size < 0)
+      return badInput(fmt::format("dim '{}' cannot be {}", symbol, size));
+    given.emplace(symbol, Dim(size));
+  }
+  return given;
+}
+
 Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path,
                                          const ImportOptions &options) {
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   auto model = onnx::openModel(path);
   if (!model)
     return model.error();
-  onnx::GraphImporter importer(context, *model, path, options);
+  auto given = givenDims(model->model.graph(), options.dims);
+  if (!given)
+    return Error{given.error().kind, path + ": " + given.error().message};
+  onnx::GraphImporter importer(context, *model, path, options, *given);
   auto module = importer.run();
   if (module) {
-    if (onnx::DimReplacements learnt = importer.learntDims(); !learnt.empty())
+    if (onnx::DimReplacements learnt = importer.learntDims(); !learnt.empty()) {
+      learnt.insert(given->begin(), given->end());
       if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(learnt)).run())
         return again;
+    }
     return module;
   }
   // Names in a file can hold anything; a message is one line.

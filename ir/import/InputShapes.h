@@ -20,6 +20,8 @@ struct InputShapes {
   /// symbols.
   static Result<InputShapes> of(const proto::GraphProto &graph, const DimReplacements &given);
 
+  /// All symbols of the inputs' dims, less those that something was put in for.
+  const std::set<std::string, std::less<>> &allSymbols() const { return symbols; }
   /// Whether the symbol stands for such an expression.
   bool isFree(const std::string &symbol) const { return freeSymbols.contains(symbol); }
   /// Dims that the ops say more about than their names do, of all that was learnt: a name that must be a

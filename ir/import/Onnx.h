@@ -1,6 +1,7 @@
 // ONNX files to modules of the nn dialect.
 #pragma once
 
+#include "ir/base/Dim.h"
 #include "ir/base/Result.h"
 #include "ir/base/Safetensors.h"
 
@@ -17,6 +18,10 @@ struct ImportOptions {
   /// Caches of GroupQueryAttention are buffers of full capacity, whatever the graph declares: they are as
   /// long behind the node as before it, and new tokens are written behind the valid ones.
   bool sharedCaches = false;
+  /// Sizes of symbolic dims of inputs that are known, by the symbol's name. A graph that broadcasts one dim to another
+  /// is imported as one where they are equal, unless it is known here that the one is 1. Names that no input has are
+  /// errors, as are negative sizes.
+  SymbolValues dims;
 };
 
 /// Imports the model file at `path` (opset 7 to 27) as a module with one function `main`.

@@ -100,6 +100,22 @@ class Ranges(ToolTest):
         self.refuse_on_all({"x": floats(4, 3), "y": floats(9, 2)}, "4x3 cannot be expanded to 9x3", "n is 4 but m is 9")
         self.take_on_all({"x": floats(9, 3), "y": floats(9, 2)}, "a 9x3")
 
+    def test_a_dim_that_is_known_to_be_1(self):
+        inputs = [("x", TensorProto.FLOAT, ["seq", "seq"]), ("mask", TensorProto.FLOAT, ["batch", "seq"])]
+        self.model([helper.make_node("Add", ["x", "mask"], ["a"])], inputs, ["a"])
+        tensors = {"x": floats(3, 3), "mask": floats(1, 3)}
+        write_safetensors(self.path("i.safetensors"), tensors)
+        args = ["fusion-run", "model.onnx", "--inputs=i.safetensors", "--device=emulate"]
+        self.refuse(*args, "--quiet", says="say so before compiling: --dim=batch=1")
+        out, _ = self.run_tool(*args, "--dim=batch=1", "--outputs=o.safetensors")
+        self.assertIn("a 3x3", out)
+        self.run_tool("fusion-run", "model.onnx", "--inputs=i.safetensors", "--device=cpu", "--expect=o.safetensors")
+        self.refuse(*args, "--dim=batch=1,seq=4", says="input x dim 0 is 3, expected 4")
+        self.refuse(*args, "--dim=tokens=1", says="no input has a dim 'tokens'; named dims: batch, seq")
+        self.refuse(*args, "--dim=batch=1,batch=3", says="--dim gives 'batch' twice")
+        for wrong in ("batch", "batch=", "=1", "batch=-1", "batch=many"):
+            self.refuse(*args, f"--dim={wrong}", says=f"--dim takes NAME=SIZE, not '{wrong}'")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -28,7 +28,7 @@ Status run() {
   for (const Status &status : {flags.check(), target.check()})
     if (!status)
       return status;
-  auto graph = Graph::load(inputFile, {.sharedCaches = flags.sharedCaches});
+  auto graph = Graph::load(inputFile, flags.loading());
   if (!graph)
     return graph.error();
   CompileOptions options = flags.options({target.value});

@@ -117,7 +117,8 @@ Status runOwn(const MlirOptMainConfig &config) {
   auto context = makeContext();
   if (Status status = enableRemarks(*context, config); !status)
     return status;
-  auto module = loadModule(*context, inputFile, {.sharedCaches = flags.sharedCaches});
+  const LoadOptions loading = flags.loading();
+  auto module = loadModule(*context, inputFile, {.sharedCaches = loading.sharedCaches, .dims = loading.dims});
   if (!module)
     return module.error();
   CompileOptions options = flags.options({target.value});

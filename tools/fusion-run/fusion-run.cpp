@@ -106,9 +106,12 @@ Result<Program> makeProgram(const NamedTensors &inputs, std::string &trials) {
   options.vocabularyParallel = vocabulary.value;
   options.kernels = kernels.files();
   options.cacheFolder = cacheFolder;
+  LoadOptions loading = flags.loading();
   if (llvm::sys::fs::is_directory(inputFile))
-    return Program::open(inputFile, options);
-  auto graph = Graph::load(inputFile, {.sharedCaches = flags.sharedCaches, .ranks = options.tensorParallel});
+    return loading.dims.empty() ? Program::open(inputFile, options)
+                                : badInput("--dim is for graphs: the sizes of a bundle are given to fusion-compile");
+  loading.ranks = options.tensorParallel;
+  auto graph = Graph::load(inputFile, loading);
   if (!graph)
     return graph.error();
   if (!options.kernels.empty()) {
