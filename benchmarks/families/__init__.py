@@ -26,7 +26,7 @@ def cases():
     found += [GatedMatmul(tokens) for tokens in (1, 16, 128, 2048)]
     found += [Experts.qwen3(tokens) for tokens in (1, 8, 32, 512, 4096)]
     found += [Experts.mixtral(tokens) for tokens in (1, 32, 4096)]
-    found += [Attention(1, tokens, tokens) for tokens in (512, 2048, 8192)]
+    found += [Attention(1, tokens, tokens) for tokens in (512, 2048, 8192)] + [Attention(8, 2048, 2048)]
     found += [Attention(batch, 1, keys) for batch, keys in ((1, 1024), (1, 8192), (8, 1024), (32, 1024), (32, 8192))]
     found += [LinearAttention(1, 1), LinearAttention(32, 1), LinearAttention(1, 4096)]
     # Generality: sizes that no table lists, odd widths, another type.

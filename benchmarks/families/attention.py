@@ -12,7 +12,7 @@ class Attention(Case):
         self.heads, self.kv_heads, self.width, self.dtype = heads, kv_heads, width, dtype
         self.causal = queries > 1
         self.group = "attention, causal prefill" if self.causal else "attention, decode"
-        self.label = str(queries) if self.causal else f"{batch}x{keys}"
+        self.label = str(queries) if self.causal and batch == 1 else f"{batch}x{keys}"
         self.name = f"{self.group} {batch}x{keys} {heads}/{kv_heads}x{width} {dtype}"
         pairs = queries * (keys + 1) // 2 if self.causal else keys
         self.flops = 4 * batch * heads * width * pairs

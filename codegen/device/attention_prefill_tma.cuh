@@ -7,6 +7,7 @@
 // row_tiles is 1, and `warps` are those that multiply. A Config also has
 //   query_stages     tiles of queries in shared memory
 //   queries_mapped   TMA copies them: else three warps do
+//   cached_keys      rows of keys and values, of one head each, that the L2 keeps beside what else passes through it
 
 #include "attention_prefill_sm90.cuh"
 #include "tma.cuh"
@@ -79,27 +80,46 @@ struct PrefillTma : PrefillShape<Config, true> {
 };
 
 // Tiles of rows in the order in which the blocks take them, every other round backwards: of causal attention
-// those that look at the most keys come first, and a block that got much gets little next.
+// those that look at the most keys come first, and a block that got much gets little next. That order goes through all
+// heads' keys again and again, so that heads come in sections of which the L2 keeps all.
 template <class Config, class Body>
 struct PrefillTiles {
   static constexpr int rows = PrefillShape<Config, true>::rows;
   const Body &body;
-  u32 tiles, all, round = 0; // tiles: of a head
+  u32 tiles, heads, section, round = 0; // tiles: of a head
   RowTile<int> tile;
   int first = 0, end = 0; // keys: one at least, though the rows may not look at it
 
   DEVICE explicit PrefillTiles(const Body &body)
       : body(body), tiles((u32)((body.query_count() * body.group() + rows - 1) / rows)),
-        all(tiles * (u32)(body.kv_heads() * body.batch())) {}
+        heads((u32)(body.kv_heads() * body.batch())), section(heads) {
+    const u32 keys = (u32)body.key_count(), cached = (u32)Config::cached_keys;
+    if (keys == 0 || (u64)heads * keys <= cached) // no division where a launch is short
+      return;
+    const u32 fitting = keys < cached ? cached / keys : 1, sections = (heads + fitting - 1) / fitting;
+    section = (heads + sections - 1) / sections;
+  }
   // False behind the last.
   DEVICE bool next() {
     const u32 blocks = grid_dim_x(), number = round * blocks + (round % 2 ? blocks - 1 - block_x() : block_x());
-    if (number >= all) // only in the last round
+    if (number >= tiles * heads) // only in the last round
       return false;
     ++round;
     const u32 kv_heads = (u32)body.kv_heads();
-    const u32 head = Config::causal ? number % (all / tiles) : number / tiles,
-              row_tile = Config::causal ? tiles - 1 - number / (all / tiles) : number % tiles;
+    u32 head, row_tile;
+    if constexpr (Config::causal) {
+      u32 first = 0, in_section = section, place = number;
+      if (section < heads) {
+        first = number / (section * tiles) * section;
+        in_section = heads - first < section ? heads - first : section;
+        place = number - first * tiles;
+      }
+      head = first + place % in_section;
+      row_tile = tiles - 1 - place / in_section;
+    } else {
+      head = number / tiles;
+      row_tile = number % tiles;
+    }
     tile.row0 = (int)row_tile * rows;
     tile.kv_head = head % kv_heads;
     tile.entry = head / kv_heads;

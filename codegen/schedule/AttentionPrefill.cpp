@@ -183,6 +183,8 @@ KernelDraft emitTensorCores(const Problem &problem) {
   if (isRing) {
     constexpr int64_t copyingWarps = 4;
     kernel.config("query_stages", tiling.queryStages);
+    // A third of the L2 is left to what is written, and to queries.
+    kernel.config("cached_keys", target.l2Bytes * 2 / 3 / (2 * (depth + valueDepth)));
     launch.warps += copyingWarps;
     launch.mostBlocks = target.multiprocessors;
     launch.arguments = tensorMaps(problem, tiling, kernel);

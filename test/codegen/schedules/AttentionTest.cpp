@@ -142,6 +142,17 @@ TEST(AttentionTensor, MoreTilesThanMultiprocessors) {
   checkTensor({module(a), sizes(12, 300, 40), toleranceOf("bf16")});
 }
 
+// Sections of one head, of two with one left over, and of three, in an L2 that keeps no more.
+TEST(AttentionTensor, HeadsInSectionsThatTheCacheKeeps) {
+  Attention a{"bf16", 5, 5, 16, 16, "", "", "scale = 0.2 : f32, causal = true"};
+  for (int64_t heads : {0, 2, 3}) {
+    ScheduleCase test{module(a), sizes(5, 300, 70), toleranceOf("bf16")};
+    test.l2Bytes = heads * 70 * 2 * (16 + 16) * 3 / 2;
+    const std::string source = check(attentionSchedule(), test);
+    EXPECT_NE(source.find("attention_prefill_tma<"), std::string::npos) << source;
+  }
+}
+
 // One batch entry's keys for all entries: a stride that TMA does not take.
 TEST(AttentionTensor, SharedKeysAreCopiedByThreads) {
   const std::string text = R"(

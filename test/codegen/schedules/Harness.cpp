@@ -237,7 +237,9 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     ADD_FAILURE() << "does not parse";
     return "";
   }
-  KernelContext kernelContext = parsed.kernelContext(test.arch);
+  TargetInfo target = parsed.kernelContext(test.arch).target;
+  target.l2Bytes = test.l2Bytes.value_or(target.l2Bytes);
+  KernelContext kernelContext{*parsed.shapes, parsed.inputs, target};
   auto plan = schedule.plan(parsed.region, kernelContext);
   if (!plan) {
     ADD_FAILURE() << "refused: " << plan.error().message;

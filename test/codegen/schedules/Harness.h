@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 namespace fusion::test {
 
@@ -21,6 +22,7 @@ struct ScheduleCase {
   /// Whether NVRTC, if it is there, compiles the kernel too.
   bool compiles = true;
   uint32_t arch = 90; ///< sm_XX that the kernel is emitted for
+  std::optional<int64_t> l2Bytes = {}; ///< of the target, if other than the table's
 };
 
 /// Emits the kernel for the case's sizes and returns its source. Without a GPU it is checked for spills, runs in emulation
