@@ -26,15 +26,18 @@ public:
   }
 
   void run(Proposals &proposals) {
-    std::vector<Candidate> apart; // gate and up are results of their own
+    std::vector<Candidate> apart;    // gate and up are results of their own
+    std::vector<Candidate> products; // without the sum over the slots
     auto take = [&](Candidate candidate) {
-      if (portsOf(candidate.ops).outputs.size() > 1 && proposed == 0) {
+      if (portsOf(candidate.ops).outputs.size() > 1 && products.empty()) {
         apart.push_back(std::move(candidate));
         return;
       }
       if (!apart.empty()) // here they are combined
-        leaveApart(apart, candidate, proposals);
-      propose(std::move(candidate), proposals);
+        preferTo(apart, candidate, "gate and up go with what combines them", proposals);
+      products.insert(products.end(), apart.begin(), apart.end());
+      apart.clear();
+      products.push_back(std::move(candidate));
     };
     if (ops.size() > 1)
       take(candidate());
@@ -42,15 +45,18 @@ public:
       ops.insert(next);
       take(candidate());
     }
-    for (Candidate &candidate : apart) // they never are
-      propose(std::move(candidate), proposals);
+    products.insert(products.end(), apart.begin(), apart.end()); // they never are
+    std::vector<Candidate> sums;
     if (nn::ReduceOp sum = sumOverSlots()) {
       ops.insert(sum);
-      propose(candidate(), proposals);
+      sums.push_back(candidate());
+      preferTo(products, sums.front(), "the products go with their sum over the slots", proposals);
       ScalarTail tail(context.traffic, sum.getY(), /*wholeRows=*/false);
       while (tail.next(ops))
-        propose(candidate(), proposals);
+        sums.push_back(candidate());
     }
+    for (std::vector<Candidate> *group : {&products, &sums})
+      llvm::append_range(proposals.candidates, *group);
     if (ops.size() == 1)
       proposals.misses.push_back({root, why});
   }
@@ -124,20 +130,14 @@ private:
     return candidate;
   }
 
-  void propose(Candidate candidate, Proposals &proposals) {
-    proposals.candidates.push_back(std::move(candidate));
-    ++proposed;
-  }
-
-  /// Groups that hand out gate and up apart are slow at many rows, and a measurement, which is at one size, does not see
-  /// that: where there is a kernel with their gating, they are no choice.
-  void leaveApart(std::vector<Candidate> &apart, const Candidate &gated, Proposals &proposals) {
-    if (hasSchedule(gated))
-      proposals.misses.push_back({root, "gate and up go with what combines them, for which there is a kernel"});
-    else
-      for (Candidate &candidate : apart)
-        propose(std::move(candidate), proposals);
-    apart.clear();
+  /// A measurement is at one size. Parts of a group may be as fast there, but gate and up apart are slow at many rows, and
+  /// products without their sum at one token, where one kernel computes both: where the larger group has a schedule, the
+  /// smaller ones are no choice.
+  void preferTo(std::vector<Candidate> &smaller, const Candidate &larger, StringRef reason, Proposals &proposals) const {
+    if (smaller.empty() || !hasSchedule(larger))
+      return;
+    proposals.misses.push_back({root, (reason + ", for which there is a kernel").str()});
+    smaller.clear();
   }
 
   bool hasSchedule(const Candidate &candidate) const {
@@ -151,7 +151,6 @@ private:
   nn::ExpertMatmulOp root;
   DimShape shape;
   OpSet ops;
-  size_t proposed = 0;
   std::string why = "the result has no reader";
 };
 } // namespace
