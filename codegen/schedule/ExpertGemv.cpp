@@ -14,18 +14,18 @@ namespace fusion::experts {
 using matmul::Problem;
 
 namespace {
-constexpr int64_t warps = 4, lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
-constexpr int64_t residentBlocks = 4;                   ///< on a multiprocessor
-constexpr int64_t loadsOfSlots = 16;                    ///< of 16 bytes that a lane has asked for
-/// The same of products alone. Fewer leave registers for blocks of the next kernel, which ask for their
-/// weights before this one has finished: that is faster where this one takes less than 50 µs or so.
+constexpr int64_t lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
+constexpr int64_t residentWarps = 16;        ///< on a multiprocessor
+/// Loads of 16 bytes that a lane has asked for. Fewer leave registers for blocks of the next kernel, which ask
+/// for their weights before this one has finished: that is faster where this one takes less than 50 µs or so.
 constexpr int64_t loadsIfShort = 8, loadsIfLong = 16, longBytes = 200 << 20;
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
 
 /// What a warp computes at once.
 struct Sharing {
-  int64_t columns = 1, unroll = 1, kSplit = 1;
+  int64_t warps = 4, columns = 1, unroll = 1, kSplit = 1;
+  int64_t residentBlocks() const { return residentWarps / warps; }
 };
 
 /// The steps along K of a warp.
@@ -51,6 +51,7 @@ Sharing shareColumns(const Problem &problem) {
   const auto matmuls = static_cast<int64_t>(problem.accumulators());
   const int64_t loads = isLong(problem) ? loadsIfLong : loadsIfShort;
   Sharing sharing;
+  sharing.warps = isLong(problem) ? 4 : 8;
   sharing.unroll = chooseUnroll(stepsOf(problem, 1), loads / matmuls);
   while (sharing.columns < 4 && 2 * sharing.columns * sharing.unroll * matmuls <= loads &&
          divides(problem, 2 * sharing.columns))
@@ -58,20 +59,22 @@ Sharing shareColumns(const Problem &problem) {
   return sharing;
 }
 
-/// A block has all slots of its columns: all blocks should be on the GPU at once.
+/// A block has all slots of its columns: all blocks should be on the GPU at once, and all slots too.
 Sharing shareSlots(const Problem &problem, int64_t slots, const TargetInfo &target) {
   Sharing sharing;
-  while (2 * sharing.kSplit * slots <= warps && stepsOf(problem, 2 * sharing.kSplit) > 1)
+  sharing.warps = slots > 4 ? 8 : 4;
+  while (2 * sharing.kSplit * slots <= sharing.warps && stepsOf(problem, 2 * sharing.kSplit) > 1)
     sharing.kSplit *= 2;
-  const int64_t resident = residentBlocks * target.multiprocessors, n = *problem.n.constant();
+  const int64_t resident = sharing.residentBlocks() * target.multiprocessors, n = *problem.n.constant();
   while (sharing.columns < 8 && divides(problem, 2 * sharing.columns) && n / sharing.columns > resident)
     sharing.columns *= 2;
-  sharing.unroll = chooseUnroll(stepsOf(problem, sharing.kSplit), loadsOfSlots / sharing.columns);
+  const int64_t loads = sharing.warps > 4 ? loadsIfShort : loadsIfLong;
+  sharing.unroll = chooseUnroll(stepsOf(problem, sharing.kSplit), loads / sharing.columns);
   return sharing;
 }
 
 void configure(matmul::GemmSource &source, const Problem &problem, const Sharing &sharing) {
-  source.set("warps", warps);
+  source.set("warps", sharing.warps);
   source.set("k_split", sharing.kSplit);
   source.set("columns", sharing.columns);
   source.set("vector", vectorOf(problem));
@@ -106,14 +109,11 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   const Sharing sharing = shareColumns(problem);
   matmul::GemmSource source(region, context, problem, "expert_gemv");
   configure(source, problem, sharing);
-  const int64_t blocks = isLong(problem) ? residentBlocks - 1 : residentBlocks;
-  // Registers as for another block, where single columns need no more.
-  const int64_t spare = !isLong(problem) && sharing.columns == 1 ? 1 : 0;
-  KernelDraft draft =
-      source.finish({}, static_cast<uint32_t>(warps * lanes), static_cast<uint32_t>(blocks + spare),
-                    /*takesPrologue=*/false);
+  const int64_t blocks = sharing.residentBlocks() - (isLong(problem) ? 1 : 0);
+  KernelDraft draft = source.finish({}, static_cast<uint32_t>(sharing.warps * lanes), static_cast<uint32_t>(blocks),
+                                    /*takesPrologue=*/false);
   draft.gridX = Dim::min(Dim(blocks * context.target.multiprocessors),
-                         (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(warps));
+                         (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(sharing.warps));
   return draft;
 }
 
@@ -135,8 +135,8 @@ KernelDraft emitGemvSum(const Sum &sum, const Region &region, const KernelContex
       kernel.finish({.schedule = "experts",
                      .code = fmt::format("  expert_gemv_sum<Config>({});\n", llvm::join(arguments, ", ")),
                      .name = source.kernelName(),
-                     .threads = static_cast<uint32_t>(warps * lanes),
-                     .residentBlocks = residentBlocks});
+                     .threads = static_cast<uint32_t>(sharing.warps * lanes),
+                     .residentBlocks = static_cast<uint32_t>(sharing.residentBlocks())});
   draft.gridX = problem.m.floorDiv(slots) * problem.n.floorDiv(sharing.columns);
   return draft;
 }
