@@ -147,6 +147,6 @@ DEVICE void expert_sm90(const Shape &shape, const A &a, const i32 *plan, const E
     gather_ring<Config>(ExpertTiles<Config, Shape>(shape, begins, Experts), ring, shape, a, order, maps...);
   } else {
     more_registers<232>();
-    multiply_tiles<Config>(ring, shape, order, epilogue);
+    multiply_tiles<Config>(ring, shape, order, Unscaled(), epilogue);
   }
 }

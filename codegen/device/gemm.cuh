@@ -45,7 +45,7 @@ struct Matmul {
 
 /// What a Config may leave out.
 struct GemmConfig {
-  static constexpr int matmuls = 1;
+  static constexpr int matmuls = 1, exact_steps = 0;
   static constexpr bool combined = false, batched = false;
 };
 
@@ -213,6 +213,16 @@ struct Shift {
     else
       return (i32)q;
   }
+};
+
+/// What tensor cores sum in.
+template <bool Integers>
+struct mma_accumulator {
+  using type = f32;
+};
+template <>
+struct mma_accumulator<true> {
+  using type = i32;
 };
 
 // Functors for the most common sizes, operands and epilogues.

@@ -26,15 +26,6 @@ struct tile_element<void, Element> {
   using type = Element;
 };
 
-template <bool Integers>
-struct mma_accumulator {
-  using type = f32;
-};
-template <>
-struct mma_accumulator<true> {
-  using type = i32;
-};
-
 /// A matrix of ones: by it, the sums of rows, which zero points multiply.
 DEVICE void ones_in_bytes(u32 (&a)[4], u32 (&b)[2]) { a[0] = a[1] = a[2] = a[3] = b[0] = b[1] = 0x01010101u; }
 

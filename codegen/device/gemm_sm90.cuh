@@ -109,11 +109,11 @@ struct RowsInOrder {
   DEVICE i32 operator()(i32 i) const { return i; }
 };
 
-/// A map for A, of boxes of 1 x 128 x 64, and one for the B of each matmul: of 1 x tile_n x 64, or, where it
-/// is not k_major, 1 x 64 x 64.
-template <class Config, class Shape, class Epilogue, class... Map>
-DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Epilogue &epilogue, const TensorMap &map_a,
-                      const Map &...maps) {
+/// A map for A, of boxes of 1 x 128 x depth, and one for the B of each matmul: of 1 x tile_n x depth, or,
+/// where it is not k_major, 1 x 64 x 64.
+template <class Config, class Shape, class Scales, class Epilogue, class... Map>
+DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, const Epilogue &epilogue,
+                      const TensorMap &map_a, const Map &...maps) {
   using Block = Ring<Config>;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
   SHARED(u64, full, Block::stages);
@@ -134,6 +134,6 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Epilogue &epilogue,
       fill_ring<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, map_a, maps...);
   } else {
     more_registers<240>();
-    multiply_tiles<Config>(ring, shape, RowsInOrder(), epilogue);
+    multiply_tiles<Config>(ring, shape, RowsInOrder(), scales, epilogue);
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 // A finished tile of gemm_ring.cuh: where it lies in C, and its epilogue.
 
+#include "scaled_sums.cuh"
 #include "tile_ring.cuh"
 
 /// Where a thread's rows l / 4 and l / 4 + 8 of a warp's sixteen lie.
@@ -19,6 +20,15 @@ DEVICE TilePlace place_of(const TileOfC &tile, const Rows &rows, int group) {
   place.column = tile.column;
   place.matmul = tile.matmul;
   return place;
+}
+
+/// A sum of the tile with its scales: of row h of the two, in the column so many behind the tile's first.
+template <class Config, class Scales, class Shape, class S>
+DEVICE auto scaled_total(const Scales &scales, const Shape &shape, const TilePlace &place, int sum, int h,
+                         int behind, S value) {
+  const int matmul = side_by_side<Config> ? place.matmul : sum;
+  const i32 last = (i32)shape.n(matmul) - 1, column = place.column + behind;
+  return scales.total(matmul, place.row[h] < 0 ? 0 : place.row[h], column < last ? column : last, value);
 }
 
 /// Of two words one goes to the lane whose number differs in `bit`, for one of its own. The choices are
@@ -74,34 +84,38 @@ struct ColumnOperands {
 };
 
 /// A tile whose products are rounded and whose epilogue is still to be done, piece by piece: a thread's part
-/// of it. A piece is 8 words, 32 columns of both of the thread's rows, or, of two accumulators, of one row.
+/// of it. A piece is 32 columns of one of the thread's two rows: a short one hides behind the products of a
+/// step. Its number is a constant in its code, since words that an index chooses take as long as an epilogue.
 template <class Config, class Epilogue>
 struct ParkedTile {
   using Block = Ring<Config>;
-  static constexpr int sums = Block::sums, words = 8, row_words = 4 * sums;
-  static constexpr int rows_of_piece = words / row_words, parts = 2 / rows_of_piece; ///< parts of 32 columns
-  static constexpr int fragments = Block::tile_n / 8, pieces = (Block::tile_n + 31) / 32 * parts;
-  static_assert(rows_of_piece > 0, "a piece is a row at least");
+  static constexpr int sums = Block::sums, words = 4 * sums;
+  static constexpr int fragments = Block::tile_n / 8, pieces = (Block::tile_n + 31) / 32 * 2;
   u32 word[pieces * words];
   TilePlace place;
   int left = 0; ///< pieces
   /// Of the next piece, unless it depends on the tile whose they are.
-  ColumnOperands<Config, 0, Epilogue> ahead[rows_of_piece];
+  ColumnOperands<Config, 0, Epilogue> ahead;
 
-  template <int Fragments>
-  DEVICE void take(const f32 (&acc)[Fragments][4], const TilePlace &from) {
+  template <int Fragments, class S, class Shape, class Scales>
+  DEVICE void take(const S (&acc)[Fragments][4], const TilePlace &from, const Shape &shape, const Scales &scales) {
+    const int column = (i32)lane_id() % 4 * 2;
     int to = 0;
 #pragma unroll
     for (int j = 0; j < fragments; j += 4)
 #pragma unroll
-      for (int h = 0; h < 4; h += 2)
+      for (int h = 0; h < 2; ++h)
 #pragma unroll
         for (int s = 0; s < sums; ++s)
 #pragma unroll
           for (int f = 0; f < 4; ++f) {
-            // The last piece may be cut off.
-            const f32(&pair)[4] = acc[s * fragments + (j + f < fragments ? j + f : 0)];
-            word[to++] = packed_pair<typename Config::result>(pair[h], pair[h + 1]);
+            const int fragment = j + f < fragments ? j + f : 0; // the last piece may be cut off
+            const S(&four)[4] = acc[s * fragments + fragment];
+            f32 pair[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              pair[e] = scaled_total<Config>(scales, shape, from, s, h, fragment * 8 + column + e, four[2 * h + e]);
+            word[to++] = packed_pair<typename Config::result>(pair[0], pair[1]);
           }
     place = from;
     left = pieces;
@@ -111,122 +125,95 @@ struct ParkedTile {
   template <class Shape>
   DEVICE void read_ahead(const Shape &shape, const Epilogue &epilogue) {
     if constexpr (!side_by_side<Config>)
-      read<0>(ahead, shape, epilogue, pieces - left);
+      read(ahead, shape, epilogue, pieces - left);
   }
   /// The epilogue of the next piece.
   template <class Shape>
   DEVICE void finish_piece(const Shape &shape, const Epilogue &epilogue) {
-    const int number = pieces - left;
-    u32 piece[words];
-#pragma unroll
-    for (int i = 0; i < words; ++i)
-      piece[i] = word[i];
-#pragma unroll
-    for (int other = 1; other < pieces; ++other)
-#pragma unroll
-      for (int i = 0; i < words; ++i)
-        piece[i] = choose_register(number == other, word[other * words + i], piece[i]);
-    finish(shape, epilogue, piece, number);
+    finish_number<0>(shape, epilogue, pieces - left);
     --left;
-  }
-  /// The same of a piece that nothing has been read for.
-  template <class Shape>
-  DEVICE void finish_next(const Shape &shape, const Epilogue &epilogue) {
-    read_ahead(shape, epilogue);
-    finish_piece(shape, epilogue);
   }
   /// The epilogue of all pieces: nothing else is to be done meanwhile.
   template <class Shape>
   DEVICE void finish_all(const Shape &shape, const Epilogue &epilogue) {
-    if constexpr (side_by_side<Config>) {
-      while (left > 0)
-        finish_next(shape, epilogue);
-    } else {
-      ColumnOperands<Config, 0, Epilogue> next[2][rows_of_piece];
-      read<0>(next[0], shape, epilogue, 0);
-#pragma unroll
-      for (int number = 0; number < pieces; ++number) {
-        if (number + 1 < pieces)
-          read<0>(next[(number + 1) % 2], shape, epilogue, number + 1);
-        finish_of<0>(next[number % 2], shape, epilogue, word + number * words, number);
-      }
+    while (left > 0) {
+      read_ahead(shape, epilogue);
+      finish_piece(shape, epilogue);
     }
   }
 
 private:
-  DEVICE i64 column_of(int number) const {
-    return place.column + number / parts * 32 + (i32)lane_id() % 4 * 8;
-  }
+  DEVICE i64 column_of(int number) const { return place.column + number / 2 * 32 + (i32)lane_id() % 4 * 8; }
   /// Where the columns end, of C or of the tile.
   DEVICE i64 end_of(i64 columns) const {
     const i64 end = place.column + Block::tile_n;
     return Block::tile_n % 32 == 0 || columns < end ? columns : end;
   }
-  DEVICE i64 row_of(int number, int i) const {
-    return (rows_of_piece == 2 ? i : number % 2) ? place.row[1] : place.row[0];
-  }
+  DEVICE i64 row_of(int number) const { return number % 2 ? place.row[1] : place.row[0]; }
 
   template <int I, class Shape>
-  DEVICE void read(ColumnOperands<Config, I, Epilogue> (&to)[rows_of_piece], const Shape &shape,
-                   const Epilogue &epilogue, int number) const {
-#pragma unroll
-    for (int i = 0; i < rows_of_piece; ++i)
-      to[i].load(epilogue, row_of(number, i), column_of(number), end_of(shape.n(I)));
+  DEVICE void read(ColumnOperands<Config, I, Epilogue> &to, const Shape &shape, const Epilogue &epilogue,
+                   int number) const {
+    to.load(epilogue, row_of(number), column_of(number), end_of(shape.n(I)));
   }
-  template <int I, class Shape>
-  DEVICE void finish_of(const ColumnOperands<Config, I, Epilogue> (&operands)[rows_of_piece],
-                        const Shape &shape, const Epilogue &epilogue, const u32 *piece, int number) const {
-    u32 turned[words];
+  template <int Number, class Shape>
+  DEVICE void finish_number(const Shape &shape, const Epilogue &epilogue, int number) const {
+    if (number == Number) {
+      u32 turned[words];
 #pragma unroll
-    for (int i = 0; i < words; ++i)
-      turned[i] = piece[i];
+      for (int i = 0; i < words; ++i)
+        turned[i] = word[Number * words + i];
 #pragma unroll
-    for (int i = 0; i < words; i += 4)
-      transpose_in_quad(turned + i);
-#pragma unroll
-    for (int i = 0; i < rows_of_piece; ++i)
-      operands[i].finish(epilogue, row_of(number, i), column_of(number), end_of(shape.n(I)), shape.n(I),
-                         turned + i * row_words);
+      for (int i = 0; i < words; i += 4)
+        transpose_in_quad(turned + i);
+      finish(shape, epilogue, turned, Number);
+    } else if constexpr (Number + 1 < pieces) {
+      finish_number<Number + 1>(shape, epilogue, number);
+    }
   }
   template <int I = 0, class Shape>
-  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *piece, int number) const {
+  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *turned, int number) const {
+    const i64 columns = shape.n(I), row = row_of(number), column = column_of(number);
     if constexpr (!side_by_side<Config>) {
-      finish_of<0>(ahead, shape, epilogue, piece, number);
+      ahead.finish(epilogue, row, column, end_of(columns), columns, turned);
     } else {
       if (place.matmul == I) {
-        ColumnOperands<Config, I, Epilogue> operands[rows_of_piece];
-        read<I>(operands, shape, epilogue, number);
-        finish_of<I>(operands, shape, epilogue, piece, number);
+        ColumnOperands<Config, I, Epilogue> operands;
+        read(operands, shape, epilogue, number);
+        operands.finish(epilogue, row, column, end_of(columns), columns, turned);
       }
       if constexpr (I + 1 < Config::matmuls)
-        finish<I + 1>(shape, epilogue, piece, number);
+        finish<I + 1>(shape, epilogue, turned, number);
     }
   }
 };
 
 /// The epilogue of a tile of exact sums, for one matmul after the other until it is the tile's.
-template <class Config, int I = 0, int Fragments, class Shape, class Epilogue>
-DEVICE void finish_sums(const Shape &shape, const Epilogue &epilogue, const f32 (&acc)[Fragments][4],
-                        const TilePlace &place) {
+template <class Config, int I = 0, int Fragments, class S, class Shape, class Scales, class Epilogue>
+DEVICE void finish_sums(const Shape &shape, const Scales &scales, const Epilogue &epilogue,
+                        const S (&acc)[Fragments][4], const TilePlace &place) {
   constexpr int fragments = Ring<Config>::tile_n / 8, sums = Ring<Config>::sums, width = Config::vector;
+  using Total = decltype(scales.total(0, 0, 0, S()));
   if (!side_by_side<Config> || place.matmul == I) {
     const i64 columns = shape.n(I);
 #pragma unroll
     for (int j = 0; j < fragments; ++j)
 #pragma unroll
       for (int e = 0; e < 4; e += width) {
-        const i64 row = place.row[e / 2], column = place.column + j * 8 + (i32)lane_id() % 4 * 2 + e % 2;
-        Vec<f32, width> totals[sums];
+        const int behind = j * 8 + (i32)lane_id() % 4 * 2 + e % 2;
+        const i64 row = place.row[e / 2], column = place.column + behind;
+        Vec<Total, width> totals[sums];
 #pragma unroll
         for (int s = 0; s < sums; ++s)
 #pragma unroll
           for (int v = 0; v < width; ++v)
-            totals[s][v] = acc[s * fragments + j][e + v];
+            totals[s][v] = scaled_total<Config>(scales, shape, place, s, e / 2, behind + v,
+                                                acc[s * fragments + j][e + v]);
         if (row >= 0 && column < columns)
           epilogue(Matmul<I>(), row, column, epilogue.operands(Matmul<I>(), row, column), totals,
                    StoreAt<width>{row * columns + column});
       }
   }
   if constexpr (side_by_side<Config> && I + 1 < Config::matmuls)
-    finish_sums<Config, I + 1>(shape, epilogue, acc, place);
+    finish_sums<Config, I + 1>(shape, scales, epilogue, acc, place);
 }

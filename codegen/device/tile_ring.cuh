@@ -16,12 +16,16 @@ struct alignas(16) TileOfC {
 template <class Config>
 struct Ring {
   using T = typename Config::type;
-  static constexpr int sums = accumulators<Config>, tile_m = 128, tile_n = Config::tile_n, depth = 64;
+  static constexpr bool bytes = sizeof(T) == 1;
+  using Sum = typename mma_accumulator<bytes && !is_narrow_float<T>>::type;
+  static constexpr int sums = accumulators<Config>, tile_m = 128, tile_n = Config::tile_n;
+  static constexpr int depth = 128 / (int)sizeof(T); ///< along k of a step
   static constexpr int stages = Config::stages, threads = 384, fillers = 128;
   static constexpr int a_size = tile_m * depth, b_size = tile_n * depth; ///< elements of a tile
   static constexpr int stage_size = a_size + sums * b_size;
   static constexpr u32 b_bytes = sums * b_size * (u32)sizeof(T);
   static constexpr bool parks = sizeof(typename Config::result) == 2;
+  static_assert(Config::k_major || !bytes, "products of bytes take them along k");
   static_assert(tile_n % 16 == 0 && sums * tile_n <= 256, "at most 128 sums of a thread");
 
   /// Of tiles on their way: those with a step in the ring, and the one that is written.

@@ -132,6 +132,11 @@ template <int N> DEVICE void fence_operand(u32 (&d)[N][4]) {
   for (int n = 0; n < N; ++n)
     asm volatile("" : "+r"(d[n][0]), "+r"(d[n][1]), "+r"(d[n][2]), "+r"(d[n][3])::"memory");
 }
+template <int N> DEVICE void fence_operand(i32 (&d)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+r"(d[n][0]), "+r"(d[n][1]), "+r"(d[n][2]), "+r"(d[n][3])::"memory");
+}
 // condition ? a : b, of registers that stay registers: of a choice by an index the compiler makes an array in memory.
 DEVICE u32 choose_register(bool condition, u32 a, u32 b) {
   u32 chosen;

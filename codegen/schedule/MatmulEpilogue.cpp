@@ -180,6 +180,19 @@ scalar::Value EpilogueWriter::total(const Product &matmul, size_t accumulator) {
   return graph.convert(type, isFloat(type) ? graph.convertRegister(DType::F32, whole) : whole);
 }
 
+void EpilogueWriter::takeCasts(const Product &matmul, size_t accumulator) {
+  if (!scalar::isNarrow(sums.type) || sums.type == dtype(matmul.getY()))
+    return;
+  const std::string vector = fmt::format("sums[{}]", accumulator);
+  const scalar::Value sum =
+      graph.input(sums.width > 1 ? vector : "to_f32(" + vector + "[0])", sums.type, scalar::Level::Element);
+  if (sums.width > 1)
+    printer.bindVector(sum, vector, sums.type);
+  for (Operation *user : matmul.getY().getUsers())
+    if (isa<nn::CastOp>(user) && dtype(user->getResult(0)) == sums.type)
+      known[user->getResult(0)] = sum;
+}
+
 void EpilogueWriter::print(ArrayRef<unsigned> outputs) {
   std::vector<body::Result> results;
   std::vector<scalar::Value> roots;
@@ -208,6 +221,7 @@ void EpilogueWriter::write(size_t first) {
   for (size_t sum = 0; sum < problem.accumulators(); ++sum) {
     const Product &matmul = problem.matmuls[first + sum].op;
     known[matmul.getY()] = total(matmul, sum);
+    takeCasts(matmul, sum);
   }
   print(problem.matmuls[first].outputs);
   const std::string type = fmt::format("Vec<{}, {}>", body::spelling(sums.type), sums.width);

@@ -7,45 +7,75 @@ using namespace mlir;
 namespace fusion::matmul {
 
 namespace {
+constexpr int64_t depthBytes = 128;
+
 int64_t stageBytes(const Problem &problem, int64_t width) {
-  return 2 * ringDepth * (ringRows + width * static_cast<int64_t>(problem.accumulators()));
+  return depthBytes * (ringRows + width * static_cast<int64_t>(problem.accumulators()));
 }
 
-/// The type to which products are rounded before the epilogue takes them.
-DType resultOf(const Problem &problem) { return dtype(problem.op.getY()); }
+bool isHalf(DType type) { return isFloat(type) && byteSize(type) == 2; }
+
+/// Of f8, steps after which what tensor cores have summed up is added in f32; 0: none. They keep 14 bits of a sum, so that
+/// 4096 products are off by less than the rounding to bf16, but by more than that to f16.
+int64_t exactSteps(const Problem &problem) {
+  constexpr int64_t fewest = 4;
+  const bool isShort = problem.k.constant().value_or(INT64_MAX) <= 8192;
+  return !multipliesBytes(problem) || !isFloat(problem.a.type) || (problem.result != DType::F16 && isShort) ? 0 : fewest;
+}
 
 /// What TMA takes: rows of whole elements of one type at distances of whole 16 bytes.
-bool hasRows(const Operand &operand, DType type, const Dim &stride) {
-  return !operand.decode && operand.type == type && stride.knownMultipleOf(8) && !(stride == Dim(0)) &&
-         stride.constant().value_or(8) > 0 && operand.offset.knownMultipleOf(8) &&
-         llvm::all_of(operand.batchStrides, [](const Dim &dim) { return dim.knownMultipleOf(8); });
+bool hasRows(const Operand &operand, const Dim &stride, int64_t vector) {
+  auto isEven = [&](const Dim &dim) { return dim.knownMultipleOf(vector); };
+  return isEven(stride) && !(stride == Dim(0)) && stride.constant().value_or(1) > 0 && isEven(operand.offset) &&
+         llvm::all_of(operand.batchStrides, isEven);
+}
+
+/// Why warpgroups do not multiply these bytes.
+std::optional<std::string> byteRefusal(const Problem &problem) {
+  auto isShifted = [](const Operand &operand) { return operand.decode && operand.decode->zero; };
+  if (!isKMajor(problem, false))
+    return "the second operand's bytes do not lie along k";
+  if (isShifted(problem.a) || llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return isShifted(matmul.b); }))
+    return "there are zero points";
+  if (isFloat(problem.a.type) && !isHalf(problem.result) && !problem.narrow)
+    return "tensor cores sum f8 less exactly than f32 is";
+  if (!problem.batch.empty() && problem.a.decode && problem.a.decode->scale && problem.a.decode->scale->alongRows())
+    return "several matrices have a scale for each row";
+  return std::nullopt;
 }
 } // namespace
+
+int64_t ringVector(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.a.type)); }
+int64_t ringDepth(const Problem &problem) { return depthBytes / static_cast<int64_t>(byteSize(problem.a.type)); }
 
 std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target) {
   const std::optional<DType> type = tensorCoreType(problem);
   if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma))
     return "the GPU has none";
-  if (!type || multipliesBytes(problem))
+  if (!type)
     return "the operands are not of 16 bits";
+  const bool bytes = multipliesBytes(problem);
   if (problem.accumulators() > 2)
     return "more than two products are combined";
   if (!problem.prologue.empty())
     return "the kernel computes the first operand";
-  if (problem.a.decode || problem.a.type != *type)
+  if (!bytes && (problem.a.decode || problem.a.type != *type))
     return "the first operand is decoded";
-  if (problem.k.constant().value_or(ringDepth) < ringDepth)
-    return fmt::format("the products are shorter than {}", ringDepth);
-  const DType result = resultOf(problem);
-  if (result != DType::F32 && !(isFloat(result) && byteSize(result) == 2))
+  if (const int64_t depth = ringDepth(problem); problem.k.constant().value_or(depth) < depth)
+    return fmt::format("the products are shorter than {}", depth);
+  if (const DType result = problem.result; result != DType::F32 && !isHalf(result) && !(bytes && result == DType::I32))
     return fmt::format("the products are {}", name(result));
+  if (bytes)
+    if (auto reason = byteRefusal(problem))
+      return reason;
   const bool kMajor = isKMajor(problem, false);
   for (const Matmul &matmul : problem.matmuls) {
     const Operand &b = matmul.b;
     const Dim &inner = kMajor ? b.rowStride : b.columnStride, &outer = kMajor ? b.columnStride : b.rowStride;
-    if (!(inner == Dim(1)) || !hasRows(b, *type, outer))
+    const bool asIs = bytes ? b.type == problem.b.type : !b.decode && b.type == *type;
+    if (!asIs || !(inner == Dim(1)) || !hasRows(b, outer, ringVector(problem)))
       return "the second operand is decoded, or its rows are no multiple of 16 bytes apart";
-    if (dtype(matmul.op.getY()) != result)
+    if (dtype(matmul.op.getY()) != dtype(problem.op.getY()))
       return "the products are of several types";
     if (matmul.n.constant().value_or(64) < 64)
       return "there are fewer than 64 columns";
@@ -55,9 +85,14 @@ std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo 
 
 /// Bytes that the epilogue reads and writes for a column of a row.
 static int64_t epilogueBytes(const Region &region, const Problem &problem) {
+  auto isOf = [](const Operand &operand, unsigned input) {
+    const bool isScale =
+        operand.decode && operand.decode->scale && !operand.decode->scale->literal && operand.decode->scale->input == input;
+    return operand.input == input || isScale;
+  };
   auto isOperand = [&](unsigned input) {
-    return input == problem.a.input || (problem.routing && input == problem.routing->input) ||
-           llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return matmul.b.input == input; });
+    return isOf(problem.a, input) || (problem.routing && input == problem.routing->input) ||
+           llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return isOf(matmul.b, input); });
   };
   size_t bytes = 0;
   for (auto [index, input] : llvm::enumerate(region.inputs))
@@ -71,7 +106,9 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
   // A thread has a sum for every two columns, half as many words of parked results, and what the epilogue of
   // a piece takes.
-  const int64_t bytes = epilogueBytes(region, problem), most = bytes <= 4 ? 256 : bytes <= 8 ? 224 : 192;
+  const int64_t bytes = epilogueBytes(region, problem);
+  // Sums in f32 beside those of the tensor cores take as many again.
+  const int64_t most = exactSteps(problem) ? 160 : bytes <= 8 ? 256 : bytes <= 12 ? 224 : 192;
   // By depth, B lies in panels of 64 columns.
   const int64_t step = isKMajor(problem, false) ? 16 : 64, widest = most / sums / step * step;
   SmallVector<int64_t> widths;
@@ -86,18 +123,21 @@ int64_t ringStages(const Problem &problem, const TargetInfo &target, int64_t wid
 }
 
 Sums ringSums(const Problem &problem) {
-  const DType result = resultOf(problem);
-  return {result, resultVector(problem, result == DType::F32 ? 2 : 8), /*readsAhead=*/true};
+  return {problem.result, resultVector(problem, isHalf(problem.result) ? 8 : 2), /*readsAhead=*/true};
 }
 
 void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
   const Sums sums = ringSums(problem);
   source.setType("type", body::spelling(problem.a.type));
+  if (multipliesBytes(problem))
+    source.setType("type_b", body::spelling(problem.b.type));
   source.setType("result", body::spelling(sums.type));
   source.set("tile_n", width);
   source.set("stages", stages);
   source.set("vector", sums.width);
   source.set("k_major", isKMajor(problem, false));
+  if (const int64_t steps = exactSteps(problem))
+    source.set("exact_steps", steps);
 }
 
 TensorMapArgument mapOfB(const Problem &problem, const Matmul &matmul, int64_t width) {
@@ -107,10 +147,10 @@ TensorMapArgument mapOfB(const Problem &problem, const Matmul &matmul, int64_t w
   map.byteOffset = b.offset * Dim(static_cast<int64_t>(byteSize(b.type)));
   map.type = b.type;
   const Dim &outer = kMajor ? b.columnStride : b.rowStride;
-  const auto rows = static_cast<uint32_t>(kMajor ? width : ringDepth);
+  const auto rows = static_cast<uint32_t>(kMajor ? width : ringDepth(problem));
   map.shape = kMajor ? DimShape{1, matmul.n, problem.k} : DimShape{1, problem.k, matmul.n};
   map.strides = {outer, outer, 1};
-  map.box = {1, rows, 64};
+  map.box = {1, rows, kMajor ? static_cast<uint32_t>(ringDepth(problem)) : 64};
   map.swizzle = TensorMapArgument::Swizzle::Bytes128;
   map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
   return map;

@@ -5,9 +5,13 @@
 
 namespace fusion::matmul {
 
-/// Of a tile in shared memory: rows of C, and elements along k.
-constexpr int64_t ringRows = 128, ringDepth = 64;
+/// Of a tile in shared memory: rows of C.
+constexpr int64_t ringRows = 128;
 constexpr uint32_t ringThreads = 384;
+/// Its elements along k: 128 bytes.
+int64_t ringDepth(const Problem &problem);
+/// Elements of the 16 bytes that TMA counts in.
+int64_t ringVector(const Problem &problem);
 
 /// Why warpgroups do not multiply these types, or TMA does not read B; nothing if they do. A is for the caller to look at.
 std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target);

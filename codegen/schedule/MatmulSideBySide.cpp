@@ -72,12 +72,33 @@ static std::optional<std::string> whyNotOneKernel(const Region &region, const Ke
   return std::nullopt;
 }
 
+/// See Problem::result.
+static DType resultOf(const Region &region, const Problem &problem) {
+  const DType own = dtype(problem.op.getY());
+  std::optional<DType> cast;
+  for (const Matmul &matmul : problem.matmuls) {
+    const Value y = matmul.op.getY();
+    if (llvm::is_contained(region.outputs, y))
+      return own;
+    for (Operation *user : y.getUsers()) {
+      const bool isCast = isa<nn::CastOp>(user) && llvm::is_contained(region.ops, user);
+      if (!isCast || (cast && *cast != dtype(user->getResult(0))))
+        return own;
+      cast = dtype(user->getResult(0));
+    }
+  }
+  return own == DType::F32 && cast && isFloat(*cast) && byteSize(*cast) == 2 ? *cast : own;
+}
+
 std::optional<std::string> arrangeMatmuls(const Region &region, const KernelContext &context,
                                           Problem &problem) {
   const bool several = problem.matmuls.size() > 1;
   if (several)
     if (auto reason = whyNotOneKernel(region, context, problem))
       return reason;
+  problem.result = resultOf(region, problem);
+  problem.narrow =
+      llvm::all_of(region.outputs, [](Value output) { return byteSize(dtype(output)) <= 2; });
   SmallVector<unsigned> masks;
   for (Value output : region.outputs) {
     const bool isPrologue = llvm::is_contained(problem.prologue, output.getDefiningOp());

@@ -53,7 +53,7 @@ TensorMapArgument mapOfA(const Problem &problem) {
   map.type = problem.a.type;
   map.shape = {z == Dim(0) ? Dim(1) : problem.batchCount(), problem.m, problem.k};
   map.strides = {z == Dim(0) ? row : z, row, 1};
-  map.box = {1, ringRows, ringDepth};
+  map.box = {1, ringRows, static_cast<uint32_t>(ringDepth(problem))};
   map.swizzle = TensorMapArgument::Swizzle::Bytes128;
   map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
   return map;
@@ -78,8 +78,10 @@ std::optional<std::string> sm90Refusal(const Problem &problem, const TargetInfo 
                            z = batchStride(problem, problem.a);
   if (!stride || !z || !batchStride(problem, problem.b))
     return "no one distance leads from row to row, or from matrix to matrix";
-  if (!(problem.a.columnStride == Dim(1)) || !problem.a.offset.knownMultipleOf(8) || !stride->knownMultipleOf(8) ||
-      *stride == Dim(0) || stride->constant().value_or(8) <= 0 || !z->knownMultipleOf(8))
+  const int64_t vector = ringVector(problem);
+  if (!(problem.a.columnStride == Dim(1)) || !problem.a.offset.knownMultipleOf(vector) ||
+      !stride->knownMultipleOf(vector) || *stride == Dim(0) || stride->constant().value_or(1) <= 0 ||
+      !z->knownMultipleOf(vector))
     return "the first operand's rows are no multiple of 16 bytes apart";
   return std::nullopt;
 }

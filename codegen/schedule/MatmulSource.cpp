@@ -133,9 +133,9 @@ std::string GemmSource::kernelName() const {
 
 KernelDraft GemmSource::finishTiles(const Sums &sums, uint32_t threads, const TensorMapArgument &mapOfA,
                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
-  source.include(name + ".cuh");
+  source.include(multipliesBytes(problem) ? name + "_bytes.cuh" : name + ".cuh");
   source.declare(source.config.text());
-  SmallVector<std::string> arguments{sizes(), source.size(problem.batchCount()), epilogue(sums),
+  SmallVector<std::string> arguments{sizes(), source.size(problem.batchCount()), scales(), epilogue(sums),
                                      source.tensorMap(problem.a.input, mapOfA)};
   for (const Matmul &matmul : problem.matmuls)
     arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));

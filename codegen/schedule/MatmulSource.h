@@ -56,6 +56,8 @@ public:
 
 private:
   std::string sizes();
+  /// Of gemm_sm90: what multiplies the sums of quantised operands.
+  std::string scales();
   /// A, or B seen as rows of k elements.
   std::string operand(bool isA);
   /// The Matrix where the operand is one, else nothing.
@@ -103,6 +105,8 @@ private:
   scalar::Value readAhead(const scalar::Pointer &from, scalar::Value place, bool isVector);
   /// The accumulator of a matmul, rounded to its result's type.
   scalar::Value total(const Product &matmul, size_t accumulator);
+  /// The casts of a product that is handed out rounded to what they make of it.
+  void takeCasts(const Product &matmul, size_t accumulator);
   void print(llvm::ArrayRef<unsigned> outputs);
 
   const Region &region;

@@ -28,6 +28,7 @@ public:
         operands.push_back(&matmul.b);
   }
   void write();
+  void writeDecoder();
 
 private:
   const Operand &first() const { return *operands.front(); }
@@ -40,7 +41,6 @@ private:
   void writeMatrix();
   void writeRow();
   void writeDepth();
-  void writeDecoder();
   /// The scale or zero point at row i (of A, or of B seen as rows) and k.
   scalar::Value entryValue(Graph &graph, bool isScale);
   scalar::Value entryOf(Graph &graph, const ScaleOrZero &found);
@@ -262,6 +262,20 @@ std::string GemmSource::operand(bool isA) {
   OperandWriter(problem, isA, functor).write();
   source.declare(functor.text());
   return functor.instance();
+}
+
+std::string GemmSource::scales() {
+  auto isScaled = [](const Operand &operand) { return operand.decode && operand.decode->scale; };
+  if (!isScaled(problem.a) && !isScaled(problem.b))
+    return "Unscaled{}";
+  SmallVector<std::string> decoders;
+  for (bool isA : {true, false}) {
+    body::Functor functor(source, isA ? "A" : "B");
+    OperandWriter(problem, isA, functor).writeDecoder();
+    source.declare(functor.text());
+    decoders.push_back(functor.instance());
+  }
+  return fmt::format("scaled_sums({})", llvm::join(decoders, ", "));
 }
 
 } // namespace fusion::matmul

@@ -152,6 +152,106 @@ TEST(MatmulSm90, OtherResults) {
   }
 }
 
+/// Bytes: quantised operands, [m x k] and [n x k], dequantised to f32. Scales: none, one, one of each row.
+struct Bytes {
+  int m, n, k;
+  std::string a = "f8E4M3FN", b = "f8E4M3FN", scaleA = "", scaleB = "", type = "bf16"; ///< of the result
+  bool zero = false;
+};
+
+/// What follows the product, %p of f32, to make %y of `type`.
+std::string bytesModule(const Bytes &f, const std::string &ops = "") {
+  const std::string x = tensor(fmt::format("{}x{}", f.m, f.k), f.a), w = tensor(fmt::format("{}x{}", f.n, f.k), f.b),
+                    wideX = tensor(fmt::format("{}x{}", f.m, f.k), "f32"),
+                    wideW = tensor(fmt::format("{}x{}", f.n, f.k), "f32"),
+                    p = tensor(fmt::format("{}x{}", f.m, f.n), "f32"), y = tensor(fmt::format("{}x{}", f.m, f.n), f.type),
+                    s = f.scaleA.empty() ? "tensor<f32>" : tensor(f.scaleA, "f32"),
+                    t = f.scaleB.empty() ? "tensor<f32>" : tensor(f.scaleB, "f32"),
+                    z = f.scaleA.empty() ? "tensor<" + f.a + ">" : tensor(f.scaleA, f.a),
+                    last = f.type == "f32" ? "" : fmt::format("    %y = nn.cast %p : ({}) -> {}\n", p, y);
+  return fmt::format(R"(
+func.func @main(%x: {0}, %s: {1}, %w: {2}, %t: {3}{10}) -> {4} {{
+  %0 = fusion.group "g" schedule "matmul" (%a = %x, %b = %s, %c = %w, %d = %t{11}) : ({0}, {1}, {2}, {3}{12}) -> {4} {{
+    %e = nn.dequantize %a, %b{13} {{axis = 0 : i64}} : ({0}, {1}{12}) -> {5}
+    %f = nn.dequantize %c, %d {{axis = 0 : i64}} : ({2}, {3}) -> {6}
+    %{14} = nn.matmul %e, %f {{transpose_b = true}} : ({5}, {6}) -> {7}
+{8}{9}    fusion.yield %y : {4}
+  }}
+  return %0 : {4}
+}})",
+                     x, s, w, t, y, wideX, wideW, p, ops, ops.empty() ? last : "", f.zero ? ", %z: " + z : "",
+                     f.zero ? ", %h = %z" : "", f.zero ? ", " + z : "", f.zero ? ", %h" : "",
+                     f.type == "f32" && ops.empty() ? "y" : "p");
+}
+
+/// That gemm_sm90 multiplies them, in tiles as `holds` says, what it computes, and that it compiles.
+void runBytes(const Bytes &f, double tolerance, const std::string &holds = "tile_n = ", const std::string &ops = "",
+              std::optional<TargetInfo> device = {}) {
+  const std::string text = bytesModule(f, ops);
+  auto module = parse(text);
+  ASSERT_TRUE(module) << text;
+  auto plan = buildPlan(mainOf(*module), {.device = device});
+  ASSERT_TRUE(bool(plan)) << plan.error().message;
+  const std::string &source = plan->kernels.front().source;
+  EXPECT_NE(source.find("gemm_sm90_bytes.cuh"), std::string::npos) << source;
+  EXPECT_NE(source.find(holds), std::string::npos) << source;
+  check(text, {.tolerance = tolerance, .device = device, .targets = Targets::One});
+}
+
+std::optional<TargetInfo> oneMultiprocessor() {
+  TargetInfo device = TargetInfo::standard();
+  device.multiprocessors = 1;
+  return device;
+}
+
+TEST(MatmulSm90, F8WithScales) {
+  runBytes({.m = 140, .n = 72, .k = 144}, 5e-3);
+  runBytes({.m = 300, .n = 268, .k = 400, .scaleA = "300", .scaleB = "268"}, 5e-3, "tile_n = ", "", oneMultiprocessor());
+  runBytes({.m = 129, .n = 131, .k = 128, .b = "f8E5M2", .scaleB = "131"}, 5e-3);
+  // Less than the rounding to f16: sums of a few steps are added in f32.
+  runBytes({.m = 170, .n = 320, .k = 1184, .scaleA = "170", .type = "f16"}, 1e-3, "exact_steps = 4", "", oneMultiprocessor());
+  // Results of 8 bits, by way of f32.
+  runBytes({.m = 150, .n = 72, .k = 160, .type = "f8E4M3FN"}, 4e-2, "result = f32",
+           "    %q = nn.silu %p : (tensor<150x72xf32>) -> tensor<150x72xf32>\n"
+           "    %y = nn.quantize %q, %b : (tensor<150x72xf32>, tensor<f32>) -> tensor<150x72xf8E4M3FN>\n");
+}
+
+TEST(MatmulSm90, IntegersOfBytes) {
+  runBytes({.m = 150, .n = 136, .k = 208, .a = "i8", .b = "i8", .scaleA = "150", .scaleB = "136"}, 5e-3);
+  runBytes({.m = 300, .n = 67, .k = 144, .a = "ui8", .b = "i8", .scaleB = "67", .type = "f32"}, 3e-6, "result = f32", "",
+           oneMultiprocessor());
+  const std::string text = R"(
+func.func @main(%x: tensor<150x144xi8>, %w: tensor<72x144xui8>) -> tensor<150x72xi32> {
+  %0 = fusion.group "g" schedule "matmul" (%a = %x, %b = %w) : (tensor<150x144xi8>, tensor<72x144xui8>) -> tensor<150x72xi32> {
+    %c = nn.cast %a : (tensor<150x144xi8>) -> tensor<150x144xi32>
+    %d = nn.cast %b : (tensor<72x144xui8>) -> tensor<72x144xi32>
+    %y = nn.matmul %c, %d {transpose_b = true} : (tensor<150x144xi32>, tensor<72x144xi32>) -> tensor<150x72xi32>
+    fusion.yield %y : tensor<150x72xi32>
+  }
+  return %0 : tensor<150x72xi32>
+})";
+  run(text, "i8");
+}
+
+TEST(MatmulSm90, BytesThatOtherKernelsMultiply) {
+  auto says = [](const std::string &text, const std::string &reason) {
+    auto parsed = parse(text);
+    ASSERT_TRUE(parsed) << text;
+    auto plan = buildPlan(mainOf(*parsed), {.target = "sm_90a"});
+    ASSERT_TRUE(bool(plan)) << plan.error().message;
+    EXPECT_NE(plan->kernels.front().source.find("// Not by warpgroups and TMA: " + reason + ".\n"), std::string::npos)
+        << plan->kernels.front().source;
+  };
+  says(bytesModule({.m = 150, .n = 72, .k = 144, .type = "f32"}), "tensor cores sum f8 less exactly than f32 is");
+  says(bytesModule({.m = 150, .n = 72, .k = 144, .a = "ui8", .b = "i8", .zero = true}), "there are zero points");
+  says(bytesModule({.m = 150, .n = 72, .k = 136}),
+       "the second operand is decoded, or its rows are no multiple of 16 bytes apart");
+  says(bytesModule({.m = 150, .n = 72, .k = 96}), "the products are shorter than 128");
+  std::string byColumns = bytesModule({.m = 150, .n = 144, .k = 144});
+  byColumns.replace(byColumns.find("transpose_b = true"), 18, "transpose_b = false");
+  says(byColumns, "the second operand's bytes do not lie along k");
+}
+
 /// silu(x gate) * (x up), of two matrices, or of one that has both, by halves or in turn.
 std::string gated(int m, int n, int k, const std::string &packed) {
   const std::string x = tensor(fmt::format("{}x{}", m, k), "bf16"),
