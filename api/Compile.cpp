@@ -26,7 +26,7 @@ static bool isCut(const Graph &graph) {
 }
 
 Result<Program> compile(const Graph &graph, const CompileOptions &options) {
-  auto backend = ExecutionBackend::create(options.device, options.tensorParallel, options.cacheFolder);
+  auto backend = ExecutionBackend::create(options, options.tensorParallel);
   if (!backend)
     return backend.error();
   const std::optional<Error> whyNot = (*backend)->whyNotMeasured();
@@ -68,7 +68,7 @@ Result<Program> Program::open(const std::string &folder, const CompileOptions &o
   if (options.tensorParallel != 1 && options.tensorParallel != ranks)
     return badInput(folder + ": was compiled for " + std::to_string(ranks) + " ranks, not " +
                     std::to_string(options.tensorParallel));
-  auto backend = ExecutionBackend::create(options.device, ranks, options.cacheFolder);
+  auto backend = ExecutionBackend::create(options, ranks);
   if (!backend)
     return backend.error();
   auto program = std::make_shared<Implementation>();

@@ -14,8 +14,11 @@
 #include "ir/base/Tensor.h"
 #include "runtime/RunStatistics.h"
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +44,21 @@ struct LoadOptions {
   /// How many ranks' files there are where the path holds `{rank}`, which stands for 0, 1, … A model that was cut
   /// beforehand, with com.microsoft AllReduce between; compile it with `tensorParallel` as many.
   int ranks = 1;
+  /// Contents of initialisers, and of graph inputs that stay the same, by name: instead of what the model has or where it says
+  /// they are. Host memory, not copied if dense, which must not change as long as the graph or a program lives; 4-bit
+  /// elements two to a byte, as u8.
+  NamedTensors weights;
+  /// Contents of external data files by the location that the model calls them, as u8. Those are not looked for on disk.
+  NamedTensors files;
+};
+
+/// A model in memory.
+struct ModelBytes {
+  std::span<const std::byte> bytes;
+  /// Keeps them alive and unchanged: weights inside are not copied. Null: the caller does, as long as the graph or a program lives.
+  std::shared_ptr<const void> owner;
+  /// What messages call it; external data lies beside it. A name that ends with .mlir: the bytes are a graph as text.
+  std::string path = "model.onnx";
 };
 
 /// An imported transformer graph. Cheap to copy; safe to compile from several threads one at a time.
@@ -48,6 +66,7 @@ class Graph {
 public:
   /// `.onnx` (external data is mapped, never read whole) or `.mlir`. Errors are BadInput: file, node and reason.
   static Result<Graph> load(const std::string &path, const LoadOptions &options = {});
+  static Result<Graph> load(const ModelBytes &model, const LoadOptions &options = {});
   const std::vector<Port> &inputs() const;
   const std::vector<Port> &outputs() const;
   /// The graph in textual form, as `fusion-opt` prints it.
@@ -96,6 +115,17 @@ struct KernelFile {
 /// Writes kernels for what it takes: codegen/Schedule.h.
 class Schedule;
 
+/// Which of several ranks this process is, where the ranks are processes.
+struct ProcessRank {
+  int rank = 0, ranks = 1;
+  int gpu = 0; ///< of this process, that the rank runs on
+  /// What each rank gives, in the ranks' order: MPI_Allgather, or torch.distributed.all_gather_object. compile() and
+  /// Program::open() call it once, on their thread, on all ranks alike, for the ranks to find each other; from then on they
+  /// talk over TCP.
+  std::function<Result<std::vector<std::string>>(const std::string &mine)> allGather;
+  std::string host; ///< as the other ranks reach this one; empty: its host name, or the loopback where all are on one host
+};
+
 struct CompileOptions {
   Target target = Target::current();
   RunOn device = RunOn::Auto;
@@ -107,9 +137,13 @@ struct CompileOptions {
   std::vector<const Schedule *> schedules;
   ProfitMode profit = ProfitMode::Auto;
   /// Ranks among which the graph is divided; one that holds collectives runs on each as it is. On GPUs rank r runs on GPU
-  /// r of this process; fewer GPUs are an Environment error. On the host the ranks are threads. Where a launcher such as
-  /// torchrun has started that many processes, each runs its own rank: see docs/tensor-parallel.md.
+  /// r of this process; fewer GPUs are an Environment error. On the host the ranks are threads. With `processRank` or
+  /// `launcher` each process runs its own rank.
   int tensorParallel = 1;
+  std::optional<ProcessRank> processRank;
+  /// Takes the process's rank from the variables of the launcher that started it, such as torchrun's, if one did: see
+  /// docs/tensor-parallel.md.
+  bool launcher = false;
   bool vocabularyParallel = false;           ///< ranks divide the embedding's rows and the head's columns too
   /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an input that the
   /// graph extends, by Concat(past, new) or GroupQueryAttention into a result, has a buffer of that many positions,

@@ -30,32 +30,87 @@ std::vector<Port> outputPorts(func::FuncOp function, const nn::SymbolicShapes &s
 }
 } // namespace
 
-Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
-  auto implementation = std::make_shared<Implementation>();
-  implementation->path = path;
-  implementation->context = makeContext();
-  ImportOptions importOptions;
-  importOptions.constants = options.constants;
-  importOptions.sharedCaches = options.sharedCaches;
-  importOptions.dims = options.dims;
-  if (namesRankFiles(path) && options.ranks < 2)
+/// The tensor's bytes as a file; a copy of one with gaps.
+static Result<std::shared_ptr<MappedFile>> fileOf(const std::string &name, const Tensor &tensor) {
+  if (tensor.device().kind != Device::Kind::Host)
+    return badInput(name + ": weights are taken from host memory, not from a GPU's");
+  const Tensor dense = tensor.dense();
+  return MappedFile::ofMemory({static_cast<const std::byte *>(dense.data()), dense.bytes()}, dense.storage());
+}
+
+static Result<ImportOptions> importOptionsOf(const LoadOptions &options) {
+  ImportOptions import;
+  import.constants = options.constants;
+  import.sharedCaches = options.sharedCaches;
+  import.dims = options.dims;
+  for (const auto &[location, tensor] : options.files) {
+    auto file = tensor.type() == DType::U8 ? fileOf("file '" + location + "'", tensor)
+                                           : badInput("file '" + location + "': bytes are given as u8");
+    if (!file)
+      return file.error();
+    import.files.emplace(location, std::move(*file));
+  }
+  for (const auto &[name, tensor] : options.weights) {
+    if (tensor.type() == DType::I4 || tensor.type() == DType::U4)
+      return badInput("weight '" + name + "': 4-bit elements are given two to a byte, as u8");
+    auto file = fileOf("weight '" + name + "'", tensor);
+    if (!file)
+      return file.error();
+    import.weights.emplace(name, onnx::MemoryWeight{tensor.type(), tensor.shape(), std::move(*file)});
+  }
+  return import;
+}
+
+/// `contents`: of the model, if it is in memory.
+static Result<std::shared_ptr<Graph::Implementation>> read(const std::string &path, std::shared_ptr<MappedFile> contents,
+                                                           const LoadOptions &options) {
+  auto graph = std::make_shared<Graph::Implementation>();
+  graph->path = path;
+  graph->context = makeContext();
+  auto importOptions = importOptionsOf(options);
+  if (!importOptions)
+    return importOptions.error();
+  importOptions->contents = std::move(contents);
+  const bool isOfRanks = namesRankFiles(path) && !importOptions->contents;
+  if (isOfRanks && options.ranks < 2)
     return badInput(path + ": stands for the files of several ranks; say how many there are");
-  auto module = namesRankFiles(path) ? importRankFiles(*implementation->context, path, options.ranks, importOptions)
-                                     : loadModule(*implementation->context, path, importOptions);
+  auto module = isOfRanks ? importRankFiles(*graph->context, path, options.ranks, *importOptions)
+                          : loadModule(*graph->context, path, *importOptions);
   if (!module)
     return module.error();
-  implementation->module = std::move(*module);
-  implementation->weightFolder = weightFolder(*implementation->module, path);
-  auto entry = entryFunction(*implementation->module);
+  graph->module = std::move(*module);
+  graph->memory.push_back(importOptions->contents);
+  for (const auto &[location, file] : importOptions->files)
+    graph->memory.push_back(file);
+  for (const auto &[name, weight] : importOptions->weights)
+    graph->memory.push_back(weight.bytes);
+  graph->weightFolder = weightFolder(*graph->module, path);
+  auto entry = entryFunction(*graph->module);
   if (!entry)
     return badInput(path + ": " + entry.error().message);
   auto shapes = nn::SymbolicShapes::compute(*entry);
   if (failed(shapes))
     return badInput(path + ": shapes do not fit together");
-  implementation->inputs = inputPorts(*entry);
-  implementation->outputs = outputPorts(*entry, *shapes);
+  graph->inputs = inputPorts(*entry);
+  graph->outputs = outputPorts(*entry, *shapes);
+  return graph;
+}
+
+Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
+  auto read = fusion::read(path, nullptr, options);
+  if (!read)
+    return read.error();
   Graph graph;
-  graph.shared = std::move(implementation);
+  graph.shared = std::move(*read);
+  return graph;
+}
+
+Result<Graph> Graph::load(const ModelBytes &model, const LoadOptions &options) {
+  auto read = fusion::read(model.path, MappedFile::ofMemory(model.bytes, model.owner), options);
+  if (!read)
+    return read.error();
+  Graph graph;
+  graph.shared = std::move(*read);
   return graph;
 }
 

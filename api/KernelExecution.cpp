@@ -4,7 +4,10 @@
 #include "runtime/Executor.h"
 #include "runtime/RankGroup.h"
 #include "runtime/RankProcess.h"
+#include "runtime/collective/Bootstrap.h"
 #include "runtime/cuda/Driver.h"
+
+#include <fmt/format.h>
 
 namespace fusion {
 
@@ -156,18 +159,37 @@ private:
 };
 } // namespace
 
-Result<std::unique_ptr<ExecutionBackend>> ExecutionBackend::create(RunOn device, int ranks, std::string cacheFolder) {
+/// Where this process stands among the ranks; nothing if the ranks are threads of it.
+static Result<std::optional<LaunchedRank>> placeOf(const CompileOptions &options, int ranks) {
+  if (!options.processRank)
+    return options.launcher ? launchedRank() : Result<std::optional<LaunchedRank>>(std::optional<LaunchedRank>());
+  const ProcessRank &own = *options.processRank;
+  if (own.ranks != ranks)
+    return badInput(fmt::format("processRank is one of {} ranks, but the program is for {}", own.ranks, ranks));
+  if (own.rank < 0 || own.rank >= own.ranks || own.gpu < 0)
+    return badInput(fmt::format("processRank is rank {} of {} on GPU {}: they count from 0", own.rank, own.ranks, own.gpu));
+  if (!own.allGather)
+    return badInput("processRank has no allGather: the ranks cannot find each other");
+  auto place = bootstrapRank(own.rank, own.ranks, own.host, own.allGather);
+  if (!place)
+    return place.error();
+  place->localRank = own.gpu;
+  return std::optional(std::move(*place));
+}
+
+Result<std::unique_ptr<ExecutionBackend>> ExecutionBackend::create(const CompileOptions &options, int ranks) {
   using Made = std::unique_ptr<ExecutionBackend>;
+  RunOn device = options.device;
   if (device == RunOn::Auto)
     device = cuda::deviceCount() > 0 ? RunOn::Cuda : RunOn::Cpu;
   if (device == RunOn::Cpu)
     return makeReferenceExecution(ranks);
   ExecutorOptions settings;
   settings.target = device == RunOn::Cuda ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
-  if (!cacheFolder.empty())
-    settings.cacheFolder = std::move(cacheFolder);
+  if (!options.cacheFolder.empty())
+    settings.cacheFolder = options.cacheFolder;
   if (ranks > 1) {
-    auto place = launchedRank();
+    auto place = placeOf(options, ranks);
     if (!place)
       return place.error();
     if (*place && (*place)->ranks > 1)

@@ -79,18 +79,27 @@ std::string weightFolder(ModuleOp module, const std::string &path) {
   return elsewhere ? origin.str() : beside;
 }
 
+static OwningOpRef<ModuleOp> parseText(MLIRContext &context, const std::string &path, const MappedFile &contents) {
+  const llvm::StringRef text(reinterpret_cast<const char *>(contents.bytes().data()), contents.bytes().size());
+  return parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
+}
+
 Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string &path,
                                          const ImportOptions &options) {
-  if (!llvm::sys::fs::exists(path))
+  const bool isText = llvm::StringRef(path).ends_with(".mlir");
+  if (!options.contents && !llvm::sys::fs::exists(path))
     return badInput(path + ": no such file");
-  if (llvm::sys::fs::is_directory(path))
+  if (!options.contents && llvm::sys::fs::is_directory(path))
     return badInput(path + ": is a folder, not a graph file");
-  if (llvm::StringRef(path).ends_with(".onnx"))
+  if (llvm::StringRef(path).ends_with(".onnx") || (options.contents && !isText))
     return importOnnx(context, path, options);
   if (!options.dims.empty())
     return badInput(path + ": sizes of dims can be given for ONNX files only");
+  if (!options.weights.empty() || !options.files.empty())
+    return badInput(path + ": weights in memory are for ONNX models, not for graphs as text");
   FirstError error(&context);
-  auto module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+  auto module = options.contents ? parseText(context, path, *options.contents)
+                                 : parseSourceFile<ModuleOp>(path, ParserConfig(&context));
   if (!module)
     return badInput(error.text(path + ": is not a graph in MLIR text"));
   return module;

@@ -11,6 +11,18 @@ endforeach()
 file(WRITE "${PROJECT_BINARY_DIR}/Fusion.h" "#pragma once\n#include \"fusion/api/Fusion.h\"\n")
 install(FILES "${PROJECT_BINARY_DIR}/Fusion.h" DESTINATION include/fusion)
 
+install(FILES LICENSE DESTINATION share/doc/fusion)
+
+# The C interface: find_package(FusionC) gives Fusion::C, pkg-config `fusion`; both need nothing else.
+install(FILES api/c/fusion.h DESTINATION include)
+install(TARGETS FusionC EXPORT FusionCTargets LIBRARY DESTINATION lib)
+set(FUSION_C_PACKAGE_FOLDER lib/cmake/FusionC)
+install(EXPORT FusionCTargets NAMESPACE Fusion:: DESTINATION ${FUSION_C_PACKAGE_FOLDER} FILE FusionCConfig.cmake)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/FusionCConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/FusionCConfigVersion.cmake" DESTINATION ${FUSION_C_PACKAGE_FOLDER})
+configure_file(cmake/fusion.pc.in "${PROJECT_BINARY_DIR}/fusion.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/fusion.pc" DESTINATION lib/pkgconfig)
+
 set(FUSION_PACKAGE_FOLDER lib/cmake/Fusion)
 install(EXPORT FusionTargets NAMESPACE Fusion:: DESTINATION ${FUSION_PACKAGE_FOLDER})
 configure_package_config_file(cmake/FusionConfig.cmake.in "${PROJECT_BINARY_DIR}/FusionConfig.cmake"

@@ -60,6 +60,7 @@ CompileOptions CompileFlags::options(Target target) const {
   options.profit = profit;
   options.kvCapacity = kvCapacity;
   options.tensorParallel = tensorParallel;
+  options.launcher = true;
   options.assumeFinite = !noAssumeFinite;
   return options;
 }

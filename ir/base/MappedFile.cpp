@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,6 +59,32 @@ struct OpenFiles {
   }
 };
 
+/// Files of memory by their numbers; the lowest that is free comes next.
+struct MemoryFiles {
+  std::mutex mutex;
+  std::map<uint64_t, std::weak_ptr<MappedFile>> files;
+  std::set<uint64_t> free;
+  uint64_t next = 1;
+  static MemoryFiles &instance() {
+    static auto *files = new MemoryFiles; // tensors of static objects may outlive main
+    return *files;
+  }
+};
+constexpr std::string_view memoryPrefix = "/@memory/";
+
+Result<std::shared_ptr<MappedFile>> openMemory(const std::string &path) {
+  uint64_t number = 0;
+  const char *end = path.data() + path.size();
+  auto [stop, code] = std::from_chars(path.data() + memoryPrefix.size(), end, number);
+  MemoryFiles &memory = MemoryFiles::instance();
+  std::lock_guard lock(memory.mutex);
+  auto found = code == std::errc() && stop == end ? memory.files.find(number) : memory.files.end();
+  std::shared_ptr<MappedFile> file = found == memory.files.end() ? nullptr : found->second.lock();
+  if (!file)
+    return badInput(path + ": the graph that had these bytes in memory is gone");
+  return file;
+}
+
 std::string canonicalPath(const std::string &path) {
   std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path.c_str(), nullptr), &std::free);
   return resolved ? std::string(resolved.get()) : path;
@@ -104,7 +132,27 @@ int fillTemporary(int descriptor, std::span<const std::string_view> parts, mode_
 
 } // namespace
 
+std::shared_ptr<MappedFile> MappedFile::ofMemory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  MemoryFiles &memory = MemoryFiles::instance();
+  std::lock_guard lock(memory.mutex);
+  file->number = memory.free.empty() ? memory.next++ : memory.free.extract(memory.free.begin()).value();
+  file->name = fmt::format("{}{}", memoryPrefix, *file->number);
+  file->contents = bytes;
+  file->owner = std::move(owner);
+  memory.files[*file->number] = file;
+  return file;
+}
+
+bool MappedFile::exists(const std::string &path) {
+  if (path.starts_with(memoryPrefix))
+    return bool(openMemory(path));
+  return ::access(path.c_str(), F_OK) == 0;
+}
+
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
+  if (path.starts_with(memoryPrefix))
+    return openMemory(path);
   // Without O_NONBLOCK a named pipe would wait here for a writer.
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.number < 0)
@@ -139,6 +187,13 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
 }
 
 MappedFile::~MappedFile() {
+  if (number) {
+    MemoryFiles &memory = MemoryFiles::instance();
+    std::lock_guard lock(memory.mutex);
+    memory.files.erase(*number);
+    memory.free.insert(*number);
+    return;
+  }
   if (!contents.empty())
     ::munmap(const_cast<std::byte *>(contents.data()), contents.size());
 }

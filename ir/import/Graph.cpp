@@ -343,15 +343,26 @@ static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &gr
   return given;
 }
 
+/// Names in a file can hold anything; a message is one line.
+static std::string onOneLine(std::string message) {
+  for (char &c : message)
+    if (static_cast<unsigned char>(c) < ' ')
+      c = '?';
+  return message;
+}
+
 Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path,
                                          const ImportOptions &options) {
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
-  auto model = onnx::openModel(path);
+  auto model = onnx::openModel(path, options.contents);
   if (!model)
     return model.error();
   auto given = givenDims(model->model.graph(), options.dims);
   if (!given)
-    return Error{given.error().kind, path + ": " + given.error().message};
+    return Error{given.error().kind, path + ": " + onOneLine(given.error().message)};
+  model->memory = options.files;
+  if (Status status = onnx::takeWeights(*model, options.weights); !status)
+    return badInput(path + ": " + onOneLine(status.error().message));
   onnx::GraphImporter importer(context, *model, path, options, *given);
   auto module = importer.run();
   if (module) {
@@ -362,12 +373,7 @@ Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string
     }
     return module;
   }
-  // Names in a file can hold anything; a message is one line.
-  std::string message = module.error().message;
-  for (char &c : message)
-    if (static_cast<unsigned char>(c) < ' ')
-      c = '?';
-  return Error{module.error().kind, message};
+  return Error{module.error().kind, onOneLine(module.error().message)};
 }
 
 } // namespace fusion

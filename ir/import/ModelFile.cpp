@@ -105,17 +105,20 @@ Status checkHeader(const proto::ModelProto &model) {
 
 } // namespace
 
-Result<ModelFile> openModel(const std::string &path) {
-  auto file = MappedFile::open(path);
-  if (!file)
-    return file.error();
-  std::string_view bytes(reinterpret_cast<const char *>((*file)->bytes().data()), (*file)->bytes().size());
+Result<ModelFile> openModel(const std::string &path, std::shared_ptr<MappedFile> contents) {
+  if (!contents) {
+    auto file = MappedFile::open(path);
+    if (!file)
+      return file.error();
+    contents = std::move(*file);
+  }
+  std::string_view bytes(reinterpret_cast<const char *>(contents->bytes().data()), contents->bytes().size());
   if (bytes.empty())
     return badInput(path + ": the file is empty");
   std::string reduced;
   if (!Reducer(bytes.data()).reduce(Message::Model, bytes, reduced))
     return badInput(path + ": not an ONNX model, or truncated or damaged");
-  ModelFile result{*file, {}};
+  ModelFile result{std::move(contents), {}, {}};
   if (!result.model.ParseFromString(reduced))
     return badInput(path + ": not an ONNX model, or damaged");
   if (auto status = checkHeader(result.model); !status)

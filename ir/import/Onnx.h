@@ -4,6 +4,7 @@
 #include "ir/base/Dim.h"
 #include "ir/base/Result.h"
 #include "ir/base/Safetensors.h"
+#include "ir/import/MemoryWeight.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -22,6 +23,12 @@ struct ImportOptions {
   /// is imported as one where they are equal, unless it is known here that the one is 1. Names that no input has are
   /// errors, as are negative sizes.
   SymbolValues dims;
+  /// The model's bytes where they are in memory.
+  std::shared_ptr<MappedFile> contents;
+  /// External data files in memory, by location.
+  std::map<std::string, std::shared_ptr<MappedFile>> files;
+  /// See onnx::takeWeights.
+  std::map<std::string, onnx::MemoryWeight> weights;
 };
 
 /// Imports the model file at `path` (opset 7 to 27) as a module with one function `main`.

@@ -187,7 +187,8 @@ Result<TensorInfo> TensorStore::describe(const proto::TensorProto &tensor) {
     if (range->length != needed)
       return badInput(fmt::format("{}: {} bytes of data where its type and dims need {}", label(tensor),
                                   range->length, needed));
-    info.place = TensorInfo::Place{name, range->offset, range->length};
+    const std::string &file = model.file->isMemory() ? model.file->path() : name;
+    info.place = TensorInfo::Place{file, range->offset, range->length};
   } else {
     int64_t expected = info.type == DType::I4 || info.type == DType::U4 ? (elements + 1) / 2 : elements;
     if (int64_t found = fieldSize(tensor, info.type); found != expected)
@@ -216,23 +217,28 @@ Result<TensorInfo::Place> TensorStore::externalPlace(const proto::TensorProto &t
   std::filesystem::path location(place.path);
   if (place.path.empty() || place.path.find('\0') != std::string::npos)
     return badInput("external data without a location");
+  const std::string named = place.path;
+  const auto inMemory = model.memory.find(named);
   bool leaves = location.is_absolute();
   for (const auto &part : location)
     leaves |= part == "..";
-  if (leaves)
-    return badInput(fmt::format("external data '{}' lies outside the model's folder", place.path));
-  auto known = sizes.find(place.path);
-  if (known == sizes.end()) {
+  if (leaves && inMemory == model.memory.end())
+    return badInput(fmt::format("external data '{}' lies outside the model's folder", named));
+  auto known = sizes.find(named);
+  if (inMemory != model.memory.end()) {
+    place.path = inMemory->second->path();
+    known = sizes.emplace(named, inMemory->second->bytes().size()).first;
+  } else if (known == sizes.end()) {
     std::error_code error;
     std::filesystem::path full = std::filesystem::path(folder) / location;
     bool regular = std::filesystem::is_regular_file(full, error);
     uint64_t size = regular ? std::filesystem::file_size(full, error) : 0;
     if (!regular || error)
       return badInput(fmt::format("external data file '{}' is missing", full.string()));
-    known = sizes.emplace(place.path, size).first;
+    known = sizes.emplace(named, size).first;
   }
   if (place.offset > known->second || needed > known->second - place.offset)
-    return badInput(fmt::format("external data file '{}' is too short: {} bytes at {} of {}", place.path,
+    return badInput(fmt::format("external data file '{}' is too short: {} bytes at {} of {}", named,
                                 needed, place.offset, known->second));
   return place;
 }

@@ -18,7 +18,7 @@ struct TensorInfo {
   Shape shape;
   /// Where the bytes lie in a file; not set if the values are fields of the message.
   struct Place {
-    std::string path; ///< relative to the folder of the model
+    std::string path; ///< relative to the folder of the model, or of memory
     uint64_t offset = 0, length = 0;
   };
   std::optional<Place> place;

@@ -13,10 +13,9 @@ Result<std::shared_ptr<MappedFile>> WeightFiles::open(const std::string &path) {
   if (auto known = files.find(path); known != files.end())
     return known->second;
   std::filesystem::path wanted(path);
-  std::error_code failed;
-  std::filesystem::path beside = std::filesystem::path(baseFolder) / wanted;
-  std::string place = std::filesystem::exists(beside, failed) ? beside.string() : path;
-  if (!std::filesystem::exists(place, failed)) {
+  const std::string beside = (std::filesystem::path(baseFolder) / wanted).string();
+  const std::string place = MappedFile::exists(beside) ? beside : path;
+  if (!MappedFile::exists(place)) {
     if (wanted.is_absolute())
       return badInput(fmt::format("no file {}", path));
     return badInput(fmt::format("no file {} in {} or in the working folder", path,

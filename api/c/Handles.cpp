@@ -1,0 +1,88 @@
+#include "api/c/Handles.h"
+
+#include "ir/base/DLPack.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace fusion::c {
+
+static thread_local std::string lastError;
+
+Ports::Ports(const std::vector<Port> &ports) {
+  for (const Port &port : ports) {
+    std::vector<const char *> &shape = dims.emplace_back();
+    for (const Dim &dim : port.shape)
+      shape.push_back(texts.emplace_back(dim.str()).c_str());
+    const char *name = texts.emplace_back(port.name).c_str();
+    const char *type = texts.emplace_back(fusion::name(port.type)).c_str();
+    entries.push_back({name, type, shape.size(), shape.data()});
+  }
+}
+
+const fusion_port *Ports::get(size_t *count) const {
+  if (count)
+    *count = entries.size();
+  return entries.data();
+}
+
+fusion_status fail(const Error &error) {
+  lastError = error.message;
+  return static_cast<fusion_status>(error.kind);
+}
+
+std::shared_ptr<void> ownerOf(fusion_release release, void *context) {
+  struct Owner {
+    fusion_release release;
+    void *context;
+    ~Owner() {
+      if (release)
+        release(context);
+    }
+  };
+  return std::shared_ptr<void>(new Owner{release, context}, [](void *owner) { delete static_cast<Owner *>(owner); });
+}
+
+char *copyText(std::string_view text) {
+  char *copy = static_cast<char *>(std::malloc(text.size() + 1));
+  if (!copy)
+    throw std::bad_alloc();
+  std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = 0;
+  return copy;
+}
+
+} // namespace fusion::c
+
+using namespace fusion;
+
+uint32_t fusion_abi_version(void) { return FUSION_ABI_VERSION; }
+const char *fusion_version(void) { return FUSION_VERSION; }
+const char *fusion_last_error(void) { return c::lastError.c_str(); }
+void fusion_free(char *text) { std::free(text); }
+
+fusion_status fusion_tensor_from_dlpack(DLManagedTensor *view, fusion_tensor **tensor) {
+  return c::guarded([&]() -> Status {
+    if (!view || !tensor)
+      return badInput("a tensor from DLPack needs a view, and a place for the result");
+    auto handle = std::make_unique<fusion_tensor>();
+    auto taken = fromDLPack(view);
+    if (!taken)
+      return taken.error();
+    handle->tensor = std::move(*taken);
+    *tensor = handle.release();
+    return {};
+  });
+}
+
+fusion_status fusion_tensor_to_dlpack(const fusion_tensor *tensor, DLManagedTensor **view) {
+  return c::guarded([&]() -> Status {
+    DLManagedTensor *made = tensor && view ? toDLPack(tensor->tensor) : nullptr;
+    if (!made)
+      return badInput("no tensor of one device: fetch a cache of several ranks");
+    *view = made;
+    return {};
+  });
+}
+
+void fusion_tensor_destroy(fusion_tensor *tensor) { delete tensor; }

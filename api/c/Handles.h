@@ -1,0 +1,71 @@
+// What the handles of fusion.h hold.
+#pragma once
+
+#include "api/Fusion.h"
+#include "api/c/fusion.h"
+
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace fusion::c {
+
+/// Ports as C sees them; what the pointers name lives here.
+class Ports {
+public:
+  explicit Ports(const std::vector<Port> &ports);
+  const fusion_port *get(size_t *count) const;
+
+private:
+  std::deque<std::string> texts;
+  std::deque<std::vector<const char *>> dims;
+  std::vector<fusion_port> entries;
+};
+
+/// Keeps the error for fusion_last_error().
+fusion_status fail(const Error &error);
+/// Calls `release`, if it is given, with `context` when it goes.
+std::shared_ptr<void> ownerOf(fusion_release release, void *context);
+/// A copy that fusion_free() frees.
+char *copyText(std::string_view text);
+
+/// Runs `work`, which returns a Status; nothing is thrown out of here.
+template <class Work> fusion_status guarded(Work work) {
+  try {
+    Status status = work();
+    return status ? FUSION_OK : fail(status.error());
+  } catch (const std::bad_alloc &) {
+    return fail(environment("out of memory"));
+  } catch (const std::exception &problem) {
+    return fail(environment(problem.what()));
+  }
+}
+
+} // namespace fusion::c
+
+struct fusion_options {
+  fusion::LoadOptions load;
+  fusion::CompileOptions compile;
+};
+
+struct fusion_graph {
+  explicit fusion_graph(fusion::Graph loaded) : graph(std::move(loaded)), inputs(graph.inputs()), outputs(graph.outputs()) {}
+  const fusion::Graph graph;
+  const fusion::c::Ports inputs, outputs;
+  mutable std::mutex mutex; ///< a graph is compiled by one thread at a time
+};
+
+struct fusion_program {
+  explicit fusion_program(fusion::Program made);
+  fusion::Program program;
+  const fusion::c::Ports inputs, outputs;
+  const std::string device;
+  std::vector<fusion::Program::Cache> cacheNames;
+  std::vector<fusion_cache> caches;
+};
+
+struct fusion_tensor {
+  fusion::Tensor tensor;
+};

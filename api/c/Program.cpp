@@ -1,0 +1,171 @@
+#include "api/c/Handles.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using namespace fusion;
+
+fusion_program::fusion_program(Program made)
+    : program(std::move(made)), inputs(program.inputs()), outputs(program.outputs()), device(program.device()),
+      cacheNames(program.caches()) {
+  for (const Program::Cache &cache : cacheNames)
+    caches.push_back({cache.past.c_str(), cache.present.c_str()});
+}
+
+void fusion_program_destroy(fusion_program *program) { delete program; }
+const fusion_port *fusion_program_inputs(const fusion_program *program, size_t *count) { return program->inputs.get(count); }
+const fusion_port *fusion_program_outputs(const fusion_program *program, size_t *count) { return program->outputs.get(count); }
+const char *fusion_program_device(const fusion_program *program) { return program->device.c_str(); }
+int fusion_program_rank(const fusion_program *program) { return program->program.rank(); }
+
+const fusion_cache *fusion_program_caches(const fusion_program *program, size_t *count) {
+  if (count)
+    *count = program->caches.size();
+  return program->caches.data();
+}
+
+static Result<NamedTensors> named(size_t count, const char *const *names, const fusion_tensor *const *tensors) {
+  NamedTensors result;
+  for (size_t i = 0; i < count; ++i) {
+    if (!names || !tensors || !names[i] || !tensors[i])
+      return badInput("input " + std::to_string(i) + " has no name or no tensor");
+    if (!result.emplace(names[i], tensors[i]->tensor).second)
+      return badInput(std::string("input ") + names[i] + " is given twice");
+  }
+  return result;
+}
+
+/// Hands `made` out in the order of `names`.
+static Status give(Result<NamedTensors> made, const std::vector<std::string> &names, fusion_tensor **handles) {
+  if (!made)
+    return made.error();
+  std::vector<std::unique_ptr<fusion_tensor>> all;
+  for (const std::string &name : names) {
+    auto tensor = made->find(name);
+    if (tensor == made->end())
+      return badInput("there is no result " + name);
+    all.push_back(std::make_unique<fusion_tensor>(fusion_tensor{std::move(tensor->second)}));
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    handles[i] = all[i].release();
+  return {};
+}
+
+static std::vector<std::string> outputNames(const Program &program) {
+  std::vector<std::string> names;
+  for (const Port &port : program.outputs())
+    names.push_back(port.name);
+  return names;
+}
+
+fusion_status fusion_program_run(fusion_program *program, size_t count, const char *const *names,
+                                 const fusion_tensor *const *inputs, fusion_tensor **outputs) {
+  return c::guarded([&]() -> Status {
+    auto given = named(count, names, inputs);
+    return given ? give(program->program.run(*given), outputNames(program->program), outputs) : Status(given.error());
+  });
+}
+
+fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count, const char *const *names,
+                                     const fusion_tensor *const *inputs, fusion_tensor **outputs) {
+  return c::guarded([&]() -> Status {
+    auto given = named(count, names, inputs);
+    return given ? give(program->program.enqueue(*given, stream), outputNames(program->program), outputs)
+                 : Status(given.error());
+  });
+}
+
+fusion_status fusion_program_fetch(fusion_program *program, size_t count, const char *const *names,
+                                   const fusion_tensor *const *tensors, fusion_tensor **copies) {
+  return c::guarded([&]() -> Status {
+    auto given = named(count, names, tensors);
+    return given ? give(program->program.fetch(*given), std::vector<std::string>(names, names + count), copies)
+                 : Status(given.error());
+  });
+}
+
+fusion_status fusion_program_bench(fusion_program *program, size_t count, const char *const *names,
+                                   const fusion_tensor *const *inputs, int iterations, int cold, double *times) {
+  return c::guarded([&]() -> Status {
+    if (iterations < 1)
+      return badInput("a benchmark takes a number of runs, not " + std::to_string(iterations));
+    auto given = named(count, names, inputs);
+    if (!given)
+      return given.error();
+    auto measured = program->program.bench(*given, iterations, cold != 0);
+    if (!measured)
+      return measured.error();
+    std::copy(measured->begin(), measured->end(), times);
+    return {};
+  });
+}
+
+fusion_status fusion_program_profile(fusion_program *program, size_t count, const char *const *names,
+                                     const fusion_tensor *const *inputs, char **table, char **trace) {
+  return c::guarded([&]() -> Status {
+    auto given = named(count, names, inputs);
+    if (!given)
+      return given.error();
+    auto profile = program->program.profile(*given);
+    if (!profile)
+      return profile.error();
+    if (table)
+      *table = c::copyText(profile->table);
+    if (trace)
+      *trace = c::copyText(profile->chromeTrace);
+    return {};
+  });
+}
+
+static Result<std::string> inFormat(const Report &report, const char *format) {
+  const std::string_view wanted = format ? format : "";
+  if (wanted == "json")
+    return report.json();
+  if (wanted == "markdown")
+    return report.markdown();
+  if (wanted == "html")
+    return report.html();
+  return badInput("a report is json, markdown or html, not '" + std::string(wanted) + "'");
+}
+
+static Status copyResult(const Result<std::string> &result, char **text) {
+  if (!result)
+    return result.error();
+  *text = c::copyText(*result);
+  return {};
+}
+
+fusion_status fusion_program_report(const fusion_program *program, const char *format, char **text) {
+  return c::guarded([&] { return copyResult(inFormat(program->program.report(), format), text); });
+}
+
+fusion_status fusion_report_text(const char *report, const char *format, char **text) {
+  return c::guarded([&]() -> Status {
+    if (!report || !nlohmann::json::parse(report, nullptr, /*allow_exceptions=*/false).is_object())
+      return badInput("the report is no JSON of fusion_graph_explain()");
+    return copyResult(inFormat(Report(std::string(report)), format), text);
+  });
+}
+
+fusion_status fusion_program_source(const fusion_program *program, char **text) {
+  return c::guarded([&] { return copyResult(program->program.cudaSource(), text); });
+}
+
+fusion_status fusion_program_statistics(const fusion_program *program, char **json) {
+  return c::guarded([&]() -> Status {
+    const RunStatistics all = program->program.statistics();
+    const nlohmann::json fields = {{"runs", all.runs},
+                                   {"plans", all.plans},
+                                   {"updates", all.updates},
+                                   {"speculated", all.speculated},
+                                   {"evaluations", all.evaluations},
+                                   {"recordings", all.recordings},
+                                   {"replays", all.replays},
+                                   {"changed_launches", all.changedLaunches},
+                                   {"why_one_by_one", all.whyOneByOne},
+                                   {"host_microseconds", all.hostMicroseconds}};
+    *json = c::copyText(fields.dump());
+    return {};
+  });
+}
