@@ -1,0 +1,136 @@
+"""The backend of torch.compile: torch.compile(model, backend="fusion")."""
+import operator
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from ._aten import Importer, is_symbolic, module_path, why_not
+from ._errors import BadInput, Lacking
+from ._exported import decompositions, host_tensor
+from ._graph import load
+from ._program import compile
+
+_reports = []
+
+
+class TorchReport:
+    """What became of one graph of torch.compile: `programs`, made when its pieces first ran, and `left`: (node, reason) of what
+    PyTorch runs. str() is markdown."""
+
+    def __init__(self):
+        self.programs, self.left = [], []
+
+    def __str__(self):
+        lines = [f"{len(self.programs)} pieces compiled, {len(self.left)} ops or pieces left to PyTorch"]
+        lines += [f"- {where}: {reason}" for where, reason in self.left]
+        return "\n".join(lines + [program.report.markdown() for program in self.programs])
+
+
+def torch_reports(clear=False):
+    """The TorchReports of this process, a graph each, in the order in which torch.compile made them."""
+    reports = list(_reports)
+    if clear:
+        _reports.clear()
+    return reports
+
+
+def backend(graph_module, example_inputs, *, options=None, mode=None):
+    """Called by torch.compile. `options` are fusion.compile()'s. Graphs that need gradients are left to PyTorch."""
+    from torch._decomp import core_aten_decompositions
+    from torch._dynamo.backends.common import aot_autograd
+
+    def leave(graph, inputs):
+        report = TorchReport()
+        report.left.append(("the graph", "it needs gradients"))
+        _reports.append(report)
+        return _boxed(graph)
+    compiler = aot_autograd(fw_compiler=leave, bw_compiler=lambda graph, inputs: _boxed(graph),
+                            inference_compiler=lambda graph, inputs: _compile(graph, options or {}),
+                            decompositions=decompositions(dict(core_aten_decompositions())))
+    return compiler(graph_module, example_inputs)
+
+
+class _Supported(OperatorSupportBase):
+    def is_node_supported(self, submodules, node):
+        return node.op == "call_function" and not is_symbolic(node) and why_not(node) is None
+
+
+def _compile(graph_module, options):
+    report = TorchReport()
+    _reports.append(report)
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and not is_symbolic(node) and node.target is not operator.getitem:
+            reason = why_not(node)
+            if reason:
+                path = module_path(node)
+                report.left.append((f"{node.name} in {path}" if path else node.name, reason))
+    split = CapabilityBasedPartitioner(graph_module, _Supported(), allows_single_node_partition=False).partition_and_fuse()
+    for name, piece in list(split.named_children()):
+        if name.startswith("fused_"):
+            delattr(split, name)
+            setattr(split, name, _Piece(name, piece, options, report))
+    return _boxed(split)
+
+
+def _boxed(call):
+    """As AOT calls it: with one list, which is emptied."""
+    def run(args):
+        given = list(args)
+        args.clear()
+        return call(*given)
+    run._boxed_call = True
+    return run
+
+
+class _Piece(torch.nn.Module):
+    """Part of a graph, compiled when it first runs: parameters are its weights then. Parameters that are replaced or changed in place
+    compile it again."""
+
+    def __init__(self, name, graph_module, options, report):
+        super().__init__()
+        self.name, self.graph_module, self.options, self.report = name, graph_module, options, report
+        self.placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
+        self.program = None
+        self.failed = False
+
+    def forward(self, *args):
+        if self.failed:
+            return self.graph_module(*args)
+        state = [(arg.data_ptr(), arg._version) for arg in args if isinstance(arg, torch.nn.Parameter)]
+        if self.program is None or state != self.state:
+            self.state = state
+            try:
+                self._build(args)
+            except Lacking:
+                raise
+            except BadInput as problem:
+                self.failed = True
+                self.report.left.append((self.name, str(problem)))
+                return self.graph_module(*args)
+        outputs = self.program({name: args[index] for name, index in self.inputs})
+        results = [outputs[name] for name in self.outputs]
+        results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
+        return results[0] if self.single else tuple(results)
+
+    def _build(self, args):
+        weights = {node.name: (f"{node.name}.weight", arg) for node, arg in zip(self.placeholders, args)
+                   if isinstance(arg, torch.nn.Parameter)}
+        result = next(node for node in self.graph_module.graph.nodes if node.op == "output")
+        self.single = isinstance(result.args[0], torch.fx.Node)
+        importer = Importer(self.graph_module, weights)
+        self.outputs = []
+
+        def names(count):
+            self.outputs = [f"output_{i}" for i in range(count)]
+            return self.outputs
+        model = importer.run(names)
+        order = {node: index for index, node in enumerate(self.placeholders)}
+        self.inputs = [(name, order[node]) for name, node in importer.inputs]
+        graph = load(model, weights={name: host_tensor(tensor) for name, tensor in importer.given.items()}, name=self.name)
+        on_gpu = any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args)
+        self.program = compile(graph, **{"device": "cuda" if on_gpu else "cpu", **self.options})
+        self.report.programs.append(self.program)
+
+
+__all__ = ["TorchReport", "backend", "torch_reports"]

@@ -1,0 +1,73 @@
+"""torch.export's programs as graphs."""
+import os
+
+import torch
+
+from . import _aten_ops  # noqa: F401: registers its handlers
+from ._aten import HANDLERS, Importer, Unsupported
+from ._graph import load
+
+
+def decompositions(table):
+    """Without those of ops that are imported as they are."""
+    for op in list(table):
+        name = op._schema.name.split("::")[-1] if isinstance(op, torch._ops.OpOverload) else None
+        if name and op.namespace == "aten" and (name in HANDLERS or f"{name}.{op._overloadname}" in HANDLERS):
+            table.pop(op)
+    return table
+
+
+def from_exported(program, **options):
+    """A Graph of a torch.export.ExportedProgram, or of a .pt2 file that torch.export.save() wrote.
+
+    Inputs are named as in the exported module's forward, outputs by the keys of what it returns (output_0 ... where there are none).
+    Dims that were exported as dynamic stay symbolic. Parameters and buffers are not copied and must not change. `options` are
+    load()'s. Raises BadInput with the node, its module and the reason where an op cannot be imported.
+    """
+    if isinstance(program, (str, os.PathLike)):
+        program = torch.export.load(os.fspath(program))
+    program = program.run_decompositions(decompositions(torch.export.default_decompositions()))
+    signature = program.graph_signature
+    if signature.buffers_to_mutate or getattr(signature, "user_inputs_to_mutate", None):
+        changed = [*signature.buffers_to_mutate.values(), *getattr(signature, "user_inputs_to_mutate", {}).values()]
+        raise Unsupported(f"the module changes {', '.join(changed[:3])}: a graph has no state; return it instead")
+    weights = {}
+    for name, target in {**signature.inputs_to_parameters, **signature.inputs_to_buffers,
+                         **signature.inputs_to_lifted_tensor_constants}.items():
+        tensor = program.state_dict.get(target)
+        weights[name] = (target, program.constants[target] if tensor is None else tensor)
+    importer = Importer(program.graph_module, weights)
+    model = importer.run(lambda count: _output_names(program, count))
+    given = {name: host_tensor(tensor) for name, tensor in importer.given.items()}
+    return load(model, weights={**given, **options.pop("weights", {})}, name=options.pop("name", "exported program"), **options)
+
+
+def host_tensor(tensor):
+    tensor = tensor.detach()
+    return (tensor.cpu() if tensor.is_cuda else tensor).contiguous()
+
+
+def _output_names(program, count):
+    names = []
+    try:
+        _walk(program.call_spec.out_spec, "", names)
+    except (AttributeError, TypeError):
+        names = []
+    if len(names) != count or len(set(names)) != count:
+        names = [f"output_{i}" for i in range(count)]
+    return names
+
+
+def _walk(spec, prefix, names):
+    """The names of a tree's leaves: keys of dicts, positions in lists."""
+    children = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+    if spec.is_leaf():
+        names.append(prefix or "output_0")
+        return
+    keys = spec.context
+    if keys and isinstance(keys, (list, tuple)) and isinstance(keys[0], (list, tuple)):
+        keys = keys[0]
+    if not (isinstance(keys, (list, tuple)) and len(keys) == len(children) and all(isinstance(key, str) for key in keys)):
+        keys = [f"output_{i}" if not prefix else str(i) for i in range(len(children))]
+    for key, child in zip(keys, children):
+        _walk(child, f"{prefix}.{key}" if prefix else key, names)

@@ -1,0 +1,123 @@
+"""Tensors to and from other libraries, without a copy where their memory is dense."""
+import sys
+
+from . import _core
+from ._errors import BadInput
+
+# Type codes and bits of DLPack.
+_CODES = {"bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16),
+          "uint32": (1, 32), "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16),
+          "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8)}
+_NAMES = {code: name for name, code in _CODES.items()}
+_HOST, _CUDA, _PINNED = 1, 2, 3
+
+
+class Tensor:
+    """A tensor in the memory of the host or of a GPU; nobody changes it, except that a cache is extended where it lies.
+
+    Speaks DLPack (`torch.from_dlpack(t)`, `cupy.from_dlpack(t)`) and, on the host, numpy's protocol (`numpy.asarray(t)`). With
+    bfloat16 or an 8-bit float, numpy() needs the package ml_dtypes.
+    """
+    __slots__ = ("_core",)
+
+    def __init__(self, core):
+        self._core = core
+
+    @property
+    def shape(self):
+        """The dims, as a tuple of int."""
+        return tuple(self._core.facts[1])
+
+    @property
+    def dtype(self):
+        """The element type by its numpy name: 'float16', 'bfloat16', 'int64' ..."""
+        return _NAMES[self._core.facts[3:]]
+
+    @property
+    def device(self):
+        """'cpu', or 'cuda:N'."""
+        kind, ordinal = self._core.device
+        return f"cuda:{ordinal}" if kind == _CUDA else "cpu"
+
+    def __dlpack_device__(self):
+        return self._core.device
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        return self._core.to_dlpack()
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def numpy(self):
+        """The same memory as a numpy array. Raises BadInput on a GPU: program.fetch() copies to the host."""
+        import numpy
+        if self._core.device[0] == _CUDA:
+            raise BadInput("the tensor is on a GPU: copy it with Program.fetch(), or take it with torch.from_dlpack()")
+        name = self.dtype
+        if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            try:
+                import ml_dtypes
+            except ImportError:
+                raise BadInput(f"numpy has no {name}: install ml_dtypes, or take the tensor with torch.from_dlpack()") from None
+            bits = numpy.dtype("uint16" if name == "bfloat16" else "uint8")
+            return numpy.asarray(_Interface(self, bits)).view(getattr(ml_dtypes, name))
+        return numpy.asarray(_Interface(self, numpy.dtype(name)))
+
+    def torch(self):
+        """The same memory as a torch.Tensor, on its device."""
+        import torch
+        return torch.utils.dlpack.from_dlpack(self._core.to_dlpack())
+
+    def __repr__(self):
+        return f"fusion.Tensor({'x'.join(map(str, self.shape)) or 'scalar'}, {self.dtype}, {self.device})"
+
+
+class _Interface:
+    """Shows numpy a host tensor's memory as elements of `dtype`."""
+
+    def __init__(self, tensor, dtype):
+        address, shape, strides, _, _ = tensor._core.facts
+        self.owner = tensor
+        self.__array_interface__ = {
+            "data": (address, False), "shape": tuple(shape), "typestr": dtype.str, "version": 3,
+            "strides": None if strides is None else tuple(s * dtype.itemsize for s in strides)}
+
+
+def _of_array(array, name):
+    """A numpy array, or what makes one."""
+    import numpy
+    array = numpy.asarray(array)
+    if not array.flags.c_contiguous:
+        array = numpy.ascontiguousarray(array)
+    kind = _CODES.get(array.dtype.name)
+    if kind is None or not array.dtype.isnative:
+        raise BadInput(f"{name}: elements of type {array.dtype} are not supported")
+    return _core.Tensor.from_pointer(array.__array_interface__["data"][0], list(array.shape), *kind, _HOST, 0, array)
+
+
+def is_torch(value):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_core(value, name):
+    """The handle of a tensor of any library; `name` is for messages."""
+    if isinstance(value, Tensor):
+        return value._core
+    if is_torch(value):
+        torch = sys.modules["torch"]
+        if not value.is_contiguous():
+            value = value.contiguous()
+        return _core.Tensor.from_dlpack(torch.utils.dlpack.to_dlpack(value.detach()))
+    if not hasattr(value, "__array_interface__") and hasattr(value, "__dlpack__"):
+        try:
+            return _core.Tensor.from_dlpack(value.__dlpack__())
+        except (BufferError, TypeError) as problem:
+            raise BadInput(f"{name}: {problem}") from None
+    try:
+        return _of_array(value, name)
+    except (TypeError, ValueError) as problem:
+        if isinstance(problem, BadInput):
+            raise
+        raise BadInput(f"{name}: a {type(value).__name__} is no tensor: {problem}") from None
