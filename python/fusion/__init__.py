@@ -10,14 +10,14 @@ machine has not what is needed, and the line names it), AnswerIsNo (a check fail
 """
 from ._errors import AnswerIsNo, BadInput, Error, Lacking
 from ._graph import Explanation, Graph, Port, load
-from ._program import Caches, Profile, Program, compile
+from ._program import Caches, Profile, Program, Rank, compile
 from ._report import Report
 from ._tensor import Tensor
 from . import _core
 
 __version__ = _core.version
-__all__ = ["AnswerIsNo", "BadInput", "Caches", "Error", "Explanation", "Graph", "Lacking", "Port", "Profile", "Program", "Report",
-           "Tensor", "compile", "from_exported", "from_pretrained", "load"]
+__all__ = ["AnswerIsNo", "BadInput", "Caches", "Error", "Explanation", "Graph", "Lacking", "Port", "Profile", "Program", "Rank",
+           "Report", "Tensor", "TorchReport", "Unsupported", "compile", "from_exported", "from_pretrained", "load", "torch_reports"]
 
 
 def __getattr__(name):  # those need torch, which the rest does not

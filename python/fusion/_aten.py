@@ -85,6 +85,7 @@ class Importer:
         self.given = {}  # weight's name -> tensor
         self.inputs = []  # (name, placeholder) of the model's inputs, in order
         self._symbols = {}  # symbol -> (input's name, dim)
+        self._given_sizes = {}  # symbol -> placeholder of a number
         self._path = ""
 
     def run(self, output_names):
@@ -117,6 +118,8 @@ class Importer:
                     self._symbols.setdefault(str(dim.node.expr), (name, axis))
             self.inputs.append((name, node))
             self.values[node] = name
+        elif isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
+            self._given_sizes[str(value.node.expr)] = node
 
     def _attribute(self, node):
         tensor = self.gm
@@ -247,6 +250,8 @@ class Importer:
         if e.is_Integer:
             return self.b.ints([int(e)])
         if e.is_Symbol:
+            if str(e) not in self._symbols and str(e) in self._given_sizes:
+                self._size_input(str(e), self._given_sizes[str(e)])
             if str(e) not in self._symbols:
                 raise Unsupported(f"the size {e} is no dim of an input: it depends on the contents of a tensor")
             name, axis = self._symbols[str(e)]
@@ -265,6 +270,13 @@ class Importer:
         for arg in args[1:]:
             result = self.op(folds[kind], [result, self._expression(arg)])
         return result
+
+    def _size_input(self, symbol, node):
+        """A number that no tensor's dim is: an input whose length it is."""
+        name = self.b.fresh("size")
+        self.b.input(name, "bool", [symbol])
+        self.inputs.append((name, node))
+        self._symbols[symbol] = (name, 0)
 
     def reshape(self, value, sizes):
         return self.op("Reshape", [value, sizes if isinstance(sizes, str) else self.sizes(sizes)])

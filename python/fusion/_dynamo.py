@@ -108,7 +108,8 @@ class _Piece(torch.nn.Module):
                 self.failed = True
                 self.report.left.append((self.name, str(problem)))
                 return self.graph_module(*args)
-        outputs = self.program({name: args[index] for name, index in self.inputs})
+        outputs = self.program({name: args[index] if isinstance(args[index], torch.Tensor) else torch.empty(args[index], dtype=torch.bool)
+                                for name, index in self.inputs})
         results = [outputs[name] for name in self.outputs]
         results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
         return results[0] if self.single else tuple(results)

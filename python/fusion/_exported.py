@@ -5,6 +5,7 @@ import torch
 
 from . import _aten_ops  # noqa: F401: registers its handlers
 from ._aten import HANDLERS, Importer, Unsupported
+from ._errors import BadInput
 from ._graph import load
 
 
@@ -17,10 +18,10 @@ def decompositions(table):
     return table
 
 
-def from_exported(program, **options):
+def from_exported(program, *, input_names=None, **options):
     """A Graph of a torch.export.ExportedProgram, or of a .pt2 file that torch.export.save() wrote.
 
-    Inputs are named as in the exported module's forward, outputs by the keys of what it returns (output_0 ... where there are none).
+    Inputs are named as in the exported module's forward, or in their order by `input_names`; outputs by the keys of what it returns (output_0 ... where there are none).
     Dims that were exported as dynamic stay symbolic. Parameters and buffers are not copied and must not change. `options` are
     load()'s. Raises BadInput with the node, its module and the reason where an op cannot be imported.
     """
@@ -36,10 +37,12 @@ def from_exported(program, **options):
                          **signature.inputs_to_lifted_tensor_constants}.items():
         tensor = program.state_dict.get(target)
         weights[name] = (target, program.constants[target] if tensor is None else tensor)
-    importer = Importer(program.graph_module, weights)
+    if input_names is not None and len(input_names) != len(signature.user_inputs):
+        raise BadInput(f"{len(input_names)} names for {len(signature.user_inputs)} inputs")
+    importer = Importer(program.graph_module, weights, dict(zip(signature.user_inputs, input_names or [])))
     model = importer.run(lambda count: _output_names(program, count))
-    given = {name: host_tensor(tensor) for name, tensor in importer.given.items()}
-    return load(model, weights={**given, **options.pop("weights", {})}, name=options.pop("name", "exported program"), **options)
+    weights = {name: host_tensor(tensor) for name, tensor in importer.given.items()}
+    return load(model, weights=weights, **{"name": "exported program", **options})
 
 
 def host_tensor(tensor):

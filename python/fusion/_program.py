@@ -245,7 +245,7 @@ def _pairs(program):
     outputs = {port.name for port in program.outputs}
     pairs = []
     for port in program.inputs:
-        for past, present in (("past_key_values", "present_key_values"), ("past_key_values", "present"), ("past", "present")):
+        for past, present in (("past_key_values", "present"), ("past", "present")):
             name = port.name.replace(past, present, 1)
             if name != port.name and name in outputs:
                 pairs.append((port.name, name))

@@ -1,0 +1,189 @@
+// The C interface, by libfusion.so alone.
+#include <fusion.h>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+// DLPack's structs, as a user's own header has them.
+extern "C" {
+struct DLTensor {
+  void *data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void *manager_ctx;
+  void (*deleter)(DLManagedTensor *);
+};
+}
+
+namespace {
+const std::string model = FUSION_SOURCE_DIR "/examples/llama/model.onnx";
+
+struct Options {
+  Options() { EXPECT_EQ(fusion_options_set(handle.get(), "device", "cpu"), FUSION_OK); }
+  std::unique_ptr<fusion_options, void (*)(fusion_options *)> handle{fusion_options_create(), fusion_options_destroy};
+};
+using Graph = std::unique_ptr<fusion_graph, void (*)(fusion_graph *)>;
+using Program = std::unique_ptr<fusion_program, void (*)(fusion_program *)>;
+using Tensor = std::unique_ptr<fusion_tensor, void (*)(fusion_tensor *)>;
+
+Graph load(const Options &options) {
+  fusion_graph *graph = nullptr;
+  EXPECT_EQ(fusion_graph_load(model.c_str(), options.handle.get(), &graph), FUSION_OK) << fusion_last_error();
+  return {graph, fusion_graph_destroy};
+}
+
+Program compile(const Graph &graph, const Options &options) {
+  fusion_program *program = nullptr;
+  EXPECT_EQ(fusion_compile(graph.get(), options.handle.get(), &program), FUSION_OK) << fusion_last_error();
+  return {program, fusion_program_destroy};
+}
+
+/// Token ids 1, 2, … of a batch of 2, which count how often they are let go.
+struct Ids {
+  explicit Ids(int first) {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = first + static_cast<int64_t>(i);
+    view = {{values.data(), 1, 0, 2, 0, 64, 1, shape, nullptr, 0}, &released, [](DLManagedTensor *view) {
+              ++*static_cast<std::atomic<int> *>(view->manager_ctx);
+            }};
+  }
+  Tensor tensor() {
+    fusion_tensor *tensor = nullptr;
+    EXPECT_EQ(fusion_tensor_from_dlpack(&view, &tensor), FUSION_OK) << fusion_last_error();
+    return {tensor, fusion_tensor_destroy};
+  }
+  std::vector<int64_t> values = std::vector<int64_t>(32);
+  int64_t shape[2] = {2, 16};
+  std::atomic<int> released = 0;
+  DLManagedTensor view;
+};
+
+std::vector<uint16_t> run(fusion_program *program, Ids &ids) {
+  const Tensor input = ids.tensor();
+  const char *name = "input_ids";
+  const fusion_tensor *inputs[] = {input.get()};
+  fusion_tensor *output = nullptr;
+  EXPECT_EQ(fusion_program_run(program, 1, &name, inputs, &output), FUSION_OK) << fusion_last_error();
+  DLManagedTensor *view = nullptr;
+  EXPECT_EQ(fusion_tensor_to_dlpack(output, &view), FUSION_OK);
+  fusion_tensor_destroy(output); // the view lives on
+  const DLTensor &logits = view->dl_tensor;
+  EXPECT_EQ(logits.bits, 16);
+  std::vector<uint16_t> values(static_cast<size_t>(logits.shape[0] * logits.shape[1] * logits.shape[2]));
+  std::memcpy(values.data(), logits.data, values.size() * 2);
+  view->deleter(view);
+  return values;
+}
+} // namespace
+
+TEST(CInterface, RunsGraphsFromFilesAndBytes) {
+  EXPECT_EQ(fusion_abi_version(), static_cast<uint32_t>(FUSION_ABI_VERSION));
+  const Options options;
+  Graph graph = load(options);
+  size_t count = 0;
+  const fusion_port *inputs = fusion_graph_inputs(graph.get(), &count);
+  ASSERT_EQ(count, 1u);
+  EXPECT_STREQ(inputs[0].name, "input_ids");
+  EXPECT_STREQ(inputs[0].type, "i64");
+  ASSERT_EQ(inputs[0].rank, 2u);
+  EXPECT_STREQ(inputs[0].dims[0], "batch");
+  const Program program = compile(graph, options);
+  graph.reset(); // the program needs it no longer
+  Ids ids(1);
+  const auto expected = run(program.get(), ids);
+  EXPECT_EQ(ids.released, 1);
+
+  std::ifstream file(model, std::ios::binary);
+  struct Held {
+    std::string bytes;
+    std::atomic<int> released = 0;
+  } held{{std::istreambuf_iterator<char>(file), {}}};
+  auto release = [](void *context) { ++static_cast<Held *>(context)->released; };
+  fusion_graph *read = nullptr;
+  ASSERT_EQ(fusion_graph_load_bytes(held.bytes.data(), held.bytes.size(), release, &held, "in memory", options.handle.get(), &read),
+            FUSION_OK)
+      << fusion_last_error();
+  Program again = compile(Graph(read, fusion_graph_destroy), options);
+  EXPECT_EQ(held.released, 0) << "the program's weights lie there";
+  EXPECT_EQ(run(again.get(), ids), expected);
+  again.reset();
+  EXPECT_EQ(held.released, 1);
+}
+
+TEST(CInterface, ThreadsShareAProgramAndHaveErrorsOfTheirOwn) {
+  const Options options;
+  const Graph graph = load(options);
+  const Program program = compile(graph, options);
+  std::vector<std::vector<uint16_t>> expected;
+  for (int first : {1, 50}) {
+    Ids ids(first);
+    expected.push_back(run(program.get(), ids));
+  }
+  EXPECT_NE(expected[0], expected[1]);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&, thread] {
+      const std::string name = "option-" + std::to_string(thread);
+      Options own;
+      EXPECT_EQ(fusion_options_set(own.handle.get(), name.c_str(), "1"), FUSION_BAD_INPUT);
+      const Program compiled = compile(graph, own); // of one graph at once
+      for (int i = 0; i < 3; ++i) {
+        Ids ids(thread % 2 ? 50 : 1);
+        EXPECT_EQ(run(i % 2 ? compiled.get() : program.get(), ids), expected[static_cast<size_t>(thread % 2)]);
+      }
+      EXPECT_NE(std::string(fusion_last_error()).find(name), std::string::npos) << fusion_last_error();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+TEST(CInterface, SaysWhatItRefuses) {
+  const Options options;
+  auto refuses = [&](fusion_status status, const std::string &reason) {
+    EXPECT_EQ(status, FUSION_BAD_INPUT);
+    EXPECT_NE(std::string(fusion_last_error()).find(reason), std::string::npos) << fusion_last_error();
+  };
+  fusion_options *handle = options.handle.get();
+  refuses(fusion_options_set(handle, "kv_capacty", "1"), "did you mean 'kv-capacity'?");
+  refuses(fusion_options_set(handle, "kv-capacity", "-1"), "a number from 0 on, not '-1'");
+  refuses(fusion_options_set(handle, "fuse", "yes"), "takes 1 or 0");
+  refuses(fusion_options_set(handle, "target", "sm_1"), "takes one of sm_");
+  fusion_graph *graph = nullptr;
+  refuses(fusion_graph_load("absent.onnx", handle, &graph), "absent.onnx: no such file");
+  refuses(fusion_graph_load_bytes("text", 4, nullptr, nullptr, "mine", handle, &graph), "mine: not an ONNX model");
+  EXPECT_EQ(graph, nullptr);
+  const Graph loaded = load(options);
+  char *text = nullptr;
+  refuses(fusion_graph_explain(loaded.get(), handle, "pictures", &text, nullptr), "mlir, cuda, plan or dot, not as 'pictures'");
+  const Program program = compile(loaded, options);
+  refuses(fusion_program_report(program.get(), "pdf", &text), "json, markdown or html, not 'pdf'");
+  fusion_tensor *output = nullptr;
+  refuses(fusion_program_run(program.get(), 0, nullptr, nullptr, &output), "input_ids");
+  EXPECT_EQ(output, nullptr);
+}
+
+TEST(CInterface, ExplainsWithoutAGpu) {
+  const Options options;
+  const Graph graph = load(options);
+  char *text = nullptr, *report = nullptr, *page = nullptr;
+  ASSERT_EQ(fusion_graph_explain(graph.get(), options.handle.get(), "cuda", &text, &report), FUSION_OK) << fusion_last_error();
+  EXPECT_NE(std::string(text).find("__global__"), std::string::npos);
+  ASSERT_EQ(fusion_report_text(report, "markdown", &page), FUSION_OK) << fusion_last_error();
+  EXPECT_NE(std::string(page).find("| rope | 2 |"), std::string::npos) << page;
+  for (char *each : {text, report, page})
+    fusion_free(each);
+}

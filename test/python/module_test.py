@@ -1,0 +1,207 @@
+"""The module fusion with numpy alone."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import weakref
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file
+
+import fusion
+
+EXAMPLE = pathlib.Path(os.environ["FUSION_SOURCE"]) / "examples/llama"
+DECODE = pathlib.Path(os.environ["FUSION_SOURCE"]) / "test/data/graphs/llama-fp16-decode"
+
+
+def addition(dtype=TensorProto.FLOAT, weight=np.arange(32, dtype="float32")):
+    """y = x + w."""
+    x = helper.make_tensor_value_info("x", dtype, ["rows", 32])
+    y = helper.make_tensor_value_info("y", dtype, ["rows", 32])
+    w = numpy_helper.from_array(weight, "w")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], [w])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+class ModuleTest(unittest.TestCase):
+    def test_a_file_computes_what_pytorch_did(self):
+        program = fusion.compile(EXAMPLE / "model.onnx", device="cpu")
+        self.assertEqual(program.inputs, [fusion.Port("input_ids", "int64", ("batch", "sequence"))])
+        inputs, expected = (load_file(EXAMPLE / f"{name}.safetensors") for name in ("inputs", "outputs"))
+        logits = program(**inputs)["logits"]
+        self.assertEqual(logits.dtype, np.float16)
+        np.testing.assert_allclose(logits.astype("f4"), expected["logits"].astype("f4"), atol=2e-3)
+        same = fusion.compile((EXAMPLE / "model.onnx").read_bytes(), device="cpu")
+        np.testing.assert_array_equal(same(inputs)["logits"], logits)
+        self.assertEqual(program.report.fired("rope"), 2)
+        program.report.require("rope", 2)
+        with self.assertRaisesRegex(fusion.AnswerIsNo, "rope fired 2 times, 3 are required"):
+            program.report.require("rope", 3)
+        self.assertIn("</html>", program.report.html())
+        self.assertIn("srcdoc", program._repr_html_())
+        self.assertIn("| rope | 2 |", str(program.report))
+
+    def test_models_and_weights_in_memory(self):
+        model = addition()
+        x = np.ones((2, 32), "float32")
+        np.testing.assert_array_equal(fusion.compile(model, device="cpu")(x=x)["y"], x + np.arange(32))
+        weight = np.full(32, 5, "float32")
+        program = fusion.compile(fusion.load(model, weights={"w": weight}), device="cpu")
+        self.assertEqual(program(x=x)["y"][0, 0], 6)
+        weight[:] = 7  # not copied
+        self.assertEqual(program(x=x)["y"][0, 0], 8)
+        with self.assertRaisesRegex(fusion.BadInput, "weight 'w': 31 f32 is given"):
+            fusion.load(model, weights={"w": np.zeros(31, "float32")})
+
+    def test_external_data_in_memory(self):
+        model = addition()
+        tensor = model.graph.initializer[0]
+        data = tensor.raw_data
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="w.bin")
+        program = fusion.compile(fusion.load(model, files={"w.bin": data}), device="cpu")
+        self.assertEqual(program(x=np.zeros((1, 32), "float32"))["y"][0, 31], 31)
+        with self.assertRaisesRegex(fusion.BadInput, "mine: initializer 'w': external data file 'w.bin' is missing"):
+            fusion.load(model, name="mine")
+
+    def test_memory_is_let_go_with_the_last_user(self):
+        weight = np.zeros(32, "float32")
+        gone = weakref.ref(weight)
+        program = fusion.compile(fusion.load(addition(), weights={"w": weight}), device="cpu")
+        del weight
+        x = np.ones((1, 32), "float32")
+        y = program(x=x)["y"]
+        self.assertIsNotNone(gone())
+        before = y.copy()
+        del program, x
+        self.assertIsNone(gone())
+        np.testing.assert_array_equal(y, before)  # a result lives by itself
+
+    def test_tensors_of_any_library(self):
+        program = fusion.compile(addition(), device="cpu")
+        rows = np.arange(64, dtype="float32").reshape(2, 32)
+        expected = rows + np.arange(32)
+
+        class Speaks:  # DLPack and nothing else
+            def __dlpack__(self, stream=None):
+                return rows.__dlpack__()
+
+            def __dlpack_device__(self):
+                return rows.__dlpack_device__()
+        frozen = rows.copy()
+        frozen.flags.writeable = False
+        results = program.run({"x": rows})
+        for value in (rows, Speaks(), rows.tolist() and np.asfortranarray(rows), frozen,
+                      fusion.compile(addition(), device="cpu").run(
+                {"x": rows - np.arange(32, dtype="float32")})["y"]):
+            np.testing.assert_array_equal(program(x=value)["y"], expected)
+        np.testing.assert_array_equal(np.from_dlpack(results["y"]), expected)
+        np.testing.assert_array_equal(np.asarray(results["y"]), expected)
+        self.assertEqual(repr(results["y"]), "fusion.Tensor(2x32, float32, cpu)")
+        with self.assertRaisesRegex(fusion.BadInput, "input x: elements of type <U3 are not supported"):
+            program(x=[["abc"]])
+        with self.assertRaisesRegex(fusion.BadInput, "x"):
+            program(x=rows.astype("float64"))
+
+    def test_bfloat16(self):
+        import ml_dtypes
+        weight = np.ones(32, ml_dtypes.bfloat16)
+        program = fusion.compile(addition(TensorProto.BFLOAT16, weight), device="cpu")
+        y = program(x=np.full((1, 32), 2, ml_dtypes.bfloat16))["y"]
+        self.assertEqual((y.dtype, y[0, 0]), (ml_dtypes.bfloat16, 3))
+
+    def test_caches(self):
+        program = fusion.compile(DECODE / "model.onnx", device="cpu")
+        inputs, expected = (load_file(DECODE / f"{name}.safetensors") for name in ("inputs", "outputs"))
+        whole = program({name: inputs[name] for name in inputs if name in {port.name for port in program.inputs}})
+        np.testing.assert_allclose(whole["logits"].astype("f4"), expected["logits"].astype("f4"), atol=5e-3)
+        caches = program.caches(**{dim: 1 for port in program.inputs for dim in port.shape[:1] if isinstance(dim, str)})
+        self.assertGreater(len(caches), 0)
+        self.assertTrue(all(0 in caches[past].shape for past in caches))
+        with self.assertRaisesRegex(fusion.BadInput, "is one of the caches"):
+            caches({next(iter(caches)): 1})
+
+    def test_errors_by_kind(self):
+        for wrong, reason in (
+                (lambda: fusion.load("absent.onnx"), "absent.onnx: no such file"),
+                (lambda: fusion.load(b"text"), "model.onnx: not an ONNX model"),
+                (lambda: fusion.load(3), "not a int"),
+                (lambda: fusion.compile(addition(), devcie="cpu"), "no option 'devcie'; did you mean 'device'"),
+                (lambda: fusion.compile(addition(), device="gpu"), "auto, cpu, cuda or emulate, not 'gpu'"),
+                (lambda: fusion.compile(addition(), device="cpu").profile({}), "no kernels to profile")):
+            with self.assertRaisesRegex(fusion.BadInput, reason) as caught:
+                wrong()
+            self.assertIsInstance(caught.exception, ValueError)
+            self.assertNotIn("\n", str(caught.exception))
+        if not os.path.exists("/dev/nvidia0"):
+            with self.assertRaises(fusion.Lacking):
+                fusion.compile(addition(), device="cuda")
+
+    def test_kernels_in_threads_and_bundles(self):
+        graph = fusion.load(addition())
+        self.assertIn("__global__", graph.explain("cuda", target="sm_90a").text)
+        self.assertIn("kernel", str(graph.explain("plan").report).lower())
+        program = fusion.compile(graph, device="emulate")
+        results = {}
+
+        def run(value):
+            for _ in range(5):
+                results[value] = program(x=np.full((1, 32), value, "float32"))["y"][0, 1]
+        threads = [threading.Thread(target=run, args=(value,)) for value in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, {value: value + 1 for value in range(4)})
+        self.assertIn("__global__", program.source)
+        self.assertGreaterEqual(program.statistics["runs"], 20)
+        with tempfile.TemporaryDirectory() as folder:
+            graph.write_bundle(folder + "/bundle", target="sm_90a")
+            opened = fusion.compile(folder + "/bundle", device="emulate")
+            self.assertEqual(opened(x=np.zeros((1, 32), "float32"))["y"][0, 31], 31)
+
+    def test_ranks_find_each_other_by_a_callback(self):
+        program = "import sys; sys.path.insert(0, sys.argv[1]); import module_test; module_test.one_rank(*map(int, sys.argv[2:]))"
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = [subprocess.Popen([sys.executable, "-c", program, str(pathlib.Path(__file__).parent), str(rank)], cwd=folder,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)]
+            outputs = [rank.communicate(timeout=120) for rank in ranks]
+        for rank, (out, err) in enumerate(outputs):
+            self.assertEqual((ranks[rank].returncode, out), (0, f"rank {rank} agrees\n"), err)
+
+    def test_what_a_callback_raises_is_raised(self):
+        def fails(mine):
+            raise KeyError("no group")
+        with self.assertRaisesRegex(KeyError, "no group"):
+            fusion.compile(EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(0, 2, fails))
+
+    def test_stubs_name_what_there_is(self):
+        stub = (pathlib.Path(fusion.__file__).resolve().parent / "__init__.pyi").read_text()
+        for name in fusion.__all__:
+            self.assertRegex(stub, rf"\b{name}\b")
+
+
+def one_rank(rank):
+    """Gathers by files in the working folder."""
+    import time
+
+    def all_gather(mine):
+        pathlib.Path(f"{rank}.part").write_bytes(mine)
+        os.rename(f"{rank}.part", f"{rank}.told")
+        while not all(os.path.exists(f"{other}.told") for other in range(2)):
+            time.sleep(0.02)
+        return [pathlib.Path(f"{other}.told").read_bytes() for other in range(2)]
+    program = fusion.compile(EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(rank, 2, all_gather))
+    assert program.rank == rank
+    inputs, expected = (load_file(EXAMPLE / f"{name}.safetensors") for name in ("inputs", "outputs"))
+    np.testing.assert_allclose(program(inputs)["logits"].astype("f4"), expected["logits"].astype("f4"), atol=3e-3)
+    print(f"rank {rank} agrees")
+
+
+if __name__ == "__main__":
+    unittest.main()
