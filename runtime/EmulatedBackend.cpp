@@ -231,17 +231,8 @@ Status EmulatedBackend::encodeTensorMap(const TensorMapArgument &map, std::span<
 
 /// Where libraries of kernels are kept; empty if nothing can be kept, of which the cache warns.
 std::string libraryFolder(KernelCache *cache) {
-  if (!cache || cache->folder().empty())
-    return {};
-  std::string folder = cache->folder() + "/emulated";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error && access(folder.c_str(), W_OK | X_OK) != 0)
-    error = std::error_code(errno, std::generic_category());
-  if (!error)
-    return folder;
-  cache->reportUnwritable(error.message());
-  return {};
+  const std::shared_ptr<const PrivateFolder> folder = cache ? cache->privateFolder() : nullptr;
+  return folder ? folder->path() + "/emulated" : std::string();
 }
 
 } // namespace

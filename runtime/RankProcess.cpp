@@ -1,5 +1,6 @@
 #include "runtime/RankProcess.h"
 
+#include "ir/base/PrivateFolder.h"
 #include "runtime/collective/ProcessCommunicator.h"
 #include "runtime/collective/TcpRendezvous.h"
 #include "runtime/cuda/Session.h"
@@ -13,7 +14,26 @@ namespace fusion {
 
 static constexpr size_t mostToldAtOnce = 16 << 20;
 
-static Result<std::unique_ptr<Communicator>> makeCommunicator(const LaunchedRank &place, bool emulate) {
+/// What ranks that a user started on one host know each other by if no secret was given.
+static Result<std::string> secretOfUser() {
+  auto folder = PrivateFolder::open(KernelCache::defaultFolder(), /*make=*/true);
+  if (folder)
+    return (*folder)->secret("ranks");
+  return environment(fmt::format("ranks know each other by a key in the cache folder {}, but {}; or set "
+                                 "FUSION_RENDEZVOUS_SECRET to a random text, the same for all",
+                                 KernelCache::defaultFolder(), folder.error().message));
+}
+
+static Result<std::unique_ptr<Communicator>> makeCommunicator(LaunchedRank place, bool emulate) {
+  if (place.secret.empty() && !place.onOneHost)
+    return environment("ranks of several hosts know each other by a secret: set FUSION_RENDEZVOUS_SECRET to a random "
+                       "text, the same for all");
+  if (place.secret.empty()) {
+    auto secret = secretOfUser();
+    if (!secret)
+      return secret.error();
+    place.secret = std::move(*secret);
+  }
   std::shared_ptr<cuda::Session> session;
   if (!emulate) { // before the others are met: nobody need wait for a rank without a GPU
     auto driver = cuda::Driver::instance();

@@ -1,5 +1,7 @@
 #include "ir/base/MappedFile.h"
 
+#include "ir/base/Authentication.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -10,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <optional>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -104,10 +107,15 @@ int writeAll(int descriptor, std::string_view contents) {
   return 0;
 }
 
-mode_t ordinaryFileMode() {
-  mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
+/// A new file beside `target`, whose mode the process's mask decides, which mkstemp ignores. Its name goes to `path`.
+int openTemporary(const std::string &target, mode_t mode, std::string &path) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    path = target + "." + toHex(randomBytes(3));
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (file >= 0 || errno != EEXIST)
+      return file;
+  }
+  return -1;
 }
 
 Status writeInPlace(const std::string &path, std::span<const std::string_view> parts) {
@@ -120,12 +128,12 @@ Status writeInPlace(const std::string &path, std::span<const std::string_view> p
   return {};
 }
 
-/// Fills and syncs the temporary file; 0 or an errno.
-int fillTemporary(int descriptor, std::span<const std::string_view> parts, mode_t mode) {
+/// Fills and syncs the temporary file; 0 or an errno. `mode`: of the file that it replaces, if there is one.
+int fillTemporary(int descriptor, std::span<const std::string_view> parts, std::optional<mode_t> mode) {
   for (std::string_view part : parts)
     if (int code = writeAll(descriptor, part))
       return code;
-  if (::fchmod(descriptor, mode) != 0 || ::fsync(descriptor) != 0)
+  if ((mode && ::fchmod(descriptor, *mode) != 0) || ::fsync(descriptor) != 0)
     return errno;
   return 0;
 }
@@ -202,7 +210,7 @@ Status writeFileAtomically(const std::string &path, std::string_view contents) {
   return writeFileAtomically(path, std::span<const std::string_view>(&contents, 1));
 }
 
-Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts) {
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts, unsigned mode) {
   struct stat facts{};
   bool exists = ::stat(path.c_str(), &facts) == 0;
   if (exists && S_ISDIR(facts.st_mode))
@@ -211,11 +219,11 @@ Status writeFileAtomically(const std::string &path, std::span<const std::string_
     return writeInPlace(path, parts);
   // A link keeps pointing at the file whose contents change.
   std::string target = exists ? canonicalPath(path) : path;
-  std::string temporary = target + ".XXXXXX";
-  Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  std::string temporary;
+  Descriptor file(openTemporary(target, mode, temporary));
   if (file.number < 0)
     return systemError(path, errno);
-  int code = fillTemporary(file.number, parts, exists ? facts.st_mode & 07777 : ordinaryFileMode());
+  int code = fillTemporary(file.number, parts, exists ? std::optional<mode_t>(facts.st_mode & 07777) : std::nullopt);
   if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0)
     code = errno;
   if (code != 0) {

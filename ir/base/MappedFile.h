@@ -39,7 +39,7 @@ private:
 /// Writes `contents` to a temporary name beside `path`, fsyncs, and renames it there.
 /// An existing `path` that is no regular file, such as /dev/stdout, is written in place.
 Status writeFileAtomically(const std::string &path, std::string_view contents);
-/// The same for contents that lie in several parts.
-Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts);
+/// The same for contents that lie in several parts. A new file has `mode` less the process's mask.
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts, unsigned mode = 0666);
 
 } // namespace fusion

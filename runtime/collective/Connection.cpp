@@ -10,8 +10,7 @@ namespace fusion {
 namespace {
 
 constexpr size_t headerBytes = 16; // mark, kind and length
-constexpr std::string_view mark = "fusion\x01"; // the last byte is the version of the protocol
-constexpr size_t mostAtOnce = 4 << 20; // so that one talkative rank does not keep the others waiting
+constexpr std::string_view mark = "fusion\x02"; // the last byte is the version of the protocol
 
 } // namespace
 
@@ -24,9 +23,9 @@ std::shared_ptr<const std::string> encode(Frame::Kind kind, std::string_view byt
   return text;
 }
 
-bool Connection::receive() {
+bool Connection::receive(size_t most) {
   std::array<char, 1 << 16> chunk;
-  for (size_t total = 0; total < mostAtOnce;) {
+  for (size_t total = 0; total < most;) {
     ssize_t count = recv(socket.get(), chunk.data(), chunk.size(), 0);
     if (count < 0 && errno == EINTR)
       continue;

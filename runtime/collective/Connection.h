@@ -12,16 +12,17 @@ namespace fusion {
 
 struct Frame {
   enum class Kind : uint8_t {
-    Hello = 1, ///< first, from a rank to rank 0: who it is
-    Welcome,   ///< the answer: who rank 0 is
-    OtherGroup, ///< the answer to a rank of another launch
-    Refuse,    ///< the answer to one that cannot belong here: why
-    Start,     ///< all are there
-    Beat,      ///< still alive
-    Part,      ///< what a rank brings to gather()
-    All,       ///< what all brought
-    Abandon,   ///< the group has failed: why
-    Leave,     ///< a regular end
+    Challenge = 1, ///< first, from rank 0 to whoever connects: random bytes
+    Hello,         ///< the answer of a rank: who it is, and that it knows the secret
+    Welcome,       ///< the answer: who rank 0 is, and that it knows the secret
+    OtherGroup,    ///< the answer to a rank of another launch, or with another secret
+    Refuse,        ///< the answer to one that cannot belong here: why
+    Start,         ///< all are there
+    Beat,          ///< still alive
+    Part,          ///< what a rank brings to gather()
+    All,           ///< what all brought
+    Abandon,       ///< the group has failed: why
+    Leave,         ///< a regular end
   };
   Kind kind = Kind::Beat;
   std::string bytes;
@@ -32,13 +33,15 @@ std::shared_ptr<const std::string> encode(Frame::Kind kind, std::string_view byt
 /// Used by one thread.
 class Connection {
 public:
-  explicit Connection(Descriptor socket) : socket(std::move(socket)), heard(Clock::now()), sent(heard) {}
+  explicit Connection(Descriptor socket)
+      : socket(std::move(socket)), begun(Clock::now()), heard(begun), sent(begun) {}
   bool open() const { return bool(socket); }
   const Descriptor &descriptor() const { return socket; }
   void close() { socket.reset(); }
 
-  /// Takes what has come; false once the other side has closed or failed.
-  bool receive();
+  static constexpr size_t mostAtOnce = 4 << 20; ///< so that one talkative rank does not keep the others waiting
+  /// Takes what has come, not many more bytes than `most`; false once the other side has closed or failed.
+  bool receive(size_t most = mostAtOnce);
   /// The next whole frame. What is no frame, or longer than `limit` bytes, breaks the connection.
   std::optional<Frame> next(size_t limit);
   bool broken() const { return isBroken; }
@@ -51,6 +54,7 @@ public:
   /// Nothing more will be sent; the other side still can.
   void endWriting();
 
+  Clock::time_point opened() const { return begun; }
   Clock::time_point lastHeard() const { return heard; }
   Clock::time_point lastSent() const { return sent; }
 
@@ -61,7 +65,7 @@ private:
   std::deque<std::shared_ptr<const std::string>> waiting;
   size_t written = 0; ///< of waiting.front()
   bool isBroken = false;
-  Clock::time_point heard, sent;
+  Clock::time_point begun, heard, sent;
 };
 
 } // namespace fusion

@@ -14,20 +14,21 @@ constexpr int defaultPort = 29711, portsToTry = 16;
 
 /// How one kind of launcher calls what we want to know.
 struct Names {
-  const char *launcher, *rank, *ranks, *localRank, *localRanks;
+  const char *launcher, *rank, *ranks, *localRank, *localRanks, *hosts;
   std::vector<const char *> job; ///< the same in all processes of one launch, and in no other
 };
 const Names launchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", {"TORCHELASTIC_RUN_ID"}},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", {"TORCHELASTIC_RUN_ID"}},
     {"Open MPI",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {}},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", {}},
     // Not SLURM_NTASKS, which a batch script has too without being one of the tasks.
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 class Reader {
@@ -97,15 +98,23 @@ std::string Reader::firstHostOfSlurm() const {
 }
 
 Status Reader::addAddress(LaunchedRank &place, const Names &names) const {
+  auto localRanks = number(names.localRanks, 1, mostRanks); // read before: a number or nothing
+  if ((localRanks && localRanks->value_or(0) == place.ranks) || text(names.hosts) == "1") {
+    place.onOneHost = true;
+    place.address = "127.0.0.1";
+    return {};
+  }
   place.address = text("MASTER_ADDR");
   if (place.address.empty() && std::string_view(names.launcher) == "Slurm")
     place.address = firstHostOfSlurm();
-  if (!place.address.empty())
+  if (!place.address.empty()) {
+    place.onOneHost = place.address == "localhost" || place.address == "127.0.0.1" || place.address == "::1";
     return {};
-  auto localRanks = number(names.localRanks, 1, mostRanks); // read before: a number or nothing
+  }
   if (localRanks && localRanks->value_or(place.ranks) != place.ranks)
     return badInput(fmt::format("{} ranks on several hosts: set MASTER_ADDR to the host of rank 0", place.ranks));
   place.address = "127.0.0.1";
+  place.onOneHost = true;
   return {};
 }
 
@@ -159,6 +168,7 @@ Result<std::optional<LaunchedRank>> Reader::read() {
     return status.error();
   if (Status status = addPorts(*place); !status)
     return status.error();
+  place->secret = text("FUSION_RENDEZVOUS_SECRET");
   return std::optional(*place);
 }
 

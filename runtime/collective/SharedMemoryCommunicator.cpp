@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace fusion {
@@ -43,6 +45,16 @@ struct Unmap {
 std::shared_ptr<void> map(const Descriptor &file, size_t bytes) {
   void *memory = file ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0) : MAP_FAILED;
   return memory == MAP_FAILED ? nullptr : std::shared_ptr<void>(memory, Unmap{bytes});
+}
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+/// Whether the file is memory that a process of this user made in allocateAreas(), with so many bytes.
+bool isShared(const Descriptor &file, size_t bytes) {
+  struct stat facts;
+  const int sealed = file ? fcntl(file.get(), F_GET_SEALS) : -1;
+  return sealed >= 0 && (sealed & seals) == seals && fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() &&
+         static_cast<size_t>(facts.st_size) == bytes;
 }
 
 class SharedMemoryCommunicator : public ExchangeCommunicator {
@@ -93,9 +105,13 @@ protected:
   Status finish() override { return {}; }
 
   Result<std::shared_ptr<void>> allocateAreas(size_t bytes) override {
-    file = Descriptor(memfd_create("fusion-exchange", MFD_CLOEXEC));
+    // It has no name and ends with the processes; of a size that nobody can change, since touching what was cut off
+    // would end them too.
+    file = Descriptor(memfd_create("fusion-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     size = alignedSize(bytes);
-    std::shared_ptr<void> memory = file && ftruncate(file.get(), static_cast<off_t>(size)) == 0 ? map(file, size) : nullptr;
+    std::shared_ptr<void> memory;
+    if (file && ftruncate(file.get(), static_cast<off_t>(size)) == 0 && fcntl(file.get(), F_ADD_SEALS, seals) == 0)
+      memory = map(file, size);
     if (!memory)
       return environment(fmt::format("sharing {} MiB of host memory: {}", (size >> 20) + 1, std::strerror(errno)));
     std::memset(memory.get(), fusion_exchange::emptyWord & 0xff, size);
@@ -103,7 +119,7 @@ protected:
   }
 
   Result<Peers> shareAreas(void *own) override {
-    auto files = rendezvous->gather(fmt::format("/proc/{}/fd/{}", getpid(), file.get()));
+    auto files = rendezvous->gather(fmt::format("{} {}", getpid(), file.get()));
     if (!files)
       return files.error();
     Peers peers;
@@ -113,11 +129,15 @@ protected:
         peers.addresses.push_back(own);
         continue;
       }
-      const std::string &path = (*files)[rank];
-      std::shared_ptr<void> memory = map(Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC)), size);
+      int process = 0, number = 0;
+      if (std::sscanf((*files)[rank].c_str(), "%d %d", &process, &number) != 2)
+        return environment(fmt::format("rank {} does not say where its memory is", rank));
+      const std::string path = fmt::format("/proc/{}/fd/{}", process, number);
+      const Descriptor theirs(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+      std::shared_ptr<void> memory = isShared(theirs, size) ? map(theirs, size) : nullptr;
       if (!memory)
-        return environment(fmt::format("rank {} cannot open the memory of rank {} ({}): {}",
-                                       rendezvous->rank(), rank, path, std::strerror(errno)));
+        return environment(fmt::format("rank {} cannot open the memory of rank {} ({}): {}", rendezvous->rank(), rank, path,
+                                       theirs ? "it is not of this user, or of another size" : std::strerror(errno)));
       peers.addresses.push_back(memory.get());
       mapped->push_back(std::move(memory));
     }

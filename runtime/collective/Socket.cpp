@@ -71,14 +71,14 @@ static bool isLoopback(const Endpoint &endpoint) {
 }
 
 /// 0, or errno.
-static int listenOn(const Endpoint &endpoint, Descriptor &listener) {
+static int listenOn(const Endpoint &endpoint, bool bothFamilies, Descriptor &listener) {
   Descriptor socket(::socket(endpoint.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket)
     return errno;
-  int on = 1, off = 0;
+  int on = 1, only6 = bothFamilies ? 0 : 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (endpoint.family == AF_INET6) // IPv4 too
-    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (endpoint.family == AF_INET6)
+    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only6, sizeof only6);
   auto *address = reinterpret_cast<const sockaddr *>(endpoint.address.data());
   if (bind(socket.get(), address, static_cast<socklen_t>(endpoint.address.size())) != 0 ||
       listen(socket.get(), SOMAXCONN) != 0)
@@ -87,29 +87,29 @@ static int listenOn(const Endpoint &endpoint, Descriptor &listener) {
   return 0;
 }
 
-Result<Descriptor> listenAt(const std::string &host, uint16_t port) {
+Result<std::vector<Descriptor>> listenAt(const std::string &host, uint16_t port) {
   auto named = resolve(host, port);
   if (!named)
     return named.error();
-  // A name of this host may lead to 127.0.1.1 here and to a network address elsewhere: only what nobody means for
-  // others stays inside.
-  std::vector<Endpoint> places;
-  if ((host == "localhost" || host.starts_with("127.0.0.") || host == "::1") && !named->empty() &&
-      std::all_of(named->begin(), named->end(), isLoopback))
-    places = *named;
-  else
-    for (const char *all : {"::", "0.0.0.0"})
-      if (auto any = resolve(all, port); any && !any->empty())
-        places.push_back(any->front());
+  const bool staysInside = host == "localhost" || host.starts_with("127.0.0.") || host == "::1";
   int code = EADDRNOTAVAIL;
-  for (const Endpoint &place : places) {
+  std::vector<Descriptor> listeners;
+  auto isTaken = [&](const Endpoint &place, bool bothFamilies) {
     Descriptor listener;
-    code = listenOn(place, listener);
+    code = listenOn(place, bothFamilies, listener);
     if (code == 0)
-      return listener;
-    if (code == EADDRINUSE)
-      return Descriptor();
-  }
+      listeners.push_back(std::move(listener));
+    return code == EADDRINUSE;
+  };
+  for (const Endpoint &place : *named)
+    if (isLoopback(place) == staysInside && isTaken(place, false))
+      return std::vector<Descriptor>();
+  for (const char *all : {"::", "0.0.0.0"})
+    if (listeners.empty() && !staysInside)
+      if (auto any = resolve(all, port); any && !any->empty() && isTaken(any->front(), true))
+        return std::vector<Descriptor>();
+  if (!listeners.empty())
+    return listeners;
   return environment(fmt::format("cannot listen at {} port {}: {}", host, port, std::strerror(code)));
 }
 

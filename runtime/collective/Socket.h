@@ -40,9 +40,10 @@ struct Endpoint {
 /// Where `host`, a name or a number, can be reached; nothing if the name cannot be looked up for now. BadInput if there
 /// is no such host.
 Result<std::vector<Endpoint>> resolve(const std::string &host, uint16_t port);
-/// Listens for connections to `host` of this machine: on all its addresses, or, for localhost, on that one only. An
-/// invalid descriptor if somebody else has the port.
-Result<Descriptor> listenAt(const std::string &host, uint16_t port);
+/// Listens for connections to `host` of this machine, on the addresses of that name only. On all of the machine's where
+/// the name means none that others could reach: a hosts file gives 127.0.1.1 for the own name, or the address is a
+/// router's. None if somebody else has the port.
+Result<std::vector<Descriptor>> listenAt(const std::string &host, uint16_t port);
 /// Invalid if nobody listens there or does not answer in time.
 Descriptor connectTo(const Endpoint &endpoint, Clock::time_point deadline);
 /// The next that came; invalid if none did.

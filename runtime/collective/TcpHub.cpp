@@ -1,3 +1,4 @@
+#include "ir/base/Authentication.h"
 #include "runtime/collective/TcpMember.h"
 
 #include <fmt/format.h>
@@ -9,13 +10,14 @@
 namespace fusion {
 namespace {
 
-constexpr size_t mostStrangers = 64; ///< connections that have not said who they are
-constexpr double introductionTimeout = 5;
+/// Connections that have not said who they are. A rank says so at once: where there are more, the oldest go first.
+constexpr size_t mostStrangers = 256, mostAcceptedAtOnce = 64;
+constexpr double introductionTimeout = 5; ///< from the first byte to the last
 
 class TcpHub : public TcpMember {
 public:
-  TcpHub(const LaunchedRank &place, const TcpRendezvousOptions &options, Descriptor listener)
-      : TcpMember(place, options), listener(std::move(listener)), others(static_cast<size_t>(place.ranks)),
+  TcpHub(const LaunchedRank &place, const TcpRendezvousOptions &options, std::vector<Descriptor> listeners)
+      : TcpMember(place, options), listeners(std::move(listeners)), others(static_cast<size_t>(place.ranks)),
         parts(static_cast<size_t>(place.ranks)), joinDeadline(Clock::now() + seconds(options.joinSeconds)) {}
   ~TcpHub() override { end(); }
 
@@ -37,7 +39,11 @@ private:
   void acceptStrangers();
   void greet();
   /// What to answer; a rank that belongs here is moved to the others.
-  void answer(Connection &stranger, const Frame &frame);
+  struct Stranger {
+    Connection connection;
+    std::string challenge;
+  };
+  void answer(Stranger &stranger, const Frame &frame);
   void startWhenComplete();
   void serveOther(int rank);
   void handle(int rank, const Frame &frame);
@@ -49,8 +55,8 @@ private:
     return fmt::format("rank {} ({})", rank, rank == 0 ? ownName() : others[static_cast<size_t>(rank)].name);
   }
 
-  Descriptor listener;
-  std::list<Connection> strangers;
+  std::vector<Descriptor> listeners;
+  std::list<Stranger> strangers;
   std::vector<Other> others; ///< by rank; the first is unused
   std::vector<std::optional<std::string>> parts;
   std::optional<Clock::time_point> roundDeadline;
@@ -62,18 +68,17 @@ void TcpHub::watch(std::vector<pollfd> &entries) {
   auto add = [&](const Descriptor &descriptor, bool write) {
     entries.push_back({descriptor.get(), static_cast<short>(POLLIN | (write ? POLLOUT : 0)), 0});
   };
-  if (listener)
+  for (const Descriptor &listener : listeners)
     add(listener, false);
-  for (const Connection &stranger : strangers)
-    add(stranger.descriptor(), stranger.mustWrite());
+  for (const Stranger &stranger : strangers)
+    add(stranger.connection.descriptor(), stranger.connection.mustWrite());
   for (const Other &other : others)
     if (other.open())
       add(other.connection->descriptor(), other.connection->mustWrite());
 }
 
 bool TcpHub::serve() {
-  if (listener)
-    acceptStrangers();
+  acceptStrangers();
   greet();
   for (int rank = 1; rank < ranks(); ++rank)
     serveOther(rank);
@@ -92,49 +97,59 @@ bool TcpHub::serve() {
 }
 
 void TcpHub::acceptStrangers() {
-  while (strangers.size() < mostStrangers) {
-    Descriptor socket = acceptFrom(listener);
-    if (!socket)
-      return;
-    strangers.emplace_back(std::move(socket));
-  }
+  for (const Descriptor &listener : listeners)
+    for (size_t i = 0; i < mostAcceptedAtOnce; ++i) { // the rest when those have been heard
+      Descriptor socket = acceptFrom(listener);
+      std::string challenge = socket ? randomBytes(challengeBytes) : std::string();
+      if (challenge.empty())
+        break;
+      Stranger &stranger = strangers.emplace_back(Connection(std::move(socket)), std::move(challenge));
+      stranger.connection.queue(Frame::Kind::Challenge, stranger.challenge);
+    }
 }
 
 void TcpHub::greet() {
   for (auto stranger = strangers.begin(); stranger != strangers.end();) {
-    bool keep = stranger->receive();
-    std::optional<Frame> frame = stranger->next(mostHelloBytes);
+    Connection &connection = stranger->connection;
+    bool keep = connection.flush() && connection.receive(mostHelloBytes);
+    std::optional<Frame> frame = connection.next(mostHelloBytes);
     if (frame && !leaving)
       answer(*stranger, *frame);
     if (frame)
-      (void)stranger->flush(); // a short answer fits
-    keep = keep && !frame && !stranger->broken() && !leaving &&
-           Clock::now() - stranger->lastHeard() < seconds(introductionTimeout);
+      (void)connection.flush(); // a short answer fits
+    keep = keep && !frame && !connection.broken() && !leaving &&
+           Clock::now() - connection.opened() < seconds(introductionTimeout);
     stranger = keep ? std::next(stranger) : strangers.erase(stranger);
   }
+  while (strangers.size() > mostStrangers)
+    strangers.pop_front();
 }
 
-void TcpHub::answer(Connection &stranger, const Frame &frame) {
-  std::optional<Hello> hello = frame.kind == Frame::Kind::Hello ? Hello::parse(frame.bytes) : std::nullopt;
-  if (!hello)
+void TcpHub::answer(Stranger &stranger, const Frame &frame) {
+  if (frame.kind != Frame::Kind::Hello)
     return;
-  if (hello->group != place.group) {
-    stranger.queue(Frame::Kind::OtherGroup);
+  std::optional<std::string> text = verifiedText(place.secret, Side::Rank, stranger.challenge, frame.bytes);
+  std::optional<Hello> hello = text ? Hello::parse(*text) : std::nullopt;
+  if (!hello || hello->group != place.group) {
+    stranger.connection.queue(Frame::Kind::OtherGroup);
     return;
   }
+  auto reply = [&](Frame::Kind kind, const std::string &words) {
+    stranger.connection.queue(kind, signedText(place.secret, Side::Hub, hello->challenge, words));
+  };
   if (hello->ranks != ranks() || hello->rank < 1 || hello->rank >= ranks()) {
-    stranger.queue(Frame::Kind::Refuse, fmt::format("this is rank {} of {}, but rank 0 ({}) waits for {} ranks", hello->rank,
-                                                    hello->ranks, ownName(), ranks()));
+    reply(Frame::Kind::Refuse, fmt::format("this is rank {} of {}, but rank 0 ({}) waits for {} ranks", hello->rank,
+                                             hello->ranks, ownName(), ranks()));
     return;
   }
   Other &other = others[static_cast<size_t>(hello->rank)];
   if (other.connection) {
-    stranger.queue(Frame::Kind::Refuse, fmt::format("rank {} is there already: {}", hello->rank, other.name));
+    reply(Frame::Kind::Refuse, fmt::format("rank {} is there already: {}", hello->rank, other.name));
     return;
   }
-  stranger.queue(Frame::Kind::Welcome, ownName());
+  reply(Frame::Kind::Welcome, ownName());
   other.name = hello->name;
-  other.connection = std::move(stranger); // what is left behind is empty, and dropped
+  other.connection = std::move(stranger.connection); // what is left behind is empty, and dropped
 }
 
 void TcpHub::startWhenComplete() {
@@ -146,12 +161,12 @@ void TcpHub::startWhenComplete() {
       missing.push_back(rank);
   if (missing.empty()) {
     complete = true;
-    listener.reset();
+    listeners.clear();
     strangers.clear();
     tellAll(Frame::Kind::Start);
     setStarted();
   } else if (Clock::now() > joinDeadline) {
-    listener.reset();
+    listeners.clear();
     fail(fmt::format("rank {} did not come within {} s (FUSION_RENDEZVOUS_SECONDS)", fmt::join(missing, ", "),
                      options.joinSeconds));
   }
@@ -250,7 +265,7 @@ void TcpHub::tellAll(Frame::Kind kind, std::string_view bytes) {
 }
 
 void TcpHub::leave() {
-  listener.reset();
+  listeners.clear();
   tellAll(Frame::Kind::Leave);
 }
 
@@ -262,8 +277,8 @@ bool TcpHub::mustWrite() const {
 } // namespace
 
 std::unique_ptr<TcpMember> makeTcpHub(const LaunchedRank &place, const TcpRendezvousOptions &options,
-                                      Descriptor listener) {
-  return std::make_unique<TcpHub>(place, options, std::move(listener));
+                                      std::vector<Descriptor> listeners) {
+  return std::make_unique<TcpHub>(place, options, std::move(listeners));
 }
 
 } // namespace fusion

@@ -1,5 +1,7 @@
 #include "runtime/collective/TcpMember.h"
 
+#include "ir/base/Authentication.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +19,9 @@ std::string ownName() {
 }
 
 std::string Hello::text() const {
-  return nlohmann::json({{"group", group}, {"name", name}, {"rank", rank}, {"ranks", ranks}}).dump();
+  return nlohmann::json(
+             {{"group", group}, {"name", name}, {"rank", rank}, {"ranks", ranks}, {"challenge", toHex(challenge)}})
+      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 std::optional<Hello> Hello::parse(const std::string &text) {
@@ -25,9 +29,31 @@ std::optional<Hello> Hello::parse(const std::string &text) {
   auto has = [&](const char *key, bool isText) {
     return json.contains(key) && (isText ? json[key].is_string() : json[key].is_number_integer());
   };
-  if (!json.is_object() || !has("group", true) || !has("name", true) || !has("rank", false) || !has("ranks", false))
+  if (!json.is_object() || !has("group", true) || !has("name", true) || !has("rank", false) || !has("ranks", false) ||
+      !has("challenge", true))
     return std::nullopt;
-  return Hello{json["group"], json["name"], json["rank"], json["ranks"]};
+  return Hello{json["group"], json["name"], json["rank"], json["ranks"], json["challenge"]};
+}
+
+static std::string codeOf(const std::string &secret, Side side, std::string_view challenge, std::string_view text) {
+  std::string message = "fusion rendezvous ";
+  message.push_back(static_cast<char>(side));
+  return messageCode(secret, message.append(sha256(challenge)).append(text));
+}
+
+std::string signedText(const std::string &secret, Side side, std::string_view challenge, std::string_view text) {
+  return codeOf(secret, side, challenge, text).append(text);
+}
+
+std::optional<std::string> verifiedText(const std::string &secret, Side side, std::string_view challenge,
+                                        std::string_view bytes) {
+  constexpr size_t codeBytes = 32;
+  if (bytes.size() < codeBytes)
+    return std::nullopt;
+  const std::string_view text = bytes.substr(codeBytes);
+  if (!sameCode(bytes.substr(0, codeBytes), codeOf(secret, side, challenge, text)))
+    return std::nullopt;
+  return std::string(text);
 }
 
 std::string packAll(const std::vector<std::string> &parts) {

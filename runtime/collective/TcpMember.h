@@ -22,10 +22,19 @@ std::string ownName();
 struct Hello {
   std::string group, name;
   int rank = 0, ranks = 0;
+  std::string challenge; ///< random, which rank 0 must answer
   std::string text() const;
   static std::optional<Hello> parse(const std::string &text);
 };
 constexpr size_t mostHelloBytes = 4096;
+constexpr size_t challengeBytes = 32;
+
+/// `text` with a code in front of it that needs the secret, the challenge that it answers and who answers.
+enum class Side : char { Rank = 'r', Hub = 'h' };
+std::string signedText(const std::string &secret, Side side, std::string_view challenge, std::string_view text);
+/// The text of what signedText() made with the same arguments; nothing if it was made in another way.
+std::optional<std::string> verifiedText(const std::string &secret, Side side, std::string_view challenge,
+                                        std::string_view bytes);
 
 std::string packAll(const std::vector<std::string> &parts);
 std::optional<std::vector<std::string>> unpackAll(std::string_view bytes, int ranks);
@@ -83,7 +92,8 @@ private:
 };
 
 /// Rank 0, to which all others are connected.
-std::unique_ptr<TcpMember> makeTcpHub(const LaunchedRank &place, const TcpRendezvousOptions &options, Descriptor listener);
+std::unique_ptr<TcpMember> makeTcpHub(const LaunchedRank &place, const TcpRendezvousOptions &options,
+                                      std::vector<Descriptor> listeners);
 /// One of the others, connected and welcome.
 std::unique_ptr<TcpMember> makeTcpSpoke(const LaunchedRank &place, const TcpRendezvousOptions &options,
                                         Connection connection, std::string hubName);

@@ -1,5 +1,6 @@
 #include "runtime/collective/TcpRendezvous.h"
 
+#include "ir/base/Authentication.h"
 #include "runtime/collective/TcpMember.h"
 #include "runtime/cuda/Library.h"
 
@@ -39,7 +40,7 @@ public:
     return environment(fmt::format("rank {} of {} did not find rank 0 at {} port {} within {} s{} "
                                    "(MASTER_ADDR, MASTER_PORT, FUSION_RENDEZVOUS_SECONDS)",
                                    place.rank, place.ranks, place.address, fmt::join(place.ports, ", "),
-                                   options.joinSeconds, otherGroup ? ", only ranks of another launch" : ""));
+                                   options.joinSeconds, otherGroup ? ", only ranks of another launch or with another secret" : ""));
   }
 
 private:
@@ -50,22 +51,36 @@ private:
     Connection connection(connectTo(endpoint, answerDeadline));
     if (!connection.open())
       return notHere();
-    connection.queue(Frame::Kind::Hello, Hello{place.group, ownName(), place.rank, place.ranks}.text());
-    std::optional<Frame> answer;
-    for (bool alive = true; alive && !answer && Clock::now() < answerDeadline;) {
-      if (!connection.flush() || !waitFor(connection.descriptor(), connection.mustWrite(), answerDeadline))
-        return notHere();
-      alive = connection.receive();
-      answer = connection.next(mostHelloBytes);
-      if (connection.broken())
-        return notHere();
-    }
-    if (answer && answer->kind == Frame::Kind::Refuse)
-      return badInput(answer->bytes);
-    otherGroup = otherGroup || (answer && answer->kind == Frame::Kind::OtherGroup);
-    if (!answer || answer->kind != Frame::Kind::Welcome)
+    std::optional<Frame> challenge = nextFrame(connection, answerDeadline);
+    if (!challenge || challenge->kind != Frame::Kind::Challenge)
       return notHere();
-    return makeTcpSpoke(place, options, std::move(connection), answer->bytes);
+    const Hello hello{place.group, ownName(), place.rank, place.ranks, randomBytes(challengeBytes)};
+    if (hello.challenge.empty())
+      return environment("the system gives no random numbers");
+    connection.queue(Frame::Kind::Hello, signedText(place.secret, Side::Rank, challenge->bytes, hello.text()));
+    std::optional<Frame> answer = nextFrame(connection, answerDeadline);
+    otherGroup = otherGroup || (answer && answer->kind == Frame::Kind::OtherGroup);
+    if (!answer || (answer->kind != Frame::Kind::Welcome && answer->kind != Frame::Kind::Refuse))
+      return notHere();
+    // What listens there is rank 0 only if it knows the secret too.
+    std::optional<std::string> text = verifiedText(place.secret, Side::Hub, toHex(hello.challenge), answer->bytes);
+    if (!text)
+      return notHere();
+    if (answer->kind == Frame::Kind::Refuse)
+      return badInput(*text);
+    return makeTcpSpoke(place, options, std::move(connection), *text);
+  }
+
+  /// Sends what is queued and waits for a frame; nothing if the connection ends or the time is over.
+  static std::optional<Frame> nextFrame(Connection &connection, Clock::time_point answerDeadline) {
+    std::optional<Frame> frame = connection.next(mostHelloBytes);
+    for (bool alive = true; alive && !frame && !connection.broken() && Clock::now() < answerDeadline;) {
+      if (!connection.flush() || !waitFor(connection.descriptor(), connection.mustWrite(), answerDeadline))
+        return std::nullopt;
+      alive = connection.receive(mostHelloBytes);
+      frame = connection.next(mostHelloBytes);
+    }
+    return frame;
   }
 
   const LaunchedRank &place;
@@ -78,13 +93,13 @@ Result<std::unique_ptr<TcpMember>> makeMember(const LaunchedRank &place, const T
   if (place.rank != 0)
     return Search(place, options).run();
   if (place.ranks == 1)
-    return makeTcpHub(place, options, Descriptor());
+    return makeTcpHub(place, options, {});
   for (uint16_t port : place.ports) {
-    Result<Descriptor> listener = listenAt(place.address, port);
-    if (!listener)
-      return listener.error();
-    if (*listener)
-      return makeTcpHub(place, options, std::move(*listener));
+    Result<std::vector<Descriptor>> listeners = listenAt(place.address, port);
+    if (!listeners)
+      return listeners.error();
+    if (!listeners->empty())
+      return makeTcpHub(place, options, std::move(*listeners));
   }
   return environment(fmt::format("rank 0 cannot listen at {} port {}, another process does: set FUSION_MASTER_PORT "
                                  "to a free one for all ranks",

@@ -2,6 +2,7 @@
 
 #include "codegen/device/Includes.h"
 #include "codegen/plan/Comments.h"
+#include "ir/base/Authentication.h"
 #include "ir/base/Hash.h"
 #include "ir/base/MappedFile.h"
 #include "runtime/emulate/BlockRunner.h"
@@ -16,7 +17,10 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <iterator>
 #include <mutex>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <utility>
 
@@ -80,37 +84,85 @@ std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler) {
   return contentHash(content + expandIncludes(text.includes, Flavour::Emulated) + unitText(plan, "", text.rest));
 }
 
+namespace {
+/// At the end of a library's file: this and the code of what is before it, which the dynamic linker does not read.
+constexpr std::string_view codeMark = "fusion-code:";
+constexpr size_t codeBytes = 16;
+
+bool isAuthentic(const PrivateFolder &folder, const std::string &name) {
+  const std::optional<std::string> text = folder.read(name);
+  if (!text || text->size() < codeMark.size() + codeBytes)
+    return false;
+  const std::string_view all = *text, contents = all.substr(0, all.size() - codeBytes - codeMark.size());
+  return all.substr(contents.size(), codeMark.size()) == codeMark &&
+         sameCode(all.substr(all.size() - codeBytes), folder.codeOf(contents));
+}
+
+/// Appends the code; nobody else has the file yet.
+bool authenticate(const PrivateFolder &folder, const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string contents((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  out << codeMark << folder.codeOf(contents);
+  out.close();
+  return in && out && chmod(path.c_str(), 0600) == 0;
+}
+
+bool isFull(const std::string &folder) {
+  constexpr uint64_t enough = 16 << 20;
+  struct statvfs facts;
+  return statvfs(folder.c_str(), &facts) == 0 && facts.f_frsize * facts.f_bavail < enough;
+}
+} // namespace
+
+struct LibraryFolder::Temporary {
+  std::mutex mutex;
+  Folder folder;
+  ~Temporary() {
+    std::error_code ignored;
+    if (folder)
+      files::remove_all(folder->path(), ignored);
+  }
+};
+
+LibraryFolder::LibraryFolder(LibraryFolder &&) noexcept = default;
+LibraryFolder::~LibraryFolder() = default;
+
 Result<LibraryFolder> LibraryFolder::open(const std::string &path) {
   LibraryFolder result;
-  std::error_code failure;
-  if (!path.empty())
-    files::create_directories(path, failure);
-  if (!path.empty() && !failure && access(path.c_str(), W_OK | X_OK) == 0) {
-    result.folder = path;
-    return result;
-  }
-  std::string name = (files::temp_directory_path(failure) / "fusion-emulate-XXXXXX").string();
-  if (failure || !mkdtemp(name.data()))
+  result.temporary = std::make_unique<Temporary>();
+  for (bool make : {true, false})
+    if (!path.empty() && !result.kept)
+      if (auto folder = PrivateFolder::open(path, make))
+        result.kept = *folder;
+  result.keepsMore = result.kept && result.kept->isWritable();
+  if (!result.keepsMore && !result.temporaryFolder())
     return environment(fmt::format("cannot write to {} nor to a temporary folder; set TMPDIR", path));
-  result.folder = name;
-  result.temporary = true;
   return result;
 }
 
-LibraryFolder::LibraryFolder(LibraryFolder &&other) noexcept
-    : folder(std::move(other.folder)), temporary(std::exchange(other.temporary, false)) {}
-
-LibraryFolder::~LibraryFolder() {
-  std::error_code ignored;
-  if (temporary)
-    files::remove_all(folder, ignored);
+LibraryFolder::Folder LibraryFolder::temporaryFolder() const {
+  std::lock_guard lock(temporary->mutex);
+  if (temporary->folder)
+    return temporary->folder;
+  std::error_code failure;
+  std::string name = (files::temp_directory_path(failure) / "fusion-emulate-XXXXXX").string();
+  if (failure || !mkdtemp(name.data()))
+    return nullptr;
+  auto made = PrivateFolder::open(name, /*make=*/true);
+  if (made)
+    temporary->folder = *made;
+  else
+    files::remove_all(name, failure);
+  return temporary->folder;
 }
 
 std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const {
-  const std::string path = fmt::format("{}/{}.so", folder, key);
-  if (access(path.c_str(), R_OK) != 0)
+  const std::string name = key + ".so", path = kept ? fmt::format("{}/{}", kept->path(), name) : std::string();
+  struct stat facts;
+  if (!kept || lstat(path.c_str(), &facts) != 0)
     return nullptr;
-  std::shared_ptr<KernelLibrary> library = isWhole(path) ? KernelLibrary::open(path) : nullptr;
+  std::shared_ptr<KernelLibrary> library = isAuthentic(*kept, name) && isWhole(path) ? KernelLibrary::open(path) : nullptr;
   if (library && library->entry(key))
     return library;
   unlink(path.c_str());
@@ -118,31 +170,47 @@ std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const
 }
 
 std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::string &text) const {
-  if (temporary || !compiler.precompiles)
+  if (!keepsMore || !compiler.precompiles)
     return {};
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   std::string content = compiler.identity + '\0';
   for (const std::string &flag : HostCompiler::flags())
     content += flag + '\0';
-  const std::string parts = folder + "/headers";
-  const std::string header = fmt::format("{}/{}.h", parts, contentHash(content + text)), result = header + ".pch";
-  if (access(result.c_str(), R_OK) == 0)
-    return result;
+  const std::string name = fmt::format("headers/{}.h", contentHash(content + text)), header = fmt::format("{}/{}", kept->path(), name);
+  const std::string result = header + ".pch";
   std::error_code failure;
-  files::create_directories(parts, failure);
-  const std::string own = fmt::format("{}-{}", result, getpid());
-  if (!writeFileAtomically(header, text) || !compiler.precompile(header, own, own + ".log"))
-    return {};
-  files::rename(own, result, failure);
+  if (access(result.c_str(), R_OK) == 0) {
+    if (isAuthentic(*kept, name + ".pch"))
+      return result;
+    unlink(result.c_str());
+  }
+  files::create_directories(kept->path() + "/headers", failure);
+  const std::string own = fmt::format("{}/headers/building-{}.pch", kept->path(), getpid());
+  const std::string_view parts[] = {text};
+  const bool made = writeFileAtomically(header, parts, 0600) && compiler.precompile(header, own, own + ".log") &&
+                    authenticate(*kept, own) && rename(own.c_str(), result.c_str()) == 0;
   unlink((own + ".log").c_str());
-  return failure ? std::string() : result;
+  unlink(own.c_str());
+  return made ? result : std::string();
 }
 
 Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &compiler,
                                                             const std::vector<Unit> &units) const {
+  if (keepsMore) {
+    auto library = buildIn(*kept, compiler, units);
+    if (library || !isFull(kept->path()))
+      return library;
+  }
+  const Folder folder = temporaryFolder();
+  return folder ? buildIn(*folder, compiler, units)
+                : environment("no folder for compiled kernels can be written to; set FUSION_CACHE_DIR or TMPDIR");
+}
+
+Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolder &folder, const HostCompiler &compiler,
+                                                              const std::vector<Unit> &units) const {
   static std::atomic<unsigned> counter = 0;
-  const std::string base = fmt::format("{}/building-{}-{}", folder, getpid(), counter++);
+  const std::string base = fmt::format("{}/building-{}-{}", folder.path(), getpid(), counter++);
   const std::string source = base + ".cpp", binary = base + ".so", log = base + ".log";
   struct Cleanup {
     const std::string &source, &binary, &log;
@@ -165,8 +233,11 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
     std::ofstream out(source, std::ios::trunc);
     out << text;
     out.close();
-    return out ? compiler.compile(source, binary, log, header)
-               : environment(fmt::format("cannot write {}", source));
+    if (Status status = out ? compiler.compile(source, binary, log, header)
+                            : environment(fmt::format("cannot write {}", source));
+        !status)
+      return status;
+    return authenticate(folder, binary) ? Status() : environment(fmt::format("cannot write {}", binary));
   };
   // A precompiled header that does not fit (cut short, say) costs time only.
   if (header.empty() || !compile(kernels, header))
@@ -178,7 +249,7 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
   for (const Unit &unit : units) {
     // A link appears whole or not at all. When another process was first, its file is as good; a file system
     // without links gets a copy under a temporary name, renamed.
-    const std::string target = fmt::format("{}/{}.so", folder, unit.key);
+    const std::string target = fmt::format("{}/{}.so", folder.path(), unit.key);
     if (link(binary.c_str(), target.c_str()) == 0 || errno == EEXIST)
       continue;
     std::error_code failure;

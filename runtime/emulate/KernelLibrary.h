@@ -3,7 +3,7 @@
 
 #include "codegen/device/emulation_abi.h"
 #include "codegen/plan/ProgramPlan.h"
-#include "ir/base/Result.h"
+#include "ir/base/PrivateFolder.h"
 #include "runtime/emulate/HostCompiler.h"
 
 #include <memory>
@@ -37,10 +37,12 @@ private:
 /// Names a kernel's compiled form: its text but for comments, its parameters, the compiler and its flags.
 std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler);
 
-/// The folder of libraries: `<key>.so` for each kernel; kernels built together share one file by hard links.
+/// The folder of libraries: `<key>.so` for each kernel; kernels built together share one file by hard links. Each ends
+/// with a code of its contents: opening a library runs it.
 class LibraryFolder {
 public:
-  /// `path`, made if absent; a private temporary folder, removed with this object, when it cannot be written.
+  /// `path`, a PrivateFolder, made if absent. What it cannot take, since it is read-only, full or not to be trusted, goes
+  /// to a temporary folder, removed with this object.
   static Result<LibraryFolder> open(const std::string &path);
   LibraryFolder(LibraryFolder &&other) noexcept;
   LibraryFolder &operator=(LibraryFolder &&) = delete;
@@ -58,10 +60,18 @@ public:
 
 private:
   LibraryFolder() = default;
+  using Folder = std::shared_ptr<const PrivateFolder>;
   /// The precompiled form of a header with this text, made when it is absent; empty when it cannot be made.
   std::string precompiled(const HostCompiler &compiler, const std::string &text) const;
-  std::string folder;
-  bool temporary = false;
+  Result<std::shared_ptr<KernelLibrary>> buildIn(const PrivateFolder &folder, const HostCompiler &compiler,
+                                                 const std::vector<Unit> &units) const;
+  /// Made when it is first asked for; null if it cannot be made.
+  Folder temporaryFolder() const;
+
+  Folder kept; ///< null: none, or not to be trusted
+  bool keepsMore = false;
+  struct Temporary;
+  std::unique_ptr<Temporary> temporary;
 };
 
 } // namespace fusion::emulate

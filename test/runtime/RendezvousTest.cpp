@@ -247,7 +247,7 @@ TEST(TcpRendezvous, TwoLaunchesThatTryTheSamePortsFindEachTheirOwn) {
       });
   for (std::thread &thread : threads)
     thread.join();
-  Descriptor taken = std::move(*listenAt("127.0.0.1", first));
+  const std::vector<Descriptor> taken = std::move(*listenAt("127.0.0.1", first));
   auto joined = joinTcpRendezvous(placeOf(0, 2, {first}), {});
   ASSERT_FALSE(joined);
   EXPECT_NE(joined.error().message.find("set FUSION_MASTER_PORT"), std::string::npos) << joined.error().message;
