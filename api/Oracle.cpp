@@ -35,6 +35,16 @@ public:
     return firstSchedule(region);
   }
 
+  std::optional<std::string> refusal(GroupOp group) override {
+    const Schedule *schedule = schedules.find(group.getSchedule());
+    if (!schedule)
+      return ("there is no schedule \"" + group.getSchedule() + "\"").str();
+    const Region region = Region::of(group);
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
+    auto plan = schedule->plan(region, {*shapes, inputs, target, nullptr, outputs, {}, {}, {}, false, schedules});
+    return plan ? std::nullopt : std::optional(plan.error().message);
+  }
+
   SmallVector<Operation *> launches(func::FuncOp function) override {
     SmallVector<Operation *> ops;
     for (Operation &op : function.getBody().front().without_terminator())

@@ -51,6 +51,9 @@ std::optional<std::string> whyNotConvex(llvm::ArrayRef<mlir::Operation *> ops,
 /// Replaces the ops by a fusion.group that holds them (moved, not cloned). Ops must be convex.
 GroupOp commit(const Candidate &candidate);
 
+/// The inverse of commit(): its ops stand where the group stood, in their order.
+void dissolve(GroupOp group);
+
 /// Says which schedule would take ops as one kernel. Implemented above the passes, by the code generator.
 class ScheduleOracle {
 public:
@@ -59,6 +62,8 @@ public:
   virtual void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) = 0;
   /// The schedule's name, or the reason why none does.
   virtual Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) = 0;
+  /// Why the group's own schedule does not take it as it stands in the function; nothing if it does.
+  virtual std::optional<std::string> refusal(GroupOp group) = 0;
   /// Whether an op of the function, outside any group, only looks at memory in another way and costs nothing.
   virtual bool isView(mlir::Operation *op) const = 0;
   /// The argument in whose buffer `value` is written after what is there already, if any: neither is moved.

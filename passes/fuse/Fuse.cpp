@@ -55,6 +55,8 @@ public:
     }
     if (!committed)
       return committed.error();
+    if (Status status = dissolveRefused(); !status)
+      return status;
     recordMisses();
     const DrawnNodes fused = drawNodes(function, report.after);
     for (auto &[op, index] : fused)
@@ -236,13 +238,57 @@ private:
     remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
         << remark::reason("fused at {0}: {1}", site.location, llvm::join(site.ops, ", "))
         << remark::metric("BytesSaved", site.bytesSaved);
+    Made taken;
     for (auto &[root, pattern] : candidate.absorbed)
-      if (enabled(pattern) && sites.fire(root, pattern))
+      if (enabled(pattern) && sites.fire(root, pattern)) {
+        taken.sites.push_back({root, pattern});
+        taken.entries.push_back({pattern, siteName(root)});
         report.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
+      }
+    taken.entries.push_back({candidate.pattern, site.location});
+    taken.sites.push_back({candidate.root, candidate.pattern});
     report.patterns[candidate.pattern].fired.push_back(std::move(site));
     sites.fire(candidate.root, candidate.pattern);
     settled.insert_range(candidate.ops);
-    commit(candidate);
+    taken.group = commit(candidate);
+    made.push_back(std::move(taken));
+  }
+
+  /// A candidate was asked about before its neighbours became groups, which changes what is known of its values: groups
+  /// that their schedules no longer take go back, until all that are left are taken.
+  Status dissolveRefused() {
+    for (bool more = true; more;) {
+      more = false;
+      auto shapes = nn::SymbolicShapes::compute(function);
+      if (failed(shapes))
+        return badInput("shapes do not fit together");
+      oracle.begin(function, *shapes);
+      SmallVector<std::pair<GroupOp, std::string>> refused;
+      for (auto group : function.getBody().front().getOps<GroupOp>())
+        if (auto reason = oracle.refusal(group))
+          refused.push_back({group, *reason});
+      for (auto &[group, reason] : refused) {
+        more = true;
+        forget(group, "dropped: as a group, schedule " + group.getSchedule().str() + " refuses it: " + reason);
+        dissolve(group);
+      }
+    }
+    return {};
+  }
+
+  /// Takes what the group was out of the report.
+  void forget(GroupOp group, const std::string &reason) {
+    for (auto &taken : made)
+      if (taken.group == group.getOperation()) {
+        for (auto &[root, pattern] : taken.sites)
+          sites.unfire(root, pattern, reason);
+        for (auto &[pattern, location] : taken.entries) {
+          auto &fired = report.patterns[pattern].fired;
+          auto entry = llvm::find_if(fired, [&](const FusionReport::Site &site) { return site.location == location; });
+          if (entry != fired.end())
+            fired.erase(entry);
+        }
+      }
   }
 
   /// Whether it overlaps what was taken, and says so.
@@ -296,6 +342,13 @@ private:
   FusionReport &report;
   FuseSites sites;
   bool isFirstRound = true;
+  /// A group, and what the report says of it.
+  struct Made {
+    Operation *group = nullptr;
+    SmallVector<std::pair<Operation *, std::string>> sites;
+    SmallVector<std::pair<std::string, std::string>> entries; ///< pattern and location
+  };
+  std::vector<Made> made;
   llvm::DenseSet<Operation *> settled;        ///< in a group, or gone; keys only
   std::vector<Proposals::Miss> restMisses;    ///< of the last round
   std::map<std::string, std::string> absent;  ///< patterns without candidate roots, and why

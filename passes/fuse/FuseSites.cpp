@@ -26,6 +26,11 @@ void FuseSites::miss(Operation *root, const std::string &pattern, unsigned opsFo
     entry->second = {opsFound, reason};
 }
 
+void FuseSites::unfire(Operation *root, const std::string &pattern, const std::string &reason) {
+  fired.erase({root, pattern});
+  misses[{root, pattern}] = {~0u, reason};
+}
+
 void FuseSites::recordMisses(FusionReport &report,
                              llvm::function_ref<bool(Operation *, const std::string &)> isShown) {
   for (auto &[key, site] : roots) {

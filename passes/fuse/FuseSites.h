@@ -29,6 +29,8 @@ public:
   bool fire(mlir::Operation *root, const std::string &pattern) {
     return fired.insert({root, pattern}).second;
   }
+  /// The group that was made there is gone again: what fired with it has missed, for this reason.
+  void unfire(mlir::Operation *root, const std::string &pattern, const std::string &reason);
   bool hasFired(mlir::Operation *root, const std::string &pattern) const {
     return fired.contains({root, pattern});
   }

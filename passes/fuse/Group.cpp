@@ -143,4 +143,16 @@ GroupOp commit(const Candidate &candidate) {
   return group;
 }
 
+void dissolve(GroupOp group) {
+  Block &body = group.getBody().front();
+  Operation *yield = body.getTerminator();
+  for (auto [inside, outside] : llvm::zip(body.getArguments(), group.getInputs()))
+    inside.replaceAllUsesWith(outside);
+  for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
+    op.moveBefore(group);
+  for (auto [result, value] : llvm::zip(group.getResults(), yield->getOperands()))
+    result.replaceAllUsesWith(value);
+  group.erase();
+}
+
 } // namespace fusion

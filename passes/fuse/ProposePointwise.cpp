@@ -28,6 +28,8 @@ constexpr double lightBytes = 0.25;
 /// The traffic that a launch is worth giving up for.
 constexpr double duplicateBytes = 1 << 20;
 constexpr size_t mostClones = 48;
+/// In a group: a kernel has room for so many parameters, and longer ones gain nothing.
+constexpr size_t mostMembers = 256;
 
 Kind kindOf(Operation *op) {
   if (op->hasTrait<nn::View>())
@@ -135,6 +137,8 @@ private:
       return name + " is not computed element by element";
     if (assigned[order[op]])
       return name + " belongs to another group";
+    if (group.size() >= mostMembers)
+      return name + " would be one op too many for a kernel";
     Value result = op->getResult(0);
     const double needed = evaluationsOf(op), own = traffic.elements(result);
     if (kind == Kind::Heavy && needed > own * 1.01)

@@ -2,12 +2,16 @@
 
 #include "runtime/KernelCache.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using namespace fusion;
 using namespace fusion::test;
@@ -33,7 +37,7 @@ TEST(KernelCache, ADamagedEntryIsAbsentAndReplaced) {
   cache.put("key", std::string(1000, 'x'));
   std::string entry;
   for (const auto &file : fs::recursive_directory_iterator(folder.path))
-    if (file.is_regular_file())
+    if (file.is_regular_file() && file.path().parent_path() != folder.path)
       entry = file.path().string();
   std::vector<std::function<void()>> damages = {
       [&] { fs::resize_file(entry, 500); },
@@ -52,6 +56,114 @@ TEST(KernelCache, ADamagedEntryIsAbsentAndReplaced) {
     cache.put("key", std::string(1000, 'x'));
     EXPECT_TRUE(cache.get("key"));
   }
+}
+
+static std::vector<std::string> entriesOf(const std::string &folder) {
+  std::vector<std::string> entries;
+  for (const auto &file : fs::recursive_directory_iterator(folder))
+    if (file.is_regular_file() && file.path().parent_path() != folder)
+      entries.push_back(file.path().string());
+  return entries;
+}
+
+TEST(KernelCache, EntriesAreTakenFromTheirPlaceAndTheirFolderOnly) {
+  TemporaryFolder folder, other;
+  std::vector<std::string> warnings;
+  KernelCache cache(folder.path, [&](const std::string &text) { warnings.push_back(text); });
+  cache.put("key", "good");
+  KernelCache(other.path).put("key", "evil");
+  const std::string entry = entriesOf(folder.path).front();
+  fs::copy_file(entriesOf(other.path).front(), entry, fs::copy_options::overwrite_existing);
+  EXPECT_FALSE(cache.get("key")); // whole, but by another key
+  EXPECT_EQ(warnings.size(), 1u);
+  cache.put("key", "good");
+  cache.put("other", "evil");
+  for (const std::string &file : entriesOf(folder.path))
+    if (file != entry)
+      fs::copy_file(file, entry, fs::copy_options::overwrite_existing);
+  EXPECT_FALSE(cache.get("key")); // whole, but another entry
+  EXPECT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(cache.get("other"), "evil");
+}
+
+TEST(KernelCache, AFolderThatOthersMayWriteIsNotUsed) {
+  TemporaryFolder folder;
+  KernelCache(folder.path).put("key", "x");
+  EXPECT_EQ(fs::status(folder.path).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(folder.path + "/key").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  fs::permissions(folder.path, fs::perms::all);
+  std::vector<std::string> warnings;
+  KernelCache cache(folder.path, [&](const std::string &text) { warnings.push_back(text); });
+  EXPECT_FALSE(cache.get("key"));
+  cache.put("new", "y");
+  EXPECT_FALSE(cache.get("new"));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("others may write"), std::string::npos) << warnings[0];
+  fs::permissions(folder.path, fs::perms::owner_all);
+  if (geteuid() != 0)
+    return;
+  warnings.clear();
+  ASSERT_EQ(chown(folder.path.c_str(), 12345, 12345), 0);
+  KernelCache foreign(folder.path, [&](const std::string &text) { warnings.push_back(text); });
+  EXPECT_FALSE(foreign.get("key"));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("another user"), std::string::npos) << warnings[0];
+}
+
+TEST(KernelCache, AFolderThatIsNewIsTheUsersAlone) {
+  TemporaryFolder folder;
+  const mode_t mask = umask(0);
+  KernelCache cache(folder.path + "/a/cache");
+  cache.put("key", "x");
+  umask(mask);
+  EXPECT_EQ(fs::status(folder.path + "/a/cache").permissions(), fs::perms::owner_all);
+  for (const std::string &entry : entriesOf(folder.path + "/a/cache"))
+    EXPECT_EQ(fs::status(entry).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(cache.get("key"), "x");
+}
+
+TEST(KernelCache, WhatIsNoFileIsNotWaitedFor) {
+  TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  KernelCache cache(folder.path, [&](const std::string &text) { warnings.push_back(text); });
+  cache.put("key", "x");
+  const std::string entry = entriesOf(folder.path).front();
+  fs::remove(entry);
+  ASSERT_EQ(mkfifo(entry.c_str(), 0600), 0);
+  EXPECT_FALSE(cache.get("key"));
+  EXPECT_EQ(warnings.size(), 1u);
+  fs::create_symlink("/dev/zero", entry);
+  EXPECT_FALSE(cache.get("key"));
+  cache.put("key", "y");
+  EXPECT_EQ(cache.get("key"), "y");
+}
+
+TEST(KernelCache, TheLongestUnusedGoWhenThereIsTooMuch) {
+  TemporaryFolder folder;
+  KernelCache cache(folder.path);
+  const std::string bytes(10000, 'x');
+  for (int i = 0; i < 10; ++i)
+    cache.put(std::to_string(i), bytes);
+  auto made = PrivateFolder::open(folder.path, false);
+  ASSERT_TRUE(made && *made);
+  const auto files = (*made)->entries();
+  ASSERT_EQ(files.size(), 10u);
+  for (const auto &file : files) { // all long ago
+    const timespec old[2] = {{1000000, 0}, {1000000, 0}};
+    utimensat(AT_FDCWD, fmt::format("{}/{}", folder.path, file.names.front()).c_str(), old, 0);
+  }
+  EXPECT_TRUE(cache.get("3")); // which notes that it is used
+  EXPECT_TRUE(cache.get("7"));
+  (*made)->shrink(1 << 20);
+  EXPECT_EQ((*made)->entries().size(), 10u);
+  (*made)->shrink(40000);
+  EXPECT_EQ((*made)->entries().size(), 3u);
+  EXPECT_TRUE(cache.get("3"));
+  EXPECT_TRUE(cache.get("7"));
+  std::ofstream(folder.path + "/building-999999999-0.so") << "x"; // of a process that is gone
+  std::ofstream(folder.path + fmt::format("/building-{}-0.so", getpid())) << "x";
+  (*made)->shrink(1 << 20);
+  EXPECT_EQ((*made)->entries().size(), 4u);
 }
 
 TEST(KernelCache, ManyProcessesMayWriteAndReadOneKey) {

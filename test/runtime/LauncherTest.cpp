@@ -108,6 +108,23 @@ TEST(Launcher, TheLocalRankFollowsFromTheRank) {
   EXPECT_EQ(place({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "x"}}).localRank, 1);
 }
 
+TEST(Launcher, RanksOfOneHostMeetInside) {
+  LaunchedRank found = place(with(torchrun, {{"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "3"}}));
+  EXPECT_TRUE(found.onOneHost);
+  EXPECT_EQ(found.address, "127.0.0.1");
+  EXPECT_FALSE(place(torchrun).onOneHost);
+  EXPECT_TRUE(place(with(torchrun, {{"MASTER_ADDR", "localhost"}})).onOneHost);
+  const Variables slurm = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_JOB_NODELIST", "a"}};
+  EXPECT_FALSE(place(slurm).onOneHost);
+  EXPECT_TRUE(place(with(slurm, {{"SLURM_STEP_NUM_NODES", "1"}})).onOneHost);
+  EXPECT_EQ(place(with(slurm, {{"SLURM_STEP_NUM_NODES", "1"}})).address, "127.0.0.1");
+}
+
+TEST(Launcher, TheSecretIsTheUsers) {
+  EXPECT_EQ(place(torchrun).secret, "");
+  EXPECT_EQ(place(with(torchrun, {{"FUSION_RENDEZVOUS_SECRET", "abc"}})).secret, "abc");
+}
+
 TEST(Launcher, ATorchrunInsideOfAnMpirun) {
   LaunchedRank found =
       place(with(torchrun, {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}));

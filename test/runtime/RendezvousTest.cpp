@@ -230,6 +230,107 @@ TEST(TcpRendezvous, RanksThatDoNotBelongHereAreRefused) {
   one.join();
 }
 
+TEST(TcpRendezvous, OnlyWhoKnowsTheSecretJoins) {
+  const std::vector<uint16_t> ports = {freePort()};
+  auto knowing = [&](int rank, const std::string &secret) {
+    LaunchedRank place = placeOf(rank, 2, ports);
+    place.secret = secret;
+    return place;
+  };
+  std::thread zero([&] {
+    auto joined = joinTcpRendezvous(knowing(0, "ours"), {});
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_TRUE((*joined)->barrier());
+  });
+  TcpRendezvousOptions shortly;
+  shortly.joinSeconds = 0.5;
+  for (const char *secret : {"", "another", "ours "}) {
+    auto joined = joinTcpRendezvous(knowing(1, secret), shortly);
+    ASSERT_FALSE(joined);
+    EXPECT_EQ(joined.error().kind, ErrorKind::Environment);
+    EXPECT_NE(joined.error().message.find("with another secret"), std::string::npos) << joined.error().message;
+  }
+  auto joined = joinTcpRendezvous(knowing(1, "ours"), {});
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_TRUE((*joined)->barrier());
+  zero.join();
+}
+
+TEST(TcpRendezvous, WhoListensWithoutTheSecretIsNotRankZero) {
+  const std::vector<uint16_t> ports = {freePort()};
+  auto listeners = listenAt("127.0.0.1", ports[0]);
+  ASSERT_TRUE(listeners);
+  ASSERT_EQ(listeners->size(), 1u);
+  std::atomic<bool> ending = false;
+  std::thread impostor([&] { // welcomes everybody, and would tell them anything
+    std::vector<Connection> guests;
+    while (!ending) {
+      waitFor(listeners->front(), false, Clock::now() + std::chrono::milliseconds(50));
+      if (Descriptor guest = acceptFrom(listeners->front())) {
+        guests.emplace_back(std::move(guest));
+        guests.back().queue(Frame::Kind::Challenge, std::string(32, 'x'));
+        guests.back().queue(guests.size() % 2 ? Frame::Kind::Welcome : Frame::Kind::Refuse, std::string(32, 'x') + "me");
+        (void)guests.back().flush();
+      }
+    }
+  });
+  TcpRendezvousOptions shortly;
+  shortly.joinSeconds = 0.5;
+  auto joined = joinTcpRendezvous(placeOf(1, 2, ports), shortly);
+  ASSERT_FALSE(joined);
+  EXPECT_NE(joined.error().message.find("did not find rank 0"), std::string::npos) << joined.error().message;
+  ending = true;
+  impostor.join();
+}
+
+TEST(TcpRendezvous, SilentConnectionsLockNoRankOut) {
+  const std::vector<uint16_t> ports = {freePort()};
+  std::thread zero([&] {
+    auto joined = joinTcpRendezvous(placeOf(0, 2, ports), {});
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_TRUE((*joined)->barrier());
+  });
+  const Endpoint endpoint = resolve("127.0.0.1", ports[0])->front();
+  std::vector<Descriptor> silent;
+  while (silent.size() < 300)
+    if (Descriptor socket = connectTo(endpoint, Clock::now() + std::chrono::seconds(1)))
+      silent.push_back(std::move(socket));
+  const auto start = Clock::now();
+  auto joined = joinTcpRendezvous(placeOf(1, 2, ports), {});
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_TRUE((*joined)->barrier());
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(4)); // less than silence is waited for
+  zero.join();
+}
+
+TEST(TcpRendezvous, ListensWhereTheNameSaysAndNoWider) {
+  const uint16_t port = freePort();
+  auto addressOf = [](const Descriptor &socket) {
+    sockaddr_in address = {};
+    socklen_t size = sizeof address;
+    EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr *>(&address), &size), 0);
+    return ntohl(address.sin_addr.s_addr);
+  };
+  auto inside = listenAt("127.0.0.1", port);
+  ASSERT_TRUE(inside);
+  ASSERT_EQ(inside->size(), 1u);
+  EXPECT_EQ(addressOf(inside->front()), INADDR_LOOPBACK);
+  EXPECT_TRUE(listenAt("127.0.0.1", port)->empty()); // taken
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  auto named = resolve(host, freePort());
+  if (!named || named->empty() || named->front().family != AF_INET)
+    GTEST_SKIP() << "this machine's name leads nowhere";
+  sockaddr_in own;
+  std::memcpy(&own, named->front().address.data(), sizeof own);
+  if ((ntohl(own.sin_addr.s_addr) >> 24) == 127)
+    GTEST_SKIP() << "this machine's name leads to itself only";
+  auto outside = listenAt(host, ntohs(own.sin_port));
+  ASSERT_TRUE(outside);
+  ASSERT_FALSE(outside->empty());
+  EXPECT_EQ(addressOf(outside->front()), ntohl(own.sin_addr.s_addr));
+}
+
 TEST(TcpRendezvous, TwoLaunchesThatTryTheSamePortsFindEachTheirOwn) {
   const uint16_t first = freePort();
   const std::vector<uint16_t> ports = {first, freePort(), freePort()};

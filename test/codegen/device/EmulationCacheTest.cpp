@@ -25,7 +25,7 @@ static int64_t valueOf(const EmulatedKernel &kernel) {
 static std::vector<std::filesystem::path> librariesIn(const std::string &folder) {
   std::vector<std::filesystem::path> files;
   for (const auto &entry : std::filesystem::directory_iterator(folder))
-    if (entry.is_regular_file())
+    if (entry.path().extension() == ".so")
       files.push_back(entry.path());
   return files;
 }
@@ -67,6 +67,43 @@ TEST(EmulationCache, ReplacesADamagedFile) {
   auto kernel = EmulatedKernel::compile(constant("damaged", 9), folder.path);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(valueOf(**kernel), 9);
+}
+
+TEST(EmulationCache, OpensOnlyWhatItWroteItself) {
+  TemporaryFolder folder;
+  auto original = EmulatedKernel::compile(constant("authentic", 9), folder.path);
+  ASSERT_TRUE(original) << original.error().message;
+  original->reset();
+  const auto file = librariesIn(folder.path).front();
+  std::ifstream in(file, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  // 9 as another number somewhere in the code, a code that is missing, another's.
+  std::string other = whole, cut = whole.substr(0, whole.size() - 28), forged = whole;
+  other[whole.size() / 2] ^= 1;
+  forged.back() ^= 1;
+  for (const std::string &text : {other, cut, forged}) {
+    std::filesystem::remove(file);
+    std::ofstream(file, std::ios::binary) << text;
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    auto kernel = EmulatedKernel::compile(constant("authentic", 9), folder.path);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ(valueOf(**kernel), 9);
+    std::ifstream again(file, std::ios::binary);
+    EXPECT_NE(std::string((std::istreambuf_iterator<char>(again)), {}), text);
+  }
+}
+
+TEST(EmulationCache, AFolderOfSomebodyElsesIsNotOpened) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(EmulatedKernel::compile(constant("trusted", 3), folder.path));
+  const auto file = librariesIn(folder.path).front();
+  std::filesystem::permissions(folder.path, std::filesystem::perms::all); // anybody can have put it there
+  std::ofstream(file) << "";
+  auto kernel = EmulatedKernel::compile(constant("trusted", 3), folder.path);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(valueOf(**kernel), 3);
+  EXPECT_EQ(std::filesystem::file_size(file), 0u);
+  std::filesystem::permissions(folder.path, std::filesystem::perms::owner_all);
 }
 
 TEST(EmulationCache, ProcessesShareIt) {
