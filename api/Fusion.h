@@ -50,6 +50,8 @@ struct LoadOptions {
   NamedTensors weights;
   /// Contents of external data files by the location that the model calls them, as u8. Those are not looked for on disk.
   NamedTensors files;
+  /// Weights may lie anywhere that the file says; else only in its folder, by no kind of link outside.
+  bool trustPaths = false;
 };
 
 /// A model in memory.

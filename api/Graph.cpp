@@ -43,6 +43,7 @@ static Result<ImportOptions> importOptionsOf(const LoadOptions &options) {
   import.constants = options.constants;
   import.sharedCaches = options.sharedCaches;
   import.dims = options.dims;
+  import.trustPaths = options.trustPaths;
   for (const auto &[location, tensor] : options.files) {
     auto file = tensor.type() == DType::U8 ? fileOf("file '" + location + "'", tensor)
                                            : badInput("file '" + location + "': bytes are given as u8");

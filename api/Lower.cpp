@@ -1,5 +1,6 @@
 #include "api/Lower.h"
 
+#include "ir/base/Confine.h"
 #include "ir/dialect/Dialect.h"
 #include "ir/dialect/Mesh.h"
 #include "passes/MissLog.h"
@@ -84,6 +85,32 @@ static OwningOpRef<ModuleOp> parseText(MLIRContext &context, const std::string &
   return parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
 }
 
+/// Of a graph in text: weights lie beside it, as external data does.
+static Status checkWeightPaths(ModuleOp module, const std::string &path) {
+  const std::string beside = llvm::sys::path::parent_path(path).str();
+  if (weightFolder(module, path) != beside)
+    return badInput(path + ": its weights lie in the folder of the model that it was made of; --trust-paths takes them "
+                           "from there");
+  Status status;
+  module.walk([&](nn::WeightOp weight) {
+    std::vector<std::string> paths = {weight.getPath().str()};
+    if (auto parts = weight.getPartPaths())
+      for (StringRef part : parts->getAsValueRange<StringAttr>())
+        paths.push_back(part.str());
+    for (const std::string &file : paths) {
+      status = confined(beside, file);
+      llvm::SmallString<256> place(beside);
+      llvm::sys::path::append(place, file);
+      if (status && !llvm::sys::fs::exists(place) && llvm::sys::fs::exists(file))
+        status = badInput("'" + file + "' lies in the working folder; --trust-paths takes it from there");
+      if (!status)
+        return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return status ? status : Status(badInput(path + ": weight file " + status.error().message));
+}
+
 Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string &path,
                                          const ImportOptions &options) {
   const bool isText = llvm::StringRef(path).ends_with(".mlir");
@@ -102,6 +129,8 @@ Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string
                                  : parseSourceFile<ModuleOp>(path, ParserConfig(&context));
   if (!module)
     return badInput(error.text(path + ": is not a graph in MLIR text"));
+  if (Status status = options.trustPaths ? Status() : checkWeightPaths(*module, path); !status)
+    return status.error();
   return module;
 }
 

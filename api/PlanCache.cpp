@@ -4,12 +4,17 @@
 #include "runtime/cuda/Driver.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Regex.h"
 
 #include <fmt/format.h>
 
 #include <elf.h>
 #include <link.h>
+
+#include <set>
 
 namespace fusion {
 
@@ -64,6 +69,34 @@ std::string measuringDevice(bool mayMeasure) {
 }
 } // namespace
 
+namespace {
+/// The text of a pattern file and, in PDLL, of what it includes, which mlir-pdll looks for beside the including file and
+/// beside the first one. False if one cannot be found: then nobody knows what the patterns are.
+bool addPatternText(const std::string &path, const std::string &firstFolder, std::set<std::string> &seen, std::string &key) {
+  auto text = llvm::MemoryBuffer::getFile(path);
+  if (!text)
+    return false;
+  if (!seen.insert(path).second)
+    return true;
+  key += fmt::format("patterns {}: {}\n{}\n", path, (*text)->getBufferSize(), (*text)->getBuffer().str());
+  if (!llvm::StringRef(path).ends_with(".pdll"))
+    return true;
+  static const llvm::Regex include("#[ \t]*include[ \t]*\"([^\"\n]*)\"");
+  llvm::SmallVector<llvm::StringRef> found;
+  for (llvm::StringRef rest = (*text)->getBuffer(); include.match(rest, &found); rest = rest.substr(found[0].end() - rest.begin())) {
+    bool known = false;
+    for (llvm::StringRef folder : {llvm::sys::path::parent_path(path), llvm::StringRef(firstFolder)}) {
+      llvm::SmallString<256> place(folder);
+      llvm::sys::path::append(place, found[1]);
+      known = known || (llvm::sys::fs::exists(place) && addPatternText(place.str().str(), firstFolder, seen, key));
+    }
+    if (!known)
+      return false;
+  }
+  return true;
+}
+} // namespace
+
 std::string planKey(const Graph &graph, const CompileOptions &options, bool mayMeasure) {
   const Graph::Implementation &source = *graph.implementation();
   std::string build = buildId(), machine = measuringDevice(mayMeasure);
@@ -77,10 +110,9 @@ std::string planKey(const Graph &graph, const CompileOptions &options, bool mayM
   for (const std::string &name : options.disabledFusions)
     key += fmt::format("disabled {}\n", name);
   for (const std::string &file : options.patternFiles) {
-    auto text = llvm::MemoryBuffer::getFile(file);
-    if (!text)
+    std::set<std::string> seen;
+    if (!addPatternText(file, llvm::sys::path::parent_path(file).str(), seen, key))
       return {};
-    key += fmt::format("patterns {}: {}\n{}\n", file, (*text)->getBufferSize(), (*text)->getBuffer().str());
   }
   llvm::raw_string_ostream out(key);
   source.module.get()->print(out, mlir::OpPrintingFlags().enableDebugInfo().useLocalScope());

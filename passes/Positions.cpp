@@ -43,6 +43,9 @@ std::optional<Affine> reshaped(const Affine &from, const DimShape &before, const
   return result;
 }
 
+/// Chains of more ops than this are not looked through.
+constexpr int deepest = 200;
+
 /// Constants of more elements than this are not looked through.
 constexpr int64_t mostElements = 1 << 22;
 
@@ -145,9 +148,36 @@ std::optional<Affine> Positions::affine(Value value) {
   auto found = affines.find(value);
   if (found != affines.end())
     return found->second;
-  auto answer = isInteger(value) ? findAffine(value) : std::nullopt;
+  std::optional<Affine> answer;
+  if (isInteger(value) && depth < deepest) {
+    ++depth;
+    answer = findAffine(value);
+    --depth;
+  }
+  if (answer && !fits(value, *answer))
+    answer.reset();
   affines[value] = answer;
   return answer;
+}
+
+/// Whether no element wraps around in the value's type. Of types of 32 bits and more it is taken for granted that sizes
+/// which are known only when the program runs fit.
+bool Positions::fits(Value value, const Affine &affine) {
+  auto type = llvm::cast<IntegerType>(elementType(value));
+  Dim least = affine.base, most = affine.base;
+  for (auto [step, size] : llvm::zip(affine.steps, shapes.of(value))) {
+    Dim change = Dim(step) * (size - Dim(1));
+    (step < 0 ? least : most) = (step < 0 ? least : most) + change;
+  }
+  if (type.isUnsigned() && !least.knownNonNegative())
+    return false;
+  if (type.getWidth() >= 64)
+    return true;
+  const int64_t bits = type.getWidth() - (type.isUnsigned() || type.getWidth() == 1 ? 0 : 1), limit = int64_t{1} << bits;
+  auto isKnownIn = [&](const Dim &dim) { return dim.isStatic() && dim.value() >= -limit && dim.value() < limit; };
+  if (least.isStatic() && most.isStatic())
+    return isKnownIn(least) && isKnownIn(most);
+  return type.getWidth() >= 32;
 }
 
 std::optional<Affine> Positions::findAffine(Value value) {
@@ -214,7 +244,12 @@ std::optional<Condition> Positions::condition(Value value) {
   auto found = conditions.find(value);
   if (found != conditions.end())
     return found->second;
-  auto answer = isInteger(value) ? findCondition(value) : std::nullopt;
+  std::optional<Condition> answer;
+  if (isInteger(value) && depth < deepest) {
+    ++depth;
+    answer = findCondition(value);
+    --depth;
+  }
   conditions[value] = answer;
   return answer;
 }

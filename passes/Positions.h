@@ -20,7 +20,7 @@ struct Condition {
   bool always() const { return !never && terms.empty(); }
 };
 
-/// Answers from the ops that make a value, through views, sums, comparisons and logic. Remembers answers, so
+/// Answers, where a value's type holds every number, from the ops that make a value, through views, sums, comparisons and logic. Remembers answers, so
 /// values must not be replaced by others at the same address while it lives.
 class Positions {
 public:
@@ -30,6 +30,7 @@ public:
   std::optional<Condition> condition(mlir::Value value);
 
 private:
+  bool fits(mlir::Value value, const Affine &affine);
   std::optional<Affine> findAffine(mlir::Value value);
   std::optional<Condition> findCondition(mlir::Value value);
   std::optional<Affine> concatenated(nn::ConcatOp concat);
@@ -39,6 +40,7 @@ private:
   void addTerm(Condition &condition, Affine term, const DimShape &shape);
 
   ShapeTable &shapes;
+  int depth = 0; ///< of ops that were looked through
   llvm::DenseMap<mlir::Value, std::optional<Affine>> affines;
   llvm::DenseMap<mlir::Value, std::optional<Condition>> conditions;
 };

@@ -2,6 +2,8 @@
 
 #include "ir/base/Hash.h"
 #include "ir/base/MappedFile.h"
+#include "ir/base/Parallel.h"
+#include "ir/base/TemporaryPath.h"
 #include "runtime/MemoryPlan.h"
 #include "runtime/SpanFiles.h"
 
@@ -11,10 +13,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -25,7 +26,8 @@ namespace {
 constexpr const char *planFile = "plan.json";
 constexpr const char *manifestFile = "bundle.json";
 constexpr const char *weightFile = "weights.bin";
-constexpr int formatVersion = 2;
+constexpr int formatVersion = 3;
+constexpr size_t digestedBytes = 64 << 20; ///< of the weights to a digest, so that they are checked in parallel
 
 /// Kernels of one module share the file of the first.
 std::string cubinFile(const std::vector<std::string> &hashes, size_t index) {
@@ -77,12 +79,42 @@ Status writeFile(const std::string &path, std::string_view text) {
 }
 
 Result<std::string> readFile(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
+  auto file = MappedFile::open(path); // not what waits, or has no end
   if (!file)
-    return badInput(fmt::format("{}: {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
+    return file.error();
+  const std::span<const std::byte> bytes = (*file)->bytes();
+  return std::string(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+}
+
+Result<std::vector<std::string>> weightDigests(const std::string &path) {
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.error();
+  const std::string_view bytes(reinterpret_cast<const char *>((*file)->bytes().data()), (*file)->bytes().size());
+  std::vector<std::string> digests((bytes.size() + digestedBytes - 1) / digestedBytes);
+  parallelFor(static_cast<int64_t>(digests.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      digests[i] = contentHash(bytes.substr(i * digestedBytes, digestedBytes));
+  });
+  return digests;
+}
+
+/// The plan of a bundle reads its own weights and no other file.
+Status placeWeights(ProgramPlan &plan, const std::string &folder) {
+  for (BufferPlan &buffer : plan.buffers) {
+    std::vector<FileSpan *> spans;
+    if (auto *span = std::get_if<FileSpan>(&buffer.contents))
+      spans.push_back(span);
+    for (std::vector<FileSpan> *more : {&buffer.perRank, &buffer.parts})
+      for (FileSpan &span : *more)
+        spans.push_back(&span);
+    for (FileSpan *span : spans) {
+      if (span->path != weightFile)
+        return badInput(fmt::format("{}/{}: weight {} is not in {}", folder, planFile, buffer.name, weightFile));
+      span->path = fmt::format("{}/{}", folder, weightFile);
+    }
+  }
+  return {};
 }
 
 /// Copies every weight to `path` and lets the plan point there. Equal spans are stored once.
@@ -160,8 +192,11 @@ Status writeContents(const std::string &folder, ProgramPlan plan, const std::str
   std::string text = toJson(plan);
   if (Status status = writeFile(fmt::format("{}/{}", folder, planFile), text); !status)
     return status;
-  nlohmann::json manifest = {
-      {"fusion_bundle", formatVersion}, {"arch", arch}, {"plan", contentHash(text)}, {"kernels", hashes}};
+  auto weights = weightDigests(fmt::format("{}/{}", folder, weightFile));
+  if (!weights)
+    return weights.error();
+  nlohmann::json manifest = {{"fusion_bundle", formatVersion}, {"arch", arch}, {"plan", contentHash(text)},
+                             {"kernels", hashes}, {"weights", *weights}};
   return writeFile(fmt::format("{}/{}", folder, manifestFile), manifest.dump(1));
 }
 
@@ -185,28 +220,23 @@ Status writeBundle(const std::string &folder, const ProgramPlan &plan, const std
   if (exists && !isBundle(target) && !(fs::is_directory(target, error) && fs::is_empty(target, error)))
     return badInput(fmt::format("{} exists and is not a bundle: remove it or choose another folder", target));
 
-  std::string temporary = fmt::format("{}.{}.partial", target, getpid());
+  const TemporaryPath partial(fmt::format("{}.{}.partial", target, getpid()));
+  const std::string &temporary = partial.path();
   fs::remove_all(temporary, error);
   Status status = writeContents(temporary, plan, arch, kernels);
   if (status) {
-    // A folder cannot be renamed over a filled one: the old bundle steps aside first.
     error.clear();
-    std::string old = fmt::format("{}.{}.old", target, getpid());
-    if (exists)
-      fs::rename(target, old, error);
-    if (!error)
+    // A folder cannot be renamed over a filled one: the two change places, and there is always one of them.
+    const int code = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), exists ? RENAME_EXCHANGE : 0);
+    if (code != 0 && exists) { // a file system without that
+      fs::remove_all(target, error);
       fs::rename(temporary, target, error);
-    if (error) {
-      status = environment(fmt::format("{}: {}", target, error.message()));
-      std::error_code ignored;
-      if (exists && !fs::exists(target, ignored))
-        fs::rename(old, target, ignored);
-    } else {
-      fs::remove_all(old, error);
+    } else if (code != 0) {
+      error = std::error_code(errno, std::generic_category());
     }
+    if (error)
+      status = environment(fmt::format("{}: {}", target, error.message()));
   }
-  if (!status)
-    fs::remove_all(temporary, error);
   return status;
 }
 
@@ -216,7 +246,7 @@ Result<Bundle> readBundle(const std::string &folder) {
     return badInput(fmt::format("{} is not a bundle: {}", folder, manifestText.error().message));
   Bundle bundle;
   std::string planHash;
-  std::vector<std::string> hashes;
+  std::vector<std::string> hashes, weights;
   try {
     nlohmann::json manifest = nlohmann::json::parse(*manifestText);
     if (int format = manifest.at("fusion_bundle").get<int>(); format != formatVersion)
@@ -225,6 +255,7 @@ Result<Bundle> readBundle(const std::string &folder) {
     bundle.arch = manifest.at("arch").get<std::string>();
     planHash = manifest.at("plan").get<std::string>();
     hashes = manifest.at("kernels").get<std::vector<std::string>>();
+    weights = manifest.at("weights").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception &problem) {
     return badInput(fmt::format("{}/{} is damaged: {}", folder, manifestFile, problem.what()));
   }
@@ -249,16 +280,14 @@ Result<Bundle> readBundle(const std::string &folder) {
       return badInput(path + " is damaged: its content is not what was written");
     bundle.cubins.push_back(std::move(*cubin));
   }
-  for (BufferPlan &buffer : bundle.plan.buffers) {
-    std::vector<FileSpan *> spans;
-    if (auto *span = std::get_if<FileSpan>(&buffer.contents))
-      spans.push_back(span);
-    for (FileSpan &own : buffer.perRank)
-      spans.push_back(&own);
-    for (FileSpan *span : spans)
-      if (fs::path(span->path).is_relative())
-        span->path = fmt::format("{}/{}", folder, span->path);
-  }
+  const std::string weightPath = fmt::format("{}/{}", folder, weightFile);
+  Result<std::vector<std::string>> found = weightDigests(weightPath);
+  if (!found)
+    return found.error();
+  if (*found != weights)
+    return badInput(weightPath + " is damaged: its content is not what was written");
+  if (Status status = placeWeights(bundle.plan, folder); !status)
+    return status.error();
   return bundle;
 }
 

@@ -26,6 +26,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                      cl::init(1), cl::cat(category)),
       noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
                      cl::cat(category)),
+      trustPaths("trust-paths", cl::desc("Take weights from wherever the file says: other folders, through links"),
+                 cl::cat(category)),
       quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {}
 
 /// Name and size of `batch=1`.
@@ -66,7 +68,7 @@ CompileOptions CompileFlags::options(Target target) const {
 }
 
 LoadOptions CompileFlags::loading() const {
-  LoadOptions options{.sharedCaches = sharedCaches};
+  LoadOptions options{.sharedCaches = sharedCaches, .trustPaths = trustPaths};
   for (const std::string &dim : dims)
     options.dims.insert(*dimOf(dim));
   return options;

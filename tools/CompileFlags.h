@@ -25,6 +25,7 @@ public:
   llvm::cl::list<std::string> dims;
   llvm::cl::opt<int> tensorParallel;
   llvm::cl::opt<bool> noAssumeFinite;
+  llvm::cl::opt<bool> trustPaths;
   llvm::cl::opt<bool> quiet;
 };
 

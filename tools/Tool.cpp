@@ -1,11 +1,17 @@
 #include "Tool.h"
 
+#include "ir/base/MappedFault.h"
+#include "ir/base/TemporaryPath.h"
+
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <csignal>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <thread>
+#include <unistd.h>
 
 namespace cl = llvm::cl;
 
@@ -55,8 +61,51 @@ bool parseOptions(int argc, char **argv, const char *tool, const char *purpose) 
   return false;
 }
 
+static const char *toolName = "";
+
+static void say(const char *text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
+
+/// A file that was cut short while it is mapped, or a disk that fails: one line, and no core.
+static void onBusError(int, siginfo_t *fault, void *) {
+  const char *file = mappedFileAt(fault->si_addr);
+  if (!file) { // a fault of ours
+    std::signal(SIGBUS, SIG_DFL);
+    return; // and again
+  }
+  for (const char *part : {toolName, ": ", file, ": the file was cut short, or its disk failed, while it was read\n"})
+    say(part);
+  _exit(static_cast<int>(ErrorKind::BadInput));
+}
+
+/// An ordinary thread waits for the signals that end the program, so that it may remove files first.
+static void removeFilesAtSignals() {
+  static sigset_t signals;
+  sigemptyset(&signals);
+  for (int number : {SIGINT, SIGTERM, SIGHUP})
+    sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([] {
+    int number = 0;
+    sigwait(&signals, &number);
+    removeTemporaryPaths();
+    std::signal(number, SIG_DFL);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    raise(number);
+  }).detach();
+}
+
 int runTool(const char *tool, const std::function<Status()> &work) {
   std::signal(SIGPIPE, SIG_IGN);
+  toolName = tool;
+  std::set_new_handler(nullptr); // LLVM's ends the process
+  struct sigaction busError = {};
+  busError.sa_sigaction = onBusError;
+  busError.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGBUS, &busError, nullptr);
+  removeFilesAtSignals();
   Status status;
   try {
     status = work();

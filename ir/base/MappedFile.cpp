@@ -1,8 +1,12 @@
 #include "ir/base/MappedFile.h"
 
 #include "ir/base/Authentication.h"
+#include "ir/base/MappedFault.h"
+#include "ir/base/TemporaryPath.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -107,6 +111,17 @@ int writeAll(int descriptor, std::string_view contents) {
   return 0;
 }
 
+/// What is mapped, for a signal handler. Of more files than this a fault has no name.
+std::array<std::atomic<const MappedFile *>, 1024> mappings;
+
+void noteMapping(const MappedFile *file, bool isThere) {
+  for (auto &place : mappings) {
+    const MappedFile *expected = isThere ? nullptr : file;
+    if (place.compare_exchange_strong(expected, isThere ? file : nullptr))
+      return;
+  }
+}
+
 /// A new file beside `target`, whose mode the process's mask decides, which mkstemp ignores. Its name goes to `path`.
 int openTemporary(const std::string &target, mode_t mode, std::string &path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -188,10 +203,21 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
     if (address == MAP_FAILED)
       return systemError(path, errno);
     mapped->contents = {static_cast<const std::byte *>(address), size};
+    noteMapping(mapped.get(), true);
   }
   std::erase_if(files.entries, [](const auto &entry) { return entry.second.file.expired(); });
   files.entries.insert_or_assign(std::move(canonical), OpenFiles::Entry{identity, mapped});
   return mapped;
+}
+
+const char *mappedFileAt(const void *address) {
+  for (auto &place : mappings)
+    if (const MappedFile *file = place.load()) {
+      const std::byte *begin = file->bytes().data();
+      if (address >= begin && address < begin + (file->bytes().size() + 4095) / 4096 * 4096)
+        return file->path().c_str();
+    }
+  return nullptr;
 }
 
 MappedFile::~MappedFile() {
@@ -202,6 +228,7 @@ MappedFile::~MappedFile() {
     memory.free.insert(*number);
     return;
   }
+  noteMapping(this, false);
   if (!contents.empty())
     ::munmap(const_cast<std::byte *>(contents.data()), contents.size());
 }
@@ -223,13 +250,12 @@ Status writeFileAtomically(const std::string &path, std::span<const std::string_
   Descriptor file(openTemporary(target, mode, temporary));
   if (file.number < 0)
     return systemError(path, errno);
+  const TemporaryPath removed(temporary);
   int code = fillTemporary(file.number, parts, exists ? std::optional<mode_t>(facts.st_mode & 07777) : std::nullopt);
   if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0)
     code = errno;
-  if (code != 0) {
-    ::unlink(temporary.c_str());
+  if (code != 0)
     return systemError(path, code);
-  }
   // The rename itself survives a crash only once the folder is on disk; not every file system allows this.
   size_t slash = target.rfind('/');
   std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : target.substr(0, slash);

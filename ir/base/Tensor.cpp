@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <limits>
 #include <new>
+#include <unistd.h>
 
 namespace fusion {
 
@@ -25,6 +26,10 @@ Tensor Tensor::uninitialized(DType type, Shape shape) {
   Tensor tensor;
   tensor.dtype = type;
   tensor.dims = std::move(shape);
+  // More than the machine has would be found out only when the system ends the process.
+  static const size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (tensor.bytes() > memory)
+    throw std::bad_alloc();
   // A tensor without elements still has a unique, valid address.
   void *fresh = ::operator new(std::max<size_t>(tensor.bytes(), 64), alignment);
   tensor.memory = std::shared_ptr<void>(fresh, [](void *pointer) { ::operator delete(pointer, alignment); });

@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -25,7 +27,7 @@ struct ScopeGuard {
 
 GraphImporter::GraphImporter(MLIRContext &context, const ModelFile &model, std::string path,
                              const ImportOptions &options, DimReplacements given)
-    : builder(&context), tensors(model, path), model(model), path(std::move(path)), options(options),
+    : builder(&context), tensors(model, path, options.trustPaths), model(model), path(std::move(path)), options(options),
       given(std::move(given)) {
   for (const auto &import : model.model.opset_import())
     modelOpsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
@@ -75,11 +77,24 @@ Status GraphImporter::addInitializers(const proto::GraphProto &graph) {
   return {};
 }
 
+/// Names of inputs and outputs go into files and messages.
+static Status checkPortName(const std::string &name, const char *what) {
+  constexpr size_t longest = 4096;
+  if (name.size() > longest)
+    return badInput(fmt::format("{} '{}…': its name has {} bytes, the limit is {}", what, name.substr(0, 40), name.size(), longest));
+  if (name.find('\0') != std::string::npos)
+    return badInput(fmt::format("{} '{}': its name holds a NUL", what, name.substr(0, name.find('\0'))));
+  return {};
+}
+
 Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp function) {
   auto shapes = InputShapes::of(graph, given);
   if (!shapes)
     return shapes.error();
   inputs = std::move(*shapes);
+  // All at once at the end: to add one to a function costs as much as it has.
+  SmallVector<Type> types;
+  SmallVector<Attribute> argumentAttributes;
   for (const auto &input : graph.input()) {
     const auto shape = inputs.shapes.find(input.name());
     if (shape == inputs.shapes.end())
@@ -108,16 +123,18 @@ Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp 
       auto attributes = builder.getDictionaryAttr(
           {builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(input.name())),
            builder.getNamedAttr(nn::dimsAttr, nn::dimsToAttr(builder.getContext(), shape->second))});
-      unsigned index = function.getNumArguments();
-      if (failed(function.insertArgument(index, nn::typeOf(shape->second, value->element), attributes,
-                                         location)))
-        return badInput(fmt::format("input '{}' cannot be an argument", input.name()));
-      value->value = function.getArgument(index);
+      if (auto status = checkPortName(input.name(), "input"); !status)
+        return status;
+      types.push_back(nn::typeOf(shape->second, value->element));
+      argumentAttributes.push_back(attributes);
+      value->value = function.getBody().front().addArgument(types.back(), location);
     }
     setShape(value->value, value->shape);
     if (auto status = define(input.name(), value); !status)
       return status;
   }
+  function.setType(builder.getFunctionType(types, {}));
+  function.setArgAttrsAttr(builder.getArrayAttr(argumentAttributes));
   return {};
 }
 
@@ -168,6 +185,10 @@ Status GraphImporter::importNode(const proto::NodeProto &node) {
   int64_t opset = opsetOf(current->opsets, node.domain());
   if (++nodesImported > mostNodes)
     return nodeError(node, opset, "the model has too many nodes once its functions are inlined");
+  if (!current->attributes)
+    for (const auto &attribute : node.attribute())
+      if (!attribute.ref_attr_name().empty())
+        return nodeError(node, opset, fmt::format("attribute '{}' stands for one of a function, and this is none", attribute.name()));
   std::string modulePath = modulePathOf(node);
   if (modulePath.empty())
     modulePath = current->modulePath;
@@ -299,7 +320,12 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
   SmallVector<Value> results;
   SmallVector<Type> types;
   SmallVector<Attribute> attributes;
+  llvm::StringSet<> names;
   for (const auto &output : graph.output()) {
+    if (auto status = checkPortName(output.name(), "output"); !status)
+      return status;
+    if (!names.insert(output.name()).second)
+      return badInput(fmt::format("output '{}' is listed twice", output.name()));
     auto value = outputValue(output.name());
     if (!value)
       return value.error();
@@ -345,6 +371,9 @@ static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &gr
 
 /// Names in a file can hold anything; a message is one line.
 static std::string onOneLine(std::string message) {
+  constexpr size_t longestMessage = 2000;
+  if (message.size() > longestMessage)
+    message = message.substr(0, longestMessage) + "...";
   for (char &c : message)
     if (static_cast<unsigned char>(c) < ' ')
       c = '?';

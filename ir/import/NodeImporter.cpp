@@ -354,7 +354,18 @@ Value NodeImporter::slice(Value x, int64_t axis, const Dim &start, const Dim &si
 }
 
 Value NodeImporter::concat(ValueRange parts, int64_t axis) {
-  return build<nn::ConcatOp>(parts, i64("axis", axis));
+  // A kernel has room for so many parameters: more parts are joined in groups, and these again.
+  constexpr size_t mostParts = 256;
+  std::vector<Value> all(parts.begin(), parts.end());
+  while (all.size() > mostParts && !failed()) {
+    std::vector<Value> joined;
+    for (size_t begin = 0; begin < all.size(); begin += mostParts) {
+      const ValueRange some(ArrayRef(all).slice(begin, std::min(mostParts, all.size() - begin)));
+      joined.push_back(some.size() == 1 ? some.front() : build<nn::ConcatOp>(some, i64("axis", axis)));
+    }
+    all = std::move(joined);
+  }
+  return build<nn::ConcatOp>(ValueRange(all), i64("axis", axis));
 }
 Value NodeImporter::add(Value a, Value b) { return build<nn::AddOp>({a, b}); }
 Value NodeImporter::sub(Value a, Value b) { return build<nn::SubOp>({a, b}); }

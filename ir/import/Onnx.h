@@ -29,6 +29,8 @@ struct ImportOptions {
   std::map<std::string, std::shared_ptr<MappedFile>> files;
   /// See onnx::takeWeights.
   std::map<std::string, onnx::MemoryWeight> weights;
+  /// External data may lie anywhere, through links too; else only in the model's folder.
+  bool trustPaths = false;
 };
 
 /// Imports the model file at `path` (opset 7 to 27) as a module with one function `main`.

@@ -1,5 +1,7 @@
 #include "ir/import/TensorData.h"
 
+#include "ir/base/Confine.h"
+
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -154,7 +156,8 @@ Result<DType> elementTypeOf(int32_t dataType) {
   return badInput(fmt::format("element type {} is not supported", name));
 }
 
-TensorStore::TensorStore(const ModelFile &model, std::string modelPath) : model(model) {
+TensorStore::TensorStore(const ModelFile &model, std::string modelPath, bool trustsPaths)
+    : model(model), trustsPaths(trustsPaths) {
   std::filesystem::path path(std::move(modelPath));
   folder = path.parent_path().string();
   name = path.filename().string();
@@ -219,16 +222,13 @@ Result<TensorInfo::Place> TensorStore::externalPlace(const proto::TensorProto &t
     return badInput("external data without a location");
   const std::string named = place.path;
   const auto inMemory = model.memory.find(named);
-  bool leaves = location.is_absolute();
-  for (const auto &part : location)
-    leaves |= part == "..";
-  if (leaves && inMemory == model.memory.end())
-    return badInput(fmt::format("external data '{}' lies outside the model's folder", named));
   auto known = sizes.find(named);
   if (inMemory != model.memory.end()) {
     place.path = inMemory->second->path();
     known = sizes.emplace(named, inMemory->second->bytes().size()).first;
   } else if (known == sizes.end()) {
+    if (Status status = trustsPaths ? Status() : confined(folder, named); !status)
+      return badInput("external data " + status.error().message);
     std::error_code error;
     std::filesystem::path full = std::filesystem::path(folder) / location;
     bool regular = std::filesystem::is_regular_file(full, error);

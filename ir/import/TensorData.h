@@ -31,7 +31,8 @@ struct TensorInfo {
 class TensorStore {
 public:
   /// Both outlive the store. `modelPath` is the path as the user gave it.
-  TensorStore(const ModelFile &model, std::string modelPath);
+  /// `trustsPaths`: external data may be anywhere.
+  TensorStore(const ModelFile &model, std::string modelPath, bool trustsPaths = false);
 
   /// Fails if the contents are missing, too short, of the wrong size, or outside the folder of the model.
   Result<TensorInfo> describe(const proto::TensorProto &tensor);
@@ -44,6 +45,7 @@ private:
 
   const ModelFile &model;
   std::string folder, name;
+  const bool trustsPaths;
   std::map<std::string, uint64_t> sizes; ///< of external files already looked at
 };
 

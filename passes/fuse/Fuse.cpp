@@ -250,8 +250,7 @@ private:
     report.patterns[candidate.pattern].fired.push_back(std::move(site));
     sites.fire(candidate.root, candidate.pattern);
     settled.insert_range(candidate.ops);
-    taken.group = commit(candidate);
-    made.push_back(std::move(taken));
+    made[commit(candidate)] = std::move(taken);
   }
 
   /// A candidate was asked about before its neighbours became groups, which changes what is known of its values: groups
@@ -265,8 +264,9 @@ private:
       oracle.begin(function, *shapes);
       SmallVector<std::pair<GroupOp, std::string>> refused;
       for (auto group : function.getBody().front().getOps<GroupOp>())
-        if (auto reason = oracle.refusal(group))
-          refused.push_back({group, *reason});
+        if (isMadeHere(group))
+          if (auto reason = oracle.refusal(group))
+            refused.push_back({group, *reason});
       for (auto &[group, reason] : refused) {
         more = true;
         forget(group, "dropped: as a group, schedule " + group.getSchedule().str() + " refuses it: " + reason);
@@ -276,19 +276,24 @@ private:
     return {};
   }
 
+  bool isMadeHere(GroupOp group) const {
+    return made.contains(group.getOperation());
+  }
+
   /// Takes what the group was out of the report.
   void forget(GroupOp group, const std::string &reason) {
-    for (auto &taken : made)
-      if (taken.group == group.getOperation()) {
-        for (auto &[root, pattern] : taken.sites)
-          sites.unfire(root, pattern, reason);
-        for (auto &[pattern, location] : taken.entries) {
-          auto &fired = report.patterns[pattern].fired;
-          auto entry = llvm::find_if(fired, [&](const FusionReport::Site &site) { return site.location == location; });
-          if (entry != fired.end())
-            fired.erase(entry);
-        }
-      }
+    const Made taken = made.lookup(group.getOperation());
+    made.erase(group.getOperation());
+    for (Operation &op : group.getBody().front())
+      settled.erase(&op);
+    for (auto &[root, pattern] : taken.sites)
+      sites.unfire(root, pattern, reason);
+    for (auto &[pattern, location] : taken.entries) {
+      auto &fired = report.patterns[pattern].fired;
+      auto entry = llvm::find_if(fired, [&](const FusionReport::Site &site) { return site.location == location; });
+      if (entry != fired.end())
+        fired.erase(entry);
+    }
   }
 
   /// Whether it overlaps what was taken, and says so.
@@ -342,41 +347,17 @@ private:
   FusionReport &report;
   FuseSites sites;
   bool isFirstRound = true;
-  /// A group, and what the report says of it.
+  /// What the report says of a group.
   struct Made {
-    Operation *group = nullptr;
     SmallVector<std::pair<Operation *, std::string>> sites;
     SmallVector<std::pair<std::string, std::string>> entries; ///< pattern and location
   };
-  std::vector<Made> made;
+  llvm::DenseMap<Operation *, Made> made;
   llvm::DenseSet<Operation *> settled;        ///< in a group, or gone; keys only
   std::vector<Proposals::Miss> restMisses;    ///< of the last round
   std::map<std::string, std::string> absent;  ///< patterns without candidate roots, and why
 };
 
-Status count(func::FuncOp function, ScheduleOracle &oracle, FusionReport &report, bool before) {
-  auto shapes = nn::SymbolicShapes::compute(function);
-  if (failed(shapes))
-    return badInput("shapes do not fit together");
-  oracle.begin(function, *shapes);
-  Traffic traffic{*shapes, nominalSizes(function), oracle};
-  SmallVector<Operation *> launches = oracle.launches(function);
-  int64_t bytes = 0;
-  llvm::MapVector<std::string, int64_t, std::map<std::string, unsigned>> layers;
-  for (Operation *op : launches) {
-    bytes += traffic.launch(op);
-    if (std::string layer = layerOf(locationName(op->getLoc())); !layer.empty())
-      ++layers[layer];
-  }
-  (before ? report.kernelsBefore : report.kernelsAfter) = static_cast<int64_t>(launches.size());
-  (before ? report.bytesBefore : report.bytesAfter) = bytes;
-  if (!before) {
-    report.layers.clear();
-    for (auto &[name, kernels] : layers)
-      report.layers.push_back({name, kernels});
-  }
-  return {};
-}
 } // namespace
 
 std::vector<std::string> fusionNames(const PatternSet &patterns) {
@@ -386,35 +367,18 @@ std::vector<std::string> fusionNames(const PatternSet &patterns) {
   return names;
 }
 
-SymbolValues nominalSizes(func::FuncOp function) {
-  SymbolValues values;
-  for (BlockArgument argument : function.getArguments())
-    for (const Dim &dim : nn::argumentDims(function, argument.getArgNumber()))
-      for (const std::string &symbol : dim.symbols())
-        values[symbol] = llvm::StringRef(symbol).contains_insensitive("batch") ? 1 : 128;
-  return values;
-}
-
 Status fuse(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options,
             ScheduleOracle &oracle, FusionReport &report) {
   for (const auto &[symbol, size] : nominalSizes(function))
     report.nominal[symbol] = size;
   eraseDead(function); // would fire, and cost what its kernel reads for it
-  if (Status status = count(function, oracle, report, true); !status)
+  if (Status status = countLaunches(function, oracle, report, true); !status)
     return status;
   if (options.profit)
     report.profit = options.profit->description();
   if (Status status = Fuser(function, patterns, options, oracle, report).run(); !status)
     return status;
-  return count(function, oracle, report, false);
-}
-
-Status describeUnfused(func::FuncOp function, ScheduleOracle &oracle, FusionReport &report) {
-  for (const auto &[symbol, size] : nominalSizes(function))
-    report.nominal[symbol] = size;
-  if (Status status = count(function, oracle, report, true); !status)
-    return status;
-  return count(function, oracle, report, false);
+  return countLaunches(function, oracle, report, false);
 }
 
 } // namespace fusion

@@ -29,7 +29,7 @@ constexpr double lightBytes = 0.25;
 constexpr double duplicateBytes = 1 << 20;
 constexpr size_t mostClones = 48;
 /// In a group: a kernel has room for so many parameters, and longer ones gain nothing.
-constexpr size_t mostMembers = 256;
+constexpr size_t mostMembers = 256, mostOperands = 512;
 
 Kind kindOf(Operation *op) {
   if (op->hasTrait<nn::View>())
@@ -104,7 +104,7 @@ private:
   void growFrom(Operation *root) {
     group.clear();
     waiting.clear();
-    clones = 0;
+    clones = operands = 0;
     refusal.clear();
     shape = &traffic.shapes[root->getResult(0)];
     elements = traffic.elements(root->getResult(0));
@@ -123,6 +123,7 @@ private:
   void take(Operation *op, Entry entry) {
     group[op] = entry;
     clones += entry.role == Role::Clone ? 1 : 0;
+    operands += op->getNumOperands();
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp();
           producer && !nn::isStored(producer) && !llvm::isa<nn::DimConstantOp>(producer))
@@ -137,7 +138,7 @@ private:
       return name + " is not computed element by element";
     if (assigned[order[op]])
       return name + " belongs to another group";
-    if (group.size() >= mostMembers)
+    if (group.size() >= mostMembers || operands + op->getNumOperands() > mostOperands)
       return name + " would be one op too many for a kernel";
     Value result = op->getResult(0);
     const double needed = evaluationsOf(op), own = traffic.elements(result);
@@ -311,7 +312,7 @@ private:
   // The group that grows.
   DenseMap<Operation *, Entry> group;
   std::set<unsigned, std::greater<>> waiting; ///< producers to look at, the last first
-  size_t clones = 0;
+  size_t clones = 0, operands = 0;
   const DimShape *shape = nullptr;
   double elements = 0;
   std::string refusal; ///< why the first producer stayed outside

@@ -4,11 +4,11 @@ using namespace mlir;
 
 namespace fusion::raise {
 
-void Raiser::replace(Operation *root, Value built) {
+void Raiser::replace(Operation *root, Value built, std::string assumes) {
   Operation *named = built.getDefiningOp();
   if (auto view = llvm::dyn_cast<nn::ReshapeOp>(named))
     named = view.getX().getDefiningOp();
-  noteRaised(root, named->getName().stripDialect());
+  noteRaised(root, named->getName().stripDialect(), std::move(assumes));
   replaceByNew(rewriter, root, built);
 }
 

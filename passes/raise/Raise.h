@@ -13,8 +13,8 @@ struct Raiser {
   ShapeTable &shapes;
   mlir::IRRewriter &rewriter;
 
-  /// Puts `built` in the place of `root`, whose producers may be dead then.
-  void replace(mlir::Operation *root, mlir::Value built);
+  /// Puts `built` in the place of `root`, whose producers may be dead then. `assumes`: as in noteRaised().
+  void replace(mlir::Operation *root, mlir::Value built, std::string assumes = {});
 };
 
 /// Calls `raiseAt` for the ops of kind OpTy of every function, in program order, each once, and erases what

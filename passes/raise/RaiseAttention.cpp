@@ -1,6 +1,10 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -164,6 +168,22 @@ Scaled withoutScaleBeforeReshape(Value x, Raiser &raiser) {
   return scaled;
 }
 
+/// What holds for the scores of a trained model and not for any numbers.
+std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
+  SmallVector<std::string> all;
+  for (const MaskTerm &term : masks) {
+    if (term.isFloat() || std::isinf(term.lowest))
+      continue;
+    // where(c, s, L) and, in f16, s + L where L swallows s, are the same only for scores that L is far below.
+    all.push_back(llvm::formatv("scores lie above the {0:F0} that masks them", term.lowest).str());
+  }
+  if (zeroedNan)
+    all.push_back("scores are no NaN: rows of NaN become zeros only where all is masked");
+  llvm::sort(all);
+  all.erase(llvm::unique(all), all.end());
+  return llvm::join(all, "; ");
+}
+
 void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
   if (softmax.getLog())
@@ -220,7 +240,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
   if (rootRank == 3)
     attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
-  raiser.replace(root, attention);
+  raiser.replace(root, attention, assumptionsOf(scores->masks, weighted->zeroedNan));
 }
 
 // Pattern: attention(q, repeat(k), repeat(v), mask) -> attention(q, k, v, rest of the mask) {causal, window}

@@ -1,6 +1,7 @@
 #include "runtime/emulate/HostCompiler.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -147,8 +148,16 @@ Status HostCompiler::start(std::vector<std::string> words, const std::string &lo
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, logFile.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  // Whoever waits for signals in a thread blocks them: the compiler is to end by them.
+  posix_spawnattr_t attributes;
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t child = 0;
-  const int failure = posix_spawn(&child, path.c_str(), &actions, nullptr, argv.data(), environ);
+  const int failure = posix_spawn(&child, path.c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failure)
     return environment(fmt::format("{}: cannot start: {}", path, std::strerror(failure)));

@@ -5,6 +5,7 @@
 #include "ir/base/Authentication.h"
 #include "ir/base/Hash.h"
 #include "ir/base/MappedFile.h"
+#include "ir/base/TemporaryPath.h"
 #include "runtime/emulate/BlockRunner.h"
 
 #include <algorithm>
@@ -89,15 +90,6 @@ namespace {
 constexpr std::string_view codeMark = "fusion-code:";
 constexpr size_t codeBytes = 16;
 
-bool isAuthentic(const PrivateFolder &folder, const std::string &name) {
-  const std::optional<std::string> text = folder.read(name);
-  if (!text || text->size() < codeMark.size() + codeBytes)
-    return false;
-  const std::string_view all = *text, contents = all.substr(0, all.size() - codeBytes - codeMark.size());
-  return all.substr(contents.size(), codeMark.size()) == codeMark &&
-         sameCode(all.substr(all.size() - codeBytes), folder.codeOf(contents));
-}
-
 /// Appends the code; nobody else has the file yet.
 bool authenticate(const PrivateFolder &folder, const std::string &path) {
   std::ifstream in(path, std::ios::binary);
@@ -115,14 +107,19 @@ bool isFull(const std::string &folder) {
 }
 } // namespace
 
+bool isAuthentic(const PrivateFolder &folder, const std::string &name) {
+  const std::optional<std::string> text = folder.read(name);
+  if (!text || text->size() < codeMark.size() + codeBytes)
+    return false;
+  const std::string_view all = *text, contents = all.substr(0, all.size() - codeBytes - codeMark.size());
+  return all.substr(contents.size(), codeMark.size()) == codeMark &&
+         sameCode(all.substr(all.size() - codeBytes), folder.codeOf(contents));
+}
+
 struct LibraryFolder::Temporary {
   std::mutex mutex;
   Folder folder;
-  ~Temporary() {
-    std::error_code ignored;
-    if (folder)
-      files::remove_all(folder->path(), ignored);
-  }
+  std::optional<TemporaryPath> removed;
 };
 
 LibraryFolder::LibraryFolder(LibraryFolder &&) noexcept = default;
@@ -149,11 +146,10 @@ LibraryFolder::Folder LibraryFolder::temporaryFolder() const {
   std::string name = (files::temp_directory_path(failure) / "fusion-emulate-XXXXXX").string();
   if (failure || !mkdtemp(name.data()))
     return nullptr;
+  temporary->removed.emplace(name);
   auto made = PrivateFolder::open(name, /*make=*/true);
   if (made)
     temporary->folder = *made;
-  else
-    files::remove_all(name, failure);
   return temporary->folder;
 }
 
@@ -187,11 +183,10 @@ std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::
   }
   files::create_directories(kept->path() + "/headers", failure);
   const std::string own = fmt::format("{}/headers/building-{}.pch", kept->path(), getpid());
+  const TemporaryPath removed[] = {TemporaryPath(own), TemporaryPath(own + ".log")};
   const std::string_view parts[] = {text};
   const bool made = writeFileAtomically(header, parts, 0600) && compiler.precompile(header, own, own + ".log") &&
                     authenticate(*kept, own) && rename(own.c_str(), result.c_str()) == 0;
-  unlink((own + ".log").c_str());
-  unlink(own.c_str());
   return made ? result : std::string();
 }
 
@@ -212,13 +207,7 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolde
   static std::atomic<unsigned> counter = 0;
   const std::string base = fmt::format("{}/building-{}-{}", folder.path(), getpid(), counter++);
   const std::string source = base + ".cpp", binary = base + ".so", log = base + ".log";
-  struct Cleanup {
-    const std::string &source, &binary, &log;
-    ~Cleanup() {
-      for (const std::string &file : {source, binary, log})
-        unlink(file.c_str());
-    }
-  } cleanup{source, binary, log};
+  const TemporaryPath parts[] = {TemporaryPath(source), TemporaryPath(binary), TemporaryPath(log), TemporaryPath(binary + ".o")};
 
   std::vector<std::string> includes;
   for (const Unit &unit : units)

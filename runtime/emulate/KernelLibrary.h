@@ -34,6 +34,9 @@ private:
   fusion_emulation::Thread **(*slot)() = nullptr;
 };
 
+/// Whether the file of the folder, a library or a precompiled header, is as LibraryFolder wrote it.
+bool isAuthentic(const PrivateFolder &folder, const std::string &name);
+
 /// Names a kernel's compiled form: its text but for comments, its parameters, the compiler and its flags.
 std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler);
 

@@ -208,6 +208,23 @@ TEST(ImportErrors, ExternalData) {
     location->set_value(outside);
     EXPECT_THAT(importer.text(b), oneLine()) << outside;
   }
+  // By links.
+  TemporaryFolder elsewhere;
+  writeFile(elsewhere / "secret", std::string(256, 's'));
+  std::filesystem::create_directory(importer.folder / "sub");
+  std::filesystem::create_symlink(elsewhere / "secret", importer.folder / "soft.bin");
+  std::filesystem::create_directory_symlink(elsewhere / "", importer.folder / "away");
+  std::filesystem::create_hard_link(elsewhere / "secret", importer.folder / "hard.bin");
+  std::filesystem::create_symlink("weights.bin", importer.folder / "inside.bin");
+  ImportOptions trusting;
+  trusting.trustPaths = true;
+  for (const char *link : {"soft.bin", "away/secret", "hard.bin"}) {
+    location->set_value(link);
+    EXPECT_THAT(importer.text(b), AllOf(oneLine(), HasSubstr("--trust-paths"))) << link;
+    EXPECT_THAT(importer.text(b, trusting), HasSubstr("nn.relu")) << link;
+  }
+  location->set_value("inside.bin");
+  EXPECT_THAT(importer.text(b), HasSubstr("nn.relu"));
 }
 
 } // namespace

@@ -63,3 +63,51 @@ func.func @undecided(%x: tensor<?xi64> {nn.dims = ["s"]}) -> (tensor<?x?xi1>, te
   %2 = nn.equal %x, %r : (tensor<?xi64>, tensor<?xi64>) -> tensor<?xi1>
   return %0, %1, %2 : tensor<?x?xi1>, tensor<?xi1>, tensor<?xi1>
 }
+
+// -----
+
+// In i8 127 + 1 is -128, and in ui8 0 - 1 is 255: positions that wrap around are no positions.
+// CHECK-LABEL: func @wraps
+// CHECK-DAG: nn.greater %{{.*}} : (tensor<4xi8>, tensor<i8>)
+// CHECK-DAG: nn.less %{{.*}} : (tensor<4xui8>, tensor<ui8>)
+// CHECK-DAG: nn.greater %{{.*}} : (tensor<?xi8>, tensor<i8>)
+// CHECK-DAG: nn.less %{{.*}} : (tensor<4xui64>, tensor<ui64>)
+func.func @wraps(%x: tensor<?xf32> {nn.dims = ["s"]}) -> (tensor<4xi1>, tensor<4xi1>, tensor<?xi1>, tensor<4xi1>) {
+  %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %r = nn.iota %zero, %one {size = [4]} : (tensor<i64>, tensor<i64>) -> tensor<4xi64>
+  %most = nn.constant {value = dense<127> : tensor<i8>} : () -> tensor<i8>
+  %low = nn.constant {value = dense<-1> : tensor<i8>} : () -> tensor<i8>
+  %r8 = nn.cast %r : (tensor<4xi64>) -> tensor<4xi8>
+  %s8 = nn.add %r8, %most : (tensor<4xi8>, tensor<i8>) -> tensor<4xi8>
+  %0 = nn.greater %s8, %low : (tensor<4xi8>, tensor<i8>) -> tensor<4xi1>
+  %u1 = nn.constant {value = dense<1> : tensor<ui8>} : () -> tensor<ui8>
+  %u9 = nn.constant {value = dense<9> : tensor<ui8>} : () -> tensor<ui8>
+  %ru = nn.cast %r : (tensor<4xi64>) -> tensor<4xui8>
+  %d8 = nn.sub %ru, %u1 : (tensor<4xui8>, tensor<ui8>) -> tensor<4xui8>
+  %1 = nn.less %d8, %u9 : (tensor<4xui8>, tensor<ui8>) -> tensor<4xi1>
+  %n = nn.iota %zero, %one {size = ["s"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %n8 = nn.cast %n : (tensor<?xi64>) -> tensor<?xi8>
+  %2 = nn.greater %n8, %low : (tensor<?xi8>, tensor<i8>) -> tensor<?xi1>
+  %v1 = nn.constant {value = dense<1> : tensor<ui64>} : () -> tensor<ui64>
+  %v9 = nn.constant {value = dense<9> : tensor<ui64>} : () -> tensor<ui64>
+  %rv = nn.cast %r : (tensor<4xi64>) -> tensor<4xui64>
+  %dv = nn.sub %rv, %v1 : (tensor<4xui64>, tensor<ui64>) -> tensor<4xui64>
+  %3 = nn.less %dv, %v9 : (tensor<4xui64>, tensor<ui64>) -> tensor<4xi1>
+  return %0, %1, %2, %3 : tensor<4xi1>, tensor<4xi1>, tensor<?xi1>, tensor<4xi1>
+}
+
+// -----
+
+// What fits stays known: in i8 0 to 3 is above -1.
+// CHECK-LABEL: func @fits
+// CHECK-NOT: nn.greater
+func.func @fits() -> tensor<4xi1> {
+  %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %r = nn.iota %zero, %one {size = [4]} : (tensor<i64>, tensor<i64>) -> tensor<4xi64>
+  %low = nn.constant {value = dense<-1> : tensor<i8>} : () -> tensor<i8>
+  %r8 = nn.cast %r : (tensor<4xi64>) -> tensor<4xi8>
+  %0 = nn.greater %r8, %low : (tensor<4xi8>, tensor<i8>) -> tensor<4xi1>
+  return %0 : tensor<4xi1>
+}

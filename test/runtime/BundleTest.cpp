@@ -1,8 +1,10 @@
 #include "ExecutorChecks.h"
 
+#include "ir/base/Hash.h"
 #include "runtime/Bundle.h"
 
 #include <fstream>
+#include <sys/stat.h>
 
 using namespace fusion;
 using namespace fusion::test;
@@ -189,4 +191,52 @@ TEST(Bundle, DamageIsNamed) {
   ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
   std::ofstream(path + "/bundle.json") << "{}";
   EXPECT_FALSE(readBundle(path));
+  ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
+  std::fstream weights(path + "/weights.bin", std::ios::in | std::ios::out | std::ios::binary);
+  const int first = weights.get();
+  weights.seekp(0).put(static_cast<char>(first ^ 1));
+  weights.close();
+  bundle = readBundle(path);
+  ASSERT_FALSE(bundle);
+  EXPECT_NE(bundle.error().message.find("weights.bin is damaged"), std::string::npos) << bundle.error().message;
+}
+
+/// Writes the plan of a bundle anew, as somebody would who means it.
+static void rewritePlan(const std::string &path, const std::string &from, const std::string &to) {
+  auto read = [](const std::string &file) {
+    std::ifstream in(file, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(in)), {});
+  };
+  std::string plan = read(path + "/plan.json"), manifest = read(path + "/bundle.json");
+  const std::string before = contentHash(plan);
+  ASSERT_NE(plan.find(from), std::string::npos);
+  plan.replace(plan.find(from), from.size(), to);
+  manifest.replace(manifest.find(before), before.size(), contentHash(plan));
+  std::ofstream(path + "/plan.json", std::ios::binary) << plan;
+  std::ofstream(path + "/bundle.json", std::ios::binary) << manifest;
+}
+
+TEST(Bundle, ReadsNoFileOutsideOfItself) {
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/out";
+  std::ofstream(folder.path + "/secret") << std::string(4096, 's');
+  for (const std::string &outside : {folder.path + "/secret", std::string("../secret"), std::string("plan.json")}) {
+    ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
+    rewritePlan(path, "weights.bin", outside);
+    auto bundle = readBundle(path);
+    ASSERT_FALSE(bundle) << outside;
+    EXPECT_EQ(bundle.error().kind, ErrorKind::BadInput);
+    EXPECT_NE(bundle.error().message.find("is not in weights.bin"), std::string::npos) << bundle.error().message;
+  }
+}
+
+TEST(Bundle, WhatIsNoFileIsNotWaitedFor) {
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/out";
+  for (const char *name : {"plan.json", "weights.bin", "kernels/0.cubin"}) {
+    ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
+    fs::remove(path + "/" + name);
+    ASSERT_EQ(mkfifo((path + "/" + name).c_str(), 0600), 0);
+    EXPECT_FALSE(readBundle(path)) << name;
+  }
 }

@@ -118,7 +118,9 @@ Status runOwn(const MlirOptMainConfig &config) {
   if (Status status = enableRemarks(*context, config); !status)
     return status;
   const LoadOptions loading = flags.loading();
-  auto module = loadModule(*context, inputFile, {.sharedCaches = loading.sharedCaches, .dims = loading.dims});
+  auto module = loadModule(
+      *context, inputFile,
+      {.sharedCaches = loading.sharedCaches, .dims = loading.dims, .trustPaths = loading.trustPaths});
   if (!module)
     return module.error();
   CompileOptions options = flags.options({target.value});

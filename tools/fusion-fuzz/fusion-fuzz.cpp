@@ -1,0 +1,202 @@
+// fusion-fuzz: random graphs, each run unfused and fused, by the reference and as emitted kernels.
+#include "RandomGraph.h"
+#include "Tool.h"
+
+#include "api/Trial.h"
+#include "api/Fusion.h"
+#include "ir/base/MappedFile.h"
+#include "ir/base/Progress.h"
+#include "ir/base/TemporaryPath.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace fusion;
+namespace cl = llvm::cl;
+
+namespace {
+cl::OptionCategory category("Fusion options");
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("[GRAPH.mlir: this one instead of random ones]"), cl::cat(category));
+cl::opt<uint64_t> firstSeed("seed", cl::desc("Of the first graph (default 1)"), cl::value_desc("N"), cl::init(1), cl::cat(category));
+cl::opt<uint64_t> count("count", cl::desc("How many (default 100)"), cl::value_desc("N"), cl::init(100), cl::cat(category));
+cl::opt<std::string> device("device", cl::desc("cpu: the reference only; emulate or cuda: emitted kernels too"), cl::init("cpu"),
+                            cl::cat(category));
+cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests (default .)"), cl::value_desc("DIR"), cl::init("."),
+                            cl::cat(category));
+cl::opt<bool> printOnly("print", cl::desc("Print the graphs and run nothing"), cl::cat(category));
+
+constexpr unsigned mostSeconds = 120; ///< for one graph
+
+/// Why `actual` is not what was expected; empty if it is. Values that are not finite must be the same.
+std::string difference(const Tensor &actual, const Tensor &expected, double tolerance) {
+  if (actual.type() != expected.type() || actual.shape() != expected.shape())
+    return fmt::format("{} {} instead of {} {}", shapeString(actual.shape()), name(actual.type()), shapeString(expected.shape()),
+                       name(expected.type()));
+  const std::vector<float> a = actual.toFloats(), e = expected.toFloats();
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(e[i]) || !std::isfinite(a[i])) {
+      if (!(std::isnan(a[i]) && std::isnan(e[i])) && a[i] != e[i])
+        return fmt::format("element {} is {} instead of {}", i, a[i], e[i]);
+      continue;
+    }
+    const double gap = double{a[i]} - double{e[i]};
+    error += gap * gap;
+    norm += double{e[i]} * double{e[i]};
+  }
+  const double relative = std::sqrt(error / std::max(norm, 1e-12));
+  return relative <= tolerance ? "" : fmt::format("relative L2 distance {:.3g}, {:.3g} is allowed", relative, tolerance);
+}
+
+/// Runs the graph in all ways at several sizes; the error says which way gives other numbers.
+Status check(const std::string &path, uint64_t seed) {
+  auto graph = Graph::load(path);
+  if (!graph)
+    return graph.error();
+  auto compiled = [&](bool fuse, RunOn where) {
+    CompileOptions options;
+    options.fuse = fuse;
+    options.device = where;
+    options.profit = ProfitMode::Model;
+    return compile(*graph, options);
+  };
+  auto unfused = compiled(false, RunOn::Cpu), fused = compiled(true, RunOn::Cpu);
+  for (auto *program : {&unfused, &fused})
+    if (!*program)
+      return program->error();
+  auto plan = explain(*graph, {.target = {"sm_90a"}, .profit = ProfitMode::Model}, Emit::Plan);
+  if (!plan)
+    return plan.error();
+  if (!plan->report.noPlan().empty())
+    return badInput("no kernels: " + plan->report.noPlan());
+  std::optional<Result<Program>> emitted;
+  if (device != "cpu")
+    emitted = compiled(true, device == "cuda" ? RunOn::Cuda : RunOn::Emulate);
+  if (emitted && !*emitted)
+    return emitted->error();
+  std::vector<PortShape> ports;
+  for (const Port &port : graph->inputs())
+    ports.push_back({port.name, port.type, port.shape});
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  for (const auto &[b, s] : {std::pair<int64_t, int64_t>{2, 5}, {1, 1}, {3, 8}, {0, 4}}) {
+    const NamedTensors inputs = randomInputs(ports, SymbolValues{{"b", b}, {"s", s}}, TrialValues{0.5f, 4.f}, random);
+    auto expected = (*unfused).run(inputs);
+    if (!expected)
+      return expected.error();
+    auto agrees = [&](Program &program, const char *way) -> Status {
+      auto outputs = program.run(inputs);
+      if (!outputs)
+        return Error{outputs.error().kind, fmt::format("{}: b={} s={}: {}", way, b, s, outputs.error().message)};
+      for (const auto &[name, tensor] : *expected) {
+        const double tolerance = 4 * roundingTolerance(tensor.type(), inputs);
+        if (std::string text = difference((*outputs)[name], tensor, tolerance); !text.empty())
+          return Error{ErrorKind::AnswerIsNo, fmt::format("{}: b={} s={}: output {}: {}", way, b, s, name, text)};
+      }
+      return {};
+    };
+    if (Status status = agrees(*fused, "fused, by the reference"); !status)
+      return status;
+    if (emitted)
+      if (Status status = agrees(**emitted, "emitted"); !status)
+        return status;
+  }
+  return {};
+}
+
+/// The same in a process of its own, which may crash or hang. What is wrong; empty if nothing is.
+std::string checkApart(const std::string &text, uint64_t seed) {
+  const TemporaryPath file((std::filesystem::temp_directory_path() / fmt::format("fusion-fuzz-{}.mlir", getpid())).string());
+  if (Status status = writeFileAtomically(file.path(), text); !status)
+    return status.error().message;
+  int ends[2];
+  if (pipe(ends) != 0)
+    return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
+    alarm(mostSeconds);
+    close(ends[0]);
+    const Status status = check(file.path(), seed);
+    if (!status)
+      (void)!write(ends[1], status.error().message.data(), status.error().message.size());
+    _exit(status ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string said;
+  char bytes[4096];
+  for (ssize_t length = 0; (length = read(ends[0], bytes, sizeof bytes)) > 0;)
+    said.append(bytes, static_cast<size_t>(length));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status))
+    return WTERMSIG(status) == SIGALRM ? fmt::format("no answer after {} s", mostSeconds)
+                                       : fmt::format("ended by signal {}", WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? "" : said.empty() ? "failed" : said;
+}
+
+/// As small as it can be made while something is wrong with it, and what is.
+std::pair<fuzz::RandomGraph, std::string> reduced(fuzz::RandomGraph graph, std::string problem, uint64_t seed) {
+  for (bool more = true; more;) {
+    more = false;
+    for (fuzz::RandomGraph &less : fuzz::smallerGraphs(graph))
+      if (std::string other = checkApart(less.text(), seed); !other.empty()) {
+        graph = std::move(less);
+        problem = std::move(other);
+        more = true;
+        break;
+      }
+  }
+  return {graph, problem};
+}
+
+Status run() {
+  if (device != "cpu" && device != "emulate" && device != "cuda")
+    return badInput("--device takes cpu, emulate or cuda, not '" + device + "'");
+  if (!inputFile.empty())
+    return check(inputFile, firstSeed);
+  size_t failures = 0;
+  for (uint64_t seed = firstSeed; seed < firstSeed + count; ++seed) {
+    const fuzz::RandomGraph graph = fuzz::randomGraph(seed);
+    if (printOnly) {
+      llvm::outs() << "// seed " << seed << "\n" << graph.text();
+      continue;
+    }
+    std::string problem = checkApart(graph.text(), seed);
+    if (problem.empty())
+      continue;
+    ++failures;
+    const auto [small, why] = reduced(graph, problem, seed);
+    const std::string path = fmt::format("{}/fuzz-{}.mlir", folder.getValue(), seed);
+    const std::string head = fmt::format("// RUN: fusion-fuzz %s --seed={}{}\n\n", seed, device == "cpu" ? "" : " --device=" + device);
+    if (Status status = writeFileAtomically(path, head + small.text()); !status)
+      return status;
+    llvm::errs() << path << ": " << why << "\n";
+  }
+  if (failures > 0)
+    return Error{ErrorKind::AnswerIsNo, fmt::format("{} of {} graphs are computed wrongly", failures, count.getValue())};
+  if (!printOnly)
+    llvm::outs() << count << " graphs, seeds " << firstSeed << " to " << firstSeed + count - 1 << ": all agree\n";
+  return {};
+}
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  prepareOptions("fusion-fuzz", category);
+  if (!parseOptions(argc, argv, "fusion-fuzz", "compare random graphs, fused and emitted, with the reference"))
+    return static_cast<int>(ErrorKind::BadInput);
+  setQuiet(true);
+  return runTool("fusion-fuzz", run);
+}
