@@ -100,7 +100,7 @@ Result<DecodeTimes> decode(Program &program, NamedTensors &inputs, NamedTensors 
       inputs[cache.past] = outputs.at(cache.present);
     outputs.clear();
     const auto begin = std::chrono::steady_clock::now();
-    auto results = program.run(inputs);
+    auto results = program.run(inputs, Results::Device);
     const auto end = std::chrono::steady_clock::now();
     if (!results)
       return results.error();

@@ -26,7 +26,7 @@ public:
   virtual Status open(const std::string &folder, Bundle bundle) = 0;
 
   // As in Program.
-  virtual Result<NamedTensors> run(const NamedTensors &inputs) = 0;
+  virtual Result<NamedTensors> run(const NamedTensors &inputs, Results where) = 0;
   virtual Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) = 0;
   virtual Result<NamedTensors> fetch(const NamedTensors &tensors) = 0;
   virtual Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold) = 0;

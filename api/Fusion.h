@@ -12,6 +12,7 @@
 #include "ir/base/Result.h"
 #include "ir/base/Safetensors.h"
 #include "ir/base/Tensor.h"
+#include "runtime/Results.h"
 #include "runtime/RunStatistics.h"
 
 #include <cstddef>
@@ -31,6 +32,18 @@ struct Port {
   DType type = DType::F32;
   DimShape shape;
 };
+
+/// How the next token is chosen by the logits of the last position.
+struct Sampling {
+  double temperature = 0; ///< 0: the most likely one; else one is drawn
+  int64_t topK = 0;       ///< among so many most likely ones; 0: among all
+  double topP = 1;        ///< of those, among the most likely that have this probability together
+};
+/// "greedy", or some of "temperature=0.8,top-k=50,top-p=0.9".
+Result<Sampling> samplingNamed(std::string_view text);
+/// Ports of a graph that chooses tokens: the result that holds them, and the input of a key and a counter, i64 [2], by which
+/// one is drawn; see nn.sample in ir/dialect/NNSample.td. The counter differs from step to step.
+inline constexpr std::string_view nextTokensName = "next_tokens", sampleSeedName = "sample_seed", tokenIdsName = "input_ids";
 
 struct LoadOptions {
   /// Graph inputs whose contents are known now; they become constants.
@@ -52,6 +65,9 @@ struct LoadOptions {
   NamedTensors files;
   /// Weights may lie anywhere that the file says; else only in its folder, by no kind of link outside.
   bool trustPaths = false;
+  /// The graph gets one more result, `next_tokens` [batch, 1], of the type of `input_ids`; where a token is drawn, an input
+  /// `sample_seed` too. Its logits become those of the last position alone, [batch, 1, vocabulary].
+  std::optional<Sampling> sampling = {};
 };
 
 /// A model in memory.
@@ -158,6 +174,12 @@ struct CompileOptions {
   bool assumeFinite = true;
   /// Run instead of the emitted kernels. compile() checks their parameters, tryKernels() what they compute.
   std::vector<KernelFile> kernels;
+  /// Bytes of the device's memory that a program may use; 0: what is free. A run that needs more is an Environment error, by
+  /// how much.
+  size_t memoryLimit = 0;
+  /// Inputs, of which only type and shape count, of the largest run that is to come: what it needs is told on stderr and
+  /// checked before anything is allocated. With one rank only.
+  NamedTensors largestRun = {};
   /// Folder for compiled kernels, plans and reports; empty: the default ($FUSION_CACHE_DIR, $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
   std::string cacheFolder;
 };
@@ -184,6 +206,8 @@ public:
   Status require(const std::string &pattern, size_t times) const;
   /// What is said about the graph as a whole.
   std::vector<std::string> remarks() const;
+  /// Layers of the model, as far as the graph's names tell them; 0 if they do not.
+  size_t layers() const;
   int kernelsBefore() const;
   int kernelsAfter() const;
   /// Why no kernels of the target compute the graph, with the op; empty where they do, and in reports of what only ran on
@@ -220,9 +244,11 @@ public:
   /// more positions than the capacity is refused (BadInput). With several ranks divided inputs are host tensors, and results are dense host tensors, except for those that extend a
   /// cache: such a result stays on the devices of the ranks, a shard on each (its device has the ordinal -1,
   /// and only fetch() reads it), and is extended where it lies when it is passed back to the same program.
-  /// Without a kvCapacity caches go through the host. An error of one rank stops all; unless it is of the
+  /// Without a kvCapacity caches go through the host.
+  /// `where` counts for one GPU alone: with Results::Device only fetch() brings results to the host, and with
+  /// Results::Queued a run may be followed by the next, which takes its results, while it is computed. An error of one rank stops all; unless it is of the
   /// inputs (BadInput), no more runs follow.
-  Result<NamedTensors> run(const NamedTensors &inputs);
+  Result<NamedTensors> run(const NamedTensors &inputs, Results where = Results::Host);
   /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting: the results are device
   /// tensors that hold their values once the stream has passed the run, as kernels queued after it there see
   /// them. Device inputs must keep their contents until then. A stream that records a graph takes the

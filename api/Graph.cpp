@@ -1,6 +1,7 @@
 #include "api/Graph.h"
 
 #include "api/RankFiles.h"
+#include "api/Sampling.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 
@@ -89,6 +90,9 @@ static Result<std::shared_ptr<Graph::Implementation>> read(const std::string &pa
   auto entry = entryFunction(*graph->module);
   if (!entry)
     return badInput(path + ": " + entry.error().message);
+  if (options.sampling)
+    if (Status status = appendSampling(*entry, *options.sampling); !status)
+      return Error{status.error().kind, path + ": " + status.error().message};
   auto shapes = nn::SymbolicShapes::compute(*entry);
   if (failed(shapes))
     return badInput(path + ": shapes do not fit together");

@@ -33,7 +33,6 @@ public:
     return start(std::move(bundle.plan));
   }
 
-  Result<NamedTensors> run(const NamedTensors &inputs) override { return runner->run(inputs); }
   Result<NamedTensors> fetch(const NamedTensors &tensors) override { return runner->fetch(tensors); }
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold) override {
     return runner->bench(inputs, iterations, cold);
@@ -93,6 +92,7 @@ private:
 class SingleExecution : public KernelExecution<Executor> {
 public:
   using KernelExecution::KernelExecution;
+  Result<NamedTensors> run(const NamedTensors &inputs, Results where) override { return runner->run(inputs, where); }
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) override {
     return runner->enqueue(inputs, stream);
   }
@@ -119,6 +119,7 @@ public:
 template <class Group> class RanksExecution : public KernelExecution<Group> {
 public:
   using KernelExecution<Group>::KernelExecution;
+  Result<NamedTensors> run(const NamedTensors &inputs, Results) override { return this->runner->run(inputs); }
   Result<NamedTensors> enqueue(const NamedTensors &, void *) override {
     return badInput("a stream belongs to one GPU: a program for several runs with run()");
   }
@@ -188,6 +189,8 @@ Result<std::unique_ptr<ExecutionBackend>> ExecutionBackend::create(const Compile
   settings.target = device == RunOn::Cuda ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
   if (!options.cacheFolder.empty())
     settings.cacheFolder = options.cacheFolder;
+  settings.memoryLimit = options.memoryLimit;
+  settings.largestRun = options.largestRun;
   if (ranks > 1) {
     auto place = placeOf(options, ranks);
     if (!place)

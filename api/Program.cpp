@@ -4,10 +4,10 @@
 
 namespace fusion {
 
-Result<NamedTensors> Program::run(const NamedTensors &inputs) {
+Result<NamedTensors> Program::run(const NamedTensors &inputs, Results where) {
   if (Status status = checkIndices(shared->indexLimits, inputs); !status)
     return status.error();
-  return shared->backend->run(inputs);
+  return shared->backend->run(inputs, where);
 }
 
 Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {

@@ -39,10 +39,10 @@ public:
     return environment(folder + ": a bundle holds kernels only; run it with a GPU or with device emulate");
   }
 
-  Result<NamedTensors> run(const NamedTensors &inputs) override {
+  Result<NamedTensors> run(const NamedTensors &inputs, Results) override {
     return group ? group->run(inputs) : interpreter->run(inputs);
   }
-  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *) override { return run(inputs); }
+  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *) override { return run(inputs, Results::Host); }
 
   Result<NamedTensors> fetch(const NamedTensors &tensors) override {
     NamedTensors copies;
@@ -55,7 +55,7 @@ public:
     std::vector<double> times;
     for (int i = -3; i < iterations; ++i) {
       auto start = std::chrono::steady_clock::now();
-      if (auto outputs = run(inputs); !outputs)
+      if (auto outputs = run(inputs, Results::Host); !outputs)
         return outputs.error();
       std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
       if (i >= 0)

@@ -111,6 +111,7 @@ std::vector<std::string> Report::remarks() const {
   return lines;
 }
 
+size_t Report::layers() const { return contents->report.layers.size(); }
 int Report::kernelsBefore() const { return static_cast<int>(contents->report.kernelsBefore); }
 std::string Report::noPlan() const { return contents->report.noPlan; }
 int Report::kernelsAfter() const { return static_cast<int>(contents->report.kernelsAfter); }

@@ -3,8 +3,8 @@
 include(CMakePackageConfigHelpers)
 
 # The headers that users include; none names an MLIR type.
-install(FILES api/Compare.h api/Decode.h api/Fusion.h DESTINATION include/fusion/api)
-install(FILES runtime/RunStatistics.h DESTINATION include/fusion/runtime)
+install(FILES api/Compare.h api/Decode.h api/Fusion.h api/Generate.h DESTINATION include/fusion/api)
+install(FILES runtime/Results.h runtime/RunStatistics.h DESTINATION include/fusion/runtime)
 foreach(room ir/base codegen/plan)
   install(DIRECTORY ${room}/ DESTINATION include/fusion/${room} FILES_MATCHING PATTERN "*.h")
 endforeach()

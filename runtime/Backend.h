@@ -7,6 +7,7 @@
 #include "runtime/Profile.h"
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -31,6 +32,21 @@ public:
 
   /// Aligned to 256 bytes, contents undefined; freed with the last copy of the pointer.
   virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
+  /// Host memory to which download() is fastest; null where there is none. Given back with the last copy of the pointer.
+  virtual std::shared_ptr<void> allocateHost(size_t bytes) { return nullptr; }
+  /// Bytes that allocate() could give now; nothing where there is no telling.
+  virtual std::optional<size_t> freeBytes() const { return std::nullopt; }
+  /// What allocate() has given, and most of it at once.
+  struct Allocated {
+    std::atomic<size_t> now = 0, peak = 0;
+    void add(size_t bytes) {
+      const size_t sum = now += bytes;
+      for (size_t seen = peak; seen < sum && !peak.compare_exchange_weak(seen, sum);) {
+      }
+    }
+  };
+  size_t allocatedBytes() const { return allocated->now; }
+  size_t peakBytes() const { return allocated->peak; }
   /// From host memory; `source` may be reused when it returns.
   virtual Status upload(void *target, const void *source, size_t bytes) = 0;
   /// The same for `count` rows of `bytes` bytes, `pitch` bytes apart in host memory and side by side in `target`.
@@ -94,6 +110,9 @@ public:
   /// set up, before the first one runs.
   virtual Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works,
                                                const std::function<Status()> &ready) = 0;
+
+protected:
+  const std::shared_ptr<Allocated> allocated = std::make_shared<Allocated>(); ///< outlives what was allocated
 };
 
 /// What the kernels are compiled from or were compiled to.

@@ -79,7 +79,11 @@ public:
     void *memory = size < bytes ? nullptr : std::aligned_alloc(bufferAlignment, size);
     if (!memory)
       return environment(fmt::format("allocating {} MiB of host memory failed", (bytes >> 20) + 1));
-    return std::shared_ptr<void>(memory, std::free);
+    allocated->add(size);
+    return std::shared_ptr<void>(memory, [size, counter = allocated](void *memory) {
+      counter->now -= size;
+      std::free(memory);
+    });
   }
   Status upload(void *target, const void *source, size_t bytes) override {
     return copy(target, source, bytes);

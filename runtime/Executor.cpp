@@ -1,5 +1,7 @@
 #include "runtime/Executor.h"
 
+#include "ir/base/Progress.h"
+#include "runtime/MemoryNeed.h"
 #include "runtime/Runner.h"
 #include "runtime/cuda/Library.h"
 
@@ -72,6 +74,9 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
   if (!backend)
     return backend.error();
   std::shared_ptr<Backend> device = std::move(*backend);
+  Result<size_t> weightNeed = checkMemory(executor->program, chosen, *device);
+  if (!weightNeed)
+    return weightNeed.error();
   Result<NamedTensors> prepared = prepareWeights(executor->program, chosen, device);
   if (!prepared)
     return Error{prepared.error().kind, "weights: " + prepared.error().message};
@@ -79,7 +84,7 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
   if (!weights)
     return weights.error();
   executor->runner =
-      std::make_unique<Runner>(executor->program, chosen, std::move(device), std::move(*weights));
+      std::make_unique<Runner>(executor->program, chosen, std::move(device), std::move(*weights), *weightNeed);
   return executor;
 }
 
@@ -96,10 +101,33 @@ Result<NamedTensors> Executor::prepareWeights(const ProgramPlan &plan, const Exe
   Result<WeightStore> sources = WeightStore::load(preparation, *device, options.rank);
   if (!sources)
     return sources.error();
-  return Runner(preparation, alone, device, std::move(*sources)).run({});
+  return Runner(preparation, alone, device, std::move(*sources), 0).run({}, Results::Host);
 }
 
-Result<NamedTensors> Executor::run(const NamedTensors &inputs) { return runner->run(inputs); }
+Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOptions &options, const Backend &device) {
+  MemoryNeed need;
+  if (!options.largestRun.empty() && !options.communicator) {
+    Result<SymbolValues> symbols = bindInputs(plan, options.largestRun);
+    if (!symbols)
+      return symbols.error();
+    Result<ShapePlan> shapes = planShapes(plan, *symbols);
+    if (!shapes)
+      return shapes.error();
+    need = memoryOf(plan, *shapes);
+  }
+  Result<size_t> weights = weightBytesOf(plan, options.rank);
+  if (!weights)
+    return weights.error();
+  need.weights = device.sharesHostMemory() ? 0 : *weights; // there they are read where the files are mapped
+  const size_t available = availableBytes(device, options.memoryLimit);
+  if (!options.largestRun.empty() && options.rank == 0)
+    note(fmt::format("memory: {}{}", describe(need), available < SIZE_MAX ? "; " + bytesText(available) + " there are" : ""));
+  if (Status status = checkFits(need, available, device.description()); !status)
+    return status.error();
+  return need.weights;
+}
+
+Result<NamedTensors> Executor::run(const NamedTensors &inputs, Results where) { return runner->run(inputs, where); }
 
 Result<NamedTensors> Executor::enqueue(const NamedTensors &inputs, void *stream) {
   return runner->enqueue(inputs, stream);

@@ -6,6 +6,7 @@
 #include "runtime/Backend.h"
 #include "runtime/KernelCache.h"
 #include "runtime/Profile.h"
+#include "runtime/Results.h"
 #include "runtime/RunStatistics.h"
 #include "runtime/collective/Communicator.h"
 
@@ -24,7 +25,11 @@ struct ExecutorOptions {
   /// Kernels that are compiled already, from a bundle: one for each of the plan's, and what they are for.
   std::vector<std::string> cubins;
   std::string cubinArch;
-  bool keepOutputsOnDevice = false; ///< CUDA only: outputs are device tensors
+  bool keepOutputsOnDevice = false; ///< CUDA only: Results::Host means Results::Device
+  size_t memoryLimit = 0;           ///< bytes of the device's memory that may be used; 0: what is free
+  /// Inputs of the largest run that is to come, of which only type and shape count, or none: what it needs is checked before
+  /// anything is allocated, and told on stderr unless progress is.
+  NamedTensors largestRun;
   bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same launches on
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
   /// FUSION_POISON=1 turns it on too.
@@ -48,7 +53,7 @@ public:
   /// last run has, is extended where it lies: what lies after its elements changes. Any other is copied into
   /// a buffer that nobody holds. The result is a view of that buffer on the device. A run that needs more
   /// positions than the buffer holds is an error.
-  Result<NamedTensors> run(const NamedTensors &inputs);
+  Result<NamedTensors> run(const NamedTensors &inputs, Results where = Results::Host);
   /// The same without waiting: queued on `stream` (of this GPU; see Backend::enter), results are device tensors that
   /// hold what they say once the stream has passed the run. Device inputs must keep their contents until then. While
   /// the stream records a graph of the caller's, nothing can be allocated or come from the host: run these shapes
@@ -75,6 +80,8 @@ public:
 private:
   class Runner;
   Executor(ProgramPlan plan, ExecutorOptions options);
+  /// Whether what the program needs for `options.largestRun`, or its weights alone, fits on the device. The bytes of weights.
+  static Result<size_t> checkMemory(const ProgramPlan &plan, const ExecutorOptions &options, const Backend &device);
   static Result<NamedTensors> prepareWeights(const ProgramPlan &plan, const ExecutorOptions &options,
                                              const std::shared_ptr<Backend> &device);
   ProgramPlan program;

@@ -19,6 +19,8 @@ struct RunStatistics {
   /// Of the last run: why its kernels were launched one by one. Empty: it was a replay.
   std::string whyOneByOne;
   double hostMicroseconds = 0; ///< of the last run: the host's work until all was queued
+  uint64_t weightBytes = 0, temporaryBytes = 0; ///< on the device
+  uint64_t peakBytes = 0; ///< most that was allocated there at once, inputs of the caller's not counted
 };
 
 } // namespace fusion

@@ -1,5 +1,6 @@
 #include "runtime/Runner.h"
 
+#include "runtime/MemoryNeed.h"
 #include "runtime/collective/Agreement.h"
 
 #include <fmt/format.h>
@@ -11,10 +12,10 @@
 namespace fusion {
 
 Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options,
-                         std::shared_ptr<Backend> device, WeightStore store)
+                         std::shared_ptr<Backend> device, WeightStore store, size_t weightNeed)
     : plan(plan), options(options), shapePlanner(plan), algorithms(plan, options),
       binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
-      writtenInputs(plan.buffers.size(), false), usersOf(shapePlanner.sizes().places.size()), pools(plan.buffers.size()) {
+      weightNeed(weightNeed), writtenInputs(plan.buffers.size(), false), usersOf(shapePlanner.sizes().places.size()), pools(plan.buffers.size()) {
   const std::vector<ShapeIndex::Launch> &launches = shapePlanner.sizes().launches;
   for (uint32_t i = 0; i < launches.size(); ++i)
     for (size_t j = 0; j < launches[i].arguments.size(); ++j) {
@@ -75,6 +76,8 @@ Result<ShapeBucket *> Executor::Runner::newBucket() {
                                                });
   if (!shapes)
     return shapes.error();
+  if (Status status = checkMemory(*shapes); !status)
+    return status.error();
   if (Status status = prepareLaunches(*shapes); !status)
     return status.error();
   if (buckets.full())
@@ -82,6 +85,12 @@ Result<ShapeBucket *> Executor::Runner::newBucket() {
       return status.error();
   ++counted.plans;
   return &buckets.insert(std::move(*shapes));
+}
+
+Status Executor::Runner::checkMemory(const ShapePlan &shapes) const {
+  MemoryNeed need = memoryOf(plan, shapes);
+  need.weights = weightNeed;
+  return checkFits(need, availableBytes(*backend, options.memoryLimit), backend->description());
 }
 
 Status Executor::Runner::agreeOn(const SymbolValues &symbols) {
@@ -140,13 +149,19 @@ NamedTensors Executor::Runner::results(const Frame &frame) const {
   return outputs;
 }
 
+Tensor Executor::Runner::hostTensor(DType type, const Shape &shape) {
+  const size_t bytes = static_cast<size_t>(elementCount(shape)) * byteSize(type);
+  std::shared_ptr<void> memory = backend->allocateHost(bytes);
+  return memory ? Tensor::wrap(type, shape, memory.get(), memory) : Tensor::uninitialized(type, shape);
+}
+
 Status Executor::Runner::bringToHost(NamedTensors &results) {
   if (backend->sharesHostMemory())
     return {};
   for (const PortPlan &port : plan.outputs) {
     if (!port.strides.empty())
       continue;
-    Tensor &result = results.find(port.name)->second, host = Tensor::uninitialized(result.type(), result.shape());
+    Tensor &result = results.find(port.name)->second, host = hostTensor(result.type(), result.shape());
     if (Status status = backend->download(host.data(), result.data(), host.bytes()); !status)
       return status;
     result = std::move(host);
@@ -218,7 +233,7 @@ Result<Executor::Runner::Frame> Executor::Runner::begin(const NamedTensors &inpu
   return frame;
 }
 
-Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
+Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs, Results where) {
   std::lock_guard lock(mutex);
   StreamGuard guard(*backend, std::nullopt);
   if (!guard.entered)
@@ -228,11 +243,12 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs) {
     return frame.error();
   NamedTensors outputs = results(*frame); // before the next step's shapes
   Status speculated = speculate(*frame);
-  if (Status status = finish(); !status)
+  const bool waits = where != Results::Queued || options.communicator;
+  if (Status status = waits ? finish() : Status(); !status)
     return status.error();
   if (!speculated)
     return speculated.error();
-  if (!options.keepOutputsOnDevice)
+  if (where == Results::Host && !options.keepOutputsOnDevice)
     if (Status status = bringToHost(outputs); !status)
       return status.error();
   return outputs;
@@ -264,7 +280,7 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
       if (!(tensor.device() == backend->device()))
         return badInput(fmt::format("{} is on GPU {}, the program runs on {}", name, tensor.device().ordinal,
                                     backend->description()));
-      copy = Tensor::uninitialized(tensor.type(), tensor.shape());
+      copy = hostTensor(tensor.type(), tensor.shape());
       if (Status status = backend->transfer(tensor, copy); !status)
         return status.error();
     }
@@ -276,6 +292,9 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
 RunStatistics Executor::Runner::statistics() {
   std::lock_guard lock(mutex);
   counted.evaluations = shapePlanner.evaluations();
+  counted.weightBytes = weights.deviceBytes();
+  counted.temporaryBytes = arenaCapacity + keptZeroCapacity;
+  counted.peakBytes = backend->peakBytes();
   return counted;
 }
 

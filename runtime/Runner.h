@@ -28,9 +28,9 @@ private:
 class Executor::Runner {
 public:
   Runner(const ProgramPlan &plan, const ExecutorOptions &options, std::shared_ptr<Backend> backend,
-         WeightStore weights);
+         WeightStore weights, size_t weightNeed);
 
-  Result<NamedTensors> run(const NamedTensors &inputs);
+  Result<NamedTensors> run(const NamedTensors &inputs, Results where);
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   Result<NamedTensors> fetch(const NamedTensors &tensors);
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold);
@@ -55,6 +55,8 @@ private:
   /// For the symbols in `symbols`: one that has these shapes, one that can be changed to them, or a new one.
   Result<ShapeBucket *> bucketFor();
   Result<ShapeBucket *> newBucket();
+  /// Whether these shapes fit in the memory that there was for the program.
+  Status checkMemory(const ShapePlan &shapes) const;
   /// False where the bucket cannot take these values.
   bool updateShapes(ShapeBucket &bucket, std::span<const int64_t> values);
   /// Whether all ranks are about to do the same; before the first run of any launches.
@@ -106,6 +108,8 @@ private:
   /// The results where they are, and on the host those that the device's memory does not show.
   NamedTensors results(const Frame &frame) const;
   Status bringToHost(NamedTensors &results);
+  /// A tensor on the host, where copies from the device come fastest.
+  Tensor hostTensor(DType type, const Shape &shape);
 
   const ProgramPlan &plan;
   const ExecutorOptions &options;
@@ -115,6 +119,7 @@ private:
   std::mutex mutex;
   std::shared_ptr<Backend> backend; ///< before what it allocated, so that it is destroyed last
   WeightStore weights;
+  const size_t weightNeed; ///< bytes, what is prepared counted in
   std::vector<bool> writtenInputs;
   std::vector<std::vector<uint32_t>> usersOf; ///< for each place, the plan's launches that have its address
   std::vector<BufferPool> pools; ///< for each buffer

@@ -28,6 +28,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                      cl::cat(category)),
       trustPaths("trust-paths", cl::desc("Take weights from wherever the file says: other folders, through links"),
                  cl::cat(category)),
+      sample("sample", cl::desc("The graph chooses the next token: greedy, or drawn by temperature=T,top-k=K,top-p=P"),
+             cl::value_desc("HOW"), cl::cat(category)),
       quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {}
 
 /// Name and size of `batch=1`.
@@ -52,7 +54,15 @@ Status CompileFlags::check() const {
     return badInput("--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity));
   if (tensorParallel < 1)
     return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
+  if (sample.getNumOccurrences())
+    if (auto how = samplingNamed(sample.getValue()); !how)
+      return badInput("--sample: " + how.error().message);
   return {};
+}
+
+std::optional<Sampling> CompileFlags::sampling() const {
+  auto how = sample.getNumOccurrences() ? samplingNamed(sample.getValue()) : badInput("");
+  return how ? std::optional(*how) : std::nullopt;
 }
 
 CompileOptions CompileFlags::options(Target target) const {
@@ -68,7 +78,7 @@ CompileOptions CompileFlags::options(Target target) const {
 }
 
 LoadOptions CompileFlags::loading() const {
-  LoadOptions options{.sharedCaches = sharedCaches, .trustPaths = trustPaths};
+  LoadOptions options{.sharedCaches = sharedCaches, .trustPaths = trustPaths, .sampling = sampling()};
   for (const std::string &dim : dims)
     options.dims.insert(*dimOf(dim));
   return options;

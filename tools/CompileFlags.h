@@ -16,6 +16,8 @@ public:
   CompileOptions options(Target target) const;
   /// How the graph is read.
   LoadOptions loading() const;
+  /// What --sample says; nothing without it.
+  std::optional<Sampling> sampling() const;
 
   llvm::cl::list<std::string> fuseDisable;
   llvm::cl::opt<ProfitMode> profit;
@@ -26,6 +28,7 @@ public:
   llvm::cl::opt<int> tensorParallel;
   llvm::cl::opt<bool> noAssumeFinite;
   llvm::cl::opt<bool> trustPaths;
+  llvm::cl::opt<std::string> sample;
   llvm::cl::opt<bool> quiet;
 };
 

@@ -95,6 +95,46 @@ template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64
   }
 }
 
+// The same for long rows: a block takes one.
+template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 rows, i64 length) {
+  using Held = typename Config::Held;
+  constexpr u32 warps = Config::threads / 32;
+  constexpr i64 batch = 8, step = Config::threads; // `batch`: elements that a thread has on their way
+  SHARED(Held, values, warps);
+  SHARED(i64, places, warps);
+  pdl_wait();
+  pdl_launch_dependents();
+  for (i64 row = block_x(); row < rows; row += grid_dim_x()) {
+    body.begin_row(row);
+    Placed<Held> best;
+    for (i64 begin = thread_x(); begin < length; begin += batch * step) {
+      Held element[batch];
+#pragma unroll
+      for (i64 i = 0; i < batch; ++i)
+        element[i] = body.element(begin + i * step < length ? begin + i * step : begin);
+#pragma unroll
+      for (i64 i = 0; i < batch; ++i)
+        if (begin + i * step < length)
+          best.offer(element[i], begin + i * step);
+    }
+    best = largest_of_warp(best);
+    if (lane_id() == 0) {
+      values[warp_id()] = best.value;
+      places[warp_id()] = best.place;
+    }
+    barrier();
+    if (warp_id() == 0) {
+      const bool has_one = lane_id() < warps;
+      best.value = values[has_one ? lane_id() : 0];
+      best.place = has_one ? places[lane_id()] : -1;
+      best = largest_of_warp(best);
+      if (lane_id() == 0)
+        body.put(row, best.place < 0 ? 0 : best.place);
+    }
+    barrier();
+  }
+}
+
 template <class Config, class Body> DEVICE void top_k_held(const Body &body, i64 row, i64 length, i64 count) {
   using Held = typename Config::Held;
   Held mine[Config::held];

@@ -1,8 +1,9 @@
-// Ops along one axis that no row schedule takes: running sums, arg_max, top_k; and scattered writes.
+// Ops along one axis that no row schedule takes: running sums, arg_max, top_k, sample; and scattered writes.
 #include "codegen/body/KernelSource.h"
 #include "codegen/body/Printer.h"
 #include "codegen/schedule/Schedules.h"
 
+#include "ir/dialect/Sample.h"
 #include "ir/dialect/Types.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -15,8 +16,8 @@ namespace fusion {
 
 namespace {
 
-constexpr uint32_t blockThreads = 256;
-constexpr int64_t rowsPerBlock = blockThreads / 32;
+constexpr uint32_t blockThreads = 256, longThreads = 1024;
+constexpr int64_t longRow = 4096; ///< elements of a row that is worth a block of longThreads
 constexpr int64_t mostBlocks = 65536;
 
 size_t normalised(int64_t axis, size_t rank) {
@@ -25,7 +26,7 @@ size_t normalised(int64_t axis, size_t rank) {
 
 using scalar::Level;
 
-/// A kernel in which each warp walks the rows of input 0 along `axis`.
+/// A kernel in which each warp, or each block, walks the rows of input 0 along `axis`.
 class RowWalk {
 public:
   RowWalk(const Region &region, const KernelContext &context, int64_t axis)
@@ -46,6 +47,8 @@ public:
                      const char *putSignature, const Dim *count = nullptr) {
     const scalar::Value roots[] = {loaded, stored.value, place};
     body::Code begin(2), load(2), store(2);
+    source.body.member("i64", "row");
+    begin.line("row = index;");
     for (const body::Member &member : printer.hoistMembers(roots, Level::Row, begin))
       source.body.member(member.type, member.name);
     printer.enterBlock();
@@ -56,10 +59,10 @@ public:
     const std::string to = printer.value(place, store), result = printer.stored(stored, store);
     store.line(fmt::format("store({} + {}, {});", source.body.output(0), to, result));
     printer.leaveBlock();
-    source.include("scan.cuh");
-    source.config.set("threads", blockThreads);
+    source.include(file);
+    source.config.set("threads", threads);
     source.config.setType("Held", body::spelling(held));
-    source.body.method("DEVICE void begin_row(i64 row)", begin);
+    source.body.method("DEVICE void begin_row(i64 index)", begin);
     source.body.method(fmt::format("DEVICE {} element(i64 at) const", body::spelling(held)), load);
     source.body.method(putSignature, store);
     std::string arguments = source.size(product(rows)) + ", " + source.size(shape[axis]);
@@ -69,14 +72,24 @@ public:
                                        .function = function,
                                        .arguments = std::move(arguments),
                                        .name = body::kernelName(region, context),
-                                       .threads = blockThreads});
+                                       .threads = threads});
     draft.gridX = Dim::min(product(rows).ceilDiv(rowsPerBlock), mostBlocks);
     draft.flops = product(shape);
     return draft;
   }
 
+  /// A block takes a row.
+  void takeBlocks() {
+    threads = isLong() ? longThreads : blockThreads;
+    rowsPerBlock = 1;
+  }
+  bool isLong() const { return shape[axis].constant().value_or(longRow) >= longRow; }
+
   const Region &region;
   const KernelContext &context;
+  uint32_t threads = blockThreads;
+  int64_t rowsPerBlock = blockThreads / 32;
+  const char *file = "scan.cuh";
   DimShape shape;
   size_t axis;
   DimShape rows;
@@ -125,7 +138,35 @@ KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContex
   scalar::Graph &graph = walk.graph;
   const DType held = comparedAs(dtype(op.getX())), result = dtype(op.getY());
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
-  return walk.finish("arg_max", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
+  if (walk.isLong())
+    walk.takeBlocks();
+  return walk.finish(walk.isLong() ? "arg_max_of_block" : "arg_max", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
+                     graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");
+}
+
+KernelDraft emitSample(nn::SampleOp op, const Region &region, const KernelContext &context) {
+  RowWalk walk(region, context, -1);
+  walk.takeBlocks();
+  walk.file = "sampling.cuh";
+  walk.source.config.set("f32", "scale", body::literal(DType::F32, op.scale()));
+  walk.source.config.set("i64", "count", body::integerLiteral(DType::I64, static_cast<int64_t>(op.getTopK())));
+  walk.source.config.set("u64", "share", body::integerLiteral(DType::U64, static_cast<int64_t>(op.share())));
+  const auto seedInput = static_cast<unsigned>(llvm::find(region.inputs, op.getSeed()) - region.inputs.begin());
+  scalar::Graph seeds;
+  const scalar::Value index[] = {seeds.input("at", DType::I64, Level::Element)};
+  const scalar::Value seed = seeds.convertRegister(
+      DType::I64, seeds.load(walk.source.body.pointer(seedInput), walk.source.body.address(seeds, context.inputs[seedInput], index)));
+  body::Printer printer(seeds, walk.source.names);
+  body::Code code(2);
+  printer.enterBlock();
+  const std::string loaded = printer.value(seed, code);
+  code.line(fmt::format("return {};", loaded));
+  printer.leaveBlock();
+  walk.source.body.method("DEVICE i64 seed(i64 at) const", code);
+  scalar::Graph &graph = walk.graph;
+  const DType result = dtype(op.getY());
+  const scalar::Value place = graph.input("place", DType::I64, Level::Element);
+  return walk.finish("sample", DType::F32, graph.convertRegister(DType::F32, walk.element()), {graph.convert(result, place), result},
                      graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");
 }
 
@@ -201,8 +242,8 @@ private:
       return reason;
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
-    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::ScatterNdOp>(region.ops[0]))
-      return (region.ops[0]->getName().getStringRef() + " is none of cumsum, arg_max, top_k and scatter_nd").str();
+    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::SampleOp, nn::ScatterNdOp>(region.ops[0]))
+      return (region.ops[0]->getName().getStringRef() + " is none of cumsum, arg_max, top_k, sample and scatter_nd").str();
     if (region.outputs.size() != 1 || region.outputs[0].getDefiningOp() != region.ops[0])
       return "the op's result does not leave the region";
     return std::nullopt;
@@ -212,6 +253,7 @@ private:
     return llvm::TypeSwitch<Operation *, KernelDraft>(region.ops[0])
         .Case([&](nn::CumSumOp op) { return emitCumSum(op, region, context); })
         .Case([&](nn::TopKOp op) { return emitTopK(op, region, context); })
+        .Case([&](nn::SampleOp op) { return emitSample(op, region, context); })
         .Case([&](nn::ArgMaxOp op) { return emitArgMax(op, region, context); })
         .Case([&](nn::ScatterNdOp op) { return emitScatter(op, region, context); });
   }

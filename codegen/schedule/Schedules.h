@@ -7,7 +7,7 @@ namespace fusion {
 
 const Schedule &pointwiseSchedule(); ///< one thread per output element, everything else recomputed
 const Schedule &rowSchedule();       ///< a block or warp per row: norms, softmax, reductions of the last dims
-const Schedule &scanSchedule();      ///< cumsum, arg_max, top_k, scatter_nd
+const Schedule &scanSchedule();      ///< cumsum, arg_max, top_k, sample, scatter_nd
 const Schedule &matmulSchedule();
 const Schedule &expertSchedule();  ///< nn.expert_matmul
 const Schedule &routerSchedule();  ///< the choice of experts

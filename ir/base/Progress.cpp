@@ -26,6 +26,11 @@ void writeLine(const std::string &line) {
 void setQuiet(bool quiet) { quietFlag = quiet; }
 bool isQuiet() { return quietFlag; }
 
+void note(const std::string &line) {
+  if (!isQuiet())
+    writeLine(line + "\n");
+}
+
 Progress::Progress(std::string title, int64_t total)
     : title(std::move(title)), total(total), terminal(isatty(STDERR_FILENO) == 1),
       started(std::chrono::steady_clock::now()) {}

@@ -12,6 +12,8 @@ namespace fusion {
 /// After setQuiet(true) no Progress prints anything. Set it before the work starts.
 void setQuiet(bool quiet);
 bool isQuiet();
+/// A line on stderr, unless nothing shall be printed.
+void note(const std::string &line);
 
 /// On a terminal a bar that is redrawn in place; elsewhere a line a step. Several threads may step one
 /// object; two objects should not live at once on a terminal.

@@ -2,6 +2,7 @@
 
 #include "ir/dialect/Formulas.h"
 #include "ir/dialect/Mesh.h"
+#include "ir/dialect/Sample.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -20,6 +21,7 @@ void fusion::nn::NNDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/dialect/NNOps.cpp.inc"
       >();
+  addOperations<SampleOp>();
   attachFormulas(*getContext());
 }
 

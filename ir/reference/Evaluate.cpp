@@ -16,7 +16,7 @@ const llvm::StringMap<reference::Function> &functions() {
     llvm::StringMap<reference::Function> all;
     for (llvm::ArrayRef<reference::Entry> family :
          {reference::pointwiseEntries(), reference::binaryEntries(), reference::dataEntries(),
-          reference::gatherEntries(), reference::reduceEntries(), reference::normEntries(),
+          reference::gatherEntries(), reference::reduceEntries(), reference::sampleEntries(), reference::normEntries(),
           reference::matmulEntries(), reference::attentionEntries(), reference::linearAttentionEntries(),
           reference::quantizeEntries()})
       for (const reference::Entry &entry : family)

@@ -37,6 +37,7 @@ llvm::ArrayRef<Entry> binaryEntries();
 llvm::ArrayRef<Entry> dataEntries();
 llvm::ArrayRef<Entry> gatherEntries();
 llvm::ArrayRef<Entry> reduceEntries();
+llvm::ArrayRef<Entry> sampleEntries();
 llvm::ArrayRef<Entry> normEntries();
 llvm::ArrayRef<Entry> matmulEntries();
 llvm::ArrayRef<Entry> attentionEntries();

@@ -3,6 +3,7 @@
 
 #include "runtime/CublasLtRunner.h"
 #include "runtime/cuda/GraphRecording.h"
+#include "runtime/cuda/PinnedMemory.h"
 
 #include <fmt/format.h>
 
@@ -25,6 +26,8 @@ public:
   DevicePeaks peaks() const override { return properties.peaks(); }
   bool sharesHostMemory() const override { return false; }
   Result<std::shared_ptr<void>> allocate(size_t bytes) override;
+  std::shared_ptr<void> allocateHost(size_t bytes) override;
+  std::optional<size_t> freeBytes() const override;
   Status upload(void *target, const void *source, size_t bytes) override;
   Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count) override;
   Status download(void *target, const void *source, size_t bytes) override;
@@ -59,6 +62,9 @@ private:
   /// Rows as those of uploadRows, through page-locked memory.
   Status uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch, size_t rows);
 
+  Status makeStaging();
+  Status downloadStaged(std::byte *target, DevicePointer source, size_t bytes);
+
   std::shared_ptr<Session> session;
   const Driver &driver;
   DeviceProperties properties;
@@ -66,6 +72,7 @@ private:
   std::vector<Module> loadedModules;
   std::byte *staging[2] = {nullptr, nullptr};
   std::unique_ptr<Events> stagingDone;
+  std::shared_ptr<PinnedMemory> pinned; ///< null until a result goes to the host
   std::vector<void *> argumentPointers;
   bool recording = false; ///< within record(): …
   size_t launchesRecorded = 0;

@@ -25,7 +25,9 @@ Result<std::shared_ptr<void>> CudaBackend::allocate(size_t bytes) {
                                  properties.name, free >> 20, total >> 20))
         .error();
   }
-  auto release = [owner = session](void *memory) {
+  allocated->add(bytes);
+  auto release = [owner = session, bytes, counter = allocated](void *memory) {
+    counter->now -= bytes;
     owner->activate();
     owner->driver.cuMemFree_v2(address(memory));
   };
@@ -61,21 +63,27 @@ static void gatherRows(std::byte *target, const std::byte *source, size_t rowByt
   }
 }
 
+Status CudaBackend::makeStaging() {
+  if (stagingDone)
+    return {};
+  auto events = std::make_unique<Events>(Events{session, {}});
+  if (Status status = events->create(2); !status)
+    return status;
+  for (std::byte *&chunk : staging)
+    if (Status status =
+            driver.check(driver.cuMemHostAlloc(reinterpret_cast<void **>(&chunk), stagingChunk, 0),
+                         "allocating page-locked memory");
+        !status)
+      return status;
+  stagingDone = std::move(events);
+  return {};
+}
+
 Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch,
                                  size_t rows) {
   const size_t bytes = rowBytes * rows;
-  if (!stagingDone) {
-    auto events = std::make_unique<Events>(Events{session, {}});
-    if (Status status = events->create(2); !status)
-      return status;
-    for (std::byte *&chunk : staging)
-      if (Status status =
-              driver.check(driver.cuMemHostAlloc(reinterpret_cast<void **>(&chunk), stagingChunk, 0),
-                           "allocating page-locked memory");
-          !status)
-        return status;
-    stagingDone = std::move(events);
-  }
+  if (Status status = makeStaging(); !status)
+    return status;
   size_t turn = 0;
   for (size_t done = 0; done < bytes; done += stagingChunk, turn ^= 1) {
     size_t count = std::min(stagingChunk, bytes - done);
@@ -95,8 +103,49 @@ Status CudaBackend::uploadStaged(DevicePointer target, const std::byte *source, 
   return {};
 }
 
+std::shared_ptr<void> CudaBackend::allocateHost(size_t bytes) {
+  if (!pinned)
+    pinned = std::make_shared<PinnedMemory>(session);
+  return pinned->acquire(bytes);
+}
+
+std::optional<size_t> CudaBackend::freeBytes() const {
+  session->activate();
+  size_t free = 0, total = 0;
+  return driver.cuMemGetInfo_v2(&free, &total) == 0 ? std::optional(free) : std::nullopt;
+}
+
+/// Chunk by chunk: one is on its way while the one before is copied to where it belongs.
+Status CudaBackend::downloadStaged(std::byte *target, DevicePointer source, size_t bytes) {
+  if (Status status = makeStaging(); !status)
+    return status;
+  int code = 0;
+  for (Event event : stagingDone->events) // what uploads still read
+    code = code == 0 ? driver.cuEventSynchronize(event) : code;
+  const size_t chunks = (bytes + stagingChunk - 1) / stagingChunk;
+  for (size_t chunk = 0; chunk <= chunks && code == 0; ++chunk) {
+    const size_t turn = chunk % 2;
+    if (chunk < chunks) {
+      const size_t begin = chunk * stagingChunk;
+      code = driver.cuMemcpyDtoHAsync_v2(staging[turn], source + begin, std::min(stagingChunk, bytes - begin), session->queue());
+      if (code == 0)
+        code = driver.cuEventRecordWithFlags(stagingDone->events[turn], session->queue(), 0);
+    }
+    if (chunk == 0 || code != 0)
+      continue;
+    code = driver.cuEventSynchronize(stagingDone->events[turn ^ 1]);
+    const size_t begin = (chunk - 1) * stagingChunk, count = std::min(stagingChunk, bytes - begin);
+    parallelFor(static_cast<int64_t>(count), 1 << 20, [&](int64_t from, int64_t to) {
+      std::memcpy(target + begin + from, staging[turn ^ 1] + from, static_cast<size_t>(to - from));
+    });
+  }
+  return driver.check(code, "copying from the GPU");
+}
+
 Status CudaBackend::download(void *target, const void *source, size_t bytes) {
   session->activate();
+  if (bytes >= stagingThreshold && !(pinned && pinned->holds(target)))
+    return downloadStaged(static_cast<std::byte *>(target), address(source), bytes);
   int code = bytes == 0 ? 0 : driver.cuMemcpyDtoHAsync_v2(target, address(source), bytes, session->queue());
   if (code == 0)
     code = driver.cuStreamSynchronize(session->queue());

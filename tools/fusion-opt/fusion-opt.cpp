@@ -5,6 +5,7 @@
 
 #include "api/Driver.h"
 #include "api/Lower.h"
+#include "api/Sampling.h"
 #include "ir/base/Progress.h"
 
 #include "mlir/IR/AsmState.h"
@@ -48,7 +49,7 @@ bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
          verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
          !kernels.files().empty() || flags.tensorParallel != 1 || vocabulary.value || flags.kvCapacity.getNumOccurrences() ||
-         flags.noAssumeFinite;
+         flags.noAssumeFinite || flags.sample.getNumOccurrences();
 }
 
 Status checkOptions() {
@@ -123,6 +124,11 @@ Status runOwn(const MlirOptMainConfig &config) {
       {.sharedCaches = loading.sharedCaches, .dims = loading.dims, .trustPaths = loading.trustPaths});
   if (!module)
     return module.error();
+  if (auto how = flags.sampling()) {
+    auto entry = entryFunction(**module);
+    if (Status status = entry ? appendSampling(*entry, *how) : Status(entry.error()); !status)
+      return Error{status.error().kind, inputFile + ": " + status.error().message};
+  }
   CompileOptions options = flags.options({target.value});
   options.vocabularyParallel = vocabulary.value;
   options.kernels = kernels.files();

@@ -1,5 +1,6 @@
 // fusion-run: run a graph and compare with expected outputs.
 #include "CompileFlags.h"
+#include "Generating.h"
 #include "Output.h"
 #include "Tool.h"
 
@@ -29,6 +30,8 @@ cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::
                                 cl::cat(category));
 cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
                                 cl::value_desc("F.safetensors"), cl::cat(category));
+cl::opt<std::string> exactFile("expect-f32", cl::desc("The same outputs without roundings: an output passes that is as near to them as the expected one"),
+                               cl::value_desc("F.safetensors"), cl::cat(category));
 cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
                                  cl::cat(category));
 cl::opt<std::string> device("device", cl::desc("auto, cpu, cuda or emulate"), cl::init("auto"), cl::cat(category));
@@ -36,7 +39,10 @@ cl::opt<bool> noFuse("no-fuse", cl::desc("Leave all fusions out"), cl::cat(categ
 CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
 KernelFlag kernels(category);
-cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type: f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
+GenerateFlags generating(category);
+cl::opt<double> memoryLimit("memory-limit", cl::desc("GiB of the device's memory that may be used (default: what is free)"),
+                            cl::value_desc("GIB"), cl::init(0), cl::cat(category));
+cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
                      cl::cat(category));
 cl::opt<double> atol("atol", cl::desc("An output whose largest absolute error is at most this passes too"),
                      cl::cat(category));
@@ -62,23 +68,29 @@ cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels,
 Status checkOptions() {
   if (inputFile.empty())
     return badInput("no INPUT; see fusion-run --help");
-  if (inputsFile.empty())
+  if (inputsFile.empty() && !generating.isGiven())
     return badInput("no inputs: give --inputs=F.safetensors");
-  for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
+  for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check(), generating.check()})
     if (!status)
       return status;
   if (bench.getNumOccurrences() && bench < 1)
     return badInput(fmt::format("--bench takes a number of runs, not {}", bench.getValue()));
   if (decodeSteps.getNumOccurrences() && decodeSteps < 1)
     return badInput(fmt::format("--decode takes a number of steps, not {}", decodeSteps.getValue()));
+  if (generating.isGiven() && (decodeSteps > 0 || !profileFile.empty() || !exactFile.empty()))
+    return badInput("--generate does not go with --decode, --profile and --expect-f32");
+  if (memoryLimit.getNumOccurrences() && !(memoryLimit > 0))
+    return badInput(fmt::format("--memory-limit takes a number of GiB, not {}", memoryLimit.getValue()));
   for (const cl::opt<double> *tolerance : {&rtol, &atol})
     if (tolerance->getNumOccurrences() && !(tolerance->getValue() >= 0))
       return badInput(fmt::format("--{} takes a tolerance, not {}", tolerance->ArgStr.str(), tolerance->getValue()));
   return {};
 }
 
-Tolerance tolerance() {
+Tolerance tolerance(const Report &report, const NamedTensors &exact) {
   Tolerance tolerance;
+  tolerance.layers = report.layers();
+  tolerance.exact = exact.empty() ? nullptr : &exact;
   if (rtol.getNumOccurrences())
     tolerance.relative = rtol;
   if (atol.getNumOccurrences())
@@ -86,17 +98,22 @@ Tolerance tolerance() {
   return tolerance;
 }
 
-std::string summary(const std::vector<Port> &ports, const NamedTensors &outputs) {
+/// A line for each result, but for caches.
+std::string summary(const Program &program, const NamedTensors &outputs) {
   std::string text;
-  for (const Port &port : ports) {
+  size_t caches = 0;
+  for (const Port &port : program.outputs()) {
     const Tensor &value = outputs.at(port.name);
-    text += fmt::format("{} {} {}\n", port.name, shapeString(value.shape()), name(value.type()));
+    if (port.name.starts_with("present"))
+      ++caches;
+    else
+      text += fmt::format("{} {} {}\n", port.name, shapeString(value.shape()), name(value.type()));
   }
-  return text;
+  return caches ? text + fmt::format("{} caches\n", caches) : text;
 }
 
 /// Compiles or opens INPUT. Lines about edited kernels go to `trials`.
-Result<Program> makeProgram(const NamedTensors &inputs, std::string &trials) {
+Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::vector<int64_t>> &prompts, std::string &trials) {
   CompileOptions options = flags.options(Target::current());
   const std::optional<RunOn> on = runOnNamed(device.getValue());
   if (!on)
@@ -106,14 +123,25 @@ Result<Program> makeProgram(const NamedTensors &inputs, std::string &trials) {
   options.vocabularyParallel = vocabulary.value;
   options.kernels = kernels.files();
   options.cacheFolder = cacheFolder;
+  options.memoryLimit = static_cast<size_t>(memoryLimit * (1 << 30));
   LoadOptions loading = flags.loading();
   if (llvm::sys::fs::is_directory(inputFile))
     return loading.dims.empty() ? Program::open(inputFile, options)
                                 : badInput("--dim is for graphs: the sizes of a bundle are given to fusion-compile");
   loading.ranks = options.tensorParallel;
+  if (generating.isGiven() && !loading.sampling)
+    loading.sampling.emplace();
   auto graph = Graph::load(inputFile, loading);
   if (!graph)
     return graph.error();
+  if (options.tensorParallel == 1 && generating.isGiven()) {
+    auto largest = largestRunOf(*graph, prompts, generating.options(inputs));
+    if (!largest)
+      return largest.error();
+    options.largestRun = std::move(*largest);
+  } else if (options.tensorParallel == 1) {
+    options.largestRun = inputs;
+  }
   if (!options.kernels.empty()) {
     auto tried = tryKernels(*graph, options, inputs);
     if (!tried)
@@ -142,7 +170,7 @@ Result<std::string> timeRuns(Program &program, const NamedTensors &inputs, Named
   if (text.empty())
     return text;
   outputs.clear(); // its memory is free for the same launches again
-  auto again = program.run(inputs);
+  auto again = program.run(inputs, Results::Device);
   if (!again)
     return again.error();
   outputs = std::move(*again);
@@ -166,66 +194,143 @@ bool holdsOne(const NamedTensors &tensors, const std::vector<Port> &ports) {
   return std::any_of(ports.begin(), ports.end(), [&](const Port &port) { return tensors.contains(port.name); });
 }
 
+/// What was given on the command line, read.
+struct Given {
+  NamedTensors inputs, expected, exact;
+  std::vector<std::vector<int64_t>> prompts;
+};
+
+Result<Given> readFiles() {
+  Given given;
+  for (auto [file, tensors] : {std::pair(&inputsFile, &given.inputs), {&expectFile, &given.expected}, {&exactFile, &given.exact}}) {
+    if (file->empty())
+      continue;
+    auto read = readSafetensors(*file);
+    if (!read)
+      return read.error();
+    *tensors = std::move(*read);
+  }
+  if (generating.isGiven()) {
+    auto prompts = generating.promptsOf(given.inputs);
+    if (!prompts)
+      return prompts.error();
+    given.prompts = std::move(*prompts);
+    if (!expectFile.empty() && !given.expected.contains("tokens"))
+      return badInput(expectFile + ": holds no tokens");
+  }
+  return given;
+}
+
+/// For people, on stderr.
+void sayWhatRuns(const Program &program) {
+  if (flags.quiet || program.rank() != 0)
+    return;
+  const Report &report = program.report();
+  llvm::errs() << inputFile << " on " << program.device() << ": " << report.kernelsAfter() << " kernels, "
+               << report.kernelsBefore() << " without fusion\n";
+  for (const std::string &remark : report.remarks())
+    llvm::errs() << inputFile << ": " << remark << '\n';
+}
+
+void sayMemory(const Program &program) {
+  const RunStatistics statistics = program.statistics();
+  if (statistics.peakBytes > 0 && program.rank() == 0)
+    note(fmt::format("memory: at most {:.1f} MiB at once, of which weights {:.1f}, temporaries {:.1f}",
+                     static_cast<double>(statistics.peakBytes) / (1 << 20), static_cast<double>(statistics.weightBytes) / (1 << 20),
+                     static_cast<double>(statistics.temporaryBytes) / (1 << 20)));
+}
+
+Status writeFiles(const Program &program, const NamedTensors &outputs) {
+  if (program.rank() != 0)
+    return {};
+  if (!outputsFile.empty())
+    if (Status status = writeSafetensors(outputsFile, outputs); !status)
+      return status;
+  return reportFile.empty() ? Status() : program.report().write(reportFile);
+}
+
+Status runGenerate(Program &program, const Given &given) {
+  const GenerateOptions options = generating.options(given.inputs);
+  for (int i = 0; i < bench; ++i) // the first one plans shapes and records graphs
+    if (auto warm = generate(program, given.prompts, options); !warm)
+      return warm.error();
+  auto generation = generate(program, given.prompts, options);
+  if (!generation)
+    return generation.error();
+  const NamedTensors tokens = tokensTensor(*generation);
+  if (Status status = writeFiles(program, tokens); !status)
+    return status;
+  bool pass = true;
+  std::string text = expectFile.empty() ? tokensText(*generation) : compareTokens(tokens, given.expected, pass);
+  sayMemory(program);
+  if (Status status = program.rank() == 0 ? writeOutput("-", text + describe(*generation)) : Status(); !status)
+    return status;
+  return pass ? Status() : Error{ErrorKind::AnswerIsNo, ""}; // said by the lines above
+}
+
+/// Of what a run left, what is compared or written, on the host.
+Result<NamedTensors> fetchWanted(Program &program, const NamedTensors &outputs, const Given &given) {
+  NamedTensors wanted;
+  for (const auto &[name, tensor] : outputs)
+    if (!outputsFile.empty() || given.expected.contains(name) || given.exact.contains(name))
+      wanted[name] = tensor;
+  return program.fetch(wanted); // where ranks are processes, by all of them
+}
+
+Status runOnce(Program &program, const Given &given) {
+  auto outputs = program.run(given.inputs, Results::Device);
+  if (!outputs)
+    return outputs.error();
+  sayWhatRuns(program);
+  std::string steps;
+  if (decodeSteps > 0) {
+    NamedTensors last = given.inputs, left = *outputs;
+    auto times = decode(program, last, left, decodeSteps);
+    if (!times)
+      return times.error();
+    steps = describe(*times, program.statistics());
+  }
+  auto timed = timeRuns(program, given.inputs, *outputs);
+  if (!timed)
+    return timed.error();
+  auto fetched = fetchWanted(program, *outputs, given);
+  if (!fetched)
+    return fetched.error();
+  if (Status status = writeFiles(program, *fetched); !status)
+    return status;
+  Comparison comparison;
+  if (expectFile.empty() && exactFile.empty())
+    comparison.text = summary(program, *outputs);
+  else
+    comparison = compareOutputs(program.outputs(), *fetched, given.expected, tolerance(program.report(), given.exact));
+  sayMemory(program);
+  if (Status status = program.rank() == 0 ? writeOutput("-", comparison.text + steps + *timed) : Status(); !status)
+    return status;
+  if (Status status = profile(program, given.inputs); !status)
+    return status;
+  return comparison.pass ? Status() : Error{ErrorKind::AnswerIsNo, ""}; // said by the lines above
+}
+
 Status run() {
   if (Status status = checkOptions(); !status)
     return status;
-  auto inputs = readSafetensors(inputsFile);
-  if (!inputs)
-    return inputs.error();
-  NamedTensors expected;
-  if (!expectFile.empty()) {
-    auto read = readSafetensors(expectFile);
-    if (!read)
-      return read.error();
-    expected = std::move(*read);
-  }
+  auto given = readFiles();
+  if (!given)
+    return given.error();
   std::string trials;
-  auto program = makeProgram(*inputs, trials);
+  auto program = makeProgram(given->inputs, given->prompts, trials);
   if (!program)
     return program.error();
-  if (!expectFile.empty() && !holdsOne(expected, program->outputs()))
-    return badInput(expectFile + ": holds none of the graph's outputs");
-  auto outputs = program->run(*inputs);
-  if (!outputs)
-    return outputs.error();
-  const Report &report = program->report();
-  const bool speaks = program->rank() == 0; // for all ranks
-  if (!flags.quiet && speaks)
-    llvm::errs() << inputFile << " on " << program->device() << ": " << report.kernelsAfter() << " kernels, "
-                 << report.kernelsBefore() << " without fusion\n";
-  if (!flags.quiet && speaks)
-    for (const std::string &remark : report.remarks())
-      llvm::errs() << inputFile << ": " << remark << '\n';
-  std::string steps;
-  if (decodeSteps > 0) {
-    NamedTensors last = *inputs, left = *outputs;
-    auto times = decode(*program, last, left, decodeSteps);
-    if (!times)
-      return times.error();
-    steps = describe(*times, program->statistics());
+  if (Status status = program->rank() == 0 && !trials.empty() ? writeOutput("-", trials) : Status(); !status)
+    return status;
+  if (generating.isGiven()) {
+    sayWhatRuns(*program);
+    return runGenerate(*program, *given);
   }
-  auto timed = timeRuns(*program, *inputs, *outputs);
-  if (!timed)
-    return timed.error();
-  outputs = program->fetch(*outputs); // caches lie where the program runs
-  if (!outputs)
-    return outputs.error();
-  if (!outputsFile.empty() && speaks)
-    if (Status status = writeSafetensors(outputsFile, *outputs); !status)
-      return status;
-  if (!reportFile.empty() && speaks)
-    if (Status status = report.write(reportFile); !status)
-      return status;
-  Comparison comparison;
-  if (expectFile.empty())
-    comparison.text = summary(program->outputs(), *outputs);
-  else
-    comparison = compareOutputs(program->outputs(), *outputs, expected, tolerance());
-  if (Status status = speaks ? writeOutput("-", trials + comparison.text + steps + *timed) : Status(); !status)
-    return status;
-  if (Status status = profile(*program, *inputs); !status)
-    return status;
-  return comparison.pass ? Status() : Error{ErrorKind::AnswerIsNo, ""}; // said by the lines above
+  for (auto [file, tensors] : {std::pair(&expectFile, &given->expected), {&exactFile, &given->exact}})
+    if (!file->empty() && !holdsOne(*tensors, program->outputs()))
+      return badInput(*file + ": holds none of the graph's outputs");
+  return runOnce(*program, *given);
 }
 } // namespace
 

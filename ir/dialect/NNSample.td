@@ -1,0 +1,36 @@
+// The choice of a token. In a file of its own: few need its class, which is in Sample.h.
+#ifndef FUSION_NN_SAMPLE
+#define FUSION_NN_SAMPLE
+
+include "ir/dialect/NNBase.td"
+
+def NN_SampleOp : NN_Op<"sample"> {
+  let summary = "for each row of the last dim a place, drawn by its score";
+  let description = [{
+    Place i has the probability softmax(scores / temperature)[i], taken among those that are kept: with `top_k` above 0 the
+    `top_k` largest scores and those equal to the last of them; of these, with `top_p` below 1, the largest until their
+    probabilities reach `top_p` together, and those equal to the last. A NaN is never drawn; 0 where there is nothing else.
+
+    `seed` holds a key and a counter. Row r takes the first two words of Philox4x32-10 for that key and (counter, r) as a
+    64-bit fraction u of 1 and draws the first place at which the sum of weights, in the order of places, exceeds u of their
+    total. All of that is exact, so that the same scores give the same places wherever they are computed: a score lies
+    d = floor(65536 * f32(f32(max - score) * f32(log2(e) / temperature))) below the largest, and its weight is the integer
+    2^40 * 2^-(d / 65536), by a series in units of 2^-32; 0 from d = 40 * 65536 on.
+
+    ```mlir
+    %i = nn.sample %x, %seed {temperature = 0.8 : f32, top_k = 50 : i64, top_p = 0.9 : f64}
+       : (tensor<?x256xf16>, tensor<2xi64>) -> tensor<?xi64>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$scores, NN_IntTensor:$seed, F32Attr:$temperature,
+                       DefaultValuedAttr<I64Attr, "0">:$top_k, DefaultValuedAttr<F64Attr, "1.0">:$top_p);
+  let results = (outs NN_IntTensor:$y);
+  let extraClassDeclaration = [{
+    /// log2(e) / temperature.
+    float scale();
+    /// `top_p` of 2^64; 0: all.
+    uint64_t share();
+  }];
+}
+
+#endif
