@@ -16,6 +16,7 @@
 //   k_major          neighbours in memory of B are neighbours along k, as those of bytes have to be; else
 //                    along n, and tile_n is a multiple of 64
 //   exact_steps      0; of f8 the steps whose products tensor cores add up, before they are added in f32
+//   scaled_steps     scales of bytes differ from step to step: they multiply the sums of each
 //   matmuls, combined
 //
 // Who fills the ring says of each tile where it lies; who multiplies asks
@@ -66,12 +67,14 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   using Block = Ring<Config>;
   using Parked = ParkedTile<Config, Epilogue>;
   constexpr int fragments = Block::sums * Block::tile_n / 8;
-  constexpr bool adds = Config::exact_steps > 0;
+  constexpr bool scaled = Config::scaled_steps, adds = Config::exact_steps > 0 || scaled;
   const int group = uniform_warp() / 4;
   const i32 steps = (i32)ceil_div(shape.k(), Block::depth);
-  const int at_once = (Parked::pieces + steps - 1) / steps; // pieces in a step: several where k is short
   RingPlace at;
   int before = 0, number = 0;
+  Parked parked;
+  typename Block::Sum acc[fragments][4];
+  f32 exact[adds ? fragments : 1][4];
   auto release = [&] { // nothing reads the step before any more
     if (lane_id() == 0)
       mbarrier_arrive(ring.empty + before);
@@ -80,16 +83,42 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
     before = at.stage;
     at.template advance<Block::stages>();
   };
-  Parked parked;
-  typename Block::Sum acc[fragments][4], exact[adds ? fragments : 1][4];
+  auto start = [&](bool add) {
+    mbarrier_wait(ring.full + at.stage, at.parity);
+    start_products<Config>(acc, ring, at.stage, group * 64, add);
+  };
+  // Until the products before these have ended, of which there are some.
+  auto complete_before = [&](bool some) {
+    warpgroup_wait<1>();
+    if (some)
+      release();
+    advance();
+  };
+  auto complete = [&] {
+    warpgroup_wait<0>();
+    fence_operand(acc);
+    release();
+  };
+  TilePlace place;
+  auto add_exactly = [&](i32 step, bool add) { // from this step on
+    constexpr int of_sum = Block::tile_n / 8;
+#pragma unroll
+    for (int i = 0; i < (adds ? fragments : 0); ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        f32 sum = (f32)acc[i][e];
+        if constexpr (scaled)
+          sum = scaled_total<Config>(scales, shape, place, i / of_sum, e / 2,
+                                     i % of_sum * 8 + (i32)lane_id() % 4 * 2 + e % 2, step * Block::depth, acc[i][e]);
+        exact[i][e] = add ? exact[i][e] + sum : sum;
+      }
+  };
   while (true) {
     mbarrier_wait(ring.full + at.stage, at.parity);
     const TileOfC tile = ring.place[number];
     number = number + 1 < Block::places ? number + 1 : 0;
     const i32 count = shuffle_index(tile.rows, 0); // the compiler sees that it is one for all lanes
-    if (count == 0)
-      break;
-    if (group * 64 >= count) { // none for this warpgroup
+    if (count > 0 && group * 64 >= count) {        // none for this warpgroup
       for (i32 step = 0; step < steps; ++step) {
         mbarrier_wait(ring.full + at.stage, at.parity);
         warp_barrier();
@@ -99,45 +128,71 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
       continue;
     }
     warp_barrier(); // products are the whole warp's
-    for (i32 begin = 0, end = steps; begin < steps; begin = end) {
-      if constexpr (adds)
-        end = begin + Config::exact_steps < steps ? begin + Config::exact_steps : steps;
+    // Of the tile before, what does not fit behind the steps of this one.
+    if constexpr (Block::parks) {
+      const int behind = count > 0 ? steps / Parked::group * Parked::group : 0;
+      parked.read_first(shape, epilogue);
 #pragma unroll 1
-      for (i32 step = begin; step < end; ++step) {
-        mbarrier_wait(ring.full + at.stage, at.parity);
-        start_products<Config>(acc, ring, at.stage, group * 64, step > begin);
-        // Not before the products, which would wait for what is asked for.
-        if constexpr (Block::parks)
-          if (parked.left > 0)
-            parked.read_ahead(shape, epilogue);
-        warpgroup_wait<1>();
-        if (step > begin)
-          release();
-        advance();
-        if constexpr (Block::parks)
-#pragma unroll 1
-          for (int i = 0; i < at_once && parked.left > 0; ++i) {
-            if (i > 0)
-              parked.read_ahead(shape, epilogue);
-            parked.finish_piece(shape, epilogue);
-          }
+      while (parked.left > behind) {
+#pragma unroll
+        for (int piece = 0; piece < Parked::group; ++piece) {
+          parked.read_next(shape, epilogue, piece);
+          parked.finish_piece(shape, epilogue, piece);
+        }
+        parked.next_group(shape, epilogue);
       }
-      warpgroup_wait<0>();
-      fence_operand(acc);
-      release();
-      if constexpr (adds)
-#pragma unroll
-        for (int i = 0; i < fragments; ++i)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            exact[i][e] = begin > 0 ? exact[i][e] + acc[i][e] : acc[i][e];
     }
-    const TilePlace place = place_of(tile, rows, group);
-    if constexpr (adds)
-      leave_tile<Config>(parked, shape, scales, epilogue, exact, place);
-    else
+    if (count == 0)
+      break;
+    place = place_of(tile, rows, group);
+    i32 step = 0;
+    if constexpr (Block::parks)
+#pragma unroll 1
+      while (parked.left > 0) {
+        const bool some = !adds && step > 0;
+#pragma unroll
+        for (int piece = 0; piece < Parked::group; ++piece) {
+          start(!scaled && (piece > 0 || some));
+          // Not before the products, which would wait for what is asked for.
+          parked.read_next(shape, epilogue, piece);
+          complete_before(!scaled && (piece > 0 || some));
+          parked.finish_piece(shape, epilogue, piece);
+          if constexpr (scaled) {
+            complete();
+            add_exactly(step + piece, step + piece > 0);
+          }
+        }
+        parked.next_group(shape, epilogue);
+        if constexpr (adds && !scaled) {
+          complete();
+          add_exactly(step, step > 0);
+        }
+        step += Parked::group;
+      }
+    if constexpr (adds) {
+      while (step < steps) {
+        constexpr int most = scaled ? 1 : Config::exact_steps;
+        const i32 begin = step, end = steps - begin < most ? steps : begin + most;
+#pragma unroll 1
+        for (; step < end; ++step) {
+          start(step > begin);
+          complete_before(step > begin);
+        }
+        complete();
+        add_exactly(begin, begin > 0);
+      }
+      if constexpr (scaled)
+        leave_tile<Config>(parked, shape, Unscaled(), epilogue, exact, place);
+      else
+        leave_tile<Config>(parked, shape, scales, epilogue, exact, place);
+    } else {
+#pragma unroll 1
+      for (; step < steps; ++step) {
+        start(step > 0);
+        complete_before(step > 0);
+      }
+      complete();
       leave_tile<Config>(parked, shape, scales, epilogue, acc, place);
+    }
   }
-  if constexpr (Block::parks)
-    parked.finish_all(shape, epilogue);
 }

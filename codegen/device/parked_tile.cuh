@@ -22,13 +22,14 @@ DEVICE TilePlace place_of(const TileOfC &tile, const Rows &rows, int group) {
   return place;
 }
 
-/// A sum of the tile with its scales: of row h of the two, in the column so many behind the tile's first.
+/// A sum of the tile with its scales: of row h of the two, in the column so many behind the tile's first, from
+/// k on.
 template <class Config, class Scales, class Shape, class S>
 DEVICE auto scaled_total(const Scales &scales, const Shape &shape, const TilePlace &place, int sum, int h,
-                         int behind, S value) {
+                         int behind, i64 k, S value) {
   const int matmul = side_by_side<Config> ? place.matmul : sum;
   const i32 last = (i32)shape.n(matmul) - 1, column = place.column + behind;
-  return scales.total(matmul, place.row[h] < 0 ? 0 : place.row[h], column < last ? column : last, value);
+  return scales.total(matmul, place.row[h] < 0 ? 0 : place.row[h], column < last ? column : last, k, value);
 }
 
 /// Of two words one goes to the lane whose number differs in `bit`, for one of its own. The choices are
@@ -83,6 +84,12 @@ struct ColumnOperands {
   }
 };
 
+DEVICE constexpr int largest_divisor(int of, int most) {
+  while (of % most != 0)
+    --most;
+  return most;
+}
+
 /// A tile whose products are rounded and whose epilogue is still to be done, piece by piece: a thread's part
 /// of it. A piece is 32 columns of one of the thread's two rows: a short one hides behind the products of a
 /// step. Its number is a constant in its code, since words that an index chooses take as long as an epilogue.
@@ -91,11 +98,14 @@ struct ParkedTile {
   using Block = Ring<Config>;
   static constexpr int sums = Block::sums, words = 4 * sums;
   static constexpr int fragments = Block::tile_n / 8, pieces = (Block::tile_n + 31) / 32 * 2;
+  /// Pieces are done in groups of so many, whose words are the first.
+  static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps : largest_divisor(pieces, 8);
+  static_assert(pieces % group == 0 || !Block::parks, "groups are whole");
   u32 word[pieces * words];
   TilePlace place;
   int left = 0; ///< pieces
-  /// Of the next piece, unless it depends on the tile whose they are.
-  ColumnOperands<Config, 0, Epilogue> ahead;
+  /// Of this piece and the next, unless it depends on the tile whose they are.
+  ColumnOperands<Config, 0, Epilogue> ahead[2];
 
   template <int Fragments, class S, class Shape, class Scales>
   DEVICE void take(const S (&acc)[Fragments][4], const TilePlace &from, const Shape &shape, const Scales &scales) {
@@ -114,35 +124,52 @@ struct ParkedTile {
             f32 pair[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-              pair[e] = scaled_total<Config>(scales, shape, from, s, h, fragment * 8 + column + e, four[2 * h + e]);
+              pair[e] = scaled_total<Config>(scales, shape, from, s, h, fragment * 8 + column + e, 0, four[2 * h + e]);
             word[to++] = packed_pair<typename Config::result>(pair[0], pair[1]);
           }
     place = from;
     left = pieces;
   }
 
-  /// Asks for what the next piece needs.
+  /// Asks for what the first piece of a group needs.
   template <class Shape>
-  DEVICE void read_ahead(const Shape &shape, const Epilogue &epilogue) {
+  DEVICE void read_first(const Shape &shape, const Epilogue &epilogue) {
     if constexpr (!side_by_side<Config>)
-      read(ahead, shape, epilogue, pieces - left);
+      if (left > 0)
+        read(ahead[0], shape, epilogue, pieces - left);
   }
-  /// The epilogue of the next piece.
+  /// Asks for what the piece after piece `number` of the group needs.
   template <class Shape>
-  DEVICE void finish_piece(const Shape &shape, const Epilogue &epilogue) {
-    finish_number<0>(shape, epilogue, pieces - left);
+  DEVICE void read_next(const Shape &shape, const Epilogue &epilogue, int number) {
+    if constexpr (!side_by_side<Config>)
+      if (number + 1 < group || (isEven && left > 1))
+        read(ahead[(number + 1) % 2], shape, epilogue, pieces - left + 1);
+  }
+  /// The epilogue of piece `number` of the group.
+  template <class Shape>
+  DEVICE void finish_piece(const Shape &shape, const Epilogue &epilogue, int number) {
+    u32 turned[words];
+#pragma unroll
+    for (int i = 0; i < words; ++i)
+      turned[i] = word[number * words + i];
+#pragma unroll
+    for (int i = 0; i < words; i += 4)
+      transpose_in_quad(turned + i);
+    finish(shape, epilogue, turned, pieces - left, ahead[number % 2]);
     --left;
   }
-  /// The epilogue of all pieces: nothing else is to be done meanwhile.
+  /// The next group's words become the first.
   template <class Shape>
-  DEVICE void finish_all(const Shape &shape, const Epilogue &epilogue) {
-    while (left > 0) {
-      read_ahead(shape, epilogue);
-      finish_piece(shape, epilogue);
-    }
+  DEVICE void next_group(const Shape &shape, const Epilogue &epilogue) {
+#pragma unroll
+    for (int i = 0; i + group * words < pieces * words; ++i)
+      word[i] = word[i + group * words];
+    if constexpr (!isEven)
+      read_first(shape, epilogue);
   }
 
 private:
+  static constexpr bool isEven = group % 2 == 0; ///< the next group's first piece has the same place in `ahead`
   DEVICE i64 column_of(int number) const { return place.column + number / 2 * 32 + (i32)lane_id() % 4 * 8; }
   /// Where the columns end, of C or of the tile.
   DEVICE i64 end_of(i64 columns) const {
@@ -156,34 +183,20 @@ private:
                    int number) const {
     to.load(epilogue, row_of(number), column_of(number), end_of(shape.n(I)));
   }
-  template <int Number, class Shape>
-  DEVICE void finish_number(const Shape &shape, const Epilogue &epilogue, int number) const {
-    if (number == Number) {
-      u32 turned[words];
-#pragma unroll
-      for (int i = 0; i < words; ++i)
-        turned[i] = word[Number * words + i];
-#pragma unroll
-      for (int i = 0; i < words; i += 4)
-        transpose_in_quad(turned + i);
-      finish(shape, epilogue, turned, Number);
-    } else if constexpr (Number + 1 < pieces) {
-      finish_number<Number + 1>(shape, epilogue, number);
-    }
-  }
   template <int I = 0, class Shape>
-  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *turned, int number) const {
+  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *turned, int number,
+                     const ColumnOperands<Config, 0, Epilogue> &operands) const {
     const i64 columns = shape.n(I), row = row_of(number), column = column_of(number);
     if constexpr (!side_by_side<Config>) {
-      ahead.finish(epilogue, row, column, end_of(columns), columns, turned);
+      operands.finish(epilogue, row, column, end_of(columns), columns, turned);
     } else {
       if (place.matmul == I) {
-        ColumnOperands<Config, I, Epilogue> operands;
-        read(operands, shape, epilogue, number);
-        operands.finish(epilogue, row, column, end_of(columns), columns, turned);
+        ColumnOperands<Config, I, Epilogue> own;
+        read(own, shape, epilogue, number);
+        own.finish(epilogue, row, column, end_of(columns), columns, turned);
       }
       if constexpr (I + 1 < Config::matmuls)
-        finish<I + 1>(shape, epilogue, turned, number);
+        finish<I + 1>(shape, epilogue, turned, number, operands);
     }
   }
 };
@@ -193,7 +206,7 @@ template <class Config, int I = 0, int Fragments, class S, class Shape, class Sc
 DEVICE void finish_sums(const Shape &shape, const Scales &scales, const Epilogue &epilogue,
                         const S (&acc)[Fragments][4], const TilePlace &place) {
   constexpr int fragments = Ring<Config>::tile_n / 8, sums = Ring<Config>::sums, width = Config::vector;
-  using Total = decltype(scales.total(0, 0, 0, S()));
+  using Total = decltype(scales.total(0, 0, 0, 0, S()));
   if (!side_by_side<Config> || place.matmul == I) {
     const i64 columns = shape.n(I);
 #pragma unroll
@@ -207,7 +220,7 @@ DEVICE void finish_sums(const Shape &shape, const Scales &scales, const Epilogue
         for (int s = 0; s < sums; ++s)
 #pragma unroll
           for (int v = 0; v < width; ++v)
-            totals[s][v] = scaled_total<Config>(scales, shape, place, s, e / 2, behind + v,
+            totals[s][v] = scaled_total<Config>(scales, shape, place, s, e / 2, behind + v, 0,
                                                 acc[s * fragments + j][e + v]);
         if (row >= 0 && column < columns)
           epilogue(Matmul<I>(), row, column, epilogue.operands(Matmul<I>(), row, column), totals,

@@ -1,13 +1,13 @@
 #pragma once
-// What is done to the sums of a tile before anything else: the scales of quantised operands, which are one for
-// all of k, multiply them.
+// What is done to the sums of a tile before anything else: the scales of quantised operands multiply them. They
+// are one for all of k, or for each step along k.
 
 #include "gemm.cuh"
 
 /// Sums as they are.
 struct Unscaled {
   template <class S>
-  DEVICE S total(int, i64, i64, S sum) const {
+  DEVICE S total(int, i64, i64, i64, S sum) const {
     return sum;
   }
 };
@@ -17,8 +17,8 @@ struct ScaledSums {
   A a;
   B b;
   template <class S>
-  DEVICE auto total(int matmul, i64 row, i64 column, S sum) const {
-    return b.decoder(matmul, column, 0).scaled(a.decoder(0, row, 0).scaled(sum));
+  DEVICE auto total(int matmul, i64 row, i64 column, i64 k, S sum) const {
+    return b.decoder(matmul, column, k).scaled(a.decoder(0, row, k).scaled(sum));
   }
 };
 template <class A, class B>

@@ -36,7 +36,7 @@ Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routin
 
 bool takesSm90(const Problem &problem, const TargetInfo &target) {
   auto isOne = [](const matmul::Matmul &matmul) { return matmul.b.batchStrides[0] == Dim(0); };
-  return !matmul::ringRefusal(problem, target) && !matmul::multipliesBytes(problem) && !problem.sideBySide() &&
+  return !matmul::ringRefusal(problem, target) && !matmul::ringBytes(problem) && !problem.sideBySide() &&
          llvm::none_of(problem.matmuls, isOne) && problem.k.constant() && problem.n.constant() &&
          matmul::readsVectors(problem, true, 8, 8) &&
          stagesOf(problem, target, 256 / static_cast<int64_t>(problem.accumulators())) >= 3;

@@ -22,14 +22,21 @@ bool isOutsideSum(const Operand &operand, bool isA) {
 }
 } // namespace
 
+bool multipliesTypes(const Problem &problem) {
+  const DType a = problem.a.type;
+  return llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+    const DType b = matmul.b.type;
+    return (isByteInteger(a) && isByteInteger(b)) || (isF8(a) && isF8(b));
+  });
+}
+
 bool multipliesBytes(const Problem &problem) {
   const DType a = problem.a.type, result = dtype(problem.op.getY());
-  if (!isOutsideSum(problem.a, true))
+  if (!isOutsideSum(problem.a, true) || !multipliesTypes(problem))
     return false;
   for (const Matmul &matmul : problem.matmuls) {
     const Operand &b = matmul.b;
-    if (!isOutsideSum(b, false) ||
-        !((isByteInteger(a) && isByteInteger(b.type)) || (isF8(a) && isF8(b.type))))
+    if (!isOutsideSum(b, false))
       return false;
     const bool scaled = isFloat(problem.a.value());
     if (!scaled) { // an integer sum wraps at 32 bits

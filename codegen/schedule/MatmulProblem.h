@@ -155,6 +155,8 @@ KernelDraft emitSmallM(const Region &region, const KernelContext &context, const
 /// Whether tensor cores multiply the bytes in memory as they are: 8-bit integers or f8, scales outside the
 /// sum.
 bool multipliesBytes(const Problem &problem);
+/// Whether there is an instruction for these bytes, whatever their scales.
+bool multipliesTypes(const Problem &problem);
 /// The type in which tensor cores multiply these, if they can.
 std::optional<DType> tensorCoreType(const Problem &problem);
 /// The most rows of A for which gemv computes a column of the result in a warp; 0: for none.

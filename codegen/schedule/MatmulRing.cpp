@@ -15,12 +15,17 @@ int64_t stageBytes(const Problem &problem, int64_t width) {
 
 bool isHalf(DType type) { return isFloat(type) && byteSize(type) == 2; }
 
-/// Of f8, steps after which what tensor cores have summed up is added in f32; 0: none. They keep 14 bits of a sum, so that
-/// 4096 products are off by less than the rounding to bf16, but by more than that to f16.
-int64_t exactSteps(const Problem &problem) {
-  constexpr int64_t fewest = 4;
+/// Whether what tensor cores sum up of f8 is added in f32 now and then. They keep 14 bits of a sum: 4096 products are off by
+/// less than the rounding to bf16, but by more than that to f16.
+bool addsExactly(const Problem &problem) {
   const bool isShort = problem.k.constant().value_or(INT64_MAX) <= 8192;
-  return !multipliesBytes(problem) || !isFloat(problem.a.type) || (problem.result != DType::F16 && isShort) ? 0 : fewest;
+  return ringBytes(problem) && isFloat(problem.a.type) && (problem.result == DType::F16 || !isShort);
+}
+
+/// Steps after which that is done: as many as there are pieces of an epilogue, or half as many; 0: never.
+int64_t exactSteps(const Problem &problem, int64_t width) {
+  const int64_t pieces = 2 * ((width + 31) / 32);
+  return !addsExactly(problem) ? 0 : problem.result == DType::F16 ? pieces / 2 : pieces;
 }
 
 /// What TMA takes: rows of whole elements of one type at distances of whole 16 bytes.
@@ -45,16 +50,29 @@ std::optional<std::string> byteRefusal(const Problem &problem) {
 }
 } // namespace
 
+bool scalesSteps(const Problem &problem) {
+  const int64_t depth = depthBytes;
+  auto fits = [&](const Operand &operand, bool isA) {
+    if (!operand.decode || operand.decode->type != DType::F32 || operand.decode->zero || !operand.decode->scale)
+      return false;
+    const ScaleOrZero &scale = *operand.decode->scale;
+    return (isA ? !scale.alongColumns() : !scale.alongRows()) || (isA ? scale.columnBlock : scale.rowBlock) % depth == 0;
+  };
+  return !multipliesBytes(problem) && multipliesTypes(problem) && fits(problem.a, true) &&
+         llvm::all_of(problem.matmuls, [&](const Matmul &matmul) { return fits(matmul.b, false); });
+}
+bool ringBytes(const Problem &problem) { return multipliesBytes(problem) || scalesSteps(problem); }
+
 int64_t ringVector(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.a.type)); }
 int64_t ringDepth(const Problem &problem) { return depthBytes / static_cast<int64_t>(byteSize(problem.a.type)); }
 
 std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target) {
-  const std::optional<DType> type = tensorCoreType(problem);
+  const bool bytes = ringBytes(problem);
+  const std::optional<DType> type = bytes ? problem.a.type : tensorCoreType(problem);
   if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma))
     return "the GPU has none";
   if (!type)
     return "the operands are not of 16 bits";
-  const bool bytes = multipliesBytes(problem);
   if (problem.accumulators() > 2)
     return "more than two products are combined";
   if (!problem.prologue.empty())
@@ -108,7 +126,7 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   // a piece takes.
   const int64_t bytes = epilogueBytes(region, problem);
   // Sums in f32 beside those of the tensor cores take as many again.
-  const int64_t most = exactSteps(problem) ? 160 : bytes <= 8 ? 256 : bytes <= 12 ? 224 : 192;
+  const int64_t most = addsExactly(problem) || scalesSteps(problem) ? 160 : bytes <= 8 ? 256 : bytes <= 12 ? 224 : 192;
   // By depth, B lies in panels of 64 columns.
   const int64_t step = isKMajor(problem, false) ? 16 : 64, widest = most / sums / step * step;
   SmallVector<int64_t> widths;
@@ -129,14 +147,16 @@ Sums ringSums(const Problem &problem) {
 void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
   const Sums sums = ringSums(problem);
   source.setType("type", body::spelling(problem.a.type));
-  if (multipliesBytes(problem))
+  if (ringBytes(problem))
     source.setType("type_b", body::spelling(problem.b.type));
   source.setType("result", body::spelling(sums.type));
   source.set("tile_n", width);
   source.set("stages", stages);
   source.set("vector", sums.width);
   source.set("k_major", isKMajor(problem, false));
-  if (const int64_t steps = exactSteps(problem))
+  if (scalesSteps(problem))
+    source.set("scaled_steps", true);
+  else if (const int64_t steps = exactSteps(problem, width))
     source.set("exact_steps", steps);
 }
 

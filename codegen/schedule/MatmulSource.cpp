@@ -133,7 +133,7 @@ std::string GemmSource::kernelName() const {
 
 KernelDraft GemmSource::finishTiles(const Sums &sums, uint32_t threads, const TensorMapArgument &mapOfA,
                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
-  source.include(multipliesBytes(problem) ? name + "_bytes.cuh" : name + ".cuh");
+  source.include(byteSize(problem.a.type) == 1 ? name + "_bytes.cuh" : name + ".cuh");
   source.declare(source.config.text());
   SmallVector<std::string> arguments{sizes(), source.size(problem.batchCount()), scales(), epilogue(sums),
                                      source.tensorMap(problem.a.input, mapOfA)};
