@@ -117,14 +117,17 @@ struct Same {
 template <int N>
 struct StoreAt {
   i64 index;
+  bool inside = true; ///< else nothing is stored
   template <class T>
   DEVICE void operator()(T *to, const Vec<T, N> &values) const {
-    store_vec<T, N>(to + index, values);
+    if (inside)
+      store_vec<T, N>(to + index, values);
   }
   template <class T>
   DEVICE void operator()(T *to, typename Same<T>::type value) const {
     static_assert(N == 1, "as many values as the template has neighbours");
-    ::store(to + index, value);
+    if (inside)
+      ::store(to + index, value);
   }
 };
 

@@ -102,13 +102,16 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   TilePlace place;
   auto add_exactly = [&](i32 step, bool add) { // from this step on
     constexpr int of_sum = Block::tile_n / 8;
+    TilePlace here = place;
+    if constexpr (scaled)
+      here.column = known_from_here(place.column);
 #pragma unroll
     for (int i = 0; i < (adds ? fragments : 0); ++i)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         f32 sum = (f32)acc[i][e];
         if constexpr (scaled)
-          sum = scaled_total<Config>(scales, shape, place, i / of_sum, e / 2,
+          sum = scaled_total<Config>(scales, shape, here, i / of_sum, e / 2,
                                      i % of_sum * 8 + (i32)lane_id() % 4 * 2 + e % 2, step * Block::depth, acc[i][e]);
         exact[i][e] = add ? exact[i][e] + sum : sum;
       }
@@ -133,7 +136,7 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
       const int behind = count > 0 ? steps / Parked::group * Parked::group : 0;
       parked.read_first(shape, epilogue);
 #pragma unroll 1
-      while (parked.left > behind) {
+      while (parked.left() > behind) {
 #pragma unroll
         for (int piece = 0; piece < Parked::group; ++piece) {
           parked.read_next(shape, epilogue, piece);
@@ -148,7 +151,7 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
     i32 step = 0;
     if constexpr (Block::parks)
 #pragma unroll 1
-      while (parked.left > 0) {
+      while (parked.left() > 0) {
         const bool some = !adds && step > 0;
 #pragma unroll
         for (int piece = 0; piece < Parked::group; ++piece) {

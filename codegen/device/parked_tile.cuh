@@ -49,38 +49,48 @@ DEVICE void transpose_in_quad(u32 *words) {
   exchange_words(words[1], words[3], upper, 2);
 }
 
-/// What the epilogue reads for 8 columns of a row of C, vector by vector.
+/// 8 neighbours of a row of C; outside of C, or of the tile, nothing is stored. The epilogue is computed there
+/// too, of the row and columns nearest to it: code without branches hides behind that of the next piece.
+struct EightColumns {
+  i64 row, column, end; ///< a negative row is outside, as are columns from `end` on
+  i64 columns;          ///< C has so many
+  DEVICE i64 safe_row() const { return row < 0 ? 0 : row; }
+  template <int Width>
+  DEVICE i64 safe_column(int v) const {
+    return column + v + Width <= columns ? column + v : columns - Width;
+  }
+  DEVICE bool inside(int v) const { return row >= 0 && column + v < end; }
+};
+
+/// What the epilogue reads for them, vector by vector.
 template <class Config, int I, class Epilogue>
 struct ColumnOperands {
   static constexpr int width = Config::vector;
   using Operands = decltype(static_cast<const Epilogue *>(nullptr)->operands(Matmul<I>(), 0, 0));
   Operands of[8 / width];
 
-  /// Of columns in front of `end`; C has so many.
-  DEVICE void load(const Epilogue &epilogue, i64 row, i64 column, i64 end) {
+  DEVICE void load(const Epilogue &epilogue, const EightColumns &at) {
 #pragma unroll
     for (int v = 0; v < 8; v += width)
-      if (row >= 0 && column + v < end)
-        of[v / width] = epilogue.operands(Matmul<I>(), row, column + v);
+      of[v / width] = epilogue.operands(Matmul<I>(), at.safe_row(), at.safe_column<width>(v));
   }
   /// The products of all sums, one after the other, are in `words`.
-  DEVICE void finish(const Epilogue &epilogue, i64 row, i64 column, i64 end, i64 columns,
-                     const u32 *words) const {
+  DEVICE void finish(const Epilogue &epilogue, const EightColumns &at, const u32 *words) const {
     constexpr int sums = accumulators<Config>;
     using Result = typename Config::result;
 #pragma unroll
-    for (int v = 0; v < 8; v += width)
-      if (row >= 0 && column + v < end) {
-        Vec<Result, width> products[sums];
+    for (int v = 0; v < 8; v += width) {
+      Vec<Result, width> products[sums];
 #pragma unroll
-        for (int s = 0; s < sums; ++s) {
-          Vec<Result, 8> all;
-          copy_bytes(&all, words + 4 * s, 16);
-          copy_bytes(&products[s], &all[v], sizeof(products[s]));
-        }
-        epilogue(Matmul<I>(), row, column + v, of[v / width], products,
-                 StoreAt<width>{row * columns + column + v});
+      for (int s = 0; s < sums; ++s) {
+        Vec<Result, 8> all;
+        copy_bytes(&all, words + 4 * s, 16);
+        copy_bytes(&products[s], &all[v], sizeof(products[s]));
       }
+      const i64 row = at.safe_row(), column = at.safe_column<width>(v);
+      epilogue(Matmul<I>(), row, column, of[v / width], products,
+               StoreAt<width>{row * at.columns + column, at.inside(v)});
+    }
   }
 };
 
@@ -99,14 +109,15 @@ struct ParkedTile {
   static constexpr int sums = Block::sums, words = 4 * sums;
   static constexpr int fragments = Block::tile_n / 8, pieces = (Block::tile_n + 31) / 32 * 2;
   /// Pieces are done in groups of so many, whose words are the first.
-  static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps : largest_divisor(pieces, 8);
+  static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps : Config::scaled_steps ? 2 : largest_divisor(pieces, 8);
   static_assert(pieces % group == 0 || !Block::parks, "groups are whole");
   u32 word[pieces * words];
   TilePlace place;
-  int left = 0; ///< pieces
+  int done = pieces; ///< those of whole groups
   /// Of this piece and the next, unless it depends on the tile whose they are.
   ColumnOperands<Config, 0, Epilogue> ahead[2];
 
+  DEVICE int left() const { return pieces - done; }
   template <int Fragments, class S, class Shape, class Scales>
   DEVICE void take(const S (&acc)[Fragments][4], const TilePlace &from, const Shape &shape, const Scales &scales) {
     const int column = (i32)lane_id() % 4 * 2;
@@ -128,26 +139,24 @@ struct ParkedTile {
             word[to++] = packed_pair<typename Config::result>(pair[0], pair[1]);
           }
     place = from;
-    left = pieces;
+    done = 0;
   }
 
   /// Asks for what the first piece of a group needs.
   template <class Shape>
   DEVICE void read_first(const Shape &shape, const Epilogue &epilogue) {
-    if constexpr (!side_by_side<Config>)
-      if (left > 0)
-        read(ahead[0], shape, epilogue, pieces - left);
+    if (done < pieces)
+      read(ahead[0], shape, epilogue, 0);
   }
   /// Asks for what the piece after piece `number` of the group needs.
   template <class Shape>
   DEVICE void read_next(const Shape &shape, const Epilogue &epilogue, int number) {
-    if constexpr (!side_by_side<Config>)
-      if (number + 1 < group || (isEven && left > 1))
-        read(ahead[(number + 1) % 2], shape, epilogue, pieces - left + 1);
+    if (number + 1 < group || (is_even && done + group < pieces))
+      read(ahead[(number + 1) % 2], shape, epilogue, number + 1);
   }
   /// The epilogue of piece `number` of the group.
   template <class Shape>
-  DEVICE void finish_piece(const Shape &shape, const Epilogue &epilogue, int number) {
+  DEVICE void finish_piece(const Shape &shape, const Epilogue &epilogue, int number) const {
     u32 turned[words];
 #pragma unroll
     for (int i = 0; i < words; ++i)
@@ -155,8 +164,7 @@ struct ParkedTile {
 #pragma unroll
     for (int i = 0; i < words; i += 4)
       transpose_in_quad(turned + i);
-    finish(shape, epilogue, turned, pieces - left, ahead[number % 2]);
-    --left;
+    finish(shape, epilogue, turned, number);
   }
   /// The next group's words become the first.
   template <class Shape>
@@ -164,39 +172,40 @@ struct ParkedTile {
 #pragma unroll
     for (int i = 0; i + group * words < pieces * words; ++i)
       word[i] = word[i + group * words];
-    if constexpr (!isEven)
+    done += group;
+    if constexpr (!is_even)
       read_first(shape, epilogue);
   }
 
 private:
-  static constexpr bool isEven = group % 2 == 0; ///< the next group's first piece has the same place in `ahead`
-  DEVICE i64 column_of(int number) const { return place.column + number / 2 * 32 + (i32)lane_id() % 4 * 8; }
-  /// Where the columns end, of C or of the tile.
-  DEVICE i64 end_of(i64 columns) const {
-    const i64 end = place.column + Block::tile_n;
-    return Block::tile_n % 32 == 0 || columns < end ? columns : end;
-  }
-  DEVICE i64 row_of(int number) const { return number % 2 ? place.row[1] : place.row[0]; }
+  static constexpr bool is_even = group % 2 == 0; ///< the next group's first piece has the same place in `ahead`
 
-  template <int I, class Shape>
-  DEVICE void read(ColumnOperands<Config, I, Epilogue> &to, const Shape &shape, const Epilogue &epilogue,
+  /// Of piece `number` of the group.
+  DEVICE EightColumns columns_of(int number, i64 columns) const {
+    const i64 end = place.column + Block::tile_n;
+    const int row = is_even ? number % 2 : (done + number) % 2, strip = is_even ? done / 2 + number / 2 : (done + number) / 2;
+    return {row == 0 ? place.row[0] : place.row[1], place.column + strip * 32 + (i32)lane_id() % 4 * 8,
+            Block::tile_n % 32 == 0 || columns < end ? columns : end, columns};
+  }
+  template <class Shape>
+  DEVICE void read(ColumnOperands<Config, 0, Epilogue> &to, const Shape &shape, const Epilogue &epilogue,
                    int number) const {
-    to.load(epilogue, row_of(number), column_of(number), end_of(shape.n(I)));
+    if constexpr (!side_by_side<Config>)
+      to.load(epilogue, columns_of(number, shape.n(0)));
   }
   template <int I = 0, class Shape>
-  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *turned, int number,
-                     const ColumnOperands<Config, 0, Epilogue> &operands) const {
-    const i64 columns = shape.n(I), row = row_of(number), column = column_of(number);
+  DEVICE void finish(const Shape &shape, const Epilogue &epilogue, const u32 *turned, int number) const {
+    const EightColumns at = columns_of(number, shape.n(I));
     if constexpr (!side_by_side<Config>) {
-      operands.finish(epilogue, row, column, end_of(columns), columns, turned);
+      ahead[number % 2].finish(epilogue, at, turned);
     } else {
       if (place.matmul == I) {
-        ColumnOperands<Config, I, Epilogue> own;
-        read(own, shape, epilogue, number);
-        own.finish(epilogue, row, column, end_of(columns), columns, turned);
+        ColumnOperands<Config, I, Epilogue> operands;
+        operands.load(epilogue, at);
+        operands.finish(epilogue, at, turned);
       }
       if constexpr (I + 1 < Config::matmuls)
-        finish<I + 1>(shape, epilogue, turned, number, operands);
+        finish<I + 1>(shape, epilogue, turned, number);
     }
   }
 };

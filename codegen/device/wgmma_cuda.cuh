@@ -137,9 +137,8 @@ template <int N> DEVICE void fence_operand(i32 (&d)[N][4]) {
   for (int n = 0; n < N; ++n)
     asm volatile("" : "+r"(d[n][0]), "+r"(d[n][1]), "+r"(d[n][2]), "+r"(d[n][3])::"memory");
 }
-// condition ? a : b, of registers that stay registers: of a choice by an index the compiler makes an array in memory.
-DEVICE u32 choose_register(bool condition, u32 a, u32 b) {
-  u32 chosen;
-  asm("{.reg .pred p; setp.ne.b32 p, %3, 0; selp.b32 %0, %1, %2, p;}" : "=r"(chosen) : "r"(a), "r"(b), "r"((u32)condition));
-  return chosen;
+// The value, of which nothing is computed before: in a loop the compiler keeps what it makes of others in registers.
+DEVICE i32 known_from_here(i32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
 }

@@ -44,6 +44,8 @@ std::optional<std::string> byteRefusal(const Problem &problem) {
     return "there are zero points";
   if (isFloat(problem.a.type) && !isHalf(problem.result) && !problem.narrow)
     return "tensor cores sum f8 less exactly than f32 is";
+  if (scalesSteps(problem) && problem.accumulators() > 1)
+    return "two products are combined whose scales differ along k";
   if (!problem.batch.empty() && problem.a.decode && problem.a.decode->scale && problem.a.decode->scale->alongRows())
     return "several matrices have a scale for each row";
   return std::nullopt;
@@ -125,8 +127,8 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   // A thread has a sum for every two columns, half as many words of parked results, and what the epilogue of
   // a piece takes.
   const int64_t bytes = epilogueBytes(region, problem);
-  // Sums in f32 beside those of the tensor cores take as many again.
-  const int64_t most = addsExactly(problem) || scalesSteps(problem) ? 160 : bytes <= 8 ? 256 : bytes <= 12 ? 224 : 192;
+  // Sums in f32 beside those of the tensor cores take as many again, scales of each step some.
+  const int64_t most = scalesSteps(problem) ? 96 : addsExactly(problem) ? 160 : bytes <= 8 ? 256 : bytes <= 12 ? 224 : 192;
   // By depth, B lies in panels of 64 columns.
   const int64_t step = isKMajor(problem, false) ? 16 : 64, widest = most / sums / step * step;
   SmallVector<int64_t> widths;

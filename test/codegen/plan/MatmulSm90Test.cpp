@@ -156,7 +156,7 @@ TEST(MatmulSm90, OtherResults) {
 struct Bytes {
   int m, n, k;
   std::string a = "f8E4M3FN", b = "f8E4M3FN", scaleA = "", scaleB = "", type = "bf16"; ///< of the result
-  bool zero = false;
+  bool zero = false, blocks = false; ///< blocks: scales of 128 along k
 };
 
 /// What follows the product, %p of f32, to make %y of `type`.
@@ -172,8 +172,8 @@ std::string bytesModule(const Bytes &f, const std::string &ops = "") {
   return fmt::format(R"(
 func.func @main(%x: {0}, %s: {1}, %w: {2}, %t: {3}{10}) -> {4} {{
   %0 = fusion.group "g" schedule "matmul" (%a = %x, %b = %s, %c = %w, %d = %t{11}) : ({0}, {1}, {2}, {3}{12}) -> {4} {{
-    %e = nn.dequantize %a, %b{13} {{axis = 0 : i64}} : ({0}, {1}{12}) -> {5}
-    %f = nn.dequantize %c, %d {{axis = 0 : i64}} : ({2}, {3}) -> {6}
+    %e = nn.dequantize %a, %b{13} {{{15}}} : ({0}, {1}{12}) -> {5}
+    %f = nn.dequantize %c, %d {{{15}}} : ({2}, {3}) -> {6}
     %{14} = nn.matmul %e, %f {{transpose_b = true}} : ({5}, {6}) -> {7}
 {8}{9}    fusion.yield %y : {4}
   }}
@@ -181,7 +181,8 @@ func.func @main(%x: {0}, %s: {1}, %w: {2}, %t: {3}{10}) -> {4} {{
 }})",
                      x, s, w, t, y, wideX, wideW, p, ops, ops.empty() ? last : "", f.zero ? ", %z: " + z : "",
                      f.zero ? ", %h = %z" : "", f.zero ? ", " + z : "", f.zero ? ", %h" : "",
-                     f.type == "f32" && ops.empty() ? "y" : "p");
+                     f.type == "f32" && ops.empty() ? "y" : "p",
+                     f.blocks ? "axis = 1 : i64, block_size = 128 : i64" : "axis = 0 : i64");
 }
 
 /// That gemm_sm90 multiplies them, in tiles as `holds` says, what it computes, and that it compiles.
@@ -214,6 +215,14 @@ TEST(MatmulSm90, F8WithScales) {
   runBytes({.m = 150, .n = 72, .k = 160, .type = "f8E4M3FN"}, 4e-2, "result = f32",
            "    %q = nn.silu %p : (tensor<150x72xf32>) -> tensor<150x72xf32>\n"
            "    %y = nn.quantize %q, %b : (tensor<150x72xf32>, tensor<f32>) -> tensor<150x72xf8E4M3FN>\n");
+}
+
+TEST(MatmulSm90, ScalesOfBlocksAlongK) {
+  runBytes({.m = 150, .n = 168, .k = 640, .scaleA = "150x5", .scaleB = "168x5", .blocks = true}, 5e-3, "scaled_steps = true",
+           "", oneMultiprocessor());
+  runBytes({.m = 140, .n = 67, .k = 384, .a = "i8", .b = "i8", .scaleA = "140x3", .scaleB = "67x3", .type = "f32",
+            .blocks = true},
+           3e-6, "scaled_steps = true");
 }
 
 TEST(MatmulSm90, IntegersOfBytes) {
