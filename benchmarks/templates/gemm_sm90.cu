@@ -34,7 +34,7 @@ struct Config : GemmConfig {
 
 #define GEMM_SM90(name, m, n, k, tile_n, stages)                                                             \
   KERNEL(384) name(bf16 *c, const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b) {              \
-    gemm_sm90<Config<tile_n, stages>>(Sizes{m, n, k}, 1, StoreRounded<bf16>{{c}}, a, b);                     \
+    gemm_sm90<Config<tile_n, stages>>(Sizes{m, n, k}, 1, Unscaled{}, StoreRounded<bf16>{{c}}, a, b);         \
   }                                                                                                          \
   inline void time_##name() {                                                                                \
     time_tiles("gemm_sm90 " #m " x " #n " x " #k ", " #tile_n " columns", name, m, n, k, tile_n, stages);    \

@@ -62,8 +62,8 @@ DEVICE void leave_tile(ParkedTile<Config, Epilogue> &parked, const Shape &shape,
 
 /// What the two warpgroups do that multiply.
 template <class Config, class Shape, class Rows, class Scales, class Epilogue>
-DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const Rows &rows, const Scales &scales,
-                           const Epilogue &epilogue) {
+DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const Rows &rows,
+                           const Scales &scales, const Epilogue &epilogue) {
   using Block = Ring<Config>;
   using Parked = ParkedTile<Config, Epilogue>;
   constexpr int fragments = Block::sums * Block::tile_n / 8;
@@ -112,7 +112,8 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
         f32 sum = (f32)acc[i][e];
         if constexpr (scaled)
           sum = scaled_total<Config>(scales, shape, here, i / of_sum, e / 2,
-                                     i % of_sum * 8 + (i32)lane_id() % 4 * 2 + e % 2, step * Block::depth, acc[i][e]);
+                                     i % of_sum * 8 + (i32)lane_id() % 4 * 2 + e % 2, step * Block::depth,
+                                     acc[i][e]);
         exact[i][e] = add ? exact[i][e] + sum : sum;
       }
   };

@@ -192,7 +192,8 @@ DEVICE f32 gelu_quick_(f32 x) { return x * sigmoid_(1.702f * x); }
 // The same where the result is rounded to 16 bits or fewer: to about 1e-6 of it, in a third of the instructions.
 DEVICE f32 sigmoid_near(f32 x) { return reciprocal_near(1.f + exp2_near(x * -1.44269504f)); }
 DEVICE f32 silu_near(f32 x) { return x * sigmoid_near(x); }
-// x * (1 + tanh(y)) / 2 = x * sigmoid(2 * y), y = x * (0.79788456 + 0.035677408 x^2); the factor to base 2 is in both.
+// x * (1 + tanh(y)) / 2 = x * sigmoid(2 * y), y = x * (0.79788456 + 0.035677408 x^2); the factor to base 2 is
+// in both.
 DEVICE f32 gelu_tanh_near(f32 x) {
   const f32 y = x * fma_(x * x, -0.10294324f, -2.3022082f);
   return x * reciprocal_near(1.f + exp2_near(y));

@@ -22,8 +22,8 @@ DEVICE TilePlace place_of(const TileOfC &tile, const Rows &rows, int group) {
   return place;
 }
 
-/// A sum of the tile with its scales: of row h of the two, in the column so many behind the tile's first, from
-/// k on.
+/// A sum of the tile with its scales: of row h of the two, in the column so many behind the tile's first,
+/// from k on.
 template <class Config, class Scales, class Shape, class S>
 DEVICE auto scaled_total(const Scales &scales, const Shape &shape, const TilePlace &place, int sum, int h,
                          int behind, i64 k, S value) {
@@ -49,8 +49,9 @@ DEVICE void transpose_in_quad(u32 *words) {
   exchange_words(words[1], words[3], upper, 2);
 }
 
-/// 8 neighbours of a row of C; outside of C, or of the tile, nothing is stored. The epilogue is computed there
-/// too, of the row and columns nearest to it: code without branches hides behind that of the next piece.
+/// 8 neighbours of a row of C; outside of C, or of the tile, nothing is stored. The epilogue is computed
+/// there too, of the row and columns nearest to it: code without branches hides behind that of the next
+/// piece.
 struct EightColumns {
   i64 row, column, end; ///< a negative row is outside, as are columns from `end` on
   i64 columns;          ///< C has so many
@@ -94,12 +95,6 @@ struct ColumnOperands {
   }
 };
 
-DEVICE constexpr int largest_divisor(int of, int most) {
-  while (of % most != 0)
-    --most;
-  return most;
-}
-
 /// A tile whose products are rounded and whose epilogue is still to be done, piece by piece: a thread's part
 /// of it. A piece is 32 columns of one of the thread's two rows: a short one hides behind the products of a
 /// step. Its number is a constant in its code, since words that an index chooses take as long as an epilogue.
@@ -108,8 +103,13 @@ struct ParkedTile {
   using Block = Ring<Config>;
   static constexpr int sums = Block::sums, words = 4 * sums;
   static constexpr int fragments = Block::tile_n / 8, pieces = (Block::tile_n + 31) / 32 * 2;
-  /// Pieces are done in groups of so many, whose words are the first.
-  static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps : Config::scaled_steps ? 2 : largest_divisor(pieces, 8);
+  /// Pieces are done in groups of so many, whose words are the first: code for all of them takes long to
+  /// compile.
+  static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps
+                               : Config::scaled_steps  ? 2
+                               : pieces % 8 == 0       ? 8
+                               : pieces % 6 == 0       ? 6
+                                                       : pieces;
   static_assert(pieces % group == 0 || !Block::parks, "groups are whole");
   u32 word[pieces * words];
   TilePlace place;
@@ -119,7 +119,8 @@ struct ParkedTile {
 
   DEVICE int left() const { return pieces - done; }
   template <int Fragments, class S, class Shape, class Scales>
-  DEVICE void take(const S (&acc)[Fragments][4], const TilePlace &from, const Shape &shape, const Scales &scales) {
+  DEVICE void take(const S (&acc)[Fragments][4], const TilePlace &from, const Shape &shape,
+                   const Scales &scales) {
     const int column = (i32)lane_id() % 4 * 2;
     int to = 0;
 #pragma unroll
@@ -135,7 +136,8 @@ struct ParkedTile {
             f32 pair[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-              pair[e] = scaled_total<Config>(scales, shape, from, s, h, fragment * 8 + column + e, 0, four[2 * h + e]);
+              pair[e] = scaled_total<Config>(scales, shape, from, s, h, fragment * 8 + column + e, 0,
+                                             four[2 * h + e]);
             word[to++] = packed_pair<typename Config::result>(pair[0], pair[1]);
           }
     place = from;
@@ -178,12 +180,14 @@ struct ParkedTile {
   }
 
 private:
-  static constexpr bool is_even = group % 2 == 0; ///< the next group's first piece has the same place in `ahead`
+  static constexpr bool is_even =
+      group % 2 == 0; ///< the next group's first piece has the same place in `ahead`
 
   /// Of piece `number` of the group.
   DEVICE EightColumns columns_of(int number, i64 columns) const {
     const i64 end = place.column + Block::tile_n;
-    const int row = is_even ? number % 2 : (done + number) % 2, strip = is_even ? done / 2 + number / 2 : (done + number) / 2;
+    const int row = is_even ? number % 2 : (done + number) % 2,
+              strip = is_even ? done / 2 + number / 2 : (done + number) / 2;
     return {row == 0 ? place.row[0] : place.row[1], place.column + strip * 32 + (i32)lane_id() % 4 * 8,
             Block::tile_n % 32 == 0 || columns < end ? columns : end, columns};
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What is done to the sums of a tile before anything else: the scales of quantised operands multiply them. They
-// are one for all of k, or for each step along k.
+// What is done to the sums of a tile before anything else: the scales of quantised operands multiply them.
+// They are one for all of k, or for each step along k.
 
 #include "gemm.cuh"
 

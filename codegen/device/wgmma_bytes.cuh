@@ -1,6 +1,6 @@
 #pragma once
-// Matrix products of bytes of a warpgroup: 8-bit integers, exact in i32, or f8. Of an f8 product the tensor cores keep some
-// 14 bits of each sum, of which the smaller ones are cut off.
+// Matrix products of bytes of a warpgroup: 8-bit integers, exact in i32, or f8. Of an f8 product the tensor
+// cores keep some 14 bits of each sum, of which the smaller ones are cut off.
 
 #include "proxy.cuh"
 

@@ -14,7 +14,8 @@ DEVICE void wgmma_byte_rows(Sum (&d)[Fragments][4], u64 a, u64 b, bool add) {
   const u32 group = lane_id() / 4u, four = 4u * (lane_id() % 4u);
   u32 first[4];
   for (u32 i = 0; i < 4u; ++i)
-    first[i] = swizzled_word((u64)(u32)a + (warp_id() % 4u * 16u + group + 8u * (i % 2u)) * 128u + four + 16u * (i / 2u));
+    first[i] = swizzled_word((u64)(u32)a + (warp_id() % 4u * 16u + group + 8u * (i % 2u)) * 128u + four +
+                             16u * (i / 2u));
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];
     for (u32 i = 0; i < 2u; ++i)

@@ -75,7 +75,8 @@ struct Problem {
   DimShape rowDims, rowStrides;
   Operand a, b;        ///< b and n: the first matmul's
   std::optional<Routing> routing; ///< batch is empty
-  /// To what products are rounded before anything else: their own type, or the 16-bit one that they are all cast to.
+  /// To what products are rounded before anything else: their own type, or the 16-bit one that they are all
+  /// cast to.
   DType result = DType::F32;
   bool narrow = false; ///< all results of the region have 16 bits or fewer
   bool folded = false; ///< B is the same for all leading dims, which became rows of A

@@ -15,8 +15,8 @@ int64_t stageBytes(const Problem &problem, int64_t width) {
 
 bool isHalf(DType type) { return isFloat(type) && byteSize(type) == 2; }
 
-/// Whether what tensor cores sum up of f8 is added in f32 now and then. They keep 14 bits of a sum: 4096 products are off by
-/// less than the rounding to bf16, but by more than that to f16.
+/// Whether what tensor cores sum up of f8 is added in f32 now and then. They keep 14 bits of a sum: 4096
+/// products are off by less than the rounding to bf16, but by more than that to f16.
 bool addsExactly(const Problem &problem) {
   const bool isShort = problem.k.constant().value_or(INT64_MAX) <= 8192;
   return ringBytes(problem) && isFloat(problem.a.type) && (problem.result == DType::F16 || !isShort);
@@ -31,8 +31,8 @@ int64_t exactSteps(const Problem &problem, int64_t width) {
 /// What TMA takes: rows of whole elements of one type at distances of whole 16 bytes.
 bool hasRows(const Operand &operand, const Dim &stride, int64_t vector) {
   auto isEven = [&](const Dim &dim) { return dim.knownMultipleOf(vector); };
-  return isEven(stride) && !(stride == Dim(0)) && stride.constant().value_or(1) > 0 && isEven(operand.offset) &&
-         llvm::all_of(operand.batchStrides, isEven);
+  return isEven(stride) && !(stride == Dim(0)) && stride.constant().value_or(1) > 0 &&
+         isEven(operand.offset) && llvm::all_of(operand.batchStrides, isEven);
 }
 
 /// Why warpgroups do not multiply these bytes.
@@ -40,13 +40,15 @@ std::optional<std::string> byteRefusal(const Problem &problem) {
   auto isShifted = [](const Operand &operand) { return operand.decode && operand.decode->zero; };
   if (!isKMajor(problem, false))
     return "the second operand's bytes do not lie along k";
-  if (isShifted(problem.a) || llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return isShifted(matmul.b); }))
+  if (isShifted(problem.a) ||
+      llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return isShifted(matmul.b); }))
     return "there are zero points";
   if (isFloat(problem.a.type) && !isHalf(problem.result) && !problem.narrow)
     return "tensor cores sum f8 less exactly than f32 is";
   if (scalesSteps(problem) && problem.accumulators() > 1)
     return "two products are combined whose scales differ along k";
-  if (!problem.batch.empty() && problem.a.decode && problem.a.decode->scale && problem.a.decode->scale->alongRows())
+  if (!problem.batch.empty() && problem.a.decode && problem.a.decode->scale &&
+      problem.a.decode->scale->alongRows())
     return "several matrices have a scale for each row";
   return std::nullopt;
 }
@@ -55,10 +57,12 @@ std::optional<std::string> byteRefusal(const Problem &problem) {
 bool scalesSteps(const Problem &problem) {
   const int64_t depth = depthBytes;
   auto fits = [&](const Operand &operand, bool isA) {
-    if (!operand.decode || operand.decode->type != DType::F32 || operand.decode->zero || !operand.decode->scale)
+    if (!operand.decode || operand.decode->type != DType::F32 || operand.decode->zero ||
+        !operand.decode->scale)
       return false;
     const ScaleOrZero &scale = *operand.decode->scale;
-    return (isA ? !scale.alongColumns() : !scale.alongRows()) || (isA ? scale.columnBlock : scale.rowBlock) % depth == 0;
+    return (isA ? !scale.alongColumns() : !scale.alongRows()) ||
+           (isA ? scale.columnBlock : scale.rowBlock) % depth == 0;
   };
   return !multipliesBytes(problem) && multipliesTypes(problem) && fits(problem.a, true) &&
          llvm::all_of(problem.matmuls, [&](const Matmul &matmul) { return fits(matmul.b, false); });
@@ -66,7 +70,9 @@ bool scalesSteps(const Problem &problem) {
 bool ringBytes(const Problem &problem) { return multipliesBytes(problem) || scalesSteps(problem); }
 
 int64_t ringVector(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.a.type)); }
-int64_t ringDepth(const Problem &problem) { return depthBytes / static_cast<int64_t>(byteSize(problem.a.type)); }
+int64_t ringDepth(const Problem &problem) {
+  return depthBytes / static_cast<int64_t>(byteSize(problem.a.type));
+}
 
 std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target) {
   const bool bytes = ringBytes(problem);
@@ -83,7 +89,8 @@ std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo 
     return "the first operand is decoded";
   if (const int64_t depth = ringDepth(problem); problem.k.constant().value_or(depth) < depth)
     return fmt::format("the products are shorter than {}", depth);
-  if (const DType result = problem.result; result != DType::F32 && !isHalf(result) && !(bytes && result == DType::I32))
+  if (const DType result = problem.result;
+      result != DType::F32 && !isHalf(result) && !(bytes && result == DType::I32))
     return fmt::format("the products are {}", name(result));
   if (bytes)
     if (auto reason = byteRefusal(problem))
@@ -106,8 +113,8 @@ std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo 
 /// Bytes that the epilogue reads and writes for a column of a row.
 static int64_t epilogueBytes(const Region &region, const Problem &problem) {
   auto isOf = [](const Operand &operand, unsigned input) {
-    const bool isScale =
-        operand.decode && operand.decode->scale && !operand.decode->scale->literal && operand.decode->scale->input == input;
+    const bool isScale = operand.decode && operand.decode->scale && !operand.decode->scale->literal &&
+                         operand.decode->scale->input == input;
     return operand.input == input || isScale;
   };
   auto isOperand = [&](unsigned input) {
@@ -128,7 +135,11 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   // a piece takes.
   const int64_t bytes = epilogueBytes(region, problem);
   // Sums in f32 beside those of the tensor cores take as many again, scales of each step some.
-  const int64_t most = scalesSteps(problem) ? 96 : addsExactly(problem) ? 160 : bytes <= 8 ? 256 : bytes <= 12 ? 224 : 192;
+  const int64_t most = scalesSteps(problem)   ? 96
+                       : addsExactly(problem) ? 160
+                       : bytes <= 8           ? 256
+                       : bytes <= 12          ? 224
+                                              : 192;
   // By depth, B lies in panels of 64 columns.
   const int64_t step = isKMajor(problem, false) ? 16 : 64, widest = most / sums / step * step;
   SmallVector<int64_t> widths;

@@ -10,7 +10,8 @@ constexpr int64_t ringRows = 128;
 constexpr uint32_t ringThreads = 384;
 /// Its elements along k: 128 bytes.
 int64_t ringDepth(const Problem &problem);
-/// Whether bytes are multiplied as they are; and whether their scales differ along k, from step to step at most.
+/// Whether bytes are multiplied as they are; and whether their scales differ along k, from step to step at
+/// most.
 bool ringBytes(const Problem &problem);
 bool scalesSteps(const Problem &problem);
 /// Elements of the 16 bytes that TMA counts in.

@@ -97,8 +97,7 @@ std::optional<std::string> arrangeMatmuls(const Region &region, const KernelCont
     if (auto reason = whyNotOneKernel(region, context, problem))
       return reason;
   problem.result = resultOf(region, problem);
-  problem.narrow =
-      llvm::all_of(region.outputs, [](Value output) { return byteSize(dtype(output)) <= 2; });
+  problem.narrow = llvm::all_of(region.outputs, [](Value output) { return byteSize(dtype(output)) <= 2; });
   SmallVector<unsigned> masks;
   for (Value output : region.outputs) {
     const bool isPrologue = llvm::is_contained(problem.prologue, output.getDefiningOp());

@@ -161,10 +161,12 @@ struct Bytes {
 
 /// What follows the product, %p of f32, to make %y of `type`.
 std::string bytesModule(const Bytes &f, const std::string &ops = "") {
-  const std::string x = tensor(fmt::format("{}x{}", f.m, f.k), f.a), w = tensor(fmt::format("{}x{}", f.n, f.k), f.b),
+  const std::string x = tensor(fmt::format("{}x{}", f.m, f.k), f.a),
+                    w = tensor(fmt::format("{}x{}", f.n, f.k), f.b),
                     wideX = tensor(fmt::format("{}x{}", f.m, f.k), "f32"),
                     wideW = tensor(fmt::format("{}x{}", f.n, f.k), "f32"),
-                    p = tensor(fmt::format("{}x{}", f.m, f.n), "f32"), y = tensor(fmt::format("{}x{}", f.m, f.n), f.type),
+                    p = tensor(fmt::format("{}x{}", f.m, f.n), "f32"),
+                    y = tensor(fmt::format("{}x{}", f.m, f.n), f.type),
                     s = f.scaleA.empty() ? "tensor<f32>" : tensor(f.scaleA, "f32"),
                     t = f.scaleB.empty() ? "tensor<f32>" : tensor(f.scaleB, "f32"),
                     z = f.scaleA.empty() ? "tensor<" + f.a + ">" : tensor(f.scaleA, f.a),
@@ -186,7 +188,8 @@ func.func @main(%x: {0}, %s: {1}, %w: {2}, %t: {3}{10}) -> {4} {{
 }
 
 /// That gemm_sm90 multiplies them, in tiles as `holds` says, what it computes, and that it compiles.
-void runBytes(const Bytes &f, double tolerance, const std::string &holds = "tile_n = ", const std::string &ops = "",
+void runBytes(const Bytes &f, double tolerance,
+              const std::string &holds = "tile_n = ", const std::string &ops = "",
               std::optional<TargetInfo> device = {}) {
   const std::string text = bytesModule(f, ops);
   auto module = parse(text);
@@ -207,10 +210,12 @@ std::optional<TargetInfo> oneMultiprocessor() {
 
 TEST(MatmulSm90, F8WithScales) {
   runBytes({.m = 140, .n = 72, .k = 144}, 5e-3);
-  runBytes({.m = 300, .n = 268, .k = 400, .scaleA = "300", .scaleB = "268"}, 5e-3, "tile_n = ", "", oneMultiprocessor());
+  runBytes({.m = 300, .n = 268, .k = 400, .scaleA = "300", .scaleB = "268"}, 5e-3, "tile_n = ", "",
+           oneMultiprocessor());
   runBytes({.m = 129, .n = 131, .k = 128, .b = "f8E5M2", .scaleB = "131"}, 5e-3);
   // Less than the rounding to f16: sums of a few steps are added in f32.
-  runBytes({.m = 170, .n = 320, .k = 1184, .scaleA = "170", .type = "f16"}, 1e-3, "exact_steps = 5", "", oneMultiprocessor());
+  runBytes({.m = 170, .n = 320, .k = 1184, .scaleA = "170", .type = "f16"}, 1e-3, "exact_steps = 5", "",
+           oneMultiprocessor());
   // Results of 8 bits, by way of f32.
   runBytes({.m = 150, .n = 72, .k = 160, .type = "f8E4M3FN"}, 4e-2, "result = f32",
            "    %q = nn.silu %p : (tensor<150x72xf32>) -> tensor<150x72xf32>\n"
@@ -218,17 +223,24 @@ TEST(MatmulSm90, F8WithScales) {
 }
 
 TEST(MatmulSm90, ScalesOfBlocksAlongK) {
-  runBytes({.m = 150, .n = 168, .k = 640, .scaleA = "150x5", .scaleB = "168x5", .blocks = true}, 5e-3, "scaled_steps = true",
-           "", oneMultiprocessor());
-  runBytes({.m = 140, .n = 67, .k = 384, .a = "i8", .b = "i8", .scaleA = "140x3", .scaleB = "67x3", .type = "f32",
+  runBytes({.m = 150, .n = 168, .k = 640, .scaleA = "150x5", .scaleB = "168x5", .blocks = true}, 5e-3,
+           "scaled_steps = true", "", oneMultiprocessor());
+  runBytes({.m = 140,
+            .n = 67,
+            .k = 384,
+            .a = "i8",
+            .b = "i8",
+            .scaleA = "140x3",
+            .scaleB = "67x3",
+            .type = "f32",
             .blocks = true},
            3e-6, "scaled_steps = true");
 }
 
 TEST(MatmulSm90, IntegersOfBytes) {
   runBytes({.m = 150, .n = 136, .k = 208, .a = "i8", .b = "i8", .scaleA = "150", .scaleB = "136"}, 5e-3);
-  runBytes({.m = 300, .n = 67, .k = 144, .a = "ui8", .b = "i8", .scaleB = "67", .type = "f32"}, 3e-6, "result = f32", "",
-           oneMultiprocessor());
+  runBytes({.m = 300, .n = 67, .k = 144, .a = "ui8", .b = "i8", .scaleB = "67", .type = "f32"}, 3e-6,
+           "result = f32", "", oneMultiprocessor());
   const std::string text = R"(
 func.func @main(%x: tensor<150x144xi8>, %w: tensor<72x144xui8>) -> tensor<150x72xi32> {
   %0 = fusion.group "g" schedule "matmul" (%a = %x, %b = %w) : (tensor<150x144xi8>, tensor<72x144xui8>) -> tensor<150x72xi32> {
@@ -248,11 +260,14 @@ TEST(MatmulSm90, BytesThatOtherKernelsMultiply) {
     ASSERT_TRUE(parsed) << text;
     auto plan = buildPlan(mainOf(*parsed), {.target = "sm_90a"});
     ASSERT_TRUE(bool(plan)) << plan.error().message;
-    EXPECT_NE(plan->kernels.front().source.find("// Not by warpgroups and TMA: " + reason + ".\n"), std::string::npos)
+    EXPECT_NE(plan->kernels.front().source.find("// Not by warpgroups and TMA: " + reason + ".\n"),
+              std::string::npos)
         << plan->kernels.front().source;
   };
-  says(bytesModule({.m = 150, .n = 72, .k = 144, .type = "f32"}), "tensor cores sum f8 less exactly than f32 is");
-  says(bytesModule({.m = 150, .n = 72, .k = 144, .a = "ui8", .b = "i8", .zero = true}), "there are zero points");
+  says(bytesModule({.m = 150, .n = 72, .k = 144, .type = "f32"}),
+       "tensor cores sum f8 less exactly than f32 is");
+  says(bytesModule({.m = 150, .n = 72, .k = 144, .a = "ui8", .b = "i8", .zero = true}),
+       "there are zero points");
   says(bytesModule({.m = 150, .n = 72, .k = 136}),
        "the second operand is decoded, or its rows are no multiple of 16 bytes apart");
   says(bytesModule({.m = 150, .n = 72, .k = 96}), "the products are shorter than 128");

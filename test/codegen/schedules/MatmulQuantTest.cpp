@@ -92,7 +92,7 @@ const std::string byteMatmul = "using type = void;";
 TEST(MatmulQuant, BytesPerTensorAndPerChannel) {
   for (const char *type : {"i8", "ui8", "f8E4M3FN", "f8E5M2"})
     for (bool transpose : {false, true})
-      for (auto [m, n, k] : {std::tuple(70, 72, 160), std::tuple(33, 65, 31), std::tuple(16, 64, 64)}) {
+      for (auto [m, n, k] : {std::tuple(70, 56, 160), std::tuple(33, 65, 31), std::tuple(16, 64, 64)}) {
         const Quantised b{type, std::to_string(n), transpose ? 0 : 1};
         EXPECT_NE(run({m, n, k, transpose, {type}, b}).find(byteMatmul), std::string::npos);
       }
@@ -109,8 +109,8 @@ TEST(MatmulQuant, ZeroPointsLeaveTheSum) {
   for (bool transpose : {false, true})
     for (bool left : {false, true})
       for (bool right : {false, true}) {
-        const Quantised a{"ui8", "", -1, 0, left}, b{"i8", "72", transpose ? 0 : 1, 0, right};
-        EXPECT_NE(run({35, 72, 160, transpose, a, b}).find(byteMatmul), std::string::npos);
+        const Quantised a{"ui8", "", -1, 0, left}, b{"i8", "56", transpose ? 0 : 1, 0, right};
+        EXPECT_NE(run({35, 56, 160, transpose, a, b}).find(byteMatmul), std::string::npos);
       }
   run({17, 9, 37, false, {"ui8", "17", 0, 0, true}, {"ui8", "", -1, 0, true}});
 }
