@@ -4,14 +4,14 @@
 
 #include "expert.cuh"
 
-/// `plan`: where each expert's rows begin, and the number of all; then the rows. Those of an expert are in
-/// the same order in every run. `Config`: threads.
+/// `plan`: where each expert's rows begin, and the number of all; a counter for the product, which leaves it
+/// 0 as it is here; then the rows. Those of an expert are in the same order in every run. `Config`: threads.
 template <class Config, class Routing>
 DEVICE void expert_plan(const Routing &routing, i32 *plan) {
   constexpr int threads = Config::threads, warps = threads / 32, kept = 32;
   SHARED(i32, before, warps); ///< rows of earlier experts that a warp has seen
   SHARED(i32, its, warps);    ///< rows of the block's
-  const i64 expert = block_x();
+  const i32 expert = (i32)block_x(), experts = (i32)Routing::experts();
   const i32 rows = (i32)routing.rows(), lane = (i32)lane_id(), warp = (i32)thread_x() / 32;
   pdl_wait();
   pdl_launch_dependents();
@@ -19,10 +19,10 @@ DEVICE void expert_plan(const Routing &routing, i32 *plan) {
   // Which of `kept` rows from `start` on, `threads` apart, are the expert's.
   auto look = [&](i32 start) {
     u32 mine = 0;
-#pragma unroll 8
+#pragma unroll
     for (i32 i = 0; i < kept; ++i) {
       const i32 row = start + i * threads;
-      const i64 chosen = row < rows ? expert_of(routing, row) : Routing::experts();
+      const i32 chosen = row < rows ? (i32)expert_of(routing, row) : experts;
       earlier += chosen < expert;
       mine |= (u32)(chosen == expert) << i;
     }
@@ -48,7 +48,7 @@ DEVICE void expert_plan(const Routing &routing, i32 *plan) {
     end += before[i];
   if (first == 0)
     store(plan + expert, end);
-  i32 *const list = plan + Routing::experts() + 1;
+  i32 *const list = plan + experts + 2;
   for (i32 start = first; start - first < rows; start += round) {
     u32 mine = start == first ? of_first : look(start);
     i32 ahead = bit_count(mine); // of the warp's lanes up to this one
@@ -72,6 +72,8 @@ DEVICE void expert_plan(const Routing &routing, i32 *plan) {
         store(list + to++, row);
     barrier();
   }
-  if (first == 0 && expert == Routing::experts() - 1)
+  if (first == 0 && expert == experts - 1) {
     store(plan + expert + 1, end);
+    store(plan + expert + 2, 0);
+  }
 }

@@ -213,6 +213,7 @@ DEVICE void pdl_launch_dependents() {}
 DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
   machine->copyAsync(emulated_thread, shared, global, valid);
 }
+DEVICE void cp_async_16(void *shared, const void *global) { cp_async_16(shared, global, true); }
 DEVICE void cp_async_commit() { machine->commitCopies(emulated_thread); }
 template <int N> DEVICE void cp_async_wait() { machine->awaitCopies(emulated_thread, N); }
 

@@ -26,6 +26,10 @@ DEVICE void mbarrier_arrive(u64 *barrier) {
 DEVICE void mbarrier_arrive_expect(u64 *barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
+// When all copies have come that this thread has asked for by cp_async_16(). Nobody waits meanwhile.
+DEVICE void mbarrier_arrive_after_copies(u64 *barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
 // Until the phase of this parity has completed.
 DEVICE void mbarrier_wait(u64 *barrier, u32 parity) {
   u32 done;

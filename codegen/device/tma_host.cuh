@@ -13,6 +13,12 @@ DEVICE void mbarrier_init(u64 *barrier, u32 arrivals) { machine->initBarrier(emu
 DEVICE void fence_mbarrier_init() { machine->publishBarriers(emulated_thread); }
 DEVICE void mbarrier_arrive(u64 *barrier) { machine->arriveAtBarrier(emulated_thread, barrier, 0); }
 DEVICE void mbarrier_arrive_expect(u64 *barrier, u32 bytes) { machine->arriveAtBarrier(emulated_thread, barrier, bytes); }
+DEVICE void mbarrier_arrive_after_copies(u64 *barrier) {
+  cp_async_commit();
+  cp_async_wait<0>();
+  fence_proxy_async();
+  mbarrier_arrive(barrier);
+}
 DEVICE void mbarrier_wait(u64 *barrier, u32 parity) { machine->awaitBarrier(emulated_thread, barrier, parity); }
 
 DEVICE void tma_prefetch_map(const TensorMap &) {}

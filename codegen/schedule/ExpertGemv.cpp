@@ -16,8 +16,9 @@ using matmul::Problem;
 namespace {
 constexpr int64_t lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
 constexpr int64_t residentWarps = 16;        ///< on a multiprocessor
-/// Loads of 16 bytes that a lane has asked for. Fewer leave registers for blocks of the next kernel, which ask
-/// for their weights before this one has finished: that is faster where this one takes less than 50 µs or so.
+/// Loads of 16 bytes that a lane has asked for. Fewer leave registers for blocks of the next kernel, which
+/// ask for their weights before this one has finished: that is faster where this one takes less than 50 µs or
+/// so.
 constexpr int64_t loadsIfShort = 8, loadsIfLong = 16, longBytes = 200 << 20;
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
@@ -110,8 +111,9 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   matmul::GemmSource source(region, context, problem, "expert_gemv");
   configure(source, problem, sharing);
   const int64_t blocks = sharing.residentBlocks() - (isLong(problem) ? 1 : 0);
-  KernelDraft draft = source.finish({}, static_cast<uint32_t>(sharing.warps * lanes), static_cast<uint32_t>(blocks),
-                                    /*takesPrologue=*/false);
+  KernelDraft draft =
+      source.finish({}, static_cast<uint32_t>(sharing.warps * lanes), static_cast<uint32_t>(blocks),
+                    /*takesPrologue=*/false);
   draft.gridX = Dim::min(Dim(blocks * context.target.multiprocessors),
                          (problem.m * (problem.n.floorDiv(sharing.columns))).ceilDiv(sharing.warps));
   return draft;

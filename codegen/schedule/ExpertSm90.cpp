@@ -31,7 +31,7 @@ bool columnsFirst(const Problem &problem, const TargetInfo &target) {
   return 4 * bytes <= target.l2Bytes;
 }
 
-Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routing->experts + 1); }
+Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routing->experts + 2); }
 } // namespace
 
 bool takesSm90(const Problem &problem, const TargetInfo &target) {
@@ -56,7 +56,8 @@ KernelDraft emitPlan(const Region &region, const KernelContext &context) {
   KernelDraft draft = source.finish({.schedule = "experts",
                                      .code = code,
                                      .name = fmt::format("expert_plan_{}", problem.routing->experts),
-                                     .threads = static_cast<uint32_t>(threads)});
+                                     .threads = static_cast<uint32_t>(threads),
+                                     .residentBlocks = 1});
   draft.gridX = problem.routing->experts;
   return draft;
 }

@@ -121,9 +121,14 @@ static int64_t epilogueBytes(const Region &region, const Problem &problem) {
     return isOf(problem.a, input) || (problem.routing && input == problem.routing->input) ||
            llvm::any_of(problem.matmuls, [&](const Matmul &matmul) { return isOf(matmul.b, input); });
   };
+  auto isForRows = [](Value input) { // the same for all columns
+    const auto type = cast<RankedTensorType>(input.getType());
+    return type.getRank() == 0 || type.getShape().back() == 1;
+  };
   size_t bytes = 0;
   for (auto [index, input] : llvm::enumerate(region.inputs))
-    bytes += isOperand(static_cast<unsigned>(index)) ? 0 : byteSize(dtype(input));
+    if (!isOperand(static_cast<unsigned>(index)) && !isForRows(input))
+      bytes += byteSize(dtype(input));
   for (Value output : region.outputs)
     bytes += byteSize(dtype(output));
   return static_cast<int64_t>(bytes);

@@ -148,7 +148,7 @@ KernelDraft GemmSource::finishExperts(const Sums &sums, uint32_t threads, const 
                                       llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");
   source.declare(source.config.text());
-  SmallVector<std::string> arguments{sizes(), operand(true), source.scratch(planElements, false),
+  SmallVector<std::string> arguments{sizes(), operand(true), source.scratch(planElements, true),
                                      epilogue(sums)};
   for (const Matmul &matmul : problem.matmuls)
     arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
