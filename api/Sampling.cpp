@@ -50,8 +50,14 @@ public:
         return badInput(fmt::format("a result is called {} already", nextTokensName));
     Value logits = end->getOperand(*result);
     if (rank(logits) == 3) {
-      logits = lastOf(logits, 1, /*mayPassMatmul=*/true);
+      const Value before = logits;
+      logits = lastOf(logits, 1);
       end->setOperand(*result, logits);
+      if (entry.getResultAttr(*result, nn::dimsAttr)) {
+        DimShape dims = (*shapes)[before];
+        dims[1] = Dim(1);
+        entry.setResultAttr(*result, nn::dimsAttr, nn::dimsToAttr(builder.getContext(), dims));
+      }
     }
     Value token = sampling.temperature == 0 ? mostLikely(logits) : drawn(logits, sampling);
     const DType wanted = idsType();
@@ -98,9 +104,8 @@ private:
     return DType::I64;
   }
 
-  /// The last of `value` along `axis`. What computes each row for itself is done for that row alone: the head's matmul and
-  /// the elementwise ops about it.
-  Value lastOf(Value value, int64_t axis, bool mayPassMatmul) {
+  /// The last of `value` along `axis`: of the head's matmul, and of the elementwise ops after it, that row alone is computed.
+  Value lastOf(Value value, int64_t axis) {
     const DimShape &shape = (*shapes)[value];
     if (shape[static_cast<size_t>(axis)] == Dim(1))
       return value;
@@ -110,13 +115,18 @@ private:
       SmallVector<Value> operands;
       for (Value operand : op->getOperands()) {
         const int64_t at = rank(operand) - fromBack;
-        operands.push_back(at < 0 ? operand : lastOf(operand, at, mayPassMatmul));
+        operands.push_back(at < 0 ? operand : lastOf(operand, at));
       }
       return again(op, operands, value);
     }
     if (auto matmul = llvm::dyn_cast_or_null<nn::MatmulOp>(op);
-        matmul && mayPassMatmul && fromBack == 2 && !matmul.getTransposeA() && rank(matmul.getA()) == rank(value) && rank(matmul.getB()) == 2)
-      return again(op, {lastOf(matmul.getA(), rank(matmul.getA()) - 2, false), matmul.getB()}, value);
+        matmul && fromBack == 2 && !matmul.getTransposeA() && rank(matmul.getA()) == rank(value) && rank(matmul.getB()) == 2)
+      return again(op, {sliceOfLast(matmul.getA(), axis), matmul.getB()}, value);
+    return sliceOfLast(value, axis);
+  }
+
+  Value sliceOfLast(Value value, int64_t axis) {
+    const DimShape &shape = (*shapes)[value];
     DimShape starts(shape.size(), Dim(0)), sizes = shape;
     starts[static_cast<size_t>(axis)] = shape[static_cast<size_t>(axis)] - Dim(1);
     sizes[static_cast<size_t>(axis)] = Dim(1);

@@ -2,6 +2,7 @@
 // A token drawn from each row of scores. Behind one difference and one product in f32 all is in integers, whose sums do not
 // depend on their order: whatever draws, with however many threads, draws the same token.
 
+#include "math.cuh"
 #include "reduce.cuh"
 
 // How far a score lies below the largest, in units of 2^-16 powers of two of its weight. From maxDrop on a weight counts as none.

@@ -11,6 +11,7 @@ namespace fusion {
 
 namespace {
 std::atomic<bool> quietFlag = false;
+constexpr int64_t fewLines = 10;
 
 size_t terminalWidth() {
   winsize size{};
@@ -48,6 +49,9 @@ void Progress::step(std::string_view name) {
   if (isQuiet())
     return;
   if (!terminal) {
+    // A few lines of a long list: its first, its last, and some between.
+    if (total > fewLines && done > 1 && done < total && done * 8 / total == (done - 1) * 8 / total)
+      return;
     writeLine(total > 0 ? fmt::format("{} [{}/{}] {}\n", title, done, total, name)
                         : fmt::format("{} [{}] {}\n", title, done, name));
     return;

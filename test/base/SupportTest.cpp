@@ -4,6 +4,7 @@
 #include "ir/base/PlainText.h"
 #include "ir/base/Progress.h"
 
+#include <algorithm>
 #include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
@@ -91,6 +92,16 @@ TEST(Progress, OneLineAStepUnlessQuiet) {
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "compiling kernels [1/2] first\ncompiling kernels [2/2] second\n");
+  testing::internal::CaptureStderr();
+  {
+    Progress progress("compiling kernels", 100);
+    for (int i = 1; i <= 100; ++i)
+      progress.step("kernel");
+  }
+  const std::string few = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(few.begin(), few.end(), '\n'), 9);
+  EXPECT_TRUE(few.starts_with("compiling kernels [1/100] kernel\n")) << few;
+  EXPECT_TRUE(few.ends_with("compiling kernels [100/100] kernel\n")) << few;
   setQuiet(true);
   testing::internal::CaptureStderr();
   Progress("compiling kernels", 0).step("first");

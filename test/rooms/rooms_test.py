@@ -24,7 +24,7 @@ ROOMS = {
     "examples": {"fusion"},
 }
 TOP = {room.split("/")[0] for room in ROOMS}
-INSTALLED = ("api/Compare.h", "api/Decode.h", "api/Fusion.h", "runtime/RunStatistics.h", "ir/base/", "codegen/plan/")
+INSTALLED = ("api/Compare.h", "api/Decode.h", "api/Fusion.h", "api/Generate.h", "runtime/Results.h", "runtime/RunStatistics.h", "ir/base/", "codegen/plan/")
 
 
 def included(text):

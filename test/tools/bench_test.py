@@ -38,6 +38,21 @@ class Decode(ToolTest):
         self.assertRegex(done.stdout, r"decode: 4 steps, .* planned 1 times, .* recorded 1 times, replayed 4 times")
 
 
+class Models(ToolTest):
+    def test_whole_model(self):
+        """Its kernels are planned, and the prompt's step and the steps after it are one graph."""
+        done = python("models.py", "--models=tiny", "--cases=decode-2-6,prefill-5", "--write=" + self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model = self.path("graph.mlir")
+        self.run_tool("fusion-opt", model, "--fuse", "--sample=greedy", "--kv-capacity=8", "--require-plan", "--require=rope_kv_write=2",
+                      "--require=gated_matmul=2", "-o", self.path("plan.txt"))
+        for case, shape in (("decode-2-6", "2x1"), ("prefill-5", "1x1")):
+            out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--sample=greedy", "--inputs=" + self.path(case + ".safetensors"))
+            self.assertEqual(out, f"logits {shape}x96 bf16\nnext_tokens {shape} i64\n4 caches\n")
+        out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--generate=3", "--prompt=1,2,3", "--prompt=4,5,6")
+        self.assertTrue(out.startswith("tokens: "), out)
+
+
 class Cases(ToolTest):
     def fused(self, case):
         """Every call becomes the kernels that the case promises."""

@@ -68,9 +68,11 @@ cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels,
 Status checkOptions() {
   if (inputFile.empty())
     return badInput("no INPUT; see fusion-run --help");
+  if (Status status = generating.check(); !status)
+    return status;
   if (inputsFile.empty() && !generating.isGiven())
     return badInput("no inputs: give --inputs=F.safetensors");
-  for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check(), generating.check()})
+  for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
     if (!status)
       return status;
   if (bench.getNumOccurrences() && bench < 1)

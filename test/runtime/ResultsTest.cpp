@@ -1,0 +1,101 @@
+// Where results are, what memory a run needs, and the page-locked memory through which results come.
+#include "ExecutorChecks.h"
+#include "FakeGpu.h"
+
+#include "ir/base/Progress.h"
+
+using namespace fusion;
+using namespace fusion::test;
+
+namespace {
+
+TEST_F(FakeGpu, ResultsStayOnTheDeviceUntilTheyAreFetched) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  NamedTensors inputs = sampleInputs(2, 8);
+  for (Results where : {Results::Device, Results::Queued}) {
+    auto results = executor->run(inputs, where);
+    ASSERT_TRUE(results) << results.error().message;
+    EXPECT_EQ(results->at("sum").device().kind, Device::Kind::Cuda);
+    expectSum(executor->fetch(*results), inputs);
+  }
+  auto results = executor->run(inputs);
+  ASSERT_TRUE(results);
+  EXPECT_EQ(results->at("sum").device().kind, Device::Kind::Host);
+}
+
+TEST_F(FakeGpu, PageLockedMemoryIsUsedAgain) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  NamedTensors inputs = sampleInputs(2, 8);
+  ASSERT_TRUE(executor->run(inputs, Results::Device));
+  EXPECT_EQ(counters().hostMemory, 0);
+  for (int run = 0; run < 4; ++run) {
+    expectSum(executor->run(inputs), inputs);
+    EXPECT_EQ(counters().hostMemory, 2); // of two results
+  }
+  auto first = executor->run(inputs), second = executor->run(inputs);
+  EXPECT_EQ(counters().hostMemory, 4);
+  EXPECT_NE(first->at("sum").data(), second->at("sum").data());
+  executor.reset(); // results outlive it
+  expectSum(std::move(first), inputs);
+  expectSum(std::move(second), inputs);
+}
+
+/// More than is page-locked for results comes through chunks.
+TEST_F(FakeGpu, LargeResultsComeInChunks) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  const Shape matrix = {5000, 7000};
+  Tensor x = Tensor::zeros(DType::F32, matrix), y = Tensor::zeros(DType::F32, matrix);
+  for (int64_t i = 0; i < x.size(); i += 4999)
+    x.as<float>()[i] = static_cast<float>(i);
+  const NamedTensors inputs = {{"x", x}, {"y", y}, {"offset", Tensor::zeros(DType::F32, {7001})}};
+  auto results = executor->run(inputs); // 133 MiB each, of which 256 are page-locked
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(counters().hostMemory, 1 + 2);
+  const Tensor &same = results->at("same_x"); // the second of the two
+  for (int64_t i = 0; i < x.size(); i += 4999)
+    ASSERT_EQ(same.as<float>()[i], x.as<float>()[i]) << i;
+}
+
+TEST_F(FakeGpu, WhatDoesNotFitIsSaidBeforeAnythingIsAllocated) {
+  ExecutorOptions chosen = options(samplePlan());
+  chosen.memoryLimit = 4096;
+  chosen.largestRun = sampleInputs(64, 64);
+  setQuiet(true);
+  auto executor = Executor::create(samplePlan(), chosen);
+  setQuiet(false);
+  ASSERT_FALSE(executor);
+  EXPECT_EQ(executor.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(executor.error().message,
+            "the program needs 32.2 KiB (weights 0.2 KiB, temporaries 16.0 KiB, results 16.0 KiB), 28.2 KiB more than the 4.0 KiB there "
+            "are for it on Fake GPU (sm_90a)");
+  EXPECT_EQ(counters().memory, 0);
+  // What the device has is a limit, too: 512 MiB.
+  chosen.memoryLimit = 0;
+  chosen.largestRun = {{"x", Tensor::wrap(DType::F32, {10000, 10000}, nullptr, nullptr)},
+                       {"y", Tensor::wrap(DType::F32, {10000, 10000}, nullptr, nullptr)},
+                       {"offset", Tensor::wrap(DType::F32, {10001}, nullptr, nullptr)}};
+  setQuiet(true);
+  executor = Executor::create(samplePlan(), chosen);
+  setQuiet(false);
+  ASSERT_FALSE(executor);
+  EXPECT_NE(executor.error().message.find("250.9 MiB more than the 512.0 MiB"), std::string::npos) << executor.error().message;
+}
+
+TEST_F(FakeGpu, ARunThatDoesNotFitIsRefusedAndSmallerOnesGoOn) {
+  ExecutorOptions chosen = options(samplePlan());
+  chosen.memoryLimit = 4096;
+  auto executor = make(samplePlan(), chosen);
+  ASSERT_TRUE(executor);
+  auto refused = executor->run(sampleInputs(64, 64));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::Environment);
+  NamedTensors inputs = sampleInputs(2, 8);
+  expectSum(executor->run(inputs), inputs);
+  EXPECT_GE(executor->statistics().peakBytes, executor->statistics().weightBytes + executor->statistics().temporaryBytes);
+  EXPECT_LE(executor->statistics().peakBytes, 4096u);
+}
+
+} // namespace
