@@ -13,6 +13,8 @@ namespace fusion::cuda {
 /// Memory that has been copied to page-locked chunks reaches the device at the link's speed.
 static constexpr size_t stagingChunk = 16 << 20;
 static constexpr size_t stagingThreshold = 1 << 20;
+/// From here on a copy out of pageable memory waits for what was queued before, which a copy out of a chunk does not.
+static constexpr size_t uploadThreshold = 64 << 10;
 
 Result<std::shared_ptr<void>> CudaBackend::allocate(size_t bytes) {
   session->activate();
@@ -38,7 +40,7 @@ Status CudaBackend::upload(void *target, const void *source, size_t bytes) {
   if (bytes == 0)
     return {};
   session->activate();
-  if (bytes >= stagingThreshold)
+  if (bytes >= uploadThreshold)
     return uploadStaged(address(target), static_cast<const std::byte *>(source), bytes, bytes, 1);
   // From pageable memory the driver copies the source before it returns.
   return driver.check(driver.cuMemcpyHtoDAsync_v2(address(target), source, bytes, session->queue()),

@@ -114,9 +114,10 @@ KERNEL(64) )" + name + R"((const i64 *x, i64 *y, i64 rows, i64 length) {
 )");
 }
 
-/// Where the largest of each row of f32 is.
-inline KernelPlan argMax() {
-  return whole("arg_max_rows", 64, {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, R"(#include "scan.cuh"
+/// Where the largest of each row of f32 is: by "arg_max" or by "arg_max_of_block".
+inline KernelPlan argMax(const std::string &function) {
+  const std::string name = function + "_rows";
+  return whole(name, 64, {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
 struct Config {
   static constexpr int threads = 64;
   using Held = f32;
@@ -128,8 +129,8 @@ struct Body {
   DEVICE f32 element(i64 at) const { return load(x + from + at); }
   DEVICE void put(i64 row, i64 place) const { store(y + row, place); }
 };
-KERNEL(64) arg_max_rows(const f32 *x, i64 *y, i64 rows, i64 length) {
-  arg_max<Config>(Body{x, y, length}, rows, length);
+KERNEL(64) )") + name + R"((const f32 *x, i64 *y, i64 rows, i64 length) {
+  )" + function + R"(<Config>(Body{x, y, length}, rows, length);
 }
 )");
 }
@@ -157,7 +158,7 @@ KERNEL(64) top_three(const i64 *x, i64 *y, i64 rows, i64 length) {
 
 inline std::vector<KernelPlan> templates() {
   return {flatScale(),          rowsPlace(),          indexedReverse(), runningSum(false, false), runningSum(true, false),
-          runningSum(false, true), runningSum(true, true), argMax(), topThree()};
+          runningSum(false, true), runningSum(true, true), argMax("arg_max"), argMax("arg_max_of_block"), topThree()};
 }
 
 } // namespace fusion::samples
