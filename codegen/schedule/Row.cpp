@@ -4,11 +4,14 @@
 #include "codegen/schedule/RowBody.h"
 #include "codegen/schedule/Schedules.h"
 
+#include "llvm/ADT/IntEqClasses.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <fmt/format.h>
 
 #include <deque>
+#include <numeric>
 
 using namespace mlir;
 
@@ -35,31 +38,39 @@ struct Chain {
   llvm::SmallSetVector<Operation *, 8> ops;
 };
 
-/// The chains of a region that share no op.
+/// The chains of a region that share no op, in the order of their last slices.
 llvm::SmallVector<Chain, 0> chainsOf(const Region &region, llvm::ArrayRef<OutputSlice> slices) {
-  llvm::SmallVector<Chain, 0> chains;
-  for (const OutputSlice &slice : slices) {
-    Chain chain;
-    chain.slices.push_back(slice);
+  const llvm::DenseSet<Value> inputs(region.inputs.begin(), region.inputs.end());
+  llvm::IntEqClasses chainOfSlice(static_cast<unsigned>(slices.size()));
+  llvm::MapVector<Operation *, unsigned> firstReader; // the slice that an op was found for
+  for (auto [index, slice] : llvm::enumerate(slices)) {
     llvm::SmallVector<Value> pending{slice.value};
     while (!pending.empty()) {
       Value value = pending.pop_back_val();
-      Operation *op = llvm::is_contained(region.inputs, value) ? nullptr : value.getDefiningOp();
-      if (op && !isNumber(op) && chain.ops.insert(op))
-        pending.append(op->operand_begin(), op->operand_end());
-    }
-    llvm::SmallVector<Chain, 0> apart;
-    for (Chain &other : chains) {
-      if (llvm::none_of(chain.ops, [&](Operation *op) { return other.ops.contains(op); })) {
-        apart.push_back(std::move(other));
+      Operation *op = inputs.contains(value) ? nullptr : value.getDefiningOp();
+      if (!op || isNumber(op))
         continue;
-      }
-      chain.slices.insert(chain.slices.begin(), other.slices.begin(), other.slices.end());
-      chain.ops.insert(other.ops.begin(), other.ops.end());
+      auto [reader, isNew] = firstReader.insert({op, static_cast<unsigned>(index)});
+      if (isNew)
+        pending.append(op->operand_begin(), op->operand_end());
+      else
+        chainOfSlice.join(reader->second, static_cast<unsigned>(index));
     }
-    chains = std::move(apart);
-    chains.push_back(std::move(chain));
   }
+  chainOfSlice.compress();
+  llvm::SmallVector<size_t> last(chainOfSlice.getNumClasses()), order(last.size());
+  for (size_t index = 0; index < slices.size(); ++index)
+    last[chainOfSlice[static_cast<unsigned>(index)]] = index;
+  std::iota(order.begin(), order.end(), size_t(0));
+  llvm::sort(order, [&](size_t a, size_t b) { return last[a] < last[b]; });
+  llvm::SmallVector<size_t> place(order.size());
+  for (auto [index, chain] : llvm::enumerate(order))
+    place[chain] = index;
+  llvm::SmallVector<Chain, 0> chains(order.size());
+  for (auto [index, slice] : llvm::enumerate(slices))
+    chains[place[chainOfSlice[static_cast<unsigned>(index)]]].slices.push_back(slice);
+  for (auto [op, slice] : firstReader)
+    chains[place[chainOfSlice[slice]]].ops.insert(op);
   return chains;
 }
 

@@ -11,6 +11,9 @@ namespace {
 
 bool isSymbol(const std::string &dim) { return dim.front() > '9'; }
 
+/// As attributes have it.
+std::string quoted(const std::string &dim) { return isSymbol(dim) ? "\"" + dim + "\"" : dim; }
+
 /// A splitmix64 of our own: the standard's distributions differ between libraries.
 class Random {
 public:
@@ -49,6 +52,8 @@ public:
       pool.push_back(input({element, hidden}));
     for (int i = 0, count = 1 + random.below(4); i < count; ++i)
       random.chance(70) ? motif() : step();
+    if (graph.ops.empty())
+      keep(unary("relu", pool.front()));
     finish();
     return std::move(graph);
   }
@@ -239,7 +244,7 @@ private:
       for (size_t i = 0; i < type.dims.size(); ++i) {
         const bool isLast = i + 1 == type.dims.size();
         starts += fmt::format("{}{}", i ? ", " : "", isLast ? type.dims.back() : "0");
-        sizes += fmt::format(isSymbol(type.dims[i]) ? "{}\"{}\"" : "{}{}", i ? ", " : "", type.dims[i]);
+        sizes += (i ? ", " : "") + quoted(type.dims[i]);
         ones += i ? ", 1" : "1";
       }
       keep(random.chance(50) ? both
@@ -304,7 +309,7 @@ std::string RandomGraph::text() const {
     const Type &type = values[static_cast<size_t>(number)];
     std::string dims;
     for (const std::string &dim : type.dims)
-      dims += fmt::format("{}{}{}{}", dims.empty() ? "" : ", ", isSymbol(dim) ? "\"" : "", dim, isSymbol(dim) ? "\"" : "");
+      dims += (dims.empty() ? "" : ", ") + quoted(dim);
     text += fmt::format("{}%v{}: {} {{nn.dims = [{}], nn.name = \"v{}\"}}", text.ends_with('(') ? "" : ",\n    ", number, type.text(),
                         dims, number);
   }

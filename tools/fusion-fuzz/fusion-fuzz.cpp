@@ -34,6 +34,7 @@ cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests 
                             cl::cat(category));
 cl::opt<bool> printOnly("print", cl::desc("Print the graphs and run nothing"), cl::cat(category));
 
+const std::string badlyMade = "is no graph: "; ///< a fault of this program
 constexpr unsigned mostSeconds = 120; ///< for one graph
 
 /// Why `actual` is not what was expected; empty if it is. Values that are not finite must be the same.
@@ -61,7 +62,7 @@ std::string difference(const Tensor &actual, const Tensor &expected, double tole
 Status check(const std::string &path, uint64_t seed) {
   auto graph = Graph::load(path);
   if (!graph)
-    return graph.error();
+    return Error{graph.error().kind, badlyMade + graph.error().message};
   auto compiled = [&](bool fuse, RunOn where) {
     CompileOptions options;
     options.fuse = fuse;
@@ -151,7 +152,8 @@ std::pair<fuzz::RandomGraph, std::string> reduced(fuzz::RandomGraph graph, std::
   for (bool more = true; more;) {
     more = false;
     for (fuzz::RandomGraph &less : fuzz::smallerGraphs(graph))
-      if (std::string other = checkApart(less.text(), seed); !other.empty()) {
+      if (std::string other = checkApart(less.text(), seed);
+          !other.empty() && (other.starts_with(badlyMade) == problem.starts_with(badlyMade))) {
         graph = std::move(less);
         problem = std::move(other);
         more = true;
