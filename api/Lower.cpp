@@ -1,6 +1,7 @@
 #include "api/Lower.h"
 
 #include "ir/base/Confine.h"
+#include "ir/base/Nearest.h"
 #include "ir/dialect/Dialect.h"
 #include "ir/dialect/Mesh.h"
 #include "passes/MissLog.h"
@@ -234,7 +235,8 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
       return patterns.error();
     for (const std::string &name : options.fusions.disabled)
       if (auto known = fusionNames(*patterns); !llvm::is_contained(known, name))
-        return badInput("there is no fusion '" + name + "' to disable; known: " + llvm::join(known, ", "));
+        return badInput("there is no fusion '" + name + "' to disable" +
+                        (didYouMean(name, known).empty() ? "; known: " + llvm::join(known, ", ") : didYouMean(name, known)));
     status = fuse(*entry, *patterns, options.fusions, *oracle, report);
   } else {
     status = describeUnfused(*entry, *oracle, report);

@@ -1,6 +1,7 @@
 #include "api/HtmlReport.h"
 #include "api/ReportContents.h"
 #include "ir/base/MappedFile.h"
+#include "ir/base/Nearest.h"
 #include "ir/base/PlainText.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -91,7 +92,7 @@ Status Report::require(const std::string &pattern, size_t times) const {
     if (auto entry = named->find(pattern); entry != named->end() && !found)
       found = &entry->second;
   if (!found)
-    return badInput("--require names an unknown fusion '" + pattern + "'");
+    return badInput("--require names an unknown fusion '" + pattern + "'" + didYouMean(pattern, contents->report.patterns));
   const size_t fired = found->fired.size();
   if (fired == times)
     return {};

@@ -32,6 +32,7 @@ packages=(
   libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler
   zlib1g-dev libzstd-dev                                 # asked for by LLVM's CMake files
   libonnx-testdata graphviz python3-venv ca-certificates # the tests
+  python3-dev                                            # the Python package
 )
 
 missingPackages() {
@@ -83,15 +84,15 @@ PYTHON
 pipInstall() { watched .venv/bin/python -m pip install -q --disable-pip-version-check "$@"; }
 
 pythonPackages() {
-  if have numpy onnx safetensors; then
+  if have numpy onnx safetensors nanobind; then
     step "Python packages: all are in .venv"
     return
   fi
-  step "Python packages: installing numpy, onnx and safetensors into .venv"
+  step "Python packages: installing numpy, onnx, safetensors and nanobind into .venv"
   [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 ||
     watched python3 -m venv --clear .venv || lacking "python3 -m venv .venv failed"
-  pipInstall 'numpy>=1.26,<3' 'onnx>=1.20,<1.23' 'safetensors>=0.4,<1' ||
-    lacking "pip could not install numpy, onnx and safetensors into .venv"
+  pipInstall 'numpy>=1.26,<3' 'onnx>=1.20,<1.23' 'safetensors>=0.4,<1' 'nanobind>=2.4,<4' ||
+    lacking "pip could not install numpy, onnx, safetensors and nanobind into .venv"
 }
 
 # The folder with a CUDA toolkit's libnvrtc.so.
@@ -140,7 +141,8 @@ nvrtc() {
 }
 
 build() {
-  if ! [ -f build/build.ninja ] || ! grep -qx "FUSION_NVRTC_HINT:PATH=$hint" build/CMakeCache.txt; then
+  if ! [ -f build/build.ninja ] || ! grep -qx "FUSION_NVRTC_HINT:PATH=$hint" build/CMakeCache.txt ||
+    ! grep -q '^nanobind_DIR' build/CMakeCache.txt; then
     step "configuring build/"
     watched cmake --preset dev "-DFUSION_NVRTC_HINT:PATH=$hint" || exit 1
   fi

@@ -9,7 +9,7 @@ namespace fusion {
 CompileFlags::CompileFlags(cl::OptionCategory &category)
     : fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
                   cl::value_desc("NAME,..."), cl::cat(category)),
-      profit("profit", cl::desc("What decides between fusions:"),
+      profit("profit", cl::desc("What decides between fusions (default auto):"),
              cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
                         clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
                         clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
@@ -22,7 +22,7 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                    cl::cat(category)),
       dims("dim", cl::CommaSeparated, cl::desc("Sizes of dims that are known now, such as batch=1"),
            cl::value_desc("NAME=SIZE,..."), cl::cat(category)),
-      tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism"), cl::value_desc("N"),
+      tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism (default 1)"), cl::value_desc("N"),
                      cl::init(1), cl::cat(category)),
       noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
                      cl::cat(category)),
@@ -92,7 +92,7 @@ Status VocabularyFlag::check(const CompileFlags &flags) const {
 }
 
 TargetFlag::TargetFlag(cl::OptionCategory &category)
-    : value("target", cl::desc("GPU architecture; no GPU needed"), cl::value_desc("sm_XX"), cl::init("sm_90a"),
+    : value("target", cl::desc("GPU architecture (default sm_90a); no GPU needed"), cl::value_desc("sm_XX"), cl::init("sm_90a"),
             cl::cat(category)) {}
 
 Status TargetFlag::check() const {

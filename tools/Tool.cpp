@@ -39,8 +39,10 @@ void prepareOptions(const char *tool, cl::OptionCategory &own) {
 void categorizeNewOptions(cl::OptionCategory &own, cl::OptionCategory &others) {
   for (auto &entry : cl::getRegisteredOptions()) {
     cl::Option *option = entry.second;
-    if (!belongsTo(*option, own) && !isGeneric(entry.first.str()) && option->getOptionHiddenFlag() == cl::NotHidden)
+    if (!belongsTo(*option, own) && !isGeneric(entry.first.str()) && option->getOptionHiddenFlag() == cl::NotHidden) {
       option->addCategory(others);
+      option->setHiddenFlag(cl::Hidden);
+    }
   }
 }
 
@@ -57,7 +59,13 @@ bool parseOptions(int argc, char **argv, const char *tool, const char *purpose) 
   line.consume_front(llvm::StringRef(argv[0]).rsplit('/').second);
   line.consume_front(tool);
   line.consume_front(": ");
-  llvm::errs() << tool << ": " << line << "\n";
+  // LLVM's guess is a line of its own.
+  std::string guess;
+  if (auto [before, after] = llvm::StringRef(text).split("Did you mean "); !after.empty())
+    guess = ("; did you mean " + after.split('?').first + "?").str();
+  if (!guess.empty()) // says more than where the help is
+    line = line.split(".  Try").first;
+  llvm::errs() << tool << ": " << line << guess << "\n";
   return false;
 }
 

@@ -13,7 +13,7 @@ namespace fusion {
 /// and --help-hidden all.
 void prepareOptions(const char *tool, llvm::cl::OptionCategory &own);
 
-/// Visible options outside of `own`, which were registered since prepareOptions(), go under `others` in --help.
+/// Visible options outside of `own`, which were registered since prepareOptions(), go under `others` in --help-hidden.
 void categorizeNewOptions(llvm::cl::OptionCategory &own, llvm::cl::OptionCategory &others);
 
 /// Parses the command line. An error has been printed, as one line, if this is false.

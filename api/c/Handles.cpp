@@ -61,6 +61,39 @@ const char *fusion_version(void) { return FUSION_VERSION; }
 const char *fusion_last_error(void) { return c::lastError.c_str(); }
 void fusion_free(char *text) { std::free(text); }
 
+fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data, fusion_release release,
+                                 void *context, fusion_tensor **tensor) {
+  return c::guarded([&]() -> Status {
+    auto owner = c::ownerOf(release, context);
+    const auto element = type ? dtypeFromName(type) : std::nullopt;
+    if (!element || !tensor || (rank > 0 && !shape))
+      return badInput(std::string("a tensor needs its dims, a place for the result, and a type as ports have it, not '") +
+                      (type ? type : "") + "'");
+    Shape dims(shape, shape + rank);
+    for (int64_t dim : dims)
+      if (dim < 0)
+        return badInput("a tensor of the shape " + shapeString(dims));
+    if (!data && elementCount(dims) > 0)
+      return badInput("a tensor without memory");
+    *tensor = new fusion_tensor{Tensor::wrap(*element, std::move(dims), data, std::move(owner))};
+    return {};
+  });
+}
+
+const char *fusion_tensor_type(const fusion_tensor *tensor) { return name(tensor->tensor.type()).data(); }
+
+const int64_t *fusion_tensor_shape(const fusion_tensor *tensor, size_t *rank) {
+  if (rank)
+    *rank = tensor->tensor.shape().size();
+  return tensor->tensor.shape().data();
+}
+
+const int64_t *fusion_tensor_strides(const fusion_tensor *tensor) {
+  return tensor->tensor.isDense() ? nullptr : tensor->tensor.strides().data();
+}
+
+const void *fusion_tensor_data(const fusion_tensor *tensor) { return tensor->tensor.data(); }
+
 fusion_status fusion_tensor_from_dlpack(DLManagedTensor *view, fusion_tensor **tensor) {
   return c::guarded([&]() -> Status {
     if (!view || !tensor)

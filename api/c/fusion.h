@@ -126,6 +126,16 @@ FUSION_API fusion_status fusion_graph_write_bundle(const fusion_graph *graph, co
 
 /* ---- Tensors: shared, not changed by anybody ------------------------------------------------------------------------------ */
 
+/* Dense, row-major memory of the host, not copied. `type` as in fusion_port; `release` as in fusion_options_file(), also after a
+ * failure. */
+FUSION_API fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data, fusion_release release,
+                                            void *context, fusion_tensor **tensor);
+FUSION_API const char *fusion_tensor_type(const fusion_tensor *tensor);
+FUSION_API const int64_t *fusion_tensor_shape(const fusion_tensor *tensor, size_t *rank);
+/* In elements; NULL: dense. */
+FUSION_API const int64_t *fusion_tensor_strides(const fusion_tensor *tensor);
+/* On the host, or on the GPU of the program that computed it. */
+FUSION_API const void *fusion_tensor_data(const fusion_tensor *tensor);
 /* Takes `view` over, unless that fails: dense and row-major, on the host or a CUDA GPU. */
 FUSION_API fusion_status fusion_tensor_from_dlpack(struct DLManagedTensor *view, fusion_tensor **tensor);
 /* A view for another library, whose deleter it calls. The tensor may be destroyed before. A cache of several ranks has none. */

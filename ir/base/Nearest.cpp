@@ -36,7 +36,7 @@ std::string didYouMean(std::string_view word, std::span<const std::string> known
     return {};
   const std::string wanted = lower(word);
   const std::string *nearest = nullptr;
-  size_t least = std::max<size_t>(1, word.size() / 3) + 1;
+  size_t least = word.size() / 3 + 1;
   for (const std::string &name : known) {
     if (name.size() > longest)
       continue;

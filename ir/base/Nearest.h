@@ -12,7 +12,9 @@ namespace fusion {
 std::string didYouMean(std::string_view word, std::span<const std::string> known);
 
 /// The same for the keys of a map.
-template <class Map> std::string didYouMean(std::string_view word, const Map &map) {
+template <class Map>
+  requires requires(const Map &map) { map.begin()->first; }
+std::string didYouMean(std::string_view word, const Map &map) {
   std::vector<std::string> known;
   for (const auto &entry : map)
     known.emplace_back(entry.first);

@@ -70,16 +70,18 @@ def dtype_name(dtype):
     return str(dtype).removeprefix("torch.")
 
 
-def dims_of(tensor):
-    """A fake tensor's dims: numbers, and expressions as text."""
-    return [int(dim) if isinstance(dim, int) or dim.node.expr.is_number else str(dim.node.expr) for dim in tensor.shape]
+class _Sized:
+    def __init__(self, shape):
+        self.shape = shape
 
 
 class Importer:
-    """Walks one fx graph. `weights`: placeholders whose tensors are known, as {placeholder's name: (weight's name, tensor)}."""
+    """Walks one fx graph. `weights`: placeholders whose tensors are known, as {placeholder's name: (weight's name, tensor)}.
+    `names` and `dims`: what to call other placeholders and their dims."""
 
-    def __init__(self, graph_module, weights=None, names=None):
-        self.gm, self.weights, self.names = graph_module, weights or {}, names or {}
+    def __init__(self, graph_module, weights=None, names=None, dims=None):
+        self.gm, self.weights, self.names, self.dims = graph_module, weights or {}, names or {}, dims or {}
+        self._dim_names = {}  # symbol -> symbol of the name that it is given
         self.b = _onnx.Builder()
         self.values = {}  # node -> name, or list of names
         self.given = {}  # weight's name -> tensor
@@ -111,7 +113,10 @@ class Importer:
             self._weight(node, *self.weights[node.name])
         elif isinstance(value, torch.Tensor):
             name = self.names.get(node.name, node.name)
-            dims = dims_of(value)
+            for dim, given in zip(value.shape, self.dims.get(node.name, ())):
+                if given and isinstance(dim, torch.SymInt) and dim.node.expr.is_symbol:
+                    self._dim_names.setdefault(dim.node.expr, type(dim.node.expr)(given))
+            dims = self._dims(value)
             self.b.input(name, self._type(node, value), dims)
             for axis, dim in enumerate(value.shape):
                 if isinstance(dim, torch.SymInt) and dim.node.expr.is_symbol:
@@ -167,7 +172,12 @@ class Importer:
             raise Unsupported("a result is no tensor")
         for name, each in zip(output_names(len(results)), tensors):
             value = each.meta["val"]
-            self.b.output(name, self.value(each), self._type(each, value), dims_of(value))
+            self.b.output(name, self.value(each), self._type(each, value), self._dims(value))
+
+    def _dims(self, tensor):
+        """A fake tensor's dims: numbers, and expressions as text."""
+        exprs = [dim if isinstance(dim, int) else dim.node.expr for dim in tensor.shape]
+        return [int(e) if isinstance(e, int) or e.is_number else str(e.xreplace(self._dim_names)) for e in exprs]
 
     def _type(self, node, tensor):
         name = dtype_name(tensor.dtype)
@@ -274,7 +284,7 @@ class Importer:
     def _size_input(self, symbol, node):
         """A number that no tensor's dim is: an input whose length it is."""
         name = self.b.fresh("size")
-        self.b.input(name, "bool", [symbol])
+        self.b.input(name, "bool", self._dims(_Sized([node.meta["val"]])))
         self.inputs.append((name, node))
         self._symbols[symbol] = (name, 0)
 

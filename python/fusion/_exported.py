@@ -18,11 +18,11 @@ def decompositions(table):
     return table
 
 
-def from_exported(program, *, input_names=None, **options):
+def from_exported(program, *, input_names=None, input_dims=None, **options):
     """A Graph of a torch.export.ExportedProgram, or of a .pt2 file that torch.export.save() wrote.
 
     Inputs are named as in the exported module's forward, or in their order by `input_names`; outputs by the keys of what it returns (output_0 ... where there are none).
-    Dims that were exported as dynamic stay symbolic. Parameters and buffers are not copied and must not change. `options` are
+    Dims that were exported as dynamic stay symbolic, called as torch.export does or by `input_dims`, a list of names for each input. Parameters and buffers are not copied and must not change. `options` are
     load()'s. Raises BadInput with the node, its module and the reason where an op cannot be imported.
     """
     if isinstance(program, (str, os.PathLike)):
@@ -39,7 +39,8 @@ def from_exported(program, *, input_names=None, **options):
         weights[name] = (target, program.constants[target] if tensor is None else tensor)
     if input_names is not None and len(input_names) != len(signature.user_inputs):
         raise BadInput(f"{len(input_names)} names for {len(signature.user_inputs)} inputs")
-    importer = Importer(program.graph_module, weights, dict(zip(signature.user_inputs, input_names or [])))
+    importer = Importer(program.graph_module, weights, dict(zip(signature.user_inputs, input_names or [])),
+                        dict(zip(signature.user_inputs, input_dims or [])))
     model = importer.run(lambda count: _output_names(program, count))
     weights = {name: host_tensor(tensor) for name, tensor in importer.given.items()}
     return load(model, weights=weights, **{"name": "exported program", **options})

@@ -71,7 +71,8 @@ def _graph_of(torch, transformers, model, config, generates, caches, options):
     except Exception as problem:  # torch.export's errors have no common class
         reason = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
         raise BadInput(f"{options['name']}: torch.export cannot export {type(model).__name__} ({text.model_type}): {reason}") from problem
-    return from_exported(program, input_names=names, **options)
+    dims = [["batch", "seq"]] + [["batch", None, "past", None]] * (len(names) - 1)
+    return from_exported(program, input_names=names, input_dims=dims, **options)
 
 
 def _cache_shape(torch, transformers, model, ids):

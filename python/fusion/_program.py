@@ -4,6 +4,8 @@ import os
 import sys
 from typing import Callable, NamedTuple, Optional
 
+import numpy
+
 from . import _core
 from ._errors import BadInput
 from ._graph import Graph, load, ports
@@ -148,7 +150,6 @@ class Caches:
     """
 
     def __init__(self, program, sizes):
-        import numpy
         self.program = program
         self._pairs = program._core.caches or _pairs(program)
         if not self._pairs:

@@ -34,7 +34,7 @@ class Report:
 
     def fired(self, pattern):
         """How often a pattern fired; 0 for an unknown name."""
-        return self.json().get("fusions", {}).get(pattern, {}).get("fired", 0)
+        return self.json().get("patterns", {}).get(pattern, {}).get("fired", 0)
 
     def require(self, pattern, times):
         """Raises AnswerIsNo unless the pattern fired exactly `times`."""

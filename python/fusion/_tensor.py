@@ -1,6 +1,8 @@
 """Tensors to and from other libraries, without a copy where their memory is dense."""
 import sys
 
+import numpy
+
 from . import _core
 from ._errors import BadInput
 
@@ -9,7 +11,8 @@ _CODES = {"bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "i
           "uint32": (1, 32), "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16),
           "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8)}
 _NAMES = {code: name for name, code in _CODES.items()}
-_HOST, _CUDA, _PINNED = 1, 2, 3
+_CODES_OF = {}  # by numpy.dtype
+_HOST, _CUDA = 1, 2
 
 
 class Tensor:
@@ -51,7 +54,6 @@ class Tensor:
 
     def numpy(self):
         """The same memory as a numpy array. Raises BadInput on a GPU: program.fetch() copies to the host."""
-        import numpy
         if self._core.device[0] == _CUDA:
             raise BadInput("the tensor is on a GPU: copy it with Program.fetch(), or take it with torch.from_dlpack()")
         name = self.dtype
@@ -86,14 +88,14 @@ class _Interface:
 
 def _of_array(array, name):
     """A numpy array, or what makes one."""
-    import numpy
-    array = numpy.asarray(array)
-    if not array.flags.c_contiguous:
-        array = numpy.ascontiguousarray(array)
-    kind = _CODES.get(array.dtype.name)
-    if kind is None or not array.dtype.isnative:
-        raise BadInput(f"{name}: elements of type {array.dtype} are not supported")
-    return _core.Tensor.from_pointer(array.__array_interface__["data"][0], list(array.shape), *kind, _HOST, 0, array)
+    array = numpy.asarray(array, order="C")
+    kind = _CODES_OF.get(array.dtype)
+    if kind is None:
+        kind = _CODES.get(array.dtype.name)
+        if kind is None or not array.dtype.isnative:
+            raise BadInput(f"{name}: elements of type {array.dtype} are not supported")
+        _CODES_OF[array.dtype] = kind
+    return _core.Tensor.from_pointer(array.__array_interface__["data"][0], array.shape, *kind, _HOST, 0, array)
 
 
 def is_torch(value):

@@ -21,6 +21,7 @@ ROOMS = {
     "runtime": {"runtime", "codegen/plan", "codegen/target", "codegen/device", "ir/base"},
     "api": {"api", "runtime", "codegen", "passes", "patterns", "ir", "mlir"},
     "tools": {"tools", "api", "ir/base", "mlir"},
+    "python": {"python"},
     "examples": {"fusion"},
 }
 TOP = {room.split("/")[0] for room in ROOMS}

@@ -329,5 +329,34 @@ class Bundle(ToolTest):
         self.refuse("fusion-run", self.folder, *self.options(), says="not a bundle")
 
 
+class Ports(ToolTest):
+    def test_what_a_graph_takes(self):
+        out, _ = self.run_tool("fusion-run", graph(DECODE), "--describe")
+        self.assertRegex(out, r"^inputs\n")
+        self.assertRegex(out, r"\n  input_ids +i64 +\[batch")
+        self.assertRegex(out, r"\noutputs\n  logits +f16 ")
+        self.assertRegex(out, r"\nany size: batch, ")
+        self.refuse("fusion-run", "absent.onnx", "--describe", says="no such file")
+
+    def test_random_inputs(self):
+        out, _ = self.run_tool("fusion-run", graph(LLAMA), "--random-inputs=batch:3", "--device=cpu", "--quiet")
+        self.assertRegex(out, r"^logits 3x16x256 f32\n")
+        again, _ = self.run_tool("fusion-run", graph(LLAMA), "--random-inputs", "--device=cpu", "--quiet",
+                                 "--outputs=" + self.path("a.safetensors"))
+        self.assertRegex(again, r"^logits 1x16x256 f32\n")
+        out, _ = self.run_tool("fusion-run", graph(LLAMA), "--random-inputs=batch:1", "--device=cpu", "--quiet",
+                               "--expect=" + self.path("a.safetensors"), "--rtol=0")
+        self.assertIn("PASS", out)
+        out, _ = self.run_tool("fusion-run", graph(DECODE), "--random-inputs", "--device=cpu", "--quiet")
+        self.assertRegex(out, r"^logits 1x\d+x\d+ f16\n")
+
+    def test_random_inputs_that_make_no_sense(self):
+        for option, says in (("=bacth:3", "no input has a dim 'bacth'; did you mean 'batch'?"), ("=batch", "takes dim:size,..., not 'batch'"),
+                             ("=batch:-1", "takes dim:size,..., not 'batch:-1'"), ("=batch:x", "takes dim:size,..., not 'batch:x'")):
+            self.refuse("fusion-run", graph(LLAMA), "--random-inputs" + option, says=says)
+        self.refuse("fusion-run", graph(LLAMA), "--random-inputs", f"--inputs={INPUTS}", says="give one of them")
+        self.refuse("fusion-run", graph(LLAMA), says="--random-inputs")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -42,7 +42,7 @@ cl::opt<bool> verifyFusions("verify-fusions",
                             cl::cat(category));
 cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"), cl::value_desc("FILE"),
                                 cl::cat(category));
-cl::opt<std::string> emitKind("emit", cl::desc("mlir, cuda, plan or dot"), cl::init("mlir"), cl::cat(category));
+cl::opt<std::string> emitKind("emit", cl::desc("mlir (default), cuda, plan or dot"), cl::init("mlir"), cl::cat(category));
 
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
@@ -218,7 +218,7 @@ int main(int argc, char **argv) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   categorizeNewOptions(category, mlirCategory);
-  if (!parseOptions(argc, argv, "fusion-opt", "fuse a transformer graph and say why"))
+  if (!parseOptions(argc, argv, "fusion-opt", "fuse a transformer graph and say why (MLIR's own options: --help-hidden)"))
     return static_cast<int>(ErrorKind::BadInput);
   setQuiet(flags.quiet);
   return runTool("fusion-opt", [&]() -> Status {

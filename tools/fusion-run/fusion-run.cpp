@@ -2,6 +2,7 @@
 #include "CompileFlags.h"
 #include "Generating.h"
 #include "Output.h"
+#include "Ports.h"
 #include "Tool.h"
 
 #include "api/Compare.h"
@@ -28,13 +29,17 @@ cl::OptionCategory category("Fusion options");
 cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx, .mlir or a bundle; with --tp, {rank} in its name stands for each rank's own file)"), cl::cat(category));
 cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"),
                                 cl::cat(category));
+cl::opt<bool> describeOnly("describe", cl::desc("Print inputs and outputs with types and dims, and run nothing"), cl::cat(category));
+cl::opt<std::string> randomSizes("random-inputs", cl::ValueOptional,
+                                 cl::desc("Run on random inputs; dims that are not given are 1 if they are a batch, else 16"),
+                                 cl::value_desc("DIM:SIZE,..."), cl::cat(category));
 cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
                                 cl::value_desc("F.safetensors"), cl::cat(category));
 cl::opt<std::string> exactFile("expect-f32", cl::desc("The same outputs without roundings: an output passes that is as near to them as the expected one"),
                                cl::value_desc("F.safetensors"), cl::cat(category));
 cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
                                  cl::cat(category));
-cl::opt<std::string> device("device", cl::desc("auto, cpu, cuda or emulate"), cl::init("auto"), cl::cat(category));
+cl::opt<std::string> device("device", cl::desc("auto (default), cpu, cuda or emulate"), cl::init("auto"), cl::cat(category));
 cl::opt<bool> noFuse("no-fuse", cl::desc("Leave all fusions out"), cl::cat(category));
 CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
@@ -62,7 +67,7 @@ cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a
                                  cl::value_desc("FILE.json"), cl::cat(category));
 cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"),
                                 cl::value_desc("FILE"), cl::cat(category));
-cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports"), cl::value_desc("DIR"),
+cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports (default ~/.cache/fusion)"), cl::value_desc("DIR"),
                                  cl::cat(category));
 
 Status checkOptions() {
@@ -70,8 +75,10 @@ Status checkOptions() {
     return badInput("no INPUT; see fusion-run --help");
   if (Status status = generating.check(); !status)
     return status;
-  if (inputsFile.empty() && !generating.isGiven())
-    return badInput("no inputs: give --inputs=F.safetensors");
+  if (inputsFile.empty() && !randomSizes.getNumOccurrences() && !describeOnly && !generating.isGiven())
+    return badInput("no inputs: give --inputs=F.safetensors, or --random-inputs; --describe prints what the graph takes");
+  if (!inputsFile.empty() && randomSizes.getNumOccurrences())
+    return badInput("--inputs and --random-inputs: give one of them");
   for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
     if (!status)
       return status;
@@ -196,6 +203,24 @@ bool holdsOne(const NamedTensors &tensors, const std::vector<Port> &ports) {
   return std::any_of(ports.begin(), ports.end(), [&](const Port &port) { return tensors.contains(port.name); });
 }
 
+/// What the graph takes and gives, without compiling it.
+Result<std::pair<std::vector<Port>, std::vector<Port>>> portsOfInput() {
+  if (llvm::sys::fs::is_directory(inputFile)) {
+    CompileOptions options;
+    options.device = RunOn::Emulate; // needs no GPU
+    auto program = Program::open(inputFile, options);
+    if (!program)
+      return program.error();
+    return std::pair(program->inputs(), program->outputs());
+  }
+  LoadOptions loading = flags.loading();
+  loading.ranks = flags.tensorParallel;
+  auto graph = Graph::load(inputFile, loading);
+  if (!graph)
+    return graph.error();
+  return std::pair(graph->inputs(), graph->outputs());
+}
+
 /// What was given on the command line, read.
 struct Given {
   NamedTensors inputs, expected, exact;
@@ -211,6 +236,13 @@ Result<Given> readFiles() {
     if (!read)
       return read.error();
     *tensors = std::move(*read);
+  }
+  if (randomSizes.getNumOccurrences()) {
+    auto ports = portsOfInput();
+    auto random = ports ? randomInputsBy(randomSizes, ports->first) : Result<NamedTensors>(ports.error());
+    if (!random)
+      return random.error();
+    given.inputs = std::move(*random);
   }
   if (generating.isGiven()) {
     auto prompts = generating.promptsOf(given.inputs);
@@ -316,6 +348,10 @@ Status runOnce(Program &program, const Given &given) {
 Status run() {
   if (Status status = checkOptions(); !status)
     return status;
+  if (describeOnly) {
+    auto ports = portsOfInput();
+    return ports ? writeOutput("-", describePorts(ports->first, ports->second)) : Status(ports.error());
+  }
   auto given = readFiles();
   if (!given)
     return given.error();

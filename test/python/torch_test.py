@@ -1,0 +1,126 @@
+"""torch.compile and torch.export, where torch is installed."""
+import sys
+import unittest
+import warnings
+
+import numpy as np
+
+try:
+    import torch
+except ImportError:
+    print("torch is not installed")
+    sys.exit(77)
+
+import fusion
+from fusion import _dynamo
+
+warnings.filterwarnings("ignore")
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.norm, self.heads = torch.nn.LayerNorm(width), heads
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 2 * width, bias=False), torch.nn.Linear(2 * width, width)
+        self.scale = torch.nn.Parameter(torch.rand(width))
+
+    def forward(self, x):
+        batch, seq, width = x.shape
+        q, k, v = (t.view(batch, seq, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm(x)).split(width, dim=-1))
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, seq, width))
+        normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale
+        return {"y": x + self.down(torch.nn.functional.gelu(self.up(normed)) * 0.5), "last": x[:, -1]}
+
+
+class Odd(torch.nn.Module):
+    """In the middle is what cannot be imported."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        values, _ = torch.linalg.qr(torch.relu(self.a(x)))
+        return torch.relu(self.b(values)) + 1
+
+
+def largest(a, b):
+    return float((a - b).abs().max())
+
+
+class TorchTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        fusion.torch_reports(clear=True)
+
+    def test_exported_programs(self):
+        model = Block().eval()
+        dims = {"x": {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("seq", max=512)}}
+        exported = torch.export.export(model, (torch.randn(2, 5, 32),), dynamic_shapes=dims)
+        graph = fusion.from_exported(exported, input_dims=[["batch", "seq", None]])
+        self.assertEqual(graph.inputs, [fusion.Port("x", "float32", ("batch", "seq", 32))])
+        program = fusion.compile(graph, device="cpu")
+        for shape in ((2, 5, 32), (1, 1, 32), (3, 70, 32)):
+            x = torch.randn(shape)
+            got, want = program(x=x), model(x)
+            self.assertEqual(list(got), ["y", "last"])
+            for name in want:
+                self.assertLess(largest(got[name], want[name]), 2e-6, (shape, name))
+        with torch.no_grad():
+            model.scale.fill_(0)  # by pointer
+        self.assertLess(largest(program(x=x)["y"], model(x)["y"]), 2e-6)
+        self.assertIsInstance(program(x=x.numpy())["y"], np.ndarray)
+
+    def test_what_an_export_cannot_be_is_said(self):
+        exported = torch.export.export(Odd(), (torch.randn(8, 8),))
+        with self.assertRaisesRegex(fusion.Unsupported, "linalg_qr.*is not known"):
+            fusion.from_exported(exported)
+
+        class Counts(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("count", torch.zeros(1))
+
+            def forward(self, x):
+                self.count += 1
+                return x + self.count
+        with self.assertRaisesRegex(fusion.Unsupported, "changes count"):
+            fusion.from_exported(torch.export.export(Counts(), (torch.randn(4),)))
+
+    def test_the_backend(self):
+        model = Block().eval()
+        compiled = torch.compile(model, backend=_dynamo.backend)
+        with torch.no_grad():
+            for shape in ((2, 5, 32), (3, 9, 32), (1, 4, 32)):
+                x = torch.randn(shape)
+                got, want = compiled(x), model(x)
+                for name in want:
+                    self.assertLess(largest(got[name], want[name]), 2e-6, (shape, name))
+            model.scale.mul_(2)
+            self.assertLess(largest(compiled(x)["y"], model(x)["y"]), 2e-6)
+        for report in fusion.torch_reports():
+            self.assertEqual((report.left, len(report.programs) > 0), ([], True))
+
+    def test_what_cannot_be_imported_stays_with_torch(self):
+        model = Odd().eval()
+        with torch.no_grad():
+            x = torch.randn(8, 8)
+            got = torch.compile(model, backend=_dynamo.backend)(x)
+        self.assertLess(largest(got, model(x)), 1e-6)
+        report, = fusion.torch_reports()
+        self.assertEqual(len(report.programs), 2)
+        self.assertIn("linalg_qr", str(report))
+
+    def test_training_stays_with_torch(self):
+        model = Block()
+        loss = torch.compile(model, backend=_dynamo.backend)(torch.randn(2, 5, 32))["y"].sum()
+        loss.backward()
+        self.assertIsNotNone(model.scale.grad)
+        self.assertIn("it needs gradients", str(fusion.torch_reports()[0]))
+
+
+if __name__ == "__main__":
+    unittest.main()
