@@ -64,9 +64,9 @@ class Program:
     def __call__(self, inputs=None, /, **named):
         if inputs is not None:
             named = {**inputs, **named}
-        if any(is_torch(value) for value in named.values()):
-            stream = _stream(named.values())
-            return self._give(self.run(named, stream), Tensor.torch)
+        for value in named.values():
+            if is_torch(value):
+                return self._give(self.run(named, _stream(named.values())), Tensor.torch)
         return self._give(self.run(named), _numpy)
 
     def run(self, inputs, stream=None):
@@ -189,7 +189,7 @@ class Caches:
 
 def compile(model, **options):
     """A program that runs `model`: a Graph, anything that load() takes, a folder that fusion-compile wrote, or a torch.export
-    ExportedProgram.
+    ExportedProgram or .pt2 file.
 
     device: 'auto' (default: the GPU if there is one, else the reference on the host), 'cpu', 'cuda', or 'emulate': the kernels'
         own source on the host.
@@ -207,7 +207,8 @@ def compile(model, **options):
     chosen = options_of(**options)
     if isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "bundle.json")):
         return Program(_core.Program.open(os.fspath(model), chosen))
-    if type(model).__name__ == "ExportedProgram" and "torch" in sys.modules:
+    is_file = isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(".pt2")
+    if is_file or (type(model).__name__ == "ExportedProgram" and "torch" in sys.modules):
         from ._exported import from_exported
         model = from_exported(model)
     graph = model if isinstance(model, Graph) else load(model)

@@ -12,6 +12,8 @@ _CODES = {"bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "i
           "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8)}
 _NAMES = {code: name for name, code in _CODES.items()}
 _CODES_OF = {}  # by numpy.dtype
+_RAW = {"bfloat16": numpy.dtype("uint16"), "float8_e4m3fn": numpy.dtype("uint8"), "float8_e5m2": numpy.dtype("uint8")}
+_DTYPES = {name: numpy.dtype(name) for name in _CODES if name not in _RAW}
 _HOST, _CUDA = 1, 2
 
 
@@ -21,29 +23,34 @@ class Tensor:
     Speaks DLPack (`torch.from_dlpack(t)`, `cupy.from_dlpack(t)`) and, on the host, numpy's protocol (`numpy.asarray(t)`). With
     bfloat16 or an 8-bit float, numpy() needs the package ml_dtypes.
     """
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_known", "__weakref__")
 
     def __init__(self, core):
-        self._core = core
+        self._core, self._known = core, None
+
+    def _facts(self):
+        if self._known is None:
+            self._known = self._core.facts()
+        return self._known
 
     @property
     def shape(self):
         """The dims, as a tuple of int."""
-        return tuple(self._core.facts[1])
+        return tuple(self._facts()[1])
 
     @property
     def dtype(self):
         """The element type by its numpy name: 'float16', 'bfloat16', 'int64' ..."""
-        return _NAMES[self._core.facts[3:]]
+        return _NAMES[self._facts()[3:5]]
 
     @property
     def device(self):
         """'cpu', or 'cuda:N'."""
-        kind, ordinal = self._core.device
+        kind, ordinal = self._facts()[5:]
         return f"cuda:{ordinal}" if kind == _CUDA else "cpu"
 
     def __dlpack_device__(self):
-        return self._core.device
+        return self._facts()[5:]
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         return self._core.to_dlpack()
@@ -54,17 +61,17 @@ class Tensor:
 
     def numpy(self):
         """The same memory as a numpy array. Raises BadInput on a GPU: program.fetch() copies to the host."""
-        if self._core.device[0] == _CUDA:
+        address, shape, strides, code, bits, kind, _ = self._facts()
+        if kind == _CUDA:
             raise BadInput("the tensor is on a GPU: copy it with Program.fetch(), or take it with torch.from_dlpack()")
-        name = self.dtype
-        if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        name = _NAMES[code, bits]
+        if name in _RAW:
             try:
                 import ml_dtypes
             except ImportError:
                 raise BadInput(f"numpy has no {name}: install ml_dtypes, or take the tensor with torch.from_dlpack()") from None
-            bits = numpy.dtype("uint16" if name == "bfloat16" else "uint8")
-            return numpy.asarray(_Interface(self, bits)).view(getattr(ml_dtypes, name))
-        return numpy.asarray(_Interface(self, numpy.dtype(name)))
+            return numpy.asarray(_Interface(self, address, shape, strides, _RAW[name])).view(getattr(ml_dtypes, name))
+        return numpy.asarray(_Interface(self, address, shape, strides, _DTYPES[name]))
 
     def torch(self):
         """The same memory as a torch.Tensor, on its device."""
@@ -77,9 +84,9 @@ class Tensor:
 
 class _Interface:
     """Shows numpy a host tensor's memory as elements of `dtype`."""
+    __slots__ = ("owner", "__array_interface__")
 
-    def __init__(self, tensor, dtype):
-        address, shape, strides, _, _ = tensor._core.facts
+    def __init__(self, tensor, address, shape, strides, dtype):
         self.owner = tensor
         self.__array_interface__ = {
             "data": (address, False), "shape": tuple(shape), "typestr": dtype.str, "version": 3,
@@ -100,7 +107,7 @@ def _of_array(array, name):
 
 def is_torch(value):
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return torch is not None and (type(value) is torch.Tensor or isinstance(value, torch.Tensor))
 
 
 def to_core(value, name):

@@ -111,18 +111,18 @@ nb::object Tensor::toDLPack() const {
   }));
 }
 
-std::tuple<int, int> Tensor::device() const {
-  const View view(get());
-  return {view->device.device_type, view->device.device_id};
-}
-
-std::tuple<uintptr_t, std::vector<int64_t>, std::optional<std::vector<int64_t>>, int, int> Tensor::facts() const {
+Tensor::Facts Tensor::facts() const {
   const View view(get());
   std::optional<std::vector<int64_t>> strides;
   if (view->strides)
     strides.emplace(view->strides, view->strides + view->ndim);
-  return {reinterpret_cast<uintptr_t>(view->data) + view->byte_offset, std::vector<int64_t>(view->shape, view->shape + view->ndim),
-          std::move(strides), view->dtype.code, view->dtype.bits};
+  return {reinterpret_cast<uintptr_t>(view->data) + view->byte_offset,
+          std::vector<int64_t>(view->shape, view->shape + view->ndim),
+          std::move(strides),
+          view->dtype.code,
+          view->dtype.bits,
+          view->device.device_type,
+          view->device.device_id};
 }
 
 } // namespace fusion::python

@@ -65,9 +65,9 @@ public:
   static Tensor *fromPointer(uintptr_t address, const std::vector<int64_t> &shape, uint8_t code, uint8_t bits, int kind, int ordinal,
                              nb::object owner);
   nb::object toDLPack() const;
-  std::tuple<int, int> device() const;
-  /// Address, shape, strides in elements (none if dense), type code and bits of DLPack.
-  std::tuple<uintptr_t, std::vector<int64_t>, std::optional<std::vector<int64_t>>, int, int> facts() const;
+  /// Address, shape, strides in elements (none if dense), type code and bits, kind and ordinal of the device, as DLPack has them.
+  using Facts = std::tuple<uintptr_t, std::vector<int64_t>, std::optional<std::vector<int64_t>>, int, int, int, int>;
+  Facts facts() const;
 };
 
 } // namespace fusion::python

@@ -196,8 +196,7 @@ NB_MODULE(_core, module) {
       .def_static("from_dlpack", &Tensor::fromDLPack)
       .def_static("from_pointer", &Tensor::fromPointer)
       .def("to_dlpack", &Tensor::toDLPack)
-      .def_prop_ro("device", &Tensor::device)
-      .def_prop_ro("facts", &Tensor::facts);
+      .def("facts", &Tensor::facts);
 
   nb::class_<Options>(module, "Options")
       .def(nb::init<>())

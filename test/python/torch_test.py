@@ -1,5 +1,6 @@
 """torch.compile and torch.export, where torch is installed."""
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -73,6 +74,10 @@ class TorchTest(unittest.TestCase):
             model.scale.fill_(0)  # by pointer
         self.assertLess(largest(program(x=x)["y"], model(x)["y"]), 2e-6)
         self.assertIsInstance(program(x=x.numpy())["y"], np.ndarray)
+        with tempfile.TemporaryDirectory() as folder:
+            torch.export.save(exported, folder + "/block.pt2")
+            again = fusion.compile(folder + "/block.pt2", device="cpu")
+        self.assertLess(largest(again(x=x)["y"], model(x)["y"]), 2e-6)
 
     def test_what_an_export_cannot_be_is_said(self):
         exported = torch.export.export(Odd(), (torch.randn(8, 8),))
