@@ -65,13 +65,15 @@ struct Tiles {
         valueVectors(llvm::divideCeil(problem.valueDepth, 8 * vectorLength)) {
     // Two tiles of 8 rows, if their accumulators fit a thread's registers.
     const std::optional<int64_t> rows = problem.mostRows();
-    rowTiles = (!rows || *rows > 8) && keyVectors + 2 * valueVectors <= 8 ? 2 : 1;
+    rowTiles = (!rows || *rows > rowsOfTile) && mayHaveTwo() ? 2 : 1;
     const int64_t vectors = 2 * keyVectors + 4 * valueVectors;
     const bool inRegisters = vectors + 4 * valueVectors * rowTiles <= (rowTiles == 1 ? 36 : 30);
     stageBytes = warps * vectors * 32 * 16;
     fits = inRegisters || stageBytes <= waitingBytes(problem.context.target);
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
   }
+  static constexpr int64_t rowsOfTile = 8;
+  bool mayHaveTwo() const { return keyVectors + 2 * valueVectors <= 8; }
   int64_t keyVectors, valueVectors, rowTiles, stageBytes, stages;
   bool fits; ///< keys and values that wait in shared memory have room there
 };
@@ -99,6 +101,11 @@ KernelDraft emitMma(const Problem &problem) {
 }
 
 } // namespace
+
+int64_t oneTileQueries(const Problem &problem) {
+  const int64_t group = problem.group.constant().value_or(INT64_MAX);
+  return group > 0 && runsOnTensorCores(problem) && Tiles(problem).mayHaveTwo() ? Tiles::rowsOfTile / group : 0;
+}
 
 KernelDraft emitDecode(const Problem &problem) {
   return runsOnTensorCores(problem) ? emitMma(problem) : emitFma(problem);

@@ -4,6 +4,8 @@ using namespace mlir;
 
 namespace fusion::attention {
 
+/// Sizes by which kernels are chosen: pairs, and this added for queries that need two tiles of rows, and once more for
+/// those that are not few.
 static constexpr int64_t manyQueries = int64_t(1) << 40;
 
 Problem::Problem(const Region &region, const KernelContext &context)
@@ -21,12 +23,13 @@ Problem::Problem(const Region &region, const KernelContext &context)
     return;
   if (queries.constant()) {
     mostPairs = range->most;
-  } else if (range->most < manyQueries) {
-    leastQueries = 1;
-    mostQueries = decodeQueries(*this);
-    mostPairs = std::min(mostPairs, range->most);
   } else {
-    leastQueries = decodeQueries(*this) + 1;
+    const int64_t few = decodeQueries(*this), fewest = oneTileQueries(*this);
+    const int64_t level = range->most / manyQueries + (fewest == 0 ? 1 : 0);
+    leastQueries = level == 0 ? 1 : level == 1 ? fewest + 1 : few + 1;
+    mostQueries = level == 0 ? fewest : level == 1 ? few : INT64_MAX;
+    if (level < 2)
+      mostPairs = std::min(mostPairs, range->most % manyQueries);
   }
 }
 
@@ -34,24 +37,31 @@ std::vector<SizeRange> ranges(const Problem &problem) {
   const int64_t few = decodeQueries(problem);
   if (problem.leastQueries > few)
     return {};
-  // Pairs for few queries; manyQueries and more for others.
   const Dim pairs = problem.batch * problem.kvHeads;
   Dim size = pairs;
-  if (!problem.queries.constant())
-    size =
-        Dim::min(1, problem.queries.floorDiv(few + 1)) * Dim(manyQueries) + Dim::min(pairs, manyQueries - 1);
+  SmallVector<int64_t> levels{few};
+  if (int64_t fewest = oneTileQueries(problem); fewest > 0 && !problem.queries.constant())
+    levels.insert(levels.begin(), fewest);
+  if (!problem.queries.constant()) {
+    size = Dim::min(pairs, manyQueries - 1);
+    for (int64_t level : levels)
+      size = Dim::min(1, problem.queries.floorDiv(level + 1)) * Dim(manyQueries) + size;
+  }
   std::vector<SizeRange> ranges;
   int64_t next = 1;
   auto add = [&](int64_t most) {
     ranges.push_back({size, next, most});
     next = most + 1;
   };
-  if (!pairs.constant() && problem.context.target.has(Feature::Clusters))
-    for (int64_t limit : pairLimits)
-      add(limit);
-  if (!problem.queries.constant())
-    add(manyQueries - 1);
-  else if (ranges.empty())
+  for (size_t level = 0; level < levels.size(); ++level) {
+    const int64_t before = static_cast<int64_t>(level) * manyQueries;
+    if (!pairs.constant() && problem.context.target.has(Feature::Clusters))
+      for (int64_t limit : pairLimits)
+        add(before + limit);
+    if (!problem.queries.constant())
+      add(before + manyQueries - 1);
+  }
+  if (ranges.empty())
     return {};
   add(INT64_MAX);
   return ranges;
