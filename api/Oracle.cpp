@@ -64,7 +64,7 @@ private:
     for (Value input : region.inputs)
       inputs.push_back((*views)[input]);
     SmallVector<View> outputs = outputViews(region, *views);
-    KernelContext context{*shapes, inputs, target, nullptr, outputs, {}, {}, {}, false, schedules};
+    KernelContext context{*shapes, inputs, target, nullptr, outputs, {}, false, {}, {}, false, schedules};
     std::string reasons;
     for (const Schedule *schedule : schedules.inOrderFor(region)) {
       auto plan = schedule->plan(region, context);

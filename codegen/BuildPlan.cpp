@@ -93,7 +93,10 @@ bool PlanBuilder::isPrepared(Operation *op) const {
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
-  return {shapes, inputs, target, nullptr, outputs, {}, {}, {}, false, options.schedules};
+  KernelContext context{shapes, inputs, target, nullptr, outputs, {}, false, {}, {}, false, options.schedules};
+  // Ranks clear and check what they exchange before they wait, and count on one kernel at most before them.
+  context.mayLaunchEarly = plan.ranks == 1;
+  return context;
 }
 
 llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
@@ -213,8 +216,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
   for (const View &view : context.inputs) // what computes them comes before
     if (auto buffer = bufferOf(view.base); !buffer)
       return buffer.error();
-  const auto before = steps->empty() ? llvm::ArrayRef<Alternative>() : llvm::ArrayRef(steps->back().alternatives);
-  const llvm::SmallVector<bool> independent = independentInputs(context.inputs, before);
+  const llvm::SmallVector<bool> independent = independentInputs(context.inputs, {});
   KernelContext known = context;
   known.independent = independent;
   Step step;
@@ -286,24 +288,49 @@ Result<Alternative> PlanBuilder::oneLaunch(const Region &region, const KernelCon
   launch.sumsOver = region.summedAxis();
   describe(launch, region, context, draft);
   launch.kernel = shareKernel(std::move(draft.kernel));
+  if (draft.launchesEarly)
+    early.insert(launch.kernel);
   return Alternative{{}, {std::move(launch)}, {}, draft.collective};
 }
 
 llvm::SmallVector<bool> PlanBuilder::independentInputs(llvm::ArrayRef<View> inputs,
-                                                       llvm::ArrayRef<Alternative> before) const {
+                                                       llvm::ArrayRef<KernelLaunch> before) const {
   llvm::SmallVector<bool> independent;
-  for (const View &view : inputs) {
-    const BufferId buffer = buffers.at(view.base);
-    auto writesIt = [&](const KernelArgument &argument) {
-      const BufferId *its = fusion::bufferOf(argument);
-      return its && *its == buffer && isWritten(argument);
-    };
-    independent.push_back(llvm::none_of(before, [&](const Alternative &alternative) {
-      return llvm::any_of(alternative.launches,
-                          [&](const KernelLaunch &launch) { return llvm::any_of(launch.arguments, writesIt); });
-    }));
-  }
+  for (const View &view : inputs)
+    independent.push_back(!mayStillBeWritten(buffers.at(view.base), before));
   return independent;
+}
+
+bool PlanBuilder::mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch> before) const {
+  if (plan.buffers[buffer].kind == BufferPlan::Kind::Weight)
+    return false;
+  auto writesIt = [&](const KernelArgument &argument) {
+    const BufferId *its = fusion::bufferOf(argument);
+    return its && *its == buffer && isWritten(argument);
+  };
+  // Whether one of them writes it, backwards up to one that lets the next start only once it has waited: what was
+  // before that has finished. `reached`: there is none.
+  auto written = [&](llvm::ArrayRef<KernelLaunch> launches, bool &reached) {
+    for (const KernelLaunch &launch : llvm::reverse(launches)) {
+      if (llvm::any_of(launch.arguments, writesIt))
+        return true;
+      if (!early.contains(launch.kernel))
+        return false;
+    }
+    reached = true;
+    return false;
+  };
+  bool reached = false;
+  if (written(before, reached))
+    return true;
+  for (const Step &step : llvm::reverse(*steps)) {
+    if (!std::exchange(reached, false))
+      return false;
+    for (const Alternative &alternative : step.alternatives)
+      if (written(alternative.launches, reached))
+        return true;
+  }
+  return false;
 }
 
 /// Kernels that differ in comments only are one. Of several with one name all but the first get a hash after

@@ -35,7 +35,7 @@ Result<Alternative> PlanBuilder::partLaunch(const PlannedKernel &part, const Reg
   const Targets targets = targetsOf(part.region, region, context, outputs);
   llvm::SmallVector<bool> independent(context.independent.begin(), context.independent.end());
   if (!before.launches.empty())
-    independent = independentInputs(inputs, Alternative{{}, {before.launches.back()}});
+    independent = independentInputs(inputs, before.launches);
   KernelContext own = context;
   own.inputs = inputs;
   own.outputs = targets.views;

@@ -75,9 +75,10 @@ private:
   Result<Alternative> oneCopy(mlir::Value value, const View &view, BufferId to, mlir::Operation *anchor);
   Status planCopy(mlir::Value value, const View &view, BufferId to, mlir::Operation *anchor);
   uint32_t shareKernel(KernelPlan kernel);
-  /// KernelContext::independent for a launch after one of `before`.
+  /// KernelContext::independent for a launch after those of `before`, after the steps so far.
   llvm::SmallVector<bool> independentInputs(llvm::ArrayRef<View> inputs,
-                                            llvm::ArrayRef<Alternative> before) const;
+                                            llvm::ArrayRef<KernelLaunch> before) const;
+  bool mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch> before) const;
   void describe(KernelLaunch &launch, const Region &region, const KernelContext &context,
                 const KernelDraft &draft) const;
 
@@ -124,6 +125,7 @@ private:
   /// Of values between the kernels of one alternative.
   llvm::DenseMap<mlir::Value, View> between;
   llvm::StringMap<uint32_t> kernels;
+  llvm::DenseSet<uint32_t> early; ///< kernels that let the next one start before they have waited
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> scattered; ///< by group
   std::optional<bool> gathersFullSizeRows; ///< KernelContext's, for all sums
 };

@@ -32,11 +32,12 @@ struct KernelContext {
   const SizeRange *range = nullptr; ///< the kernel is launched only there
   /// Per region output the same; empty: all are contiguous.
   llvm::ArrayRef<View> outputs = {};
-  /// Per region input: whether it is independent of the PDL predecessor, the launch just before, which does
-  /// not write it. All launches before that one have finished when the kernel starts (see pdl_wait in the
-  /// prelude), so that the input can be read before pdl_wait(): by load_early, or, if no kernel writes it, by
-  /// load. Empty: nothing is known.
+  /// Per region input: whether no launch writes it that may still run when the kernel starts: the one just before, and,
+  /// as long as these let the next one start early, those before it (see pdl_wait in the prelude). Such an input can be
+  /// read before pdl_wait(): by load_early, or, if no kernel writes it, by load. Empty: nothing is known.
   llvm::ArrayRef<bool> independent = {};
+  /// Whether kernels may let the next one start before they have waited: see early_launch.cuh.
+  bool mayLaunchEarly = false;
   /// How the kernel is to exchange data with other ranks.
   std::optional<CollectiveAlgorithm> algorithm = {};
   /// Per region output: whether it stays scattered in the TwoShot algorithm. Only kernels of that algorithm
@@ -76,6 +77,7 @@ struct KernelDraft {
   /// Inputs whose memory output 0 may take, if nobody reads them later: each thread reads of them only the bytes of
   /// the elements that it writes, before it writes them.
   std::vector<unsigned> replaceable;
+  bool launchesEarly = false; ///< lets the next kernel start before it has waited itself
   Dim gridX = 1, gridY = 1, gridZ = 1;
   Dim flops = 0;
   std::optional<Collective> collective;

@@ -11,6 +11,7 @@
 // Rows of keys and values can: their strides are multiples of 8, their column strides 1.
 
 #include "attention_decode_operands.cuh"
+#include "early_launch.cuh"
 
 // What a lane must know of its rows to finish their scores.
 template <class Config, class Body>
@@ -182,6 +183,7 @@ template <class Config, class Body>
 DEVICE void attention_decode_mma(const Body &body) {
   using T = typename Config::Key;
   constexpr int rows = DecodeMma<Config>::rows, tile_keys = DecodeMma<Config>::tile_keys;
+  launch_before_wait<Config>();
   if (has_no_work<Config>())
     return;
   const DecodeTile tile = decode_tile<Config>(body, rows);
@@ -193,7 +195,7 @@ DEVICE void attention_decode_mma(const Body &body) {
   typename decode_stream<Config, T>::type stream;
   stream.from.start(body, tile, j);
   pdl_wait();
-  pdl_launch_dependents();
+  launch_after_wait<Config>();
   DecodeQueries<Config> queries;
   queries.start(body, tile);
 

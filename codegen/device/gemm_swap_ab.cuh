@@ -5,6 +5,7 @@
 // of a multiprocessor; a warpgroup multiplies them. The blocks of a cluster may share out K: they add up what
 // they have in an order that only the sizes decide.
 
+#include "early_launch.cuh"
 #include "swap_ab_ring.cuh"
 #include "wgmma.cuh"
 
@@ -146,6 +147,7 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
   SHARED(u64, arrived, 1);
   SHARED(f32, staged, 4 * staged_size);
   T *ring = reinterpret_cast<T *>(aligned_shared(1024));
+  launch_before_wait<Config>();
   const int warp = shuffle_index((i32)thread_x() / 32, 0), lane = (int)lane_id();
   const int rank = Block::split > 1 ? (int)cluster_rank() : 0;
   if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0)
@@ -176,7 +178,7 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
     barrier();
   }
   pdl_wait();
-  pdl_launch_dependents();
+  launch_after_wait<Config>();
   if (warp == 4) {
     if (lane == 0)
       producer.go_on(map_a, maps...);

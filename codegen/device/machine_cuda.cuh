@@ -327,8 +327,9 @@ DEVICE f64 rint_(f64 x) { return rint(x); }
 DEVICE f64 fmod_(f64 x, f64 y) { return fmod(x, y); }
 DEVICE f64 fma_(f64 x, f64 y, f64 z) { return fma(x, y, z); }
 
-// Programmatic dependent launch: wait before touching memory that an earlier kernel writes. No kernel lets the next
-// one start before it has waited itself: so all but the kernel just before have finished when a kernel starts.
+// Programmatic dependent launch: wait before touching memory that an earlier kernel writes. Most kernels let the next
+// one start once they have waited themselves: then all but the kernel just before have finished when it starts. After
+// those that do so earlier (early_launch.cuh) the ones before them may run, too: see KernelContext::independent.
 DEVICE void pdl_wait() {
 #if HAS_PROGRAMMATIC_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");

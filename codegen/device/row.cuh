@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cluster_reduce.cuh"
+#include "early_launch.cuh"
 #include "moments.cuh"
 #include "reduce.cuh"
 #include "unaligned.cuh"
@@ -372,6 +373,8 @@ DEVICE void row_passes(const Body &body, const RowThread<Config> &thread, typena
 template <class Config, class Body, class RunBefore, class RunAfter>
 DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typename Body::Row &row,
                       typename Body::Live &live, const RunBefore &runBefore, const RunAfter &runAfter) {
+  if constexpr (Config::launches)
+    launch_before_wait<Config>();
   load_row<BeforeWait, Config>(body, thread, row, live);
   prefetch_row<BeforeWait, Config>(body, thread);
   runBefore();
@@ -386,7 +389,7 @@ DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typenam
   if constexpr (prefetchesFirst)
     prefetch_row<AfterWait, Config>(body, thread);
   if constexpr (Config::launches)
-    pdl_launch_dependents();
+    launch_after_wait<Config>();
   if constexpr (!Config::loadsFirst)
     load_row<AfterWait, Config>(body, thread, row, live);
   if constexpr (!prefetchesFirst)

@@ -95,9 +95,14 @@ KernelDraft emitMma(const Problem &problem) {
   kernel.config("row_tiles", tiles.rowTiles);
   kernel.config("stages", tiles.stages);
   kernel.config("queries_aligned", readsVectors(problem.view(op.getQ()), vectorLength));
+  const bool early = problem.context.mayLaunchEarly;
+  if (early)
+    kernel.config("launches_early", true);
   const int64_t rows = 8 * tiles.rowTiles;
   const int64_t sharedBytes = std::max(tiles.stages * tiles.stageBytes, accBytes(problem, rows));
-  return kernel.finish({rows, warps, 1, clusterBlocks(problem), sharedBytes});
+  KernelDraft draft = kernel.finish({rows, warps, 1, clusterBlocks(problem), sharedBytes});
+  draft.launchesEarly = early;
+  return draft;
 }
 
 } // namespace

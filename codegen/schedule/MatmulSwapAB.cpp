@@ -151,6 +151,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);
              }));
+  if (context.mayLaunchEarly)
+    source.set("launches_early", true);
   // A single row lies anywhere: its map has a stride all the same.
   const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
                                          : *mergedStride(problem.rowDims, problem.rowStrides);
@@ -163,6 +165,7 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
                                        ? mapOf(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile)
                                        : mapOf(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile);
                           });
+  draft.launchesEarly = context.mayLaunchEarly;
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);

@@ -329,6 +329,7 @@ private:
                                        .threads = parts.front().layout.blockThreads,
                                        .residentBlocks = residentBlocks(parts)});
     draft.gridX = blocks;
+    draft.launchesEarly = context.mayLaunchEarly;
     return draft;
   }
 };

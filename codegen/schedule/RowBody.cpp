@@ -206,6 +206,8 @@ body::Config BodyPrinter::config() const {
     config.set("loadsFirst", true);
   if (!launches)
     config.set("launches", false);
+  else if (!exchange && context.mayLaunchEarly)
+    config.set("launches_early", true);
   if (exchange)
     exchange->configure(config);
   return config;
