@@ -40,9 +40,17 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   return {128 * sharing.boxes * (tile * tiles + rows), parts + staged + 16 * mostStages + 64 + 1024};
 }
 
+/// Tiles of columns that a block takes one after the other: as many for each.
+int64_t turnsOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+  return *columnTiles(problem, tile * sharing.tiles).ceilDiv(target.multiprocessors).constant();
+}
+
+/// As many as there is memory for, or as the block has steps: the rest is for blocks of the next kernel.
 int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const Memory memory = memoryOf(problem, sharing);
-  return std::min(mostStages, (target.sharedBytesPerBlock - memory.others) / memory.stage);
+  const int64_t steps = *problem.k.ceilDiv(sharing.boxes * tile * sharing.kSplit).constant();
+  return std::min({mostStages, (target.sharedBytesPerBlock - memory.others) / memory.stage,
+                   std::max<int64_t>(2, turnsOf(problem, sharing, target) * steps)});
 }
 
 /// Of more columns than one tile a multiprocessor: as many at once that all blocks have as much to do, in as
@@ -169,9 +177,7 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);
-  const int64_t turns =
-      llvm::divideCeil(*tiles.constant(), context.target.multiprocessors); // as many for each block
-  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : tiles.ceilDiv(turns);
+  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : tiles.ceilDiv(turnsOf(problem, sharing, context.target));
   return draft;
 }
 
