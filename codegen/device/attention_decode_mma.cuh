@@ -179,6 +179,27 @@ DEVICE void publish_fragments(const WarpResults<Config, Rows> &results, DecodeSo
   }
 }
 
+// Has the L2 fetch the warp's first tiles, from j on, while the kernels before this one still run. Only a hint, so that
+// it may name keys that one of them writes. Where rows lie apart it would take a request for each: none is made.
+template <class Config, class T, class Body>
+DEVICE void prefetch_first_tiles(const Body &body, const DecodeTile &tile, i64 j, i64 step) {
+  constexpr int tiles = 2; // more of them delay what that kernel itself asks for
+  if (lane_of_warp() >= 2)
+    return;
+  const bool isKeys = lane_of_warp() == 0;
+  const T *rows = isKeys ? body.key_rows(tile.entry, tile.kv_head) : body.value_rows(tile.entry, tile.kv_head);
+  const i64 stride = isKeys ? body.key_stride() : body.value_stride();
+  if (stride != (isKeys ? Config::depth : Config::value_depth))
+    return;
+#pragma unroll
+  for (int t = 0; t < tiles; ++t) {
+    const i64 first = j + t * step, all = first + DecodeMma<Config>::tile_keys;
+    const i64 end = all < tile.keys.end ? all : tile.keys.end;
+    if (first < end)
+      prefetch_range(rows + first * stride, rows + end * stride);
+  }
+}
+
 template <class Config, class Body>
 DEVICE void attention_decode_mma(const Body &body) {
   using T = typename Config::Key;
@@ -194,6 +215,7 @@ DEVICE void attention_decode_mma(const Body &body) {
   i64 j = tile.keys.first + (tile.rank * Config::warps + warp_of_block()) * tile_keys;
   typename decode_stream<Config, T>::type stream;
   stream.from.start(body, tile, j);
+  prefetch_first_tiles<Config, T>(body, tile, j, step);
   pdl_wait();
   launch_after_wait<Config>();
   DecodeQueries<Config> queries;
