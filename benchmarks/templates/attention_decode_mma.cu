@@ -9,7 +9,7 @@ struct Config {
   using Value = bf16;
   using Mask = void;
   static constexpr int depth = 128, value_depth = 128, window = 0, warps = 8, cluster = Cluster,
-                       row_tiles = 1, stages = 0;
+                       row_tiles = 1, stages = 0, streams = 1;
   static constexpr bool causal = true, zero_masked_rows = false, queries_aligned = true;
 };
 KERNEL_CLUSTER(256, 1, 8) by_8(bench::Body<bf16> body) { attention_decode_mma<Config<8>>(body); }

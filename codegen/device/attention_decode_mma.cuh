@@ -7,6 +7,7 @@
 // lane's own; that is slower. A Config also has
 //   row_tiles          tiles of 8 rows: 1 or 2
 //   stages             of 16 keys and values that wait in shared memory; 0: they wait in registers
+//   streams            of them, in registers, that a warp has on their way: 1, or 2 where registers are left
 //   queries_aligned    whether rows of queries can be read 16 bytes at a time
 // Rows of keys and values can: their strides are multiples of 8, their column strides 1.
 
@@ -213,8 +214,10 @@ DEVICE void attention_decode_mma(const Body &body) {
   lane_rows.start(body, tile);
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * tile_keys;
   i64 j = tile.keys.first + (tile.rank * Config::warps + warp_of_block()) * tile_keys;
-  typename decode_stream<Config, T>::type stream;
-  stream.from.start(body, tile, j);
+  typename decode_stream<Config, T>::type streams[Config::streams];
+#pragma unroll
+  for (int s = 0; s < Config::streams; ++s)
+    streams[s].from.start(body, tile, j + s * step);
   prefetch_first_tiles<Config, T>(body, tile, j, step);
   pdl_wait();
   launch_after_wait<Config>();
@@ -224,20 +227,32 @@ DEVICE void attention_decode_mma(const Body &body) {
   DecodeSoftmax<Config> softmax;
   softmax.start();
   lane_rows.load_mask(body, tile, j);
-  stream.start(j, step);
+  constexpr int turns = Config::streams;
+#pragma unroll
+  for (int s = 0; s < turns; ++s)
+    streams[s].start(j + s * step, turns * step);
 #pragma unroll 1
-  for (; j < tile.keys.end; j += step) {
-    f32 score[Config::row_tiles][4] = {};
-    stream.await();
-    decode_scores<Config, T>(score, stream, queries);
-    stream.keys_used(j, step);
-    lane_rows.finish(score, body, tile, j);
-    lane_rows.load_mask(body, tile, j + step);
-    softmax.add(score);
-    decode_values<Config, T>(softmax.acc_o, score, stream);
-    stream.values_used(j, step);
+  for (; j < tile.keys.end; j += turns * step) {
+#pragma unroll
+    for (int s = 0; s < turns; ++s) {
+      const i64 at = j + s * step;
+      if (s > 0 && at >= tile.keys.end)
+        break;
+      auto &stream = streams[s];
+      f32 score[Config::row_tiles][4] = {};
+      stream.await();
+      decode_scores<Config, T>(score, stream, queries);
+      stream.keys_used(at, turns * step);
+      lane_rows.finish(score, body, tile, at);
+      lane_rows.load_mask(body, tile, at + step);
+      softmax.add(score);
+      decode_values<Config, T>(softmax.acc_o, score, stream);
+      stream.values_used(at, turns * step);
+    }
   }
-  stream.finish();
+#pragma unroll
+  for (int s = 0; s < turns; ++s)
+    streams[s].finish();
   const WarpResults<Config, rows> results = warp_results<Config, rows>();
   publish_fragments(results, softmax);
   merge_rows(body, tile, results);

@@ -71,10 +71,14 @@ struct Tiles {
     stageBytes = warps * vectors * 32 * 16;
     fits = inRegisters || stageBytes <= waitingBytes(problem.context.target);
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
+    // A warp has one or two tiles where 8 blocks share the keys, and one block a head leaves no registers.
+    const int64_t blocks = clusterBlocks(problem);
+    streams = inRegisters && blocks > 1 && blocks < 8 && vectors <= 8 && rowTiles == 1 ? 2 : 1;
   }
   static constexpr int64_t rowsOfTile = 8;
   bool mayHaveTwo() const { return keyVectors + 2 * valueVectors <= 8; }
   int64_t keyVectors, valueVectors, rowTiles, stageBytes, stages;
+  int64_t streams; ///< keys and values that wait in registers, by turns
   bool fits; ///< keys and values that wait in shared memory have room there
 };
 
@@ -94,6 +98,7 @@ KernelDraft emitMma(const Problem &problem) {
   kernel.config("cluster", clusterBlocks(problem));
   kernel.config("row_tiles", tiles.rowTiles);
   kernel.config("stages", tiles.stages);
+  kernel.config("streams", tiles.streams);
   kernel.config("queries_aligned", readsVectors(problem.view(op.getQ()), vectorLength));
   const bool early = problem.context.mayLaunchEarly;
   if (early)

@@ -217,7 +217,8 @@ Case decodeFma(DType type, int depth, int valueDepth, int keyVector, int valueVe
 Case decodeMma(DType type, int depth, int valueDepth, int rowTiles, int stages) {
   const int vectors = 2 * ((depth + 31) / 32) + 4 * ((valueDepth + 63) / 64), rows = 8 * rowTiles;
   return {"decode_mma",
-          fmt::format(", warps = 8, cluster = 8, row_tiles = {}, stages = {}", rowTiles, stages),
+          fmt::format(", warps = 8, cluster = 8, row_tiles = {}, stages = {}, streams = {}", rowTiles, stages,
+                      stages == 0 && vectors <= 8 ? 2 : 1),
           256,
           rows,
           std::max(8 * stages * vectors * 512, 8 * rows * (valueDepth + 4) * 4),
