@@ -93,7 +93,8 @@ bool PlanBuilder::isPrepared(Operation *op) const {
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
-  KernelContext context{shapes, inputs, target, nullptr, outputs, {}, false, {}, {}, false, options.schedules};
+  KernelContext context{shapes, inputs, target, nullptr, outputs,          {},
+                        false,  {},     {},     false,   options.schedules};
   // Ranks clear and check what they exchange before they wait, and count on one kernel at most before them.
   context.mayLaunchEarly = plan.ranks == 1;
   return context;
@@ -308,8 +309,8 @@ bool PlanBuilder::mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch
     const BufferId *its = fusion::bufferOf(argument);
     return its && *its == buffer && isWritten(argument);
   };
-  // Whether one of them writes it, backwards up to one that lets the next start only once it has waited: what was
-  // before that has finished. `reached`: there is none.
+  // Whether one of them writes it, backwards up to one that lets the next start only once it has waited: what
+  // was before that has finished. `reached`: there is none.
   auto written = [&](llvm::ArrayRef<KernelLaunch> launches, bool &reached) {
     for (const KernelLaunch &launch : llvm::reverse(launches)) {
       if (llvm::any_of(launch.arguments, writesIt))

@@ -32,9 +32,10 @@ struct KernelContext {
   const SizeRange *range = nullptr; ///< the kernel is launched only there
   /// Per region output the same; empty: all are contiguous.
   llvm::ArrayRef<View> outputs = {};
-  /// Per region input: whether no launch writes it that may still run when the kernel starts: the one just before, and,
-  /// as long as these let the next one start early, those before it (see pdl_wait in the prelude). Such an input can be
-  /// read before pdl_wait(): by load_early, or, if no kernel writes it, by load. Empty: nothing is known.
+  /// Per region input: whether no launch writes it that may still run when the kernel starts: the one just
+  /// before, and, as long as these let the next one start early, those before it (see pdl_wait in the
+  /// prelude). Such an input can be read before pdl_wait(): by load_early, or, if no kernel writes it, by
+  /// load. Empty: nothing is known.
   llvm::ArrayRef<bool> independent = {};
   /// Whether kernels may let the next one start before they have waited: see early_launch.cuh.
   bool mayLaunchEarly = false;

@@ -114,7 +114,8 @@ KernelDraft emitMma(const Problem &problem) {
 
 int64_t oneTileQueries(const Problem &problem) {
   const int64_t group = problem.group.constant().value_or(INT64_MAX);
-  return group > 0 && runsOnTensorCores(problem) && Tiles(problem).mayHaveTwo() ? Tiles::rowsOfTile / group : 0;
+  return group > 0 && runsOnTensorCores(problem) && Tiles(problem).mayHaveTwo() ? Tiles::rowsOfTile / group
+                                                                                : 0;
 }
 
 KernelDraft emitDecode(const Problem &problem) {

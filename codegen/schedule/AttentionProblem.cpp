@@ -4,8 +4,8 @@ using namespace mlir;
 
 namespace fusion::attention {
 
-/// Sizes by which kernels are chosen: pairs, and this added for queries that need two tiles of rows, and once more for
-/// those that are not few.
+/// Sizes by which kernels are chosen: pairs, and this added for queries that need two tiles of rows, and once
+/// more for those that are not few.
 static constexpr int64_t manyQueries = int64_t(1) << 40;
 
 Problem::Problem(const Region &region, const KernelContext &context)

@@ -40,7 +40,8 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
 std::vector<SizeRange> ranges(const Problem &problem);
 /// For at most so many queries, whose rows are few.
 int64_t decodeQueries(const Problem &problem);
-/// For so many of them a kernel of its own has one tile of rows, where that of them all has two; 0: there is none.
+/// For so many of them a kernel of its own has one tile of rows, where that of them all has two; 0: there is
+/// none.
 int64_t oneTileQueries(const Problem &problem);
 
 /// Kernels of few rows: on tensor cores, where types and alignment of the operands allow it, else on FMA

@@ -177,7 +177,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);
-  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : tiles.ceilDiv(turnsOf(problem, sharing, context.target));
+  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit)
+                                   : tiles.ceilDiv(turnsOf(problem, sharing, context.target));
   return draft;
 }
 

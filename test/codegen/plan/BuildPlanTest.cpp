@@ -278,22 +278,27 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
   EXPECT_EQ(early, (std::vector{true, false, true}));
 }
 
-/// A kernel that lets the next one start before it has waited: what was written before it may not be there yet.
+/// A kernel that lets the next one start before it has waited: what was written before it may not be there
+/// yet.
 TEST(BuildPlan, BehindKernelsThatLaunchEarlyNothingTheyFollowIsReadEarly) {
-  for (auto [between, ranks, early] : {std::tuple("softmax", 1, false), std::tuple("exp", 1, true), std::tuple("softmax", 2, true)}) {
-    const std::string rows = "tensor<?x1024xf16>", attributes = between == std::string("exp") ? "" : " {axis = -1 : i64}";
-    ProgramPlan plan = planOf("func.func @main(%x: " + rows + " {nn.name = \"x\", nn.dims = [\"n\", 1024]}, %y: " + rows +
-                              " {nn.name = \"y\", nn.dims = [\"n\", 1024]}) -> (" + rows + ", " + rows + ")" +
-                              (ranks > 1 ? " attributes {nn.mesh = {tp = 2 : i64}}" : "") + " {\n" +
-                              "%0 = nn.softmax %x {axis = -1 : i64} : (" + rows + ") -> " + rows + "\n%1 = nn." + between + " %y" +
-                              attributes + " : (" + rows + ") -> " + rows + "\n%2 = nn.softmax %0 {axis = -1 : i64} : (" + rows +
-                              ") -> " + rows + "\nreturn %1, %2 : " + rows + ", " + rows + "\n}");
+  for (auto [between, ranks, early] :
+       {std::tuple("softmax", 1, false), std::tuple("exp", 1, true), std::tuple("softmax", 2, true)}) {
+    const std::string rows = "tensor<?x1024xf16>",
+                      attributes = between == std::string("exp") ? "" : " {axis = -1 : i64}";
+    ProgramPlan plan = planOf(
+        "func.func @main(%x: " + rows + " {nn.name = \"x\", nn.dims = [\"n\", 1024]}, %y: " + rows +
+        " {nn.name = \"y\", nn.dims = [\"n\", 1024]}) -> (" + rows + ", " + rows + ")" +
+        (ranks > 1 ? " attributes {nn.mesh = {tp = 2 : i64}}" : "") + " {\n" +
+        "%0 = nn.softmax %x {axis = -1 : i64} : (" + rows + ") -> " + rows + "\n%1 = nn." + between + " %y" +
+        attributes + " : (" + rows + ") -> " + rows + "\n%2 = nn.softmax %0 {axis = -1 : i64} : (" + rows +
+        ") -> " + rows + "\nreturn %1, %2 : " + rows + ", " + rows + "\n}");
     ASSERT_EQ(plan.steps.size(), 3u);
     auto sourceOf = [&](size_t step) {
       return plan.kernels[plan.steps[step].alternatives.front().launches.front().kernel].source;
     };
     EXPECT_EQ(sourceOf(0).find("launches_early = true") != std::string::npos, ranks == 1) << sourceOf(0);
-    EXPECT_EQ(sourceOf(2).find("load_early_vec") != std::string::npos, early) << between << ranks << sourceOf(2);
+    EXPECT_EQ(sourceOf(2).find("load_early_vec") != std::string::npos, early)
+        << between << ranks << sourceOf(2);
   }
 }
 

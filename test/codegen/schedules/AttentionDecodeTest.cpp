@@ -56,11 +56,13 @@ TEST(AttentionDecode, GroupsAndQueries) {
 
 // Rows that fit in one tile have a kernel with one.
 TEST(AttentionDecode, TilesOfRows) {
-  for (auto [heads, queries, tiles] : {std::tuple(8, 2, 1), std::tuple(8, 3, 2), std::tuple(16, 1, 1),
-                                       std::tuple(32, 1, 2)}) {
+  for (auto [heads, queries, tiles] :
+       {std::tuple(8, 2, 1), std::tuple(8, 3, 2), std::tuple(16, 1, 1), std::tuple(32, 1, 2)}) {
     const Attention a{"bf16", heads, 2, 64, 64, "", "", "scale = 0.1 : f32, causal = true"};
-    const std::string source = check(attentionSchedule(), {module(a), sizes(2, queries, 70), toleranceOf(a.type)});
-    EXPECT_NE(source.find(fmt::format("row_tiles = {},", tiles)), std::string::npos) << heads << " " << queries << source;
+    const std::string source =
+        check(attentionSchedule(), {module(a), sizes(2, queries, 70), toleranceOf(a.type)});
+    EXPECT_NE(source.find(fmt::format("row_tiles = {},", tiles)), std::string::npos)
+        << heads << " " << queries << source;
   }
 }
 
