@@ -221,7 +221,7 @@ std::string planText(const ProgramPlan &plan) {
   return text;
 }
 
-static std::string quoted(std::string_view text) {
+static std::string dotString(std::string_view text) {
   std::string result = "\"";
   for (char c : plainText(text, std::string::npos))
     result += c == '"' ? "\\\"" : std::string(1, c);
@@ -234,12 +234,12 @@ std::string planDot(const ProgramPlan &plan) {
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const PortPlan &port = plan.inputs[i];
     writer[port.buffer] = fmt::format("input{}", i);
-    text += fmt::format("  input{} [shape=ellipse, label={}];\n", i, quoted(port.name));
+    text += fmt::format("  input{} [shape=ellipse, label={}];\n", i, dotString(port.name));
   }
   auto edge = [&](BufferId buffer, const std::string &to) {
     if (!writer[buffer].empty() && writer[buffer] != to)
       text += fmt::format("  {} -> {} [label={}];\n", writer[buffer], to,
-                          quoted(typed(plan.buffers[buffer].type, plan.buffers[buffer].shape)));
+                          dotString(typed(plan.buffers[buffer].type, plan.buffers[buffer].shape)));
   };
   size_t number = 0;
   for (const Step &step : plan.steps)
@@ -247,7 +247,7 @@ std::string planDot(const ProgramPlan &plan) {
       std::string node = fmt::format("launch{}", number++);
       text += fmt::format(
           "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",
-          quoted(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
+          dotString(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
       for (const KernelArgument &argument : launch.arguments)
         if (const BufferId *buffer = bufferOf(argument); buffer && !isWritten(argument))
           edge(*buffer, node);
@@ -258,7 +258,7 @@ std::string planDot(const ProgramPlan &plan) {
         }
     }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    text += fmt::format("  output{} [shape=ellipse, label={}];\n", i, quoted(plan.outputs[i].name));
+    text += fmt::format("  output{} [shape=ellipse, label={}];\n", i, dotString(plan.outputs[i].name));
     edge(plan.outputs[i].buffer, fmt::format("output{}", i));
   }
   return text + "}\n";

@@ -18,7 +18,7 @@ struct Printed {
     printer.bindVector(value, name, type);
     return value;
   }
-  std::string print(std::vector<Result> results, int64_t width) {
+  std::string print(std::vector<body::Result> results, int64_t width) {
     for (const std::string &name : printer.vectors(results, width, code))
       code.line("-> " + name);
     return code.text();

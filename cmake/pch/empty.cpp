@@ -1,0 +1,1 @@
+// Exists so that each precompiled header has a target that owns it.
