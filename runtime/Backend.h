@@ -71,7 +71,7 @@ public:
   /// A tensor map of memory at `address`, as a kernel of this backend takes it. `extents`: its shape, then its strides.
   virtual Status encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
                                  std::span<uint64_t, tensorMapWords> words) = 0;
-  /// Before the first launch of these kernels, outside of record().
+  /// Before the first launch of these kernels, outside of record(): compiles those that are on demand.
   virtual Status prepare(std::span<const uint32_t> kernels) { return {}; }
   virtual Status launch(const Launch &launch) = 0;
   /// Has a library queue work of its own on stream(): now, or, within record() of a device without streams, at each replay.
@@ -118,12 +118,13 @@ protected:
 /// What the kernels are compiled from or were compiled to.
 struct BackendKernels {
   std::span<const KernelPlan> plans; ///< outlive the backend
-  /// For each plan, if not empty: not every run needs it. Where compiling is slow it may wait for prepare().
+  /// For each plan, if not empty: not every run needs it. It is compiled by the first prepare() that names it, unless
+  /// `cubins` has it.
   std::vector<bool> onDemand;
   /// One for each plan, compiled for `cubinArch`; used when the device runs that, else ignored. May be empty.
   std::span<const std::string> cubins;
   std::string cubinArch;
-  KernelCache *cache = nullptr; ///< may be null
+  KernelCache *cache = nullptr; ///< may be null; outlives the backend where kernels are on demand
   bool mayTryAlgorithms = false; ///< of libraries: see CublasLtRunner
 };
 

@@ -12,7 +12,7 @@
 namespace fusion {
 
 Executor::Executor(ProgramPlan plan, ExecutorOptions options)
-    : program(std::move(plan)), options(std::move(options)) {}
+    : program(std::move(plan)), options(std::move(options)), cache(this->options.cacheFolder, this->options.warn) {}
 Executor::~Executor() = default;
 
 /// Input and Output buffers need a port, or nobody gives them an address or reads them.
@@ -66,9 +66,8 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
 
   std::unique_ptr<Executor> executor(new Executor(std::move(plan), std::move(options)));
   const ExecutorOptions &chosen = executor->options;
-  KernelCache cache(chosen.cacheFolder, chosen.warn);
   BackendKernels kernels{executor->program.kernels, neededBySomeRuns(executor->program), chosen.cubins,
-                         chosen.cubinArch, &cache};
+                         chosen.cubinArch, &executor->cache};
   Result<std::unique_ptr<Backend>> backend =
       emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);
   if (!backend)

@@ -41,8 +41,9 @@ struct ExecutorOptions {
 /// Thread-safe: runs wait for each other.
 class Executor {
 public:
-  /// Compiles or loads the kernels and the weights. Errors: an invalid plan, a missing weight file, a kernel
-  /// that does not compile (BadInput); no driver, GPU, NVRTC or host compiler, or no memory (Environment).
+  /// Loads the weights, and compiles or loads the kernels that every run needs. Kernels for some sizes only are compiled
+  /// by the first run of such sizes; those of a bundle are compiled already. Errors: an invalid plan, a missing weight
+  /// file, a kernel that does not compile (BadInput); no driver, GPU, NVRTC or host compiler, or no memory (Environment).
   static Result<std::unique_ptr<Executor>> create(ProgramPlan plan, ExecutorOptions options);
   ~Executor();
 
@@ -86,6 +87,7 @@ private:
                                              const std::shared_ptr<Backend> &device);
   ProgramPlan program;
   ExecutorOptions options;
+  KernelCache cache;
   std::unique_ptr<Runner> runner;
 };
 

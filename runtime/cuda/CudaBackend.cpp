@@ -1,46 +1,16 @@
 #include "runtime/cuda/CudaBackend.h"
 
+#include "ir/base/Hash.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 namespace fusion::cuda {
 
-Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKernels &kernels) {
-  Result<const Driver *> driver = Driver::instance();
-  if (!driver)
-    return driver.error();
-  Result<DeviceProperties> properties = deviceProperties(ordinal);
-  if (!properties)
-    return properties.error();
-  // Compiling comes before the context: a kernel that does not compile should cost no device memory.
-  std::vector<CompiledKernel> compiled;
-  const Result<TargetInfo> cubinTarget = TargetInfo::find(kernels.cubinArch);
-  bool useCubins =
-      !kernels.cubins.empty() && cubinTarget && cubinTarget->runsOn(properties->major, properties->minor);
-  if (!useCubins) {
-    auto result = compileKernels(kernels.plans, properties->target(), kernels.cache);
-    if (!result)
-      return result.error();
-    compiled = std::move(*result);
-  }
-  auto session = std::make_shared<Session>(**driver, ordinal);
-  std::unique_ptr<CudaBackend> backend(new CudaBackend(session, std::move(*properties)));
-  backend->cacheFolder = kernels.cache ? kernels.cache->folder() : std::string();
-  backend->mayTryAlgorithms = kernels.mayTryAlgorithms;
-  if (Status status = session->open(); !status)
-    return status.error();
-  std::map<std::string_view, Module> modules; // by their cubins
-  for (size_t i = 0; i < kernels.plans.size(); ++i)
-    if (Status status = backend->load(kernels.plans[i], useCubins ? kernels.cubins[i] : compiled[i].bytes, modules);
-        !status)
-      return status.error();
-  return std::unique_ptr<Backend>(std::move(backend));
-}
-
-Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin,
-                         std::map<std::string_view, Module> &modules) {
+/// What a launch needs to know besides the function.
+static Kernel describe(const KernelPlan &plan) {
   Kernel kernel;
   kernel.name = plan.name;
   kernel.block[0] = plan.blockX, kernel.block[1] = plan.blockY, kernel.block[2] = plan.blockZ;
@@ -51,34 +21,89 @@ Status CudaBackend::load(const KernelPlan &plan, const std::string &cubin,
   size_t word = 0;
   for (const KernelPlan::Parameter &parameter : plan.parameters) {
     kernel.argumentWords.push_back(word);
-    word += parameter.kind == KernelPlan::Parameter::Kind::TensorMap ? tensorMapWords : 1;
+    word += parameter.kind == KernelPlan::Parameter::Kind::TensorMap ? Backend::tensorMapWords : 1;
   }
-  if (plan.isLibraryCall) {
-    kernels.push_back(kernel);
-    return {};
+  return kernel;
+}
+
+/// One cubin for each of `chosen`.
+static Result<std::vector<CompiledKernel>> compile(std::span<const KernelPlan> plans, std::span<const uint32_t> chosen,
+                                                   const TargetInfo &target, KernelCache *cache) {
+  std::vector<KernelPlan> sources;
+  for (uint32_t kernel : chosen)
+    sources.push_back(plans[kernel]);
+  return compileKernels(sources, target, cache);
+}
+
+CudaBackend::CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties, const BackendKernels &wanted)
+    : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)),
+      plans(wanted.plans), cache(wanted.cache), cacheFolder(cache ? cache->folder() : std::string()),
+      mayTryAlgorithms(wanted.mayTryAlgorithms) {
+  for (const KernelPlan &plan : plans)
+    kernels.push_back(describe(plan));
+}
+
+Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKernels &kernels) {
+  Result<const Driver *> driver = Driver::instance();
+  if (!driver)
+    return driver.error();
+  Result<DeviceProperties> properties = deviceProperties(ordinal);
+  if (!properties)
+    return properties.error();
+  const Result<TargetInfo> cubinTarget = TargetInfo::find(kernels.cubinArch);
+  const bool useCubins =
+      !kernels.cubins.empty() && cubinTarget && cubinTarget->runsOn(properties->major, properties->minor);
+  std::vector<uint32_t> first;
+  bool compiles = false;
+  for (uint32_t i = 0; i < kernels.plans.size(); ++i) {
+    if (kernels.plans[i].isLibraryCall)
+      continue;
+    compiles = !useCubins;
+    if (useCubins || kernels.onDemand.empty() || !kernels.onDemand[i])
+      first.push_back(i);
   }
-  std::string what = fmt::format("loading kernel {}", plan.name);
-  auto [module, isNew] = modules.try_emplace(cubin);
-  if (isNew) {
-    if (Status status = driver.check(driver.cuModuleLoadData(&module->second, cubin.data()), what); !status)
+  // Compiling comes before the context: a kernel that does not compile should cost no device memory.
+  std::vector<CompiledKernel> compiled;
+  if (compiles) {
+    if (Result<Nvrtc *> nvrtc = Nvrtc::instance(); !nvrtc) // also where all kernels are compiled later
+      return nvrtc.error();
+    auto result = compile(kernels.plans, first, properties->target(), kernels.cache);
+    if (!result)
+      return result.error();
+    compiled = std::move(*result);
+  }
+  auto session = std::make_shared<Session>(**driver, ordinal);
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(session, std::move(*properties), kernels));
+  if (Status status = session->open(); !status)
+    return status.error();
+  for (size_t i = 0; i < first.size(); ++i)
+    if (Status status = backend->load(first[i], useCubins ? kernels.cubins[first[i]] : compiled[i].bytes); !status)
+      return status.error();
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Status CudaBackend::load(uint32_t index, const std::string &cubin) {
+  Kernel &kernel = kernels[index];
+  const std::string what = fmt::format("loading kernel {}", kernel.name);
+  auto [module, isNew] = modules.try_emplace(contentHash(cubin));
+  if (isNew)
+    if (Status status = driver.check(driver.cuModuleLoadData(&module->second, cubin.data()), what); !status) {
+      modules.erase(module);
       return status;
-    loadedModules.push_back(module->second);
-  }
-  kernels.push_back(kernel);
-  Kernel &loaded = kernels.back();
-  if (Status status =
-          driver.check(driver.cuModuleGetFunction(&loaded.function, module->second, plan.name.c_str()), what);
-      !status)
+    }
+  Function function = nullptr;
+  if (Status status = driver.check(driver.cuModuleGetFunction(&function, module->second, kernel.name.c_str()), what); !status)
     return status;
-  if (plan.dynamicSharedBytes > static_cast<uint32_t>(properties.maxSharedBytes))
-    return environment(fmt::format("kernel {} needs {} bytes of shared memory, {} has {}", plan.name,
-                                   plan.dynamicSharedBytes, properties.name, properties.maxSharedBytes));
-  if (plan.dynamicSharedBytes == 0)
-    return {};
-  // Above 48 KiB, static arrays included, the driver wants to be asked.
-  return driver.check(driver.cuFuncSetAttribute(loaded.function, maxDynamicSharedBytes,
-                                                static_cast<int>(plan.dynamicSharedBytes)),
-                      what);
+  if (kernel.sharedBytes > static_cast<uint32_t>(properties.maxSharedBytes))
+    return environment(fmt::format("kernel {} needs {} bytes of shared memory, {} has {}", kernel.name, kernel.sharedBytes,
+                                   properties.name, properties.maxSharedBytes));
+  if (kernel.sharedBytes > 0) // above 48 KiB, static arrays included, the driver wants to be asked
+    if (Status status = driver.check(
+            driver.cuFuncSetAttribute(function, maxDynamicSharedBytes, static_cast<int>(kernel.sharedBytes)), what);
+        !status)
+      return status;
+  kernel.function = function;
+  return {};
 }
 
 CudaBackend::~CudaBackend() {
@@ -87,7 +112,7 @@ CudaBackend::~CudaBackend() {
   (void)session->enter(session->ownStream()); // after what callers' streams still run
   driver.cuStreamSynchronize(session->ownStream());
   runner.reset();
-  for (Module module : loadedModules)
+  for (const auto &[cubin, module] : modules)
     driver.cuModuleUnload(module);
   for (std::byte *chunk : staging)
     if (chunk)
@@ -106,6 +131,18 @@ Result<CublasLtRunner *> CudaBackend::matmuls() {
 }
 
 Status CudaBackend::prepare(std::span<const uint32_t> wanted) {
+  std::set<uint32_t> distinct(wanted.begin(), wanted.end());
+  std::erase_if(distinct, [&](uint32_t i) { return plans[i].isLibraryCall || kernels[i].function; });
+  if (!distinct.empty()) {
+    const std::vector<uint32_t> missing(distinct.begin(), distinct.end());
+    auto compiled = compile(plans, missing, properties.target(), cache);
+    if (!compiled)
+      return compiled.error();
+    session->activate();
+    for (size_t i = 0; i < missing.size(); ++i)
+      if (Status status = load(missing[i], (*compiled)[i].bytes); !status)
+        return status;
+  }
   if (std::none_of(wanted.begin(), wanted.end(), [&](uint32_t i) { return kernels[i].matmul.has_value(); }))
     return {};
   Result<CublasLtRunner *> made = matmuls();

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <string_view>
 
 namespace fusion::cuda {
 
@@ -51,10 +50,9 @@ public:
                                        const std::function<Status()> &ready) override;
 
 private:
-  CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties)
-      : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)) {}
-  /// `modules`: those that are loaded, by their cubins; several kernels may be in one.
-  Status load(const KernelPlan &plan, const std::string &cubin, std::map<std::string_view, Module> &modules);
+  CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties, const BackendKernels &kernels);
+  /// Makes it ready to launch. Several kernels may be in one cubin, which is loaded once.
+  Status load(uint32_t kernel, const std::string &cubin);
   Status noteNode();
   Status mark(Event event, unsigned flags);
   Result<double> microsecondsBetween(Event begin, Event end);
@@ -68,8 +66,10 @@ private:
   std::shared_ptr<Session> session;
   const Driver &driver;
   DeviceProperties properties;
-  std::vector<Kernel> kernels;
-  std::vector<Module> loadedModules;
+  std::span<const KernelPlan> plans;
+  KernelCache *cache;          ///< may be null; for what is compiled by prepare()
+  std::vector<Kernel> kernels; ///< one for each plan; without its function while it is not compiled
+  std::map<std::string, Module> modules; ///< that are loaded, by hashes of their cubins
   std::byte *staging[2] = {nullptr, nullptr};
   std::unique_ptr<Events> stagingDone;
   std::shared_ptr<PinnedMemory> pinned; ///< null until a result goes to the host
@@ -79,7 +79,7 @@ private:
   std::vector<GraphNode> nodes; ///< … what each launch has become, where the driver says so
   std::shared_ptr<void> flush; ///< what emptyCache() writes
   std::string cacheFolder;
-  bool mayTryAlgorithms = false;
+  bool mayTryAlgorithms;
   std::unique_ptr<CublasLtRunner> runner; ///< null until it is needed
 };
 

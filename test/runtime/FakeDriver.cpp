@@ -85,7 +85,7 @@ struct KernelInfo {
   std::vector<int> words; ///< of each argument
 };
 const std::map<std::string, KernelInfo> kernels = {
-    {"scale", {scale, {1, 1, 1, 1}}}, {"add", {add, {1, 1, 1, 1, 1}}}, {"tile", {tile, {16, 1, 1}}}};
+    {"scale", {scale, {1, 1, 1, 1}}}, {"scale_few", {scale, {1, 1, 1, 1}}}, {"add", {add, {1, 1, 1, 1, 1}}}, {"tile", {tile, {16, 1, 1}}}};
 
 int queue(Work work) {
   std::lock_guard lock(mutex);

@@ -4,6 +4,8 @@
 #include "FakeGpu.h"
 #include "StepChecks.h"
 
+#include "runtime/cuda/Nvrtc.h"
+
 using namespace fusion;
 using namespace fusion::test;
 
@@ -163,6 +165,61 @@ TEST_F(FakeGpu, AKernelThatTheCubinLacksIsNamed) {
   auto executor = Executor::create(plan, options(plan));
   ASSERT_FALSE(executor);
   EXPECT_NE(executor.error().message.find("kernel subtract"), std::string::npos) << executor.error().message;
+}
+
+/// Compiled on this machine, and not in a bundle.
+static ExecutorOptions withoutCubins(const TemporaryFolder &folder) {
+  ExecutorOptions chosen;
+  chosen.cacheFolder = folder.path;
+  return chosen;
+}
+
+TEST_F(FakeGpu, KernelsOfOtherSizesAreCompiledWhenTheyCome) {
+  if (auto nvrtc = Nvrtc::instance(); !nvrtc)
+    GTEST_SKIP() << nvrtc.error().message;
+  TemporaryFolder folder;
+  auto executor = make(rangedPlan(), withoutCubins(folder));
+  ASSERT_TRUE(executor);
+  EXPECT_EQ(counters().modules, 1); // what every run needs
+  const NamedTensors few = sampleInputs(1, 4), many = sampleInputs(2, 8);
+  expectSum(executor->run(few), few);
+  EXPECT_EQ(counters().modules, 2);
+  for (int run = 0; run < 3; ++run) // the second records
+    expectSum(executor->run(many), many);
+  expectSum(executor->run(few), few);
+  EXPECT_EQ(counters().modules, 3);
+}
+
+TEST_F(FakeGpu, ABundlesKernelsAreLoadedAtTheStart) {
+  auto executor = make(rangedPlan());
+  ASSERT_TRUE(executor);
+  EXPECT_EQ(counters().modules, 1); // the stand-in's cubins are all the same
+  const NamedTensors few = sampleInputs(1, 4);
+  expectSum(executor->run(few), few);
+  EXPECT_EQ(counters().modules, 1);
+}
+
+TEST_F(FakeGpu, AKernelOfSomeSizesThatDoesNotCompileFailsTheirRuns) {
+  if (auto nvrtc = Nvrtc::instance(); !nvrtc)
+    GTEST_SKIP() << nvrtc.error().message;
+  TemporaryFolder folder;
+  ProgramPlan plan = rangedPlan();
+  plan.kernels[2].source.insert(plan.kernels[2].source.find("pdl_wait"), "nobody_declared_this();\n  ");
+  auto executor = make(plan, withoutCubins(folder));
+  ASSERT_TRUE(executor);
+  const NamedTensors few = sampleInputs(1, 4), many = sampleInputs(2, 8);
+  for (int round = 0; round < 2; ++round) {
+    auto outputs = executor->run(few);
+    ASSERT_FALSE(outputs);
+    EXPECT_EQ(outputs.error().kind, ErrorKind::BadInput);
+    EXPECT_NE(outputs.error().message.find("scale_few"), std::string::npos) << outputs.error().message;
+    expectSum(executor->run(many), many);
+  }
+  plan.kernels[2] = rangedPlan().kernels[2];
+  plan.kernels[1].source.insert(plan.kernels[1].source.find("pdl_wait"), "nobody_declared_this();\n  ");
+  auto refused = Executor::create(plan, withoutCubins(folder)); // one that every run needs
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("add"), std::string::npos) << refused.error().message;
 }
 
 /// x + a mark that is zero: the stand-in's kernel `tile` with a tensor map of x from its second row on.
