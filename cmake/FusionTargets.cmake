@@ -44,6 +44,9 @@ function(fusion_precompiled name header)
     target_precompile_headers(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch/${header}.h)
   endif()
   target_precompile_headers(${name} REUSE_FROM ${owner})
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang) # which forgets the pragmas by which libstdc++ silences its own use of them
+    target_compile_options(${name} PRIVATE -Wno-deprecated-declarations)
+  endif()
   get_target_property(type ${name} TYPE)
   if(type STREQUAL "EXECUTABLE") # the header is compiled with -fPIC, and clang wants the same of its users
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
