@@ -38,7 +38,7 @@ struct Wanted {
   std::string error;
 };
 
-constexpr size_t mostTogether = 8;
+constexpr size_t mostTogether = 16;
 
 std::string keyOf(const Nvrtc &nvrtc, const Wanted &kernel) {
   return fmt::format("spills\n{}\n{}\n{}", nvrtc.fingerprint(kernel.target),
