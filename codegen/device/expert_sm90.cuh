@@ -110,9 +110,9 @@ DEVICE void gather_ring(Tiles tiles, TileQueue queue, const Ring<Config> &ring, 
       begin = (u32)(a.row(0, order(tiles.first + row)) / 8);
     return is_there;
   };
-  // Of row 4 i + lane / 8 of the warp vector `chunk` lies there, for even i and odd ones.
-  const int line = lane / 8, even = line * 64 + (chunk ^ line) * 8,
-            odd = line * 64 + (chunk ^ (line + 4)) * 8;
+  // Where vector `chunk` of row 4 i + lane / 8 of the warp lies, for even i and odd ones, in bytes.
+  const int line = lane / 8, even = line * 128 + (chunk ^ line) * 16,
+            odd = line * 128 + (chunk ^ (line + 4)) * 16;
   for (bool more = move(); more;) {
     queue.ask(isFirst);
     announce(tiles.place());
@@ -135,11 +135,12 @@ DEVICE void gather_ring(Tiles tiles, TileQueue queue, const Ring<Config> &ring, 
       }
       warp_barrier();
       T *tile = ring.a(at.stage) + warp * 32 * 64;
+      const SharedPlace to = shared_place(tile);
       if (k % Block::depth == 0 || (step + 1) * Block::depth <= k) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
           if (4 * i < rows)
-            cp_async_16(tile + (i % 2 == 0 ? even : odd) + i * 256, from[i]);
+            cp_async_16(to + (i % 2 == 0 ? even : odd) + i * 512, from[i]);
           from[i] += Block::depth;
         }
       } else { // zeros beyond the end
@@ -147,7 +148,8 @@ DEVICE void gather_ring(Tiles tiles, TileQueue queue, const Ring<Config> &ring, 
 #pragma unroll
         for (int i = 0; i < 8; ++i)
           if (4 * i < rows)
-            cp_async_16(tile + (i % 2 == 0 ? even : odd) + i * 256, isInside ? from[i] : matrix, isInside);
+            cp_async_16(tile + (i % 2 == 0 ? even : odd) / 2 + i * 256, isInside ? from[i] : matrix,
+                        isInside);
       }
       mbarrier_arrive_after_copies(full);
       at.template advance<Block::stages>();

@@ -349,9 +349,14 @@ DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
                "r"(bytes)
                : "memory");
 }
-// Of what is valid: cheaper than the same where that is an operand.
-DEVICE void cp_async_16(void *shared, const void *global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+// A place in shared memory in 32 bits: what is added to it is one instruction, or none, and a loop of copies has fewer.
+struct SharedPlace {
+  u32 address;
+  DEVICE SharedPlace operator+(i32 bytes) const { return {address + (u32)bytes}; }
+};
+DEVICE SharedPlace shared_place(const void *pointer) { return {shared_address(pointer)}; }
+DEVICE void cp_async_16(SharedPlace shared, const void *global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared.address), "l"(global) : "memory");
 }
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most N committed groups of this thread are on their way.

@@ -213,7 +213,12 @@ DEVICE void pdl_launch_dependents() {}
 DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
   machine->copyAsync(emulated_thread, shared, global, valid);
 }
-DEVICE void cp_async_16(void *shared, const void *global) { cp_async_16(shared, global, true); }
+struct SharedPlace {
+  u8 *address;
+  DEVICE SharedPlace operator+(i32 bytes) const { return {address + bytes}; }
+};
+DEVICE SharedPlace shared_place(void *pointer) { return {static_cast<u8 *>(pointer)}; }
+DEVICE void cp_async_16(SharedPlace shared, const void *global) { cp_async_16(shared.address, global, true); }
 DEVICE void cp_async_commit() { machine->commitCopies(emulated_thread); }
 template <int N> DEVICE void cp_async_wait() { machine->awaitCopies(emulated_thread, N); }
 
