@@ -102,16 +102,13 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   TilePlace place;
   auto add_exactly = [&](i32 step, bool add) { // from this step on
     constexpr int of_sum = Block::tile_n / 8;
-    TilePlace here = place;
-    if constexpr (scaled)
-      here.column = known_from_here(place.column);
 #pragma unroll
     for (int i = 0; i < (adds ? fragments : 0); ++i)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         f32 sum = (f32)acc[i][e];
         if constexpr (scaled)
-          sum = scaled_total<Config>(scales, shape, here, i / of_sum, e / 2,
+          sum = scaled_total<Config>(scales, shape, place, i / of_sum, e / 2,
                                      i % of_sum * 8 + (i32)lane_id() % 4 * 2 + e % 2, step * Block::depth,
                                      acc[i][e]);
         exact[i][e] = add ? exact[i][e] + sum : sum;

@@ -137,8 +137,3 @@ template <int N> DEVICE void fence_operand(i32 (&d)[N][4]) {
   for (int n = 0; n < N; ++n)
     asm volatile("" : "+r"(d[n][0]), "+r"(d[n][1]), "+r"(d[n][2]), "+r"(d[n][3])::"memory");
 }
-// The value, of which nothing is computed before. What a loop makes of others the compiler keeps in registers.
-DEVICE i32 known_from_here(i32 value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}

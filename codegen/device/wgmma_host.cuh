@@ -71,4 +71,3 @@ template <int> DEVICE void fewer_registers() {}
 template <int N> DEVICE void fence_operand(f32 (&)[N][4]) {}
 template <int N> DEVICE void fence_operand(u32 (&)[N][4]) {}
 template <int N> DEVICE void fence_operand(i32 (&)[N][4]) {}
-DEVICE i32 known_from_here(i32 value) { return value; }
