@@ -30,7 +30,8 @@ static void fillIntegers(Tensor &tensor, bool counts) {
   }
 }
 
-Result<NamedTensors> randomInputs(const std::vector<Port> &ports, const std::map<std::string, int64_t> &sizes) {
+Result<NamedTensors> randomInputs(const std::vector<Port> &ports,
+                                  const std::map<std::string, int64_t> &sizes) {
   std::vector<PortShape> shapes;
   for (const Port &port : ports)
     shapes.push_back({port.name, port.type, port.shape});

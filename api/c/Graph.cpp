@@ -7,7 +7,9 @@ static const LoadOptions &loadOptions(const fusion_options *options) {
   return options ? options->load : defaults;
 }
 
-static CompileOptions compileOptions(const fusion_options *options) { return options ? options->compile : CompileOptions(); }
+static CompileOptions compileOptions(const fusion_options *options) {
+  return options ? options->compile : CompileOptions();
+}
 
 static Status keep(Result<Graph> loaded, fusion_graph **graph) {
   if (!loaded)
@@ -24,8 +26,8 @@ fusion_status fusion_graph_load(const char *path, const fusion_options *options,
   });
 }
 
-fusion_status fusion_graph_load_bytes(const void *bytes, size_t size, fusion_release release, void *context, const char *path,
-                                      const fusion_options *options, fusion_graph **graph) {
+fusion_status fusion_graph_load_bytes(const void *bytes, size_t size, fusion_release release, void *context,
+                                      const char *path, const fusion_options *options, fusion_graph **graph) {
   return c::guarded([&]() -> Status {
     ModelBytes model{{static_cast<const std::byte *>(bytes), size}, c::ownerOf(release, context)};
     if ((!bytes && size > 0) || !graph)
@@ -37,15 +39,20 @@ fusion_status fusion_graph_load_bytes(const void *bytes, size_t size, fusion_rel
 }
 
 void fusion_graph_destroy(fusion_graph *graph) { delete graph; }
-const fusion_port *fusion_graph_inputs(const fusion_graph *graph, size_t *count) { return graph->inputs.get(count); }
-const fusion_port *fusion_graph_outputs(const fusion_graph *graph, size_t *count) { return graph->outputs.get(count); }
+const fusion_port *fusion_graph_inputs(const fusion_graph *graph, size_t *count) {
+  return graph->inputs.get(count);
+}
+const fusion_port *fusion_graph_outputs(const fusion_graph *graph, size_t *count) {
+  return graph->outputs.get(count);
+}
 
-fusion_status fusion_graph_explain(const fusion_graph *graph, const fusion_options *options, const char *what, char **text,
-                                   char **report) {
+fusion_status fusion_graph_explain(const fusion_graph *graph, const fusion_options *options, const char *what,
+                                   char **text, char **report) {
   return c::guarded([&]() -> Status {
     const auto emit = graph && what ? emitNamed(what) : std::nullopt;
     if (!emit)
-      return badInput(std::string("a graph is explained as mlir, cuda, plan or dot, not as '") + (what ? what : "") + "'");
+      return badInput(std::string("a graph is explained as mlir, cuda, plan or dot, not as '") +
+                      (what ? what : "") + "'");
     std::lock_guard lock(graph->mutex);
     auto explained = explain(graph->graph, compileOptions(options), *emit);
     if (!explained)
@@ -65,7 +72,8 @@ fusion_status fusion_graph_verify(const fusion_graph *graph, const fusion_option
   });
 }
 
-fusion_status fusion_graph_write_bundle(const fusion_graph *graph, const fusion_options *options, const char *folder) {
+fusion_status fusion_graph_write_bundle(const fusion_graph *graph, const fusion_options *options,
+                                        const char *folder) {
   return c::guarded([&]() -> Status {
     if (!folder || !*folder)
       return badInput("a bundle needs a folder");
@@ -74,7 +82,8 @@ fusion_status fusion_graph_write_bundle(const fusion_graph *graph, const fusion_
   });
 }
 
-fusion_status fusion_compile(const fusion_graph *graph, const fusion_options *options, fusion_program **program) {
+fusion_status fusion_compile(const fusion_graph *graph, const fusion_options *options,
+                             fusion_program **program) {
   return c::guarded([&]() -> Status {
     if (!graph || !program)
       return badInput("a program needs a graph, and a place for the result");
@@ -87,7 +96,8 @@ fusion_status fusion_compile(const fusion_graph *graph, const fusion_options *op
   });
 }
 
-fusion_status fusion_program_open(const char *folder, const fusion_options *options, fusion_program **program) {
+fusion_status fusion_program_open(const char *folder, const fusion_options *options,
+                                  fusion_program **program) {
   return c::guarded([&]() -> Status {
     if (!folder || !program)
       return badInput("a program needs a folder, and a place for the result");

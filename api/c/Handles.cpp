@@ -40,7 +40,8 @@ std::shared_ptr<void> ownerOf(fusion_release release, void *context) {
         release(context);
     }
   };
-  return std::shared_ptr<void>(new Owner{release, context}, [](void *owner) { delete static_cast<Owner *>(owner); });
+  return std::shared_ptr<void>(new Owner{release, context},
+                               [](void *owner) { delete static_cast<Owner *>(owner); });
 }
 
 char *copyText(std::string_view text) {
@@ -61,14 +62,15 @@ const char *fusion_version(void) { return FUSION_VERSION; }
 const char *fusion_last_error(void) { return c::lastError.c_str(); }
 void fusion_free(char *text) { std::free(text); }
 
-fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data, fusion_release release,
-                                 void *context, fusion_tensor **tensor) {
+fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data,
+                                 fusion_release release, void *context, fusion_tensor **tensor) {
   return c::guarded([&]() -> Status {
     auto owner = c::ownerOf(release, context);
     const auto element = type ? dtypeFromName(type) : std::nullopt;
     if (!element || !tensor || (rank > 0 && !shape))
-      return badInput(std::string("a tensor needs its dims, a place for the result, and a type as ports have it, not '") +
-                      (type ? type : "") + "'");
+      return badInput(
+          std::string("a tensor needs its dims, a place for the result, and a type as ports have it, not '") +
+          (type ? type : "") + "'");
     Shape dims(shape, shape + rank);
     for (int64_t dim : dims)
       if (dim < 0)

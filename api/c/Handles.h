@@ -32,7 +32,8 @@ std::shared_ptr<void> ownerOf(fusion_release release, void *context);
 char *copyText(std::string_view text);
 
 /// Runs `work`, which returns a Status; nothing is thrown out of here.
-template <class Work> fusion_status guarded(Work work) {
+template <class Work>
+fusion_status guarded(Work work) {
   try {
     Status status = work();
     return status ? FUSION_OK : fail(status.error());
@@ -51,7 +52,8 @@ struct fusion_options {
 };
 
 struct fusion_graph {
-  explicit fusion_graph(fusion::Graph loaded) : graph(std::move(loaded)), inputs(graph.inputs()), outputs(graph.outputs()) {}
+  explicit fusion_graph(fusion::Graph loaded)
+      : graph(std::move(loaded)), inputs(graph.inputs()), outputs(graph.outputs()) {}
   const fusion::Graph graph;
   const fusion::c::Ports inputs, outputs;
   mutable std::mutex mutex; ///< a graph is compiled by one thread at a time

@@ -12,12 +12,14 @@ Result<bool> yes(const std::string &name, const std::string &value) {
   return badInput("option " + name + " takes 1 or 0, not '" + value + "'");
 }
 
-template <class Integer> Status setNumber(const std::string &name, const std::string &value, Integer least, Integer &target) {
+template <class Integer>
+Status setNumber(const std::string &name, const std::string &value, Integer least, Integer &target) {
   Integer number = 0;
   const char *end = value.data() + value.size();
   auto [stop, error] = std::from_chars(value.data(), end, number);
   if (error != std::errc() || stop != end || number < least)
-    return badInput("option " + name + " takes a number from " + std::to_string(least) + " on, not '" + value + "'");
+    return badInput("option " + name + " takes a number from " + std::to_string(least) + " on, not '" +
+                    value + "'");
   target = number;
   return {};
 }
@@ -33,7 +35,8 @@ Status setKernel(CompileOptions &options, const std::string &value) {
 using Setter = Status (*)(fusion_options &options, const std::string &name, const std::string &value);
 
 /// A setter for a yes/no option.
-template <auto member> Status setFlag(fusion_options &options, const std::string &name, const std::string &value) {
+template <auto member>
+Status setFlag(fusion_options &options, const std::string &name, const std::string &value) {
   auto on = yes(name, value);
   if (!on)
     return on.error();
@@ -45,7 +48,8 @@ const std::map<std::string_view, Setter> &setters() {
   using O = CompileOptions;
   static const std::map<std::string_view, Setter> all = {
       {"assume-finite", setFlag<&O::assumeFinite>},
-      {"cache", [](fusion_options &o, const std::string &, const std::string &v) { return o.compile.cacheFolder = v, Status(); }},
+      {"cache", [](fusion_options &o, const std::string &,
+                   const std::string &v) { return o.compile.cacheFolder = v, Status(); }},
       {"device",
        [](fusion_options &o, const std::string &, const std::string &v) -> Status {
          const auto device = runOnNamed(v);
@@ -55,22 +59,26 @@ const std::map<std::string_view, Setter> &setters() {
          return {};
        }},
       {"fuse", setFlag<&O::fuse>},
-      {"fuse-disable",
-       [](fusion_options &o, const std::string &, const std::string &v) { return o.compile.disabledFusions.push_back(v), Status(); }},
-      {"kernel", [](fusion_options &o, const std::string &, const std::string &v) { return setKernel(o.compile, v); }},
-      {"kv-capacity",
-       [](fusion_options &o, const std::string &n, const std::string &v) { return setNumber<int64_t>(n, v, 0, o.compile.kvCapacity); }},
+      {"fuse-disable", [](fusion_options &o, const std::string &,
+                          const std::string &v) { return o.compile.disabledFusions.push_back(v), Status(); }},
+      {"kernel",
+       [](fusion_options &o, const std::string &, const std::string &v) { return setKernel(o.compile, v); }},
+      {"kv-capacity", [](fusion_options &o, const std::string &n,
+                         const std::string &v) { return setNumber<int64_t>(n, v, 0, o.compile.kvCapacity); }},
       {"launcher", setFlag<&O::launcher>},
-      {"patterns",
-       [](fusion_options &o, const std::string &, const std::string &v) { return o.compile.patternFiles.push_back(v), Status(); }},
+      {"patterns", [](fusion_options &o, const std::string &,
+                      const std::string &v) { return o.compile.patternFiles.push_back(v), Status(); }},
       {"profit",
        [](fusion_options &o, const std::string &, const std::string &v) -> Status {
          if (v != "auto" && v != "model" && v != "measure")
            return badInput("option profit takes auto, model or measure, not '" + v + "'");
-         o.compile.profit = v == "auto" ? ProfitMode::Auto : v == "model" ? ProfitMode::Model : ProfitMode::Measure;
+         o.compile.profit = v == "auto"    ? ProfitMode::Auto
+                            : v == "model" ? ProfitMode::Model
+                                           : ProfitMode::Measure;
          return {};
        }},
-      {"ranks", [](fusion_options &o, const std::string &n, const std::string &v) { return setNumber<int>(n, v, 1, o.load.ranks); }},
+      {"ranks", [](fusion_options &o, const std::string &n,
+                   const std::string &v) { return setNumber<int>(n, v, 1, o.load.ranks); }},
       {"shared-caches",
        [](fusion_options &o, const std::string &n, const std::string &v) -> Status {
          auto on = yes(n, v);
@@ -86,7 +94,8 @@ const std::map<std::string_view, Setter> &setters() {
          o.compile.target.arch = v;
          return {};
        }},
-      {"tp", [](fusion_options &o, const std::string &n, const std::string &v) { return setNumber<int>(n, v, 1, o.compile.tensorParallel); }},
+      {"tp", [](fusion_options &o, const std::string &n,
+                const std::string &v) { return setNumber<int>(n, v, 1, o.compile.tensorParallel); }},
       {"tp-vocabulary", setFlag<&O::vocabularyParallel>}};
   return all;
 }
@@ -151,17 +160,19 @@ fusion_status fusion_options_weight(fusion_options *options, const char *name, c
   return c::guarded([&] { return put(options->load.weights, name, tensor); });
 }
 
-fusion_status fusion_options_constant(fusion_options *options, const char *name, const fusion_tensor *tensor) {
+fusion_status fusion_options_constant(fusion_options *options, const char *name,
+                                      const fusion_tensor *tensor) {
   return c::guarded([&] { return put(options->load.constants, name, tensor); });
 }
 
-fusion_status fusion_options_file(fusion_options *options, const char *location, const void *bytes, size_t size,
-                                  fusion_release release, void *context) {
+fusion_status fusion_options_file(fusion_options *options, const char *location, const void *bytes,
+                                  size_t size, fusion_release release, void *context) {
   return c::guarded([&]() -> Status {
     if (!location || (!bytes && size > 0))
       return badInput("a file in memory needs a location and its bytes");
     options->load.files.insert_or_assign(location, Tensor::wrap(DType::U8, {static_cast<int64_t>(size)},
-                                                                const_cast<void *>(bytes), c::ownerOf(release, context)));
+                                                                const_cast<void *>(bytes),
+                                                                c::ownerOf(release, context)));
     return {};
   });
 }
@@ -171,7 +182,8 @@ fusion_status fusion_options_rank(fusion_options *options, int rank, int ranks, 
   return c::guarded([&]() -> Status {
     if (!all_gather)
       return badInput("a rank needs all_gather: the ranks cannot find each other");
-    options->compile.processRank = ProcessRank{rank, ranks, gpu, Gathering{all_gather, context}, host ? host : ""};
+    options->compile.processRank =
+        ProcessRank{rank, ranks, gpu, Gathering{all_gather, context}, host ? host : ""};
     return {};
   });
 }

@@ -7,15 +7,19 @@
 using namespace fusion;
 
 fusion_program::fusion_program(Program made)
-    : program(std::move(made)), inputs(program.inputs()), outputs(program.outputs()), device(program.device()),
-      cacheNames(program.caches()) {
+    : program(std::move(made)), inputs(program.inputs()), outputs(program.outputs()),
+      device(program.device()), cacheNames(program.caches()) {
   for (const Program::Cache &cache : cacheNames)
     caches.push_back({cache.past.c_str(), cache.present.c_str()});
 }
 
 void fusion_program_destroy(fusion_program *program) { delete program; }
-const fusion_port *fusion_program_inputs(const fusion_program *program, size_t *count) { return program->inputs.get(count); }
-const fusion_port *fusion_program_outputs(const fusion_program *program, size_t *count) { return program->outputs.get(count); }
+const fusion_port *fusion_program_inputs(const fusion_program *program, size_t *count) {
+  return program->inputs.get(count);
+}
+const fusion_port *fusion_program_outputs(const fusion_program *program, size_t *count) {
+  return program->outputs.get(count);
+}
 const char *fusion_program_device(const fusion_program *program) { return program->device.c_str(); }
 int fusion_program_rank(const fusion_program *program) { return program->program.rank(); }
 
@@ -25,7 +29,8 @@ const fusion_cache *fusion_program_caches(const fusion_program *program, size_t 
   return program->caches.data();
 }
 
-static Result<NamedTensors> named(size_t count, const char *const *names, const fusion_tensor *const *tensors) {
+static Result<NamedTensors> named(size_t count, const char *const *names,
+                                  const fusion_tensor *const *tensors) {
   NamedTensors result;
   for (size_t i = 0; i < count; ++i) {
     if (!names || !tensors || !names[i] || !tensors[i])
@@ -37,7 +42,8 @@ static Result<NamedTensors> named(size_t count, const char *const *names, const 
 }
 
 /// Hands `made` out in the order of `names`.
-static Status give(Result<NamedTensors> made, const std::vector<std::string> &names, fusion_tensor **handles) {
+static Status give(Result<NamedTensors> made, const std::vector<std::string> &names,
+                   fusion_tensor **handles) {
   if (!made)
     return made.error();
   std::vector<std::unique_ptr<fusion_tensor>> all;
@@ -63,12 +69,14 @@ fusion_status fusion_program_run(fusion_program *program, size_t count, const ch
                                  const fusion_tensor *const *inputs, fusion_tensor **outputs) {
   return c::guarded([&]() -> Status {
     auto given = named(count, names, inputs);
-    return given ? give(program->program.run(*given), outputNames(program->program), outputs) : Status(given.error());
+    return given ? give(program->program.run(*given), outputNames(program->program), outputs)
+                 : Status(given.error());
   });
 }
 
-fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count, const char *const *names,
-                                     const fusion_tensor *const *inputs, fusion_tensor **outputs) {
+fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count,
+                                     const char *const *names, const fusion_tensor *const *inputs,
+                                     fusion_tensor **outputs) {
   return c::guarded([&]() -> Status {
     auto given = named(count, names, inputs);
     return given ? give(program->program.enqueue(*given, stream), outputNames(program->program), outputs)
@@ -80,13 +88,15 @@ fusion_status fusion_program_fetch(fusion_program *program, size_t count, const 
                                    const fusion_tensor *const *tensors, fusion_tensor **copies) {
   return c::guarded([&]() -> Status {
     auto given = named(count, names, tensors);
-    return given ? give(program->program.fetch(*given), std::vector<std::string>(names, names + count), copies)
-                 : Status(given.error());
+    return given
+               ? give(program->program.fetch(*given), std::vector<std::string>(names, names + count), copies)
+               : Status(given.error());
   });
 }
 
 fusion_status fusion_program_bench(fusion_program *program, size_t count, const char *const *names,
-                                   const fusion_tensor *const *inputs, int iterations, int cold, double *times) {
+                                   const fusion_tensor *const *inputs, int iterations, int cold,
+                                   double *times) {
   return c::guarded([&]() -> Status {
     if (iterations < 1)
       return badInput("a benchmark takes a number of runs, not " + std::to_string(iterations));

@@ -1,5 +1,5 @@
-/* The C interface, with names and layouts that stay: a library of the same FUSION_ABI_VERSION runs what was compiled
- * against an older header.
+/* The C interface, with names and layouts that stay: a library of the same FUSION_ABI_VERSION runs what was
+ * compiled against an older header.
  *
  *   fusion_options *options = fusion_options_create();
  *   fusion_graph *graph = NULL;
@@ -7,15 +7,16 @@
  *   if (fusion_graph_load("model.onnx", options, &graph) || fusion_compile(graph, options, &program))
  *     return fail(fusion_last_error());
  *
- * Every function that can fail returns a fusion_status and leaves its results alone unless that is FUSION_OK; the reason, one
- * line, is fusion_last_error() of the same thread. No function throws or exits.
+ * Every function that can fail returns a fusion_status and leaves its results alone unless that is FUSION_OK;
+ * the reason, one line, is fusion_last_error() of the same thread. No function throws or exits.
  *
- * Threads: any handle may be used by several threads at once, except fusion_options, which one thread fills. Calls of one
- * program, and compilations of one graph, take turns. A handle must not be destroyed while a call uses it; a program
- * needs neither its graph nor its options any longer, and a tensor not its program.
+ * Threads: any handle may be used by several threads at once, except fusion_options, which one thread fills.
+ * Calls of one program, and compilations of one graph, take turns. A handle must not be destroyed while a
+ * call uses it; a program needs neither its graph nor its options any longer, and a tensor not its program.
  *
- * Memory: handles are released by the _destroy function of their kind, texts that are given as char ** by fusion_free(), and
- * const char * results live as long as the handle that they were asked of. NULL may be destroyed. */
+ * Memory: handles are released by the _destroy function of their kind, texts that are given as char ** by
+ * fusion_free(), and const char * results live as long as the handle that they were asked of. NULL may be
+ * destroyed. */
 #ifndef FUSION_FUSION_H
 #define FUSION_FUSION_H
 
@@ -59,77 +60,82 @@ typedef struct fusion_cache {
 
 typedef void (*fusion_release)(void *context);
 
-FUSION_API uint32_t fusion_abi_version(void); /* FUSION_ABI_VERSION of the library */
-FUSION_API const char *fusion_version(void);  /* "0.1.0" */
+FUSION_API uint32_t fusion_abi_version(void);   /* FUSION_ABI_VERSION of the library */
+FUSION_API const char *fusion_version(void);    /* "0.1.0" */
 FUSION_API const char *fusion_last_error(void); /* of this thread's last call that failed; "" if none did */
 FUSION_API void fusion_free(char *text);
 
-/* ---- Options ------------------------------------------------------------------------------------------------------------- */
+/* ---- Options ---- */
 
 FUSION_API fusion_options *fusion_options_create(void);
 FUSION_API void fusion_options_destroy(fusion_options *options);
 /* Sets one by name; an unknown name or value is FUSION_BAD_INPUT. yes/no are "1" and "0".
  *
- *   when a graph is loaded     shared-caches  yes/no: caches of GroupQueryAttention are buffers of full capacity
- *                              ranks          N: how many files the {rank} of a path stands for
- *   when it is compiled        device         auto (default), cpu, cuda, emulate
- *                              target         sm_90a, ...; default: that of GPU 0
- *                              fuse           yes/no, default yes
- *                              fuse-disable   the name of a pattern to leave out; repeatable
- *                              patterns       a file with more patterns; repeatable
- *                              kernel         NAME=FILE.cu, an edited kernel; repeatable
- *                              profit         auto (default), model, measure
- *                              tp             N ranks of tensor parallelism, default 1
- *                              tp-vocabulary  yes/no: they divide embedding and head too
- *                              launcher       yes/no: the rank of this process is in its launcher's variables
- *                              kv-capacity    positions that key/value caches hold; 0 (default): they are copied to grow
- *                              assume-finite  yes/no, default yes: experts of weight 0 need not run
- *                              cache          folder for compiled kernels, plans and reports */
+ *   when a graph is loaded     shared-caches  yes/no: caches of GroupQueryAttention are buffers of full
+ * capacity ranks          N: how many files the {rank} of a path stands for when it is compiled        device
+ * auto (default), cpu, cuda, emulate target         sm_90a, ...; default: that of GPU 0 fuse yes/no, default
+ * yes fuse-disable   the name of a pattern to leave out; repeatable patterns       a file with more patterns;
+ * repeatable kernel         NAME=FILE.cu, an edited kernel; repeatable profit         auto (default), model,
+ * measure tp             N ranks of tensor parallelism, default 1 tp-vocabulary  yes/no: they divide
+ * embedding and head too launcher       yes/no: the rank of this process is in its launcher's variables
+ *                              kv-capacity    positions that key/value caches hold; 0 (default): they are
+ * copied to grow assume-finite  yes/no, default yes: experts of weight 0 need not run cache          folder
+ * for compiled kernels, plans and reports */
 FUSION_API fusion_status fusion_options_set(fusion_options *options, const char *name, const char *value);
 /* The contents of an initializer or graph input when a graph is loaded. The tensor is not copied. */
-FUSION_API fusion_status fusion_options_weight(fusion_options *options, const char *name, const fusion_tensor *tensor);
+FUSION_API fusion_status fusion_options_weight(fusion_options *options, const char *name,
+                                               const fusion_tensor *tensor);
 /* A graph input whose contents are known when the graph is loaded; it becomes a constant. */
-FUSION_API fusion_status fusion_options_constant(fusion_options *options, const char *name, const fusion_tensor *tensor);
-/* An external data file by the location that the model names, not copied. `release` (may be NULL) is called with `context` when
- * no graph or program needs it any more, on any thread. */
-FUSION_API fusion_status fusion_options_file(fusion_options *options, const char *location, const void *bytes, size_t size,
-                                             fusion_release release, void *context);
-/* Gives `rank` the `size` bytes that each rank brought, by calling `answer(sink, rank, bytes, size)` for every rank in order;
- * returns 0, or anything else if that failed. */
+FUSION_API fusion_status fusion_options_constant(fusion_options *options, const char *name,
+                                                 const fusion_tensor *tensor);
+/* An external data file by the location that the model names, not copied. `release` (may be NULL) is called
+ * with `context` when no graph or program needs it any more, on any thread. */
+FUSION_API fusion_status fusion_options_file(fusion_options *options, const char *location, const void *bytes,
+                                             size_t size, fusion_release release, void *context);
+/* Gives `rank` the `size` bytes that each rank brought, by calling `answer(sink, rank, bytes, size)` for
+ * every rank in order; returns 0, or anything else if that failed. */
 typedef void (*fusion_answer)(void *sink, int rank, const char *bytes, size_t size);
-typedef int (*fusion_all_gather)(void *context, const char *mine, size_t size, fusion_answer answer, void *sink);
-/* Makes this process rank `rank` of `ranks`, on its GPU `gpu`. `all_gather` is called once a compilation, on all ranks alike, by the
- * thread that compiles. `host` (may be NULL): what the other ranks reach this one under. */
-FUSION_API fusion_status fusion_options_rank(fusion_options *options, int rank, int ranks, int gpu, const char *host,
-                                             fusion_all_gather all_gather, void *context);
+typedef int (*fusion_all_gather)(void *context, const char *mine, size_t size, fusion_answer answer,
+                                 void *sink);
+/* Makes this process rank `rank` of `ranks`, on its GPU `gpu`. `all_gather` is called once a compilation, on
+ * all ranks alike, by the thread that compiles. `host` (may be NULL): what the other ranks reach this one
+ * under. */
+FUSION_API fusion_status fusion_options_rank(fusion_options *options, int rank, int ranks, int gpu,
+                                             const char *host, fusion_all_gather all_gather, void *context);
 
-/* ---- Graphs -------------------------------------------------------------------------------------------------------------- */
+/* ---- Graphs ---- */
 
 /* A file: .onnx or .mlir. */
-FUSION_API fusion_status fusion_graph_load(const char *path, const fusion_options *options, fusion_graph **graph);
-/* The same in memory, not copied; `release` as in fusion_options_file(), also after a failure. `path`: what messages call it, and where
- * external data lies; one that ends with .mlir says that the bytes are a graph as text. */
-FUSION_API fusion_status fusion_graph_load_bytes(const void *bytes, size_t size, fusion_release release, void *context,
-                                                 const char *path, const fusion_options *options, fusion_graph **graph);
+FUSION_API fusion_status fusion_graph_load(const char *path, const fusion_options *options,
+                                           fusion_graph **graph);
+/* The same in memory, not copied; `release` as in fusion_options_file(), also after a failure. `path`: what
+ * messages call it, and where external data lies; one that ends with .mlir says that the bytes are a graph as
+ * text. */
+FUSION_API fusion_status fusion_graph_load_bytes(const void *bytes, size_t size, fusion_release release,
+                                                 void *context, const char *path,
+                                                 const fusion_options *options, fusion_graph **graph);
 FUSION_API void fusion_graph_destroy(fusion_graph *graph);
 FUSION_API const fusion_port *fusion_graph_inputs(const fusion_graph *graph, size_t *count);
 FUSION_API const fusion_port *fusion_graph_outputs(const fusion_graph *graph, size_t *count);
-/* What is lowered for the target, without a GPU. `what`: mlir, cuda, plan or dot. Either result may be NULL; `report` is JSON. */
-FUSION_API fusion_status fusion_graph_explain(const fusion_graph *graph, const fusion_options *options, const char *what,
-                                              char **text, char **report);
+/* What is lowered for the target, without a GPU. `what`: mlir, cuda, plan or dot. Either result may be NULL;
+ * `report` is JSON. */
+FUSION_API fusion_status fusion_graph_explain(const fusion_graph *graph, const fusion_options *options,
+                                              const char *what, char **text, char **report);
 /* A report as json, markdown or html. `report`: JSON of fusion_graph_explain(). */
 FUSION_API fusion_status fusion_report_text(const char *report, const char *format, char **text);
-/* Checks rewrites and kernels against what they replaced, on random inputs; a difference is FUSION_ANSWER_IS_NO. */
+/* Checks rewrites and kernels against what they replaced, on random inputs; a difference is
+ * FUSION_ANSWER_IS_NO. */
 FUSION_API fusion_status fusion_graph_verify(const fusion_graph *graph, const fusion_options *options);
 /* Writes the folder that fusion_program_open() opens: kernels for the target, plan and weights. */
-FUSION_API fusion_status fusion_graph_write_bundle(const fusion_graph *graph, const fusion_options *options, const char *folder);
+FUSION_API fusion_status fusion_graph_write_bundle(const fusion_graph *graph, const fusion_options *options,
+                                                   const char *folder);
 
-/* ---- Tensors: shared, not changed by anybody ------------------------------------------------------------------------------ */
+/* ---- Tensors: shared, not changed by anybody ---- */
 
-/* Dense, row-major memory of the host, not copied. `type` as in fusion_port; `release` as in fusion_options_file(), also after a
- * failure. */
-FUSION_API fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data, fusion_release release,
-                                            void *context, fusion_tensor **tensor);
+/* Dense, row-major memory of the host, not copied. `type` as in fusion_port; `release` as in
+ * fusion_options_file(), also after a failure. */
+FUSION_API fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data,
+                                            fusion_release release, void *context, fusion_tensor **tensor);
 FUSION_API const char *fusion_tensor_type(const fusion_tensor *tensor);
 FUSION_API const int64_t *fusion_tensor_shape(const fusion_tensor *tensor, size_t *rank);
 /* In elements; NULL: dense. */
@@ -138,15 +144,18 @@ FUSION_API const int64_t *fusion_tensor_strides(const fusion_tensor *tensor);
 FUSION_API const void *fusion_tensor_data(const fusion_tensor *tensor);
 /* Takes `view` over, unless that fails: dense and row-major, on the host or a CUDA GPU. */
 FUSION_API fusion_status fusion_tensor_from_dlpack(struct DLManagedTensor *view, fusion_tensor **tensor);
-/* A view for another library, whose deleter it calls. The tensor may be destroyed before. A cache of several ranks has none. */
+/* A view for another library, whose deleter it calls. The tensor may be destroyed before. A cache of several
+ * ranks has none. */
 FUSION_API fusion_status fusion_tensor_to_dlpack(const fusion_tensor *tensor, struct DLManagedTensor **view);
 FUSION_API void fusion_tensor_destroy(fusion_tensor *tensor);
 
-/* ---- Programs ------------------------------------------------------------------------------------------------------------ */
+/* ---- Programs ---- */
 
-FUSION_API fusion_status fusion_compile(const fusion_graph *graph, const fusion_options *options, fusion_program **program);
+FUSION_API fusion_status fusion_compile(const fusion_graph *graph, const fusion_options *options,
+                                        fusion_program **program);
 /* What fusion-compile or fusion_graph_write_bundle() wrote. */
-FUSION_API fusion_status fusion_program_open(const char *folder, const fusion_options *options, fusion_program **program);
+FUSION_API fusion_status fusion_program_open(const char *folder, const fusion_options *options,
+                                             fusion_program **program);
 FUSION_API void fusion_program_destroy(fusion_program *program);
 FUSION_API const fusion_port *fusion_program_inputs(const fusion_program *program, size_t *count);
 FUSION_API const fusion_port *fusion_program_outputs(const fusion_program *program, size_t *count);
@@ -154,25 +163,30 @@ FUSION_API const fusion_cache *fusion_program_caches(const fusion_program *progr
 FUSION_API const char *fusion_program_device(const fusion_program *program);
 FUSION_API int fusion_program_rank(const fusion_program *program);
 
-/* Runs on `count` inputs by name. `outputs` has room for as many handles as fusion_program_outputs() has ports, and gets one each
- * in that order. An output that extends a cache is given back as it is to extend it where it lies: as its handle, not
- * by way of DLPack. See Program::run in Fusion.h for what holds of caches. */
+/* Runs on `count` inputs by name. `outputs` has room for as many handles as fusion_program_outputs() has
+ * ports, and gets one each in that order. An output that extends a cache is given back as it is to extend it
+ * where it lies: as its handle, not by way of DLPack. See Program::run in Fusion.h for what holds of caches.
+ */
 FUSION_API fusion_status fusion_program_run(fusion_program *program, size_t count, const char *const *names,
                                             const fusion_tensor *const *inputs, fusion_tensor **outputs);
 /* The same on the caller's cudaStream_t, without waiting: see Program::enqueue in Fusion.h. */
-FUSION_API fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count, const char *const *names,
-                                                const fusion_tensor *const *inputs, fusion_tensor **outputs);
+FUSION_API fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count,
+                                                const char *const *names, const fusion_tensor *const *inputs,
+                                                fusion_tensor **outputs);
 /* Dense copies on the host, after all that was queued so far. */
 FUSION_API fusion_status fusion_program_fetch(fusion_program *program, size_t count, const char *const *names,
                                               const fusion_tensor *const *tensors, fusion_tensor **copies);
 /* Microseconds of each of `iterations` runs into `times`; `cold`: the GPU's cache is emptied before each. */
 FUSION_API fusion_status fusion_program_bench(fusion_program *program, size_t count, const char *const *names,
-                                              const fusion_tensor *const *inputs, int iterations, int cold, double *times);
+                                              const fusion_tensor *const *inputs, int iterations, int cold,
+                                              double *times);
 /* Where the time of a run goes: a table for people, and a trace for Perfetto. Either may be NULL. */
-FUSION_API fusion_status fusion_program_profile(fusion_program *program, size_t count, const char *const *names,
-                                                const fusion_tensor *const *inputs, char **table, char **trace);
+FUSION_API fusion_status fusion_program_profile(fusion_program *program, size_t count,
+                                                const char *const *names, const fusion_tensor *const *inputs,
+                                                char **table, char **trace);
 /* `format`: json, markdown or html. */
-FUSION_API fusion_status fusion_program_report(const fusion_program *program, const char *format, char **text);
+FUSION_API fusion_status fusion_program_report(const fusion_program *program, const char *format,
+                                               char **text);
 /* The emitted kernels as CUDA source; "" on the CPU. */
 FUSION_API fusion_status fusion_program_source(const fusion_program *program, char **text);
 /* How runs were brought to the device, as JSON: the fields of RunStatistics. */

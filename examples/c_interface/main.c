@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
   if (status == FUSION_OK)
     status = fusion_program_run(program, 1, &input, (const fusion_tensor *const *)&ids, &result);
   if (status == FUSION_OK)
-    status = fusion_program_fetch(program, 1, &output, (const fusion_tensor *const *)&result, &logits); /* to the host */
+    status = fusion_program_fetch(program, 1, &output, (const fusion_tensor *const *)&result,
+                                  &logits); /* to the host */
   if (status != FUSION_OK)
     return fail(status);
 

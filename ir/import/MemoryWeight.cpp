@@ -5,15 +5,18 @@
 
 namespace fusion::onnx {
 
-/// Adds an initialiser for the graph input of that name: its type and dims are the weight's, where the input's allow them.
-static Result<proto::TensorProto *> initializerOfInput(proto::GraphProto &graph, const std::string &name, const Shape &shape) {
+/// Adds an initialiser for the graph input of that name: its type and dims are the weight's, where the
+/// input's allow them.
+static Result<proto::TensorProto *> initializerOfInput(proto::GraphProto &graph, const std::string &name,
+                                                       const Shape &shape) {
   for (const proto::ValueInfoProto &input : graph.input()) {
     if (input.name() != name)
       continue;
     const proto::TypeProto::Tensor &type = input.type().tensor_type();
     bool fits = !type.has_shape() || type.shape().dim_size() == static_cast<int>(shape.size());
     for (int i = 0; fits && i < type.shape().dim_size(); ++i)
-      fits = !type.shape().dim(i).has_dim_value() || type.shape().dim(i).dim_value() == shape[static_cast<size_t>(i)];
+      fits = !type.shape().dim(i).has_dim_value() ||
+             type.shape().dim(i).dim_value() == shape[static_cast<size_t>(i)];
     if (!fits)
       return badInput(fmt::format("weight '{}': its shape {} is not the input's", name, shapeString(shape)));
     proto::TensorProto *tensor = graph.add_initializer();
@@ -43,16 +46,16 @@ Status takeWeights(ModelFile &model, const std::map<std::string, MemoryWeight> &
     known.emplace(tensor.name(), &tensor);
   for (const auto &[name, weight] : weights) {
     auto found = known.find(name);
-    Result<proto::TensorProto *> tensor = found != known.end() ? found->second : initializerOfInput(graph, name, weight.shape);
+    Result<proto::TensorProto *> tensor =
+        found != known.end() ? found->second : initializerOfInput(graph, name, weight.shape);
     if (!tensor)
       return tensor.error();
     proto::TensorProto &target = **tensor;
     if (!fits(target, weight))
-      return badInput(fmt::format("weight '{}': {} {} is given, the graph has {} {}", name, shapeString(weight.shape),
-                                  fusion::name(weight.type),
-                                  shapeString(Shape(target.dims().begin(), target.dims().end())),
-                                  proto::TensorProto::DataType_Name(
-                                      static_cast<proto::TensorProto::DataType>(target.data_type()))));
+      return badInput(fmt::format(
+          "weight '{}': {} {} is given, the graph has {} {}", name, shapeString(weight.shape),
+          fusion::name(weight.type), shapeString(Shape(target.dims().begin(), target.dims().end())),
+          proto::TensorProto::DataType_Name(static_cast<proto::TensorProto::DataType>(target.data_type()))));
     proto::TensorProto taken;
     taken.set_name(target.name());
     taken.set_data_type(target.data_type());

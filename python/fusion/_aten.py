@@ -1,4 +1,5 @@
 """ATen graphs (torch.fx, functional) as ONNX graphs without weights. One handler an op, in _aten_ops.py."""
+
 import operator
 
 import torch
@@ -14,11 +15,14 @@ class Unsupported(BadInput):
 
 
 def handler(*names):
-    """Registers a function (importer, node, *args, **kwargs) -> name of the value, or a list of names, for ops by name."""
+    """Registers a function (importer, node, *args, **kwargs) -> name of the value, or a list of names, for
+    ops by name."""
+
     def register(function):
         for name in names:
             HANDLERS[name] = function
         return function
+
     return register
 
 
@@ -44,7 +48,13 @@ def is_symbolic(node):
     return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int, bool))
 
 
-_SKIPPED = ("_assert_async", "_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
+_SKIPPED = (
+    "_assert_async",
+    "_assert_tensor_metadata",
+    "_assert_scalar",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+)
 
 
 def why_not(node):
@@ -76,8 +86,8 @@ class _Sized:
 
 
 class Importer:
-    """Walks one fx graph. `weights`: placeholders whose tensors are known, as {placeholder's name: (weight's name, tensor)}.
-    `names` and `dims`: what to call other placeholders and their dims."""
+    """Walks one fx graph. `weights`: placeholders whose tensors are known, as {placeholder's name: (weight's
+    name, tensor)}. `names` and `dims`: what to call other placeholders and their dims."""
 
     def __init__(self, graph_module, weights=None, names=None, dims=None):
         self.gm, self.weights, self.names, self.dims = graph_module, weights or {}, names or {}, dims or {}
@@ -153,7 +163,9 @@ class Importer:
             if isinstance(whole, list) and node.args[1] < len(whole) and whole[node.args[1]] is not None:
                 self.values[node] = whole[node.args[1]]
             elif node.users:
-                raise Unsupported(f"{self.where(node)}: result {node.args[1]} of {op_name(node.args[0])} is not computed")
+                raise Unsupported(
+                    f"{self.where(node)}: result {node.args[1]} of {op_name(node.args[0])} is not computed"
+                )
             return
         reason = why_not(node)
         if reason:
@@ -167,7 +179,11 @@ class Importer:
 
     def _output(self, node, output_names):
         results = [node.args[0]] if isinstance(node.args[0], torch.fx.Node) else list(node.args[0])
-        tensors = [each for each in results if isinstance(each, torch.fx.Node) and isinstance(each.meta.get("val"), torch.Tensor)]
+        tensors = [
+            each
+            for each in results
+            if isinstance(each, torch.fx.Node) and isinstance(each.meta.get("val"), torch.Tensor)
+        ]
         if len(tensors) != len(results):
             raise Unsupported("a result is no tensor")
         for name, each in zip(output_names(len(results)), tensors):
@@ -177,7 +193,9 @@ class Importer:
     def _dims(self, tensor):
         """A fake tensor's dims: numbers, and expressions as text."""
         exprs = [dim if isinstance(dim, int) else dim.node.expr for dim in tensor.shape]
-        return [int(e) if isinstance(e, int) or e.is_number else str(e.xreplace(self._dim_names)) for e in exprs]
+        return [
+            int(e) if isinstance(e, int) or e.is_number else str(e.xreplace(self._dim_names)) for e in exprs
+        ]
 
     def _type(self, node, tensor):
         name = dtype_name(tensor.dtype)
@@ -193,8 +211,13 @@ class Importer:
     # For handlers.
     def op(self, name, inputs, outputs=1, **attributes):
         """Adds an ONNX node on values or names."""
-        return self.b.node(name, [each if isinstance(each, str) else self.value(each) for each in inputs], outputs, self._path,
-                           **attributes)
+        return self.b.node(
+            name,
+            [each if isinstance(each, str) else self.value(each) for each in inputs],
+            outputs,
+            self._path,
+            **attributes,
+        )
 
     def value(self, node):
         """The name of a node's value."""
@@ -263,12 +286,22 @@ class Importer:
             if str(e) not in self._symbols and str(e) in self._given_sizes:
                 self._size_input(str(e), self._given_sizes[str(e)])
             if str(e) not in self._symbols:
-                raise Unsupported(f"the size {e} is no dim of an input: it depends on the contents of a tensor")
+                raise Unsupported(
+                    f"the size {e} is no dim of an input: it depends on the contents of a tensor"
+                )
             name, axis = self._symbols[str(e)]
             return self.op("Shape", [name], start=axis, end=axis + 1)
         kind = type(e).__name__
-        folds = {"Add": "Add", "Mul": "Mul", "FloorDiv": "Div", "CleanDiv": "Div", "Max": "Max", "Min": "Min", "Mod": "Mod",
-                 "PythonMod": "Mod"}
+        folds = {
+            "Add": "Add",
+            "Mul": "Mul",
+            "FloorDiv": "Div",
+            "CleanDiv": "Div",
+            "Max": "Max",
+            "Min": "Min",
+            "Mod": "Mod",
+            "PythonMod": "Mod",
+        }
         if kind == "Pow" and e.args[1].is_Integer and e.args[1] > 0:
             args = [e.args[0]] * int(e.args[1])
             kind = "Mul"
@@ -299,7 +332,14 @@ def module_path(node):
         return ""
     path = list(stack.values())[-1]
     path = path[0] if isinstance(path, tuple) else str(path)
-    path = path.replace("L['self'].", "").replace("L['self']", "").replace("['", ".").replace("']", "").replace("[", ".").replace("]", "")
+    path = (
+        path.replace("L['self'].", "")
+        .replace("L['self']", "")
+        .replace("['", ".")
+        .replace("']", "")
+        .replace("[", ".")
+        .replace("]", "")
+    )
     return "" if not all(c.isalnum() or c in "._" for c in path) else path.strip(".").replace("_modules.", "")
 
 

@@ -1,4 +1,5 @@
 """The backend of torch.compile: torch.compile(model, backend="fusion")."""
+
 import operator
 
 import torch
@@ -15,8 +16,8 @@ _reports = []
 
 
 class TorchReport:
-    """What became of one graph of torch.compile: `programs`, made when its pieces first ran, and `left`: (node, reason) of what
-    PyTorch runs. str() is markdown."""
+    """What became of one graph of torch.compile: `programs`, made when its pieces first ran, and `left`:
+    (node, reason) of what PyTorch runs. str() is markdown."""
 
     def __init__(self):
         self.programs, self.left = [], []
@@ -36,7 +37,8 @@ def torch_reports(clear=False):
 
 
 def backend(graph_module, example_inputs, *, options=None, mode=None):
-    """Called by torch.compile. `options` are fusion.compile()'s. Graphs that need gradients are left to PyTorch."""
+    """Called by torch.compile. `options` are fusion.compile()'s. Graphs that need gradients are left to
+    PyTorch."""
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
 
@@ -45,9 +47,13 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
         report.left.append(("the graph", "it needs gradients"))
         _reports.append(report)
         return _boxed(graph)
-    compiler = aot_autograd(fw_compiler=leave, bw_compiler=lambda graph, inputs: _boxed(graph),
-                            inference_compiler=lambda graph, inputs: _compile(graph, options or {}),
-                            decompositions=decompositions(dict(core_aten_decompositions())))
+
+    compiler = aot_autograd(
+        fw_compiler=leave,
+        bw_compiler=lambda graph, inputs: _boxed(graph),
+        inference_compiler=lambda graph, inputs: _compile(graph, options or {}),
+        decompositions=decompositions(dict(core_aten_decompositions())),
+    )
     return compiler(graph_module, example_inputs)
 
 
@@ -65,7 +71,9 @@ def _compile(graph_module, options):
             if reason:
                 path = module_path(node)
                 report.left.append((f"{node.name} in {path}" if path else node.name, reason))
-    split = CapabilityBasedPartitioner(graph_module, _Supported(), allows_single_node_partition=False).partition_and_fuse()
+    split = CapabilityBasedPartitioner(
+        graph_module, _Supported(), allows_single_node_partition=False
+    ).partition_and_fuse()
     for name, piece in list(split.named_children()):
         if name.startswith("fused_"):
             delattr(split, name)
@@ -75,17 +83,19 @@ def _compile(graph_module, options):
 
 def _boxed(call):
     """As AOT calls it: with one list, which is emptied."""
+
     def run(args):
         given = list(args)
         args.clear()
         return call(*given)
+
     run._boxed_call = True
     return run
 
 
 class _Piece(torch.nn.Module):
-    """Part of a graph, compiled when it first runs: parameters are its weights then. Parameters that are replaced or changed in place
-    compile it again."""
+    """Part of a graph, compiled when it first runs: parameters are its weights then. Parameters that are
+    replaced or changed in place compile it again."""
 
     def __init__(self, name, graph_module, options, report):
         super().__init__()
@@ -97,9 +107,10 @@ class _Piece(torch.nn.Module):
     def forward(self, *args):
         if self.failed:
             return self.graph_module(*args)
-        state = [(arg.data_ptr(), arg._version) for arg in args if isinstance(arg, torch.nn.Parameter)]
-        if self.program is None or state != self.state:
-            self.state = state
+        if self.program is None or any(
+            args[index].data_ptr() != address or _version(args[index]) != version
+            for index, address, version in self.state
+        ):
             try:
                 self._build(args)
             except Lacking:
@@ -108,15 +119,17 @@ class _Piece(torch.nn.Module):
                 self.failed = True
                 self.report.left.append((self.name, str(problem)))
                 return self.graph_module(*args)
-        outputs = self.program({name: args[index] if isinstance(args[index], torch.Tensor) else torch.empty(args[index], dtype=torch.bool)
-                                for name, index in self.inputs})
+        outputs = self.program({name: _tensor(args[index]) for name, index in self.inputs})
         results = [outputs[name] for name in self.outputs]
         results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
         return results[0] if self.single else tuple(results)
 
     def _build(self, args):
-        weights = {node.name: (f"{node.name}.weight", arg) for node, arg in zip(self.placeholders, args)
-                   if isinstance(arg, torch.nn.Parameter)}
+        weights = {
+            node.name: (f"{node.name}.weight", arg)
+            for node, arg in zip(self.placeholders, args)
+            if isinstance(arg, torch.nn.Parameter)
+        }
         result = next(node for node in self.graph_module.graph.nodes if node.op == "output")
         self.single = isinstance(result.args[0], torch.fx.Node)
         importer = Importer(self.graph_module, weights)
@@ -125,13 +138,33 @@ class _Piece(torch.nn.Module):
         def names(count):
             self.outputs = [f"output_{i}" for i in range(count)]
             return self.outputs
+
         model = importer.run(names)
         order = {node: index for index, node in enumerate(self.placeholders)}
         self.inputs = [(name, order[node]) for name, node in importer.inputs]
-        graph = load(model, weights={name: host_tensor(tensor) for name, tensor in importer.given.items()}, name=self.name)
+        graph = load(
+            model,
+            weights={name: host_tensor(tensor) for name, tensor in importer.given.items()},
+            name=self.name,
+        )
         on_gpu = any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args)
         self.program = compile(graph, **{"device": "cuda" if on_gpu else "cpu", **self.options})
         self.report.programs.append(self.program)
+        self.state = [
+            (index, arg.data_ptr(), _version(arg))
+            for index, arg in enumerate(args)
+            if isinstance(arg, torch.nn.Parameter)
+        ]
+
+
+def _version(tensor):
+    """Changes with the contents; what was made in inference mode has none."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _tensor(arg):
+    """A number is the length of a tensor."""
+    return arg if isinstance(arg, torch.Tensor) else torch.empty(arg, dtype=torch.bool)
 
 
 __all__ = ["TorchReport", "backend", "torch_reports"]

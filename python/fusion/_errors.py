@@ -1,4 +1,5 @@
 """The exceptions; the number of each is the exit code that the tools have for it."""
+
 from . import _core
 
 

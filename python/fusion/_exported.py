@@ -1,9 +1,10 @@
 """torch.export's programs as graphs."""
+
 import os
 
 import torch
 
-from . import _aten_ops  # noqa: F401: registers its handlers
+from . import _aten_layers, _aten_ops, _aten_shapes  # noqa: F401: they register their handlers
 from ._aten import HANDLERS, Importer, Unsupported
 from ._errors import BadInput
 from ._graph import load
@@ -21,26 +22,40 @@ def decompositions(table):
 def from_exported(program, *, input_names=None, input_dims=None, **options):
     """A Graph of a torch.export.ExportedProgram, or of a .pt2 file that torch.export.save() wrote.
 
-    Inputs are named as in the exported module's forward, or in their order by `input_names`; outputs by the keys of what it returns (output_0 ... where there are none).
-    Dims that were exported as dynamic stay symbolic, called as torch.export does or by `input_dims`, a list of names for each input. Parameters and buffers are not copied and must not change. `options` are
-    load()'s. Raises BadInput with the node, its module and the reason where an op cannot be imported.
+    Inputs are named as in the exported module's forward, or in their order by `input_names`; outputs by the
+    keys of what it returns (output_0 ... where there are none). Dims that were exported as dynamic stay
+    symbolic, called as torch.export does or by `input_dims`, a list of names for each input. Parameters and
+    buffers are not copied and must not change. `options` are load()'s. Raises BadInput with the node, its
+    module and the reason where an op cannot be imported.
     """
     if isinstance(program, (str, os.PathLike)):
         program = torch.export.load(os.fspath(program))
     program = program.run_decompositions(decompositions(torch.export.default_decompositions()))
     signature = program.graph_signature
     if signature.buffers_to_mutate or getattr(signature, "user_inputs_to_mutate", None):
-        changed = [*signature.buffers_to_mutate.values(), *getattr(signature, "user_inputs_to_mutate", {}).values()]
-        raise Unsupported(f"the module changes {', '.join(changed[:3])}: a graph has no state; return it instead")
+        changed = [
+            *signature.buffers_to_mutate.values(),
+            *getattr(signature, "user_inputs_to_mutate", {}).values(),
+        ]
+        raise Unsupported(
+            f"the module changes {', '.join(changed[:3])}: a graph has no state; return it instead"
+        )
     weights = {}
-    for name, target in {**signature.inputs_to_parameters, **signature.inputs_to_buffers,
-                         **signature.inputs_to_lifted_tensor_constants}.items():
+    for name, target in {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }.items():
         tensor = program.state_dict.get(target)
         weights[name] = (target, program.constants[target] if tensor is None else tensor)
     if input_names is not None and len(input_names) != len(signature.user_inputs):
         raise BadInput(f"{len(input_names)} names for {len(signature.user_inputs)} inputs")
-    importer = Importer(program.graph_module, weights, dict(zip(signature.user_inputs, input_names or [])),
-                        dict(zip(signature.user_inputs, input_dims or [])))
+    importer = Importer(
+        program.graph_module,
+        weights,
+        dict(zip(signature.user_inputs, input_names or [])),
+        dict(zip(signature.user_inputs, input_dims or [])),
+    )
     model = importer.run(lambda count: _output_names(program, count))
     weights = {name: host_tensor(tensor) for name, tensor in importer.given.items()}
     return load(model, weights=weights, **{"name": "exported program", **options})
@@ -71,7 +86,11 @@ def _walk(spec, prefix, names):
     keys = spec.context
     if keys and isinstance(keys, (list, tuple)) and isinstance(keys[0], (list, tuple)):
         keys = keys[0]
-    if not (isinstance(keys, (list, tuple)) and len(keys) == len(children) and all(isinstance(key, str) for key in keys)):
+    if not (
+        isinstance(keys, (list, tuple))
+        and len(keys) == len(children)
+        and all(isinstance(key, str) for key in keys)
+    ):
         keys = [f"output_{i}" if not prefix else str(i) for i in range(len(children))]
     for key, child in zip(keys, children):
         _walk(child, f"{prefix}.{key}" if prefix else key, names)

@@ -1,4 +1,5 @@
 """Graphs: from files, from bytes, from onnx.ModelProto."""
+
 import os
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from ._tensor import to_core
 
 class Port(NamedTuple):
     """An input or output."""
+
     name: str
     dtype: str  #: as numpy and ml_dtypes call it: 'float16', 'bfloat16', 'int64' ...
     shape: tuple  #: of int, and of str for what inputs decide: 'batch', 'past + 1'
@@ -18,22 +20,33 @@ class Port(NamedTuple):
 
 class Explanation(NamedTuple):
     """What was printed of a graph, and the report of it."""
+
     text: str
     report: Report
 
 
-_DTYPES = {"i1": "bool", "i4": "int4", "ui4": "uint4", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2", "bf16": "bfloat16"}
+_DTYPES = {
+    "i1": "bool",
+    "i4": "int4",
+    "ui4": "uint4",
+    "f8E4M3FN": "float8_e4m3fn",
+    "f8E5M2": "float8_e5m2",
+    "bf16": "bfloat16",
+}
 
 
 def _dtype(name):
     for short, long in (("ui", "uint"), ("i", "int"), ("f", "float")):
         if name.startswith(short) and name not in _DTYPES:
-            return long + name[len(short):]
+            return long + name[len(short) :]
     return _DTYPES[name]
 
 
 def ports(rows):
-    return [Port(name, _dtype(dtype), tuple(int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims)) for name, dtype, dims in rows]
+    return [
+        Port(name, _dtype(dtype), tuple(int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims))
+        for name, dtype, dims in rows
+    ]
 
 
 class Graph:
@@ -53,32 +66,35 @@ class Graph:
         return ports(self._core.outputs)
 
     def explain(self, what="mlir", **options):
-        """What the graph is lowered to for `target`: 'mlir', 'cuda', 'plan' or 'dot', and the report. Needs no GPU.
-        `options` are compile()'s."""
+        """What the graph is lowered to for `target`: 'mlir', 'cuda', 'plan' or 'dot', and the report. Needs
+        no GPU. `options` are compile()'s."""
         text, report = self._core.explain(options_of(**options), what)
         return Explanation(text, of_json(report))
 
     def verify(self, **options):
-        """Checks every rewrite and kernel against what it replaced, on random inputs: on the GPU if there is one, else emulated.
-        Raises AnswerIsNo with the fusion, its location and the element that differs."""
+        """Checks every rewrite and kernel against what it replaced, on random inputs: on the GPU if there is
+        one, else emulated. Raises AnswerIsNo with the fusion, its location and the element that differs."""
         self._core.verify(options_of(**options))
 
     def write_bundle(self, folder, **options):
-        """Writes a folder with kernels for `target`, plan and weights, which compile() opens without a compiler."""
+        """Writes a folder with kernels for `target`, plan and weights, which compile() opens without a
+        compiler."""
         self._core.write_bundle(options_of(**options), os.fspath(folder))
 
     def __repr__(self):
-        return f"<fusion.Graph {self.name}: {', '.join(port.name for port in self.inputs)} -> " \
-               f"{', '.join(port.name for port in self.outputs)}>"
+        return (
+            f"<fusion.Graph {self.name}: {', '.join(port.name for port in self.inputs)} -> "
+            f"{', '.join(port.name for port in self.outputs)}>"
+        )
 
 
 def load(model, *, weights=None, files=None, constants=None, shared_caches=False, ranks=1, name=None):
     """Imports a graph.
 
-    model: the path of an .onnx or .mlir file; or bytes (anything with a buffer), or an onnx.ModelProto. Bytes are not copied and
-        must not change.
-    weights: contents of initializers, and of inputs that stay the same, by name: tensors on the host, which are not copied if they
-        are dense and must not change.
+    model: the path of an .onnx or .mlir file; or bytes (anything with a buffer), or an onnx.ModelProto. Bytes
+        are not copied and must not change.
+    weights: contents of initializers, and of inputs that stay the same, by name: tensors on the host, which
+        are not copied if they are dense and must not change.
     files: contents of external data files, by the location that the model calls them.
     constants: graph inputs whose contents are known now; they become constants.
     shared_caches: caches of GroupQueryAttention are given as buffers of full capacity.
@@ -104,6 +120,8 @@ def load(model, *, weights=None, files=None, constants=None, shared_caches=False
     try:
         memoryview(model)
     except TypeError:
-        raise BadInput(f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}") from None
+        raise BadInput(
+            f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}"
+        ) from None
     name = name or "model.onnx"
     return Graph(_core.Graph.load_bytes(model, name, options), name)

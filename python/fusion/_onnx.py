@@ -1,9 +1,25 @@
 """Writes ONNX models as bytes: the few messages of onnx.proto that a graph needs, so that no package is."""
+
 import struct
 
 # TensorProto.DataType by numpy's name.
-TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11,
-         "uint32": 12, "uint64": 13, "bfloat16": 16, "float8_e4m3fn": 17, "float8_e5m2": 19}
+TYPES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "uint16": 4,
+    "int16": 5,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+    "uint32": 12,
+    "uint64": 13,
+    "bfloat16": 16,
+    "float8_e4m3fn": 17,
+    "float8_e5m2": 19,
+}
 _OPSET, _IR = 23, 10
 
 
@@ -50,11 +66,14 @@ class Builder:
         return f"{hint}.{self._count}"
 
     def node(self, op, inputs, outputs=1, path="", domain="", **attributes):
-        """Adds a node; the name of its output, or a list where there are several. `path`: of the module that it comes from."""
+        """Adds a node; the name of its output, or a list where there are several. `path`: of the module that
+        it comes from."""
         names = [self.fresh(op) for _ in range(outputs)]
         node = b"".join(_bytes(1, name) for name in inputs) + b"".join(_bytes(2, name) for name in names)
         node += _bytes(3, f"/{path.replace('.', '/')}/{names[0]}" if path else names[0]) + _bytes(4, op)
-        node += b"".join(_bytes(5, _attribute(name, value)) for name, value in attributes.items() if value is not None)
+        node += b"".join(
+            _bytes(5, _attribute(name, value)) for name, value in attributes.items() if value is not None
+        )
         if domain:
             node += _bytes(7, domain)
         self._nodes.append(node)
@@ -65,7 +84,12 @@ class Builder:
         key = (dtype, tuple(shape), bytes(data))
         if key not in self._constants:
             name = self._constants[key] = self.fresh("constant")
-            self._initializers.append(b"".join(_int(1, dim) for dim in shape) + _int(2, TYPES[dtype]) + _bytes(8, name) + _bytes(9, data))
+            self._initializers.append(
+                b"".join(_int(1, dim) for dim in shape)
+                + _int(2, TYPES[dtype])
+                + _bytes(8, name)
+                + _bytes(9, data)
+            )
         return self._constants[key]
 
     def ints(self, values):
@@ -74,8 +98,13 @@ class Builder:
 
     def weight(self, name, dtype, shape):
         """An initializer whose contents load() gets as `weights`."""
-        self._initializers.append(b"".join(_int(1, dim) for dim in shape) + _int(2, TYPES[dtype]) + _bytes(8, name)
-                                  + _bytes(13, _bytes(1, "location") + _bytes(2, "given")) + _int(14, 1))
+        self._initializers.append(
+            b"".join(_int(1, dim) for dim in shape)
+            + _int(2, TYPES[dtype])
+            + _bytes(8, name)
+            + _bytes(13, _bytes(1, "location") + _bytes(2, "given"))
+            + _int(14, 1)
+        )
 
     def input(self, name, dtype, shape):
         self._inputs.append(_port(name, dtype, shape))
@@ -87,9 +116,16 @@ class Builder:
     def model(self):
         graph = b"".join(_bytes(1, node) for node in self._nodes) + _bytes(2, "main")
         graph += b"".join(_bytes(5, tensor) for tensor in self._initializers)
-        graph += b"".join(_bytes(11, port) for port in self._inputs) + b"".join(_bytes(12, port) for port in self._outputs)
+        graph += b"".join(_bytes(11, port) for port in self._inputs) + b"".join(
+            _bytes(12, port) for port in self._outputs
+        )
         imports = [_bytes(1, "") + _int(2, _OPSET), _bytes(1, "com.microsoft") + _int(2, 1)]
-        return _int(1, _IR) + _bytes(2, "fusion") + _bytes(7, graph) + b"".join(_bytes(8, each) for each in imports)
+        return (
+            _int(1, _IR)
+            + _bytes(2, "fusion")
+            + _bytes(7, graph)
+            + b"".join(_bytes(8, each) for each in imports)
+        )
 
 
 def _port(name, dtype, shape):

@@ -1,4 +1,5 @@
 """What fused and what did not, with reasons."""
+
 import json
 
 from . import _core

@@ -1,4 +1,5 @@
 """Tensors to and from other libraries, without a copy where their memory is dense."""
+
 import sys
 
 import numpy
@@ -7,22 +8,42 @@ from . import _core
 from ._errors import BadInput
 
 # Type codes and bits of DLPack.
-_CODES = {"bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16),
-          "uint32": (1, 32), "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16),
-          "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8)}
+_CODES = {
+    "bool": (6, 8),
+    "int8": (0, 8),
+    "int16": (0, 16),
+    "int32": (0, 32),
+    "int64": (0, 64),
+    "uint8": (1, 8),
+    "uint16": (1, 16),
+    "uint32": (1, 32),
+    "uint64": (1, 64),
+    "float16": (2, 16),
+    "float32": (2, 32),
+    "float64": (2, 64),
+    "bfloat16": (4, 16),
+    "float8_e4m3fn": (10, 8),
+    "float8_e5m2": (12, 8),
+}
 _NAMES = {code: name for name, code in _CODES.items()}
 _CODES_OF = {}  # by numpy.dtype
-_RAW = {"bfloat16": numpy.dtype("uint16"), "float8_e4m3fn": numpy.dtype("uint8"), "float8_e5m2": numpy.dtype("uint8")}
+_RAW = {
+    "bfloat16": numpy.dtype("uint16"),
+    "float8_e4m3fn": numpy.dtype("uint8"),
+    "float8_e5m2": numpy.dtype("uint8"),
+}
 _DTYPES = {name: numpy.dtype(name) for name in _CODES if name not in _RAW}
 _HOST, _CUDA = 1, 2
 
 
 class Tensor:
-    """A tensor in the memory of the host or of a GPU; nobody changes it, except that a cache is extended where it lies.
+    """A tensor in the memory of the host or of a GPU; nobody changes it, except that a cache is extended
+    where it lies.
 
-    Speaks DLPack (`torch.from_dlpack(t)`, `cupy.from_dlpack(t)`) and, on the host, numpy's protocol (`numpy.asarray(t)`). With
-    bfloat16 or an 8-bit float, numpy() needs the package ml_dtypes.
+    Speaks DLPack (`torch.from_dlpack(t)`, `cupy.from_dlpack(t)`) and, on the host, numpy's protocol
+    (`numpy.asarray(t)`). With bfloat16 or an 8-bit float, numpy() needs the package ml_dtypes.
     """
+
     __slots__ = ("_core", "_known", "__weakref__")
 
     def __init__(self, core):
@@ -63,20 +84,28 @@ class Tensor:
         """The same memory as a numpy array. Raises BadInput on a GPU: program.fetch() copies to the host."""
         address, shape, strides, code, bits, kind, _ = self._facts()
         if kind == _CUDA:
-            raise BadInput("the tensor is on a GPU: copy it with Program.fetch(), or take it with torch.from_dlpack()")
+            raise BadInput(
+                "the tensor is on a GPU: copy it with Program.fetch(), or take it with torch.from_dlpack()"
+            )
         name = _NAMES[code, bits]
         if name in _RAW:
             try:
                 import ml_dtypes
             except ImportError:
-                raise BadInput(f"numpy has no {name}: install ml_dtypes, or take the tensor with torch.from_dlpack()") from None
-            return numpy.asarray(_Interface(self, address, shape, strides, _RAW[name])).view(getattr(ml_dtypes, name))
+                raise BadInput(
+                    f"numpy has no {name}: install ml_dtypes, or take the tensor with torch.from_dlpack()"
+                ) from None
+            return numpy.asarray(_Interface(self, address, shape, strides, _RAW[name])).view(
+                getattr(ml_dtypes, name)
+            )
         return numpy.asarray(_Interface(self, address, shape, strides, _DTYPES[name]))
 
     def torch(self):
         """The same memory as a torch.Tensor, on its device."""
         import torch
-        return torch.utils.dlpack.from_dlpack(self._core.to_dlpack())
+
+        take = getattr(torch._C, "_from_dlpack", None) or torch.utils.dlpack.from_dlpack
+        return take(self._core.to_dlpack())
 
     def __repr__(self):
         return f"fusion.Tensor({'x'.join(map(str, self.shape)) or 'scalar'}, {self.dtype}, {self.device})"
@@ -84,13 +113,18 @@ class Tensor:
 
 class _Interface:
     """Shows numpy a host tensor's memory as elements of `dtype`."""
+
     __slots__ = ("owner", "__array_interface__")
 
     def __init__(self, tensor, address, shape, strides, dtype):
         self.owner = tensor
         self.__array_interface__ = {
-            "data": (address, False), "shape": tuple(shape), "typestr": dtype.str, "version": 3,
-            "strides": None if strides is None else tuple(s * dtype.itemsize for s in strides)}
+            "data": (address, False),
+            "shape": tuple(shape),
+            "typestr": dtype.str,
+            "version": 3,
+            "strides": None if strides is None else tuple(s * dtype.itemsize for s in strides),
+        }
 
 
 def _of_array(array, name):
@@ -102,7 +136,9 @@ def _of_array(array, name):
         if kind is None or not array.dtype.isnative:
             raise BadInput(f"{name}: elements of type {array.dtype} are not supported")
         _CODES_OF[array.dtype] = kind
-    return _core.Tensor.from_pointer(array.__array_interface__["data"][0], array.shape, *kind, _HOST, 0, array)
+    return _core.Tensor.from_pointer(
+        array.__array_interface__["data"][0], array.shape, *kind, _HOST, 0, array
+    )
 
 
 def is_torch(value):

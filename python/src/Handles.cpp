@@ -45,7 +45,8 @@ void setErrors(nb::object answerIsNo, nb::object badInput, nb::object lacking) {
 void check(fusion_status status) {
   if (status == FUSION_OK)
     return;
-  PyObject *kind = status <= FUSION_LACKING && errors.classes[status] ? errors.classes[status] : PyExc_RuntimeError;
+  PyObject *kind =
+      status <= FUSION_LACKING && errors.classes[status] ? errors.classes[status] : PyExc_RuntimeError;
   PyErr_SetString(kind, fusion_last_error());
   throw nb::python_error();
 }
@@ -73,12 +74,13 @@ Tensor *Tensor::fromDLPack(nb::object capsule) {
   fusion_tensor *tensor = nullptr;
   check(fusion_tensor_from_dlpack(view, &tensor));
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
-  // The producer's deleter may be Python's, which runs where the last user ends: under the interpreter's lock.
+  // The producer's deleter may be Python's, which runs where the last user ends: under the interpreter's
+  // lock.
   return new Tensor(tensor);
 }
 
-Tensor *Tensor::fromPointer(uintptr_t address, const std::vector<int64_t> &shape, uint8_t code, uint8_t bits, int kind, int ordinal,
-                            nb::object owner) {
+Tensor *Tensor::fromPointer(uintptr_t address, const std::vector<int64_t> &shape, uint8_t code, uint8_t bits,
+                            int kind, int ordinal, nb::object owner) {
   auto owned = std::make_unique<Owned>(Owned{{}, shape, owner.ptr()});
   owned->view.dl_tensor = {reinterpret_cast<void *>(address),
                            {kind, ordinal},

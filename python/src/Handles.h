@@ -20,7 +20,8 @@ void check(fusion_status status);
 void setErrors(nb::object answerIsNo, nb::object badInput, nb::object lacking);
 
 /// A handle that is destroyed with this object.
-template <class T, void (*destroy)(T *)> class Handle {
+template <class T, void (*destroy)(T *)>
+class Handle {
 public:
   explicit Handle(T *handle) : handle(handle, destroy) {}
   T *get() const { return handle.get(); }
@@ -62,11 +63,13 @@ public:
   /// Takes a capsule `dltensor`.
   static Tensor *fromDLPack(nb::object capsule);
   /// Dense memory that lives as long as `owner` does; `kind` and `ordinal` of the device as in DLPack.
-  static Tensor *fromPointer(uintptr_t address, const std::vector<int64_t> &shape, uint8_t code, uint8_t bits, int kind, int ordinal,
-                             nb::object owner);
+  static Tensor *fromPointer(uintptr_t address, const std::vector<int64_t> &shape, uint8_t code, uint8_t bits,
+                             int kind, int ordinal, nb::object owner);
   nb::object toDLPack() const;
-  /// Address, shape, strides in elements (none if dense), type code and bits, kind and ordinal of the device, as DLPack has them.
-  using Facts = std::tuple<uintptr_t, std::vector<int64_t>, std::optional<std::vector<int64_t>>, int, int, int, int>;
+  /// Address, shape, strides in elements (none if dense), type code and bits, kind and ordinal of the device,
+  /// as DLPack has them.
+  using Facts =
+      std::tuple<uintptr_t, std::vector<int64_t>, std::optional<std::vector<int64_t>>, int, int, int, int>;
   Facts facts() const;
 };
 

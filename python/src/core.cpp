@@ -1,4 +1,5 @@
-// fusion._core: the C interface (fusion.h) for Python. What people use is in ../fusion; this has no names or defaults of its own.
+// fusion._core: the C interface (fusion.h) for Python. What people use is in ../fusion; this has no names or
+// defaults of its own.
 #include "Handles.h"
 
 #include <nanobind/stl/optional.h>
@@ -15,21 +16,28 @@ using NamedObjects = std::vector<std::pair<std::string, nb::object>>;
 /// Options as the C interface takes them, with what keeps the caller's objects alive while it is used.
 struct Options {
   Options() : handle(fusion_options_create()) {}
-  void set(const std::string &name, const std::string &value) { check(fusion_options_set(handle.get(), name.c_str(), value.c_str())); }
-  void weight(const std::string &name, const Tensor &tensor) { check(fusion_options_weight(handle.get(), name.c_str(), tensor.get())); }
+  void set(const std::string &name, const std::string &value) {
+    check(fusion_options_set(handle.get(), name.c_str(), value.c_str()));
+  }
+  void weight(const std::string &name, const Tensor &tensor) {
+    check(fusion_options_weight(handle.get(), name.c_str(), tensor.get()));
+  }
   void constant(const std::string &name, const Tensor &tensor) {
     check(fusion_options_constant(handle.get(), name.c_str(), tensor.get()));
   }
   void file(const std::string &location, nb::object bytes) {
     Buffer *buffer = Buffer::of(bytes);
-    check(fusion_options_file(handle.get(), location.c_str(), buffer->data(), buffer->size(), &Buffer::release, buffer));
+    check(fusion_options_file(handle.get(), location.c_str(), buffer->data(), buffer->size(),
+                              &Buffer::release, buffer));
   }
   void rank(int rank, int ranks, int gpu, const std::optional<std::string> &host, nb::object gather) {
     allGather = std::move(gather);
-    check(fusion_options_rank(handle.get(), rank, ranks, gpu, host ? host->c_str() : nullptr, &Options::gather, this));
+    check(fusion_options_rank(handle.get(), rank, ranks, gpu, host ? host->c_str() : nullptr,
+                              &Options::gather, this));
   }
 
-  /// A callback of fusion.h: `allGather(bytes) -> list of bytes`. What it raises is raised by the call that compiles.
+  /// A callback of fusion.h: `allGather(bytes) -> list of bytes`. What it raises is raised by the call that
+  /// compiles.
   static int gather(void *self, const char *mine, size_t size, fusion_answer answer, void *sink) {
     nb::gil_scoped_acquire held;
     auto &options = *static_cast<Options *>(self);
@@ -74,7 +82,8 @@ using Ports = std::vector<std::tuple<std::string, std::string, std::vector<std::
 Ports portsOf(const fusion_port *ports, size_t count) {
   Ports result;
   for (size_t i = 0; i < count; ++i)
-    result.emplace_back(ports[i].name, ports[i].type, std::vector<std::string>(ports[i].dims, ports[i].dims + ports[i].rank));
+    result.emplace_back(ports[i].name, ports[i].type,
+                        std::vector<std::string>(ports[i].dims, ports[i].dims + ports[i].rank));
   return result;
 }
 
@@ -91,10 +100,12 @@ struct Arguments {
   std::vector<const fusion_tensor *> handles;
 };
 
-template <class Names> nb::dict named(const Names &names, const std::vector<fusion_tensor *> &made) {
+template <class Names>
+nb::dict named(const Names &names, const std::vector<fusion_tensor *> &made) {
   nb::dict result;
   for (size_t i = 0; i < made.size(); ++i)
-    result[nb::str(std::string(names[i]).c_str())] = nb::cast(new Tensor(made[i]), nb::rv_policy::take_ownership);
+    result[nb::str(std::string(names[i]).c_str())] =
+        nb::cast(new Tensor(made[i]), nb::rv_policy::take_ownership);
   return result;
 }
 
@@ -104,9 +115,11 @@ nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> 
   fusion_status status;
   {
     nb::gil_scoped_release released;
-    status = stream ? fusion_program_enqueue(program.handle.get(), reinterpret_cast<void *>(*stream), given.size(), given.names.data(),
-                                             given.handles.data(), outputs.data())
-                    : fusion_program_run(program.handle.get(), given.size(), given.names.data(), given.handles.data(), outputs.data());
+    status =
+        stream ? fusion_program_enqueue(program.handle.get(), reinterpret_cast<void *>(*stream), given.size(),
+                                        given.names.data(), given.handles.data(), outputs.data())
+               : fusion_program_run(program.handle.get(), given.size(), given.names.data(),
+                                    given.handles.data(), outputs.data());
   }
   check(status);
   return named(program.outputNames, outputs);
@@ -118,7 +131,8 @@ nb::dict fetch(Program &program, const nb::dict &tensors) {
   fusion_status status;
   {
     nb::gil_scoped_release released;
-    status = fusion_program_fetch(program.handle.get(), given.size(), given.names.data(), given.handles.data(), copies.data());
+    status = fusion_program_fetch(program.handle.get(), given.size(), given.names.data(),
+                                  given.handles.data(), copies.data());
   }
   check(status);
   return named(given.names, copies);
@@ -130,8 +144,8 @@ std::vector<double> bench(Program &program, const nb::dict &inputs, int iteratio
   fusion_status status;
   {
     nb::gil_scoped_release released;
-    status = fusion_program_bench(program.handle.get(), given.size(), given.names.data(), given.handles.data(), iterations, cold,
-                                  times.data());
+    status = fusion_program_bench(program.handle.get(), given.size(), given.names.data(),
+                                  given.handles.data(), iterations, cold, times.data());
   }
   check(status);
   return times;
@@ -143,8 +157,8 @@ std::pair<std::string, std::string> profile(Program &program, const nb::dict &in
   fusion_status status;
   {
     nb::gil_scoped_release released;
-    status = fusion_program_profile(program.handle.get(), given.size(), given.names.data(), given.handles.data(), table.out(),
-                                    trace.out());
+    status = fusion_program_profile(program.handle.get(), given.size(), given.names.data(),
+                                    given.handles.data(), table.out(), trace.out());
   }
   check(status);
   return {table.str(), trace.str()};
@@ -167,14 +181,15 @@ Graph *loadBytes(nb::object bytes, const std::string &path, Options &options) {
   fusion_status status;
   {
     nb::gil_scoped_release released;
-    status = fusion_graph_load_bytes(buffer->data(), buffer->size(), &Buffer::release, buffer, path.c_str(), options.handle.get(),
-                                     &graph);
+    status = fusion_graph_load_bytes(buffer->data(), buffer->size(), &Buffer::release, buffer, path.c_str(),
+                                     options.handle.get(), &graph);
   }
   check(status);
   return new Graph(graph);
 }
 
-template <class Call> Program *makeProgram(Options &options, Call call) {
+template <class Call>
+Program *makeProgram(Options &options, Call call) {
   fusion_program *program = nullptr;
   fusion_status status;
   {
@@ -204,7 +219,8 @@ NB_MODULE(_core, module) {
       .def("weight", &Options::weight)
       .def("constant", &Options::constant)
       .def("file", &Options::file)
-      .def("rank", &Options::rank, nb::arg("rank"), nb::arg("ranks"), nb::arg("gpu"), nb::arg("host").none(), nb::arg("gather"));
+      .def("rank", &Options::rank, nb::arg("rank"), nb::arg("ranks"), nb::arg("gpu"), nb::arg("host").none(),
+           nb::arg("gather"));
 
   nb::class_<Graph>(module, "Graph")
       .def_static("load", &loadFile, nb::rv_policy::take_ownership)
@@ -227,7 +243,8 @@ NB_MODULE(_core, module) {
              fusion_status status;
              {
                nb::gil_scoped_release released;
-               status = fusion_graph_explain(graph.get(), options.handle.get(), what.c_str(), text.out(), report.out());
+               status = fusion_graph_explain(graph.get(), options.handle.get(), what.c_str(), text.out(),
+                                             report.out());
              }
              check(status);
              return std::pair(text.str(), report.str());
@@ -254,13 +271,16 @@ NB_MODULE(_core, module) {
       .def_static(
           "compile",
           [](const Graph &graph, Options &options) {
-            return makeProgram(options, [&](auto *o, auto **program) { return fusion_compile(graph.get(), o, program); });
+            return makeProgram(
+                options, [&](auto *o, auto **program) { return fusion_compile(graph.get(), o, program); });
           },
           nb::rv_policy::take_ownership)
       .def_static(
           "open",
           [](const std::string &folder, Options &options) {
-            return makeProgram(options, [&](auto *o, auto **program) { return fusion_program_open(folder.c_str(), o, program); });
+            return makeProgram(options, [&](auto *o, auto **program) {
+              return fusion_program_open(folder.c_str(), o, program);
+            });
           },
           nb::rv_policy::take_ownership)
       .def_prop_ro("inputs",
@@ -284,7 +304,9 @@ NB_MODULE(_core, module) {
                        pairs.emplace_back(caches[i].past, caches[i].present);
                      return pairs;
                    })
-      .def_prop_ro("device", [](const Program &program) { return std::string(fusion_program_device(program.handle.get())); })
+      .def_prop_ro(
+          "device",
+          [](const Program &program) { return std::string(fusion_program_device(program.handle.get())); })
       .def_prop_ro("rank", [](const Program &program) { return fusion_program_rank(program.handle.get()); })
       .def("run", &run, nb::arg("inputs"), nb::arg("stream").none())
       .def("fetch", &fetch)

@@ -71,7 +71,8 @@ std::optional<Answer> answerOf(const std::string &text, int rank, int ranks) {
 } // namespace
 
 Result<LaunchedRank> bootstrapRank(int rank, int ranks, const std::string &host, const AllGather &allGather) {
-  nlohmann::json mine = {{"rank", rank}, {"ranks", ranks}, {"host", host.empty() ? hostName() : host}, {"given", !host.empty()}};
+  nlohmann::json mine = {
+      {"rank", rank}, {"ranks", ranks}, {"host", host.empty() ? hostName() : host}, {"given", !host.empty()}};
   if (rank == 0) {
     auto ports = freePorts();
     if (!ports)
@@ -93,7 +94,8 @@ Result<LaunchedRank> bootstrapRank(int rank, int ranks, const std::string &host,
   for (int other = 0; other < ranks; ++other) {
     auto said = answerOf((*all)[static_cast<size_t>(other)], other, ranks);
     if (!said)
-      return badInput(fmt::format("what allGather brought from rank {} is not what rank {} of {} gave", other, other, ranks));
+      return badInput(fmt::format("what allGather brought from rank {} is not what rank {} of {} gave", other,
+                                  other, ranks));
     isOneHost = isOneHost && !said->namesHost && (other == 0 || said->host == place.address);
     if (other != 0)
       continue;

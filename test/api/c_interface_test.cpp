@@ -34,7 +34,8 @@ const std::string model = FUSION_SOURCE_DIR "/examples/llama/model.onnx";
 
 struct Options {
   Options() { EXPECT_EQ(fusion_options_set(handle.get(), "device", "cpu"), FUSION_OK); }
-  std::unique_ptr<fusion_options, void (*)(fusion_options *)> handle{fusion_options_create(), fusion_options_destroy};
+  std::unique_ptr<fusion_options, void (*)(fusion_options *)> handle{fusion_options_create(),
+                                                                     fusion_options_destroy};
 };
 using Graph = std::unique_ptr<fusion_graph, void (*)(fusion_graph *)>;
 using Program = std::unique_ptr<fusion_program, void (*)(fusion_program *)>;
@@ -114,7 +115,8 @@ TEST(CInterface, RunsGraphsFromFilesAndBytes) {
   } held{{std::istreambuf_iterator<char>(file), {}}};
   auto release = [](void *context) { ++static_cast<Held *>(context)->released; };
   fusion_graph *read = nullptr;
-  ASSERT_EQ(fusion_graph_load_bytes(held.bytes.data(), held.bytes.size(), release, &held, "in memory", options.handle.get(), &read),
+  ASSERT_EQ(fusion_graph_load_bytes(held.bytes.data(), held.bytes.size(), release, &held, "in memory",
+                                    options.handle.get(), &read),
             FUSION_OK)
       << fusion_last_error();
   Program again = compile(Graph(read, fusion_graph_destroy), options);
@@ -143,7 +145,8 @@ TEST(CInterface, ThreadsShareAProgramAndHaveErrorsOfTheirOwn) {
       const Program compiled = compile(graph, own); // of one graph at once
       for (int i = 0; i < 3; ++i) {
         Ids ids(thread % 2 ? 50 : 1);
-        EXPECT_EQ(run(i % 2 ? compiled.get() : program.get(), ids), expected[static_cast<size_t>(thread % 2)]);
+        EXPECT_EQ(run(i % 2 ? compiled.get() : program.get(), ids),
+                  expected[static_cast<size_t>(thread % 2)]);
       }
       EXPECT_NE(std::string(fusion_last_error()).find(name), std::string::npos) << fusion_last_error();
     });
@@ -164,11 +167,13 @@ TEST(CInterface, SaysWhatItRefuses) {
   refuses(fusion_options_set(handle, "target", "sm_1"), "takes one of sm_");
   fusion_graph *graph = nullptr;
   refuses(fusion_graph_load("absent.onnx", handle, &graph), "absent.onnx: no such file");
-  refuses(fusion_graph_load_bytes("text", 4, nullptr, nullptr, "mine", handle, &graph), "mine: not an ONNX model");
+  refuses(fusion_graph_load_bytes("text", 4, nullptr, nullptr, "mine", handle, &graph),
+          "mine: not an ONNX model");
   EXPECT_EQ(graph, nullptr);
   const Graph loaded = load(options);
   char *text = nullptr;
-  refuses(fusion_graph_explain(loaded.get(), handle, "pictures", &text, nullptr), "mlir, cuda, plan or dot, not as 'pictures'");
+  refuses(fusion_graph_explain(loaded.get(), handle, "pictures", &text, nullptr),
+          "mlir, cuda, plan or dot, not as 'pictures'");
   const Program program = compile(loaded, options);
   refuses(fusion_program_report(program.get(), "pdf", &text), "json, markdown or html, not 'pdf'");
   fusion_tensor *output = nullptr;
@@ -180,7 +185,8 @@ TEST(CInterface, ExplainsWithoutAGpu) {
   const Options options;
   const Graph graph = load(options);
   char *text = nullptr, *report = nullptr, *page = nullptr;
-  ASSERT_EQ(fusion_graph_explain(graph.get(), options.handle.get(), "cuda", &text, &report), FUSION_OK) << fusion_last_error();
+  ASSERT_EQ(fusion_graph_explain(graph.get(), options.handle.get(), "cuda", &text, &report), FUSION_OK)
+      << fusion_last_error();
   EXPECT_NE(std::string(text).find("__global__"), std::string::npos);
   ASSERT_EQ(fusion_report_text(report, "markdown", &page), FUSION_OK) << fusion_last_error();
   EXPECT_NE(std::string(page).find("| rope | 2 |"), std::string::npos) << page;

@@ -111,13 +111,15 @@ TEST(Memory, WeightsThatDoNotFitAreNamed) {
   const ModelBytes model = bytesOf(addition());
   EXPECT_EQ(whyNot(model, {.weights = {{"v", filled({32}, 0)}}}),
             "mine.onnx: the graph has no initializer or input 'v' for a weight");
-  EXPECT_EQ(whyNot(model, {.weights = {{"w", filled({31}, 0)}}}), "mine.onnx: weight 'w': 31 f32 is given, the graph has 32 FLOAT");
+  EXPECT_EQ(whyNot(model, {.weights = {{"w", filled({31}, 0)}}}),
+            "mine.onnx: weight 'w': 31 f32 is given, the graph has 32 FLOAT");
   EXPECT_EQ(whyNot(model, {.weights = {{"w", Tensor::zeros(DType::I32, {32})}}}),
             "mine.onnx: weight 'w': 32 i32 is given, the graph has 32 FLOAT");
   EXPECT_EQ(whyNot(bytesOf(addition(true)), {.weights = {{"w", filled({2, 16}, 0)}}}),
             "mine.onnx: weight 'w': its shape 2x16 is not the input's");
   char elsewhere = 0;
-  EXPECT_EQ(whyNot(model, {.weights = {{"w", Tensor::wrap(DType::F32, {32}, &elsewhere, nullptr, {Device::Kind::Cuda, 0})}}}),
+  EXPECT_EQ(whyNot(model, {.weights = {{"w", Tensor::wrap(DType::F32, {32}, &elsewhere, nullptr,
+                                                          {Device::Kind::Cuda, 0})}}}),
             "weight 'w': weights are taken from host memory, not from a GPU's");
 }
 
@@ -153,7 +155,8 @@ TEST(Memory, AModelCannotNameTheMemoryOfAnother) {
   auto victim = Graph::load(bytesOf(addition()));
   ASSERT_TRUE(victim);
   for (int number = 1; number < 20; ++number)
-    EXPECT_NE(whyNot(external("/@memory/" + std::to_string(number))).find("lies outside the model's folder"), std::string::npos);
+    EXPECT_NE(whyNot(external("/@memory/" + std::to_string(number))).find("lies outside the model's folder"),
+              std::string::npos);
 }
 
 TEST(Memory, TextIsAGraphToo) {
@@ -233,8 +236,11 @@ TEST(Bootstrap, AnswersThatAreNoneAreRefused) {
   };
   EXPECT_EQ(reason({"one"}), "allGather brought 1 answers of 2 ranks");
   EXPECT_EQ(reason({"one", "two"}), "what allGather brought from rank 0 is not what rank 0 of 2 gave");
-  EXPECT_EQ(reason({R"({"rank": "0"})", "two"}), "what allGather brought from rank 0 is not what rank 0 of 2 gave");
-  auto failed = bootstrapRank(0, 2, "", [](const std::string &) -> Result<std::vector<std::string>> { return environment("no MPI"); });
+  EXPECT_EQ(reason({R"({"rank": "0"})", "two"}),
+            "what allGather brought from rank 0 is not what rank 0 of 2 gave");
+  auto failed = bootstrapRank(0, 2, "", [](const std::string &) -> Result<std::vector<std::string>> {
+    return environment("no MPI");
+  });
   EXPECT_EQ(failed.error().message, "no MPI");
 }
 
@@ -245,11 +251,14 @@ TEST(Bootstrap, ARankMustBeOneOfTheProgram) {
   options.device = RunOn::Emulate;
   options.tensorParallel = 2;
   options.processRank = ProcessRank{2, 2, 0, Gathering(1).of(0), ""};
-  EXPECT_EQ(compile(*graph, options).error().message, "processRank is rank 2 of 2 on GPU 0: they count from 0");
+  EXPECT_EQ(compile(*graph, options).error().message,
+            "processRank is rank 2 of 2 on GPU 0: they count from 0");
   options.processRank->ranks = 3;
-  EXPECT_EQ(compile(*graph, options).error().message, "processRank is one of 3 ranks, but the program is for 2");
+  EXPECT_EQ(compile(*graph, options).error().message,
+            "processRank is one of 3 ranks, but the program is for 2");
   options.processRank = ProcessRank{0, 2};
-  EXPECT_EQ(compile(*graph, options).error().message, "processRank has no allGather: the ranks cannot find each other");
+  EXPECT_EQ(compile(*graph, options).error().message,
+            "processRank has no allGather: the ranks cannot find each other");
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 """The module fusion with numpy alone."""
+
 import os
 import pathlib
 import subprocess
@@ -66,7 +67,9 @@ class ModuleTest(unittest.TestCase):
         tensor.external_data.add(key="location", value="w.bin")
         program = fusion.compile(fusion.load(model, files={"w.bin": data}), device="cpu")
         self.assertEqual(program(x=np.zeros((1, 32), "float32"))["y"][0, 31], 31)
-        with self.assertRaisesRegex(fusion.BadInput, "mine: initializer 'w': external data file 'w.bin' is missing"):
+        with self.assertRaisesRegex(
+            fusion.BadInput, "mine: initializer 'w': external data file 'w.bin' is missing"
+        ):
             fusion.load(model, name="mine")
 
     def test_memory_is_let_go_with_the_last_user(self):
@@ -93,12 +96,17 @@ class ModuleTest(unittest.TestCase):
 
             def __dlpack_device__(self):
                 return rows.__dlpack_device__()
+
         frozen = rows.copy()
         frozen.flags.writeable = False
         results = program.run({"x": rows})
-        for value in (rows, Speaks(), rows.tolist() and np.asfortranarray(rows), frozen,
-                      fusion.compile(addition(), device="cpu").run(
-                {"x": rows - np.arange(32, dtype="float32")})["y"]):
+        for value in (
+            rows,
+            Speaks(),
+            rows.tolist() and np.asfortranarray(rows),
+            frozen,
+            fusion.compile(addition(), device="cpu").run({"x": rows - np.arange(32, dtype="float32")})["y"],
+        ):
             np.testing.assert_array_equal(program(x=value)["y"], expected)
         np.testing.assert_array_equal(np.from_dlpack(results["y"]), expected)
         np.testing.assert_array_equal(np.asarray(results["y"]), expected)
@@ -110,6 +118,7 @@ class ModuleTest(unittest.TestCase):
 
     def test_bfloat16(self):
         import ml_dtypes
+
         weight = np.ones(32, ml_dtypes.bfloat16)
         program = fusion.compile(addition(TensorProto.BFLOAT16, weight), device="cpu")
         y = program(x=np.full((1, 32), 2, ml_dtypes.bfloat16))["y"]
@@ -118,9 +127,13 @@ class ModuleTest(unittest.TestCase):
     def test_caches(self):
         program = fusion.compile(DECODE / "model.onnx", device="cpu")
         inputs, expected = (load_file(DECODE / f"{name}.safetensors") for name in ("inputs", "outputs"))
-        whole = program({name: inputs[name] for name in inputs if name in {port.name for port in program.inputs}})
+        whole = program(
+            {name: inputs[name] for name in inputs if name in {port.name for port in program.inputs}}
+        )
         np.testing.assert_allclose(whole["logits"].astype("f4"), expected["logits"].astype("f4"), atol=5e-3)
-        caches = program.caches(**{dim: 1 for port in program.inputs for dim in port.shape[:1] if isinstance(dim, str)})
+        caches = program.caches(
+            **{dim: 1 for port in program.inputs for dim in port.shape[:1] if isinstance(dim, str)}
+        )
         self.assertGreater(len(caches), 0)
         self.assertTrue(all(0 in caches[past].shape for past in caches))
         with self.assertRaisesRegex(fusion.BadInput, "is one of the caches"):
@@ -128,12 +141,13 @@ class ModuleTest(unittest.TestCase):
 
     def test_errors_by_kind(self):
         for wrong, reason in (
-                (lambda: fusion.load("absent.onnx"), "absent.onnx: no such file"),
-                (lambda: fusion.load(b"text"), "model.onnx: not an ONNX model"),
-                (lambda: fusion.load(3), "not a int"),
-                (lambda: fusion.compile(addition(), devcie="cpu"), "no option 'devcie'; did you mean 'device'"),
-                (lambda: fusion.compile(addition(), device="gpu"), "auto, cpu, cuda or emulate, not 'gpu'"),
-                (lambda: fusion.compile(addition(), device="cpu").profile({}), "no kernels to profile")):
+            (lambda: fusion.load("absent.onnx"), "absent.onnx: no such file"),
+            (lambda: fusion.load(b"text"), "model.onnx: not an ONNX model"),
+            (lambda: fusion.load(3), "not a int"),
+            (lambda: fusion.compile(addition(), devcie="cpu"), "no option 'devcie'; did you mean 'device'"),
+            (lambda: fusion.compile(addition(), device="gpu"), "auto, cpu, cuda or emulate, not 'gpu'"),
+            (lambda: fusion.compile(addition(), device="cpu").profile({}), "no kernels to profile"),
+        ):
             with self.assertRaisesRegex(fusion.BadInput, reason) as caught:
                 wrong()
             self.assertIsInstance(caught.exception, ValueError)
@@ -152,6 +166,7 @@ class ModuleTest(unittest.TestCase):
         def run(value):
             for _ in range(5):
                 results[value] = program(x=np.full((1, 32), value, "float32"))["y"][0, 1]
+
         threads = [threading.Thread(target=run, args=(value,)) for value in range(4)]
         for thread in threads:
             thread.start()
@@ -168,8 +183,16 @@ class ModuleTest(unittest.TestCase):
     def test_ranks_find_each_other_by_a_callback(self):
         program = "import sys; sys.path.insert(0, sys.argv[1]); import module_test; module_test.one_rank(*map(int, sys.argv[2:]))"
         with tempfile.TemporaryDirectory() as folder:
-            ranks = [subprocess.Popen([sys.executable, "-c", program, str(pathlib.Path(__file__).parent), str(rank)], cwd=folder,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)]
+            ranks = [
+                subprocess.Popen(
+                    [sys.executable, "-c", program, str(pathlib.Path(__file__).parent), str(rank)],
+                    cwd=folder,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
             outputs = [rank.communicate(timeout=120) for rank in ranks]
         for rank, (out, err) in enumerate(outputs):
             self.assertEqual((ranks[rank].returncode, out), (0, f"rank {rank} agrees\n"), err)
@@ -177,8 +200,11 @@ class ModuleTest(unittest.TestCase):
     def test_what_a_callback_raises_is_raised(self):
         def fails(mine):
             raise KeyError("no group")
+
         with self.assertRaisesRegex(KeyError, "no group"):
-            fusion.compile(EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(0, 2, fails))
+            fusion.compile(
+                EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(0, 2, fails)
+            )
 
     def test_stubs_name_what_there_is(self):
         stub = (pathlib.Path(fusion.__file__).resolve().parent / "__init__.pyi").read_text()
@@ -196,10 +222,15 @@ def one_rank(rank):
         while not all(os.path.exists(f"{other}.told") for other in range(2)):
             time.sleep(0.02)
         return [pathlib.Path(f"{other}.told").read_bytes() for other in range(2)]
-    program = fusion.compile(EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(rank, 2, all_gather))
+
+    program = fusion.compile(
+        EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(rank, 2, all_gather)
+    )
     assert program.rank == rank
     inputs, expected = (load_file(EXAMPLE / f"{name}.safetensors") for name in ("inputs", "outputs"))
-    np.testing.assert_allclose(program(inputs)["logits"].astype("f4"), expected["logits"].astype("f4"), atol=3e-3)
+    np.testing.assert_allclose(
+        program(inputs)["logits"].astype("f4"), expected["logits"].astype("f4"), atol=3e-3
+    )
     print(f"rank {rank} agrees")
 
 

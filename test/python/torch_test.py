@@ -1,4 +1,5 @@
 """torch.compile and torch.export, where torch is installed."""
+
 import sys
 import tempfile
 import unittest
@@ -28,7 +29,10 @@ class Block(torch.nn.Module):
 
     def forward(self, x):
         batch, seq, width = x.shape
-        q, k, v = (t.view(batch, seq, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm(x)).split(width, dim=-1))
+        q, k, v = (
+            t.view(batch, seq, self.heads, -1).transpose(1, 2)
+            for t in self.qkv(self.norm(x)).split(width, dim=-1)
+        )
         mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, seq, width))
         normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale
@@ -92,6 +96,7 @@ class TorchTest(unittest.TestCase):
             def forward(self, x):
                 self.count += 1
                 return x + self.count
+
         with self.assertRaisesRegex(fusion.Unsupported, "changes count"):
             fusion.from_exported(torch.export.export(Counts(), (torch.randn(4),)))
 
@@ -106,6 +111,9 @@ class TorchTest(unittest.TestCase):
                     self.assertLess(largest(got[name], want[name]), 2e-6, (shape, name))
             model.scale.mul_(2)
             self.assertLess(largest(compiled(x)["y"], model(x)["y"]), 2e-6)
+        with torch.inference_mode():
+            made = Block().eval()
+            self.assertLess(largest(torch.compile(made, backend=_dynamo.backend)(x)["y"], made(x)["y"]), 2e-6)
         for report in fusion.torch_reports():
             self.assertEqual((report.left, len(report.programs) > 0), ([], True))
 
@@ -115,7 +123,7 @@ class TorchTest(unittest.TestCase):
             x = torch.randn(8, 8)
             got = torch.compile(model, backend=_dynamo.backend)(x)
         self.assertLess(largest(got, model(x)), 1e-6)
-        report, = fusion.torch_reports()
+        (report,) = fusion.torch_reports()
         self.assertEqual(len(report.programs), 2)
         self.assertIn("linalg_qr", str(report))
 
