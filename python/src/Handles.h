@@ -25,6 +25,7 @@ class Handle {
 public:
   explicit Handle(T *handle) : handle(handle, destroy) {}
   T *get() const { return handle.get(); }
+  void reset() { handle.reset(); }
 
 private:
   std::unique_ptr<T, void (*)(T *)> handle;

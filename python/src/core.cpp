@@ -72,6 +72,11 @@ struct Program {
     for (size_t i = 0; i < count; ++i)
       outputNames.emplace_back(ports[i].name);
   }
+  /// Its threads may be letting go of Python's tensors.
+  ~Program() {
+    nb::gil_scoped_release released;
+    handle.reset();
+  }
   Handle<fusion_program, fusion_program_destroy> handle;
   std::vector<std::string> outputNames;
 };
@@ -162,6 +167,19 @@ std::pair<std::string, std::string> profile(Program &program, const nb::dict &in
   }
   check(status);
   return {table.str(), trace.str()};
+}
+
+/// Without the interpreter's lock: a run that holds the program's may be waiting for it.
+template <class Call>
+std::string textOf(Call call) {
+  Text text;
+  fusion_status status;
+  {
+    nb::gil_scoped_release released;
+    status = call(text.out());
+  }
+  check(status);
+  return text.str();
 }
 
 Graph *loadFile(const std::string &path, Options &options) {
@@ -314,20 +332,16 @@ NB_MODULE(_core, module) {
       .def("profile", &profile)
       .def("report",
            [](const Program &program, const std::string &format) {
-             Text text;
-             check(fusion_program_report(program.handle.get(), format.c_str(), text.out()));
-             return text.str();
+             return textOf([&](char **text) {
+               return fusion_program_report(program.handle.get(), format.c_str(), text);
+             });
            })
       .def("source",
            [](const Program &program) {
-             Text text;
-             check(fusion_program_source(program.handle.get(), text.out()));
-             return text.str();
+             return textOf([&](char **text) { return fusion_program_source(program.handle.get(), text); });
            })
       .def("statistics", [](const Program &program) {
-        Text text;
-        check(fusion_program_statistics(program.handle.get(), text.out()));
-        return text.str();
+        return textOf([&](char **text) { return fusion_program_statistics(program.handle.get(), text); });
       });
 
   module.def("report_text", [](const std::string &report, const std::string &format) {
