@@ -39,8 +39,10 @@ public:
       text = "FAIL " + (difference ? expected : difference).error().message;
       return;
     }
-    const double limit = exact && want ? std::max(1.5 * expected->relativeL2, defaultTolerance(actual.type())) : relative;
-    pass = difference->relativeL2 <= limit || (tolerance.absolute && difference->maxAbs <= *tolerance.absolute);
+    const double limit =
+        exact && want ? std::max(1.5 * expected->relativeL2, defaultTolerance(actual.type())) : relative;
+    pass =
+        difference->relativeL2 <= limit || (tolerance.absolute && difference->maxAbs <= *tolerance.absolute);
     text = fmt::format("max_abs {:.3g} rel_l2 {:.3g} ", difference->maxAbs, difference->relativeL2);
     if (exact)
       text += want ? fmt::format("of f32, where {:.3g} was expected, ", expected->relativeL2) : "of f32 ";
@@ -61,14 +63,16 @@ Comparison compareOutputs(const std::vector<Port> &ports, const NamedTensors &ou
   Comparison result;
   size_t others = 0;
   for (const Port &port : ports) {
-    const Tensor *want = find(expected, port.name), *exact = tolerance.exact ? find(*tolerance.exact, port.name) : nullptr;
+    const Tensor *want = find(expected, port.name),
+                 *exact = tolerance.exact ? find(*tolerance.exact, port.name) : nullptr;
     const Tensor *actual = find(outputs, port.name);
     if (!actual || (!want && !exact)) {
       ++others;
       continue;
     }
     const Verdict verdict(*actual, want, exact, tolerance);
-    result.text += fmt::format("{} {} {} {}\n", port.name, shapeString(actual->shape()), name(actual->type()), verdict.text);
+    result.text += fmt::format("{} {} {} {}\n", port.name, shapeString(actual->shape()), name(actual->type()),
+                               verdict.text);
     result.pass &= verdict.pass;
   }
   if (others > 0)

@@ -28,14 +28,16 @@ std::string presentNamed(const std::string &past) {
 }
 
 Tensor integers(DType type, Shape shape, const std::vector<int64_t> &values) {
-  return Tensor::of<int64_t>(DType::I64, std::move(shape), std::span<const int64_t>(values)).convertedTo(type);
+  return Tensor::of<int64_t>(DType::I64, std::move(shape), std::span<const int64_t>(values))
+      .convertedTo(type);
 }
 
 /// What the ports say, and the inputs of each run.
 class Feed {
 public:
   static Result<Feed> create(const std::vector<Port> &inputs, const std::vector<Port> &outputs,
-                             const std::vector<Program::Cache> &caches, const Prompts &prompts, const GenerateOptions &options) {
+                             const std::vector<Program::Cache> &caches, const Prompts &prompts,
+                             const GenerateOptions &options) {
     Feed feed;
     feed.prompts = prompts;
     feed.batch = static_cast<int64_t>(prompts.size());
@@ -55,7 +57,8 @@ public:
     if (!find(outputs, nextTokensName))
       return badInput("the graph chooses no tokens: load it with a way of sampling");
     if (!feed.ids || feed.ids->shape.size() != 2 || !isInteger(feed.ids->type))
-      return badInput(fmt::format("generating needs an input {} of integers, [batch, sequence]", tokenIdsName));
+      return badInput(
+          fmt::format("generating needs an input {} of integers, [batch, sequence]", tokenIdsName));
     if (Status status = feed.findPieces(options); !status)
       return status.error();
     for (const Port &port : inputs)
@@ -63,13 +66,16 @@ public:
         return status.error();
     if (feed.pasts.empty())
       return badInput("generating needs caches: inputs called past… that become results called present…");
-    const bool pads = std::any_of(feed.padding.begin(), feed.padding.end(), [](int64_t count) { return count > 0; });
+    const bool pads =
+        std::any_of(feed.padding.begin(), feed.padding.end(), [](int64_t count) { return count > 0; });
     if (pads && (!feed.mask || !feed.positions))
-      return badInput(fmt::format("prompts of different lengths need inputs {} and {}", maskName, positionsName));
+      return badInput(
+          fmt::format("prompts of different lengths need inputs {} and {}", maskName, positionsName));
     return feed;
   }
 
-  /// Those of a run of positions [begin, end): all but the caches, and but the ids from the end of the prompts on.
+  /// Those of a run of positions [begin, end): all but the caches, and but the ids from the end of the
+  /// prompts on.
   NamedTensors at(int64_t begin, int64_t end, uint64_t key, uint64_t counter) const {
     NamedTensors inputs = others;
     const int64_t count = end - begin;
@@ -77,7 +83,8 @@ public:
     for (int64_t row = 0; row < batch; ++row) {
       const int64_t pad = padding[static_cast<size_t>(row)];
       for (int64_t at = begin; at < end; ++at) {
-        tokens.push_back(at < pad || at >= width ? 0 : prompts[static_cast<size_t>(row)][static_cast<size_t>(at - pad)]);
+        tokens.push_back(
+            at < pad || at >= width ? 0 : prompts[static_cast<size_t>(row)][static_cast<size_t>(at - pad)]);
         places.push_back(std::max<int64_t>(at - pad, 0));
       }
       for (int64_t at = 0; mask && at < end; ++at)
@@ -90,7 +97,8 @@ public:
     if (mask)
       inputs[mask->name] = integers(mask->type, {batch, end}, visible);
     if (seed)
-      inputs[seed->name] = integers(seed->type, {2}, {static_cast<int64_t>(key), static_cast<int64_t>(counter)});
+      inputs[seed->name] =
+          integers(seed->type, {2}, {static_cast<int64_t>(key), static_cast<int64_t>(counter)});
     return inputs;
   }
 
@@ -112,14 +120,15 @@ private:
     if (!ids->shape[1].isStatic())
       return {};
     if (ids->shape[1].value() != 1)
-      return badInput(fmt::format("the graph takes {} tokens at a time; generating needs one that takes any number, or 1",
-                                  ids->shape[1].value()));
+      return badInput(
+          fmt::format("the graph takes {} tokens at a time; generating needs one that takes any number, or 1",
+                      ids->shape[1].value()));
     chunk = 1;
     return {};
   }
 
-  Status addOther(const Port &port, const std::vector<Port> &outputs, const std::vector<Program::Cache> &caches,
-                  const GenerateOptions &options) {
+  Status addOther(const Port &port, const std::vector<Port> &outputs,
+                  const std::vector<Program::Cache> &caches, const GenerateOptions &options) {
     if (&port == ids || &port == mask || &port == positions || &port == seed)
       return {};
     std::string present = presentNamed(port.name);
@@ -130,7 +139,8 @@ private:
     auto given = options.inputs.find(port.name);
     if (!result) {
       if (given == options.inputs.end())
-        return badInput(fmt::format("input {} is neither token ids, mask, positions nor a cache: give it a value", port.name));
+        return badInput(fmt::format(
+            "input {} is neither token ids, mask, positions nor a cache: give it a value", port.name));
       others[port.name] = given->second;
       return {};
     }
@@ -151,7 +161,9 @@ private:
       else if (isGiven)
         past.shape.push_back(given->second.shape()[axis]);
       else
-        return badInput(fmt::format("input {}: how long {} is does not follow from the graph: give an example of it", port.name, dim.str()));
+        return badInput(
+            fmt::format("input {}: how long {} is does not follow from the graph: give an example of it",
+                        port.name, dim.str()));
     }
     pasts.push_back(std::move(past));
     return {};
@@ -165,7 +177,8 @@ private:
 
 class Generator {
 public:
-  Generator(Program &program, const Feed &feed, const GenerateOptions &options) : program(program), feed(feed), options(options) {}
+  Generator(Program &program, const Feed &feed, const GenerateOptions &options)
+      : program(program), feed(feed), options(options) {}
 
   Result<Generation> run() {
     generation.tokens.resize(static_cast<size_t>(feed.batch));
@@ -198,7 +211,8 @@ public:
   }
 
 private:
-  /// Runs positions [begin, end); `isLast`: of a prompt, or of one that is finished, so that a token is chosen.
+  /// Runs positions [begin, end); `isLast`: of a prompt, or of one that is finished, so that a token is
+  /// chosen.
   Status step(int64_t begin, int64_t end, bool isLast) {
     NamedTensors inputs = feed.at(begin, end, options.seed, draws);
     if (begin >= feed.width)
@@ -267,7 +281,8 @@ Result<Generation> generate(Program &program, const Prompts &prompts, const Gene
   return Generator(program, *feed, options).run();
 }
 
-Result<NamedTensors> largestRunOf(const Graph &graph, const Prompts &prompts, const GenerateOptions &options) {
+Result<NamedTensors> largestRunOf(const Graph &graph, const Prompts &prompts,
+                                  const GenerateOptions &options) {
   auto feed = Feed::create(graph.inputs(), graph.outputs(), {}, prompts, options);
   if (!feed)
     return feed.error();
@@ -285,12 +300,13 @@ std::string describe(const Generation &generation) {
   size_t tokens = 0;
   for (const std::vector<int64_t> &row : generation.tokens)
     tokens += row.size();
-  std::string text = fmt::format("generate: {} tokens of {} prompts, the first after {:.1f} us", tokens, generation.tokens.size(),
-                                 generation.firstMicroseconds);
+  std::string text = fmt::format("generate: {} tokens of {} prompts, the first after {:.1f} us", tokens,
+                                 generation.tokens.size(), generation.firstMicroseconds);
   if (generation.steps > 0)
     text += fmt::format(", then one in {:.1f} us, {:.1f} tokens a second",
                         generation.restMicroseconds / static_cast<double>(generation.steps),
-                        1e6 * static_cast<double>(generation.steps) * static_cast<double>(generation.tokens.size()) / generation.restMicroseconds);
+                        1e6 * static_cast<double>(generation.steps) *
+                            static_cast<double>(generation.tokens.size()) / generation.restMicroseconds);
   return text + "\n";
 }
 

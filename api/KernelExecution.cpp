@@ -92,7 +92,9 @@ private:
 class SingleExecution : public KernelExecution<Executor> {
 public:
   using KernelExecution::KernelExecution;
-  Result<NamedTensors> run(const NamedTensors &inputs, Results where) override { return runner->run(inputs, where); }
+  Result<NamedTensors> run(const NamedTensors &inputs, Results where) override {
+    return runner->run(inputs, where);
+  }
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) override {
     return runner->enqueue(inputs, stream);
   }

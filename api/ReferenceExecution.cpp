@@ -42,7 +42,9 @@ public:
   Result<NamedTensors> run(const NamedTensors &inputs, Results) override {
     return group ? group->run(inputs) : interpreter->run(inputs);
   }
-  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *) override { return run(inputs, Results::Host); }
+  Result<NamedTensors> enqueue(const NamedTensors &inputs, void *) override {
+    return run(inputs, Results::Host);
+  }
 
   Result<NamedTensors> fetch(const NamedTensors &tensors) override {
     NamedTensors copies;

@@ -22,11 +22,14 @@ std::optional<double> number(std::string_view text) {
 
 Status check(const Sampling &sampling) {
   if (sampling.temperature != 0 && !(sampling.temperature >= 1e-4 && sampling.temperature <= 1e4))
-    return badInput(fmt::format("a temperature of {}: give one from 0.0001 to 10000, or 0 for the most likely token", sampling.temperature));
+    return badInput(
+        fmt::format("a temperature of {}: give one from 0.0001 to 10000, or 0 for the most likely token",
+                    sampling.temperature));
   if (sampling.topK < 0)
     return badInput(fmt::format("a choice among the {} most likely tokens", sampling.topK));
   if (!(sampling.topP > 0 && sampling.topP <= 1))
-    return badInput(fmt::format("a choice among tokens of probability {}: give one above 0, at most 1", sampling.topP));
+    return badInput(
+        fmt::format("a choice among tokens of probability {}: give one above 0, at most 1", sampling.topP));
   return {};
 }
 
@@ -43,7 +46,8 @@ public:
     shapes.emplace(std::move(*computed));
     const std::optional<unsigned> result = logitsResult();
     if (!result)
-      return badInput("there is no result of logits to choose a token from: a float tensor called logits, or the first result, of "
+      return badInput("there is no result of logits to choose a token from: a float tensor called logits, or "
+                      "the first result, of "
                       "2 or 3 dims");
     for (unsigned i = 0; i < entry.getNumResults(); ++i)
       if (resultName(i) == StringRef(nextTokensName))
@@ -104,7 +108,8 @@ private:
     return DType::I64;
   }
 
-  /// The last of `value` along `axis`: of the head's matmul, and of the elementwise ops after it, that row alone is computed.
+  /// The last of `value` along `axis`: of the head's matmul, and of the elementwise ops after it, that row
+  /// alone is computed.
   Value lastOf(Value value, int64_t axis) {
     const DimShape &shape = (*shapes)[value];
     if (shape[static_cast<size_t>(axis)] == Dim(1))
@@ -120,7 +125,8 @@ private:
       return again(op, operands, value);
     }
     if (auto matmul = llvm::dyn_cast_or_null<nn::MatmulOp>(op);
-        matmul && fromBack == 2 && !matmul.getTransposeA() && rank(matmul.getA()) == rank(value) && rank(matmul.getB()) == 2)
+        matmul && fromBack == 2 && !matmul.getTransposeA() && rank(matmul.getA()) == rank(value) &&
+        rank(matmul.getB()) == 2)
       return again(op, {sliceOfLast(matmul.getA(), axis), matmul.getB()}, value);
     return sliceOfLast(value, axis);
   }
@@ -131,16 +137,18 @@ private:
     starts[static_cast<size_t>(axis)] = shape[static_cast<size_t>(axis)] - Dim(1);
     sizes[static_cast<size_t>(axis)] = Dim(1);
     const SmallVector<int64_t> steps(shape.size(), 1);
-    return nn::build<nn::SliceOp>(builder, location, value,
-                                  {builder.getNamedAttr("starts", nn::dimsToAttr(builder.getContext(), starts)),
-                                   builder.getNamedAttr("sizes", nn::dimsToAttr(builder.getContext(), sizes)),
-                                   builder.getNamedAttr("steps", builder.getDenseI64ArrayAttr(steps))});
+    return nn::build<nn::SliceOp>(
+        builder, location, value,
+        {builder.getNamedAttr("starts", nn::dimsToAttr(builder.getContext(), starts)),
+         builder.getNamedAttr("sizes", nn::dimsToAttr(builder.getContext(), sizes)),
+         builder.getNamedAttr("steps", builder.getDenseI64ArrayAttr(steps))});
   }
 
   Value again(Operation *op, ArrayRef<Value> operands, Value value) {
     std::string error;
-    Operation *made = nn::createInferred(builder, op->getLoc(), op->getName().getStringRef(), operands, op->getAttrs(),
-                                         llvm::cast<RankedTensorType>(value.getType()).getElementType(), error);
+    Operation *made =
+        nn::createInferred(builder, op->getLoc(), op->getName().getStringRef(), operands, op->getAttrs(),
+                           llvm::cast<RankedTensorType>(value.getType()).getElementType(), error);
     assert(made && "a row of what fits");
     return made->getResult(0);
   }
@@ -155,13 +163,16 @@ private:
   Value drawn(Value logits, const Sampling &sampling) {
     const unsigned index = entry.getNumArguments();
     auto type = RankedTensorType::get({2}, builder.getI64Type());
-    const auto name = builder.getDictionaryAttr(builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(StringRef(sampleSeedName))));
+    const auto name = builder.getDictionaryAttr(
+        builder.getNamedAttr(nn::nameAttr, builder.getStringAttr(StringRef(sampleSeedName))));
     (void)entry.insertArgument(index, type, name, location);
-    return nn::build<nn::SampleOp>(builder, location, {logits, entry.getArgument(index)},
-                                   {builder.getNamedAttr("temperature", builder.getF32FloatAttr(static_cast<float>(sampling.temperature))),
-                                    builder.getNamedAttr("top_k", builder.getI64IntegerAttr(sampling.topK)),
-                                    builder.getNamedAttr("top_p", builder.getF64FloatAttr(sampling.topP))},
-                                   builder.getI64Type());
+    return nn::build<nn::SampleOp>(
+        builder, location, {logits, entry.getArgument(index)},
+        {builder.getNamedAttr("temperature",
+                              builder.getF32FloatAttr(static_cast<float>(sampling.temperature))),
+         builder.getNamedAttr("top_k", builder.getI64IntegerAttr(sampling.topK)),
+         builder.getNamedAttr("top_p", builder.getF64FloatAttr(sampling.topP))},
+        builder.getI64Type());
   }
 
   func::FuncOp entry;
@@ -178,17 +189,21 @@ Result<Sampling> samplingNamed(std::string_view text) {
     return sampling;
   sampling.temperature = 1;
   for (size_t begin = 0; begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size()), equals = std::min(text.find('=', begin), comma);
+    const size_t comma = std::min(text.find(',', begin), text.size()),
+                 equals = std::min(text.find('=', begin), comma);
     const std::string_view key = text.substr(begin, equals - begin);
-    const std::optional<double> value = number(text.substr(std::min(equals + 1, comma), comma - std::min(equals + 1, comma)));
+    const std::optional<double> value =
+        number(text.substr(std::min(equals + 1, comma), comma - std::min(equals + 1, comma)));
     if (value && key == "temperature" && *value > 0)
       sampling.temperature = *value;
-    else if (value && key == "top-k" && *value >= 1 && *value < 1e9 && *value == static_cast<double>(static_cast<int64_t>(*value)))
+    else if (value && key == "top-k" && *value >= 1 && *value < 1e9 &&
+             *value == static_cast<double>(static_cast<int64_t>(*value)))
       sampling.topK = static_cast<int64_t>(*value);
     else if (value && key == "top-p")
       sampling.topP = *value;
     else
-      return badInput(fmt::format("sampling is greedy, or some of temperature=0.8,top-k=50,top-p=0.9, not '{}'", text));
+      return badInput(
+          fmt::format("sampling is greedy, or some of temperature=0.8,top-k=50,top-p=0.9, not '{}'", text));
     begin = comma + 1;
   }
   if (Status status = check(sampling); !status)

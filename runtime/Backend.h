@@ -32,7 +32,8 @@ public:
 
   /// Aligned to 256 bytes, contents undefined; freed with the last copy of the pointer.
   virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
-  /// Host memory to which download() is fastest; null where there is none. Given back with the last copy of the pointer.
+  /// Host memory to which download() is fastest; null where there is none. Given back with the last copy of
+  /// the pointer.
   virtual std::shared_ptr<void> allocateHost(size_t bytes) { return nullptr; }
   /// Bytes that allocate() could give now; nothing where there is no telling.
   virtual std::optional<size_t> freeBytes() const { return std::nullopt; }

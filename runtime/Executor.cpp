@@ -82,8 +82,8 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
   Result<WeightStore> weights = WeightStore::load(executor->program, *device, chosen.rank, *prepared);
   if (!weights)
     return weights.error();
-  executor->runner =
-      std::make_unique<Runner>(executor->program, chosen, std::move(device), std::move(*weights), *weightNeed);
+  executor->runner = std::make_unique<Runner>(executor->program, chosen, std::move(device),
+                                              std::move(*weights), *weightNeed);
   return executor;
 }
 
@@ -103,7 +103,8 @@ Result<NamedTensors> Executor::prepareWeights(const ProgramPlan &plan, const Exe
   return Runner(preparation, alone, device, std::move(*sources), 0).run({}, Results::Host);
 }
 
-Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOptions &options, const Backend &device) {
+Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOptions &options,
+                                     const Backend &device) {
   MemoryNeed need;
   if (!options.largestRun.empty() && !options.communicator) {
     Result<SymbolValues> symbols = bindInputs(plan, options.largestRun);
@@ -120,13 +121,16 @@ Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOpti
   need.weights = device.sharesHostMemory() ? 0 : *weights; // there they are read where the files are mapped
   const size_t available = availableBytes(device, options.memoryLimit);
   if (!options.largestRun.empty() && options.rank == 0)
-    note(fmt::format("memory: {}{}", describe(need), available < SIZE_MAX ? "; " + bytesText(available) + " there are" : ""));
+    note(fmt::format("memory: {}{}", describe(need),
+                     available < SIZE_MAX ? "; " + bytesText(available) + " there are" : ""));
   if (Status status = checkFits(need, available, device.description()); !status)
     return status.error();
   return need.weights;
 }
 
-Result<NamedTensors> Executor::run(const NamedTensors &inputs, Results where) { return runner->run(inputs, where); }
+Result<NamedTensors> Executor::run(const NamedTensors &inputs, Results where) {
+  return runner->run(inputs, where);
+}
 
 Result<NamedTensors> Executor::enqueue(const NamedTensors &inputs, void *stream) {
   return runner->enqueue(inputs, stream);

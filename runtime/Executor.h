@@ -27,8 +27,8 @@ struct ExecutorOptions {
   std::string cubinArch;
   bool keepOutputsOnDevice = false; ///< CUDA only: Results::Host means Results::Device
   size_t memoryLimit = 0;           ///< bytes of the device's memory that may be used; 0: what is free
-  /// Inputs of the largest run that is to come, of which only type and shape count, or none: what it needs is checked before
-  /// anything is allocated, and told on stderr unless progress is.
+  /// Inputs of the largest run that is to come, of which only type and shape count, or none: what it needs is
+  /// checked before anything is allocated, and told on stderr unless progress is.
   NamedTensors largestRun;
   bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same launches on
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
@@ -81,8 +81,10 @@ public:
 private:
   class Runner;
   Executor(ProgramPlan plan, ExecutorOptions options);
-  /// Whether what the program needs for `options.largestRun`, or its weights alone, fits on the device. The bytes of weights.
-  static Result<size_t> checkMemory(const ProgramPlan &plan, const ExecutorOptions &options, const Backend &device);
+  /// Whether what the program needs for `options.largestRun`, or its weights alone, fits on the device. The
+  /// bytes of weights.
+  static Result<size_t> checkMemory(const ProgramPlan &plan, const ExecutorOptions &options,
+                                    const Backend &device);
   static Result<NamedTensors> prepareWeights(const ProgramPlan &plan, const ExecutorOptions &options,
                                              const std::shared_ptr<Backend> &device);
   ProgramPlan program;

@@ -75,7 +75,9 @@ std::string bytesText(size_t bytes) {
 
 std::string describe(const MemoryNeed &need) {
   std::string text;
-  for (auto [what, bytes] : {std::pair("weights", need.weights), {"caches", need.caches}, {"temporaries", need.temporaries},
+  for (auto [what, bytes] : {std::pair("weights", need.weights),
+                             {"caches", need.caches},
+                             {"temporaries", need.temporaries},
                              {"results", need.results}})
     if (bytes > 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, bytesText(bytes));
@@ -91,8 +93,9 @@ size_t availableBytes(const Backend &device, size_t limit) {
 Status checkFits(const MemoryNeed &need, size_t available, const std::string &device) {
   if (need.total() <= available)
     return {};
-  return environment(fmt::format("the program needs {} ({}), {} more than the {} there are for it on {}", bytesText(need.total()),
-                                 describe(need), bytesText(need.total() - available), bytesText(available), device));
+  return environment(fmt::format("the program needs {} ({}), {} more than the {} there are for it on {}",
+                                 bytesText(need.total()), describe(need), bytesText(need.total() - available),
+                                 bytesText(available), device));
 }
 
 } // namespace fusion

@@ -24,7 +24,8 @@ MemoryNeed memoryOf(const ProgramPlan &plan, const ShapePlan &shapes);
 std::string describe(const MemoryNeed &need);
 /// "2.3 GiB", "128.0 MiB"
 std::string bytesText(size_t bytes);
-/// What a program may use of the device: what it has already and what is free, at most `limit` unless that is 0.
+/// What a program may use of the device: what it has already and what is free, at most `limit` unless that is
+/// 0.
 size_t availableBytes(const Backend &device, size_t limit);
 /// An Environment error of one line where `need` is more than `available`.
 Status checkFits(const MemoryNeed &need, size_t available, const std::string &device);

@@ -15,7 +15,8 @@ Executor::Runner::Runner(const ProgramPlan &plan, const ExecutorOptions &options
                          std::shared_ptr<Backend> device, WeightStore store, size_t weightNeed)
     : plan(plan), options(options), shapePlanner(plan), algorithms(plan, options),
       binder(plan, shapePlanner.sizes()), backend(std::move(device)), weights(std::move(store)),
-      weightNeed(weightNeed), writtenInputs(plan.buffers.size(), false), usersOf(shapePlanner.sizes().places.size()), pools(plan.buffers.size()) {
+      weightNeed(weightNeed), writtenInputs(plan.buffers.size(), false),
+      usersOf(shapePlanner.sizes().places.size()), pools(plan.buffers.size()) {
   const std::vector<ShapeIndex::Launch> &launches = shapePlanner.sizes().launches;
   for (uint32_t i = 0; i < launches.size(); ++i)
     for (size_t j = 0; j < launches[i].arguments.size(); ++j) {

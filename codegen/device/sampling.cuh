@@ -1,11 +1,12 @@
 #pragma once
-// A token drawn from each row of scores. Behind one difference and one product in f32 all is in integers, whose sums do not
-// depend on their order: whatever draws, with however many threads, draws the same token.
+// A token drawn from each row of scores. Behind one difference and one product in f32 all is in integers,
+// whose sums do not depend on their order: whatever draws, with however many threads, draws the same token.
 
 #include "math.cuh"
 #include "reduce.cuh"
 
-// How far a score lies below the largest, in units of 2^-16 powers of two of its weight. From maxDrop on a weight counts as none.
+// How far a score lies below the largest, in units of 2^-16 powers of two of its weight. From maxDrop on a
+// weight counts as none.
 constexpr u32 dropUnits = 1u << 16, maxDrop = 40u << 16;
 
 DEVICE u32 drop_of(f32 score, f32 largest, f32 scale) {
@@ -59,7 +60,8 @@ DEVICE u64 philox(u64 key, u64 counter, u64 stream) {
 //         element(i64 at)      score `at` of the row, as f32
 //         seed(i64 at)         the key and the counter of the draw
 //         put(i64 row, i64 place)
-template <class Config, class Body> struct Sampler {
+template <class Config, class Body>
+struct Sampler {
   static constexpr u32 warps = Config::threads / 32;
   static constexpr u32 bins = 2048; // of the high and then of the low bits of a drop
   static constexpr i64 batch = 8;   // scores that a thread has on their way
@@ -69,7 +71,8 @@ template <class Config, class Body> struct Sampler {
   f32 largest;
 
   // visit(drop) for each score of [begin, end) that this thread is to see, `step` apart.
-  template <class Visit> DEVICE void walk(i64 begin, i64 end, i64 step, const Visit &visit) const {
+  template <class Visit>
+  DEVICE void walk(i64 begin, i64 end, i64 step, const Visit &visit) const {
     for (i64 at = begin; at < end; at += batch * step) {
       f32 score[batch];
 #pragma unroll
@@ -111,9 +114,10 @@ template <class Config, class Body> struct Sampler {
     return total;
   }
 
-  // The bin in which the sum of the bins up to it reaches `wanted`, of which what lies before the bin is taken off; the last
-  // one where no sum does.
-  DEVICE u32 find_bin(const u32 (&low)[bins], const u32 (&high)[bins], u64 (&parts)[warps], u64 &wanted) const {
+  // The bin in which the sum of the bins up to it reaches `wanted`, of which what lies before the bin is
+  // taken off; the last one where no sum does.
+  DEVICE u32 find_bin(const u32 (&low)[bins], const u32 (&high)[bins], u64 (&parts)[warps],
+                      u64 &wanted) const {
     SHARED(u64, found, 2);
     constexpr u32 part = bins / warps;
     auto value = [&](u32 bin) { return low[bin] | (u64)high[bin] << 32; };
@@ -155,7 +159,8 @@ template <class Config, class Body> struct Sampler {
     return bin;
   }
 
-  // The smallest drop for which the scores up to it, or their weights, are `wanted` together; `cut` if all up to that are less.
+  // The smallest drop for which the scores up to it, or their weights, are `wanted` together; `cut` if all up
+  // to that are less.
   template <bool Counts>
   DEVICE u32 find_cut(u64 wanted, u32 cut, u32 (&low)[bins], u32 (&high)[bins], u64 (&parts)[warps]) const {
     u32 first = 0;
@@ -188,7 +193,8 @@ template <class Config, class Body> struct Sampler {
     return first;
   }
 
-  // The first place at which the weights up to `cut` come to more than `drawn`, which all of them together do.
+  // The first place at which the weights up to `cut` come to more than `drawn`, which all of them together
+  // do.
   DEVICE i64 find_place(u64 drawn, u32 cut, u64 (&parts)[warps]) const {
     i64 begin = 0, end = length;
     while (end - begin > 32) {
@@ -231,11 +237,13 @@ template <class Config, class Body> struct Sampler {
     }
     if (total == 0) // nothing but NaNs
       return 0;
-    return find_place(multiply_high(philox((u64)body.seed(0), (u64)body.seed(1), (u64)row), total), cut, parts);
+    return find_place(multiply_high(philox((u64)body.seed(0), (u64)body.seed(1), (u64)row), total), cut,
+                      parts);
   }
 };
 
-template <class Config, class Body> DEVICE void sample(Body body, i64 rows, i64 length) {
+template <class Config, class Body>
+DEVICE void sample(Body body, i64 rows, i64 length) {
   pdl_wait();
   pdl_launch_dependents();
   for (i64 row = block_x(); row < rows; row += grid_dim_x()) {

@@ -140,7 +140,8 @@ KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContex
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
   if (walk.isLong())
     walk.takeBlocks();
-  return walk.finish(walk.isLong() ? "arg_max_of_block" : "arg_max", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
+  return walk.finish(walk.isLong() ? "arg_max_of_block" : "arg_max", held,
+                     graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
                      graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");
 }
 
@@ -149,13 +150,16 @@ KernelDraft emitSample(nn::SampleOp op, const Region &region, const KernelContex
   walk.takeBlocks();
   walk.file = "sampling.cuh";
   walk.source.config.set("f32", "scale", body::literal(DType::F32, op.scale()));
-  walk.source.config.set("i64", "count", body::integerLiteral(DType::I64, static_cast<int64_t>(op.getTopK())));
+  walk.source.config.set("i64", "count",
+                         body::integerLiteral(DType::I64, static_cast<int64_t>(op.getTopK())));
   walk.source.config.set("u64", "share", body::integerLiteral(DType::U64, static_cast<int64_t>(op.share())));
-  const auto seedInput = static_cast<unsigned>(llvm::find(region.inputs, op.getSeed()) - region.inputs.begin());
+  const auto seedInput =
+      static_cast<unsigned>(llvm::find(region.inputs, op.getSeed()) - region.inputs.begin());
   scalar::Graph seeds;
   const scalar::Value index[] = {seeds.input("at", DType::I64, Level::Element)};
   const scalar::Value seed = seeds.convertRegister(
-      DType::I64, seeds.load(walk.source.body.pointer(seedInput), walk.source.body.address(seeds, context.inputs[seedInput], index)));
+      DType::I64, seeds.load(walk.source.body.pointer(seedInput),
+                             walk.source.body.address(seeds, context.inputs[seedInput], index)));
   body::Printer printer(seeds, walk.source.names);
   body::Code code(2);
   printer.enterBlock();
@@ -166,8 +170,9 @@ KernelDraft emitSample(nn::SampleOp op, const Region &region, const KernelContex
   scalar::Graph &graph = walk.graph;
   const DType result = dtype(op.getY());
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
-  return walk.finish("sample", DType::F32, graph.convertRegister(DType::F32, walk.element()), {graph.convert(result, place), result},
-                     graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");
+  return walk.finish("sample", DType::F32, graph.convertRegister(DType::F32, walk.element()),
+                     {graph.convert(result, place), result}, graph.input("row", DType::I64, Level::Row),
+                     "DEVICE void put(i64 row, i64 place) const");
 }
 
 /// Writes the updates over a copy of x; an index out of range writes nothing.
@@ -243,7 +248,9 @@ private:
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
     if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::SampleOp, nn::ScatterNdOp>(region.ops[0]))
-      return (region.ops[0]->getName().getStringRef() + " is none of cumsum, arg_max, top_k, sample and scatter_nd").str();
+      return (region.ops[0]->getName().getStringRef() +
+              " is none of cumsum, arg_max, top_k, sample and scatter_nd")
+          .str();
     if (region.outputs.size() != 1 || region.outputs[0].getDefiningOp() != region.ops[0])
       return "the op's result does not leave the region";
     return std::nullopt;

@@ -15,8 +15,8 @@ bool isQuiet();
 /// A line on stderr, unless nothing shall be printed.
 void note(const std::string &line);
 
-/// On a terminal a bar that is redrawn in place; elsewhere a line a step, of many steps of some. Several threads may step one
-/// object; two objects should not live at once on a terminal.
+/// On a terminal a bar that is redrawn in place; elsewhere a line a step, of many steps of some. Several
+/// threads may step one object; two objects should not live at once on a terminal.
 class Progress {
 public:
   /// `total` steps; 0 if unknown.

@@ -7,15 +7,17 @@ include "ir/dialect/NNBase.td"
 def NN_SampleOp : NN_Op<"sample"> {
   let summary = "for each row of the last dim a place, drawn by its score";
   let description = [{
-    Place i has the probability softmax(scores / temperature)[i], taken among those that are kept: with `top_k` above 0 the
-    `top_k` largest scores and those equal to the last of them; of these, with `top_p` below 1, the largest until their
-    probabilities reach `top_p` together, and those equal to the last. A NaN is never drawn; 0 where there is nothing else.
+    Place i has the probability softmax(scores / temperature)[i], taken among those that are kept: with
+    `top_k` above 0 the `top_k` largest scores and those equal to the last of them; of these, with `top_p`
+    below 1, the largest until their probabilities reach `top_p` together, and those equal to the last. A NaN
+    is never drawn; 0 where there is nothing else.
 
-    `seed` holds a key and a counter. Row r takes the first two words of Philox4x32-10 for that key and (counter, r) as a
-    64-bit fraction u of 1 and draws the first place at which the sum of weights, in the order of places, exceeds u of their
-    total. All of that is exact, so that the same scores give the same places wherever they are computed: a score lies
-    d = floor(65536 * f32(f32(max - score) * f32(log2(e) / temperature))) below the largest, and its weight is the integer
-    2^40 * 2^-(d / 65536), by a series in units of 2^-32; 0 from d = 40 * 65536 on.
+    `seed` holds a key and a counter. Row r takes the first two words of Philox4x32-10 for that key and
+    (counter, r) as a 64-bit fraction u of 1 and draws the first place at which the sum of weights, in the
+    order of places, exceeds u of their total. All of that is exact, so that the same scores give the same
+    places wherever they are computed: a score lies d = floor(65536 * f32(f32(max - score) * f32(log2(e) /
+    temperature))) below the largest, and its weight is the integer 2^40 * 2^-(d / 65536), by a series in
+    units of 2^-32; 0 from d = 40 * 65536 on.
 
     ```mlir
     %i = nn.sample %x, %seed {temperature = 0.8 : f32, top_k = 50 : i64, top_p = 0.9 : f64}

@@ -16,9 +16,9 @@ const llvm::StringMap<reference::Function> &functions() {
     llvm::StringMap<reference::Function> all;
     for (llvm::ArrayRef<reference::Entry> family :
          {reference::pointwiseEntries(), reference::binaryEntries(), reference::dataEntries(),
-          reference::gatherEntries(), reference::reduceEntries(), reference::sampleEntries(), reference::normEntries(),
-          reference::matmulEntries(), reference::attentionEntries(), reference::linearAttentionEntries(),
-          reference::quantizeEntries()})
+          reference::gatherEntries(), reference::reduceEntries(), reference::sampleEntries(),
+          reference::normEntries(), reference::matmulEntries(), reference::attentionEntries(),
+          reference::linearAttentionEntries(), reference::quantizeEntries()})
       for (const reference::Entry &entry : family)
         all[entry.name] = entry.function;
     return all;

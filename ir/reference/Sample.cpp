@@ -1,6 +1,6 @@
 // Tokens drawn from rows of scores. A weight is an integer, so that a sum of them is the same in any order.
-#include "ir/base/Parallel.h"
 #include "ir/dialect/Sample.h"
+#include "ir/base/Parallel.h"
 #include "ir/reference/Support.h"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ uint64_t weightOf(uint32_t drop) {
 
 /// The first two words of Philox4x32-10 (Salmon et al., 2011).
 uint64_t philox(uint64_t key, uint64_t counter, uint64_t stream) {
-  uint32_t words[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), static_cast<uint32_t>(stream),
-                       static_cast<uint32_t>(stream >> 32)};
+  uint32_t words[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+                       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
   auto low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t first = uint64_t(0xD2511F53) * words[0], second = uint64_t(0xCD9E8D57) * words[2];
@@ -57,7 +57,8 @@ struct Sampling {
   uint64_t share;
 };
 
-int64_t draw(const std::vector<float> &scores, const Sampling &how, uint64_t key, uint64_t counter, uint64_t row) {
+int64_t draw(const std::vector<float> &scores, const Sampling &how, uint64_t key, uint64_t counter,
+             uint64_t row) {
   float largest = -std::numeric_limits<float>::infinity();
   for (float score : scores)
     largest = score > largest ? score : largest;
@@ -85,7 +86,8 @@ int64_t draw(const std::vector<float> &scores, const Sampling &how, uint64_t key
     const auto wanted = static_cast<uint64_t>((Wide(sumTo(cut)) * how.share) >> 64);
     uint64_t sum = 0;
     for (auto drop = drops.begin(); drop != std::next(cut); ++drop)
-      if ((sum += weightOf(drop->first) * static_cast<uint64_t>(drop->second)) >= std::max<uint64_t>(wanted, 1)) {
+      if ((sum += weightOf(drop->first) * static_cast<uint64_t>(drop->second)) >=
+          std::max<uint64_t>(wanted, 1)) {
         cut = drop;
         break;
       }
@@ -114,11 +116,12 @@ Result<Tensors> sample(const Call &call) {
     std::vector<float> row(static_cast<size_t>(length));
     for (int64_t i = begin; i < end; ++i) {
       loadElements(scores, i * length, length, row.data());
-      places[static_cast<size_t>(i)] =
-          draw(row, how, static_cast<uint64_t>(seed[0]), static_cast<uint64_t>(seed[1]), static_cast<uint64_t>(i));
+      places[static_cast<size_t>(i)] = draw(row, how, static_cast<uint64_t>(seed[0]),
+                                            static_cast<uint64_t>(seed[1]), static_cast<uint64_t>(i));
     }
   });
-  return Tensors{Tensor::of<int64_t>(DType::I64, shape, std::span<const int64_t>(places)).convertedTo(call.resultType())};
+  return Tensors{Tensor::of<int64_t>(DType::I64, shape, std::span<const int64_t>(places))
+                     .convertedTo(call.resultType())};
 }
 
 } // namespace

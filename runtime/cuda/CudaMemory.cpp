@@ -13,7 +13,8 @@ namespace fusion::cuda {
 /// Memory that has been copied to page-locked chunks reaches the device at the link's speed.
 static constexpr size_t stagingChunk = 16 << 20;
 static constexpr size_t stagingThreshold = 1 << 20;
-/// From here on a copy out of pageable memory waits for what was queued before, which a copy out of a chunk does not.
+/// From here on a copy out of pageable memory waits for what was queued before, which a copy out of a chunk
+/// does not.
 static constexpr size_t uploadThreshold = 64 << 10;
 
 Result<std::shared_ptr<void>> CudaBackend::allocate(size_t bytes) {
@@ -129,7 +130,8 @@ Status CudaBackend::downloadStaged(std::byte *target, DevicePointer source, size
     const size_t turn = chunk % 2;
     if (chunk < chunks) {
       const size_t begin = chunk * stagingChunk;
-      code = driver.cuMemcpyDtoHAsync_v2(staging[turn], source + begin, std::min(stagingChunk, bytes - begin), session->queue());
+      code = driver.cuMemcpyDtoHAsync_v2(staging[turn], source + begin, std::min(stagingChunk, bytes - begin),
+                                         session->queue());
       if (code == 0)
         code = driver.cuEventRecordWithFlags(stagingDone->events[turn], session->queue(), 0);
     }

@@ -28,7 +28,8 @@ std::shared_ptr<void> PinnedMemory::acquire(size_t bytes) {
   std::lock_guard lock(mutex);
   Block *best = nullptr;
   for (Block &block : blocks) // the smallest that is large enough, and not far too large
-    if (block.isFree && block.bytes >= bytes && block.bytes <= 4 * bytes && (!best || block.bytes < best->bytes))
+    if (block.isFree && block.bytes >= bytes && block.bytes <= 4 * bytes &&
+        (!best || block.bytes < best->bytes))
       best = &block;
   if (!best) {
     session->activate();
@@ -53,8 +54,9 @@ void PinnedMemory::giveBack(const void *memory) {
 bool PinnedMemory::holds(const void *address) const {
   std::lock_guard lock(mutex);
   const auto *place = static_cast<const std::byte *>(address);
-  return std::any_of(blocks.begin(), blocks.end(),
-                     [&](const Block &block) { return block.memory <= place && place < block.memory + block.bytes; });
+  return std::any_of(blocks.begin(), blocks.end(), [&](const Block &block) {
+    return block.memory <= place && place < block.memory + block.bytes;
+  });
 }
 
 } // namespace fusion::cuda

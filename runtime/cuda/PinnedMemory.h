@@ -9,8 +9,8 @@
 
 namespace fusion::cuda {
 
-/// Blocks are kept for the next time when they are given back: page-locking takes longer than a copy. Thread-safe, since the
-/// caller's threads give back.
+/// Blocks are kept for the next time when they are given back: page-locking takes longer than a copy.
+/// Thread-safe, since the caller's threads give back.
 class PinnedMemory : public std::enable_shared_from_this<PinnedMemory> {
 public:
   explicit PinnedMemory(std::shared_ptr<Session> session) : session(std::move(session)) {}
@@ -18,7 +18,8 @@ public:
   PinnedMemory(const PinnedMemory &) = delete;
   PinnedMemory &operator=(const PinnedMemory &) = delete;
 
-  /// Given back with the last copy of the pointer. Null where it would be more than there shall be, or the system has none.
+  /// Given back with the last copy of the pointer. Null where it would be more than there shall be, or the
+  /// system has none.
   std::shared_ptr<void> acquire(size_t bytes);
   /// Whether the address lies in a block of this.
   bool holds(const void *address) const;

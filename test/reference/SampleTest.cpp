@@ -12,22 +12,27 @@ Tensor seed(int64_t key, int64_t counter) {
 }
 
 /// How often each place is drawn of `scores`, in so many rows.
-std::vector<double> frequencies(const std::vector<float> &scores, int64_t rows, const std::string &attributes) {
+std::vector<double> frequencies(const std::vector<float> &scores, int64_t rows,
+                                const std::string &attributes) {
   std::vector<float> all;
   for (int64_t row = 0; row < rows; ++row)
     all.insert(all.end(), scores.begin(), scores.end());
   const auto length = static_cast<int64_t>(scores.size());
-  Tensor drawn = runOp("nn.sample", {Tensor::of<float>(DType::F32, {rows, length}, all), seed(42, 7)}, attributes, DType::I64, {rows});
+  Tensor drawn = runOp("nn.sample", {Tensor::of<float>(DType::F32, {rows, length}, all), seed(42, 7)},
+                       attributes, DType::I64, {rows});
   std::vector<double> counts(scores.size());
   for (int64_t place : drawn.toInts())
     counts.at(static_cast<size_t>(place)) += 1.0 / static_cast<double>(rows);
   return counts;
 }
 
-/// Known answer of Philox4x32-10 for key 0 and counter 0: 6627e8d5 e169c58d. Of equal scores the first bits say the place.
+/// Known answer of Philox4x32-10 for key 0 and counter 0: 6627e8d5 e169c58d. Of equal scores the first bits
+/// say the place.
 TEST(Sample, KnownAnswer) {
   for (auto [count, place] : {std::pair<int64_t, int64_t>{2, 1}, {16, 0xe}, {65536, 0xe169}})
-    EXPECT_EQ(runOp("nn.sample", {Tensor::zeros(DType::F32, {count}), seed(0, 0)}, "{temperature = 1.0 : f32}", DType::I64, {}).toInts(),
+    EXPECT_EQ(runOp("nn.sample", {Tensor::zeros(DType::F32, {count}), seed(0, 0)},
+                    "{temperature = 1.0 : f32}", DType::I64, {})
+                  .toInts(),
               std::vector<int64_t>{place});
 }
 
@@ -41,7 +46,8 @@ TEST(Sample, FollowsTheSoftmax) {
     const auto seen = frequencies(scores, rows, fmt::format("{{temperature = {:e} : f32}}", temperature));
     for (size_t i = 0; i < scores.size(); ++i) {
       const double expected = scores[i] == scores[i] ? std::exp(scores[i] / temperature) / sum : 0;
-      EXPECT_NEAR(seen[i], expected, 5 * std::sqrt(expected * (1 - expected) / rows)) << i << " at " << temperature;
+      EXPECT_NEAR(seen[i], expected, 5 * std::sqrt(expected * (1 - expected) / rows))
+          << i << " at " << temperature;
     }
   }
 }
@@ -69,7 +75,9 @@ TEST(Sample, KeepsTheMostLikely) {
 TEST(Sample, OtherCountersDrawOtherPlaces) {
   std::set<int64_t> places;
   for (int64_t counter = 0; counter < 8; ++counter)
-    places.insert(runOp("nn.sample", {Tensor::zeros(DType::F32, {1000}), seed(3, counter)}, "{temperature = 1.0 : f32}", DType::I64, {}).toInts()[0]);
+    places.insert(runOp("nn.sample", {Tensor::zeros(DType::F32, {1000}), seed(3, counter)},
+                        "{temperature = 1.0 : f32}", DType::I64, {})
+                      .toInts()[0]);
   EXPECT_GT(places.size(), 6u);
 }
 

@@ -68,9 +68,9 @@ TEST_F(FakeGpu, WhatDoesNotFitIsSaidBeforeAnythingIsAllocated) {
   setQuiet(false);
   ASSERT_FALSE(executor);
   EXPECT_EQ(executor.error().kind, ErrorKind::Environment);
-  EXPECT_EQ(executor.error().message,
-            "the program needs 32.2 KiB (weights 0.2 KiB, temporaries 16.0 KiB, results 16.0 KiB), 28.2 KiB more than the 4.0 KiB there "
-            "are for it on Fake GPU (sm_90a)");
+  EXPECT_EQ(executor.error().message, "the program needs 32.2 KiB (weights 0.2 KiB, temporaries 16.0 KiB, "
+                                      "results 16.0 KiB), 28.2 KiB more than the 4.0 KiB there "
+                                      "are for it on Fake GPU (sm_90a)");
   EXPECT_EQ(counters().memory, 0);
   // What the device has is a limit, too: 512 MiB.
   chosen.memoryLimit = 0;
@@ -81,7 +81,8 @@ TEST_F(FakeGpu, WhatDoesNotFitIsSaidBeforeAnythingIsAllocated) {
   executor = Executor::create(samplePlan(), chosen);
   setQuiet(false);
   ASSERT_FALSE(executor);
-  EXPECT_NE(executor.error().message.find("250.9 MiB more than the 512.0 MiB"), std::string::npos) << executor.error().message;
+  EXPECT_NE(executor.error().message.find("250.9 MiB more than the 512.0 MiB"), std::string::npos)
+      << executor.error().message;
 }
 
 TEST_F(FakeGpu, ARunThatDoesNotFitIsRefusedAndSmallerOnesGoOn) {
@@ -94,7 +95,8 @@ TEST_F(FakeGpu, ARunThatDoesNotFitIsRefusedAndSmallerOnesGoOn) {
   EXPECT_EQ(refused.error().kind, ErrorKind::Environment);
   NamedTensors inputs = sampleInputs(2, 8);
   expectSum(executor->run(inputs), inputs);
-  EXPECT_GE(executor->statistics().peakBytes, executor->statistics().weightBytes + executor->statistics().temporaryBytes);
+  EXPECT_GE(executor->statistics().peakBytes,
+            executor->statistics().weightBytes + executor->statistics().temporaryBytes);
   EXPECT_LE(executor->statistics().peakBytes, 4096u);
 }
 

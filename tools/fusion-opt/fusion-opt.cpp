@@ -46,10 +46,11 @@ cl::opt<std::string> emitKind("emit", cl::desc("mlir (default), cuda, plan or do
 
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
-  return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() || emitKind != "mlir" ||
-         verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
-         !kernels.files().empty() || flags.tensorParallel != 1 || vocabulary.value || flags.kvCapacity.getNumOccurrences() ||
-         flags.noAssumeFinite || flags.sample.getNumOccurrences();
+  return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() ||
+         emitKind != "mlir" || verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() ||
+         !flags.fuseDisable.empty() || !kernels.files().empty() || flags.tensorParallel != 1 ||
+         vocabulary.value || flags.kvCapacity.getNumOccurrences() || flags.noAssumeFinite ||
+         flags.sample.getNumOccurrences();
 }
 
 Status checkOptions() {

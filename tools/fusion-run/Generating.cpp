@@ -13,15 +13,18 @@ namespace cl = llvm::cl;
 namespace fusion {
 
 GenerateFlags::GenerateFlags(cl::OptionCategory &category)
-    : tokens("generate", cl::desc("Go on from the prompts with N tokens each; greedy unless --sample says otherwise"),
+    : tokens("generate",
+             cl::desc("Go on from the prompts with N tokens each; greedy unless --sample says otherwise"),
              cl::value_desc("N"), cl::init(0), cl::cat(category)),
-      chunk("chunk", cl::desc("With --generate: positions of the prompts in one run (default: all)"), cl::value_desc("N"), cl::init(0),
-            cl::cat(category)),
-      endToken("end-token", cl::desc("With --generate: a prompt whose next token is this one is finished"), cl::value_desc("ID"),
-               cl::cat(category)),
-      prompts("prompt", cl::desc("With --generate: token ids of a prompt; repeatable (default: input_ids of --inputs)"),
+      chunk("chunk", cl::desc("With --generate: positions of the prompts in one run (default: all)"),
+            cl::value_desc("N"), cl::init(0), cl::cat(category)),
+      endToken("end-token", cl::desc("With --generate: a prompt whose next token is this one is finished"),
+               cl::value_desc("ID"), cl::cat(category)),
+      prompts("prompt",
+              cl::desc("With --generate: token ids of a prompt; repeatable (default: input_ids of --inputs)"),
               cl::value_desc("ID,..."), cl::cat(category)),
-      seed("seed", cl::desc("With --generate: of what --sample draws"), cl::value_desc("N"), cl::init(0), cl::cat(category)) {}
+      seed("seed", cl::desc("With --generate: of what --sample draws"), cl::value_desc("N"), cl::init(0),
+           cl::cat(category)) {}
 
 static std::optional<std::vector<int64_t>> idsOf(const std::string &text) {
   std::vector<int64_t> ids;
@@ -58,12 +61,14 @@ Result<std::vector<std::vector<int64_t>>> GenerateFlags::promptsOf(const NamedTe
     return rows;
   auto ids = inputs.find(std::string(tokenIdsName));
   if (ids == inputs.end() || ids->second.rank() != 2 || !isInteger(ids->second.type()))
-    return badInput("--generate needs prompts: give --prompt=ID,… or input_ids [batch, sequence] in --inputs");
+    return badInput(
+        "--generate needs prompts: give --prompt=ID,… or input_ids [batch, sequence] in --inputs");
   const std::vector<int64_t> values = ids->second.toInts();
   const Shape &shape = ids->second.shape();
   auto mask = inputs.find("attention_mask");
   const bool isMasked = mask != inputs.end() && mask->second.shape() == shape;
-  const std::vector<int64_t> visible = isMasked ? mask->second.toInts() : std::vector<int64_t>(values.size(), 1);
+  const std::vector<int64_t> visible =
+      isMasked ? mask->second.toInts() : std::vector<int64_t>(values.size(), 1);
   rows.resize(static_cast<size_t>(shape[0]));
   for (size_t i = 0; i < values.size(); ++i)
     if (visible[i] != 0)
@@ -103,14 +108,16 @@ std::string compareTokens(const NamedTensors &tokens, const NamedTensors &expect
   const std::string head = fmt::format("tokens {} i64 ", shapeString(actual.shape()));
   if (actual.shape() != wanted.shape() || !isInteger(wanted.type())) {
     pass = false;
-    return fmt::format("{}FAIL {} {} were expected\n", head, shapeString(wanted.shape()), name(wanted.type()));
+    return fmt::format("{}FAIL {} {} were expected\n", head, shapeString(wanted.shape()),
+                       name(wanted.type()));
   }
   const std::vector<int64_t> is = actual.toInts(), was = wanted.toInts();
   for (size_t i = 0; i < is.size(); ++i)
     if (is[i] != was[i]) {
       pass = false;
       const auto length = static_cast<size_t>(actual.shape()[1]);
-      return fmt::format("{}FAIL token {} of prompt {} is {}, not {}\n", head, i % length, i / length, is[i], was[i]);
+      return fmt::format("{}FAIL token {} of prompt {} is {}, not {}\n", head, i % length, i / length, is[i],
+                         was[i]);
     }
   return head + "PASS\n";
 }

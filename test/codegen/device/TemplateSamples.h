@@ -117,7 +117,8 @@ KERNEL(64) )" + name + R"((const i64 *x, i64 *y, i64 rows, i64 length) {
 /// Where the largest of each row of f32 is: by "arg_max" or by "arg_max_of_block".
 inline KernelPlan argMax(const std::string &function) {
   const std::string name = function + "_rows";
-  return whole(name, 64, {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
+  return whole(name, 64,
+               {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
 struct Config {
   static constexpr int threads = 64;
   using Held = f32;
@@ -157,8 +158,16 @@ KERNEL(64) top_three(const i64 *x, i64 *y, i64 rows, i64 length) {
 }
 
 inline std::vector<KernelPlan> templates() {
-  return {flatScale(),          rowsPlace(),          indexedReverse(), runningSum(false, false), runningSum(true, false),
-          runningSum(false, true), runningSum(true, true), argMax("arg_max"), argMax("arg_max_of_block"), topThree()};
+  return {flatScale(),
+          rowsPlace(),
+          indexedReverse(),
+          runningSum(false, false),
+          runningSum(true, false),
+          runningSum(false, true),
+          runningSum(true, true),
+          argMax("arg_max"),
+          argMax("arg_max_of_block"),
+          topThree()};
 }
 
 } // namespace fusion::samples

@@ -79,8 +79,14 @@ TEST_P(Templates, RunningSums) {
 }
 
 TEST_P(Templates, ArgMax) {
-  for (auto [function, length] : {std::pair("arg_max", 1), {"arg_max", 31}, {"arg_max", 64}, {"arg_max", 129}, {"arg_max_of_block", 1},
-                                  {"arg_max_of_block", 63}, {"arg_max_of_block", 129}, {"arg_max_of_block", 1200}}) {
+  for (auto [function, length] : {std::pair("arg_max", 1),
+                                  {"arg_max", 31},
+                                  {"arg_max", 64},
+                                  {"arg_max", 129},
+                                  {"arg_max_of_block", 1},
+                                  {"arg_max_of_block", 63},
+                                  {"arg_max_of_block", 129},
+                                  {"arg_max_of_block", 1200}}) {
     constexpr int64_t rows = 7;
     std::vector<float> x = floats(static_cast<size_t>(rows * length));
     std::vector<int64_t> y(rows);
