@@ -82,8 +82,6 @@ static Status checkPortName(const std::string &name, const char *what) {
   constexpr size_t longest = 4096;
   if (name.size() > longest)
     return badInput(fmt::format("{} '{}…': its name has {} bytes, the limit is {}", what, name.substr(0, 40), name.size(), longest));
-  if (name.find('\0') != std::string::npos)
-    return badInput(fmt::format("{} '{}': its name holds a NUL", what, name.substr(0, name.find('\0'))));
   return {};
 }
 

@@ -263,9 +263,28 @@ class Text(ToolTest):
         self.run_tool("fusion-opt", graph(LLAMA), "-o", "graph.mlir")
         self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "-o", "fused.mlir")
         for name in ("graph.mlir", "fused.mlir"):
-            out, _ = self.run_tool("fusion-run", name, f"--inputs={INPUTS}", f"--expect={OUTPUTS}", "--device=cpu")
-            self.assertIn("PASS", out)
-        self.run_tool("fusion-compile", "graph.mlir", "-o", "bundle", "--quiet")
+            options = [name, f"--inputs={INPUTS}", f"--expect={OUTPUTS}", "--device=cpu"]
+            self.refuse("fusion-run", *options, says="--trust-paths")
+            self.assertIn("PASS", self.run_tool("fusion-run", *options, "--trust-paths")[0])
+        self.run_tool("fusion-compile", "graph.mlir", "-o", "bundle", "--quiet", "--trust-paths")
+
+    def test_weights_stay_in_the_folder_of_the_graph(self):
+        os.mkdir(self.path("graphs"))
+        self.write("secret", bytes(64))
+        text = """func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
+  %w = nn.weight {name = "w", path = "PATH", offset = 0 : i64, length = 64 : i64} : () -> tensor<16xf32>
+  %y = nn.add %x, %w : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  return %y : tensor<16xf32>
+}
+"""
+        os.symlink("../secret", self.path("graphs/link"))
+        os.link(self.path("secret"), self.path("graphs/hard"))
+        write_safetensors(self.path("in.safetensors"), {"arg0": ("F32", [16], bytes(64))})
+        for path in (self.path("secret"), "../secret", "link", "hard", "secret"):
+            self.write("graphs/g.mlir", text.replace("PATH", path))
+            options = ["graphs/g.mlir", "--inputs=in.safetensors", "--device=cpu"]
+            self.refuse("fusion-run", *options, says="--trust-paths")
+            self.run_tool("fusion-run", *options, "--trust-paths")
 
     def test_weights_are_gone(self):
         shutil.copy(graph(LLAMA), self.path("model.onnx"))

@@ -86,6 +86,11 @@ private:
   std::string last(int x) const { return typeOf(x).dims.back(); }
   int vector(int x) { return input({typeOf(x).element, {last(x)}}); }
 
+  int constant(const std::string &element, const std::string &number) {
+    const Type type = {element, {}};
+    return build("constant", {}, type, fmt::format("{{value = dense<{}> : {}}}", number, type.text()));
+  }
+
   int unary(const std::string &name, int x, const std::string &attributes = {}) {
     return build(name, {x}, typeOf(x), attributes);
   }
@@ -94,7 +99,17 @@ private:
     return random.chance(30) && (name == "add" || name == "mul") ? build(name, {b, a}, type) : build(name, {a, b}, type);
   }
   int activation(int x) {
-    const std::string name = random.of<std::string>({"silu", "gelu", "relu", "sigmoid", "tanh", "exp_of_sigmoid"});
+    const std::string name = random.of<std::string>(
+        {"silu", "gelu", "relu", "sigmoid", "tanh", "exp_of_sigmoid", "silu_by_hand", "gelu_by_hand"});
+    if (name == "silu_by_hand")
+      return binary("mul", x, maybeShared(unary("sigmoid", x)));
+    if (name == "gelu_by_hand") {
+      const std::string element = typeOf(x).element;
+      const int root = constant(element, random.of<std::string>({"1.41421354", "1.41421354", "1.5"}));
+      const int erf = unary("erf", build("div", {x, root}, typeOf(x)));
+      const int sum = build("add", {erf, constant(element, "1.0")}, typeOf(x));
+      return build("mul", {build("mul", {x, sum}, typeOf(x)), constant(element, "0.5")}, typeOf(x));
+    }
     if (name == "gelu")
       return unary("gelu", x, random.of<std::string>({"", " {approximate = \"tanh\"}", " {approximate = \"quick\"}"}));
     return name == "exp_of_sigmoid" ? unary("exp", unary("sigmoid", x)) : unary(name, x);
@@ -111,6 +126,10 @@ private:
     int result = random.chance(60) ? build("rms_norm", {from, vector(from)}, typeOf(from), eps)
                                    : build("layer_norm", {from, vector(from), vector(from)}, typeOf(from), eps);
     return widens ? cast(result, typeOf(x).element) : result;
+  }
+  /// Mostly a constant, which patterns want.
+  int number(int x, const std::string &value) {
+    return random.chance(85) ? constant(typeOf(x).element, value) : input({typeOf(x).element, {}});
   }
   int matmul(int x, const std::string &columns) {
     const bool transposed = random.chance(40);
@@ -185,7 +204,7 @@ private:
       one.dims.back() = "1";
       const int mean = build("reduce", {build("mul", {x, x}, typeOf(x))}, one,
                              " {kind = \"mean\", axes = array<i64: -1>, keepdims = true}");
-      const int root = build("sqrt", {build("add", {mean, input({typeOf(x).element, {}})}, one)}, one);
+      const int root = build("sqrt", {build("add", {mean, number(x, "1.0e-5")}, one)}, one);
       keep(binary("mul", build("div", {x, root}, typeOf(x)), vector(x)));
     }
   }
@@ -197,9 +216,16 @@ private:
     const Type scores = {typeOf(x).element, {"b", "4", "s", keys}};
     int y = build("matmul", {q, k}, scores, " {transpose_b = true}");
     if (random.chance(70))
-      y = maybeShared(build("mul", {y, input({typeOf(x).element, {}})}, scores));
+      y = maybeShared(build("mul", {y, number(x, "0.25")}, scores));
     if (random.chance(50))
       y = build("add", {y, input({typeOf(x).element, {random.chance(50) ? "b" : "1", "1", "s", keys}})}, scores);
+    if (random.chance(30)) {
+      const int keep = input({"i1", {"b", "1", "s", keys}});
+      const std::string lowest = random.of<std::string>({"-1.0e+4", "-6.5e+4", "0xFF800000", "-1.0e+1"});
+      const bool isInfinite = lowest.starts_with("0x");
+      if (!isInfinite || typeOf(x).element == "f32")
+        y = build("where", {keep, y, constant(typeOf(x).element, lowest)}, scores);
+    }
     const bool widens = typeOf(x).element != "f32" && random.chance(50);
     y = widens ? cast(y, "f32") : y;
     y = maybeShared(build("softmax", {y}, typeOf(y), " {axis = -1 : i64}"));
@@ -237,6 +263,8 @@ private:
       return;
     }
     case 4: { // the last dim twice, and a half of it
+      if (isSymbol(type.dims.back()))
+        return;
       Type twice = type;
       twice.dims.back() = std::to_string(2 * std::stoi(type.dims.back()));
       const int both = maybeShared(build("concat", {x, residual(x)}, twice, " {axis = -1 : i64}"));
@@ -255,7 +283,8 @@ private:
     case 5: {
       Type truth = type;
       truth.element = "i1";
-      const int condition = build(random.chance(50) ? "less" : "greater_equal", {x, vector(x)}, truth);
+      // Of inputs: what is computed may lie on either side by a rounding.
+      const int condition = build(random.chance(50) ? "less" : "greater_equal", {input(type), vector(x)}, truth);
       keep(build("where", {condition, x, residual(x)}, type));
       return;
     }

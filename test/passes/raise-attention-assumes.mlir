@@ -1,0 +1,28 @@
+// What is taken for granted where a mask is a finite number, or a guard clears NaN, is in the report.
+// RUN: fusion-opt %s --fuse --report=%t.json -o /dev/null
+// RUN: FileCheck %s --input-file=%t.json
+// RUN: fusion-opt %s --fuse --report=%t.md -o /dev/null
+// RUN: FileCheck %s --input-file=%t.md
+
+// CHECK-DAG: scores are no NaN: rows of NaN become zeros only where all is masked; scores lie above the -10000 that masks them
+// CHECK-DAG: scores lie above the -65504 that masks them
+func.func @main(%q: tensor<2x4x8x32xf32>, %k: tensor<2x4x8x32xf32>, %v: tensor<2x4x8x32xf32>, %m: tensor<2x1x8x8xi1>,
+                %qh: tensor<2x4x8x32xf16>, %kh: tensor<2x4x8x32xf16>, %vh: tensor<2x4x8x32xf16>)
+    -> (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>) {
+  %low = nn.constant {value = dense<-1.0e+4> : tensor<f32>} : () -> tensor<f32>
+  %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x8xf32>
+  %1 = nn.where %m, %0, %low : (tensor<2x1x8x8xi1>, tensor<2x4x8x8xf32>, tensor<f32>) -> tensor<2x4x8x8xf32>
+  %2 = nn.softmax %1 {axis = -1 : i64} : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %n = nn.is_nan %2 : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xi1>
+  %3 = nn.where %n, %zero, %2 : (tensor<2x4x8x8xi1>, tensor<f32>, tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %4 = nn.matmul %3, %v : (tensor<2x4x8x8xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x32xf32>
+  %lowest = nn.constant {value = dense<-6.5504e+4> : tensor<f16>} : () -> tensor<f16>
+  %none = nn.constant {value = dense<0.0> : tensor<f16>} : () -> tensor<f16>
+  %mask = nn.where %m, %none, %lowest : (tensor<2x1x8x8xi1>, tensor<f16>, tensor<f16>) -> tensor<2x1x8x8xf16>
+  %5 = nn.matmul %qh, %kh {transpose_b = true} : (tensor<2x4x8x32xf16>, tensor<2x4x8x32xf16>) -> tensor<2x4x8x8xf16>
+  %6 = nn.add %5, %mask : (tensor<2x4x8x8xf16>, tensor<2x1x8x8xf16>) -> tensor<2x4x8x8xf16>
+  %7 = nn.softmax %6 {axis = -1 : i64} : (tensor<2x4x8x8xf16>) -> tensor<2x4x8x8xf16>
+  %8 = nn.matmul %7, %vh : (tensor<2x4x8x8xf16>, tensor<2x4x8x32xf16>) -> tensor<2x4x8x32xf16>
+  return %4, %8 : tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>
+}
