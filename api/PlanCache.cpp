@@ -88,7 +88,12 @@ bool addPatternText(const std::string &path, const std::string &firstFolder, std
     for (llvm::StringRef folder : {llvm::sys::path::parent_path(path), llvm::StringRef(firstFolder)}) {
       llvm::SmallString<256> place(folder);
       llvm::sys::path::append(place, found[1]);
-      known = known || (llvm::sys::fs::exists(place) && addPatternText(place.str().str(), firstFolder, seen, key));
+      if (!llvm::sys::fs::exists(place))
+        continue;
+      if (!addPatternText(place.str().str(), firstFolder, seen, key))
+        return false;
+      known = true;
+      break;
     }
     if (!known)
       return false;

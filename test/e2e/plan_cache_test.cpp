@@ -53,6 +53,22 @@ func.func @main(%x: tensor<4x128xf32>, %r: tensor<4x128xf32>, %w: tensor<128xf32
   return %1 : tensor<4x128xf32>
 })";
 
+TEST_F(PlanCache, WhatPatternFilesIncludeIsInTheKey) {
+  Graph graph = load("m.mlir", doubled);
+  fs::create_directories(folder / "parts");
+  options.patternFiles = {write("own.pdll", "#include \"parts/a.pdll\"\n")};
+  write("parts/a.pdll", "#include \"b.pdll\"\n");
+  EXPECT_EQ(key(graph, options), ""); // parts/b.pdll is not there
+  write("parts/b.pdll", "// one\n");
+  const std::string before = key(graph, options);
+  EXPECT_NE(before, "");
+  EXPECT_EQ(key(graph, options), before);
+  write("parts/b.pdll", "// two\n");
+  EXPECT_NE(key(graph, options), before);
+  write("parts/b.pdll", "#include \"a.pdll\"\n"); // in a circle
+  EXPECT_NE(key(graph, options), "");
+}
+
 TEST_F(PlanCache, AWarmStartReplaysThePlanAndTheReport) {
   Graph graph = load("m.mlir", doubled);
   KernelCache cache(options.cacheFolder);
