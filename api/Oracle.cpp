@@ -41,7 +41,8 @@ public:
       return ("there is no schedule \"" + group.getSchedule() + "\"").str();
     const Region region = Region::of(group);
     const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = schedule->plan(region, {*shapes, inputs, target, nullptr, outputs, {}, {}, {}, false, schedules});
+    auto plan = schedule->plan(
+        region, {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules});
     return plan ? std::nullopt : std::optional(plan.error().message);
   }
 
@@ -64,7 +65,7 @@ private:
     for (Value input : region.inputs)
       inputs.push_back((*views)[input]);
     SmallVector<View> outputs = outputViews(region, *views);
-    KernelContext context{*shapes, inputs, target, nullptr, outputs, {}, false, {}, {}, false, schedules};
+    KernelContext context{.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
     std::string reasons;
     for (const Schedule *schedule : schedules.inOrderFor(region)) {
       auto plan = schedule->plan(region, context);
