@@ -113,14 +113,14 @@ DEVICE void gather_ring(Tiles tiles, TileQueue queue, const Ring<Config> &ring, 
   // Where vector `chunk` of row 4 i + lane / 8 of the warp lies, for even i and odd ones, in bytes.
   const int line = lane / 8, even = line * 128 + (chunk ^ line) * 16,
             odd = line * 128 + (chunk ^ (line + 4)) * 16;
+  // By all lanes. Pointers to the eight rows would take more registers than the warps have.
+  auto vector_of = [&](int i, i32 step) {
+    return matrix + ((i64)shuffle_index(begin, 4 * i + line) + chunk + step * (Block::depth / 8)) * 8;
+  };
   for (bool more = move(); more;) {
     queue.ask(isFirst);
     announce(tiles.place());
     const i32 column = tiles.column, expert = tiles.expert, rows = tiles.rows - warp * 32 - line;
-    const T *from[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      from[i] = matrix + ((i64)shuffle_index(begin, 4 * i + line) + chunk) * 8;
     for (i32 step = 0; step < steps; ++step) {
       if (step == steps / 2)
         queue.take(isFirst);
@@ -139,17 +139,18 @@ DEVICE void gather_ring(Tiles tiles, TileQueue queue, const Ring<Config> &ring, 
       if (k % Block::depth == 0 || (step + 1) * Block::depth <= k) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
+          const T *from = vector_of(i, step);
           if (4 * i < rows)
-            cp_async_16(to + (i % 2 == 0 ? even : odd) + i * 512, from[i]);
-          from[i] += Block::depth;
+            cp_async_16(to + (i % 2 == 0 ? even : odd) + i * 512, from);
         }
       } else { // zeros beyond the end
         const bool isInside = step * Block::depth + chunk * 8 < k;
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 8; ++i) {
+          const T *from = vector_of(i, step);
           if (4 * i < rows)
-            cp_async_16(tile + (i % 2 == 0 ? even : odd) / 2 + i * 256, isInside ? from[i] : matrix,
-                        isInside);
+            cp_async_16(tile + (i % 2 == 0 ? even : odd) / 2 + i * 256, isInside ? from : matrix, isInside);
+        }
       }
       mbarrier_arrive_after_copies(full);
       at.template advance<Block::stages>();

@@ -108,6 +108,7 @@ struct ParkedTile {
   static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps
                                : Config::scaled_steps  ? 2
                                : pieces % 8 == 0       ? 8
+                               : pieces % 7 == 0       ? 7
                                : pieces % 6 == 0       ? 6
                                                        : pieces;
   static_assert(pieces % group == 0 || !Block::parks, "groups are whole");

@@ -7,7 +7,8 @@ import unittest
 SOURCE = pathlib.Path(os.environ.get("FUSION_SOURCE", pathlib.Path(__file__).parents[2]))
 ROOMS = ("ir", "patterns", "passes", "codegen", "runtime", "api", "tools")
 # Who reads graphs knows ops by their names: the importer, and what raises those that graphs spell out.
-READERS = ("ir/import/", "passes/raise/")
+# So does the fuzzer, which writes graphs as tests do.
+READERS = ("ir/import/", "passes/raise/", "tools/fusion-fuzz/")
 MOST = 3
 
 

@@ -21,6 +21,7 @@ ROOMS = {
     "runtime": {"runtime", "codegen/plan", "codegen/target", "codegen/device", "ir/base"},
     "api": {"api", "runtime", "codegen", "passes", "patterns", "ir", "mlir"},
     "tools": {"tools", "api", "ir/base", "mlir"},
+    "tools/fusion-fuzz": {"tools", "api", "ir", "mlir"},  # compares the parts that others only use
     "python": {"python"},
     "examples": {"fusion"},
 }

@@ -2,8 +2,7 @@
 #include "Output.h"
 #include "Tool.h"
 
-#include "runtime/KernelCache.h"
-#include "runtime/emulate/KernelLibrary.h"
+#include "api/CacheFolder.h"
 
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
@@ -24,55 +23,16 @@ cl::opt<std::string> folderPath("cache", cl::desc("The folder (default: that of 
 cl::opt<std::string> keep("keep", cl::desc("With clear: keep what was used last, up to so many bytes, such as 512M"),
                           cl::value_desc("SIZE"), cl::cat(category));
 
-using Folder = std::shared_ptr<const PrivateFolder>;
-
-Result<Folder> openFolder(const std::string &path) {
-  auto folder = PrivateFolder::open(path, /*make=*/false);
-  return folder ? folder : Result<Folder>(environment(path + ": " + folder.error().message));
-}
-
-class Cache {
-public:
-  static Result<Cache> open(const std::string &path) {
-    auto folder = openFolder(path), libraries = folder && *folder ? openFolder(path + "/emulated") : folder;
-    if (!folder || !libraries)
-      return (folder ? libraries : folder).error();
-    return Cache(*folder, *libraries);
-  }
-  bool isThere() const { return bool(folder); }
-  std::vector<PrivateFolder::Entry> entries() const { return folder ? folder->entries() : std::vector<PrivateFolder::Entry>(); }
-  void shrink(uint64_t most) const {
-    if (folder)
-      folder->shrink(most);
-  }
-  /// Nothing if the entry is damaged, or nothing that the cache has made.
-  std::optional<std::string> kindOf(const PrivateFolder::Entry &entry) const {
-    const std::string &name = entry.names.front();
-    if (!name.starts_with(emulated))
-      return KernelCache::kindOf(*folder, name);
-    if (name.ends_with(".h") && libraries && libraries->isTrusted(name.substr(emulated.size())))
-      return "header"; // its text; it is read only to make a .pch again
-    if (!libraries || !emulate::isAuthentic(*libraries, name.substr(emulated.size())))
-      return std::nullopt;
-    return name.ends_with(".pch") ? "header" : "library";
-  }
-
-private:
-  Cache(Folder folder, Folder libraries) : folder(std::move(folder)), libraries(std::move(libraries)) {}
-  static inline const std::string emulated = "emulated/";
-  Folder folder, libraries;
-};
-
 Status run() {
   if (command != "list" && command != "check" && command != "clear")
     return badInput(command.empty() ? "no COMMAND; see fusion-cache --help"
                                     : "there is no command '" + command + "': list, check or clear");
   if (!keep.empty() && (command != "clear" || !parseBytes(keep.getValue())))
     return badInput("--keep takes a size such as 512M, with clear, not '" + keep + "'");
-  const std::string path = folderPath.empty() ? KernelCache::defaultFolder() : folderPath;
+  const std::string path = folderPath.empty() ? CacheFolder::defaultPath() : folderPath;
   if (path.empty())
     return environment("there is no cache folder: HOME is not set, nor FUSION_CACHE_DIR");
-  auto cache = Cache::open(path);
+  auto cache = CacheFolder::open(path);
   if (!cache)
     return cache.error();
   if (command == "clear") {
@@ -91,7 +51,7 @@ Status run() {
       text += fmt::format("{:8} {:>10} {:%Y-%m-%d %H:%M} {}\n", kind.value_or("damaged"), entry.bytes,
                           fmt::gmtime(static_cast<std::time_t>(entry.used)), entry.names.front());
   }
-  text += fmt::format("{}: {} files, {} bytes of {}{}\n", path, entries.size(), bytes, KernelCache::mostBytes(),
+  text += fmt::format("{}: {} files, {} bytes of {}{}\n", path, entries.size(), bytes, CacheFolder::mostBytes(),
                       damaged ? fmt::format(", {} damaged", damaged) : std::string());
   if (Status status = writeOutput("-", text); !status)
     return status;
