@@ -46,7 +46,7 @@ struct Matmul {
 /// What a Config may leave out.
 struct GemmConfig {
   static constexpr int matmuls = 1, exact_steps = 0;
-  static constexpr bool combined = false, batched = false, scaled_steps = false;
+  static constexpr bool combined = false, batched = false, scaled_steps = false, gathered = false;
 };
 
 template <class Config>

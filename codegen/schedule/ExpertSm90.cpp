@@ -70,6 +70,7 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
                 stages = stagesOf(problem, context.target, width);
   matmul::setRing(source, problem, width, stages);
   source.set("columns_first", columnsFirst(problem, context.target));
+  source.set("gathered", true);
   KernelDraft draft =
       source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
                            [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul, width); });
