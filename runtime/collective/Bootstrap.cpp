@@ -1,5 +1,7 @@
 #include "runtime/collective/Bootstrap.h"
 
+#include "ir/base/Authentication.h"
+
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -7,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <netinet/in.h>
-#include <random>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ static std::string hostName() {
 namespace {
 /// What rank `rank` gave.
 struct Answer {
-  std::string host, group;
+  std::string host, group, secret;
   bool namesHost = false;
   std::vector<uint16_t> ports;
 };
@@ -58,9 +59,10 @@ std::optional<Answer> answerOf(const std::string &text, int rank, int ranks) {
     const auto said = nlohmann::json::parse(text);
     if (said.at("rank") != rank || said.at("ranks") != ranks)
       return std::nullopt;
-    Answer answer{said.at("host"), "", said.at("given"), {}};
+    Answer answer{said.at("host"), "", "", said.at("given"), {}};
     if (rank == 0) {
       answer.group = said.at("group");
+      answer.secret = said.at("secret");
       answer.ports = said.at("ports").get<std::vector<uint16_t>>();
     }
     return answer;
@@ -77,9 +79,9 @@ Result<LaunchedRank> bootstrapRank(int rank, int ranks, const std::string &host,
     auto ports = freePorts();
     if (!ports)
       return ports.error();
-    std::random_device random;
     mine["ports"] = *ports;
-    mine["group"] = fmt::format("{:08x}{:08x}", random(), random());
+    mine["group"] = toHex(randomBytes(8));
+    mine["secret"] = toHex(randomBytes(32));
   }
   auto all = allGather(mine.dump());
   if (!all)
@@ -102,7 +104,9 @@ Result<LaunchedRank> bootstrapRank(int rank, int ranks, const std::string &host,
     place.address = said->host;
     place.ports = std::move(said->ports);
     place.group = said->group;
+    place.secret = said->secret;
   }
+  place.onOneHost = isOneHost;
   if (isOneHost)
     place.address = "127.0.0.1";
   return place;

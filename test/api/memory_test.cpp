@@ -217,6 +217,8 @@ TEST(Bootstrap, RanksMeetThroughTheirCaller) {
       auto place = bootstrapRank(rank, ranks, "", gathering.of(rank));
       ASSERT_TRUE(place) << place.error().message;
       EXPECT_EQ(place->address, "127.0.0.1");
+      EXPECT_TRUE(place->onOneHost);
+      EXPECT_EQ(place->secret.size(), 64u); // or who has none could join
       auto met = joinTcpRendezvous(*place, {});
       ASSERT_TRUE(met) << met.error().message;
       auto all = (*met)->gather(std::to_string(rank));
