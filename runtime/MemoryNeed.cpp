@@ -1,6 +1,7 @@
 #include "runtime/MemoryNeed.h"
 
 #include "runtime/WeightRows.h"
+#include "runtime/WeightStore.h"
 
 #include <fmt/format.h>
 
@@ -9,17 +10,6 @@
 #include <tuple>
 
 namespace fusion {
-
-static std::vector<bool> usedBuffers(const ProgramPlan &plan) {
-  std::vector<bool> used(plan.buffers.size(), false);
-  for (const KernelLaunch *launch : plan.launches())
-    for (const KernelArgument &argument : launch->arguments)
-      if (const BufferId *buffer = bufferOf(argument))
-        used[*buffer] = true;
-  for (const PortPlan &port : plan.outputs)
-    used[port.buffer] = true;
-  return used;
-}
 
 Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank) {
   const std::vector<bool> used = usedBuffers(plan);

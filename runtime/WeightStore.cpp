@@ -14,7 +14,7 @@ namespace fusion {
 static constexpr uintptr_t kernelAlignment = 16;
 static constexpr size_t progressStep = 256 << 20;
 
-static std::vector<bool> usedBuffers(const ProgramPlan &plan) {
+std::vector<bool> usedBuffers(const ProgramPlan &plan) {
   std::vector<bool> used(plan.buffers.size(), false);
   for (const KernelLaunch *launch : plan.launches())
     for (const KernelArgument &argument : launch->arguments)

@@ -11,6 +11,9 @@
 
 namespace fusion {
 
+/// By buffer: whether a launch or an output uses it. Weights that nothing uses are not loaded.
+std::vector<bool> usedBuffers(const ProgramPlan &plan);
+
 class WeightStore {
 public:
   /// Maps the files and copies what a launch or an output uses straight from there to the device, into one

@@ -12,7 +12,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-constexpr uint32_t dropUnits = 1u << 16, maxDrop = 40u << 16;
+constexpr uint32_t dropUnits = 1u << 16;
 
 /// How far a score lies below the largest, in units of 2^-16 powers of two; nothing for what is never drawn.
 std::optional<uint32_t> dropOf(float score, float largest, float scale) {

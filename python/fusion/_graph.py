@@ -49,11 +49,8 @@ def ports(rows):
     ]
 
 
-class Graph:
-    """An imported graph; made by load(). May be used by several threads."""
-
-    def __init__(self, core, name):
-        self._core, self.name = core, name
+class HasPorts:
+    """What has inputs and outputs."""
 
     @property
     def inputs(self):
@@ -64,6 +61,13 @@ class Graph:
     def outputs(self):
         """The outputs, as Ports."""
         return ports(self._core.outputs)
+
+
+class Graph(HasPorts):
+    """An imported graph; made by load(). May be used by several threads."""
+
+    def __init__(self, core, name):
+        self._core, self.name = core, name
 
     def explain(self, what="mlir", **options):
         """What the graph is lowered to for `target`: 'mlir', 'cuda', 'plan' or 'dot', and the report. Needs

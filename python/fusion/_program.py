@@ -9,7 +9,7 @@ import numpy
 
 from . import _core
 from ._errors import BadInput
-from ._graph import Graph, load, ports
+from ._graph import Graph, HasPorts, load
 from ._options import options_of
 from ._report import Report
 from ._tensor import Tensor, is_torch, to_core
@@ -47,7 +47,7 @@ class Rank(NamedTuple):
         return Rank(dist.get_rank(group), dist.get_world_size(group), all_gather, gpu)
 
 
-class Program:
+class Program(HasPorts):
     """A compiled graph; made by compile(). May be called by several threads; runs take turns.
 
     program(**inputs), or program({name: tensor}) where a name is no identifier, takes a tensor for each input
@@ -88,16 +88,6 @@ class Program:
         """Dense numpy arrays of fusion.Tensors by name, after all that was queued so far."""
         copies = self._core.fetch({name: to_core(value, name) for name, value in tensors.items()})
         return {name: _numpy(Tensor(core)) for name, core in copies.items()}
-
-    @property
-    def inputs(self):
-        """The inputs, as Ports."""
-        return ports(self._core.inputs)
-
-    @property
-    def outputs(self):
-        """The outputs, as Ports."""
-        return ports(self._core.outputs)
 
     @property
     def device(self):
