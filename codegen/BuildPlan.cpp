@@ -93,11 +93,13 @@ bool PlanBuilder::isPrepared(Operation *op) const {
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
-  KernelContext context{shapes, inputs, target, nullptr, outputs,          {},
-                        false,  {},     {},     false,   options.schedules};
   // Ranks clear and check what they exchange before they wait, and count on one kernel at most before them.
-  context.mayLaunchEarly = plan.ranks == 1;
-  return context;
+  return {.shapes = shapes,
+          .inputs = inputs,
+          .target = target,
+          .outputs = outputs,
+          .mayLaunchEarly = plan.ranks == 1,
+          .schedules = options.schedules};
 }
 
 llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
