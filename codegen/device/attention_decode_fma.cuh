@@ -4,6 +4,7 @@
 // sums each lane has one: of key lane / 4 for row lane % 4. A Config also has
 //   key_vector, value_vector    elements that a lane reads at once; a power of two
 
+#include "attention_codes.cuh"
 #include "attention_decode.cuh"
 
 // The columns of a row that a lane has: `vectors` vectors of Length neighbours.
@@ -51,6 +52,19 @@ DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length]
                 ? to_f32(load(body.query(tile.entry, head_of(body, tile, row), query_of(body, row), column)))
                 : 0.f;
       }
+  }
+}
+// Codes become elements, when they are needed.
+template <class Config, class Stored, int Count, int Vectors, int Length>
+DEVICE void decode_rows(f32 (&rows)[Count][Vectors][Length], f32 scale) {
+  if constexpr (is_code<Stored>) {
+#pragma unroll
+    for (int b = 0; b < Count; ++b)
+#pragma unroll
+      for (int v = 0; v < Vectors; ++v)
+#pragma unroll
+        for (int e = 0; e < Length; ++e)
+          rows[b][v][e] = stored_element<Config, Stored>(rows[b][v][e], scale);
   }
 }
 // The sum over the warp's lanes of q*k: of key lane / Rows for row lane % Rows.
@@ -139,6 +153,7 @@ DEVICE void attention_decode_fma(const Body &body) {
   mask.find(body, tile.entry, head_of(body, tile, row), query);
   pdl_wait();
   pdl_launch_dependents();
+  const f32 scale_k = key_scale<Config>(body, tile.kv_head), scale_v = value_scale<Config>(body, tile.kv_head);
   f32 queries[rows][Keys::vectors][Keys::length];
   load_queries<Keys>(queries, body, tile);
 
@@ -159,6 +174,7 @@ DEVICE void attention_decode_fma(const Body &body) {
   // Each load for the next keys starts as soon as its registers are free.
 #pragma unroll 1
   for (; j < end; j += step) {
+    decode_rows<Config, typename Config::Key>(keys, scale_k);
     f32 s[1] = {dot_products(queries, keys)};
     finish_scores<Config>(body, s, masked);
     const f32 score = is_visible<Config>(j + place, query, tile.shift, body.key_count()) ? s[0] : -inf_f32();
@@ -167,6 +183,7 @@ DEVICE void attention_decode_fma(const Body &body) {
     const f32 rescale = weight_of(row_max, largest), weight = weight_of(score, largest);
     row_max = largest;
     row_sum = row_sum * rescale + (lane < batch * rows ? weight : 0.f);
+    decode_rows<Config, typename Config::Value>(values, scale_v);
     add_weighted(acc_o, values, weight, rescale);
     load_values(j + step);
   }

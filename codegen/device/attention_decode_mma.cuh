@@ -9,7 +9,8 @@
 //   stages             of 16 keys and values that wait in shared memory; 0: they wait in registers
 //   streams            of them, in registers, that a warp has on their way: 1, or 2 where registers are left
 //   queries_aligned    whether rows of queries can be read 16 bytes at a time
-// Rows of keys and values can: their strides are multiples of 8, their column strides 1.
+// Rows of keys and values can be read 8 elements at a time: their strides are multiples of 8, their column strides 1.
+// Both are stored in the same type.
 
 #include "attention_decode_operands.cuh"
 #include "early_launch.cuh"
@@ -104,11 +105,13 @@ struct DecodeSoftmax {
 };
 
 template <class Config, class T, class Stream, class Queries>
-DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stream, const Queries &queries) {
+DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stream, const Queries &queries,
+                          f32 scale) {
   constexpr int key_vectors = DecodeMma<Config>::key_vectors;
 #pragma unroll
   for (int c = 0; c < key_vectors; ++c) {
-    const Vec<u32, 4> low = stream.vector(c), high = stream.vector(key_vectors + c);
+    const Vec<u32, 4> low = elements_of<T>(stream.vector(c), scale);
+    const Vec<u32, 4> high = elements_of<T>(stream.vector(key_vectors + c), scale);
 #pragma unroll
     for (int n = 0; n < Config::row_tiles; ++n) {
       const Vec<u32, 4> words = queries.vector(n, c);
@@ -125,7 +128,7 @@ DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stre
 // come together in a register.
 template <class Config, class T, class Stream>
 DEVICE void decode_values(f32 (&acc_o)[Config::row_tiles][DecodeMma<Config>::fragments][4],
-                            const f32 (&weight)[Config::row_tiles][4], const Stream &stream) {
+                            const f32 (&weight)[Config::row_tiles][4], const Stream &stream, f32 scale) {
   u32 weights[Config::row_tiles][2], rests[Config::row_tiles][2];
 #pragma unroll
   for (int n = 0; n < Config::row_tiles; ++n)
@@ -138,8 +141,10 @@ DEVICE void decode_values(f32 (&acc_o)[Config::row_tiles][DecodeMma<Config>::fra
 #pragma unroll
   for (int c = 0; c < DecodeMma<Config>::value_vectors; ++c) {
     const int first = 2 * DecodeMma<Config>::key_vectors + c * 4;
-    const Vec<u32, 4> v0 = stream.vector(first), v1 = stream.vector(first + 1);
-    const Vec<u32, 4> v2 = stream.vector(first + 2), v3 = stream.vector(first + 3);
+    const Vec<u32, 4> v0 = elements_of<T>(stream.vector(first), scale);
+    const Vec<u32, 4> v1 = elements_of<T>(stream.vector(first + 1), scale);
+    const Vec<u32, 4> v2 = elements_of<T>(stream.vector(first + 2), scale);
+    const Vec<u32, 4> v3 = elements_of<T>(stream.vector(first + 3), scale);
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       const u32 a[4] = {permute_bytes(v0[w], v1[w], 0x5410u), permute_bytes(v0[w], v1[w], 0x7632u),
@@ -203,7 +208,8 @@ DEVICE void prefetch_first_tiles(const Body &body, const DecodeTile &tile, i64 j
 
 template <class Config, class Body>
 DEVICE void attention_decode_mma(const Body &body) {
-  using T = typename Config::Key;
+  using Stored = typename Config::Key;
+  using T = typename product_type<Config, Stored>::type;
   constexpr int rows = DecodeMma<Config>::rows, tile_keys = DecodeMma<Config>::tile_keys;
   launch_before_wait<Config>();
   if (has_no_work<Config>())
@@ -214,13 +220,14 @@ DEVICE void attention_decode_mma(const Body &body) {
   lane_rows.start(body, tile);
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * tile_keys;
   i64 j = tile.keys.first + (tile.rank * Config::warps + warp_of_block()) * tile_keys;
-  typename decode_stream<Config, T>::type streams[Config::streams];
+  typename decode_stream<Config, Stored>::type streams[Config::streams];
 #pragma unroll
   for (int s = 0; s < Config::streams; ++s)
     streams[s].from.start(body, tile, j + s * step);
-  prefetch_first_tiles<Config, T>(body, tile, j, step);
+  prefetch_first_tiles<Config, Stored>(body, tile, j, step);
   pdl_wait();
   launch_after_wait<Config>();
+  const f32 scale_k = key_scale<Config>(body, tile.kv_head), scale_v = value_scale<Config>(body, tile.kv_head);
   DecodeQueries<Config> queries;
   queries.start(body, tile);
 
@@ -241,12 +248,12 @@ DEVICE void attention_decode_mma(const Body &body) {
       auto &stream = streams[s];
       f32 score[Config::row_tiles][4] = {};
       stream.await();
-      decode_scores<Config, T>(score, stream, queries);
+      decode_scores<Config, T>(score, stream, queries, scale_k);
       stream.keys_used(at, turns * step);
       lane_rows.finish(score, body, tile, at);
       lane_rows.load_mask(body, tile, at + step);
       softmax.add(score);
-      decode_values<Config, T>(softmax.acc_o, score, stream);
+      decode_values<Config, T>(softmax.acc_o, score, stream, scale_v);
       stream.values_used(at, turns * step);
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Operands of attention_decode_mma.cuh: its tiles, keys and values on their way to the products, queries.
 
+#include "attention_codes.cuh"
 #include "attention_decode.cuh"
 
 template <class Config>
@@ -10,7 +11,8 @@ struct DecodeMma {
   static constexpr int value_vectors =
       (Config::value_depth + 63) / 64;                                // and of each of its four keys' values
   static constexpr int vectors = 2 * key_vectors + 4 * value_vectors; // that a lane reads at a time
-  static constexpr int warp_vector_bytes = 32 * 16, stage_bytes = vectors * warp_vector_bytes;
+  static constexpr int warp_vector_bytes = 32 * 8 * sizeof(typename Config::Key),
+                       stage_bytes = vectors * warp_vector_bytes;
   static constexpr int waiting_bytes = Config::warps * Config::stages * stage_bytes;
   static constexpr int acc_bytes = WarpResults<Config, rows>::acc_bytes;
   static constexpr int shared_bytes = waiting_bytes > acc_bytes ? waiting_bytes : acc_bytes;
@@ -73,32 +75,34 @@ struct DecodeOperands {
     values += step * value_stride;
   }
 };
-// vector(i): what was visited as i of the 16 keys at hand. Tiles are visited in order, each `step` keys after
-// the one before.
+// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each `step`
+// keys after the one before.
 template <class Config, class T>
 struct KeysInRegisters {
   DecodeOperands<Config, T> from;
-  Vec<u32, 4> words[DecodeMma<Config>::vectors];
+  StoredVector<T> stored[DecodeMma<Config>::vectors];
 
   DEVICE void load_keys(i64 j, i64 step) {
-    from.visit_keys(j, step, [&](int i, const T *at, bool inside) { words[i] = load_fragment(at, inside); });
+    from.visit_keys(j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored(at, inside); });
   }
   DEVICE void load_values(i64 j, i64 step) {
-    from.visit_values(j, step, [&](int i, const T *at, bool inside) { words[i] = load_fragment(at, inside); });
+    from.visit_values(j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored(at, inside); });
   }
   DEVICE void start(i64 j, i64 step) {
     load_keys(j, step);
     load_values(j, step);
   }
   DEVICE void await() {}
-  DEVICE Vec<u32, 4> vector(int i) const { return words[i]; }
+  DEVICE StoredVector<T> vector(int i) const { return stored[i]; }
   // The products with keys, with values of tile j have been asked for.
   DEVICE void keys_used(i64 j, i64 step) { load_keys(j + step, step); }
   DEVICE void values_used(i64 j, i64 step) { load_values(j + step, step); }
   DEVICE void finish() {}
 };
+// Of elements: codes of the largest head still wait in registers.
 template <class Config, class T>
 struct KeysInSharedMemory {
+  static_assert(!is_code<T>, "");
   using Shape = DecodeMma<Config>;
   DecodeOperands<Config, T> from;
   u8 *waiting;
@@ -121,9 +125,9 @@ struct KeysInSharedMemory {
       request(j + i * step, step, waiting + i * Shape::stage_bytes);
   }
   DEVICE void await() { cp_async_wait<Config::stages - 1>(); }
-  DEVICE Vec<u32, 4> vector(int i) const {
-    return load_vec<u32, 4>(
-        reinterpret_cast<const u32 *>(waiting + stage * Shape::stage_bytes + i * Shape::warp_vector_bytes));
+  DEVICE StoredVector<T> vector(int i) const {
+    return {load_vec<u32, 4>(
+        reinterpret_cast<const u32 *>(waiting + stage * Shape::stage_bytes + i * Shape::warp_vector_bytes))};
   }
   DEVICE void keys_used(i64, i64) {}
   DEVICE void values_used(i64 j, i64 step) {

@@ -9,6 +9,7 @@
 //   scale_only          scores are q*k: exponent_scale does all the scaling, and Body has no score()
 // Rows of queries, keys and values can be read 16 bytes at a time, those of the result lie side by side.
 
+#include "attention_codes.cuh"
 #include "attention_rows.cuh"
 
 // Swizzled: in panels of 64 columns, as wgmma reads them; else with rows 16 bytes longer than needed, so that
@@ -45,10 +46,10 @@ DEVICE RowTile<int> prefill_tile(const Body &body) {
   return tile;
 }
 
-// Starts the copies of rows j0 ... of keys or values to a tile; zeros from row `end` on and beyond the head's
-// Width.
-template <class Shape, int Rows, int Width, int Padded, int Pitch, class T>
-DEVICE void copy_tile(T *tile, const T *rows, i64 stride, int j0, int end) {
+// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros from row
+// `end` on and beyond the head's Width.
+template <class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored>
+DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, f32 scale) {
   constexpr int per_row = Padded / 8, all = Shape::threads / per_row < Rows ? Shape::threads / per_row : Rows;
   // Swizzled: so that the order of a row's vectors is the same for all rows of a thread.
   constexpr int rows_at_once = Shape::swizzled ? all / 8 * 8 : all,
@@ -56,12 +57,17 @@ DEVICE void copy_tile(T *tile, const T *rows, i64 stride, int j0, int end) {
   const int thread = (int)thread_x(), r = thread / per_row, c = thread % per_row * 8;
   if (rows_at_once * per_row < Shape::threads && thread >= rows_at_once * per_row)
     return;
-  const T *from = rows + (i64)(j0 + r) * stride + c;
+  const Stored *from = rows + (i64)(j0 + r) * stride + c;
 #pragma unroll
   for (int i = 0; i < Rows; i += rows_at_once) {
-    if (passes * rows_at_once <= Rows || r + i < Rows)
-      cp_async_16(tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c), from,
-                  j0 + r + i < end && (Width == Padded || c < Width));
+    if (passes * rows_at_once <= Rows || r + i < Rows) {
+      T *const to = tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c);
+      const bool inside = j0 + r + i < end && (Width == Padded || c < Width);
+      if constexpr (is_code<Stored>)
+        store_vec(reinterpret_cast<u32 *>(to), elements_of<T>(load_stored(from, inside), scale));
+      else
+        cp_async_16(to, from, inside);
+    }
     from += rows_at_once * stride;
   }
 }
@@ -83,18 +89,20 @@ DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &ti
 template <class Config, class Shape, class T>
 struct KeyTiles {
   T *keys, *values;
-  const T *key_rows, *value_rows;
+  const typename Config::Key *key_rows;
+  const typename Config::Value *value_rows;
   i64 key_stride, value_stride;
   int end;
+  f32 key_scale, value_scale;
 
   DEVICE void copy(int j0, int stage) const {
     copy_tile<Shape, Config::tile_keys, Config::depth, Shape::depth, Shape::key_pitch>(
-        keys + stage * Shape::key_tile, key_rows, key_stride, j0, end);
+        keys + stage * Shape::key_tile, key_rows, key_stride, j0, end, key_scale);
     copy_tile<Shape, Config::tile_keys, Config::value_depth, Shape::value_depth, Shape::value_pitch>(
-        values + stage * Shape::value_tile, value_rows, value_stride, j0, end);
+        values + stage * Shape::value_tile, value_rows, value_stride, j0, end, value_scale);
   }
 };
-// After the tile of queries.
+// After the tile of queries. To be called after pdl_wait().
 template <class Config, class Shape, class Body, class T>
 DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int> &tile, T *query_tile) {
   T *const keys = query_tile + Shape::rows * Shape::key_pitch;
@@ -104,7 +112,9 @@ DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int>
           body.value_rows(tile.entry, tile.kv_head),
           body.key_stride(),
           body.value_stride(),
-          (int)body.key_count()};
+          (int)body.key_count(),
+          key_scale<Config>(body, tile.kv_head),
+          value_scale<Config>(body, tile.kv_head)};
 }
 
 // The row of the problem that `half` (0, 1) of a lane's fragment m has.

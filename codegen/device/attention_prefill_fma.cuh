@@ -4,6 +4,7 @@
 // has
 //   tile_keys    keys at a time: 16 or 32
 
+#include "attention_codes.cuh"
 #include "attention_rows.cuh"
 
 template <class Config>
@@ -18,11 +19,14 @@ struct PrefillFma {
 };
 
 // Rows j0 ... of keys or values, as f32; zeros from `end` on.
-template <int Rows, int Width, int Pitch, int Threads, class T>
-DEVICE void load_f32_tile(f32 *tile, const T *rows, i64 stride, i64 column_stride, i64 j0, i64 end) {
+template <class Config, int Rows, int Width, int Pitch, int Threads, class T>
+DEVICE void load_f32_tile(f32 *tile, const T *rows, i64 stride, i64 column_stride, i64 j0, i64 end, f32 scale) {
   for (int e = (int)thread_x(); e < Rows * Width; e += Threads) {
     const int r = e / Width, c = e % Width;
-    tile[r * Pitch + c] = j0 + r < end ? to_f32(load(rows + (j0 + r) * stride + c * column_stride)) : 0.f;
+    tile[r * Pitch + c] =
+        j0 + r < end
+            ? stored_element<Config, T>(to_f32(load(rows + (j0 + r) * stride + c * column_stride)), scale)
+            : 0.f;
   }
 }
 
@@ -45,6 +49,7 @@ DEVICE void attention_prefill_fma(const Body &body) {
   mask.find(body, at.entry, head, query);
   pdl_wait();
   pdl_launch_dependents();
+  const f32 scale_k = key_scale<Config>(body, at.kv_head), scale_v = value_scale<Config>(body, at.kv_head);
   for (int e = thread; e < rows * Config::depth; e += threads) {
     const int r = e / Config::depth, c = e % Config::depth;
     const i64 from = row_or_last(at, at.row0 + r);
@@ -58,8 +63,8 @@ DEVICE void attention_prefill_fma(const Body &body) {
   const KeyRange range = key_range<Config>(body, at, rows);
   for (i64 j0 = range.first; j0 < range.end; j0 += Config::tile_keys) {
     barrier();
-    load_f32_tile<Config::tile_keys, Config::depth, Shape::key_pitch, threads>(
-        tile, key_rows, body.key_stride(), body.key_column_stride(), j0, key_count);
+    load_f32_tile<Config, Config::tile_keys, Config::depth, Shape::key_pitch, threads>(
+        tile, key_rows, body.key_stride(), body.key_column_stride(), j0, key_count, scale_k);
     barrier();
     f32 score[Shape::lane_keys];
 #pragma unroll
@@ -98,8 +103,8 @@ DEVICE void attention_prefill_fma(const Body &body) {
     }
     row_sum = row_sum * rescale + lanes_sum<row_threads>(sum);
     barrier();
-    load_f32_tile<Config::tile_keys, Config::value_depth, Shape::value_pitch, threads>(
-        tile, value_rows, body.value_stride(), body.value_column_stride(), j0, key_count);
+    load_f32_tile<Config, Config::tile_keys, Config::value_depth, Shape::value_pitch, threads>(
+        tile, value_rows, body.value_stride(), body.value_column_stride(), j0, key_count, scale_v);
     barrier();
 #pragma unroll
     for (int i = 0; i < Shape::lane_columns; ++i)

@@ -40,11 +40,11 @@ DEVICE void attention_prefill_sm90(const Body &body) {
   using Shape = PrefillSm90<Config>;
   T *const query_tile = reinterpret_cast<T *>(dynamic_shared());
   const RowTile<int> tile = prefill_tile<Config, Shape::rows>(body);
-  const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, query_tile);
   const KeyRange range = key_range<Config>(body, tile, Shape::rows);
   const int first = (int)range.first, end = (int)range.end;
   pdl_wait();
   pdl_launch_dependents();
+  const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, query_tile);
   copy_queries<Config, Shape>(query_tile, body, tile);
   tiles.copy(first, 0);
   cp_async_commit();

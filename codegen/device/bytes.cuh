@@ -18,6 +18,24 @@ DEVICE void transpose_bytes(u32 (&words)[4]) {
   words[3] = permute_bytes(high01, high23, 0x7632u);
 }
 
+// The four bytes of a word as what their type T says they are.
+template <class T> DEVICE void decode_bytes(f32 (&values)[4], u32 word) {
+  if constexpr (same_type<T, i8>) {
+    // In the last byte of 2^23 a byte counts units; the sign bit turned over, it is the code + 128.
+    const u32 bytes = word ^ 0x80808080u;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = f32_of_bits(permute_bytes(bytes, 0x4b000000u, 0x7540u | (u32)i)) - 8388736.f;
+  } else if constexpr (same_type<T, f8e4m3>) {
+    f32_pair_of_e4m3(values[0], values[1], (u16)word);
+    f32_pair_of_e4m3(values[2], values[3], (u16)(word >> 16));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = to_f32(T{(u8)(word >> (8 * i))});
+  }
+}
+
 // Elements of 4 bits, two to a byte, low half first. Used like a pointer to elements, which are read as bytes.
 template <class T> struct packed {
   const u8 *bytes;

@@ -7,6 +7,19 @@
 // Byte i of the result is byte `selector >> 4 i & 7` of the eight bytes of low and high.
 DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 
+// The low byte, and the high one.
+DEVICE void f32_pair_of_e4m3(f32 &low, f32 &high, u16 codes) {
+#if HAS_F8_CONVERSIONS
+  u32 pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(codes));
+  low = f32_of_f16((u16)pair);
+  high = f32_of_f16((u16)(pair >> 16));
+#else
+  low = f32_of_e4m3((u8)codes);
+  high = f32_of_e4m3((u8)(codes >> 8));
+#endif
+}
+
 // Matrix fragments of bytes, in the layouts of PTX's mma.m16n8k32.
 #define FUSION_MMA_BYTES(A, B, LEFT, RIGHT, T, C, D)                                                         \
   DEVICE void mma_m16n8k32(T(&d)[4], const u32(&a)[4], const u32(&b)[2], A, B) {                             \

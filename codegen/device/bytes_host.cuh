@@ -13,6 +13,12 @@ DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) {
   return result;
 }
 
+// The low byte, and the high one.
+DEVICE void f32_pair_of_e4m3(f32 &low, f32 &high, u16 codes) {
+  low = f32_of_e4m3((u8)codes);
+  high = f32_of_e4m3((u8)(codes >> 8));
+}
+
 template <class D> struct byte_matrix_lane {
   D d[4];
   u32 a[4], b[2];

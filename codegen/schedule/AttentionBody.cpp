@@ -23,8 +23,8 @@ void KernelBuilder::config(std::string_view name, double value) {
 
 void KernelBuilder::writeConfig() {
   source.config.setType("Query", typeOf(op.getQ()));
-  source.config.setType("Key", typeOf(op.getK()));
-  source.config.setType("Value", typeOf(op.getV()));
+  source.config.setType("Key", body::spelling(problem.storedKeys.type));
+  source.config.setType("Value", body::spelling(problem.storedValues.type));
   source.config.setType("Mask", op.getMask() ? typeOf(op.getMask()) : "void");
   source.config.set("int", "depth", fmt::format("{}, value_depth = {}", problem.depth, problem.valueDepth));
   // A window of 2^31 keys and more leaves no key out: a head has fewer.
@@ -52,7 +52,8 @@ void KernelBuilder::writeQueries() {
                     term("head", q.strides[1]) + term("query", q.strides[2]) + term("column", q.strides[3]));
 }
 
-void KernelBuilder::writeRows(const char *name, Value operand) {
+void KernelBuilder::writeRows(const char *name, const Stored &stored) {
+  const Value operand = stored.tensor;
   const View &view = problem.view(operand);
   source.body.method(fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 kv_head) const", typeOf(operand), name),
                 input(operand) + offset(view.offset) + term("entry", view.strides[0]) +
@@ -60,6 +61,13 @@ void KernelBuilder::writeRows(const char *name, Value operand) {
   count(fmt::format("{}_stride", name), view.strides[2]);
   if (needs.columnStrides)
     count(fmt::format("{}_column_stride", name), view.strides[3]);
+  if (!stored.scale)
+    return;
+  const View &scales = problem.view(stored.scale);
+  std::string place = input(stored.scale) + offset(scales.offset);
+  if (stored.byHead)
+    place += term("kv_head", scales.strides.back());
+  source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name), "to_f32(load(" + place + "))");
 }
 
 void KernelBuilder::writeMask() {
@@ -132,8 +140,8 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   count("query_count", problem.queries);
   count("key_count", problem.keys);
   writeQueries();
-  writeRows("key", op.getK());
-  writeRows("value", op.getV());
+  writeRows("key", problem.storedKeys);
+  writeRows("value", problem.storedValues);
   writeMask();
   if (needs.score)
     writeScore();

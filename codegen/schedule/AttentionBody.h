@@ -45,7 +45,7 @@ public:
 private:
   void writeConfig();
   void writeQueries();
-  void writeRows(const char *name, mlir::Value operand);
+  void writeRows(const char *name, const Stored &stored);
   void writeMask();
   void writeScore();
   void writeStore();

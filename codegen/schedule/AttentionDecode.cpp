@@ -33,26 +33,25 @@ bool readsVectors(const View &view, int64_t length) {
 }
 
 /// Elements of a row that a lane of a warp reads at a time: up to 16 bytes, if all lanes get some.
-int64_t vectorOf(const Problem &problem, Value operand, int64_t width) {
+int64_t vectorOf(const Problem &problem, const Stored &stored, int64_t width) {
   int64_t length = 1;
-  while (length * static_cast<int64_t>(byteSize(dtype(operand))) < 16 && 32 * length < width &&
-         readsVectors(problem.view(operand), 2 * length))
+  while (length * static_cast<int64_t>(byteSize(stored.type)) < 16 && 32 * length < width &&
+         readsVectors(problem.view(stored.tensor), 2 * length))
     length *= 2;
   return length;
 }
 
 KernelDraft emitFma(const Problem &problem) {
   constexpr int64_t rows = 4;
-  nn::AttentionOp op = problem.op;
   KernelBuilder kernel(problem, "decode_fma", {.columnStrides = true});
   kernel.config("warps", warps);
   kernel.config("cluster", clusterBlocks(problem));
-  kernel.config("key_vector", vectorOf(problem, op.getK(), problem.depth));
-  kernel.config("value_vector", vectorOf(problem, op.getV(), problem.valueDepth));
+  kernel.config("key_vector", vectorOf(problem, problem.storedKeys, problem.depth));
+  kernel.config("value_vector", vectorOf(problem, problem.storedValues, problem.valueDepth));
   return kernel.finish({rows, warps, 1, clusterBlocks(problem), accBytes(problem, rows)});
 }
 
-/// On tensor cores a lane reads 16 bytes at a time: vectors of 8 elements.
+/// On tensor cores a lane reads vectors of 8 elements.
 constexpr int64_t vectorLength = 8;
 
 /// Of shared memory that a block may have, less what the merge needs beside keys and values that wait.
@@ -67,13 +66,15 @@ struct Tiles {
     const std::optional<int64_t> rows = problem.mostRows();
     rowTiles = (!rows || *rows > rowsOfTile) && mayHaveTwo() ? 2 : 1;
     const int64_t vectors = 2 * keyVectors + 4 * valueVectors;
-    const bool inRegisters = vectors + 4 * valueVectors * rowTiles <= (rowTiles == 1 ? 36 : 30);
-    stageBytes = warps * vectors * 32 * 16;
+    const auto bytes = static_cast<int64_t>(byteSize(problem.storedKeys.type));
+    const int64_t held = vectors * bytes / 2; // in registers, four at a time
+    const bool inRegisters = held + 4 * valueVectors * rowTiles <= (rowTiles == 1 ? 36 : 30);
+    stageBytes = warps * vectors * 32 * vectorLength * bytes;
     fits = inRegisters || stageBytes <= waitingBytes(problem.context.target);
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
     // A warp has one or two tiles where 8 blocks share the keys, and one block a head leaves no registers.
     const int64_t blocks = clusterBlocks(problem);
-    streams = inRegisters && blocks > 1 && blocks < 8 && vectors <= 8 && rowTiles == 1 ? 2 : 1;
+    streams = inRegisters && blocks > 1 && blocks < 8 && held <= 8 && rowTiles == 1 ? 2 : 1;
   }
   static constexpr int64_t rowsOfTile = 8;
   bool mayHaveTwo() const { return keyVectors + 2 * valueVectors <= 8; }
@@ -85,9 +86,10 @@ struct Tiles {
 bool runsOnTensorCores(const Problem &problem) {
   nn::AttentionOp op = problem.op;
   const DType type = dtype(op.getK());
-  return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type &&
-         dtype(op.getV()) == type && readsVectors(problem.view(op.getK()), vectorLength) &&
-         readsVectors(problem.view(op.getV()), vectorLength) && Tiles(problem).fits;
+  return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type && dtype(op.getV()) == type &&
+         problem.storedKeys.type == problem.storedValues.type &&
+         readsVectors(problem.view(problem.storedKeys.tensor), vectorLength) &&
+         readsVectors(problem.view(problem.storedValues.tensor), vectorLength) && Tiles(problem).fits;
 }
 
 KernelDraft emitMma(const Problem &problem) {

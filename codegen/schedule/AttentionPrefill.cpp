@@ -33,9 +33,10 @@ std::optional<std::string> tensorCoreRefusal(const Problem &problem) {
   if (!problem.group.constant())
     return std::string("the number of heads that share keys is not static");
   for (auto [operand, what] :
-       {std::pair(op.getQ(), "queries"), std::pair(op.getK(), "keys"), std::pair(op.getV(), "values")})
+       {std::pair(Value(op.getQ()), "queries"), std::pair(problem.storedKeys.tensor, "keys"),
+        std::pair(problem.storedValues.tensor, "values")})
     if (!readsVectors(problem.view(operand)))
-      return fmt::format("the {} cannot be read 16 bytes at a time", what);
+      return fmt::format("the {} cannot be read 8 elements at a time", what);
   for (Operation *later : problem.region.ops)
     if (auto transpose = dyn_cast<nn::TransposeOp>(later); transpose && transpose.getPerm().back() != 3)
       return std::string("the result's rows do not lie side by side");
@@ -165,7 +166,9 @@ KernelDraft emitTensorCores(const Problem &problem) {
   const bool scaleOnly =
       !op.getMask() && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
   const TargetInfo &target = problem.context.target;
-  const bool mapped = hasTensorMap(problem.view(op.getK())) && hasTensorMap(problem.view(op.getV()));
+  // What TMA copies goes to the tensor cores as it is.
+  const bool mapped = !problem.hasCodes() && hasTensorMap(problem.view(op.getK())) &&
+                      hasTensorMap(problem.view(op.getV()));
   const Tiling tiling = chooseTiling(depth, valueDepth, scaleOnly, static_cast<bool>(op.getMask()), mapped, target);
   const bool isRing = tiling.products == Products::Ring;
   const char *const variant = isRing                                       ? "prefill_tma"

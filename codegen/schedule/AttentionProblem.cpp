@@ -8,8 +8,22 @@ namespace fusion::attention {
 /// more for those that are not few.
 static constexpr int64_t manyQueries = int64_t(1) << 40;
 
+static Operation *attentionOf(const Region &region) {
+  auto found = llvm::find_if(region.ops, [](Operation *op) { return isa<nn::AttentionOp>(op); });
+  return found == region.ops.end() ? nullptr : *found;
+}
+
+static Stored storedOf(const Region &region, Value operand) {
+  auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
+  if (!dequantize || !llvm::is_contained(region.ops, dequantize.getOperation()))
+    return {operand, {}, false, dtype(operand)};
+  const bool byHead = tensorType(dequantize.getScale()).getNumElements() != 1;
+  return {dequantize.getX(), dequantize.getScale(), byHead, dtype(dequantize.getX())};
+}
+
 Problem::Problem(const Region &region, const KernelContext &context)
-    : region(region), context(context), op(cast<nn::AttentionOp>(region.ops.front())) {
+    : region(region), context(context), op(cast<nn::AttentionOp>(attentionOf(region))),
+      storedKeys(storedOf(region, op.getK())), storedValues(storedOf(region, op.getV())) {
   const DimShape &q = context.shape(op.getQ()), &k = context.shape(op.getK()), &v = context.shape(op.getV());
   batch = q[0], heads = q[1], queries = q[2], kvHeads = k[1], keys = k[2];
   depth = q[3].value(), valueDepth = v[3].value();
@@ -88,11 +102,42 @@ int64_t decodeQueries(const Problem &problem) {
   return group && *group > 0 ? std::max(fewRows / *group, fewQueries) : fewQueries;
 }
 
-/// After the attention only a transpose, then a reshape: the result in another order of dims.
-static std::optional<std::string> layoutRefusal(const Region &region) {
-  Value result = region.ops.front()->getResult(0);
+/// The codes that keys or values are made of: what the kernels decode as they read it.
+static std::optional<std::string> decodingRefusal(const Region &region, nn::AttentionOp attention, Value operand) {
+  auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
+  if (!dequantize || !llvm::is_contained(region.ops, dequantize.getOperation()))
+    return std::nullopt;
+  const DType codes = dtype(dequantize.getX()), decoded = dtype(operand);
+  if (codes != DType::F8E4M3 && codes != DType::F8E5M2 && codes != DType::I8)
+    return "codes of " + std::string(name(codes)) + " in an operand of nn.attention";
+  if (dequantize.getZeroPoint())
+    return std::string("codes with a zero point in an operand of nn.attention");
+  if (decoded != dtype(attention.getQ()))
+    return "codes that become " + std::string(name(decoded)) + ", where the queries are " +
+           std::string(name(dtype(attention.getQ())));
+  if (dtype(dequantize.getScale()) == DType::F64)
+    return std::string("a scale of f64");
+  for (Value value : {dequantize.getX(), dequantize.getScale()})
+    if (!llvm::is_contained(region.inputs, value))
+      return std::string("the codes of an operand of nn.attention, or their scale, are computed in the region");
+  auto scale = tensorType(dequantize.getScale());
+  const int64_t axis = dequantize.getAxis();
+  if (scale.hasStaticShape() && scale.getNumElements() == 1)
+    return std::nullopt;
+  if (dequantize.getBlockSize() != 0 || scale.getRank() != 1 || (axis != 1 && axis != -3))
+    return std::string("codes whose scale is neither one for all nor one for each head");
+  return std::nullopt;
+}
+
+/// Besides the attention and what decodes its operands only a transpose, then a reshape: the result in another order of
+/// dims.
+static std::optional<std::string> layoutRefusal(const Region &region, nn::AttentionOp attention) {
+  Value result = attention.getResult();
   bool reshaped = false, transposed = false;
-  for (Operation *op : llvm::drop_begin(region.ops)) {
+  for (Operation *op : region.ops) {
+    if (op == attention.getOperation() ||
+        (isa<nn::DequantizeOp>(op) && llvm::is_contained(attention->getOperands(), op->getResult(0))))
+      continue;
     const bool isTranspose = isa<nn::TransposeOp>(op);
     if (!(isTranspose && !transposed && !reshaped) && !(isa<nn::ReshapeOp>(op) && !reshaped))
       return (op->getName().getStringRef() + " after nn.attention").str();
@@ -107,13 +152,16 @@ static std::optional<std::string> layoutRefusal(const Region &region) {
 }
 
 std::optional<std::string> refusal(const Region &region, const KernelContext &context) {
-  auto op = region.ops.empty() ? nn::AttentionOp() : dyn_cast<nn::AttentionOp>(region.ops.front());
+  auto op = llvm::dyn_cast_if_present<nn::AttentionOp>(attentionOf(region));
   if (!op)
-    return std::string("does not begin with nn.attention");
-  if (auto reason = layoutRefusal(region))
+    return std::string("no nn.attention");
+  if (auto reason = layoutRefusal(region, op))
     return reason;
+  for (Value operand : {op.getK(), op.getV()})
+    if (auto reason = decodingRefusal(region, op, operand))
+      return reason;
   for (Value operand : op->getOperands())
-    if (!llvm::is_contained(region.inputs, operand))
+    if (!llvm::is_contained(region.inputs, operand) && !operand.getDefiningOp<nn::DequantizeOp>())
       return std::string("an operand of nn.attention is computed in the region");
   for (auto [operand, what] : {std::pair(op.getQ(), "queries"), std::pair(op.getV(), "values")}) {
     std::optional<int64_t> size = context.shape(operand).back().constant();

@@ -11,6 +11,14 @@ constexpr int64_t largestHead = 256;
 /// more blocks than a large GPU has multiprocessors, since more cost more than they bring.
 constexpr int64_t pairLimits[] = {16, 32, 66};
 
+/// Keys or values as they are stored.
+struct Stored {
+  mlir::Value tensor; ///< an input of the region: the operand, or the codes that nn.dequantize makes it of
+  mlir::Value scale;  ///< of the codes, an input too; null if they are elements
+  bool byHead = false; ///< each key/value head has a scale of its own
+  DType type;          ///< of what is stored
+};
+
 /// An nn.attention and where its operands lie. The heads that share keys and values are rows of one problem:
 /// row r of a key/value head is query r / group of its head r % group.
 struct Problem {
@@ -19,6 +27,7 @@ struct Problem {
   const Region &region;
   const KernelContext &context;
   nn::AttentionOp op;
+  Stored storedKeys, storedValues;
   Dim batch, heads, queries, kvHeads, keys;
   Dim group;                             ///< heads that share keys and values
   Dim rows;                              ///< queries * group
@@ -28,6 +37,8 @@ struct Problem {
 
   unsigned inputOf(mlir::Value operand) const;
   const View &view(mlir::Value operand) const;
+  /// Whether keys or values are codes.
+  bool hasCodes() const { return storedKeys.scale || storedValues.scale; }
   /// How many rows a key/value head has at most, if that is known.
   std::optional<int64_t> mostRows() const;
   Dim flops() const;

@@ -37,11 +37,6 @@ struct Group {
 };
 
 bool rejectUnsupported(NodeImporter &node) {
-  if (node.has(keyScaleInput) || node.has(valueScaleInput) || node.intAttribute("kv_cache_bit_width", 0) != 0)
-    node.fail("a quantised key/value cache is not supported");
-  if (node.stringAttribute("k_quant_type", "NONE") != "NONE" ||
-      node.stringAttribute("v_quant_type", "NONE") != "NONE")
-    node.fail("a quantised key/value cache is not supported");
   if (node.has(queryLengthsInput))
     node.fail("query_seqlens is not supported");
   if (node.intAttribute("qk_output", 0) != 0 || node.wants(3))
@@ -231,12 +226,13 @@ void attendInWindow(NodeImporter &node, Group &group) {
   if (node.has(biasInput))
     return node.fail("attention_bias with sliding_window_cache is not supported");
   WindowedCache cache(node, node.operand(lengthsInput), group.batch, group.sequence, group.past, window);
+  CodedCache keys(node, 'k', pastKeyInput, keyScaleInput), values(node, 'v', pastValueInput, valueScaleInput);
   normHeads(node, group);
   rotateHeads(node, group, cache.positions());
-  const Value k = cache.withNew(node.operand(pastKeyInput), group.k),
-              v = cache.withNew(node.operand(pastValueInput), group.v);
+  const Value k = cache.withNew(node.operand(pastKeyInput), keys.encoded(group.k)),
+              v = cache.withNew(node.operand(pastValueInput), values.encoded(group.v));
   const Value mask = cache.visible(node.intAttribute("causal", 1) != 0);
-  node.result(0, attendAsAsked(node, group, k, v, mask, settingsOf(node)));
+  node.result(0, attendAsAsked(node, group, keys.decoded(k), values.decoded(v), mask, settingsOf(node)));
   node.result(1, cache.left(k));
   node.result(2, cache.left(v));
 }
@@ -255,8 +251,9 @@ void groupQueryAttention(NodeImporter &node) {
     positions = node.add(group.start, positions);
   normHeads(node, group);
   rotateHeads(node, group, positions);
-  Value k = growCache(node, group, pastKeyInput, group.k, positions),
-        v = growCache(node, group, pastValueInput, group.v, positions);
+  CodedCache keys(node, 'k', pastKeyInput, keyScaleInput), values(node, 'v', pastValueInput, valueScaleInput);
+  Value k = growCache(node, group, pastKeyInput, keys.encoded(group.k), positions),
+        v = growCache(node, group, pastValueInput, values.encoded(group.v), positions);
 
   AttentionSettings settings = settingsOf(node);
   int64_t window = node.intAttribute("local_window_size", -1);
@@ -277,7 +274,7 @@ void groupQueryAttention(NodeImporter &node) {
     settings.window = std::max<int64_t>(window, 0);
   }
   Value mask = restrictMask(node, node.optionalOperand(biasInput), kept);
-  node.result(0, attendAsAsked(node, group, k, v, mask, settings));
+  node.result(0, attendAsAsked(node, group, keys.decoded(k), values.decoded(v), mask, settings));
   node.result(1, k);
   node.result(2, v);
 }

@@ -40,6 +40,21 @@ mlir::Value attend(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value
 /// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
 double defaultScale(NodeImporter &node, mlir::Value q);
 
+/// What GroupQueryAttention's caches hold: elements, or codes of 8 bits.
+class CodedCache {
+public:
+  /// `which`: 'k' or 'v', as attributes name the cache. Fails where it is not supported.
+  CodedCache(NodeImporter &node, char which, unsigned pastInput, unsigned scaleInput);
+  /// New elements as the cache holds them, and what a cache holds as elements of the query's type.
+  mlir::Value encoded(mlir::Value x);
+  mlir::Value decoded(mlir::Value cache);
+
+private:
+  NodeImporter &n;
+  mlir::Type elements, codes; ///< codes: null if the cache holds elements
+  mlir::Value scale;          ///< of rank 0, or [heads, 1, size]
+};
+
 /// What GroupQueryAttention's caches that hold a window only contain. Rows past the resident ones are not
 /// specified; here they stay as they were.
 class WindowedCache {

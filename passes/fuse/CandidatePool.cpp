@@ -53,13 +53,14 @@ std::optional<size_t> CandidatePool::consider(Candidate candidate) {
 // Where no schedule takes the ops that decode operands, the candidate goes without.
 std::optional<size_t> CandidatePool::consider(Candidate candidate, unsigned opsFound) {
   Candidate decoding = withDecoding(candidate);
-  if (decoding.body().size() == candidate.body().size() || candidate.pattern == "scaled_matmul")
+  const char *const family = llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
+  if (decoding.body().size() == candidate.body().size() || candidate.pattern == family)
     return add(std::move(decoding), opsFound);
   auto schedule = oracle.schedule(decoding.body(), portsOf(decoding.ops, decoding.clones));
   if (schedule)
     return add(std::move(decoding), opsFound);
-  sites.see(candidate.root, "scaled_matmul");
-  sites.miss(candidate.root, "scaled_matmul", opsFound,
+  sites.see(candidate.root, family);
+  sites.miss(candidate.root, family, opsFound,
              "no schedule with the decoding of its operands: " + schedule.error().message);
   return add(std::move(candidate), opsFound);
 }

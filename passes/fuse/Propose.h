@@ -43,6 +43,9 @@ Proposals proposeCacheWrites(const ProposalContext &context);
 /// From every nn.matmul of quantised operands: the matmul with the ops that decode them.
 Proposals proposeScaledMatmuls(const ProposalContext &context);
 
+/// From every nn.attention whose keys or values are decoded from codes: the attention with the ops that decode them.
+Proposals proposeScaledAttentions(const ProposalContext &context);
+
 /// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul,
 /// the widening cast and the subtraction of the zero point. In block order; empty if `operand` is not made
 /// so.
@@ -50,7 +53,7 @@ llvm::SmallVector<mlir::Operation *> decodingOps(mlir::Value operand);
 /// The quantised value that `operand` is decoded from, or `operand` itself.
 mlir::Value encodedOperand(mlir::Value operand);
 
-/// The candidate with the decoding ops of its matmuls inside: as members where they have no other reader,
+/// The candidate with the decoding ops of its matmuls and attentions inside: as members where they have no other reader,
 /// else as clones. The candidate itself if there are none.
 Candidate withDecoding(const Candidate &candidate);
 

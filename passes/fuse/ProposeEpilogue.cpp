@@ -36,6 +36,7 @@ ArrayRef<Proposer> proposers() {
                                  {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},
                                  {"matmul_epilogue", proposeEpilogues, /*isForRest=*/true},
                                  {"scaled_matmul", proposeScaledMatmuls, /*isForRest=*/true},
+                                 {"scaled_attention", proposeScaledAttentions, /*isForRest=*/true},
                                  {"pointwise", proposePointwise, /*isForRest=*/true}};
   return all;
 }

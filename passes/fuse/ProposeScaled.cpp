@@ -1,4 +1,5 @@
-// scaled_matmul: a matmul of quantised operands, which its kernel decodes as it reads them.
+// scaled_matmul, scaled_attention: a matmul of quantised operands, an attention over keys and values that are stored as
+// codes. Their kernels decode what they read.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -42,21 +43,33 @@ Value encodedOperand(Value operand) {
   return operand.getDefiningOp()->getOperand(0);
 }
 
-/// Whether all readers are matmuls, which decode what they read themselves.
-static bool isReadByMatmulsOnly(Operation *op) {
-  return llvm::all_of(op->getUsers(), [](Operation *user) {
-    return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(user) ||
-           (llvm::isa<nn::CastOp, nn::SubOp>(user) && isReadByMatmulsOnly(user));
+/// The operands that the op's kernels decode themselves.
+static OperandRange decodedOperands(Operation *op) {
+  if (llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
+    return op->getOperands().take_front(2);
+  if (llvm::isa<nn::AttentionOp>(op))
+    return op->getOperands().slice(1, 2); // keys and values
+  return op->getOperands().take_front(0);
+}
+
+/// Whether all readers decode what they read themselves.
+static bool isReadByDecodersOnly(Operation *op) {
+  return llvm::all_of(op->getUses(), [](OpOperand &use) {
+    Operation *user = use.getOwner();
+    return llvm::is_contained(decodedOperands(user), use.get()) ||
+           (llvm::isa<nn::CastOp, nn::SubOp>(user) && isReadByDecodersOnly(user));
   });
+}
+
+static bool hasCodes(Operation *op) {
+  return llvm::any_of(decodedOperands(op), [](Value operand) { return !decodingOps(operand).empty(); });
 }
 
 Candidate withDecoding(const Candidate &candidate) {
   Candidate result = candidate;
   auto contains = [](ArrayRef<Operation *> ops, Operation *op) { return llvm::is_contained(ops, op); };
   for (Operation *op : candidate.ops) {
-    if (!llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
-      continue;
-    for (Value operand : op->getOperands().take_front(2)) {
+    for (Value operand : decodedOperands(op)) {
       SmallVector<Operation *> ops = decodingOps(operand);
       // From the operand up, so that an op is judged after its readers.
       for (Operation *decoding : llvm::reverse(ops)) {
@@ -76,23 +89,30 @@ Candidate withDecoding(const Candidate &candidate) {
   auto inOrder = [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); };
   llvm::sort(result.ops, inOrder);
   llvm::sort(result.clones, inOrder);
-  llvm::copy_if(result.clones, std::back_inserter(result.replaced), isReadByMatmulsOnly);
+  llvm::copy_if(result.clones, std::back_inserter(result.replaced), isReadByDecodersOnly);
   return result;
 }
 
-Proposals proposeScaledMatmuls(const ProposalContext &context) {
+template <class... Ops> static Proposals proposeScaled(const ProposalContext &context, llvm::StringRef pattern) {
   Proposals proposals;
   for (Operation &op : context.block) {
-    if (!llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) ||
-        (decodingOps(op.getOperand(0)).empty() && decodingOps(op.getOperand(1)).empty()))
+    if (!llvm::isa<Ops...>(op) || !hasCodes(&op))
       continue;
     Candidate candidate;
-    candidate.pattern = "scaled_matmul";
+    candidate.pattern = pattern.str();
     candidate.root = &op;
     candidate.ops = {&op};
     proposals.candidates.push_back(std::move(candidate));
   }
   return proposals;
+}
+
+Proposals proposeScaledMatmuls(const ProposalContext &context) {
+  return proposeScaled<nn::MatmulOp, nn::ExpertMatmulOp>(context, "scaled_matmul");
+}
+
+Proposals proposeScaledAttentions(const ProposalContext &context) {
+  return proposeScaled<nn::AttentionOp>(context, "scaled_attention");
 }
 
 } // namespace fusion

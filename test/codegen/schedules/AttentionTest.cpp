@@ -224,8 +224,8 @@ TEST(AttentionTensor, NotANumber) {
 TEST(AttentionTensor, HeadsThatItDoesNotTakeNameTheReason) {
   for (auto [type, width, valueWidth, reason] :
        {std::tuple("f32", 64, 64, "f32 has no matrix products"),
-        std::tuple("f16", 12, 16, "the queries cannot be read 16 bytes at a time"),
-        std::tuple("f16", 16, 12, "the values cannot be read 16 bytes at a time")}) {
+        std::tuple("f16", 12, 16, "the queries cannot be read 8 elements at a time"),
+        std::tuple("f16", 16, 12, "the values cannot be read 8 elements at a time")}) {
     Attention a{type, 4, 2, width, valueWidth};
     const std::string source = check(attentionSchedule(), {module(a), sizes(1, 20, 20), toleranceOf(type)});
     EXPECT_NE(source.find(reason), std::string::npos) << source;
