@@ -190,6 +190,12 @@ const Case cases[] = {
   %1 = nn.dequantize %w, %t {axis = 0 : i64} : (tensor<48x64xf8E4M3FN>, tensor<48xf32>) -> tensor<48x64xT>
   %2 = nn.matmul %0, %1 {transpose_b = true} : (tensor<?x64xT>, tensor<48x64xT>) -> tensor<?x48xT>
   return %2 : tensor<?x48xT> })"},
+    {"CacheOfCodes", "scaled_attention", 1,
+     R"(%q: tensor<2x4x1x64xT>, %k: tensor<2x2x?x64xi8>, %v: tensor<2x2x?x64xi8>, %s: tensor<f32>, %t: tensor<2xf32>) -> tensor<2x4x1x64xT> {
+  %0 = nn.dequantize %k, %s : (tensor<2x2x?x64xi8>, tensor<f32>) -> tensor<2x2x?x64xT>
+  %1 = nn.dequantize %v, %t {axis = 1 : i64} : (tensor<2x2x?x64xi8>, tensor<2xf32>) -> tensor<2x2x?x64xT>
+  %2 = nn.attention %q, %0, %1 {scale = 0.125 : f32, causal = true} : (tensor<2x4x1x64xT>, tensor<2x2x?x64xT>, tensor<2x2x?x64xT>) -> tensor<2x4x1x64xT>
+  return %2 : tensor<2x4x1x64xT> })"},
     {"QdqI8BiasGelu", "matmul_epilogue", 1,
      R"(%q: tensor<?x64xi8>, %s: tensor<f32>, %w: tensor<64x48xi8>, %t: tensor<48xf32>, %b: tensor<48xT>) -> tensor<?x48xi8> {
   %0 = nn.dequantize %q, %s : (tensor<?x64xi8>, tensor<f32>) -> tensor<?x64xT>
