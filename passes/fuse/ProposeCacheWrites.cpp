@@ -1,5 +1,5 @@
 // rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes
-// of the new keys and values after those of the past. Where no nn.attention reads the caches, what belongs
+// of the new keys and values after those of the past, with their quantisation if the cache holds codes. Where no nn.attention reads the caches, what belongs
 // together is rotated by the same angles.
 #include "passes/fuse/Propose.h"
 
@@ -84,7 +84,8 @@ private:
   /// transposes.
   Result<Operation *> cacheWrite(Value operand, const std::string &what) {
     int64_t positions = tensorType(operand).getRank() - 2;
-    Value value = operand;
+    auto codes = operand.getDefiningOp<nn::DequantizeOp>();
+    Value value = codes ? Value(codes.getX()) : operand;
     while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
       positions = transpose.getPerm()[static_cast<size_t>(positions)];
       value = transpose.getX();
@@ -106,22 +107,31 @@ private:
     return concat.getOperation();
   }
 
-  bool isRotated(Operation *write) {
-    takeNew(write);
-    return !ops.empty();
-  }
+  bool isRotated(Operation *write) { return takeNew(write); }
 
-  /// The transposes and the rotation that make the new part of a cache.
-  void takeNew(Operation *write) {
+  /// What makes the new part of a cache: the quantisation, if it holds codes, and the rotation, with the transposes in
+  /// between. Whether there is a rotation.
+  bool takeNew(Operation *write) {
     SmallVector<Operation *> between;
     Value value = write->getOperand(1);
-    while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
-      between.push_back(transpose);
-      value = transpose.getX();
+    bool quantises = false;
+    while (Operation *op = value.getDefiningOp()) {
+      const bool isCast = isa<nn::CastOp>(op) && quantises && isFloat(dtype(op->getOperand(0)));
+      if (!isa<nn::TransposeOp, nn::QuantizeOp>(op) && !isCast)
+        break;
+      quantises = quantises || isa<nn::QuantizeOp>(op);
+      between.push_back(op);
+      value = op->getOperand(0);
     }
-    if (takeRotation(value))
-      for (Operation *op : between)
-        take(op);
+    const bool isRotated = takeRotation(value);
+    if (!isRotated && !quantises)
+      return false;
+    if (!isRotated) // transposes in front of the quantisation stay views
+      while (!between.empty() && isa<nn::TransposeOp>(between.back()))
+        between.pop_back();
+    for (Operation *op : between)
+      take(op);
+    return isRotated;
   }
 
   /// A rotation, and the norm before or after it.

@@ -81,3 +81,32 @@ func.func @dead(%q: tensor<1x4x1x32xf16>, %k: tensor<1x2x1x32xf16>, %v: tensor<1
   %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xf16>, tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>) -> tensor<1x4x1x32xf16>
   return %2, %3 : tensor<1x2x9x32xf16>, tensor<1x2x9x32xf16>
 }
+
+// -----
+
+// Caches of codes: the quantisation of what is new goes along. A transpose in front of it stays a view.
+// CHECK-LABEL: @codes
+// CHECK: fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.quantize
+// CHECK-NEXT: nn.quantize
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.dequantize
+func.func @codes(%q: tensor<1x4x3x32xf16>, %k: tensor<1x2x3x32xf16>, %v: tensor<1x3x2x32xf16>, %past_k: tensor<1x2x8x32xi8>,
+                 %past_v: tensor<1x2x8x32xi8>, %s: tensor<f32>, %cos: tensor<3x32xf16>, %sin: tensor<3x32xf16>)
+    -> (tensor<1x4x3x32xf16>, tensor<1x2x11x32xi8>, tensor<1x2x11x32xi8>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x4x3x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x2x3x32xf16>
+  %t = nn.transpose %v {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x3x2x32xf16>) -> tensor<1x2x3x32xf16>
+  %2 = nn.quantize %1, %s : (tensor<1x2x3x32xf16>, tensor<f32>) -> tensor<1x2x3x32xi8>
+  %3 = nn.quantize %t, %s : (tensor<1x2x3x32xf16>, tensor<f32>) -> tensor<1x2x3x32xi8>
+  %4 = nn.concat %past_k, %2 {axis = 2 : i64} : (tensor<1x2x8x32xi8>, tensor<1x2x3x32xi8>) -> tensor<1x2x11x32xi8>
+  %5 = nn.concat %past_v, %3 {axis = 2 : i64} : (tensor<1x2x8x32xi8>, tensor<1x2x3x32xi8>) -> tensor<1x2x11x32xi8>
+  %6 = nn.dequantize %4, %s : (tensor<1x2x11x32xi8>, tensor<f32>) -> tensor<1x2x11x32xf16>
+  %7 = nn.dequantize %5, %s : (tensor<1x2x11x32xi8>, tensor<f32>) -> tensor<1x2x11x32xf16>
+  %8 = nn.attention %0, %6, %7 {scale = 0.17677 : f32} : (tensor<1x4x3x32xf16>, tensor<1x2x11x32xf16>, tensor<1x2x11x32xf16>) -> tensor<1x4x3x32xf16>
+  return %8, %4, %5 : tensor<1x4x3x32xf16>, tensor<1x2x11x32xi8>, tensor<1x2x11x32xi8>
+}
