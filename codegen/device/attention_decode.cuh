@@ -9,7 +9,7 @@
 #include "clusters.cuh"
 
 struct DecodeTile : RowTile<i64> {
-  KeyRange keys; // of all blocks of the cluster
+  KeyRange<i64> keys; // of all blocks of the cluster
   int rank;      // this block's in the cluster
 };
 template <class Config, class Body>

@@ -140,6 +140,8 @@ DEVICE void attention_decode_fma(const Body &body) {
   constexpr int rows = Shape::rows, batch = Shape::keys_at_once;
   if (has_no_work<Config>())
     return;
+  if constexpr (is_bounded<Config>)
+    pdl_wait();
   const DecodeTile tile = decode_tile<Config>(body, rows);
   const int lane = lane_of_warp(), warp = warp_of_block();
   const auto *key_rows = body.key_rows(tile.entry, tile.kv_head);
@@ -151,6 +153,7 @@ DEVICE void attention_decode_fma(const Body &body) {
             end = tile.keys.end;
   MaskRow<Config> mask;
   mask.find(body, tile.entry, head_of(body, tile, row), query);
+  const i64 first = first_key<Config>(body, tile, query), last = last_key<Config>(body, tile, query);
   pdl_wait();
   pdl_launch_dependents();
   const f32 scale_k = key_scale<Config>(body, tile.kv_head), scale_v = value_scale<Config>(body, tile.kv_head);
@@ -177,7 +180,7 @@ DEVICE void attention_decode_fma(const Body &body) {
     decode_rows<Config, typename Config::Key>(keys, scale_k);
     f32 s[1] = {dot_products(queries, keys)};
     finish_scores<Config>(body, s, masked);
-    const f32 score = is_visible<Config>(j + place, query, tile.shift, body.key_count()) ? s[0] : -inf_f32();
+    const f32 score = j + place >= first && j + place <= last ? s[0] : -inf_f32();
     load_keys(j + step);
     const f32 largest = max_nan(row_max, column_max(score));
     const f32 rescale = weight_of(row_max, largest), weight = weight_of(score, largest);

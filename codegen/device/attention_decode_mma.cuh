@@ -19,18 +19,20 @@
 template <class Config, class Body>
 struct DecodeRows {
   static constexpr int count = 2 * Config::row_tiles;
-  static constexpr bool by_query = Config::causal || Config::window > 0;
-  int queries[by_query ? count : 1];
+  static constexpr bool ends = Config::causal || Config::bounded_above, begins = Config::window > 0 || Config::bounded_below;
+  int first[begins ? count : 1], last[ends ? count : 1];
   MaskRow<Config> mask[count];
   typename MaskRow<Config>::Value masked[count][2]; // of the next keys
 
   DEVICE void start(const Body &body, const DecodeTile &tile) {
-    if constexpr (by_query || is_masked<Config>) {
+    if constexpr (begins || ends || is_masked<Config>) {
 #pragma unroll
       for (int i = 0; i < count; ++i) {
         const i64 row = row_or_last(tile, tile.row0 + score_row(i)), query = query_of(body, row);
-        if constexpr (by_query)
-          queries[i] = (int)query;
+        if constexpr (begins)
+          first[i] = (int)first_key<Config>(body, tile, query);
+        if constexpr (ends)
+          last[i] = (int)last_key<Config>(body, tile, query);
         mask[i].find(body, tile.entry, head_of(body, tile, row), query);
       }
     }
@@ -55,7 +57,7 @@ struct DecodeRows {
       for (int half = 0; half < 2; ++half) {
         const int key = (int)j + fragment_line() + 8 * half;
         const bool visible =
-            is_visible<Config>(key, by_query ? queries[i] : 0, (int)tile.shift, (int)body.key_count());
+            (!begins || key >= first[begins ? i : 0]) && key <= (ends ? last[ends ? i : 0] : (int)body.key_count() - 1);
         score[i / 2][i % 2 + 2 * half] = visible ? s[half] : -inf_f32();
       }
     }
@@ -214,6 +216,8 @@ DEVICE void attention_decode_mma(const Body &body) {
   launch_before_wait<Config>();
   if (has_no_work<Config>())
     return;
+  if constexpr (is_bounded<Config>)
+    pdl_wait();
   const DecodeTile tile = decode_tile<Config>(body, rows);
   cluster_arrive();
   DecodeRows<Config, Body> lane_rows;

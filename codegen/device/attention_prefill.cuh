@@ -124,30 +124,40 @@ DEVICE int fragment_row(const RowTile<int> &tile, int m, int half) {
 }
 
 // -inf for keys that rows do not look at, in tiles of which some row looks at a part only: at the end, on the
-// diagonal, at the window's far side.
+// diagonal, at the window's far side, around the ends of queries' own.
 template <class Config, class Body>
 DEVICE void mask_edges(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
-                       const RowTile<int> &tile, int j0) {
+                       const RowTile<int> &tile, const KeyRange<int> &range, int j0) {
 #pragma unroll
   for (int m = 0; m < Config::row_tiles; ++m) {
-    const int first_row = tile.row0 + (warp_of_block() * Config::row_tiles + m) * 16,
-              left = (int)body.key_count() - j0;
-    bool edge = left < Config::tile_keys;
+    const int first_row = tile.row0 + (warp_of_block() * Config::row_tiles + m) * 16;
+    bool edge = (int)body.key_count() - j0 < Config::tile_keys;
     if constexpr (Config::causal)
       edge = edge || j0 + (Config::tile_keys - 1) > query_of(body, first_row) + tile.shift;
     if constexpr (Config::window > 0)
       edge = edge || j0 <= query_of(body, first_row + 15) + tile.shift - Config::window;
+    if constexpr (is_bounded<Config>)
+      edge = edge || j0 < range.inner || j0 + Config::tile_keys > range.inner_end;
     if (edge) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int aligned = query_of(body, fragment_row<Config>(tile, m, half)) + tile.shift - j0;
-        const int newest = Config::causal && aligned < left - 1 ? aligned : left - 1;
+        const int row = fragment_row<Config>(tile, m, half), left = (int)body.key_count() - j0;
+        int first = 0, last = left - 1; // of the tile
+        if constexpr (is_bounded<Config>) {
+          const int query = query_of(body, row_or_last(tile, row));
+          first = first_key<Config>(body, tile, query) - j0;
+          last = last_key<Config>(body, tile, query) - j0;
+        } else {
+          const int aligned = query_of(body, row) + tile.shift - j0;
+          last = Config::causal && aligned < last ? aligned : last;
+          first = Config::window > 0 ? aligned - Config::window + 1 : 0;
+        }
 #pragma unroll
         for (int n = 0; n < Config::tile_keys / 8; ++n)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int key = n * 8 + lane_of_warp() % 4 * 2 + e;
-            if (!(key <= newest && (Config::window == 0 || key > aligned - Config::window)))
+            if (!(key >= first && key <= last))
               score[m][n][2 * half + e] = -inf_f32();
           }
       }
@@ -274,8 +284,8 @@ struct PrefillSoftmax {
 };
 template <class Config, class Body>
 DEVICE void finish_tile(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4], const Body &body,
-                        const RowTile<int> &tile, int j0) {
+                        const RowTile<int> &tile, const KeyRange<int> &range, int j0) {
   if constexpr (!Config::scale_only)
     finish_fragments<Config>(score, body, tile, j0);
-  mask_edges<Config>(score, body, tile, j0);
+  mask_edges<Config>(score, body, tile, range, j0);
 }

@@ -60,7 +60,8 @@ DEVICE void attention_prefill_fma(const Body &body) {
 #pragma unroll
   for (int i = 0; i < Shape::lane_columns; ++i)
     acc_o[i] = 0.f;
-  const KeyRange range = key_range<Config>(body, at, rows);
+  const KeyRange<i64> range = key_range<Config>(body, at, rows);
+  const i64 first = first_key<Config>(body, at, query), last = last_key<Config>(body, at, query);
   for (i64 j0 = range.first; j0 < range.end; j0 += Config::tile_keys) {
     barrier();
     load_f32_tile<Config, Config::tile_keys, Config::depth, Shape::key_pitch, threads>(
@@ -85,7 +86,7 @@ DEVICE void attention_prefill_fma(const Body &body) {
     f32 largest = -inf_f32();
 #pragma unroll
     for (int i = 0; i < Shape::lane_keys; ++i) {
-      if (!is_visible<Config>(j0 + part + row_threads * i, query, at.shift, key_count))
+      if (const i64 key = j0 + part + row_threads * i; key < first || key > last)
         score[i] = -inf_f32();
       largest = max_nan(largest, score[i]);
     }

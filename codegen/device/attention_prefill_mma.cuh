@@ -61,8 +61,10 @@ DEVICE void attention_prefill_mma(const Body &body) {
   using Shape = PrefillMma<Config>;
   T *const query_tile = reinterpret_cast<T *>(dynamic_shared());
   const RowTile<int> tile = prefill_tile<Config, Shape::rows>(body);
-  const KeyRange range = key_range<Config>(body, tile, Shape::rows);
-  const int first = (int)range.first, end = (int)range.end, lane = lane_of_warp();
+  if constexpr (is_bounded<Config>)
+    pdl_wait();
+  const KeyRange<int> range = key_range<Config>(body, tile, Shape::rows);
+  const int first = range.first, end = range.end, lane = lane_of_warp();
   pdl_wait();
   pdl_launch_dependents();
   const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, query_tile);
@@ -84,7 +86,7 @@ DEVICE void attention_prefill_mma(const Body &body) {
     multiply_keys<Config>(score, query_place,
                           tiles.keys + stage * Shape::key_tile +
                               (lane / 16 * 8 + lane % 8) * Shape::key_pitch + lane / 8 % 2 * 8);
-    finish_tile<Config>(score, body, tile, j0);
+    finish_tile<Config>(score, body, tile, range, j0);
     softmax.add(score);
     multiply_values<Config>(softmax.acc_o, softmax.weight,
                             tiles.values + stage * Shape::value_tile + lane % 16 * Shape::value_pitch +

@@ -40,8 +40,10 @@ DEVICE void attention_prefill_sm90(const Body &body) {
   using Shape = PrefillSm90<Config>;
   T *const query_tile = reinterpret_cast<T *>(dynamic_shared());
   const RowTile<int> tile = prefill_tile<Config, Shape::rows>(body);
-  const KeyRange range = key_range<Config>(body, tile, Shape::rows);
-  const int first = (int)range.first, end = (int)range.end;
+  if constexpr (is_bounded<Config>)
+    pdl_wait();
+  const KeyRange<int> range = key_range<Config>(body, tile, Shape::rows);
+  const int first = range.first, end = range.end;
   pdl_wait();
   pdl_launch_dependents();
   const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, query_tile);
@@ -64,7 +66,7 @@ DEVICE void attention_prefill_sm90(const Body &body) {
     cp_async_commit();
     warpgroup_wait<0>();
     fence_operand(score[0]);
-    finish_tile<Config>(score, body, tile, j0);
+    finish_tile<Config>(score, body, tile, range, j0);
     softmax.add(score);
     start_values<Config>(softmax.acc_o[0], softmax.weight[0], tiles.values + stage * Shape::value_tile);
     warpgroup_wait<0>();

@@ -54,8 +54,9 @@ struct PrefillTma : PrefillShape<Config, true> {
                                            stages * (Tiles::key_tile + Tiles::value_tile)) +
                                       1024;
   // Of a thread that copies, and one that multiplies.
-  static constexpr int copying_registers = groups == 3 ? 32 : Config::queries_mapped ? 24 : 40,
-                       registers = groups == 3 ? 160 : Config::queries_mapped ? 240 : 232;
+  static constexpr bool copies_little = Config::queries_mapped && !is_bounded<Config>;
+  static constexpr int copying_registers = groups == 3 ? 32 : copies_little ? 24 : 40,
+                       registers = groups == 3 ? 160 : copies_little ? 240 : 232;
   using QueryRing = TileRing<Config::query_stages>;
   using KeyRing = TileRing<stages>;
   static constexpr int barriers = QueryRing::barriers + 2 * KeyRing::barriers + groups;
@@ -88,6 +89,7 @@ struct PrefillTiles {
   const Body &body;
   u32 tiles, heads, section, round = 0; // tiles: of a head
   RowTile<int> tile;
+  KeyRange<int> range = {};
   int first = 0, end = 0; // keys: one at least, though the rows may not look at it
 
   DEVICE explicit PrefillTiles(const Body &body)
@@ -99,7 +101,7 @@ struct PrefillTiles {
     const u32 fitting = keys < cached ? cached / keys : 1, sections = (heads + fitting - 1) / fitting;
     section = (heads + sections - 1) / sections;
   }
-  // False behind the last.
+  // False behind the last. By all lanes of a warp where queries have keys of their own.
   DEVICE bool next() {
     const u32 blocks = grid_dim_x(), number = round * blocks + (round % 2 ? blocks - 1 - block_x() : block_x());
     if (number >= tiles * heads) // only in the last round
@@ -125,10 +127,10 @@ struct PrefillTiles {
     tile.entry = head / kv_heads;
     tile.last_row = (int)(body.query_count() * body.group()) - 1;
     tile.shift = (int)body.key_count() - (int)body.query_count();
-    const KeyRange range = key_range<Config>(body, tile, rows);
+    range = key_range<Config>(body, tile, rows);
     const bool isEmpty = range.first >= range.end;
-    first = isEmpty ? 0 : (int)range.first;
-    end = isEmpty ? 1 : (int)range.end;
+    first = isEmpty ? 0 : range.first;
+    end = isEmpty ? 1 : range.end;
     return true;
   }
 };
@@ -146,13 +148,15 @@ DEVICE void copy_keys(Ring &ring, typename Config::Query *tiles, const TensorMap
   ring.advance();
 }
 
-// One thread asks for tiles of keys and values, and those of queries that TMA takes.
+// The first lane of a warp asks for tiles of keys and values, and those of queries that TMA takes.
 template <class Config, class Body>
 DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map, const TensorMap &key_map,
                        const TensorMap &value_map) {
   using Block = PrefillTma<Config>;
   PrefillTiles<Config, Body> rows(body);
   while (rows.next()) {
+    if (is_bounded<Config> && lane_id() != 0)
+      continue;
     if constexpr (Config::queries_mapped) {
       u64 *full = block.queries.full + block.queries.place;
       block.queries.await_empty();
@@ -228,7 +232,7 @@ DEVICE void multiply_tiles(const Body &body, PrefillTma<Config> block, int group
     fence_operand(score[0]);
     block.keys.release();
     block.keys.advance();
-    finish_tile<Config>(score, body, rows.tile, j0);
+    finish_tile<Config>(score, body, rows.tile, rows.range, j0);
     softmax.to_weights(score, rescale);
   };
   auto end_values = [&] {
@@ -309,7 +313,7 @@ DEVICE void attention_prefill_tma(const Body &body, const TensorMap &query_map, 
     multiply_tiles<Config>(body, block, warp / 4);
   } else {
     fewer_registers<Block::copying_registers>();
-    if (warp == Config::warps && lane_id() == 0)
+    if (warp == Config::warps && (is_bounded<Config> || lane_id() == 0))
       copy_tiles<Config>(body, block, query_map, key_map, value_map);
     else if (warp > Config::warps && !Config::queries_mapped)
       copy_query_tiles<Config>(body, block, thread - 32 * (Config::warps + 1));

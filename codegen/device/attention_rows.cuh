@@ -8,12 +8,14 @@
 //   depth, value_depth   head size of queries and keys; of values and results
 //   causal               query i looks at keys up to i + shift, where shift = key_count - query_count
 //   window               and at no more than so many; 0: at all
+//   bounded_above, bounded_below    each query has a last key, a first key of its own
 //   zero_masked_rows     a row that looks at no key becomes 0, else NaN
 // and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
 //   i64 batch(), kv_heads(), group(), query_count(), key_count()
 //   const Query *query(entry, head, query, column)
 //   const Key *key_rows(entry, kv_head), i64 key_stride(), key_column_stride(); the same of value
 //   const Mask *mask_row(entry, head, query), const Mask *mask(row, key)
+//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number. After pdl_wait()
 //   void score(f32 (&s)[N])            q*k of N keys of one row become their scores: scaled, capped
 //   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])    the same with a mask
 //   void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns of a result
@@ -57,33 +59,75 @@ DEVICE Index row_or_last(const RowTile<Index> &tile, Index row) {
   return row < tile.last_row ? row : tile.last_row;
 }
 
-// Keys first ... end - 1: no row of the tile looks at others.
-struct KeyRange {
-  i64 first, end;
-};
+template <class Config>
+constexpr bool is_bounded = Config::bounded_above || Config::bounded_below;
+
+// The first and the last key that a query looks at, if it looks at any.
 template <class Config, class Index, class Body>
-DEVICE KeyRange key_range(const Body &body, const RowTile<Index> &tile, int rows) {
-  const i64 keys = body.key_count();
-  KeyRange range = {0, keys};
+DEVICE Index first_key(const Body &body, const RowTile<Index> &tile, Index query) {
+  Index first = 0;
   if constexpr (Config::window > 0) {
-    const i64 oldest = query_of(body, tile.row0) + tile.shift - (Config::window - 1);
-    range.first = oldest > 0 ? oldest : 0;
+    const Index oldest = query + tile.shift - (Config::window - 1);
+    first = oldest > 0 ? oldest : 0;
   }
+  if constexpr (Config::bounded_below) {
+    const i64 own = body.first_key(tile.entry, query), keys = body.key_count();
+    if (own > (i64)first)
+      first = (Index)(own < keys ? own : keys);
+  }
+  return first;
+}
+template <class Config, class Index, class Body>
+DEVICE Index last_key(const Body &body, const RowTile<Index> &tile, Index query) {
+  Index last = (Index)body.key_count() - 1;
   if constexpr (Config::causal) {
-    const i64 newest = query_of(body, row_or_last(tile, tile.row0 + (rows - 1))) + tile.shift + 1;
-    range.end = newest < keys ? newest : keys;
+    const Index newest = query + tile.shift;
+    last = newest < last ? newest : last;
+  }
+  if constexpr (Config::bounded_above) {
+    const i64 own = body.last_key(tile.entry, query);
+    if (own < (i64)last)
+      last = (Index)(own >= 0 ? own : -1);
+  }
+  return last;
+}
+
+// Keys first ... end - 1: no row of the tile looks at others. At those from `inner` to inner_end - 1 all look.
+template <class Index>
+struct KeyRange {
+  Index first, end;
+  Index inner, inner_end;
+};
+// Where queries have keys of their own it is called by all lanes of a warp, after pdl_wait().
+template <class Config, class Index, class Body>
+DEVICE KeyRange<Index> key_range(const Body &body, const RowTile<Index> &tile, int rows) {
+  const Index from = query_of(body, tile.row0), to = query_of(body, row_or_last(tile, tile.row0 + (rows - 1)));
+  KeyRange<Index> range;
+  if constexpr (is_bounded<Config>) {
+    const i32 keys = (i32)body.key_count();
+    i32 first = keys, end = 0, inner = 0, inner_end = keys;
+    for (Index query = from + lane_of_warp(); query <= to; query += 32) {
+      const i32 oldest = (i32)first_key<Config>(body, tile, query), past = (i32)last_key<Config>(body, tile, query) + 1;
+      first = oldest < first ? oldest : first;
+      inner = oldest > inner ? oldest : inner;
+      end = past > end ? past : end;
+      inner_end = past < inner_end ? past : inner_end;
+    }
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const i32 a = shuffle_xor(first, mask), b = shuffle_xor(inner, mask);
+      const i32 c = shuffle_xor(end, mask), d = shuffle_xor(inner_end, mask);
+      first = a < first ? a : first;
+      inner = b > inner ? b : inner;
+      end = c > end ? c : end;
+      inner_end = d < inner_end ? d : inner_end;
+    }
+    range = {first, end, inner, inner_end};
+  } else {
+    range = {first_key<Config>(body, tile, from), last_key<Config>(body, tile, to) + 1,
+             first_key<Config>(body, tile, to), last_key<Config>(body, tile, from) + 1};
   }
   return range;
-}
-// Whether a query looks at a key.
-template <class Config, class Index>
-DEVICE bool is_visible(Index key, Index query, Index shift, Index keys) {
-  bool visible = key < keys;
-  if constexpr (Config::causal)
-    visible = visible && key <= query + shift;
-  if constexpr (Config::window > 0)
-    visible = visible && key > query + shift - Config::window;
-  return visible;
 }
 // What acc_o is multiplied with to become a row's result.
 template <class Config>

@@ -25,12 +25,14 @@ void KernelBuilder::writeConfig() {
   source.config.setType("Query", typeOf(op.getQ()));
   source.config.setType("Key", body::spelling(problem.storedKeys.type));
   source.config.setType("Value", body::spelling(problem.storedValues.type));
-  source.config.setType("Mask", op.getMask() ? typeOf(op.getMask()) : "void");
+  source.config.setType("Mask", problem.mask ? typeOf(problem.mask) : "void");
   source.config.set("int", "depth", fmt::format("{}, value_depth = {}", problem.depth, problem.valueDepth));
   // A window of 2^31 keys and more leaves no key out: a head has fewer.
   const auto window = static_cast<int64_t>(op.getWindow());
   source.config.set("window", window > 0 && window < INT32_MAX ? window : 0);
   source.config.set("causal", static_cast<bool>(op.getCausal()));
+  source.config.set("bounded_above", problem.bounds && problem.bounds->above.limit);
+  source.config.set("bounded_below", problem.bounds && problem.bounds->below.limit);
   source.config.set("zero_masked_rows", static_cast<bool>(op.getZeroMaskedRows()));
 }
 
@@ -70,17 +72,30 @@ void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name), "to_f32(load(" + place + "))");
 }
 
-void KernelBuilder::writeMask() {
-  if (!op.getMask())
-    return;
-  const View &view = problem.view(op.getMask());
-  const std::string type = typeOf(op.getMask()), indices[] = {"entry", "head", "query"};
-  std::string place = input(op.getMask()) + offset(view.offset);
+/// The first element for an entry, a head and a query of what broadcasts against the scores.
+std::string KernelBuilder::rowOf(Value operand) {
+  const View &view = problem.view(operand);
+  const std::string indices[] = {"entry", "head", "query"};
+  std::string place = input(operand) + offset(view.offset);
   for (size_t fromEnd = 1; fromEnd < view.shape.size(); ++fromEnd) {
     const size_t dim = view.shape.size() - 1 - fromEnd;
     if (view.shape[dim] != Dim(1))
       place += term(indices[3 - fromEnd], view.strides[dim]);
   }
+  return place;
+}
+
+void KernelBuilder::writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion) {
+  if (bound.limit)
+    source.body.method(fmt::format("DEVICE i64 {}(i64 entry, i64 query) const", name),
+                       fmt::format("(i64)load({}){}", rowOf(bound.limit), bound.isExclusive ? exclusion : ""));
+}
+
+void KernelBuilder::writeMask() {
+  if (!problem.mask)
+    return;
+  const View &view = problem.view(problem.mask);
+  const std::string type = typeOf(problem.mask), place = rowOf(problem.mask);
   const Dim stride = view.shape.empty() || view.shape.back() == Dim(1) ? Dim(0) : view.strides.back();
   source.body.method(fmt::format("DEVICE const {} *mask_row(i64 entry, i64 head, i64 query) const", type), place);
   source.body.method(fmt::format("DEVICE const {0} *mask(const {0} *row, i64 key) const", type),
@@ -97,8 +112,8 @@ void KernelBuilder::writeScore() {
     score = graph.mul(cap, graph.call("tanh_", {graph.div(score, cap)}));
   }
   std::string mask;
-  if (op.getMask()) {
-    const bool keeps = dtype(op.getMask()) == DType::Bool;
+  if (problem.mask) {
+    const bool keeps = dtype(problem.mask) == DType::Bool;
     mask = fmt::format(", const {} (&mask)[N]", keeps ? "bool" : "f32");
     const scalar::Value element =
         graph.input("mask[i]", keeps ? DType::Bool : DType::F32, scalar::Level::Element);
@@ -143,6 +158,10 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   writeRows("key", problem.storedKeys);
   writeRows("value", problem.storedValues);
   writeMask();
+  if (problem.bounds) {
+    writeBound("last_key", problem.bounds->above, " - 1");
+    writeBound("first_key", problem.bounds->below, " + 1");
+  }
   if (needs.score)
     writeScore();
   writeStore();

@@ -47,6 +47,8 @@ private:
   void writeQueries();
   void writeRows(const char *name, const Stored &stored);
   void writeMask();
+  void writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion);
+  std::string rowOf(mlir::Value operand);
   void writeScore();
   void writeStore();
   /// `DEVICE i64 name() const`

@@ -94,13 +94,13 @@ int64_t sharedBytes(int64_t depth, int64_t valueDepth, const Tiling &tiling) {
 /// For heads of `depth`, and values of `valueDepth`: as much as the registers of a thread take. Of a 16 x 8 fragment of
 /// scores or accumulators it holds 4 elements. Of warps, those with 32 rows are better: what they read of shared memory
 /// serves twice the products.
-Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool masked, bool mapped,
+Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool masked, bool bounded, bool mapped,
                     const TargetInfo &target) {
   const int64_t width = std::max(depth, valueDepth);
   if (target.has(Feature::Wgmma) && target.has(Feature::Tma) && mapped) {
     constexpr int64_t reserve = 1024; // what is declared in the source
-    // Masks take registers for their elements and where they are.
-    const int64_t keys = masked ? (valueDepth > 128 ? 32 : 64) : valueDepth > 128 ? 80 : 128;
+    // Masks take registers for their elements and where they are, and so do ends of queries' own.
+    const int64_t keys = masked ? (valueDepth > 128 ? 32 : 64) : valueDepth > 128 ? (bounded ? 64 : 80) : 128;
     Tiling ring{Products::Ring, 8, 1, keys, 1, depth > 128 ? 1 : 2};
     while (sharedBytes(depth, valueDepth, ring) + reserve > target.sharedBytesPerBlock)
       ring.keys -= 16;
@@ -164,12 +164,13 @@ KernelDraft emitTensorCores(const Problem &problem) {
   // Scores with a cap or a mask are finished one by one. Else they stay q·k, which the exponent's factor
   // scales.
   const bool scaleOnly =
-      !op.getMask() && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
+      !problem.mask && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
   const TargetInfo &target = problem.context.target;
   // What TMA copies goes to the tensor cores as it is.
   const bool mapped = !problem.hasCodes() && hasTensorMap(problem.view(op.getK())) &&
                       hasTensorMap(problem.view(op.getV()));
-  const Tiling tiling = chooseTiling(depth, valueDepth, scaleOnly, static_cast<bool>(op.getMask()), mapped, target);
+  const Tiling tiling = chooseTiling(depth, valueDepth, scaleOnly, static_cast<bool>(problem.mask),
+                                     problem.bounds.has_value(), mapped, target);
   const bool isRing = tiling.products == Products::Ring;
   const char *const variant = isRing                                       ? "prefill_tma"
                               : tiling.products == Products::Warpgroups ? "prefill_sm90"

@@ -21,9 +21,16 @@ static Stored storedOf(const Region &region, Value operand) {
   return {dequantize.getX(), dequantize.getScale(), byHead, dtype(dequantize.getX())};
 }
 
+/// Of a mask that the region computes.
+static std::optional<nn::KeyBounds> boundsOf(const Region &region, nn::AttentionOp attention) {
+  Value mask = attention.getMask();
+  return !mask || llvm::is_contained(region.inputs, mask) ? std::nullopt : nn::matchKeyBounds(mask);
+}
+
 Problem::Problem(const Region &region, const KernelContext &context)
     : region(region), context(context), op(cast<nn::AttentionOp>(attentionOf(region))),
-      storedKeys(storedOf(region, op.getK())), storedValues(storedOf(region, op.getV())) {
+      storedKeys(storedOf(region, op.getK())), storedValues(storedOf(region, op.getV())),
+      bounds(boundsOf(region, op)), mask(bounds ? Value() : Value(op.getMask())) {
   const DimShape &q = context.shape(op.getQ()), &k = context.shape(op.getK()), &v = context.shape(op.getV());
   batch = q[0], heads = q[1], queries = q[2], kvHeads = k[1], keys = k[2];
   depth = q[3].value(), valueDepth = v[3].value();
@@ -129,14 +136,39 @@ static std::optional<std::string> decodingRefusal(const Region &region, nn::Atte
   return std::nullopt;
 }
 
-/// Besides the attention and what decodes its operands only a transpose, then a reshape: the result in another order of
+/// A mask that the region computes is bounds of the keys that each query looks at.
+static std::optional<std::string> boundsRefusal(const Region &region, const KernelContext &context,
+                                                nn::AttentionOp attention) {
+  Value mask = attention.getMask();
+  if (!mask || llvm::is_contained(region.inputs, mask))
+    return std::nullopt;
+  const std::optional<nn::KeyBounds> bounds = boundsOf(region, attention);
+  if (!bounds)
+    return std::string("a mask computed in the region that is not bounds of the keys");
+  for (Value limit : {bounds->above.limit, bounds->below.limit})
+    if (limit && !llvm::is_contained(region.inputs, limit))
+      return std::string("bounds of the keys that are computed in the region");
+  for (Value numbers : bounds->numbers)
+    if (context.shape(numbers)[0] != context.shape(attention.getK())[2])
+      return std::string("a mask that numbers other keys than there are");
+  return std::nullopt;
+}
+
+/// Whether the op makes operands of the attention: decodes codes, or compares the keys' numbers.
+static bool makesOperands(const Region &region, nn::AttentionOp attention, Operation *op) {
+  if (isa<nn::DequantizeOp>(op))
+    return llvm::is_contained(attention->getOperands(), op->getResult(0));
+  const std::optional<nn::KeyBounds> bounds = boundsOf(region, attention);
+  return bounds && (llvm::is_contained(bounds->ops, op) || isa<nn::ConstantOp>(op));
+}
+
+/// Besides the attention and what makes its operands only a transpose, then a reshape: the result in another order of
 /// dims.
 static std::optional<std::string> layoutRefusal(const Region &region, nn::AttentionOp attention) {
   Value result = attention.getResult();
   bool reshaped = false, transposed = false;
   for (Operation *op : region.ops) {
-    if (op == attention.getOperation() ||
-        (isa<nn::DequantizeOp>(op) && llvm::is_contained(attention->getOperands(), op->getResult(0))))
+    if (op == attention.getOperation() || makesOperands(region, attention, op))
       continue;
     const bool isTranspose = isa<nn::TransposeOp>(op);
     if (!(isTranspose && !transposed && !reshaped) && !(isa<nn::ReshapeOp>(op) && !reshaped))
@@ -155,12 +187,14 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   auto op = llvm::dyn_cast_if_present<nn::AttentionOp>(attentionOf(region));
   if (!op)
     return std::string("no nn.attention");
-  if (auto reason = layoutRefusal(region, op))
-    return reason;
   for (Value operand : {op.getK(), op.getV()})
     if (auto reason = decodingRefusal(region, op, operand))
       return reason;
-  for (Value operand : op->getOperands())
+  if (auto reason = boundsRefusal(region, context, op))
+    return reason;
+  if (auto reason = layoutRefusal(region, op))
+    return reason;
+  for (Value operand : op->getOperands().take_front(3))
     if (!llvm::is_contained(region.inputs, operand) && !operand.getDefiningOp<nn::DequantizeOp>())
       return std::string("an operand of nn.attention is computed in the region");
   for (auto [operand, what] : {std::pair(op.getQ(), "queries"), std::pair(op.getV(), "values")}) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/Schedule.h"
+#include "ir/dialect/KeyBounds.h"
 #include "ir/dialect/Types.h"
 
 namespace fusion::attention {
@@ -28,6 +29,9 @@ struct Problem {
   const KernelContext &context;
   nn::AttentionOp op;
   Stored storedKeys, storedValues;
+  /// Of the keys that each query looks at, where the region computes a mask that says no more.
+  std::optional<nn::KeyBounds> bounds;
+  mlir::Value mask; ///< an input of the region, or null
   Dim batch, heads, queries, kvHeads, keys;
   Dim group;                             ///< heads that share keys and values
   Dim rows;                              ///< queries * group

@@ -54,7 +54,8 @@ std::optional<size_t> CandidatePool::consider(Candidate candidate) {
 std::optional<size_t> CandidatePool::consider(Candidate candidate, unsigned opsFound) {
   Candidate decoding = withDecoding(candidate);
   const char *const family = llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
-  if (decoding.body().size() == candidate.body().size() || candidate.pattern == family)
+  if (decoding.body().size() == candidate.body().size() || candidate.pattern == family ||
+      candidate.pattern == "bounded_attention")
     return add(std::move(decoding), opsFound);
   auto schedule = oracle.schedule(decoding.body(), portsOf(decoding.ops, decoding.clones));
   if (schedule)

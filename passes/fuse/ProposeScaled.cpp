@@ -1,8 +1,9 @@
-// scaled_matmul, scaled_attention: a matmul of quantised operands, an attention over keys and values that are stored as
-// codes. Their kernels decode what they read.
+// scaled_matmul, scaled_attention, bounded_attention: a matmul of quantised operands, an attention over keys and values
+// that are stored as codes, or with a mask that says which key is the last. Their kernels decode what they read, and stop
+// at the last key.
 #include "passes/fuse/Propose.h"
 
-#include "ir/dialect/Dialect.h"
+#include "ir/dialect/KeyBounds.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -43,34 +44,41 @@ Value encodedOperand(Value operand) {
   return operand.getDefiningOp()->getOperand(0);
 }
 
-/// The operands that the op's kernels decode themselves.
-static OperandRange decodedOperands(Operation *op) {
-  if (llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
-    return op->getOperands().take_front(2);
-  if (llvm::isa<nn::AttentionOp>(op))
-    return op->getOperands().slice(1, 2); // keys and values
-  return op->getOperands().take_front(0);
+/// What the op's kernels do themselves as they read its operands: decode codes, find the keys that a mask leaves. For
+/// each operand in block order.
+static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
+  SmallVector<SmallVector<Operation *>> all;
+  auto isAttention = llvm::isa<nn::AttentionOp>(op);
+  if (isAttention || llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
+    for (Value operand : op->getOperands().slice(isAttention ? 1 : 0, 2)) // keys and values; both factors
+      all.push_back(decodingOps(operand));
+  if (isAttention)
+    if (auto bounds = nn::matchKeyBounds(llvm::cast<nn::AttentionOp>(op).getMask()))
+      all.push_back(std::move(bounds->ops));
+  return all;
 }
 
-/// Whether all readers decode what they read themselves.
-static bool isReadByDecodersOnly(Operation *op) {
-  return llvm::all_of(op->getUses(), [](OpOperand &use) {
-    Operation *user = use.getOwner();
-    return llvm::is_contained(decodedOperands(user), use.get()) ||
-           (llvm::isa<nn::CastOp, nn::SubOp>(user) && isReadByDecodersOnly(user));
+/// Whether the kernels of all readers do it themselves.
+static bool isReadersOwn(Operation *op) {
+  return llvm::all_of(op->getUsers(), [op](Operation *user) {
+    const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::AndOp, nn::LessEqualOp, nn::LessOp, nn::GreaterEqualOp,
+                                     nn::GreaterOp>(user);
+    return mayBePart ? isReadersOwn(user) : llvm::any_of(operandOps(user), [op](const SmallVector<Operation *> &ops) {
+      return llvm::is_contained(ops, op);
+    });
   });
 }
 
 static bool hasCodes(Operation *op) {
-  return llvm::any_of(decodedOperands(op), [](Value operand) { return !decodingOps(operand).empty(); });
+  return llvm::any_of(op->getOperands().slice(llvm::isa<nn::AttentionOp>(op) ? 1 : 0, 2),
+                      [](Value operand) { return !decodingOps(operand).empty(); });
 }
 
 Candidate withDecoding(const Candidate &candidate) {
   Candidate result = candidate;
   auto contains = [](ArrayRef<Operation *> ops, Operation *op) { return llvm::is_contained(ops, op); };
   for (Operation *op : candidate.ops) {
-    for (Value operand : decodedOperands(op)) {
-      SmallVector<Operation *> ops = decodingOps(operand);
+    for (const SmallVector<Operation *> &ops : operandOps(op)) {
       // From the operand up, so that an op is judged after its readers.
       for (Operation *decoding : llvm::reverse(ops)) {
         if (contains(result.ops, decoding) || contains(result.clones, decoding))
@@ -89,14 +97,15 @@ Candidate withDecoding(const Candidate &candidate) {
   auto inOrder = [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); };
   llvm::sort(result.ops, inOrder);
   llvm::sort(result.clones, inOrder);
-  llvm::copy_if(result.clones, std::back_inserter(result.replaced), isReadByDecodersOnly);
+  llvm::copy_if(result.clones, std::back_inserter(result.replaced), isReadersOwn);
   return result;
 }
 
-template <class... Ops> static Proposals proposeScaled(const ProposalContext &context, llvm::StringRef pattern) {
+template <class Wants>
+static Proposals propose(const ProposalContext &context, llvm::StringRef pattern, Wants wants) {
   Proposals proposals;
   for (Operation &op : context.block) {
-    if (!llvm::isa<Ops...>(op) || !hasCodes(&op))
+    if (!wants(&op))
       continue;
     Candidate candidate;
     candidate.pattern = pattern.str();
@@ -108,11 +117,19 @@ template <class... Ops> static Proposals proposeScaled(const ProposalContext &co
 }
 
 Proposals proposeScaledMatmuls(const ProposalContext &context) {
-  return proposeScaled<nn::MatmulOp, nn::ExpertMatmulOp>(context, "scaled_matmul");
+  return propose(context, "scaled_matmul",
+                 [](Operation *op) { return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) && hasCodes(op); });
 }
 
 Proposals proposeScaledAttentions(const ProposalContext &context) {
-  return proposeScaled<nn::AttentionOp>(context, "scaled_attention");
+  return propose(context, "scaled_attention", [](Operation *op) { return llvm::isa<nn::AttentionOp>(op) && hasCodes(op); });
+}
+
+Proposals proposeBoundedAttentions(const ProposalContext &context) {
+  return propose(context, "bounded_attention", [](Operation *op) {
+    auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
+    return attention && !hasCodes(op) && nn::matchKeyBounds(attention.getMask());
+  });
 }
 
 } // namespace fusion
