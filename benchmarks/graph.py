@@ -8,7 +8,7 @@ import random
 import struct
 from dataclasses import dataclass
 
-BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f8E4M3FN": 1, "i8": 1, "i64": 8, "i1": 1}
+BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f8E4M3FN": 1, "i8": 1, "ui4": 0.5, "i64": 8, "i1": 1}
 SAFETENSORS = {"bf16": "BF16", "f16": "F16", "f32": "F32", "f8E4M3FN": "F8_E4M3", "i8": "I8", "i64": "I64", "i1": "BOOL"}
 WEIGHTS = "weights.bin"
 
@@ -30,7 +30,7 @@ class Spec:
         count = BYTES[self.dtype]
         for dim in self.shape(sizes):
             count *= dim
-        return count
+        return int(count)
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,10 @@ def written(case, calls):
 
 def random_bytes(spec, sizes, source):
     """Random values of a tensor without NumPy or PyTorch: for small tensors."""
+    if spec.dtype in ("i8", "ui4"):
+        return source.randbytes(spec.bytes(sizes))
+    if spec.dtype == "f8E4M3FN":  # all but NaN
+        return bytes(code & 0xf7 for code in source.randbytes(spec.bytes(sizes)))
     count = spec.bytes(sizes) // BYTES[spec.dtype]
     values = [source.gauss(0, 1) * spec.scale + spec.shift for _ in range(count)]
     if spec.dtype == "f32":

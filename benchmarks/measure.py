@@ -20,7 +20,8 @@ from families.case import TOLERANCE
 from graph import WEIGHTS, written
 
 MAX_CALLS, REPLAYS, WARM_UP = 128, 40, 3
-TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "i64": torch.int64}
+TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "i64": torch.int64,
+         "i8": torch.int8, "f8E4M3FN": torch.float8_e4m3fn}
 L2_TIMES = 5
 
 
@@ -54,8 +55,14 @@ class Bench:
     def make(self, case, calls):
         """Random tensors for every call, the same for the same case."""
         torch.manual_seed(sum(case.name.encode()))
-        return [{name: (torch.randn(spec.shape(case.sizes), device=self.device) * spec.scale + spec.shift)
-                 .to(TYPES[spec.dtype]) for name, spec in case.tensors().items()} for _ in range(calls)]
+        return [{name: self.tensor(spec, case.sizes) for name, spec in case.tensors().items()}
+                for _ in range(calls)]
+
+    def tensor(self, spec, sizes):
+        shape = spec.shape(sizes)
+        if spec.dtype == "ui4":  # as it lies in memory: two to a byte, low half first
+            return torch.randint(0, 256, [*shape[:-1], shape[-1] // 2], dtype=torch.uint8, device=self.device)
+        return (torch.randn(shape, device=self.device) * spec.scale + spec.shift).to(TYPES[spec.dtype])
 
     def captured(self, function):
         """A graph of `function`, and what it returned."""

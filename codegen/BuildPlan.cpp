@@ -234,7 +234,9 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     if (!alternatives)
       return alternatives.error();
     step.alternatives = std::move(*alternatives);
-    if (planned.multiplies)
+    if (*all.front().variant != 0)
+      step.choice = Step::Choice::Measurement;
+    else if (planned.multiplies)
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
   }

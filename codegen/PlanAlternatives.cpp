@@ -120,7 +120,9 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
       made.collective = part->collective;
     }
     made.when = one.when;
-    const bool continues = !alternatives.empty() && one.when.size() == 1 && sameKernels(alternatives.back(), made);
+    made.variant = one.variant;
+    const bool continues = !alternatives.empty() && one.when.size() == 1 &&
+                           alternatives.back().variant == made.variant && sameKernels(alternatives.back(), made);
     if (continues) // the same for larger sizes
       alternatives.back().when.front().most = one.when.front().most;
     else

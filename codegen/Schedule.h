@@ -102,6 +102,9 @@ struct PlannedAlternative {
   /// None for the Library algorithm: there the nn.all_reduce is a launch of its own, and the ops after it are
   /// another region.
   std::vector<PlannedKernel> kernels;
+  /// Alternative::variant, where a device measures which kernel is the faster one. Those of the first variant, which
+  /// is taken where nothing is measured, are for all sizes.
+  const char *variant = "";
 };
 
 /// How the TwoShot algorithm divides rows among the ranks: row i is reduced by rank i % ranks.

@@ -110,7 +110,7 @@ Result<std::string> forcedVariant() {
 }
 
 AlgorithmSelection::AlgorithmSelection(const ProgramPlan &plan, const ExecutorOptions &options)
-    : plan(plan), options(options) {
+    : plan(plan), options(options), times(options.target != ExecutorOptions::Target::Emulate) {
   makeBackend = [&options](std::span<const KernelPlan> kernels) {
     KernelCache cache(options.cacheFolder, options.warn);
     BackendKernels wanted{kernels, {}, {}, {}, &cache, /*mayTryAlgorithms=*/true};
@@ -129,9 +129,17 @@ AlgorithmSelection::AlgorithmSelection(const ProgramPlan &plan, const ExecutorOp
       for (const SizeRange &range : alternative.when)
         when.push_back(place(range.size));
       for (const KernelLaunch &launch : alternative.launches)
-        if (plan.kernels[launch.kernel].matmul)
+        if (plan.kernels[launch.kernel].matmul) {
+          made.hasLibrary = true;
           for (size_t dim = 0; dim < dims; ++dim)
             made.sizes[dim] = place(std::get<ScalarArgument>(launch.arguments[3 + dim]).value);
+        }
+    }
+    if (!made.hasLibrary) { // the other sizes are in the kernels' text
+      made.sizes.fill(place(Dim(1)));
+      for (const Alternative &alternative : step.alternatives)
+        if (!alternative.when.empty())
+          made.sizes[0] = place(alternative.when.front().size);
     }
     measured.push_back(std::move(made));
   }
@@ -169,7 +177,7 @@ std::optional<AlgorithmSelection::Pending> AlgorithmSelection::choiceAt(size_t i
 uint32_t AlgorithmSelection::choose(size_t step, std::span<const uint32_t> candidates) const {
   auto found = std::lower_bound(measured.begin(), measured.end(), step,
                                 [](const MeasuredStep &one, size_t step) { return one.step < step; });
-  return found != measured.end() && found->step == step && found->byLibrary ? candidates.back() : candidates.front();
+  return found != measured.end() && found->step == step && found->byOther ? candidates.back() : candidates.front();
 }
 
 Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device) {
@@ -190,12 +198,13 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
   if (!pending.empty())
     if (Status status = settle(std::move(pending), symbols, mayMeasure, device); !status)
       return status;
-  choices = byLibrary = 0;
+  ofLibrary = ofKernels = {};
   for (size_t i = 0; i < measured.size(); ++i) {
     auto found = open[i] ? decided.find(open[i]->key) : decided.end();
-    measured[i].byLibrary = found != decided.end() && found->second;
-    choices += open[i].has_value();
-    byLibrary += measured[i].byLibrary;
+    measured[i].byOther = found != decided.end() && found->second;
+    Count &count = measured[i].hasLibrary ? ofLibrary : ofKernels;
+    count.choices += open[i].has_value();
+    count.byOther += measured[i].byOther;
   }
   return {};
 }
@@ -205,6 +214,17 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
   Result<std::string> forced = forcedVariant();
   if (!forced)
     return forced.error();
+  std::vector<Pending> kernels;
+  std::erase_if(pending, [&](const Pending &one) {
+    if (!measured[one.index].hasLibrary)
+      kernels.push_back(one);
+    return !measured[one.index].hasLibrary;
+  });
+  if (!kernels.empty())
+    if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, !forced->empty()); !status)
+      return status;
+  if (pending.empty())
+    return {};
   if (*forced == kernelVariant) {
     why = "FUSION_MATMUL is kernel";
     for (const Pending &one : pending)
@@ -224,6 +244,20 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
     return {}; // our kernels, this time
   if (!options.communicator || options.rank == 0)
     measure(pending, symbols, fmt::format("{}\ncuBLASLt {}", device, (*library)->version()));
+  return options.communicator ? shareDecisions(pending) : Status();
+}
+
+Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
+                                         const std::string &device, bool isForced) {
+  if (isForced || !times) {
+    for (const Pending &one : pending)
+      decided[one.key] = false;
+    return {};
+  }
+  if (!mayMeasure)
+    return {};
+  if (!options.communicator || options.rank == 0)
+    measure(pending, symbols, device);
   return options.communicator ? shareDecisions(pending) : Status();
 }
 
@@ -288,10 +322,14 @@ Status AlgorithmSelection::shareDecisions(const std::vector<Pending> &pending) {
 }
 
 std::string AlgorithmSelection::text() const {
-  if (choices == 0)
-    return "";
-  return fmt::format("{} of {} matmuls of many rows by the library, {} by kernels ({})", byLibrary, choices,
-                     choices - byLibrary, why);
+  std::string text;
+  if (ofLibrary.choices > 0)
+    text = fmt::format("{} of {} matmuls of many rows by the library, {} by kernels ({})", ofLibrary.byOther,
+                       ofLibrary.choices, ofLibrary.choices - ofLibrary.byOther, why);
+  if (ofKernels.choices > 0)
+    text += fmt::format("{}{} of {} quantised matmuls by their other kernel", text.empty() ? "" : "; ", ofKernels.byOther,
+                        ofKernels.choices);
+  return text;
 }
 
 } // namespace fusion

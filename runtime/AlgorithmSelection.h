@@ -25,11 +25,15 @@ public:
   Status decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device);
   /// As decided last for the step.
   uint32_t choose(size_t step, std::span<const uint32_t> candidates) const;
-  /// For people: how many of the matmuls a library computed in the run decided last and why; empty if no library could.
+  /// For people: how many of the matmuls a library computed in the run decided last and why, and how many another kernel
+  /// of ours; empty if there was no choice.
   std::string text() const;
 
   /// For tests: what kernels are timed on.
-  void timeOn(BackendFactory factory) { makeBackend = std::move(factory); }
+  void timeOn(BackendFactory factory) {
+    makeBackend = std::move(factory);
+    times = true;
+  }
 
 private:
   static constexpr size_t dims = 4; ///< m, n, k, and the number of matrices
@@ -38,7 +42,8 @@ private:
     uint32_t kind = 0;                     ///< steps of one kind have the same launches, but for buffers
     std::array<uint32_t, dims> sizes = {}; ///< into `distinct`
     std::vector<std::vector<uint32_t>> when; ///< of each alternative, likewise
-    bool byLibrary = false;
+    bool hasLibrary = false;               ///< the other variant is a library's, not another kernel of ours
+    bool byOther = false;
   };
   /// A kind of step, and the sizes up to a power of two.
   using Key = std::pair<uint32_t, std::array<int, dims>>;
@@ -52,16 +57,23 @@ private:
   /// What is to be decided at these sizes, if there is a choice.
   std::optional<Pending> choiceAt(size_t index, const std::vector<int64_t> &values) const;
   Status settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure, const std::string &device);
+  /// The same where the other variant is a kernel of ours.
+  Status settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
+                       const std::string &device, bool isForced);
   void measure(std::vector<Pending> pending, const SymbolValues &symbols, const std::string &device);
   Status shareDecisions(const std::vector<Pending> &pending);
 
   const ProgramPlan &plan;
   const ExecutorOptions &options;
   BackendFactory makeBackend;
+  bool times; ///< whether a kernel's time says anything: not where it is emulated
   std::vector<MeasuredStep> measured;
   std::vector<Dim> distinct;
-  std::map<Key, bool> decided;          ///< whether the library is faster
-  size_t choices = 0, byLibrary = 0;    ///< of the steps, in the decision made last
+  std::map<Key, bool> decided;          ///< whether the other variant is faster
+  struct Count {
+    size_t choices = 0, byOther = 0;
+  };
+  Count ofLibrary, ofKernels; ///< of the steps, in the decision made last
   std::string why;                      ///< the library computes nothing, or by which one it does
 };
 

@@ -36,7 +36,9 @@ struct ShapeIndex {
   };
   struct Step {
     std::vector<Alternative> alternatives;
-    std::vector<Size> matmul; ///< m, n, k and the number of matrices of a library's call, where one is measured
+    /// Where variants are measured: m, n, k and the number of matrices of a library's call, or the size that two
+    /// kernels of ours are for.
+    std::vector<Size> matmul;
   };
   struct Port {
     std::vector<Size> shape, strides, room; ///< `room`: the buffer's shape, of ports with strides

@@ -54,6 +54,9 @@ template <class T> DEVICE T half_byte(u32 half) {
 template <class T> DEVICE T load(packed<T> from) {
   return half_byte<T>((u32)load(from.bytes + (from.at >> 1)) >> (from.at & 1) * 4 & 15u);
 }
+template <class T> DEVICE T load_early(packed<T> from) {
+  return half_byte<T>((u32)load_early(from.bytes + (from.at >> 1)) >> (from.at & 1) * 4 & 15u);
+}
 template <class T, int N> DEVICE Vec<T, N> load_vec(packed<T> from) {
   if constexpr (N == 1) {
     return Vec<T, N>{{load(from)}};

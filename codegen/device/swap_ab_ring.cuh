@@ -45,7 +45,7 @@ struct SwapWork {
   int first, steps;
 };
 
-template <class Config, class Shape>
+template <class Config, int Depth = SwapAB<Config>::depth, class Shape>
 DEVICE SwapWork swap_work(const Shape &shape, int rank) {
   using Block = SwapAB<Config>;
   SwapWork work;
@@ -55,7 +55,7 @@ DEVICE SwapWork swap_work(const Shape &shape, int rank) {
     work.tiles += ceil_div(shape.n(i), Block::columns);
   work.tile = block_x() / (u32)Config::k_split;
   work.stride = grid_dim_x() / (u32)Config::k_split;
-  const int steps = (int)ceil_div(shape.k(), Block::depth);
+  const int steps = (int)ceil_div(shape.k(), Depth);
   work.first = steps * rank / Block::split;
   work.steps = steps * (rank + 1) / Block::split - work.first;
   return work;

@@ -197,12 +197,14 @@ struct Collective {
 struct Alternative {
   Predicate when;                   ///< the sizes that it is for
   std::vector<KernelLaunch> launches;
-  /// Where a step is measured: whose code it is, kernelVariant or libraryVariant. Empty else.
+  /// Where a step is measured: kernelVariant, or what stands beside it: otherKernelVariant or libraryVariant. Empty
+  /// else.
   std::string variant = {};
   std::optional<Collective> collective = {}; ///< where the ranks agree on an algorithm
 };
-inline constexpr const char *kernelVariant = "kernel", *libraryVariant = "library";
-/// "kernel", "library", "one-shot", "two-shot"; empty where sizes alone choose.
+/// Our kernel; another one of ours; a library's.
+inline constexpr const char *kernelVariant = "kernel", *otherKernelVariant = "other kernel", *libraryVariant = "library";
+/// "kernel", "other kernel", "library", "one-shot", "two-shot"; empty where sizes alone choose.
 std::string_view variantName(const Alternative &alternative);
 
 /// A part of a program: one op or one group. A run makes the launches of one of its alternatives, all of which write the

@@ -34,8 +34,9 @@ private:
     plain.prologue.clear();
     const int64_t swapped = matmul::swapABRows(plain, context.target),
                   few = std::max(matmul::fewRows(problem), matmul::smallMRows(problem));
+    const int64_t codes = matmul::swapCodesRows(plain, context.target);
     for (int64_t rows : {1, 4, 8, 16, 32, 64, 128})
-      if ((rows >= 8 && rows <= swapped) || (rows <= few && (!swapped || !problem.prologue.empty())))
+      if ((rows >= 8 && rows <= swapped) || rows <= codes || (rows <= few && (!swapped || !problem.prologue.empty())))
         limits.push_back(rows);
     if (!problem.prologue.empty())
       limits.push_back(matmul::prologueRows(problem));
@@ -56,10 +57,10 @@ private:
   /// Many rows are normalised once, not by every block: from some number of rows on a kernel of its own does
   /// it.
   static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context) {
-    auto emitter = [](const Region &of) {
-      return [of](const KernelContext &context) { return emit(of, context); };
+    auto emitter = [](const Region &of, bool takesOther = false) {
+      return [of, takesOther](const KernelContext &context) { return emit(of, context, takesOther); };
     };
-    std::vector<PlannedAlternative> all;
+    std::vector<PlannedAlternative> all, others;
     std::optional<std::pair<PlannedKernel, Region>> split;
     for (const SizeRange &range : ranges(region, context)) {
       KernelContext within = context;
@@ -79,13 +80,39 @@ private:
       if (split)
         alternative.kernels.insert(alternative.kernels.begin(), split->first);
       all.push_back(std::move(alternative));
+      if (takesCodes(problem, context.target))
+        others.push_back(alternativesFor(range, region, emitter(region, true)).front());
     }
-    return all.empty() ? alternativesFor({}, region, emitter(region)) : all;
+    if (all.empty()) {
+      auto analysed = matmul::analyse(region, context);
+      all = alternativesFor({}, region, emitter(region));
+      if (takesCodes(std::get<matmul::Problem>(analysed), context.target))
+        others = alternativesFor({}, region, emitter(region, true));
+    }
+    if (others.empty())
+      return all;
+    for (PlannedAlternative &alternative : all)
+      alternative.variant = kernelVariant;
+    for (PlannedAlternative &alternative : others) {
+      alternative.variant = otherKernelVariant;
+      all.push_back(std::move(alternative));
+    }
+    return all;
   }
 
-  static KernelDraft emit(const Region &region, const KernelContext &context) {
+  /// Whether gemm_swap_codes takes all numbers of rows that there may be, beside what takes them without it.
+  static bool takesCodes(const matmul::Problem &problem, const TargetInfo &target) {
+    return problem.leastRows >= 1 && problem.mostRows <= matmul::swapCodesRows(problem, target);
+  }
+  /// Whether it is taken where nothing is measured: see docs/matrix-products.md.
+  static bool prefersCodes(const matmul::Problem &problem) { return problem.leastRows > 4; }
+
+  /// `takesOther`: the kernel that is not taken where nothing is measured.
+  static KernelDraft emit(const Region &region, const KernelContext &context, bool takesOther = false) {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+    if (takesCodes(problem, context.target) && prefersCodes(problem) != takesOther)
+      return counted(matmul::emitSwapCodes(region, context, problem), problem);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
     KernelDraft draft = holds(matmul::swapABRows(problem, context.target))
                             ? matmul::emitSwapAB(region, context, problem)
@@ -95,6 +122,11 @@ private:
                         : !matmul::sm90Refusal(problem, context.target) ? matmul::emitSm90(region, context, problem)
                         : matmul::tensorCoreType(problem)    ? matmul::emitMma(region, context, problem)
                                                              : matmul::emitFma(region, context, problem);
+    return counted(std::move(draft), problem);
+  }
+
+  /// With its operations.
+  static KernelDraft counted(KernelDraft draft, const matmul::Problem &problem) {
     Dim columns = 0;
     for (const matmul::Matmul &matmul : problem.matmuls)
       columns = columns + matmul.n;

@@ -173,6 +173,13 @@ bool isSmallM(const Problem &problem);
 /// The most rows of A that gemm_swap_ab takes on this target; 0: none.
 int64_t swapABRows(const Problem &problem, const TargetInfo &target);
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem);
+/// Why gemm_swap_codes does not take the problem, whatever its rows; nothing if it does.
+std::optional<std::string> swapCodesRefusal(const Problem &problem, const TargetInfo &target);
+/// The most rows of A that gemm_swap_codes takes on this target; 0: none.
+int64_t swapCodesRows(const Problem &problem, const TargetInfo &target);
+KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, const Problem &problem);
+/// So many neighbours of B along k, from a multiple of it on, share scale and zero point; 0: all.
+int64_t neighboursPerScale(const Problem &problem);
 /// Numbers of rows after which another tile of gemm_mma is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
 /// Why warpgroups do not multiply these rows, by gemm_sm90; nothing if they do: 16-bit floats of which TMA reads rows at

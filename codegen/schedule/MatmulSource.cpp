@@ -173,12 +173,10 @@ std::string GemmSource::declareEpilogue(const std::string &name, const Region &p
   return functor.instance();
 }
 
-KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
-                                     const TensorMapArgument &mapOfA,
-                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
-  source.include(name + ".cuh");
-  source.declare(source.config.text());
-  SmallVector<std::string> arguments{sizes(), epilogue(sums), source.tensorMap(problem.a.input, mapOfA)};
+KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint32_t threads, uint32_t clusterBlocks,
+                                       const TensorMapArgument &mapOfA,
+                                       llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+  arguments.push_back(source.tensorMap(problem.a.input, mapOfA));
   for (const Matmul &matmul : problem.matmuls)
     arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
   return source.finish({.schedule = "matmul",
@@ -187,6 +185,22 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
                         .threads = threads,
                         .residentBlocks = 1,
                         .clusterBlocks = clusterBlocks});
+}
+
+KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
+                                     const TensorMapArgument &mapOfA,
+                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+  source.include(name + ".cuh");
+  source.declare(source.config.text());
+  return finishWithMaps({sizes(), epilogue(sums)}, threads, clusterBlocks, mapOfA, mapOf);
+}
+
+KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks, bool isEarly,
+                                        const TensorMapArgument &mapOfA,
+                                        llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+  source.include(name + ".cuh");
+  source.declare(source.config.text());
+  return finishWithMaps({sizes(), codes(isEarly), epilogue(sums)}, threads, clusterBlocks, mapOfA, mapOf);
 }
 
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,

@@ -53,8 +53,18 @@ public:
   KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                            const TensorMapArgument &mapOfA,
                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
+  /// Of gemm_swap_codes: sizes, scales and zero points, the epilogue, and maps of A and of the codes of each B.
+  /// `isEarly`: scales are read before pdl_wait().
+  KernelDraft finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks, bool isEarly,
+                              const TensorMapArgument &mapOfA,
+                              llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
 private:
+  KernelDraft finishWithMaps(llvm::SmallVector<std::string> arguments, uint32_t threads, uint32_t clusterBlocks,
+                             const TensorMapArgument &mapOfA,
+                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
+  /// What B's elements are and how they are decoded.
+  std::string codes(bool isEarly);
   std::string sizes();
   /// Of gemm_sm90: what multiplies the sums of quantised operands.
   std::string scales();

@@ -1,5 +1,5 @@
 // The configuration of gemm_swap_ab: up to 128 rows of A, B by TMA as fast as memory gives it.
-#include "codegen/schedule/MatmulSource.h"
+#include "codegen/schedule/MatmulSwap.h"
 
 namespace fusion::matmul {
 
@@ -14,26 +14,13 @@ struct Sharing {
   int64_t kSplit = 1; ///< blocks that share out K
 };
 
-/// Clusters of so many blocks that a GPU of so many multiprocessors holds at once, a block on each: those of
-/// a cluster are neighbours.
-int64_t clusterLimit(int64_t blocks, int64_t multiprocessors) {
-  return blocks <= 3 ? multiprocessors / blocks : multiprocessors * 9 / 10 / blocks;
-}
-
-/// Rows that the kernel multiplies for as many as there are.
-int64_t rowsOf(const Problem &problem) {
-  int64_t rows = 8;
-  while (rows < problem.mostRows)
-    rows *= 2;
-  return rows;
-}
 
 struct Memory {
   int64_t stage = 0, others = 0; ///< bytes: of a stage; of what lies beside the ring, and for its alignment
 };
 Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t rows = rowsOf(problem), tiles = sums * sharing.tiles;
+  const int64_t rows = swappedRows(problem), tiles = sums * sharing.tiles;
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
                 staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
@@ -57,7 +44,7 @@ int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInf
 /// few turns as can be.
 int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t most = (rowsOf(problem) > 64 ? 2 : 3) / sums; // registers for the accumulators
+  const int64_t most = (swappedRows(problem) > 64 ? 2 : 3) / sums; // registers for the accumulators
   int64_t best = 1, bestWork = INT64_MAX;
   for (int64_t tiles = 1; tiles <= most; ++tiles) {
     const int64_t work = tiles * *columnTiles(problem, tiles * tile).ceilDiv(processors).constant();
@@ -73,15 +60,13 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
 /// few rows a step takes little longer than the wait for it: long steps are better, as they are where all of
 /// them are on their way at once. Of many rows a ring of short ones is.
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
-  const int64_t processors = target.multiprocessors, enough = processors * 2 / 3, rows = rowsOf(problem);
+  const int64_t processors = target.multiprocessors, rows = swappedRows(problem);
   const auto sums = static_cast<int64_t>(problem.accumulators());
   const int64_t columns = *columnTiles(problem, tile).constant(), k = *problem.k.constant();
   Sharing sharing;
   if (columns > processors)
     sharing.tiles = tilesAtOnce(problem, processors);
-  for (int64_t split : {2, 3, 4, 8})
-    if (columns * sharing.kSplit < enough && columns <= clusterLimit(split, processors) && split * tile <= k)
-      sharing.kSplit = split;
+  sharing.kSplit = swappedSplit(columns, k / tile, target);
   if (sharing.tiles > 1)
     return sharing;
   auto steps = [&] { return (k + sharing.boxes * tile - 1) / (sharing.boxes * tile); };
@@ -97,46 +82,79 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
 
 bool isKMajorB(const Problem &problem) { return problem.b.rowStride == Dim(1); }
 
-/// TMA reads it: rows at distances of whole 16 bytes, from a multiple of 16 bytes on.
-bool readsTiles(const Dim &offset, const Dim &stride, DType type) {
-  const int64_t elements = vectorBytes / static_cast<int64_t>(byteSize(type));
-  return offset.knownMultipleOf(elements) && stride.knownMultipleOf(elements) &&
-         stride.constant().value_or(1) > 0;
-}
-
 bool fitsB(const Problem &problem, const Matmul &matmul, DType type) {
   const Operand &b = matmul.b;
   if (b.decode || b.type != type || matmul.n.constant().value_or(0) < tile)
     return false;
-  return isKMajorB(problem) ? b.rowStride == Dim(1) && readsTiles(b.offset, b.columnStride, type)
-                            : b.columnStride == Dim(1) && readsTiles(b.offset, b.rowStride, type);
+  return isKMajorB(problem) ? b.rowStride == Dim(1) && readsTiles(b.offset, b.columnStride, 16)
+                            : b.columnStride == Dim(1) && readsTiles(b.offset, b.rowStride, 16);
+}
+} // namespace
+
+int64_t swappedRows(const Problem &problem) {
+  int64_t rows = 8;
+  while (rows < problem.mostRows)
+    rows *= 2;
+  return rows;
 }
 
-TensorMapArgument mapOf(DType type, const Dim &offset, DimShape shape, const Dim &stride, int64_t rows) {
+/// Clusters of so many blocks that a GPU of so many multiprocessors holds at once, a block on each: those of
+/// a cluster are neighbours.
+static int64_t clusterLimit(int64_t blocks, int64_t multiprocessors) {
+  return blocks <= 3 ? multiprocessors / blocks : multiprocessors * 9 / 10 / blocks;
+}
+
+int64_t swappedSplit(int64_t tiles, int64_t mostSteps, const TargetInfo &target) {
+  const int64_t processors = target.multiprocessors, enough = processors * 2 / 3;
+  int64_t chosen = 1;
+  for (int64_t split : {2, 3, 4, 8})
+    if (tiles * chosen < enough && tiles <= clusterLimit(split, processors) && split <= mostSteps)
+      chosen = split;
+  return chosen;
+}
+
+bool readsTiles(const Dim &offset, const Dim &stride, int64_t bits) {
+  const int64_t elements = 8 * vectorBytes / bits;
+  return offset.knownMultipleOf(elements) && stride.knownMultipleOf(elements) &&
+         stride.constant().value_or(1) > 0;
+}
+
+bool readsSwappedRows(const Problem &problem, DType type) {
+  const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides);
+  return !problem.a.decode && problem.a.type == type && problem.a.columnStride == Dim(1) && stride &&
+         readsTiles(problem.a.offset, problem.m == Dim(1) ? Dim(vectorBytes) : *stride,
+                    8 * static_cast<int64_t>(byteSize(type)));
+}
+
+TensorMapArgument swappedMap(DType type, const Dim &offset, DimShape shape, const Dim &stride, int64_t rows,
+                             int64_t length) {
   TensorMapArgument map;
   map.byteOffset = offset * Dim(static_cast<int64_t>(byteSize(type)));
   map.type = type;
   map.shape = std::move(shape);
   map.strides = {stride, 1};
-  map.box = {static_cast<uint32_t>(rows), static_cast<uint32_t>(tile)};
-  map.swizzle = TensorMapArgument::Swizzle::Bytes128;
+  map.box = {static_cast<uint32_t>(rows), static_cast<uint32_t>(length)};
+  map.swizzle = length * static_cast<int64_t>(byteSize(type)) == 64 ? TensorMapArgument::Swizzle::Bytes64
+                                                                    : TensorMapArgument::Swizzle::Bytes128;
   map.l2Promotion = TensorMapArgument::L2Promotion::Bytes128; // the L2 need not fetch what another box has
   return map;
 }
-} // namespace
+
+TensorMapArgument mapOfSwappedRows(const Problem &problem) {
+  // A single row lies anywhere: its map has a stride all the same.
+  const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
+                                         : *mergedStride(problem.rowDims, problem.rowStrides);
+  return swappedMap(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, swappedRows(problem), tile);
+}
 
 int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
   const std::optional<DType> type = tensorCoreType(problem);
   if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !target.has(Feature::Clusters) || !type ||
       !problem.prologue.empty() || problem.routing || !problem.batch.empty() || multipliesBytes(problem) ||
-      problem.accumulators() > 2 || problem.a.decode || problem.a.type != *type ||
-      problem.k.constant().value_or(0) < tile)
+      problem.accumulators() > 2 || problem.k.constant().value_or(0) < tile)
     return 0;
-  const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides);
-  const bool fitsA = problem.a.columnStride == Dim(1) && stride &&
-                     readsTiles(problem.a.offset, problem.m == Dim(1) ? Dim(vectorBytes) : *stride, *type);
-  return fitsA && llvm::all_of(problem.matmuls,
-                               [&](const Matmul &matmul) { return fitsB(problem, matmul, *type); })
+  return readsSwappedRows(problem, *type) &&
+                 llvm::all_of(problem.matmuls, [&](const Matmul &matmul) { return fitsB(problem, matmul, *type); })
              ? mostRows
              : 0;
 }
@@ -144,7 +162,7 @@ int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem) {
   constexpr uint32_t threads = 160; // as in gemm_swap_ab.cuh
   const Sharing sharing = chooseSharing(problem, context.target);
-  const int64_t rows = rowsOf(problem), stages = stagesOf(problem, sharing, context.target);
+  const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);
   const bool kMajor = isKMajorB(problem);
   GemmSource source(region, context, problem, "gemm_swap_ab");
   source.setType("type", body::spelling(problem.a.type));
@@ -161,18 +179,12 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
              }));
   if (context.mayLaunchEarly)
     source.set("launches_early", true);
-  // A single row lies anywhere: its map has a stride all the same.
-  const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
-                                         : *mergedStride(problem.rowDims, problem.rowStrides);
-  KernelDraft draft =
-      source.finishSwapAB(sums, threads, static_cast<uint32_t>(sharing.kSplit),
-                          mapOf(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, rows),
-                          [&](const Matmul &matmul) {
-                            const Operand &b = matmul.b;
-                            return kMajor
-                                       ? mapOf(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile)
-                                       : mapOf(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile);
-                          });
+  KernelDraft draft = source.finishSwapAB(
+      sums, threads, static_cast<uint32_t>(sharing.kSplit), mapOfSwappedRows(problem), [&](const Matmul &matmul) {
+        const Operand &b = matmul.b;
+        return kMajor ? swappedMap(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile, tile)
+                      : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);
+      });
   draft.launchesEarly = context.mayLaunchEarly;
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);

@@ -19,8 +19,9 @@ using scalar::Graph;
 /// A, or the B of all matmuls, as rows of k elements: what differs between the B is chosen by `matmul`.
 class OperandWriter {
 public:
-  OperandWriter(const Problem &problem, bool isA, body::Functor &functor)
-      : problem(problem), isA(isA), functor(functor) {
+  OperandWriter(const Problem &problem, bool isA, body::Functor &functor,
+                scalar::Access access = scalar::Access::Plain)
+      : problem(problem), isA(isA), functor(functor), access(access) {
     if (isA)
       operands.push_back(&problem.a);
     else
@@ -28,6 +29,8 @@ public:
         operands.push_back(&matmul.b);
   }
   void write();
+  /// What the elements are, without where they lie.
+  void writeElements();
   void writeDecoder();
 
 private:
@@ -59,6 +62,7 @@ private:
   const Problem &problem;
   const bool isA;
   body::Functor &functor;
+  const scalar::Access access; ///< of scales and zero points
   SmallVector<const Operand *> operands;
 };
 
@@ -162,7 +166,7 @@ scalar::Value OperandWriter::entryOf(Graph &graph, const ScaleOrZero &found) {
                                ? scaled(graph, block(row, found.rowBlock), found.rowStrides[0])
                                : alongRows(graph, row, found.rowStrides));
   place = graph.add(place, scaled(graph, block(column, found.columnBlock), found.columnStride));
-  return graph.load(functor.pointer(found.input), place);
+  return graph.load(functor.pointer(found.input, access), place);
 }
 
 scalar::Value OperandWriter::entryValue(Graph &graph, bool isScale) {
@@ -196,7 +200,7 @@ void OperandWriter::writeDecoder() {
                  fmt::format("{{{}}}", llvm::join(members, ", ")));
 }
 
-void OperandWriter::write() {
+void OperandWriter::writeElements() {
   const Operand &operand = first();
   const int64_t bits = operand.packed ? 4 : 8 * static_cast<int64_t>(byteSize(operand.type));
   functor.declare(fmt::format("  using element = {};\n", body::spelling(operand.type)));
@@ -204,6 +208,10 @@ void OperandWriter::write() {
                               operand.decode.has_value(), isKMajor(problem, isA)));
   functor.declare(fmt::format("  static constexpr int bits = {}, k_per_scale = {}, rows_per_scale = {};\n",
                               bits, neighbours(true), neighbours(false)));
+}
+
+void OperandWriter::write() {
+  writeElements();
   if (!isA && problem.routing)
     functor.member("i64", "expert");
   writeMatrix();
@@ -212,6 +220,14 @@ void OperandWriter::write() {
   writeDecoder();
 }
 } // namespace
+
+int64_t neighboursPerScale(const Problem &problem) {
+  int64_t count = 0;
+  for (const std::optional<ScaleOrZero> *found : {&problem.b.decode->scale, &problem.b.decode->zero})
+    if (*found && (*found)->alongRows())
+      count = std::gcd(count, (*found)->rowBlock);
+  return count;
+}
 
 bool isKMajor(const Problem &problem, bool isA) {
   if (isA)
@@ -260,6 +276,15 @@ std::string GemmSource::operand(bool isA) {
     return *plain;
   body::Functor functor(source, isA ? "A" : "B");
   OperandWriter(problem, isA, functor).write();
+  source.declare(functor.text());
+  return functor.instance();
+}
+
+std::string GemmSource::codes(bool isEarly) {
+  body::Functor functor(source, "Weights");
+  OperandWriter writer(problem, false, functor, isEarly ? scalar::Access::Early : scalar::Access::Plain);
+  writer.writeElements();
+  writer.writeDecoder();
   source.declare(functor.text());
   return functor.instance();
 }

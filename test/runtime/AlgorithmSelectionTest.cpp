@@ -101,6 +101,65 @@ TEST_F(Selection, AreKeptOnDisk) {
   EXPECT_EQ(measurements, 2); // decided already
 }
 
+/// Two kernels of ours for up to 64 rows, without a library.
+ProgramPlan twoKernels() {
+  ProgramPlan plan = twoMatmuls();
+  KernelPlan other = plan.kernels[0];
+  other.name = "other";
+  other.source.replace(other.source.find("ours"), 4, "other");
+  plan.kernels = {plan.kernels[0], other};
+  for (Step &step : plan.steps) {
+    KernelLaunch launch = step.alternatives[0].launches[0];
+    launch.kernel = 1;
+    step.alternatives[1] = {{{Dim::symbol("rows"), 1, 64}}, {launch}, otherKernelVariant};
+  }
+  plan.buffers.erase(plan.buffers.begin() + 4); // what was between the launches
+  plan.buffers.erase(plan.buffers.begin() + 2);
+  for (KernelLaunch *launch : plan.launches())
+    for (KernelArgument &argument : launch->arguments)
+      if (BufferId &buffer = *bufferOf(argument); buffer > 2)
+        buffer = buffer == 3 ? 2 : 3;
+  plan.outputs[0].buffer = 3;
+  return plan;
+}
+
+TEST_F(Selection, BetweenTwoKernels) {
+  plan = twoKernels();
+  ASSERT_TRUE(verify(plan)) << verify(plan).error().message;
+  setenv("FUSION_CUBLASLT", "0", 1);
+  ours = 0.5; // the other takes 1
+  AlgorithmSelection chosen = selection();
+  ASSERT_TRUE(decide(chosen, 10, /*mayMeasure=*/false));
+  EXPECT_FALSE(byLibrary(chosen, 0));
+  EXPECT_EQ(measurements, 0);
+  ASSERT_TRUE(decide(chosen, 10));
+  EXPECT_FALSE(byLibrary(chosen, 0));
+  EXPECT_EQ(measurements, 1);
+  ours = 2;
+  ASSERT_TRUE(decide(chosen, 16)); // up to the same power of two
+  EXPECT_EQ(chosen.text(), "0 of 2 quantised matmuls by their other kernel");
+  ASSERT_TRUE(decide(chosen, 17));
+  EXPECT_TRUE(byLibrary(chosen, 0) && byLibrary(chosen, 1));
+  EXPECT_EQ(chosen.text(), "2 of 2 quantised matmuls by their other kernel");
+  EXPECT_EQ(measurements, 2);
+  ASSERT_TRUE(decide(chosen, 65)); // for which there is one
+  EXPECT_FALSE(byLibrary(chosen, 0));
+  EXPECT_EQ(chosen.text(), "");
+  setenv("FUSION_MATMUL", "kernel", 1);
+  AlgorithmSelection forced = selection();
+  ASSERT_TRUE(decide(forced, 17));
+  EXPECT_FALSE(byLibrary(forced, 0));
+  EXPECT_EQ(measurements, 2);
+}
+
+/// Emulation's times say nothing.
+TEST_F(Selection, EmulationTakesTheFirstKernel) {
+  plan = twoKernels();
+  AlgorithmSelection chosen(plan, options);
+  ASSERT_TRUE(decide(chosen, 10));
+  EXPECT_FALSE(byLibrary(chosen, 0));
+}
+
 TEST_F(Selection, NothingIsMeasuredWhileAGraphIsRecorded) {
   AlgorithmSelection chosen = selection();
   ASSERT_TRUE(decide(chosen, 100, /*mayMeasure=*/false));

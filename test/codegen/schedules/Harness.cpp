@@ -41,9 +41,47 @@ Shape evaluated(const DimShape &dims, const SymbolValues &symbols) {
 
 namespace {
 
-/// The function argument whose memory a region input reads.
+/// The constants that a region reads.
+std::vector<nn::ConstantOp> constantsOf(const Parsed &parsed) {
+  std::vector<nn::ConstantOp> constants;
+  for (const View &view : parsed.inputs)
+    if (auto constant = view.base.getDefiningOp<nn::ConstantOp>(); constant && !llvm::is_contained(constants, constant))
+      constants.push_back(constant);
+  return constants;
+}
+
+/// The function argument whose memory a region input reads, or the constant, counted after the arguments.
 unsigned argumentOf(const Parsed &parsed, unsigned input) {
-  return cast<BlockArgument>(parsed.inputs[input].base).getArgNumber();
+  const Value base = parsed.inputs[input].base;
+  if (auto argument = dyn_cast<BlockArgument>(base))
+    return argument.getArgNumber();
+  const std::vector<nn::ConstantOp> constants = constantsOf(parsed);
+  const auto place = llvm::find(constants, base.getDefiningOp<nn::ConstantOp>());
+  return func::FuncOp(parsed.function).getNumArguments() + static_cast<unsigned>(place - constants.begin());
+}
+
+/// A constant's memory: 4-bit elements lie two to a byte, low half first.
+Tensor memoryOf(nn::ConstantOp constant) {
+  const Tensor tensor = toTensor(constant.getValue());
+  if (tensor.type() != DType::I4 && tensor.type() != DType::U4)
+    return tensor;
+  Tensor bytes = Tensor::zeros(DType::U8, {(tensor.size() + 1) / 2});
+  for (int64_t i = 0; i < tensor.size(); ++i)
+    bytes.as<uint8_t>()[i / 2] |= static_cast<uint8_t>((tensor.as<uint8_t>()[i] & 15) << (i % 2 * 4));
+  return bytes;
+}
+
+/// The kernel of a variant, for the sizes of the case.
+Result<KernelDraft> draftOf(const SchedulePlan &plan, const Parsed &parsed, const KernelContext &context,
+                            const ScheduleCase &test) {
+  if (test.variant.empty())
+    return plan.emit(context);
+  for (const PlannedAlternative &alternative : plan.alternatives(parsed.region))
+    if (alternative.variant == test.variant && llvm::all_of(alternative.when, [&](const SizeRange &range) {
+          return range.holds(*range.size.evaluate(test.symbols));
+        }))
+      return alternative.kernels.front().emit(context);
+  return badInput("there is no variant " + test.variant);
 }
 
 /// A kernel that is still to run, and what it must make.
@@ -255,7 +293,12 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
       EXPECT_EQ(*product((*parsed.shapes)[output]).evaluate(test.symbols), 0) << "nothing is launched";
     return "";
   }
-  const KernelDraft draft = plan->emit(kernelContext);
+  const Result<KernelDraft> drafted = draftOf(*plan, parsed, kernelContext, test);
+  if (!drafted) {
+    ADD_FAILURE() << drafted.error().message;
+    return "";
+  }
+  const KernelDraft &draft = *drafted;
   const std::string &source = draft.kernel.source;
   if (test.compiles && cuda::deviceCount() == 0) // device time is for running
     checkSpills(draft.kernel, Targets::One);
@@ -273,6 +316,8 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     ADD_FAILURE() << expected.error().message;
     return source;
   }
+  for (nn::ConstantOp constant : constantsOf(parsed))
+    arguments.push_back(memoryOf(constant));
   std::vector<Tensor> outputs;
   for (Value output : parsed.region.outputs)
     outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));

@@ -12,7 +12,8 @@
 namespace fusion::test {
 
 struct ScheduleCase {
-  /// A module with one function. What it returns is computed by one op or group, from views of the arguments.
+  /// A module with one function. What it returns is computed by one op or group, from views of the arguments or of
+  /// constants.
   std::string text;
   SymbolValues symbols;
   /// Largest relative L2 error of an output; an infinite or NaN difference always fails.
@@ -23,6 +24,7 @@ struct ScheduleCase {
   bool compiles = true;
   uint32_t arch = 90; ///< sm_XX that the kernel is emitted for
   std::optional<int64_t> l2Bytes = {}; ///< of the target, if other than the table's
+  std::string variant = {};            ///< Alternative::variant; empty: what is taken where nothing is measured
 };
 
 /// Emits the kernel for the case's sizes and returns its source. Without a GPU it is checked for spills, runs in emulation

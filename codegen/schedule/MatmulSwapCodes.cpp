@@ -1,0 +1,190 @@
+// The configuration of gemm_swap_codes: up to 128 rows of A, quantised B whose codes TMA reads and registers
+// decode.
+#include "codegen/schedule/MatmulSwap.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <tuple>
+
+namespace fusion::matmul {
+
+namespace {
+constexpr int64_t mostRows = 128, tile = 64, mostStages = 31; // columns of C that a product has
+constexpr int64_t leastScaleDepth = 16;                       // codes along k that a product takes
+constexpr int64_t staticBytes = 1024;                         // mbarriers, and the alignment of each array
+
+int64_t bitsOf(const Operand &operand) { return operand.packed ? 4 : 8; }
+
+/// How columns and K are shared out, and how large the parts of the ring are.
+struct Sharing {
+  int64_t tiles = 1;   ///< of 64 columns that a block computes at once, of each accumulator
+  int64_t depth = 128; ///< of a step along K
+  int64_t kSplit = 1;  ///< blocks that share out K
+  int64_t groups = 2;  ///< warpgroups that share out the steps of a block
+  int64_t stages = 2;
+};
+
+int64_t scaleDepth(const Problem &problem, int64_t depth) {
+  const int64_t neighbours = neighboursPerScale(problem);
+  return neighbours == 0 ? depth : std::gcd(neighbours, depth);
+}
+
+bool scaleFits(const Problem &problem) {
+  const Decode &decode = *problem.b.decode;
+  return !decode.scale->literal && decode.scale->type == decode.type;
+}
+
+/// As in gemm_swap_codes.cuh.
+int64_t stageBytes(const Problem &problem, const Sharing &sharing) {
+  const int64_t tiles = sharing.tiles * static_cast<int64_t>(problem.accumulators());
+  const int64_t entries = sharing.depth / scaleDepth(problem, sharing.depth),
+                entryBytes = problem.b.decode->zero ? 8 : 4, pitch = tile + (entries > 1 ? 4 : 0);
+  const int64_t bytes = tiles * tile * sharing.depth * bitsOf(problem.b) / 8 +
+                        sharing.depth / 64 * swappedRows(problem) * 128 +
+                        tiles * entries * pitch * entryBytes;
+  return (bytes + 1023) / 1024 * 1024;
+}
+/// What the warpgroups and the blocks of the cluster hand over.
+int64_t partBytes(const Problem &problem, const Sharing &sharing) {
+  const int64_t tiles = sharing.tiles * static_cast<int64_t>(problem.accumulators()),
+                rows = swappedRows(problem), own = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
+  return tiles * 2048 * ((sharing.groups - 1) * rows / 8 + (sharing.kSplit - 1) * own);
+}
+int64_t stagedBytes(const Problem &problem) {
+  return static_cast<int64_t>(problem.accumulators()) * (swappedRows(problem) < 16 ? 8 : 16) * 20 * 16;
+}
+
+int64_t columnsOf(const Problem &problem, int64_t tiles) {
+  return *columnTiles(problem, tile * tiles).constant();
+}
+int64_t turnsOf(const Problem &problem, int64_t tiles, const TargetInfo &target) {
+  return (columnsOf(problem, tiles) + target.multiprocessors - 1) / target.multiprocessors;
+}
+
+/// Steps in the ring: as many as there is memory for, or as the block has; of each warpgroup one that it has
+/// not given back, and one at least on its way.
+int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+  const int64_t fixed = partBytes(problem, sharing) + stagedBytes(problem) + staticBytes + 1024;
+  const int64_t depth = sharing.depth * sharing.kSplit, steps = (*problem.k.constant() + depth - 1) / depth;
+  return std::min({mostStages, (target.sharedBytesPerBlock - fixed) / stageBytes(problem, sharing),
+                   std::max(sharing.groups + 1, turnsOf(problem, sharing.tiles, target) * steps)});
+}
+
+/// Warps of three warpgroups hide what each waits for while it decodes. More rows, or scales, leave registers
+/// for two.
+Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
+  const int64_t rows = swappedRows(problem), columns = columnsOf(problem, 1);
+  Sharing sharing;
+  // Two tiles at once read the rows of A once for both.
+  if (columns > target.multiprocessors && problem.accumulators() == 1 && rows <= 64 &&
+      2 * turnsOf(problem, 2, target) <= turnsOf(problem, 1, target))
+    sharing.tiles = 2;
+  const int64_t deepest = bitsOf(problem.b) == 4 && rows <= 64 ? 256 : 128,
+                most = rows <= 16 && scaleDepth(problem, 256) >= 32 ? 3 : 2;
+  for (auto [depth, groups, free] : {std::tuple(deepest, most, 2), std::tuple(int64_t(128), most, 1),
+                                     std::tuple(int64_t(128), int64_t(1), 1)}) {
+    sharing.depth = depth;
+    sharing.groups = groups;
+    sharing.kSplit = swappedSplit(columns, *problem.k.constant() / depth, target);
+    sharing.stages = stagesOf(problem, sharing, target);
+    const bool hasAll =
+        sharing.stages >= turnsOf(problem, sharing.tiles, target) * 2 * groups; // of a short K
+    if (sharing.stages >= groups + free || (hasAll && sharing.stages > groups))
+      break;
+  }
+  return sharing;
+}
+
+std::optional<std::string> refusesWeights(const Problem &problem, const Matmul &matmul) {
+  const Operand &b = matmul.b;
+  if (!(b.rowStride == Dim(1)))
+    return "the second operand's codes do not lie along k";
+  if (matmul.n.constant().value_or(0) < tile)
+    return "there are fewer than 64 columns";
+  if (!readsTiles(b.offset, b.columnStride, bitsOf(b)))
+    return "the second operand's rows are no multiple of 16 bytes apart";
+  if (isFloat(b.type) && b.decode->zero)
+    return "f8 has a zero point";
+  if (const int64_t neighbours = neighboursPerScale(problem); neighbours % leastScaleDepth != 0)
+    return fmt::format("blocks of {} along k, not of a multiple of 16", neighbours);
+  return std::nullopt;
+}
+} // namespace
+
+std::optional<std::string> swapCodesRefusal(const Problem &problem, const TargetInfo &target) {
+  if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !target.has(Feature::Clusters))
+    return "the GPU has no warpgroups";
+  if (!problem.prologue.empty() || problem.routing || !problem.batch.empty())
+    return "the first operand is computed in the kernel, or there are several matrices";
+  const std::optional<Decode> &decode = problem.b.decode;
+  if (!decode || !decode->scale || (decode->type != DType::BF16 && decode->type != DType::F16))
+    return "the second operand is not dequantised to 16 bits";
+  if (decode->scale->type == DType::F64)
+    return "scales are f64";
+  if (!readsSwappedRows(problem, decode->type))
+    return "the first operand has another type, or its rows are no multiple of 16 bytes apart";
+  if (problem.accumulators() > 2)
+    return "more than two products are combined";
+  if (problem.k.constant().value_or(0) < 256)
+    return "the products are shorter than 256";
+  for (const Matmul &matmul : problem.matmuls)
+    if (auto reason = refusesWeights(problem, matmul))
+      return reason;
+  return std::nullopt;
+}
+
+int64_t swapCodesRows(const Problem &problem, const TargetInfo &target) {
+  // Two accumulators of more rows have no registers.
+  return swapCodesRefusal(problem, target) ? 0 : mostRows / static_cast<int64_t>(problem.accumulators());
+}
+
+KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, const Problem &problem) {
+  const Sharing sharing = chooseSharing(problem, context.target);
+  const int64_t rows = swappedRows(problem);
+  GemmSource source(region, context, problem, "gemm_swap_codes");
+  source.setType("type", body::spelling(problem.a.type));
+  source.set("rows", rows);
+  source.set("tiles", sharing.tiles);
+  source.set("depth", sharing.depth);
+  source.set("scale_depth", scaleDepth(problem, sharing.depth));
+  source.set("scale_fits", scaleFits(problem));
+  source.set("groups", sharing.groups);
+  source.set("stages", sharing.stages);
+  source.set("k_split", sharing.kSplit);
+  const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  source.set("vector", sums.width);
+  const bool isEarly = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+    auto isKnown = [&](const std::optional<ScaleOrZero> &entry) {
+      return !entry || entry->literal || context.isIndependentOfPredecessor(entry->input);
+    };
+    return context.isIndependentOfPredecessor(matmul.b.input) && isKnown(matmul.b.decode->scale) &&
+           isKnown(matmul.b.decode->zero);
+  });
+  source.set("weights_before_wait", isEarly);
+  if (context.mayLaunchEarly)
+    source.set("launches_early", true);
+  KernelDraft draft = source.finishSwapCodes(
+      sums, static_cast<uint32_t>(128 * (sharing.groups + 1)), static_cast<uint32_t>(sharing.kSplit), isEarly,
+      mapOfSwappedRows(problem), [&](const Matmul &matmul) {
+        const Operand &b = matmul.b;
+        const Dim perByte = 8 / bitsOf(b);
+        TensorMapArgument map =
+            swappedMap(DType::U8, 0, {matmul.n, problem.k.ceilDiv(*perByte.constant())},
+                       b.columnStride.ceilDiv(*perByte.constant()), tile, sharing.depth * bitsOf(b) / 8);
+        map.byteOffset = b.offset.ceilDiv(*perByte.constant());
+        return map;
+      });
+  draft.launchesEarly = context.mayLaunchEarly;
+  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(sharing.stages * stageBytes(problem, sharing) +
+                                                          partBytes(problem, sharing) + 1024);
+  draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
+  draft.gridX =
+      sharing.kSplit > 1
+          ? Dim(columnsOf(problem, sharing.tiles) * sharing.kSplit)
+          : Dim((columnsOf(problem, sharing.tiles) + turnsOf(problem, sharing.tiles, context.target) - 1) /
+                turnsOf(problem, sharing.tiles, context.target));
+  return draft;
+}
+
+} // namespace fusion::matmul
