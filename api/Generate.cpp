@@ -198,7 +198,7 @@ public:
     for (int64_t done = 1; done < options.tokens && !allEnded(); ++done, ++at, ++generation.steps) {
       if (Status status = step(at, at + 1, /*isLast=*/true); !status)
         return status.error();
-      if (static_cast<int64_t>(waiting.size()) == stepsInFlight)
+      if (options.onToken || static_cast<int64_t>(waiting.size()) == stepsInFlight)
         if (Status status = collect(); !status)
           return status.error();
     }
@@ -243,8 +243,12 @@ private:
     for (size_t i = 0; i < waiting.size(); ++i) {
       const std::vector<int64_t> tokens = fetched->at(std::to_string(i)).toInts();
       for (size_t row = 0; row < tokens.size(); ++row)
-        if (!hasEnded(row))
+        if (!hasEnded(row)) {
           generation.tokens[row].push_back(tokens[row]);
+          if (options.onToken)
+            if (Status status = options.onToken(row, tokens[row]); !status)
+              return status;
+        }
     }
     waiting.clear();
     return {};

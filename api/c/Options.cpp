@@ -79,6 +79,14 @@ const std::map<std::string_view, Setter> &setters() {
        }},
       {"ranks", [](fusion_options &o, const std::string &n,
                    const std::string &v) { return setNumber<int>(n, v, 1, o.load.ranks); }},
+      {"sample",
+       [](fusion_options &o, const std::string &, const std::string &v) -> Status {
+         auto sampling = samplingNamed(v);
+         if (!sampling)
+           return sampling.error();
+         o.load.sampling = *sampling;
+         return {};
+       }},
       {"shared-caches",
        [](fusion_options &o, const std::string &n, const std::string &v) -> Status {
          auto on = yes(n, v);

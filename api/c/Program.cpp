@@ -1,3 +1,4 @@
+#include "api/Generate.h"
 #include "api/c/Handles.h"
 
 #include <nlohmann/json.hpp>
@@ -81,6 +82,44 @@ fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size
     auto given = named(count, names, inputs);
     return given ? give(program->program.enqueue(*given, stream), outputNames(program->program), outputs)
                  : Status(given.error());
+  });
+}
+
+fusion_status fusion_program_generate(fusion_program *program, size_t prompt_count,
+                                      const int64_t *const *prompts, const size_t *lengths, int64_t tokens,
+                                      const int64_t *end_token, int64_t chunk, uint64_t seed, size_t count,
+                                      const char *const *names, const fusion_tensor *const *inputs,
+                                      fusion_token each, void *context, int at_once) {
+  return c::guarded([&]() -> Status {
+    if ((prompt_count > 0 && (!prompts || !lengths)) || !each)
+      return badInput("a generation needs its prompts, their lengths, and what takes the tokens");
+    std::vector<std::vector<int64_t>> given;
+    for (size_t i = 0; i < prompt_count; ++i) {
+      if (!prompts[i] && lengths[i] > 0)
+        return badInput("prompt " + std::to_string(i) + " has no tokens");
+      given.emplace_back(prompts[i], prompts[i] + lengths[i]);
+    }
+    auto others = named(count, names, inputs);
+    if (!others)
+      return others.error();
+    GenerateOptions options{
+        .tokens = tokens, .chunk = chunk, .endToken = {}, .seed = seed, .inputs = *others, .onToken = {}};
+    if (end_token)
+      options.endToken = *end_token;
+    bool ended = false;
+    if (at_once)
+      options.onToken = [&](size_t prompt, int64_t token) -> Status {
+        ended = each(context, prompt, token) != 0;
+        return ended ? Status(badInput("the caller ended the generation")) : Status();
+      };
+    auto generation = generate(program->program, given, options);
+    if (!generation)
+      return ended ? Status() : Status(generation.error());
+    for (size_t prompt = 0; !at_once && prompt < prompt_count; ++prompt)
+      for (int64_t token : generation->tokens[prompt])
+        if (each(context, prompt, token) != 0)
+          return {};
+    return {};
   });
 }
 

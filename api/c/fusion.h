@@ -69,18 +69,27 @@ FUSION_API void fusion_free(char *text);
 
 FUSION_API fusion_options *fusion_options_create(void);
 FUSION_API void fusion_options_destroy(fusion_options *options);
+/* clang-format off */
 /* Sets one by name; an unknown name or value is FUSION_BAD_INPUT. yes/no are "1" and "0".
  *
- *   when a graph is loaded     shared-caches  yes/no: caches of GroupQueryAttention are buffers of full
- * capacity ranks          N: how many files the {rank} of a path stands for when it is compiled        device
- * auto (default), cpu, cuda, emulate target         sm_90a, ...; default: that of GPU 0 fuse yes/no, default
- * yes fuse-disable   the name of a pattern to leave out; repeatable patterns       a file with more patterns;
- * repeatable kernel         NAME=FILE.cu, an edited kernel; repeatable profit         auto (default), model,
- * measure tp             N ranks of tensor parallelism, default 1 tp-vocabulary  yes/no: they divide
- * embedding and head too launcher       yes/no: the rank of this process is in its launcher's variables
- *                              kv-capacity    positions that key/value caches hold; 0 (default): they are
- * copied to grow assume-finite  yes/no, default yes: experts of weight 0 need not run cache          folder
- * for compiled kernels, plans and reports */
+ *   when a graph is loaded     shared-caches  yes/no: caches of GroupQueryAttention have their full length
+ *                              ranks          N: how many files the {rank} of a path stands for
+ *                              sample         greedy, or some of temperature=0.8,top-k=50,top-p=0.9: a result
+ *                                             next_tokens, see LoadOptions::sampling in Fusion.h
+ *   when it is compiled        device         auto (default), cpu, cuda, emulate
+ *                              target         sm_90a, ...; default: that of GPU 0
+ *                              fuse           yes/no, default yes
+ *                              fuse-disable   the name of a pattern to leave out; repeatable
+ *                              patterns       a file with more patterns; repeatable
+ *                              kernel         NAME=FILE.cu, an edited kernel; repeatable
+ *                              profit         auto (default), model, measure
+ *                              tp             N ranks of tensor parallelism, default 1
+ *                              tp-vocabulary  yes/no: they divide embedding and head too
+ *                              launcher       yes/no: the rank of this process is in its launcher's variables
+ *                              kv-capacity    positions that caches hold; 0 (default): they grow by copies
+ *                              assume-finite  yes/no, default yes: experts of weight 0 need not run
+ *                              cache          folder for compiled kernels, plans and reports */
+/* clang-format on */
 FUSION_API fusion_status fusion_options_set(fusion_options *options, const char *name, const char *value);
 /* The contents of an initializer or graph input when a graph is loaded. The tensor is not copied. */
 FUSION_API fusion_status fusion_options_weight(fusion_options *options, const char *name,
@@ -173,6 +182,21 @@ FUSION_API fusion_status fusion_program_run(fusion_program *program, size_t coun
 FUSION_API fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count,
                                                 const char *const *names, const fusion_tensor *const *inputs,
                                                 fusion_tensor **outputs);
+/* Takes a token of prompt number `prompt`; anything but 0: no more are wanted. */
+typedef int (*fusion_token)(void *context, size_t prompt, int64_t token);
+/* Chooses up to `tokens` tokens for each of `prompts`, of `lengths` token ids each, step by step, and gives
+ * them to `each` on this thread: `at_once`, step by step, as soon as they are on the host; else at the end,
+ * prompt by prompt, and the device need not wait between steps. `end_token` (may be NULL): nothing follows
+ * it. `chunk`: positions of the prompts in one run, 0 for all. `seed`: of what is drawn. `names` and
+ * `inputs`: `count` inputs that are neither token ids, mask, positions nor caches. The graph was loaded with
+ * the option sample, and takes attention_mask and position_ids where prompts differ in length: see
+ * api/Generate.h. */
+FUSION_API fusion_status fusion_program_generate(fusion_program *program, size_t prompt_count,
+                                                 const int64_t *const *prompts, const size_t *lengths,
+                                                 int64_t tokens, const int64_t *end_token, int64_t chunk,
+                                                 uint64_t seed, size_t count, const char *const *names,
+                                                 const fusion_tensor *const *inputs, fusion_token each,
+                                                 void *context, int at_once);
 /* Dense copies on the host, after all that was queued so far. */
 FUSION_API fusion_status fusion_program_fetch(fusion_program *program, size_t count, const char *const *names,
                                               const fusion_tensor *const *tensors, fusion_tensor **copies);

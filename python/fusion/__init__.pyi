@@ -93,6 +93,17 @@ class Program:
         self, inputs: Mapping[str, ArrayLike], iterations: int = ..., cold: bool = ...
     ) -> list[float]: ...
     def profile(self, inputs: Mapping[str, ArrayLike]) -> Profile: ...
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        *,
+        end_token: Optional[int] = ...,
+        chunk: int = ...,
+        seed: int = ...,
+        inputs: Optional[Mapping[str, ArrayLike]] = ...,
+        on_token: Optional[Callable[[int, int], Optional[bool]]] = ...,
+    ) -> list[list[int]]: ...
     def caches(self, **sizes: int) -> Caches: ...
     @property
     def inputs(self) -> list[Port]: ...
@@ -120,6 +131,7 @@ def load(
     files: Optional[Mapping[str, bytes]] = ...,
     constants: Optional[Mapping[str, ArrayLike]] = ...,
     shared_caches: bool = ...,
+    sampling: Optional[str] = ...,
     ranks: int = ...,
     name: Optional[str] = ...,
 ) -> Graph: ...
@@ -153,6 +165,7 @@ def from_pretrained(
     *,
     task: Optional[str] = ...,
     caches: bool = ...,
+    padding: bool = ...,
     dtype: Any = ...,
     **options: Any,
 ) -> Graph: ...

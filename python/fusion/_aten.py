@@ -96,7 +96,8 @@ class Importer:
         self.values = {}  # node -> name, or list of names
         self.given = {}  # weight's name -> tensor
         self.inputs = []  # (name, placeholder) of the model's inputs, in order
-        self._symbols = {}  # symbol -> (input's name, dim)
+        self._symbols = {}  # symbol -> (input's name, dim, factor, sum): the size is factor * symbol + sum
+        self._linear = {}  # the same of symbols that are no dim by themselves
         self._given_sizes = {}  # symbol -> placeholder of a number
         self._path = ""
 
@@ -129,12 +130,23 @@ class Importer:
             dims = self._dims(value)
             self.b.input(name, self._type(node, value), dims)
             for axis, dim in enumerate(value.shape):
-                if isinstance(dim, torch.SymInt) and dim.node.expr.is_symbol:
-                    self._symbols.setdefault(str(dim.node.expr), (name, axis))
+                if isinstance(dim, torch.SymInt):
+                    self._learn(dim.node.expr, name, axis)
             self.inputs.append((name, node))
             self.values[node] = name
         elif isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
             self._given_sizes[str(value.node.expr)] = node
+
+    def _learn(self, expr, name, axis):
+        """What a dim of an input says about symbols: itself, or one in 2*s + 3."""
+        if expr.is_symbol:
+            self._symbols.setdefault(str(expr), (name, axis, 1, 0))
+        elif len(expr.free_symbols) == 1:
+            (symbol,) = expr.free_symbols
+            factor = expr.coeff(symbol)
+            rest = expr - factor * symbol
+            if factor.is_Integer and factor > 0 and rest.is_Integer:
+                self._linear.setdefault(str(symbol), (name, axis, int(factor), int(rest)))
 
     def _attribute(self, node):
         tensor = self.gm
@@ -283,14 +295,18 @@ class Importer:
         if e.is_Integer:
             return self.b.ints([int(e)])
         if e.is_Symbol:
+            if str(e) not in self._symbols and str(e) in self._linear:
+                self._symbols[str(e)] = self._linear[str(e)]
             if str(e) not in self._symbols and str(e) in self._given_sizes:
                 self._size_input(str(e), self._given_sizes[str(e)])
             if str(e) not in self._symbols:
                 raise Unsupported(
                     f"the size {e} is no dim of an input: it depends on the contents of a tensor"
                 )
-            name, axis = self._symbols[str(e)]
-            return self.op("Shape", [name], start=axis, end=axis + 1)
+            name, axis, factor, rest = self._symbols[str(e)]
+            size = self.op("Shape", [name], start=axis, end=axis + 1)
+            size = self.op("Sub", [size, self.b.ints([rest])]) if rest else size
+            return self.op("Div", [size, self.b.ints([factor])]) if factor != 1 else size
         kind = type(e).__name__
         folds = {
             "Add": "Add",
@@ -319,7 +335,7 @@ class Importer:
         name = self.b.fresh("size")
         self.b.input(name, "bool", self._dims(_Sized([node.meta["val"]])))
         self.inputs.append((name, node))
-        self._symbols[symbol] = (name, 0)
+        self._symbols[symbol] = (name, 0, 1, 0)
 
     def reshape(self, value, sizes):
         return self.op("Reshape", [value, sizes if isinstance(sizes, str) else self.sizes(sizes)])

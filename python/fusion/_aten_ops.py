@@ -63,9 +63,39 @@ def same(m, node, x, *rest, **options):
     return m.value(x)
 
 
-@handler("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "type_as")
+@handler("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "type_as", "prims::convert_element_type")
 def to_copy(m, node, x, *rest, **options):
     return m.cast(m.value(x), m.dtype(x), m.dtype(node))
+
+
+@handler("trunc", "fix")
+def trunc(m, node, x):
+    if not m.dtype(x).startswith(("float", "bfloat")):
+        return m.value(x)
+    return m.op("Mul", [m.op("Sign", [x]), m.op("Floor", [m.op("Abs", [x])])])
+
+
+@handler("exp2")
+def exp2(m, node, x):
+    dtype = m.dtype(node)
+    return m.op("Pow", [m.scalar(2, dtype), m.operand(x, dtype)])
+
+
+@handler("isfinite")
+def isfinite(m, node, x):
+    return m.op("Not", [m.op("Or", [m.op("IsInf", [x]), m.op("IsNaN", [x])])])
+
+
+@handler("hardsigmoid")
+def hardsigmoid(m, node, x):
+    return m.op("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
+
+
+@handler("addcmul")
+def addcmul(m, node, x, a, b, value=1):
+    dtype = m.dtype(node)
+    product = _scaled(m, m.op("Mul", [m.operand(a, dtype), m.operand(b, dtype)]), value, dtype)
+    return m.op("Add", [m.operand(x, dtype), product])
 
 
 @handler("rsqrt")

@@ -138,47 +138,6 @@ def constant_pad(m, node, x, pad, value=0):
     return m.op("Pad", [x, m.b.ints(before + after), m.scalar(value, m.dtype(x))])
 
 
-# Indices.
-@handler("embedding")
-def embedding(m, node, weight, indices, *rest, **options):
-    return m.op("Gather", [weight, indices], axis=0)
-
-
-@handler("index_select")
-def index_select(m, node, x, dim, index):
-    return m.op("Gather", [x, index], axis=axis_of(dim, len(m.shape(x))))
-
-
-@handler("gather")
-def gather(m, node, x, dim, index, sparse_grad=False):
-    return m.op("GatherElements", [x, index], axis=axis_of(dim, len(m.shape(x))))
-
-
-@handler("index.Tensor")
-def index(m, node, x, indices):
-    given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
-    if any(m.dtype(i) == "bool" for _, i in given):
-        raise Unsupported("by a mask: the size of the result depends on its contents")
-    if len(given) == 1:
-        return m.op("Gather", [x, given[0][1]], axis=given[0][0])
-    if [axis for axis, _ in given] != list(range(len(given))):
-        raise Unsupported("by tensors that do not start at the first dim, one after the other")
-    shape = list(m.shape(node))[: len(m.shape(node)) - (len(m.shape(x)) - len(given))]
-    size = m.sizes(shape)
-    columns = [
-        m.op("Unsqueeze", [m.op("Expand", [m.operand(i, "int64"), size]), m.b.ints([-1])]) for _, i in given
-    ]
-    return m.op("GatherND", [x, m.op("Concat", columns, axis=-1)])
-
-
-@handler("slice_scatter", "select_scatter", "index_put", "scatter.src", "scatter.value")
-def scatter(m, node, x, *rest, **options):
-    name = node.target._schema.name.split("::")[-1]
-    if name == "scatter" and isinstance(rest[2], torch.fx.Node):
-        return m.op("ScatterElements", [x, rest[1], rest[2]], axis=axis_of(rest[0], len(m.shape(x))))
-    raise Unsupported("writes into a tensor")
-
-
 @handler("tril", "triu")
 def triangle(m, node, x, diagonal=0):
     upper = node.target._schema.name.endswith("triu")

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from . import _aten_layers, _aten_ops, _aten_shapes  # noqa: F401: they register their handlers
+from . import _aten_indices, _aten_layers, _aten_ops, _aten_shapes  # noqa: F401: they register handlers
 from ._aten import HANDLERS, Importer, Unsupported
 from ._errors import BadInput
 from ._graph import load

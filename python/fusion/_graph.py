@@ -92,7 +92,17 @@ class Graph(HasPorts):
         )
 
 
-def load(model, *, weights=None, files=None, constants=None, shared_caches=False, ranks=1, name=None):
+def load(
+    model,
+    *,
+    weights=None,
+    files=None,
+    constants=None,
+    shared_caches=False,
+    sampling=None,
+    ranks=1,
+    name=None,
+):
     """Imports a graph.
 
     model: the path of an .onnx or .mlir file; or bytes (anything with a buffer), or an onnx.ModelProto. Bytes
@@ -102,6 +112,8 @@ def load(model, *, weights=None, files=None, constants=None, shared_caches=False
     files: contents of external data files, by the location that the model calls them.
     constants: graph inputs whose contents are known now; they become constants.
     shared_caches: caches of GroupQueryAttention are given as buffers of full capacity.
+    sampling: 'greedy', or some of 'temperature=0.8,top-k=50,top-p=0.9': the graph gets a result `next_tokens`
+        (batch x 1), which Program.generate() needs, and `logits` are those of the last position.
     ranks: how many files the {rank} in a path stands for.
     name: what messages call a model of bytes; external data lies beside it.
 
@@ -116,6 +128,8 @@ def load(model, *, weights=None, files=None, constants=None, shared_caches=False
         options.file(location, contents)
     options.set("shared-caches", "1" if shared_caches else "0")
     options.set("ranks", str(ranks))
+    if sampling is not None:
+        options.set("sample", sampling)
     if isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
         return Graph(_core.Graph.load(path, options), path)

@@ -128,6 +128,30 @@ class Program(HasPorts):
             *self._core.profile({name: to_core(value, f"input {name}") for name, value in inputs.items()})
         )
 
+    def generate(
+        self,
+        prompts,
+        max_new_tokens,
+        *,
+        end_token=None,
+        chunk=0,
+        seed=0,
+        inputs=None,
+        on_token=None,
+    ):
+        """Lists of up to `max_new_tokens` token ids that follow each of `prompts`, lists of token ids, of a
+        graph that was loaded with `sampling`. Prompts of different lengths need a graph with inputs
+        attention_mask and position_ids: from_pretrained(padding=True).
+
+        end_token: nothing follows it. chunk: positions of the prompts in one run; 0: all. seed: of what is
+        drawn. inputs: those that are neither token ids, mask, positions nor caches. on_token(prompt, token):
+        called with each token, step by step, as soon as it is known; where it returns what is true the
+        generation ends. Raises BadInput for a graph that is not one of this kind, and what on_token raises.
+        """
+        rows = [[int(token) for token in prompt] for prompt in prompts]
+        given = {name: to_core(value, f"input {name}") for name, value in (inputs or {}).items()}
+        return self._core.generate(rows, max_new_tokens, end_token, chunk, seed, given, on_token)
+
     def caches(self, **sizes):
         """Empty key/value caches for this program: see Caches."""
         return Caches(self, sizes)
@@ -230,7 +254,9 @@ def _stream(values):
     for value in values:
         if is_torch(value) and value.is_cuda:
             torch, index = sys.modules["torch"], value.get_device()
-            raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what Inductor calls: 20 times as quick
+            raw = getattr(
+                torch._C, "_cuda_getCurrentRawStream", None
+            )  # what Inductor calls: 20 times as quick
             return raw(index) if raw else torch.cuda.current_stream(index).cuda_stream
     return None
 

@@ -1,6 +1,6 @@
 // fusion._core: the C interface (fusion.h) for Python. What people use is in ../fusion; this has no names or
 // defaults of its own.
-#include "Handles.h"
+#include "Program.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -65,22 +65,6 @@ struct Options {
   std::exception_ptr raised;
 };
 
-struct Program {
-  explicit Program(fusion_program *made) : handle(made) {
-    size_t count = 0;
-    const fusion_port *ports = fusion_program_outputs(made, &count);
-    for (size_t i = 0; i < count; ++i)
-      outputNames.emplace_back(ports[i].name);
-  }
-  /// Its threads may be letting go of Python's tensors.
-  ~Program() {
-    nb::gil_scoped_release released;
-    handle.reset();
-  }
-  Handle<fusion_program, fusion_program_destroy> handle;
-  std::vector<std::string> outputNames;
-};
-
 using Graph = Handle<fusion_graph, fusion_graph_destroy>;
 using Ports = std::vector<std::tuple<std::string, std::string, std::vector<std::string>>>;
 
@@ -90,83 +74,6 @@ Ports portsOf(const fusion_port *ports, size_t count) {
     result.emplace_back(ports[i].name, ports[i].type,
                         std::vector<std::string>(ports[i].dims, ports[i].dims + ports[i].rank));
   return result;
-}
-
-/// Names and handles of a call's tensors.
-struct Arguments {
-  explicit Arguments(const nb::dict &tensors) {
-    for (auto [name, tensor] : tensors) {
-      names.push_back(nb::cast<const char *>(name));
-      handles.push_back(nb::cast<const Tensor &>(tensor).get());
-    }
-  }
-  size_t size() const { return names.size(); }
-  std::vector<const char *> names;
-  std::vector<const fusion_tensor *> handles;
-};
-
-template <class Names>
-nb::dict named(const Names &names, const std::vector<fusion_tensor *> &made) {
-  nb::dict result;
-  for (size_t i = 0; i < made.size(); ++i)
-    result[nb::str(std::string(names[i]).c_str())] =
-        nb::cast(new Tensor(made[i]), nb::rv_policy::take_ownership);
-  return result;
-}
-
-nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {
-  const Arguments given(inputs);
-  std::vector<fusion_tensor *> outputs(program.outputNames.size());
-  fusion_status status;
-  {
-    nb::gil_scoped_release released;
-    status =
-        stream ? fusion_program_enqueue(program.handle.get(), reinterpret_cast<void *>(*stream), given.size(),
-                                        given.names.data(), given.handles.data(), outputs.data())
-               : fusion_program_run(program.handle.get(), given.size(), given.names.data(),
-                                    given.handles.data(), outputs.data());
-  }
-  check(status);
-  return named(program.outputNames, outputs);
-}
-
-nb::dict fetch(Program &program, const nb::dict &tensors) {
-  const Arguments given(tensors);
-  std::vector<fusion_tensor *> copies(given.size());
-  fusion_status status;
-  {
-    nb::gil_scoped_release released;
-    status = fusion_program_fetch(program.handle.get(), given.size(), given.names.data(),
-                                  given.handles.data(), copies.data());
-  }
-  check(status);
-  return named(given.names, copies);
-}
-
-std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold) {
-  const Arguments given(inputs);
-  std::vector<double> times(static_cast<size_t>(std::max(iterations, 0)));
-  fusion_status status;
-  {
-    nb::gil_scoped_release released;
-    status = fusion_program_bench(program.handle.get(), given.size(), given.names.data(),
-                                  given.handles.data(), iterations, cold, times.data());
-  }
-  check(status);
-  return times;
-}
-
-std::pair<std::string, std::string> profile(Program &program, const nb::dict &inputs) {
-  const Arguments given(inputs);
-  Text table, trace;
-  fusion_status status;
-  {
-    nb::gil_scoped_release released;
-    status = fusion_program_profile(program.handle.get(), given.size(), given.names.data(),
-                                    given.handles.data(), table.out(), trace.out());
-  }
-  check(status);
-  return {table.str(), trace.str()};
 }
 
 /// Without the interpreter's lock: a run that holds the program's may be waiting for it.
@@ -327,6 +234,8 @@ NB_MODULE(_core, module) {
           [](const Program &program) { return std::string(fusion_program_device(program.handle.get())); })
       .def_prop_ro("rank", [](const Program &program) { return fusion_program_rank(program.handle.get()); })
       .def("run", &run, nb::arg("inputs"), nb::arg("stream").none())
+      .def("generate", &generate, nb::arg("prompts"), nb::arg("tokens"), nb::arg("end_token").none(),
+           nb::arg("chunk"), nb::arg("seed"), nb::arg("inputs"), nb::arg("each").none())
       .def("fetch", &fetch)
       .def("bench", &bench)
       .def("profile", &profile)

@@ -94,7 +94,7 @@ class TorchTest(unittest.TestCase):
                 self.register_buffer("count", torch.zeros(1))
 
             def forward(self, x):
-                self.count += 1
+                self.count.add_(1)
                 return x + self.count
 
         with self.assertRaisesRegex(fusion.Unsupported, "changes count"):

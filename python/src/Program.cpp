@@ -1,0 +1,140 @@
+#include "Program.h"
+
+namespace fusion::python {
+
+Program::Program(fusion_program *made) : handle(made) {
+  size_t count = 0;
+  const fusion_port *ports = fusion_program_outputs(made, &count);
+  for (size_t i = 0; i < count; ++i)
+    outputNames.emplace_back(ports[i].name);
+}
+
+Program::~Program() {
+  nb::gil_scoped_release released;
+  handle.reset();
+}
+
+namespace {
+/// Names and handles of a call's tensors.
+struct Arguments {
+  explicit Arguments(const nb::dict &tensors) {
+    for (auto [name, tensor] : tensors) {
+      names.push_back(nb::cast<const char *>(name));
+      handles.push_back(nb::cast<const Tensor &>(tensor).get());
+    }
+  }
+  size_t size() const { return names.size(); }
+  std::vector<const char *> names;
+  std::vector<const fusion_tensor *> handles;
+};
+
+template <class Names>
+nb::dict named(const Names &names, const std::vector<fusion_tensor *> &made) {
+  nb::dict result;
+  for (size_t i = 0; i < made.size(); ++i)
+    result[nb::str(std::string(names[i]).c_str())] =
+        nb::cast(new Tensor(made[i]), nb::rv_policy::take_ownership);
+  return result;
+}
+} // namespace
+
+nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {
+  const Arguments given(inputs);
+  std::vector<fusion_tensor *> outputs(program.outputNames.size());
+  fusion_status status;
+  {
+    nb::gil_scoped_release released;
+    status =
+        stream ? fusion_program_enqueue(program.handle.get(), reinterpret_cast<void *>(*stream), given.size(),
+                                        given.names.data(), given.handles.data(), outputs.data())
+               : fusion_program_run(program.handle.get(), given.size(), given.names.data(),
+                                    given.handles.data(), outputs.data());
+  }
+  check(status);
+  return named(program.outputNames, outputs);
+}
+
+nb::dict fetch(Program &program, const nb::dict &tensors) {
+  const Arguments given(tensors);
+  std::vector<fusion_tensor *> copies(given.size());
+  fusion_status status;
+  {
+    nb::gil_scoped_release released;
+    status = fusion_program_fetch(program.handle.get(), given.size(), given.names.data(),
+                                  given.handles.data(), copies.data());
+  }
+  check(status);
+  return named(given.names, copies);
+}
+
+std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold) {
+  const Arguments given(inputs);
+  std::vector<double> times(static_cast<size_t>(std::max(iterations, 0)));
+  fusion_status status;
+  {
+    nb::gil_scoped_release released;
+    status = fusion_program_bench(program.handle.get(), given.size(), given.names.data(),
+                                  given.handles.data(), iterations, cold, times.data());
+  }
+  check(status);
+  return times;
+}
+
+std::pair<std::string, std::string> profile(Program &program, const nb::dict &inputs) {
+  const Arguments given(inputs);
+  Text table, trace;
+  fusion_status status;
+  {
+    nb::gil_scoped_release released;
+    status = fusion_program_profile(program.handle.get(), given.size(), given.names.data(),
+                                    given.handles.data(), table.out(), trace.out());
+  }
+  check(status);
+  return {table.str(), trace.str()};
+}
+
+std::vector<std::vector<int64_t>> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
+                                           int64_t tokens, std::optional<int64_t> endToken, int64_t chunk,
+                                           uint64_t seed, const nb::dict &inputs, nb::object each) {
+  const Arguments given(inputs);
+  std::vector<const int64_t *> starts;
+  std::vector<size_t> lengths;
+  for (const std::vector<int64_t> &prompt : prompts) {
+    starts.push_back(prompt.data());
+    lengths.push_back(prompt.size());
+  }
+  struct Context {
+    std::vector<std::vector<int64_t>> tokens;
+    nb::object each;
+    std::exception_ptr raised;
+  } context{std::vector<std::vector<int64_t>>(prompts.size()), std::move(each), nullptr};
+  auto token = [](void *self, size_t prompt, int64_t token) {
+    auto &context = *static_cast<Context *>(self);
+    context.tokens[prompt].push_back(token);
+    if (context.each.is_none())
+      return 0;
+    nb::gil_scoped_acquire held;
+    try {
+      if (PyErr_CheckSignals() != 0)
+        throw nb::python_error();
+      return nb::cast<bool>(nb::bool_(context.each(prompt, token))) ? 1 : 0;
+    } catch (...) {
+      context.raised = std::current_exception();
+      return 1;
+    }
+  };
+  fusion_status status;
+  {
+    nb::gil_scoped_release released;
+    status = fusion_program_generate(program.handle.get(), prompts.size(), starts.data(), lengths.data(),
+                                     tokens, endToken ? &*endToken : nullptr, chunk, seed, given.size(),
+                                     given.names.data(), given.handles.data(), token, &context,
+                                     !context.each.is_none());
+  }
+  if (context.raised)
+    std::rethrow_exception(context.raised);
+  check(status);
+  return std::move(context.tokens);
+}
+
+} // namespace fusion::python

@@ -1,0 +1,27 @@
+// A program's calls for Python.
+#pragma once
+
+#include "Handles.h"
+
+namespace fusion::python {
+
+struct Program {
+  explicit Program(fusion_program *made);
+  /// Its threads may be letting go of Python's tensors.
+  ~Program();
+  Handle<fusion_program, fusion_program_destroy> handle;
+  std::vector<std::string> outputNames;
+};
+
+/// Tensors by name, as a dict. `stream`: a cudaStream_t where the run is queued; none: it is waited for.
+nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream);
+nb::dict fetch(Program &program, const nb::dict &tensors);
+std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold);
+/// Table and trace.
+std::pair<std::string, std::string> profile(Program &program, const nb::dict &inputs);
+/// Tokens by prompt. `each(prompt, token)` may end the generation by returning what is true, or by raising.
+std::vector<std::vector<int64_t>> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
+                                           int64_t tokens, std::optional<int64_t> endToken, int64_t chunk,
+                                           uint64_t seed, const nb::dict &inputs, nb::object each);
+
+} // namespace fusion::python
