@@ -64,6 +64,7 @@ struct fusion_program {
   fusion::Program program;
   const fusion::c::Ports inputs, outputs;
   const std::string device;
+  std::vector<std::string> outputNames;
   std::vector<fusion::Program::Cache> cacheNames;
   std::vector<fusion_cache> caches;
 };

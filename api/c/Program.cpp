@@ -10,6 +10,8 @@ using namespace fusion;
 fusion_program::fusion_program(Program made)
     : program(std::move(made)), inputs(program.inputs()), outputs(program.outputs()),
       device(program.device()), cacheNames(program.caches()) {
+  for (const Port &port : program.outputs())
+    outputNames.push_back(port.name);
   for (const Program::Cache &cache : cacheNames)
     caches.push_back({cache.past.c_str(), cache.present.c_str()});
 }
@@ -59,18 +61,11 @@ static Status give(Result<NamedTensors> made, const std::vector<std::string> &na
   return {};
 }
 
-static std::vector<std::string> outputNames(const Program &program) {
-  std::vector<std::string> names;
-  for (const Port &port : program.outputs())
-    names.push_back(port.name);
-  return names;
-}
-
 fusion_status fusion_program_run(fusion_program *program, size_t count, const char *const *names,
                                  const fusion_tensor *const *inputs, fusion_tensor **outputs) {
   return c::guarded([&]() -> Status {
     auto given = named(count, names, inputs);
-    return given ? give(program->program.run(*given), outputNames(program->program), outputs)
+    return given ? give(program->program.run(*given), program->outputNames, outputs)
                  : Status(given.error());
   });
 }
@@ -80,7 +75,7 @@ fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size
                                      fusion_tensor **outputs) {
   return c::guarded([&]() -> Status {
     auto given = named(count, names, inputs);
-    return given ? give(program->program.enqueue(*given, stream), outputNames(program->program), outputs)
+    return given ? give(program->program.enqueue(*given, stream), program->outputNames, outputs)
                  : Status(given.error());
   });
 }

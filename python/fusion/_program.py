@@ -12,7 +12,6 @@ from ._errors import BadInput
 from ._graph import Graph, HasPorts, load
 from ._options import options_of
 from ._report import Report
-from ._tensor import Tensor, is_torch, to_core
 
 
 class Profile(NamedTuple):
@@ -65,29 +64,21 @@ class Program(HasPorts):
 
     def __init__(self, core, graph=None):
         self._core, self._graph = core, graph
-        self._kept = {present for _, present in core.caches}
+        self._call = core.call
 
     def __call__(self, inputs=None, /, **named):
         if inputs is not None:
-            named = {**inputs, **named}
-        for value in named.values():
-            if is_torch(value):
-                return self._give(self.run(named, _stream(named.values())), Tensor.torch)
-        return self._give(self.run(named), _numpy)
+            named = {**inputs, **named} if named else dict(inputs)
+        return self._call(named)
 
     def run(self, inputs, stream=None):
         """The same with fusion.Tensors as results. `stream`: a cudaStream_t as int, where the run is queued
         and not waited for; None: the results are there on return."""
-        given = {name: to_core(value, f"input {name}") for name, value in inputs.items()}
-        return {name: Tensor(core) for name, core in self._core.run(given, stream).items()}
-
-    def _give(self, outputs, convert):
-        return {name: tensor if name in self._kept else convert(tensor) for name, tensor in outputs.items()}
+        return self._core.run(dict(inputs), stream)
 
     def fetch(self, tensors):
         """Dense numpy arrays of fusion.Tensors by name, after all that was queued so far."""
-        copies = self._core.fetch({name: to_core(value, name) for name, value in tensors.items()})
-        return {name: _numpy(Tensor(core)) for name, core in copies.items()}
+        return self._core.fetch(dict(tensors))
 
     @property
     def device(self):
@@ -118,15 +109,11 @@ class Program(HasPorts):
     def bench(self, inputs, iterations=100, cold=False):
         """Microseconds of each of `iterations` runs, after three that do not count: device time on a GPU.
         `cold`: its cache is emptied before each."""
-        return self._core.bench(
-            {name: to_core(value, f"input {name}") for name, value in inputs.items()}, iterations, cold
-        )
+        return self._core.bench(dict(inputs), iterations, cold)
 
     def profile(self, inputs):
         """Kernel by kernel; not on the CPU."""
-        return Profile(
-            *self._core.profile({name: to_core(value, f"input {name}") for name, value in inputs.items()})
-        )
+        return Profile(*self._core.profile(dict(inputs)))
 
     def generate(
         self,
@@ -149,8 +136,7 @@ class Program(HasPorts):
         generation ends. Raises BadInput for a graph that is not one of this kind, and what on_token raises.
         """
         rows = [[int(token) for token in prompt] for prompt in prompts]
-        given = {name: to_core(value, f"input {name}") for name, value in (inputs or {}).items()}
-        return self._core.generate(rows, max_new_tokens, end_token, chunk, seed, given, on_token)
+        return self._core.generate(rows, max_new_tokens, end_token, chunk, seed, dict(inputs or {}), on_token)
 
     def caches(self, **sizes):
         """Empty key/value caches for this program: see Caches."""
@@ -247,27 +233,6 @@ def compile(model, **options):
         model = from_exported(model)
     graph = model if isinstance(model, Graph) else load(model)
     return Program(_core.Program.compile(graph._core, chosen), graph)
-
-
-def _stream(values):
-    """torch's current stream on the GPU of the first tensor that lies on one; None if none does."""
-    for value in values:
-        if is_torch(value) and value.is_cuda:
-            torch, index = sys.modules["torch"], value.get_device()
-            raw = getattr(
-                torch._C, "_cuda_getCurrentRawStream", None
-            )  # what Inductor calls: 20 times as quick
-            return raw(index) if raw else torch.cuda.current_stream(index).cuda_stream
-    return None
-
-
-def _numpy(tensor):
-    if tensor.device != "cpu":
-        return tensor
-    try:
-        return tensor.numpy()
-    except BadInput:  # a type that numpy has not
-        return tensor
 
 
 def _numpy_type(name):

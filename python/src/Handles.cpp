@@ -105,12 +105,14 @@ Tensor *Tensor::fromPointer(uintptr_t address, const std::vector<int64_t> &shape
 nb::object Tensor::toDLPack() const {
   DLManagedTensor *view = nullptr;
   check(fusion_tensor_to_dlpack(get(), &view));
-  return nb::steal(PyCapsule_New(view, "dltensor", [](PyObject *capsule) {
-    if (auto *view = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule, "dltensor")))
-      view->deleter(view);
-    else
-      PyErr_Clear(); // somebody took it
-  }));
+  return nb::steal(PyCapsule_New(view, "dltensor", releaseCapsule));
+}
+
+void releaseCapsule(PyObject *capsule) {
+  if (auto *view = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule, "dltensor")))
+    view->deleter(view);
+  else
+    PyErr_Clear(); // somebody took it
 }
 
 Tensor::Facts Tensor::facts() const {

@@ -19,6 +19,9 @@ void check(fusion_status status);
 /// The classes to raise, by status: AnswerIsNo, BadInput, Lacking.
 void setErrors(nb::object answerIsNo, nb::object badInput, nb::object lacking);
 
+/// The destructor of a capsule `dltensor`.
+void releaseCapsule(PyObject *capsule);
+
 /// A handle that is destroyed with this object.
 template <class T, void (*destroy)(T *)>
 class Handle {

@@ -1,12 +1,21 @@
 #include "Program.h"
 
+#include "Values.h"
+
+#include <algorithm>
+
 namespace fusion::python {
 
 Program::Program(fusion_program *made) : handle(made) {
   size_t count = 0;
   const fusion_port *ports = fusion_program_outputs(made, &count);
   for (size_t i = 0; i < count; ++i)
-    outputNames.emplace_back(ports[i].name);
+    outputs.push_back({nb::steal(PyUnicode_InternFromString(ports[i].name)), false});
+  const fusion_cache *caches = fusion_program_caches(made, &count);
+  for (Output &output : outputs)
+    output.isCache = std::any_of(caches, caches + count, [&](const fusion_cache &cache) {
+      return PyUnicode_CompareWithASCIIString(output.name.ptr(), cache.present) == 0;
+    });
 }
 
 Program::~Program() {
@@ -15,32 +24,27 @@ Program::~Program() {
 }
 
 namespace {
-/// Names and handles of a call's tensors.
-struct Arguments {
-  explicit Arguments(const nb::dict &tensors) {
-    for (auto [name, tensor] : tensors) {
-      names.push_back(nb::cast<const char *>(name));
-      handles.push_back(nb::cast<const Tensor &>(tensor).get());
-    }
-  }
-  size_t size() const { return names.size(); }
-  std::vector<const char *> names;
-  std::vector<const fusion_tensor *> handles;
-};
-
-template <class Names>
-nb::dict named(const Names &names, const std::vector<fusion_tensor *> &made) {
+/// A dict of `made`, which it takes over: of name(i) and value(i, made[i]).
+template <class Name, class Value>
+nb::dict named(const std::vector<fusion_tensor *> &made, Name name, Value value) {
   nb::dict result;
-  for (size_t i = 0; i < made.size(); ++i)
-    result[nb::str(std::string(names[i]).c_str())] =
-        nb::cast(new Tensor(made[i]), nb::rv_policy::take_ownership);
+  size_t taken = 0;
+  try {
+    while (taken < made.size()) {
+      const size_t i = taken++;
+      result[name(i)] = value(i, made[i]);
+    }
+  } catch (...) {
+    for (; taken < made.size(); ++taken)
+      fusion_tensor_destroy(made[taken]);
+    throw;
+  }
   return result;
 }
-} // namespace
 
-nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {
-  const Arguments given(inputs);
-  std::vector<fusion_tensor *> outputs(program.outputNames.size());
+std::vector<fusion_tensor *> runOn(Program &program, const Arguments &given,
+                                   std::optional<uintptr_t> stream) {
+  std::vector<fusion_tensor *> outputs(program.outputs.size());
   fusion_status status;
   {
     nb::gil_scoped_release released;
@@ -51,11 +55,31 @@ nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> 
                                     given.handles.data(), outputs.data());
   }
   check(status);
-  return named(program.outputNames, outputs);
+  return outputs;
+}
+} // namespace
+
+nb::dict call(Program &program, const nb::dict &inputs) {
+  const Arguments given(inputs, "input");
+  std::optional<uintptr_t> stream;
+  if (given.torchGpu >= 0)
+    stream = torchStream(given.torchGpu);
+  return named(
+      runOn(program, given, stream), [&](size_t i) { return program.outputs[i].name; },
+      [&](size_t i, fusion_tensor *made) {
+        return program.outputs[i].isCache ? asTensor(made) : given.hasTorch ? asTorch(made) : asArray(made);
+      });
+}
+
+nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {
+  const Arguments given(inputs, "input");
+  return named(
+      runOn(program, given, stream), [&](size_t i) { return program.outputs[i].name; },
+      [](size_t, fusion_tensor *made) { return asTensor(made); });
 }
 
 nb::dict fetch(Program &program, const nb::dict &tensors) {
-  const Arguments given(tensors);
+  const Arguments given(tensors, "tensor");
   std::vector<fusion_tensor *> copies(given.size());
   fusion_status status;
   {
@@ -64,11 +88,13 @@ nb::dict fetch(Program &program, const nb::dict &tensors) {
                                   given.handles.data(), copies.data());
   }
   check(status);
-  return named(given.names, copies);
+  return named(
+      copies, [&](size_t i) { return nb::str(given.names[i]); },
+      [](size_t, fusion_tensor *made) { return asArray(made); });
 }
 
 std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold) {
-  const Arguments given(inputs);
+  const Arguments given(inputs, "input");
   std::vector<double> times(static_cast<size_t>(std::max(iterations, 0)));
   fusion_status status;
   {
@@ -81,7 +107,7 @@ std::vector<double> bench(Program &program, const nb::dict &inputs, int iteratio
 }
 
 std::pair<std::string, std::string> profile(Program &program, const nb::dict &inputs) {
-  const Arguments given(inputs);
+  const Arguments given(inputs, "input");
   Text table, trace;
   fusion_status status;
   {
@@ -96,7 +122,7 @@ std::pair<std::string, std::string> profile(Program &program, const nb::dict &in
 std::vector<std::vector<int64_t>> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
                                            int64_t tokens, std::optional<int64_t> endToken, int64_t chunk,
                                            uint64_t seed, const nb::dict &inputs, nb::object each) {
-  const Arguments given(inputs);
+  const Arguments given(inputs, "input");
   std::vector<const int64_t *> starts;
   std::vector<size_t> lengths;
   for (const std::vector<int64_t> &prompt : prompts) {

@@ -10,10 +10,17 @@ struct Program {
   /// Its threads may be letting go of Python's tensors.
   ~Program();
   Handle<fusion_program, fusion_program_destroy> handle;
-  std::vector<std::string> outputNames;
+  struct Output {
+    nb::object name;
+    bool isCache; ///< extends a cache where it lies
+  };
+  std::vector<Output> outputs;
 };
 
-/// Tensors by name, as a dict. `stream`: a cudaStream_t where the run is queued; none: it is waited for.
+/// Results by name: torch.Tensors if an input is one, on torch's current stream if it lies on a GPU; else
+/// numpy arrays where numpy has them. Caches are fusion.Tensors.
+nb::dict call(Program &program, const nb::dict &inputs);
+/// fusion.Tensors by name. `stream`: a cudaStream_t where the run is queued; none: it is waited for.
 nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream);
 nb::dict fetch(Program &program, const nb::dict &tensors);
 std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold);

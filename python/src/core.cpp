@@ -1,6 +1,7 @@
 // fusion._core: the C interface (fusion.h) for Python. What people use is in ../fusion; this has no names or
 // defaults of its own.
 #include "Program.h"
+#include "Values.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -131,12 +132,15 @@ NB_MODULE(_core, module) {
   module.attr("abi_version") = fusion_abi_version();
   module.attr("version") = fusion_version();
   module.def("set_errors", &setErrors);
+  module.def("set_value_hooks", &setValueHooks);
 
   nb::class_<Tensor>(module, "Tensor")
       .def_static("from_dlpack", &Tensor::fromDLPack)
       .def_static("from_pointer", &Tensor::fromPointer)
       .def("to_dlpack", &Tensor::toDLPack)
       .def("facts", &Tensor::facts);
+
+  nb::class_<Array>(module, "Array").def_prop_ro("__array_struct__", &Array::interface);
 
   nb::class_<Options>(module, "Options")
       .def(nb::init<>())
@@ -233,6 +237,7 @@ NB_MODULE(_core, module) {
           "device",
           [](const Program &program) { return std::string(fusion_program_device(program.handle.get())); })
       .def_prop_ro("rank", [](const Program &program) { return fusion_program_rank(program.handle.get()); })
+      .def("call", &call)
       .def("run", &run, nb::arg("inputs"), nb::arg("stream").none())
       .def("generate", &generate, nb::arg("prompts"), nb::arg("tokens"), nb::arg("end_token").none(),
            nb::arg("chunk"), nb::arg("seed"), nb::arg("inputs"), nb::arg("each").none())

@@ -116,6 +116,30 @@ class ModuleTest(unittest.TestCase):
         with self.assertRaisesRegex(fusion.BadInput, "x"):
             program(x=rows.astype("float64"))
 
+    def test_arrays_of_all_kinds_are_taken_and_given(self):
+        def same(dtype):
+            x = helper.make_tensor_value_info("x", dtype, ["a", "b"])
+            y = helper.make_tensor_value_info("y", dtype, ["b", "a"])
+            graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"])], "g", [x], [y])
+            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+            return fusion.compile(model, device="cpu")
+
+        for name in ("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"):
+            x = (np.arange(12).reshape(3, 4) % 5).astype(name)
+            program = same(helper.np_dtype_to_tensor_dtype(np.dtype(name)))
+            for given in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[:0]):
+                y = program(x=given)["y"]
+                self.assertEqual((y.dtype, y.shape), (given.dtype, given.T.shape))
+                np.testing.assert_array_equal(y, given.T)
+        y[...] = 0  # the caller's own
+        program = same(TensorProto.FLOAT)
+        swapped = np.arange(4, dtype=">f4").reshape(2, 2)
+        with self.assertRaisesRegex(fusion.BadInput, "input x: elements of type .*f.* are not supported"):
+            program(x=swapped)
+        np.testing.assert_array_equal(program(x=[[1.5, 2]] and np.float32([[1.5, 2]]))["y"], [[1.5], [2]])
+        with self.assertRaises(TypeError):
+            program({1: swapped})
+
     def test_bfloat16(self):
         import ml_dtypes
 
@@ -180,6 +204,57 @@ class ModuleTest(unittest.TestCase):
             opened = fusion.compile(folder + "/bundle", device="emulate")
             self.assertEqual(opened(x=np.zeros((1, 32), "float32"))["y"][0, 31], 31)
 
+    def test_runs_do_not_hold_the_interpreter(self):
+        """Two ranks that are threads of one process wait for each other as they compile and as they run."""
+        program = "import sys; sys.path.insert(0, sys.argv[1]); import module_test; module_test.two_threads()"
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(pathlib.Path(__file__).parent)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, "both agree\n"), done.stderr)
+
+    def test_many_threads_make_and_drop_programs(self):
+        failures = []
+
+        def work(value):
+            try:
+                for round in range(4):
+                    weight = np.full(32, value, "float32")
+                    program = fusion.compile(fusion.load(addition(), weights={"w": weight}), device="cpu")
+                    y = program(x=np.full((2, 32), round, "float32"))["y"]
+                    del program, weight
+                    np.testing.assert_array_equal(y, np.full((2, 32), round + value))
+            except BaseException as problem:
+                failures.append(problem)
+
+        threads = [threading.Thread(target=work, args=(value,)) for value in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_generation(self):
+        """Of the graph with caches, against runs by hand that take the most likely token."""
+        graph = fusion.load(DECODE / "model.onnx", sampling="greedy")
+        extra = [port.name for port in graph.inputs]
+        self.assertIn("next_tokens", [port.name for port in graph.outputs])
+        program = fusion.compile(graph, device="cpu")
+        told = []
+        (tokens,) = program.generate([[3, 1, 4]], 4, on_token=lambda prompt, token: told.append(token))
+        self.assertEqual((told, len(tokens)), (tokens, 4), extra)
+        self.assertEqual(program.generate([[3, 1, 4]], 4), [tokens])
+        self.assertEqual(program.generate([[3, 1, 4]], 4, end_token=tokens[0]), [tokens[:1]])
+        self.assertEqual(program.generate([[3, 1, 4]], 4, on_token=lambda prompt, token: True), [tokens[:1]])
+        with self.assertRaises(ZeroDivisionError):
+            program.generate([[3, 1, 4]], 4, on_token=lambda prompt, token: 1 // 0)
+        with self.assertRaisesRegex(fusion.BadInput, "prompt 0 is empty"):
+            program.generate([[]], 4)
+        with self.assertRaisesRegex(fusion.BadInput, "chooses no tokens"):
+            fusion.compile(DECODE / "model.onnx", device="cpu").generate([[1]], 1)
+
     def test_ranks_find_each_other_by_a_callback(self):
         program = "import sys; sys.path.insert(0, sys.argv[1]); import module_test; module_test.one_rank(*map(int, sys.argv[2:]))"
         with tempfile.TemporaryDirectory() as folder:
@@ -232,6 +307,33 @@ def one_rank(rank):
         program(inputs)["logits"].astype("f4"), expected["logits"].astype("f4"), atol=3e-3
     )
     print(f"rank {rank} agrees")
+
+
+def two_threads():
+    """Gathers by a barrier: nobody passes before the other's call is under way."""
+    barrier, given, agreed = threading.Barrier(2), [None, None], []
+    inputs, expected = (load_file(EXAMPLE / f"{name}.safetensors") for name in ("inputs", "outputs"))
+
+    def work(rank):
+        def all_gather(mine):
+            given[rank] = mine
+            barrier.wait()
+            return list(given)
+
+        program = fusion.compile(
+            EXAMPLE / "model.onnx", device="emulate", tensor_parallel=2, rank=fusion.Rank(rank, 2, all_gather)
+        )
+        logits = program(inputs)["logits"].astype("f4")
+        del program
+        np.testing.assert_allclose(logits, expected["logits"].astype("f4"), atol=3e-3)
+        agreed.append(rank)
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print("both agree" if sorted(agreed) == [0, 1] else agreed)
 
 
 if __name__ == "__main__":

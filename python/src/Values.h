@@ -1,0 +1,70 @@
+// Values of Python as tensors of a call, and its results as values of Python.
+#pragma once
+
+#include "Handles.h"
+
+namespace fusion::python {
+
+/// What the package's Python half does for values, by name: `kind_of(value)`, a Kind; `to_core(value,
+/// label)`, a Tensor of any value, or raises; `torch_capsule(tensor)`, its `dltensor`;
+/// `of_torch_capsule(capsule)`, a torch.Tensor; `stream_of(gpu)`, torch's current cudaStream_t there as int;
+/// `tensor(core)`, a fusion.Tensor; `as_array`, numpy.asarray; `of_other(core)`, for results that as_array
+/// cannot take. Kept until the interpreter ends.
+void setValueHooks(const nb::dict &hooks);
+
+enum class Kind { Other, Tensor, Array, Torch };
+
+/// Names and tensors of a call. Made and destroyed under the interpreter's lock.
+class Arguments {
+public:
+  /// `what` is for messages: "input". Raises BadInput for what is no tensor.
+  Arguments(const nb::dict &values, const char *what);
+  Arguments(const Arguments &) = delete;
+  ~Arguments();
+  size_t size() const { return names.size(); }
+  /// Whether one is a torch.Tensor, and the GPU of the first that lies on one; -1 if none does.
+  bool hasTorch = false;
+  int torchGpu = -1;
+  std::vector<const char *> names;
+  std::vector<const fusion_tensor *> handles;
+
+private:
+  const fusion_tensor *take(nb::handle name, nb::handle value, const char *what);
+
+  std::vector<fusion_tensor *> made;
+  std::vector<nb::object> kept;
+};
+
+/// torch's current stream on that GPU.
+uintptr_t torchStream(int gpu);
+
+/// Each takes `made` over.
+nb::object asTensor(fusion_tensor *made);
+nb::object asArray(fusion_tensor *made); ///< fusion.Tensor where numpy has no such type or place
+nb::object asTorch(fusion_tensor *made);
+
+/// A result in memory of the host, which numpy.asarray() takes without a copy.
+class Array {
+public:
+  explicit Array(DLManagedTensor *view);
+  Array(const Array &) = delete;
+  ~Array();
+  /// numpy's __array_struct__.
+  nb::object interface();
+  /// Whether numpy has arrays of that type and place.
+  static bool takes(const DLManagedTensor &view);
+
+private:
+  struct Struct { // numpy's PyArrayInterface
+    int two, dims;
+    char kind;
+    int itemSize, flags;
+    int64_t *shape, *strides;
+    void *data;
+    PyObject *description;
+  } contents;
+  DLManagedTensor *view;
+  std::vector<int64_t> strides;
+};
+
+} // namespace fusion::python
