@@ -58,8 +58,9 @@ struct LoadOptions {
   /// beforehand, with com.microsoft AllReduce between; compile it with `tensorParallel` as many.
   int ranks = 1;
   /// Contents of initialisers, and of graph inputs that stay the same, by name: instead of what the model has or where it says
-  /// they are. Host memory, not copied if dense, which must not change as long as the graph or a program lives; 4-bit
-  /// elements two to a byte, as u8.
+  /// they are. Memory that is not copied if dense and must not change as long as the graph or a program lives; 4-bit
+  /// elements two to a byte, as u8. On the GPU that a program runs on they are read where they lie, if that is at a
+  /// multiple of 16 bytes, else copied there; what computes on the host fetches them. What fills them must be done.
   NamedTensors weights;
   /// Contents of external data files by the location that the model calls them, as u8. Those are not looked for on disk.
   NamedTensors files;

@@ -4,6 +4,7 @@
 #include "api/Sampling.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
+#include "runtime/cuda/ReadMemory.h"
 
 using namespace mlir;
 
@@ -33,8 +34,14 @@ std::vector<Port> outputPorts(func::FuncOp function, const nn::SymbolicShapes &s
 
 /// The tensor's bytes as a file; a copy of one with gaps.
 static Result<std::shared_ptr<MappedFile>> fileOf(const std::string &name, const Tensor &tensor) {
-  if (tensor.device().kind != Device::Kind::Host)
-    return badInput(name + ": weights are taken from host memory, not from a GPU's");
+  if (tensor.device().kind == Device::Kind::Cuda) {
+    if (!tensor.isDense())
+      return badInput(name + ": a weight on a GPU is taken without gaps");
+    const MappedFile::OnGpu place{static_cast<const std::byte *>(tensor.data()), tensor.bytes(), tensor.device().ordinal};
+    return MappedFile::ofGpu(place, tensor.storage(), [](void *target, const MappedFile::OnGpu &source) {
+      return cuda::readMemory(source.ordinal, target, source.address, source.size);
+    });
+  }
   const Tensor dense = tensor.dense();
   return MappedFile::ofMemory({static_cast<const std::byte *>(dense.data()), dense.bytes()}, dense.storage());
 }

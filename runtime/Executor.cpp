@@ -115,7 +115,7 @@ Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOpti
       return shapes.error();
     need = memoryOf(plan, *shapes);
   }
-  Result<size_t> weights = weightBytesOf(plan, options.rank);
+  Result<size_t> weights = weightBytesOf(plan, options.rank, device.device());
   if (!weights)
     return weights.error();
   need.weights = device.sharesHostMemory() ? 0 : *weights; // there they are read where the files are mapped

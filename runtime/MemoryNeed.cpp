@@ -11,7 +11,7 @@
 
 namespace fusion {
 
-Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank) {
+Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device) {
   const std::vector<bool> used = usedBuffers(plan);
   // Tied weights name the same bytes.
   std::set<std::tuple<std::string, uint64_t, const void *, std::vector<WeightRows>>> seen;
@@ -24,6 +24,8 @@ Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank) {
     Result<std::vector<WeightRows>> rows = weightRows(buffer, rank);
     if (!rows)
       return rows.error();
+    if (isReadInPlace(buffer, *rows, device))
+      continue;
     std::string path;
     uint64_t offset = 0;
     const void *data = isPrepared ? &buffer : nullptr;

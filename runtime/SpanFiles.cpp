@@ -19,4 +19,15 @@ Result<const std::byte *> SpanFiles::bytesOf(const FileSpan &span, const std::st
   return file->bytes().data() + span.offset;
 }
 
+const std::byte *SpanFiles::bytesOn(Device device, const FileSpan &span) {
+  if (device.kind != Device::Kind::Cuda)
+    return nullptr;
+  std::optional<MappedFile::Found> found = MappedFile::onGpu(span.path);
+  if (!found || found->place.ordinal != device.ordinal || span.offset > found->place.size ||
+      span.length > found->place.size - span.offset)
+    return nullptr;
+  onGpu[span.path] = std::move(found->file);
+  return found->place.address + span.offset;
+}
+
 } // namespace fusion

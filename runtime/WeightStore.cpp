@@ -2,10 +2,10 @@
 
 #include "ir/base/Progress.h"
 #include "runtime/MemoryPlan.h"
-#include "runtime/WeightRows.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 namespace fusion {
@@ -37,18 +37,29 @@ namespace {
 struct Source {
   std::vector<const std::byte *> parts;
   size_t partBytes = 0; ///< of each; not needed where there is one
+  bool isOnDevice = false;
 };
 
-Result<Source> sourceOf(SpanFiles &files, const BufferPlan &buffer, int rank) {
+std::vector<FileSpan> spansOf(const BufferPlan &buffer) {
   std::vector<FileSpan> spans = buffer.parts;
   if (spans.empty())
     spans.push_back(std::get<FileSpan>(buffer.contents));
+  return spans;
+}
+
+Result<Source> sourceOf(SpanFiles &files, const BufferPlan &buffer, int rank, Device device) {
+  std::vector<FileSpan> spans = spansOf(buffer);
   if (!buffer.perRank.empty()) {
     if (rank < 0 || static_cast<size_t>(rank) >= buffer.perRank.size())
       return badInput(fmt::format("weight {}: there is no file for rank {}", buffer.name, rank));
     spans = {buffer.perRank[static_cast<size_t>(rank)]};
   }
-  Source source{{}, spans.front().length};
+  Source source{{}, spans.front().length, true};
+  for (const FileSpan &span : spans)
+    source.parts.push_back(files.bytesOn(device, span));
+  if (std::find(source.parts.begin(), source.parts.end(), nullptr) == source.parts.end())
+    return source;
+  source = {{}, spans.front().length, false};
   for (const FileSpan &span : spans) {
     Result<const std::byte *> bytes = files.bytesOf(span, buffer.name);
     if (!bytes)
@@ -58,10 +69,27 @@ Result<Source> sourceOf(SpanFiles &files, const BufferPlan &buffer, int rank) {
   return source;
 }
 
+bool isOneRun(const std::vector<WeightRows> &rows) { return rows.size() == 1 && rows.front().count == 1; }
+bool isAligned(const std::byte *start) { return reinterpret_cast<uintptr_t>(start) % kernelAlignment == 0; }
+
+/// Copies rows that lie in one part to `target`.
+Status uploadRows(Backend &backend, std::byte *target, const std::byte *source, bool isOnDevice, size_t bytes, size_t pitch,
+                  size_t count) {
+  if (!isOnDevice)
+    return backend.uploadRows(target, source, bytes, pitch, count);
+  if (pitch == bytes || count == 1)
+    return backend.copy(target, source, bytes * count);
+  for (size_t row = 0; row < count; ++row)
+    if (Status status = backend.copy(target + row * bytes, source + row * pitch, bytes); !status)
+      return status;
+  return {};
+}
+
 /// Copies `rows` of the source, wherever the parts end, to `target`.
 Status upload(Backend &backend, std::byte *target, const Source &source, const WeightRows &rows) {
   if (source.parts.size() == 1)
-    return backend.uploadRows(target, source.parts.front() + rows.offset, rows.bytes, rows.pitch, rows.count);
+    return uploadRows(backend, target, source.parts.front() + rows.offset, source.isOnDevice, rows.bytes, rows.pitch,
+                      rows.count);
   for (size_t row = 0; row < rows.count;) {
     const size_t start = rows.offset + row * rows.pitch, part = start / source.partBytes, within = start % source.partBytes;
     const size_t room = source.partBytes - within;
@@ -69,14 +97,16 @@ Status upload(Backend &backend, std::byte *target, const Source &source, const W
     if (rows.bytes <= room && rows.pitch > 0)
       count = std::min(rows.count - row, (room - rows.bytes) / rows.pitch + 1);
     if (rows.bytes <= room) {
-      if (Status status = backend.uploadRows(target, source.parts[part] + within, rows.bytes, rows.pitch, count); !status)
+      if (Status status = uploadRows(backend, target, source.parts[part] + within, source.isOnDevice, rows.bytes,
+                                     rows.pitch, count);
+          !status)
         return status;
     } else {
       for (size_t done = 0; done < rows.bytes;) {
         const size_t at = start + done, left = source.partBytes - at % source.partBytes;
         const size_t bytes = std::min(rows.bytes - done, left);
-        if (Status status = backend.uploadRows(target + done, source.parts[at / source.partBytes] + at % source.partBytes,
-                                               bytes, bytes, 1);
+        if (Status status = uploadRows(backend, target + done, source.parts[at / source.partBytes] + at % source.partBytes,
+                                       source.isOnDevice, bytes, bytes, 1);
             !status)
           return status;
         done += bytes;
@@ -88,6 +118,16 @@ Status upload(Backend &backend, std::byte *target, const Source &source, const W
   return {};
 }
 } // namespace
+
+bool isReadInPlace(const BufferPlan &buffer, const std::vector<WeightRows> &rows, Device device) {
+  if (buffer.kind != BufferPlan::Kind::Weight || !std::holds_alternative<FileSpan>(buffer.contents) ||
+      !buffer.perRank.empty())
+    return false;
+  SpanFiles files;
+  const std::vector<FileSpan> spans = spansOf(buffer);
+  const std::byte *start = spans.size() == 1 && isOneRun(rows) ? files.bytesOn(device, spans.front()) : nullptr;
+  return start && isAligned(start + rows.front().offset);
+}
 
 Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank, const NamedTensors &prepared) {
   WeightStore store;
@@ -117,7 +157,7 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
       store.storage->tensors.push_back(*tensor);
       source.parts = {static_cast<const std::byte *>(tensor->data())};
     } else {
-      Result<Source> found = sourceOf(files, buffer, rank);
+      Result<Source> found = sourceOf(files, buffer, rank, backend.device());
       if (!found)
         return found.error();
       source = std::move(*found);
@@ -125,10 +165,9 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
     Result<std::vector<WeightRows>> rows = weightRows(buffer, rank);
     if (!rows)
       return rows.error();
-    const bool isOneRun = source.parts.size() == 1 && rows->size() == 1 && rows->front().count == 1;
     const std::byte *start = source.parts.front() + rows->front().offset;
-    if (backend.sharesHostMemory() && source.parts.front() && isOneRun &&
-        reinterpret_cast<uintptr_t>(start) % kernelAlignment == 0) {
+    if ((backend.sharesHostMemory() || source.isOnDevice) && source.parts.front() && source.parts.size() == 1 &&
+        isOneRun(*rows) && isAligned(start)) {
       store.addresses[i] = const_cast<std::byte *>(start); // kernels do not write weights: verify() saw to it
     } else {
       // Tied weights name the same bytes: one copy serves all.

@@ -5,6 +5,7 @@
 #include "ir/base/Safetensors.h"
 #include "runtime/Backend.h"
 #include "runtime/SpanFiles.h"
+#include "runtime/WeightRows.h"
 
 #include <memory>
 #include <vector>
@@ -13,12 +14,15 @@ namespace fusion {
 
 /// By buffer: whether a launch or an output uses it. Weights that nothing uses are not loaded.
 std::vector<bool> usedBuffers(const ProgramPlan &plan);
+/// Whether kernels on that GPU read these rows of a weight where the caller has them.
+bool isReadInPlace(const BufferPlan &buffer, const std::vector<WeightRows> &rows, Device device);
 
 class WeightStore {
 public:
   /// Maps the files and copies what a launch or an output uses straight from there to the device, into one
   /// allocation. Of a weight with a window, rank `rank`'s part alone. A backend that shares host memory uses the mapping
-  /// itself where its alignment allows.
+  /// itself where its alignment allows. So is a weight that lies on the backend's GPU already; where it cannot be, it is
+  /// copied from there.
   /// `prepared`: the results of the plan's preparation, where they are, by the names that preparationOf gives them.
   /// Errors: a missing or short file, by weight and path.
   static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank, const NamedTensors &prepared = {});

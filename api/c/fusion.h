@@ -91,7 +91,8 @@ FUSION_API void fusion_options_destroy(fusion_options *options);
  *                              cache          folder for compiled kernels, plans and reports */
 /* clang-format on */
 FUSION_API fusion_status fusion_options_set(fusion_options *options, const char *name, const char *value);
-/* The contents of an initializer or graph input when a graph is loaded. The tensor is not copied. */
+/* The contents of an initializer or graph input when a graph is loaded, on the host or a GPU. The tensor is
+ * not copied and must not change: see LoadOptions::weights in Fusion.h. */
 FUSION_API fusion_status fusion_options_weight(fusion_options *options, const char *name,
                                                const fusion_tensor *tensor);
 /* A graph input whose contents are known when the graph is loaded; it becomes a constant. */

@@ -155,6 +155,34 @@ int fillTemporary(int descriptor, std::span<const std::string_view> parts, std::
 
 } // namespace
 
+std::shared_ptr<MappedFile> MappedFile::ofGpu(const OnGpu &place, std::shared_ptr<const void> owner, Fetch fetch) {
+  std::shared_ptr<MappedFile> file = ofMemory({}, std::move(owner));
+  file->gpu = place;
+  file->fetch = std::move(fetch);
+  return file;
+}
+
+std::optional<MappedFile::Found> MappedFile::onGpu(const std::string &path) {
+  if (!path.starts_with(memoryPrefix))
+    return std::nullopt;
+  Result<std::shared_ptr<MappedFile>> file = openMemory(path);
+  if (!file || !(*file)->gpu)
+    return std::nullopt;
+  return Found{*file, *(*file)->gpu};
+}
+
+Status MappedFile::fetchOnce() {
+  std::lock_guard lock(fetching);
+  if (!gpu || fetched || gpu->size == 0)
+    return {};
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(gpu->size);
+  if (Status status = fetch(copy.get(), *gpu); !status)
+    return status;
+  fetched = std::move(copy);
+  contents = {fetched.get(), gpu->size};
+  return {};
+}
+
 std::shared_ptr<MappedFile> MappedFile::ofMemory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
   std::shared_ptr<MappedFile> file(new MappedFile());
   MemoryFiles &memory = MemoryFiles::instance();
@@ -174,8 +202,13 @@ bool MappedFile::exists(const std::string &path) {
 }
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
-  if (path.starts_with(memoryPrefix))
-    return openMemory(path);
+  if (path.starts_with(memoryPrefix)) {
+    Result<std::shared_ptr<MappedFile>> file = openMemory(path);
+    if (file)
+      if (Status status = (*file)->fetchOnce(); !status)
+        return status.error();
+    return file;
+  }
   // Without O_NONBLOCK a named pipe would wait here for a writer.
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.number < 0)

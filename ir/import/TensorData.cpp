@@ -225,7 +225,7 @@ Result<TensorInfo::Place> TensorStore::externalPlace(const proto::TensorProto &t
   auto known = sizes.find(named);
   if (inMemory != model.memory.end()) {
     place.path = inMemory->second->path();
-    known = sizes.emplace(named, inMemory->second->bytes().size()).first;
+    known = sizes.emplace(named, inMemory->second->size()).first;
   } else if (known == sizes.end()) {
     if (Status status = trustsPaths ? Status() : confined(folder, named); !status)
       return badInput("external data " + status.error().message);

@@ -8,7 +8,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ._aten import Importer, is_symbolic, module_path, why_not
 from ._errors import BadInput, Lacking
-from ._exported import decompositions, host_tensor
+from ._exported import decompositions, weight_tensors
 from ._graph import load
 from ._program import compile
 
@@ -144,7 +144,7 @@ class _Piece(torch.nn.Module):
         self.inputs = [(name, order[node]) for name, node in importer.inputs]
         graph = load(
             model,
-            weights={name: host_tensor(tensor) for name, tensor in importer.given.items()},
+            weights=weight_tensors(importer.given),
             name=self.name,
         )
         on_gpu = any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args)

@@ -57,13 +57,16 @@ def from_exported(program, *, input_names=None, input_dims=None, **options):
         dict(zip(signature.user_inputs, input_dims or [])),
     )
     model = importer.run(lambda count: _output_names(program, count))
-    weights = {name: host_tensor(tensor) for name, tensor in importer.given.items()}
+    weights = weight_tensors(importer.given)
     return load(model, weights=weights, **{"name": "exported program", **options})
 
 
-def host_tensor(tensor):
-    tensor = tensor.detach()
-    return (tensor.cpu() if tensor.is_cuda else tensor).contiguous()
+def weight_tensors(tensors):
+    """As load() takes them: on the host or a GPU, without gaps, and what fills them done."""
+    dense = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    for device in {tensor.device for tensor in dense.values() if tensor.is_cuda}:
+        torch.cuda.synchronize(device)
+    return dense
 
 
 def _output_names(program, count):

@@ -107,8 +107,9 @@ def load(
 
     model: the path of an .onnx or .mlir file; or bytes (anything with a buffer), or an onnx.ModelProto. Bytes
         are not copied and must not change.
-    weights: contents of initializers, and of inputs that stay the same, by name: tensors on the host, which
-        are not copied if they are dense and must not change.
+    weights: contents of initializers, and of inputs that stay the same, by name: tensors on the host or a
+        GPU, which are not copied if they are dense and must not change. On a GPU what fills them must be
+        done; a program on another device copies them there.
     files: contents of external data files, by the location that the model calls them.
     constants: graph inputs whose contents are known now; they become constants.
     shared_caches: caches of GroupQueryAttention are given as buffers of full capacity.

@@ -227,7 +227,8 @@ def by_compile(name, model, device):
             worst = max(worst, difference(compiled(**given), module(**given)))
     reports = fusion.torch_reports()
     breaks = torch._dynamo.utils.counters["graph_break"]
-    text = f"{len(reports)} graphs, {sum(breaks.values())} breaks, {sum(len(r.programs) for r in reports)} pieces"
+    pieces = sum(len(report.programs) for report in reports)
+    text = f"{len(reports)} graphs, {sum(breaks.values())} breaks, {pieces} pieces"
     left = sorted({reason for report in reports for _, reason in report.left})
     reasons = [str(reason).splitlines()[0] for reason in breaks] + left
     return worst, text, reasons

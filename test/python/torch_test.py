@@ -51,6 +51,29 @@ class Odd(torch.nn.Module):
         return torch.relu(self.b(values)) + 1
 
 
+class Writes(torch.nn.Module):
+    """Indices: what routed experts and caches are written with."""
+
+    def forward(self, x, at):
+        order = torch.sort(at).indices
+        back = torch.empty_like(order)
+        back[order] = torch.arange(order.shape[0])
+        counts = torch.histc(at.float(), bins=4, min=0, max=3)
+        rows = x[order][back]
+        rows = rows.slice_scatter(x[:, :2] * 2, 1, 1, 3).select_scatter(x[:, 0], 1, 0)
+        ones = torch.zeros_like(x).scatter(1, at[:, None], 1.0)
+        sums = torch.zeros(4, x.shape[1]).index_put((at,), x, accumulate=True)
+        return {
+            "rows": rows.repeat_interleave(2, 0),
+            "counts": counts,
+            "ones": ones.scatter_add(1, at[:, None], x),
+            "sums": sums,
+            "rest": torch.trunc(x * 3)
+            + torch.exp2(x)
+            + torch.isfinite(x) * torch.nn.functional.hardsigmoid(x),
+        }
+
+
 def largest(a, b):
     return float((a - b).abs().max())
 
@@ -116,6 +139,32 @@ class TorchTest(unittest.TestCase):
             self.assertLess(largest(torch.compile(made, backend=_dynamo.backend)(x)["y"], made(x)["y"]), 2e-6)
         for report in fusion.torch_reports():
             self.assertEqual((report.left, len(report.programs) > 0), ([], True))
+
+    def test_writes_and_indices(self):
+        model = Writes()
+        args = (torch.randn(6, 5), torch.tensor([3, 1, 0, 3, 2, 1]))
+        dims = {"x": {0: torch.export.Dim.AUTO}, "at": {0: torch.export.Dim.AUTO}}
+        program = fusion.compile(
+            fusion.from_exported(torch.export.export(model, args, dynamic_shapes=dims)), device="cpu"
+        )
+        for x, at in (args, (torch.randn(3, 5), torch.tensor([2, 2, 0]))):
+            got, want = program(x=x, at=at), model(x, at)
+            for name in want:
+                self.assertLess(largest(got[name], want[name]), 2e-6, name)
+
+    def test_folders_of_transformers(self):
+        """A dense and a routed model: generation is transformers' own, and the backend leaves nothing."""
+        try:
+            import architectures
+        except ImportError as problem:
+            self.skipTest(str(problem))
+        for name in ("llama", "mixtral"):
+            model = architectures.made(name)
+            worst, text, reasons = architectures.by_folder(name, model, "cpu")
+            self.assertEqual((worst, reasons), (0, []), name)
+        worst, text, reasons = architectures.by_compile("llama", architectures.made("llama"), "cpu")
+        self.assertLess(worst, architectures.TOLERANCE)
+        self.assertEqual((text, reasons), ("1 graphs, 0 breaks, 1 pieces", []))
 
     def test_what_cannot_be_imported_stays_with_torch(self):
         model = Odd().eval()
