@@ -79,7 +79,7 @@ class _Export:
         from ._exported import from_exported
 
         torch, batch, seq, past = self.torch, 2, 8, 6
-        dynamic = torch.export.Dim.DYNAMIC if hasattr(torch.export.Dim, "DYNAMIC") else torch.export.Dim.AUTO
+        dynamic = torch.export.Dim.AUTO  # which lets one follow from others: positions are past + seq
         given, dims = {self.main: self._example(batch, seq)}, {self.main: ["batch"]}
         if self.main == "input_ids":
             dims[self.main].append("seq")
@@ -111,8 +111,20 @@ class _Export:
                 f"{options['name']}: torch.export cannot export {type(self.model).__name__}: "
                 f"{type(problem).__name__}: {reason}"
             ) from problem
+        self._check(program, [dims[name] for name in given] + [["batch", None, "past"]] * len(pasts), options)
         all_dims = list(dims.values()) + [["batch", None, "past", None]] * len(pasts)
         return from_exported(program, input_names=names, input_dims=all_dims, **options)
+
+    def _check(self, program, dims, options):
+        """That nothing was fixed which the graph is to take in any size."""
+        values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+        for name, wanted in zip(program.graph_signature.user_inputs, dims):
+            for dim, size in zip(wanted, values[name].shape):
+                if dim and isinstance(size, int):
+                    raise BadInput(
+                        f"{options['name']}: torch.export cannot export {type(self.model).__name__} for any "
+                        f"{dim}: its code depends on the size, {size} here"
+                    )
 
     def _example(self, batch, seq):
         """Of the main input."""
@@ -133,9 +145,9 @@ class _Export:
                     input_ids=torch.ones((1, 1), dtype=torch.int64), past_key_values=cache, use_cache=True
                 )
             return [[(t.shape[1], t.shape[3]) for t in pair] for pair in _layers(cache)]
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             raise BadInput(
-                f"{name}: {type(self.model).__name__} keeps no key/value caches: use caches=False"
+                f"{name}: {type(self.model).__name__} keeps no caches that DynamicCache holds: use caches=False"
             ) from None
 
     def _module(self, layers):

@@ -132,8 +132,8 @@ OTHERS = {
 REFUSED = {
     ("mamba", "exported"): "Constraints violated",  # its scan is a Python loop over the positions
     ("falcon-mamba", "exported"): "Constraints violated",
-    ("mamba", "pretrained"): "keeps no key/value caches",
-    ("falcon-mamba", "pretrained"): "keeps no key/value caches",
+    ("mamba", "pretrained"): "keeps no caches",
+    ("falcon-mamba", "pretrained"): "keeps no caches",
     ("whisper", "pretrained"): "main input is input_features",
 }
 

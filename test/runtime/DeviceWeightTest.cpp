@@ -5,6 +5,7 @@
 #include "ir/base/MappedFile.h"
 #include "runtime/MemoryNeed.h"
 #include "runtime/cuda/ReadMemory.h"
+#include "runtime/cuda/Session.h"
 
 using namespace fusion;
 using namespace fusion::test;
