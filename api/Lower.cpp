@@ -166,6 +166,15 @@ Result<PatternSet> loadPatterns(MLIRContext &context, const std::vector<std::str
   return set;
 }
 
+std::vector<std::string> builtinFusions() {
+  auto context = makeContext();
+  auto patterns = loadPatterns(*context, {});
+  std::vector<std::string> names = patterns ? fusionNames(*patterns) : std::vector<std::string>();
+  llvm::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 /// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none, or if it is
 /// known to be cut and its ports are still to be placed.
 static bool markAsOneRanks(ModuleOp module, int64_t ranks) {

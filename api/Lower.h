@@ -54,5 +54,7 @@ std::unique_ptr<ScheduleOracle> makeScheduleOracle(const TargetInfo &target,
 
 /// The built-in patterns and those of `files`.
 Result<PatternSet> loadPatterns(mlir::MLIRContext &context, const std::vector<std::string> &files);
+/// The names of the fusions that need no file, in alphabetical order.
+std::vector<std::string> builtinFusions();
 
 } // namespace fusion

@@ -1,5 +1,7 @@
 #include "CompileFlags.h"
 
+#include "api/Lower.h"
+
 #include "llvm/ADT/StringSet.h"
 
 namespace cl = llvm::cl;
@@ -9,28 +11,29 @@ namespace fusion {
 CompileFlags::CompileFlags(cl::OptionCategory &category)
     : fuseDisable("fuse-disable", cl::CommaSeparated, cl::desc("Leave fusions out, by pattern name"),
                   cl::value_desc("NAME,..."), cl::cat(category)),
-      profit("profit", cl::desc("What decides between fusions (default auto):"),
-             cl::values(clEnumValN(ProfitMode::Auto, "auto", "measured time on a GPU of the target, if there is one"),
-                        clEnumValN(ProfitMode::Model, "model", "memory traffic and launches saved"),
-                        clEnumValN(ProfitMode::Measure, "measure", "measured time, or an error")),
-             cl::init(ProfitMode::Auto), cl::cat(category)),
+      profit("profit", "What decides between fusions", "auto", category,
+             {{"auto", "measured time on a GPU of the target, if there is one"},
+              {"model", "memory traffic and launches saved"},
+              {"measure", "measured time, or an error"}}),
       patterns("patterns", cl::desc("More patterns (.pdll or PDL .mlir); repeatable"), cl::value_desc("FILE"),
                cl::cat(category)),
-      kvCapacity("kv-capacity", cl::desc("Positions that key/value caches hold: they are extended in place"),
-                 cl::value_desc("N"), cl::cat(category)),
+      kvCapacity("kv-capacity", "Positions that key/value caches hold: they are extended in place", category,
+                 {.unit = "N", .what = "a number of positions", .least = 1}),
       sharedCaches("shared-caches", cl::desc("Caches of GroupQueryAttention are given as buffers of full capacity"),
                    cl::cat(category)),
       dims("dim", cl::CommaSeparated, cl::desc("Sizes of dims that are known now, such as batch=1"),
            cl::value_desc("NAME=SIZE,..."), cl::cat(category)),
-      tensorParallel("tp", cl::desc("Divide the graph among N ranks of tensor parallelism (default 1)"), cl::value_desc("N"),
-                     cl::init(1), cl::cat(category)),
+      tensorParallel("tp", "Divide the graph among N ranks of tensor parallelism", category,
+                     {.unit = "N", .what = "a number of ranks", .initial = 1, .least = 1}),
       noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
                      cl::cat(category)),
       trustPaths("trust-paths", cl::desc("Take weights from wherever the file says: other folders, through links"),
                  cl::cat(category)),
       sample("sample", cl::desc("The graph chooses the next token: greedy, or drawn by temperature=T,top-k=K,top-p=P"),
              cl::value_desc("HOW"), cl::cat(category)),
-      quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {}
+      quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {
+  noteExtra(fuseDisable, {.initial = {}, .words = fusionWords});
+}
 
 /// Name and size of `batch=1`.
 static std::optional<std::pair<std::string, int64_t>> dimOf(llvm::StringRef text) {
@@ -50,10 +53,6 @@ Status CompileFlags::check() const {
     if (!named.insert(known->first).second)
       return badInput("--dim gives '" + known->first + "' twice");
   }
-  if (kvCapacity.getNumOccurrences() && kvCapacity < 1)
-    return badInput("--kv-capacity takes a number of positions, not " + std::to_string(kvCapacity));
-  if (tensorParallel < 1)
-    return badInput("--tp takes a number of ranks, not " + std::to_string(tensorParallel));
   if (sample.getNumOccurrences())
     if (auto how = samplingNamed(sample.getValue()); !how)
       return badInput("--sample: " + how.error().message);
@@ -69,7 +68,7 @@ CompileOptions CompileFlags::options(Target target) const {
   CompileOptions options{.target = std::move(target)};
   options.disabledFusions.assign(fuseDisable.begin(), fuseDisable.end());
   options.patternFiles.assign(patterns.begin(), patterns.end());
-  options.profit = profit;
+  options.profit = profit == "auto" ? ProfitMode::Auto : profit == "model" ? ProfitMode::Model : ProfitMode::Measure;
   options.kvCapacity = kvCapacity;
   options.tensorParallel = tensorParallel;
   options.launcher = true;
@@ -91,14 +90,26 @@ Status VocabularyFlag::check(const CompileFlags &flags) const {
   return value && flags.tensorParallel == 1 ? badInput("--tp-vocabulary needs --tp") : Status();
 }
 
-TargetFlag::TargetFlag(cl::OptionCategory &category)
-    : value("target", cl::desc("GPU architecture (default sm_90a); no GPU needed"), cl::value_desc("sm_XX"), cl::init("sm_90a"),
-            cl::cat(category)) {}
+static std::vector<Word> targetWords() {
+  std::vector<Word> words;
+  llvm::SmallVector<llvm::StringRef> names;
+  const std::string known = Target::known();
+  llvm::StringRef(known).split(names, ", ");
+  for (llvm::StringRef name : names)
+    words.push_back({name.str(), ""});
+  return words;
+}
 
-Status TargetFlag::check() const {
-  if (Target{value}.isKnown())
-    return {};
-  return badInput("--target takes one of " + Target::known() + ", not '" + value + "'");
+WordOption targetOption(cl::OptionCategory &category) {
+  return WordOption("target", "GPU architecture; no GPU needed", "sm_90a", category, targetWords(),
+                    [](const std::string &name) { return Target{name}.isKnown(); });
+}
+
+std::vector<Word> fusionWords() {
+  std::vector<Word> words;
+  for (const std::string &name : builtinFusions())
+    words.push_back({name, ""});
+  return words;
 }
 
 KernelFlag::KernelFlag(cl::OptionCategory &category)

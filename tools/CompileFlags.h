@@ -1,6 +1,8 @@
 // The options that tools have in common: how a graph is compiled.
 #pragma once
 
+#include "Options.h"
+
 #include "api/Fusion.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -20,12 +22,12 @@ public:
   std::optional<Sampling> sampling() const;
 
   llvm::cl::list<std::string> fuseDisable;
-  llvm::cl::opt<ProfitMode> profit;
+  WordOption profit;
   llvm::cl::list<std::string> patterns;
-  llvm::cl::opt<int64_t> kvCapacity;
+  NumberOption<int64_t> kvCapacity;
   llvm::cl::opt<bool> sharedCaches;
   llvm::cl::list<std::string> dims;
-  llvm::cl::opt<int> tensorParallel;
+  NumberOption<int> tensorParallel;
   llvm::cl::opt<bool> noAssumeFinite;
   llvm::cl::opt<bool> trustPaths;
   llvm::cl::opt<std::string> sample;
@@ -42,13 +44,10 @@ public:
 };
 
 /// --target, of tools that need no GPU.
-class TargetFlag {
-public:
-  explicit TargetFlag(llvm::cl::OptionCategory &category);
-  Status check() const;
+WordOption targetOption(llvm::cl::OptionCategory &category);
 
-  llvm::cl::opt<std::string> value;
-};
+/// The fusions that --fuse-disable and --require may name without --patterns.
+std::vector<Word> fusionWords();
 
 /// --kernel, of tools that run kernels.
 class KernelFlag {

@@ -5,7 +5,6 @@
 #include "api/CacheFolder.h"
 
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -16,12 +15,13 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory category("Fusion options");
-cl::opt<std::string> command(cl::Positional, cl::desc("COMMAND (list, check or clear)"), cl::cat(category));
+cl::OptionCategory category("Options");
+cl::opt<std::string> command(cl::Positional, cl::desc("COMMAND: list, check or clear"), cl::cat(category));
 cl::opt<std::string> folderPath("cache", cl::desc("The folder (default: that of the other tools)"), cl::value_desc("DIR"),
                                 cl::cat(category));
 cl::opt<std::string> keep("keep", cl::desc("With clear: keep what was used last, up to so many bytes, such as 512M"),
                           cl::value_desc("SIZE"), cl::cat(category));
+std::vector<Word> commands() { return {{"list", ""}, {"check", ""}, {"clear", ""}}; }
 
 Status run() {
   if (command != "list" && command != "check" && command != "clear")
@@ -60,9 +60,12 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
-  prepareOptions("fusion-cache", category);
-  if (!parseOptions(argc, argv, "fusion-cache", "list, check or clear compiled kernels"))
-    return static_cast<int>(ErrorKind::BadInput);
-  return runTool("fusion-cache", run);
+  noteExtra(command, {.initial = {}, .words = commands, .otherWords = false});
+  return toolMain(argc, argv,
+                  {.name = "fusion-cache",
+                   .purpose = "list, check or clear compiled kernels",
+                   .description = "The folder of compiled kernels, plans and reports that programs keep between runs: list shows "
+                                  "what it holds, check what is damaged in it, clear removes it.",
+                   .categories = {&category}},
+                  run);
 }

@@ -1,4 +1,5 @@
 // fusion-fuzz: random graphs, each run unfused and fused, by the reference and as emitted kernels.
+#include "Output.h"
 #include "RandomGraph.h"
 #include "Tool.h"
 
@@ -13,13 +14,13 @@
 #include "ir/dialect/Types.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,16 +29,16 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory category("Fusion options");
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("[GRAPH.mlir: this one instead of random ones]"), cl::cat(category));
-cl::opt<uint64_t> firstSeed("seed", cl::desc("Of the first graph (default 1)"), cl::value_desc("N"), cl::init(1), cl::cat(category));
-cl::opt<uint64_t> count("count", cl::desc("How many (default 100)"), cl::value_desc("N"), cl::init(100), cl::cat(category));
-cl::opt<std::string> device("device", cl::desc("cpu: the reference only; emulate or cuda: emitted kernels too"), cl::init("cpu"),
-                            cl::cat(category));
+cl::OptionCategory category("Options");
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("[GRAPH.mlir]: this graph instead of random ones"), cl::cat(category));
+NumberOption<uint64_t> firstSeed("seed", "Of the first graph", category, {.unit = "N", .initial = 1});
+NumberOption<uint64_t> count("count", "How many graphs", category, {.unit = "N", .initial = 100});
+WordOption device("device", "Which kernels run beside the reference", "cpu", category,
+                  {{"cpu", "none"}, {"emulate", "the emitted ones, on the host"}, {"cuda", "the emitted ones, on a GPU"}});
 cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests (default .)"), cl::value_desc("DIR"), cl::init("."),
                             cl::cat(category));
-cl::opt<double> slack("slack", cl::desc("Errors allowed, in those of a few roundings (default 4)"), cl::value_desc("X"), cl::init(4),
-                      cl::cat(category));
+NumberOption<double> slack("slack", "Errors allowed, in those of a few roundings", category,
+                           {.unit = "X", .initial = 4, .least = 0});
 cl::opt<bool> printOnly("print", cl::desc("Print the graphs and run nothing"), cl::cat(category));
 
 const std::string badlyMade = "is no graph: "; ///< a fault of this program
@@ -135,15 +136,24 @@ Status check(const std::string &path, uint64_t seed) {
   return {};
 }
 
-/// The same in a process of its own, which may crash or hang. What is wrong; empty if nothing is.
-std::string checkApart(const std::string &text, uint64_t seed) {
-  const TemporaryPath file((std::filesystem::temp_directory_path() / fmt::format("fusion-fuzz-{}.mlir", getpid())).string());
+/// The same in a process of its own, which may crash or hang. What is wrong; empty if nothing is. An error if it was not tried.
+Result<std::string> checkApart(const std::string &text, uint64_t seed) {
+  std::error_code failure;
+  const auto temporary = std::filesystem::temp_directory_path(failure);
+  if (failure)
+    return environment("there is no folder for temporary files; set TMPDIR");
+  const TemporaryPath file((temporary / fmt::format("fusion-fuzz-{}.mlir", getpid())).string());
   if (Status status = writeFileAtomically(file.path(), text); !status)
-    return status.error().message;
+    return environment(status.error().message + "; set TMPDIR");
   int ends[2];
   if (pipe(ends) != 0)
-    return "no pipe";
+    return environment(std::string("no pipe: ") + std::strerror(errno));
   const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return environment(std::string("no process: ") + std::strerror(errno));
+  }
   if (child == 0) {
     sigset_t none;
     sigemptyset(&none);
@@ -153,7 +163,7 @@ std::string checkApart(const std::string &text, uint64_t seed) {
     const Status status = check(file.path(), seed);
     if (!status)
       (void)!write(ends[1], status.error().message.data(), status.error().message.size());
-    _exit(status ? 0 : 1);
+    _exit(status ? 0 : static_cast<int>(status.error().kind));
   }
   close(ends[1]);
   std::string said;
@@ -166,7 +176,9 @@ std::string checkApart(const std::string &text, uint64_t seed) {
   if (WIFSIGNALED(status))
     return WTERMSIG(status) == SIGALRM ? fmt::format("no answer after {} s", mostSeconds)
                                        : fmt::format("ended by signal {}", WTERMSIG(status));
-  return WEXITSTATUS(status) == 0 ? "" : said.empty() ? "failed" : said;
+  if (WEXITSTATUS(status) == static_cast<int>(ErrorKind::Environment))
+    return environment(said);
+  return WEXITSTATUS(status) == 0 ? std::string() : said.empty() ? "failed" : said;
 }
 
 /// As small as it can be made while something is wrong with it, and what is.
@@ -174,10 +186,10 @@ std::pair<fuzz::RandomGraph, std::string> reduced(fuzz::RandomGraph graph, std::
   for (bool more = true; more;) {
     more = false;
     for (fuzz::RandomGraph &less : fuzz::smallerGraphs(graph))
-      if (std::string other = checkApart(less.text(), seed);
-          !other.empty() && (other.starts_with(badlyMade) == problem.starts_with(badlyMade))) {
+      if (auto other = checkApart(less.text(), seed);
+          other && !other->empty() && (other->starts_with(badlyMade) == problem.starts_with(badlyMade))) {
         graph = std::move(less);
-        problem = std::move(other);
+        problem = std::move(*other);
         more = true;
         break;
       }
@@ -186,22 +198,24 @@ std::pair<fuzz::RandomGraph, std::string> reduced(fuzz::RandomGraph graph, std::
 }
 
 Status run() {
-  if (device != "cpu" && device != "emulate" && device != "cuda")
-    return badInput("--device takes cpu, emulate or cuda, not '" + device + "'");
+  setQuiet(true);
   if (!inputFile.empty())
     return check(inputFile, firstSeed);
   size_t failures = 0;
   for (uint64_t seed = firstSeed; seed < firstSeed + count; ++seed) {
     const fuzz::RandomGraph graph = fuzz::randomGraph(seed);
     if (printOnly) {
-      llvm::outs() << "// seed " << seed << "\n" << graph.text();
+      if (Status status = writeOutput("-", fmt::format("// seed {}\n{}", seed, graph.text())); !status)
+        return status;
       continue;
     }
-    std::string problem = checkApart(graph.text(), seed);
-    if (problem.empty())
+    auto problem = checkApart(graph.text(), seed);
+    if (!problem)
+      return problem.error();
+    if (problem->empty())
       continue;
     ++failures;
-    const auto [small, why] = reduced(graph, problem, seed);
+    const auto [small, why] = reduced(graph, *problem, seed);
     const std::string path = fmt::format("{}/fuzz-{}.mlir", folder.getValue(), seed);
     const std::string head = fmt::format("// RUN: fusion-fuzz %s --seed={}{}\n\n", seed, device == "cpu" ? "" : " --device=" + device);
     if (Status status = writeFileAtomically(path, head + small.text()); !status)
@@ -210,17 +224,19 @@ Status run() {
   }
   if (failures > 0)
     return Error{ErrorKind::AnswerIsNo, fmt::format("{} of {} graphs are computed wrongly", failures, count.getValue())};
-  if (!printOnly)
-    llvm::outs() << count << " graphs, seeds " << firstSeed << " to " << firstSeed + count - 1 << ": all agree\n";
-  return {};
+  if (printOnly)
+    return {};
+  return writeOutput("-", fmt::format("{} graphs, seeds {} to {}: all agree\n", count.getValue(), firstSeed.getValue(),
+                                      firstSeed + count - 1));
 }
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
-  prepareOptions("fusion-fuzz", category);
-  if (!parseOptions(argc, argv, "fusion-fuzz", "compare random graphs, fused and emitted, with the reference"))
-    return static_cast<int>(ErrorKind::BadInput);
-  setQuiet(true);
-  return runTool("fusion-fuzz", run);
+  return toolMain(argc, argv,
+                  {.name = "fusion-fuzz",
+                   .purpose = "compare random graphs, fused and emitted, with the reference",
+                   .description = "Makes random graphs, runs each unfused and fused, and writes what differs, made as small as "
+                                  "it can be, as a test.",
+                   .categories = {&category}},
+                  run);
 }

@@ -15,7 +15,6 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -24,25 +23,32 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory category("Fusion options"), mlirCategory("MLIR options, as in mlir-opt");
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx or .mlir)"), cl::init("-"), cl::cat(category));
-cl::opt<std::string> outputFile("o", cl::desc("Output file; with --emit=cuda and a / at its end, a folder with one file a kernel"), cl::value_desc("OUT"), cl::init("-"), cl::cat(category));
+cl::OptionCategory output("What comes out"), category("How it is compiled"), mlirCategory("MLIR options, as in mlir-opt");
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("[INPUT]: a graph, .onnx or .mlir (default -, MLIR text on stdin)"),
+                               cl::init("-"), cl::cat(category));
+cl::opt<std::string> outputFile("o", cl::desc("Output file; with --emit=cuda and a / at its end, a folder with one file a "
+                                              "kernel (default -, stdout)"),
+                                cl::value_desc("OUT"), cl::init("-"), cl::cat(output));
 cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
 CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
-TargetFlag target(category);
+WordOption target = targetOption(category);
 KernelFlag kernels(category);
 cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
-                               cl::value_desc("NAME=N"), cl::cat(category));
+                               cl::value_desc("NAME=N"), cl::cat(output));
 cl::opt<bool> requirePlan("require-plan", cl::desc("Exit 1 unless kernels of the target compute the whole graph"),
-                          cl::cat(category));
+                          cl::cat(output));
 cl::opt<bool> verifyFusions("verify-fusions",
-                            cl::desc("Check every rewrite against the ops it replaced and every group's kernel\n"
-                                     "against its body, on random inputs"),
-                            cl::cat(category));
+                            cl::desc("Check every rewrite against the ops it replaced and every group's kernel against its "
+                                     "body, on random inputs"),
+                            cl::cat(output));
 cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"), cl::value_desc("FILE"),
-                                cl::cat(category));
-cl::opt<std::string> emitKind("emit", cl::desc("mlir (default), cuda, plan or dot"), cl::init("mlir"), cl::cat(category));
+                                cl::cat(output));
+WordOption emitKind("emit", "What is printed", "mlir", output,
+                    {{"mlir", "the graph"},
+                     {"cuda", "the kernels' source"},
+                     {"plan", "kernels, buffers and launches"},
+                     {"dot", "the plan as a Graphviz drawing"}});
 
 /// Options whose work MlirOptMain does not know.
 bool needsOwnDriver() {
@@ -54,8 +60,6 @@ bool needsOwnDriver() {
 }
 
 Status checkOptions() {
-  if (!emitNamed(emitKind.getValue()))
-    return badInput("--emit takes mlir, cuda, plan or dot, not '" + emitKind + "'");
   if (flags.kvCapacity.getNumOccurrences() && !fuseFlag)
     return badInput("--kv-capacity needs --fuse");
   if (flags.noAssumeFinite && !fuseFlag)
@@ -63,8 +67,7 @@ Status checkOptions() {
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
                     flags.tensorParallel != 1 || requirePlan))
     return badInput("--report, --require, --require-plan, --patterns, --fuse-disable and --tp need --fuse");
-  for (const Status &status : {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), target.check(),
-                               kernels.check()})
+  for (const Status &status : {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), kernels.check()})
     if (!status)
       return status;
   for (const std::string &entry : required)
@@ -130,7 +133,7 @@ Status runOwn(const MlirOptMainConfig &config) {
     if (Status status = entry ? appendSampling(*entry, *how) : Status(entry.error()); !status)
       return Error{status.error().kind, inputFile + ": " + status.error().message};
   }
-  CompileOptions options = flags.options({target.value});
+  CompileOptions options = flags.options({target});
   options.vocabularyParallel = vocabulary.value;
   options.kernels = kernels.files();
   Driver driver(**module, inputFile, options);
@@ -209,23 +212,30 @@ Status runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
-  prepareOptions("fusion-opt", category);
   DialectRegistry registry;
-  registerEverything(registry);
-  registerTransformsPasses();
-  MlirOptMainConfig::registerCLOptions(registry);
-  registerAsmPrinterCLOptions();
-  registerMLIRContextCLOptions();
-  registerPassManagerCLOptions();
-  categorizeNewOptions(category, mlirCategory);
-  if (!parseOptions(argc, argv, "fusion-opt", "fuse a transformer graph and say why (MLIR's own options: --help-hidden)"))
-    return static_cast<int>(ErrorKind::BadInput);
-  setQuiet(flags.quiet);
-  return runTool("fusion-opt", [&]() -> Status {
-    if (Status status = checkOptions(); !status)
-      return status;
-    MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
-    return needsOwnDriver() ? runOwn(config) : runMlirOpt(registry, config);
-  });
+  noteExtra(required, {.initial = {}, .words = fusionWords});
+  return toolMain(argc, argv,
+                  {.name = "fusion-opt",
+                   .purpose = "fuse a transformer graph and say why",
+                   .description = "Reads a graph, fuses neighbouring operators into kernels with --fuse, and prints the graph, "
+                                  "the kernels' CUDA source or the plan. A report says of every fusion that did not happen "
+                                  "why. No GPU is needed.\n\nThe passes and options of mlir-opt are there too.",
+                   .categories = {&output, &category},
+                   .registerOthers =
+                       [&] {
+                         registerEverything(registry);
+                         registerTransformsPasses();
+                         MlirOptMainConfig::registerCLOptions(registry);
+                         registerAsmPrinterCLOptions();
+                         registerMLIRContextCLOptions();
+                         registerPassManagerCLOptions();
+                       },
+                   .others = &mlirCategory},
+                  [&]() -> Status {
+                    setQuiet(flags.quiet);
+                    if (Status status = checkOptions(); !status)
+                      return status;
+                    MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+                    return needsOwnDriver() ? runOwn(config) : runMlirOpt(registry, config);
+                  });
 }

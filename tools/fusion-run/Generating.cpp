@@ -13,18 +13,16 @@ namespace cl = llvm::cl;
 namespace fusion {
 
 GenerateFlags::GenerateFlags(cl::OptionCategory &category)
-    : tokens("generate",
-             cl::desc("Go on from the prompts with N tokens each; greedy unless --sample says otherwise"),
-             cl::value_desc("N"), cl::init(0), cl::cat(category)),
-      chunk("chunk", cl::desc("With --generate: positions of the prompts in one run (default: all)"),
-            cl::value_desc("N"), cl::init(0), cl::cat(category)),
-      endToken("end-token", cl::desc("With --generate: a prompt whose next token is this one is finished"),
-               cl::value_desc("ID"), cl::cat(category)),
+    : tokens("generate", "Go on from the prompts with N tokens each; greedy unless --sample says otherwise", category,
+             {.unit = "N", .what = "a number of tokens", .least = 1}),
+      chunk("chunk", "With --generate: positions of the prompts in one run (default: all)", category,
+            {.unit = "N", .what = "a number of positions", .least = 1}),
+      endToken("end-token", "With --generate: a prompt whose next token is this one is finished", category,
+               {.unit = "ID", .what = "a token id"}),
       prompts("prompt",
               cl::desc("With --generate: token ids of a prompt; repeatable (default: input_ids of --inputs)"),
               cl::value_desc("ID,..."), cl::cat(category)),
-      seed("seed", cl::desc("With --generate: of what --sample draws"), cl::value_desc("N"), cl::init(0),
-           cl::cat(category)) {}
+      seed("seed", "With --generate: of what --sample draws", category, {.unit = "N", .initial = 0}) {}
 
 static std::optional<std::vector<int64_t>> idsOf(const std::string &text) {
   std::vector<int64_t> ids;
@@ -43,10 +41,6 @@ Status GenerateFlags::check() const {
   for (const cl::Option &option : others)
     if (!isGiven() && option.getNumOccurrences())
       return badInput(fmt::format("--{} needs --generate", option.ArgStr.str()));
-  if (isGiven() && tokens < 1)
-    return badInput(fmt::format("--generate takes a number of tokens, not {}", tokens.getValue()));
-  if (chunk.getNumOccurrences() && chunk < 1)
-    return badInput(fmt::format("--chunk takes a number of positions, not {}", chunk.getValue()));
   for (const std::string &prompt : prompts)
     if (!idsOf(prompt))
       return badInput(fmt::format("--prompt takes token ids such as 1,15,7, not '{}'", prompt));

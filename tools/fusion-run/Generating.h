@@ -1,6 +1,8 @@
 // --generate: tokens after prompts.
 #pragma once
 
+#include "Options.h"
+
 #include "api/Generate.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -22,9 +24,9 @@ public:
   GenerateOptions options(const NamedTensors &inputs) const;
 
 private:
-  llvm::cl::opt<int64_t> tokens, chunk, endToken;
+  NumberOption<int64_t> tokens, chunk, endToken;
   llvm::cl::list<std::string> prompts;
-  llvm::cl::opt<uint64_t> seed;
+  NumberOption<uint64_t> seed;
 };
 
 /// A line of numbers for each prompt.

@@ -13,7 +13,6 @@
 
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <fmt/format.h>
@@ -25,50 +24,51 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory category("Fusion options");
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("INPUT (.onnx, .mlir or a bundle; with --tp, {rank} in its name stands for each rank's own file)"), cl::cat(category));
-cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"),
-                                cl::cat(category));
-cl::opt<bool> describeOnly("describe", cl::desc("Print inputs and outputs with types and dims, and run nothing"), cl::cat(category));
+cl::OptionCategory files("What goes in and comes out"), category("How it is compiled"), tokens("Generation"),
+    costs("Time and memory");
+cl::opt<std::string> inputFile(cl::Positional,
+                               cl::desc("INPUT: a graph, .onnx or .mlir, or a bundle; with --tp, {rank} in its name stands for "
+                                        "each rank's own file"),
+                               cl::cat(files));
+cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"), cl::cat(files));
+cl::opt<bool> describeOnly("describe", cl::desc("Print inputs and outputs with types and dims, and run nothing"), cl::cat(files));
 cl::opt<std::string> randomSizes("random-inputs", cl::ValueOptional,
                                  cl::desc("Run on random inputs; dims that are not given are 1 if they are a batch, else 16"),
-                                 cl::value_desc("DIM:SIZE,..."), cl::cat(category));
-cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
-                                cl::value_desc("F.safetensors"), cl::cat(category));
-cl::opt<std::string> exactFile("expect-f32", cl::desc("The same outputs without roundings: an output passes that is as near to them as the expected one"),
-                               cl::value_desc("F.safetensors"), cl::cat(category));
-cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
-                                 cl::cat(category));
-cl::opt<std::string> device("device", cl::desc("auto (default), cpu, cuda or emulate"), cl::init("auto"), cl::cat(category));
+                                 cl::value_desc("DIM:SIZE,..."), cl::cat(files));
+cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off or missing"),
+                                cl::value_desc("F.safetensors"), cl::cat(files));
+cl::opt<std::string> exactFile("expect-f32",
+                               cl::desc("The same outputs without roundings: an output passes that is as near to them as the "
+                                        "expected one"),
+                               cl::value_desc("F.safetensors"), cl::cat(files));
+cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"), cl::cat(files));
+NumberOption<double> rtol("rtol", "Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)",
+                          files, {.unit = "X", .what = "a tolerance", .least = 0});
+NumberOption<double> atol("atol", "An output whose largest absolute error is at most this passes too", files,
+                          {.unit = "X", .what = "a tolerance", .least = 0});
+cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"), cl::value_desc("FILE"),
+                                cl::cat(files));
+WordOption device("device", "Where the graph runs", "auto", category,
+                  {{"auto", "on the GPU if there is one, else as cpu"},
+                   {"cpu", "the reference on the host"},
+                   {"cuda", "emitted kernels on a GPU"},
+                   {"emulate", "emitted kernels on the host"}});
 cl::opt<bool> noFuse("no-fuse", cl::desc("Leave all fusions out"), cl::cat(category));
 CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
 KernelFlag kernels(category);
-GenerateFlags generating(category);
-cl::opt<double> memoryLimit("memory-limit", cl::desc("GiB of the device's memory that may be used (default: what is free)"),
-                            cl::value_desc("GIB"), cl::init(0), cl::cat(category));
-cl::opt<double> rtol("rtol", cl::desc("Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)"),
-                     cl::cat(category));
-cl::opt<double> atol("atol", cl::desc("An output whose largest absolute error is at most this passes too"),
-                     cl::cat(category));
-/// `--bench` alone is 100 runs.
-struct RunCountParser : cl::parser<int> {
-  using cl::parser<int>::parser;
-  bool parse(cl::Option &option, llvm::StringRef name, llvm::StringRef text, int &value) {
-    return cl::parser<int>::parse(option, name, text.empty() ? "100" : text, value);
-  }
-};
-cl::opt<int, false, RunCountParser> bench("bench", cl::ValueOptional, cl::desc("Time N runs (default 100)"),
-                                          cl::value_desc("N"), cl::init(0), cl::cat(category));
-cl::opt<int> decodeSteps("decode", cl::desc("With --kv-capacity: after the run time N more steps, each over the caches of the one before"),
-                         cl::value_desc("N"), cl::init(0), cl::cat(category));
-cl::opt<bool> cold("cold", cl::desc("With --bench: time again, the GPU's cache emptied before each run"), cl::cat(category));
-cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a Chrome trace"),
-                                 cl::value_desc("FILE.json"), cl::cat(category));
-cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"),
-                                cl::value_desc("FILE"), cl::cat(category));
-cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports (default ~/.cache/fusion)"), cl::value_desc("DIR"),
-                                 cl::cat(category));
+GenerateFlags generating(tokens);
+NumberOption<double> memoryLimit("memory-limit", "GiB of the device's memory that may be used (default: what is free)", costs,
+                                 {.unit = "GIB", .what = "a number of GiB"});
+NumberOption<int> bench("bench", "Time N runs; 100 without N", costs,
+                        {.unit = "N", .what = "a number of runs", .least = 1, .bare = 100});
+NumberOption<int> decodeSteps("decode", "With --kv-capacity: after the run time N more steps, each over the caches of the one before",
+                              costs, {.unit = "N", .what = "a number of steps", .least = 1});
+cl::opt<bool> cold("cold", cl::desc("With --bench: time again, the GPU's cache emptied before each run"), cl::cat(costs));
+cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a Chrome trace"), cl::value_desc("FILE.json"),
+                                 cl::cat(costs));
+cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports (default ~/.cache/fusion)"),
+                                 cl::value_desc("DIR"), cl::cat(costs));
 
 Status checkOptions() {
   if (inputFile.empty())
@@ -82,17 +82,10 @@ Status checkOptions() {
   for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
     if (!status)
       return status;
-  if (bench.getNumOccurrences() && bench < 1)
-    return badInput(fmt::format("--bench takes a number of runs, not {}", bench.getValue()));
-  if (decodeSteps.getNumOccurrences() && decodeSteps < 1)
-    return badInput(fmt::format("--decode takes a number of steps, not {}", decodeSteps.getValue()));
   if (generating.isGiven() && (decodeSteps > 0 || !profileFile.empty() || !exactFile.empty()))
     return badInput("--generate does not go with --decode, --profile and --expect-f32");
   if (memoryLimit.getNumOccurrences() && !(memoryLimit > 0))
     return badInput(fmt::format("--memory-limit takes a number of GiB, not {}", memoryLimit.getValue()));
-  for (const cl::opt<double> *tolerance : {&rtol, &atol})
-    if (tolerance->getNumOccurrences() && !(tolerance->getValue() >= 0))
-      return badInput(fmt::format("--{} takes a tolerance, not {}", tolerance->ArgStr.str(), tolerance->getValue()));
   return {};
 }
 
@@ -124,10 +117,7 @@ std::string summary(const Program &program, const NamedTensors &outputs) {
 /// Compiles or opens INPUT. Lines about edited kernels go to `trials`.
 Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::vector<int64_t>> &prompts, std::string &trials) {
   CompileOptions options = flags.options(Target::current());
-  const std::optional<RunOn> on = runOnNamed(device.getValue());
-  if (!on)
-    return badInput("--device takes auto, cpu, cuda or emulate, not '" + device + "'");
-  options.device = *on;
+  options.device = *runOnNamed(device.getValue());
   options.fuse = !noFuse;
   options.vocabularyParallel = vocabulary.value;
   options.kernels = kernels.files();
@@ -346,6 +336,7 @@ Status runOnce(Program &program, const Given &given) {
 }
 
 Status run() {
+  setQuiet(flags.quiet);
   if (Status status = checkOptions(); !status)
     return status;
   if (describeOnly) {
@@ -373,10 +364,11 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
-  prepareOptions("fusion-run", category);
-  if (!parseOptions(argc, argv, "fusion-run", "run a graph, compare with expected outputs"))
-    return static_cast<int>(ErrorKind::BadInput);
-  setQuiet(flags.quiet);
-  return runTool("fusion-run", run);
+  return toolMain(argc, argv,
+                  {.name = "fusion-run",
+                   .purpose = "run a graph, compare with expected outputs",
+                   .description = "Compiles a graph, or opens a bundle of fusion-compile, runs it on tensors from a file and "
+                                  "compares the outputs with expected ones, writes them, times the run or generates tokens.",
+                   .categories = {&files, &category, &tokens, &costs}},
+                  run);
 }
