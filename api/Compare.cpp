@@ -28,10 +28,22 @@ static double relativeTolerance(DType type, const Tolerance &tolerance) {
 }
 
 namespace {
+/// Why values of one type cannot stand for those of another; empty if they can. Types of floats differ by their roundings only.
+std::string otherKind(DType actual, DType expected) {
+  const bool isSame = actual == expected || (isFloat(actual) && isFloat(expected)) ||
+                      (isInteger(actual) && isInteger(expected));
+  return isSame ? "" : fmt::format("{} was expected", name(expected));
+}
+
 /// One output against those that were expected of that name, of which there is at least one.
 class Verdict {
 public:
   Verdict(const Tensor &actual, const Tensor *want, const Tensor *exact, const Tolerance &tolerance) {
+    for (const Tensor *other : {want, exact})
+      if (other && text.empty() && !otherKind(actual.type(), other->type()).empty())
+        text = "FAIL " + otherKind(actual.type(), other->type());
+    if (!text.empty())
+      return;
     const double relative = relativeTolerance(actual.type(), tolerance);
     auto difference = compare(actual, exact ? *exact : *want);
     auto expected = exact && want ? compare(*want, *exact) : difference;
@@ -47,6 +59,8 @@ public:
     if (exact)
       text += want ? fmt::format("of f32, where {:.3g} was expected, ", expected->relativeL2) : "of f32 ";
     text += pass ? "PASS" : "FAIL";
+    if (want && want->type() != actual.type())
+      text += fmt::format(", expected as {}", name(want->type()));
   }
   std::string text;
   bool pass = false;

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <charconv>
 
 using namespace mlir;
 
@@ -33,6 +33,17 @@ OwningOpRef<ModuleOp> unfusedForm(const Candidate &candidate, const nn::Symbolic
   OwningOpRef<ModuleOp> module = isolate(candidate.ops, ports.inputs, ports.outputs, shapes);
   forgetLocations(*module);
   return module;
+}
+
+/// What time() keeps. Not by scanf, which reads numbers by the locale of the program around.
+std::optional<ProfitOracle::Times> timesIn(const std::string &text) {
+  ProfitOracle::Times times;
+  const char *end = text.data() + text.size();
+  auto first = std::from_chars(text.data(), end, times.fused);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ' ')
+    return std::nullopt;
+  auto second = std::from_chars(first.ptr + 1, end, times.unfused);
+  return second.ec == std::errc() ? std::optional(times) : std::nullopt;
 }
 
 /// The group.
@@ -106,8 +117,8 @@ std::vector<Result<ProfitOracle::Times>> MeasuredProfit::measure(ArrayRef<Candid
     body.key = fmt::format("profit 1\n{}\n{}\n{}\n{}\n{}\n{}", device, options.target,
                            sizesText(*body.fused, sizes), toJson(*body.fused), toJson(*body.unfused), deviceText());
     std::optional<std::string> entry = cache ? cache->get(body.key) : std::nullopt;
-    if (Times times; entry && std::sscanf(entry->c_str(), "%lf %lf", &times.fused, &times.unfused) == 2)
-      known.find(body.text)->second = times;
+    if (std::optional<Times> times = entry ? timesIn(*entry) : std::nullopt)
+      known.find(body.text)->second = *times;
     else
       fresh.push_back(std::move(body));
   }

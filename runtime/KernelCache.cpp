@@ -22,9 +22,10 @@ static constexpr size_t headerLength = magic.size() + codeLength + 1;
 std::string KernelCache::defaultFolder() {
   if (std::string folder = environmentVariable("FUSION_CACHE_DIR"); !folder.empty())
     return folder;
-  if (std::string folder = environmentVariable("XDG_CACHE_HOME"); !folder.empty())
+  // The XDG Base Directory Specification: a relative path is invalid and ignored.
+  if (std::string folder = environmentVariable("XDG_CACHE_HOME"); folder.starts_with('/'))
     return folder + "/fusion";
-  if (std::string folder = environmentVariable("HOME"); !folder.empty())
+  if (std::string folder = environmentVariable("HOME"); folder.starts_with('/'))
     return folder + "/.cache/fusion";
   return {};
 }

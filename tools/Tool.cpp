@@ -49,16 +49,26 @@ void hideOthers(const ToolFacts &tool, cl::OptionCategory *others) {
   }
 }
 
+/// The words before "--".
+llvm::ArrayRef<char *> optionWords(int argc, char **argv) {
+  const llvm::ArrayRef<char *> words(argv + std::min(argc, 1), static_cast<size_t>(std::max(argc - 1, 0)));
+  return words.take_until([](const char *word) { return llvm::StringRef(word) == "--"; });
+}
+
 /// LLVM's own --help knows no defaults and prints before anything can be said about a full disk.
 bool asksForHelp(int argc, char **argv) {
-  for (int i = 1; i < argc; ++i) {
-    const llvm::StringRef word = argv[i];
-    if (word == "--")
-      return false;
-    if (word == "--help" || word == "-help" || word == "-h")
-      return true;
-  }
-  return false;
+  return llvm::any_of(optionWords(argc, argv), [](llvm::StringRef word) {
+    return word == "--help" || word == "-help" || word == "-h";
+  });
+}
+
+/// An option whose name is too long to be one: LLVM would look for the nearest for minutes. Empty if there is none.
+llvm::StringRef endlessOption(int argc, char **argv) {
+  constexpr size_t most = 200;
+  for (llvm::StringRef word : optionWords(argc, argv))
+    if (word.starts_with("-") && word.split('=').first.size() > most)
+      return word;
+  return {};
 }
 
 /// One line, and not a screenful: what is quoted in a message may be anything.
@@ -74,6 +84,10 @@ std::string presentable(llvm::StringRef message) {
 
 /// Parses the command line. An error has been printed, as one line, if this is false.
 bool parseOptions(int argc, char **argv, const ToolFacts &tool) {
+  if (llvm::StringRef word = endlessOption(argc, argv); !word.empty()) {
+    llvm::errs() << tool.name << ": " << presentable(("there is no option '" + word + "'").str()) << "\n";
+    return false;
+  }
   std::string text;
   llvm::raw_string_ostream errors(text);
   const std::string overview = tool.name + ": " + tool.purpose + "\n";

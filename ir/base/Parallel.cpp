@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -43,8 +44,12 @@ public:
     std::lock_guard oneLoop(loops);
     {
       std::lock_guard lock(mutex);
-      while (workers.size() + 1 < static_cast<size_t>(threadCount()))
-        workers.emplace_back([this, seen = generation] { workerMain(seen); });
+      while (workers.size() + 1 < static_cast<size_t>(threadCount()) && !lacksThreads)
+        try {
+          workers.emplace_back([this, seen = generation] { workerMain(seen); });
+        } catch (const std::system_error &) {
+          lacksThreads = true; // a limit of the user or of memory: those that are there do the work
+        }
       current = &loop;
       ++generation;
     }
@@ -92,7 +97,7 @@ private:
   Loop *current = nullptr;
   uint64_t generation = 0;
   int active = 0;
-  bool stopping = false;
+  bool stopping = false, lacksThreads = false;
 };
 
 } // namespace

@@ -1,15 +1,19 @@
 #include "ir/base/TemporaryPath.h"
 
+#include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <sys/wait.h>
 
 namespace fusion {
 
 namespace {
 struct Paths {
   std::mutex mutex;
-  std::multiset<std::string> names;
+  std::multiset<std::pair<std::string, TemporaryPath::Names>> names;
+  std::set<pid_t> processes;
   static Paths &instance() {
     static Paths *paths = new Paths; // lives as long as any thread that may ask
     return *paths;
@@ -17,26 +21,72 @@ struct Paths {
 };
 } // namespace
 
-TemporaryPath::TemporaryPath(std::string path) : name(std::move(path)) {
+static void removeAt(const std::string &path, TemporaryPath::Names names) {
+  std::error_code ignored;
+  if (names == TemporaryPath::Exactly) {
+    std::filesystem::remove_all(path, ignored);
+    return;
+  }
+  const std::filesystem::path whole = path;
+  for (std::filesystem::directory_iterator place(whole.parent_path(), ignored), end; place != end; place.increment(ignored))
+    if (place->path().filename().string().starts_with(whole.filename().string()))
+      std::filesystem::remove_all(place->path(), ignored);
+}
+
+TemporaryPath::TemporaryPath(std::string path, Names names) : name(std::move(path)), names(names) {
   Paths &paths = Paths::instance();
   std::lock_guard lock(paths.mutex);
-  paths.names.insert(name);
+  paths.names.insert({name, names});
 }
 
 TemporaryPath::~TemporaryPath() {
-  std::error_code ignored;
-  std::filesystem::remove_all(name, ignored);
+  removeAt(name, names);
   Paths &paths = Paths::instance();
   std::lock_guard lock(paths.mutex);
-  paths.names.erase(paths.names.find(name));
+  paths.names.erase(paths.names.find({name, names}));
+}
+
+TemporaryProcess::TemporaryProcess(const std::function<int(pid_t &)> &start) {
+  Paths &paths = Paths::instance();
+  std::lock_guard lock(paths.mutex);
+  code = start(process);
+  if (code == 0)
+    paths.processes.insert(process);
+}
+
+/// Until the process has ended; its number stays taken.
+static void waitForEnd(pid_t process) {
+  siginfo_t end;
+  while (waitid(P_PID, static_cast<id_t>(process), &end, WEXITED | WNOWAIT) != 0 && errno == EINTR)
+    ;
+}
+
+int TemporaryProcess::wait() {
+  waitForEnd(process);
+  Paths &paths = Paths::instance();
+  std::lock_guard lock(paths.mutex);
+  paths.processes.erase(process);
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR)
+    ;
+  process = 0;
+  return status;
+}
+
+TemporaryProcess::~TemporaryProcess() {
+  if (code == 0 && process != 0)
+    (void)wait();
 }
 
 void removeTemporaryPaths() {
   Paths &paths = Paths::instance();
-  std::lock_guard lock(paths.mutex);
-  std::error_code ignored;
-  for (const std::string &name : paths.names)
-    std::filesystem::remove_all(name, ignored);
+  paths.mutex.lock(); // for good: the program ends
+  for (pid_t process : paths.processes)
+    kill(process, SIGTERM); // compilers remove what they have begun
+  for (pid_t process : paths.processes)
+    waitForEnd(process);
+  for (const auto &[name, names] : paths.names)
+    removeAt(name, names);
 }
 
 } // namespace fusion

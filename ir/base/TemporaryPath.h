@@ -1,14 +1,18 @@
 // Files and folders that are gone when the program ends, also when it is told to end.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <sys/types.h>
 
 namespace fusion {
 
-/// What is at `path` is removed with this object, or by removeTemporaryPaths(); nothing need be there.
+/// What is at `path` is removed with this object, or by removeTemporaryPaths(); nothing need be there. `AndLonger`: so is
+/// everything beside it whose name begins like that, as compilers name what they write first.
 class TemporaryPath {
 public:
-  explicit TemporaryPath(std::string path);
+  enum Names { Exactly, AndLonger };
+  explicit TemporaryPath(std::string path, Names names = Exactly);
   ~TemporaryPath();
   TemporaryPath(const TemporaryPath &) = delete;
   TemporaryPath &operator=(const TemporaryPath &) = delete;
@@ -16,9 +20,28 @@ public:
 
 private:
   std::string name;
+  Names names;
 };
 
-/// Of a program that is about to end by a signal. Not in a signal handler.
+/// A process that writes such files, and ends before them when the program is told to end.
+class TemporaryProcess {
+public:
+  /// `start` makes the process and gives 0, or an errno.
+  explicit TemporaryProcess(const std::function<int(pid_t &)> &start);
+  ~TemporaryProcess();
+  TemporaryProcess(const TemporaryProcess &) = delete;
+  TemporaryProcess &operator=(const TemporaryProcess &) = delete;
+  int error() const { return code; }
+  /// What waitpid() says of its end; call it once, if there is no error().
+  int wait();
+
+private:
+  pid_t process = 0;
+  int code = 0;
+};
+
+/// Of a program that is about to end: whoever makes or removes such a path or process afterwards waits for the end. Not in a
+/// signal handler.
 void removeTemporaryPaths();
 
 } // namespace fusion

@@ -86,7 +86,8 @@ bool BlockRunner::adopt(const Launch &with) {
   threadCount = with.block[0] * with.block[1] * with.block[2];
   slot = with.library->threadSlot();
   const unsigned fibers = with.cooperative ? threadCount : 1;
-  if (!stacks.reserve(fibers)) {
+  shortOfMemory = !stacks.reserve(fibers);
+  if (shortOfMemory) {
     error = fmt::format("no memory for the stacks of {} threads", fibers);
     return false;
   }

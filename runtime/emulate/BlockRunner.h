@@ -39,6 +39,8 @@ public:
 
   /// Runs block `linear` (x fastest) of `launch`. An empty string, or what went wrong and where.
   std::string run(const Launch &launch, uint64_t linear);
+  /// Whether that was the host's memory, not the kernel.
+  bool isShortOfMemory() const { return shortOfMemory; }
 
   /// The functions that kernels call.
   static const fusion_emulation::Machine &machine();
@@ -84,6 +86,7 @@ private:
   size_t sharedUsed = 0, staticBytes = 0;
   std::vector<SharedArray> arrays;
   std::string error;
+  bool shortOfMemory = false;
 };
 
 } // namespace fusion::emulate

@@ -178,14 +178,17 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
   const int64_t grain = std::max<int64_t>(1, blocks / (int64_t(threadCount()) * 8));
   std::mutex mutex;
   std::string failure;
+  ErrorKind kind = ErrorKind::AnswerIsNo;
   std::atomic<bool> failed = false;
   auto run = [&](int64_t begin, int64_t end) {
     thread_local BlockRunner runner;
     for (int64_t block = begin; block < end && !failed; ++block)
       if (std::string error = runner.run(launch, uint64_t(block)); !error.empty()) {
         std::lock_guard lock(mutex);
-        if (!failed.exchange(true))
+        if (!failed.exchange(true)) {
           failure = std::move(error);
+          kind = runner.isShortOfMemory() ? ErrorKind::Environment : ErrorKind::AnswerIsNo;
+        }
       }
   };
   if (launch.waitsForRanks) // the ranks would wait for the threads that run loops, and for each other
@@ -193,7 +196,7 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
   else
     parallelFor(blocks, grain, run);
   if (failed)
-    return Error{ErrorKind::AnswerIsNo, fmt::format("kernel {}: {}", code->name, failure)};
+    return Error{kind, fmt::format("kernel {}: {}", code->name, failure)};
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/emulate/HostCompiler.h"
 
+#include "ir/base/TemporaryPath.h"
+
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -155,16 +157,14 @@ Status HostCompiler::start(std::vector<std::string> words, const std::string &lo
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t child = 0;
-  const int failure = posix_spawn(&child, path.c_str(), &actions, &attributes, argv.data(), environ);
+  TemporaryProcess compiler([&](pid_t &child) {
+    return posix_spawn(&child, path.c_str(), &actions, &attributes, argv.data(), environ);
+  });
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (failure)
-    return environment(fmt::format("{}: cannot start: {}", path, std::strerror(failure)));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR)
-      return environment(fmt::format("{}: {}", path, std::strerror(errno)));
+  if (compiler.error())
+    return environment(fmt::format("{}: cannot start: {}", path, std::strerror(compiler.error())));
+  const int status = compiler.wait();
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return {};
   std::string complaint = firstComplaint(logFile);

@@ -182,10 +182,10 @@ std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::
     unlink(result.c_str());
   }
   files::create_directories(kept->path() + "/headers", failure);
-  const std::string own = fmt::format("{}/headers/building-{}.pch", kept->path(), getpid());
-  const TemporaryPath removed[] = {TemporaryPath(own), TemporaryPath(own + ".log")};
-  const std::string_view parts[] = {text};
-  const bool made = writeFileAtomically(header, parts, 0600) && compiler.precompile(header, own, own + ".log") &&
+  const TemporaryPath parts(fmt::format("{}/headers/building-{}-header", kept->path(), getpid()), TemporaryPath::AndLonger);
+  const std::string own = parts.path() + ".pch";
+  const std::string_view contents[] = {text};
+  const bool made = writeFileAtomically(header, contents, 0600) && compiler.precompile(header, own, own + ".log") &&
                     authenticate(*kept, own) && rename(own.c_str(), result.c_str()) == 0;
   return made ? result : std::string();
 }
@@ -205,9 +205,8 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
 Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolder &folder, const HostCompiler &compiler,
                                                               const std::vector<Unit> &units) const {
   static std::atomic<unsigned> counter = 0;
-  const std::string base = fmt::format("{}/building-{}-{}", folder.path(), getpid(), counter++);
-  const std::string source = base + ".cpp", binary = base + ".so", log = base + ".log";
-  const TemporaryPath parts[] = {TemporaryPath(source), TemporaryPath(binary), TemporaryPath(log), TemporaryPath(binary + ".o")};
+  const TemporaryPath parts(fmt::format("{}/building-{}-{}.", folder.path(), getpid(), counter++), TemporaryPath::AndLonger);
+  const std::string &base = parts.path(), source = base + "cpp", binary = base + "so", log = base + "log";
 
   std::vector<std::string> includes;
   for (const Unit &unit : units)
@@ -242,9 +241,9 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolde
     if (link(binary.c_str(), target.c_str()) == 0 || errno == EEXIST)
       continue;
     std::error_code failure;
-    files::copy_file(binary, base + ".copy", files::copy_options::overwrite_existing, failure);
+    files::copy_file(binary, base + "copy", files::copy_options::overwrite_existing, failure);
     if (!failure)
-      files::rename(base + ".copy", target, failure);
+      files::rename(base + "copy", target, failure);
   }
   return library;
 }

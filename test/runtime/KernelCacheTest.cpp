@@ -243,6 +243,10 @@ TEST(KernelCache, TheFolderComesFromTheEnvironment) {
   unsetenv("XDG_CACHE_HOME");
   unsetenv("FUSION_CACHE_DIR");
   EXPECT_EQ(KernelCache::defaultFolder(), "/h/.cache/fusion");
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  EXPECT_EQ(KernelCache::defaultFolder(), "/h/.cache/fusion");
+  setenv("HOME", "relative", 1);
+  EXPECT_EQ(KernelCache::defaultFolder(), "");
   setenv("XDG_CACHE_HOME", "/x", 1);
   EXPECT_EQ(KernelCache::defaultFolder(), "/x/fusion");
   setenv("FUSION_CACHE_DIR", "/f", 1);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,37 @@ TEST_F(Tool, AFileThatIsCutShortIsOneLine) {
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 2);
   EXPECT_EQ(said(), "tool: " + path + ": the file was cut short, or its disk failed, while it was read\n");
+}
+
+TEST_F(Tool, AnEndBySignalEndsWhatItStarted) {
+  const std::string half = folder / "half", late = folder / "late";
+  const std::string script = "echo x > " + half + "-1.tmp; trap 'echo x > " + half + "-2.tmp; exit' TERM; sleep 5 & wait; echo x > " + late;
+  const int status = run([&]() -> Status {
+    const TemporaryPath temporary(half, TemporaryPath::AndLonger);
+    TemporaryProcess shell([&](pid_t &child) {
+      const char *words[] = {"sh", "-c", script.c_str(), nullptr};
+      posix_spawnattr_t attributes; // a tool's threads block the signal
+      sigset_t none;
+      sigemptyset(&none);
+      posix_spawnattr_init(&attributes);
+      posix_spawnattr_setsigmask(&attributes, &none);
+      posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+      return posix_spawn(&child, "/bin/sh", nullptr, &attributes, const_cast<char **>(words), environ);
+    });
+    while (!fs::exists(half + "-1.tmp"))
+      usleep(1000);
+    kill(getpid(), SIGTERM);
+    shell.wait();
+    std::ofstream(late) << "x"; // what follows the end of a compiler
+    sleep(20);
+    return {};
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+  std::vector<std::string> left;
+  for (const auto &entry : fs::directory_iterator(folder))
+    left.push_back(entry.path().filename());
+  EXPECT_EQ(left, std::vector<std::string>{"stderr"});
 }
 
 TEST_F(Tool, AnEndBySignalLeavesNothingHalfWritten) {

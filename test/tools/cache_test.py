@@ -99,6 +99,7 @@ class Cache(ToolTest):
                     filler.write(bytes(4096))
             except OSError:
                 pass
+        self.write("g.mlir", graph.replace("nn.relu", "nn.exp"))
         _, err = self.emulate()
         self.assertIn("cannot be written to", err)
 

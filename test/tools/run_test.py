@@ -83,7 +83,6 @@ class Compare(ToolTest):
             kind, shape, data = tensors["logits"]
             first = struct.unpack("<f", data[:4])[0]
             tensors["logits"] = (kind, shape, struct.pack("<f", first + 0.01) + data[4:])
-            tensors["something else"] = ("I32", [1], b"\0\0\0\0")
 
         expected = changed(self.path("e.safetensors"), off_by_a_little)(OUTPUTS)
         for device in ("cpu", "emulate"):
@@ -102,6 +101,32 @@ class Compare(ToolTest):
         expected = changed(self.path("e.safetensors"), flat)(OUTPUTS)
         out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=expected, device="cpu"), exit=1)
         self.assertIn("FAIL the shapes differ", out)
+
+    def test_expectation_that_the_graph_has_no_output_for(self):
+        def more(tensors):
+            tensors["presents`\n"] = ("I32", [1], bytes(4))
+
+        expected = changed(self.path("e.safetensors"), more)(OUTPUTS)
+        out, err = self.run_tool("fusion-run", *named(LLAMA, expect=expected, device="cpu"))
+        self.assertRegex(out, r"^logits 2x16x256 f32 max_abs \S+ rel_l2 \S+ PASS\n$")
+        self.assertIn("presents`_, reference_fp32 is compared with nothing in ", err)
+
+    def test_expectation_of_another_type(self):
+        def typed(kind, convert):
+            def change(tensors):
+                values = [value for (value,) in struct.iter_unpack("<f", tensors["logits"][2])]
+                tensors["logits"] = (kind, [2, 16, 256], b"".join(convert(value) for value in values))
+
+            return changed(self.path(f"{kind}.safetensors"), change)(OUTPUTS)
+
+        double = typed("F64", lambda value: struct.pack("<d", value))
+        out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=double, device="cpu"))
+        self.assertRegex(out, r"^logits 2x16x256 f32 max_abs \S+ rel_l2 \S+ PASS, expected as f64\n$")
+        for kind, name in (("I32", "i32"), ("BOOL", "i1")):
+            other = typed(kind, lambda value: bytes(4 if kind == "I32" else 1))
+            for options in ((), ("--atol=1e9",)):
+                out, _ = self.run_tool("fusion-run", *named(LLAMA, expect=other, device="cpu"), *options, exit=1)
+                self.assertEqual(out, f"logits 2x16x256 f32 FAIL {name} was expected\n")
 
     def test_expectation_without_the_outputs(self):
         self.refuse("fusion-run", *named(LLAMA, expect=INPUTS), f"--outputs={self.path('o')}", says="none of the graph")
