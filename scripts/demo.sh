@@ -11,7 +11,12 @@ case $#:${1:-} in
   *) echo "usage: scripts/demo.sh [--device=auto|cpu|cuda|emulate]" >&2; exit 2 ;;
 esac
 
-scripts/setup.sh
+if ! [ -x build/bin/fusion-run ]; then
+  # About 14 minutes of a core to compile the tools, and a minute or two to fetch packages.
+  cores=$(nproc)
+  echo "demo: the first time takes about $((14 / cores + 2)) minutes on $cores cores, later times take seconds" >&2
+fi
+scripts/setup.sh --tools
 
 model=examples/llama/model.onnx out=build/demo
 mkdir -p $out

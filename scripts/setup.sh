@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the build needs on Debian 12, configures and builds. What is there already is left alone.
-#   scripts/setup.sh [--no-build] [--quiet]
+#   scripts/setup.sh [--no-build | --tools | --installed] [--quiet]
+# --tools: fusion-opt, fusion-run and fusion-compile only; --installed: what `cmake --install build` needs, and no tests.
 # Exit codes: 1 the build failed, 2 bad usage, 3 something is missing that this script may not or cannot install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/nvrtc.sh
 
-build=yes quiet=
+build=yes quiet= targets=()
 for argument in "$@"; do
   case $argument in
     --no-build) build= ;;
+    --tools) targets=(fusion-opt fusion-run fusion-compile) ;;
+    --installed) targets=(installed) ;;
     --quiet) quiet=yes ;;
-    *) echo "usage: scripts/setup.sh [--no-build] [--quiet]" >&2; exit 2 ;;
+    *) echo "usage: scripts/setup.sh [--no-build | --tools | --installed] [--quiet]" >&2; exit 2 ;;
   esac
 done
 
@@ -146,9 +149,11 @@ build() {
     step "configuring build/"
     watched cmake --preset dev "-DFUSION_NVRTC_HINT:PATH=$hint" || exit 1
   fi
-  step "building build/bin/fusion-opt, fusion-run, fusion-compile and the tests"
-  if [ -n "$quiet" ]; then watched cmake --build --preset dev || exit 1
-  else cmake --build --preset dev >&2 || exit 1; fi
+  step "building ${targets[*]:-the tools, the libraries and the tests} in build/"
+  local command=(cmake --build --preset dev)
+  [ ${#targets[@]} = 0 ] || command+=(--target "${targets[@]}")
+  if [ -n "$quiet" ]; then watched "${command[@]}" || exit 1
+  else "${command[@]}" >&2 || exit 1; fi
 }
 
 systemPackages

@@ -367,11 +367,11 @@ static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &gr
   return given;
 }
 
-/// Names in a file can hold anything; a message is one line.
+/// Names in a file can hold anything; a message is one line. Its reason stands at its end.
 static std::string onOneLine(std::string message) {
-  constexpr size_t longestMessage = 2000;
+  constexpr size_t longestMessage = 2000, longestEnd = 400;
   if (message.size() > longestMessage)
-    message = message.substr(0, longestMessage) + "...";
+    message = message.substr(0, longestMessage - longestEnd) + "..." + message.substr(message.size() - longestEnd);
   for (char &c : message)
     if (static_cast<unsigned char>(c) < ' ')
       c = '?';

@@ -130,6 +130,24 @@ class HostileNames(ToolTest):
                     self.assertEqual(line.count("`") % 2, 0)
                 xml.etree.ElementTree.fromstring(self.read("r.html").split("\n", 1)[1])
 
+    def test_names_that_contradict(self):
+        """ONNX wants one meaning for a name, and an attribute that refers to a function's only inside of one."""
+        def refused(says, nodes, outputs):
+            value = onnx.helper.make_tensor_value_info
+            tensors = [[value(name, onnx.TensorProto.FLOAT, [2]) for name in names] for names in (["a"], outputs)]
+            made = onnx.helper.make_graph(nodes, "g", *tensors)
+            onnx.save(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 18)]), self.path("m.onnx"))
+            self.refuse("fusion-opt", "m.onnx", says=says)
+
+        relu = onnx.helper.make_node("Relu", ["a"], ["b"])
+        refused("output 'b' is listed twice", [relu], ["b", "b"])
+        refused("the name 'b' is defined twice", [relu, relu], ["b"])
+        long = "x" * 1000000
+        refused("its name has 1000000 bytes", [onnx.helper.make_node("Relu", ["a"], [long])], [long])
+        elu = onnx.helper.make_node("Elu", ["a"], ["b"], name=long)
+        elu.attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+        refused("attribute 'alpha' stands for one of a function, and this is none", [elu], ["b"])
+
     def test_verification(self):
         hostile = self.hostile("llama-fp16-decode", ENDINGS[0])
         self.run_tool("fusion-opt", hostile, "--fuse", "--verify-fusions", "-o", "f.mlir", "--quiet")
