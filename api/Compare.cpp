@@ -28,7 +28,8 @@ static double relativeTolerance(DType type, const Tolerance &tolerance) {
 }
 
 namespace {
-/// Why values of one type cannot stand for those of another; empty if they can. Types of floats differ by their roundings only.
+/// Why values of one type cannot stand for those of another; empty if they can. Types of floats differ by
+/// their roundings only.
 std::string otherKind(DType actual, DType expected) {
   const bool isSame = actual == expected || (isFloat(actual) && isFloat(expected)) ||
                       (isInteger(actual) && isInteger(expected));

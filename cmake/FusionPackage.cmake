@@ -1,5 +1,5 @@
-# Debian packages by `cpack -G DEB` in the build folder (scripts/package.sh builds what they hold): fusion-tools, libfusion1 and
-# libfusion-dev. They depend on Debian's own MLIR, of bookworm-security.
+# Debian packages by `cpack -G DEB` in the build folder (scripts/package.sh builds what they hold): fusion-tools,
+# libfusion1 and libfusion-dev. They depend on Debian's own MLIR, of bookworm-security.
 set(folder "${PROJECT_BINARY_DIR}/package")
 if(NOT GZIP)
   return()
@@ -8,7 +8,8 @@ endif()
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME fusion)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "fusion maintainers <maintainers@fusion.invalid>" CACHE STRING "The maintainer that packages name")
+set(CPACK_PACKAGE_CONTACT "fusion maintainers <maintainers@fusion.invalid>" CACHE STRING
+  "The maintainer that packages name")
 set(CPACK_PACKAGE_DIRECTORY "${folder}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
@@ -42,7 +43,8 @@ Compiles and runs ONNX graphs on NVIDIA GPUs, by a C interface.")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libfusion-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "libmlir-22-dev, mlir-22-tools, nlohmann-json3-dev, libfmt-dev, libprotobuf-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS
+  "libmlir-22-dev, mlir-22-tools, nlohmann-json3-dev, libfmt-dev, libprotobuf-dev")
 set(CPACK_COMPONENT_DEV_DEPENDS library)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "graph-level fusion compiler for transformer inference: development files
 Headers of the C and C++ interfaces, static libraries for C++, CMake packages
@@ -65,15 +67,17 @@ foreach(component ${CPACK_COMPONENTS_ALL})
     "fusion (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * Version ${PROJECT_VERSION}.\n\n"
     " -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
   execute_process(COMMAND ${GZIP} -9nf "${folder}/${package}/changelog")
-  install(FILES "${folder}/${package}/copyright" "${folder}/${package}/changelog.gz" DESTINATION share/doc/${package}
-    COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES "${folder}/${package}/copyright" "${folder}/${package}/changelog.gz"
+    DESTINATION share/doc/${package} COMPONENT ${component} EXCLUDE_FROM_ALL)
   if(NOT component STREQUAL "dev")
-    set(overrides "# Debian's libMLIR.so lies in a folder of its own\n${package}: custom-library-search-path\n")
+    set(overrides "# Debian's libMLIR.so lies in a folder of its own\n")
+    string(APPEND overrides "${package}: custom-library-search-path\n")
     if(component STREQUAL "library")
       string(APPEND overrides "# CPack's, beside the trigger\n${package}: maintscript-calls-ldconfig\n")
     endif()
     file(WRITE "${folder}/${package}/${package}" "${overrides}")
-    install(FILES "${folder}/${package}/${package}" DESTINATION share/lintian/overrides COMPONENT ${component} EXCLUDE_FROM_ALL)
+    install(FILES "${folder}/${package}/${package}" DESTINATION share/lintian/overrides
+      COMPONENT ${component} EXCLUDE_FROM_ALL)
   endif()
 endforeach()
 

@@ -31,10 +31,6 @@ for name, pattern in report["patterns"].items():
     if pattern["fired"]:
         saved = sum(site.get("bytes_saved") or 0 for site in pattern["sites"])
         print(f"  {name}: fired at {pattern['fired']} site{'s' * (pattern['fired'] != 1)}" + (f", {saved} bytes of traffic saved" if saved else ""))
-        for site in pattern["sites"]:
-            print(f"    {site['location']}")
-    elif pattern["missed"]:
-        print(f"  {name}: fired nowhere, missed {len(pattern['missed'])}; the report says why")
 kernels = report["kernels"]
 print(f"Kernels: {kernels['before']} before, {kernels['after']} after")
 PYTHON

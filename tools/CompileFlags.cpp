@@ -19,17 +19,22 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                cl::cat(category)),
       kvCapacity("kv-capacity", "Positions that key/value caches hold: they are extended in place", category,
                  {.unit = "N", .what = "a number of positions", .least = 1}),
-      sharedCaches("shared-caches", cl::desc("Caches of GroupQueryAttention are given as buffers of full capacity"),
+      sharedCaches("shared-caches",
+                   cl::desc("Caches of GroupQueryAttention are given as buffers of full capacity"),
                    cl::cat(category)),
       dims("dim", cl::CommaSeparated, cl::desc("Sizes of dims that are known now, such as batch=1"),
            cl::value_desc("NAME=SIZE,..."), cl::cat(category)),
       tensorParallel("tp", "Divide the graph among N ranks of tensor parallelism", category,
                      {.unit = "N", .what = "a number of ranks", .initial = 1, .least = 1}),
-      noAssumeFinite("no-assume-finite", cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
-                     cl::cat(category)),
-      trustPaths("trust-paths", cl::desc("Take weights from wherever the file says: other folders, through links"),
+      noAssumeFinite(
+          "no-assume-finite",
+          cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
+          cl::cat(category)),
+      trustPaths("trust-paths",
+                 cl::desc("Take weights from wherever the file says: other folders, through links"),
                  cl::cat(category)),
-      sample("sample", cl::desc("The graph chooses the next token: greedy, or drawn by temperature=T,top-k=K,top-p=P"),
+      sample("sample",
+             cl::desc("The graph chooses the next token: greedy, or drawn by temperature=T,top-k=K,top-p=P"),
              cl::value_desc("HOW"), cl::cat(category)),
       quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {
   noteExtra(fuseDisable, {.initial = {}, .words = fusionWords});
@@ -68,7 +73,9 @@ CompileOptions CompileFlags::options(Target target) const {
   CompileOptions options{.target = std::move(target)};
   options.disabledFusions.assign(fuseDisable.begin(), fuseDisable.end());
   options.patternFiles.assign(patterns.begin(), patterns.end());
-  options.profit = profit == "auto" ? ProfitMode::Auto : profit == "model" ? ProfitMode::Model : ProfitMode::Measure;
+  options.profit = profit == "auto"    ? ProfitMode::Auto
+                   : profit == "model" ? ProfitMode::Model
+                                       : ProfitMode::Measure;
   options.kvCapacity = kvCapacity;
   options.tensorParallel = tensorParallel;
   options.launcher = true;

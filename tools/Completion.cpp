@@ -42,7 +42,10 @@ Table allOptions(const ToolFacts &tool) {
       all.push_back(std::move(option));
   for (const auto &[name, text] : {std::pair("help", "Print the options"), {"version", "Print the versions"}})
     all.push_back({.name = name, .value = {}, .text = text, .initial = {}, .words = {}});
-  all.push_back({.name = "completion", .value = "SHELL", .text = "Print what completes command lines", .initial = {},
+  all.push_back({.name = "completion",
+                 .value = "SHELL",
+                 .text = "Print what completes command lines",
+                 .initial = {},
                  .words = shells()});
   return all;
 }
@@ -84,10 +87,12 @@ std::string bash(const ToolFacts &tool) {
   std::string names, cases;
   for (const OptionFacts &option : allOptions(tool)) {
     const bool takes = !option.value.empty();
-    names += (names.empty() ? "" : " ") + option.spelled() + (takes && option.name.size() > 1 && !option.isValueOptional ? "=" : "");
+    names += (names.empty() ? "" : " ") + option.spelled() +
+             (takes && option.name.size() > 1 && !option.isValueOptional ? "=" : "");
     if (takes)
-      cases += fmt::format("  {}) {} ;;\n", option.spelled(),
-                           bashValue(option.words, endOfWords(option), option.isList, filesOf(option.value, option.text)));
+      cases += fmt::format(
+          "  {}) {} ;;\n", option.spelled(),
+          bashValue(option.words, endOfWords(option), option.isList, filesOf(option.value, option.text)));
   }
   std::string argument = "return";
   for (const ArgumentFacts &facts : argumentTable())
@@ -143,7 +148,9 @@ complete -F {1} {0}
 std::string zshText(const std::string &text) {
   std::string result;
   for (char c : text)
-    result += c == '\'' ? "'\\''" : c == '[' || c == ']' || c == ':' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    result += c == '\''                                       ? "'\\''"
+              : c == '[' || c == ']' || c == ':' || c == '\\' ? std::string("\\") + c
+                                                              : std::string(1, c);
   return result;
 }
 
@@ -151,7 +158,8 @@ std::string zshAction(const std::vector<Word> &words, const char *end, bool isLi
   if (!words.empty() && isList)
     return fmt::format("_sequence compadd - {}", textsOf(words));
   if (!words.empty())
-    return *end ? fmt::format("compadd -S \"\" - {}", textsOf(words, end)) : fmt::format("({})", textsOf(words));
+    return *end ? fmt::format("compadd -S \"\" - {}", textsOf(words, end))
+                : fmt::format("({})", textsOf(words));
   switch (files.kind) {
   case FileKind::None:
     return " ";
@@ -166,15 +174,17 @@ std::string zshAction(const std::vector<Word> &words, const char *end, bool isLi
 }
 
 std::string zsh(const ToolFacts &tool) {
-  std::string text = fmt::format("#compdef {0}\n# zsh completion of {0}: written by {0} --completion=zsh\n_arguments", tool.name);
+  std::string text = fmt::format(
+      "#compdef {0}\n# zsh completion of {0}: written by {0} --completion=zsh\n_arguments", tool.name);
   for (const OptionFacts &option : allOptions(tool)) {
     std::string spec = (option.isRepeatable ? "*" : "") + option.spelled();
     if (!option.value.empty())
       spec += option.name.size() == 1 ? "+" : option.isValueOptional ? "=-" : "=";
     spec += "[" + zshText(option.text) + "]";
     if (!option.value.empty())
-      spec += fmt::format("{}{}:{}", option.isValueOptional ? "::" : ":", zshText(option.value),
-                          zshAction(option.words, endOfWords(option), option.isList, filesOf(option.value, option.text)));
+      spec += fmt::format(
+          "{}{}:{}", option.isValueOptional ? "::" : ":", zshText(option.value),
+          zshAction(option.words, endOfWords(option), option.isList, filesOf(option.value, option.text)));
     text += " \\\n  '" + spec + "'";
   }
   for (const ArgumentFacts &facts : argumentTable())
@@ -213,10 +223,12 @@ std::string fishFiles(const ValueFiles &files) {
 std::string fish(const ToolFacts &tool) {
   std::string text = fmt::format("# fish completion of {0}: written by {0} --completion=fish\n", tool.name);
   for (const ArgumentFacts &facts : argumentTable())
-    text += facts.words.empty() ? "" : fmt::format("complete -c {} -f -a '{}'\n", tool.name, fishWords(facts.words, ""));
+    text += facts.words.empty()
+                ? ""
+                : fmt::format("complete -c {} -f -a '{}'\n", tool.name, fishWords(facts.words, ""));
   for (const OptionFacts &option : allOptions(tool)) {
-    text += fmt::format("complete -c {} -{} {} -d '{}'", tool.name, option.name.size() == 1 ? "s" : "l", option.name,
-                        fishText(option.text));
+    text += fmt::format("complete -c {} -{} {} -d '{}'", tool.name, option.name.size() == 1 ? "s" : "l",
+                        option.name, fishText(option.text));
     if (!option.words.empty() && option.isList)
       text += fmt::format(" -x -a '(__fish_append , {})'", textsOf(option.words));
     else if (!option.words.empty())

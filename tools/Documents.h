@@ -14,8 +14,8 @@ std::string completionOf(const ToolFacts &tool, const std::string &shell);
 /// The shells that completionOf() knows.
 std::vector<Word> shells();
 
-/// Which files are completed as a value: by how --help names it ("FILE", "DIR", "F.safetensors") and by the extensions that
-/// its text names (".json or .md").
+/// Which files are completed as a value: by how --help names it ("FILE", "DIR", "F.safetensors") and by the
+/// extensions that its text names (".json or .md").
 enum class FileKind { None, Any, Folder, Extensions };
 struct ValueFiles {
   FileKind kind = FileKind::None;

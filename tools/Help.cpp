@@ -66,7 +66,8 @@ std::string helpText(const ToolFacts &tool) {
     }
   }
   text += "\nOther:\n" + entry("  --help", "Print this");
-  text += entry("  --help-hidden", tool.others ? "Print the options of LLVM and MLIR too" : "Print the options of LLVM too");
+  text += entry("  --help-hidden",
+                tool.others ? "Print the options of LLVM and MLIR too" : "Print the options of LLVM too");
   text += entry("  --version", "Print the versions of the tool and of LLVM");
   text += entry("  --completion=SHELL", "Print what completes command lines in " + orList(shells()));
   text += entry("  --man-page", "Print the manual page");

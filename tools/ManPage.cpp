@@ -57,7 +57,8 @@ std::string manPage(const ToolFacts &tool, const std::string &version) {
   text += fmt::format(".SH SYNOPSIS\n.B {}\n[\\fIOPTION\\fR...]", plain(tool.name));
   const std::vector<ArgumentFacts> arguments = argumentTable();
   for (const ArgumentFacts &argument : arguments)
-    text += (argument.isOptional ? " [\\fI" : " \\fI") + plain(argument.name) + (argument.isOptional ? "\\fR]" : "\\fR");
+    text += (argument.isOptional ? " [\\fI" : " \\fI") + plain(argument.name) +
+            (argument.isOptional ? "\\fR]" : "\\fR");
   text += "\n.SH DESCRIPTION\n";
   llvm::SmallVector<llvm::StringRef> paragraphs;
   llvm::StringRef(tool.description).split(paragraphs, "\n\n");
@@ -81,8 +82,8 @@ std::string manPage(const ToolFacts &tool, const std::string &version) {
   text += entry("2", "Bad input: an option, a graph, a tensor");
   text += entry("3", "The machine lacks something; the message says what to install or set");
   text += ".SH ENVIRONMENT\n";
-  text += entry("FUSION_CACHE_DIR",
-                "The folder for compiled kernels, plans and reports (default $XDG_CACHE_HOME/fusion or ~/.cache/fusion)");
+  text += entry("FUSION_CACHE_DIR", "The folder for compiled kernels, plans and reports (default "
+                                    "$XDG_CACHE_HOME/fusion or ~/.cache/fusion)");
   text += entry("FUSION_NVRTC", "The path of libnvrtc.so, the compiler of kernels");
   text += entry("FUSION_HOST_CXX", "The C++ compiler for --device=emulate");
   text += entry("FUSION_THREADS", "Threads of the host (default: one a core)");

@@ -41,7 +41,8 @@ std::string refusedValue() { return refused(); }
 
 WordOption::WordOption(const char *name, const char *text, const char *initial, cl::OptionCategory &category,
                        std::vector<Word> words, bool (*accepted)(const std::string &))
-    : opt(llvm::StringRef(name), cl::desc(text), cl::value_desc("WORD"), cl::init(initial), cl::cat(category)) {
+    : opt(llvm::StringRef(name), cl::desc(text), cl::value_desc("WORD"), cl::init(initial),
+          cl::cat(category)) {
   noteExtra(*this, {.initial = initial, .words = [words] { return words; }, .otherWords = false});
   wordOptions().push_back({this, std::move(words), accepted});
 }

@@ -1,5 +1,5 @@
-// What a tool takes, as data: options that say what they take, and the table that --help, man pages and shells are
-// written from.
+// What a tool takes, as data: options that say what they take, and the table that --help, man pages and
+// shells are written from.
 #pragma once
 
 #include "llvm/Support/CommandLine.h"
@@ -30,7 +30,8 @@ struct OptionExtra {
 /// Notes `extra` for an option that lives as long as the process.
 void noteExtra(const llvm::cl::Option &option, OptionExtra extra);
 
-/// Says why a value was refused: parseOptions() prints the first one. Returns true, as parsers of LLVM do then.
+/// Says why a value was refused: parseOptions() prints the first one. Returns true, as parsers of LLVM do
+/// then.
 bool refuseValue(const std::string &message);
 /// The first message of refuseValue(); empty if there was none.
 std::string refusedValue();
@@ -43,7 +44,8 @@ public:
              std::vector<Word> words, bool (*accepted)(const std::string &) = nullptr);
 };
 
-/// The first value that is none of its option's words: "--emit takes mlir or cuda, not 'x'". Empty if there is none.
+/// The first value that is none of its option's words: "--emit takes mlir or cuda, not 'x'". Empty if there
+/// is none.
 std::string wrongWord();
 
 /// "a, b or c".
@@ -59,8 +61,8 @@ struct Number {
 
 template <class T>
 struct NumberFacts {
-  const char *unit = "N";     ///< in --help
-  const char *what = nullptr; ///< in errors, as "a number of ranks"
+  const char *unit = "N";                               ///< in --help
+  const char *what = nullptr;                           ///< in errors, as "a number of ranks"
   std::optional<T> initial = {}, least = {}, bare = {}; ///< `bare`: of the option without a value
 };
 
@@ -68,10 +70,12 @@ struct NumberFacts {
 template <class T>
 class NumberOption : public llvm::cl::opt<Number<T>> {
 public:
-  NumberOption(const char *name, const char *text, llvm::cl::OptionCategory &category, const NumberFacts<T> &facts)
-      : llvm::cl::opt<Number<T>>(llvm::StringRef(name), llvm::cl::desc(text), llvm::cl::value_desc(facts.unit),
-                                 llvm::cl::init(Number<T>{facts.initial.value_or(T())}), llvm::cl::cat(category),
-                                 facts.bare ? llvm::cl::ValueOptional : llvm::cl::ValueRequired) {
+  NumberOption(const char *name, const char *text, llvm::cl::OptionCategory &category,
+               const NumberFacts<T> &facts)
+      : llvm::cl::opt<Number<T>>(
+            llvm::StringRef(name), llvm::cl::desc(text), llvm::cl::value_desc(facts.unit),
+            llvm::cl::init(Number<T>{facts.initial.value_or(T())}), llvm::cl::cat(category),
+            facts.bare ? llvm::cl::ValueOptional : llvm::cl::ValueRequired) {
     this->getParser().facts = facts;
     if (facts.initial)
       noteExtra(*this, {.initial = fmt::format("{}", *facts.initial), .words = {}});
@@ -101,8 +105,8 @@ struct ArgumentFacts {
 };
 
 using Categories = std::vector<llvm::cl::OptionCategory *>;
-/// The visible options of these categories, in their order; by name in each. `openWords`: with the words of options that
-/// take others too, which may take a while to find.
+/// The visible options of these categories, in their order; by name in each. `openWords`: with the words of
+/// options that take others too, which may take a while to find.
 std::vector<OptionGroup> optionTable(const Categories &categories, bool openWords);
 std::vector<ArgumentFacts> argumentTable();
 

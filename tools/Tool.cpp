@@ -62,7 +62,8 @@ bool asksForHelp(int argc, char **argv) {
   });
 }
 
-/// An option whose name is too long to be one: LLVM would look for the nearest for minutes. Empty if there is none.
+/// An option whose name is too long to be one: LLVM would look for the nearest for minutes. Empty if there is
+/// none.
 llvm::StringRef endlessOption(int argc, char **argv) {
   constexpr size_t most = 200;
   for (llvm::StringRef word : optionWords(argc, argv))
@@ -74,8 +75,9 @@ llvm::StringRef endlessOption(int argc, char **argv) {
 /// One line, and not a screenful: what is quoted in a message may be anything.
 std::string presentable(llvm::StringRef message) {
   constexpr size_t most = 2000, end = 500;
-  std::string text = message.size() <= most + end ? message.str()
-                                                  : (message.take_front(most) + " … " + message.take_back(end)).str();
+  std::string text = message.size() <= most + end
+                         ? message.str()
+                         : (message.take_front(most) + " … " + message.take_back(end)).str();
   for (char &c : text)
     if (static_cast<unsigned char>(c) < ' ' || c == 127)
       c = ' ';
@@ -158,7 +160,8 @@ void onBusError(int, siginfo_t *fault, void *) {
     std::signal(SIGBUS, SIG_DFL);
     return; // and again
   }
-  for (const char *part : {toolName, ": ", file, ": the file was cut short, or its disk failed, while it was read\n"})
+  for (const char *part :
+       {toolName, ": ", file, ": the file was cut short, or its disk failed, while it was read\n"})
     say(part);
   _exit(static_cast<int>(ErrorKind::BadInput));
 }

@@ -20,15 +20,16 @@ struct ToolFacts {
   llvm::cl::OptionCategory *others = nullptr;
 };
 
-/// A tool's main: reads the command line and runs `work`, unless only help was asked for. Returns the exit code.
+/// A tool's main: reads the command line and runs `work`, unless only help was asked for. Returns the exit
+/// code.
 int toolMain(int argc, char **argv, const ToolFacts &tool, const std::function<Status()> &work);
 
 /// Runs `work` and returns the exit code; prints an error as `tool: message`, nothing if the message is empty
 /// (it has been printed). A closed pipe is an error of the write, not the end of the process.
 int runTool(const char *tool, const std::function<Status()> &work);
 
-/// Opens those of the descriptors 0 to 2 that are closed, so that no file gets their numbers. What is read from or written to
-/// stdin and stdout still fails as if they were closed; what is said on stderr is lost.
+/// Opens those of the descriptors 0 to 2 that are closed, so that no file gets their numbers. What is read
+/// from or written to stdin and stdout still fails as if they were closed; what is said on stderr is lost.
 void openStandardDescriptors();
 
 } // namespace fusion

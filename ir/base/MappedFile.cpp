@@ -27,8 +27,10 @@ namespace {
 
 Error systemError(const std::string &path, int code) {
   // What the machine is short of is no fault of the path.
-  const bool isShort = code == ENOSPC || code == EDQUOT || code == EIO || code == EMFILE || code == ENFILE || code == ENOMEM;
-  return Error{isShort ? ErrorKind::Environment : ErrorKind::BadInput, fmt::format("{}: {}", path, std::strerror(code))};
+  const bool isShort =
+      code == ENOSPC || code == EDQUOT || code == EIO || code == EMFILE || code == ENFILE || code == ENOMEM;
+  return Error{isShort ? ErrorKind::Environment : ErrorKind::BadInput,
+               fmt::format("{}: {}", path, std::strerror(code))};
 }
 
 /// Closes a descriptor at the end of the scope.

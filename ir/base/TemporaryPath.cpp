@@ -28,7 +28,8 @@ static void removeAt(const std::string &path, TemporaryPath::Names names) {
     return;
   }
   const std::filesystem::path whole = path;
-  for (std::filesystem::directory_iterator place(whole.parent_path(), ignored), end; place != end; place.increment(ignored))
+  for (std::filesystem::directory_iterator place(whole.parent_path(), ignored), end; place != end;
+       place.increment(ignored))
     if (place->path().filename().string().starts_with(whole.filename().string()))
       std::filesystem::remove_all(place->path(), ignored);
 }

@@ -7,8 +7,9 @@
 
 namespace fusion {
 
-/// What is at `path` is removed with this object, or by removeTemporaryPaths(); nothing need be there. `AndLonger`: so is
-/// everything beside it whose name begins like that, as compilers name what they write first.
+/// What is at `path` is removed with this object, or by removeTemporaryPaths(); nothing need be there.
+/// `AndLonger`: so is everything beside it whose name begins like that, as compilers name what they write
+/// first.
 class TemporaryPath {
 public:
   enum Names { Exactly, AndLonger };
@@ -40,8 +41,8 @@ private:
   int code = 0;
 };
 
-/// Of a program that is about to end: whoever makes or removes such a path or process afterwards waits for the end. Not in a
-/// signal handler.
+/// Of a program that is about to end: whoever makes or removes such a path or process afterwards waits for
+/// the end. Not in a signal handler.
 void removeTemporaryPaths();
 
 } // namespace fusion

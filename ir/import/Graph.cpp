@@ -371,7 +371,8 @@ static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &gr
 static std::string onOneLine(std::string message) {
   constexpr size_t longestMessage = 2000, longestEnd = 400;
   if (message.size() > longestMessage)
-    message = message.substr(0, longestMessage - longestEnd) + "..." + message.substr(message.size() - longestEnd);
+    message =
+        message.substr(0, longestMessage - longestEnd) + "..." + message.substr(message.size() - longestEnd);
   for (char &c : message)
     if (static_cast<unsigned char>(c) < ' ')
       c = '?';

@@ -182,11 +182,13 @@ std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::
     unlink(result.c_str());
   }
   files::create_directories(kept->path() + "/headers", failure);
-  const TemporaryPath parts(fmt::format("{}/headers/building-{}-header", kept->path(), getpid()), TemporaryPath::AndLonger);
+  const TemporaryPath parts(fmt::format("{}/headers/building-{}-header", kept->path(), getpid()),
+                            TemporaryPath::AndLonger);
   const std::string own = parts.path() + ".pch";
   const std::string_view contents[] = {text};
-  const bool made = writeFileAtomically(header, contents, 0600) && compiler.precompile(header, own, own + ".log") &&
-                    authenticate(*kept, own) && rename(own.c_str(), result.c_str()) == 0;
+  const bool made = writeFileAtomically(header, contents, 0600) &&
+                    compiler.precompile(header, own, own + ".log") && authenticate(*kept, own) &&
+                    rename(own.c_str(), result.c_str()) == 0;
   return made ? result : std::string();
 }
 
@@ -205,7 +207,8 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
 Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolder &folder, const HostCompiler &compiler,
                                                               const std::vector<Unit> &units) const {
   static std::atomic<unsigned> counter = 0;
-  const TemporaryPath parts(fmt::format("{}/building-{}-{}.", folder.path(), getpid(), counter++), TemporaryPath::AndLonger);
+  const TemporaryPath parts(fmt::format("{}/building-{}-{}.", folder.path(), getpid(), counter++),
+                            TemporaryPath::AndLonger);
   const std::string &base = parts.path(), source = base + "cpp", binary = base + "so", log = base + "log";
 
   std::vector<std::string> includes;

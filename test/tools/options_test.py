@@ -1,4 +1,5 @@
 """What the tools say of their options: help with defaults, words that are taken, man pages, completion by shells."""
+
 import os
 import re
 import shutil
@@ -13,8 +14,28 @@ TOOLS = ("fusion-opt", "fusion-run", "fusion-compile", "fusion-cache", "fusion-f
 class Help(ToolTest):
     def test_defaults(self):
         for tool, says in (
-            ("fusion-opt", ("--tp=N", "(default 1)", "(default sm_90a)", "one of sm_80, ", "(default auto)", "(default mlir)", "default -, stdout")),
-            ("fusion-run", ("--seed=N", "(default 0)", "--bench[=N]", "emulate  ", "(default ~/.cache/fusion)".split()[1])),
+            (
+                "fusion-opt",
+                (
+                    "--tp=N",
+                    "(default 1)",
+                    "(default sm_90a)",
+                    "one of sm_80, ",
+                    "(default auto)",
+                    "(default mlir)",
+                    "default -, stdout",
+                ),
+            ),
+            (
+                "fusion-run",
+                (
+                    "--seed=N",
+                    "(default 0)",
+                    "--bench[=N]",
+                    "emulate  ",
+                    "(default ~/.cache/fusion)".split()[1],
+                ),
+            ),
             ("fusion-fuzz", ("(default 100)", "(default 4)", "(default cpu)")),
         ):
             out, _ = self.run_tool(tool, "--help")
@@ -76,12 +97,20 @@ class ManPages(ToolTest):
                 self.assertTrue(any(variable.encode() in data for data in self.sources()), variable)
 
     def sources(self):
-        for name in ("ir/base/Parallel.cpp", "runtime/KernelCache.cpp", "runtime/cuda/Nvrtc.cpp", "runtime/emulate/HostCompiler.cpp"):
+        for name in (
+            "ir/base/Parallel.cpp",
+            "runtime/KernelCache.cpp",
+            "runtime/cuda/Nvrtc.cpp",
+            "runtime/emulate/HostCompiler.cpp",
+        ):
             with open(os.path.join(os.environ["FUSION_SOURCE"], name), "rb") as file:
                 yield file.read()
 
     def test_format(self):
-        checkers = [(["mandoc", "-T", "lint", "-W", "warning"], "missing date"), (["groff", "-man", "-Tutf8", "-ww", "-z"], None)]
+        checkers = [
+            (["mandoc", "-T", "lint", "-W", "warning"], "missing date"),
+            (["groff", "-man", "-Tutf8", "-ww", "-z"], None),
+        ]
         present = [checker for checker in checkers if shutil.which(checker[0][0])]
         if not present:
             self.skipTest("neither mandoc nor groff is installed")
@@ -89,7 +118,11 @@ class ManPages(ToolTest):
             page = self.write(tool + ".1", self.run_tool(tool, "--man-page")[0])
             for command, known in present:
                 done = subprocess.run([*command, page], capture_output=True, text=True)
-                lines = [line for line in (done.stdout + done.stderr).splitlines() if known is None or known not in line]
+                lines = [
+                    line
+                    for line in (done.stdout + done.stderr).splitlines()
+                    if known is None or known not in line
+                ]
                 self.assertEqual(lines, [])
 
 
@@ -109,10 +142,14 @@ class Completion(ToolTest):
         script = self.scripts[tool]
         function = re.search(r"^complete -F (\w+) ", script, re.MULTILINE)[1]
         program = (
-            "compopt() { :; }\n" + script + ("" if breaks is None else f"COMP_WORDBREAKS={breaks}\n")
+            "compopt() { :; }\n"
+            + script
+            + ("" if breaks is None else f"COMP_WORDBREAKS={breaks}\n")
             + f'COMP_LINE=$1 COMP_POINT=${{#1}}\n{function}\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
         )
-        done = subprocess.run(["bash", "--norc", "-c", program, "bash", line], capture_output=True, text=True, cwd=self.folder)
+        done = subprocess.run(
+            ["bash", "--norc", "-c", program, "bash", line], capture_output=True, text=True, cwd=self.folder
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return sorted(done.stdout.split("\n")[:-1])
 
@@ -129,7 +166,11 @@ class Completion(ToolTest):
             ("fusion-opt", "fusion-opt --require=gated_matmul=", [""]),
             ("fusion-opt", "fusion-opt --patterns=", ["folder", "graph.mlir", "p.pdll"]),
             ("fusion-opt", "fusion-opt ", ["folder", "graph.mlir", "model.onnx"]),
-            ("fusion-opt", "fusion-opt -o ", ["folder", "graph.mlir", "in.safetensors", "model.onnx", "notes.txt", "p.pdll"]),
+            (
+                "fusion-opt",
+                "fusion-opt -o ",
+                ["folder", "graph.mlir", "in.safetensors", "model.onnx", "notes.txt", "p.pdll"],
+            ),
             ("fusion-opt", "fusion-opt --tp=", [""]),
             ("fusion-run", "fusion-run model.onnx --inputs=", ["folder", "in.safetensors"]),
             ("fusion-run", "fusion-run model.onnx --cache=", ["folder"]),
@@ -143,12 +184,18 @@ class Completion(ToolTest):
         self.assertEqual(self.bash("fusion-opt", "fusion-opt --emit=p", breaks="' '"), ["--emit=plan"])
         names = self.bash("fusion-run", "fusion-run --")
         text, _ = self.run_tool("fusion-run", "--help")
-        self.assertEqual({name.rstrip("=") for name in names} | {"--help-hidden", "--man-page"},
-                         set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)))
+        self.assertEqual(
+            {name.rstrip("=") for name in names} | {"--help-hidden", "--man-page"},
+            set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)),
+        )
 
     def test_other_shells(self):
         for tool in TOOLS:
-            for shell, check in (("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):
+            for shell, check in (
+                ("bash", ["bash", "-n"]),
+                ("zsh", ["zsh", "-n"]),
+                ("fish", ["fish", "--no-execute"]),
+            ):
                 script, _ = self.run_tool(tool, f"--completion={shell}")
                 self.assertIn(tool, script.splitlines()[0])
                 text, _ = self.run_tool(tool, "--help")
@@ -159,7 +206,9 @@ class Completion(ToolTest):
                 if shutil.which(check[0]):
                     done = subprocess.run([*check, path], capture_output=True, text=True)
                     self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.refuse("fusion-opt", "--completion=tcsh", says="--completion takes bash, zsh or fish, not 'tcsh'")
+        self.refuse(
+            "fusion-opt", "--completion=tcsh", says="--completion takes bash, zsh or fish, not 'tcsh'"
+        )
 
 
 if __name__ == "__main__":

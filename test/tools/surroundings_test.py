@@ -1,5 +1,6 @@
 """The tools with closed descriptors, full devices, odd environments and small limits: the same results, one line, the right
 exit code, and nothing written where it does not belong."""
+
 import os
 import resource
 import shutil
@@ -24,8 +25,15 @@ class Descriptors(ToolTest):
     def shell(self, command, exit):
         """Runs a command line of sh, in which $BIN is the folder of the tools. Its stderr."""
         environment = {**os.environ, "FUSION_CACHE_DIR": self.cache, "BIN": BINARIES}
-        done = subprocess.run(["sh", "-c", command], env=environment, cwd=self.folder, stdin=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, timeout=240)
+        done = subprocess.run(
+            ["sh", "-c", command],
+            env=environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=240,
+        )
         self.assertEqual(done.returncode, exit, f"{command}\n{done.stderr}")
         return done.stderr
 
@@ -36,8 +44,15 @@ class Descriptors(ToolTest):
                 err = self.shell(f"$BIN/{tool} {option} >/dev/full", 3)
                 self.assertEqual(err, f"{tool}: cannot write to stdout: No space left on device\n")
             self.shell(f"$BIN/{tool} --nonsense 2>/dev/full", 2)
-        for command in ("opt g.mlir", "opt g.mlir --fuse", "run g.mlir --random-inputs --quiet", "run g.mlir --describe",
-                        "cache list", "fuzz --count=1 --print", "fuzz --count=1"):
+        for command in (
+            "opt g.mlir",
+            "opt g.mlir --fuse",
+            "run g.mlir --random-inputs --quiet",
+            "run g.mlir --describe",
+            "cache list",
+            "fuzz --count=1 --print",
+            "fuzz --count=1",
+        ):
             err = self.shell(f"$BIN/fusion-{command} >/dev/full", 3)
             self.assertRegex(err, r"^fusion-\w+: cannot write to stdout: No space left on device\n$")
         for command in ("opt g.mlir -o /dev/full", "run g.mlir --random-inputs --quiet --outputs=/dev/full"):
@@ -52,16 +67,23 @@ class Descriptors(ToolTest):
         self.shell("$BIN/fusion-opt g.mlir --fuse >&- 2>&-", 3)
         self.shell("$BIN/fusion-opt g.mlir --nonsense 2>&-", 2)
         self.assertIn("Bad file descriptor", self.shell("$BIN/fusion-opt - <&-", 2))
-        commands = (("opt g.mlir --fuse -o out{0} --report=r{0}.json", False),
-                    ("run g.mlir --random-inputs --device=emulate --outputs=out{0} --report=r{0}.json", True),
-                    ("fuzz --count=1 -o .", True))
+        commands = (
+            ("opt g.mlir --fuse -o out{0} --report=r{0}.json", False),
+            ("run g.mlir --random-inputs --device=emulate --outputs=out{0} --report=r{0}.json", True),
+            ("fuzz --count=1 -o .", True),
+        )
         for command, prints in commands:
             self.shell(f"$BIN/fusion-{command.format('-good')} >said 2>&1", 0)
             for closed, isOut in (("<&-", False), (">&-", True), ("2>&-", False), ("<&- >&- 2>&-", True)):
                 with self.subTest(closed=closed, command=command):
-                    self.shell(f"$BIN/fusion-{command.format('-closed')} {closed} {'' if isOut else '>said'}", 3 if isOut and prints else 0)
+                    self.shell(
+                        f"$BIN/fusion-{command.format('-closed')} {closed} {'' if isOut else '>said'}",
+                        3 if isOut and prints else 0,
+                    )
                     for file in ("out-{}", "r-{}.json") if "out" in command else ():
-                        self.assertEqual(self.bytes(file.format("closed")), self.bytes(file.format("good")), file)
+                        self.assertEqual(
+                            self.bytes(file.format("closed")), self.bytes(file.format("good")), file
+                        )
 
     def bytes(self, name):
         with open(self.path(name), "rb") as file:
@@ -80,16 +102,35 @@ class Environment(ToolTest):
 
     def emulates(self, env, exit=0, **options):
         """Compiles a small kernel; gives stderr."""
-        out, err = self.run_tool("fusion-run", self.graph, "--random-inputs", "--device=emulate", "--quiet", env=env, exit=exit, **options)
+        out, err = self.run_tool(
+            "fusion-run",
+            self.graph,
+            "--random-inputs",
+            "--device=emulate",
+            "--quiet",
+            env=env,
+            exit=exit,
+            **options,
+        )
         self.assertEqual(out, "" if exit else "result0 2 f32\n")
         return err
 
     def test_homes(self):
         """A relative folder of caches is ignored, as the XDG specification says."""
-        for name, value in (("HOME", ""), ("HOME", "relative"), ("XDG_CACHE_HOME", "relative"), ("XDG_CACHE_HOME", "")):
+        for name, value in (
+            ("HOME", ""),
+            ("HOME", "relative"),
+            ("XDG_CACHE_HOME", "relative"),
+            ("XDG_CACHE_HOME", ""),
+        ):
             env = {"FUSION_CACHE_DIR": "", "HOME": "", "XDG_CACHE_HOME": "", name: value}
             self.refuse("fusion-cache", "list", exit=3, env=env, says="FUSION_CACHE_DIR")
-            self.assertEqual(self.run_tool("fusion-run", self.graph, "--random-inputs", "--device=cpu", "--quiet", env=env)[1], "")
+            self.assertEqual(
+                self.run_tool(
+                    "fusion-run", self.graph, "--random-inputs", "--device=cpu", "--quiet", env=env
+                )[1],
+                "",
+            )
         self.assertEqual(os.listdir(self.folder), ["g.mlir"])
         for folder in (self.graph, "/" + "x" * 5000):
             err = self.emulates({"FUSION_CACHE_DIR": "", "XDG_CACHE_HOME": folder})
@@ -118,15 +159,21 @@ class Environment(ToolTest):
         """Numbers are written and read with a point, also where the language has a comma."""
         env = {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
         if shutil.which("localedef"):  # else the language is as unknown as the next
-            made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", self.path("de_DE.UTF-8")], capture_output=True)
+            made = subprocess.run(
+                ["localedef", "-i", "de_DE", "-f", "UTF-8", self.path("de_DE.UTF-8")], capture_output=True
+            )
             if made.returncode in (0, 1):  # 1: with warnings
                 env["LOCPATH"] = self.folder
         emitted, _ = self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "--emit=cuda")
         for env in (env, {"LC_ALL": "C"}, {"LC_ALL": "nonsense"}, {"LANG": "\xff"}):
             out, _ = self.run_tool("fusion-run", *named(LLAMA, **EXPECT, rtol="0.000001"), "--quiet", env=env)
             self.assertRegex(out, r"max_abs \d\.\d+e-07 .* PASS")
-            self.refuse("fusion-run", *named(LLAMA, rtol="0,1"), env=env, says="--rtol takes a tolerance, not '0,1'")
-            self.assertEqual(self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "--emit=cuda", env=env)[0], emitted)
+            self.refuse(
+                "fusion-run", *named(LLAMA, rtol="0,1"), env=env, says="--rtol takes a tolerance, not '0,1'"
+            )
+            self.assertEqual(
+                self.run_tool("fusion-opt", graph(LLAMA), "--fuse", "--emit=cuda", env=env)[0], emitted
+            )
 
     def test_huge(self):
         self.passes({f"HUGE{i}": "x" * 100000 for i in range(12)})
@@ -140,7 +187,9 @@ class Environment(ToolTest):
     def test_few_descriptors(self):
         out, _ = self.limited(resource.RLIMIT_NOFILE, 6, "fusion-run", *named(LLAMA, **EXPECT), "--quiet")
         self.assertIn("PASS", out)
-        process = self.start("fusion-opt", graph(LLAMA), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)))
+        process = self.start(
+            "fusion-opt", graph(LLAMA), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        )
         _, err = process.communicate(timeout=240)
         self.assertIn(process.returncode, (3, 127), err)  # 127: the loader finds no library
         self.assertEqual(len(err.splitlines()), 1, err)
@@ -149,14 +198,21 @@ class Environment(ToolTest):
         """Either the result, or one line that says what is short."""
         answers = set()
         for megabytes in (400, 480, 900):
+
             def before():
                 resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
-            process = self.start("fusion-run", *named(LLAMA, **{**EXPECT, "device": "emulate"}), "--quiet", preexec_fn=before)
+            process = self.start(
+                "fusion-run", *named(LLAMA, **{**EXPECT, "device": "emulate"}), "--quiet", preexec_fn=before
+            )
             out, err = process.communicate(timeout=240)
             with self.subTest(megabytes):
                 self.assertIn(process.returncode, (0, 3, 127), err)
-                self.assertEqual((out.count("PASS"), len(err.splitlines())), (1, 0) if process.returncode == 0 else (0, 1), err)
+                self.assertEqual(
+                    (out.count("PASS"), len(err.splitlines())),
+                    (1, 0) if process.returncode == 0 else (0, 1),
+                    err,
+                )
                 answers.add(process.returncode)
         self.assertIn(0, answers)
 
@@ -176,7 +232,11 @@ class Signals(ToolTest):
                 each.communicate(timeout=60)
                 self.assertIn(each.returncode, (0, -signal.SIGINT))
             for at, folders, files in os.walk(self.folder):
-                left |= {name for name in folders + files if "building-" in name or ".partial" in name or name.endswith(".old")}
+                left |= {
+                    name
+                    for name in folders + files
+                    if "building-" in name or ".partial" in name or name.endswith(".old")
+                }
         self.assertEqual(left, set())
 
 

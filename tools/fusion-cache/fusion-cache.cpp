@@ -17,9 +17,10 @@ namespace cl = llvm::cl;
 namespace {
 cl::OptionCategory category("Options");
 cl::opt<std::string> command(cl::Positional, cl::desc("COMMAND: list, check or clear"), cl::cat(category));
-cl::opt<std::string> folderPath("cache", cl::desc("The folder (default: that of the other tools)"), cl::value_desc("DIR"),
-                                cl::cat(category));
-cl::opt<std::string> keep("keep", cl::desc("With clear: keep what was used last, up to so many bytes, such as 512M"),
+cl::opt<std::string> folderPath("cache", cl::desc("The folder (default: that of the other tools)"),
+                                cl::value_desc("DIR"), cl::cat(category));
+cl::opt<std::string> keep("keep",
+                          cl::desc("With clear: keep what was used last, up to so many bytes, such as 512M"),
                           cl::value_desc("SIZE"), cl::cat(category));
 std::vector<Word> commands() { return {{"list", ""}, {"check", ""}, {"clear", ""}}; }
 
@@ -51,8 +52,9 @@ Status run() {
       text += fmt::format("{:8} {:>10} {:%Y-%m-%d %H:%M} {}\n", kind.value_or("damaged"), entry.bytes,
                           fmt::gmtime(static_cast<std::time_t>(entry.used)), entry.names.front());
   }
-  text += fmt::format("{}: {} files, {} bytes of {}{}\n", path, entries.size(), bytes, CacheFolder::mostBytes(),
-                      damaged ? fmt::format(", {} damaged", damaged) : std::string());
+  text +=
+      fmt::format("{}: {} files, {} bytes of {}{}\n", path, entries.size(), bytes, CacheFolder::mostBytes(),
+                  damaged ? fmt::format(", {} damaged", damaged) : std::string());
   if (Status status = writeOutput("-", text); !status)
     return status;
   return damaged && command == "check" ? Status(Error{ErrorKind::AnswerIsNo, ""}) : Status();
@@ -61,11 +63,13 @@ Status run() {
 
 int main(int argc, char **argv) {
   noteExtra(command, {.initial = {}, .words = commands, .otherWords = false});
-  return toolMain(argc, argv,
-                  {.name = "fusion-cache",
-                   .purpose = "list, check or clear compiled kernels",
-                   .description = "The folder of compiled kernels, plans and reports that programs keep between runs: list shows "
-                                  "what it holds, check what is damaged in it, clear removes it.",
-                   .categories = {&category}},
-                  run);
+  return toolMain(
+      argc, argv,
+      {.name = "fusion-cache",
+       .purpose = "list, check or clear compiled kernels",
+       .description =
+           "The folder of compiled kernels, plans and reports that programs keep between runs: list shows "
+           "what it holds, check what is damaged in it, clear removes it.",
+       .categories = {&category}},
+      run);
 }

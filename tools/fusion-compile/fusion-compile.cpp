@@ -36,12 +36,14 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
-  return toolMain(argc, argv,
-                  {.name = "fusion-compile",
-                   .purpose = "compile a graph for a GPU",
-                   .description = "Fuses a transformer graph, compiles its kernels and writes them with the plan and the weights "
-                                  "into a folder, a bundle. fusion-run, the libraries and other machines run it without "
-                                  "compiling anything. No GPU is needed.",
-                   .categories = {&category}},
-                  run);
+  return toolMain(
+      argc, argv,
+      {.name = "fusion-compile",
+       .purpose = "compile a graph for a GPU",
+       .description =
+           "Fuses a transformer graph, compiles its kernels and writes them with the plan and the weights "
+           "into a folder, a bundle. fusion-run, the libraries and other machines run it without "
+           "compiling anything. No GPU is needed.",
+       .categories = {&category}},
+      run);
 }

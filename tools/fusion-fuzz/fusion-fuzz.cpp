@@ -30,11 +30,14 @@ namespace cl = llvm::cl;
 
 namespace {
 cl::OptionCategory category("Options");
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("[GRAPH.mlir]: this graph instead of random ones"), cl::cat(category));
+cl::opt<std::string> inputFile(cl::Positional, cl::desc("[GRAPH.mlir]: this graph instead of random ones"),
+                               cl::cat(category));
 NumberOption<uint64_t> firstSeed("seed", "Of the first graph", category, {.unit = "N", .initial = 1});
 NumberOption<uint64_t> count("count", "How many graphs", category, {.unit = "N", .initial = 100});
 WordOption device("device", "Which kernels run beside the reference", "cpu", category,
-                  {{"cpu", "none"}, {"emulate", "the emitted ones, on the host"}, {"cuda", "the emitted ones, on a GPU"}});
+                  {{"cpu", "none"},
+                   {"emulate", "the emitted ones, on the host"},
+                   {"cuda", "the emitted ones, on a GPU"}});
 cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests (default .)"), cl::value_desc("DIR"), cl::init("."),
                             cl::cat(category));
 NumberOption<double> slack("slack", "Errors allowed, in those of a few roundings", category,
@@ -136,7 +139,8 @@ Status check(const std::string &path, uint64_t seed) {
   return {};
 }
 
-/// The same in a process of its own, which may crash or hang. What is wrong; empty if nothing is. An error if it was not tried.
+/// The same in a process of its own, which may crash or hang. What is wrong; empty if nothing is. An error if
+/// it was not tried.
 Result<std::string> checkApart(const std::string &text, uint64_t seed) {
   std::error_code failure;
   const auto temporary = std::filesystem::temp_directory_path(failure);
@@ -226,17 +230,19 @@ Status run() {
     return Error{ErrorKind::AnswerIsNo, fmt::format("{} of {} graphs are computed wrongly", failures, count.getValue())};
   if (printOnly)
     return {};
-  return writeOutput("-", fmt::format("{} graphs, seeds {} to {}: all agree\n", count.getValue(), firstSeed.getValue(),
-                                      firstSeed + count - 1));
+  return writeOutput("-", fmt::format("{} graphs, seeds {} to {}: all agree\n", count.getValue(),
+                                      firstSeed.getValue(), firstSeed + count - 1));
 }
 } // namespace
 
 int main(int argc, char **argv) {
-  return toolMain(argc, argv,
-                  {.name = "fusion-fuzz",
-                   .purpose = "compare random graphs, fused and emitted, with the reference",
-                   .description = "Makes random graphs, runs each unfused and fused, and writes what differs, made as small as "
-                                  "it can be, as a test.",
-                   .categories = {&category}},
-                  run);
+  return toolMain(
+      argc, argv,
+      {.name = "fusion-fuzz",
+       .purpose = "compare random graphs, fused and emitted, with the reference",
+       .description =
+           "Makes random graphs, runs each unfused and fused, and writes what differs, made as small as "
+           "it can be, as a test.",
+       .categories = {&category}},
+      run);
 }

@@ -23,27 +23,34 @@ using namespace fusion;
 namespace cl = llvm::cl;
 
 namespace {
-cl::OptionCategory output("What comes out"), category("How it is compiled"), mlirCategory("MLIR options, as in mlir-opt");
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("[INPUT]: a graph, .onnx or .mlir (default -, MLIR text on stdin)"),
+cl::OptionCategory output("What comes out"), category("How it is compiled"),
+    mlirCategory("MLIR options, as in mlir-opt");
+cl::opt<std::string> inputFile(cl::Positional,
+                               cl::desc("[INPUT]: a graph, .onnx or .mlir (default -, MLIR text on stdin)"),
                                cl::init("-"), cl::cat(category));
-cl::opt<std::string> outputFile("o", cl::desc("Output file; with --emit=cuda and a / at its end, a folder with one file a "
-                                              "kernel (default -, stdout)"),
-                                cl::value_desc("OUT"), cl::init("-"), cl::cat(output));
+cl::opt<std::string>
+    outputFile("o",
+               cl::desc("Output file; with --emit=cuda and a / at its end, a folder with one file a "
+                        "kernel (default -, stdout)"),
+               cl::value_desc("OUT"), cl::init("-"), cl::cat(output));
 cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
 CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
 WordOption target = targetOption(category);
 KernelFlag kernels(category);
-cl::list<std::string> required("require", cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
+cl::list<std::string> required("require",
+                               cl::desc("Exit 1 unless pattern NAME fired exactly N times; repeatable"),
                                cl::value_desc("NAME=N"), cl::cat(output));
-cl::opt<bool> requirePlan("require-plan", cl::desc("Exit 1 unless kernels of the target compute the whole graph"),
+cl::opt<bool> requirePlan("require-plan",
+                          cl::desc("Exit 1 unless kernels of the target compute the whole graph"),
                           cl::cat(output));
-cl::opt<bool> verifyFusions("verify-fusions",
-                            cl::desc("Check every rewrite against the ops it replaced and every group's kernel against its "
-                                     "body, on random inputs"),
-                            cl::cat(output));
-cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"), cl::value_desc("FILE"),
-                                cl::cat(output));
+cl::opt<bool> verifyFusions(
+    "verify-fusions",
+    cl::desc("Check every rewrite against the ops it replaced and every group's kernel against its "
+             "body, on random inputs"),
+    cl::cat(output));
+cl::opt<std::string> reportFile("report", cl::desc("Write a report: .json, .md or .html"),
+                                cl::value_desc("FILE"), cl::cat(output));
 WordOption emitKind("emit", "What is printed", "mlir", output,
                     {{"mlir", "the graph"},
                      {"cuda", "the kernels' source"},
@@ -67,7 +74,8 @@ Status checkOptions() {
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
                     flags.tensorParallel != 1 || requirePlan))
     return badInput("--report, --require, --require-plan, --patterns, --fuse-disable and --tp need --fuse");
-  for (const Status &status : {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), kernels.check()})
+  for (const Status &status :
+       {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), kernels.check()})
     if (!status)
       return status;
   for (const std::string &entry : required)
@@ -214,28 +222,30 @@ Status runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
 int main(int argc, char **argv) {
   DialectRegistry registry;
   noteExtra(required, {.initial = {}, .words = fusionWords});
-  return toolMain(argc, argv,
-                  {.name = "fusion-opt",
-                   .purpose = "fuse a transformer graph and say why",
-                   .description = "Reads a graph, fuses neighbouring operators into kernels with --fuse, and prints the graph, "
-                                  "the kernels' CUDA source or the plan. A report says of every fusion that did not happen "
-                                  "why. No GPU is needed.\n\nThe passes and options of mlir-opt are there too.",
-                   .categories = {&output, &category},
-                   .registerOthers =
-                       [&] {
-                         registerEverything(registry);
-                         registerTransformsPasses();
-                         MlirOptMainConfig::registerCLOptions(registry);
-                         registerAsmPrinterCLOptions();
-                         registerMLIRContextCLOptions();
-                         registerPassManagerCLOptions();
-                       },
-                   .others = &mlirCategory},
-                  [&]() -> Status {
-                    setQuiet(flags.quiet);
-                    if (Status status = checkOptions(); !status)
-                      return status;
-                    MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
-                    return needsOwnDriver() ? runOwn(config) : runMlirOpt(registry, config);
-                  });
+  return toolMain(
+      argc, argv,
+      {.name = "fusion-opt",
+       .purpose = "fuse a transformer graph and say why",
+       .description =
+           "Reads a graph, fuses neighbouring operators into kernels with --fuse, and prints the graph, "
+           "the kernels' CUDA source or the plan. A report says of every fusion that did not happen "
+           "why. No GPU is needed.\n\nThe passes and options of mlir-opt are there too.",
+       .categories = {&output, &category},
+       .registerOthers =
+           [&] {
+             registerEverything(registry);
+             registerTransformsPasses();
+             MlirOptMainConfig::registerCLOptions(registry);
+             registerAsmPrinterCLOptions();
+             registerMLIRContextCLOptions();
+             registerPassManagerCLOptions();
+           },
+       .others = &mlirCategory},
+      [&]() -> Status {
+        setQuiet(flags.quiet);
+        if (Status status = checkOptions(); !status)
+          return status;
+        MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+        return needsOwnDriver() ? runOwn(config) : runMlirOpt(registry, config);
+      });
 }

@@ -13,8 +13,8 @@ namespace cl = llvm::cl;
 namespace fusion {
 
 GenerateFlags::GenerateFlags(cl::OptionCategory &category)
-    : tokens("generate", "Go on from the prompts with N tokens each; greedy unless --sample says otherwise", category,
-             {.unit = "N", .what = "a number of tokens", .least = 1}),
+    : tokens("generate", "Go on from the prompts with N tokens each; greedy unless --sample says otherwise",
+             category, {.unit = "N", .what = "a number of tokens", .least = 1}),
       chunk("chunk", "With --generate: positions of the prompts in one run (default: all)", category,
             {.unit = "N", .what = "a number of positions", .least = 1}),
       endToken("end-token", "With --generate: a prompt whose next token is this one is finished", category,

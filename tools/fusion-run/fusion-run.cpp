@@ -28,28 +28,37 @@ namespace cl = llvm::cl;
 namespace {
 cl::OptionCategory files("What goes in and comes out"), category("How it is compiled"), tokens("Generation"),
     costs("Time and memory");
-cl::opt<std::string> inputFile(cl::Positional,
-                               cl::desc("INPUT: a graph, .onnx or .mlir, or a bundle; with --tp, {rank} in its name stands for "
-                                        "each rank's own file"),
-                               cl::cat(files));
-cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"), cl::cat(files));
-cl::opt<bool> describeOnly("describe", cl::desc("Print inputs and outputs with types and dims, and run nothing"), cl::cat(files));
-cl::opt<std::string> randomSizes("random-inputs", cl::ValueOptional,
-                                 cl::desc("Run on random inputs; dims that are not given are 1 if they are a batch, else 16"),
-                                 cl::value_desc("DIM:SIZE,..."), cl::cat(files));
+cl::opt<std::string> inputFile(
+    cl::Positional,
+    cl::desc("INPUT: a graph, .onnx or .mlir, or a bundle; with --tp, {rank} in its name stands for "
+             "each rank's own file"),
+    cl::cat(files));
+cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"),
+                                cl::cat(files));
+cl::opt<bool> describeOnly("describe",
+                           cl::desc("Print inputs and outputs with types and dims, and run nothing"),
+                           cl::cat(files));
+cl::opt<std::string>
+    randomSizes("random-inputs", cl::ValueOptional,
+                cl::desc("Run on random inputs; dims that are not given are 1 if they are a batch, else 16"),
+                cl::value_desc("DIM:SIZE,..."), cl::cat(files));
 cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
                                 cl::value_desc("F.safetensors"), cl::cat(files));
-cl::opt<std::string> exactFile("expect-f32",
-                               cl::desc("The same outputs without roundings: an output passes that is as near to them as the "
-                                        "expected one"),
-                               cl::value_desc("F.safetensors"), cl::cat(files));
-cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"), cl::cat(files));
-NumberOption<double> rtol("rtol", "Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)",
-                          files, {.unit = "X", .what = "a tolerance", .least = 0});
+cl::opt<std::string>
+    exactFile("expect-f32",
+              cl::desc("The same outputs without roundings: an output passes that is as near to them as the "
+                       "expected one"),
+              cl::value_desc("F.safetensors"), cl::cat(files));
+cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
+                                 cl::cat(files));
+NumberOption<double>
+    rtol("rtol",
+         "Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)",
+         files, {.unit = "X", .what = "a tolerance", .least = 0});
 NumberOption<double> atol("atol", "An output whose largest absolute error is at most this passes too", files,
                           {.unit = "X", .what = "a tolerance", .least = 0});
-cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"), cl::value_desc("FILE"),
-                                cl::cat(files));
+cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"),
+                                cl::value_desc("FILE"), cl::cat(files));
 WordOption device("device", "Where the graph runs", "auto", category,
                   {{"auto", "on the GPU if there is one, else as cpu"},
                    {"cpu", "the reference on the host"},
@@ -60,17 +69,22 @@ CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
 KernelFlag kernels(category);
 GenerateFlags generating(tokens);
-NumberOption<double> memoryLimit("memory-limit", "GiB of the device's memory that may be used (default: what is free)", costs,
+NumberOption<double> memoryLimit("memory-limit",
+                                 "GiB of the device's memory that may be used (default: what is free)", costs,
                                  {.unit = "GIB", .what = "a number of GiB"});
 NumberOption<int> bench("bench", "Time N runs; 100 without N", costs,
                         {.unit = "N", .what = "a number of runs", .least = 1, .bare = 100});
-NumberOption<int> decodeSteps("decode", "With --kv-capacity: after the run time N more steps, each over the caches of the one before",
-                              costs, {.unit = "N", .what = "a number of steps", .least = 1});
-cl::opt<bool> cold("cold", cl::desc("With --bench: time again, the GPU's cache emptied before each run"), cl::cat(costs));
-cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a Chrome trace"), cl::value_desc("FILE.json"),
-                                 cl::cat(costs));
-cl::opt<std::string> cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports (default ~/.cache/fusion)"),
-                                 cl::value_desc("DIR"), cl::cat(costs));
+NumberOption<int>
+    decodeSteps("decode",
+                "With --kv-capacity: after the run time N more steps, each over the caches of the one before",
+                costs, {.unit = "N", .what = "a number of steps", .least = 1});
+cl::opt<bool> cold("cold", cl::desc("With --bench: time again, the GPU's cache emptied before each run"),
+                   cl::cat(costs));
+cl::opt<std::string> profileFile("profile", cl::desc("Time every kernel; write a Chrome trace"),
+                                 cl::value_desc("FILE.json"), cl::cat(costs));
+cl::opt<std::string>
+    cacheFolder("cache", cl::desc("Folder for compiled kernels, plans and reports (default ~/.cache/fusion)"),
+                cl::value_desc("DIR"), cl::cat(costs));
 
 Status checkOptions() {
   if (inputFile.empty())
@@ -380,11 +394,13 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
-  return toolMain(argc, argv,
-                  {.name = "fusion-run",
-                   .purpose = "run a graph, compare with expected outputs",
-                   .description = "Compiles a graph, or opens a bundle of fusion-compile, runs it on tensors from a file and "
-                                  "compares the outputs with expected ones, writes them, times the run or generates tokens.",
-                   .categories = {&files, &category, &tokens, &costs}},
-                  run);
+  return toolMain(
+      argc, argv,
+      {.name = "fusion-run",
+       .purpose = "run a graph, compare with expected outputs",
+       .description =
+           "Compiles a graph, or opens a bundle of fusion-compile, runs it on tensors from a file and "
+           "compares the outputs with expected ones, writes them, times the run or generates tokens.",
+       .categories = {&files, &category, &tokens, &costs}},
+      run);
 }
