@@ -1,0 +1,68 @@
+"""The examples in Python do what their pages say. Those in C++ and C: test/install."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+SOURCE = pathlib.Path(os.environ["FUSION_SOURCE"])
+EXAMPLES = SOURCE / "examples"
+LLAMA = [EXAMPLES / "llama" / name for name in ("model.onnx", "inputs.safetensors", "outputs.safetensors")]
+DECODER = SOURCE / "test/data/graphs/llama-fp16-decode/model.onnx"
+
+
+class Examples(unittest.TestCase):
+    def run_example(self, path, *arguments, exit=0):
+        command = [sys.executable, EXAMPLES / path, *arguments]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, exit, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_python_run(self):
+        self.assertRegex(
+            self.run_example("python_run/run.py", *LLAMA), r"logits: relative L2 error \d\.\d+e-0[3-9]"
+        )
+        self.run_example("python_run/run.py", EXAMPLES / "none.onnx", *LLAMA[1:], exit=2)
+
+    def test_python_generate(self):
+        """A token depends on those before it: the tokens of a longer prompt are those that follow."""
+        first = (
+            self.run_example("python_generate/generate.py", DECODER, "6", "1", "15", "7")
+            .split(":")[1]
+            .split()
+        )
+        self.assertEqual(len(first), 6)
+        rest = self.run_example("python_generate/generate.py", DECODER, "3", "1", "15", "7", *first[:3])
+        self.assertEqual(rest.split(":")[1].split(), first[3:])
+
+    def test_patterns(self):
+        out = self.run_example("patterns/gated_norm.py")
+        self.assertIn("2 kernels without it, 1 with it", out)
+
+    def test_contract(self):
+        contract = EXAMPLES / "contract/contract.json"
+        self.assertIn("rope: 2", self.run_example("contract/contract.py", LLAMA[0], contract))
+        other = SOURCE / "test/data/graphs/bert-fp32-op18/model.onnx"
+        broken = self.run_example("contract/contract.py", other, contract, exit=1)
+        self.assertRegex(broken, r"rope fired 0 times, 2 are required")
+
+    def test_torch_compile(self):
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.assertIn("torch is not installed", self.run_example("torch_compile/compile.py", exit=77))
+            self.skipTest("torch is not installed")
+        self.assertIn("1 pieces compiled", self.run_example("torch_compile/compile.py"))
+
+    def test_every_example_has_a_page_and_a_test(self):
+        tests = pathlib.Path(__file__).read_text() + (SOURCE / "test/install/InstallTree.cmake").read_text()
+        for folder in sorted(each for each in EXAMPLES.iterdir() if each.is_dir()):
+            self.assertTrue((folder / "README.md").exists(), folder.name)
+            self.assertTrue(re.search(rf"\b{folder.name}\b", tests), f"{folder.name} is in no test")
+            self.assertIn(f"../examples/{folder.name}", (SOURCE / "docs/examples.md").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
