@@ -1,0 +1,122 @@
+"""Reference pages that are made of what the project says itself: options, ops, Python's names."""
+
+import json
+import re
+import subprocess
+
+TOOLS = ("fusion-opt", "fusion-run", "fusion-compile", "fusion-cache", "fusion-fuzz")
+OPTION = re.compile(r"^ +(-\S+(?: <[^>]*>)?) +- +(.*)$")
+VALUE = re.compile(r"^ +(=\S+) +- +(.*)$")
+
+
+def help_of(tool):
+    """Overview, usage and [(option, text)] of what `tool --help` prints."""
+    text = subprocess.run([str(tool), "--help"], check=True, capture_output=True, text=True).stdout
+    overview = re.search(r"^OVERVIEW: (.*)$", text, re.MULTILINE)[1]
+    usage = re.search(r"^USAGE: (.*)$", text, re.MULTILINE)[1]
+    options = []
+    for line in text[text.index("OPTIONS:") :].split("\n"):
+        if match := OPTION.match(line):
+            options.append([match[1], match[2]])
+        elif match := VALUE.match(line):
+            options[-1][1] = options[-1][1].rstrip(":") + f"; `{match[1][1:]}`: {match[2]}"
+        elif line.startswith("   ") and options:
+            options[-1][1] += " " + line.strip()
+    return overview, usage, options
+
+
+def flags(binaries):
+    page = [
+        "# Options of the tools",
+        "Made of what `--help` of each tool prints.",
+        "All tools exit with 0: yes, 1: no, 2: bad input or usage, 3: the machine lacks something.",
+    ]
+    for tool in TOOLS:
+        overview, usage, options = help_of(binaries / tool)
+        rows = ["| option | |", "|---|---|"]
+        for option, text in options:
+            rows.append(f"| `{option}` | {text} |".replace("<", "&lt;") if "`" not in option else "")
+        rows = [re.sub(r"`([^`]*)`", lambda match: f"`{match[1].replace('&lt;', '<')}`", row) for row in rows]
+        page += [f"## {tool}", overview.partition(": ")[2] + ".", f"```\n{usage}\n```", "\n".join(rows)]
+    return "\n\n".join(page) + "\n"
+
+
+def ops(source, include):
+    """The dialects by mlir-tblgen, with the summaries as they are written."""
+
+    def run(*command):
+        command += ("-I", str(source), "-I", str(include))
+        return subprocess.run(command, cwd=source, check=True, capture_output=True, text=True).stdout
+
+    page = [
+        "# Ops",
+        "The dialects [`nn`](#nn), which graphs are imported into, and [`fusion`](#fusion), whose "
+        "groups become kernels. Made of the definitions in `ir/dialect/*.td`.",
+    ]
+    for files, dialect in ((("NNOps", "NNSample"), "nn"), (("FusionOps",), "fusion")):
+        for file in files:
+            path = f"ir/dialect/{file}.td"
+            records = json.loads(run("llvm-tblgen-22", "-dump-json", path))
+            summaries = {
+                f"{dialect}.{op['opName']}": op["summary"]
+                for op in (records[name] for name in records["!instanceof"]["Op"])
+            }
+            if file == files[0]:
+                text = run("mlir-tblgen-22", "-gen-dialect-doc", f"-dialect={dialect}", path)
+                text = re.sub(r"^.*?^# '\w+' Dialect$", f"## {dialect}", text, flags=re.DOTALL | re.MULTILINE)
+            else:
+                text = run("mlir-tblgen-22", "-gen-op-doc", path)
+            page.append(tidied(text, summaries))
+    return "\n\n".join(page) + "\n"
+
+
+def tidied(text, summaries):
+    """What mlir-tblgen prints, without what is the same for all ops."""
+    text = re.sub(r"^<!--.*?-->\n|^\[TOC\]\n|^## Operations\n", "", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^### `([\w.]+)` \(.*\)\n\n_.*_$",
+        lambda match: heading(match[1], summaries),
+        text,
+        flags=re.MULTILINE,
+    )
+    text = re.sub(
+        r"^Syntax:\n\n```\noperation ::= `[\w.]+` operands attr-dict .*\n```\n", "", text, flags=re.MULTILINE
+    )
+    text = re.sub(r"^(Traits|Interfaces|Effects): .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^    ```mlir\n(?:    .*\n)+?    ```$",
+        lambda match: re.sub(r"(?m)^    ", "", match[0]),
+        text,
+        flags=re.MULTILINE,
+    )
+    text = re.sub(r"^#### (\w+):$", r"**\1**", text, flags=re.MULTILINE)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def heading(op, summaries):
+    summary = re.sub(r"(`[^`]*`)|([*_|])", lambda match: match[1] or "\\" + match[2], summaries[op])
+    return f"### {op}\n\n{summary}"
+
+
+def python(package):
+    """A page for mkdocstrings: every public name. Those that need PyTorch are loaded when they are asked for,
+    so that they are described by the module that defines them."""
+    source = (package / "__init__.py").read_text()
+    names = re.findall(r'"(\w+)"', re.search(r"__all__ = \[(.*?)\]", source, re.DOTALL)[1])
+    lazy = source[source.index("def __getattr__") :]
+    page = [
+        "# Python",
+        "The module `fusion`; [how it is used](../python.md). Made of its docstrings and types.",
+        '```python\nprogram = fusion.compile("model.onnx")\noutputs = program(input_ids=ids)\n```',
+    ]
+    for name in sorted(names, key=lambda name: (name[0].isupper(), name != "compile", name)):
+        place = "fusion"
+        if re.search(rf"\b{name}\b", lazy):
+            place = next(
+                f"fusion.{file.stem}"
+                for file in sorted(package.glob("_*.py"))
+                if re.search(rf"^(def|class) {name}\b", file.read_text(), re.MULTILINE)
+                and file.stem != "__init__"
+            )
+        page.append(f"::: {place}.{name}")
+    return "\n\n".join(page) + "\n"
