@@ -69,27 +69,28 @@ FUSION_API void fusion_free(char *text);
 
 FUSION_API fusion_options *fusion_options_create(void);
 FUSION_API void fusion_options_destroy(fusion_options *options);
-/* clang-format off */
 /* Sets one by name; an unknown name or value is FUSION_BAD_INPUT. yes/no are "1" and "0".
  *
- *   when a graph is loaded     shared-caches  yes/no: caches of GroupQueryAttention have their full length
- *                              ranks          N: how many files the {rank} of a path stands for
- *                              sample         greedy, or some of temperature=0.8,top-k=50,top-p=0.9: a result
- *                                             next_tokens, see LoadOptions::sampling in Fusion.h
- *   when it is compiled        device         auto (default), cpu, cuda, emulate
- *                              target         sm_90a, ...; default: that of GPU 0
- *                              fuse           yes/no, default yes
- *                              fuse-disable   the name of a pattern to leave out; repeatable
- *                              patterns       a file with more patterns; repeatable
- *                              kernel         NAME=FILE.cu, an edited kernel; repeatable
- *                              profit         auto (default), model, measure
- *                              tp             N ranks of tensor parallelism, default 1
- *                              tp-vocabulary  yes/no: they divide embedding and head too
- *                              launcher       yes/no: the rank of this process is in its launcher's variables
- *                              kv-capacity    positions that caches hold; 0 (default): they grow by copies
- *                              assume-finite  yes/no, default yes: experts of weight 0 need not run
- *                              cache          folder for compiled kernels, plans and reports */
-/* clang-format on */
+ * When a graph is loaded:
+ * - shared-caches: yes/no; caches of GroupQueryAttention are buffers of full capacity
+ * - ranks: how many files the {rank} of a path stands for
+ * - sample: greedy, or some of temperature=0.8,top-k=50,top-p=0.9; a result next_tokens, see LoadOptions::sampling
+ *   in Fusion.h
+ *
+ * When it is compiled:
+ * - device: auto (default), cpu, cuda, emulate
+ * - target: sm_90a, ...; default: that of GPU 0
+ * - fuse: yes/no, default yes
+ * - fuse-disable: the name of a pattern to leave out; repeatable
+ * - patterns: a file with more patterns; repeatable
+ * - kernel: NAME=FILE.cu, an edited kernel; repeatable
+ * - profit: auto (default), model, measure
+ * - tp: ranks of tensor parallelism, default 1
+ * - tp-vocabulary: yes/no; they divide embedding and head too
+ * - launcher: yes/no; the rank of this process is in its launcher's variables
+ * - kv-capacity: positions that key/value caches hold; 0 (default): they are copied to grow
+ * - assume-finite: yes/no, default yes; experts of weight 0 need not run
+ * - cache: folder for compiled kernels, plans and reports */
 FUSION_API fusion_status fusion_options_set(fusion_options *options, const char *name, const char *value);
 /* The contents of an initializer or graph input when a graph is loaded, on the host or a GPU. The tensor is
  * not copied and must not change: see LoadOptions::weights in Fusion.h. */

@@ -31,8 +31,27 @@ def dot(tool, graph, options):
         text,
         flags=re.MULTILINE,
     )
-    text = text.replace("[shape=ellipse,", '[shape=plaintext, fillcolor="none",')
+    text = with_types_at_ports(text)
+    text = text.replace("[shape=ellipse,", '[shape=plaintext, fillcolor="none", fontsize=10,')
     return re.sub(r'\[style=filled, fillcolor="[^"]*", label="(\w+): (.*?)"\]', grouped, text)
+
+
+def with_types_at_ports(text):
+    """Types of inputs and outputs below their names and not at each edge."""
+    edge = re.compile(r'(\w+) -> (\w+) \[label="([^"]*)"\]')
+    types = {}
+    for source, target, label in edge.findall(text):
+        types[source if source.startswith("input") else target] = label
+
+    def bare(match):
+        ends = match[1].startswith("input") or match[2].startswith("output")
+        return f"{match[1]} -> {match[2]}" if ends else match[0]
+
+    def typed(match):
+        return f'{match[1]}{match[2]}\\n{types[match[1]]}"' if match[1] in types else match[0]
+
+    text = edge.sub(bare, text)
+    return re.sub(r'((?:input|output)\d+)( \[[^\]]*label="[^"]*)"', typed, text)
 
 
 def grouped(match):

@@ -143,7 +143,7 @@ def printed(member, language):
 def whole(compound, language):
     """A class with its members, in the order of the header."""
     name = compound.findtext("compoundname")
-    short = re.sub(r"^fusion::", "", name)
+    short = re.sub(r"^fusion::", "", name).replace("< ", "<").replace(" >", ">")
     members = [printed(member, language) for member in sorted(members_of(compound), key=line_of)]
     return paragraphs([f"### {compound.get('kind')} {short}", described(compound), *members])
 

@@ -25,6 +25,12 @@ def help_of(tool):
     return overview, usage, options
 
 
+def cell(text):
+    """Text of a table's cell; what stands between backticks is code already."""
+    plain = {"|": "\\|", "<": "&lt;", "*": "\\*", "_": "\\_"}
+    return re.sub(r"(`[^`]*`)|([|<*_])", lambda match: match[1] or plain[match[2]], text)
+
+
 def flags(binaries):
     page = [
         "# Options of the tools",
@@ -33,11 +39,10 @@ def flags(binaries):
     ]
     for tool in TOOLS:
         overview, usage, options = help_of(binaries / tool)
-        rows = ["| option | |", "|---|---|"]
-        for option, text in options:
-            rows.append(f"| `{option}` | {text} |".replace("<", "&lt;") if "`" not in option else "")
-        rows = [re.sub(r"`([^`]*)`", lambda match: f"`{match[1].replace('&lt;', '<')}`", row) for row in rows]
-        page += [f"## {tool}", overview.partition(": ")[2] + ".", f"```\n{usage}\n```", "\n".join(rows)]
+        rows = ["| option | meaning |", "|---|---|"]
+        rows += [f"| `{option}` | {cell(text)} |" for option, text in options]
+        what = overview.partition(": ")[2]
+        page += [f"## {tool}", f"{what[0].upper()}{what[1:]}.", f"```\n{usage}\n```", "\n".join(rows)]
     return "\n\n".join(page) + "\n"
 
 

@@ -176,6 +176,14 @@ class Claims(unittest.TestCase):
         gone = {name for name in named if not re.search(rf"\b{name}\b", other)}
         self.assertEqual(set(), gone, "these variables are in a page and nobody reads them")
 
+    def test_the_c_header_says_every_option(self):
+        setters = (SOURCE / "api/c/Options.cpp").read_text()
+        names = set(re.findall(r'^      \{"([\w-]+)",', setters, re.MULTILINE))
+        self.assertGreater(len(names), 10)
+        self.assertIn("kv-capacity", names)
+        header = (SOURCE / "api/c/fusion.h").read_text()
+        self.assertEqual(names, set(re.findall(r"^ \* - ([\w-]+): ", header, re.MULTILINE)))
+
 
 class Fusions(unittest.TestCase):
     def test_each_has_a_section_and_a_graph(self):
