@@ -70,7 +70,7 @@ constexpr Named featureNames[] = {
     {Feature::F8Mma, "f8 mma.sync", true},
     {Feature::Clusters, "clusters", true},
     {Feature::ProgrammaticLaunch, "programmatic dependent launch", true},
-    {Feature::Tma, "TMA", false},
+    {Feature::Tma, "TMA", true},
     {Feature::TmaMulticast, "TMA multicast", false},
     {Feature::Wgmma, "wgmma", true},
     {Feature::Tcgen05, "tcgen05", false},

@@ -71,6 +71,31 @@ TEST(TargetInfo, SaysWhatNoKernelUsesYet) {
   EXPECT_TRUE(TargetInfo::find("sm_80")->unusedFeatures().empty());
 }
 
+TEST(TargetInfo, WhatSchedulesAskForIsUsed) {
+  namespace files = std::filesystem;
+  const std::pair<const char *, Feature> features[] = {
+      {"Clusters", Feature::Clusters},         {"Tma", Feature::Tma},
+      {"TmaMulticast", Feature::TmaMulticast}, {"Wgmma", Feature::Wgmma},
+      {"Tcgen05", Feature::Tcgen05},           {"BlockScaledMma", Feature::BlockScaledMma}};
+  std::string text;
+  for (const auto &entry : files::directory_iterator(FUSION_SOURCE_DIR "/codegen/schedule")) {
+    std::ifstream file(entry.path());
+    text.append(std::istreambuf_iterator<char>(file), {});
+  }
+  size_t found = 0;
+  for (const auto &[name, feature] : features) {
+    const std::string asked = std::string("has(Feature::") + name + ")";
+    if (text.find(asked) == std::string::npos)
+      continue;
+    ++found;
+    for (const char *target : {"sm_90a", "sm_100a", "sm_120a"}) {
+      const std::vector<std::string_view> unused = TargetInfo::find(target)->unusedFeatures();
+      EXPECT_EQ(std::find(unused.begin(), unused.end(), featureName(feature)), unused.end()) << name;
+    }
+  }
+  EXPECT_GE(found, 3u);
+}
+
 /// Lines that compare architecture numbers or know an architecture's sizes.
 TEST(TargetInfo, NoOtherFileKnowsAnArchitecture) {
   namespace files = std::filesystem;
