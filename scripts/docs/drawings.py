@@ -18,13 +18,24 @@ def command_of(graph):
     return words[3:]
 
 
-def dot(tool, graph, options):
-    """The graph as dot, in a style of its own and without the places in the file."""
-    command = [str(tool), graph.name, *options, "--emit=dot", "--quiet"]
+def printed(tool, graph, options):
+    command = [str(tool), graph.name, *options, "--quiet"]
     done = subprocess.run(command, cwd=graph.parent, capture_output=True, text=True)
     if done.returncode:
         raise ValueError(f"{' '.join(command)}: {done.stderr.strip()}")
-    text = re.sub(r" @ [^\"]*\"", '"', done.stdout)
+    return done.stdout
+
+
+def steps(tool, graph):
+    """What the plan launches, without its buffers."""
+    plan = printed(tool, graph, [*command_of(graph), "--emit=plan"])
+    lines = plan[re.search(r"^\d+: ", plan, re.MULTILINE).start() :].rstrip().split("\n")
+    return "\n".join(re.sub(r" +// .*$", "", line) for line in lines)
+
+
+def dot(tool, graph, options):
+    """The graph as dot, in a style of its own and without the places in the file."""
+    text = re.sub(r" @ [^\"]*\"", '"', printed(tool, graph, [*options, "--emit=dot"]))
     text = re.sub(
         r"^  node \[.*$",
         f"  bgcolor=transparent; nodesep=0.25; ranksep=0.3; {NODE} {EDGE}",

@@ -146,6 +146,7 @@ def picture(name):
         f'<div class="fusion-pictures"><figure>{flat(before)}<figcaption>before</figcaption></figure>'
         f"<figure>{flat(after)}<figcaption>after</figcaption></figure></div>",
         folded("The graph", "text", graph.read_text()),
+        folded("The plan, for sm_90a", "text", drawings.steps(BINARIES / "fusion-opt", graph)),
     ]
     pattern = ROOT / "patterns" / f"{name}.pdll"
     if pattern.exists():

@@ -19,6 +19,7 @@ import links  # noqa: E402
 
 TOOLS = ("fusion-opt", "fusion-run", "fusion-compile", "fusion-cache", "fusion-fuzz")
 ROOMS = ("ir", "patterns", "passes", "codegen", "runtime", "api", "tools")
+FOLDERS = ROOMS + ("python", "test", "examples", "benchmarks", "docs", "scripts")
 # Pages that scripts/docs.sh makes.
 GENERATED = {f"docs/reference/{name}.md" for name in ("flags", "cpp", "c", "python", "ops")}
 # Options in the pages that are other programs' (compilers, cmake, pip, launchers) or those of scripts.
@@ -72,6 +73,17 @@ def wrong_links(page, text, exists, anchors):
 def help_of(tool):
     done = subprocess.run([str(BINARIES / tool), "--help-hidden"], capture_output=True, text=True, check=True)
     return set(re.findall(r"^ +(-{1,2}[a-z][\w-]*)", done.stdout, re.MULTILINE))
+
+
+def known_options():
+    return set().union(*map(help_of, TOOLS))
+
+
+def text_of(*folders):
+    """The sources and scripts in these folders."""
+    suffixes = (".cpp", ".h", ".cuh", ".sh", ".py", ".txt")
+    files = (file for folder in folders for file in (SOURCE / folder).rglob("*"))
+    return "".join(file.read_text() for file in files if file.suffix in suffixes)
 
 
 def options_in(text):
@@ -136,7 +148,7 @@ class Links(unittest.TestCase):
 
 class Claims(unittest.TestCase):
     def test_options_that_pages_name_are_options(self):
-        known = set().union(*(help_of(tool) for tool in TOOLS)) | OTHERS
+        known = known_options() | OTHERS
         wrong = {page: options_in(text) - known for page, text in pages().items()}
         self.assertEqual({}, {page: options for page, options in wrong.items() if options})
 
@@ -158,15 +170,6 @@ class Claims(unittest.TestCase):
         self.assertGreater(seen, 15)
 
     def test_variables_are_documented_and_read(self):
-        def text_of(*rooms):
-            suffixes = (".cpp", ".h", ".cuh", ".sh", ".py", ".txt")
-            return "".join(
-                file.read_text()
-                for room in rooms
-                for file in (SOURCE / room).rglob("*")
-                if file.suffix in suffixes
-            )
-
         project = text_of(*ROOMS)
         read = set(re.findall(r'"(FUSION_[A-Z_]+)"', project))
         self.assertGreater(len(read), 10)
@@ -175,6 +178,39 @@ class Claims(unittest.TestCase):
         other = project + text_of("scripts", "test")
         gone = {name for name in named if not re.search(rf"\b{name}\b", other)}
         self.assertEqual(set(), gone, "these variables are in a page and nobody reads them")
+
+    def test_names_between_backticks_are_there(self):
+        """Files, ops, passes, and members of classes. NAME and * stand for anything."""
+        project = text_of(*ROOMS, "test")
+        ops = set(
+            re.findall(
+                r'<"(\w+)"', "".join(file.read_text() for file in (SOURCE / "ir/dialect").glob("*.td"))
+            )
+        )
+        ops |= set(re.findall(r'"nn\.(\w+)"', project))  # attributes
+        options = known_options()
+        words = set(re.findall(r"\w+", project))
+        wrong, seen = [], {"file": 0, "op": 0, "pass": 0, "member": 0}
+
+        def check(kind, page, name, there):
+            seen[kind] += 1
+            if not there:
+                wrong.append(f"{page}: there is no {kind} {name}")
+
+        for page, text in pages().items():
+            prose = re.sub(r"^ *(```+).*?^ *\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+            for code in re.findall(r"`([^`\n]+)`", prose):
+                if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./*-]*", code):
+                    check("file", page, code, any(SOURCE.glob(code.rstrip("/").replace("NAME", "*"))))
+                elif match := re.fullmatch(r"nn\.(\w+)", code):
+                    check("op", page, code, match[1] in ops)
+                elif re.fullmatch(r"nn-[a-z][a-z-]+", code):
+                    check("pass", page, code, f"--{code}" in options)
+                elif match := re.fullmatch(r"([A-Z]\w+)::(\w+)(?:\(\))?", code):
+                    check("member", page, code, {match[1], match[2]} <= words)
+        self.assertEqual([], wrong)
+        for kind, count in seen.items():
+            self.assertGreater(count, 3, kind)
 
     def test_the_c_header_says_every_option(self):
         setters = (SOURCE / "api/c/Options.cpp").read_text()

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["FUSION_SOURCE"])
@@ -55,6 +56,20 @@ class Examples(unittest.TestCase):
             self.assertIn("torch is not installed", self.run_example("torch_compile/compile.py", exit=77))
             self.skipTest("torch is not installed")
         self.assertIn("1 pieces compiled", self.run_example("torch_compile/compile.py"))
+
+    def test_blocks_of_pages(self):
+        """The first block of Python on these pages, with the Llama graph as the model that they name."""
+        with tempfile.TemporaryDirectory(prefix="fusion-pages-") as folder:
+            pathlib.Path(folder, "model.onnx").symlink_to(LLAMA[0])
+            pathlib.Path(folder, "examples").symlink_to(EXAMPLES)
+            for page in ("index", "python"):
+                text = (SOURCE / f"docs/{page}.md").read_text()
+                code = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+                done = subprocess.run(
+                    [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True
+                )
+                self.assertEqual(done.returncode, 0, code + done.stderr)
+                self.assertIn("| rope |", done.stdout)  # the report
 
     def test_every_example_has_a_page_and_a_test(self):
         tests = pathlib.Path(__file__).read_text() + (SOURCE / "test/install/InstallTree.cmake").read_text()
