@@ -15,9 +15,13 @@ DECODER = SOURCE / "test/data/graphs/llama-fp16-decode/model.onnx"
 
 
 class Examples(unittest.TestCase):
-    def run_example(self, path, *arguments, exit=0):
+    def run_example(self, path, *arguments, exit=0, also=""):
+        """`also`: one more folder that modules are looked for in."""
         command = [sys.executable, EXAMPLES / path, *arguments]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
+        environment = dict(os.environ, PYTHONPATH=f"{os.environ['PYTHONPATH']}:{also}")
+        done = subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, timeout=240, env=environment
+        )
         self.assertEqual(done.returncode, exit, done.stdout + done.stderr)
         return done.stdout
 
@@ -55,7 +59,16 @@ class Examples(unittest.TestCase):
         except ImportError:
             self.assertIn("torch is not installed", self.run_example("torch_compile/compile.py", exit=77))
             self.skipTest("torch is not installed")
-        self.assertIn("1 pieces compiled", self.run_example("torch_compile/compile.py"))
+        # What an installed wheel says about itself: the name of the backend.
+        project = (SOURCE / "pyproject.toml").read_text()
+        entry = re.search(r'torch_dynamo_backends"\]\n(\w+) = "([\w.:]+)"', project)
+        with tempfile.TemporaryDirectory(prefix="fusion-installed-") as folder:
+            facts = pathlib.Path(folder, "fusion_compiler-0.dist-info")
+            facts.mkdir()
+            (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: fusion-compiler\nVersion: 0\n")
+            (facts / "entry_points.txt").write_text(f"[torch_dynamo_backends]\n{entry[1]} = {entry[2]}\n")
+            out = self.run_example("torch_compile/compile.py", also=folder)
+        self.assertIn("1 pieces compiled, 0 ops", out)
 
     def test_blocks_of_pages(self):
         """The first block of Python on these pages, with the Llama graph as the model that they name."""
