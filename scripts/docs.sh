@@ -29,7 +29,7 @@ if [ ${#missing[@]} != 0 ]; then
     lacking "could not install ${missing[*]}"
 fi
 
-venv=build/docs-venv packages=('mkdocs-material>=9.7,<10' 'mkdocstrings-python>=2,<3')
+venv=build/docs-venv packages=('mkdocs-material>=9.7,<10' 'mkdocstrings-python>=2,<3' 'black>=25') # black breaks long signatures
 if ! [ -x $venv/bin/mkdocs ] || [ "$(cat $venv/packages 2>/dev/null)" != "${packages[*]}" ]; then
   echo "docs: installing ${packages[*]} into $venv" >&2
   { python3 -m venv --clear $venv &&
