@@ -9,7 +9,9 @@ NAMED = re.compile(r"^([a-z]\w*): (?=\S)", re.MULTILINE)
 
 def markdown(text):
     text = NAMED.sub(r"- `\1`: ", text)
-    return re.sub(r"^(?!- |\s)(.+\n)(?=- )", r"\1\n", text, flags=re.MULTILINE)  # a list begins after an empty line
+    return re.sub(
+        r"^(?!- |\s)(.+\n)(?=- )", r"\1\n", text, flags=re.MULTILINE
+    )  # a list begins after an empty line
 
 
 class NamedLines(griffe.Extension):

@@ -5,24 +5,29 @@ import re
 import subprocess
 
 TOOLS = ("fusion-opt", "fusion-run", "fusion-compile", "fusion-cache", "fusion-fuzz")
-OPTION = re.compile(r"^ +(-\S+(?: <[^>]*>)?) +- +(.*)$")
-VALUE = re.compile(r"^ +(=\S+) +- +(.*)$")
+# In what --help prints: a heading, an option, a value that it takes, and what goes on below them.
+HEADING = re.compile(r"^(\S.*):$")
+OPTION = re.compile(r"^  (-\S*(?: <\w+>| [A-Z]+)?)(?: +- +| {2,}|$)(.*)$")
+VALUE = re.compile(r"^    =?([\w-]+)(?: +- +| {2,})(\S.*)$")
+MORE = re.compile(r"^ {8,}(\S.*)$")
 
 
 def help_of(tool):
-    """Overview, usage and [(option, text)] of what `tool --help` prints."""
+    """Overview, usage and {heading: [[option, text]]} of what `tool --help` prints."""
     text = subprocess.run([str(tool), "--help"], check=True, capture_output=True, text=True).stdout
-    overview = re.search(r"^OVERVIEW: (.*)$", text, re.MULTILINE)[1]
-    usage = re.search(r"^USAGE: (.*)$", text, re.MULTILINE)[1]
-    options = []
-    for line in text[text.index("OPTIONS:") :].split("\n"):
-        if match := OPTION.match(line):
+    overview = re.search(rf"^(?:OVERVIEW: )?{tool.name}: (.*)$", text, re.MULTILINE)[1]
+    usage = re.search(r"^usage: (.*)$", text, re.MULTILINE | re.IGNORECASE)[1]
+    sections = {}
+    for line in text.split("\n"):
+        if match := HEADING.match(line):
+            options = sections[match[1]] = []
+        elif match := OPTION.match(line):
             options.append([match[1], match[2]])
         elif match := VALUE.match(line):
-            options[-1][1] = options[-1][1].rstrip(":") + f"; `{match[1][1:]}`: {match[2]}"
-        elif line.startswith("   ") and options:
-            options[-1][1] += " " + line.strip()
-    return overview, usage, options
+            options[-1][1] = f"{options[-1][1].rstrip(':')}; `{match[1]}`: {match[2]}"
+        elif sections and options and (match := MORE.match(line)):
+            options[-1][1] = f"{options[-1][1]} {match[1]}".strip()
+    return overview, usage, {heading: options for heading, options in sections.items() if options}
 
 
 def cell(text):
@@ -38,11 +43,11 @@ def flags(binaries):
         "All tools exit with 0: yes, 1: no, 2: bad input or usage, 3: the machine lacks something.",
     ]
     for tool in TOOLS:
-        overview, usage, options = help_of(binaries / tool)
-        rows = ["| option | meaning |", "|---|---|"]
-        rows += [f"| `{option}` | {cell(text)} |" for option, text in options]
-        what = overview.partition(": ")[2]
-        page += [f"## {tool}", f"{what[0].upper()}{what[1:]}.", f"```\n{usage}\n```", "\n".join(rows)]
+        what, usage, sections = help_of(binaries / tool)
+        page += [f"## {tool}", f"{what[0].upper()}{what[1:]}.", f"```\n{usage}\n```"]
+        for heading, options in sections.items():
+            rows = [f"| `{option}` | {cell(text)} |" for option, text in options]
+            page.append("\n".join([f"| {heading.lower()} | |", "|---|---|", *rows]))
     return "\n\n".join(page) + "\n"
 
 

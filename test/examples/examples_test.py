@@ -85,11 +85,17 @@ class Examples(unittest.TestCase):
                 self.assertIn("| rope |", done.stdout)  # the report
 
     def test_every_example_has_a_page_and_a_test(self):
-        tests = pathlib.Path(__file__).read_text() + (SOURCE / "test/install/InstallTree.cmake").read_text()
+        files = [
+            pathlib.Path(__file__),
+            SOURCE / "test/install/InstallTree.cmake",
+            *SOURCE.glob("test/python/*.py"),
+        ]
+        tests = "".join(file.read_text() for file in files)
+        listed = (SOURCE / "docs/examples.md").read_text()
         for folder in sorted(each for each in EXAMPLES.iterdir() if each.is_dir()):
-            self.assertTrue((folder / "README.md").exists(), folder.name)
+            self.assertTrue((folder / "README.md").exists(), f"examples/{folder.name} has no README.md")
             self.assertTrue(re.search(rf"\b{folder.name}\b", tests), f"{folder.name} is in no test")
-            self.assertIn(f"../examples/{folder.name}", (SOURCE / "docs/examples.md").read_text())
+            self.assertIn(f"](../examples/{folder.name}/", listed, "docs/examples.md has no line on it")
 
 
 if __name__ == "__main__":
