@@ -7,7 +7,7 @@
 # missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-command=(build --strict --quiet --clean)
+command=(build --strict --clean)
 case $#:${1:-} in
   0:) ;;
   1:--serve) command=(serve --strict) ;;
@@ -39,12 +39,11 @@ if ! [ -x $venv/bin/mkdocs ] || [ "$(cat $venv/packages 2>/dev/null)" != "${pack
 fi
 
 export NO_MKDOCS_2_WARNING=1
-$venv/bin/mkdocs "${command[@]}" || exit 1
-if [ "${command[0]}" = build ]; then
-  # A page that loads something from the network is not the page that was checked.
-  network='(https?:)?//'
-  loads="<(script|img|iframe)[^>]* src=\"?$network|<link[^>]* href=\"?$network[^>]*stylesheet|url\\($network"
-  ! grep -rlE "$loads" --include='*.html' --include='*.css' build/site ||
-    { echo "docs: these load something from the network" >&2; exit 1; }
-  echo "docs: build/site/index.html"
-fi
+[ "${command[0]}" = build ] || exec $venv/bin/mkdocs "${command[@]}"
+log=$($venv/bin/mkdocs "${command[@]}" 2>&1) || { grep -v '^INFO' <<<"$log" >&2; exit 1; }
+# A page that loads something from the network is not the page that was checked.
+network='(https?:)?//'
+loads="<(script|img|iframe)[^>]* src=\"?$network|<link[^>]* href=\"?$network[^>]*stylesheet|url\\($network"
+! grep -rlE "$loads" --include='*.html' --include='*.css' build/site ||
+  { echo "docs: these load something from the network" >&2; exit 1; }
+echo "docs: build/site/index.html"

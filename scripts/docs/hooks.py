@@ -79,14 +79,18 @@ def linked(path):
     """Files of the project outside of docs/ that a page links to, or that a folder's page lists."""
     source = ROOT / path
     if source.is_dir():
-        return [each.relative_to(ROOT).as_posix() for each in listed(source)]
+        found = (each.relative_to(ROOT).as_posix() for each in listed(source))
+        return [each for each in found if not is_in_docs(each)]
     if source.suffix != ".md":
         return []
     targets = (target for _, target in links.links_of(source.read_text()) if not links.is_outside(target))
     found = (links.split(target, path)[0] for target in targets)
-    return [
-        each for each in found if not each.startswith("docs/") and each != path and (ROOT / each).exists()
-    ]
+    return [each for each in found if not is_in_docs(each) and each != path and (ROOT / each).exists()]
+
+
+def is_in_docs(path):
+    """Whether MkDocs takes the file by itself."""
+    return path.startswith("docs/") and not (ROOT / path).is_dir()
 
 
 def listed(folder):
@@ -101,7 +105,7 @@ def is_page(source):
 
 def uri_of(path):
     """Where the site has a file of the project."""
-    if path.startswith("docs/"):
+    if is_in_docs(path):
         return path[len("docs/") :]
     source = ROOT / path
     end = "/index.md" if source.is_dir() else ".md" if source.suffix != ".md" and is_page(source) else ""

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 
+import links
+
 TOOLS = ("fusion-opt", "fusion-run", "fusion-compile", "fusion-cache", "fusion-fuzz")
 # In what --help prints: a heading, an option, a value that it takes, and what goes on below them.
 HEADING = re.compile(r"^(\S.*):$")
@@ -100,7 +102,13 @@ def tidied(text, summaries):
         flags=re.MULTILINE,
     )
     text = re.sub(r"^#### (\w+):$", r"**\1**", text, flags=re.MULTILINE)
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    spans = links.code_spans(text)  # elsewhere brackets are indices, not links
+
+    def bracket(match):
+        return "[" if any(first <= match.start() < last for first, last in spans) else "\\["
+
+    return re.sub(r"\[", bracket, text)
 
 
 def heading(op, summaries):

@@ -285,6 +285,7 @@ class Generated(unittest.TestCase):
         )
         self.assertIn("\n### nn.add\n\na + b\n", page)
         self.assertNotIn("::fusion::nn", page)
+        self.assertIn("Row rows\\[i] of the result", page)  # an index, not a link
 
     def test_python(self):
         page = reference.python(SOURCE / "python/fusion")
