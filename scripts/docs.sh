@@ -25,7 +25,9 @@ done
 if [ ${#missing[@]} != 0 ]; then
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || lacking "install ${missing[*]}"
   echo "docs: installing ${missing[*]}" >&2
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null ||
+  export DEBIAN_FRONTEND=noninteractive
+  install=(apt-get install -y -q --no-install-recommends "${missing[@]}")
+  "${install[@]}" >/dev/null 2>&1 || { apt-get update -q >/dev/null && "${install[@]}" >/dev/null; } ||
     lacking "could not install ${missing[*]}"
 fi
 
