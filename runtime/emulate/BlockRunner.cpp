@@ -40,10 +40,23 @@ void BlockRunner::resume(EmulatedThread &thread) {
   *slot = &thread;
 }
 
+/// splitmix64
+uint64_t BlockRunner::drawn() {
+  uint64_t bits = random += 0x9e3779b97f4a7c15;
+  bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
+  return bits ^ bits >> 31;
+}
+
+unsigned BlockRunner::laneOf(uint32_t ready) {
+  const auto first = launch->order ? static_cast<unsigned>(drawn() % warpSize) : 0;
+  return (static_cast<unsigned>(std::countr_zero(std::rotr(ready, static_cast<int>(first)))) + first) % warpSize;
+}
+
 void BlockRunner::leave(EmulatedThread &thread) {
   const Warp &warp = warps[thread.linear / warpSize];
   if (warp.ready) {
-    EmulatedThread &next = threads[thread.linear / warpSize * warpSize + std::countr_zero(warp.ready)];
+    EmulatedThread &next = threads[thread.linear / warpSize * warpSize + laneOf(warp.ready)];
     resume(next);
     Fiber::switchTo(thread.fiber, next.fiber);
   } else {
@@ -179,9 +192,14 @@ void BlockRunner::runFibers() {
   }
   while (returned < threadCount) {
     bool progress = false;
-    for (size_t i = 0; i < warps.size(); ++i)
-      while (warps[i].ready) {
-        EmulatedThread &next = threads[i * warpSize + std::countr_zero(warps[i].ready)];
+    const size_t first = launch->order ? drawn() % warps.size() : 0;
+    const bool backwards = launch->order && drawn() % 2 != 0;
+    for (size_t turn = 0; turn < warps.size(); ++turn)
+      while (true) {
+        const size_t i = (first + (backwards ? warps.size() - turn : turn)) % warps.size();
+        if (!warps[i].ready)
+          break;
+        EmulatedThread &next = threads[i * warpSize + laneOf(warps[i].ready)];
         resume(next);
         Fiber::switchTo(scheduler, next.fiber);
         if (!error.empty())
@@ -205,6 +223,7 @@ std::string BlockRunner::run(const Launch &with, uint64_t linear) {
   if (launchId != with.id && !adopt(with))
     return error;
   launch = &with;
+  random = with.order ^ (linear << 20);
   block->index[0] = unsigned(linear % with.grid[0]);
   block->index[1] = unsigned(linear / with.grid[0] % with.grid[1]);
   block->index[2] = unsigned(linear / with.grid[0] / with.grid[1]);

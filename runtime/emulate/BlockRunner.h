@@ -25,6 +25,7 @@ struct Launch {
   unsigned dynamicSharedBytes = 0;
   bool cooperative = true; ///< its threads wait for or talk to each other
   bool waitsForRanks = false; ///< which are other OS threads; its blocks run in order in the calling one
+  uint64_t order = 0; ///< of threads that may run: 0, by number; else drawn by this seed
 };
 
 /// What shared memory a block may have on the devices we know.
@@ -67,12 +68,16 @@ private:
   /// Those that wait for mbarriers look again.
   void wakeWaiting();
   void explainDeadlock();
+  /// One of the lanes of a mask that is not 0; see Launch::order.
+  unsigned laneOf(uint32_t ready);
+  uint64_t drawn();
   std::string overrunArray() const;
   [[noreturn]] void fail(EmulatedThread &thread, std::string message);
 
   const Launch *launch = nullptr;
   uint64_t launchId = 0;
   unsigned threadCount = 0;
+  uint64_t random = 0; ///< of the block, where the launch has an order
   EmulatedBlock *block;
   std::vector<EmulatedThread> threads;
   std::vector<Warp> warps;

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 namespace fusion {
 
@@ -163,6 +165,22 @@ EmulatedKernel::compileAll(std::span<const KernelPlan> plans, const std::string 
   return kernels;
 }
 
+/// FUSION_EMULATE_ORDER: the seed by which blocks and threads take turns; 0: by number.
+static uint64_t chosenOrder() {
+  const char *text = std::getenv("FUSION_EMULATE_ORDER");
+  return text ? std::strtoull(text, nullptr, 10) : 0;
+}
+
+/// Which of `blocks` blocks is run as number `turn`: another permutation for each seed.
+static int64_t blockOf(int64_t turn, int64_t blocks, uint64_t seed) {
+  if (seed == 0 || blocks < 2)
+    return turn;
+  auto factor = static_cast<int64_t>(seed * 0x9e3779b97f4a7c15 % static_cast<uint64_t>(blocks));
+  while (std::gcd(factor, blocks) != 1)
+    ++factor;
+  return static_cast<int64_t>((static_cast<__int128>(turn) * factor + static_cast<int64_t>(seed % 1009)) % blocks);
+}
+
 Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, void *const *arguments) const {
   if (gridX > 2147483647u || gridY > 65535 || gridZ > 65535)
     return Error{ErrorKind::AnswerIsNo, fmt::format("kernel {}: a grid of {} x {} x {} blocks is too large",
@@ -170,6 +188,7 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
   static std::atomic<uint64_t> launches = 0;
   Launch launch = code->launch;
   launch.id = ++launches;
+  launch.order = launch.waitsForRanks ? 0 : chosenOrder();
   launch.arguments = arguments;
   launch.grid[0] = gridX;
   launch.grid[1] = gridY;
@@ -183,7 +202,7 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
   auto run = [&](int64_t begin, int64_t end) {
     thread_local BlockRunner runner;
     for (int64_t block = begin; block < end && !failed; ++block)
-      if (std::string error = runner.run(launch, uint64_t(block)); !error.empty()) {
+      if (std::string error = runner.run(launch, uint64_t(blockOf(block, blocks, launch.order))); !error.empty()) {
         std::lock_guard lock(mutex);
         if (!failed.exchange(true)) {
           failure = std::move(error);
