@@ -41,6 +41,8 @@ Result<Program> compile(const Graph &graph, const CompileOptions &options) {
   program->outputs = graph.outputs();
   if (auto entry = entryFunction(graph.implementation()->module.get()); entry && !isCut(graph))
     program->indexLimits = indexLimits(*entry);
+  for (const Port &port : program->inputs)
+    program->indexPorts.push_back({port.name, port.type, port.shape});
   if (isCut(graph)) { // it came with the ports of one rank
     joinPorts(program->inputs, (*backend)->inputs());
     joinPorts(program->outputs, (*backend)->outputs());

@@ -5,13 +5,13 @@
 namespace fusion {
 
 Result<NamedTensors> Program::run(const NamedTensors &inputs, Results where) {
-  if (Status status = checkIndices(shared->indexLimits, inputs); !status)
+  if (Status status = checkIndices(shared->indexLimits, shared->indexPorts, inputs); !status)
     return status.error();
   return shared->backend->run(inputs, where);
 }
 
 Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {
-  if (Status status = checkIndices(shared->indexLimits, inputs); !status)
+  if (Status status = checkIndices(shared->indexLimits, shared->indexPorts, inputs); !status)
     return status.error();
   return shared->backend->enqueue(inputs, stream);
 }

@@ -185,8 +185,8 @@ DEVICE f32 ceil_(f32 x) { return __builtin_ceilf(x); }
 DEVICE f32 rint_(f32 x) { return __builtin_rintf(x); }
 DEVICE f32 fmod_(f32 x, f32 y) { return __builtin_fmodf(x, y); }
 DEVICE f32 fma_(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
-DEVICE f32 max_nan(f32 a, f32 b) { return a != a || a > b ? a : b; }
-DEVICE f32 min_nan(f32 a, f32 b) { return a != a || a < b ? a : b; }
+DEVICE f32 max_nan(f32 a, f32 b) { return a != a || a > b || (a == b && !__builtin_signbit(a)) ? a : b; }
+DEVICE f32 min_nan(f32 a, f32 b) { return a != a || a < b || (a == b && __builtin_signbit(a)) ? a : b; }
 DEVICE f64 sqrt_(f64 x) { return __builtin_sqrt(x); }
 DEVICE f64 rsqrt_(f64 x) { return 1.0 / __builtin_sqrt(x); }
 DEVICE f64 exp_(f64 x) { return __builtin_exp(x); }

@@ -155,8 +155,14 @@ DEVICE bool is_nan(f32 x) { return x != x; }
 DEVICE bool is_nan(f64 x) { return x != x; }
 DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
 DEVICE bool is_inf(f64 x) { return x == x && x - x != x - x; }
-DEVICE f64 max_nan(f64 a, f64 b) { return is_nan(a) || a > b ? a : b; }
-DEVICE f64 min_nan(f64 a, f64 b) { return is_nan(a) || a < b ? a : b; }
+DEVICE bool is_signed(f64 x) {
+  u64 bits;
+  copy_bytes(&bits, &x, 8);
+  return bits >> 63 != 0;
+}
+// As max.NaN and min.NaN of f32: +0 is above -0.
+DEVICE f64 max_nan(f64 a, f64 b) { return is_nan(a) || a > b || (a == b && !is_signed(a)) ? a : b; }
+DEVICE f64 min_nan(f64 a, f64 b) { return is_nan(a) || a < b || (a == b && is_signed(a)) ? a : b; }
 
 // Division of many numbers by one, for quotients that end in a narrow type: what x / d gives, correctly rounded, where
 // the quotient is 2^-30 or more; smaller ones are about right. d and x are scaled so that no step overflows that the

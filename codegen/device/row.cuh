@@ -159,10 +159,34 @@ struct Accumulator {
   DEVICE void add_square(T x) { value = fma_(x, x, value); }
 };
 
+// A mean that is exact where all elements are equal: a constant row less its mean is 0, which a norm would else blow up.
+// Of numbers with few bits (f16, bf16) sums of equal ones are exact; of others their distances from the first are summed.
+template <bool Wide>
+struct Mean {};
+template <bool Wide>
+struct Accumulator<Mean<Wide>, f32> {
+  f32 first = 0.f, value = 0.f;
+  u32 count = 0;
+  DEVICE void add(f32 x) {
+    if (Wide && count == 0)
+      first = x;
+    value = value + (Wide ? x - first : x);
+    ++count;
+  }
+  DEVICE f32 mean() const { return count != 0 ? first + value / (f32)count : 0.f; }
+  // Of so many elements: a quotient that has no rest is exact.
+  template <int Count>
+  DEVICE f32 mean_of() const {
+    constexpr f32 inverse = 1.f / (f32)Count;
+    const f32 near = value * inverse;
+    return first + ((Count & (Count - 1)) == 0 ? near : fma_(fma_(-near, (f32)Count, value), inverse, near));
+  }
+};
+
 // The squares of a row's distances from its mean, taken in one pass over registers: each thread takes them
 // about a mean of its own, and finishing them adds what the distances of the means make (see Moments).
 struct RowMoments {
-  f32 sum = 0.f, mean = 0.f, count = 0.f, squares = 0.f;
+  f32 mean = 0.f, count = 0.f, squares = 0.f;
   DEVICE void add(f32 x) {
     const f32 apart = x - mean;
     squares = fma_(apart, apart, squares);
@@ -253,24 +277,30 @@ struct RowThread {
       groups[k].value = Op::template lanes<Group / Config::vector>(groups[k].value);
   }
 
-  // From the sum of the thread's elements to moments about a mean: of its own elements where all threads have
-  // as many, else of those that the row's threads in its warp have.
-  DEVICE RowMoments moments(const Accumulator<Sum, f32> &sum) const {
+  // The mean of a row of `width`.
+  template <int Site, bool Wide>
+  DEVICE f32 total(const Accumulator<Mean<Wide>, f32> &mine, f32 width) const {
+    if constexpr (held && Config::cluster == 1) {
+      return total<Site>(moments(mine)).mean;
+    } else { // the mean of the distances from a mean that was rounded
+      const f32 own = mine.mean(), count = (f32)mine.count;
+      const f32 near = total<Site>(Accumulator<Sum, f32>{count * own}) / width;
+      return near + total<Site + 64>(Accumulator<Sum, f32>{count * (own - near)}) / width;
+    }
+  }
+  // From the thread's elements to moments about a mean: of its own elements where all threads have as many, else
+  // of those that the row's threads in its warp have, of which the first has the most.
+  template <bool Wide>
+  DEVICE RowMoments moments(const Accumulator<Mean<Wide>, f32> &mine) const {
     RowMoments result;
     if constexpr (!guarded && !Config::shifted) {
-      result.sum = sum.value;
-      result.mean = sum.value * ((f32)(1.0 / (f64)elements));
+      result.mean = mine.template mean_of<elements>();
     } else {
-      result.sum = lanes_sum<lanes>(sum.value);
-      f32 mine = inside ? (f32)elements : (f32)(elements - Config::vector);
-      if constexpr (Config::shifted) {
-        mine = 0.f;
-#pragma unroll
-        for (int k = 0; k < chunks; ++k)
-          mine = mine + (f32)elements_inside<Config::vector>(column(k), Config::width);
-      }
-      result.count = lanes_sum<lanes>(mine);
-      result.mean = result.count > 0.f ? result.sum / result.count : 0.f;
+      const f32 own = mine.mean(), count = (f32)mine.count;
+      const f32 first = shuffle_index(own, (int)(lane_id() / (u32)lanes * (u32)lanes));
+      const f32 apart = lanes_sum<lanes>(count * (own - first));
+      result.count = lanes_sum<lanes>(count);
+      result.mean = result.count > 0.f ? first + apart / result.count : 0.f;
     }
     return result;
   }
@@ -279,9 +309,9 @@ struct RowThread {
     constexpr bool even = !guarded && !Config::shifted;
     Moments warp;
     if constexpr (even)
-      warp = lanes_moments<lanes, elements>(mine.sum, mine.squares);
+      warp = lanes_moments<lanes, elements>(mine.mean, mine.squares);
     else
-      warp = Moments{mine.sum, lanes_sum<lanes>(mine.squares)};
+      warp = Moments{mine.mean, lanes_sum<lanes>(mine.squares)};
     if constexpr (wholeBlock)
       return block_moments<Config::threadsPerRow, Site, even>(even ? (f32)(lanes * elements) : mine.count,
                                                               warp, (f32)(1.0 / (f64)Config::width));

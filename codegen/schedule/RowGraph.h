@@ -49,8 +49,9 @@ struct Node {
     Reduce,
     Move, ///< the operand at another column
   } kind = Kind::Apply;
-  /// SumOfSquares: of f32; the squares are not rounded before they are added.
-  enum class Reduction : uint8_t { Sum, SumOfSquares, Max, Min, Product } reduction = Reduction::Sum;
+  /// SumOfSquares: of f32; the squares are not rounded before they are added. Mean: of f32, over the row; of equal elements
+  /// exactly their value.
+  enum class Reduction : uint8_t { Sum, SumOfSquares, Mean, Max, Min, Product } reduction = Reduction::Sum;
   Level level = Level::Row;
   unsigned phase = 0;      ///< the earliest pass over the row in which it can be computed
   scalar::Value value;     ///< in Graph::scalars. Apply: made of the operands' values; else an input

@@ -40,26 +40,19 @@ bool isContiguousRow(const Access &access, const Dim &width, int64_t vector) {
   return true;
 }
 
-/// The sum that is divided into the mean about which `squares` are squares, if they are; see Builder::lowerLayerNorm.
-static const Node *sumOfMean(const scalar::Graph &scalars, const Node *squares) {
-  auto isSum = [](const Node *node, Node::Reduction reduction) {
-    return node->kind == Node::Kind::Reduce && node->reduction == reduction && !node->perGroup && node->type == DType::F32;
-  };
-  auto isApply = [&](const Node *node, scalar::Kind kind, size_t operands) {
-    return node->kind == Node::Kind::Apply && node->operands.size() == operands && scalars[node->value].kind == kind &&
-           scalars[node->value].operands[0] == node->operands[0]->value;
-  };
-  if (!isSum(squares, Node::Reduction::SumOfSquares))
+/// The mean about which `squares` are squares, if they are; see Builder::lowerLayerNorm.
+static const Node *meanOf(const scalar::Graph &scalars, const Node *squares) {
+  if (squares->reduction != Node::Reduction::SumOfSquares || squares->perGroup)
     return nullptr;
   const Node *centred = squares->operands[0];
-  if (!isApply(centred, scalar::Kind::Sub, 2) || scalars[centred->value].operands[1] != centred->operands[1]->value)
+  if (centred->kind != Node::Kind::Apply || centred->operands.size() != 2)
     return nullptr;
   const Node *x = centred->operands[0], *mean = centred->operands[1];
-  if (!isApply(mean, scalar::Kind::Mul, 1) ||
-      scalars[scalars[mean->value].operands[1]].kind != scalar::Kind::Float)
-    return nullptr;
-  const Node *sum = mean->operands[0];
-  return isSum(sum, Node::Reduction::Sum) && sum->operands[0] == x ? sum : nullptr;
+  const scalar::Node &difference = scalars[centred->value];
+  const bool isAbout = difference.kind == scalar::Kind::Sub && difference.operands[0] == x->value &&
+                       difference.operands[1] == mean->value && mean->kind == Node::Kind::Reduce &&
+                       mean->reduction == Node::Reduction::Mean && mean->operands[0] == x;
+  return isAbout ? mean : nullptr;
 }
 
 /// In registers, a thread has its elements at hand to take their squares about their own mean first. Where a pass does
@@ -68,8 +61,8 @@ static void pairMoments(const scalar::Graph &scalars, PassPlan &plan) {
   for (size_t pass = 1; pass < plan.reductions.size(); ++pass) {
     std::map<const Node *, const Node *> pairs;
     for (const Node *reduction : plan.reductions[pass])
-      if (const Node *sum = sumOfMean(scalars, reduction); sum && llvm::is_contained(plan.reductions[pass - 1], sum))
-        pairs[reduction] = sum;
+      if (const Node *mean = meanOf(scalars, reduction); mean && llvm::is_contained(plan.reductions[pass - 1], mean))
+        pairs[reduction] = mean;
     if (pairs.size() == plan.reductions[pass].size() && plan.stores[pass].empty())
       plan.moments.insert(pairs.begin(), pairs.end());
   }

@@ -46,6 +46,15 @@ static scalar::Value magnitude(Scalars &g, scalar::Value x) {
   return g.select(g.compare(Kind::Less, x, g.like(x, 0)), g.neg(x), x);
 }
 
+/// The largest or smallest of nothing is the end of the type itself, not of the register.
+static scalar::Value withinType(Scalars &g, DType type, scalar::Value value, bool isMax) {
+  const auto bits = static_cast<unsigned>(8 * byteSize(type));
+  const bool isSigned = isSignedInteger(type);
+  const int64_t most = (int64_t(1) << (isSigned ? bits - 1 : bits)) - 1, least = isSigned ? -most - 1 : 0;
+  const scalar::Value end = g.like(value, static_cast<double>(isMax ? least : most));
+  return g.select(g.compare(isMax ? Kind::Less : Kind::Greater, value, end), end, value);
+}
+
 Node *Builder::lowerReduce(nn::ReduceOp op, Node *x) {
   const llvm::StringRef kind = op.getKind();
   const DType from = dtype(op.getX()), to = resultType(op), type = typeOfReduction(from);
@@ -72,6 +81,9 @@ Node *Builder::lowerReduce(nn::ReduceOp op, Node *x) {
       if (!isFloat(type) && !width)
         value = g.select(g.compare(Kind::Equal, columns, g.like(columns, 0)), g.like(value, 0), value);
     }
+    if ((kind == "max" || kind == "min") && !isFloat(to) && to != DType::Bool && byteSize(to) < 8 &&
+        graph.width.constant().value_or(0) == 0)
+      value = withinType(g, to, value, kind == "max");
     return to == DType::Bool ? g.compare(Kind::NotEqual, value, g.like(value, 0)) : g.convert(to, value);
   });
 }
@@ -117,7 +129,9 @@ Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
-  Node *middle = apply(op, {reduction(op, Node::Reduction::Sum, x)}, [&](Scalars &, Values v) { return mean(v[0]); });
+  Node *middle = x->type == DType::F32
+                     ? reduction(op, Node::Reduction::Mean, x)
+                     : apply(op, {reduction(op, Node::Reduction::Sum, x)}, [&](Scalars &, Values v) { return mean(v[0]); });
   Node *centred = apply(op, {x, middle}, [](Scalars &g, Values v) { return g.sub(v[0], v[1]); });
   Node *inverse = inverseRoot(op, sumOfSquares(op, centred), op.getEps());
   Node *normal = apply(op, {centred, inverse}, [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });

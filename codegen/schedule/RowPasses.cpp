@@ -9,8 +9,12 @@ using namespace mlir;
 
 namespace fusion::row {
 
-static const char *nameOf(Node::Reduction reduction) {
-  switch (reduction) {
+static const char *nameOf(const Node *node, const scalar::Graph &scalars) {
+  switch (node->reduction) {
+  case Node::Reduction::Mean: {
+    const scalar::Value x = node->operands[0]->value;
+    return scalars.isExactIn(x, DType::F16) || scalars.isExactIn(x, DType::BF16) ? "Mean<false>" : "Mean<true>";
+  }
   case Node::Reduction::Sum:
   case Node::Reduction::SumOfSquares:
     return "Sum";
@@ -30,7 +34,7 @@ void BodyPrinter::declare(unsigned number) {
     if (plan.moments.contains(reduction))
       continue; // finish() of the pass before has them
     const std::string type =
-        fmt::format("Accumulator<{}, {}>", nameOf(reduction->reduction), typeName(reduction));
+        fmt::format("Accumulator<{}, {}>", nameOf(reduction, graph.scalars), typeName(reduction));
     if (reduction->perGroup)
       arrays[reduction] = liveMember(type, "group", heldVectors(reduction));
     else
@@ -252,10 +256,12 @@ void BodyPrinter::finishReduction(const Node *reduction) {
   }
   const bool moments = plan.moments.contains(reduction);
   const std::string name = rowMember(moments ? "Moments" : typeName(reduction), moments ? "moments" : "total");
-  writer.line(fmt::format("{} = thread.total<{}>({});", name, totals++, accumulators.at(reduction)));
+  const bool isMean = reduction->reduction == Node::Reduction::Mean;
+  writer.line(fmt::format("{} = thread.total<{}>({}{});", name, totals++, accumulators.at(reduction),
+                          isMean ? ", (f32)" + writer.size(graph.width) : ""));
   rowNames[reduction] = moments ? name + ".squares" : name;
   if (moments)
-    rowNames[plan.moments.at(reduction)] = name + ".sum";
+    rowNames[plan.moments.at(reduction)] = name + ".mean";
 }
 
 /// What a pass needs of values that its row has once.

@@ -87,7 +87,8 @@ Value signOfInteger(Graph &g, Values x) {
   return g.select(above(g, x[0], 0), g.like(x[0], 1), other);
 }
 Value signOfFloat(Graph &g, Values x) {
-  return g.select(above(g, x[0], 0), g.like(x[0], 1), g.select(below(g, x[0], 0), g.like(x[0], -1), x[0]));
+  const Value zero = g.select(g.compare(Kind::Equal, x[0], g.like(x[0], 0)), g.like(x[0], 0), x[0]); // or NaN
+  return g.select(above(g, x[0], 0), g.like(x[0], 1), g.select(below(g, x[0], 0), g.like(x[0], -1), zero));
 }
 Value sigmoid(Graph &g, Values x) {
   return isWide(g, x) ? g.div(g.like(x[0], 1), onePlusExp(g, x[0]))

@@ -190,7 +190,8 @@ def NN_TriluOp : NN_Op<"trilu", [NN_Indexed]> {
 def NN_GatherOp : NN_Op<"gather", [NN_Indexed, NN_ShardRule]> {
   let summary = "slices of `x` along `axis`, chosen by `indices`";
   let description = [{
-    A negative index counts from the end. On the device an index out of range reads the nearest valid one.
+    A negative index counts from the end. An index out of range reads the nearest valid element; one in a graph's input is
+    an error before the run.
 
     ```mlir
     %y = nn.gather %table, %ids {axis = 0 : i64} : (tensor<256x128xf16>, tensor<?x?xi64>) -> tensor<?x?x128xf16>
@@ -203,6 +204,8 @@ def NN_GatherOp : NN_Op<"gather", [NN_Indexed, NN_ShardRule]> {
 def NN_GatherElementsOp : NN_Op<"gather_elements", [NN_Indexed]> {
   let summary = "y[i][j][k] = x[i][indices[i][j][k]][k] for axis 1";
   let description = [{
+    Negative indices and those out of range: as for nn.gather.
+
     ```mlir
     %y = nn.gather_elements %x, %i {axis = 1 : i64} : (tensor<1x128xi64>, tensor<1x?xi64>) -> tensor<1x?xi64>
     ```
@@ -214,6 +217,8 @@ def NN_GatherElementsOp : NN_Op<"gather_elements", [NN_Indexed]> {
 def NN_GatherNdOp : NN_Op<"gather_nd", [NN_Indexed]> {
   let summary = "the last dim of `indices` addresses leading dims of `x` after `batch_dims`";
   let description = [{
+    Negative indices and those out of range: as for nn.gather.
+
     ```mlir
     %y = nn.gather_nd %x, %i {batch_dims = 0 : i64} : (tensor<?x?xi1>, tensor<?x1x1x?x2xi64>) -> tensor<?x1x1x?xi1>
     ```
@@ -225,7 +230,8 @@ def NN_GatherNdOp : NN_Op<"gather_nd", [NN_Indexed]> {
 def NN_ScatterNdOp : NN_Op<"scatter_nd"> {
   let summary = "a copy of `x` in which the slices that `indices` address are replaced by `updates`";
   let description = [{
-    Indices must not repeat.
+    Indices must not repeat. A negative one counts from the end. An update with an index out of range is left out; one in a
+    graph's input is an error before the run.
 
     ```mlir
     %y = nn.scatter_nd %x, %i, %u : (tensor<?x?xf32>, tensor<?x2xi64>, tensor<?xf32>) -> tensor<?x?xf32>

@@ -56,7 +56,7 @@ class NN_Compare<string mnemonic, string formula, list<Trait> traits = []>
 
 def NN_NegOp : NN_Unary<"neg", "-x">;
 def NN_AbsOp : NN_Unary<"abs", "|x|">;
-def NN_SignOp : NN_Unary<"sign", "-1, 0 or 1", "NaN stays NaN.">;
+def NN_SignOp : NN_Unary<"sign", "-1, 0 or 1", "NaN stays NaN, -0 becomes 0.">;
 def NN_ExpOp : NN_Unary<"exp", "e^x", "", [NN_Costly]>;
 def NN_LogOp : NN_Unary<"log", "natural logarithm", "", [NN_Costly]>;
 def NN_SqrtOp : NN_Unary<"sqrt", "square root", "", [NN_Costly]>;
@@ -69,7 +69,7 @@ def NN_TanhOp : NN_Unary<"tanh", "hyperbolic tangent", "", [NN_Activation, NN_Co
 def NN_ErfOp : NN_Unary<"erf", "error function", "", [NN_Costly]>;
 def NN_SigmoidOp : NN_Unary<"sigmoid", "1 / (1 + e^-x)", "", [NN_Activation, NN_Costly]>;
 def NN_SiluOp : NN_Unary<"silu", "x * sigmoid(x)", "Computed in f32 and rounded once.", [NN_Activation, NN_Costly]>;
-def NN_ReluOp : NN_Unary<"relu", "max(x, 0)", "NaN stays NaN.", [NN_Activation]>;
+def NN_ReluOp : NN_Unary<"relu", "max(x, 0)", "NaN stays NaN, -0 becomes 0.", [NN_Activation]>;
 def NN_SoftplusOp : NN_Unary<"softplus", "log(1 + e^x)", "", [NN_Costly]>;
 def NN_FloorOp : NN_Unary<"floor", "largest integer not above x">;
 def NN_CeilOp : NN_Unary<"ceil", "smallest integer not below x">;
@@ -139,8 +139,8 @@ def NN_DivOp : NN_Binary<"div", "a / b; integers truncate toward zero", [NN_Cost
 def NN_ModOp : NN_Binary<"mod", "remainder with the sign of the divisor", [NN_Costly]>;
 def NN_FmodOp : NN_Binary<"fmod", "remainder with the sign of the dividend", [NN_Costly]>;
 def NN_PowOp : NN_Binary<"pow", "a to the power b", [NN_Costly]>;
-def NN_MaxOp : NN_Binary<"max", "the larger; NaN if either is", [NN_Commutative]>;
-def NN_MinOp : NN_Binary<"min", "the smaller; NaN if either is", [NN_Commutative]>;
+def NN_MaxOp : NN_Binary<"max", "the larger; NaN if either is; 0 is above -0", [NN_Commutative]>;
+def NN_MinOp : NN_Binary<"min", "the smaller; NaN if either is; 0 is above -0", [NN_Commutative]>;
 def NN_AndOp : NN_Binary<"and", "logical or bitwise and", [NN_Commutative]>;
 def NN_OrOp : NN_Binary<"or", "logical or bitwise or", [NN_Commutative]>;
 def NN_XorOp : NN_Binary<"xor", "logical or bitwise exclusive or", [NN_Commutative]>;

@@ -102,6 +102,10 @@ LogicalResult ArgMaxOp::inferShapes(ShapeContext &context) {
   else
     shape.erase(shape.begin() + *at);
   context.set(0, shape);
+  // Rows that have no element have no largest one.
+  const Dim length = context.shape(0)[static_cast<size_t>(*at)], any = Dim::min(product(shape), Dim(1));
+  if (!(length - any).knownNonNegative() && failed(context.requireEqual(Dim::min(any, length), any)))
+    return context.fail("the largest element of an empty dim");
   return success();
 }
 

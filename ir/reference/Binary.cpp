@@ -92,7 +92,10 @@ struct Max {
     if constexpr (std::is_floating_point_v<T>)
       if (std::isnan(a) || std::isnan(b))
         return std::numeric_limits<T>::quiet_NaN();
-    return a < b ? b : a;
+    if constexpr (std::is_floating_point_v<T>)
+      return largerOf(a, b);
+    else
+      return a < b ? b : a;
   }
 };
 struct Min {
@@ -101,7 +104,10 @@ struct Min {
     if constexpr (std::is_floating_point_v<T>)
       if (std::isnan(a) || std::isnan(b))
         return std::numeric_limits<T>::quiet_NaN();
-    return b < a ? b : a;
+    if constexpr (std::is_floating_point_v<T>)
+      return smallerOf(a, b);
+    else
+      return b < a ? b : a;
   }
 };
 struct And {

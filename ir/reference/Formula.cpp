@@ -48,8 +48,8 @@ RealFunction<T> realFunction(llvm::StringRef name) {
               const T left = std::fmod(x, y);
               return left != T(0) && (left < T(0)) != (y < T(0)) ? left + y : left;
             })
-      .Case("max_nan", [](T x, T y) { return std::isnan(x) || x > y ? x : y; })
-      .Case("min_nan", [](T x, T y) { return std::isnan(x) || x < y ? x : y; })
+      .Case("max_nan", [](T x, T y) { return std::isnan(x) ? x : std::isnan(y) ? y : largerOf(x, y); })
+      .Case("min_nan", [](T x, T y) { return std::isnan(x) ? x : std::isnan(y) ? y : smallerOf(x, y); })
       .Case("is_nan", [](T x, T) { return T(std::isnan(x)); })
       .Case("is_inf", [](T x, T) { return T(std::isinf(x)); })
       .Default(nullptr);

@@ -84,7 +84,7 @@ Result<Tensors> layerNormIn(const Call &call) {
     double sum = 0;
     for (size_t i = 0; i < count; ++i)
       sum += values[i];
-    T mean = static_cast<T>(sum) / static_cast<T>(count);
+    T mean = static_cast<T>(sum / static_cast<double>(count)); // of equal values exactly theirs
     for (size_t i = 0; i < count; ++i)
       values[i] -= mean;
     T inverse = T(1) / std::sqrt(meanSquare(values, count) + eps);

@@ -63,8 +63,8 @@ struct Square {
 struct Relu {
   template <class T>
   T operator()(T x) const {
-    return x < T(0) ? T(0) : x;
-  } // NaN is not below 0
+    return x <= T(0) ? T(0) : x;
+  } // NaN is not below 0, and -0 becomes 0
 };
 struct Reciprocal {
   template <class T>

@@ -49,8 +49,10 @@ T extremeStart(Kind kind) {
 /// NaN wins.
 template <class T>
 T extreme(Kind kind, T best, T value) {
-  bool better = kind == Kind::Max ? value > best : value < best;
-  return better || value != value ? value : best;
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(value) ? value : kind == Kind::Max ? largerOf(best, value) : smallerOf(best, value);
+  else
+    return kind == Kind::Max ? std::max(best, value) : std::min(best, value);
 }
 
 template <class T>

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace fusion::reference {
 
 /// One evaluation: the op, its operands, and what its attributes need.
@@ -129,6 +131,17 @@ Tensor axisToBack(const Tensor &source, int64_t axis);
 Tensor axisFromBack(const Tensor &source, int64_t axis);
 /// A negative axis counts from the end; fails if out of range.
 Result<int64_t> normalisedAxis(int64_t axis, int64_t rank);
+
+/// The larger and the smaller of two numbers, of which neither is NaN: +0 is above -0, so that the order of operands does not
+/// matter.
+template <class T>
+T largerOf(T a, T b) {
+  return a == b ? (std::signbit(a) ? b : a) : a < b ? b : a;
+}
+template <class T>
+T smallerOf(T a, T b) {
+  return a == b ? (std::signbit(a) ? a : b) : b < a ? b : a;
+}
 
 /// A count of items a parallelFor range should have so that it is worth a thread, for `cost` elementary steps
 /// each.

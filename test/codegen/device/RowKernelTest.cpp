@@ -14,7 +14,7 @@ using namespace fusion;
 
 namespace {
 
-/// y = x - the largest of the row; statistics: sum, largest, smallest, sum of squares about the mean.
+/// y = x - the largest of the row; statistics: sum, largest, smallest, sum of squares about the mean, mean.
 struct Case {
   int width = 64, threads = 128, threadsPerRow = 32, vector = 1, chunks = 0;
   bool shifted = false;
@@ -70,6 +70,7 @@ struct Body {{
     const f32 *from;
     f32 *to, *out;
     Accumulator<Sum, f32> sum, squares;
+    Accumulator<Mean<true>, f32> average;
     Accumulator<Max, f32> most;
     Accumulator<Min, f32> least;
     RowMoments moments;
@@ -84,7 +85,7 @@ struct Body {{
     Row row;
     row.from = x + index * columns;
     row.to = y + index * columns;
-    row.out = statistics + index * 4;
+    row.out = statistics + index * 5;
     return row;
   }}
   DEVICE i64 misalignment(const Row &row) const {{ return (row.from - x) % Config::vector; }}
@@ -105,6 +106,7 @@ struct Body {{
     for (int i = 0; i < Config::vector; ++i)
       if (counts(at, i)) {{
         row.sum.add(values[i]);
+        row.average.add(values[i]);
         row.most.add(values[i]);
         row.least.add(values[i]);
       }}
@@ -112,12 +114,10 @@ struct Body {{
   DEVICE void finish(Pass<0>, const Thread &thread, Row &row, Live &) const {{
     row.largest = thread.total<0>(row.most);
     row.smallest = thread.total<1>(row.least);
-    if constexpr (Thread::held) {{
-      row.moments = thread.moments(row.sum);
-    }} else {{
-      row.total = thread.total<2>(row.sum);
-      row.mean = row.total / (f32)columns;
-    }}
+    row.total = thread.total<2>(row.sum);
+    row.mean = thread.total<5>(row.average, (f32)columns);
+    if constexpr (Thread::held)
+      row.moments = thread.moments(row.average);
   }}
   DEVICE void pass(Pass<1>, const RowChunk &at, Row &row, Live &live) const {{
     const Vector values = this->values(at, row, live);
@@ -133,7 +133,7 @@ struct Body {{
   DEVICE void finish(Pass<1>, const Thread &thread, Row &row, Live &) const {{
     if constexpr (Thread::held) {{
       const Moments moments = thread.total<3>(row.moments);
-      row.total = moments.sum;
+      row.mean = moments.mean;
       row.deviations = moments.squares;
     }} else {{
       row.deviations = thread.total<4>(row.squares);
@@ -156,6 +156,7 @@ struct Body {{
     store(row.out + 1, row.largest);
     store(row.out + 2, row.smallest);
     store(row.out + 3, row.deviations);
+    store(row.out + 4, row.mean);
   }}
 }};
 )",
@@ -178,7 +179,7 @@ void checkEmulated(const Case &c) {
   SCOPED_TRACE(textOf(c));
   std::mt19937 random(static_cast<unsigned>(c.width * 7 + c.threads));
   const size_t count = static_cast<size_t>(c.rows * c.width);
-  std::vector<float> x(count + 8), y(count + 8, -1), statistics(static_cast<size_t>(c.rows) * 4);
+  std::vector<float> x(count + 8), y(count + 8, -1), statistics(static_cast<size_t>(c.rows) * 5);
   for (float &value : x)
     value = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 8;
   const uint32_t grid = static_cast<uint32_t>((c.rows + c.rowsPerBlock() - 1) / c.rowsPerBlock());
@@ -193,11 +194,12 @@ void checkEmulated(const Case &c) {
     for (auto at = from; at != to; ++at)
       squares += (*at - sum / c.width) * (*at - sum / c.width);
     const float largest = *std::max_element(from, to), smallest = *std::min_element(from, to);
-    const float *found = &statistics[static_cast<size_t>(row) * 4];
+    const float *found = &statistics[static_cast<size_t>(row) * 5];
     EXPECT_NEAR(found[0], sum, 1e-5 * c.width * 125);
     EXPECT_EQ(found[1], largest);
     EXPECT_EQ(found[2], smallest);
     EXPECT_NEAR(found[3], squares, 1e-5 * squares + 1e-3);
+    EXPECT_NEAR(found[4], sum / c.width, 1e-3);
     for (int column = 0; column < c.width; ++column)
       ASSERT_EQ(y[static_cast<size_t>(row * c.width + column)], from[column] - largest)
           << row << ", " << column;
