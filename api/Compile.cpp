@@ -64,6 +64,8 @@ Result<Program> Program::open(const std::string &folder, const CompileOptions &o
     return bundle.error();
   if (options.kvCapacity != 0)
     return badInput(folder + ": the capacity of a bundle's caches was decided when it was compiled");
+  if (options.batchInvariant)
+    return badInput(folder + ": whether a bundle's rows depend on each other was decided when it was compiled");
   if (!options.kernels.empty())
     return badInput(folder + ": the kernels of a bundle are compiled already; edit those of the graph");
   const int ranks = static_cast<int>(bundle->plan.ranks);

@@ -35,10 +35,13 @@ Error Driver::inFile(Error error) const {
 }
 
 PlanOptions Driver::planOptions() const {
-  return {options.target.arch, weights, presentDevice(options.target.arch), ScheduleSet(options.schedules)};
+  return {options.target.arch, weights, presentDevice(options.target.arch), ScheduleSet(options.schedules),
+          options.batchInvariant};
 }
 
 Status Driver::lower(ProfitMode profit) {
+  if (options.batchInvariant && options.tensorParallel > 1)
+    return badInput("a batch-invariant program runs on one rank: how ranks add up depends on the number of rows");
   LowerOptions lowering;
   lowering.fuse = options.fuse;
   lowering.fusions.disabled = options.disabledFusions;

@@ -173,6 +173,10 @@ struct CompileOptions {
   /// Experts that a router gives weight 0 are not run, although 0 times infinity is not 0: the graph is taken to compute
   /// finite numbers there. Otherwise a graph that runs every expert on every row stays as it is. See docs/routed-experts.md.
   bool assumeFinite = true;
+  /// A row's result does not depend, bit by bit, on the other rows and sequences of a run: on how many there are, what is in
+  /// them, and which of them it is. See docs/determinism.md. For one rank; BadInput for a graph that holds an op of which no
+  /// kernel can promise that.
+  bool batchInvariant = false;
   /// Run instead of the emitted kernels. compile() checks their parameters, tryKernels() what they compute.
   std::vector<KernelFile> kernels;
   /// Bytes of the device's memory that a program may use; 0: what is free. A run that needs more is an Environment error, by

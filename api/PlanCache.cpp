@@ -109,9 +109,9 @@ std::string planKey(const Graph &graph, const CompileOptions &options, bool mayM
     return {};
   std::string key = fmt::format(
       "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nvocabulary {}\nfuse {}\nprofit {}\nkv capacity {}\n"
-      "assume finite {}\nmodel {}\nweights {}\n",
+      "assume finite {}\nbatch invariant {}\nmodel {}\nweights {}\n",
       build, machine, options.target.arch, options.tensorParallel, options.vocabularyParallel, options.fuse,
-      static_cast<int>(options.profit), options.kvCapacity, options.assumeFinite, source.path, source.weightFolder);
+      static_cast<int>(options.profit), options.kvCapacity, options.assumeFinite, options.batchInvariant, source.path, source.weightFolder);
   for (const std::string &name : options.disabledFusions)
     key += fmt::format("disabled {}\n", name);
   for (const std::string &file : options.patternFiles) {

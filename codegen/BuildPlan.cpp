@@ -99,7 +99,8 @@ KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef
           .target = target,
           .outputs = outputs,
           .mayLaunchEarly = plan.ranks == 1,
-          .schedules = options.schedules};
+          .schedules = options.schedules,
+          .batchInvariant = options.batchInvariant};
 }
 
 llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
@@ -122,14 +123,24 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views) {
   return result;
 }
 
+/// What the schedule answers, if it keeps what the context asks for.
+static Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, const KernelContext &context) {
+  auto plan = schedule.plan(region, context);
+  if (plan && context.batchInvariant && !plan->batchInvariant)
+    return refusal("what it computes for a row may depend on the number of rows, which --batch-invariant forbids");
+  return plan;
+}
+
 std::optional<std::string> scheduleRefusal(const Region &region, StringRef name,
                                            const nn::SymbolicShapes &shapes, const Views &views,
-                                           const TargetInfo &target) {
+                                           const TargetInfo &target, bool batchInvariant) {
   const Schedule *schedule = builtinSchedules().find(name);
   if (!schedule)
     return ("there is no schedule \"" + name + "\"").str();
   llvm::SmallVector<View> inputs = inputViews(region, views), outputs = outputViews(region, views);
-  auto plan = schedule->plan(region, {shapes, inputs, target, nullptr, outputs});
+  KernelContext context{shapes, inputs, target, nullptr, outputs};
+  context.batchInvariant = batchInvariant;
+  auto plan = planWith(*schedule, region, context);
   return plan ? std::nullopt : std::optional(plan.error().message);
 }
 
@@ -143,13 +154,13 @@ Result<SchedulePlan> PlanBuilder::chooseSchedule(const Region &region, const Ker
     const Schedule *schedule = context.schedules.find(group.getSchedule());
     if (!schedule)
       return badInput(describeOp(group) + ": there is no schedule \"" + group.getSchedule().str() + "\"");
-    auto plan = schedule->plan(region, context);
+    auto plan = planWith(*schedule, region, context);
     return plan ? std::move(plan)
                 : badInput(describeOp(group) + ": schedule " + schedule->name().str() + " refuses it: " + plan.error().message);
   }
   llvm::SmallVector<std::string> reasons;
   for (const Schedule *schedule : context.schedules.inOrderFor(region)) {
-    auto plan = schedule->plan(region, context);
+    auto plan = planWith(*schedule, region, context);
     if (plan)
       return plan;
     reasons.push_back(schedule->name().str() + ": " + plan.error().message);
@@ -236,7 +247,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     step.alternatives = std::move(*alternatives);
     if (*all.front().variant != 0)
       step.choice = Step::Choice::Measurement;
-    else if (planned.multiplies)
+    else if (planned.multiplies && !context.batchInvariant) // the library chooses by the number of rows how it adds up
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
   }

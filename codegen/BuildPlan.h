@@ -11,6 +11,7 @@ struct PlanOptions {
   /// What the device that the plan is for says of itself; where it is not present, the target's row.
   std::optional<TargetInfo> device = {};
   ScheduleSet schedules = {}; ///< which are asked
+  bool batchInvariant = false; ///< KernelContext::batchInvariant
 };
 
 /// The device, or else the row of the target.
@@ -32,6 +33,7 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views);
 /// its ops may still lie in the function.
 std::optional<std::string> scheduleRefusal(const Region &region, llvm::StringRef schedule,
                                            const nn::SymbolicShapes &shapes, const Views &views,
-                                           const TargetInfo &target = TargetInfo::standard());
+                                           const TargetInfo &target = TargetInfo::standard(),
+                                           bool batchInvariant = false);
 
 } // namespace fusion

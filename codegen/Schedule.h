@@ -52,6 +52,9 @@ struct KernelContext {
   const ScheduleSet &schedules = builtinSchedules();
   /// Per region output: where its rows go if data says so. Empty: none does.
   llvm::ArrayRef<std::optional<RowPlacement>> placements = {};
+  /// What a row gets must not depend on how many rows or sequences there are beside it, nor on what is in them: sums over a
+  /// row are added up in one order, whatever the number of rows. See SchedulePlan::batchInvariant.
+  bool batchInvariant = false;
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
   bool isIndependentOfPredecessor(unsigned input) const {
@@ -130,6 +133,9 @@ struct SchedulePlan {
   std::function<std::optional<ScatteredRows>()> scatteredRows = {};
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
   std::optional<unsigned> updatedInput = {};
+  /// Whether the kernels keep what KernelContext::batchInvariant asks for. One that does not say so is not asked for
+  /// such a program.
+  bool batchInvariant = false;
   /// Whether a library may compute the matmuls of the region instead: see LibraryMatmuls.
   bool multiplies = false;
   /// Where the matmuls are only a part of the region that `matmul` takes: that part.

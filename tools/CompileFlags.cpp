@@ -30,6 +30,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
           "no-assume-finite",
           cl::desc("Run experts of weight 0 where the graph does: what they compute may be infinite"),
           cl::cat(category)),
+      batchInvariant("batch-invariant", cl::desc("A row's result does not depend on the other rows of a run"),
+                     cl::cat(category)),
       trustPaths("trust-paths",
                  cl::desc("Take weights from wherever the file says: other folders, through links"),
                  cl::cat(category)),
@@ -80,6 +82,7 @@ CompileOptions CompileFlags::options(Target target) const {
   options.tensorParallel = tensorParallel;
   options.launcher = true;
   options.assumeFinite = !noAssumeFinite;
+  options.batchInvariant = batchInvariant;
   return options;
 }
 

@@ -28,7 +28,7 @@ public:
   llvm::cl::opt<bool> sharedCaches;
   llvm::cl::list<std::string> dims;
   NumberOption<int> tensorParallel;
-  llvm::cl::opt<bool> noAssumeFinite;
+  llvm::cl::opt<bool> noAssumeFinite, batchInvariant;
   llvm::cl::opt<bool> trustPaths;
   llvm::cl::opt<std::string> sample;
   llvm::cl::opt<bool> quiet;

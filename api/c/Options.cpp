@@ -48,6 +48,7 @@ const std::map<std::string_view, Setter> &setters() {
   using O = CompileOptions;
   static const std::map<std::string_view, Setter> all = {
       {"assume-finite", setFlag<&O::assumeFinite>},
+      {"batch-invariant", setFlag<&O::batchInvariant>},
       {"cache", [](fusion_options &o, const std::string &,
                    const std::string &v) { return o.compile.cacheFolder = v, Status(); }},
       {"device",

@@ -14,6 +14,7 @@ public:
     if (auto reason = attention::refusal(region, context))
       return fusion::refusal(*reason);
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.batchInvariant = true; // by the number of queries of a sequence, not by that of sequences
     plan.split = [&region, context, emit = plan.emit] {
       return alternativesFor(attention::ranges(attention::Problem(region, context)), region, emit);
     };

@@ -38,12 +38,12 @@ Problem::Problem(const Region &region, const KernelContext &context)
   rows = queries * group;
   mostQueries = queries.constant().value_or(INT64_MAX);
   leastQueries = queries.constant().value_or(0);
-  mostPairs = (batch * kvHeads).constant().value_or(INT64_MAX);
+  mostPairs = context.batchInvariant ? pairsOfAnyBatch : (batch * kvHeads).constant().value_or(INT64_MAX);
   const SizeRange *range = context.range;
   if (!range)
     return;
   if (queries.constant()) {
-    mostPairs = range->most;
+    mostPairs = context.batchInvariant ? pairsOfAnyBatch : range->most;
   } else {
     const int64_t few = decodeQueries(*this), fewest = oneTileQueries(*this);
     const int64_t level = range->most / manyQueries + (fewest == 0 ? 1 : 0);
@@ -76,7 +76,7 @@ std::vector<SizeRange> ranges(const Problem &problem) {
   };
   for (size_t level = 0; level < levels.size(); ++level) {
     const int64_t before = static_cast<int64_t>(level) * manyQueries;
-    if (!pairs.constant() && problem.context.target.has(Feature::Clusters))
+    if (!pairs.constant() && !problem.context.batchInvariant && problem.context.target.has(Feature::Clusters))
       for (int64_t limit : pairLimits)
         add(before + limit);
     if (!problem.queries.constant())

@@ -11,6 +11,8 @@ constexpr int64_t largestHead = 256;
 /// Up to which numbers of pairs of batch entry and key/value head 8, 4 and 2 blocks share the keys of one: no
 /// more blocks than a large GPU has multiprocessors, since more cost more than they bring.
 constexpr int64_t pairLimits[] = {16, 32, 66};
+/// What the kernel is chosen for where it must not depend on their number: four blocks.
+constexpr int64_t pairsOfAnyBatch = pairLimits[0] + 1;
 
 /// Keys or values as they are stored.
 struct Stored {

@@ -38,8 +38,8 @@ KernelDraft emitAll(const Region &region, const experts::Sum &sum, const KernelC
 }
 
 /// By the number of rows that are routed, where only a run knows it.
-std::vector<SizeRange> ranges(const Problem &problem) {
-  if (problem.m.constant())
+std::vector<SizeRange> ranges(const Problem &problem, const KernelContext &context) {
+  if (problem.m.constant() || context.batchInvariant)
     return {};
   const int64_t experts = problem.routing->experts;
   SmallVector<int64_t> limits{experts};
@@ -80,6 +80,7 @@ public:
       return isOneKernel(sum, context) ? emitAll(region, *sum, context) : emitProducts(products, context);
     }};
     plan.split = [region, context, sum] { return alternatives(region, context, sum); };
+    plan.batchInvariant = true; // as of nn.matmul; an expert's rows lie in tiles of their own
     return plan;
   }
 
@@ -137,7 +138,7 @@ private:
       if (sum)
         addSum(all.back());
     };
-    for (const SizeRange &range : ranges(problem))
+    for (const SizeRange &range : ranges(problem, context))
       add(range, range.least);
     if (all.empty())
       add({}, problem.leastRows);

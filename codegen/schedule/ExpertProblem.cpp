@@ -145,6 +145,8 @@ std::variant<Problem, std::string> analyseExperts(const Region &region, const Ke
     return *reason;
   if (problem.combined && problem.matmuls[0].b.batchStrides != problem.matmuls[1].b.batchStrides)
     return std::string("experts' matrices at different distances in one result");
+  if (context.batchInvariant)
+    return problem; // for any number of rows
   if (std::optional<int64_t> rows = problem.m.constant()) {
     problem.leastRows = problem.mostRows = *rows;
   } else if (context.range && context.range->size == problem.m) {
@@ -166,7 +168,12 @@ int64_t rowsAtOnce(const Problem &problem) {
 }
 
 Dim expertGroups(const Problem &problem) {
-  return problem.routing ? Dim::min(problem.m, Dim(problem.routing->experts)) : Dim(1);
+  if (!problem.routing)
+    return Dim(1);
+  // A kernel for fewer rows than experts has a group for each row (see GemmSource), others one for each expert.
+  const int64_t experts = problem.routing->experts;
+  const bool forAnyNumber = problem.leastRows < experts && problem.mostRows > experts;
+  return forAnyNumber ? Dim(experts) : Dim::min(problem.m, Dim(experts));
 }
 
 } // namespace fusion::matmul

@@ -163,6 +163,7 @@ public:
     if (auto reason = linear_attention::refusal(region, context))
       return refusal(*reason);
     SchedulePlan plan{[&region](const KernelContext &context) { return linear_attention::emit(region, context); }};
+    plan.batchInvariant = true; // by the number of tokens of a sequence, not by that of sequences
     plan.split = [&region, context, emit = plan.emit] {
       return linear_attention::alternatives(region, context, emit);
     };

@@ -17,6 +17,7 @@ public:
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
     plan.split = [&region, context] { return alternatives(region, context); };
     plan.multiplies = true;
+    plan.batchInvariant = true; // one kernel for any number of rows, which adds up along k as it lies
     return plan;
   }
 
@@ -25,7 +26,7 @@ private:
   static std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
-    if (problem.m.constant())
+    if (problem.m.constant() || context.batchInvariant)
       return {};
     llvm::SmallVector<int64_t> limits = matmul::sm90Limits(problem, context.target);
     if (limits.empty())
@@ -83,12 +84,33 @@ private:
       if (takesCodes(problem, context.target))
         others.push_back(alternativesFor(range, region, emitter(region, true)).front());
     }
-    if (all.empty()) {
-      auto analysed = matmul::analyse(region, context);
-      all = alternativesFor({}, region, emitter(region));
-      if (takesCodes(std::get<matmul::Problem>(analysed), context.target))
-        others = alternativesFor({}, region, emitter(region, true));
+    if (all.empty())
+      return forAnyNumberOfRows(region, context, emitter);
+    return withOthers(std::move(all), std::move(others));
+  }
+
+  /// Where no ranges divide the numbers of rows. With batchInvariant a norm has a kernel of its own, as for many rows.
+  template <class Emitter>
+  static std::vector<PlannedAlternative> forAnyNumberOfRows(const Region &region, const KernelContext &context,
+                                                            const Emitter &emitter) {
+    auto analysed = matmul::analyse(region, context);
+    const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+    if (context.batchInvariant && !problem.prologue.empty()) {
+      auto [first, second] = matmul::splitPrologue(region, problem);
+      auto norm = [first = first](const KernelContext &context) {
+        return rowSchedule().plan(first, context)->emit(context);
+      };
+      return {{{}, {}, {{first, norm}, {second, emitter(second)}}}};
     }
+    std::vector<PlannedAlternative> others;
+    if (takesCodes(problem, context.target))
+      others = alternativesFor({}, region, emitter(region, true));
+    return withOthers(alternativesFor({}, region, emitter(region)), std::move(others));
+  }
+
+  /// With the kernels that take some of the sizes as well, as variants to be measured.
+  static std::vector<PlannedAlternative> withOthers(std::vector<PlannedAlternative> all,
+                                                    std::vector<PlannedAlternative> others) {
     if (others.empty())
       return all;
     for (PlannedAlternative &alternative : all)

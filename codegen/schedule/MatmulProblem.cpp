@@ -120,7 +120,9 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
   }
   if (auto reason = arrangeMatmuls(region, context, problem))
     return *reason;
-  if (std::optional<int64_t> rows = problem.m.constant()) {
+  if (context.batchInvariant) {
+    problem.leastRows = rowsOfAnyBatch;
+  } else if (std::optional<int64_t> rows = problem.m.constant()) {
     problem.leastRows = problem.mostRows = *rows;
   } else if (context.range && context.range->size == problem.m) {
     problem.leastRows = context.range->least;

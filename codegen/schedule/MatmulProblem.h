@@ -63,6 +63,9 @@ struct Routing {
   int64_t experts = 0;
 };
 
+/// Rows that a kernel is chosen for if the choice must not depend on their number: more than kernels for a few rows take.
+constexpr int64_t rowsOfAnyBatch = 17;
+
 struct Problem {
   Product op; ///< the first matmul's
   std::vector<Matmul>

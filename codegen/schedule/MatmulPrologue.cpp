@@ -79,7 +79,8 @@ std::optional<std::string> refusesPrologue(const Region &region, const KernelCon
   if (most == 0)
     return fmt::format("a normalised row of {} bytes, shared memory has room for {}", rowBytes(problem),
                        mostBytes);
-  if (std::optional<int64_t> rows = problem.m.constant(); rows && (*rows < 1 || *rows > most))
+  if (std::optional<int64_t> rows = problem.m.constant();
+      rows && !context.batchInvariant && (*rows < 1 || *rows > most))
     return fmt::format(
         "a norm in the prologue of nn.matmul of rows of {} bytes is for 1 to {} rows: here there are {}",
         rowBytes(problem), most, *rows);
@@ -88,7 +89,7 @@ std::optional<std::string> refusesPrologue(const Region &region, const KernelCon
     return "prologue of nn.matmul: " + *reason;
   if (std::get<row::Graph>(graph).groupSize != 0)
     return std::string("values per group in the prologue of nn.matmul");
-  if (problem.m.constant())
+  if (problem.m.constant() && !context.batchInvariant)
     return std::nullopt;
   const Region norm = splitPrologue(region, problem).first;
   if (auto plan = rowSchedule().plan(norm, context); !plan)

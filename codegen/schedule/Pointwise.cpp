@@ -111,7 +111,9 @@ KernelDraft emit(const Region &region, const KernelContext &context) {
 Result<SchedulePlan> PointwiseSchedule::plan(const Region &region, const KernelContext &context) const {
   if (auto reason = whyNot(region, context))
     return refusal(*reason);
-  return SchedulePlan{[&region](const KernelContext &context) { return emit(region, context); }};
+  SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+  plan.batchInvariant = true; // nothing is added up
+  return plan;
 }
 
 } // namespace

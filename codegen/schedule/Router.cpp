@@ -176,7 +176,8 @@ static std::vector<PlannedAlternative> withProducts(const Region &region, const 
   const Region &rest = routes.rest;
   auto route = [rest](const KernelContext &context) { return router::emitAlone(rest, context); };
   std::vector<PlannedAlternative> all;
-  const std::optional<SizeRange> few = router::rowsWithProduct(region, context);
+  const std::optional<SizeRange> few =
+      context.batchInvariant ? std::nullopt : router::rowsWithProduct(region, context);
   if (few)
     all.push_back(
         alternativesFor(few->size.constant() ? ArrayRef<SizeRange>() : ArrayRef(*few), region, whole)
@@ -209,11 +210,12 @@ public:
     if (auto *reason = std::get_if<std::string>(&found))
       return refusal(*reason);
     const Routes &routes = std::get<Routes>(found);
+    SchedulePlan plan{[&region, together = routes.products.has_value()](const KernelContext &context) {
+      return together ? router::emitWithProduct(region, context) : router::emitAlone(region, context);
+    }};
+    plan.batchInvariant = true; // a warp has a row
     if (!routes.products)
-      return SchedulePlan{
-          [&region](const KernelContext &context) { return router::emitAlone(region, context); }};
-    SchedulePlan plan{
-        [&region](const KernelContext &context) { return router::emitWithProduct(region, context); }};
+      return plan;
     plan.split = [&region, context, routes] { return withProducts(region, context, routes); };
     plan.multiplied = routes.products;
     plan.multiplies = true;

@@ -297,6 +297,7 @@ public:
     if (auto reason = readsPacked(region, context))
       return refusal(*reason);
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.batchInvariant = true; // one layout
     plan.split = [&region, context, emit = plan.emit] { return alternativesFor(ranges(region, context), region, emit); };
     return plan;
   }
@@ -305,6 +306,8 @@ private:
   static std::vector<SizeRange> ranges(const Region &region, const KernelContext &context) {
     auto built = partsOf(region, context);
     const Parts &parts = std::get<Parts>(built);
+    if (context.batchInvariant)
+      return {};
     if (const Interleaving interleaving = interleavingOf(parts); interleaving.bytes > 0 && !interleaving.rows.isStatic())
       return {{interleaving.rows, 1, manyRows(interleaving) - 1}, {interleaving.rows, manyRows(interleaving), INT64_MAX}};
     return parts.size() == 1 ? row::rowRanges(parts[0].graph, parts[0].layout) : std::vector<SizeRange>();

@@ -439,7 +439,10 @@ std::variant<Graph, std::string> Builder::build() {
 }
 
 std::variant<Graph, std::string> buildGraph(const Region &region, const KernelContext &context) {
-  return Builder(region, context).build();
+  auto built = Builder(region, context).build();
+  if (auto *graph = std::get_if<Graph>(&built))
+    graph->batchInvariant = context.batchInvariant;
+  return built;
 }
 
 } // namespace fusion::row

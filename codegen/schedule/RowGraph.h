@@ -85,6 +85,7 @@ struct Graph {
   Dim rows = 1, width = 1;
   int64_t groupSize = 0; ///< 0: no value per group
   int64_t headSize = 0;  ///< 0: no value whose row is split into heads
+  bool batchInvariant = false; ///< KernelContext::batchInvariant
 };
 
 /// The graph of a region, or why it has none.

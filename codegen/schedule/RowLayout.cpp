@@ -214,13 +214,15 @@ static int64_t lanesOfPairs(const Graph &graph, int64_t vector, int64_t lanes) {
 // warps wait for memory. In between the blocks of the former and the latter would leave parts of the last wave idle.
 static constexpr int64_t fewRows = 16, manyRows = 4096;
 std::vector<SizeRange> rowRanges(const Graph &graph, const Layout &layout) {
-  if (graph.rows.isStatic() || !layout.wholeBlock() || !layout.inRegisters)
+  if (graph.batchInvariant || graph.rows.isStatic() || !layout.wholeBlock() || !layout.inRegisters)
     return {};
   return {{graph.rows, 1, fewRows}, {graph.rows, fewRows + 1, manyRows - 1}, {graph.rows, manyRows, INT64_MAX}};
 }
 
 /// The fewest and the most rows that a layout is for, where that is known; else what is chosen for.
 static std::pair<int64_t, int64_t> rowsOf(const Graph &graph, const SizeRange *range) {
+  if (graph.batchInvariant)
+    return {fewRows + 1, fewRows + 1};
   if (const std::optional<int64_t> rows = graph.rows.constant())
     return {*rows, *rows};
   return range ? std::pair(range->least, range->most) : std::pair(fewRows + 1, fewRows + 1);
@@ -286,14 +288,15 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   const std::optional<int64_t> width = graph.width.constant(), rows = graph.rows.constant();
   if (!width || *width == 0) {
     // A few long rows want a block each.
-    if (plain && rows && *rows <= 32)
+    if (plain && rows && *rows <= 32 && !graph.batchInvariant)
       layout.blockThreads = layout.threadsPerRow = blockThreads ? blockThreads : 256;
     else if (blockThreads)
       layout.blockThreads = blockThreads;
     return layout;
   }
   layout.vector = chooseVector(graph, *width);
-  layout.shifted = wantsShift(graph, *width, layout.vector);
+  // How a row lies to aligned memory depends on its number.
+  layout.shifted = !graph.batchInvariant && wantsShift(graph, *width, layout.vector);
   if (layout.shifted)
     layout.vector = std::min<int64_t>(8, 16 / narrowestOf(graph));
   int64_t vectors = layout.shifted ? (*width + 2 * layout.vector - 2) / layout.vector : *width / layout.vector;

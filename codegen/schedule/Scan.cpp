@@ -236,6 +236,7 @@ public:
     if (auto reason = whyNot(region, context))
       return refusal(*reason);
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    plan.batchInvariant = true; // a warp or a block has a row, by its length
     if (auto scatter = llvm::dyn_cast<nn::ScatterNdOp>(region.ops[0]))
       plan.updatedInput = static_cast<unsigned>(llvm::find(region.inputs, scatter.getX()) - region.inputs.begin());
     return plan;

@@ -151,6 +151,7 @@ def compile(
     rank: Optional[Rank] = ...,
     launcher: bool = ...,
     assume_finite: bool = ...,
+    batch_invariant: bool = ...,
     cache: Union[str, os.PathLike[str], None] = ...,
 ) -> Program: ...
 def from_exported(

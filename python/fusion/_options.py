@@ -20,6 +20,7 @@ _NAMES = {
     "launcher": "launcher",
     "kv_capacity": "kv-capacity",
     "assume_finite": "assume-finite",
+    "batch_invariant": "batch-invariant",
     "cache": "cache",
 }
 

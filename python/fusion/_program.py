@@ -219,6 +219,7 @@ def compile(model, **options):
         ranks are GPUs of this process, or processes: rank=Rank(...), or launcher=True for what torchrun's
         variables say.
     assume_finite: False runs experts of weight 0 as well.
+    batch_invariant: a row's result does not depend on the other rows of a run.
     cache: the folder for compiled kernels, plans and reports.
 
     Raises BadInput for what cannot be compiled, Lacking for what the machine has not.

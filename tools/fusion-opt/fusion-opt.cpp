@@ -62,7 +62,7 @@ bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() ||
          emitKind != "mlir" || verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() ||
          !flags.fuseDisable.empty() || !kernels.files().empty() || flags.tensorParallel != 1 ||
-         vocabulary.value || flags.kvCapacity.getNumOccurrences() || flags.noAssumeFinite ||
+         vocabulary.value || flags.kvCapacity.getNumOccurrences() || flags.noAssumeFinite || flags.batchInvariant ||
          flags.sample.getNumOccurrences();
 }
 
@@ -71,6 +71,8 @@ Status checkOptions() {
     return badInput("--kv-capacity needs --fuse");
   if (flags.noAssumeFinite && !fuseFlag)
     return badInput("--no-assume-finite needs --fuse");
+  if (flags.batchInvariant && !fuseFlag)
+    return badInput("--batch-invariant needs --fuse");
   if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
                     flags.tensorParallel != 1 || requirePlan))
     return badInput("--report, --require, --require-plan, --patterns, --fuse-disable and --tp need --fuse");
