@@ -111,7 +111,7 @@ DEVICE void store_rows(const Body &body, const DecodeTile &tile, int rows_here,
     }
     const i64 row = tile.row0 + r;
     body.store(tile.entry, head_of(body, tile, row), query_of(body, row), c,
-               Vec<f32, 1>{acc_o * inverse_row_sum<Config>(row_max, row_sum)});
+               Vec<f32, 1>{acc_o * inverse_row_sum<Config>(body, row_max, row_sum)});
   }
 }
 // Merges what all warps of the cluster found and stores the rows. Each block has called cluster_arrive() when it

@@ -270,7 +270,7 @@ struct PrefillSoftmax {
     for (int m = 0; m < Config::row_tiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const f32 inverse = inverse_row_sum<Config>(row_max[m][half], lanes_sum<4>(row_sum[m][half]));
+        const f32 inverse = inverse_row_sum<Config>(body, row_max[m][half], lanes_sum<4>(row_sum[m][half]));
         const int row = fragment_row<Config>(tile, m, half);
         if (row > tile.last_row)
           continue;

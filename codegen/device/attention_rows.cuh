@@ -9,7 +9,7 @@
 //   causal               query i looks at keys up to i + shift, where shift = key_count - query_count
 //   window               and at no more than so many; 0: at all
 //   bounded_above, bounded_below    each query has a last key, a first key of its own
-//   zero_masked_rows     a row that looks at no key becomes 0, else NaN
+//   zero_masked_rows     a row that looks at none of the keys becomes 0, else NaN
 // and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
 //   i64 batch(), kv_heads(), group(), query_count(), key_count()
 //   const Query *query(entry, head, query, column)
@@ -129,10 +129,11 @@ DEVICE KeyRange<Index> key_range(const Body &body, const RowTile<Index> &tile, i
   }
   return range;
 }
-// What acc_o is multiplied with to become a row's result.
-template <class Config>
-DEVICE f32 inverse_row_sum(f32 row_max, f32 row_sum) {
-  return row_max == -inf_f32() ? (Config::zero_masked_rows ? 0.f : nan_f32()) : 1.f / row_sum;
+// What acc_o is multiplied with to become a row's result: 0 where there are no keys at all.
+template <class Config, class Body>
+DEVICE f32 inverse_row_sum(const Body &body, f32 row_max, f32 row_sum) {
+  const bool is_zero = Config::zero_masked_rows || body.key_count() == 0;
+  return row_max == -inf_f32() ? (is_zero ? 0.f : nan_f32()) : 1.f / row_sum;
 }
 
 template <class Config>

@@ -101,7 +101,7 @@ void attendBlock(const Problem &p, const StridedView *maskView, int64_t head, in
   for (int64_t i = 0; i < rows; ++i)
     if (!kept[static_cast<size_t>(i)])
       std::fill_n(block.as<float>() + i * p.valueWidth, p.valueWidth,
-                  p.zeroMaskedRows ? 0.0f : std::numeric_limits<float>::quiet_NaN());
+                  p.zeroMaskedRows || p.keys == 0 ? 0.0f : std::numeric_limits<float>::quiet_NaN());
   storeElements(result, (head * p.queries + begin) * p.valueWidth, rows * p.valueWidth, block.as<float>());
 }
 

@@ -144,8 +144,7 @@ Result<Tensors> expertMatmul(const Call &call) {
     return Tensors{result};
   if (experts == 0)
     return problem("there are no experts");
-  if (x.type() == DType::F64 || w.type() == DType::F64)
-    return problem("f64 experts are not supported");
+  const bool isWide = x.type() == DType::F64 || w.type() == DType::F64;
   std::vector<std::vector<int64_t>> rowsOf(static_cast<size_t>(experts));
   const std::vector<int64_t> chosen = index.toInts();
   for (size_t row = 0; row < chosen.size(); ++row)
@@ -163,11 +162,16 @@ Result<Tensors> expertMatmul(const Call &call) {
     for (size_t i = 0; i < rows.size(); ++i)
       std::memcpy(left.as<char>() + i * inBytes,
                   x.as<char>() + static_cast<size_t>(shared ? rows[i] / slots : rows[i]) * inBytes, inBytes);
-    GemmProblem problem{{left.data(), x.type(), inner, 1},
-                        {w.as<char>() + static_cast<size_t>(expert * inner * columns) * byteSize(w.type()), w.type(),
-                         transpose ? 1 : columns, transpose ? inner : 1},
-                        count, columns, inner, product.data(), result.type()};
-    multiply({&problem, 1});
+    const char *matrix = w.as<char>() + static_cast<size_t>(expert * inner * columns) * byteSize(w.type());
+    if (isWide) {
+      const Tensor right = Tensor::wrap(w.type(), {w.shape()[1], w.shape()[2]}, const_cast<char *>(matrix), w.storage());
+      multiplyWide<double>(Stack(left, true, false), Stack(right, false, transpose), {0}, {0}, product);
+    } else {
+      GemmProblem problem{{left.data(), x.type(), inner, 1},
+                          {matrix, w.type(), transpose ? 1 : columns, transpose ? inner : 1},
+                          count, columns, inner, product.data(), result.type()};
+      multiply({&problem, 1});
+    }
     for (size_t i = 0; i < rows.size(); ++i)
       std::memcpy(result.as<char>() + static_cast<size_t>(rows[i]) * outBytes, product.as<char>() + i * outBytes, outBytes);
   }

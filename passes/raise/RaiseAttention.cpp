@@ -172,8 +172,14 @@ Scaled withoutScaleBeforeReshape(Value x, Raiser &raiser) {
 std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
   SmallVector<std::string> all;
   for (const MaskTerm &term : masks) {
-    if (term.isFloat() || std::isinf(term.lowest))
+    if (term.isFloat())
       continue;
+    if (std::isinf(term.lowest)) {
+      // where(c, s, -inf) hides what s is; several masks are one that is added to it.
+      if (masks.size() > 1)
+        all.push_back("scores are finite where several masks hide them");
+      continue;
+    }
     // where(c, s, L) and, in f16, s + L where L swallows s, are the same only for scores that L is far below.
     all.push_back(llvm::formatv("scores lie above the {0:F0} that masks them", term.lowest).str());
   }

@@ -6,9 +6,11 @@
 
 // CHECK-DAG: scores are no NaN: rows of NaN become zeros only where all is masked; scores lie above the -10000 that masks them
 // CHECK-DAG: scores lie above the -65504 that masks them
+// CHECK-DAG: scores are finite where several masks hide them
 func.func @main(%q: tensor<2x4x8x32xf32>, %k: tensor<2x4x8x32xf32>, %v: tensor<2x4x8x32xf32>, %m: tensor<2x1x8x8xi1>,
-                %qh: tensor<2x4x8x32xf16>, %kh: tensor<2x4x8x32xf16>, %vh: tensor<2x4x8x32xf16>)
-    -> (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>) {
+                %qh: tensor<2x4x8x32xf16>, %kh: tensor<2x4x8x32xf16>, %vh: tensor<2x4x8x32xf16>,
+                %bias: tensor<1x1x8x8xf32>)
+    -> (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>, tensor<2x4x8x32xf32>) {
   %low = nn.constant {value = dense<-1.0e+4> : tensor<f32>} : () -> tensor<f32>
   %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
   %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x8xf32>
@@ -24,5 +26,11 @@ func.func @main(%q: tensor<2x4x8x32xf32>, %k: tensor<2x4x8x32xf32>, %v: tensor<2
   %6 = nn.add %5, %mask : (tensor<2x4x8x8xf16>, tensor<2x1x8x8xf16>) -> tensor<2x4x8x8xf16>
   %7 = nn.softmax %6 {axis = -1 : i64} : (tensor<2x4x8x8xf16>) -> tensor<2x4x8x8xf16>
   %8 = nn.matmul %7, %vh : (tensor<2x4x8x8xf16>, tensor<2x4x8x32xf16>) -> tensor<2x4x8x32xf16>
-  return %4, %8 : tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>
+  %never = nn.constant {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+  %9 = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x8xf32>
+  %10 = nn.add %9, %bias : (tensor<2x4x8x8xf32>, tensor<1x1x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %11 = nn.where %m, %10, %never : (tensor<2x1x8x8xi1>, tensor<2x4x8x8xf32>, tensor<f32>) -> tensor<2x4x8x8xf32>
+  %12 = nn.softmax %11 {axis = -1 : i64} : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %13 = nn.matmul %12, %v : (tensor<2x4x8x8xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x32xf32>
+  return %4, %8, %13 : tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>, tensor<2x4x8x32xf32>
 }

@@ -42,7 +42,7 @@ std::vector<double> naive(const Case &c, const Tensor &qt, const Tensor &kt, con
           for (int64_t j = 0; j < c.keys; ++j)
             total += std::exp(scores[static_cast<size_t>(j)] - largest) / sum *
                      v[static_cast<size_t>((kv * c.keys + j) * c.valueWidth + d)];
-          y.push_back(largest == -infinity ? (c.zeroRows ? 0 : nan) : total);
+          y.push_back(largest == -infinity ? (c.zeroRows || c.keys == 0 ? 0 : nan) : total);
         }
       }
   return y;

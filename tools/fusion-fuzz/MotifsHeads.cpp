@@ -1,0 +1,196 @@
+#include "Motifs.h"
+
+#include <fmt/format.h>
+
+namespace fusion::fuzz {
+namespace {
+
+/// The sizes of one layer of attention.
+struct Heads {
+  std::string element, size, queries, keys; ///< keys: heads of keys and values
+
+  explicit Heads(GraphBuilder &b)
+      : element(b.random.of({"f32", "f16", "bf16"})), size(b.random.of({"8", "16", "32", "12"})),
+        queries("4"), keys(b.random.of({"4", "2", "1"})) {}
+  Type of(const std::string &heads, const std::string &rows) const {
+    return {element, {"b", heads, rows, size}};
+  }
+};
+
+/// Tables of cosines and sines, to be used for several rotations.
+struct Angles {
+  int cos, sin;
+  bool interleaved;
+  std::string rotated; ///< how many of a head's elements
+};
+
+Angles angles(GraphBuilder &b, const Heads &heads) {
+  Angles angles;
+  angles.interleaved = b.random.chance(25);
+  const int size = std::stoi(heads.size);
+  angles.rotated = std::to_string(b.random.chance(20) ? size / 2 : size);
+  const std::string entries =
+      b.random.chance(50) ? angles.rotated : std::to_string(std::stoi(angles.rotated) / 2);
+  const Type type = {b.random.chance(25) ? "f32" : heads.element,
+                     b.random.chance(50) ? std::vector<std::string>{"s", entries}
+                                         : std::vector<std::string>{"1", "1", "s", entries}};
+  angles.cos = b.input(type, "angle"), angles.sin = b.input(type, "angle");
+  return angles;
+}
+
+/// x cos + rotated(x) sin, where every element has an entry.
+int ropeByHand(GraphBuilder &b, int x, const Angles &angles) {
+  const std::string half = std::to_string(std::stoi(b.last(x)) / 2);
+  const int low = b.slice(x, "0", half), high = b.slice(x, half, half);
+  const int turned = b.concat(b.maybeShared(b.unary("neg", high)), low, -1, b.last(x));
+  const Type type = b.typeOf(x);
+  return b.binary("add", b.build("mul", {x, angles.cos}, type), b.build("mul", {turned, angles.sin}, type));
+}
+
+int rope(GraphBuilder &b, int x, const Angles &angles) {
+  if (!angles.interleaved && b.last(angles.cos) == b.last(x) &&
+      b.typeOf(angles.cos).element == b.typeOf(x).element && b.random.chance(40))
+    return ropeByHand(b, x, angles);
+  return b.build(
+      "rope", {x, angles.cos, angles.sin}, b.typeOf(x),
+      fmt::format(" {{interleaved = {}, rotary_dim = {} : i64}}", angles.interleaved, angles.rotated));
+}
+
+/// The rows `fresh` [b, heads, s, size] behind those of a past of p rows.
+int cached(GraphBuilder &b, int fresh) {
+  Type past = b.typeOf(fresh);
+  past.dims[2] = "p";
+  return b.maybeShared(b.concat(b.input(past), fresh, b.random.chance(70) ? 2 : -2, "p + s"));
+}
+
+/// Scores, mask, softmax and products as ops of their own.
+int attentionByHand(GraphBuilder &b, int q, int k, int v) {
+  const std::string element = b.typeOf(q).element, keys = b.typeOf(k).dims[2];
+  const Type scores = {element, {"b", b.typeOf(q).dims[1], "s", keys}};
+  int y = b.build("matmul", {q, k}, scores, " {transpose_b = true}");
+  if (b.random.chance(70))
+    y = b.maybeShared(b.build("mul", {y, b.number(q, "0.25")}, scores));
+  if (b.random.chance(50))
+    y = b.build("add", {y, b.input({element, {b.random.chance(50) ? "b" : "1", "1", "s", keys}})}, scores);
+  if (b.random.chance(30)) {
+    const int kept = b.input({"i1", {"b", "1", "s", keys}});
+    const std::string lowest = b.random.of({"-1.0e+4", "-6.5e+4", "0xFF800000", "-1.0e+1"});
+    if (!lowest.starts_with("0x") || element == "f32")
+      y = b.build("where", {kept, y, b.constant(element, lowest)}, scores);
+  }
+  const bool widens = element != "f32" && b.random.chance(50);
+  y = widens ? b.cast(y, "f32") : y;
+  y = b.maybeShared(b.unary("softmax", y, " {axis = -1 : i64}"));
+  return b.build("matmul", {widens ? b.cast(y, element) : y, v}, b.typeOf(q));
+}
+
+int attentionOp(GraphBuilder &b, int q, int k, int v) {
+  std::string attributes = " {scale = 0.25 : f32";
+  if (b.random.chance(50))
+    attributes += ", causal = true";
+  if (b.random.chance(15))
+    attributes += ", softcap = 5.0 : f32";
+  if (b.random.chance(15))
+    attributes += ", window = 3 : i64, zero_masked_rows = true";
+  std::vector<int> operands = {q, k, v};
+  if (b.random.chance(40))
+    operands.push_back(b.input({b.random.chance(50) ? "i1" : b.typeOf(q).element,
+                                {b.random.chance(50) ? "b" : "1", "1", "s", b.typeOf(k).dims[2]}}));
+  return b.build("attention", operands, b.typeOf(q), attributes + "}");
+}
+
+/// Queries, keys and values [b, heads, s, size] to what goes on.
+void attend(GraphBuilder &b, int q, int k, int v) {
+  const bool grouped = b.typeOf(k).dims[1] != b.typeOf(q).dims[1];
+  int y = grouped || b.random.chance(40) ? attentionOp(b, q, k, v) : attentionByHand(b, q, k, v);
+  if (b.random.chance(60)) {
+    y = b.maybeShared(b.transpose(y, {0, 2, 1, 3}));
+    const std::vector<std::string> dims = b.typeOf(y).dims;
+    if (b.random.chance(70))
+      y = b.reshape(y, {dims[0], dims[1], std::to_string(std::stoi(dims[2]) * std::stoi(dims[3]))});
+  }
+  b.keep(y);
+}
+
+} // namespace
+
+void attention(GraphBuilder &b) {
+  const Heads heads(b);
+  const std::string keys = b.random.of({"s", "6", "p"});
+  const int q = b.input(heads.of(heads.queries, "s")), k = b.input(heads.of(heads.keys, keys)),
+            v = b.input(heads.of(heads.keys, keys));
+  attend(b, q, k, v);
+}
+
+/// Queries and keys rotated, with norms before or after at times, the keys cached at times, and the
+/// attention.
+void ropes(GraphBuilder &b) {
+  const Heads heads(b);
+  const Angles table = angles(b, heads), other = b.random.chance(10) ? angles(b, heads) : table;
+  int q = b.input(heads.of(heads.queries, "s")), k = b.input(heads.of(heads.keys, "s")),
+      v = b.input(heads.of(heads.keys, "s"));
+  const int normed = b.random.below(4); // of four: before, after, neither twice
+  if (normed == 0)
+    q = b.maybeShared(b.norm(q)), k = b.random.chance(80) ? b.norm(k) : k;
+  q = b.maybeShared(rope(b, q, table)), k = b.maybeShared(rope(b, k, other));
+  if (normed == 1)
+    q = b.norm(q), k = b.random.chance(80) ? b.norm(k) : k;
+  if (b.random.chance(60)) {
+    k = cached(b, k), v = cached(b, v);
+    b.keep(k);
+    if (b.random.chance(80))
+      b.keep(v);
+  }
+  if (b.random.chance(25)) {
+    b.keep(q);
+    b.keep(k);
+    return;
+  }
+  attend(b, q, k, v);
+}
+
+/// Rows of a buffer of 16 are replaced where data says, and the buffer is read.
+void cacheWrite(GraphBuilder &b) {
+  const Heads heads(b);
+  const bool grows = b.random.chance(40), each = b.random.chance(50);
+  auto written = [&](int fresh, int rows) {
+    Type past = b.typeOf(fresh), whole = past;
+    past.dims[2] = "16", whole.dims[2] = grows ? "s + 16" : "16";
+    return b.build("cache_write", {b.input(past), fresh, rows}, whole,
+                   grows ? " {axis = 2 : i64, grows = true}" : " {axis = 2 : i64}");
+  };
+  const int rows = b.input({"i64", {each ? "b" : "1", "1", "s", "1"}}, "rows");
+  int k = b.input(heads.of(heads.keys, "s"));
+  if (b.random.chance(60))
+    k = rope(b, k, angles(b, heads));
+  k = b.keep(b.maybeShared(written(k, rows)));
+  const int v = b.keep(written(b.input(heads.of(heads.keys, "s")), rows));
+  if (b.random.chance(60))
+    attend(b, b.input(heads.of(heads.queries, "s")), k, v);
+}
+
+/// Queries, keys and values by three matmuls or one, and into heads.
+void headsOfMatmul(GraphBuilder &b) {
+  const std::string element = b.random.of({"f32", "f16", "bf16"});
+  int x = b.input({element, {"b", "s", b.width}});
+  if (b.random.chance(40))
+    x = b.norm(x);
+  auto split = [&](int y, const std::string &heads) {
+    return b.transpose(b.maybeShared(b.reshape(y, {"b", "s", heads, "16"})), {0, 2, 1, 3});
+  };
+  const bool packed = b.random.chance(30), biased = b.random.chance(30), stored = b.random.chance(70);
+  auto product = [&](const std::string &columns) {
+    const int y = b.matmul(x, columns, stored);
+    return biased ? b.binary("add", y, b.vector(y)) : y;
+  };
+  int q, k, v;
+  if (packed) {
+    const int all = b.maybeShared(product("128"));
+    q = b.slice(all, "0", "64"), k = b.slice(all, "64", "32"), v = b.slice(all, "96", "32");
+  } else {
+    q = product("64"), k = product("32"), v = product("32");
+  }
+  attend(b, split(q, "4"), split(k, "2"), split(v, "2"));
+}
+
+} // namespace fusion::fuzz
