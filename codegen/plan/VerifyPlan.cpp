@@ -294,6 +294,8 @@ Status verify(const ProgramPlan &plan) {
     return status;
   if (Status status = verifyPorts(plan, plan.outputs, false); !status)
     return status;
+  if (Status status = verifySizes(plan); !status)
+    return status;
   return verifyPreparation(plan);
 }
 
