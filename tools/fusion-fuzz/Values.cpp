@@ -2,6 +2,7 @@
 
 #include "api/Trial.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -50,18 +51,19 @@ public:
   }
 
   /// Of one kind or of all, a few or one.
-  void special() {
+  void special(const SpecialValues &chosen) {
     static constexpr float infinity = std::numeric_limits<float>::infinity(),
                            nan = std::numeric_limits<float>::quiet_NaN();
-    const float largest = largestOf(tensor.type()), normal = std::ldexp(1.f, smallestExponent(tensor.type())),
-                denormal = normal / 4;
+    const float largest = std::min(largestOf(tensor.type()), chosen.largest),
+                normal = std::ldexp(1.f, smallestExponent(tensor.type())), denormal = normal / 4;
     const std::vector<std::vector<float>> kinds = {
         {nan},
         {infinity, -infinity},
         {0, -0.f, denormal, -denormal, normal},
         {largest, -largest, largest / 2},
         {nan, infinity, -infinity, 0, -0.f, denormal, largest, -largest}};
-    const std::vector<float> &kind = kinds[static_cast<size_t>(below(kinds.size()))];
+    const std::vector<float> &kind =
+        kinds[static_cast<size_t>(chosen.infinite ? below(kinds.size()) : 2 + below(2))];
     std::vector<float> values = tensor.toFloats();
     const int64_t often = below(2) ? 64 : 8;
     for (float &value : values)
@@ -112,8 +114,8 @@ private:
 
 } // namespace
 
-NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols, bool special,
-                          std::mt19937 &random) {
+NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols,
+                          const std::optional<SpecialValues> &special, std::mt19937 &random) {
   NamedTensors inputs = randomInputs(ports, symbols, TrialValues{0.5f, 4.f}, random);
   for (auto &[name, tensor] : inputs) {
     Filler filler(tensor, random);
@@ -122,8 +124,8 @@ NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
     filler.byRole(role);
     const bool isWide = isFloat(tensor.type()) && byteSize(tensor.type()) > 1;
     if (special && isWide && role.empty() && filler.below(2) == 0)
-      filler.special();
-    if (special && role == "decay" && tensor.size() > 0 && filler.below(4) == 0)
+      filler.special(*special);
+    if (special && special->infinite && role == "decay" && tensor.size() > 0 && filler.below(4) == 0)
       tensor.as<float>()[filler.below(static_cast<uint64_t>(tensor.size()))] =
           -std::numeric_limits<float>::infinity();
   }

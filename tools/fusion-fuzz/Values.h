@@ -6,14 +6,22 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <limits>
+#include <optional>
 #include <random>
 
 namespace fusion::fuzz {
 
+/// Some elements of floats without a role are zeros of both signs, denormal, or the largest and smallest of
+/// their type and at most `largest`; with `infinite` some are NaN or infinite, and some decays are -infinity.
+struct SpecialValues {
+  bool infinite = true;
+  float largest = std::numeric_limits<float>::max();
+};
+
 /// The values of an input by its role, which stands before the _ in its name:
-///   none    floats of mixed signs around 0.5, one in sixteen 4 times as large and one in sixteen 1000 times
-///   smaller;
-///           integers from 0 to 3
+///   none    floats of mixed signs around 0.5, one in sixteen 4 times as large and one in sixteen 1000
+///           times smaller; integers from 0 to 3
 ///   angle   from -1 to 1
 ///   scale   positive, from 1/64 to 1/4
 ///   zero    a zero point: of a signed type from -20 to 20, of an unsigned one from 100 to 140
@@ -23,10 +31,8 @@ namespace fusion::fuzz {
 ///   index   from 0 to 3
 ///   rows    [rows…, n, 1]: follow each other along n, from 0 to 20 on
 ///   seed, wild  any, the largest and smallest among them
-/// With `special`, some elements of floats without a role are NaN, infinite, zeros of both signs, denormal,
-/// or the largest and smallest of their type, and some decays are -infinity.
-NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols, bool special,
-                          std::mt19937 &random);
+NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols,
+                          const std::optional<SpecialValues> &special, std::mt19937 &random);
 
 /// `inputs` with each finite float of more than 8 bits that is not 0 moved to one of its two neighbours, away
 /// from infinity.
