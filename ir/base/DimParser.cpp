@@ -1,5 +1,6 @@
 // Reads what exporters print in dim_param: Python, sympy and ONNX spellings of integer expressions.
 #include "ir/base/Dim.h"
+#include "ir/base/PlainText.h"
 
 #include <fmt/format.h>
 #include <utility>
@@ -35,7 +36,7 @@ public:
     if (failure.empty() && at < text.size())
       fail(fmt::format("unexpected '{}'", text[at]));
     if (!failure.empty())
-      return badInput(fmt::format("cannot read the dimension '{}': {}", text, failure));
+      return badInput(fmt::format("cannot read the dimension '{}': {}", plainText(text), plainText(failure)));
     return whole.value;
   }
 

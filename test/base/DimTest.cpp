@@ -252,6 +252,9 @@ TEST(Dim, RefusesOtherText) {
                                 "1.5*s0", "s0**-1",  "floor(1,2)", "max(",
                                 "s0,1",   "a b",     "s0**99",     "* 2"})
     EXPECT_FALSE(Dim::parse(text)) << text;
+  const auto twoLines = Dim::parse("n +\n\x1b[31m$"); // a file's text does not write to the terminal
+  ASSERT_FALSE(twoLines);
+  EXPECT_EQ(twoLines.error().message.find_first_of("\n\x1b"), std::string::npos) << twoLines.error().message;
   EXPECT_FALSE(Dim::parse(std::string(5000, '(')));
   EXPECT_FALSE(Dim::parse(std::string(5000, '-') + "1"));
   EXPECT_FALSE(Dim::parse(std::string(9000, '1')));
