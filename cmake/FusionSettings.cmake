@@ -23,6 +23,18 @@ endif()
 if(FUSION_WERROR)
   add_compile_options(-Werror)
 endif()
+# Host code alone: MLIR, LLVM and the kernels that emulation compiles are not instrumented. docs/testing.md says what that means.
+set(FUSION_SANITIZE "" CACHE STRING "Sanitizers of host code: address, undefined, thread or a list of them with commas")
+if(FUSION_SANITIZE)
+  # MLIR is built without RTTI, which the checks of virtual tables want.
+  add_compile_options(-fsanitize=${FUSION_SANITIZE} -fno-sanitize=vptr,function -fno-sanitize-recover=all -fno-omit-frame-pointer
+                      -gline-tables-only)
+  add_link_options(-fsanitize=${FUSION_SANITIZE})
+endif()
+if(FUSION_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
 add_link_options(-Wl,--gc-sections,--as-needed)
 find_program(LLD NAMES ld.lld-22 ld.lld)
 if(LLD AND CMAKE_CXX_COMPILER_ID MATCHES Clang) # g++ 12 has no --ld-path
