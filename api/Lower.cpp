@@ -3,6 +3,7 @@
 #include "ir/base/Confine.h"
 #include "ir/base/Nearest.h"
 #include "ir/dialect/Dialect.h"
+#include "ir/dialect/Loop.h"
 #include "ir/dialect/Mesh.h"
 #include "passes/MissLog.h"
 #include "passes/Passes.h"
@@ -187,6 +188,20 @@ static bool markAsOneRanks(ModuleOp module, int64_t ranks) {
   return holds;
 }
 
+/// What fused in a loop's body, counted once. What a body has no ops for is no miss of the graph's.
+static void addLoop(FusionReport &report, FusionReport inside) {
+  auto append = [](auto &to, auto &from) { llvm::append_range(to, from); };
+  for (auto &[name, pattern] : inside.patterns) {
+    llvm::erase_if(pattern.missed, [](const FusionReport::Miss &miss) { return miss.location.empty(); });
+    append(report.patterns[name].fired, pattern.fired);
+    append(report.patterns[name].missed, pattern.missed);
+  }
+  report.kernelsBefore += inside.kernelsBefore;
+  report.kernelsAfter += inside.kernelsAfter;
+  report.bytesBefore += inside.bytesBefore;
+  report.bytesAfter += inside.bytesAfter;
+}
+
 Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report) {
   MLIRContext *context = module.getContext();
   {
@@ -247,6 +262,12 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
         return badInput("there is no fusion '" + name + "' to disable" +
                         (didYouMean(name, known).empty() ? "; known: " + llvm::join(known, ", ") : didYouMean(name, known)));
     status = fuse(*entry, *patterns, options.fusions, *oracle, report);
+    for (auto body : module.getOps<func::FuncOp>())
+      if (status && nn::isLoopBody(body)) {
+        FusionReport inside;
+        status = fuse(body, *patterns, options.fusions, *oracle, inside);
+        addLoop(report, std::move(inside));
+      }
   } else {
     status = describeUnfused(*entry, *oracle, report);
   }

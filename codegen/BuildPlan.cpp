@@ -27,8 +27,8 @@ std::string describeOp(Operation *op) {
 }
 
 PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
-                         const nn::SymbolicShapes &shapes, bool dry)
-    : function(function), options(options), shapes(shapes), views(Views::compute(function, shapes)),
+                         const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments, bool dry)
+    : function(function), options(options), shapes(shapes), views(Views::compute(function, shapes, arguments)),
       target(target), dry(dry) {
   auto module = function->getParentOfType<ModuleOp>();
   plan.model = (module && module.getName() ? *module.getName() : function.getName()).str();
@@ -59,6 +59,8 @@ Status PlanBuilder::planOp(Operation *op) {
     return badInput(describeOp(op) + ": not an op of this compiler");
   if (views.isView(op) || isOpTriviallyDead(op))
     return {};
+  if (auto loop = llvm::dyn_cast<nn::LoopOp>(op))
+    return planLoop(loop);
   const bool prepares = isPrepared(op);
   const auto kind = prepares ? BufferPlan::Kind::Prepared : BufferPlan::Kind::Temporary;
   llvm::SmallVector<BufferId> outputs;
@@ -98,7 +100,7 @@ KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef
           .inputs = inputs,
           .target = target,
           .outputs = outputs,
-          .mayLaunchEarly = plan.ranks == 1,
+          .mayLaunchEarly = plan.ranks == 1 && !isInLoop,
           .schedules = options.schedules,
           .batchInvariant = options.batchInvariant};
 }
@@ -320,6 +322,8 @@ llvm::SmallVector<bool> PlanBuilder::independentInputs(llvm::ArrayRef<View> inpu
 bool PlanBuilder::mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch> before) const {
   if (plan.buffers[buffer].kind == BufferPlan::Kind::Weight)
     return false;
+  if (isInLoop)
+    return true; // by a later kernel, in the round before
   auto writesIt = [&](const KernelArgument &argument) {
     const BufferId *its = fusion::bufferOf(argument);
     return its && *its == buffer && isWritten(argument);

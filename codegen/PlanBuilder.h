@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/BuildPlan.h"
+#include "ir/dialect/Loop.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -16,13 +17,17 @@ class PlanBuilder {
 public:
   /// A dry builder asks schedules whether they take an op, but emits nothing.
   PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
-              const nn::SymbolicShapes &shapes, bool dry);
+              const nn::SymbolicShapes &shapes, bool dry)
+      : PlanBuilder(function, options, target, shapes, {}, dry) {}
 
   Status build();
   ProgramPlan takePlan() { return std::move(plan); }
   int64_t launchCount() const { return launches; }
 
 private:
+  /// As Views::compute() takes `arguments`.
+  PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
+              const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments, bool dry);
   Status planOp(mlir::Operation *op);
   /// Whether the op, not a view, follows from weights and constants alone: its result is made once.
   bool isPrepared(mlir::Operation *op) const;
@@ -92,6 +97,13 @@ private:
   /// own rows.
   bool staysScattered(mlir::Value value, const ScatteredRows &made);
 
+  // PlanLoops.cpp
+  Status planLoop(nn::LoopOp loop);
+  /// Of a loop's body: the steps of one round, whose state lies in these buffers.
+  Status planRounds(llvm::ArrayRef<BufferId> states);
+  /// Everything that is made, not what it is made of.
+  void exchangeWith(PlanBuilder &other);
+
   // PlanBuffers.cpp
   void planArguments();
   Status planResults(mlir::Operation *returns);
@@ -116,6 +128,7 @@ private:
   Views views;
   const TargetInfo &target; ///< completed by the device that the plan is for, if it is present
   bool dry;
+  bool isInLoop = false; ///< each kernel comes after all others of its round, too
   int64_t launches = 0;
   ProgramPlan plan;
   std::vector<Step> *steps = &plan.steps; ///< where steps go: those of a run or the preparation

@@ -143,7 +143,7 @@ std::optional<View> viewBefore(Operation *op, const View &result, const nn::Symb
   return std::nullopt;
 }
 
-Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes) {
+Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments) {
   Views analysis;
   analysis.inPlace = nn::valuesInPlace(function);
   auto inStorage = [&](BlockArgument argument, const DimShape &shape) {
@@ -153,7 +153,10 @@ Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes) {
     return view;
   };
   for (BlockArgument argument : function.getArguments())
-    analysis.views[argument] = inStorage(argument, shapes[argument]);
+    if (const unsigned at = argument.getArgNumber(); at < arguments.size() && arguments[at].base)
+      analysis.views[argument] = arguments[at];
+    else
+      analysis.views[argument] = inStorage(argument, shapes[argument]);
   for (Operation &op : function.getBody().front()) {
     if (op.getNumOperands() == 1 && op.getNumResults() == 1 && nn::isGraphOp(&op))
       if (std::optional<View> view = viewThrough(&op, analysis[op.getOperand(0)], shapes)) {

@@ -32,7 +32,10 @@ std::optional<View> viewBefore(mlir::Operation *op, const View &result, const nn
 /// value that extends it in place.
 class Views {
 public:
-  static Views compute(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes);
+  /// `arguments`: for each argument where it lies in memory of values outside, with base null for one of its own; those
+  /// past the end have their own.
+  static Views compute(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes,
+                       llvm::ArrayRef<View> arguments = {});
   const View &operator[](mlir::Value value) const;
   bool isView(mlir::Operation *op) const; ///< needs no kernel
   /// Whether a kernel writes the value into an argument's buffer: its base.

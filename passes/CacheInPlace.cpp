@@ -1,6 +1,7 @@
 // nn-cache-in-place: caches that grow by Concat(past, new) or nn.cache_write get a buffer with room and are
 // extended in it; states of linear attentions are replaced where they lie.
 #include "ir/dialect/InPlace.h"
+#include "ir/dialect/Loop.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 #include "passes/MissLog.h"
@@ -23,7 +24,7 @@ public:
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      auto shapes = function.isExternal() ? FailureOr<nn::SymbolicShapes>(failure())
+      auto shapes = function.isExternal() || nn::isLoopBody(function) ? FailureOr<nn::SymbolicShapes>(failure())
                                           : nn::SymbolicShapes::compute(function);
       if (failed(shapes))
         continue;

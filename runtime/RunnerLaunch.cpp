@@ -39,10 +39,23 @@ Status Executor::Runner::callLibrary(const ShapePlan::Launch &launch) {
 }
 
 Status Executor::Runner::launchAll(const Frame &frame) {
-  for (const ShapePlan::Launch &one : frame.bucket->plan.launches)
-    if (Status status = launch(frame, one, true); !status)
+  const ShapePlan &shapes = frame.bucket->plan;
+  auto launchSome = [&](size_t first, size_t end) {
+    Status status;
+    for (size_t i = first; i < end && status; ++i)
+      status = launch(frame, shapes.launches[i], true);
+    return status;
+  };
+  size_t next = 0;
+  for (const ShapePlan::Repetition &rounds : shapes.repetitions) {
+    Status status = launchSome(next, rounds.first);
+    for (int64_t round = 0; round < rounds.count && status; ++round)
+      status = launchSome(rounds.first, rounds.end);
+    if (!status)
       return status;
-  return {};
+    next = rounds.end;
+  }
+  return launchSome(next, shapes.launches.size());
 }
 
 Status Executor::Runner::findRecording(Frame &frame) {
@@ -94,11 +107,20 @@ Status Executor::Runner::record(Frame &frame) {
   }
   recorded.recording = std::move(*recording);
   size_t kernels = 0;
-  for (const ShapePlan::Launch &launch : shapes.launches) {
+  auto rounds = shapes.repetitions.begin();
+  for (size_t i = 0; i < shapes.launches.size(); ++i) {
+    const ShapePlan::Launch &launch = shapes.launches[i];
     if (Status status = resolve(launch, frame.addresses); !status)
       return status;
+    while (rounds != shapes.repetitions.end() && rounds->end <= i)
+      ++rounds;
+    const bool isRepeated = rounds != shapes.repetitions.end() && rounds->first <= i;
     const bool isLibraryCall = plan.kernels[launch.kernel].isLibraryCall;
-    recorded.launches.push_back({isLibraryCall ? std::nullopt : std::optional(kernels++), launch.grid, argumentValues});
+    // Several of what was recorded are of one launch in a loop: where that differs, all is recorded anew.
+    recorded.launches.push_back(
+        {isLibraryCall || isRepeated ? std::nullopt : std::optional(kernels), launch.grid, argumentValues});
+    if (!isLibraryCall)
+      kernels += isRepeated ? static_cast<size_t>(rounds->count) : 1;
   }
   recorded.addresses = frame.addresses;
   ++counted.recordings;

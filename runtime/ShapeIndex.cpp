@@ -10,6 +10,8 @@ ShapeIndex::ShapeIndex(const ProgramPlan &plan) {
                       "buffer " + buffer.name});
   for (const fusion::Step &source : plan.steps)
     steps.push_back(step(plan, source));
+  for (const ProgramPlan::Repetition &one : plan.repetitions)
+    repetitions.push_back(size(one.count));
   for (const PortPlan &input : plan.inputs)
     inputs.push_back(port(plan, input));
   for (const PortPlan &output : plan.outputs)

@@ -62,6 +62,7 @@ struct ShapeIndex {
   std::vector<Step> steps;
   std::vector<Launch> launches; ///< of all alternatives
   std::vector<Port> inputs, outputs;
+  std::vector<Size> repetitions; ///< how often each
   std::vector<std::pair<Size, Size>> equalities;
   uint32_t rank; ///< the number of the rank's symbol
   std::vector<Dependents> bySymbol;

@@ -18,6 +18,11 @@ void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
       lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
       lifetime.last = static_cast<int64_t>(i);
     }
+  // What comes from before the rounds of a loop is read in each.
+  for (const ShapePlan::Repetition &rounds : shapes.repetitions)
+    for (Lifetime &lifetime : lifetimes)
+      if (lifetime.first < rounds.first && lifetime.last >= rounds.first)
+        lifetime.last = std::max(lifetime.last, static_cast<int64_t>(rounds.end));
   std::vector<bool> used;
   for (const Lifetime &lifetime : lifetimes)
     used.push_back(lifetime.last >= 0);

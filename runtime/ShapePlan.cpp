@@ -25,9 +25,20 @@ public:
         return status.error();
     result.states.assign(index.launches.size(), ShapePlan::State::NotChosen);
     result.positions.assign(index.launches.size(), 0);
-    for (size_t i = 0; i < plan.steps.size(); ++i)
+    auto repetition = plan.repetitions.begin();
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      if (repetition != plan.repetitions.end() && repetition->first == i)
+        if (Status status = beginRounds(static_cast<size_t>(repetition - plan.repetitions.begin())); !status)
+          return status.error();
       if (Status status = addStep(i); !status)
         return status.error();
+      if (repetition != plan.repetitions.end() && repetition->end == i + 1) {
+        result.repetitions.back().end = static_cast<uint32_t>(result.launches.size());
+        skipped = true; // there may have been no round
+        inRounds = false;
+        ++repetition;
+      }
+    }
     for (size_t i = 0; i < plan.outputs.size(); ++i)
       if (Status status = addOutput(plan.outputs[i], index.outputs[i]); !status)
         return status.error();
@@ -96,6 +107,16 @@ private:
     const std::string &kernel = plan.kernels[launch.kernel].name;
     return launch.location.empty() ? fmt::format("kernel {}", kernel)
                                    : fmt::format("kernel {} at {}", kernel, launch.location);
+  }
+
+  Status beginRounds(size_t number) {
+    Result<int64_t> count = evaluate(index.repetitions[number]);
+    if (!count)
+      return badInput(fmt::format("the rounds of a loop: {}", count.error().message));
+    const auto first = static_cast<uint32_t>(result.launches.size());
+    result.repetitions.push_back({first, first, std::max<int64_t>(*count, 0)});
+    inRounds = true;
+    return {};
   }
 
   Status addStep(size_t number) {
@@ -212,7 +233,7 @@ private:
     // A kernel may read early what the launch before it in the plan does not write; without that launch, it follows
     // one that may.
     launch.overlapsPrevious =
-        plan.kernels[source.kernel].usesPdl && !std::exchange(skipped, false) && !launch.clearsWorkspace &&
+        plan.kernels[source.kernel].usesPdl && !std::exchange(skipped, false) && !inRounds && !launch.clearsWorkspace &&
         !result.launches.empty() && plan.kernels[result.launches.back().kernel].usesPdl;
     result.states[number] = State::Launched;
     result.positions[number] = static_cast<uint32_t>(result.launches.size());
@@ -312,6 +333,7 @@ private:
   const MeasuredChoice &measured;
   ShapePlan result;
   bool skipped = false; ///< the launch before had nothing to do
+  bool inRounds = false; ///< of a loop: each follows itself too
 };
 
 ShapePlanner::ShapePlanner(const ProgramPlan &plan)

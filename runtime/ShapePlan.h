@@ -56,6 +56,12 @@ struct ShapePlan {
   std::vector<Shape> inputStrides, outputStrides; ///< for each port; empty: contiguous
   std::vector<uint32_t> chosen;                   ///< for each of the program's steps, the alternative; or `none`
   std::vector<Launch> launches;                   ///< those of state Launched
+  /// Launches [first, end) of those above are made `count` times, one round after the other.
+  struct Repetition {
+    uint32_t first = 0, end = 0;
+    int64_t count = 0;
+  };
+  std::vector<Repetition> repetitions;            ///< in their order, apart from each other
   std::vector<State> states;                      ///< for each of the program's launches …
   std::vector<uint32_t> positions;                ///< … and where in `launches` it is
 };

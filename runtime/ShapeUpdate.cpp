@@ -21,6 +21,9 @@ public:
       : planner(planner), plan(planner.program), index(planner.index), shapes(shapes), symbols(symbols), changed(changed) {}
 
   bool run() {
+    for (size_t i = 0; i < index.repetitions.size(); ++i)
+      if (planner.value(index.repetitions[i]) != shapes.repetitions[i].count)
+        return false;
     for (uint32_t symbol = 0; symbol < symbols.size(); ++symbol)
       if (symbols[symbol] != shapes.symbols[symbol]) {
         const ShapeIndex::Dependents &found = index.bySymbol[symbol];

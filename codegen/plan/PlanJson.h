@@ -7,7 +7,7 @@
 namespace fusion::plan_json {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-constexpr int formatVersion = 10;
+constexpr int formatVersion = 11;
 
 // The names of enumerators, in their order.
 constexpr const char *parameterKinds[] = {"pointer", "int64", "tensor_map", "workspace", "exchange"};

@@ -216,8 +216,12 @@ std::string planText(const ProgramPlan &plan) {
     text += stepText(plan, plan.preparation[i], i);
   if (!plan.preparation.empty())
     text += "in each run:\n";
-  for (size_t i = 0; i < plan.steps.size(); ++i)
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    for (const ProgramPlan::Repetition &one : plan.repetitions)
+      if (one.first == i)
+        text += fmt::format("steps {} to {}, {} times:\n", i, one.end - 1, shown(one.count));
     text += stepText(plan, plan.steps[i], i);
+  }
   return text;
 }
 

@@ -262,6 +262,13 @@ struct ProgramPlan {
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
   std::vector<Step> steps;
+  /// Steps [first, end) are made `count` times, one round after the other, with the same arguments; not at all where
+  /// that is below 1. What a round reads of the one before lies in buffers that are written before the first round too.
+  struct Repetition {
+    uint32_t first = 0, end = 0;
+    Dim count;
+  };
+  std::vector<Repetition> repetitions; ///< in their order, apart from each other
   /// What follows from weights alone, made once when they are loaded: reads weights, writes Prepared buffers. Its sizes
   /// depend on nothing but the rank, and no ranks add up in it. Weights that only it reads are not kept.
   std::vector<Step> preparation;
@@ -270,7 +277,7 @@ struct ProgramPlan {
   std::vector<KernelLaunch *> launches();
   /// A step without alternatives, at the end.
   void add(KernelLaunch launch);
-  /// How many a run makes that takes the first alternative of each step.
+  /// How many a run makes that takes the first alternative of each step, and one round of repeated ones.
   int64_t launchesOfRun() const;
   /// Dims that the graph needs equal; checked before each new shape is run.
   struct Equality {

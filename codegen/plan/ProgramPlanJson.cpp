@@ -174,6 +174,9 @@ std::string toJson(const ProgramPlan &plan) {
   for (const ProgramPlan::Equality &equality : plan.equalities)
     equalities.push_back(
         {{"left", equality.left.str()}, {"right", equality.right.str()}, {"reason", equality.reason}});
+  json repetitions = json::array();
+  for (const ProgramPlan::Repetition &one : plan.repetitions)
+    repetitions.push_back({{"first", one.first}, {"end", one.end}, {"count", one.count.str()}});
   json result = {{"format", formatVersion},
                  {"model", plan.model},
                  {"target", plan.target},
@@ -184,6 +187,7 @@ std::string toJson(const ProgramPlan &plan) {
                  {"outputs", listToJson(plan.outputs)},
                  {"kernels", listToJson(plan.kernels)},
                  {"steps", listToJson(plan.steps)},
+                 {"repetitions", repetitions},
                  {"preparation", listToJson(plan.preparation)},
                  {"equalities", equalities},
                  {"report", plan.report}};

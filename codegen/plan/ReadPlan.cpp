@@ -270,6 +270,10 @@ Result<ProgramPlan> programPlanFromJson(std::string_view text) {
     plan.outputs = readList(object, "outputs", readPort);
     plan.kernels = readList(object, "kernels", readKernel);
     plan.steps = readList(object, "steps", readStep);
+    plan.repetitions = readList(object, "repetitions", [](const json &entry) {
+      return ProgramPlan::Repetition{jsonField<uint32_t>(entry, "first"), jsonField<uint32_t>(entry, "end"),
+                                     readDimField(entry, "count")};
+    });
     plan.preparation = readList(object, "preparation", readStep);
     plan.equalities = readList(object, "equalities", [](const json &entry) {
       return ProgramPlan::Equality{readDimField(entry, "left"), readDimField(entry, "right"),

@@ -50,6 +50,7 @@ ProgramPlan preparationOf(const ProgramPlan &plan) {
   ProgramPlan made = plan;
   made.steps = std::move(made.preparation);
   made.preparation.clear();
+  made.repetitions.clear();
   made.inputs.clear();
   made.outputs.clear();
   made.equalities.clear();

@@ -272,6 +272,21 @@ static Status verifyPreparation(const ProgramPlan &plan) {
   return plan.preparation.empty() ? Status() : verify(preparationOf(plan));
 }
 
+/// The ranks of a collective count its rounds, and what is decided in a round would be for all.
+static Status verifyRepetitions(const ProgramPlan &plan) {
+  uint32_t end = 0;
+  for (const ProgramPlan::Repetition &one : plan.repetitions) {
+    if (one.first < end || one.end <= one.first || one.end > plan.steps.size())
+      return badInput(fmt::format("steps {} … {} cannot be repeated: there are {}, and {} are repeated already", one.first,
+                                  one.end, plan.steps.size(), end));
+    end = one.end;
+    for (uint32_t i = one.first; i < one.end; ++i)
+      if (plan.steps[i].choice == Step::Choice::Ranks)
+        return badInput(fmt::format("step {} is repeated, and ranks agree on it", i));
+  }
+  return {};
+}
+
 Status verify(const ProgramPlan &plan) {
   for (const KernelPlan &kernel : plan.kernels)
     if (Status status = verifyKernel(kernel); !status)
@@ -284,6 +299,8 @@ Status verify(const ProgramPlan &plan) {
       for (const KernelLaunch &launch : alternative.launches)
         if (Status status = verifyLaunch(plan, alternative, launch); !status)
           return status;
+  if (Status status = verifyRepetitions(plan); !status)
+    return status;
   if (Status status = verifySteps(plan); !status)
     return status;
   if (Status status = verifyRanks(plan); !status)

@@ -37,9 +37,11 @@ Operation *createInferred(OpBuilder &builder, Location location, StringRef name,
   state.addAttributes(attributes);
   auto registered = RegisteredOperationName::lookup(name, builder.getContext());
   assert(registered && "unknown op name");
-  unsigned results = registered->hasTrait<OpTrait::OneResult>() ? 1 : 2;
+  const size_t results = registered->hasTrait<OpTrait::VariadicResults>() ? elementTypes.size()
+                         : registered->hasTrait<OpTrait::OneResult>()     ? 1
+                                                                         : 2;
   // Placeholder types; the shape function needs the op, and the op its types.
-  for (unsigned i = 0; i < results; ++i) {
+  for (size_t i = 0; i < results; ++i) {
     Type element;
     if (i < elementTypes.size() && elementTypes[i])
       element = elementTypes[i];

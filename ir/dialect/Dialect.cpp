@@ -1,6 +1,7 @@
 #include "ir/dialect/Dialect.h"
 
 #include "ir/dialect/Formulas.h"
+#include "ir/dialect/Loop.h"
 #include "ir/dialect/Mesh.h"
 #include "ir/dialect/Sample.h"
 
@@ -21,7 +22,7 @@ void fusion::nn::NNDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/dialect/NNOps.cpp.inc"
       >();
-  addOperations<SampleOp>();
+  addOperations<SampleOp, LoopOp>();
   attachFormulas(*getContext());
 }
 

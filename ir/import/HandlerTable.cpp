@@ -39,6 +39,8 @@ const HandlerTable &HandlerTable::instance() {
     registerIndexing(all);
     registerConstants(all);
     registerControlFlow(all);
+    registerLoops(all);
+    registerRecurrent(all);
     registerReductions(all);
     registerMatmul(all);
     registerConvolution(all);

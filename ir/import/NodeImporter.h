@@ -205,6 +205,8 @@ void registerSlices(HandlerTable &table);
 void registerIndexing(HandlerTable &table);
 void registerConstants(HandlerTable &table);
 void registerControlFlow(HandlerTable &table);
+void registerLoops(HandlerTable &table);
+void registerRecurrent(HandlerTable &table);
 void registerReductions(HandlerTable &table);
 void registerMatmul(HandlerTable &table);
 void registerConvolution(HandlerTable &table);

@@ -1,6 +1,6 @@
 // Control flow without jumps: branches that are decided at import or selected from, loops that are unrolled.
-#include "ir/import/Graph.h"
 #include "ir/import/Known.h"
+#include "ir/import/Subgraph.h"
 
 using namespace mlir;
 
@@ -18,27 +18,6 @@ void bind(NodeImporter &n, unsigned index, GraphValue *value) {
     return;
   if (auto status = n.owner().define(n.proto().output(static_cast<int>(index)), value); !status)
     n.fail(status.error().message);
-}
-
-using Values = std::vector<GraphValue *>;
-
-std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph,
-                              ArrayRef<GraphValue *> inputs = {}) {
-  auto outputs = n.owner().inlineGraph(graph, inputs);
-  if (outputs)
-    return *outputs;
-  n.fail(outputs.error().message);
-  return std::nullopt;
-}
-
-Value built(NodeImporter &n, GraphValue *value) {
-  if (n.failed())
-    return {};
-  auto result = n.owner().materialise(*value, n.location());
-  if (result)
-    return *result;
-  n.fail(result.error().message);
-  return {};
 }
 
 /// Why the nodes of a branch shall not run for nothing; empty if they may.
@@ -180,21 +159,6 @@ void branch(NodeImporter &n) {
     bind(n, i, (*outputs)[i]);
 }
 
-GraphValue *knownScalar(NodeImporter &n, int64_t value, Type type) {
-  GraphValue *result = n.owner().newValue("");
-  result->known = DimShape{Dim(value)};
-  result->element = type;
-  return result;
-}
-
-/// Whether a condition holds; nothing where that depends on run-time data.
-std::optional<bool> holds(NodeImporter &n, GraphValue *condition) {
-  auto contents = n.owner().known(*condition);
-  if (!contents || !*contents || (*contents)->size() != 1 || !(**contents)[0].isStatic())
-    return std::nullopt;
-  return !((**contents)[0] == Dim(0));
-}
-
 /// What a loop computes: the values that each step hands to the next, and those that each step adds to a
 /// stack.
 struct Unrolled {
@@ -234,54 +198,39 @@ void emptyStacks(NodeImporter &n, Unrolled &loop, GraphValue *condition) {
   }
 }
 
-/// The largest number of steps that the node names, one more than are unrolled where it names none. Fails if
-/// it is not known.
-int64_t stepLimit(NodeImporter &n) {
+/// The number of steps that a loop is unrolled to at most, where it is known when it ends; nothing where it is run.
+std::optional<int64_t> unrolledSteps(NodeImporter &n, GraphValue *condition) {
+  const auto goesOn = holds(n, condition);
+  if (goesOn == false)
+    return 0;
+  if (!goesOn)
+    return std::nullopt;
   if (!n.has(0))
     return mostSteps + 1;
   auto steps = n.known(0);
-  if (steps && steps->size() == 1 && steps->front().isStatic())
-    return std::max<int64_t>(steps->front().value(), 0);
-  n.fail("loops are not supported where the number of steps depends on run-time data: unroll the model when "
-         "exporting");
-  return 0;
+  if (!steps || steps->size() != 1 || !steps->front().isStatic() || steps->front().value() > mostSteps)
+    return std::nullopt;
+  return std::max<int64_t>(steps->front().value(), 0);
 }
 
 /// Steps one after the other, until the condition is known not to hold. Results of each step that are no
-/// state are stacked.
-void loop(NodeImporter &n) {
-  const auto *body = n.attribute("body");
-  auto outer = [&](unsigned index) {
-    return n.owner().scope().find(n.proto().input(static_cast<int>(index)));
-  };
-  GraphValue *condition = n.has(1) ? outer(1) : knownScalar(n, 1, n.builder().getI1Type());
-  const int64_t limit = holds(n, condition) == false ? 0 : stepLimit(n);
-  if (n.failed())
-    return;
-  if (!body || !body->has_g())
-    return n.fail("the body is missing");
-  Unrolled unrolled{body->g(), {}};
+/// state are stacked. False where it is not known when that is.
+bool unrolls(NodeImporter &n, const proto::GraphProto &body, GraphValue *condition, int64_t limit) {
+  Unrolled unrolled{body, {}};
   for (unsigned i = 2; i < n.inputCount(); ++i)
-    unrolled.state.push_back(outer(i));
-  const size_t states = unrolled.state.size(), outputs = static_cast<size_t>(body->g().output_size());
-  if (outputs < states + 1 || n.outputCount() > outputs - 1)
-    return n.fail("the body has " + Twine(outputs) + " outputs");
-  unrolled.stacks.resize(outputs - 1 - states);
-  if (n.has(0) && limit > mostSteps)
-    return n.fail("a loop of " + Twine(limit) + " steps is not unrolled: " + Twine(mostSteps) +
-                  " are the most");
+    unrolled.state.push_back(outerValue(n, i));
+  const size_t states = unrolled.state.size();
+  unrolled.stacks.resize(static_cast<size_t>(body.output_size()) - 1 - states);
   int64_t step = 0;
   for (; step < limit; ++step) {
     const auto goesOn = holds(n, condition);
-    if (!goesOn)
-      return n.fail("when it ends depends on run-time data: unroll the model when exporting");
+    if (!goesOn || (*goesOn && step >= mostSteps))
+      return false;
     if (!*goesOn)
       break;
-    if (step >= mostSteps)
-      return n.fail("a loop of more than " + Twine(mostSteps) + " steps is not unrolled");
     condition = addStep(n, unrolled, step, condition);
     if (!condition)
-      return;
+      return true;
   }
   const bool wantsStacks = n.outputCount() > states;
   if (step == 0 && wantsStacks)
@@ -292,10 +241,21 @@ void loop(NodeImporter &n) {
     if (const auto index = static_cast<unsigned>(states + i); n.wants(index))
       n.result(index,
                unrolled.stacks[i].size() == 1 ? unrolled.stacks[i].front() : n.concat(unrolled.stacks[i], 0));
+  return true;
 }
 
-void scan(NodeImporter &n) {
-  n.fail("loops over the entries of a tensor are not supported: unroll the model when exporting");
+void loop(NodeImporter &n) {
+  const auto *body = n.attribute("body");
+  if (!body || !body->has_g())
+    return n.fail("the body is missing");
+  const auto states = static_cast<int64_t>(n.inputCount()) - 2, outputs = static_cast<int64_t>(body->g().output_size());
+  if (states < 0 || outputs < states + 1 || n.outputCount() > outputs - 1)
+    return n.fail("the body has " + Twine(outputs) + " outputs");
+  GraphValue *condition = n.has(1) ? outerValue(n, 1) : knownScalar(n, 1, n.builder().getI1Type());
+  const auto limit = unrolledSteps(n, condition);
+  if (n.failed() || (limit && unrolls(n, body->g(), condition, *limit)))
+    return;
+  runLoop(n, body->g(), condition);
 }
 
 } // namespace
@@ -303,7 +263,6 @@ void scan(NodeImporter &n) {
 void registerControlFlow(HandlerTable &table) {
   table.add("", "If", 1, 1, branch);
   table.add("", "Loop", 0, HandlerTable::anyNumber, loop);
-  table.add("", "Scan", 0, HandlerTable::anyNumber, scan);
 }
 
 } // namespace fusion::onnx

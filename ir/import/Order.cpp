@@ -12,7 +12,7 @@ namespace {
 
 using Nodes = google::protobuf::RepeatedPtrField<proto::NodeProto>;
 
-/// Names that a node reads, those of its subgraphs included (names local to a subgraph do no harm).
+/// Names that a node reads, with those that its subgraphs read from outside.
 void collectReads(const proto::NodeProto &node, std::vector<llvm::StringRef> &reads, int depth = 0) {
   for (const auto &input : node.input())
     if (!input.empty())
@@ -20,10 +20,22 @@ void collectReads(const proto::NodeProto &node, std::vector<llvm::StringRef> &re
   if (depth > 16)
     return;
   auto fromGraph = [&](const proto::GraphProto &graph) {
-    for (const auto &inner : graph.node())
-      collectReads(inner, reads, depth + 1);
+    std::vector<llvm::StringRef> inside;
+    llvm::StringSet<> own;
+    for (const auto &input : graph.input())
+      own.insert(input.name());
+    for (const auto &tensor : graph.initializer())
+      own.insert(tensor.name());
+    for (const auto &inner : graph.node()) {
+      collectReads(inner, inside, depth + 1);
+      for (const auto &output : inner.output())
+        own.insert(output);
+    }
     for (const auto &output : graph.output())
-      reads.push_back(output.name());
+      inside.push_back(output.name());
+    for (llvm::StringRef name : inside)
+      if (!own.contains(name))
+        reads.push_back(name);
   };
   for (const auto &attribute : node.attribute()) {
     if (attribute.has_g())

@@ -130,6 +130,9 @@ Attribute GraphImporter::foldedConstant(Value value, int depth) {
 Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   if (value.value)
     return value.value;
+  OpBuilder::InsertionGuard guard(builder);
+  if (outermost)
+    builder.restoreInsertionPoint(*outermost);
   if (value.tensor) {
     Location named =
         value.name.empty() ? location : Location(NameLoc::get(builder.getStringAttr(value.name)));

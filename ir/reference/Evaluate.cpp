@@ -1,6 +1,8 @@
 // The table of reference functions, and running ops and blocks through it.
 #include "ir/reference/Support.h"
 
+#include "ir/dialect/Loop.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -18,7 +20,7 @@ const llvm::StringMap<reference::Function> &functions() {
          {reference::pointwiseEntries(), reference::binaryEntries(), reference::dataEntries(),
           reference::gatherEntries(), reference::reduceEntries(), reference::sampleEntries(),
           reference::normEntries(), reference::matmulEntries(), reference::attentionEntries(),
-          reference::linearAttentionEntries(), reference::quantizeEntries()})
+          reference::linearAttentionEntries(), reference::quantizeEntries(), reference::loopEntries()})
       for (const reference::Entry &entry : family)
         all[entry.name] = entry.function;
     return all;
@@ -129,7 +131,7 @@ Result<std::vector<Tensor>> evaluateRegion(mlir::Block &block, llvm::ArrayRef<Te
 
 std::optional<llvm::SmallVector<mlir::Attribute>> foldWithReference(mlir::Operation *op, size_t maxElements) {
   if (!hasReference(op->getName()) ||
-      llvm::isa<nn::ConstantOp, nn::WeightOp, nn::AllReduceOp>(op))
+      llvm::isa<nn::ConstantOp, nn::WeightOp, nn::AllReduceOp, nn::LoopOp>(op))
     return std::nullopt;
   for (mlir::Type type : op->getResultTypes()) {
     auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);

@@ -44,6 +44,7 @@ llvm::ArrayRef<Entry> normEntries();
 llvm::ArrayRef<Entry> matmulEntries();
 llvm::ArrayRef<Entry> attentionEntries();
 llvm::ArrayRef<Entry> linearAttentionEntries();
+llvm::ArrayRef<Entry> loopEntries();
 llvm::ArrayRef<Entry> quantizeEntries();
 
 /// Whether ops of that name say for single elements what they compute (nn.Pointwise and nn.ScalarFormula).

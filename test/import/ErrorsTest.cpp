@@ -59,7 +59,7 @@ TEST(ImportErrors, UnknownOpNamesEverything) {
   ModelBuilder b = oneNode("Frobnicate", "com.example");
   b.importDomain("com.example", 3);
   EXPECT_IMPORT_ERROR(b, "(com.example.Frobnicate, opset 3)");
-  EXPECT_IMPORT_ERROR(oneNode("Loop"), "loops are not supported");
+  EXPECT_IMPORT_ERROR(oneNode("Loop"), "the body is missing");
 }
 
 TEST(ImportErrors, Structure) {
