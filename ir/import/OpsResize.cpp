@@ -1,6 +1,7 @@
 // Resize: along every axis a choice of elements, or weighted sums of some, which are a matmul with constant
 // weights. Depth and space, one as the other.
 #include "ir/import/Graph.h"
+#include "ir/import/OpsGridSample.h"
 #include "ir/import/OpsShared.h"
 
 #include <algorithm>
@@ -288,6 +289,7 @@ void blocks(NodeImporter &n, bool toSpace) {
 void registerResizing(HandlerTable &table) {
   table.add("", "Resize", 1, 4, resize);
   table.add("", "Upsample", 1, 2, upsample);
+  table.add("", "GridSample", 2, 2, gridSample);
   table.add("", "DepthToSpace", 1, 1, [](NodeImporter &n) { blocks(n, true); });
   table.add("", "SpaceToDepth", 1, 1, [](NodeImporter &n) { blocks(n, false); });
 }

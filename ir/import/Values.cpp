@@ -1,4 +1,5 @@
 // Values of the file as values of the module: initialisers, known integers, symbolic shapes.
+#include "ir/import/FloatSizes.h"
 #include "ir/import/Graph.h"
 
 #include "ir/reference/Reference.h"
@@ -72,6 +73,11 @@ Result<const DimShape *> GraphImporter::known(GraphValue &value) {
     if (auto contents = computed(value.value)) {
       std::vector<int64_t> integers = contents->toInts();
       value.known = DimShape(integers.begin(), integers.end());
+      return &*value.known;
+    }
+  if (value.value && llvm::isa<IntegerType>(value.element) && !value.element.isInteger(1))
+    if (auto size = sizeThroughFloats(value.value)) {
+      value.known = DimShape{*size};
       return &*value.known;
     }
   if (!value.tensor || !(isInteger(value.info.type) || value.info.type == DType::Bool) ||

@@ -25,7 +25,7 @@ const std::set<std::string> claimed = {
     "CumSum", "DFT", "DepthToSpace", "DequantizeLinear", "Div", "Dropout", "DynamicQuantizeLinear",
     "Einsum", "Elu", "Equal", "Erf", "Exp", "Expand", "EyeLike", "Flatten", "Floor", "Gather",
     "GRU", "GatherElements", "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater",
-    "GreaterOrEqual", "GroupNormalization", "HardSigmoid", "HardSwish", "Identity", "If",
+    "GreaterOrEqual", "GridSample", "GroupNormalization", "HardSigmoid", "HardSwish", "Identity", "If",
     "InstanceNormalization", "IsInf", "IsNaN", "LSTM", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual",
     "LinearAttention", "Log", "LogSoftmax", "Loop", "LpNormalization", "MatMul", "MatMulInteger", "Max", "MaxPool",
     "Mean", "MeanVarianceNormalization", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "OneHot", "Or", "PRelu",
