@@ -6,6 +6,7 @@
 #include "codegen/BuildPlan.h"
 #include "codegen/Views.h"
 #include "ir/base/Progress.h"
+#include "ir/dialect/Loop.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
@@ -61,7 +62,7 @@ std::vector<Operation *> kernelsOf(func::FuncOp function, const nn::SymbolicShap
     if (llvm::isa<GroupOp>(op))
       kernels.push_back(&op);
     else if (op.getNumOperands() > 0 && nn::isGraphOp(&op) && !views.isView(&op) &&
-             !llvm::isa<nn::AllReduceOp>(op) && !isOpTriviallyDead(&op))
+             !llvm::isa<nn::AllReduceOp, nn::LoopOp>(op) && !isOpTriviallyDead(&op))
       singles.push_back(&op);
   }
   kernels.insert(kernels.end(), singles.begin(), singles.end());
@@ -261,14 +262,21 @@ private:
 } // namespace
 
 Status verifyKernels(func::FuncOp function, const PlanOptions &planning, const PlanEdit &edit) {
-  auto shapes = nn::SymbolicShapes::compute(function);
-  if (failed(shapes))
-    return badInput("shapes do not fit together");
+  SmallVector<func::FuncOp> functions = {function};
+  if (auto module = function->getParentOfType<ModuleOp>())
+    for (auto other : module.getOps<func::FuncOp>())
+      if (other != function && nn::isLoopBody(other))
+        functions.push_back(other);
   std::vector<KernelCheck> checks;
   std::set<std::string> seen;
-  for (Operation *op : kernelsOf(function, *shapes))
-    if (KernelCheck check(op, *shapes); seen.insert(check.key()).second)
-      checks.push_back(std::move(check));
+  for (func::FuncOp one : functions) {
+    auto shapes = nn::SymbolicShapes::compute(one);
+    if (failed(shapes))
+      return badInput("shapes do not fit together");
+    for (Operation *op : kernelsOf(one, *shapes))
+      if (KernelCheck check(op, *shapes); seen.insert(check.key()).second)
+        checks.push_back(std::move(check));
+  }
   std::vector<std::string> skipped;
   {
     Progress progress("verifying fusions", static_cast<int64_t>(checks.size()));

@@ -278,5 +278,35 @@ TEST(ImportShapes, PlacesOfOnes) {
   EXPECT_THAT(Importer().text(b), HasSubstr("how many elements the result has depends on run-time data"));
 }
 
+/// ceil((n - 7) / 2 + 1), as codecs compute how much to pad.
+TEST(ImportShapes, SizesThroughFloats) {
+  auto rounded = [](const std::string &round, float divisor) {
+    ModelBuilder b;
+    b.input("x", TensorProto::FLOAT, {"n"}).output("y").ints("zero", {0}, true);
+    for (const auto &[name, value] : {std::pair("seven", 7.0f), {"divisor", divisor}, {"one", 1.0f}}) {
+      auto *tensor = b.graph().add_initializer();
+      tensor->set_name(name);
+      tensor->set_data_type(TensorProto::FLOAT);
+      tensor->add_float_data(value);
+    }
+    b.node("Shape", {"x"}, {"shape"});
+    b.node("Gather", {"shape", "zero"}, {"n"});
+    ModelBuilder::attribute(b.node("Cast", {"n"}, {"f"}), "to", TensorProto::FLOAT);
+    b.node("Sub", {"f", "seven"}, {"less"});
+    b.node("Div", {"less", "divisor"}, {"part"});
+    b.node("Add", {"part", "one"}, {"more"});
+    b.node(round, {"more"}, {"whole"});
+    ModelBuilder::attribute(b.node("Cast", {"whole"}, {"size"}), "to", TensorProto::INT64);
+    b.ints("row", {1});
+    b.node("Reshape", {"size", "row"}, {"sizes"});
+    b.node("ConstantOfShape", {"sizes"}, {"y"});
+    return Importer().text(b);
+  };
+  EXPECT_THAT(rounded("Ceil", 2), HasSubstr("nn.dims = [\"n//2 - 2\"]"));
+  EXPECT_THAT(rounded("Floor", 2), HasSubstr("nn.dims = [\"(n + 1)//2 - 3\"]"));
+  EXPECT_THAT(rounded("Ceil", 0.5f), HasSubstr("2*n - 13"));
+  EXPECT_THAT(rounded("Identity", 2), HasSubstr("depends on run-time data")); // what a cast cuts off
+}
+
 } // namespace
 } // namespace fusion::test

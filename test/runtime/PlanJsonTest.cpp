@@ -374,6 +374,28 @@ TEST(PlanVerify, PartsOfAWeightAreEqualAndHoldAllOfIt) {
   EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
 }
 
+TEST(PlanJson, RepetitionsRoundTrip) {
+  ProgramPlan plan = samplePlan();
+  plan.repetitions = {{0, 1, Dim::symbol("n")}, {1, 2, 3}};
+  const std::string text = toJson(plan);
+  auto back = programPlanFromJson(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(toJson(*back), text);
+  EXPECT_EQ(back->repetitions[0].count, Dim::symbol("n"));
+  EXPECT_EQ(back->repetitions[1].end, 2u);
+}
+
+TEST(PlanVerify, RepeatedStepsAreThereAndApart) {
+  using Repetitions = std::vector<ProgramPlan::Repetition>;
+  for (const Repetitions &wrong : {Repetitions{{0, 3, 2}}, {{1, 1, 2}}, {{0, 2, 2}, {1, 2, 2}}}) {
+    ProgramPlan plan = samplePlan();
+    plan.repetitions = wrong;
+    auto status = verify(plan);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("cannot be repeated"), std::string::npos) << status.error().message;
+  }
+}
+
 TEST(PlanJson, RangesRoundTrip) {
   std::string text = toJson(rangedPlan());
   auto back = programPlanFromJson(text);

@@ -273,3 +273,52 @@ TEST(ShapePlan, ErrorsNameTheKernelOrBuffer) {
   EXPECT_FALSE(planShapes(plan, {{"batch", 1}, {"n", 8}}));
   EXPECT_FALSE(planShapes(samplePlan(), {{"batch", int64_t(1) << 40}, {"n", int64_t(1) << 40}}));
 }
+
+/// Steps 1 and 2 of the chain, batch - 2 times.
+static ProgramPlan repeated() {
+  ProgramPlan plan = chain(4); // x -> 4 -> 6 -> 7 -> 8 -> sum
+  plan.repetitions.push_back({1, 3, Dim::symbol("batch") - 2});
+  return plan;
+}
+
+TEST(ShapePlan, RoundsAreCountedAndFollowEachOther) {
+  ProgramPlan plan = repeated();
+  auto shapes = planShapes(plan, {{"batch", 5}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  ASSERT_EQ(shapes->launches.size(), 5u);
+  ASSERT_EQ(shapes->repetitions.size(), 1u);
+  EXPECT_EQ(shapes->repetitions[0].first, 1u);
+  EXPECT_EQ(shapes->repetitions[0].end, 3u);
+  EXPECT_EQ(shapes->repetitions[0].count, 3);
+  for (size_t launch : {1, 2, 3}) // the last one follows what may not have run
+    EXPECT_FALSE(shapes->launches[launch].overlapsPrevious) << launch;
+  shapes = planShapes(plan, {{"batch", 1}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->repetitions[0].count, 0);
+}
+
+/// What a round reads of before the loop is read in the next one, too.
+TEST(ShapePlan, WhatRoundsReadStaysUntilTheLast) {
+  auto shapes = planShapes(repeated(), {{"batch", 5}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_NE(shapes->arenaOffsets[4], shapes->arenaOffsets[6]);
+  EXPECT_NE(shapes->arenaOffsets[4], shapes->arenaOffsets[7]);
+  EXPECT_EQ(shapes->arenaOffsets[7], shapes->arenaOffsets[8]);
+}
+
+TEST(ShapePlan, AnotherNumberOfRoundsIsNoUpdate) {
+  ProgramPlan plan = repeated();
+  ShapePlanner planner(plan);
+  auto shapes = planner.plan({{"batch", 5}, {"n", 100}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  std::vector<int64_t> symbols = shapes->symbols;
+  std::vector<uint32_t> changed;
+  auto set = [&](const std::string &name, int64_t value) {
+    const auto &names = planner.sizes().table.symbols();
+    symbols[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())] = value;
+  };
+  set("n", 99);
+  EXPECT_TRUE(planner.update(*shapes, symbols, changed));
+  set("batch", 4);
+  EXPECT_FALSE(planner.update(*shapes, symbols, changed));
+}

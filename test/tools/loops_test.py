@@ -172,9 +172,11 @@ class Loops(ToolTest):
         inputs = [info("s0", FLOAT, [2, 3]), info("x", FLOAT, [2, "n", 3]), info("y", FLOAT, ["n", 2, 3]), info("outer", FLOAT, [2, 3])]
         feeds = {"s0": s, "x": x, "y": y, "outer": outer}
         expected = {"last": state, "zs": numpy.stack(zs[::-1], -1)}
-        self.compare([node], inputs, {}, feeds, expected, ("cpu", "emulate"))
+        self.compare([node], inputs, {}, feeds, expected, ("cpu", "emulate", "emulate"))  # the last by the plan kept
         out, _ = self.run_tool("fusion-opt", "m.onnx", "--fuse", "--quiet", "--emit=plan", "--target=sm_90a")
         self.assertRegex(out, r"steps \d+ to \d+, n times:")
+        self.run_tool("fusion-opt", "m.onnx", "--fuse", "--verify-fusions", "-o", "f.mlir")
+        self.assertEqual(self.run_tool("fusion-opt", "f.mlir")[0], self.read("f.mlir"))
 
     def swapping(self, count, more):
         """a, b = b, a + b: each value of the state becomes another one. Results have the names of the body's inputs."""
