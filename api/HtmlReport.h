@@ -1,12 +1,11 @@
-// The report as one self-contained web page.
+// The fusion report as a page.
 #pragma once
 
-#include "passes/fuse/FusionReport.h"
+#include <string>
 
 namespace fusion {
 
-/// The graph before and after fusion, drawn, groups coloured by fusion and misses with their reasons on hover; then the
-/// tables of the markdown report. Of layers that look the same one is drawn.
-std::string htmlReport(const FusionReport &report);
+/// One self-contained page, which holds the report's JSON and draws it. Fetches nothing.
+std::string htmlReport(const std::string &json);
 
 } // namespace fusion

@@ -1,4 +1,5 @@
 #include "api/HtmlReport.h"
+#include "api/PlanReport.h"
 #include "api/ReportContents.h"
 #include "ir/base/MappedFile.h"
 #include "ir/base/Nearest.h"
@@ -9,24 +10,6 @@
 #include "llvm/Support/JSON.h"
 
 namespace fusion {
-
-/// The report's text with the launches of the plan in it.
-static std::string withLaunches(const std::string &text, const ProgramPlan &plan) {
-  auto report = llvm::json::parse(text);
-  llvm::json::Object *object = report ? report->getAsObject() : nullptr;
-  if (!object) {
-    llvm::consumeError(report.takeError());
-    return text;
-  }
-  llvm::json::Array launches;
-  for (const KernelLaunch *launch : plan.launches())
-    launches.push_back(llvm::json::Object{{"kernel", plan.kernels[launch->kernel].name},
-                                          {"schedule", plan.kernels[launch->kernel].schedule},
-                                          {"fusion", launch->fusion},
-                                          {"location", launch->location}});
-  (*object)["launches"] = std::move(launches);
-  return llvm::formatv("{0:2}\n", *report).str();
-}
 
 /// A line for each kernel: how often it is launched, and where first.
 static std::string launchTable(const std::string &text) {
@@ -57,7 +40,12 @@ static std::string launchTable(const std::string &text) {
 }
 
 Report makeReport(FusionReport report, const ProgramPlan *plan) {
-  std::string json = plan ? withLaunches(report.json(), *plan) : report.json();
+  llvm::json::Object object = report.toJson();
+  if (plan) {
+    object["launches"] = launchesOf(*plan, report);
+    object["kernel_sources"] = kernelSourcesOf(*plan);
+  }
+  std::string json = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object))).str();
   return Report(
       std::make_shared<const Report::Contents>(Report::Contents{std::move(json), std::move(report)}));
 }
@@ -68,7 +56,7 @@ Report::Report(std::shared_ptr<const Contents> contents) : contents(std::move(co
 
 std::string Report::json() const { return contents->json; }
 std::string Report::markdown() const { return contents->report.markdown() + launchTable(contents->json); }
-std::string Report::html() const { return htmlReport(contents->report); }
+std::string Report::html() const { return htmlReport(contents->json); }
 
 bool Report::isFile(std::string_view path) {
   return path.ends_with(".json") || path.ends_with(".md") || path.ends_with(".html");

@@ -29,6 +29,12 @@ public:
           result.ops.push_back(op);
       }
     }
+    if (!result.matched) {
+      llvm::SmallPtrSet<Operation *, 8> distinct;
+      for (auto [wanted, op] : ops)
+        if (distinct.insert(op).second)
+          result.ops.push_back(op);
+    }
     result.opsFound = found;
     result.reason = reason;
     return result;

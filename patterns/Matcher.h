@@ -7,7 +7,8 @@ namespace fusion {
 
 struct MatchResult {
   bool matched = false;
-  /// On a match: the ops that the pattern groups, without repeats, in the pattern's order.
+  /// On a match: the ops that the pattern groups, without repeats, in the pattern's order. Otherwise: those that were
+  /// found, in no order.
   llvm::SmallVector<mlir::Operation *> ops;
   /// Otherwise: how many of the pattern's ops were found, and why it ended: the first structural mismatch, or every
   /// guard that failed.

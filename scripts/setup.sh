@@ -87,15 +87,16 @@ PYTHON
 pipInstall() { watched .venv/bin/python -m pip install -q --disable-pip-version-check "$@"; }
 
 pythonPackages() {
-  if have numpy onnx onnxruntime safetensors nanobind; then
+  if have numpy onnx onnxruntime safetensors nanobind fastjsonschema; then
     step "Python packages: all are in .venv"
     return
   fi
-  step "Python packages: installing numpy, onnx, onnxruntime, safetensors and nanobind into .venv"
+  step "Python packages: installing numpy, onnx, onnxruntime, safetensors, nanobind and fastjsonschema into .venv"
   [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 ||
     watched python3 -m venv --clear .venv || lacking "python3 -m venv .venv failed"
-  pipInstall 'numpy>=1.26,<3' 'onnx>=1.20,<1.23' 'onnxruntime>=1.20,<2' 'safetensors>=0.4,<1' 'nanobind>=2.4,<4' ||
-    lacking "pip could not install numpy, onnx, onnxruntime, safetensors and nanobind into .venv"
+  pipInstall 'numpy>=1.26,<3' 'onnx>=1.20,<1.23' 'onnxruntime>=1.20,<2' \
+    'safetensors>=0.4,<1' 'nanobind>=2.4,<4' 'fastjsonschema>=2.19,<3' ||
+    lacking "pip could not install numpy, onnx, onnxruntime, safetensors, nanobind and fastjsonschema into .venv"
 }
 
 # The folder with a CUDA toolkit's libnvrtc.so.

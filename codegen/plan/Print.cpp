@@ -29,11 +29,11 @@ static std::string_view kindName(BufferPlan::Kind kind) {
 static std::string shown(const Dim &dim) { return plainText(dim.str(), std::string::npos); }
 static std::string shown(std::span<const Dim> dims) { return plainText(shapeString(dims), std::string::npos); }
 
-static std::string typed(DType type, const DimShape &shape) {
+std::string typedText(DType type, const DimShape &shape) {
   return fmt::format("{} {}", name(type), shown(shape));
 }
 
-static std::string launchTitle(const KernelLaunch &launch) {
+std::string launchTitle(const KernelLaunch &launch) {
   std::string ops = fmt::format("{}", fmt::join(launch.ops, " + "));
   if (ops.empty())
     ops = "copy";
@@ -70,8 +70,7 @@ static std::string predicateText(const Predicate &when) {
   return text;
 }
 
-/// ` as one-shot when batch*seq in 2 … 4`
-static std::string conditionText(const Alternative &alternative) {
+std::string conditionText(const Alternative &alternative) {
   std::string text, when = predicateText(alternative.when);
   if (std::string_view variant = variantName(alternative); !variant.empty() && variant != kernelVariant)
     text = fmt::format(" as {}", plainText(variant));
@@ -193,7 +192,7 @@ std::string planText(const ProgramPlan &plan) {
   auto ports = [&](std::string_view title, const std::vector<PortPlan> &list) {
     for (const PortPlan &port : list)
       text += fmt::format(
-          "{} {}: {} {} %{}{}\n", title, plainText(port.name), typed(port.type, port.shape),
+          "{} {}: {} {} %{}{}\n", title, plainText(port.name), typedText(port.type, port.shape),
           port.strides.empty() ? "=" : "in place in", port.buffer,
           port.shard ? fmt::format(", one of {} shards along {}", port.shard->count, port.shard->axis) : "");
   };
@@ -207,7 +206,7 @@ std::string planText(const ProgramPlan &plan) {
     std::string part;
     if (buffer.window)
       part = fmt::format(", of {} from {} on", shapeString(buffer.window->whole), shown(buffer.window->starts));
-    text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typed(buffer.type, buffer.shape),
+    text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typedText(buffer.type, buffer.shape),
                         plainText(buffer.name), part);
   }
   if (!plan.preparation.empty())
@@ -223,49 +222,6 @@ std::string planText(const ProgramPlan &plan) {
     text += stepText(plan, plan.steps[i], i);
   }
   return text;
-}
-
-static std::string dotString(std::string_view text) {
-  std::string result = "\"";
-  for (char c : plainText(text, std::string::npos))
-    result += c == '"' ? "\\\"" : std::string(1, c);
-  return result + '"';
-}
-
-std::string planDot(const ProgramPlan &plan) {
-  std::string text = "digraph plan {\n  rankdir=TB;\n  node [shape=box, fontname=\"Helvetica\"];\n";
-  std::vector<std::string> writer(plan.buffers.size());
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    const PortPlan &port = plan.inputs[i];
-    writer[port.buffer] = fmt::format("input{}", i);
-    text += fmt::format("  input{} [shape=ellipse, label={}];\n", i, dotString(port.name));
-  }
-  auto edge = [&](BufferId buffer, const std::string &to) {
-    if (!writer[buffer].empty() && writer[buffer] != to)
-      text += fmt::format("  {} -> {} [label={}];\n", writer[buffer], to,
-                          dotString(typed(plan.buffers[buffer].type, plan.buffers[buffer].shape)));
-  };
-  size_t number = 0;
-  for (const Step &step : plan.steps)
-    for (const KernelLaunch &launch : step.alternatives.front().launches) { // others do the same
-      std::string node = fmt::format("launch{}", number++);
-      text += fmt::format(
-          "  {} [{}label={}];\n", node, launch.fusion.empty() ? "" : "style=filled, fillcolor=\"#dbe9f6\", ",
-          dotString(launchTitle(launch) + (launch.location.empty() ? "" : " @ " + launch.location)));
-      for (const KernelArgument &argument : launch.arguments)
-        if (const BufferId *buffer = bufferOf(argument); buffer && !isWritten(argument))
-          edge(*buffer, node);
-      for (const KernelArgument &argument : launch.arguments)
-        if (const BufferId *buffer = bufferOf(argument); buffer && isWritten(argument)) {
-          edge(*buffer, node);
-          writer[*buffer] = node;
-        }
-    }
-  for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    text += fmt::format("  output{} [shape=ellipse, label={}];\n", i, dotString(plan.outputs[i].name));
-    edge(plan.outputs[i].buffer, fmt::format("output{}", i));
-  }
-  return text + "}\n";
 }
 
 } // namespace fusion

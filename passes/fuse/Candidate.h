@@ -28,6 +28,7 @@ struct Candidate {
   double score = 0;                         ///< what the choice maximises; negative: not worth it
   double shared = 0;                        ///< what it saves besides if all that computes `replaced` again is taken
   double noise = 0;                         ///< of a measured score
+  double fusedTime = 0, unfusedTime = 0;    ///< microseconds; 0: not measured
 
   bool overlaps(const Candidate &other) const;
   /// ops and clones, in block order.

@@ -76,16 +76,18 @@ std::optional<size_t> CandidatePool::add(Candidate candidate, unsigned opsFound)
   // PDL matches are not injective: (q, k) and (k, q) are one candidate.
   auto [entry, fresh] = known.try_emplace(std::move(key), Known{root});
   Known &fate = entry->second;
+  const SmallVector<Operation *> ops = candidate.ops;
   if (fresh) {
     if (auto reason = whyNot(candidate)) {
       fate.refusal = *reason;
+      fate.wouldSave = traffic.saving(candidate.ops, candidate.clones);
     } else {
       fate.number = candidates.size();
       candidates.push_back(std::move(candidate));
     }
   }
   if (!fate.number)
-    sites.miss(root, pattern, opsFound, fate.refusal);
+    sites.miss(root, pattern, opsFound, fate.refusal, {ops, fate.wouldSave});
   else if (fate.root != root)
     sites.miss(root, pattern, opsFound, "the same ops are a candidate from " + siteName(fate.root));
   return fate.number;
@@ -184,6 +186,8 @@ void CandidatePool::measure() {
   for (auto [candidate, time] : llvm::zip(fresh, times)) {
     std::optional<std::string> slower;
     if (time) {
+      candidate.fusedTime = time->fused;
+      candidate.unfusedTime = time->unfused;
       slower = whySlower(*time, sizesOf(candidate, traffic));
       // Equal within the noise: one kernel is still better than several.
       candidate.score = std::max(scoreOfSaving(time->unfused - time->fused), 1.0);

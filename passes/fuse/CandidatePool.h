@@ -39,6 +39,7 @@ private:
     mlir::Operation *root;
     std::optional<size_t> number = std::nullopt;
     std::string refusal = {}; ///< if it has no number
+    int64_t wouldSave = 0;    ///< bytes, if it has no number
   };
   using Key = std::pair<std::string, std::vector<mlir::Operation *>>;
 

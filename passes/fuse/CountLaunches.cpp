@@ -2,7 +2,7 @@
 #include "passes/fuse/Fuse.h"
 
 #include "ir/dialect/Types.h"
-#include "passes/fuse/Traffic.h"
+#include "passes/fuse/ReportGraph.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -48,6 +48,11 @@ Status describeUnfused(func::FuncOp function, ScheduleOracle &oracle, FusionRepo
     report.nominal[symbol] = size;
   if (Status status = countLaunches(function, oracle, report, true); !status)
     return status;
+  auto nodes = drawNodes(function, oracle, report.before);
+  if (nodes)
+    nodes = drawFused(function, oracle, *nodes, report);
+  if (!nodes)
+    return nodes.error();
   return countLaunches(function, oracle, report, false);
 }
 

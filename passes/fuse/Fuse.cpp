@@ -2,6 +2,7 @@
 
 #include "ir/dialect/Types.h"
 #include "passes/fuse/Grow.h"
+#include "passes/fuse/ReportGraph.h"
 #include "passes/fuse/Select.h"
 #include "patterns/Matcher.h"
 
@@ -38,8 +39,7 @@ void eraseDead(func::FuncOp function, llvm::DenseSet<Operation *> *erased = null
     }
 }
 
-/// Rounds until nothing is left to group. In each, all families propose from the same graph, and the set of
-/// candidates that saves most is committed.
+/// Rounds until nothing is left to group: in each all families propose, and the set that saves most is committed.
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
@@ -47,7 +47,9 @@ public:
       : function(function), patterns(patterns), options(options), oracle(oracle), report(report) {}
 
   Status run() {
-    const DrawnNodes drawn = drawNodes(function, report.before);
+    auto drawn = drawNodes(function, oracle, report.before);
+    if (!drawn)
+      return drawn.error();
     Result<size_t> committed = round();
     while (committed && *committed > 0) {
       isFirstRound = false;
@@ -57,16 +59,15 @@ public:
       return committed.error();
     if (Status status = dissolveRefused(); !status)
       return status;
-    recordMisses();
-    const DrawnNodes fused = drawNodes(function, report.after);
-    for (auto &[op, index] : fused)
-      if (auto group = llvm::dyn_cast<GroupOp>(op))
-        for (Operation &member : group.getBody().front())
-          if (auto node = drawn.find(&member); node != drawn.end())
-            report.before[node->second].fusion = group.getPattern().str();
-    for (auto &[root, line] : sites.missLines())
-      if (auto node = drawn.find(root); node != drawn.end())
-        report.before[node->second].missed.push_back(line);
+    recordMisses(*drawn);
+    auto fused = drawFused(function, oracle, *drawn, report);
+    if (!fused)
+      return fused.error();
+    std::map<SiteName, std::vector<size_t>> places;
+    for (auto &[op, index] : *fused)
+      for (const SiteName &entry : made.lookup(op).entries)
+        places[entry].push_back(index);
+    placeSites(report, std::move(places));
     return {};
   }
 
@@ -97,7 +98,7 @@ private:
   }
 
   void collect(CandidatePool &pool, const Traffic &traffic) {
-    matchPatterns(pool);
+    matchPatterns(pool, traffic);
     const ProposalContext context{function.getBody().front(), traffic, oracle};
     const std::vector<Candidate> found = pool.all().vec();
     for (auto more : {growGroups, proposeBranchNorms, proposeRopes, proposeRotationPairs, proposeGates})
@@ -116,7 +117,7 @@ private:
     return enabled(found->family.str()) ? found : nullptr;
   }
 
-  void matchPatterns(CandidatePool &pool) {
+  void matchPatterns(CandidatePool &pool, const Traffic &traffic) {
     std::vector<const FusionPattern *> wanted;
     for (const FusionPattern &pattern : patterns.patterns())
       if (auto collective = absentCollective(pattern, function.getBody().front()))
@@ -126,14 +127,18 @@ private:
     for (Operation &root : function.getBody().front())
       for (const FusionPattern *pattern : wanted)
         if (pattern->startsAt(&root))
-          match(*pattern, &root, pool);
+          match(*pattern, &root, pool, traffic);
   }
 
-  void match(const FusionPattern &pattern, Operation *root, CandidatePool &pool) {
+  void match(const FusionPattern &pattern, Operation *root, CandidatePool &pool, const Traffic &traffic) {
     see(root, pattern.name);
     for (MatchResult &result : matchAll(pattern, root)) {
-      if (!result.matched)
-        return sites.miss(root, pattern.name, result.opsFound, result.reason);
+      if (!result.matched) {
+        FoundOps found;
+        if (result.ops.size() > 1)
+          found = {result.ops, traffic.saving(result.ops)};
+        return sites.miss(root, pattern.name, result.opsFound, result.reason, std::move(found));
+      }
       Candidate candidate;
       candidate.pattern = pattern.name;
       candidate.isUsers = !pattern.isBuiltin;
@@ -145,9 +150,10 @@ private:
 
   void collect(const Proposer &proposer, CandidatePool &pool, const Traffic &traffic) {
     Proposals proposals = proposer.propose({function.getBody().front(), traffic, oracle, pool.all()});
-    for (auto &[root, reason] : proposals.misses) {
-      see(root, proposer.family.str());
-      sites.miss(root, proposer.family.str(), 0, reason);
+    for (Proposals::Miss &miss : proposals.misses) {
+      const int64_t bytes = miss.found.size() > 1 ? traffic.saving(miss.found) : 0;
+      see(miss.root, proposer.family.str());
+      sites.miss(miss.root, proposer.family.str(), 0, miss.reason, {std::move(miss.found), bytes});
     }
     for (Candidate &candidate : proposals.candidates)
       consider(std::move(candidate), pool);
@@ -174,7 +180,7 @@ private:
       const Candidate &candidate = all[index];
       isSettled[index] = true;
       if (auto reason = whyNotNow(candidate)) {
-        sites.miss(candidate.root, candidate.pattern, ~0u, *reason);
+        sites.miss(candidate.root, candidate.pattern, ~0u, *reason, {candidate.ops, candidate.bytesSaved});
         continue;
       }
       take(candidate);
@@ -233,6 +239,8 @@ private:
 
   void take(const Candidate &candidate) {
     FusionReport::Site site{siteName(candidate.root), {}, candidate.bytesSaved};
+    site.fusedTime = candidate.fusedTime;
+    site.unfusedTime = candidate.unfusedTime;
     for (Operation *op : candidate.body())
       site.ops.push_back(op->getName().getStringRef().str());
     remark::passed(candidate.root->getLoc(), remarkOf(candidate.pattern))
@@ -247,9 +255,11 @@ private:
       }
     taken.entries.push_back({candidate.pattern, site.location});
     taken.sites.push_back({candidate.root, candidate.pattern});
+    taken.bytesSaved = candidate.bytesSaved;
     report.patterns[candidate.pattern].fired.push_back(std::move(site));
     sites.fire(candidate.root, candidate.pattern);
     settled.insert_range(candidate.ops);
+    sites.group(candidate.ops, candidate.bytesSaved);
     made[commit(candidate)] = std::move(taken);
   }
 
@@ -284,10 +294,12 @@ private:
   void forget(GroupOp group, const std::string &reason) {
     const Made taken = made.lookup(group.getOperation());
     made.erase(group.getOperation());
-    for (Operation &op : group.getBody().front())
+    for (Operation &op : group.getBody().front()) {
       settled.erase(&op);
+      sites.ungroup(&op);
+    }
     for (auto &[root, pattern] : taken.sites)
-      sites.unfire(root, pattern, reason);
+      sites.unfire(root, pattern, reason, taken.bytesSaved);
     for (auto &[pattern, location] : taken.entries) {
       auto &fired = report.patterns[pattern].fired;
       auto entry = llvm::find_if(fired, [&](const FusionReport::Site &site) { return site.location == location; });
@@ -313,23 +325,23 @@ private:
     }
     if (score > candidate.score)
       reason += overlapped.size() > 1 ? ", which save more" : ", which saves more";
-    sites.miss(candidate.root, candidate.pattern, ~0u, reason);
+    sites.miss(candidate.root, candidate.pattern, ~0u, reason, {candidate.ops, candidate.bytesSaved});
     return true;
   }
 
-  void recordMisses() {
+  void recordMisses(const DrawnNodes &drawn) {
     for (const std::string &name : names())
       if (enabled(name))
         report.patterns[name]; // a pattern without candidates is in the report too
-    for (auto &[root, reason] : restMisses) {
-      sites.see(root, rest()->family.str());
-      sites.miss(root, rest()->family.str(), 0, reason);
+    for (const Proposals::Miss &miss : restMisses) {
+      sites.see(miss.root, rest()->family.str());
+      sites.miss(miss.root, rest()->family.str(), 0, miss.reason);
     }
     std::set<std::string> forRest;
     for (const Proposer &proposer : proposers())
       if (proposer.isForRest)
         forRest.insert(proposer.family.str());
-    sites.recordMisses(report, [&](Operation *root, const std::string &pattern) {
+    sites.recordMisses(report, drawn, [&](Operation *root, const std::string &pattern) {
       return !forRest.contains(pattern) || !settled.contains(root);
     });
     for (auto &[name, reason] : absent)
@@ -350,7 +362,8 @@ private:
   /// What the report says of a group.
   struct Made {
     SmallVector<std::pair<Operation *, std::string>> sites;
-    SmallVector<std::pair<std::string, std::string>> entries; ///< pattern and location
+    SmallVector<SiteName> entries;
+    int64_t bytesSaved = 0;
   };
   llvm::DenseMap<Operation *, Made> made;
   llvm::DenseSet<Operation *> settled;        ///< in a group, or gone; keys only

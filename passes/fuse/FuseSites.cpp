@@ -1,8 +1,10 @@
 #include "passes/fuse/FuseSites.h"
 
 #include "ir/dialect/Types.h"
-#include "passes/fuse/Candidate.h"
-#include "passes/fuse/Traffic.h"
+
+#include "llvm/ADT/SmallSet.h"
+
+#include <algorithm>
 
 using namespace mlir;
 
@@ -20,54 +22,47 @@ void FuseSites::see(Operation *root, const std::string &pattern) {
 }
 
 void FuseSites::miss(Operation *root, const std::string &pattern, unsigned opsFound,
-                     const std::string &reason) {
-  auto [entry, fresh] = misses.insert({{root, pattern}, {opsFound, reason}});
-  if (!fresh && opsFound > entry->second.opsFound)
-    entry->second = {opsFound, reason};
+                     const std::string &reason, FoundOps found) {
+  auto [entry, fresh] = misses.insert({{root, pattern}, {}});
+  if (fresh || opsFound > entry->second.opsFound)
+    entry->second = {opsFound, reason, std::move(found)};
 }
 
-void FuseSites::unfire(Operation *root, const std::string &pattern, const std::string &reason) {
+void FuseSites::unfire(Operation *root, const std::string &pattern, const std::string &reason,
+                       int64_t bytes) {
   fired.erase({root, pattern});
-  misses[{root, pattern}] = {~0u, reason};
+  misses[{root, pattern}] = {~0u, reason, {{}, bytes}};
 }
 
-void FuseSites::recordMisses(FusionReport &report,
+void FuseSites::group(ArrayRef<Operation *> ops, int64_t bytesSaved) {
+  for (Operation *op : ops)
+    groups[op] = saved.size();
+  saved.push_back(bytesSaved);
+}
+
+int64_t FuseSites::lost(const FoundOps &found) const {
+  llvm::SmallSet<size_t, 4> taken;
+  int64_t bytes = found.bytes;
+  for (Operation *op : found.ops)
+    if (auto group = groups.find(op); group != groups.end() && taken.insert(group->second).second)
+      bytes -= saved[group->second];
+  return std::max<int64_t>(bytes, 0);
+}
+
+void FuseSites::recordMisses(FusionReport &report, const std::map<Operation *, size_t> &nodes,
                              llvm::function_ref<bool(Operation *, const std::string &)> isShown) {
   for (auto &[key, site] : roots) {
     if (fired.contains(key) || !isShown(key.first, key.second))
       continue;
-    const std::string reason = misses[key].reason;
+    const NearMiss &miss = misses[key];
     remark::missed(site.second, remarkOf(key.second))
-        << remark::reason("missed at {0}: {1}", site.first, reason);
-    report.patterns[key.second].missed.push_back({site.first, reason});
-    lines.push_back({key.first, key.second + ": " + reason});
+        << remark::reason("missed at {0}: {1}", site.first, miss.reason);
+    FusionReport::Pattern &pattern = report.patterns[key.second];
+    pattern.applies |= miss.opsFound > 1 || !miss.found.ops.empty();
+    auto node = nodes.find(key.first);
+    pattern.missed.push_back({site.first, miss.reason, lost(miss.found),
+                              node == nodes.end() ? std::nullopt : std::optional(node->second)});
   }
-}
-
-DrawnNodes drawNodes(func::FuncOp function, std::vector<FusionReport::Node> &nodes) {
-  DrawnNodes index;
-  for (Operation &op : function.getBody().front().without_terminator()) {
-    if (nn::isStored(&op))
-      continue;
-    FusionReport::Node node;
-    node.location = locationName(op.getLoc());
-    node.layer = layerOf(node.location);
-    node.label = op.getName().getStringRef().str();
-    if (auto group = llvm::dyn_cast<GroupOp>(op)) {
-      node.fusion = group.getPattern().str();
-      node.label.clear();
-      for (Operation &member : group.getBody().front().without_terminator())
-        if (!llvm::isa<nn::ConstantOp>(member))
-          node.label += (node.label.empty() ? "" : " → ") + member.getName().getStringRef().str();
-    }
-    for (Value operand : op.getOperands())
-      if (auto producer = index.find(operand.getDefiningOp());
-          producer != index.end() && !llvm::is_contained(node.inputs, producer->second))
-        node.inputs.push_back(producer->second);
-    index[&op] = nodes.size();
-    nodes.push_back(std::move(node));
-  }
-  return index;
 }
 
 } // namespace fusion

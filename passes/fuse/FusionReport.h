@@ -1,10 +1,14 @@
 // What fused, and for everything that did not, why.
 #pragma once
 
+#include "ir/base/Layers.h"
+
 #include "mlir/IR/Operation.h"
+#include "llvm/Support/JSON.h"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,14 +20,22 @@ struct FusionReport {
     std::vector<std::string> ops;  ///< nn.add, nn.rms_norm
     int64_t bytesSaved = 0;        ///< memory traffic, at the nominal sizes
     std::string assumes = {};      ///< what was taken for granted; empty: nothing
+    std::optional<size_t> node = {}; ///< the group, in `after`
+    /// Microseconds of the one kernel, and of the kernels of its ops by themselves; 0: not measured.
+    double fusedTime = 0, unfusedTime = 0;
   };
   struct Miss {
     std::string location;
     std::string reason;            ///< names the operand or the guard
+    /// What the ops that were found would save as one kernel, beyond what the groups save that they are in now.
+    /// 0: nothing, or one op alone was found.
+    int64_t bytes = 0;
+    std::optional<size_t> node = {}; ///< the root, in `before`
   };
   struct Pattern {
     std::vector<Site> fired;
     std::vector<Miss> missed;
+    bool applies = false;          ///< it fired, or two ops at least of what it wants stand together somewhere
   };
   struct Layer {
     std::string name;
@@ -32,11 +44,19 @@ struct FusionReport {
 
   /// One op of the graph, or one group of them.
   struct Node {
-    std::string label;                ///< nn.rms_norm, or the ops of a group
-    std::string location, layer;
+    std::vector<std::string> ops;     ///< nn.rms_norm, or the ops of a group
+    std::string location, result;     ///< `result`: "f16 [batch, 64]", the first one's
+    int64_t bytes = 0;                ///< that a kernel of its own moves; 0 for views
     std::string fusion;               ///< the group it is in, or is; empty: none
-    std::vector<std::string> missed;  ///< "add_norm: reason"
+    std::optional<size_t> group = {}; ///< of a node of `before` that is in a group: that one in `after`
     std::vector<size_t> inputs;       ///< nodes that make what it reads, without repeats
+  };
+  /// Which parts of the graph repeat.
+  struct Structure {
+    std::vector<std::string> layers;
+    std::vector<size_t> alike; ///< for each layer the first one like it, in both graphs
+    std::vector<Fold> folds;
+    std::vector<std::optional<size_t>> before, after; ///< the layer of each node
   };
 
   std::string model, target;
@@ -58,14 +78,21 @@ struct FusionReport {
   std::vector<Miss> unmeasured;
   /// The sizes that stand for the symbolic dims in the byte counts.
   std::map<std::string, int64_t> nominal;
-  /// The graph in block order before and after fusion, constants and weights left out. For drawings: not part of json().
+  /// The graph in block order before and after fusion, constants and weights left out.
   std::vector<Node> before, after;
+  Structure structure;
 
+  /// See docs/report.schema.json.
+  llvm::json::Object toJson() const;
   std::string json() const;
   std::string markdown() const;
 };
 
-/// The inverse of json(); what is missing or malformed stays empty.
+/// Of json(): counts up when a reader of the old form would misread the new one; keys may be added without.
+inline constexpr int64_t reportVersion = 1;
+
+/// The inverse of json(), but for nodes' ops, results, bytes and inputs; what is missing or malformed stays
+/// empty.
 FusionReport reportFromJson(llvm::StringRef text);
 
 } // namespace fusion

@@ -13,6 +13,7 @@ struct Proposals {
   struct Miss {
     mlir::Operation *root;
     std::string reason;
+    llvm::SmallVector<mlir::Operation *> found = {}; ///< what a candidate would be made of, if that is known
   };
   std::vector<Miss> misses; ///< anchors without a candidate
 };

@@ -144,7 +144,8 @@ Proposals proposeMatmuls(const ProposalContext &context) {
     for (nn::MatmulOp matmul : matmuls)
       proposals.misses.push_back({matmul, std::to_string(matmuls.size()) +
                                               " matmuls read one input, at most " +
-                                              std::to_string(mostMatmuls) + " go side by side"});
+                                              std::to_string(mostMatmuls) + " go side by side",
+                                  {matmuls.begin(), matmuls.end()}});
   }
   return proposals;
 }

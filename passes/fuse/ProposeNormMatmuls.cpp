@@ -66,8 +66,12 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     // there says nothing of few rows, for which the kernel is one.
     const Dim rows = product(llvm::ArrayRef<Dim>(context.traffic.shapes[op.getResult(0)]).drop_back());
     if (!rows.constant()) {
-      proposals.misses.push_back({&op, "the number of rows of the input is known in a run only (" +
-                                           rows.str() + "): whether it gains something depends on it"});
+      SmallVector<Operation *> found{&op};
+      found.append(matmuls.begin(), matmuls.end());
+      proposals.misses.push_back({&op,
+                                  "the number of rows of the input is known in a run only (" + rows.str() +
+                                      "): whether it gains something depends on it",
+                                  std::move(found)});
       continue;
     }
     if (!epilogues)

@@ -35,7 +35,8 @@ Proposals proposeSiblingNorms(const ProposalContext &context) {
     if (norms.size() > mostSiblings) {
       proposals.misses.push_back({norms.back(), std::to_string(norms.size()) +
                                                     " norms of one value, at most " +
-                                                    std::to_string(mostSiblings) + " go together"});
+                                                    std::to_string(mostSiblings) + " go together",
+                                    norms});
       continue;
     }
     Candidate candidate;

@@ -54,18 +54,12 @@ int64_t Traffic::launch(Operation *op) const {
   return unfused(op);
 }
 
-std::string layerOf(StringRef location) {
-  SmallVector<StringRef> parts;
-  location.split(parts, '.');
-  // Up to and including the first number: model.layers.0
-  std::string layer;
-  for (StringRef part : parts) {
-    layer += (layer.empty() ? "" : ".") + part.str();
-    unsigned number;
-    if (!part.getAsInteger(10, number))
-      return layer;
-  }
-  return {};
+int64_t Traffic::saving(ArrayRef<Operation *> ops, ArrayRef<Operation *> clones) const {
+  GroupPorts ports = portsOf(ops, clones);
+  int64_t saved = -bytes(ports.inputs, ports.outputs);
+  for (Operation *op : ops)
+    saved += launch(op);
+  return saved;
 }
 
 } // namespace fusion

@@ -20,9 +20,8 @@ struct Traffic {
   int64_t unfused(llvm::ArrayRef<mlir::Operation *> ops) const;
   /// Of the kernel that an op or group becomes.
   int64_t launch(mlir::Operation *op) const;
+  /// What `ops` move each by itself, less what they would as one kernel that computes `clones` too.
+  int64_t saving(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::Operation *> clones = {}) const;
 };
-
-/// `model.layers.0` of `model.layers.0.self_attn.q_proj`; empty if no part of the path is a number.
-std::string layerOf(llvm::StringRef location);
 
 } // namespace fusion

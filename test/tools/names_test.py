@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import unittest
-import xml.etree.ElementTree
 
 from harness import ToolTest, graph, read_safetensors, write_safetensors
 
@@ -128,7 +127,7 @@ class HostileNames(ToolTest):
                 for line in self.read("r.md").split("\n"):
                     self.assertRegex(line, r"^($|#|\||- |Kernels |Profit|Features of sm_)")
                     self.assertEqual(line.count("`") % 2, 0)
-                xml.etree.ElementTree.fromstring(self.read("r.html").split("\n", 1)[1])
+                self.assertEqual(self.read("r.html").lower().count("</script"), 2)
 
     def test_names_that_contradict(self):
         """ONNX wants one meaning for a name, and an attribute that refers to a function's only inside of one."""

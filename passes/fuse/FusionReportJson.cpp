@@ -1,9 +1,6 @@
 #include "passes/fuse/FusionReport.h"
 
-#include "ir/base/PlainText.h"
-
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 
 namespace fusion {
@@ -18,18 +15,64 @@ static llvm::json::Object jsonOf(const std::map<std::string, FusionReport::Patte
                                {"bytes_saved", site.bytesSaved}};
       if (!site.assumes.empty())
         entry["assumes"] = site.assumes;
+      if (site.node)
+        entry["node"] = static_cast<int64_t>(*site.node);
+      if (site.unfusedTime > 0)
+        entry["microseconds"] = llvm::json::Object{{"fused", site.fusedTime}, {"unfused", site.unfusedTime}};
       sites.push_back(std::move(entry));
     }
-    for (const FusionReport::Miss &miss : pattern.missed)
-      missed.push_back(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
+    for (const FusionReport::Miss &miss : pattern.missed) {
+      llvm::json::Object entry{{"location", miss.location}, {"reason", miss.reason}, {"bytes", miss.bytes}};
+      if (miss.node)
+        entry["node"] = static_cast<int64_t>(*miss.node);
+      missed.push_back(std::move(entry));
+    }
     patternObject[name] = llvm::json::Object{{"fired", static_cast<int64_t>(pattern.fired.size())},
+                                             {"applies", pattern.applies || !pattern.fired.empty()},
                                              {"sites", std::move(sites)},
                                              {"missed", std::move(missed)}};
   }
   return patternObject;
 }
 
-std::string FusionReport::json() const {
+static llvm::json::Array jsonOf(const std::vector<FusionReport::Node> &nodes,
+                                const std::vector<std::optional<size_t>> &layers) {
+  llvm::json::Array array;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const FusionReport::Node &node = nodes[i];
+    llvm::json::Object entry{{"ops", llvm::json::Array(node.ops)},
+                             {"location", node.location},
+                             {"result", node.result},
+                             {"bytes", node.bytes},
+                             {"inputs", llvm::json::Array(node.inputs)}};
+    if (!node.fusion.empty())
+      entry["fusion"] = node.fusion;
+    if (node.group)
+      entry["node"] = static_cast<int64_t>(*node.group);
+    if (i < layers.size() && layers[i])
+      entry["layer"] = static_cast<int64_t>(*layers[i]);
+    array.push_back(std::move(entry));
+  }
+  return array;
+}
+
+static llvm::json::Object graphOf(const FusionReport &report) {
+  const FusionReport::Structure &structure = report.structure;
+  llvm::json::Array layers, folds;
+  for (size_t i = 0; i < structure.layers.size(); ++i)
+    layers.push_back(llvm::json::Object{{"name", structure.layers[i]},
+                                        {"like", static_cast<int64_t>(structure.alike[i])}});
+  for (const Fold &fold : structure.folds)
+    folds.push_back(llvm::json::Object{{"first", static_cast<int64_t>(fold.first)},
+                                       {"layers", static_cast<int64_t>(fold.layers)},
+                                       {"times", static_cast<int64_t>(fold.times)}});
+  return llvm::json::Object{{"layers", std::move(layers)},
+                            {"folds", std::move(folds)},
+                            {"before", jsonOf(report.before, structure.before)},
+                            {"after", jsonOf(report.after, structure.after)}};
+}
+
+llvm::json::Object FusionReport::toJson() const {
   llvm::json::Array layerArray;
   for (const Layer &layer : layers)
     layerArray.push_back(llvm::json::Object{{"name", layer.name}, {"kernels", layer.kernels}});
@@ -43,6 +86,7 @@ std::string FusionReport::json() const {
   for (const Miss &miss : unmeasured)
     unmeasuredArray.push_back(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
   llvm::json::Object object{
+      {"version", reportVersion},
       {"model", model},
       {"target", target},
       {"unused_features", std::move(unusedArray)},
@@ -51,12 +95,53 @@ std::string FusionReport::json() const {
       {"kernels", llvm::json::Object{{"before", kernelsBefore}, {"after", kernelsAfter}}},
       {"bytes", llvm::json::Object{{"before", bytesBefore}, {"after", bytesAfter}}},
       {"layers", std::move(layerArray)},
+      {"graph", graphOf(*this)},
       {"profit", profit},
       {"unmeasured", std::move(unmeasuredArray)},
       {"nominal", std::move(nominalObject)}};
   if (!noPlan.empty())
     object["no_plan"] = noPlan;
-  return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object))).str();
+  return object;
+}
+
+std::string FusionReport::json() const { return llvm::formatv("{0:2}\n", llvm::json::Value(toJson())).str(); }
+
+static std::optional<size_t> numberOf(const llvm::json::Object &object, llvm::StringRef key) {
+  auto number = object.getInteger(key);
+  return number && *number >= 0 ? std::optional(static_cast<size_t>(*number)) : std::nullopt;
+}
+
+/// What markdown() needs of the graph: layers, and where nodes are.
+static void readGraph(const llvm::json::Object &graph, FusionReport &report) {
+  auto each = [&](const char *key, auto &&read) {
+    if (const llvm::json::Array *array = graph.getArray(key))
+      for (const llvm::json::Value &entry : *array)
+        if (const llvm::json::Object *object = entry.getAsObject())
+          read(*object);
+  };
+  FusionReport::Structure &structure = report.structure;
+  each("layers", [&](const llvm::json::Object &layer) {
+    structure.layers.push_back(layer.getString("name").value_or("").str());
+    structure.alike.push_back(numberOf(layer, "like").value_or(0));
+  });
+  const size_t layers = structure.layers.size();
+  each("folds", [&](const llvm::json::Object &object) {
+    Fold fold{numberOf(object, "first").value_or(0), numberOf(object, "layers").value_or(1),
+              numberOf(object, "times").value_or(1)};
+    if (fold.first < layers && fold.layers > 0 && fold.times > 0 && fold.layers <= layers &&
+        fold.times <= (layers - fold.first) / fold.layers)
+      structure.folds.push_back(fold);
+  });
+  auto nodes = [&](const char *key, std::vector<FusionReport::Node> &into,
+                   std::vector<std::optional<size_t>> &of) {
+    each(key, [&](const llvm::json::Object &node) {
+      into.emplace_back().location = node.getString("location").value_or("").str();
+      auto layer = numberOf(node, "layer");
+      of.push_back(layer && *layer < layers ? layer : std::nullopt);
+    });
+  };
+  nodes("before", report.before, structure.before);
+  nodes("after", report.after, structure.after);
 }
 
 FusionReport reportFromJson(llvm::StringRef text) {
@@ -102,21 +187,30 @@ FusionReport reportFromJson(llvm::StringRef text) {
           entry.location = site.getString("location").value_or("").str();
           entry.bytesSaved = site.getInteger("bytes_saved").value_or(0);
           entry.assumes = site.getString("assumes").value_or("").str();
+          entry.node = numberOf(site, "node");
+          if (const llvm::json::Object *times = site.getObject("microseconds")) {
+            entry.fusedTime = times->getNumber("fused").value_or(0);
+            entry.unfusedTime = times->getNumber("unfused").value_or(0);
+          }
           if (const llvm::json::Array *ops = site.getArray("ops"))
             for (const llvm::json::Value &op : *ops)
               entry.ops.push_back(op.getAsString().value_or("").str());
         });
         entries(*object, "missed", [&](const llvm::json::Object &miss) {
           pattern.missed.push_back({miss.getString("location").value_or("").str(),
-                                    miss.getString("reason").value_or("").str()});
+                                    miss.getString("reason").value_or("").str(),
+                                    miss.getInteger("bytes").value_or(0), numberOf(miss, "node")});
         });
+        pattern.applies = object->getBoolean("applies").value_or(true);
       }
     }
   };
   entries(*root, "unmeasured", [&](const llvm::json::Object &miss) {
-    report.unmeasured.push_back({miss.getString("location").value_or("").str(),
-                                 miss.getString("reason").value_or("").str()});
+    report.unmeasured.push_back(
+        {miss.getString("location").value_or("").str(), miss.getString("reason").value_or("").str()});
   });
+  if (const llvm::json::Object *graph = root->getObject("graph"))
+    readGraph(*graph, report);
   readPatterns("patterns", report.patterns);
   readPatterns("raises", report.raises);
   entries(*root, "layers", [&](const llvm::json::Object &layer) {
@@ -127,64 +221,6 @@ FusionReport reportFromJson(llvm::StringRef text) {
     for (const auto &[symbol, size] : *nominal)
       report.nominal[symbol.str()] = size.getAsInteger().value_or(0);
   return report;
-}
-
-std::string FusionReport::markdown() const {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  out << "# Fusion report: " << markdownText(model) << " (" << markdownText(target) << ")\n\n";
-  out << llvm::formatv("Kernels {0} → {1}, memory traffic {2} → {3} bytes", kernelsBefore, kernelsAfter,
-                       bytesBefore, bytesAfter);
-  if (!nominal.empty()) {
-    out << " at ";
-    llvm::interleaveComma(
-        nominal, out, [&](const auto &entry) { out << markdownText(entry.first) << " = " << entry.second; });
-  }
-  out << ".\nProfit: " << profit << ".\n";
-  if (!noPlan.empty())
-    out << "\n**No GPU plan**: " << markdownText(noPlan) << "\n\n";
-  if (!unusedFeatures.empty())
-    out << "Features of " << target << " that no kernel uses yet: " << llvm::join(unusedFeatures, ", ")
-        << ".\n";
-  for (const Miss &miss : unmeasured)
-    out << "- modelled at `" << markdownText(miss.location) << "`: " << markdownText(miss.reason) << "\n";
-  out << "\n| fusion | fired | missed |\n|---|---|---|\n";
-  for (const auto &[name, pattern] : patterns)
-    out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size()
-        << " |\n";
-  for (const auto &[name, pattern] : patterns) {
-    if (pattern.fired.empty() && pattern.missed.empty())
-      continue;
-    out << "\n## " << markdownText(name) << "\n\n";
-    for (const Site &site : pattern.fired)
-      out << "- fired at `" << markdownText(site.location) << "`: " << llvm::join(site.ops, " → ") << ", "
-          << site.bytesSaved << " bytes saved\n";
-    for (const Miss &miss : pattern.missed)
-      if (miss.location.empty())
-        out << "- missed everywhere: " << markdownText(miss.reason) << "\n";
-      else
-        out << "- missed at `" << markdownText(miss.location) << "`: " << markdownText(miss.reason) << "\n";
-  }
-  if (!raises.empty())
-    out << "\n## Named ops found in decomposed spellings\n\n| op | found | missed |\n|---|---|---|\n";
-  for (const auto &[name, pattern] : raises)
-    out << "| " << markdownText(name) << " | " << pattern.fired.size() << " | " << pattern.missed.size()
-        << " |\n";
-  for (const auto &[name, pattern] : raises)
-    for (const Site &site : pattern.fired)
-      if (!site.assumes.empty())
-        out << "\n- " << markdownText(name) << " found at `" << markdownText(site.location)
-            << "`: " << markdownText(site.assumes) << "\n";
-  for (const auto &[name, pattern] : raises)
-    for (const Miss &miss : pattern.missed)
-      out << "\n- " << markdownText(name) << " missed at `" << markdownText(miss.location)
-          << "`: " << markdownText(miss.reason) << "\n";
-  if (!layers.empty()) {
-    out << "\n## Kernels by layer\n\n| layer | kernels |\n|---|---|\n";
-    for (const Layer &layer : layers)
-      out << "| `" << markdownText(layer.name) << "` | " << layer.kernels << " |\n";
-  }
-  return text;
 }
 
 } // namespace fusion
