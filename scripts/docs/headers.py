@@ -20,7 +20,7 @@ EXPAND_ONLY_PREDEF = YES
 PREDEFINED = FUSION_API= __cplusplus
 """
 # C's comments as those that Doxygen reads: before a declaration, and after one on its line.
-C_FILTER = r"""FILTER_PATTERNS = "*.h=sed -E 's,^/[*] ([^-]),/** \1,; s|([;0-9,]) +/[*] |\1 /**< |'" """
+C_FILTER = r"""FILTER_PATTERNS = "*.h=sed -E 's,.*clang-format.*,,; s,^/[*] ([^-]),/** \1,; s|([;0-9,]) +/[*] |\1 /**< |'" """
 SHOWN = ("variable", "function", "typedef", "enum")
 
 
