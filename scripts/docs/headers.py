@@ -20,7 +20,8 @@ EXPAND_ONLY_PREDEF = YES
 PREDEFINED = FUSION_API= __cplusplus
 """
 # C's comments as those that Doxygen reads: before a declaration, and after one on its line.
-C_FILTER = r"""FILTER_PATTERNS = "*.h=sed -E 's,.*clang-format.*,,; s,^/[*] ([^-]),/** \1,; s|([;0-9,]) +/[*] |\1 /**< |'" """
+C_EDITS = (r"s,.*clang-format.*,,", r"s,^/[*] ([^-]),/** \1,", r"s|([;0-9,]) +/[*] |\1 /**< |")
+C_FILTER = f"""FILTER_PATTERNS = "*.h=sed -E '{'; '.join(C_EDITS)}'" """
 SHOWN = ("variable", "function", "typedef", "enum")
 
 

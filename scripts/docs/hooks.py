@@ -1,7 +1,7 @@
 """Hooks of MkDocs: pages that are generated, drawings of fusions, and links into the project.
 
-Pages of docs/ link to files of the project as a forge shows them. On the site those files are pages too, under
-sources/.
+Pages of docs/ link to files of the project as a forge shows them. On the site those files are pages too,
+under sources/.
 """
 
 import os
