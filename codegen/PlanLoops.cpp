@@ -1,4 +1,5 @@
-// Loops: the steps of a body, repeated. The state lies in buffers of its own, which each round reads and then replaces.
+// Loops: the steps of a body, repeated. The state lies in buffers of its own, which each round reads and then
+// replaces.
 #include "codegen/PlanBuilder.h"
 #include "ir/dialect/Loop.h"
 
@@ -11,13 +12,15 @@ Status PlanBuilder::planLoop(nn::LoopOp loop) {
   if (!body || !body.getBody().hasOneBlock())
     return badInput(describeOp(loop) + ": there is no function @" + loop.getBody().str());
   if (loop.getConditional())
-    return badInput(describeOp(loop) + ": how many steps it takes depends on run-time data, and a plan's launches follow from "
-                                       "sizes: it runs on the CPU only");
+    return badInput(describeOp(loop) +
+                    ": how many steps it takes depends on run-time data, and a plan's launches follow from "
+                    "sizes: it runs on the CPU only");
   if (isInLoop)
     return badInput(describeOp(loop) + ": a loop inside of a loop has no plan: it runs on the CPU only");
   llvm::SmallVector<BufferId> states;
   for (auto [initial, result] : llvm::zip(loop.getValues(), loop.getState())) {
-    states.push_back(buffers[result] = addBuffer(BufferPlan::Kind::Temporary, result, locationName(loop.getLoc())));
+    states.push_back(buffers[result] =
+                         addBuffer(BufferPlan::Kind::Temporary, result, locationName(loop.getLoc())));
     if (Status status = planCopy(initial, views[initial], states.back(), loop); !status)
       return status;
   }
@@ -77,7 +80,9 @@ Status PlanBuilder::planRounds(llvm::ArrayRef<BufferId> states) {
     auto argument = llvm::dyn_cast<BlockArgument>(value);
     return argument && argument.getArgNumber() < states.size();
   };
-  auto stays = [&](size_t i) { return next[i] == block.getArgument(static_cast<unsigned>(i)) || views.isInPlace(next[i]); };
+  auto stays = [&](size_t i) {
+    return next[i] == block.getArgument(static_cast<unsigned>(i)) || views.isInPlace(next[i]);
+  };
   for (size_t i = 0; i < states.size(); ++i) {
     const View &view = views[next[i]];
     if (stays(i) || !isState(view.base) || aside.contains(next[i]))

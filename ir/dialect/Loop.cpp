@@ -28,7 +28,9 @@ LogicalResult LoopOp::verifyForm() {
     return emitOpError("steps is not one dim");
   if (!getSteps() && !getConditional())
     return emitOpError("has neither steps nor a condition: it never ends");
-  auto isFlag = [](Value value) { return tensorType(value).getRank() == 0 && elementType(value).isInteger(1); };
+  auto isFlag = [](Value value) {
+    return tensorType(value).getRank() == 0 && elementType(value).isInteger(1);
+  };
   if (getConditional() && (getState().empty() || !isFlag(getState()[0])))
     return emitOpError("is conditional, and its first result is not an i1 scalar");
   for (auto [value, state] : llvm::zip(getValues(), getState()))
@@ -50,7 +52,8 @@ LogicalResult LoopOp::verifySymbolUses(SymbolTableCollection &symbols) {
              return fits(std::get<0>(pair), std::get<1>(pair));
            });
   };
-  if (!allFit(getOperandTypes(), function.getArgumentTypes()) || !allFit(getResultTypes(), function.getResultTypes()))
+  if (!allFit(getOperandTypes(), function.getArgumentTypes()) ||
+      !allFit(getResultTypes(), function.getResultTypes()))
     return emitOpError("has operands and results of other types than @") << getBody();
   return success();
 }

@@ -9,8 +9,8 @@
 
 namespace fusion::onnx {
 
-/// The integer of one element that `value` is, where it is rounded from sums, products and quotients of sizes and
-/// constants that floats hold exactly; nothing else.
+/// The integer of one element that `value` is, where it is rounded from sums, products and quotients of sizes
+/// and constants that floats hold exactly; nothing else.
 std::optional<Dim> sizeThroughFloats(mlir::Value value);
 
 } // namespace fusion::onnx

@@ -48,12 +48,13 @@ void LoopBuilder::next(unsigned state, Value value) {
     const Dim difference = n.owner().resolve(left - right);
     return difference.isStatic() && !(difference == Dim(0));
   };
-  bool same = NodeImporter::typeOf(value) == NodeImporter::typeOf(states[state].initial) && before.size() == after.size();
+  bool same = NodeImporter::typeOf(value) == NodeImporter::typeOf(states[state].initial) &&
+              before.size() == after.size();
   for (size_t i = 0; same && i < before.size(); ++i)
     same = !differs(before[i], after[i]);
   if (!same)
-    return n.fail("a value that the steps hand on changes from " + shapeString(before) + " to " + shapeString(after) +
-                  ": its shape or type must stay the same");
+    return n.fail("a value that the steps hand on changes from " + shapeString(before) + " to " +
+                  shapeString(after) + ": its shape or type must stay the same");
   for (auto [left, right] : llvm::zip(before, after))
     n.takeAsEqual(left, right);
   states[state].next = n.reshape(value, DimShape(before));
@@ -131,9 +132,11 @@ SmallVector<Value> LoopBuilder::finish(std::optional<Dim> steps, bool conditiona
   capture();
   operands.append(captured);
   // The return op's operands may have been captured: its types stay the same.
-  function.setType(builder.getFunctionType(block->getArgumentTypes(), TypeRange(ValueRange(operands).take_front(states.size()))));
+  function.setType(builder.getFunctionType(block->getArgumentTypes(),
+                                           TypeRange(ValueRange(operands).take_front(states.size()))));
   for (auto [index, argument] : llvm::enumerate(block->getArguments()))
-    function.setArgAttr(static_cast<unsigned>(index), nn::dimsAttr, nn::dimsToAttr(n.context(), n.shapeOf(argument)));
+    function.setArgAttr(static_cast<unsigned>(index), nn::dimsAttr,
+                        nn::dimsToAttr(n.context(), n.shapeOf(argument)));
   for (auto [index, state] : llvm::enumerate(states))
     if (state.isStack) {
       const auto at = static_cast<unsigned>(index);

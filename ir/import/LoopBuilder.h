@@ -7,8 +7,8 @@
 
 namespace fusion::onnx {
 
-/// From its construction to finish() what the node builds goes into the body. There, values from outside are used as
-/// they are; finish() hands them in. Without finish() nothing is left of it.
+/// From its construction to finish() what the node builds goes into the body. There, values from outside are
+/// used as they are; finish() hands them in. Without finish() nothing is left of it.
 class LoopBuilder {
 public:
   explicit LoopBuilder(NodeImporter &node);
@@ -16,8 +16,8 @@ public:
   LoopBuilder(const LoopBuilder &) = delete;
   LoopBuilder &operator=(const LoopBuilder &) = delete;
 
-  /// One more value of the state, built outside: what it is in a step. The first one is the condition of a loop that
-  /// has one.
+  /// One more value of the state, built outside: what it is in a step. The first one is the condition of a
+  /// loop that has one.
   mlir::Value state(mlir::Value initial);
   /// What the n-th value of the state is in the next step. Has its shape, or the node fails.
   void next(unsigned state, mlir::Value value);

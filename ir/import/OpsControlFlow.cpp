@@ -198,7 +198,8 @@ void emptyStacks(NodeImporter &n, Unrolled &loop, GraphValue *condition) {
   }
 }
 
-/// The number of steps that a loop is unrolled to at most, where it is known when it ends; nothing where it is run.
+/// The number of steps that a loop is unrolled to at most, where it is known when it ends; nothing where it
+/// is run.
 std::optional<int64_t> unrolledSteps(NodeImporter &n, GraphValue *condition) {
   const auto goesOn = holds(n, condition);
   if (goesOn == false)
@@ -248,8 +249,9 @@ void loop(NodeImporter &n) {
   const auto *body = n.attribute("body");
   if (!body || !body->has_g())
     return n.fail("the body is missing");
-  const auto states = static_cast<int64_t>(n.inputCount()) - 2, outputs = static_cast<int64_t>(body->g().output_size());
-  if (states < 0 || outputs < states + 1 || n.outputCount() > outputs - 1)
+  const int64_t states = std::max<int64_t>(static_cast<int64_t>(n.inputCount()) - 2, 0),
+                outputs = body->g().output_size();
+  if (outputs < states + 1 || n.outputCount() > outputs - 1)
     return n.fail("the body has " + Twine(outputs) + " outputs");
   GraphValue *condition = n.has(1) ? outerValue(n, 1) : knownScalar(n, 1, n.builder().getI1Type());
   const auto limit = unrolledSteps(n, condition);

@@ -19,11 +19,13 @@ public:
     if (n.failed())
       return;
     const size_t spatial = shape.size() < 2 ? 0 : shape.size() - 2;
-    if (spatial < 1 || points.size() != shape.size() || !(points.back() == Dim(static_cast<int64_t>(spatial))))
+    if (spatial < 1 || points.size() != shape.size() ||
+        !(points.back() == Dim(static_cast<int64_t>(spatial))))
       return n.fail("a grid of " + shapeString(points) + " does not fit to " + shapeString(shape));
     if (mode == Mode::Cubic && spatial != 2)
       return n.fail("mode cubic is for two dims");
-    const Dim count = product(ArrayRef(points).drop_front().drop_back()), elements = product(ArrayRef(shape).drop_front(2));
+    const Dim count = product(ArrayRef(points).drop_front().drop_back()),
+              elements = product(ArrayRef(shape).drop_front(2));
     const Value grid = n.cast(n.reshape(n.operand(1), {points[0], count, points.back()}), n.f32Type());
     // [batch, elements, channels]
     const Value flat = n.transpose(n.reshape(x, {shape[0], shape[1], elements}), {0, 2, 1});
@@ -89,11 +91,13 @@ private:
   }
   /// Mirrored until it is between the ends.
   Value reflected(Value x, const Dim &size) {
-    Value low = number(corners ? 0 : -0.5), range = floated(corners ? size - 1 : size), high = n.add(low, range);
+    Value low = number(corners ? 0 : -0.5), range = floated(corners ? size - 1 : size),
+          high = n.add(low, range);
     Value away = n.build<nn::AbsOp>(n.sub(x, low));
     Value turns = n.build<nn::FloorOp>(n.div(away, range));
     Value rest = n.sub(away, n.mul(turns, range));
-    Value even = n.build<nn::EqualOp>({n.build<nn::FloorOp>(n.mul(turns, number(0.5))), n.mul(turns, number(0.5))});
+    Value even =
+        n.build<nn::EqualOp>({n.build<nn::FloorOp>(n.mul(turns, number(0.5))), n.mul(turns, number(0.5))});
     return n.build<nn::WhereOp>({even, n.add(low, rest), n.sub(high, rest)});
   }
   Value inside(Value x, const Dim &size) {
@@ -114,7 +118,8 @@ private:
       return {tap(first, n.sub(number(1), past), size), tap(n.add(first, number(1)), past, size)};
     std::vector<Tap> all;
     for (int i = -1; i <= 2; ++i)
-      all.push_back(tap(n.add(first, number(i)), cubic(n.build<nn::AbsOp>(n.sub(past, number(i))), i < 0 || i > 1), size));
+      all.push_back(tap(n.add(first, number(i)),
+                        cubic(n.build<nn::AbsOp>(n.sub(past, number(i))), i < 0 || i > 1), size));
     return all;
   }
 
@@ -131,8 +136,8 @@ private:
 
   Tap tap(Value place, Value weight, const Dim &size) {
     if (padding == Padding::Zeros) {
-      Value within = n.build<nn::AndOp>({n.build<nn::GreaterEqualOp>({place, number(0)}),
-                                         n.build<nn::LessOp>({place, floated(size)})});
+      Value within = n.build<nn::AndOp>(
+          {n.build<nn::GreaterEqualOp>({place, number(0)}), n.build<nn::LessOp>({place, floated(size)})});
       weight = n.build<nn::WhereOp>({within, weight ? weight : number(1), number(0)});
     } else {
       place = inside(place, size);

@@ -6,7 +6,8 @@ using namespace mlir;
 
 namespace fusion::onnx {
 
-std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph, ArrayRef<GraphValue *> inputs) {
+std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph,
+                              ArrayRef<GraphValue *> inputs) {
   auto outputs = n.owner().inlineGraph(graph, inputs);
   if (outputs)
     return *outputs;
@@ -54,10 +55,11 @@ namespace {
 
 Type flagType(NodeImporter &n) { return n.builder().getI1Type(); }
 
-/// The body of a Loop, once: `conditional` if its condition is looked at. `steps`: how many at most, where that follows
-/// from sizes; `limit` where it is data; neither where there is no limit. False where the condition has to be looked at.
-bool repeatBody(NodeImporter &n, const proto::GraphProto &body, bool conditional, std::optional<Dim> steps, Value limit,
-                Value condition, ArrayRef<Value> initial) {
+/// The body of a Loop, once: `conditional` if its condition is looked at. `steps`: how many at most, where
+/// that follows from sizes; `limit` where it is data; neither where there is no limit. False where the
+/// condition has to be looked at.
+bool repeatBody(NodeImporter &n, const proto::GraphProto &body, bool conditional, std::optional<Dim> steps,
+                Value limit, Value condition, ArrayRef<Value> initial) {
   Value first = condition ? condition : n.scalar(flagType(n), 1);
   if (conditional && limit)
     first = n.build<nn::AndOp>({first, n.build<nn::LessOp>({n.scalar(n.i64Type(), 0), limit})});
@@ -78,7 +80,8 @@ bool repeatBody(NodeImporter &n, const proto::GraphProto &body, bool conditional
   if (conditional) {
     Value next = n.reshape(built(n, outputs->front()), {});
     if (limit)
-      next = n.build<nn::AndOp>({next, n.build<nn::LessOp>({n.add(loop.index(), n.scalar(n.i64Type(), 1)), limit})});
+      next = n.build<nn::AndOp>(
+          {next, n.build<nn::LessOp>({n.add(loop.index(), n.scalar(n.i64Type(), 1)), limit})});
     loop.next(0, next);
   }
   const auto states = static_cast<unsigned>(initial.size());
@@ -88,7 +91,8 @@ bool repeatBody(NodeImporter &n, const proto::GraphProto &body, bool conditional
   for (unsigned i = states; i < n.outputCount(); ++i)
     if (n.wants(i) && !n.failed()) {
       if (conditional)
-        n.fail("output " + Twine(i) + " has an entry for each step, and how many there are depends on run-time data");
+        n.fail("output " + Twine(i) +
+               " has an entry for each step, and how many there are depends on run-time data");
       else
         stacks.emplace_back(i, loop.stack(built(n, (*outputs)[1 + i]), *steps));
     }
@@ -158,7 +162,8 @@ Value stacked(NodeImporter &n, Value x, int64_t axis, bool reversed) {
 
 void scan(NodeImporter &n) {
   if (n.opset() < 9)
-    return n.fail("Scan of opset 8, which has a batch of its own, is not supported: convert the model to opset 9 or later");
+    return n.fail("Scan of opset 8, which has a batch of its own, is not supported: convert the model to "
+                  "opset 9 or later");
   const auto *body = n.attribute("body");
   const int64_t scanned = n.intAttribute("num_scan_inputs", 0),
                 states = static_cast<int64_t>(n.inputCount()) - scanned;
@@ -167,7 +172,8 @@ void scan(NodeImporter &n) {
   if (scanned < 1 || states < 0 || n.outputCount() > static_cast<unsigned>(body->g().output_size()) ||
       body->g().output_size() < states)
     return n.fail("num_scan_inputs is " + Twine(scanned) + " for " + Twine(n.inputCount()) + " inputs");
-  const auto stacks = static_cast<size_t>(body->g().output_size() - states), inputs = static_cast<size_t>(scanned);
+  const auto stacks = static_cast<size_t>(body->g().output_size() - states),
+             inputs = static_cast<size_t>(scanned);
   std::vector<int64_t> axes = perTensor(n, "scan_input_axes", inputs),
                        backwards = perTensor(n, "scan_input_directions", inputs),
                        outAxes = perTensor(n, "scan_output_axes", stacks),
@@ -218,7 +224,8 @@ void scan(NodeImporter &n) {
     n.result(i, results[i]);
   for (size_t i = 0; i < stacks; ++i)
     if (const auto index = static_cast<unsigned>(states) + i; n.wants(static_cast<unsigned>(index)))
-      n.result(static_cast<unsigned>(index), stacked(n, results[places[i]], outAxes[i], outBackwards[i] != 0));
+      n.result(static_cast<unsigned>(index),
+               stacked(n, results[places[i]], outAxes[i], outBackwards[i] != 0));
 }
 
 } // namespace

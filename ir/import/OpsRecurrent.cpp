@@ -23,7 +23,9 @@ struct Activation {
 
   Value of(NodeImporter &n, Value x) const {
     auto number = [&](double value) { return n.scalar(NodeImporter::typeOf(x), value); };
-    auto orElse = [&](Value condition, Value yes, Value no) { return n.build<nn::WhereOp>({condition, yes, no}); };
+    auto orElse = [&](Value condition, Value yes, Value no) {
+      return n.build<nn::WhereOp>({condition, yes, no});
+    };
     if (name == "sigmoid")
       return n.build<nn::SigmoidOp>(x);
     if (name == "tanh")
@@ -42,7 +44,8 @@ struct Activation {
       return n.build<nn::MinOp>(
           {n.build<nn::MaxOp>({n.add(n.mul(x, number(alpha)), number(beta)), number(0)}), number(1)});
     if (name == "elu")
-      return orElse(n.build<nn::LessOp>({x, number(0)}), n.mul(n.sub(n.build<nn::ExpOp>(x), number(1)), number(alpha)), x);
+      return orElse(n.build<nn::LessOp>({x, number(0)}),
+                    n.mul(n.sub(n.build<nn::ExpOp>(x), number(1)), number(alpha)), x);
     if (name == "softsign")
       return n.div(x, n.add(n.build<nn::AbsOp>(x), number(1)));
     if (name == "softplus")
@@ -55,7 +58,7 @@ struct Activation {
 struct Settings {
   int64_t gates = 1, hidden = 0, directions = 1;
   bool reverse = false, batchFirst = false, linearBeforeReset = false, coupled = false;
-  double clip = 0; ///< 0: none
+  double clip = 0;                     ///< 0: none
   std::vector<Activation> activations; ///< as many for each direction
 };
 
@@ -69,17 +72,24 @@ void readActivations(NodeImporter &n, Settings &settings, ArrayRef<StringRef> us
   if (names.size() != usual.size() * static_cast<size_t>(settings.directions))
     return n.fail(Twine(names.size()) + " activations for " + Twine(settings.directions) + " directions");
   // Those without parameters take none of the lists' entries.
-  const std::vector<double> alphas = n.floatsAttribute("activation_alpha"), betas = n.floatsAttribute("activation_beta");
+  const std::vector<double> alphas = n.floatsAttribute("activation_alpha"),
+                            betas = n.floatsAttribute("activation_beta");
   size_t nextAlpha = 0, nextBeta = 0;
   for (const std::string &name : names) {
     Activation activation{llvm::StringRef(name).lower()};
     const llvm::StringRef key = activation.name;
     const auto alpha = llvm::StringSwitch<std::optional<double>>(key)
-                           .Case("affine", 1.0).Case("leakyrelu", 0.01).Case("thresholdedrelu", 1.0)
-                           .Case("scaledtanh", 1.0).Case("hardsigmoid", 0.2).Case("elu", 1.0)
+                           .Case("affine", 1.0)
+                           .Case("leakyrelu", 0.01)
+                           .Case("thresholdedrelu", 1.0)
+                           .Case("scaledtanh", 1.0)
+                           .Case("hardsigmoid", 0.2)
+                           .Case("elu", 1.0)
                            .Default(std::nullopt);
     const auto beta = llvm::StringSwitch<std::optional<double>>(key)
-                          .Case("affine", 0.0).Case("scaledtanh", 1.0).Case("hardsigmoid", 0.5)
+                          .Case("affine", 0.0)
+                          .Case("scaledtanh", 1.0)
+                          .Case("hardsigmoid", 0.5)
                           .Default(std::nullopt);
     if (alpha)
       activation.alpha = nextAlpha < alphas.size() ? alphas[nextAlpha++] : *alpha;
@@ -107,8 +117,8 @@ std::optional<Settings> settingsOf(NodeImporter &n, int64_t gates, ArrayRef<Stri
     return std::nullopt;
   const DimShape r = n.shape(inputR);
   if (!r[2].isStatic() || !(r[1] == Dim(gates) * r[2]) || !(r[0] == Dim(settings.directions)))
-    n.fail("the weights (input 2) of " + shapeString(r) + " are not those of " + Twine(gates) + " gates and " +
-           Twine(settings.directions) + " directions");
+    n.fail("the weights (input 2) of " + shapeString(r) + " are not those of " + Twine(gates) +
+           " gates and " + Twine(settings.directions) + " directions");
   else
     settings.hidden = r[2].value();
   if (n.intAttribute("hidden_size", settings.hidden) != settings.hidden)
@@ -123,8 +133,10 @@ public:
   Direction(NodeImporter &n, const Settings &settings, int64_t number, Value x)
       : n(n), settings(settings), number(number), steps(n.shapeOf(x)[0]), batch(n.shapeOf(x)[1]), x(x) {}
 
-  /// Everything but what the steps do: `step` makes the next state of the products with the inputs and the state.
-  template <class Step> void run(unsigned stateInputs, const Step &step) {
+  /// Everything but what the steps do: `step` makes the next state of the products with the inputs and the
+  /// state.
+  template <class Step>
+  void run(unsigned stateInputs, const Step &step) {
     isReversed = settings.reverse || number == 1;
     if (n.has(inputLengths))
       lengths = n.reshape(n.cast(n.operand(inputLengths), n.i64Type()), {batch, Dim(1)});
@@ -135,7 +147,7 @@ public:
       last.push_back(initial(inputH + i));
     if (n.failed())
       return;
-    steps.isStatic() && steps.value() <= mostUnrolled && steps.value() > 0 ? unroll(step) : loop(step);
+    steps.isStatic() && steps.value() <= mostUnrolled &&steps.value() > 0 ? unroll(step) : loop(step);
     if (isReversed)
       all = reversed(all);
   }
@@ -147,12 +159,15 @@ public:
   Value gate(Value x, int64_t index, int64_t count = 1) {
     return n.slice(x, n.rankOf(x) - 1, index * settings.hidden, count * settings.hidden);
   }
-  Value times(Value state, Value weight) { return n.build<nn::MatmulOp>({state, weight}, n.flag("transpose_b", true)); }
+  Value times(Value state, Value weight) {
+    return n.build<nn::MatmulOp>({state, weight}, n.flag("transpose_b", true));
+  }
   Value clipped(Value x) {
     if (settings.clip <= 0)
       return x;
     const Type type = NodeImporter::typeOf(x);
-    return n.build<nn::MinOp>({n.build<nn::MaxOp>({x, n.scalar(type, -settings.clip)}), n.scalar(type, settings.clip)});
+    return n.build<nn::MinOp>(
+        {n.build<nn::MaxOp>({x, n.scalar(type, -settings.clip)}), n.scalar(type, settings.clip)});
   }
   const Activation &activation(size_t which) const {
     const size_t each = settings.activations.size() / static_cast<size_t>(settings.directions);
@@ -169,11 +184,11 @@ public:
     return n.reshape(n.slice(whole, 0, number, 1), shape);
   }
 
-  Value recurrent;              ///< [gates * hidden, hidden]
-  Value recurrentBias;          ///< [gates * hidden], where it must stay apart from the other
+  Value recurrent;     ///< [gates * hidden, hidden]
+  Value recurrentBias; ///< [gates * hidden], where it must stay apart from the other
   bool separatesBias = false;
-  Value all;                    ///< [steps, batch, hidden]
-  SmallVector<Value> last;      ///< the state behind the last step, of each [batch, hidden]
+  Value all;               ///< [steps, batch, hidden]
+  SmallVector<Value> last; ///< the state behind the last step, of each [batch, hidden]
 
 private:
   /// With sequence_lens each sequence is turned about within its own length.
@@ -186,8 +201,9 @@ private:
     Value mirrored = n.sub(n.sub(lengths, n.scalar(n.i64Type(), 1)), place);
     Value at = n.build<nn::WhereOp>({n.build<nn::LessOp>({place, lengths}), mirrored, place});
     Value byEntry = n.transpose(sequence, {1, 0, 2});
-    return n.transpose(n.build<nn::GatherNdOp>({byEntry, n.reshape(at, {batch, steps, Dim(1)})}, n.i64("batch_dims", 1)),
-                       {1, 0, 2});
+    return n.transpose(
+        n.build<nn::GatherNdOp>({byEntry, n.reshape(at, {batch, steps, Dim(1)})}, n.i64("batch_dims", 1)),
+        {1, 0, 2});
   }
 
   Value withBias(Value products) {
@@ -229,7 +245,8 @@ private:
     return output;
   }
 
-  template <class Step> void unroll(const Step &step) {
+  template <class Step>
+  void unroll(const Step &step) {
     SmallVector<Value> outputs;
     for (int64_t i = 0; i < steps.value() && !n.failed(); ++i) {
       DimShape shape = n.shapeOf(products);
@@ -242,7 +259,8 @@ private:
       all = outputs.size() == 1 ? outputs.front() : n.concat(outputs, 0);
   }
 
-  template <class Step> void loop(const Step &step) {
+  template <class Step>
+  void loop(const Step &step) {
     LoopBuilder body(n);
     SmallVector<Value> state;
     for (Value value : last)
@@ -324,21 +342,23 @@ void gru(NodeImporter &n) {
     return;
   const bool after = settings->linearBeforeReset;
   const int64_t hidden = settings->hidden;
-  layer(n, *settings, 1, /*separatesBias=*/true, [&, after](Direction &own, Value inputs, ArrayRef<Value> state) {
-    const Value h = state[0], bias = own.recurrentBias;
-    auto biased = [&](Value x, int64_t gate, int64_t count) {
-      return bias ? n.add(x, own.gateRows(bias, gate, count)) : x;
-    };
-    Value all = after ? biased(own.times(h, own.recurrent), 0, 3) : Value();
-    Value two = after ? own.gate(all, 0, 2) : biased(own.times(h, own.gateRows(own.recurrent, 0, 2)), 0, 2);
-    Value gates = own.activated(0, n.add(own.gate(inputs, 0, 2), two));
-    Value update = n.slice(gates, 1, 0, hidden), reset = n.slice(gates, 1, hidden, hidden);
-    Value past = after ? n.mul(reset, own.gate(all, 2))
-                       : biased(own.times(n.mul(reset, h), own.gateRows(own.recurrent, 2)), 2, 1);
-    Value fresh = own.activated(1, n.add(own.gate(inputs, 2), past));
-    Value one = n.scalar(NodeImporter::typeOf(update), 1);
-    return SmallVector<Value>{n.add(n.mul(n.sub(one, update), fresh), n.mul(update, h))};
-  });
+  layer(n, *settings, 1, /*separatesBias=*/true,
+        [&, after](Direction &own, Value inputs, ArrayRef<Value> state) {
+          const Value h = state[0], bias = own.recurrentBias;
+          auto biased = [&](Value x, int64_t gate, int64_t count) {
+            return bias ? n.add(x, own.gateRows(bias, gate, count)) : x;
+          };
+          Value all = after ? biased(own.times(h, own.recurrent), 0, 3) : Value();
+          Value two =
+              after ? own.gate(all, 0, 2) : biased(own.times(h, own.gateRows(own.recurrent, 0, 2)), 0, 2);
+          Value gates = own.activated(0, n.add(own.gate(inputs, 0, 2), two));
+          Value update = n.slice(gates, 1, 0, hidden), reset = n.slice(gates, 1, hidden, hidden);
+          Value past = after ? n.mul(reset, own.gate(all, 2))
+                             : biased(own.times(n.mul(reset, h), own.gateRows(own.recurrent, 2)), 2, 1);
+          Value fresh = own.activated(1, n.add(own.gate(inputs, 2), past));
+          Value one = n.scalar(NodeImporter::typeOf(update), 1);
+          return SmallVector<Value>{n.add(n.mul(n.sub(one, update), fresh), n.mul(update, h))};
+        });
 }
 
 void lstm(NodeImporter &n) {

@@ -8,7 +8,8 @@ namespace fusion::onnx {
 using Values = std::vector<GraphValue *>;
 
 /// The outputs of a graph that is run in place; nothing where the node failed.
-std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph, llvm::ArrayRef<GraphValue *> inputs = {});
+std::optional<Values> inlined(NodeImporter &n, const proto::GraphProto &graph,
+                              llvm::ArrayRef<GraphValue *> inputs = {});
 /// As a value of the module; null where the node failed.
 mlir::Value built(NodeImporter &n, GraphValue *value);
 /// Input `index` as it is, built or not.
