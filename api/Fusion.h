@@ -197,8 +197,8 @@ public:
   explicit Report(std::shared_ptr<const Contents> contents);
   std::string json() const;
   std::string markdown() const;
-  /// One self-contained page: the tables and, of a graph that was fused and not found in a cache, drawings of it before
-  /// and after.
+  /// One self-contained page: the graph before and after fusion, with what was missed and, where there is a plan, the
+  /// kernels' source; and the tables. Fetches nothing.
   std::string html() const;
   /// Whether `path` ends with a format of write().
   static bool isFile(std::string_view path);

@@ -4,6 +4,7 @@
 #include "ir/base/MappedFile.h"
 #include "ir/base/Nearest.h"
 #include "ir/base/PlainText.h"
+#include "ir/base/Units.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -23,19 +24,28 @@ static std::string launchTable(const std::string &text) {
   struct Row {
     size_t launches = 0;
     std::string fusion, location;
+    double microseconds = 0;
   };
   llvm::MapVector<llvm::StringRef, Row> rows;
+  bool timed = false;
   for (const llvm::json::Value &entry : *launches)
     if (const llvm::json::Object *launch = entry.getAsObject()) {
       Row &row = rows[launch->getString("kernel").value_or("")];
       if (row.launches++ == 0)
         row = {1, launch->getString("fusion").value_or("").str(), launch->getString("location").value_or("").str()};
+      row.microseconds += launch->getNumber("microseconds").value_or(0);
+      timed |= row.microseconds > 0;
     }
-  std::string table = "\n## Kernels\n\n| kernel | launches | fusion | first at |\n|---|---|---|---|\n";
-  for (const auto &[kernel, row] : rows)
-    table += llvm::formatv("| {0} | {1} | {2} | {3} |\n", markdownText(kernel.str()), row.launches,
+  std::string table = "\n## Kernels\n\n| kernel | launches | fusion | first at |";
+  table += timed ? " time |\n|---|---|---|---|---|\n" : "\n|---|---|---|---|\n";
+  for (const auto &[kernel, row] : rows) {
+    table += llvm::formatv("| {0} | {1} | {2} | {3} |", markdownText(kernel.str()), row.launches,
                            markdownText(row.fusion), markdownText(row.location))
                  .str();
+    if (timed)
+      table += row.microseconds > 0 ? " " + microsecondsText(row.microseconds) + " |" : " |";
+    table += "\n";
+  }
   return table;
 }
 

@@ -21,7 +21,7 @@ class Report:
         return self._text("markdown")
 
     def html(self):
-        """The report as one self-contained page, with drawings of a graph that was not found in a cache."""
+        """The report as one self-contained page, which draws the graph before and after fusion."""
         return self._text("html")
 
     def write(self, path):
@@ -50,7 +50,7 @@ class Report:
         return self.markdown()
 
     def _repr_html_(self):
-        return f'<iframe style="width:100%;height:32em;border:0" srcdoc="{_quoted(self.html())}"></iframe>'
+        return f'<iframe style="width:100%;height:60em;border:0" srcdoc="{_quoted(self.html())}"></iframe>'
 
 
 def _quoted(page):

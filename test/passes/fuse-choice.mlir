@@ -4,8 +4,7 @@
 
 // CHECK-LABEL: @main
 // LESS-LABEL: @main
-// MISS: add_norm
-// MISS: missed at `norm`: dropped: overlaps matmul_epilogue at product, which saves more
+// MISS: |  | 1 | add_norm | `norm` | dropped: overlaps matmul_epilogue at product, which saves more |
 func.func @main(%x: tensor<64x128xf16>, %v: tensor<128x128xf16>, %r: tensor<64x128xf16>, %w: tensor<128xf16>, %y: tensor<64x128xf16>)
     -> (tensor<64x128xf16>, tensor<64x128xf16>, tensor<64x128xf16>, tensor<64x128xf16>, tensor<64x32xf16>, tensor<64x256xf16>) {
   // The residual goes with the matmul, so that only the sum is written and read.

@@ -1,5 +1,6 @@
 """The module fusion with numpy alone."""
 
+import html.parser
 import os
 import pathlib
 import subprocess
@@ -45,6 +46,23 @@ class ModuleTest(unittest.TestCase):
         self.assertIn("</html>", program.report.html())
         self.assertIn("srcdoc", program._repr_html_())
         self.assertIn("| rope | 2 |", str(program.report))
+
+    def test_a_report_is_a_page(self):
+        report = fusion.load(EXAMPLE / "model.onnx").explain("plan").report
+        page = report.html()
+        self.assertIn("struct Config", page)
+        self.assertIn("\n## `m.model.layers.0`\n", report.markdown())
+        frames = []
+
+        class Frames(html.parser.HTMLParser):
+            def handle_starttag(self, tag, attributes):
+                frames.append((tag, dict(attributes).get("srcdoc")))
+
+        Frames().feed(report._repr_html_())
+        self.assertEqual(frames, [("iframe", page)])
+        with tempfile.TemporaryDirectory() as folder:
+            report.write(f"{folder}/r.html")
+            self.assertEqual(pathlib.Path(folder, "r.html").read_text(encoding="utf-8"), page)
 
     def test_models_and_weights_in_memory(self):
         model = addition()

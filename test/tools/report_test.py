@@ -205,6 +205,17 @@ class Small(ReportTest):
         self.check(report)
         self.assertEqual(report["graph"]["layers"], [])
 
+    def test_times_of_a_profile(self):
+        folder = os.path.dirname(LLAMA)
+        for ending in ("json", "md"):
+            self.run_tool("fusion-run", LLAMA, f"--inputs={folder}/inputs.safetensors", "--device=emulate",
+                          "--profile=trace.json", f"--report=r.{ending}", "--quiet")
+        report = json.loads(self.read("r.json"))
+        self.check(report)
+        timed = [launch for launch in report["launches"] if launch.get("microseconds", 0) > 0]
+        self.assertEqual(len(timed), report["kernels"]["after"])
+        self.assertIn("| first at | time |", self.read("r.md"))
+
     def test_markdown(self):
         text = self.report(LLAMA, "md")
         self.assertIn("3.84 MiB → 2.36 MiB", text)
@@ -298,6 +309,48 @@ class Large(ReportTest):
         selected = root.find(id="after")[0].find("g", class_="selected")
         self.assertEqual(len(selected), 1)
         self.assertEqual(len(root.find(id="after")[0].find("g", class_="shut")), LAYERS - 2)
+
+
+def alternating(named):
+    """Eight layers of a norm, an activation and a sum, whose activations alternate."""
+    kind = "tensor<4x128xf32>"
+    lines, last = [], "%x"
+    for layer in range(8):
+        activation = ("silu", "softplus")[layer % 2]
+        for number, text in enumerate((f"nn.rms_norm {last}, %w {{eps = 1.0e-6 : f32}} : ({kind}, tensor<128xf32>) -> {kind}",
+                                       f"nn.{activation} %v{layer}_0 : ({kind}) -> {kind}",
+                                       f"nn.softmax %v{layer}_1 {{axis = -1 : i64}} : ({kind}) -> {kind}",
+                                       f"nn.add %v{layer}_2, {last} : ({kind}, {kind}) -> {kind}")):
+            lines.append(f"%v{layer}_{number} = {text}" + (f' loc("h.{layer}.op")' if named else ""))
+        last = f"%v{layer}_3"
+    return (f"func.func @main(%x: {kind}, %w: tensor<128xf32>) -> {kind} {{\n" + "\n".join(lines) +
+            f"\nreturn {last} : {kind}\n}}")
+
+
+class Alternating(ReportTest):
+    def test_by_name_and_by_structure(self):
+        for named in (True, False):
+            self.write("m.mlir", alternating(named))
+            report = data_of(self.report("m.mlir", "html"))
+            self.check(report)
+            layers = report["graph"]["layers"]
+            if named:
+                # A sum goes with the next layer's norm. The first norm reads no sum, the second a sum with an input, and
+                # the last sum stays alone: these layers are like no other.
+                self.assertEqual([layer["like"] for layer in layers], [0, 1, 2, 3, 2, 3, 2, 7])
+                self.assertIn({"first": 2, "layers": 2, "times": 2}, report["graph"]["folds"])
+            else:  # a repeat is two layers here
+                self.assertGreaterEqual(len(layers), 3)
+                self.assertEqual({layer["name"].split(" ")[0] for layer in layers}, {"repeat"})
+
+    def test_page(self):
+        self.write("m.mlir", alternating(True))
+        report = data_of(self.report("m.mlir", "html"))
+        pane = self.shown().find(id="after")[0]
+        self.assertEqual(len(pane.find("g", class_="fold")), 1)
+        self.assertEqual(len(pane.find("g", class_="layer")), 6)
+        drawn = [node for node in report["graph"]["after"] if node.get("layer") not in (4, 5)]
+        self.assertEqual(len(pane.find("g", class_="box")), len(drawn))
 
 
 class Hostile(ReportTest):

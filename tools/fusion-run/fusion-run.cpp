@@ -8,6 +8,7 @@
 #include "api/Compare.h"
 #include "api/Decode.h"
 #include "api/Fusion.h"
+#include "api/ReportTimes.h"
 #include "ir/base/MappedFile.h"
 #include "ir/base/PlainText.h"
 #include "ir/base/Progress.h"
@@ -202,6 +203,9 @@ Status profile(Program &program, const NamedTensors &inputs) {
     return {};
   if (Status status = writeFileAtomically(profileFile, profile->chromeTrace); !status)
     return status;
+  if (!reportFile.empty())
+    if (Status status = withTimes(program.report(), *profile).write(reportFile); !status)
+      return status;
   return writeOutput("-", profile->table);
 }
 
