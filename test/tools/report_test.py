@@ -1,4 +1,4 @@
-"""Reports: the JSON against its schema, the page's structure, Markdown and drawings, of small, large and hostile graphs."""
+"""Reports: the JSON against its schema, the structure of page, Markdown and drawing; small, large, hostile graphs."""
 import html.parser
 import json
 import os
@@ -47,7 +47,8 @@ class Element:
 
     def find(self, tag=None, **attributes):
         return [element for element in self.walk() if tag in (None, element.tag) and all(
-            value in element.attributes.get(key.rstrip("_"), "").split(" ") for key, value in attributes.items())]
+            value in element.attributes.get(key.rstrip("_"), "").split(" ")
+            for key, value in attributes.items())]
 
     @property
     def text(self):
@@ -187,11 +188,13 @@ class Small(ReportTest):
         self.check(report)
         self.example()
         self.check_page(Small.page, report)
-        self.assertEqual([layer["name"] for layer in report["graph"]["layers"]], ["m.model.layers.0", "m.model.layers.1"])
+        names = [layer["name"] for layer in report["graph"]["layers"]]
+        self.assertEqual(names, ["m.model.layers.0", "m.model.layers.1"])
         for kernel in report["kernel_sources"]:
             self.assertIn(kernel["name"], kernel.get("source", "library " + kernel["name"]))
         missed = report["patterns"]["norm_matmul"]["missed"]
-        # The norm's result, 128 rows of 128 f16, is written once and read by three matmuls, which alone read it once.
+        # The norm's result, 128 rows of 128 f16, is written once and read by three matmuls; the group that they are in
+        # reads it once.
         self.assertEqual(max(miss["bytes"] for miss in missed), 2 * 128 * 128 * 2)
         self.assertTrue(report["patterns"]["norm_matmul"]["applies"])
         self.assertFalse(report["patterns"]["expert_matmul"]["applies"])
@@ -221,7 +224,8 @@ class Small(ReportTest):
         self.assertIn("3.84 MiB → 2.36 MiB", text)
         self.assertIn("\n- nothing for them in this graph: add_norm_quant,", text)
         self.assertLess(text.index("## `m.model.layers.0`"), text.index("## `m.model.layers.1`"))
-        rows = re.findall(r"^\| ([^|]*) \| \d+ \| \w+ \| [^|]* \| [^|]* \|$", text.split("the dearest first")[1], re.MULTILINE)
+        misses = text.split("the dearest first")[1]
+        rows = re.findall(r"^\| ([^|]*) \| \d+ \| \w+ \| [^|]* \| [^|]* \|$", misses, re.MULTILINE)
         self.assertEqual(rows[0], "128 KiB")
         self.assertGreater(len(rows), 5)
         self.assertEqual(set(rows[1:]), {""})
@@ -236,7 +240,8 @@ class Small(ReportTest):
             self.assertTrue(pane.find("path", class_="edge"))
         fused = [node for node in report["graph"]["after"] if "fusion" in node]
         self.assertEqual(len(root.find(id="after")[0].find("g", class_="fused")), len(fused))
-        lost = {miss["node"] for pattern in report["patterns"].values() for miss in pattern["missed"] if miss["bytes"]}
+        lost = {miss["node"] for pattern in report["patterns"].values()
+                for miss in pattern["missed"] if miss["bytes"]}
         self.assertEqual(len(root.find(id="before")[0].find("circle")), len(lost))
         rows = root.find(id="tab-misses")[0].find("tr")[1:]
         self.assertIn("128 KiB", rows[0].text)
@@ -335,8 +340,8 @@ class Alternating(ReportTest):
             self.check(report)
             layers = report["graph"]["layers"]
             if named:
-                # A sum goes with the next layer's norm. The first norm reads no sum, the second a sum with an input, and
-                # the last sum stays alone: these layers are like no other.
+                # A sum goes with the next layer's norm. The first norm reads no sum, the second a sum with an
+                # input, and the last sum stays alone: these layers are like no other.
                 self.assertEqual([layer["like"] for layer in layers], [0, 1, 2, 3, 2, 3, 2, 7])
                 self.assertIn({"first": 2, "layers": 2, "times": 2}, report["graph"]["folds"])
             else:  # a repeat is two layers here
