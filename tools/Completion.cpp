@@ -26,7 +26,9 @@ ValueFiles filesOf(const std::string &valueName, const std::string &text) {
     std::vector<std::string> extensions = extensionsIn(text);
     return {extensions.empty() ? FileKind::Any : FileKind::Extensions, std::move(extensions)};
   }
-  if (size_t dot = valueName.find('.'); dot != std::string::npos && valueName.find('=') == std::string::npos)
+  // "F.safetensors", but not "NAME=FILE.cu" and "ID,..."
+  if (size_t dot = valueName.find('.');
+      dot != std::string::npos && valueName.find_first_of("=,:") == std::string::npos)
     return {FileKind::Extensions, {valueName.substr(dot + 1)}};
   return {};
 }
@@ -201,23 +203,28 @@ std::string fishText(const std::string &text) {
   return result;
 }
 
-/// The words with their meanings, a line each, as fish reads them.
+/// The words with their meanings, for `complete -a '…'`: fish reads that text as words of its own once more.
 std::string fishWords(const std::vector<Word> &words, const char *end) {
-  std::vector<std::string> lines;
-  for (const Word &word : words)
-    lines.push_back(fishText(word.text + end + (word.meaning.empty() ? "" : "\t" + word.meaning)));
-  return fmt::format("{}", fmt::join(lines, "\n"));
+  std::vector<std::string> all;
+  for (const Word &word : words) {
+    std::string text = word.text + end;
+    if (!word.meaning.empty()) {
+      text += "\\t\"";
+      for (char c : word.meaning)
+        text += c == '"' || c == '$' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+      text += '"';
+    }
+    all.push_back(fishText(text));
+  }
+  return fmt::format("{}", fmt::join(all, " "));
 }
 
+/// fish has no way to offer files of some extensions only that all its versions share.
 std::string fishFiles(const ValueFiles &files) {
+  // Its function takes "--option=" for a part of the name.
   if (files.kind == FileKind::Folder)
-    return " -x -a '(__fish_complete_directories)'";
-  if (files.kind != FileKind::Extensions)
-    return files.kind == FileKind::Any ? " -r -F" : " -x";
-  std::string calls;
-  for (const std::string &extension : files.extensions)
-    calls += fmt::format("{}__fish_complete_suffix .{}", calls.empty() ? "" : "; ", extension);
-  return fmt::format(" -x -a '({})'", calls);
+    return " -x -a '(__fish_complete_directories (commandline -ct | string replace -r \"^--[^=]*=\" \"\"))'";
+  return files.kind == FileKind::None ? " -x" : " -r -F";
 }
 
 std::string fish(const ToolFacts &tool) {

@@ -69,7 +69,7 @@ TEST_F(Tool, AFileThatIsCutShortIsOneLine) {
 TEST_F(Tool, AnEndBySignalEndsWhatItStarted) {
   const std::string half = folder / "half", late = folder / "late";
   const std::string script = "echo x > " + half + "-1.tmp; trap 'echo x > " + half +
-                             "-2.tmp; exit' TERM; sleep 5 & wait; echo x > " + late;
+                             "-2.tmp; exit' TERM; sleep 5 >/dev/null 2>&1 & wait; echo x > " + late;
   const int status = run([&]() -> Status {
     const TemporaryPath temporary(half, TemporaryPath::AndLonger);
     TemporaryProcess shell([&](pid_t &child) {

@@ -172,6 +172,7 @@ class Completion(ToolTest):
                 ["folder", "graph.mlir", "in.safetensors", "model.onnx", "notes.txt", "p.pdll"],
             ),
             ("fusion-opt", "fusion-opt --tp=", [""]),
+            ("fusion-run", "fusion-run --prompt=", [""]),
             ("fusion-run", "fusion-run model.onnx --inputs=", ["folder", "in.safetensors"]),
             ("fusion-run", "fusion-run model.onnx --cache=", ["folder"]),
             ("fusion-run", "fusion-run --device=e", ["emulate"]),
@@ -188,6 +189,29 @@ class Completion(ToolTest):
             {name.rstrip("=") for name in names} | {"--help-hidden", "--man-page"},
             set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)),
         )
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
+    def test_fish(self):
+        for tool, line, expected in (
+            ("fusion-opt", "fusion-opt --emit=", {"--emit=mlir", "--emit=cuda", "--emit=plan", "--emit=dot"}),
+            ("fusion-opt", "fusion-opt --fuse-disable=add_norm,gated_m", {"--fuse-disable=add_norm,gated_matmul"}),
+            ("fusion-opt", "fusion-opt --require=gated_m", {"--require=gated_matmul="}),
+            ("fusion-run", "fusion-run --inputs=", {"--inputs=in.safetensors"}),
+            ("fusion-run", "fusion-run --inputs i", {"in.safetensors"}),
+            ("fusion-run", "fusion-run --cache=f", {"--cache=folder/"}),
+            ("fusion-run", "fusion-run --device e", {"emulate"}),
+            ("fusion-cache", "fusion-cache c", {"check", "clear"}),
+        ):
+            self.write("script.fish", self.run_tool(tool, "--completion=fish")[0])
+            command = ["fish", "--no-config", "-c", f"source script.fish; complete -C '{line}'"]
+            done = subprocess.run(
+                command, capture_output=True, text=True, cwd=self.folder, env={**os.environ, "HOME": self.folder}
+            )
+            found = {offer.split("\t")[0] for offer in done.stdout.splitlines()}
+            # Files of other kinds may follow those that are asked for.
+            self.assertEqual((found & expected, done.stderr), (expected, ""), line)
+            if "input" not in line:
+                self.assertEqual(found, expected, line)
 
     def test_other_shells(self):
         for tool in TOOLS:
