@@ -62,13 +62,15 @@ int64_t turnsOf(const Problem &problem, int64_t tiles, const TargetInfo &target)
   return (columnsOf(problem, tiles) + target.multiprocessors - 1) / target.multiprocessors;
 }
 
-/// Steps in the ring: as many as there is memory for, or as the block has; of each warpgroup one that it has
-/// not given back, and one at least on its way.
-int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+/// Steps that the ring has memory for.
+int64_t mostSteps(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const int64_t fixed = partBytes(problem, sharing) + stagedBytes(problem) + staticBytes + 1024;
+  return std::min(mostStages, (target.sharedBytesPerBlock - fixed) / stageBytes(problem, sharing));
+}
+/// Steps of a block along K, of all of its tiles.
+int64_t stepsOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const int64_t depth = sharing.depth * sharing.kSplit, steps = (*problem.k.constant() + depth - 1) / depth;
-  return std::min({mostStages, (target.sharedBytesPerBlock - fixed) / stageBytes(problem, sharing),
-                   std::max(sharing.groups + 1, turnsOf(problem, sharing.tiles, target) * steps)});
+  return turnsOf(problem, sharing.tiles, target) * steps;
 }
 
 /// Warps of three warpgroups hide what each waits for while it decodes. More rows, or scales, leave registers
@@ -87,10 +89,10 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
     sharing.depth = depth;
     sharing.groups = groups;
     sharing.kSplit = swappedSplit(columns, *problem.k.constant() / depth, target);
-    sharing.stages = stagesOf(problem, sharing, target);
-    const bool hasAll =
-        sharing.stages >= turnsOf(problem, sharing.tiles, target) * 2 * groups; // of a short K
-    if (sharing.stages >= groups + free || (hasAll && sharing.stages > groups))
+    const int64_t fitting = mostSteps(problem, sharing, target);
+    // Each warpgroup has one that it has not given back, and others are on their way.
+    sharing.stages = std::min(fitting, std::max(groups + 1, stepsOf(problem, sharing, target)));
+    if (fitting >= groups + free)
       break;
   }
   return sharing;
