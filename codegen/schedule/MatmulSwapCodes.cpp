@@ -73,13 +73,16 @@ int64_t stepsOf(const Problem &problem, const Sharing &sharing, const TargetInfo
   return turnsOf(problem, sharing.tiles, target) * steps;
 }
 
+/// The most rows for which a thread has registers for two tiles, beside the scales of its codes.
+int64_t mostRowsOfTwo(const Problem &problem) { return scaleDepth(problem, 256) >= 32 ? 64 : 32; }
+
 /// Warps of three warpgroups hide what each waits for while it decodes. More rows, or scales, leave registers
 /// for two.
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   const int64_t rows = swappedRows(problem), columns = columnsOf(problem, 1);
   Sharing sharing;
   // Two tiles at once read the rows of A once for both.
-  if (columns > target.multiprocessors && problem.accumulators() == 1 && rows <= 64 &&
+  if (columns > target.multiprocessors && problem.accumulators() == 1 && rows <= mostRowsOfTwo(problem) &&
       2 * turnsOf(problem, 2, target) <= turnsOf(problem, 1, target))
     sharing.tiles = 2;
   const int64_t deepest = bitsOf(problem.b) == 4 && rows <= 64 ? 256 : 128,
@@ -137,8 +140,9 @@ std::optional<std::string> swapCodesRefusal(const Problem &problem, const Target
 }
 
 int64_t swapCodesRows(const Problem &problem, const TargetInfo &target) {
-  // Two accumulators of more rows have no registers.
-  return swapCodesRefusal(problem, target) ? 0 : mostRows / static_cast<int64_t>(problem.accumulators());
+  if (swapCodesRefusal(problem, target))
+    return 0;
+  return problem.accumulators() > 1 ? mostRowsOfTwo(problem) : mostRows;
 }
 
 KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, const Problem &problem) {
