@@ -83,8 +83,8 @@ def main():
         for line in sys.stdin:
             if line.strip():
                 chat.say(line.strip(), sys.stdout)
-    except (fusion.Error, OSError) as problem:
-        print(f"chat: {problem}", file=sys.stderr)
+    except (fusion.Error, OSError, ValueError) as problem:
+        print(f"chat: {options.folder}: {str(problem).splitlines()[0]}", file=sys.stderr)
         return 3 if isinstance(problem, fusion.Lacking) else 2
     return 0
 

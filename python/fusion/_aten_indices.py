@@ -90,6 +90,12 @@ def grouped_mm(m, node, x, weight, offsets=None, bias=None, dtype=None):
 
 
 # Writes, whose result is a new tensor.
+@handler("copy")
+def copy(m, node, x, source, non_blocking=False):
+    value = m.operand(source, m.dtype(node))
+    return m.op("Expand", [value, m.sizes(list(m.shape(node)))])
+
+
 @handler("slice_scatter")
 def slice_scatter(m, node, x, part, dim=0, start=None, end=None, step=1):
     """The rows before, the part and the rows behind; a slice of it all is the part."""

@@ -79,7 +79,6 @@ class _Export:
         from ._exported import from_exported
 
         torch, batch, seq, past = self.torch, 2, 8, 6
-        dynamic = torch.export.Dim.AUTO  # which lets one follow from others: positions are past + seq
         given, dims = {self.main: self._example(batch, seq)}, {self.main: ["batch"]}
         if self.main == "input_ids":
             dims[self.main].append("seq")
@@ -98,22 +97,29 @@ class _Export:
                 for part, (heads, width) in zip(("key", "value"), pair):
                     pasts.append(torch.zeros((batch, heads, past, width), dtype=self.model.dtype))
                     names.append(f"past_key_values.{layer}.{part}")
-        shapes = {"given": {name: {i: dynamic for i in range(len(dims[name]))} for name in given}}
-        shapes["pasts"] = [{0: dynamic, 2: dynamic} for _ in pasts]
-        try:
-            with torch.no_grad():
-                program = torch.export.export(
-                    self._module(len(pasts) // 2), (given, pasts), dynamic_shapes=shapes, strict=False
-                )
-        except Exception as problem:  # torch.export's errors have no common class
-            reason = next((line for line in str(problem).splitlines() if line.strip()), "")
-            raise BadInput(
-                f"{options['name']}: torch.export cannot export {type(self.model).__name__}: "
-                f"{type(problem).__name__}: {reason}"
-            ) from problem
+        program = self._exported(given, pasts, dims, options["name"])
         self._check(program, [dims[name] for name in given] + [["batch", None, "past"]] * len(pasts), options)
         all_dims = list(dims.values()) + [["batch", None, "past", None]] * len(pasts)
         return from_exported(program, input_names=names, input_dims=all_dims, **options)
+
+    def _exported(self, given, pasts, dims, name):
+        """The exported program. Releases of torch.export differ in which of their kinds of dims they can relate,
+        positions to past + seq."""
+        torch = self.torch
+        problem = None
+        for dynamic in (torch.export.Dim.DYNAMIC, torch.export.Dim.AUTO):
+            shapes = {"given": {key: {i: dynamic for i in range(len(dims[key]))} for key in given}}
+            shapes["pasts"] = [{0: dynamic, 2: dynamic} for _ in pasts]
+            module = self._module(len(pasts) // 2)
+            try:
+                with torch.no_grad():
+                    return torch.export.export(module, (given, pasts), dynamic_shapes=shapes, strict=False)
+            except Exception as raised:  # torch.export's errors have no common class
+                problem = problem or raised
+        reason = next((line for line in str(problem).splitlines() if line.strip()), "")
+        raise BadInput(
+            f"{name}: torch.export cannot export {type(self.model).__name__}: {type(problem).__name__}: {reason}"
+        ) from problem
 
     def _check(self, program, dims, options):
         """That nothing was fixed which the graph is to take in any size."""

@@ -61,6 +61,7 @@ class Writes(torch.nn.Module):
         counts = torch.histc(at.float(), bins=4, min=0, max=3)
         rows = x[order][back]
         rows = rows.slice_scatter(x[:, :2] * 2, 1, 1, 3).select_scatter(x[:, 0], 1, 0)
+        rows[:, 3] = x[:, 0] + 1
         ones = torch.zeros_like(x).scatter(1, at[:, None], 1.0)
         sums = torch.zeros(4, x.shape[1]).index_put((at,), x, accumulate=True)
         return {
