@@ -145,7 +145,12 @@ def index_put(m, node, x, indices, values, accumulate=False):
     places = columns[0] if len(columns) == 1 else m.op("Concat", columns, axis=-1)
     whole = m.sizes(shape + list(m.shape(x))[len(given) :])
     updates = m.op("Expand", [m.operand(values, m.dtype(node)), whole])
-    return m.op("ScatterND", [x, places, updates], reduction="add" if accumulate else "none")
+    if not accumulate:
+        return m.op("ScatterND", [x, places, updates])
+    if len(given) != 1 or len(shape) != 1:
+        raise Unsupported("that adds by more than one tensor of one dim")
+    row = m.reshape(m.operand(given[0], "int64"), [-1] + [1] * (len(m.shape(x)) - 1))
+    return m.op("ScatterElements", [x, m.op("Expand", [row, whole]), updates], axis=0, reduction="add")
 
 
 @handler("scatter", "scatter_add", "scatter_reduce")
