@@ -18,7 +18,8 @@ for argument in "$@"; do
 done
 [ ${#targets[@]} -gt 0 ] || targets=("${all[@]}")
 for target in "${targets[@]}"; do
-  [ -f "test/fuzz/targets/$target.cpp" ] || { echo "fuzz: no target $target; there are ${all[*]}" >&2; exit 2; }
+  [ -f "test/fuzz/targets/$target.cpp" ] ||
+    { echo "fuzz: no target $target; there are ${all[*]}" >&2; exit 2; }
 done
 ls /usr/lib/llvm-22/lib/clang/22/lib/*/libclang_rt.fuzzer* >/dev/null 2>&1 ||
   { echo "fuzz: no sanitizer runtime: apt-get install libclang-rt-22-dev" >&2; exit 3; }
@@ -31,7 +32,9 @@ seed() {
   local folder=$1 file
   case $(basename "$folder") in
     dims) printf 'batch*seq + 1' >"$folder/sum"; printf 'ceildiv(n, 128) mod 4' >"$folder/quotient" ;;
-    options) printf 'temperature=0.8,top-k=50,top-p=0.9' >"$folder/sampling"; printf 'add_norm=2' >"$folder/require" ;;
+    options)
+      printf 'temperature=0.8,top-k=50,top-p=0.9' >"$folder/sampling"
+      printf 'add_norm=2' >"$folder/require" ;;
     safetensors) cp examples/llama/inputs.safetensors "$folder/" ;;
     graph)
       for file in test/data/graphs/*/model.onnx; do

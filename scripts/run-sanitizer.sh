@@ -13,12 +13,15 @@ tools=(memcheck racecheck initcheck synccheck) filter='*'
 for argument in "$@"; do
   case $argument in
     --tool=*) tools=("${argument#--tool=}") ;;
-    -*) echo "usage: scripts/run-sanitizer.sh [--tool=memcheck|racecheck|initcheck|synccheck] [FILTER]" >&2; exit 2 ;;
+    -*)
+      echo "usage: scripts/run-sanitizer.sh [--tool=memcheck|racecheck|initcheck|synccheck] [FILTER]" >&2
+      exit 2 ;;
     *) filter=$argument ;;
   esac
 done
-command -v compute-sanitizer >/dev/null || { echo "run-sanitizer: no compute-sanitizer: it comes with the CUDA toolkit" >&2; exit 3; }
-[ -x build/bin/kernels-tests ] || { echo "run-sanitizer: no build/bin/kernels-tests: run scripts/setup.sh" >&2; exit 3; }
+lacking() { echo "run-sanitizer: $*" >&2; exit 3; }
+command -v compute-sanitizer >/dev/null || lacking "no compute-sanitizer: it comes with the CUDA toolkit"
+[ -x build/bin/kernels-tests ] || lacking "no build/bin/kernels-tests: run scripts/setup.sh"
 
 export FUSION_TEST_DEVICE=cuda
 failed=0
@@ -33,7 +36,8 @@ for tool in "${tools[@]}"; do
   esac
   for program in kernels-tests graphs-tests kv-cache-tests experts-tests linear-attention-tests; do
     echo "run-sanitizer: $tool $program"
-    compute-sanitizer "${options[@]}" "build/bin/$program" --gtest_filter="$filter" --gtest_brief=1 | tail -n 20 || failed=1
+    compute-sanitizer "${options[@]}" "build/bin/$program" --gtest_filter="$filter" --gtest_brief=1 |
+      tail -n 20 || failed=1
   done
 done
 exit $failed

@@ -36,6 +36,7 @@ struct Evidence {
 ///   - Nor is one compared that is of another kind in the wide computation: as written it overflows on the
 ///   way, where a
 ///     named op, which rounds once, does not.
+///   - An integer may be what the wide computation gives.
 ///   - The finite ones may be as near to the wide computation as the graph as written is, and half as much
 ///   again.
 std::string difference(const Tensor &actual, const Tensor &expected, const Agreement &rule,

@@ -62,8 +62,7 @@ public:
         {0, -0.f, denormal, -denormal, normal},
         {largest, -largest, largest / 2},
         {nan, infinity, -infinity, 0, -0.f, denormal, largest, -largest}};
-    const std::vector<float> &kind =
-        kinds[static_cast<size_t>(chosen.infinite ? below(kinds.size()) : 2 + below(2))];
+    const std::vector<float> &kind = kinds[static_cast<size_t>(chosen.tiny ? 2 : below(kinds.size()))];
     std::vector<float> values = tensor.toFloats();
     const int64_t often = below(2) ? 64 : 8;
     for (float &value : values)
@@ -125,7 +124,7 @@ NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
     const bool isWide = isFloat(tensor.type()) && byteSize(tensor.type()) > 1;
     if (special && isWide && role.empty() && filler.below(2) == 0)
       filler.special(*special);
-    if (special && special->infinite && role == "decay" && tensor.size() > 0 && filler.below(4) == 0)
+    if (special && !special->tiny && role == "decay" && tensor.size() > 0 && filler.below(4) == 0)
       tensor.as<float>()[filler.below(static_cast<uint64_t>(tensor.size()))] =
           -std::numeric_limits<float>::infinity();
   }

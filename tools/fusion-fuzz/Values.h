@@ -12,10 +12,11 @@
 
 namespace fusion::fuzz {
 
-/// Some elements of floats without a role are zeros of both signs, denormal, or the largest and smallest of
-/// their type and at most `largest`; with `infinite` some are NaN or infinite, and some decays are -infinity.
+/// Some elements of floats without a role are NaN, infinite, zeros of both signs, denormal, or the largest
+/// and smallest of their type and at most `largest`, and some decays are -infinity; with `tiny` zeros and
+/// denormals only.
 struct SpecialValues {
-  bool infinite = true;
+  bool tiny = false;
   float largest = std::numeric_limits<float>::max();
 };
 

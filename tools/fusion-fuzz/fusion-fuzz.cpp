@@ -101,8 +101,8 @@ public:
     fired = firedIn(plan->report);
     // A raise may take numbers for finite; then its report says so.
     special = special && plan->report.json().find("\"assumes\"") == std::string::npos;
-    // Whether 0 times a value of a key that is not kept is added is up to the kernel.
-    isFinite = plan->text.find("attention") != std::string::npos;
+    // Whether a weight is 0 or tiny, and 0 times a value that is infinite is added, is up to the kernel.
+    hasAttention = plan->text.find("attention") != std::string::npos;
     if (!plan->report.noPlan().empty())
       return badInput("no kernels: " + plan->report.noPlan());
     for (const auto &[way, where] :
@@ -151,7 +151,7 @@ private:
     if (!special)
       return std::nullopt;
     return device == "cpu" ? fuzz::SpecialValues()
-                           : fuzz::SpecialValues{.infinite = !isFinite, .largest = 1e9f};
+                           : fuzz::SpecialValues{.tiny = hasAttention, .largest = 1e9f};
   }
   static RunOn emittedOn() {
     return device == "cuda" ? RunOn::Cuda : device == "emulate" ? RunOn::Emulate : RunOn::Cpu;
@@ -192,7 +192,7 @@ private:
   }
 
   const std::string path;
-  bool special, isFinite = false;
+  bool special, hasAttention = false;
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp function;
