@@ -1,6 +1,7 @@
 #pragma once
 
 // What a row kernel accumulates: see row.cuh.
+
 #include "cluster_reduce.cuh"
 #include "math.cuh"
 #include "reduce.cuh"
