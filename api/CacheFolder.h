@@ -13,7 +13,8 @@ namespace fusion {
 
 class CacheFolder {
 public:
-  /// Opens what is there; a folder that is absent has no entries. Errors: one that others may write (Environment).
+  /// Opens what is there; a folder that is absent has no entries. Errors: one that others may write
+  /// (Environment).
   static Result<CacheFolder> open(const std::string &path);
   /// Where programs look, by FUSION_CACHE_DIR or HOME; empty if neither is set.
   static std::string defaultPath();

@@ -50,7 +50,9 @@ Type mapped(Type type, const SizeMap &sizes) {
 }
 
 void setSizes(func::FuncOp function, const SizeMap &sizes) {
-  auto retype = [&](Value value) { value.setType(llvm::cast<RankedTensorType>(mapped(value.getType(), sizes))); };
+  auto retype = [&](Value value) {
+    value.setType(llvm::cast<RankedTensorType>(mapped(value.getType(), sizes)));
+  };
   for (BlockArgument argument : function.getArguments()) {
     retype(argument);
     DimShape dims;

@@ -73,8 +73,8 @@ const Tensor *find(const NamedTensors &tensors, const std::string &name) {
 }
 } // namespace
 
-Comparison compareOutputs(const std::vector<Port> &ports, const NamedTensors &outputs, const NamedTensors &expected,
-                          const Tolerance &tolerance) {
+Comparison compareOutputs(const std::vector<Port> &ports, const NamedTensors &outputs,
+                          const NamedTensors &expected, const Tolerance &tolerance) {
   Comparison result;
   size_t others = 0;
   for (const Port &port : ports) {

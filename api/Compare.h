@@ -26,7 +26,7 @@ struct Comparison {
 
 /// Outputs that nobody names are counted, and pass; those that are not in `outputs` are of these. An integer
 /// or boolean fails where a float was expected, and the other way around.
-Comparison compareOutputs(const std::vector<Port> &ports, const NamedTensors &outputs, const NamedTensors &expected,
-                          const Tolerance &tolerance = {});
+Comparison compareOutputs(const std::vector<Port> &ports, const NamedTensors &outputs,
+                          const NamedTensors &expected, const Tolerance &tolerance = {});
 
 } // namespace fusion

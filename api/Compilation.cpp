@@ -18,7 +18,8 @@ static Status checkOptions(const Graph::Implementation &source, const CompileOpt
   if (options.tensorParallel < 1)
     return badInput("a graph cannot run on " + std::to_string(options.tensorParallel) + " ranks");
   if (options.kvCapacity < 0)
-    return badInput("a capacity of " + std::to_string(options.kvCapacity) + " positions for key/value caches");
+    return badInput("a capacity of " + std::to_string(options.kvCapacity) +
+                    " positions for key/value caches");
   auto whole = entryFunction(source.module.get());
   if (auto cut = whole ? nn::ranksOf(*whole) : std::nullopt; cut && *cut != options.tensorParallel)
     return badInput(source.path + ": is cut for " + std::to_string(*cut) + " ranks, not " +

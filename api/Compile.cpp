@@ -65,7 +65,8 @@ Result<Program> Program::open(const std::string &folder, const CompileOptions &o
   if (options.kvCapacity != 0)
     return badInput(folder + ": the capacity of a bundle's caches was decided when it was compiled");
   if (options.batchInvariant)
-    return badInput(folder + ": whether a bundle's rows depend on each other was decided when it was compiled");
+    return badInput(folder +
+                    ": whether a bundle's rows depend on each other was decided when it was compiled");
   if (!options.kernels.empty())
     return badInput(folder + ": the kernels of a bundle are compiled already; edit those of the graph");
   const int ranks = static_cast<int>(bundle->plan.ranks);
@@ -124,7 +125,8 @@ std::string KernelTrial::text() const {
                     : head + "; no GPU to time it on\n";
 }
 
-Result<std::vector<KernelTrial>> tryKernels(const Graph &graph, const CompileOptions &options, const NamedTensors &inputs) {
+Result<std::vector<KernelTrial>> tryKernels(const Graph &graph, const CompileOptions &options,
+                                            const NamedTensors &inputs) {
   std::vector<PortShape> ports;
   for (const Port &port : graph.inputs())
     ports.push_back({port.name, port.type, port.shape});

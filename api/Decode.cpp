@@ -18,8 +18,10 @@ Tensor lengthened(const Tensor &tensor, size_t axis, int64_t count) {
   shape[axis] += count;
   Tensor to = Tensor::uninitialized(from.type(), shape);
   const auto rows = static_cast<size_t>(elementCount(std::span(all).first(axis)));
-  const size_t item = static_cast<size_t>(elementCount(std::span(all).subspan(axis + 1))) * byteSize(from.type()),
-               before = item * static_cast<size_t>(all[axis]), after = item * static_cast<size_t>(shape[axis]);
+  const size_t item = static_cast<size_t>(elementCount(std::span(all).subspan(axis + 1))) *
+                      byteSize(from.type()),
+               before = item * static_cast<size_t>(all[axis]),
+               after = item * static_cast<size_t>(shape[axis]);
   for (size_t row = 0; row < rows; ++row) {
     std::byte *target = to.as<std::byte>() + row * after;
     std::memcpy(target, from.as<std::byte>() + row * before, before);
@@ -35,7 +37,8 @@ struct Growth {
   std::string past; ///< the cache's name as an input
   size_t axis = 0;
 };
-Growth growthOf(const std::vector<Program::Cache> &caches, const NamedTensors &inputs, const NamedTensors &outputs) {
+Growth growthOf(const std::vector<Program::Cache> &caches, const NamedTensors &inputs,
+                const NamedTensors &outputs) {
   for (const Program::Cache &cache : caches) {
     const Shape &past = inputs.at(cache.past).shape(), &present = outputs.at(cache.present).shape();
     for (size_t axis = 0; axis < past.size(); ++axis)
@@ -45,9 +48,9 @@ Growth growthOf(const std::vector<Program::Cache> &caches, const NamedTensors &i
   return {};
 }
 
-/// The dims that grow with the caches: those that the graph calculates from the caches' length, or, where it says so of
-/// none, those that are as long as the caches became and have nothing to do with what the caches' shapes are made of, as
-/// the batch and the number of new tokens have.
+/// The dims that grow with the caches: those that the graph calculates from the caches' length, or, where it
+/// says so of none, those that are as long as the caches became and have nothing to do with what the caches'
+/// shapes are made of, as the batch and the number of new tokens have.
 void lengthenOthers(const Program &program, const Growth &growth, const std::vector<Program::Cache> &caches,
                     NamedTensors &inputs) {
   const std::vector<Port> ports = program.inputs();
@@ -56,16 +59,19 @@ void lengthenOthers(const Program &program, const Growth &growth, const std::vec
     if (port.name == growth.past)
       length = port.shape[growth.axis].symbols();
   auto isCache = [&](const Port &port) {
-    return std::any_of(caches.begin(), caches.end(), [&](const Program::Cache &cache) { return cache.past == port.name; });
+    return std::any_of(caches.begin(), caches.end(),
+                       [&](const Program::Cache &cache) { return cache.past == port.name; });
   };
   auto speaksOf = [](const Dim &dim, const std::set<std::string> &names) {
     const std::set<std::string> symbols = dim.symbols();
-    return std::any_of(symbols.begin(), symbols.end(), [&](const std::string &symbol) { return names.count(symbol) > 0; });
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [&](const std::string &symbol) { return names.count(symbol) > 0; });
   };
   auto grows = [&](const Dim &dim) { return speaksOf(dim, length); };
   std::set<std::string> others;
   for (const Port &port : program.outputs())
-    if (std::any_of(caches.begin(), caches.end(), [&](const Program::Cache &cache) { return cache.present == port.name; }))
+    if (std::any_of(caches.begin(), caches.end(),
+                    [&](const Program::Cache &cache) { return cache.present == port.name; }))
       for (const Dim &dim : port.shape)
         others.merge(dim.symbols());
   const bool says = std::any_of(ports.begin(), ports.end(), [&](const Port &port) {

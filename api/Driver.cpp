@@ -15,7 +15,8 @@ using namespace mlir;
 namespace fusion {
 
 Driver::Driver(ModuleOp module, std::string path, CompileOptions options)
-    : module(module), path(std::move(path)), weights(weightFolder(module, this->path)), options(std::move(options)) {
+    : module(module), path(std::move(path)), weights(weightFolder(module, this->path)),
+      options(std::move(options)) {
   fusions.model = this->path;
 }
 
@@ -41,7 +42,8 @@ PlanOptions Driver::planOptions() const {
 
 Status Driver::lower(ProfitMode profit) {
   if (options.batchInvariant && options.tensorParallel > 1)
-    return badInput("a batch-invariant program runs on one rank: how ranks add up depends on the number of rows");
+    return badInput(
+        "a batch-invariant program runs on one rank: how ranks add up depends on the number of rows");
   LowerOptions lowering;
   lowering.fuse = options.fuse;
   lowering.fusions.disabled = options.disabledFusions;

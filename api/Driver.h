@@ -1,5 +1,5 @@
-// The way of a graph to a plan of kernels: lowered, verified, planned, printed. For those who have the graph as a module;
-// others call compile(), explain() or verifyFusions().
+// The way of a graph to a plan of kernels: lowered, verified, planned, printed. For those who have the graph
+// as a module; others call compile(), explain() or verifyFusions().
 #pragma once
 
 #include "api/Fusion.h"
@@ -22,7 +22,8 @@ public:
   /// Where passes that a caller runs by itself record theirs.
   RewriteLog &rewrites() { return recorded; }
 
-  /// Normalises, raises, divides among ranks and, if the options say so, fuses. `profit` decides between fusions.
+  /// Normalises, raises, divides among ranks and, if the options say so, fuses. `profit` decides between
+  /// fusions.
   Status lower(ProfitMode profit);
   /// Checks the recorded rewrites and the kernel of every group and op. See verifyRewrites and verifyKernels.
   Status verify();

@@ -13,8 +13,8 @@ class Compilation;
 /// Made for one program: load() or open() once, then run. What a backend cannot do is an error of one line.
 class ExecutionBackend {
 public:
-  /// For `ranks` ranks, on the device and with the cache of `options`, by whose leave processes are ranks. Errors: variables of
-  /// a launcher that contradict each other, a rank that is none (BadInput).
+  /// For `ranks` ranks, on the device and with the cache of `options`, by whose leave processes are ranks.
+  /// Errors: variables of a launcher that contradict each other, a rank that is none (BadInput).
   static Result<std::unique_ptr<ExecutionBackend>> create(const CompileOptions &options, int ranks);
   virtual ~ExecutionBackend() = default;
 

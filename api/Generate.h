@@ -11,8 +11,8 @@ struct GenerateOptions {
   std::optional<int64_t> endToken; ///< nothing follows it
   uint64_t seed = 0;               ///< of what is drawn
   NamedTensors inputs;             ///< inputs that are neither token ids, mask, positions nor empty caches
-  /// Called with each token, step by step and in a step prompt by prompt, as soon as it is on the host; an error ends the
-  /// generation. Tokens are brought to the host one step at a time then.
+  /// Called with each token, step by step and in a step prompt by prompt, as soon as it is on the host; an
+  /// error ends the generation. Tokens are brought to the host one step at a time then.
   std::function<Status(size_t prompt, int64_t token)> onToken;
 };
 

@@ -26,7 +26,8 @@ std::vector<Port> outputPorts(func::FuncOp function, const nn::SymbolicShapes &s
   std::vector<Port> ports;
   for (auto [index, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
     auto name = function.getResultAttrOfType<StringAttr>(index, nn::nameAttr);
-    ports.push_back({name ? name.getValue().str() : "result" + std::to_string(index), dtype(value), shapes[value]});
+    ports.push_back(
+        {name ? name.getValue().str() : "result" + std::to_string(index), dtype(value), shapes[value]});
   }
   return ports;
 }
@@ -37,7 +38,8 @@ static Result<std::shared_ptr<MappedFile>> fileOf(const std::string &name, const
   if (tensor.device().kind == Device::Kind::Cuda) {
     if (!tensor.isDense())
       return badInput(name + ": a weight on a GPU is taken without gaps");
-    const MappedFile::OnGpu place{static_cast<const std::byte *>(tensor.data()), tensor.bytes(), tensor.device().ordinal};
+    const MappedFile::OnGpu place{static_cast<const std::byte *>(tensor.data()), tensor.bytes(),
+                                  tensor.device().ordinal};
     return MappedFile::ofGpu(place, tensor.storage(), [](void *target, const MappedFile::OnGpu &source) {
       return cuda::readMemory(source.ordinal, target, source.address, source.size);
     });
@@ -71,8 +73,8 @@ static Result<ImportOptions> importOptionsOf(const LoadOptions &options) {
 }
 
 /// `contents`: of the model, if it is in memory.
-static Result<std::shared_ptr<Graph::Implementation>> read(const std::string &path, std::shared_ptr<MappedFile> contents,
-                                                           const LoadOptions &options) {
+static Result<std::shared_ptr<Graph::Implementation>>
+read(const std::string &path, std::shared_ptr<MappedFile> contents, const LoadOptions &options) {
   auto graph = std::make_shared<Graph::Implementation>();
   graph->path = path;
   graph->context = makeContext();

@@ -20,7 +20,8 @@ BlockArgument integersOf(Value value, bool throughViews) {
   while (Operation *op = value.getDefiningOp()) {
     const bool isView = op->hasTrait<nn::View>() && !llvm::isa<nn::SliceOp>(op);
     const bool widens = llvm::isa<nn::CastOp>(op) && llvm::isa<IntegerType>(elementType(op->getOperand(0))) &&
-                        !elementType(op->getOperand(0)).isInteger(1) && elementType(value).getIntOrFloatBitWidth() >= 32;
+                        !elementType(op->getOperand(0)).isInteger(1) &&
+                        elementType(value).getIntOrFloatBitWidth() >= 32;
     if (!widens && !(isView && throughViews))
       return {};
     value = op->getOperand(0);
@@ -39,12 +40,14 @@ struct Lookup {
 std::optional<Lookup> lookupOf(Operation *op) {
   auto along = [](auto gather) {
     const auto axis = static_cast<int64_t>(gather.getAxis());
-    return Lookup{gather.getX(), gather.getIndices(), axis < 0 ? axis + tensorType(gather.getX()).getRank() : axis};
+    return Lookup{gather.getX(), gather.getIndices(),
+                  axis < 0 ? axis + tensorType(gather.getX()).getRank() : axis};
   };
   auto tuple = [](auto lookup, int64_t first) -> std::optional<Lookup> {
     const int64_t dims = tensorType(lookup.getIndices()).getShape().back();
-    return ShapedType::isDynamic(dims) ? std::nullopt
-                                       : std::optional(Lookup{lookup.getX(), lookup.getIndices(), first, dims});
+    return ShapedType::isDynamic(dims)
+               ? std::nullopt
+               : std::optional(Lookup{lookup.getX(), lookup.getIndices(), first, dims});
   };
   using Found = std::optional<Lookup>;
   return llvm::TypeSwitch<Operation *, Found>(op)
@@ -76,7 +79,8 @@ std::vector<IndexLimit> indexLimits(func::FuncOp function) {
           return;
         shapes = std::move(*computed);
       }
-      limit.sizes.push_back(ShapedType::isDynamic(size) ? (*shapes)[lookup->table][static_cast<size_t>(dim)] : Dim(size));
+      limit.sizes.push_back(ShapedType::isDynamic(size) ? (*shapes)[lookup->table][static_cast<size_t>(dim)]
+                                                        : Dim(size));
     }
     if (!llvm::is_contained(limits, limit))
       limits.push_back(std::move(limit));
@@ -90,18 +94,21 @@ static Status checkInput(const IndexLimit &limit, const std::vector<int64_t> &si
     const int64_t size = sizes[entry];
     entry = (entry + 1) % sizes.size();
     if (index < -size || index >= size)
-      return badInput(size == 0 ? fmt::format("input {}: index {} into a table of no rows", limit.input, index)
-                                : fmt::format("input {}: index {} is out of range for a table of {} rows ({} to {})",
-                                              limit.input, index, size, -size, size - 1));
+      return badInput(
+          size == 0 ? fmt::format("input {}: index {} into a table of no rows", limit.input, index)
+                    : fmt::format("input {}: index {} is out of range for a table of {} rows ({} to {})",
+                                  limit.input, index, size, -size, size - 1));
   }
   return {};
 }
 
-Status checkIndices(const std::vector<IndexLimit> &limits, std::span<const PortShape> ports, const NamedTensors &inputs) {
+Status checkIndices(const std::vector<IndexLimit> &limits, std::span<const PortShape> ports,
+                    const NamedTensors &inputs) {
   std::optional<Result<SymbolValues>> symbols; // of this run
   for (const IndexLimit &limit : limits) {
     auto input = inputs.find(limit.input);
-    if (input == inputs.end() || input->second.device().kind != Device::Kind::Host || isFloat(input->second.type()))
+    if (input == inputs.end() || input->second.device().kind != Device::Kind::Host ||
+        isFloat(input->second.type()))
       continue;
     std::vector<int64_t> sizes;
     for (const Dim &size : limit.sizes) {

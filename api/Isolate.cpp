@@ -42,7 +42,8 @@ OwningOpRef<ModuleOp> isolate(ArrayRef<Operation *> ops, ArrayRef<Value> inputs,
   auto around = ops.front()->getParentOfType<func::FuncOp>();
   const auto inPlace = around ? nn::valuesInPlace(around) : llvm::DenseMap<Value, BlockArgument>();
   for (auto [index, output] : llvm::enumerate(outputs))
-    if (auto cache = inPlace.find(output); cache != inPlace.end() && llvm::is_contained(inputs, Value(cache->second))) {
+    if (auto cache = inPlace.find(output);
+        cache != inPlace.end() && llvm::is_contained(inputs, Value(cache->second))) {
       const auto input = static_cast<unsigned>(llvm::find(inputs, Value(cache->second)) - inputs.begin());
       function.setArgAttr(input, nn::storageAttr,
                           nn::dimsToAttr(context, *nn::storageOf(around, cache->second.getArgNumber())));

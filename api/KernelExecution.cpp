@@ -48,8 +48,9 @@ public:
     if (!algorithms.empty())
       profile.table = algorithms + "\n" + profile.table;
     for (const LaunchTiming &launch : *timings)
-      profile.launches.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location, launch.microseconds,
-                                  launch.bytes, launch.flops, leastMicroseconds(launch.bytes, launch.flops, peaks)});
+      profile.launches.push_back({launch.kernel, launch.schedule, launch.fusion, launch.location,
+                                  launch.microseconds, launch.bytes, launch.flops,
+                                  leastMicroseconds(launch.bytes, launch.flops, peaks)});
     return profile;
   }
 
@@ -148,7 +149,8 @@ public:
       : RanksExecution(std::move(settings)), place(std::move(place)) {}
   /// Each process plans for itself, and two measurements may decide differently.
   std::optional<Error> whyNotMeasured() const override {
-    return badInput("fusions cannot be measured while ranks are processes: leave --profit out, or take one process");
+    return badInput(
+        "fusions cannot be measured while ranks are processes: leave --profit out, or take one process");
   }
   int rank() const override { return place.rank; }
 
@@ -165,12 +167,15 @@ private:
 /// Where this process stands among the ranks; nothing if the ranks are threads of it.
 static Result<std::optional<LaunchedRank>> placeOf(const CompileOptions &options, int ranks) {
   if (!options.processRank)
-    return options.launcher ? launchedRank() : Result<std::optional<LaunchedRank>>(std::optional<LaunchedRank>());
+    return options.launcher ? launchedRank()
+                            : Result<std::optional<LaunchedRank>>(std::optional<LaunchedRank>());
   const ProcessRank &own = *options.processRank;
   if (own.ranks != ranks)
-    return badInput(fmt::format("processRank is one of {} ranks, but the program is for {}", own.ranks, ranks));
+    return badInput(
+        fmt::format("processRank is one of {} ranks, but the program is for {}", own.ranks, ranks));
   if (own.rank < 0 || own.rank >= own.ranks || own.gpu < 0)
-    return badInput(fmt::format("processRank is rank {} of {} on GPU {}: they count from 0", own.rank, own.ranks, own.gpu));
+    return badInput(fmt::format("processRank is rank {} of {} on GPU {}: they count from 0", own.rank,
+                                own.ranks, own.gpu));
   if (!own.allGather)
     return badInput("processRank has no allGather: the ranks cannot find each other");
   auto place = bootstrapRank(own.rank, own.ranks, own.host, own.allGather);

@@ -123,10 +123,11 @@ static std::string signatureCheck(const KernelPlan &kernel) {
     types.push_back(parameter.type);
     parameters.push_back(parameter.type + (parameter.type.ends_with('*') ? "" : " ") + parameter.name);
   }
-  return fmt::format("template <class A, class B> struct fusion_same {{ enum {{ value = 0 }}; }};\n"
-                     "template <class A> struct fusion_same<A, A> {{ enum {{ value = 1 }}; }};\n"
-                     "static_assert(fusion_same<decltype({}), void({})>::value, \"the plan calls {}({})\");\n",
-                     kernel.name, fmt::join(types, ", "), kernel.name, fmt::join(parameters, ", "));
+  return fmt::format(
+      "template <class A, class B> struct fusion_same {{ enum {{ value = 0 }}; }};\n"
+      "template <class A> struct fusion_same<A, A> {{ enum {{ value = 1 }}; }};\n"
+      "static_assert(fusion_same<decltype({}), void({})>::value, \"the plan calls {}({})\");\n",
+      kernel.name, fmt::join(types, ", "), kernel.name, fmt::join(parameters, ", "));
 }
 
 /// The file's text, its includes found in its folder where they are there, its lines under its own name.
@@ -139,8 +140,8 @@ static std::string editedSource(const std::string &path, const std::string &text
     const files::path beside = folder / name;
     source += fmt::format("#include \"{}\"\n", files::exists(beside, ignored) ? beside.string() : name);
   }
-  return fmt::format("{}#line 1 \"{}\"\n{}\n#line 1 \"{} (its parameters)\"\n{}", source, path, parts.rest, path,
-                     signatureCheck(kernel));
+  return fmt::format("{}#line 1 \"{}\"\n{}\n#line 1 \"{} (its parameters)\"\n{}", source, path, parts.rest,
+                     path, signatureCheck(kernel));
 }
 
 Status replaceKernels(ProgramPlan &plan, std::span<const KernelFile> edited) {

@@ -12,13 +12,14 @@ namespace fusion {
 /// Compiles as it is, with nvcc or NVRTC.
 std::string compilableSource(const ProgramPlan &plan);
 
-/// NAME.cu for each kernel of the plan and beside them the device files, which they include. A file that is there already and
-/// has other contents, as one that was edited, is an error, and nothing is written.
+/// NAME.cu for each kernel of the plan and beside them the device files, which they include. A file that is
+/// there already and has other contents, as one that was edited, is an error, and nothing is written.
 Status writeKernels(const ProgramPlan &plan, const std::string &folder);
 
-/// Puts each file's text in the place of the kernel that it is for. Its device files are those in the same folder, where there
-/// are any. The text is made to not compile unless the kernel has the parameters that the plan passes. Errors (BadInput): a name
-/// that no kernel of the plan has, with those that are like it; a file that cannot be read.
+/// Puts each file's text in the place of the kernel that it is for. Its device files are those in the same
+/// folder, where there are any. The text is made to not compile unless the kernel has the parameters that the
+/// plan passes. Errors (BadInput): a name that no kernel of the plan has, with those that are like it; a file
+/// that cannot be read.
 Status replaceKernels(ProgramPlan &plan, std::span<const KernelFile> files);
 
 } // namespace fusion

@@ -54,7 +54,8 @@ private:
   }
 
   bool costsNothing(Operation *op) const {
-    return llvm::isa<nn::WeightOp>(op) || (llvm::isa<nn::ConstantOp>(op) && !isBodyConstant(op)) || views.isView(op);
+    return llvm::isa<nn::WeightOp>(op) || (llvm::isa<nn::ConstantOp>(op) && !isBodyConstant(op)) ||
+           views.isView(op);
   }
 
   const Views &views;
@@ -70,8 +71,9 @@ public:
   }
   bool operator()(const ScalarArgument &a, const ScalarArgument &b) const { return a.value == b.value; }
   bool operator()(const TensorMapArgument &a, const TensorMapArgument &b) const {
-    return isSame(a.buffer, b.buffer) && a.byteOffset == b.byteOffset && a.written == b.written && a.type == b.type &&
-           a.shape == b.shape && a.strides == b.strides && a.box == b.box && a.swizzle == b.swizzle;
+    return isSame(a.buffer, b.buffer) && a.byteOffset == b.byteOffset && a.written == b.written &&
+           a.type == b.type && a.shape == b.shape && a.strides == b.strides && a.box == b.box &&
+           a.swizzle == b.swizzle;
   }
   bool operator()(const WorkspaceArgument &a, const WorkspaceArgument &b) const {
     return a.bytes == b.bytes && a.contents == b.contents;
@@ -87,7 +89,8 @@ private:
 };
 
 /// Whether the kernel of one launch can run in the place of the other's.
-bool passTheSame(const ProgramPlan &planA, const KernelLaunch &a, const ProgramPlan &planB, const KernelLaunch &b) {
+bool passTheSame(const ProgramPlan &planA, const KernelLaunch &a, const ProgramPlan &planB,
+                 const KernelLaunch &b) {
   return a.gridX == b.gridX && a.gridY == b.gridY && a.gridZ == b.gridZ &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     [&](const KernelArgument &left, const KernelArgument &right) {
@@ -116,7 +119,8 @@ private:
     return badInput(fmt::format("kernel {} cannot be tried alone: {}", file.kernel, reason));
   }
 
-  /// Finds a launch of the kernel, the op that it computes, and a program of that op only with the plan's own kernels.
+  /// Finds a launch of the kernel, the op that it computes, and a program of that op only with the plan's own
+  /// kernels.
   Status isolateStep() {
     func::FuncOp function = graph.function;
     auto analysed = nn::SymbolicShapes::compute(function);
@@ -138,7 +142,8 @@ private:
                         : "no op of the graph is where it is launched");
   }
 
-  bool isolateOp(Operation *op, const Views &views, const nn::SymbolicShapes &shapes, const KernelLaunch &wanted) {
+  bool isolateOp(Operation *op, const Views &views, const nn::SymbolicShapes &shapes,
+                 const KernelLaunch &wanted) {
     Subgraph subgraph(op, views);
     module = isolate(subgraph.ops, subgraph.inputs, llvm::to_vector(ValueRange(op->getResults())), shapes,
                      symbolsOf(graph.function));
@@ -182,13 +187,15 @@ private:
       });
     };
     if (!wanted.empty() || symbolsOf(entry()).empty()) {
-      return runsAt(wanted) ? Result<SymbolValues>(wanted) : refuse("it runs for other sizes than those of the inputs");
+      return runsAt(wanted) ? Result<SymbolValues>(wanted)
+                            : refuse("it runs for other sizes than those of the inputs");
     }
     auto ports = Interpreter::create(entry(), graph.options.baseFolder);
     if (!ports)
       return ports.error();
     for (int64_t rows = 5; rows <= 4096; rows = rows < 300 ? rows + 1 : rows * 2)
-      for (const TrialSizes &sizes : {TrialSizes{2, rows}, TrialSizes{rows, 1}, TrialSizes{1, rows}, TrialSizes{1, 1}})
+      for (const TrialSizes &sizes :
+           {TrialSizes{2, rows}, TrialSizes{rows, 1}, TrialSizes{1, rows}, TrialSizes{1, 1}})
         if (SymbolValues symbols = trialSymbols(ports->inputs(), sizes); runsAt(symbols))
           return symbols;
     return refuse("no small sizes are found at which it runs");
@@ -196,7 +203,8 @@ private:
 
   Result<std::unique_ptr<Executor>> executorOf(const ProgramPlan &plan) const {
     ExecutorOptions options;
-    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.target =
+        cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
     if (!graph.cacheFolder.empty())
       options.cacheFolder = graph.cacheFolder;
     options.poison = true;
@@ -229,7 +237,8 @@ private:
     KernelTrial trial{file.kernel, file.path, (*changed)->device(), 0, 0};
     if (cuda::deviceCount() == 0)
       return trial;
-    for (auto &[executor, time] : {std::pair(&*original, &trial.original), std::pair(&*changed, &trial.edited)}) {
+    for (auto &[executor, time] :
+         {std::pair(&*original, &trial.original), std::pair(&*changed, &trial.edited)}) {
       auto taken = timeOf(**executor, inputs);
       if (!taken)
         return taken.error();
@@ -238,7 +247,8 @@ private:
     return trial;
   }
 
-  Status agrees(Executor &executor, const std::string &what, const NamedTensors &inputs, const NamedTensors &expected) {
+  Status agrees(Executor &executor, const std::string &what, const NamedTensors &inputs,
+                const NamedTensors &expected) {
     auto actual = executor.run(inputs);
     if (actual)
       actual = executor.fetch(*actual);
@@ -252,11 +262,13 @@ private:
       if (difference->relativeL2 <= allowed || (quantises(entry()) && differsByTies(actual->at(name), value)))
         continue;
       const int64_t index = std::max<int64_t>(difference->worstIndex, 0);
-      return Error{ErrorKind::AnswerIsNo,
-                   fmt::format("kernel {} from {} differs from its body in {} at element {} of {}: {} instead of {} "
-                               "(relative L2 {:.3g}, allowed {:.3g})",
-                               file.kernel, what, name, index, shapeString(value.shape()), actual->at(name).toFloats()[index],
-                               value.toFloats()[index], difference->relativeL2, allowed)};
+      return Error{
+          ErrorKind::AnswerIsNo,
+          fmt::format("kernel {} from {} differs from its body in {} at element {} of {}: {} instead of {} "
+                      "(relative L2 {:.3g}, allowed {:.3g})",
+                      file.kernel, what, name, index, shapeString(value.shape()),
+                      actual->at(name).toFloats()[index], value.toFloats()[index], difference->relativeL2,
+                      allowed)};
     }
     return {};
   }

@@ -33,7 +33,8 @@ public:
           if (diagnostic.getSeverity() == DiagnosticSeverity::Error && message.empty()) {
             llvm::raw_string_ostream out(message);
             if (auto line = llvm::dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
-              out << line.getFilename().getValue() << ":" << line.getLine() << ":" << line.getColumn() << ": ";
+              out << line.getFilename().getValue() << ":" << line.getLine() << ":" << line.getColumn()
+                  << ": ";
             out << diagnostic;
           }
           return success();
@@ -75,15 +76,18 @@ std::string weightFolder(ModuleOp module, const std::string &path) {
   bool elsewhere = module
                        .walk([&](nn::WeightOp weight) {
                          StringRef file = weight.getPath();
-                         bool moved = llvm::sys::path::is_relative(file) && !has(beside, file) && has(origin, file);
+                         bool moved =
+                             llvm::sys::path::is_relative(file) && !has(beside, file) && has(origin, file);
                          return moved ? WalkResult::interrupt() : WalkResult::advance();
                        })
                        .wasInterrupted();
   return elsewhere ? origin.str() : beside;
 }
 
-static OwningOpRef<ModuleOp> parseText(MLIRContext &context, const std::string &path, const MappedFile &contents) {
-  const llvm::StringRef text(reinterpret_cast<const char *>(contents.bytes().data()), contents.bytes().size());
+static OwningOpRef<ModuleOp> parseText(MLIRContext &context, const std::string &path,
+                                       const MappedFile &contents) {
+  const llvm::StringRef text(reinterpret_cast<const char *>(contents.bytes().data()),
+                             contents.bytes().size());
   return parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
 }
 
@@ -91,8 +95,9 @@ static OwningOpRef<ModuleOp> parseText(MLIRContext &context, const std::string &
 static Status checkWeightPaths(ModuleOp module, const std::string &path) {
   const std::string beside = llvm::sys::path::parent_path(path).str();
   if (weightFolder(module, path) != beside)
-    return badInput(path + ": its weights lie in the folder of the model that it was made of; --trust-paths takes them "
-                           "from there");
+    return badInput(
+        path + ": its weights lie in the folder of the model that it was made of; --trust-paths takes them "
+               "from there");
   Status status;
   module.walk([&](nn::WeightOp weight) {
     std::vector<std::string> paths = {weight.getPath().str()};
@@ -176,8 +181,8 @@ std::vector<std::string> builtinFusions() {
   return names;
 }
 
-/// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none, or if it is
-/// known to be cut and its ports are still to be placed.
+/// A graph that holds collectives is one rank's already, and runs on each as it is. False if it holds none,
+/// or if it is known to be cut and its ports are still to be placed.
 static bool markAsOneRanks(ModuleOp module, int64_t ranks) {
   bool holds = false;
   for (auto function : module.getOps<func::FuncOp>())
@@ -260,7 +265,8 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
     for (const std::string &name : options.fusions.disabled)
       if (auto known = fusionNames(*patterns); !llvm::is_contained(known, name))
         return badInput("there is no fusion '" + name + "' to disable" +
-                        (didYouMean(name, known).empty() ? "; known: " + llvm::join(known, ", ") : didYouMean(name, known)));
+                        (didYouMean(name, known).empty() ? "; known: " + llvm::join(known, ", ")
+                                                         : didYouMean(name, known)));
     status = fuse(*entry, *patterns, options.fusions, *oracle, report);
     for (auto body : module.getOps<func::FuncOp>())
       if (status && nn::isLoopBody(body)) {

@@ -32,7 +32,8 @@ struct LowerOptions {
   std::vector<std::string> patternFiles;
   PlanOptions plan; ///< of what follows: target and schedules
   int64_t kvCapacity = 0; ///< positions of caches that are extended in place; 0: none are
-  RewriteLog *rewrites = nullptr; ///< takes down every rewrite of normalise and raise, for whoever checks them
+  RewriteLog *rewrites =
+      nullptr;              ///< takes down every rewrite of normalise and raise, for whoever checks them
   bool assumeFinite = true; ///< CompileOptions::assumeFinite
   int ranks = 1; ///< of tensor parallelism: more than 1 leaves one rank's graph
   bool vocabulary = false; ///< the ranks divide embedding and head too
@@ -41,11 +42,12 @@ struct LowerOptions {
 /// What stands in the report, as a miss of "shard" without a location, where the graph holds collectives
 /// already.
 inline constexpr std::string_view oneRanksRemark =
-    "the graph sums over ranks already: each rank runs it as it is, with the same weights and inputs. Whether it was cut for so "
+    "the graph sums over ranks already: each rank runs it as it is, with the same weights and inputs. "
+    "Whether it was cut for so "
     "many ranks is not checked; where each has a file of its own, name them with {rank}";
 
-/// Normalise, raise, divide among ranks (unless the graph holds collectives: then it is one rank's) and (if asked) fuse in
-/// place.
+/// Normalise, raise, divide among ranks (unless the graph holds collectives: then it is one rank's) and (if
+/// asked) fuse in place.
 Status lower(mlir::ModuleOp module, const LowerOptions &options, FusionReport &report);
 
 /// The code generator's answer to which schedule takes a group.

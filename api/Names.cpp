@@ -11,7 +11,8 @@
 namespace fusion {
 
 template <class Value, size_t count>
-static std::optional<Value> named(std::string_view name, const std::pair<std::string_view, Value> (&values)[count]) {
+static std::optional<Value> named(std::string_view name,
+                                  const std::pair<std::string_view, Value> (&values)[count]) {
   for (const auto &[known, value] : values)
     if (known == name)
       return value;

@@ -42,7 +42,8 @@ public:
     const Region region = Region::of(group);
     const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
     auto plan = schedule->plan(
-        region, {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules});
+        region,
+        {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules});
     return plan ? std::nullopt : std::optional(plan.error().message);
   }
 
@@ -65,7 +66,8 @@ private:
     for (Value input : region.inputs)
       inputs.push_back((*views)[input]);
     SmallVector<View> outputs = outputViews(region, *views);
-    KernelContext context{.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
+    KernelContext context{
+        .shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
     std::string reasons;
     for (const Schedule *schedule : schedules.inOrderFor(region)) {
       auto plan = schedule->plan(region, context);

@@ -70,9 +70,11 @@ std::string measuringDevice(bool mayMeasure) {
 } // namespace
 
 namespace {
-/// The text of a pattern file and, in PDLL, of what it includes, which mlir-pdll looks for beside the including file and
-/// beside the first one. False if one cannot be found: then nobody knows what the patterns are.
-bool addPatternText(const std::string &path, const std::string &firstFolder, std::set<std::string> &seen, std::string &key) {
+/// The text of a pattern file and, in PDLL, of what it includes, which mlir-pdll looks for beside the
+/// including file and beside the first one. False if one cannot be found: then nobody knows what the patterns
+/// are.
+bool addPatternText(const std::string &path, const std::string &firstFolder, std::set<std::string> &seen,
+                    std::string &key) {
   auto text = llvm::MemoryBuffer::getFile(path);
   if (!text)
     return false;
@@ -83,7 +85,8 @@ bool addPatternText(const std::string &path, const std::string &firstFolder, std
     return true;
   static const llvm::Regex include("#[ \t]*include[ \t]*\"([^\"\n]*)\"");
   llvm::SmallVector<llvm::StringRef> found;
-  for (llvm::StringRef rest = (*text)->getBuffer(); include.match(rest, &found); rest = rest.substr(found[0].end() - rest.begin())) {
+  for (llvm::StringRef rest = (*text)->getBuffer(); include.match(rest, &found);
+       rest = rest.substr(found[0].end() - rest.begin())) {
     bool known = false;
     for (llvm::StringRef folder : {llvm::sys::path::parent_path(path), llvm::StringRef(firstFolder)}) {
       llvm::SmallString<256> place(folder);
@@ -111,7 +114,8 @@ std::string planKey(const Graph &graph, const CompileOptions &options, bool mayM
       "plan\nbuild {}\ndevice {}\ntarget {}\nranks {}\nvocabulary {}\nfuse {}\nprofit {}\nkv capacity {}\n"
       "assume finite {}\nbatch invariant {}\nmodel {}\nweights {}\n",
       build, machine, options.target.arch, options.tensorParallel, options.vocabularyParallel, options.fuse,
-      static_cast<int>(options.profit), options.kvCapacity, options.assumeFinite, options.batchInvariant, source.path, source.weightFolder);
+      static_cast<int>(options.profit), options.kvCapacity, options.assumeFinite, options.batchInvariant,
+      source.path, source.weightFolder);
   for (const std::string &name : options.disabledFusions)
     key += fmt::format("disabled {}\n", name);
   for (const std::string &file : options.patternFiles) {

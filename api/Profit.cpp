@@ -50,7 +50,8 @@ std::optional<ProfitOracle::Times> timesIn(const std::string &text) {
 OwningOpRef<ModuleOp> fusedForm(const Candidate &candidate, const nn::SymbolicShapes &shapes) {
   GroupPorts ports = portsOf(candidate.ops, candidate.clones);
   Candidate whole;
-  OwningOpRef<ModuleOp> module = isolate(candidate.body(), ports.inputs, ports.outputs, shapes, {}, &whole.ops);
+  OwningOpRef<ModuleOp> module =
+      isolate(candidate.body(), ports.inputs, ports.outputs, shapes, {}, &whole.ops);
   whole.root = whole.ops.back();
   whole.schedule = candidate.schedule;
   commit(whole);
@@ -114,8 +115,9 @@ std::vector<Result<ProfitOracle::Times>> MeasuredProfit::measure(ArrayRef<Candid
       known.find(body.text)->second = body.fused ? body.unfused.error() : body.fused.error();
       continue;
     }
-    body.key = fmt::format("profit 1\n{}\n{}\n{}\n{}\n{}\n{}", device, options.target,
-                           sizesText(*body.fused, sizes), toJson(*body.fused), toJson(*body.unfused), deviceText());
+    body.key =
+        fmt::format("profit 1\n{}\n{}\n{}\n{}\n{}\n{}", device, options.target, sizesText(*body.fused, sizes),
+                    toJson(*body.fused), toJson(*body.unfused), deviceText());
     std::optional<std::string> entry = cache ? cache->get(body.key) : std::nullopt;
     if (std::optional<Times> times = entry ? timesIn(*entry) : std::nullopt)
       known.find(body.text)->second = *times;
@@ -164,9 +166,10 @@ static Result<std::unique_ptr<ProfitOracle>> makeGpuProfit(const PlanOptions &op
     return properties.error();
   const Result<TargetInfo> wanted = TargetInfo::find(target);
   if (properties->arch() != target && !(wanted && wanted->runsOn(properties->major, properties->minor)))
-    return environment(fmt::format("the GPU here is {} ({}), the target {}", properties->name, properties->arch(),
-                                   target));
-  auto cache = std::make_shared<KernelCache>(cacheFolder.empty() ? KernelCache::defaultFolder() : cacheFolder);
+    return environment(
+        fmt::format("the GPU here is {} ({}), the target {}", properties->name, properties->arch(), target));
+  auto cache =
+      std::make_shared<KernelCache>(cacheFolder.empty() ? KernelCache::defaultFolder() : cacheFolder);
   auto makeBackend = [cache](std::span<const KernelPlan> kernels) {
     return makeCudaBackend(0, {kernels, {}, {}, {}, cache.get()});
   };

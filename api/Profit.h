@@ -11,12 +11,12 @@
 
 namespace fusion {
 
-/// Times of candidates, each distinct body once: what was measured before, by this process or another, comes from the
-/// cache. A body is known by its kernels' source and launches, the sizes and the device.
+/// Times of candidates, each distinct body once: what was measured before, by this process or another, comes
+/// from the cache. A body is known by its kernels' source and launches, the sizes and the device.
 class MeasuredProfit : public ProfitOracle {
 public:
-  /// `device`: the full name of what `makeBackend` makes; `options`: for what target and by which schedules kernels
-  /// are written.
+  /// `device`: the full name of what `makeBackend` makes; `options`: for what target and by which schedules
+  /// kernels are written.
   MeasuredProfit(std::string device, PlanOptions options, BackendFactory makeBackend,
                  std::shared_ptr<KernelCache> cache)
       : device(std::move(device)), options(std::move(options)), makeBackend(std::move(makeBackend)),

@@ -44,7 +44,8 @@ public:
     func::FuncOp first = functions.front();
     for (size_t rank = 1; rank < functions.size(); ++rank) {
       func::FuncOp other = functions[rank];
-      if (other.getFunctionType() != first.getFunctionType() || other.getAllArgAttrs() != first.getAllArgAttrs() ||
+      if (other.getFunctionType() != first.getFunctionType() ||
+          other.getAllArgAttrs() != first.getAllArgAttrs() ||
           other.getAllResultAttrs() != first.getAllResultAttrs())
         return badInput(fmt::format("{}: its inputs or outputs are not those of {}", files[rank], files[0]));
     }
@@ -69,14 +70,16 @@ private:
     Operation *first = ops.front();
     for (size_t rank = 1; rank < ops.size(); ++rank) {
       Operation *other = ops[rank];
-      bool same = other->getName() == first->getName() && other->getResultTypes() == first->getResultTypes() &&
+      bool same = other->getName() == first->getName() &&
+                  other->getResultTypes() == first->getResultTypes() &&
                   other->getNumOperands() == first->getNumOperands();
       for (unsigned i = 0; same && i < first->getNumOperands(); ++i)
         same = isSame(first->getOperand(i), other->getOperand(i));
       if (same && !llvm::isa<nn::WeightOp, nn::ConstantOp>(first))
         same = other->getAttrDictionary() == first->getAttrDictionary();
       if (!same)
-        return badInput(fmt::format("{}: {} is not what {} has there", files[rank], describe(other), files[0]));
+        return badInput(
+            fmt::format("{}: {} is not what {} has there", files[rank], describe(other), files[0]));
       for (auto [mine, theirs] : llvm::zip(first->getResults(), other->getResults()))
         counterpart[theirs] = mine;
     }
@@ -89,7 +92,8 @@ private:
 
   bool isSame(Value mine, Value theirs) const {
     if (auto argument = llvm::dyn_cast<BlockArgument>(theirs))
-      return llvm::isa<BlockArgument>(mine) && llvm::cast<BlockArgument>(mine).getArgNumber() == argument.getArgNumber();
+      return llvm::isa<BlockArgument>(mine) &&
+             llvm::cast<BlockArgument>(mine).getArgNumber() == argument.getArgNumber();
     return counterpart.lookup(theirs) == mine;
   }
 
@@ -109,9 +113,11 @@ private:
       }
       auto contents = bytesOf(own, path.str().str());
       if (!contents)
-        return badInput(fmt::format("{}: weight {}: {}", files[rank], own.getName().str(), contents.error().message));
+        return badInput(
+            fmt::format("{}: weight {}: {}", files[rank], own.getName().str(), contents.error().message));
       const size_t same = static_cast<size_t>(
-          llvm::find_if(bytes, [&](auto &known) { return std::ranges::equal(known, *contents); }) - bytes.begin());
+          llvm::find_if(bytes, [&](auto &known) { return std::ranges::equal(known, *contents); }) -
+          bytes.begin());
       bytes.push_back(*contents);
       paths.push_back(same < rank ? paths[same] : path.str().str());
       offsets.push_back(same < rank ? offsets[same] : own.getOffset());
@@ -132,9 +138,11 @@ private:
         return opened.error();
       file = *opened;
     }
-    const auto offset = static_cast<uint64_t>(weight.getOffset()), length = static_cast<uint64_t>(weight.getLength());
+    const auto offset = static_cast<uint64_t>(weight.getOffset()),
+               length = static_cast<uint64_t>(weight.getLength());
     if (offset > file->bytes().size() || length > file->bytes().size() - offset)
-      return badInput(fmt::format("{} has {} bytes, needs {} at offset {}", path, file->bytes().size(), length, offset));
+      return badInput(
+          fmt::format("{} has {} bytes, needs {} at offset {}", path, file->bytes().size(), length, offset));
     return file->bytes().subspan(offset, length);
   }
 
@@ -163,7 +171,8 @@ private:
         builder, at, stacked,
         {builder.getNamedAttr("starts", nn::dimsToAttr(builder.getContext(), starts)),
          builder.getNamedAttr("sizes", nn::dimsToAttr(builder.getContext(), sizes)),
-         builder.getNamedAttr("steps", builder.getDenseI64ArrayAttr(llvm::SmallVector<int64_t>(sizes.size(), 1)))});
+         builder.getNamedAttr("steps",
+                              builder.getDenseI64ArrayAttr(llvm::SmallVector<int64_t>(sizes.size(), 1)))});
     own = nn::buildReshape(builder, at, own, DimShape(shape.begin(), shape.end()));
     constant.getY().replaceAllUsesWith(own);
     for (Operation *op : ops)

@@ -10,9 +10,10 @@ bool namesRankFiles(const std::string &path);
 /// The file of one rank.
 std::string rankFile(const std::string &path, int rank);
 
-/// The files of `ranks` ranks as one module, whose function carries `nn.mesh`: rank 0's graph, with every weight that
-/// differs read from each rank's own file. Constants that differ are parts of one by the symbol `tp_rank`. Errors: those
-/// of an import; graphs that differ in more than numbers, with the first op that does.
+/// The files of `ranks` ranks as one module, whose function carries `nn.mesh`: rank 0's graph, with every
+/// weight that differs read from each rank's own file. Constants that differ are parts of one by the symbol
+/// `tp_rank`. Errors: those of an import; graphs that differ in more than numbers, with the first op that
+/// does.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> importRankFiles(mlir::MLIRContext &context, const std::string &path,
                                                           int ranks, const ImportOptions &options);
 

@@ -32,7 +32,8 @@ static std::string launchTable(const std::string &text) {
     if (const llvm::json::Object *launch = entry.getAsObject()) {
       Row &row = rows[launch->getString("kernel").value_or("")];
       if (row.launches++ == 0)
-        row = {1, launch->getString("fusion").value_or("").str(), launch->getString("location").value_or("").str()};
+        row = {1, launch->getString("fusion").value_or("").str(),
+               launch->getString("location").value_or("").str()};
       row.microseconds += launch->getNumber("microseconds").value_or(0);
       timed |= row.microseconds > 0;
     }
@@ -75,7 +76,9 @@ bool Report::isFile(std::string_view path) {
 Status Report::write(const std::string &path) const {
   if (!isFile(path))
     return badInput("a report is written to .json, .md or .html, not '" + path + "'");
-  return writeFileAtomically(path, path.ends_with(".json") ? json() : path.ends_with(".md") ? markdown() : html());
+  return writeFileAtomically(path, path.ends_with(".json") ? json()
+                                   : path.ends_with(".md") ? markdown()
+                                                           : html());
 }
 
 int Report::fired(const std::string &pattern) const {
@@ -90,7 +93,8 @@ Status Report::require(const std::string &pattern, size_t times) const {
     if (auto entry = named->find(pattern); entry != named->end() && !found)
       found = &entry->second;
   if (!found)
-    return badInput("--require names an unknown fusion '" + pattern + "'" + didYouMean(pattern, contents->report.patterns));
+    return badInput("--require names an unknown fusion '" + pattern + "'" +
+                    didYouMean(pattern, contents->report.patterns));
   const size_t fired = found->fired.size();
   if (fired == times)
     return {};

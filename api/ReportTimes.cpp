@@ -18,7 +18,8 @@ Report withTimes(const Report &report, const Profile &profile) {
   std::map<std::pair<std::string, std::string>, std::deque<llvm::json::Object *>> waiting;
   for (llvm::json::Value &value : *launches)
     if (llvm::json::Object *launch = value.getAsObject())
-      waiting[{launch->getString("kernel").value_or("").str(), launch->getString("location").value_or("").str()}]
+      waiting[{launch->getString("kernel").value_or("").str(),
+               launch->getString("location").value_or("").str()}]
           .push_back(launch);
   for (const Profile::Launch &launch : profile.launches)
     if (auto found = waiting.find({launch.kernel, launch.location});

@@ -5,7 +5,8 @@
 
 namespace fusion {
 
-/// The report whose launches have the microseconds that a profile found, where kernel and location are the same.
+/// The report whose launches have the microseconds that a profile found, where kernel and location are the
+/// same.
 Report withTimes(const Report &report, const Profile &profile);
 
 } // namespace fusion

@@ -41,8 +41,8 @@ NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &siz
   return randomInputs(ports, trialSymbols(ports, sizes), values, random);
 }
 
-NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols, const TrialValues &values,
-                          std::mt19937 &random) {
+NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols,
+                          const TrialValues &values, std::mt19937 &random) {
   NamedTensors inputs;
   for (const PortShape &port : ports) {
     Shape shape;

@@ -29,8 +29,8 @@ struct TrialValues {
 };
 
 /// Integers are from 0 to 3, so that they can be indices. `symbols`: the values of all in the ports' shapes.
-NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols, const TrialValues &values,
-                          std::mt19937 &random);
+NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &symbols,
+                          const TrialValues &values, std::mt19937 &random);
 NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes, const TrialValues &values,
                           std::mt19937 &random);
 
@@ -39,9 +39,10 @@ NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &siz
 double roundingTolerance(DType type, const NamedTensors &inputs);
 /// Whether an op in `function` rounds floats to i8 or u8, so that its results may differ by ties.
 bool quantises(mlir::func::FuncOp function);
-/// Whether tensors of i8 or u8 differ by ties only: in at most one element of 32, and one more, by one step. Sums that
-/// are added up in another order may lie on either side of the middle between two steps; in a small tensor one such
-/// element is more than roundingTolerance() allows. For functions that quantise; integer arithmetic has no ties.
+/// Whether tensors of i8 or u8 differ by ties only: in at most one element of 32, and one more, by one step.
+/// Sums that are added up in another order may lie on either side of the middle between two steps; in a small
+/// tensor one such element is more than roundingTolerance() allows. For functions that quantise; integer
+/// arithmetic has no ties.
 bool differsByTies(const Tensor &actual, const Tensor &expected);
 /// The same of two that round at the same places, so that only what f32 sums in another order can flip a
 /// rounding. One rounding to f16 or bf16 more or less is three times as far.

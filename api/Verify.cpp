@@ -49,9 +49,11 @@ std::set<std::string> symbolsOf(Operation *kernel, const nn::SymbolicShapes &sha
 OwningOpRef<ModuleOp> isolated(Operation *op, const nn::SymbolicShapes &shapes) {
   llvm::SetVector<Value> inputs;
   for (Value operand : op->getOperands())
-    if (Operation *producer = operand.getDefiningOp(); llvm::isa<GroupOp>(op) || !producer || !isBodyConstant(producer))
+    if (Operation *producer = operand.getDefiningOp();
+        llvm::isa<GroupOp>(op) || !producer || !isBodyConstant(producer))
       inputs.insert(operand);
-  return isolate(op, inputs.getArrayRef(), llvm::to_vector(ValueRange(op->getResults())), shapes, symbolsOf(op, shapes));
+  return isolate(op, inputs.getArrayRef(), llvm::to_vector(ValueRange(op->getResults())), shapes,
+                 symbolsOf(op, shapes));
 }
 
 /// The groups of a function, then the ops that are kernels of their own.
@@ -71,7 +73,8 @@ std::vector<Operation *> kernelsOf(func::FuncOp function, const nn::SymbolicShap
 
 std::string nameOf(Operation *op) {
   auto group = llvm::dyn_cast<GroupOp>(op);
-  return (group ? group.getPattern().str() : op->getName().getStringRef().str()) + " at " + locationName(op->getLoc());
+  return (group ? group.getPattern().str() : op->getName().getStringRef().str()) + " at " +
+         locationName(op->getLoc());
 }
 
 /// Products beyond this, or operands, would keep the reference and the emulation busy for minutes.
@@ -121,10 +124,12 @@ public:
   std::string what;
 
 private:
-  static func::FuncOp entryOf(OwningOpRef<ModuleOp> &module) { return *module->getOps<func::FuncOp>().begin(); }
+  static func::FuncOp entryOf(OwningOpRef<ModuleOp> &module) {
+    return *module->getOps<func::FuncOp>().begin();
+  }
 
-  /// At the usual sizes, and at sizes for each kernel that they leave out; without the usual ones only for more rows
-  /// than the narrow module has kernels of their own for.
+  /// At the usual sizes, and at sizes for each kernel that they leave out; without the usual ones only for
+  /// more rows than the narrow module has kernels of their own for.
   Status check(func::FuncOp entry, bool usual, const PlanOptions &planning, const PlanEdit &edit,
                std::mt19937 &random, std::vector<std::string> &skipped) {
     auto plan = buildPlan(entry, planning);
@@ -133,7 +138,8 @@ private:
     auto interpreter = Interpreter::create(entry, "");
     if (!interpreter)
       return interpreter.error();
-    if (double elements = elementsOf(interpreter->inputs(), unequalSizes); !isGroup && elements > mostElements) {
+    if (double elements = elementsOf(interpreter->inputs(), unequalSizes);
+        !isGroup && elements > mostElements) {
       skipped.push_back(fmt::format("{}: inputs of {:.0f} million elements", what, elements * 1e-6));
       return {};
     }
@@ -143,7 +149,8 @@ private:
     if (edit)
       edit(*plan);
     ExecutorOptions options;
-    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.target =
+        cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
     options.poison = true;
     auto executor = Executor::create(std::move(*plan), options);
     if (!executor)
@@ -180,7 +187,8 @@ private:
       return;
     const std::optional<TrialSizes> sizes = sizesWithin(first, reaches);
     if (!sizes) {
-      skipped.push_back(fmt::format("{}: no sizes give {} of {} … {}", what, first.size.str(), first.least, first.most));
+      skipped.push_back(
+          fmt::format("{}: no sizes give {} of {} … {}", what, first.size.str(), first.least, first.most));
       return;
     }
     double flops = 0;
@@ -189,11 +197,11 @@ private:
         flops += static_cast<double>(*count);
     const double elements = elementsOf(ports, *sizes);
     if (flops > mostFlops)
-      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} GFLOP", what, first.size.str(), first.least,
-                                    flops * 1e-9));
+      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} GFLOP", what,
+                                    first.size.str(), first.least, flops * 1e-9));
     else if (elements > mostElements)
-      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} million elements", what, first.size.str(),
-                                    first.least, elements * 1e-6));
+      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} million elements", what,
+                                    first.size.str(), first.least, elements * 1e-6));
     else
       chosen.push_back(*sizes);
   }
@@ -217,8 +225,8 @@ private:
 
   static constexpr int64_t manyRows = 64, mostRows = int64_t(1) << 32;
 
-  Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor, std::mt19937 &random,
-                   std::vector<std::string> &skipped) {
+  Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor,
+                   std::mt19937 &random, std::vector<std::string> &skipped) {
     NamedTensors inputs = randomInputs(interpreter.inputs(), sizes, {}, random);
     auto expected = interpreter.run(inputs);
     if (!expected) {
@@ -249,10 +257,11 @@ private:
         (quantises(entryOf(module)) && differsByTies(actual, expected)))
       return {};
     int64_t index = std::max<int64_t>(difference->worstIndex, 0);
-    return Error{ErrorKind::AnswerIsNo,
-                 fmt::format("{}: kernel and body differ in {} at element {}: {} instead of {} (relative L2 {:.3g})",
-                             what, output, index, actual.toFloats()[index], expected.toFloats()[index],
-                             difference->relativeL2)};
+    return Error{
+        ErrorKind::AnswerIsNo,
+        fmt::format("{}: kernel and body differ in {} at element {}: {} instead of {} (relative L2 {:.3g})",
+                    what, output, index, actual.toFloats()[index], expected.toFloats()[index],
+                    difference->relativeL2)};
   }
 
   OwningOpRef<ModuleOp> module;

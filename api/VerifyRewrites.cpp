@@ -76,9 +76,9 @@ private:
     return module.lookupSymbol<func::FuncOp>(name);
   }
 
-  /// Ordinary, large and tiny values. Where there are scores, large ones are not so large that f32 cannot tell the best
-  /// two apart. In f16 a number that masks a score is not far from the scores that large values give: the ops replaced
-  /// overflow there, and mask nothing.
+  /// Ordinary, large and tiny values. Where there are scores, large ones are not so large that f32 cannot
+  /// tell the best two apart. In f16 a number that masks a score is not far from the scores that large values
+  /// give: the ops replaced overflow there, and mask nothing.
   SmallVector<TrialValues> trials() {
     bool scores = false, scoresInHalf = false;
     before.walk([&](nn::SoftmaxOp softmax) {

@@ -28,8 +28,8 @@ std::string describeOp(Operation *op) {
 
 PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
                          const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments, bool dry)
-    : function(function), options(options), shapes(shapes), views(Views::compute(function, shapes, arguments)),
-      target(target), dry(dry) {
+    : function(function), options(options), shapes(shapes),
+      views(Views::compute(function, shapes, arguments)), target(target), dry(dry) {
   auto module = function->getParentOfType<ModuleOp>();
   plan.model = (module && module.getName() ? *module.getName() : function.getName()).str();
   plan.target = options.target;
@@ -65,8 +65,9 @@ Status PlanBuilder::planOp(Operation *op) {
   const auto kind = prepares ? BufferPlan::Kind::Prepared : BufferPlan::Kind::Temporary;
   llvm::SmallVector<BufferId> outputs;
   for (Value result : op->getResults()) {
-    outputs.push_back(views.isInPlace(result) ? buffers[views[result].base]
-                                              : buffers[result] = addBuffer(kind, result, locationName(op->getLoc())));
+    outputs.push_back(views.isInPlace(result)
+                          ? buffers[views[result].base]
+                          : buffers[result] = addBuffer(kind, result, locationName(op->getLoc())));
     if (prepares)
       prepared.insert(result);
   }
@@ -88,10 +89,12 @@ bool PlanBuilder::isPrepared(Operation *op) const {
     return nn::isStored(base) || prepared.contains(base);
   };
   auto isStatic = [&](Value result) {
-    return llvm::all_of(shapes[result], [](const Dim &dim) { return dim.isStatic(); }) && !views.isInPlace(result);
+    return llvm::all_of(shapes[result], [](const Dim &dim) { return dim.isStatic(); }) &&
+           !views.isInPlace(result);
   };
   const bool sums = op->walk([](nn::AllReduceOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  return !sums && op->getNumOperands() > 0 && llvm::all_of(op->getOperands(), isKept) && llvm::all_of(op->getResults(), isStatic);
+  return !sums && op->getNumOperands() > 0 && llvm::all_of(op->getOperands(), isKept) &&
+         llvm::all_of(op->getResults(), isStatic);
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
@@ -126,10 +129,12 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views) {
 }
 
 /// What the schedule answers, if it keeps what the context asks for.
-static Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, const KernelContext &context) {
+static Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region,
+                                     const KernelContext &context) {
   auto plan = schedule.plan(region, context);
   if (plan && context.batchInvariant && !plan->batchInvariant)
-    return refusal("what it computes for a row may depend on the number of rows, which --batch-invariant forbids");
+    return refusal(
+        "what it computes for a row may depend on the number of rows, which --batch-invariant forbids");
   return plan;
 }
 
@@ -158,7 +163,8 @@ Result<SchedulePlan> PlanBuilder::chooseSchedule(const Region &region, const Ker
       return badInput(describeOp(group) + ": there is no schedule \"" + group.getSchedule().str() + "\"");
     auto plan = planWith(*schedule, region, context);
     return plan ? std::move(plan)
-                : badInput(describeOp(group) + ": schedule " + schedule->name().str() + " refuses it: " + plan.error().message);
+                : badInput(describeOp(group) + ": schedule " + schedule->name().str() +
+                           " refuses it: " + plan.error().message);
   }
   llvm::SmallVector<std::string> reasons;
   for (const Schedule *schedule : context.schedules.inOrderFor(region)) {
@@ -182,8 +188,8 @@ Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> ou
   if (!planned)
     return planned.error();
   if (planned->updatedInput)
-    if (Status status =
-            planCopy(region.inputs[*planned->updatedInput], inputs[*planned->updatedInput], outputs[0], region.anchor);
+    if (Status status = planCopy(region.inputs[*planned->updatedInput], inputs[*planned->updatedInput],
+                                 outputs[0], region.anchor);
         !status)
       return status;
   return emit(region, context, *planned, outputs);
@@ -249,7 +255,8 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     step.alternatives = std::move(*alternatives);
     if (*all.front().variant != 0)
       step.choice = Step::Choice::Measurement;
-    else if (planned.multiplies && !context.batchInvariant) // the library chooses by the number of rows how it adds up
+    else if (planned.multiplies &&
+             !context.batchInvariant) // the library chooses by the number of rows how it adds up
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
   }
@@ -297,8 +304,10 @@ Result<Alternative> PlanBuilder::oneLaunch(const Region &region, const KernelCon
   for (auto [number, output] : llvm::enumerate(draft.arguments))
     if (output.kind == KernelDraft::Argument::Kind::Output && output.index == 0)
       for (auto [other, input] : llvm::enumerate(draft.arguments))
-        if (input.kind == KernelDraft::Argument::Kind::Input && llvm::is_contained(draft.replaceable, input.index))
-          std::get<PointerArgument>(launch.arguments[number]).mayReplace.push_back(static_cast<uint32_t>(other));
+        if (input.kind == KernelDraft::Argument::Kind::Input &&
+            llvm::is_contained(draft.replaceable, input.index))
+          std::get<PointerArgument>(launch.arguments[number])
+              .mayReplace.push_back(static_cast<uint32_t>(other));
   launch.gridX = draft.gridX;
   launch.gridY = draft.gridY;
   launch.gridZ = draft.gridZ;
@@ -356,11 +365,12 @@ bool PlanBuilder::mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch
 /// Kernels that differ in comments only are one. Of several with one name all but the first get a hash after
 /// it.
 uint32_t PlanBuilder::shareKernel(KernelPlan kernel) {
-  const std::string key =
-      kernel.isLibraryCall ? kernel.name + " " + kernel.parameters.front().type : withoutComments(kernel.source);
+  const std::string key = kernel.isLibraryCall ? kernel.name + " " + kernel.parameters.front().type
+                                               : withoutComments(kernel.source);
   auto [place, isNew] = kernels.try_emplace(key, static_cast<uint32_t>(plan.kernels.size()));
   if (isNew) {
-    const bool isTaken = llvm::any_of(plan.kernels, [&](const KernelPlan &other) { return other.name == kernel.name; });
+    const bool isTaken =
+        llvm::any_of(plan.kernels, [&](const KernelPlan &other) { return other.name == kernel.name; });
     if (isTaken && !kernel.isLibraryCall)
       body::renameKernel(kernel, kernel.name + "_" + contentHash(key).substr(0, 6));
     plan.kernels.push_back(std::move(kernel));
@@ -394,7 +404,8 @@ void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const Ker
     if (!llvm::isa<nn::ConstantOp, nn::DimConstantOp>(op) || region.ops.size() == 1)
       launch.ops.push_back(op->getName().getStringRef().str());
   for (const KernelDraft::Argument &argument : draft.arguments)
-    if (argument.kind == KernelDraft::Argument::Kind::Input || argument.kind == KernelDraft::Argument::Kind::TensorMap)
+    if (argument.kind == KernelDraft::Argument::Kind::Input ||
+        argument.kind == KernelDraft::Argument::Kind::TensorMap)
       launch.bytesRead =
           launch.bytesRead + bytesOf(region.inputs[argument.index], context.inputs[argument.index], shapes);
   for (const OutputSlice &slice : outputSlicesOf(region, context))

@@ -17,7 +17,8 @@ struct PlanOptions {
 /// The device, or else the row of the target.
 Result<TargetInfo> targetOf(const PlanOptions &options);
 
-/// An unknown target is an error that names the known ones. A group or op that no schedule takes is an error that names it and every schedule's reason.
+/// An unknown target is an error that names the known ones. A group or op that no schedule takes is an error
+/// that names it and every schedule's reason.
 Result<ProgramPlan> buildPlan(mlir::func::FuncOp function, const PlanOptions &options);
 
 /// How many launches buildPlan would make; writes no source. The same errors.

@@ -7,7 +7,8 @@ using namespace mlir;
 
 namespace fusion {
 
-/// Fewer rows, or smaller matrices, are not worth a launch of their own for the matmul and one for the remaining ops.
+/// Fewer rows, or smaller matrices, are not worth a launch of their own for the matmul and one for the
+/// remaining ops.
 static constexpr int64_t leastRows = 16, leastColumns = 64;
 
 /// The operand as a matrix; nothing if neither its rows nor its columns lie side by side.
@@ -49,7 +50,8 @@ static std::optional<std::string> whyNot(const matmul::Problem &problem) {
       return std::string("a quantised operand");
     const DType a = problem.a.type, b = product.b.type, c = dtype(op.getY());
     if (!takes(a, b, c))
-      return "a matmul of " + std::string(name(a)) + " and " + std::string(name(b)) + " to " + std::string(name(c));
+      return "a matmul of " + std::string(name(a)) + " and " + std::string(name(b)) + " to " +
+             std::string(name(c));
     if (isFewerThan(product.n, leastColumns))
       return std::string("few columns");
   }
@@ -60,13 +62,15 @@ static SmallVector<unsigned> allOutputs(const Region &region) {
   return llvm::to_vector(llvm::seq(0u, static_cast<unsigned>(region.outputs.size())));
 }
 
-/// Outputs that a call writes, and which others are left to the remaining ops: those of one matmul, or of all together.
+/// Outputs that a call writes, and which others are left to the remaining ops: those of one matmul, or of all
+/// together.
 static std::vector<SmallVector<unsigned>> placeOutputs(const Region &region, const matmul::Problem &problem,
                                                        LibraryMatmuls &split) {
   std::vector<SmallVector<unsigned>> left(problem.combined ? 1 : problem.matmuls.size());
   for (auto [index, output] : llvm::enumerate(region.outputs)) {
     const auto number = static_cast<unsigned>(index);
-    auto direct = llvm::find_if(split.calls, [&](MatmulCall &call) { return output == call.op.getY() && !call.output; });
+    auto direct = llvm::find_if(split.calls,
+                                [&](MatmulCall &call) { return output == call.op.getY() && !call.output; });
     if (direct != split.calls.end()) {
       direct->output = number;
       continue;
@@ -102,7 +106,8 @@ std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, con
     auto b = matrixOf(product.b, product.b.rowStride, problem.batch);
     if (!a || !b)
       return std::string("an operand of which neither rows nor columns lie side by side");
-    split.calls.push_back({cast<nn::MatmulOp>(product.op.op()), *a, *b, problem.m, product.n, problem.k, problem.batchCount(), std::nullopt});
+    split.calls.push_back({cast<nn::MatmulOp>(product.op.op()), *a, *b, problem.m, product.n, problem.k,
+                           problem.batchCount(), std::nullopt});
     made.push_back(product.op.getY());
   }
   const auto left = multiplied ? std::vector{allOutputs(region)} : placeOutputs(region, problem, split);

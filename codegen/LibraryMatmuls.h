@@ -27,8 +27,8 @@ struct LibraryMatmuls {
   SizeRange rows; ///< of all matmuls, and how many there must be
 };
 
-/// The reason why it cannot be done so, or not sooner than in a kernel: few rows, types or layouts that the library does not
-/// take, no schedule for the remaining ops. `multiplied`: see SchedulePlan.
+/// The reason why it cannot be done so, or not sooner than in a kernel: few rows, types or layouts that the
+/// library does not take, no schedule for the remaining ops. `multiplied`: see SchedulePlan.
 std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, const KernelContext &context,
                                                        const std::optional<Region> &multiplied = {});
 

@@ -55,7 +55,8 @@ private:
     return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(target.shape.size()) : axis);
   }
 
-  /// Whether the past lies where the result is to be, and the places of the new rows are known before the kernel.
+  /// Whether the past lies where the result is to be, and the places of the new rows are known before the
+  /// kernel.
   bool isInPlace(nn::CacheWriteOp write, const View &target) const {
     auto past = llvm::find(region.inputs, write.getPast());
     if (past == region.inputs.end() || !llvm::is_contained(region.inputs, write.getRows()))

@@ -15,8 +15,8 @@ struct OutputSlice {
 
 /// The slices of all outputs, in their order. A concat has one for each operand; a transpose of a computed
 /// value is stored by the transposed strides. Left out is an input that lies in its slice already: the past
-/// of a cache that is written in place. An nn.cache_write is stored apart only where its past lies in place, and once more
-/// to clear the rows behind the past that it leaves where it grows.
+/// of a cache that is written in place. An nn.cache_write is stored apart only where its past lies in place,
+/// and once more to clear the rows behind the past that it leaves where it grows.
 llvm::SmallVector<OutputSlice> outputSlicesOf(const Region &region, const KernelContext &context);
 
 } // namespace fusion

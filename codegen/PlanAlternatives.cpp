@@ -7,16 +7,16 @@ using namespace mlir;
 
 namespace fusion {
 
-PlanBuilder::Targets PlanBuilder::targetsOf(const Region &part, const Region &region, const KernelContext &context,
-                                            llvm::ArrayRef<BufferId> outputs) {
+PlanBuilder::Targets PlanBuilder::targetsOf(const Region &part, const Region &region,
+                                            const KernelContext &context, llvm::ArrayRef<BufferId> outputs) {
   Targets targets;
   for (Value output : part.outputs) {
     auto place = llvm::find(region.outputs, output);
     if (place == region.outputs.end()) { // the same in each alternative
       auto known = buffers.find(output);
-      targets.buffers.push_back(known != buffers.end()
-                                    ? known->second
-                                    : addBuffer(BufferPlan::Kind::Temporary, output, locationName(region.anchor->getLoc())));
+      targets.buffers.push_back(known != buffers.end() ? known->second
+                                                       : addBuffer(BufferPlan::Kind::Temporary, output,
+                                                                   locationName(region.anchor->getLoc())));
       targets.views.push_back(View::contiguous(output, shapes[output]));
       continue;
     }
@@ -27,8 +27,9 @@ PlanBuilder::Targets PlanBuilder::targetsOf(const Region &part, const Region &re
   return targets;
 }
 
-Result<Alternative> PlanBuilder::partLaunch(const PlannedKernel &part, const Region &region, const KernelContext &context,
-                                            const Alternative &before, llvm::ArrayRef<BufferId> outputs) {
+Result<Alternative> PlanBuilder::partLaunch(const PlannedKernel &part, const Region &region,
+                                            const KernelContext &context, const Alternative &before,
+                                            llvm::ArrayRef<BufferId> outputs) {
   llvm::SmallVector<View> inputs(context.inputs.begin(), context.inputs.end());
   for (Value value : ArrayRef(part.region.inputs).drop_front(region.inputs.size()))
     inputs.push_back(between.at(value));
@@ -65,8 +66,8 @@ static bool computeAlike(const KernelLaunch &one, const KernelLaunch &other) {
     return left && right && left->written == right->written && left->byteOffset == right->byteOffset &&
            (left->written || left->buffer == right->buffer);
   };
-  return one.kernel == other.kernel && one.gridX == other.gridX && one.gridY == other.gridY && one.gridZ == other.gridZ &&
-         llvm::equal(one.arguments, other.arguments, alike);
+  return one.kernel == other.kernel && one.gridX == other.gridX && one.gridY == other.gridY &&
+         one.gridZ == other.gridZ && llvm::equal(one.arguments, other.arguments, alike);
 }
 
 /// The one buffer that a launch writes, if that is scratch memory.
@@ -92,7 +93,8 @@ void PlanBuilder::shareScratch(Alternative &alternative) const {
     if (step.choice != Step::Choice::Predicate)
       continue;
     for (const Alternative &earlier : step.alternatives) {
-      if (earlier.when != alternative.when || !computeAlike(earlier.launches.front(), alternative.launches.front()))
+      if (earlier.when != alternative.when ||
+          !computeAlike(earlier.launches.front(), alternative.launches.front()))
         continue;
       const std::optional<BufferId> known = writtenScratch(earlier.launches.front());
       alternative.launches.erase(alternative.launches.begin());
@@ -105,7 +107,8 @@ void PlanBuilder::shareScratch(Alternative &alternative) const {
   }
 }
 
-Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &region, const KernelContext &context,
+Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &region,
+                                                             const KernelContext &context,
                                                              llvm::ArrayRef<PlannedAlternative> planned,
                                                              llvm::ArrayRef<BufferId> outputs) {
   std::vector<Alternative> alternatives;
@@ -122,7 +125,8 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
     made.when = one.when;
     made.variant = one.variant;
     const bool continues = !alternatives.empty() && one.when.size() == 1 &&
-                           alternatives.back().variant == made.variant && sameKernels(alternatives.back(), made);
+                           alternatives.back().variant == made.variant &&
+                           sameKernels(alternatives.back(), made);
     if (continues) // the same for larger sizes
       alternatives.back().when.front().most = one.when.front().most;
     else

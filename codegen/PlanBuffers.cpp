@@ -71,7 +71,8 @@ Result<BufferId> PlanBuilder::weightBuffer(nn::WeightOp weight) {
     std::filesystem::path path(file.str());
     if (path.is_relative() && !options.baseFolder.empty())
       path = std::filesystem::path(options.baseFolder) / path;
-    return FileSpan{path.string(), static_cast<uint64_t>(offset), static_cast<uint64_t>(weight.getLength() / parts)};
+    return FileSpan{path.string(), static_cast<uint64_t>(offset),
+                    static_cast<uint64_t>(weight.getLength() / parts)};
   };
   BufferId id = buffers[weight] = addBuffer(BufferPlan::Kind::Weight, weight, weight.getName().str());
   plan.buffers[id].contents = spanAt(weight.getPath(), weight.getOffset());
@@ -129,7 +130,8 @@ Status PlanBuilder::planResults(Operation *returns) {
   return {};
 }
 
-/// A result is the buffer that holds exactly its elements, a corner of an argument's that it extends, or a copy.
+/// A result is the buffer that holds exactly its elements, a corner of an argument's that it extends, or a
+/// copy.
 Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   Value value = returns->getOperand(index);
   const View &view = views[value];
@@ -144,8 +146,8 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
     return {};
   }
   if (auto alias = function.getResultAttrOfType<IntegerAttr>(index, nn::aliasAttr))
-    return badInput("result " + name + ": nn.alias says that it extends argument " + std::to_string(alias.getInt()) +
-                    ", but no nn.concat does that");
+    return badInput("result " + name + ": nn.alias says that it extends argument " +
+                    std::to_string(alias.getInt()) + ", but no nn.concat does that");
   if (isWhole && !isKept) {
     auto buffer = bufferOf(view.base);
     if (!buffer)

@@ -42,15 +42,16 @@ private:
   /// What emit() adds to the number of launches; nothing is emitted.
   Status count(const Region &region, const KernelContext &context, const SchedulePlan &planned);
   /// One kernel for all sizes of the context.
-  Result<Alternative> oneLaunch(const Region &region, const KernelContext &context, const KernelEmitter &emitter,
-                                llvm::ArrayRef<BufferId> outputs);
+  Result<Alternative> oneLaunch(const Region &region, const KernelContext &context,
+                                const KernelEmitter &emitter, llvm::ArrayRef<BufferId> outputs);
   // PlanSums.cpp
   /// The alternatives of a sum over ranks, by algorithm.
   Result<Step> sumOverRanks(const Region &region, const KernelContext &context,
                             llvm::ArrayRef<PlannedAlternative> planned, llvm::ArrayRef<BufferId> outputs);
   Result<std::vector<Alternative>> sumByLibrary(const Region &region, const KernelContext &context,
                                                 llvm::ArrayRef<BufferId> outputs);
-  KernelLaunch callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset, BufferId to);
+  KernelLaunch callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset,
+                             BufferId to);
   /// The ops after values that a library has computed; their buffers are known.
   Result<std::vector<Alternative>> remainingOps(const RemainingOps &remaining, const KernelContext &context,
                                                 llvm::ArrayRef<BufferId> outputs);
@@ -60,12 +61,14 @@ private:
                            const std::optional<Region> &multiplied,
                            llvm::ArrayRef<BufferId> outputs);
   Result<std::vector<KernelLaunch>> callMatmuls(const Region &region, const KernelContext &context,
-                                                const LibraryMatmuls &products, llvm::ArrayRef<BufferId> outputs);
+                                                const LibraryMatmuls &products,
+                                                llvm::ArrayRef<BufferId> outputs);
   // PlanAlternatives.cpp
   Result<std::vector<Alternative>> alternativesOf(const Region &region, const KernelContext &context,
                                                   llvm::ArrayRef<PlannedAlternative> planned,
                                                   llvm::ArrayRef<BufferId> outputs);
-  /// Where and how the outputs of a kernel lie, as far as they are the region's, and with new buffers where not.
+  /// Where and how the outputs of a kernel lie, as far as they are the region's, and with new buffers where
+  /// not.
   struct Targets {
     llvm::SmallVector<BufferId> buffers;
     llvm::SmallVector<View> views;
@@ -74,8 +77,9 @@ private:
                     llvm::ArrayRef<BufferId> outputs);
   /// The launch of one of several kernels, after those of `before`; `inputs` are the region's and grow by
   /// what it makes.
-  Result<Alternative> partLaunch(const PlannedKernel &part, const Region &region, const KernelContext &context,
-                                 const Alternative &before, llvm::ArrayRef<BufferId> outputs);
+  Result<Alternative> partLaunch(const PlannedKernel &part, const Region &region,
+                                 const KernelContext &context, const Alternative &before,
+                                 llvm::ArrayRef<BufferId> outputs);
   /// A kernel that copies the elements of `value`, however they lie, into `to`.
   Result<Alternative> oneCopy(mlir::Value value, const View &view, BufferId to, mlir::Operation *anchor);
   Status planCopy(mlir::Value value, const View &view, BufferId to, mlir::Operation *anchor);
@@ -113,8 +117,8 @@ private:
   /// The scratch memory of the region's kernels.
   BufferId scratchBuffer(const Region &region, const Dim &elements);
   std::optional<BufferId> writtenScratch(const KernelLaunch &launch) const;
-  /// Leaves out a first launch that writes nothing but scratch memory, where an earlier step writes the same for the same
-  /// sizes.
+  /// Leaves out a first launch that writes nothing but scratch memory, where an earlier step writes the same
+  /// for the same sizes.
   void shareScratch(Alternative &alternative) const;
   /// The buffer that holds a base value; constants and weights get theirs on the first call.
   Result<BufferId> bufferOf(mlir::Value base);

@@ -12,13 +12,15 @@ namespace fusion {
 static KernelPlan matmulKernel(const MatmulCall &call) {
   using Kind = KernelPlan::Parameter::Kind;
   nn::MatmulOp op = call.op;
-  const LibraryMatmul matmul{dtype(op.getA()), dtype(op.getB()), dtype(op.getY()), call.a.columnMajor, call.b.columnMajor};
+  const LibraryMatmul matmul{dtype(op.getA()), dtype(op.getB()), dtype(op.getY()), call.a.columnMajor,
+                             call.b.columnMajor};
   KernelPlan kernel;
   kernel.schedule = "matmul";
   kernel.isLibraryCall = true;
   kernel.matmul = matmul;
   auto pointer = [&](DType type, bool written, const char *name) {
-    kernel.parameters.push_back({Kind::Pointer, (written ? "" : "const ") + body::spelling(type) + " *", name});
+    kernel.parameters.push_back(
+        {Kind::Pointer, (written ? "" : "const ") + body::spelling(type) + " *", name});
   };
   pointer(matmul.a, false, "a");
   pointer(matmul.b, false, "b");
@@ -27,8 +29,8 @@ static KernelPlan matmulKernel(const MatmulCall &call) {
     kernel.parameters.push_back({Kind::Scalar, "i64", name});
   auto typeName = [](DType type) { return std::string(name(type)); };
   auto layout = [](bool columnMajor) { return columnMajor ? "columns" : "rows"; };
-  kernel.name = "library_matmul_" + typeName(matmul.a) + "_" + typeName(matmul.b) + "_" + typeName(matmul.c) + "_" +
-                layout(matmul.columnMajorA) + "_" + layout(matmul.columnMajorB);
+  kernel.name = "library_matmul_" + typeName(matmul.a) + "_" + typeName(matmul.b) + "_" + typeName(matmul.c) +
+                "_" + layout(matmul.columnMajorA) + "_" + layout(matmul.columnMajorB);
   return kernel;
 }
 
@@ -44,21 +46,26 @@ Result<std::vector<KernelLaunch>> PlanBuilder::callMatmuls(const Region &region,
       auto buffer = bufferOf(context.inputs[matrix->input].base);
       if (!buffer)
         return buffer.error();
-      launch.arguments.push_back(PointerArgument{*buffer, matrix->offset * Dim(static_cast<int64_t>(byteSize(type)))});
+      launch.arguments.push_back(
+          PointerArgument{*buffer, matrix->offset * Dim(static_cast<int64_t>(byteSize(type)))});
     }
-    const BufferId to = call.output ? outputs[*call.output]
-                                    : addBuffer(BufferPlan::Kind::Temporary, op.getY(), locationName(op.getLoc()));
+    const BufferId to = call.output
+                            ? outputs[*call.output]
+                            : addBuffer(BufferPlan::Kind::Temporary, op.getY(), locationName(op.getLoc()));
     buffers[op.getY()] = to;
     launch.arguments.push_back(PointerArgument{to, 0, /*written=*/true});
-    for (const Dim &number : {call.m, call.n, call.k, call.count, call.a.leading, call.b.leading, call.n, call.a.batchStride, call.b.batchStride,
-                              call.m * call.n})
+    for (const Dim &number : {call.m, call.n, call.k, call.count, call.a.leading, call.b.leading, call.n,
+                              call.a.batchStride, call.b.batchStride, call.m * call.n})
       launch.arguments.push_back(ScalarArgument{number});
     launch.location = locationName(op.getLoc());
     launch.fusion = region.pattern;
     launch.ops = {op->getName().getStringRef().str()};
-    auto bytes = [&](const Dim &elements, DType type) { return elements * Dim(static_cast<int64_t>(byteSize(type))); };
+    auto bytes = [&](const Dim &elements, DType type) {
+      return elements * Dim(static_cast<int64_t>(byteSize(type)));
+    };
     launch.bytesRead = bytes(call.count * call.m * call.k, kernel.matmul->a) +
-                       bytes(call.b.batchStride == Dim(0) ? call.k * call.n : call.count * call.k * call.n, kernel.matmul->b);
+                       bytes(call.b.batchStride == Dim(0) ? call.k * call.n : call.count * call.k * call.n,
+                             kernel.matmul->b);
     launch.bytesWritten = bytes(call.count * call.m * call.n, kernel.matmul->c);
     launch.flops = call.count * call.m * call.n * call.k * Dim(2);
     launch.kernel = shareKernel(std::move(kernel));

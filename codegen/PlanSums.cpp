@@ -1,5 +1,5 @@
-// The alternatives of a sum over ranks: kernels that exchange data themselves, and a call of the communication library with
-// a kernel for the remaining ops.
+// The alternatives of a sum over ranks: kernels that exchange data themselves, and a call of the
+// communication library with a kernel for the remaining ops.
 #include "codegen/LibrarySum.h"
 #include "codegen/body/Printer.h"
 #include "codegen/PlanBuilder.h"
@@ -14,7 +14,8 @@ static Dim bytesOf(Value value, const nn::SymbolicShapes &shapes) {
 }
 
 Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext &context,
-                                       llvm::ArrayRef<PlannedAlternative> planned, llvm::ArrayRef<BufferId> outputs) {
+                                       llvm::ArrayRef<PlannedAlternative> planned,
+                                       llvm::ArrayRef<BufferId> outputs) {
   Step step;
   step.choice =
       planned.front().algorithm == planned.back().algorithm ? Step::Choice::Predicate : Step::Choice::Ranks;
@@ -59,8 +60,9 @@ Result<std::vector<Alternative>> PlanBuilder::sumByLibrary(const Region &region,
       return copy.error();
     sum.push_back(std::move(copy->launches.front()));
   }
-  const BufferId to = parts.output ? outputs[*parts.output]
-                                   : addBuffer(BufferPlan::Kind::Temporary, op.getY(), locationName(op.getLoc()));
+  const BufferId to = parts.output
+                          ? outputs[*parts.output]
+                          : addBuffer(BufferPlan::Kind::Temporary, op.getY(), locationName(op.getLoc()));
   buffers[op.getY()] = to;
   sum.push_back(callAllReduce(region, op, *from, offset, to));
   std::vector<Alternative> alternatives;
@@ -96,8 +98,8 @@ Result<std::vector<Alternative>> PlanBuilder::remainingOps(const RemainingOps &r
   return alternativesOf(remaining.region, after, planned->alternatives(remaining.region), targets);
 }
 
-KernelLaunch PlanBuilder::callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset,
-                                        BufferId to) {
+KernelLaunch PlanBuilder::callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from,
+                                        const Dim &offset, BufferId to) {
   using Kind = KernelPlan::Parameter::Kind;
   const std::string type = body::spelling(dtype(op.getX()));
   KernelPlan kernel;

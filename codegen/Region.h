@@ -7,7 +7,8 @@ namespace fusion {
 
 struct Region {
   llvm::SmallVector<mlir::Operation *> ops;  ///< in order; constants inside the body included
-  llvm::SmallVector<mlir::Value> inputs;     ///< block arguments of the body, or the op's operands without repeats
+  llvm::SmallVector<mlir::Value>
+      inputs; ///< block arguments of the body, or the op's operands without repeats
   llvm::SmallVector<mlir::Value> outputs;    ///< values that leave: yielded, or the op's results
   mlir::Operation *anchor = nullptr;         ///< the group, or the op: where errors and reports point
   std::string pattern;                       ///< fusion name; empty for a single op

@@ -9,7 +9,9 @@ static void collect(const Region &whole, const KernelContext &context, ArrayRef<
                     RemainingOps &remaining) {
   llvm::DenseSet<Value> needed(remaining.region.outputs.begin(), remaining.region.outputs.end());
   for (Operation *op : llvm::reverse(whole.ops)) {
-    auto isNeeded = [&](Value result) { return needed.contains(result) && !llvm::is_contained(made, result); };
+    auto isNeeded = [&](Value result) {
+      return needed.contains(result) && !llvm::is_contained(made, result);
+    };
     if (llvm::none_of(op->getResults(), isNeeded))
       continue;
     remaining.region.ops.insert(remaining.region.ops.begin(), op);
@@ -27,8 +29,8 @@ static void collect(const Region &whole, const KernelContext &context, ArrayRef<
     }
 }
 
-std::variant<RemainingOps, std::string> remainingOpsOf(const Region &region, const KernelContext &context, ArrayRef<Value> made,
-                                       ArrayRef<unsigned> results) {
+std::variant<RemainingOps, std::string> remainingOpsOf(const Region &region, const KernelContext &context,
+                                                       ArrayRef<Value> made, ArrayRef<unsigned> results) {
   RemainingOps remaining;
   remaining.region.anchor = region.anchor;
   remaining.region.pattern = region.pattern;

@@ -52,8 +52,9 @@ struct KernelContext {
   const ScheduleSet &schedules = builtinSchedules();
   /// Per region output: where its rows go if data says so. Empty: none does.
   llvm::ArrayRef<std::optional<RowPlacement>> placements = {};
-  /// What a row gets must not depend on how many rows or sequences there are beside it, nor on what is in them: sums over a
-  /// row are added up in one order, whatever the number of rows. See SchedulePlan::batchInvariant.
+  /// What a row gets must not depend on how many rows or sequences there are beside it, nor on what is in
+  /// them: sums over a row are added up in one order, whatever the number of rows. See
+  /// SchedulePlan::batchInvariant.
   bool batchInvariant = false;
 
   const DimShape &shape(mlir::Value value) const { return shapes[value]; }
@@ -78,8 +79,8 @@ struct KernelDraft {
     TensorMapArgument map = {}; ///< of input `index`: all but the buffer
   };
   std::vector<Argument> arguments; ///< in the order of kernel.parameters
-  /// Inputs whose memory output 0 may take, if nobody reads them later: each thread reads of them only the bytes of
-  /// the elements that it writes, before it writes them.
+  /// Inputs whose memory output 0 may take, if nobody reads them later: each thread reads of them only the
+  /// bytes of the elements that it writes, before it writes them.
   std::vector<unsigned> replaceable;
   bool launchesEarly = false; ///< lets the next kernel start before it has waited itself
   Dim gridX = 1, gridY = 1, gridZ = 1;
@@ -105,8 +106,8 @@ struct PlannedAlternative {
   /// None for the Library algorithm: there the nn.all_reduce is a launch of its own, and the ops after it are
   /// another region.
   std::vector<PlannedKernel> kernels;
-  /// Alternative::variant, where a device measures which kernel is the faster one. Those of the first variant, which
-  /// is taken where nothing is measured, are for all sizes.
+  /// Alternative::variant, where a device measures which kernel is the faster one. Those of the first
+  /// variant, which is taken where nothing is measured, are for all sizes.
   const char *variant = "";
 };
 
@@ -121,8 +122,8 @@ struct ScatteredRows {
   llvm::SmallVector<bool> outputs;    ///< by region output: written row by row, so that it may stay scattered
 };
 
-/// How a schedule computes a region. What was analysed is kept, kernels are written when they are asked for. The region and
-/// what the context refers to must outlive it.
+/// How a schedule computes a region. What was analysed is kept, kernels are written when they are asked for.
+/// The region and what the context refers to must outlive it.
 struct SchedulePlan {
   /// The whole region as one kernel.
   KernelEmitter emit;
@@ -133,8 +134,8 @@ struct SchedulePlan {
   std::function<std::optional<ScatteredRows>()> scatteredRows = {};
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
   std::optional<unsigned> updatedInput = {};
-  /// Whether the kernels keep what KernelContext::batchInvariant asks for. One that does not say so is not asked for
-  /// such a program.
+  /// Whether the kernels keep what KernelContext::batchInvariant asks for. One that does not say so is not
+  /// asked for such a program.
   bool batchInvariant = false;
   /// Whether a library may compute the matmuls of the region instead: see LibraryMatmuls.
   bool multiplies = false;
@@ -172,8 +173,8 @@ public:
 
   llvm::ArrayRef<const Schedule *> all() const { return list; }
   const Schedule *find(llvm::StringRef name) const;
-  /// In the order in which they are tried for a region: as in all(), but rows before pointwise where all that leaves
-  /// are tensors side by side, which they copy in 16 bytes at a time.
+  /// In the order in which they are tried for a region: as in all(), but rows before pointwise where all that
+  /// leaves are tensors side by side, which they copy in 16 bytes at a time.
   llvm::SmallVector<const Schedule *> inOrderFor(const Region &region) const;
 
 private:

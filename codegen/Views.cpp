@@ -143,7 +143,8 @@ std::optional<View> viewBefore(Operation *op, const View &result, const nn::Symb
   return std::nullopt;
 }
 
-Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments) {
+Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes,
+                     llvm::ArrayRef<View> arguments) {
   Views analysis;
   analysis.inPlace = nn::valuesInPlace(function);
   auto inStorage = [&](BlockArgument argument, const DimShape &shape) {

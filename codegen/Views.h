@@ -17,8 +17,8 @@ struct View {
   friend bool operator==(const View &, const View &) = default;
 };
 
-/// Whether the elements lie two to a byte, low half first: 4-bit weights and constants do, other 4-bit values have a
-/// byte each.
+/// Whether the elements lie two to a byte, low half first: 4-bit weights and constants do, other 4-bit values
+/// have a byte each.
 bool isPacked(const View &view);
 
 /// The view of an op's result given the view of its operand; nothing when it must be copied (a reshape across
@@ -27,13 +27,13 @@ std::optional<View> viewThrough(mlir::Operation *op, const View &operand, const 
 /// The inverse, for a transpose or a reshape: where the operand's elements lie, given where the result's do.
 std::optional<View> viewBefore(mlir::Operation *op, const View &result, const nn::SymbolicShapes &shapes);
 
-/// For every value of a function: whose memory it is. Values that a kernel writes, arguments, constants and weights
-/// are their own base, contiguous. An argument with nn.storage lies in the corner of a larger buffer, and so does the
-/// value that extends it in place.
+/// For every value of a function: whose memory it is. Values that a kernel writes, arguments, constants and
+/// weights are their own base, contiguous. An argument with nn.storage lies in the corner of a larger buffer,
+/// and so does the value that extends it in place.
 class Views {
 public:
-  /// `arguments`: for each argument where it lies in memory of values outside, with base null for one of its own; those
-  /// past the end have their own.
+  /// `arguments`: for each argument where it lies in memory of values outside, with base null for one of its
+  /// own; those past the end have their own.
   static Views compute(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes,
                        llvm::ArrayRef<View> arguments = {});
   const View &operator[](mlir::Value value) const;

@@ -24,8 +24,9 @@ public:
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      auto shapes = function.isExternal() || nn::isLoopBody(function) ? FailureOr<nn::SymbolicShapes>(failure())
-                                          : nn::SymbolicShapes::compute(function);
+      auto shapes = function.isExternal() || nn::isLoopBody(function)
+                        ? FailureOr<nn::SymbolicShapes>(failure())
+                        : nn::SymbolicShapes::compute(function);
       if (failed(shapes))
         continue;
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))

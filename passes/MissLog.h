@@ -22,8 +22,8 @@ struct Raised {
   std::string assumes;  ///< what it takes for granted, and what changes in the last bits; empty: nothing
 };
 
-/// Collects misses in the order noted: one of a root and pattern, with the last reason, and none of a root that was
-/// raised in the end. Used from one thread.
+/// Collects misses in the order noted: one of a root and pattern, with the last reason, and none of a root
+/// that was raised in the end. Used from one thread.
 class MissLog {
 public:
   void note(mlir::Operation *root, llvm::StringRef pattern, std::string reason);

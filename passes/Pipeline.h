@@ -7,11 +7,11 @@ namespace fusion {
 
 /// One spelling for every graph: constants folded, no-ops gone, views composed, common subexpressions merged.
 void buildNormalisePipeline(mlir::OpPassManager &manager);
-/// Decomposed norms, activations, rotary embeddings, attention and routed experts become named ops. Expects a normalised
-/// module. Without `assumeFinite` nothing is left out that only finite values allow to leave out.
+/// Decomposed norms, activations, rotary embeddings, attention and routed experts become named ops. Expects a
+/// normalised module. Without `assumeFinite` nothing is left out that only finite values allow to leave out.
 void buildRaisePipeline(mlir::OpPassManager &manager, bool assumeFinite = true);
-/// One rank's graph of `ranks`, tidied up; with `vocabulary`, embedding and head are divided too. Expects a raised
-/// module.
+/// One rank's graph of `ranks`, tidied up; with `vocabulary`, embedding and head are divided too. Expects a
+/// raised module.
 void buildShardPipeline(mlir::OpPassManager &manager, int64_t ranks, bool vocabulary);
 /// `--nn-normalise` and `--nn-raise`.
 void registerPipelines();

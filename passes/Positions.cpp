@@ -160,8 +160,8 @@ std::optional<Affine> Positions::affine(Value value) {
   return answer;
 }
 
-/// Whether no element wraps around in the value's type. Of types of 32 bits and more it is taken for granted that sizes
-/// which are known only when the program runs fit.
+/// Whether no element wraps around in the value's type. Of types of 32 bits and more it is taken for granted
+/// that sizes which are known only when the program runs fit.
 bool Positions::fits(Value value, const Affine &affine) {
   auto type = llvm::cast<IntegerType>(elementType(value));
   Dim least = affine.base, most = affine.base;
@@ -173,8 +173,11 @@ bool Positions::fits(Value value, const Affine &affine) {
     return false;
   if (type.getWidth() >= 64)
     return true;
-  const int64_t bits = type.getWidth() - (type.isUnsigned() || type.getWidth() == 1 ? 0 : 1), limit = int64_t{1} << bits;
-  auto isKnownIn = [&](const Dim &dim) { return dim.isStatic() && dim.value() >= -limit && dim.value() < limit; };
+  const int64_t bits = type.getWidth() - (type.isUnsigned() || type.getWidth() == 1 ? 0 : 1),
+                limit = int64_t{1} << bits;
+  auto isKnownIn = [&](const Dim &dim) {
+    return dim.isStatic() && dim.value() >= -limit && dim.value() < limit;
+  };
   if (least.isStatic() && most.isStatic())
     return isKnownIn(least) && isKnownIn(most);
   return type.getWidth() >= 32;

@@ -20,8 +20,9 @@ struct Condition {
   bool always() const { return !never && terms.empty(); }
 };
 
-/// Answers, where a value's type holds every number, from the ops that make a value, through views, sums, comparisons and logic. Remembers answers, so
-/// values must not be replaced by others at the same address while it lives.
+/// Answers, where a value's type holds every number, from the ops that make a value, through views, sums,
+/// comparisons and logic. Remembers answers, so values must not be replaced by others at the same address
+/// while it lives.
 class Positions {
 public:
   explicit Positions(ShapeTable &shapes) : shapes(shapes) {}

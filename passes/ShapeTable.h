@@ -32,7 +32,8 @@ private:
   nn::SymbolicShapes shapes;
 };
 
-/// Calls `rewrite(function, shapes)`, which gives a LogicalResult, for every function of the module that has a body.
+/// Calls `rewrite(function, shapes)`, which gives a LogicalResult, for every function of the module that has
+/// a body.
 template <class Fn>
 llvm::LogicalResult forEachFunction(mlir::ModuleOp module, Fn rewrite) {
   for (auto function : module.getOps<mlir::func::FuncOp>()) {
@@ -50,8 +51,8 @@ std::optional<DimShape> provenBroadcast(llvm::ArrayRef<DimShape> shapes);
 
 /// Replaces the one result of `op` by that of an op built for it, which takes over the declared type.
 void replaceByNew(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::Value built);
-/// Replaces `op`, of one result, by a copy that `change` has been applied to: a change in place that the listener sees
-/// both sides of.
+/// Replaces `op`, of one result, by a copy that `change` has been applied to: a change in place that the
+/// listener sees both sides of.
 template <class OpTy, class Fn>
 void replaceByChanged(mlir::RewriterBase &rewriter, OpTy op, Fn change) {
   mlir::Operation *copy = op->clone();
@@ -66,7 +67,8 @@ void replaceByChanged(mlir::RewriterBase &rewriter, OpTy op, Fn change) {
 /// user accepts any compatible type.
 bool canReplaceBy(mlir::Operation *op, mlir::Value value);
 
-/// How every pass here rewrites: top down to the fixed point, with folding, blocks left as they are; `shapes` listens.
+/// How every pass here rewrites: top down to the fixed point, with folding, blocks left as they are; `shapes`
+/// listens.
 mlir::GreedyRewriteConfig greedyConfig(ShapeTable &shapes);
 
 /// Erases pure ops without users.

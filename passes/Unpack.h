@@ -5,9 +5,9 @@
 
 namespace fusion {
 
-/// Rewrites every product by a parameter that is only read through slices of its columns into one product a slice, by a
-/// slice of the parameter: packed QKV, packed gate and up. Exact. A bias, a split of the last dim into heads and a
-/// transpose may stand between. Only where `wanted`, which sees the slices.
+/// Rewrites every product by a parameter that is only read through slices of its columns into one product a
+/// slice, by a slice of the parameter: packed QKV, packed gate and up. Exact. A bias, a split of the last dim
+/// into heads and a transpose may stand between. Only where `wanted`, which sees the slices.
 void unpackProjections(mlir::func::FuncOp function, ShapeTable &shapes,
                        llvm::function_ref<bool(llvm::ArrayRef<nn::SliceOp>)> wanted);
 

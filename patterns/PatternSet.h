@@ -44,8 +44,8 @@ class PatternSet {
 public:
   /// The product's own patterns, one file a family.
   static Result<PatternSet> builtin(mlir::MLIRContext *context);
-  /// Adds a `.pdll` (compiled by mlir-pdll) or PDL `.mlir` file. Every op, attribute, guard and rewrite name is
-  /// checked; the error names file and line.
+  /// Adds a `.pdll` (compiled by mlir-pdll) or PDL `.mlir` file. Every op, attribute, guard and rewrite name
+  /// is checked; the error names file and line.
   Status addFile(const std::string &path, mlir::MLIRContext *context);
 
   const std::vector<FusionPattern> &patterns() const { return list; }

@@ -59,7 +59,8 @@ private:
     auto [found, isNew] = buffers.try_emplace(id, static_cast<BufferId>(plan.buffers.size()));
     if (isNew) {
       const BufferPlan &buffer = whole.buffers[id];
-      plan.buffers.push_back({BufferPlan::Kind::Input, fmt::format("b{}", found->second), buffer.type, buffer.shape, {}});
+      plan.buffers.push_back(
+          {BufferPlan::Kind::Input, fmt::format("b{}", found->second), buffer.type, buffer.shape, {}});
       isMade.push_back(false);
       isRead.push_back(false);
     }
@@ -152,8 +153,8 @@ uint32_t AlgorithmSelection::place(const Dim &dim) {
   return static_cast<uint32_t>(found - distinct.begin());
 }
 
-std::optional<AlgorithmSelection::Pending> AlgorithmSelection::choiceAt(size_t index,
-                                                                        const std::vector<int64_t> &values) const {
+std::optional<AlgorithmSelection::Pending>
+AlgorithmSelection::choiceAt(size_t index, const std::vector<int64_t> &values) const {
   const MeasuredStep &one = measured[index];
   const Step &step = plan.steps[one.step];
   const std::vector<uint32_t> fitting = candidates(step, [&](uint32_t i) {
@@ -177,13 +178,15 @@ std::optional<AlgorithmSelection::Pending> AlgorithmSelection::choiceAt(size_t i
 uint32_t AlgorithmSelection::choose(size_t step, std::span<const uint32_t> candidates) const {
   auto found = std::lower_bound(measured.begin(), measured.end(), step,
                                 [](const MeasuredStep &one, size_t step) { return one.step < step; });
-  return found != measured.end() && found->step == step && found->byOther ? candidates.back() : candidates.front();
+  return found != measured.end() && found->step == step && found->byOther ? candidates.back()
+                                                                          : candidates.front();
 }
 
 Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device) {
   std::vector<int64_t> values;
   for (const Dim &dim : distinct) {
-    Result<int64_t> value = dim.evaluate(symbols); // one that does not evaluate is an error of who plans the shapes
+    Result<int64_t> value =
+        dim.evaluate(symbols); // one that does not evaluate is an error of who plans the shapes
     values.push_back(value ? *value : 0);
   }
   std::vector<std::optional<Pending>> open;
@@ -191,7 +194,8 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
   for (size_t i = 0; i < measured.size(); ++i) {
     open.push_back(choiceAt(i, values));
     const bool isNew = open.back() && !decided.contains(open.back()->key) &&
-                       std::none_of(pending.begin(), pending.end(), [&](const Pending &one) { return one.key == open.back()->key; });
+                       std::none_of(pending.begin(), pending.end(),
+                                    [&](const Pending &one) { return one.key == open.back()->key; });
     if (isNew)
       pending.push_back(*open.back());
   }
@@ -221,7 +225,8 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
     return !measured[one.index].hasLibrary;
   });
   if (!kernels.empty())
-    if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, !forced->empty()); !status)
+    if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, !forced->empty());
+        !status)
       return status;
   if (pending.empty())
     return {};
@@ -247,8 +252,8 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
   return options.communicator ? shareDecisions(pending) : Status();
 }
 
-Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
-                                         const std::string &device, bool isForced) {
+Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const SymbolValues &symbols,
+                                         bool mayMeasure, const std::string &device, bool isForced) {
   if (isForced || !times) {
     for (const Pending &one : pending)
       decided[one.key] = false;
@@ -261,7 +266,8 @@ Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const Sym
   return options.communicator ? shareDecisions(pending) : Status();
 }
 
-void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValues &symbols, const std::string &device) {
+void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValues &symbols,
+                                 const std::string &device) {
   KernelCache cache(options.cacheFolder, options.warn);
   std::vector<std::pair<ProgramPlan, ProgramPlan>> pairs;
   std::vector<std::string> keys;
@@ -269,8 +275,8 @@ void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValue
     const Step &step = plan.steps[measured[one.index].step];
     ProgramPlan ours = AlternativePlan(plan, step.alternatives[one.ours]).plan,
                 theirs = AlternativePlan(plan, step.alternatives[one.theirs]).plan;
-    std::string key = fmt::format("alternatives 1\n{}\n{}\n{}\n{}\n{}", device, fmt::join(one.key.second, " "),
-                                  toJson(ours), toJson(theirs), deviceText());
+    std::string key = fmt::format("alternatives 1\n{}\n{}\n{}\n{}\n{}", device,
+                                  fmt::join(one.key.second, " "), toJson(ours), toJson(theirs), deviceText());
     const std::optional<std::string> entry = cache.get(key);
     if (double our = 0, their = 0; entry && std::sscanf(entry->c_str(), "%lf %lf", &our, &their) == 2) {
       decided[one.key] = their < our;
@@ -288,13 +294,14 @@ void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValue
   std::optional<Progress> progress; // when the kernels are compiled, which shows its own
   MeasureOptions limits;
   limits.mostBytes = mostBytes;
-  const std::vector<Result<double>> times = measurePlans(plans, symbols, makeBackend, limits, [&](size_t index) {
-    if (!progress)
-      progress.emplace("measuring matmuls", static_cast<int64_t>(pending.size()));
-    const Step &step = plan.steps[measured[pending[index / 2].index].step];
-    if (index % 2 == 0)
-      progress->step(step.alternatives.front().launches.front().location);
-  });
+  const std::vector<Result<double>> times =
+      measurePlans(plans, symbols, makeBackend, limits, [&](size_t index) {
+        if (!progress)
+          progress.emplace("measuring matmuls", static_cast<int64_t>(pending.size()));
+        const Step &step = plan.steps[measured[pending[index / 2].index].step];
+        if (index % 2 == 0)
+          progress->step(step.alternatives.front().launches.front().location);
+      });
   for (size_t i = 0; i < pending.size(); ++i) {
     const Result<double> &our = times[2 * i], &their = times[2 * i + 1];
     const bool known = our && their;
@@ -327,8 +334,8 @@ std::string AlgorithmSelection::text() const {
     text = fmt::format("{} of {} matmuls of many rows by the library, {} by kernels ({})", ofLibrary.byOther,
                        ofLibrary.choices, ofLibrary.choices - ofLibrary.byOther, why);
   if (ofKernels.choices > 0)
-    text += fmt::format("{}{} of {} quantised matmuls by their other kernel", text.empty() ? "" : "; ", ofKernels.byOther,
-                        ofKernels.choices);
+    text += fmt::format("{}{} of {} quantised matmuls by their other kernel", text.empty() ? "" : "; ",
+                        ofKernels.byOther, ofKernels.choices);
   return text;
 }
 

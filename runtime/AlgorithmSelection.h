@@ -10,23 +10,25 @@
 
 namespace fusion {
 
-/// The variant that FUSION_MATMUL names (kernel, library), for tests and comparisons; empty if none, an error for anything
-/// else.
+/// The variant that FUSION_MATMUL names (kernel, library), for tests and comparisons; empty if none, an error
+/// for anything else.
 Result<std::string> forcedVariant();
 
-/// Decisions hold for as many rows, and other sizes, as there are up to a power of two: each is made on the first run with
-/// such sizes, by timing the candidates on buffers of their own, and kept on disk. Not thread-safe; the plan must outlive it.
+/// Decisions hold for as many rows, and other sizes, as there are up to a power of two: each is made on the
+/// first run with such sizes, by timing the candidates on buffers of their own, and kept on disk. Not
+/// thread-safe; the plan must outlive it.
 class AlgorithmSelection {
 public:
   AlgorithmSelection(const ProgramPlan &plan, const ExecutorOptions &options);
   bool empty() const { return measured.empty(); }
 
-  /// For these sizes. Ranks decide together, as the first one finds. Errors: FUSION_MATMUL asks for what is not there.
+  /// For these sizes. Ranks decide together, as the first one finds. Errors: FUSION_MATMUL asks for what is
+  /// not there.
   Status decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device);
   /// As decided last for the step.
   uint32_t choose(size_t step, std::span<const uint32_t> candidates) const;
-  /// For people: how many of the matmuls a library computed in the run decided last and why, and how many another kernel
-  /// of ours; empty if there was no choice.
+  /// For people: how many of the matmuls a library computed in the run decided last and why, and how many
+  /// another kernel of ours; empty if there was no choice.
   std::string text() const;
 
   /// For tests: what kernels are timed on.
@@ -56,7 +58,8 @@ private:
   uint32_t place(const Dim &dim);
   /// What is to be decided at these sizes, if there is a choice.
   std::optional<Pending> choiceAt(size_t index, const std::vector<int64_t> &values) const;
-  Status settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure, const std::string &device);
+  Status settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
+                const std::string &device);
   /// The same where the other variant is a kernel of ours.
   Status settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
                        const std::string &device, bool isForced);

@@ -4,7 +4,8 @@
 
 namespace fusion {
 
-std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const ShapePlan::Argument &sizes, size_t bufferBytes) {
+std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const ShapePlan::Argument &sizes,
+                                            size_t bufferBytes) {
   const size_t rank = sizes.extents.size() / 2;
   const auto elementBytes = static_cast<int64_t>(byteSize(map.type));
   int64_t last = 0; // element
@@ -63,8 +64,8 @@ struct AppendWords {
 };
 } // namespace
 
-Status resolveArguments(const ShapePlan::Launch &launch, std::span<void *const> places, void *exchange, Backend &backend,
-                        std::vector<uint64_t> &words) {
+Status resolveArguments(const ShapePlan::Launch &launch, std::span<void *const> places, void *exchange,
+                        Backend &backend, std::vector<uint64_t> &words) {
   words.clear();
   for (size_t i = 0; i < launch.arguments.size(); ++i) {
     const AppendWords append{launch.arguments[i], places, exchange, backend, words};
@@ -79,9 +80,9 @@ Status clearWorkspace(const ShapePlan::Launch &launch, std::span<void *const> pl
     auto *workspace = std::get_if<WorkspaceArgument>(&launch.launch->arguments[i]);
     if (!workspace || workspace->contents != WorkspaceArgument::Contents::Zeroed)
       continue;
-    Status status = backend.call([&backend, address = places[launch.arguments[i].place], bytes = launch.arguments[i].value] {
-      return backend.fill(address, 0, bytes);
-    });
+    Status status =
+        backend.call([&backend, address = places[launch.arguments[i].place],
+                      bytes = launch.arguments[i].value] { return backend.fill(address, 0, bytes); });
     if (!status)
       return status;
   }

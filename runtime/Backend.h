@@ -50,13 +50,15 @@ public:
   size_t peakBytes() const { return allocated->peak; }
   /// From host memory; `source` may be reused when it returns.
   virtual Status upload(void *target, const void *source, size_t bytes) = 0;
-  /// The same for `count` rows of `bytes` bytes, `pitch` bytes apart in host memory and side by side in `target`.
+  /// The same for `count` rows of `bytes` bytes, `pitch` bytes apart in host memory and side by side in
+  /// `target`.
   virtual Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count);
   /// To host memory; the bytes are there when it returns.
   virtual Status download(void *target, const void *source, size_t bytes) = 0;
   /// Between two places on the device.
   virtual Status copy(void *target, const void *source, size_t bytes) = 0;
-  /// `source` to `target`, of the same type and shape, each dense or with regular gaps, on the host or this device.
+  /// `source` to `target`, of the same type and shape, each dense or with regular gaps, on the host or this
+  /// device.
   Status transfer(const Tensor &source, Tensor &target);
   virtual Status fill(void *target, uint8_t value, size_t bytes) = 0;
 
@@ -69,21 +71,24 @@ public:
     bool overlapsPrevious = false;
   };
   static constexpr size_t tensorMapWords = 16;
-  /// A tensor map of memory at `address`, as a kernel of this backend takes it. `extents`: its shape, then its strides.
-  virtual Status encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
-                                 std::span<uint64_t, tensorMapWords> words) = 0;
+  /// A tensor map of memory at `address`, as a kernel of this backend takes it. `extents`: its shape, then
+  /// its strides.
+  virtual Status encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents,
+                                 void *address, std::span<uint64_t, tensorMapWords> words) = 0;
   /// Before the first launch of these kernels, outside of record(): compiles those that are on demand.
   virtual Status prepare(std::span<const uint32_t> kernels) { return {}; }
   virtual Status launch(const Launch &launch) = 0;
-  /// Has a library queue work of its own on stream(): now, or, within record() of a device without streams, at each replay.
+  /// Has a library queue work of its own on stream(): now, or, within record() of a device without streams,
+  /// at each replay.
   virtual Status call(std::function<Status()> work) { return work(); }
   /// Waits for the stream that work goes to.
   virtual Status synchronize() = 0;
   /// The stream that work goes to now, for libraries that queue work of their own; null where there is none.
   virtual void *stream() const { return nullptr; }
 
-  /// From here to leave(), work goes to the caller's `stream` (a CUstream or cudaStream_t of the device), or to the
-  /// backend's own. Still one thing after the other: what was queued elsewhere before is waited for on the device.
+  /// From here to leave(), work goes to the caller's `stream` (a CUstream or cudaStream_t of the device), or
+  /// to the backend's own. Still one thing after the other: what was queued elsewhere before is waited for on
+  /// the device.
   virtual Status enter(std::optional<void *> stream) = 0;
   virtual Status leave() = 0;
   /// Whether the stream records a graph of the caller's: launches go into it, and nothing can be waited for.
@@ -94,8 +99,8 @@ public:
   public:
     virtual ~Recording() = default;
     virtual Status replay() = 0;
-    /// From the next replay on, the `index`-th of the launches has this grid and these arguments: the same kernel with
-    /// the same overlap. Replays that are queued already keep theirs.
+    /// From the next replay on, the `index`-th of the launches has this grid and these arguments: the same
+    /// kernel with the same overlap. Replays that are queued already keep theirs.
     virtual Status change(size_t index, const Launch &launch) = 0;
     /// Whether change() can be called.
     virtual bool canChange() const = 0;
@@ -107,8 +112,8 @@ public:
   virtual Status emptyCache() = 0;
   /// Microseconds that the device spends on what `work` queues.
   virtual Result<double> time(const std::function<Status()> &work) = 0;
-  /// The same for each of `works`, which only launch, run once in order with no gaps between. Calls `ready` when all is
-  /// set up, before the first one runs.
+  /// The same for each of `works`, which only launch, run once in order with no gaps between. Calls `ready`
+  /// when all is set up, before the first one runs.
   virtual Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works,
                                                const std::function<Status()> &ready) = 0;
 
@@ -119,8 +124,8 @@ protected:
 /// What the kernels are compiled from or were compiled to.
 struct BackendKernels {
   std::span<const KernelPlan> plans; ///< outlive the backend
-  /// For each plan, if not empty: not every run needs it. It is compiled by the first prepare() that names it, unless
-  /// `cubins` has it.
+  /// For each plan, if not empty: not every run needs it. It is compiled by the first prepare() that names
+  /// it, unless `cubins` has it.
   std::vector<bool> onDemand;
   /// One for each plan, compiled for `cubinArch`; used when the device runs that, else ignored. May be empty.
   std::span<const std::string> cubins;

@@ -20,14 +20,17 @@ Result<SymbolValues> bindInputs(const ProgramPlan &plan, const NamedTensors &inp
 InputBinder::InputBinder(const ProgramPlan &plan, const ShapeIndex &index)
     : plan(plan), index(index), byName(plan.inputs.size()) {
   std::iota(byName.begin(), byName.end(), size_t(0));
-  std::sort(byName.begin(), byName.end(), [&](size_t a, size_t b) { return plan.inputs[a].name < plan.inputs[b].name; });
+  std::sort(byName.begin(), byName.end(),
+            [&](size_t a, size_t b) { return plan.inputs[a].name < plan.inputs[b].name; });
   using Size = ShapeIndex::Size;
   std::vector<bool> solved(index.table.symbols().size(), false);
   for (size_t port = 0; port < index.inputs.size(); ++port)
     for (size_t axis = 0; axis < index.inputs[port].shape.size(); ++axis) {
       const Size &size = index.inputs[port].shape[axis];
-      auto symbols = size.number == Size::isConstant ? std::span<const uint32_t>() : index.table.symbolsOf(size.number);
-      if (symbols.size() == 1 && !solved[symbols[0]] && *size.dim == Dim::symbol(index.table.symbols()[symbols[0]])) {
+      auto symbols =
+          size.number == Size::isConstant ? std::span<const uint32_t>() : index.table.symbolsOf(size.number);
+      if (symbols.size() == 1 && !solved[symbols[0]] &&
+          *size.dim == Dim::symbol(index.table.symbols()[symbols[0]])) {
         solved[symbols[0]] = true;
         solutions.push_back({{port, axis, size}, symbols[0]});
       } else {
@@ -65,10 +68,13 @@ bool InputBinder::solve(std::span<const Tensor *const> tensors, std::vector<int6
   for (const auto &[place, symbol] : solutions)
     values[symbol] = tensors[place.port]->shape()[place.axis];
   auto value = [&](const ShapeIndex::Size &size) -> std::optional<int64_t> {
-    return size.number == ShapeIndex::Size::isConstant ? size.constant : index.table.evaluate(size.number, values);
+    return size.number == ShapeIndex::Size::isConstant ? size.constant
+                                                       : index.table.evaluate(size.number, values);
   };
   return std::all_of(checks.begin(), checks.end(),
-                     [&](const Axis &check) { return value(check.expected) == tensors[check.port]->shape()[check.axis]; }) &&
+                     [&](const Axis &check) {
+                       return value(check.expected) == tensors[check.port]->shape()[check.axis];
+                     }) &&
          std::all_of(index.equalities.begin(), index.equalities.end(), [&](const auto &equality) {
            std::optional<int64_t> left = value(equality.first);
            return left && left == value(equality.second);

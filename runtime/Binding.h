@@ -17,9 +17,10 @@ class InputBinder {
 public:
   /// Both must outlive it.
   InputBinder(const ProgramPlan &plan, const ShapeIndex &index);
-  /// Fills in a tensor for each input port and a value for each symbol by its number in `index`, unknown for those that no
-  /// input has. Errors as those of bindInputs().
-  Status bind(const NamedTensors &inputs, std::vector<const Tensor *> &tensors, std::vector<int64_t> &values) const;
+  /// Fills in a tensor for each input port and a value for each symbol by its number in `index`, unknown for
+  /// those that no input has. Errors as those of bindInputs().
+  Status bind(const NamedTensors &inputs, std::vector<const Tensor *> &tensors,
+              std::vector<int64_t> &values) const;
 
 private:
   struct Axis {

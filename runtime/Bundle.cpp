@@ -27,7 +27,8 @@ constexpr const char *planFile = "plan.json";
 constexpr const char *manifestFile = "bundle.json";
 constexpr const char *weightFile = "weights.bin";
 constexpr int formatVersion = 3;
-constexpr size_t digestedBytes = 64 << 20; ///< of the weights to a digest, so that they are checked in parallel
+constexpr size_t digestedBytes =
+    64 << 20; ///< of the weights to a digest, so that they are checked in parallel
 
 /// Kernels of one module share the file of the first.
 std::string cubinFile(const std::vector<std::string> &hashes, size_t index) {
@@ -90,7 +91,8 @@ Result<std::vector<std::string>> weightDigests(const std::string &path) {
   auto file = MappedFile::open(path);
   if (!file)
     return file.error();
-  const std::string_view bytes(reinterpret_cast<const char *>((*file)->bytes().data()), (*file)->bytes().size());
+  const std::string_view bytes(reinterpret_cast<const char *>((*file)->bytes().data()),
+                               (*file)->bytes().size());
   std::vector<std::string> digests((bytes.size() + digestedBytes - 1) / digestedBytes);
   parallelFor(static_cast<int64_t>(digests.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
@@ -110,7 +112,8 @@ Status placeWeights(ProgramPlan &plan, const std::string &folder) {
         spans.push_back(&span);
     for (FileSpan *span : spans) {
       if (span->path != weightFile)
-        return badInput(fmt::format("{}/{}: weight {} is not in {}", folder, planFile, buffer.name, weightFile));
+        return badInput(
+            fmt::format("{}/{}: weight {} is not in {}", folder, planFile, buffer.name, weightFile));
       span->path = fmt::format("{}/{}", folder, weightFile);
     }
   }
@@ -227,7 +230,8 @@ Status writeBundle(const std::string &folder, const ProgramPlan &plan, const std
   if (status) {
     error.clear();
     // A folder cannot be renamed over a filled one: the two change places, and there is always one of them.
-    const int code = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), exists ? RENAME_EXCHANGE : 0);
+    const int code =
+        renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), exists ? RENAME_EXCHANGE : 0);
     if (code != 0 && exists) { // a file system without that
       fs::remove_all(target, error);
       fs::rename(temporary, target, error);

@@ -20,8 +20,8 @@ struct Bundle {
 /// existing folder that is not empty, or a file, is an error and stays as it is.
 Status writeBundle(const std::string &folder, const ProgramPlan &plan, const std::string &arch,
                    std::span<const CompiledKernel> kernels);
-/// Errors name the missing or damaged file. Digests find damage, not malice: who can write a bundle writes the code of its
-/// kernels. Its plan reads no file outside of the folder.
+/// Errors name the missing or damaged file. Digests find damage, not malice: who can write a bundle writes
+/// the code of its kernels. Its plan reads no file outside of the folder.
 Result<Bundle> readBundle(const std::string &folder);
 /// True if `path` is a folder that looks like a bundle.
 bool isBundle(const std::string &path);

@@ -90,9 +90,10 @@ static std::vector<Batch> batches(const std::vector<Job *> &jobs, size_t threads
     std::vector<Batch> &group = groups[job->text.includes];
     const bool isAlone = standsAlone(job->text);
     auto place = std::find_if(group.begin(), group.end(), [&](const Batch &batch) {
-      return !isAlone && batch.size() < most && std::none_of(batch.begin(), batch.end(), [&](const Job *other) {
-        return other->kernel->name == job->kernel->name || standsAlone(other->text);
-      });
+      return !isAlone && batch.size() < most &&
+             std::none_of(batch.begin(), batch.end(), [&](const Job *other) {
+               return other->kernel->name == job->kernel->name || standsAlone(other->text);
+             });
     });
     if (place == group.end())
       place = group.emplace(group.end());
@@ -107,7 +108,8 @@ static std::vector<Batch> batches(const std::vector<Job *> &jobs, size_t threads
 }
 
 /// Runs `compile` on each batch from several threads; the first error wins.
-static Status compileAll(const std::vector<Batch> &batches, size_t threads, const std::function<Status(const Batch &)> &compile) {
+static Status compileAll(const std::vector<Batch> &batches, size_t threads,
+                         const std::function<Status(const Batch &)> &compile) {
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
   std::mutex mutex;
@@ -139,8 +141,8 @@ std::string programOf(const std::vector<std::string> &includes, std::span<const 
   return program;
 }
 
-/// Compiles the jobs of a batch and hands each cubin to `finish`. What does not compile in company or spills is compiled
-/// by itself.
+/// Compiles the jobs of a batch and hands each cubin to `finish`. What does not compile in company or spills
+/// is compiled by itself.
 static Status compileBatch(const Nvrtc &nvrtc, const Batch &batch, const std::string &arch,
                            const std::function<void(const Job &, const Cubin &)> &finish) {
   std::optional<CubinModule> module;
@@ -155,7 +157,8 @@ static Status compileBatch(const Nvrtc &nvrtc, const Batch &batch, const std::st
   for (const Job *job : batch) {
     const std::string &name = job->kernel->name;
     if (module)
-      if (auto found = module->kernels.find(name); found != module->kernels.end() && found->second.spillBytes == 0) {
+      if (auto found = module->kernels.find(name);
+          found != module->kernels.end() && found->second.spillBytes == 0) {
         finish(*job, Cubin{found->second, module->bytes});
         continue;
       }
@@ -183,8 +186,8 @@ static std::string_view lackingFeature(const KernelPlan &kernel, const TargetInf
   return "";
 }
 
-Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels, const TargetInfo &target,
-                                                   KernelCache *cache) {
+Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> kernels,
+                                                   const TargetInfo &target, KernelCache *cache) {
   std::vector<CompiledKernel> results(kernels.size());
   if (kernels.empty())
     return results;
@@ -206,7 +209,8 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
     if (job.kernels.empty()) {
       job.kernel = &kernels[i];
       job.text = splitIncludes(code);
-      job.key = fmt::format("kernel\n{}\n{}\n{}", fingerprint, expandIncludes(job.text.includes, Flavour::Cuda), code);
+      job.key = fmt::format("kernel\n{}\n{}\n{}", fingerprint,
+                            expandIncludes(job.text.includes, Flavour::Cuda), code);
     }
     job.kernels.push_back(i);
   }

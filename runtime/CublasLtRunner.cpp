@@ -13,7 +13,8 @@
 namespace fusion {
 namespace {
 
-/// NVIDIA's advice for Hopper and later. One is enough: a backend's work is done in order, whatever the streams.
+/// NVIDIA's advice for Hopper and later. One is enough: a backend's work is done in order, whatever the
+/// streams.
 constexpr size_t workspaceBytes = 32 << 20;
 constexpr int mostCandidates = 8;
 constexpr int samples = 5;
@@ -35,7 +36,9 @@ int numberOf(DType type) {
 enum Argument : size_t { a, b, c, m, n, k, count, lda, ldb, ldc, strideA, strideB, strideC };
 
 /// What a pointer is a multiple of, as far as the library cares.
-uint32_t alignmentOf(uint64_t pointer) { return static_cast<uint32_t>(std::min<uint64_t>(pointer & ~(pointer - 1), 256)); }
+uint32_t alignmentOf(uint64_t pointer) {
+  return static_cast<uint32_t>(std::min<uint64_t>(pointer & ~(pointer - 1), 256));
+}
 
 /// Algorithms that were tried in this process.
 struct Tried {
@@ -47,7 +50,9 @@ Tried &tried() {
   return all;
 }
 
-std::string textOf(const CublasLt::Algorithm &algorithm) { return fmt::format("{:016x}\n", fmt::join(algorithm, " ")); }
+std::string textOf(const CublasLt::Algorithm &algorithm) {
+  return fmt::format("{:016x}\n", fmt::join(algorithm, " "));
+}
 
 std::optional<CublasLt::Algorithm> algorithmFrom(const std::string &text) {
   CublasLt::Algorithm algorithm = {};
@@ -76,8 +81,9 @@ struct CublasLtRunner::Problem {
     if (about)
       for (size_t i : {m - m, strideA - m, strideC - m}) // what depends on the number of rows
         shown[i] = std::bit_width(static_cast<uint64_t>(shown[i]));
-    return fmt::format("{} {} {} {:d} {:d} {} {}", name(matmul.a), name(matmul.b), name(matmul.c), matmul.columnMajorA,
-                       matmul.columnMajorB, fmt::join(shown, " "), fmt::join(alignments, " "));
+    return fmt::format("{} {} {} {:d} {:d} {} {}", name(matmul.a), name(matmul.b), name(matmul.c),
+                       matmul.columnMajorA, matmul.columnMajorB, fmt::join(shown, " "),
+                       fmt::join(alignments, " "));
   }
 };
 
@@ -101,14 +107,16 @@ struct CublasLtRunner::Prepared {
   bool inF64 = false;
 };
 
-Result<std::unique_ptr<CublasLtRunner>> CublasLtRunner::make(Backend &backend, const std::string &cacheFolder, bool mayTry) {
+Result<std::unique_ptr<CublasLtRunner>> CublasLtRunner::make(Backend &backend, const std::string &cacheFolder,
+                                                             bool mayTry) {
   Result<const CublasLt *> library = CublasLt::instance();
   if (!library)
     return library.error();
   if ((*library)->standsIn != backend.sharesHostMemory())
     return environment(backend.description() + ": cuBLASLt works on a GPU, and its stand-in on the host");
   std::unique_ptr<CublasLtRunner> made(new CublasLtRunner(**library, backend, cacheFolder, mayTry));
-  if (Status status = (*library)->check((*library)->cublasLtCreate(&made->handle), "starting cuBLASLt"); !status)
+  if (Status status = (*library)->check((*library)->cublasLtCreate(&made->handle), "starting cuBLASLt");
+      !status)
     return status.error();
   Result<std::shared_ptr<void>> memory = backend.allocate(workspaceBytes);
   if (!memory)
@@ -117,7 +125,8 @@ Result<std::unique_ptr<CublasLtRunner>> CublasLtRunner::make(Backend &backend, c
   return made;
 }
 
-CublasLtRunner::CublasLtRunner(const CublasLt &library, Backend &backend, std::string cacheFolder, bool mayTry)
+CublasLtRunner::CublasLtRunner(const CublasLt &library, Backend &backend, std::string cacheFolder,
+                               bool mayTry)
     : library(library), backend(backend), cacheFolder(std::move(cacheFolder)), mayTry(mayTry) {}
 
 CublasLtRunner::~CublasLtRunner() {
@@ -136,7 +145,8 @@ Status CublasLtRunner::matmul(const LibraryMatmul &matmul, std::span<const uint6
   return found ? run(**found, arguments) : found.error();
 }
 
-Result<CublasLtRunner::Prepared *> CublasLtRunner::prepared(const Problem &problem, std::span<const uint64_t> arguments) {
+Result<CublasLtRunner::Prepared *> CublasLtRunner::prepared(const Problem &problem,
+                                                            std::span<const uint64_t> arguments) {
   const std::string key = problem.key(false);
   if (auto found = known.find(key); found != known.end())
     return found->second.get();
@@ -154,7 +164,8 @@ Status CublasLtRunner::describe(const Problem &problem, Prepared &prepared) {
   const auto &[matmul, numbers, alignments] = problem;
   auto number = [&](Argument argument) { return numbers[argument - m]; };
   prepared.inF64 = matmul.a == DType::F64;
-  int code = library.cublasLtMatmulDescCreate(&prepared.operation, prepared.inF64 ? CublasLt::sumInF64 : CublasLt::sumInF32,
+  int code = library.cublasLtMatmulDescCreate(&prepared.operation,
+                                              prepared.inF64 ? CublasLt::sumInF64 : CublasLt::sumInF32,
                                               prepared.inF64 ? CublasLt::f64 : CublasLt::f32);
   auto transpose = [&](CublasLt::OperationAttribute which, bool value) {
     const int32_t flag = value;
@@ -163,8 +174,8 @@ Status CublasLtRunner::describe(const Problem &problem, Prepared &prepared) {
   };
   transpose(CublasLt::transposeA, matmul.columnMajorB);
   transpose(CublasLt::transposeB, matmul.columnMajorA);
-  auto layout = [&](CublasLt::Layout &made, DType type, int64_t rows, int64_t columns, bool columnMajor, Argument leading,
-                    Argument batchStride) {
+  auto layout = [&](CublasLt::Layout &made, DType type, int64_t rows, int64_t columns, bool columnMajor,
+                    Argument leading, Argument batchStride) {
     const int64_t inLine = columnMajor ? rows : columns, lines = columnMajor ? columns : rows;
     const int32_t matrices = static_cast<int32_t>(number(count));
     const int64_t stride = number(batchStride);
@@ -182,15 +193,18 @@ Status CublasLtRunner::describe(const Problem &problem, Prepared &prepared) {
   return library.check(code, "describing a matmul");
 }
 
-Status CublasLtRunner::chooseAlgorithm(const Problem &problem, Prepared &prepared, std::span<const uint64_t> arguments) {
+Status CublasLtRunner::chooseAlgorithm(const Problem &problem, Prepared &prepared,
+                                       std::span<const uint64_t> arguments) {
   auto usable = [&](const CublasLt::Algorithm &algorithm) {
     CublasLt::Heuristic checked = {};
-    const int code = library.cublasLtMatmulAlgoCheck(handle, prepared.operation, prepared.left, prepared.right,
-                                                     prepared.result, prepared.result, &algorithm, &checked);
+    const int code =
+        library.cublasLtMatmulAlgoCheck(handle, prepared.operation, prepared.left, prepared.right,
+                                        prepared.result, prepared.result, &algorithm, &checked);
     return code == 0 && checked.state == 0 && checked.workspaceBytes <= workspaceBytes;
   };
   KernelCache cache(cacheFolder);
-  const std::string key = fmt::format("matmul 1\n{}\n{}\n{}", backend.description(), library.version(), problem.key(true));
+  const std::string key =
+      fmt::format("matmul 1\n{}\n{}\n{}", backend.description(), library.version(), problem.key(true));
   {
     std::lock_guard lock(tried().mutex);
     auto found = tried().algorithms.find(key);
@@ -219,8 +233,9 @@ Status CublasLtRunner::chooseAlgorithm(const Problem &problem, Prepared &prepare
   std::array<CublasLt::Heuristic, mostCandidates> candidates = {};
   int found = 0;
   if (code == 0)
-    code = library.cublasLtMatmulAlgoGetHeuristic(handle, prepared.operation, prepared.left, prepared.right, prepared.result,
-                                                  prepared.result, preference, mostCandidates, candidates.data(), &found);
+    code = library.cublasLtMatmulAlgoGetHeuristic(handle, prepared.operation, prepared.left, prepared.right,
+                                                  prepared.result, prepared.result, preference,
+                                                  mostCandidates, candidates.data(), &found);
   if (preference)
     library.cublasLtMatmulPreferenceDestroy(preference);
   if (Status status = library.check(code, "a matmul of " + problem.key(false)); !status)
@@ -233,7 +248,8 @@ Status CublasLtRunner::chooseAlgorithm(const Problem &problem, Prepared &prepare
   Result<bool> capturing = backend.capturing();
   if (!capturing || *capturing || !mayTry)
     return capturing ? Status() : capturing.error();
-  auto best = fastest(prepared, {candidates.data(), static_cast<size_t>(end - candidates.begin())}, arguments);
+  auto best =
+      fastest(prepared, {candidates.data(), static_cast<size_t>(end - candidates.begin())}, arguments);
   if (!best)
     return best.error();
   prepared.algorithm = candidates[*best].algorithm;
@@ -258,7 +274,8 @@ Result<size_t> CublasLtRunner::fastest(Prepared &prepared, std::span<const Cubla
     for (int sample = 0; sample < samples; ++sample) {
       if (Status status = backend.emptyCache(); !status)
         return status.error();
-      Result<double> time = backend.time([&] { return *recording ? (*recording)->replay() : run(prepared, arguments); });
+      Result<double> time =
+          backend.time([&] { return *recording ? (*recording)->replay() : run(prepared, arguments); });
       if (!time)
         return time.error();
       times.push_back(*time);
@@ -277,9 +294,10 @@ Status CublasLtRunner::run(const Prepared &prepared, std::span<const uint64_t> a
   const double wideOne = 1, wideNothing = 0;
   auto pointer = [&](Argument argument) { return reinterpret_cast<void *>(arguments[argument]); };
   const int code = library.cublasLtMatmul(
-      handle, prepared.operation, prepared.inF64 ? static_cast<const void *>(&wideOne) : &one, pointer(b), prepared.left,
-      pointer(a), prepared.right, prepared.inF64 ? static_cast<const void *>(&wideNothing) : &nothing, pointer(c),
-      prepared.result, pointer(c), prepared.result, &prepared.algorithm, workspace.get(), workspaceBytes, backend.stream());
+      handle, prepared.operation, prepared.inF64 ? static_cast<const void *>(&wideOne) : &one, pointer(b),
+      prepared.left, pointer(a), prepared.right,
+      prepared.inF64 ? static_cast<const void *>(&wideNothing) : &nothing, pointer(c), prepared.result,
+      pointer(c), prepared.result, &prepared.algorithm, workspace.get(), workspaceBytes, backend.stream());
   return code == 0 ? Status() : library.check(code, "a matmul");
 }
 

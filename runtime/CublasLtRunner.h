@@ -8,12 +8,14 @@
 
 namespace fusion {
 
-/// Belongs to a backend, on whose stream it queues. Which of the library's algorithms is the fastest is tried by those
-/// who `mayTry`; the others take what was found then, in this process or by the cache, else what the library proposes first.
+/// Belongs to a backend, on whose stream it queues. Which of the library's algorithms is the fastest is tried
+/// by those who `mayTry`; the others take what was found then, in this process or by the cache, else what the
+/// library proposes first.
 class CublasLtRunner {
 public:
   /// Errors: no cuBLASLt, or no memory for it (Environment).
-  static Result<std::unique_ptr<CublasLtRunner>> make(Backend &backend, const std::string &cacheFolder, bool mayTry);
+  static Result<std::unique_ptr<CublasLtRunner>> make(Backend &backend, const std::string &cacheFolder,
+                                                      bool mayTry);
   ~CublasLtRunner();
 
   /// Queues the matmul; the arguments as LibraryMatmul wants them.

@@ -71,7 +71,9 @@ public:
 
   Device device() const override { return {}; }
   std::string description() const override { return "emulation on the host"; }
-  DevicePeaks peaks() const override { return {0, 0, "times of the host, which emulates the kernels: no limits"}; }
+  DevicePeaks peaks() const override {
+    return {0, 0, "times of the host, which emulates the kernels: no limits"};
+  }
   bool sharesHostMemory() const override { return true; }
 
   Result<std::shared_ptr<void>> allocate(size_t bytes) override {
@@ -108,7 +110,8 @@ public:
   Status launch(const Launch &launch) override {
     const KernelPlan &plan = plans[launch.kernel];
     if (const std::optional<LibraryMatmul> &wanted = plan.matmul)
-      return call([this, &wanted, arguments = std::vector<uint64_t>(launch.arguments.begin(), launch.arguments.end())] {
+      return call([this, &wanted,
+                   arguments = std::vector<uint64_t>(launch.arguments.begin(), launch.arguments.end())] {
         return matmul(*wanted, arguments);
       });
     if (recorded) {
@@ -185,7 +188,8 @@ private:
 Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {
   std::vector<uint32_t> missing;
   for (uint32_t kernel : wanted)
-    if (!plans[kernel].isLibraryCall && !kernels[kernel] && std::find(missing.begin(), missing.end(), kernel) == missing.end())
+    if (!plans[kernel].isLibraryCall && !kernels[kernel] &&
+        std::find(missing.begin(), missing.end(), kernel) == missing.end())
       missing.push_back(kernel);
   if (missing.empty())
     return {};
@@ -208,8 +212,8 @@ Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {
   return {};
 }
 
-Status EmulatedBackend::encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
-                                        std::span<uint64_t, tensorMapWords> words) {
+Status EmulatedBackend::encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents,
+                                        void *address, std::span<uint64_t, tensorMapWords> words) {
   fusion_emulation::TensorMap encoded = {};
   static_assert(sizeof encoded <= tensorMapWords * sizeof(uint64_t));
   const size_t rank = map.box.size();
@@ -227,7 +231,8 @@ Status EmulatedBackend::encodeTensorMap(const TensorMapArgument &map, std::span<
     encoded.shape[i] = static_cast<uint64_t>(extents[dim]);
     encoded.strides[i] = static_cast<uint64_t>(extents[rank + dim]) * encoded.elementBytes;
     encoded.box[i] = static_cast<unsigned short>(map.box[dim]);
-    encoded.elementStrides[i] = static_cast<unsigned char>(map.elementStrides.empty() ? 1 : map.elementStrides[dim]);
+    encoded.elementStrides[i] =
+        static_cast<unsigned char>(map.elementStrides.empty() ? 1 : map.elementStrides[dim]);
   }
   std::memcpy(words.data(), &encoded, sizeof encoded);
   return {};

@@ -12,7 +12,8 @@
 namespace fusion {
 
 Executor::Executor(ProgramPlan plan, ExecutorOptions options)
-    : program(std::move(plan)), options(std::move(options)), cache(this->options.cacheFolder, this->options.warn) {}
+    : program(std::move(plan)), options(std::move(options)),
+      cache(this->options.cacheFolder, this->options.warn) {}
 Executor::~Executor() = default;
 
 /// Input and Output buffers need a port, or nobody gives them an address or reads them.
@@ -31,11 +32,12 @@ static Status checkRanks(const ProgramPlan &plan, const ExecutorOptions &options
                                  [](const Step &step) { return step.choice == Step::Choice::Ranks; });
   const Communicator *group = options.communicator.get();
   if (!group)
-    return plan.ranks == 1 && !waits ? Status()
-                                     : badInput(fmt::format("the program is for {} ranks, and has no communicator", plan.ranks));
+    return plan.ranks == 1 && !waits
+               ? Status()
+               : badInput(fmt::format("the program is for {} ranks, and has no communicator", plan.ranks));
   if (group->ranks() != plan.ranks || group->rank() != options.rank)
-    return badInput(fmt::format("rank {} of a program for {}, but rank {} of {} in the communicator", options.rank,
-                                plan.ranks, group->rank(), group->ranks()));
+    return badInput(fmt::format("rank {} of a program for {}, but rank {} of {} in the communicator",
+                                options.rank, plan.ranks, group->rank(), group->ranks()));
   return {};
 }
 

@@ -34,16 +34,18 @@ struct ExecutorOptions {
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
   /// FUSION_POISON=1 turns it on too.
   bool poison = false;
-  /// Of a program for several ranks, each with an executor in a thread of its own: made by all of them together.
+  /// Of a program for several ranks, each with an executor in a thread of its own: made by all of them
+  /// together.
   std::shared_ptr<Communicator> communicator;
 };
 
 /// Thread-safe: runs wait for each other.
 class Executor {
 public:
-  /// Loads the weights, and compiles or loads the kernels that every run needs. Kernels for some sizes only are compiled
-  /// by the first run of such sizes; those of a bundle are compiled already. Errors: an invalid plan, a missing weight
-  /// file, a kernel that does not compile (BadInput); no driver, GPU, NVRTC or host compiler, or no memory (Environment).
+  /// Loads the weights, and compiles or loads the kernels that every run needs. Kernels for some sizes only
+  /// are compiled by the first run of such sizes; those of a bundle are compiled already. Errors: an invalid
+  /// plan, a missing weight file, a kernel that does not compile (BadInput); no driver, GPU, NVRTC or host
+  /// compiler, or no memory (Environment).
   static Result<std::unique_ptr<Executor>> create(ProgramPlan plan, ExecutorOptions options);
   ~Executor();
 
@@ -55,10 +57,11 @@ public:
   /// a buffer that nobody holds. The result is a view of that buffer on the device. A run that needs more
   /// positions than the buffer holds is an error.
   Result<NamedTensors> run(const NamedTensors &inputs, Results where = Results::Host);
-  /// The same without waiting: queued on `stream` (of this GPU; see Backend::enter), results are device tensors that
-  /// hold what they say once the stream has passed the run. Device inputs must keep their contents until then. While
-  /// the stream records a graph of the caller's, nothing can be allocated or come from the host: run these shapes
-  /// once before. What a recorded run uses stays reserved for its replays, which must not overlap other runs.
+  /// The same without waiting: queued on `stream` (of this GPU; see Backend::enter), results are device
+  /// tensors that hold what they say once the stream has passed the run. Device inputs must keep their
+  /// contents until then. While the stream records a graph of the caller's, nothing can be allocated or come
+  /// from the host: run these shapes once before. What a recorded run uses stays reserved for its replays,
+  /// which must not overlap other runs.
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   /// Copies on the host, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);

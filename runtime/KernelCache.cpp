@@ -55,7 +55,8 @@ static std::string entryName(std::string_view key) {
   return fmt::format("{}/{}", hash.substr(0, 2), hash.substr(2));
 }
 
-static std::string codeOf(const PrivateFolder &folder, std::string_view name, std::string_view kind, std::string_view bytes) {
+static std::string codeOf(const PrivateFolder &folder, std::string_view name, std::string_view kind,
+                          std::string_view bytes) {
   return toHex(folder.codeOf(fmt::format("{}\n{}\n{}", name, kind, bytes)));
 }
 
@@ -66,7 +67,8 @@ struct EntryText {
 } // namespace
 
 /// Nothing if it is damaged, or was written with another key or under another name.
-static std::optional<EntryText> parseEntry(const PrivateFolder &folder, std::string_view name, std::string_view text) {
+static std::optional<EntryText> parseEntry(const PrivateFolder &folder, std::string_view name,
+                                           std::string_view text) {
   const size_t end = text.find('\n', std::min(text.size(), headerLength));
   if (!text.starts_with(magic) || end == std::string_view::npos || end - headerLength > mostKindLength)
     return std::nullopt;

@@ -37,7 +37,8 @@ Result<ShapePlan> shapesAt(const ProgramPlan &plan, SymbolValues sizes) {
   return shapes;
 }
 
-/// A short pattern of random numbers, repeated over a buffer: mixed signs; integers small, so that they can be indices.
+/// A short pattern of random numbers, repeated over a buffer: mixed signs; integers small, so that they can
+/// be indices.
 Tensor pattern(DType type, size_t bytes) {
   constexpr int64_t longest = 1 << 16;
   const auto count = std::min<int64_t>(longest, static_cast<int64_t>(bytes / byteSize(type)));
@@ -122,16 +123,18 @@ private:
       return offset;
     };
     for (size_t i = 0; i < plan.buffers.size(); ++i) {
-      const bool own = plan.buffers[i].kind == BufferPlan::Kind::Input || plan.buffers[i].kind == BufferPlan::Kind::Output;
+      const bool own =
+          plan.buffers[i].kind == BufferPlan::Kind::Input || plan.buffers[i].kind == BufferPlan::Kind::Output;
       offsets.push_back(own ? take(work.shapes.placeBytes[i]) : 0);
     }
     arena = take(work.shapes.arenaBytes);
     keptZero = take(work.shapes.keptZeroBytes);
     stride = std::max(total, bufferAlignment);
     if (stride > options.mostBytes)
-      return badInput(fmt::format("its buffers take {} MiB, the limit of a measurement is {} MiB", stride >> 20,
-                                  options.mostBytes >> 20));
-    copies = static_cast<int>(std::clamp<size_t>(options.mostBytes / stride, 1, static_cast<size_t>(options.copies)));
+      return badInput(fmt::format("its buffers take {} MiB, the limit of a measurement is {} MiB",
+                                  stride >> 20, options.mostBytes >> 20));
+    copies = static_cast<int>(
+        std::clamp<size_t>(options.mostBytes / stride, 1, static_cast<size_t>(options.copies)));
     Result<std::shared_ptr<void>> allocated = backend.allocate(stride * static_cast<size_t>(copies));
     if (!allocated)
       return allocated.error();
@@ -158,9 +161,13 @@ private:
     return {};
   }
 
-  std::byte *base(int copy) const { return static_cast<std::byte *>(memory.get()) + static_cast<size_t>(copy) * stride; }
+  std::byte *base(int copy) const {
+    return static_cast<std::byte *>(memory.get()) + static_cast<size_t>(copy) * stride;
+  }
 
-  std::byte *address(int copy, BufferId buffer) const { return static_cast<std::byte *>(places[static_cast<size_t>(copy)][buffer]); }
+  std::byte *address(int copy, BufferId buffer) const {
+    return static_cast<std::byte *>(places[static_cast<size_t>(copy)][buffer]);
+  }
 
   void findPlaces() {
     for (int copy = 0; copy < copies; ++copy) {
@@ -182,9 +189,10 @@ private:
       status = clearWorkspace(one, addresses, backend);
     if (!status)
       return status;
-    const bool followsRun = index == 0 && copy > 0 && plan.kernels[one.kernel].usesPdl && !one.clearsWorkspace &&
-                            plan.kernels[work.shapes.launches.back().kernel].usesPdl;
-    return backend.launch({work.kernels.at(one.kernel), one.grid, arguments, one.overlapsPrevious || followsRun});
+    const bool followsRun = index == 0 && copy > 0 && plan.kernels[one.kernel].usesPdl &&
+                            !one.clearsWorkspace && plan.kernels[work.shapes.launches.back().kernel].usesPdl;
+    return backend.launch(
+        {work.kernels.at(one.kernel), one.grid, arguments, one.overlapsPrevious || followsRun});
   }
 
   const Work &work;
@@ -203,11 +211,13 @@ private:
 /// Every kernel that some run launches, once; `works` learn where.
 std::vector<KernelPlan> collectKernels(std::span<Work> works) {
   std::vector<KernelPlan> kernels;
-  std::map<std::string, uint32_t> numbers; // by source: names are not unique over plans of other makers, but for those of library calls
+  std::map<std::string, uint32_t>
+      numbers; // by source: names are not unique over plans of other makers, but for those of library calls
   for (Work &work : works)
     for (const ShapePlan::Launch &launch : work.shapes.launches) {
       const KernelPlan &kernel = work.plan->kernels[launch.kernel];
-      auto [place, isNew] = numbers.try_emplace(kernel.isLibraryCall ? kernel.name : kernel.source, static_cast<uint32_t>(kernels.size()));
+      auto [place, isNew] = numbers.try_emplace(kernel.isLibraryCall ? kernel.name : kernel.source,
+                                                static_cast<uint32_t>(kernels.size()));
       if (isNew)
         kernels.push_back(kernel);
       KernelPlan &shared = kernels[place->second];
@@ -218,14 +228,16 @@ std::vector<KernelPlan> collectKernels(std::span<Work> works) {
 }
 
 std::vector<Result<double>> timeAll(std::span<Work> works, const BackendFactory &makeBackend,
-                                    const MeasureOptions &options, const std::function<void(size_t)> &onTimed) {
+                                    const MeasureOptions &options,
+                                    const std::function<void(size_t)> &onTimed) {
   const std::vector<KernelPlan> kernels = collectKernels(works);
   std::vector<Result<double>> times;
   Result<std::unique_ptr<Backend>> backend = makeBackend(kernels);
   if (!backend && works.size() > 1) { // alone, so that one bad kernel costs only its own plan
     for (size_t i = 0; i < works.size(); ++i) {
       works[i].kernels.clear();
-      times.push_back(timeAll(works.subspan(i, 1), makeBackend, options, [&](size_t) { onTimed(i); }).front());
+      times.push_back(
+          timeAll(works.subspan(i, 1), makeBackend, options, [&](size_t) { onTimed(i); }).front());
     }
     return times;
   }

@@ -21,11 +21,13 @@ struct MeasureOptions {
 /// A device that runs these kernels, which outlive it.
 using BackendFactory = std::function<Result<std::unique_ptr<Backend>>(std::span<const KernelPlan>)>;
 
-/// For each of `plans` the microseconds of one run with the symbols' values `sizes`, or why there is no answer. All
-/// kernels that the runs launch are compiled first. A sample is one recording of several runs, replayed with cold
-/// caches: launches overlap as in real runs, inputs hold random numbers. `onTimed` is called before each plan.
+/// For each of `plans` the microseconds of one run with the symbols' values `sizes`, or why there is no
+/// answer. All kernels that the runs launch are compiled first. A sample is one recording of several runs,
+/// replayed with cold caches: launches overlap as in real runs, inputs hold random numbers. `onTimed` is
+/// called before each plan.
 std::vector<Result<double>> measurePlans(std::span<const ProgramPlan *const> plans, const SymbolValues &sizes,
-                                         const BackendFactory &makeBackend, const MeasureOptions &options = {},
+                                         const BackendFactory &makeBackend,
+                                         const MeasureOptions &options = {},
                                          const std::function<void(size_t)> &onTimed = {});
 
 } // namespace fusion

@@ -16,8 +16,8 @@ struct MemoryNeed {
   size_t total() const { return weights + caches + temporaries + results; }
 };
 
-/// Of rank `rank`: weights that launches or results use, each once, but for those that kernels on `device` read where
-/// the caller has them.
+/// Of rank `rank`: weights that launches or results use, each once, but for those that kernels on `device`
+/// read where the caller has them.
 Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device);
 /// All but the weights, for one set of shapes.
 MemoryNeed memoryOf(const ProgramPlan &plan, const ShapePlan &shapes);

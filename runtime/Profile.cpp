@@ -107,7 +107,8 @@ void addLayers(std::span<const Placed> launches, size_t depth, nlohmann::json &e
     }
     const std::string &name = launches[first].layers[depth];
     size_t end = first;
-    while (end < launches.size() && launches[end].layers.size() > depth && launches[end].layers[depth] == name)
+    while (end < launches.size() && launches[end].layers.size() > depth &&
+           launches[end].layers[depth] == name)
       ++end;
     events.push_back(span(name, "layer", layerTrack, launches[first].begin,
                           launches[end - 1].end - launches[first].begin));

@@ -111,7 +111,8 @@ Result<std::unique_ptr<RankGroup>> RankGroup::create(ProgramPlan plan, ExecutorO
     if (auto driver = cuda::Driver::instance(); !driver)
       return driver.error();
     if (const int count = cuda::deviceCount(); count < plan.ranks)
-      return environment(fmt::format("{} ranks need {} GPUs: this machine has {}", plan.ranks, plan.ranks, count));
+      return environment(
+          fmt::format("{} ranks need {} GPUs: this machine has {}", plan.ranks, plan.ranks, count));
   }
   std::unique_ptr<RankGroup> group(new RankGroup(static_cast<int>(plan.ranks)));
   if (Status status = group->open(std::move(plan), std::move(options)); !status)
@@ -167,7 +168,8 @@ Status RankGroup::together(const std::function<Status(size_t, Executor &)> &work
 }
 
 Result<NamedTensors> RankGroup::inputsOnRank(const NamedTensors &whole, size_t rank) const {
-  return fusion::inputsOnRank(whole, inputs, static_cast<int64_t>(rank), static_cast<int64_t>(executors.size()), mark.get());
+  return fusion::inputsOnRank(whole, inputs, static_cast<int64_t>(rank),
+                              static_cast<int64_t>(executors.size()), mark.get());
 }
 
 Result<NamedTensors> RankGroup::run(const NamedTensors &whole) {
@@ -266,7 +268,8 @@ Result<std::vector<LaunchTiming>> RankGroup::profile(const NamedTensors &whole, 
 }
 
 std::string RankGroup::device() const {
-  return fmt::format("{} × {}, {}", executors.size(), executors.front()->device(), communicators.front()->description());
+  return fmt::format("{} × {}, {}", executors.size(), executors.front()->device(),
+                     communicators.front()->description());
 }
 
 } // namespace fusion

@@ -12,13 +12,13 @@
 
 namespace fusion {
 
-/// As an Executor, with the inputs and outputs of the whole graph: divided ones are cut and joined on the host. Of the
-/// errors of a call, the one that did not follow from another rank's is returned, with its rank. One that is not the
-/// inputs' fault (BadInput) ends the group: later calls repeat it.
+/// As an Executor, with the inputs and outputs of the whole graph: divided ones are cut and joined on the
+/// host. Of the errors of a call, the one that did not follow from another rank's is returned, with its rank.
+/// One that is not the inputs' fault (BadInput) ends the group: later calls repeat it.
 class RankGroup {
 public:
-  /// Rank r runs on GPU r, or is emulated. `options` without a communicator. Errors besides those of Executor::create:
-  /// fewer GPUs than ranks (Environment).
+  /// Rank r runs on GPU r, or is emulated. `options` without a communicator. Errors besides those of
+  /// Executor::create: fewer GPUs than ranks (Environment).
   static Result<std::unique_ptr<RankGroup>> create(ProgramPlan plan, ExecutorOptions options);
   ~RankGroup();
 

@@ -26,8 +26,9 @@ static Result<std::string> secretOfUser() {
 
 static Result<std::unique_ptr<Communicator>> makeCommunicator(LaunchedRank place, bool emulate) {
   if (place.secret.empty() && !place.onOneHost)
-    return environment("ranks of several hosts know each other by a secret: set FUSION_RENDEZVOUS_SECRET to a random "
-                       "text, the same for all");
+    return environment(
+        "ranks of several hosts know each other by a secret: set FUSION_RENDEZVOUS_SECRET to a random "
+        "text, the same for all");
   if (place.secret.empty()) {
     auto secret = secretOfUser();
     if (!secret)
@@ -40,7 +41,8 @@ static Result<std::unique_ptr<Communicator>> makeCommunicator(LaunchedRank place
     if (!driver)
       return driver.error();
     if (const int count = cuda::deviceCount(); place.localRank >= count)
-      return environment(fmt::format("rank {} is number {} of its host, which has {} GPUs", place.rank, place.localRank, count));
+      return environment(fmt::format("rank {} is number {} of its host, which has {} GPUs", place.rank,
+                                     place.localRank, count));
     session = std::make_shared<cuda::Session>(**driver, place.localRank);
     if (Status status = session->open(); !status)
       return status.error();
@@ -59,8 +61,9 @@ static Result<std::unique_ptr<Communicator>> makeCommunicator(LaunchedRank place
 Result<std::unique_ptr<RankProcess>> RankProcess::join(ProgramPlan plan, ExecutorOptions options,
                                                        const LaunchedRank &place) {
   if (place.ranks != plan.ranks)
-    return badInput(fmt::format("{} started {} ranks, but the program is for {}: --tp={} or another number of processes",
-                                place.launcher, place.ranks, plan.ranks, place.ranks));
+    return badInput(
+        fmt::format("{} started {} ranks, but the program is for {}: --tp={} or another number of processes",
+                    place.launcher, place.ranks, plan.ranks, place.ranks));
   std::unique_ptr<RankProcess> process(new RankProcess(place));
   if (Status status = process->told(process->open(std::move(plan), std::move(options))); !status)
     return status.error();
@@ -129,7 +132,8 @@ Result<NamedTensors> RankProcess::joinWithOthers(NamedTensors own, const std::ve
         return all.error();
       for (size_t rank = 0; rank < parts.size(); ++rank) {
         if ((*all)[rank].size() != count)
-          return badInput(fmt::format("output {} has another size at rank {} than at rank {}", port.name, rank, place.rank));
+          return badInput(fmt::format("output {} has another size at rank {} than at rank {}", port.name,
+                                      rank, place.rank));
         std::memcpy(static_cast<char *>(parts[rank][port.name].data()) + done, (*all)[rank].data(), count);
       }
     }
@@ -188,7 +192,8 @@ Result<std::vector<double>> RankProcess::bench(const NamedTensors &whole, int it
   auto times = executor->bench(*local, iterations, cold);
   if (!times)
     return told(times.error()).error();
-  auto all = communicator->host().gather({reinterpret_cast<const char *>(times->data()), times->size() * sizeof(double)});
+  auto all = communicator->host().gather(
+      {reinterpret_cast<const char *>(times->data()), times->size() * sizeof(double)});
   if (!all)
     return all.error();
   for (const std::string &bytes : *all) // of each run the slowest rank's

@@ -13,13 +13,16 @@
 
 namespace fusion {
 
-/// As RankGroup, with the same calls made by all processes: each takes the inputs of the whole graph and returns its
-/// outputs. An error of one rank, or its end, ends the group: all calls of the others fail with its number.
+/// As RankGroup, with the same calls made by all processes: each takes the inputs of the whole graph and
+/// returns its outputs. An error of one rank, or its end, ends the group: all calls of the others fail with
+/// its number.
 class RankProcess {
 public:
-  /// Meets the other ranks. Runs on GPU `place.localRank`, or is emulated. Errors besides those of Executor::create: a
-  /// launch of another number of ranks than the plan's (BadInput), those of joinTcpRendezvous.
-  static Result<std::unique_ptr<RankProcess>> join(ProgramPlan plan, ExecutorOptions options, const LaunchedRank &place);
+  /// Meets the other ranks. Runs on GPU `place.localRank`, or is emulated. Errors besides those of
+  /// Executor::create: a launch of another number of ranks than the plan's (BadInput), those of
+  /// joinTcpRendezvous.
+  static Result<std::unique_ptr<RankProcess>> join(ProgramPlan plan, ExecutorOptions options,
+                                                   const LaunchedRank &place);
   ~RankProcess();
 
   Result<NamedTensors> run(const NamedTensors &inputs);

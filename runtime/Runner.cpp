@@ -142,10 +142,11 @@ NamedTensors Executor::Runner::results(const Frame &frame) const {
     const PortPlan &port = plan.outputs[i];
     void *address = static_cast<std::byte *>(frame.addresses[port.buffer]) + shapes.outputOffsets[i];
     const std::shared_ptr<void> &owner = frame.owners[port.buffer];
-    outputs[port.name] =
-        port.strides.empty()
-            ? Tensor::wrap(port.type, shapes.outputShapes[i], address, owner ? owner : weights.owner(), backend->device())
-            : Tensor::wrapStrided(port.type, shapes.outputShapes[i], shapes.outputStrides[i], address, owner, backend->device());
+    outputs[port.name] = port.strides.empty()
+                             ? Tensor::wrap(port.type, shapes.outputShapes[i], address,
+                                            owner ? owner : weights.owner(), backend->device())
+                             : Tensor::wrapStrided(port.type, shapes.outputShapes[i], shapes.outputStrides[i],
+                                                   address, owner, backend->device());
   }
   return outputs;
 }
@@ -189,7 +190,9 @@ Status Executor::Runner::meetOthers(const Frame *frame) {
   return {};
 }
 
-Status Executor::Runner::checkOthers() { return options.communicator ? options.communicator->check() : Status(); }
+Status Executor::Runner::checkOthers() {
+  return options.communicator ? options.communicator->check() : Status();
+}
 
 Status Executor::Runner::start(Frame &frame) {
   if (Status status = findRecording(frame); !status)
@@ -216,7 +219,8 @@ class HostTime {
 public:
   explicit HostTime(double &microseconds) : microseconds(microseconds) {}
   ~HostTime() {
-    microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    microseconds =
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   }
 
 private:

@@ -15,7 +15,8 @@ namespace fusion {
 /// Between its construction and its end, work goes to one stream.
 class StreamGuard {
 public:
-  StreamGuard(Backend &backend, std::optional<void *> stream) : entered(backend.enter(stream)), backend(backend) {}
+  StreamGuard(Backend &backend, std::optional<void *> stream)
+      : entered(backend.enter(stream)), backend(backend) {}
   ~StreamGuard() { (void)backend.leave(); }
   StreamGuard(const StreamGuard &) = delete;
   StreamGuard &operator=(const StreamGuard &) = delete;
@@ -69,14 +70,16 @@ private:
   Status growKeptZero(size_t bytes);
   void placeTemporaries(const ShapePlan &shapes, std::vector<void *> &addresses) const;
   Status placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame);
-  /// The caller's tensor itself if it lies in a buffer with room, else a buffer of the pool that starts with a copy.
+  /// The caller's tensor itself if it lies in a buffer with room, else a buffer of the pool that starts with
+  /// a copy.
   Status placeCache(const PortPlan &port, const Shape &strides, const Tensor &tensor, Frame &frame);
   Status checkCaches(const Frame &frame) const;
   /// Whether kernels can use the tensor's memory as it is. An error if it is on another device.
   Result<bool> isUsable(const PortPlan &port, const Tensor &tensor) const;
   Status poison(const Frame &frame);
 
-  /// The graph of the bucket's launches with the frame's sizes and addresses, recorded when launches come the second time.
+  /// The graph of the bucket's launches with the frame's sizes and addresses, recorded when launches come the
+  /// second time.
   Status findRecording(Frame &frame);
   Status record(Frame &frame);
   /// Changes those launches of the bucket's graph whose arguments differ. False if it must be recorded anew.
@@ -96,9 +99,9 @@ private:
   /// Until it is done at all ranks.
   Status finish();
   Status runOnce(Frame &frame);
-  /// Waits until every rank has come here: nothing that one does before, such as an allocation, can then wait for a
-  /// kernel of another that in turn waits for this rank. With the run that follows: an error unless all are about to
-  /// run the same shapes.
+  /// Waits until every rank has come here: nothing that one does before, such as an allocation, can then wait
+  /// for a kernel of another that in turn waits for this rank. With the run that follows: an error unless all
+  /// are about to run the same shapes.
   Status meetOthers(const Frame *frame = nullptr);
   /// After a run: whether all ranks came through it.
   Status checkOthers();

@@ -1,4 +1,5 @@
-// How the launches of a run reach the device: as a graph, which the next step changes where it differs, or one by one.
+// How the launches of a run reach the device: as a graph, which the next step changes where it differs, or
+// one by one.
 #include "runtime/Arguments.h"
 #include "runtime/Runner.h"
 
@@ -21,7 +22,8 @@ Status Executor::Runner::launch(const Frame &frame, const ShapePlan::Launch &lau
   if (status)
     status = kernel.isLibraryCall && !kernel.matmul
                  ? callLibrary(launch)
-                 : backend->launch({launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
+                 : backend->launch(
+                       {launch.kernel, launch.grid, argumentValues, mayOverlap && launch.overlapsPrevious});
   const std::string &location = launch.launch->location;
   if (!status && !location.empty())
     return Error{status.error().kind, fmt::format("{}: {}", location, status.error().message)};
@@ -33,7 +35,8 @@ Status Executor::Runner::callLibrary(const ShapePlan::Launch &launch) {
   if (elements == 0)
     return {};
   return backend->call([this, elements, from = reinterpret_cast<const void *>(argumentValues[0]),
-                        to = reinterpret_cast<void *>(argumentValues[1]), type = plan.buffers[launch.arguments[0].place].type] {
+                        to = reinterpret_cast<void *>(argumentValues[1]),
+                        type = plan.buffers[launch.arguments[0].place].type] {
     return options.communicator->allReduce(from, to, elements, type, backend->stream());
   });
 }

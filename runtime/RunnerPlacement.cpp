@@ -51,7 +51,8 @@ Result<bool> Executor::Runner::isUsable(const PortPlan &port, const Tensor &tens
   return reachable && aligned;
 }
 
-Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, const Tensor &tensor, Frame &frame) {
+Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, const Tensor &tensor,
+                                    Frame &frame) {
   Result<bool> usable = isUsable(port, tensor);
   if (!usable)
     return usable.error();
@@ -72,9 +73,11 @@ Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, 
   if (options.poison)
     if (Status status = backend->fill(address, 0xFF, bytes); !status)
       return status;
-  Tensor target = Tensor::wrapStrided(port.type, tensor.shape(), strides, address, nullptr, backend->device());
+  Tensor target =
+      Tensor::wrapStrided(port.type, tensor.shape(), strides, address, nullptr, backend->device());
   Status copied = backend->transfer(tensor, target);
-  return copied ? copied : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
+  return copied ? copied
+                : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
 }
 
 Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, Frame &frame) {
@@ -93,7 +96,8 @@ Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, 
   frame.owners[port.buffer] = *memory;
   Tensor target = Tensor::wrap(port.type, tensor.shape(), memory->get(), nullptr, backend->device());
   Status copied = backend->transfer(tensor, target);
-  return copied ? copied : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
+  return copied ? copied
+                : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
 }
 
 Status Executor::Runner::checkCaches(const Frame &frame) const {
@@ -104,8 +108,8 @@ Status Executor::Runner::checkCaches(const Frame &frame) const {
   std::sort(caches.begin(), caches.end());
   for (size_t i = 1; i < caches.size(); ++i)
     if (caches[i].first == caches[i - 1].first && caches[i].second->buffer != caches[i - 1].second->buffer)
-      return badInput(
-          fmt::format("inputs {} and {} are the same cache", caches[i - 1].second->name, caches[i].second->name));
+      return badInput(fmt::format("inputs {} and {} are the same cache", caches[i - 1].second->name,
+                                  caches[i].second->name));
   return {};
 }
 
@@ -134,13 +138,15 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
               std::vector<std::shared_ptr<void>>(plan.buffers.size())};
   placeTemporaries(shapes, frame.addresses);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].kind == BufferPlan::Kind::Weight || plan.buffers[i].kind == BufferPlan::Kind::Prepared)
+    if (plan.buffers[i].kind == BufferPlan::Kind::Weight ||
+        plan.buffers[i].kind == BufferPlan::Kind::Prepared)
       frame.addresses[i] = weights.address(static_cast<BufferId>(i));
     if (plan.buffers[i].kind != BufferPlan::Kind::Output)
       continue;
     Result<std::shared_ptr<void>> memory = pools[i].acquire(*backend, shapes.placeBytes[i]);
     if (!memory)
-      return Error{memory.error().kind, fmt::format("output {}: {}", plan.buffers[i].name, memory.error().message)};
+      return Error{memory.error().kind,
+                   fmt::format("output {}: {}", plan.buffers[i].name, memory.error().message)};
     frame.addresses[i] = memory->get();
     frame.owners[i] = *memory;
   }

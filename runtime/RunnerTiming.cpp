@@ -86,7 +86,8 @@ Result<std::vector<LaunchTiming>> Executor::Runner::profile(const NamedTensors &
     auto middle = samples[i].begin() + static_cast<int64_t>(samples[i].size() / 2);
     std::nth_element(samples[i].begin(), middle, samples[i].end());
     const ShapePlanner::Traffic traffic = shapePlanner.traffic(shapes, i);
-    timings.push_back({kernel.name, kernel.schedule, source.fusion, source.location, *middle, traffic.bytes, traffic.flops});
+    timings.push_back({kernel.name, kernel.schedule, source.fusion, source.location, *middle, traffic.bytes,
+                       traffic.flops});
   }
   return timings;
 }

@@ -12,7 +12,8 @@ Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes
   for (Block &block : blocks)
     if (block.memory.use_count() == 1 && block.capacity >= bytes)
       return block.memory;
-  // Free blocks that are too small would only hold memory back. What has grown once will grow again: room for that.
+  // Free blocks that are too small would only hold memory back. What has grown once will grow again: room for
+  // that.
   size_t roomy = bytes;
   for (const Block &block : blocks)
     if (block.capacity < bytes)
@@ -32,7 +33,8 @@ Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes
 }
 
 bool BufferPool::owns(const std::shared_ptr<void> &memory) const {
-  return std::any_of(blocks.begin(), blocks.end(), [&](const Block &block) { return block.memory == memory; });
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [&](const Block &block) { return block.memory == memory; });
 }
 
 ShapeBucket *ShapeBuckets::find(std::span<const int64_t> symbols) {
@@ -45,11 +47,13 @@ ShapeBucket *ShapeBuckets::find(std::span<const int64_t> symbols) {
 std::vector<ShapeBucket *> ShapeBuckets::near(ShapePlanner &planner, std::span<const int64_t> symbols) {
   std::vector<std::pair<size_t, ShapeBucket *>> found;
   for (ShapeBucket &bucket : buckets) {
-    const size_t launches = bucket.plan.launches.size(), differing = planner.launchesThatDepend(bucket.plan, symbols);
+    const size_t launches = bucket.plan.launches.size(),
+                 differing = planner.launchesThatDepend(bucket.plan, symbols);
     if (differing <= alwaysChanged || differing * 2 < launches)
       found.push_back({differing, &bucket});
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto &a, const auto &b) { return a.first < b.first; });
   std::vector<ShapeBucket *> result;
   for (const auto &[differing, bucket] : found)
     result.push_back(bucket);

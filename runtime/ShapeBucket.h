@@ -47,7 +47,8 @@ struct ShapeBucket {
   };
   std::optional<Recorded> recorded;
 
-  /// How the symbols of the last run differ from those of the run before; the next step is speculated to be the same.
+  /// How the symbols of the last run differ from those of the run before; the next step is speculated to be
+  /// the same.
   std::vector<int64_t> lastSymbols, lastStep;
   bool keepsStep = true; ///< the last run came by the same step as the one before
   bool speculated = false; ///< `plan` is that of the step to come

@@ -35,7 +35,8 @@ ShapeIndex::Step ShapeIndex::step(const ProgramPlan &plan, const fusion::Step &s
     made.firstLaunch = static_cast<uint32_t>(launches.size());
     for (const KernelLaunch &one : alternative.launches) {
       launches.push_back(launch(plan, one));
-      if (source.choice == fusion::Step::Choice::Measurement && plan.kernels[one.kernel].matmul && step.matmul.empty())
+      if (source.choice == fusion::Step::Choice::Measurement && plan.kernels[one.kernel].matmul &&
+          step.matmul.empty())
         for (size_t i = 3; i < 7; ++i)
           step.matmul.push_back(launches.back().arguments[i].value);
     }
@@ -129,7 +130,8 @@ void ShapeIndex::dependsOnSizes(const Launch &launch, size_t number) {
     for (const Size &extent : argument.extents)
       depends(extent, &Dependents::launches, number);
     // What is used must stay inside a buffer that shrinks.
-    const bool isWhole = argument.value.number == Size::isConstant && argument.value.constant == 0 && argument.extents.empty();
+    const bool isWhole =
+        argument.value.number == Size::isConstant && argument.value.constant == 0 && argument.extents.empty();
     if (bufferOf(launch.source->arguments[i]) && !isWhole)
       for (const Size &dim : places[argument.place].shape)
         depends(dim, &Dependents::launches, number);
@@ -147,7 +149,8 @@ void ShapeIndex::findDependents(const ProgramPlan &plan) {
     dependsOnSizes(launches[i], i);
   auto addPorts = [&](const std::vector<Port> &ports, const std::vector<PortPlan> &plans, auto list) {
     for (size_t i = 0; i < ports.size(); ++i) {
-      const std::vector<Size> *lists[] = {&ports[i].shape, &ports[i].strides, &ports[i].room, &places[plans[i].buffer].shape};
+      const std::vector<Size> *lists[] = {&ports[i].shape, &ports[i].strides, &ports[i].room,
+                                          &places[plans[i].buffer].shape};
       for (const std::vector<Size> *dims : lists)
         for (const Size &dim : *dims)
           depends(dim, list, i);

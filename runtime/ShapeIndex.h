@@ -1,5 +1,5 @@
-// The sizes of a program plan as numbered expressions, in the plan's order, and what depends on which symbol. Internal to
-// the shape planner.
+// The sizes of a program plan as numbered expressions, in the plan's order, and what depends on which symbol.
+// Internal to the shape planner.
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
@@ -36,8 +36,8 @@ struct ShapeIndex {
   };
   struct Step {
     std::vector<Alternative> alternatives;
-    /// Where variants are measured: m, n, k and the number of matrices of a library's call, or the size that two
-    /// kernels of ours are for.
+    /// Where variants are measured: m, n, k and the number of matrices of a library's call, or the size that
+    /// two kernels of ours are for.
     std::vector<Size> matmul;
   };
   struct Port {

@@ -11,7 +11,8 @@ void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
   for (size_t i = 0; i < shapes.launches.size(); ++i)
     for (const ShapePlan::Argument &argument : shapes.launches[i].arguments) {
       using Kind = ShapePlan::Argument::Kind;
-      if (argument.kind == Kind::Scalar || argument.kind == Kind::Exchange || !index.places[argument.place].isInArena)
+      if (argument.kind == Kind::Scalar || argument.kind == Kind::Exchange ||
+          !index.places[argument.place].isInArena)
         continue;
       Lifetime &lifetime = lifetimes[argument.place];
       lifetime.bytes = shapes.askedBytes[argument.place];
@@ -42,7 +43,8 @@ void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
   shapes.arenaBytes = lastMemory.total;
 }
 
-std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes, std::vector<Lifetime> &lifetimes) const {
+std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes,
+                                                std::vector<Lifetime> &lifetimes) const {
   std::vector<uint32_t> places(lifetimes.size());
   std::iota(places.begin(), places.end(), 0);
   for (size_t i = 0; i < shapes.launches.size(); ++i) {
@@ -55,7 +57,8 @@ std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes, std::ve
         Lifetime &written = lifetimes[output->buffer], &read = lifetimes[places[input.buffer]];
         bool dies = written.bytes > 0 && written.first == now && read.bytes > 0 && read.last == now;
         // A buffer that begins elsewhere than its memory's owner would not line up.
-        bool lineUp = output->byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
+        bool lineUp =
+            output->byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
         if (!dies || !lineUp || output->buffer == places[input.buffer])
           continue;
         read.last = written.last;

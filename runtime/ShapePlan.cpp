@@ -15,8 +15,8 @@ class ShapePlanner::Planning {
 public:
   Planning(ShapePlanner &planner, const SymbolValues &symbols, const Communicator *communicator,
            const MeasuredChoice &measured)
-      : planner(planner), plan(planner.program), index(planner.index), symbols(symbols), communicator(communicator),
-        measured(measured) {}
+      : planner(planner), plan(planner.program), index(planner.index), symbols(symbols),
+        communicator(communicator), measured(measured) {}
 
   Result<ShapePlan> run() {
     result.symbols = planner.symbolValues;
@@ -74,7 +74,8 @@ private:
   }
 
   template <class Where>
-  Result<size_t> bytesOf(DType type, const std::vector<Size> &sizes, const Where &where, Shape *shape = nullptr) {
+  Result<size_t> bytesOf(DType type, const std::vector<Size> &sizes, const Where &where,
+                         Shape *shape = nullptr) {
     int64_t bytes = static_cast<int64_t>(byteSize(type));
     for (const Size &size : sizes) {
       Result<int64_t> value = evaluate(size, maxBytes, where);
@@ -182,7 +183,8 @@ private:
     for (size_t i = 0; i < step.alternatives.size(); ++i) {
       const ShapeIndex::Alternative &sizes = index.steps[number].alternatives[i];
       Result<int64_t> message = evaluate(*sizes.messageBytes, maxBytes, [&] { return where + ": message"; }),
-                      round = evaluate(*sizes.roundBytes, maxBytes, [&] { return where + ": exchanged bytes"; });
+                      round =
+                          evaluate(*sizes.roundBytes, maxBytes, [&] { return where + ": exchanged bytes"; });
       if (!message || !round)
         return (message ? round : message).error();
       messageBytes = *message;
@@ -200,7 +202,8 @@ private:
   }
 
   static bool usesPlace(const ShapePlan::Argument &argument) {
-    return argument.kind != ShapePlan::Argument::Kind::Scalar && argument.kind != ShapePlan::Argument::Kind::Exchange;
+    return argument.kind != ShapePlan::Argument::Kind::Scalar &&
+           argument.kind != ShapePlan::Argument::Kind::Exchange;
   }
 
   Status addLaunch(uint32_t number, const Alternative &alternative) {
@@ -230,11 +233,11 @@ private:
       launch.clearsWorkspace |= workspace && workspace->contents == WorkspaceArgument::Contents::Zeroed;
       launch.arguments.push_back(std::move(*argument));
     }
-    // A kernel may read early what the launch before it in the plan does not write; without that launch, it follows
-    // one that may.
-    launch.overlapsPrevious =
-        plan.kernels[source.kernel].usesPdl && !std::exchange(skipped, false) && !inRounds && !launch.clearsWorkspace &&
-        !result.launches.empty() && plan.kernels[result.launches.back().kernel].usesPdl;
+    // A kernel may read early what the launch before it in the plan does not write; without that launch, it
+    // follows one that may.
+    launch.overlapsPrevious = plan.kernels[source.kernel].usesPdl && !std::exchange(skipped, false) &&
+                              !inRounds && !launch.clearsWorkspace && !result.launches.empty() &&
+                              plan.kernels[result.launches.back().kernel].usesPdl;
     result.states[number] = State::Launched;
     result.positions[number] = static_cast<uint32_t>(result.launches.size());
     result.launches.push_back(std::move(launch));
@@ -244,7 +247,8 @@ private:
   // An argument by its kind.
   using Argument = ShapePlan::Argument;
   template <class Where>
-  Result<Argument> argumentOf(const PointerArgument &, const ShapeIndex::Argument &sizes, const Where &where) {
+  Result<Argument> argumentOf(const PointerArgument &, const ShapeIndex::Argument &sizes,
+                              const Where &where) {
     Result<int64_t> offset = offsetIn(sizes, where);
     if (!offset)
       return offset.error();
@@ -258,8 +262,11 @@ private:
     return Argument{Argument::Kind::Scalar, 0, static_cast<uint64_t>(*value)};
   }
   template <class Where>
-  Result<Argument> argumentOf(const TensorMapArgument &map, const ShapeIndex::Argument &sizes, const Where &where) {
-    auto inMap = [&] { return fmt::format("{}: a tensor map of {}", where(), plan.buffers[map.buffer].name); };
+  Result<Argument> argumentOf(const TensorMapArgument &map, const ShapeIndex::Argument &sizes,
+                              const Where &where) {
+    auto inMap = [&] {
+      return fmt::format("{}: a tensor map of {}", where(), plan.buffers[map.buffer].name);
+    };
     Result<int64_t> offset = offsetIn(sizes, where);
     if (!offset)
       return offset.error();
@@ -309,17 +316,20 @@ private:
   }
 
   /// A cache must hold what the run needs.
-  Status addStrides(const PortPlan &port, const ShapeIndex::Port &sizes, std::string_view kind, std::vector<Shape> &list) {
+  Status addStrides(const PortPlan &port, const ShapeIndex::Port &sizes, std::string_view kind,
+                    std::vector<Shape> &list) {
     Shape &strides = list.emplace_back();
     auto where = [&] { return fmt::format("{} {}", kind, port.name); };
     for (size_t dim = 0; dim < port.strides.size(); ++dim) {
-      Result<int64_t> size = evaluate(sizes.shape[dim], maxBytes, where), room = evaluate(sizes.room[dim], maxBytes, where),
+      Result<int64_t> size = evaluate(sizes.shape[dim], maxBytes, where),
+                      room = evaluate(sizes.room[dim], maxBytes, where),
                       stride = evaluate(sizes.strides[dim], maxBytes, where);
       if (!size || !room || !stride)
         return (!size ? size : !room ? room : stride).error();
       if (*size > *room)
-        return badInput(fmt::format("{}: dim {} needs {} positions, the cache was compiled for a capacity of {}", where(),
-                                    dim, *size, *room));
+        return badInput(
+            fmt::format("{}: dim {} needs {} positions, the cache was compiled for a capacity of {}", where(),
+                        dim, *size, *room));
       strides.push_back(*stride);
     }
     return {};
@@ -390,8 +400,8 @@ ShapePlanner::Traffic ShapePlanner::traffic(const ShapePlan &shapes, size_t laun
   return {count(sizes.bytesRead) + count(sizes.bytesWritten), count(sizes.flops)};
 }
 
-Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols, const Communicator *communicator,
-                             const MeasuredChoice &measured) {
+Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols,
+                             const Communicator *communicator, const MeasuredChoice &measured) {
   return ShapePlanner(plan).plan(symbols, communicator, measured);
 }
 

@@ -46,7 +46,8 @@ struct ShapePlan {
   /// Of each buffer, by its id, and then of the workspace of each launch.
   std::vector<size_t> placeBytes;
   std::vector<size_t> arenaOffsets; ///< for each place; meaningful for those in the arena
-  std::vector<size_t> askedBytes;   ///< for each place in the arena that is used, what memory was asked for; else 0
+  std::vector<size_t>
+      askedBytes; ///< for each place in the arena that is used, what memory was asked for; else 0
   std::vector<size_t> roomBytes;    ///< for each place, to what size it may grow where it lies
   size_t arenaBytes = 0;
   size_t keptZeroBytes = 0;         ///< of the workspace that is kept zero, which all launches share
@@ -54,7 +55,7 @@ struct ShapePlan {
   std::vector<Shape> outputShapes; ///< for each output port
   std::vector<size_t> outputOffsets;
   std::vector<Shape> inputStrides, outputStrides; ///< for each port; empty: contiguous
-  std::vector<uint32_t> chosen;                   ///< for each of the program's steps, the alternative; or `none`
+  std::vector<uint32_t> chosen; ///< for each of the program's steps, the alternative; or `none`
   std::vector<Launch> launches;                   ///< those of state Launched
   /// Launches [first, end) of those above are made `count` times, one round after the other.
   struct Repetition {
@@ -66,15 +67,15 @@ struct ShapePlan {
   std::vector<uint32_t> positions;                ///< … and where in `launches` it is
 };
 
-/// Which of the candidates, of which there is at least one, is taken in a step that is measured. The same for sizes of the same
-/// classes.
+/// Which of the candidates, of which there is at least one, is taken in a step that is measured. The same for
+/// sizes of the same classes.
 using MeasuredChoice = std::function<uint32_t(size_t step, std::span<const uint32_t> candidates)>;
 /// Sizes up to a power of two; -1: nothing to compute.
 inline int sizeClass(int64_t size) { return size < 1 ? -1 : std::bit_width(static_cast<uint64_t>(size - 1)); }
 
-/// Works out shapes of one plan, again and again: a decode loop has new ones at every step. Each of the plan's expressions
-/// is evaluated once for a set of shapes however often it occurs, and memory is laid out anew only when a temporary's size
-/// has changed. Not thread-safe; the plan must outlive it.
+/// Works out shapes of one plan, again and again: a decode loop has new ones at every step. Each of the
+/// plan's expressions is evaluated once for a set of shapes however often it occurs, and memory is laid out
+/// anew only when a temporary's size has changed. Not thread-safe; the plan must outlive it.
 class ShapePlanner {
 public:
   explicit ShapePlanner(const ProgramPlan &plan);
@@ -87,12 +88,13 @@ public:
                          const MeasuredChoice &measured = {});
   const ShapeIndex &sizes() const { return index; }
   SymbolValues named(std::span<const int64_t> symbols) const;
-  /// How many of the plan's launches have a size in which a symbol occurs that has another value in `symbols`.
+  /// How many of the plan's launches have a size in which a symbol occurs that has another value in
+  /// `symbols`.
   size_t launchesThatDepend(const ShapePlan &shapes, std::span<const int64_t> symbols);
-  /// Makes `shapes`, one of this planner's, those for other values of the symbols: only what depends on them is evaluated,
-  /// temporaries stay where they are as long as they fit there, and `changed` becomes the indices into `launches` of
-  /// those with another grid or other arguments. False, and nothing is done, where other launches are taken or where
-  /// plan() may have an error to tell.
+  /// Makes `shapes`, one of this planner's, those for other values of the symbols: only what depends on them
+  /// is evaluated, temporaries stay where they are as long as they fit there, and `changed` becomes the
+  /// indices into `launches` of those with another grid or other arguments. False, and nothing is done, where
+  /// other launches are taken or where plan() may have an error to tell.
   bool update(ShapePlan &shapes, std::span<const int64_t> symbols, std::vector<uint32_t> &changed);
 
   /// What a launch moves and computes, for reports: an expression that does not evaluate counts as nothing.
@@ -117,8 +119,8 @@ private:
   bool measurementChanges(uint32_t step, const ShapePlan &shapes, bool hasChoice);
   /// Lays out the temporaries that the launches use, askedBytes for each.
   void placeTemporaries(ShapePlan &shapes);
-  /// Whose memory each place uses: its own, or that of a temporary which the launch that writes it reads last and
-  /// may write over. The lifetimes become those of the memory.
+  /// Whose memory each place uses: its own, or that of a temporary which the launch that writes it reads last
+  /// and may write over. The lifetimes become those of the memory.
   std::vector<uint32_t> shareMemory(const ShapePlan &shapes, std::vector<Lifetime> &lifetimes) const;
 
   const ProgramPlan &program;
@@ -133,8 +135,8 @@ private:
 };
 
 /// Errors name the kernel or buffer: a symbol without a value, a negative or too large size, a grid beyond
-/// what the hardware takes, an offset outside its buffer, more positions than a cache holds, a collective without `communicator`.
-/// Without `measured` the first candidate is taken.
+/// what the hardware takes, an offset outside its buffer, more positions than a cache holds, a collective
+/// without `communicator`. Without `measured` the first candidate is taken.
 Result<ShapePlan> planShapes(const ProgramPlan &plan, const SymbolValues &symbols,
                              const Communicator *communicator = nullptr, const MeasuredChoice &measured = {});
 

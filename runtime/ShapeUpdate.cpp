@@ -17,8 +17,10 @@ static size_t askFor(size_t bytes) {
 /// Finds out everything that changes, then changes it.
 class ShapePlanner::Updating {
 public:
-  Updating(ShapePlanner &planner, ShapePlan &shapes, std::span<const int64_t> symbols, std::vector<uint32_t> &changed)
-      : planner(planner), plan(planner.program), index(planner.index), shapes(shapes), symbols(symbols), changed(changed) {}
+  Updating(ShapePlanner &planner, ShapePlan &shapes, std::span<const int64_t> symbols,
+           std::vector<uint32_t> &changed)
+      : planner(planner), plan(planner.program), index(planner.index), shapes(shapes), symbols(symbols),
+        changed(changed) {}
 
   bool run() {
     for (size_t i = 0; i < index.repetitions.size(); ++i)
@@ -33,15 +35,19 @@ public:
         affected.inputs.insert(affected.inputs.end(), found.inputs.begin(), found.inputs.end());
         affected.outputs.insert(affected.outputs.end(), found.outputs.begin(), found.outputs.end());
       }
-    for (auto list : {&affected.places, &affected.steps, &affected.launches, &affected.inputs, &affected.outputs}) {
+    for (auto list :
+         {&affected.places, &affected.steps, &affected.launches, &affected.inputs, &affected.outputs}) {
       std::sort(list->begin(), list->end());
       list->erase(std::unique(list->begin(), list->end()), list->end());
     }
-    return std::all_of(affected.places.begin(), affected.places.end(), [&](uint32_t i) { return sizePlace(i); }) &&
+    return std::all_of(affected.places.begin(), affected.places.end(),
+                       [&](uint32_t i) { return sizePlace(i); }) &&
            std::none_of(affected.steps.begin(), affected.steps.end(),
                         [&](uint32_t i) { return planner.choiceChanges(i, shapes); }) &&
-           std::all_of(affected.launches.begin(), affected.launches.end(), [&](uint32_t i) { return sizeLaunch(i); }) &&
-           std::all_of(affected.outputs.begin(), affected.outputs.end(), [&](uint32_t i) { return sizeOutput(i); }) &&
+           std::all_of(affected.launches.begin(), affected.launches.end(),
+                       [&](uint32_t i) { return sizeLaunch(i); }) &&
+           std::all_of(affected.outputs.begin(), affected.outputs.end(),
+                       [&](uint32_t i) { return sizeOutput(i); }) &&
            std::all_of(affected.inputs.begin(), affected.inputs.end(),
                        [&](uint32_t i) { return sizeStrides(index.inputs[i], i, inputStrides); }) &&
            commit();
@@ -104,8 +110,9 @@ private:
       grids.push_back({&launch.grid, grid});
     for (size_t i = 0; i < launch.arguments.size(); ++i) {
       ShapePlan::Argument &argument = launch.arguments[i];
-      std::optional<ShapePlan::Argument> now = std::visit(
-          [&](const auto &kind) { return argumentOf(kind, argument, sizes.arguments[i]); }, sizes.source->arguments[i]);
+      std::optional<ShapePlan::Argument> now =
+          std::visit([&](const auto &kind) { return argumentOf(kind, argument, sizes.arguments[i]); },
+                     sizes.source->arguments[i]);
       if (!now)
         return false;
       if (*now == argument)
@@ -120,11 +127,14 @@ private:
 
   // An argument by its kind, at the new sizes.
   using Argument = ShapePlan::Argument;
-  std::optional<Argument> argumentOf(const PointerArgument &, const Argument &before, const ShapeIndex::Argument &sizes) {
+  std::optional<Argument> argumentOf(const PointerArgument &, const Argument &before,
+                                     const ShapeIndex::Argument &sizes) {
     std::optional<int64_t> offset = value(sizes.value, static_cast<int64_t>(bytesOfPlace(before.place)));
-    return offset ? std::optional(Argument{before.kind, before.place, static_cast<uint64_t>(*offset)}) : std::nullopt;
+    return offset ? std::optional(Argument{before.kind, before.place, static_cast<uint64_t>(*offset)})
+                  : std::nullopt;
   }
-  std::optional<Argument> argumentOf(const ScalarArgument &, const Argument &before, const ShapeIndex::Argument &sizes) {
+  std::optional<Argument> argumentOf(const ScalarArgument &, const Argument &before,
+                                     const ShapeIndex::Argument &sizes) {
     std::optional<int64_t> number = planner.value(sizes.value);
     return number ? std::optional(Argument{before.kind, 0, static_cast<uint64_t>(*number)}) : std::nullopt;
   }
@@ -139,10 +149,12 @@ private:
     }
     return now && !tensorMapProblem(map, *now, bytesOfPlace(before.place)) ? now : std::nullopt;
   }
-  std::optional<Argument> argumentOf(const WorkspaceArgument &, const Argument &before, const ShapeIndex::Argument &) {
+  std::optional<Argument> argumentOf(const WorkspaceArgument &, const Argument &before,
+                                     const ShapeIndex::Argument &) {
     return Argument{before.kind, before.place, bytesOfPlace(before.place)};
   }
-  std::optional<Argument> argumentOf(const ExchangeArgument &, const Argument &before, const ShapeIndex::Argument &) {
+  std::optional<Argument> argumentOf(const ExchangeArgument &, const Argument &before,
+                                     const ShapeIndex::Argument &) {
     return before;
   }
 
@@ -159,12 +171,14 @@ private:
     return sizeStrides(sizes, number, outputStrides);
   }
 
-  bool sizeStrides(const ShapeIndex::Port &sizes, uint32_t number, std::vector<std::pair<uint32_t, Shape>> &list) {
+  bool sizeStrides(const ShapeIndex::Port &sizes, uint32_t number,
+                   std::vector<std::pair<uint32_t, Shape>> &list) {
     if (sizes.strides.empty())
       return true;
     Shape strides;
     for (size_t dim = 0; dim < sizes.strides.size(); ++dim) {
-      std::optional<int64_t> size = value(sizes.shape[dim], maxBytes), room = value(sizes.room[dim], maxBytes),
+      std::optional<int64_t> size = value(sizes.shape[dim], maxBytes),
+                             room = value(sizes.room[dim], maxBytes),
                              stride = value(sizes.strides[dim], maxBytes);
       if (!size || !room || !stride || *size > *room)
         return false;
@@ -250,12 +264,14 @@ bool ShapePlanner::choiceChanges(uint32_t number, const ShapePlan &shapes) {
   if (chosen == ShapePlan::none)
     return !fitting.empty();
   return std::find(fitting.begin(), fitting.end(), chosen) == fitting.end() ||
-         (step.choice == Step::Choice::Measurement && measurementChanges(number, shapes, /*hasChoice=*/fitting.size() > 1));
+         (step.choice == Step::Choice::Measurement &&
+          measurementChanges(number, shapes, /*hasChoice=*/fitting.size() > 1));
 }
 
 bool ShapePlanner::measurementChanges(uint32_t number, const ShapePlan &shapes, bool hasChoice) {
   auto before = [&](const Size &size) -> std::optional<int64_t> {
-    return size.number == Size::isConstant ? size.constant : index.table.evaluate(size.number, shapes.symbols);
+    return size.number == Size::isConstant ? size.constant
+                                           : index.table.evaluate(size.number, shapes.symbols);
   };
   const Step &step = program.steps[number];
   const ShapeIndex::Step &sizes = index.steps[number];
@@ -288,7 +304,8 @@ size_t ShapePlanner::launchesThatDepend(const ShapePlan &shapes, std::span<const
   return count;
 }
 
-bool ShapePlanner::update(ShapePlan &shapes, std::span<const int64_t> symbols, std::vector<uint32_t> &changed) {
+bool ShapePlanner::update(ShapePlan &shapes, std::span<const int64_t> symbols,
+                          std::vector<uint32_t> &changed) {
   begin(symbols);
   return Updating(*this, shapes, symbols, changed).run();
 }

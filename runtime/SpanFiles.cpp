@@ -14,8 +14,8 @@ Result<const std::byte *> SpanFiles::bytesOf(const FileSpan &span, const std::st
   }
   const size_t available = file->bytes().size();
   if (span.offset > available || span.length > available - span.offset)
-    return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", weight, span.path, available,
-                                span.length, span.offset));
+    return badInput(fmt::format("weight {}: {} has {} bytes, needs {} at offset {}", weight, span.path,
+                                available, span.length, span.offset));
   return file->bytes().data() + span.offset;
 }
 

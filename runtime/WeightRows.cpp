@@ -43,16 +43,18 @@ Result<std::vector<WeightRows>> weightRows(const BufferPlan &buffer, int rank) {
   const size_t inner = lastCutBefore(sizes.size()), outer = lastCutBefore(inner);
   const int64_t length = sizes[inner] * strides[inner], pitch = whole[inner] * strides[inner];
   const int64_t count =
-      std::accumulate(sizes.begin() + static_cast<int64_t>(outer), sizes.begin() + static_cast<int64_t>(inner),
-                      int64_t(1), std::multiplies<>());
+      std::accumulate(sizes.begin() + static_cast<int64_t>(outer),
+                      sizes.begin() + static_cast<int64_t>(inner), int64_t(1), std::multiplies<>());
   const int64_t groups = elementCount(std::span(sizes).first(outer));
   std::vector<WeightRows> rows;
   for (int64_t group = 0; group < groups; ++group) {
     int64_t first = origin;
-    for (int64_t i = static_cast<int64_t>(outer), left = group; i-- > 0; left /= sizes[static_cast<size_t>(i)])
+    for (int64_t i = static_cast<int64_t>(outer), left = group; i-- > 0;
+         left /= sizes[static_cast<size_t>(i)])
       first += left % sizes[static_cast<size_t>(i)] * strides[static_cast<size_t>(i)];
     if (first * bits % 8 != 0 || length * bits % 8 != 0 || (count > 1 && pitch * bits % 8 != 0))
-      return badInput(fmt::format("weight {}: the part of rank {} starts or ends inside a byte", buffer.name, rank));
+      return badInput(
+          fmt::format("weight {}: the part of rank {} starts or ends inside a byte", buffer.name, rank));
     rows.push_back({static_cast<size_t>(first * bits / 8), static_cast<size_t>(length * bits / 8),
                     static_cast<size_t>(pitch * bits / 8), static_cast<size_t>(count)});
   }

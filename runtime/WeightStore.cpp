@@ -73,8 +73,8 @@ bool isOneRun(const std::vector<WeightRows> &rows) { return rows.size() == 1 && 
 bool isAligned(const std::byte *start) { return reinterpret_cast<uintptr_t>(start) % kernelAlignment == 0; }
 
 /// Copies rows that lie in one part to `target`.
-Status uploadRows(Backend &backend, std::byte *target, const std::byte *source, bool isOnDevice, size_t bytes, size_t pitch,
-                  size_t count) {
+Status uploadRows(Backend &backend, std::byte *target, const std::byte *source, bool isOnDevice, size_t bytes,
+                  size_t pitch, size_t count) {
   if (!isOnDevice)
     return backend.uploadRows(target, source, bytes, pitch, count);
   if (pitch == bytes || count == 1)
@@ -88,24 +88,26 @@ Status uploadRows(Backend &backend, std::byte *target, const std::byte *source, 
 /// Copies `rows` of the source, wherever the parts end, to `target`.
 Status upload(Backend &backend, std::byte *target, const Source &source, const WeightRows &rows) {
   if (source.parts.size() == 1)
-    return uploadRows(backend, target, source.parts.front() + rows.offset, source.isOnDevice, rows.bytes, rows.pitch,
-                      rows.count);
+    return uploadRows(backend, target, source.parts.front() + rows.offset, source.isOnDevice, rows.bytes,
+                      rows.pitch, rows.count);
   for (size_t row = 0; row < rows.count;) {
-    const size_t start = rows.offset + row * rows.pitch, part = start / source.partBytes, within = start % source.partBytes;
+    const size_t start = rows.offset + row * rows.pitch, part = start / source.partBytes,
+                 within = start % source.partBytes;
     const size_t room = source.partBytes - within;
     size_t count = 1; // rows that lie in this part
     if (rows.bytes <= room && rows.pitch > 0)
       count = std::min(rows.count - row, (room - rows.bytes) / rows.pitch + 1);
     if (rows.bytes <= room) {
-      if (Status status = uploadRows(backend, target, source.parts[part] + within, source.isOnDevice, rows.bytes,
-                                     rows.pitch, count);
+      if (Status status = uploadRows(backend, target, source.parts[part] + within, source.isOnDevice,
+                                     rows.bytes, rows.pitch, count);
           !status)
         return status;
     } else {
       for (size_t done = 0; done < rows.bytes;) {
         const size_t at = start + done, left = source.partBytes - at % source.partBytes;
         const size_t bytes = std::min(rows.bytes - done, left);
-        if (Status status = uploadRows(backend, target + done, source.parts[at / source.partBytes] + at % source.partBytes,
+        if (Status status = uploadRows(backend, target + done,
+                                       source.parts[at / source.partBytes] + at % source.partBytes,
                                        source.isOnDevice, bytes, bytes, 1);
             !status)
           return status;
@@ -125,11 +127,13 @@ bool isReadInPlace(const BufferPlan &buffer, const std::vector<WeightRows> &rows
     return false;
   SpanFiles files;
   const std::vector<FileSpan> spans = spansOf(buffer);
-  const std::byte *start = spans.size() == 1 && isOneRun(rows) ? files.bytesOn(device, spans.front()) : nullptr;
+  const std::byte *start =
+      spans.size() == 1 && isOneRun(rows) ? files.bytesOn(device, spans.front()) : nullptr;
   return start && isAligned(start + rows.front().offset);
 }
 
-Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank, const NamedTensors &prepared) {
+Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank,
+                                      const NamedTensors &prepared) {
   WeightStore store;
   store.storage = std::make_shared<Storage>();
   store.addresses.resize(plan.buffers.size(), nullptr);
@@ -166,13 +170,14 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
     if (!rows)
       return rows.error();
     const std::byte *start = source.parts.front() + rows->front().offset;
-    if ((backend.sharesHostMemory() || source.isOnDevice) && source.parts.front() && source.parts.size() == 1 &&
-        isOneRun(*rows) && isAligned(start)) {
+    if ((backend.sharesHostMemory() || source.isOnDevice) && source.parts.front() &&
+        source.parts.size() == 1 && isOneRun(*rows) && isAligned(start)) {
       store.addresses[i] = const_cast<std::byte *>(start); // kernels do not write weights: verify() saw to it
     } else {
       // Tied weights name the same bytes: one copy serves all.
       auto [place, fresh] = placed.try_emplace({source.parts, *rows}, store.copiedBytes);
-      copies.push_back({static_cast<BufferId>(i), std::move(source), fresh ? *rows : std::vector<WeightRows>(), place->second});
+      copies.push_back({static_cast<BufferId>(i), std::move(source),
+                        fresh ? *rows : std::vector<WeightRows>(), place->second});
       if (fresh)
         store.copiedBytes += std::max(alignedSize(totalBytes(*rows)), bufferAlignment);
     }

@@ -20,12 +20,13 @@ bool isReadInPlace(const BufferPlan &buffer, const std::vector<WeightRows> &rows
 class WeightStore {
 public:
   /// Maps the files and copies what a launch or an output uses straight from there to the device, into one
-  /// allocation. Of a weight with a window, rank `rank`'s part alone. A backend that shares host memory uses the mapping
-  /// itself where its alignment allows. So is a weight that lies on the backend's GPU already; where it cannot be, it is
-  /// copied from there.
-  /// `prepared`: the results of the plan's preparation, where they are, by the names that preparationOf gives them.
-  /// Errors: a missing or short file, by weight and path.
-  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank, const NamedTensors &prepared = {});
+  /// allocation. Of a weight with a window, rank `rank`'s part alone. A backend that shares host memory uses
+  /// the mapping itself where its alignment allows. So is a weight that lies on the backend's GPU already;
+  /// where it cannot be, it is copied from there. `prepared`: the results of the plan's preparation, where
+  /// they are, by the names that preparationOf gives them. Errors: a missing or short file, by weight and
+  /// path.
+  static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank,
+                                  const NamedTensors &prepared = {});
 
   /// The address of a weight or prepared buffer; null for others and for unused weights.
   void *address(BufferId buffer) const { return addresses[buffer]; }

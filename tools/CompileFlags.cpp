@@ -94,7 +94,8 @@ LoadOptions CompileFlags::loading() const {
 }
 
 VocabularyFlag::VocabularyFlag(cl::OptionCategory &category)
-    : value("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"), cl::cat(category)) {}
+    : value("tp-vocabulary", cl::desc("With --tp: divide the embedding and the head too"),
+            cl::cat(category)) {}
 
 Status VocabularyFlag::check(const CompileFlags &flags) const {
   return value && flags.tensorParallel == 1 ? badInput("--tp-vocabulary needs --tp") : Status();
@@ -123,7 +124,9 @@ std::vector<Word> fusionWords() {
 }
 
 KernelFlag::KernelFlag(cl::OptionCategory &category)
-    : values("kernel", cl::desc("Take an edited kernel, check it against its body, time it beside the original; repeatable"),
+    : values("kernel",
+             cl::desc(
+                 "Take an edited kernel, check it against its body, time it beside the original; repeatable"),
              cl::value_desc("NAME=FILE.cu"), cl::cat(category)) {}
 
 Status KernelFlag::check() const {

@@ -74,8 +74,8 @@ FUSION_API void fusion_options_destroy(fusion_options *options);
  * When a graph is loaded:
  * - shared-caches: yes/no; caches of GroupQueryAttention are buffers of full capacity
  * - ranks: how many files the {rank} of a path stands for
- * - sample: greedy, or some of temperature=0.8,top-k=50,top-p=0.9; a result next_tokens, see LoadOptions::sampling
- *   in Fusion.h
+ * - sample: greedy, or some of temperature=0.8,top-k=50,top-p=0.9; a result next_tokens, see
+ * LoadOptions::sampling in Fusion.h
  *
  * When it is compiled:
  * - device: auto (default), cpu, cuda, emulate

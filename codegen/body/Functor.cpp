@@ -64,7 +64,8 @@ Value Scope::address(Graph &graph, const DimShape &shape, llvm::ArrayRef<Value> 
   return address(graph, View::contiguous({}, shape), index);
 }
 
-std::string Scope::place(llvm::ArrayRef<std::string> indices, llvm::ArrayRef<Dim> sizes, llvm::ArrayRef<int64_t> order) {
+std::string Scope::place(llvm::ArrayRef<std::string> indices, llvm::ArrayRef<Dim> sizes,
+                         llvm::ArrayRef<int64_t> order) {
   std::string place;
   for (int64_t dim : order) {
     const auto at = static_cast<size_t>(dim);
@@ -73,8 +74,8 @@ std::string Scope::place(llvm::ArrayRef<std::string> indices, llvm::ArrayRef<Dim
     if (place.empty())
       place = indices[at];
     else
-      place = fmt::format("{} * {} + {}", place.find(' ') == std::string::npos ? place : "(" + place + ")", size(sizes[at]),
-                          indices[at]);
+      place = fmt::format("{} * {} + {}", place.find(' ') == std::string::npos ? place : "(" + place + ")",
+                          size(sizes[at]), indices[at]);
   }
   return place.empty() ? "0" : place;
 }

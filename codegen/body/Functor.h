@@ -33,9 +33,10 @@ public:
   /// Linear index of an element of a view: offset + Σ index[i] * stride[i], as a value of the graph.
   scalar::Value address(scalar::Graph &graph, const View &view, llvm::ArrayRef<scalar::Value> index);
   scalar::Value address(scalar::Graph &graph, const DimShape &shape, llvm::ArrayRef<scalar::Value> index);
-  /// The same as text: the place of `indices` in a tensor of `sizes` whose dims lie in the order `order`, the innermost last.
-  /// Nested products need fewer sizes in registers than a stride for every dim.
-  std::string place(llvm::ArrayRef<std::string> indices, llvm::ArrayRef<Dim> sizes, llvm::ArrayRef<int64_t> order);
+  /// The same as text: the place of `indices` in a tensor of `sizes` whose dims lie in the order `order`, the
+  /// innermost last. Nested products need fewer sizes in registers than a stride for every dim.
+  std::string place(llvm::ArrayRef<std::string> indices, llvm::ArrayRef<Dim> sizes,
+                    llvm::ArrayRef<int64_t> order);
   /// The index of each dim of `shape` (row-major) of linear index `linear`. `narrow`: it is below 2^32, so
   /// that divisions, slow in 64 bits, are of 32.
   llvm::SmallVector<scalar::Value> delinearize(scalar::Graph &graph, scalar::Value linear,

@@ -73,7 +73,8 @@ private:
   std::string declarations;
   std::map<unsigned, KernelPlan::Parameter> inputs, outputs;
   std::optional<KernelPlan::Parameter> exchanged;
-  std::vector<std::pair<KernelPlan::Parameter, KernelDraft::Argument>> others; ///< tensor maps, scratch memory
+  std::vector<std::pair<KernelPlan::Parameter, KernelDraft::Argument>>
+      others; ///< tensor maps, scratch memory
   std::deque<std::pair<Dim, KernelPlan::Parameter>> sizes;
 };
 

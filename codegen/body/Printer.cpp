@@ -92,7 +92,8 @@ static bool isAtom(std::string_view text) {
       ++depth;
     else if (c == ')' || c == ']' || (c == '>' && depth > 0 && text[i - 1] != ' '))
       --depth;
-    else if (const bool isExponent = c == '-' && i > 1 && text[i - 1] == 'e' && text[0] >= '0' && text[0] <= '9';
+    else if (const bool isExponent =
+                 c == '-' && i > 1 && text[i - 1] == 'e' && text[0] >= '0' && text[0] <= '9';
              depth == 0 && !isExponent && (c == ' ' || c == '-' || c == '!' || c == '~'))
       return false;
     if (depth == 0 && c == ')' && i + 1 < text.size() && text[0] == '(') // a cast
@@ -181,8 +182,9 @@ std::string Printer::infix(const Node &node, Code &code) {
   const std::string left = part(node.operands[0]), right = part(node.operands[1]);
   const std::string text = fmt::format("{} {} {}", left, symbol, right);
   // Integers narrower than int are promoted by C++.
-  return fusion::isInteger(node.type) && byteSize(node.type) < 4 ? fmt::format("({})({})", spelling(node.type), text)
-                                                                 : text;
+  return fusion::isInteger(node.type) && byteSize(node.type) < 4
+             ? fmt::format("({})({})", spelling(node.type), text)
+             : text;
 }
 
 std::string Printer::converted(const Node &node, Code &code) {
@@ -226,7 +228,8 @@ std::string Printer::rounded(Value root, Code &code) {
   const std::string type = spelling(node.roundedTo);
   if (const Node *pair = graph.pairOperation(root); pair && !isBound(node.operands[0])) {
     const std::string left = value(pair->operands[0], code);
-    return fmt::format("{}_to<{}>({}, {})", pairFunction(pair->kind), type, left, value(pair->operands[1], code));
+    return fmt::format("{}_to<{}>({}, {})", pairFunction(pair->kind), type, left,
+                       value(pair->operands[1], code));
   }
   return fmt::format("round_to<{}>({})", type, value(node.operands[0], code));
 }
@@ -278,8 +281,8 @@ std::string Printer::stored(const Result &result, Code &code) {
     announce({&value, 1});
   const Node &node = graph[value];
   // What is rounded for nobody else is rounded where it is stored, unless its operation rounds by itself.
-  if (node.kind == Kind::Round && node.roundedTo == result.element && !isBound(value) && readers[value].size() == 1 &&
-      !graph.pairOperation(value) && !scalar::losesInfinity(result.element))
+  if (node.kind == Kind::Round && node.roundedTo == result.element && !isBound(value) &&
+      readers[value].size() == 1 && !graph.pairOperation(value) && !scalar::losesInfinity(result.element))
     value = node.operands[0];
   return toElement(result.element, this->value(value, code));
 }
@@ -288,7 +291,8 @@ std::vector<Value> Printer::crossing(std::span<const Value> roots, Level level) 
   std::set<Value> found, seen;
   auto visit = [&](auto &&self, Value value) -> void {
     const Node &node = graph[value];
-    if (node.kind == Kind::Integer || node.kind == Kind::Float || isBound(value) || !seen.insert(value).second)
+    if (node.kind == Kind::Integer || node.kind == Kind::Float || isBound(value) ||
+        !seen.insert(value).second)
       return;
     if (node.level <= level) {
       if (node.kind != Kind::Input)
@@ -319,7 +323,8 @@ std::vector<Value> Printer::commonDivisors(std::span<const Value> roots, Level l
       return;
     const Node &node = graph[value];
     if (node.kind == Kind::Quotient && graph.level(node.operands[1]) <= level &&
-        graph.level(node.operands[0]) > graph.level(node.operands[1]) && !now.divisors.contains(node.operands[1]))
+        graph.level(node.operands[0]) > graph.level(node.operands[1]) &&
+        !now.divisors.contains(node.operands[1]))
       found.insert(node.operands[1]);
     for (Value operand : node.operands)
       self(self, operand);

@@ -29,16 +29,17 @@ struct Member {
   std::string type, name;
 };
 
-/// Prints into one scope: what it has declared stays known by its name until leaveBlock(). All results that a scope
-/// computes should be asked for together: a question like "is this only read rounded?" is about them.
+/// Prints into one scope: what it has declared stays known by its name until leaveBlock(). All results that a
+/// scope computes should be asked for together: a question like "is this only read rounded?" is about them.
 class Printer {
 public:
   Printer(const Graph &graph, Names &names) : graph(graph), names(names) {}
 
-  /// `expression` (of the value's register type; a name, or in parentheses) stands for the value: an input, or any other.
+  /// `expression` (of the value's register type; a name, or in parentheses) stands for the value: an input,
+  /// or any other.
   void bind(Value value, std::string expression);
-  /// `vector`, a Vec<element, N> with the N of vectors(), holds the value of each lane. `element`: its type, of which the
-  /// value is a value; `lane[i]` is read by element_f32 where it is narrow.
+  /// `vector`, a Vec<element, N> with the N of vectors(), holds the value of each lane. `element`: its type,
+  /// of which the value is a value; `lane[i]` is read by element_f32 where it is narrow.
   void bindVector(Value value, std::string vector, DType element);
   /// `divisor`, a Divisor, stands for `value` where a Graph::quotient divides by it.
   void bindDivisor(Value value, std::string divisor) { now.divisors[value] = std::move(divisor); }
@@ -47,32 +48,33 @@ public:
   /// From now on declares nothing: value() returns one expression, in which shared values are repeated.
   void inlineAll() { declares = false; }
 
-  /// Tells the printer what else will be asked for later in this scope: values that they share are declared once, where
-  /// they are first needed.
+  /// Tells the printer what else will be asked for later in this scope: values that they share are declared
+  /// once, where they are first needed.
   void announce(std::span<const Value> roots);
 
-  /// Declares the values of at most `level` on which values of higher levels among `roots` are computed, and the roots of
-  /// at most that level. They are then bound to their names.
+  /// Declares the values of at most `level` on which values of higher levels among `roots` are computed, and
+  /// the roots of at most that level. They are then bound to their names.
   void hoist(std::span<const Value> roots, Level level, Code &code);
   /// The same values without declaring them: what a functor has to hand from one level to the next, in order.
   std::vector<Value> crossing(std::span<const Value> roots, Level level) const;
-  /// The same values, and the Divisors of hoistDivisors(), as members of a functor: this prints assignments to them, in a
-  /// method of their own, and binds them to their names. Returns the members.
+  /// The same values, and the Divisors of hoistDivisors(), as members of a functor: this prints assignments
+  /// to them, in a method of their own, and binds them to their names. Returns the members.
   std::vector<Member> hoistMembers(std::span<const Value> roots, Level level, Code &code);
-  /// Declares a Divisor for each divisor of a Graph::quotient among `roots` whose level is at most `level`, which is lower
-  /// than the dividend's.
+  /// Declares a Divisor for each divisor of a Graph::quotient among `roots` whose level is at most `level`,
+  /// which is lower than the dividend's.
   void hoistDivisors(std::span<const Value> roots, Level level, Code &code);
 
-  /// Declares what `root` needs and returns its expression: a name, a literal or a short expression in parentheses.
+  /// Declares what `root` needs and returns its expression: a name, a literal or a short expression in
+  /// parentheses.
   std::string value(Value root, Code &code);
   /// What `root`, a rounding, is rounded from: for who rounds it elsewhere.
   std::string unrounded(Value root, Code &code);
   /// `from_f32<bf16>(x)`: the result in its type in memory; a rounding that this repeats is left out.
   std::string stored(const Result &result, Code &code);
 
-  /// Vectors of `width` lanes, one for each result, of its type in memory: arithmetic of 16-bit floats in pairs where both
-  /// operands are values of the type and the result is rounded to it, the rest in loops over the lanes. Values below
-  /// Level::Element are the same in all lanes and stand in front of them.
+  /// Vectors of `width` lanes, one for each result, of its type in memory: arithmetic of 16-bit floats in
+  /// pairs where both operands are values of the type and the result is rounded to it, the rest in loops over
+  /// the lanes. Values below Level::Element are the same in all lanes and stand in front of them.
   std::vector<std::string> vectors(std::span<const Result> results, int64_t width, Code &code);
 
   /// What is declared between these two is forgotten at the end.

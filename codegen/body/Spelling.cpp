@@ -90,14 +90,17 @@ std::string loadElement(DType element, std::string_view pointer, std::string_vie
 }
 
 std::string toElement(DType element, std::string_view value) {
-  return fmt::format("{}from_f32<{}>({})", scalar::losesInfinity(element) ? "exact_" : "", spelling(element), value);
+  return fmt::format("{}from_f32<{}>({})", scalar::losesInfinity(element) ? "exact_" : "", spelling(element),
+                     value);
 }
 
 std::string toVector(DType element, std::string_view values) {
-  return fmt::format("{}vec_from_f32<{}>({})", scalar::losesInfinity(element) ? "exact_" : "", spelling(element), values);
+  return fmt::format("{}vec_from_f32<{}>({})", scalar::losesInfinity(element) ? "exact_" : "",
+                     spelling(element), values);
 }
 
-std::string storeElement(DType element, std::string_view pointer, std::string_view index, std::string_view value) {
+std::string storeElement(DType element, std::string_view pointer, std::string_view index,
+                         std::string_view value) {
   const std::string text =
       scalar::isNarrow(element) ? toElement(element, value) : std::string(value);
   return fmt::format("store({} + {}, {})", pointer, index, text);

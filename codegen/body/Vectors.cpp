@@ -1,5 +1,5 @@
-// Vectors: what runs in pairs is printed vector by vector, the rest in loops over the lanes. From one to the other, values
-// pass as vectors of their own type.
+// Vectors: what runs in pairs is printed vector by vector, the rest in loops over the lanes. From one to the
+// other, values pass as vectors of their own type.
 #include "codegen/body/Printer.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,8 @@ private:
 
   std::string arguments(DType type) const { return fmt::format("<{}, {}>", spelling(type), width); }
   bool isUniform(Value value) const {
-    return !printer.vectorNames.contains(value) && (printer.now.texts.contains(value) || graph.level(value) < Level::Element);
+    return !printer.vectorNames.contains(value) &&
+           (printer.now.texts.contains(value) || graph.level(value) < Level::Element);
   }
   /// A product, sum or difference in pairs: of values of the type it is rounded to.
   bool isPair(Value value) const { return pairValues.contains(value); }
@@ -53,7 +54,8 @@ private:
     if (inner.kind != Kind::Mul && inner.kind != Kind::Add && inner.kind != Kind::Sub)
       return false;
     return std::all_of(inner.operands.begin(), inner.operands.end(), [&](Value operand) {
-      return isUniform(operand) ? graph.isExactIn(operand, node.roundedTo) : elementOf(operand) == node.roundedTo;
+      return isUniform(operand) ? graph.isExactIn(operand, node.roundedTo)
+                                : elementOf(operand) == node.roundedTo;
     });
   }
   DType elementOf(Value value) const {
@@ -97,8 +99,9 @@ private:
     }
     for (const Result &result : results) {
       const auto held = printer.vectorNames.find(result.value);
-      const bool isHeld = held != printer.vectorNames.end() ? held->second.element == result.element
-                                                            : isPair(result.value) && elementOf(result.value) == result.element;
+      const bool isHeld = held != printer.vectorNames.end()
+                              ? held->second.element == result.element
+                              : isPair(result.value) && elementOf(result.value) == result.element;
       if (isUniform(result.value) || isHeld)
         continue;
       leaving.insert({result.value, result.element});
@@ -111,7 +114,8 @@ private:
   std::string vectorOf(Value value, DType element) {
     if (auto made = arrays.find({value, element}); made != arrays.end())
       return made->second;
-    if (auto held = printer.vectorNames.find(value); held != printer.vectorNames.end() && held->second.element == element)
+    if (auto held = printer.vectorNames.find(value);
+        held != printer.vectorNames.end() && held->second.element == element)
       return held->second.name;
     return fmt::format("splat_vec{}({})", arguments(element), printer.stored({value, element}, code));
   }
@@ -124,7 +128,8 @@ private:
       const DType type = node.roundedTo;
       const std::string left = vectorOf(inner.operands[0], type), right = vectorOf(inner.operands[1], type);
       const std::string name = printer.names.fresh("v");
-      code.line(fmt::format("const Vec{} {} = {}_vec({}, {});", arguments(type), name, pairFunction(inner.kind), left, right));
+      code.line(fmt::format("const Vec{} {} = {}_vec({}, {});", arguments(type), name,
+                            pairFunction(inner.kind), left, right));
       printer.bindVector(value, name, type);
     }
   }
@@ -139,8 +144,9 @@ private:
     for (const Array &array : mine) {
       arrays[array] = printer.names.fresh("y");
       // Narrow floats become vectors of their type after the loop, two at a time.
-      code.line(scalar::isNarrow(array.second) ? fmt::format("Vec<f32, {}> {};", width, arrays[array])
-                                               : fmt::format("Vec{} {};", arguments(array.second), arrays[array]));
+      code.line(scalar::isNarrow(array.second)
+                    ? fmt::format("Vec<f32, {}> {};", width, arrays[array])
+                    : fmt::format("Vec{} {};", arguments(array.second), arrays[array]));
     }
     code.line("#pragma unroll");
     code.line(fmt::format("for (int lane = 0; lane < {}; ++lane) {{", width));
@@ -156,7 +162,8 @@ private:
     for (const Array &array : mine)
       if (scalar::isNarrow(array.second)) {
         const std::string name = printer.names.fresh("v");
-        code.line(fmt::format("const Vec{} {} = {};", arguments(array.second), name, toVector(array.second, arrays[array])));
+        code.line(fmt::format("const Vec{} {} = {};", arguments(array.second), name,
+                              toVector(array.second, arrays[array])));
         arrays[array] = name;
       }
     for (const Array &array : mine)
@@ -168,10 +175,11 @@ private:
   std::string laneText(const Array &array) {
     const auto &[value, element] = array;
     const Node &node = graph[value];
-    const bool readHere = std::any_of(printer.readers[value].begin(), printer.readers[value].end(), [&](Value reader) {
-      auto at = reader ? stageOf.find(reader) : stageOf.end();
-      return at != stageOf.end() && !isPair(reader) && at->second == stageOf.at(value);
-    });
+    const bool readHere =
+        std::any_of(printer.readers[value].begin(), printer.readers[value].end(), [&](Value reader) {
+          auto at = reader ? stageOf.find(reader) : stageOf.end();
+          return at != stageOf.end() && !isPair(reader) && at->second == stageOf.at(value);
+        });
     if (node.kind == Kind::Round && node.roundedTo == element && !printer.isBound(value) && !readHere &&
         !scalar::losesInfinity(element))
       return printer.value(node.operands[0], code);

@@ -4,7 +4,8 @@
 
 namespace fusion {
 
-/// Whether what follows `line` may be anything: it is inside of a block comment or raw string, or joined to the line.
+/// Whether what follows `line` may be anything: it is inside of a block comment or raw string, or joined to
+/// the line.
 static bool goesOn(std::string_view line) {
   for (std::string_view mark : {"/*", "R\"", "\\ ", "\\\t", "\\\r", "?" "?/"})
     if (line.find(mark) != std::string_view::npos)

@@ -27,7 +27,9 @@ static std::string_view kindName(BufferPlan::Kind kind) {
 
 /// Dims, whose symbols graph files name.
 static std::string shown(const Dim &dim) { return plainText(dim.str(), std::string::npos); }
-static std::string shown(std::span<const Dim> dims) { return plainText(shapeString(dims), std::string::npos); }
+static std::string shown(std::span<const Dim> dims) {
+  return plainText(shapeString(dims), std::string::npos);
+}
 
 std::string typedText(DType type, const DimShape &shape) {
   return fmt::format("{} {}", name(type), shown(shape));
@@ -47,7 +49,8 @@ std::string launchTitle(const KernelLaunch &launch) {
 static std::string siteTitle(const KernelPlan &kernel, const KernelLaunch &launch) {
   if (launch.fusion.empty() || kernel.isLibraryCall)
     return launchTitle(launch);
-  return plainText(launch.fusion) + (launch.sumsOver.empty() ? "" : " (sums over " + plainText(launch.sumsOver) + ")");
+  return plainText(launch.fusion) +
+         (launch.sumsOver.empty() ? "" : " (sums over " + plainText(launch.sumsOver) + ")");
 }
 
 /// ` at layers.0.mlp`
@@ -99,13 +102,13 @@ std::string kernelComment(const ProgramPlan &plan, size_t kernel) {
   constexpr size_t mostSites = 4;
   const KernelPlan &description = plan.kernels[kernel];
   const std::vector<Site> sites = sitesOf(plan, kernel);
-  std::string text = fmt::format("// {}: schedule {}, {} threads a block, {} launch{}\n", plainText(description.name),
-                                 plainText(description.schedule),
+  std::string text = fmt::format("// {}: schedule {}, {} threads a block, {} launch{}\n",
+                                 plainText(description.name), plainText(description.schedule),
                                  description.blockX * description.blockY * description.blockZ, sites.size(),
                                  sites.size() == 1 ? "" : "es");
   for (size_t site = 0; site < std::min(sites.size(), mostSites); ++site)
-    text += fmt::format("//   {}{}{}\n", siteTitle(description, *sites[site].launch), placeOf(*sites[site].launch),
-                        conditionText(*sites[site].alternative));
+    text += fmt::format("//   {}{}{}\n", siteTitle(description, *sites[site].launch),
+                        placeOf(*sites[site].launch), conditionText(*sites[site].alternative));
   if (sites.size() > mostSites)
     text += fmt::format("//   and {} more\n", sites.size() - mostSites);
   return text;
@@ -131,12 +134,13 @@ struct ArgumentText {
   }
   std::string operator()(const ScalarArgument &scalar) const { return shown(scalar.value); }
   std::string operator()(const TensorMapArgument &map) const {
-    return fmt::format("tiles [{}] of {} {} in {}{}", fmt::join(map.box, ", "), name(map.type), shown(map.shape),
-                       place(map.buffer, map.byteOffset), map.written ? " (written)" : "");
+    return fmt::format("tiles [{}] of {} {} in {}{}", fmt::join(map.box, ", "), name(map.type),
+                       shown(map.shape), place(map.buffer, map.byteOffset), map.written ? " (written)" : "");
   }
   std::string operator()(const WorkspaceArgument &workspace) const {
     static constexpr const char *contents[] = {"", " zeroed", " kept zero"};
-    return fmt::format("workspace of {} bytes{}", shown(workspace.bytes), contents[static_cast<size_t>(workspace.contents)]);
+    return fmt::format("workspace of {} bytes{}", shown(workspace.bytes),
+                       contents[static_cast<size_t>(workspace.contents)]);
   }
   std::string operator()(const ExchangeArgument &) const { return "exchange"; }
 
@@ -151,10 +155,11 @@ static std::string launchText(const ProgramPlan &plan, const KernelLaunch &launc
   const KernelPlan &kernel = plan.kernels[launch.kernel];
   std::vector<std::string> arguments;
   for (size_t i = 0; i < launch.arguments.size(); ++i)
-    arguments.push_back(
-        fmt::format("{}={}", plainText(kernel.parameters[i].name), std::visit(ArgumentText(), launch.arguments[i])));
-  return fmt::format("{} <<<({}, {}, {})>>> ({})  // {}{}", plainText(kernel.name), shown(launch.gridX), shown(launch.gridY),
-                     shown(launch.gridZ), fmt::join(arguments, ", "), launchTitle(launch), placeOf(launch));
+    arguments.push_back(fmt::format("{}={}", plainText(kernel.parameters[i].name),
+                                    std::visit(ArgumentText(), launch.arguments[i])));
+  return fmt::format("{} <<<({}, {}, {})>>> ({})  // {}{}", plainText(kernel.name), shown(launch.gridX),
+                     shown(launch.gridY), shown(launch.gridZ), fmt::join(arguments, ", "),
+                     launchTitle(launch), placeOf(launch));
 }
 
 /// `4: kernel <<<…>>> (…)`, or a heading and a line for each alternative, followed by its launches:
@@ -170,12 +175,14 @@ static std::string stepText(const ProgramPlan &plan, const Step &step, size_t nu
     return fmt::format("{}: {}\n", number, launchText(plan, first.launches.front()));
   std::string text = fmt::format("{}: ", number);
   if (step.alternatives.size() > 1)
-    text += fmt::format("{} {} alternatives\n", choices[static_cast<size_t>(step.choice)], step.alternatives.size());
+    text += fmt::format("{} {} alternatives\n", choices[static_cast<size_t>(step.choice)],
+                        step.alternatives.size());
   else
     text += fmt::format("{} launches\n", first.launches.size());
   for (const Alternative &alternative : step.alternatives) {
     std::string variant = plainText(variantName(alternative)), when = predicateText(alternative.when);
-    std::string title = variant + (variant.empty() || when.empty() ? "" : " ") + (when.empty() ? "" : "when " + when);
+    std::string title =
+        variant + (variant.empty() || when.empty() ? "" : " ") + (when.empty() ? "" : "when " + when);
     const bool isOne = alternative.launches.size() == 1;
     if (step.alternatives.size() > 1)
       text += fmt::format("  {}:{}", title.empty() ? "for other sizes" : title, isOne ? " " : "\n");
@@ -186,9 +193,10 @@ static std::string stepText(const ProgramPlan &plan, const Step &step, size_t nu
 }
 
 std::string planText(const ProgramPlan &plan) {
-  std::string text = fmt::format("plan of {} for {}{}: {} kernels, {} launches\n", plainText(plan.model), plainText(plan.target),
-                                 plan.ranks == 1 ? "" : fmt::format(", one of {} ranks along {}", plan.ranks, plainText(plan.axis)),
-                                 plan.kernels.size(), plan.launchesOfRun());
+  std::string text = fmt::format(
+      "plan of {} for {}{}: {} kernels, {} launches\n", plainText(plan.model), plainText(plan.target),
+      plan.ranks == 1 ? "" : fmt::format(", one of {} ranks along {}", plan.ranks, plainText(plan.axis)),
+      plan.kernels.size(), plan.launchesOfRun());
   auto ports = [&](std::string_view title, const std::vector<PortPlan> &list) {
     for (const PortPlan &port : list)
       text += fmt::format(
@@ -205,7 +213,8 @@ std::string planText(const ProgramPlan &plan) {
     const BufferPlan &buffer = plan.buffers[id];
     std::string part;
     if (buffer.window)
-      part = fmt::format(", of {} from {} on", shapeString(buffer.window->whole), shown(buffer.window->starts));
+      part =
+          fmt::format(", of {} from {} on", shapeString(buffer.window->whole), shown(buffer.window->starts));
     text += fmt::format("%{}: {} {} {}{}\n", id, kindName(buffer.kind), typedText(buffer.type, buffer.shape),
                         plainText(buffer.name), part);
   }

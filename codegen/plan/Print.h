@@ -17,8 +17,8 @@ std::string conditionText(const Alternative &alternative);
 std::string cudaSource(const ProgramPlan &plan);
 /// Ports, buffers and launches in order, one a line.
 std::string planText(const ProgramPlan &plan);
-/// A Graphviz digraph: launches and ports, joined by the buffers between them, in a cluster for each layer. Layers that are
-/// alike are drawn once.
+/// A Graphviz digraph: launches and ports, joined by the buffers between them, in a cluster for each layer.
+/// Layers that are alike are drawn once.
 std::string planDot(const ProgramPlan &plan);
 
 } // namespace fusion

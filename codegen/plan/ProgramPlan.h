@@ -1,6 +1,6 @@
-// What the code generator hands to the runtime: plain data, no MLIR. A program is a list of kernels, the steps
-// that launch them in order, and the buffers that they read and write. Every size that depends on the input
-// shapes is a Dim, evaluated once per set of input shapes.
+// What the code generator hands to the runtime: plain data, no MLIR. A program is a list of kernels, the
+// steps that launch them in order, and the buffers that they read and write. Every size that depends on the
+// input shapes is a Dim, evaluated once per set of input shapes.
 #pragma once
 
 #include "ir/base/DType.h"
@@ -18,9 +18,10 @@
 
 namespace fusion {
 
-/// A matrix multiplication by cuBLASLt: C = A B for each matrix of a batch, accumulated in f32, f64 or i32 and rounded
-/// once. Parameters: the pointers a, b and c, then m, n, k, the number of matrices, and for each of a, b and c its leading
-/// dimension and its batch stride, in elements. A matrix is row-major where it is not said to be column-major.
+/// A matrix multiplication by cuBLASLt: C = A B for each matrix of a batch, accumulated in f32, f64 or i32
+/// and rounded once. Parameters: the pointers a, b and c, then m, n, k, the number of matrices, and for each
+/// of a, b and c its leading dimension and its batch stride, in elements. A matrix is row-major where it is
+/// not said to be column-major.
 struct LibraryMatmul {
   DType a = DType::F32, b = DType::F32, c = DType::F32;
   bool columnMajorA = false, columnMajorB = false;
@@ -31,27 +32,30 @@ struct LibraryMatmul {
 /// One kernel: CUDA source that needs only the prelude in front of it.
 struct KernelPlan {
   std::string name;                 ///< entry point; the same in `source`
-  std::string schedule;             ///< "row", "pointwise", "matmul", "attention", "scan", "copy", "collective"
+  std::string schedule; ///< "row", "pointwise", "matmul", "attention", "scan", "copy", "collective"
   /// The kernel's text without the prelude. The parameters in the order of `parameters`.
   std::string source;
   struct Parameter {
     /// What a launch gives for it: the alternatives of KernelArgument, in their order.
     enum class Kind : uint8_t { Pointer, Scalar, TensorMap, Workspace, Exchange } kind = Kind::Pointer;
-    std::string type;               ///< C++ spelling in `source`: "const f16 *", "i64", "const GRID_CONSTANT TensorMap"
+    std::string type; ///< C++ spelling in `source`: "const f16 *", "i64", "const GRID_CONSTANT TensorMap"
     std::string name;
   };
   std::vector<Parameter> parameters;
   // Attributes of every launch of the kernel: its code is written for them.
   uint32_t blockX = 256, blockY = 1, blockZ = 1;
-  uint32_t clusterX = 1, clusterY = 1, clusterZ = 1; ///< set by the launch; 1: what the source itself declares
+  uint32_t clusterX = 1, clusterY = 1,
+           clusterZ = 1; ///< set by the launch; 1: what the source itself declares
   uint32_t dynamicSharedBytes = 0;
-  bool usesPdl = false;             ///< programmatic launch: waits with pdl_wait() before touching memory another kernel wrote
-  bool cooperative = false;         ///< all blocks of the grid are resident at once and may wait for each other
-  uint32_t features = 0;            ///< of the target that the source needs: a set of Feature (codegen/target/TargetInfo.h)
+  bool usesPdl =
+      false; ///< programmatic launch: waits with pdl_wait() before touching memory another kernel wrote
+  bool cooperative = false; ///< all blocks of the grid are resident at once and may wait for each other
+  uint32_t features =
+      0; ///< of the target that the source needs: a set of Feature (codegen/target/TargetInfo.h)
   bool emulatable = true;           ///< false when it uses what the emulation lacks
   std::string whyNotEmulatable;
-  /// No source: the runtime calls a library. The communication library for `all_reduce`, with the parameters (from, to,
-  /// elements), or cuBLASLt.
+  /// No source: the runtime calls a library. The communication library for `all_reduce`, with the parameters
+  /// (from, to, elements), or cuBLASLt.
   bool isLibraryCall = false;
   std::optional<LibraryMatmul> matmul = {}; ///< of a library call
 };
@@ -78,11 +82,12 @@ struct BufferPlan {
   std::string name;                 ///< the graph's name for it, or a location
   DType type = DType::F32;
   DimShape shape;
-  /// For Weight: where the bytes are. A Tensor for constants that the compiler made. Elements of 4 bits lie two to a
-  /// byte in a Weight, low half first (a Tensor of bytes), and have a byte each elsewhere.
+  /// For Weight: where the bytes are. A Tensor for constants that the compiler made. Elements of 4 bits lie
+  /// two to a byte in a Weight, low half first (a Tensor of bytes), and have a byte each elsewhere.
   std::variant<std::monostate, FileSpan, Tensor> contents;
-  /// For a Weight of which this rank needs a part: the contents are of shape `whole`, and the buffer's first element is
-  /// the one at `starts`, which may depend on the rank. Whole bytes, and never outside, for any rank.
+  /// For a Weight of which this rank needs a part: the contents are of shape `whole`, and the buffer's first
+  /// element is the one at `starts`, which may depend on the rank. Whole bytes, and never outside, for any
+  /// rank.
   struct Window {
     Shape whole;
     DimShape starts;
@@ -90,7 +95,8 @@ struct BufferPlan {
   std::optional<Window> window = {};
   /// For a Weight of which every rank has one of its own: where, by rank; `contents` are rank 0's.
   std::vector<FileSpan> perRank = {};
-  /// For a Weight in parts: equal spans whose bytes are its own, one after the other; `contents` are the first's.
+  /// For a Weight in parts: equal spans whose bytes are its own, one after the other; `contents` are the
+  /// first's.
   std::vector<FileSpan> parts = {};
   /// For a Temporary: where its writer takes the two-shot algorithm, each rank has only the rows that it
   /// reduces. All launches that read it take the same algorithm for the same sizes.
@@ -112,9 +118,10 @@ struct ScalarArgument {
   Dim value = 0;
 };
 
-/// A descriptor for the tensor memory accelerator (TMA) of a view of `buffer`. Encoded when the view's sizes are known; the
-/// kernel takes it by value (`const GRID_CONSTANT TensorMap`). Dims are outermost first, as everywhere; the innermost has
-/// stride 1, the others strides of whole 16 bytes, and the view begins at a multiple of 16 bytes. One to five dims.
+/// A descriptor for the tensor memory accelerator (TMA) of a view of `buffer`. Encoded when the view's sizes
+/// are known; the kernel takes it by value (`const GRID_CONSTANT TensorMap`). Dims are outermost first, as
+/// everywhere; the innermost has stride 1, the others strides of whole 16 bytes, and the view begins at a
+/// multiple of 16 bytes. One to five dims.
 struct TensorMapArgument {
   enum class Swizzle : uint8_t { None, Bytes32, Bytes64, Bytes128 };
   enum class L2Promotion : uint8_t { None, Bytes64, Bytes128, Bytes256 };
@@ -125,7 +132,8 @@ struct TensorMapArgument {
   DType type = DType::F32;
   DimShape shape, strides;          ///< strides in elements
   std::vector<uint32_t> box;        ///< extent of a tile in elements of the view, at most 256 each
-  std::vector<uint32_t> elementStrides = {}; ///< every how manieth element of the box is taken; empty: every one
+  std::vector<uint32_t> elementStrides =
+      {}; ///< every how manieth element of the box is taken; empty: every one
   Swizzle swizzle = Swizzle::None;
   L2Promotion l2Promotion = L2Promotion::None;
   OutOfBounds outOfBounds = OutOfBounds::Zeros;
@@ -197,22 +205,24 @@ struct Collective {
 struct Alternative {
   Predicate when;                   ///< the sizes that it is for
   std::vector<KernelLaunch> launches;
-  /// Where a step is measured: kernelVariant, or what stands beside it: otherKernelVariant or libraryVariant. Empty
-  /// else.
+  /// Where a step is measured: kernelVariant, or what stands beside it: otherKernelVariant or libraryVariant.
+  /// Empty else.
   std::string variant = {};
   std::optional<Collective> collective = {}; ///< where the ranks agree on an algorithm
 };
 /// Our kernel; another one of ours; a library's.
-inline constexpr const char *kernelVariant = "kernel", *otherKernelVariant = "other kernel", *libraryVariant = "library";
+inline constexpr const char *kernelVariant = "kernel", *otherKernelVariant = "other kernel",
+                            *libraryVariant = "library";
 /// "kernel", "other kernel", "library", "one-shot", "two-shot"; empty where sizes alone choose.
 std::string_view variantName(const Alternative &alternative);
 
-/// A part of a program: one op or one group. A run makes the launches of one of its alternatives, all of which write the
-/// same results.
+/// A part of a program: one op or one group. A run makes the launches of one of its alternatives, all of
+/// which write the same results.
 ///
-/// Alternatives of one variant (variantName) stand side by side. Of each variant the first one whose predicate holds is a
-/// candidate. There is one for all sizes from 1 on, in every variant of a Ranks step, in the first of others; where a size
-/// is below 1, there is nothing to compute and no candidate is needed. Among the candidates one is chosen:
+/// Alternatives of one variant (variantName) stand side by side. Of each variant the first one whose
+/// predicate holds is a candidate. There is one for all sizes from 1 on, in every variant of a Ranks step, in
+/// the first of others; where a size is below 1, there is nothing to compute and no candidate is needed.
+/// Among the candidates one is chosen:
 struct Step {
   enum class Choice : uint8_t {
     Predicate,   ///< there is one variant, so one candidate
@@ -228,7 +238,8 @@ template <class Holds>
 std::vector<uint32_t> candidates(const Step &step, const Holds &holds) {
   std::vector<uint32_t> found;
   for (uint32_t i = 0; i < step.alternatives.size(); ++i) {
-    const bool hasOne = !found.empty() && variantName(step.alternatives[found.back()]) == variantName(step.alternatives[i]);
+    const bool hasOne =
+        !found.empty() && variantName(step.alternatives[found.back()]) == variantName(step.alternatives[i]);
     if (!hasOne && holds(i))
       found.push_back(i);
   }
@@ -262,15 +273,17 @@ struct ProgramPlan {
   std::vector<PortPlan> inputs, outputs;
   std::vector<KernelPlan> kernels;
   std::vector<Step> steps;
-  /// Steps [first, end) are made `count` times, one round after the other, with the same arguments; not at all where
-  /// that is below 1. What a round reads of the one before lies in buffers that are written before the first round too.
+  /// Steps [first, end) are made `count` times, one round after the other, with the same arguments; not at
+  /// all where that is below 1. What a round reads of the one before lies in buffers that are written before
+  /// the first round too.
   struct Repetition {
     uint32_t first = 0, end = 0;
     Dim count;
   };
   std::vector<Repetition> repetitions; ///< in their order, apart from each other
-  /// What follows from weights alone, made once when they are loaded: reads weights, writes Prepared buffers. Its sizes
-  /// depend on nothing but the rank, and no ranks add up in it. Weights that only it reads are not kept.
+  /// What follows from weights alone, made once when they are loaded: reads weights, writes Prepared buffers.
+  /// Its sizes depend on nothing but the rank, and no ranks add up in it. Weights that only it reads are not
+  /// kept.
   std::vector<Step> preparation;
   /// All launches of all alternatives, in their order. Their indices number the launches of the plan.
   std::vector<const KernelLaunch *> launches() const;
@@ -289,11 +302,13 @@ struct ProgramPlan {
   std::string report;
 };
 
-/// The preparation as a program of its own: no inputs, the Prepared buffers as results, named by their numbers.
+/// The preparation as a program of its own: no inputs, the Prepared buffers as results, named by their
+/// numbers.
 ProgramPlan preparationOf(const ProgramPlan &plan);
 
-/// Every index is in range, arguments fit their kernel's parameters, steps have alternatives for all sizes that write the
-/// same results, weights have contents of their shape's size, ports name buffers of the right kind, port names are unique.
+/// Every index is in range, arguments fit their kernel's parameters, steps have alternatives for all sizes
+/// that write the same results, weights have contents of their shape's size, ports name buffers of the right
+/// kind, port names are unique.
 Status verify(const ProgramPlan &plan);
 
 /// JSON text and back; Tensor contents are base64. Used for the cache and for bundles. A plan that does

@@ -27,8 +27,9 @@ static json featuresJson(uint32_t features) {
 static json toJson(const KernelPlan &kernel) {
   json parameters = json::array();
   for (const KernelPlan::Parameter &parameter : kernel.parameters)
-    parameters.push_back(
-        {{"kind", nameOf(parameterKinds, parameter.kind)}, {"type", parameter.type}, {"name", parameter.name}});
+    parameters.push_back({{"kind", nameOf(parameterKinds, parameter.kind)},
+                          {"type", parameter.type},
+                          {"name", parameter.name}});
   json result = {{"name", kernel.name},
           {"schedule", kernel.schedule},
           {"source", kernel.source},
@@ -101,7 +102,8 @@ struct ArgumentToJson {
             {"out_of_bounds", nameOf(outOfBounds, map.outOfBounds)}};
   }
   json operator()(const WorkspaceArgument &workspace) const {
-    return {{"workspace_bytes", workspace.bytes.str()}, {"contents", nameOf(workspaceContents, workspace.contents)}};
+    return {{"workspace_bytes", workspace.bytes.str()},
+            {"contents", nameOf(workspaceContents, workspace.contents)}};
   }
   json operator()(const ExchangeArgument &) const { return {{"exchange", true}}; }
 };

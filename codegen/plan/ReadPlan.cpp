@@ -63,7 +63,8 @@ static LibraryMatmul readMatmul(const json &object) {
   auto columnMajor = jsonField<std::vector<bool>>(object, "column_major");
   if (types.size() != 3 || columnMajor.size() != 2)
     throw JsonProblem{"a matmul does not have three types and two layouts"};
-  return {readTypeName(types[0]), readTypeName(types[1]), readTypeName(types[2]), columnMajor[0], columnMajor[1]};
+  return {readTypeName(types[0]), readTypeName(types[1]), readTypeName(types[2]), columnMajor[0],
+          columnMajor[1]};
 }
 
 static KernelPlan readKernel(const json &object) {
@@ -72,8 +73,9 @@ static KernelPlan readKernel(const json &object) {
   kernel.schedule = jsonField<std::string>(object, "schedule");
   kernel.source = jsonField<std::string>(object, "source");
   for (const json &entry : jsonArray(object, "parameters"))
-    kernel.parameters.push_back({readEnum<KernelPlan::Parameter::Kind>(entry, "kind", parameterKinds, "parameter kind"),
-                                 jsonField<std::string>(entry, "type"), jsonField<std::string>(entry, "name")});
+    kernel.parameters.push_back(
+        {readEnum<KernelPlan::Parameter::Kind>(entry, "kind", parameterKinds, "parameter kind"),
+         jsonField<std::string>(entry, "type"), jsonField<std::string>(entry, "name")});
   auto [blockX, blockY, blockZ] = readExtents(object, "block");
   kernel.blockX = blockX, kernel.blockY = blockY, kernel.blockZ = blockZ;
   auto [clusterX, clusterY, clusterZ] = readExtents(object, "cluster");
@@ -170,8 +172,10 @@ static KernelArgument readTensorMap(const json &entry) {
   map.box = jsonField<std::vector<uint32_t>>(entry, "box");
   map.elementStrides = jsonField<std::vector<uint32_t>>(entry, "element_strides");
   map.swizzle = readEnum<TensorMapArgument::Swizzle>(entry, "swizzle", swizzles, "swizzle");
-  map.l2Promotion = readEnum<TensorMapArgument::L2Promotion>(entry, "l2_promotion", l2Promotions, "L2 promotion");
-  map.outOfBounds = readEnum<TensorMapArgument::OutOfBounds>(entry, "out_of_bounds", outOfBounds, "out-of-bounds fill");
+  map.l2Promotion =
+      readEnum<TensorMapArgument::L2Promotion>(entry, "l2_promotion", l2Promotions, "L2 promotion");
+  map.outOfBounds =
+      readEnum<TensorMapArgument::OutOfBounds>(entry, "out_of_bounds", outOfBounds, "out-of-bounds fill");
   return map;
 }
 
@@ -179,8 +183,9 @@ static KernelArgument readArgument(const json &entry) {
   if (entry.contains("tensor_map"))
     return readTensorMap(entry);
   if (entry.contains("workspace_bytes"))
-    return WorkspaceArgument{readDimField(entry, "workspace_bytes"),
-                             readEnum<WorkspaceArgument::Contents>(entry, "contents", workspaceContents, "contents")};
+    return WorkspaceArgument{
+        readDimField(entry, "workspace_bytes"),
+        readEnum<WorkspaceArgument::Contents>(entry, "contents", workspaceContents, "contents")};
   if (entry.contains("exchange"))
     return ExchangeArgument();
   if (!entry.contains("buffer"))
@@ -213,7 +218,8 @@ static KernelLaunch readLaunch(const json &object) {
 }
 
 static SizeRange readRange(const json &object) {
-  return {readDimField(object, "size"), jsonField<int64_t>(object, "least"), jsonField<int64_t>(object, "most")};
+  return {readDimField(object, "size"), jsonField<int64_t>(object, "least"),
+          jsonField<int64_t>(object, "most")};
 }
 
 static Alternative readAlternative(const json &object) {
@@ -232,7 +238,8 @@ static Alternative readAlternative(const json &object) {
 }
 
 static Step readStep(const json &object) {
-  return {readEnum<Step::Choice>(object, "choice", choices, "choice"), readList(object, "alternatives", readAlternative)};
+  return {readEnum<Step::Choice>(object, "choice", choices, "choice"),
+          readList(object, "alternatives", readAlternative)};
 }
 
 static std::optional<PortPlan::Shard> readShard(const json &port) {

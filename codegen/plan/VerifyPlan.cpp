@@ -24,7 +24,8 @@ static Status verifyKernel(const KernelPlan &kernel) {
     return badInput(fmt::format("the kernel name '{}' is no identifier", plainText(kernel.name)));
   const size_t wanted = kernel.matmul ? LibraryMatmul::parameters : 3;
   if (kernel.isLibraryCall && kernel.parameters.size() != wanted)
-    return badInput(fmt::format("library call {}: {} parameters, it takes {}", kernel.name, kernel.parameters.size(), wanted));
+    return badInput(fmt::format("library call {}: {} parameters, it takes {}", kernel.name,
+                                kernel.parameters.size(), wanted));
   if (kernel.matmul && !kernel.isLibraryCall)
     return badInput(fmt::format("kernel {} is a matmul by a library, but has a source", kernel.name));
   uint64_t threads = uint64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
@@ -33,8 +34,8 @@ static Status verifyKernel(const KernelPlan &kernel) {
                                 kernel.blockY, kernel.blockZ));
   uint64_t blocks = uint64_t(kernel.clusterX) * kernel.clusterY * kernel.clusterZ;
   if (kernel.clusterX > 16 || kernel.clusterY > 16 || kernel.clusterZ > 16 || blocks == 0 || blocks > 16)
-    return badInput(fmt::format("kernel {}: a cluster of {}x{}x{} blocks", kernel.name, kernel.clusterX, kernel.clusterY,
-                                kernel.clusterZ));
+    return badInput(fmt::format("kernel {}: a cluster of {}x{}x{} blocks", kernel.name, kernel.clusterX,
+                                kernel.clusterY, kernel.clusterZ));
   return {};
 }
 
@@ -51,8 +52,8 @@ static Result<DimShape> shapeOfContents(const BufferPlan &buffer) {
            starts[i].knownNonNegative() && (!starts[i].isStatic() || starts[i].value() <= room);
   }
   if (!fits)
-    return badInput(fmt::format("weight {}: {} from {} on is no part of {}", buffer.name, shapeString(buffer.shape),
-                                shapeString(starts), shapeString(whole)));
+    return badInput(fmt::format("weight {}: {} from {} on is no part of {}", buffer.name,
+                                shapeString(buffer.shape), shapeString(starts), shapeString(whole)));
   return DimShape(whole.begin(), whole.end());
 }
 
@@ -82,7 +83,8 @@ static Status verifyBuffer(const BufferPlan &buffer) {
   if (!buffer.parts.empty()) {
     auto isLikeFirst = [&](const FileSpan &part) { return file && part.length == file->length; };
     if (!std::ranges::all_of(buffer.parts, isLikeFirst) || !buffer.perRank.empty())
-      return badInput(fmt::format("weight {}: its parts are not equal spans of files that all ranks read", buffer.name));
+      return badInput(
+          fmt::format("weight {}: its parts are not equal spans of files that all ranks read", buffer.name));
     if (__builtin_mul_overflow(given, buffer.parts.size(), &given))
       return badInput(fmt::format("weight {}: its parts are too large", buffer.name));
   }
@@ -91,7 +93,8 @@ static Status verifyBuffer(const BufferPlan &buffer) {
                                 shapeString(*shape), name(buffer.type), bytes, given));
   for (const FileSpan &own : buffer.perRank)
     if (!file || own.length != bytes)
-      return badInput(fmt::format("weight {}: the ranks' files do not have {} bytes of it each", buffer.name, bytes));
+      return badInput(
+          fmt::format("weight {}: the ranks' files do not have {} bytes of it each", buffer.name, bytes));
   return {};
 }
 
@@ -134,7 +137,8 @@ struct VerifyArgument {
     if (std::string reason = verifyBuffer(pointer.buffer, pointer.written); !reason.empty())
       return reason;
     for (uint32_t other : pointer.mayReplace) {
-      auto *read = other < launch.arguments.size() ? std::get_if<PointerArgument>(&launch.arguments[other]) : nullptr;
+      auto *read =
+          other < launch.arguments.size() ? std::get_if<PointerArgument>(&launch.arguments[other]) : nullptr;
       if (!pointer.written || other == index || !read || read->written)
         return fmt::format("may not replace argument {}", other);
     }
@@ -149,7 +153,9 @@ struct VerifyArgument {
     return workspace.bytes.constant().value_or(0) < 0 ? "has less than no bytes" : "";
   }
   std::string operator()(const ExchangeArgument &) const {
-    return plan.ranks == 1 || !alternative.collective ? "is the exchange memory of several ranks in a launch of one" : "";
+    return plan.ranks == 1 || !alternative.collective
+               ? "is the exchange memory of several ranks in a launch of one"
+               : "";
   }
 
 private:
@@ -164,15 +170,18 @@ private:
 };
 } // namespace
 
-static Status verifyLaunch(const ProgramPlan &plan, const Alternative &alternative, const KernelLaunch &launch) {
-  static constexpr const char *kinds[] = {"a pointer", "a number", "a tensor map", "workspace", "the exchange memory"};
+static Status verifyLaunch(const ProgramPlan &plan, const Alternative &alternative,
+                           const KernelLaunch &launch) {
+  static constexpr const char *kinds[] = {"a pointer", "a number", "a tensor map", "workspace",
+                                          "the exchange memory"};
   if (launch.kernel >= plan.kernels.size())
     return badInput(
         fmt::format("launch at {}: kernel {} of {}", launch.location, launch.kernel, plan.kernels.size()));
   const KernelPlan &kernel = plan.kernels[launch.kernel];
   if (plan.ranks > 1 && !launch.sumsOver.empty() && launch.sumsOver != plan.axis)
-    return badInput(fmt::format("launch of {} at {}: sums over the mesh axis \"{}\", but the ranks are the axis \"{}\"",
-                                kernel.name, launch.location, launch.sumsOver, plan.axis));
+    return badInput(
+        fmt::format("launch of {} at {}: sums over the mesh axis \"{}\", but the ranks are the axis \"{}\"",
+                    kernel.name, launch.location, launch.sumsOver, plan.axis));
   if (launch.arguments.size() != kernel.parameters.size())
     return badInput(fmt::format("launch of {} at {}: {} arguments for {} parameters", kernel.name,
                                 launch.location, launch.arguments.size(), kernel.parameters.size()));
@@ -180,9 +189,10 @@ static Status verifyLaunch(const ProgramPlan &plan, const Alternative &alternati
     const KernelArgument &argument = launch.arguments[i];
     const KernelPlan::Parameter &parameter = kernel.parameters[i];
     const auto kind = static_cast<size_t>(parameter.kind);
-    std::string reason = argument.index() != kind
-                             ? fmt::format("is {} but the parameter is {}", kinds[argument.index()], kinds[kind])
-                             : std::visit(VerifyArgument{plan, launch, alternative, i}, argument);
+    std::string reason =
+        argument.index() != kind
+            ? fmt::format("is {} but the parameter is {}", kinds[argument.index()], kinds[kind])
+            : std::visit(VerifyArgument{plan, launch, alternative, i}, argument);
     if (!reason.empty())
       return badInput(fmt::format("launch of {} at {}: argument {} ({}) {}", kernel.name, launch.location, i,
                                   parameter.name, reason));
@@ -206,7 +216,8 @@ static Status verifyRanks(const ProgramPlan &plan) {
   return {};
 }
 
-static Status verifyStrides(const ProgramPlan &plan, const PortPlan &port, const std::string &label, bool input) {
+static Status verifyStrides(const ProgramPlan &plan, const PortPlan &port, const std::string &label,
+                            bool input) {
   if (port.strides.empty())
     return {};
   const DimShape &storage = plan.buffers[port.buffer].shape;
@@ -217,7 +228,8 @@ static Status verifyStrides(const ProgramPlan &plan, const PortPlan &port, const
     if (!(port.strides[dim] == expected))
       return badInput(label + ": its strides are not those of its buffer");
   auto isCache = [&](const PortPlan &other) { return other.buffer == port.buffer && !other.strides.empty(); };
-  if (!input && (std::none_of(plan.inputs.begin(), plan.inputs.end(), isCache) || !(port.byteOffset == Dim(0))))
+  if (!input &&
+      (std::none_of(plan.inputs.begin(), plan.inputs.end(), isCache) || !(port.byteOffset == Dim(0))))
     return badInput(label + ": lies in a buffer that no input with strides fills");
   return {};
 }
@@ -255,8 +267,8 @@ static Status verifyPreparation(const ProgramPlan &plan) {
             continue;
           const BufferPlan::Kind kind = plan.buffers[*buffer].kind;
           if (kind == BufferPlan::Kind::Input || kind == BufferPlan::Kind::Output)
-            return badInput(fmt::format("launch at {}: the preparation uses buffer {}, which a run fills", launch.location,
-                                        plan.buffers[*buffer].name));
+            return badInput(fmt::format("launch at {}: the preparation uses buffer {}, which a run fills",
+                                        launch.location, plan.buffers[*buffer].name));
           written[*buffer] = written[*buffer] || isWritten(argument);
         }
   for (BufferId id = 0; id < plan.buffers.size(); ++id) {
@@ -267,7 +279,8 @@ static Status verifyPreparation(const ProgramPlan &plan) {
       return badInput(fmt::format("buffer {}: nothing prepares it", buffer.name));
     for (const Dim &dim : buffer.shape)
       if (!dim.isStatic())
-        return badInput(fmt::format("buffer {}: its shape {} is not static", buffer.name, shapeString(buffer.shape)));
+        return badInput(
+            fmt::format("buffer {}: its shape {} is not static", buffer.name, shapeString(buffer.shape)));
   }
   return plan.preparation.empty() ? Status() : verify(preparationOf(plan));
 }
@@ -277,8 +290,9 @@ static Status verifyRepetitions(const ProgramPlan &plan) {
   uint32_t end = 0;
   for (const ProgramPlan::Repetition &one : plan.repetitions) {
     if (one.first < end || one.end <= one.first || one.end > plan.steps.size())
-      return badInput(fmt::format("steps {} … {} cannot be repeated: there are {}, and {} are repeated already", one.first,
-                                  one.end, plan.steps.size(), end));
+      return badInput(
+          fmt::format("steps {} … {} cannot be repeated: there are {}, and {} are repeated already",
+                      one.first, one.end, plan.steps.size(), end));
     end = one.end;
     for (uint32_t i = one.first; i < one.end; ++i)
       if (plan.steps[i].choice == Step::Choice::Ranks)

@@ -31,11 +31,12 @@ std::vector<Variant> variantsOf(const Step &step) {
   return variants;
 }
 
-/// Which sizes reach the alternatives of a variant: every combination of sizes at which some range begins or has ended stands
-/// for those up to the next one. Sizes of different expressions count as independent.
+/// Which sizes reach the alternatives of a variant: every combination of sizes at which some range begins or
+/// has ended stands for those up to the next one. Sizes of different expressions count as independent.
 class Coverage {
 public:
-  Coverage(const Step &step, const Variant &variant) : step(step), variant(variant), reached(step.alternatives.size()) {
+  Coverage(const Step &step, const Variant &variant)
+      : step(step), variant(variant), reached(step.alternatives.size()) {
     for (size_t i = variant.begin; i < variant.end; ++i)
       for (const SizeRange &range : step.alternatives[i].when) {
         std::set<int64_t> &begins = corners[range.size.str()];
@@ -74,7 +75,8 @@ private:
   bool choose() {
     for (size_t i = variant.begin; i < variant.end; ++i) {
       const Predicate &when = step.alternatives[i].when;
-      if (std::all_of(when.begin(), when.end(), [&](const SizeRange &range) { return range.holds(values[range.size.str()]); }))
+      if (std::all_of(when.begin(), when.end(),
+                      [&](const SizeRange &range) { return range.holds(values[range.size.str()]); }))
         return reached[i] = true;
     }
     uncovered.clear();
@@ -98,15 +100,18 @@ std::string problemOfChoice(const Step &step, const std::vector<Variant> &varian
     if (!names.insert(variantName(step.alternatives[variant.begin])).second)
       return "has alternatives of one variant apart";
   for (const Alternative &alternative : step.alternatives) {
-    const bool measured = step.choice == Step::Choice::Measurement, agreed = step.choice == Step::Choice::Ranks;
+    const bool measured = step.choice == Step::Choice::Measurement,
+               agreed = step.choice == Step::Choice::Ranks;
     if (alternative.variant.empty() == measured || alternative.collective.has_value() != agreed)
       return "has an alternative that does not fit to how it is chosen";
-    if (agreed && !(alternative.collective->messageBytes == step.alternatives.front().collective->messageBytes))
+    if (agreed &&
+        !(alternative.collective->messageBytes == step.alternatives.front().collective->messageBytes))
       return "has alternatives for messages of different sizes";
   }
   const bool byPredicate = step.choice == Step::Choice::Predicate;
   if (byPredicate != (variants.size() == 1) && step.choice != Step::Choice::Ranks)
-    return byPredicate ? "has variants that sizes do not choose from" : "has one variant, and nothing to measure";
+    return byPredicate ? "has variants that sizes do not choose from"
+                       : "has one variant, and nothing to measure";
   return "";
 }
 
@@ -135,8 +140,8 @@ private:
     size_t step;
     const Alternative *alternative;
   };
-  /// Not what is between launches of one alternative, nor between alternatives of several steps that run together: those
-  /// for the same sizes, which alone choose.
+  /// Not what is between launches of one alternative, nor between alternatives of several steps that run
+  /// together: those for the same sizes, which alone choose.
   bool isSeen(BufferId buffer) const {
     if (plan.buffers[buffer].kind != BufferPlan::Kind::Temporary)
       return true;

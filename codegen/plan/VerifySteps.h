@@ -5,8 +5,8 @@
 
 namespace fusion {
 
-/// Grids, shared memory, offsets, views and buffers are within bounds, as far as their sizes are constants. Indices are
-/// verified already.
+/// Grids, shared memory, offsets, views and buffers are within bounds, as far as their sizes are constants.
+/// Indices are verified already.
 Status verifySizes(const ProgramPlan &plan);
 
 /// What Step promises. Arguments are verified already.

@@ -57,9 +57,10 @@ void KernelBuilder::writeQueries() {
 void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   const Value operand = stored.tensor;
   const View &view = problem.view(operand);
-  source.body.method(fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 kv_head) const", typeOf(operand), name),
-                input(operand) + offset(view.offset) + term("entry", view.strides[0]) +
-                    term("kv_head", view.strides[1]));
+  source.body.method(
+      fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 kv_head) const", typeOf(operand), name),
+      input(operand) + offset(view.offset) + term("entry", view.strides[0]) +
+          term("kv_head", view.strides[1]));
   count(fmt::format("{}_stride", name), view.strides[2]);
   if (needs.columnStrides)
     count(fmt::format("{}_column_stride", name), view.strides[3]);
@@ -69,7 +70,8 @@ void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   std::string place = input(stored.scale) + offset(scales.offset);
   if (stored.byHead)
     place += term("kv_head", scales.strides.back());
-  source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name), "to_f32(load(" + place + "))");
+  source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name),
+                     "to_f32(load(" + place + "))");
 }
 
 /// The first element for an entry, a head and a query of what broadcasts against the scores.
@@ -87,8 +89,9 @@ std::string KernelBuilder::rowOf(Value operand) {
 
 void KernelBuilder::writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion) {
   if (bound.limit)
-    source.body.method(fmt::format("DEVICE i64 {}(i64 entry, i64 query) const", name),
-                       fmt::format("(i64)load({}){}", rowOf(bound.limit), bound.isExclusive ? exclusion : ""));
+    source.body.method(
+        fmt::format("DEVICE i64 {}(i64 entry, i64 query) const", name),
+        fmt::format("(i64)load({}){}", rowOf(bound.limit), bound.isExclusive ? exclusion : ""));
 }
 
 void KernelBuilder::writeMask() {
@@ -97,7 +100,8 @@ void KernelBuilder::writeMask() {
   const View &view = problem.view(problem.mask);
   const std::string type = typeOf(problem.mask), place = rowOf(problem.mask);
   const Dim stride = view.shape.empty() || view.shape.back() == Dim(1) ? Dim(0) : view.strides.back();
-  source.body.method(fmt::format("DEVICE const {} *mask_row(i64 entry, i64 head, i64 query) const", type), place);
+  source.body.method(fmt::format("DEVICE const {} *mask_row(i64 entry, i64 head, i64 query) const", type),
+                     place);
   source.body.method(fmt::format("DEVICE const {0} *mask(const {0} *row, i64 key) const", type),
                 "row" + term("key", stride));
 }
@@ -176,7 +180,8 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   KernelDraft draft = source.finish(entry);
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicSharedBytes);
   const Dim tiles = problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch;
-  draft.gridX = launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusterBlocks);
+  draft.gridX =
+      launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusterBlocks);
   return draft;
 }
 

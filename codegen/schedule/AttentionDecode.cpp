@@ -86,8 +86,8 @@ struct Tiles {
 bool runsOnTensorCores(const Problem &problem) {
   nn::AttentionOp op = problem.op;
   const DType type = dtype(op.getK());
-  return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type && dtype(op.getV()) == type &&
-         problem.storedKeys.type == problem.storedValues.type &&
+  return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type &&
+         dtype(op.getV()) == type && problem.storedKeys.type == problem.storedValues.type &&
          readsVectors(problem.view(problem.storedKeys.tensor), vectorLength) &&
          readsVectors(problem.view(problem.storedValues.tensor), vectorLength) && Tiles(problem).fits;
 }

@@ -79,8 +79,8 @@ struct Tiling {
   int64_t rows() const { return 16 * warps * rowTiles; }
 };
 
-/// The dynamic shared memory of a block: PrefillShape::shared_bytes in attention_prefill.cuh, PrefillTma::shared_bytes in
-/// attention_prefill_tma.cuh.
+/// The dynamic shared memory of a block: PrefillShape::shared_bytes in attention_prefill.cuh,
+/// PrefillTma::shared_bytes in attention_prefill_tma.cuh.
 int64_t sharedBytes(int64_t depth, int64_t valueDepth, const Tiling &tiling) {
   constexpr int64_t stages = 2, alignment = 1024;
   auto pitch = [&](int64_t width) {
@@ -91,9 +91,9 @@ int64_t sharedBytes(int64_t depth, int64_t valueDepth, const Tiling &tiling) {
          (tiling.products == Products::Ring ? alignment : 0);
 }
 
-/// For heads of `depth`, and values of `valueDepth`: as much as the registers of a thread take. Of a 16 x 8 fragment of
-/// scores or accumulators it holds 4 elements. Of warps, those with 32 rows are better: what they read of shared memory
-/// serves twice the products.
+/// For heads of `depth`, and values of `valueDepth`: as much as the registers of a thread take. Of a 16 x 8
+/// fragment of scores or accumulators it holds 4 elements. Of warps, those with 32 rows are better: what they
+/// read of shared memory serves twice the products.
 Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool masked, bool bounded, bool mapped,
                     const TargetInfo &target) {
   const int64_t width = std::max(depth, valueDepth);
@@ -119,9 +119,10 @@ Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool mask
   return {Products::Warps, 4, 2, width > 80 || !scaleOnly ? 32 : 64, 2};
 }
 
-/// Tiles of 64 columns of an operand [entry, head, row, column] with its dims in `order`. A dim of one element may have any
-/// stride.
-TensorMapArgument mapOf(const Problem &problem, Value operand, ArrayRef<unsigned> order, std::vector<uint32_t> box) {
+/// Tiles of 64 columns of an operand [entry, head, row, column] with its dims in `order`. A dim of one
+/// element may have any stride.
+TensorMapArgument mapOf(const Problem &problem, Value operand, ArrayRef<unsigned> order,
+                        std::vector<uint32_t> box) {
   constexpr int64_t vector = 8;
   const View &view = problem.view(operand);
   TensorMapArgument map;
@@ -137,8 +138,8 @@ TensorMapArgument mapOf(const Problem &problem, Value operand, ArrayRef<unsigned
   return map;
 }
 
-/// The maps of attention_prefill_tma.cuh. Rows are in the order of their heads: TMA takes a tile of queries that are whole
-/// groups.
+/// The maps of attention_prefill_tma.cuh. Rows are in the order of their heads: TMA takes a tile of queries
+/// that are whole groups.
 std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuilder &kernel) {
   constexpr unsigned rowsInHeads[] = {0, 1, 2, 3}, headsInRows[] = {0, 2, 1, 3};
   constexpr uint32_t columns = 64;
@@ -149,8 +150,8 @@ std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuild
   kernel.config("queries_mapped", takesQueries);
   if (takesQueries)
     names = kernel.tensorMap(op.getQ(), mapOf(problem, op.getQ(), headsInRows,
-                                              {1, static_cast<uint32_t>(rows / group), static_cast<uint32_t>(group),
-                                               columns})) +
+                                              {1, static_cast<uint32_t>(rows / group),
+                                               static_cast<uint32_t>(group), columns})) +
             ", ";
   const std::vector<uint32_t> box = {1, 1, static_cast<uint32_t>(tiling.keys), columns};
   names += kernel.tensorMap(op.getK(), mapOf(problem, op.getK(), rowsInHeads, box)) + ", ";
@@ -183,7 +184,8 @@ KernelDraft emitTensorCores(const Problem &problem) {
   kernel.config("scale_only", scaleOnly);
   kernel.config("exponent_scale",
                 scaleOnly ? static_cast<double>(op.getScale().convertToFloat()) * log2e : log2e);
-  Launch launch{tiling.rows(), tiling.warps, tiling.residentBlocks, 1, sharedBytes(depth, valueDepth, tiling)};
+  Launch launch{tiling.rows(), tiling.warps, tiling.residentBlocks, 1,
+                sharedBytes(depth, valueDepth, tiling)};
   if (isRing) {
     constexpr int64_t copyingWarps = 4;
     kernel.config("query_stages", tiling.queryStages);

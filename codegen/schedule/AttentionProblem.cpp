@@ -110,7 +110,8 @@ int64_t decodeQueries(const Problem &problem) {
 }
 
 /// The codes that keys or values are made of: what the kernels decode as they read it.
-static std::optional<std::string> decodingRefusal(const Region &region, nn::AttentionOp attention, Value operand) {
+static std::optional<std::string> decodingRefusal(const Region &region, nn::AttentionOp attention,
+                                                  Value operand) {
   auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
   if (!dequantize || !llvm::is_contained(region.ops, dequantize.getOperation()))
     return std::nullopt;
@@ -126,7 +127,8 @@ static std::optional<std::string> decodingRefusal(const Region &region, nn::Atte
     return std::string("a scale of f64");
   for (Value value : {dequantize.getX(), dequantize.getScale()})
     if (!llvm::is_contained(region.inputs, value))
-      return std::string("the codes of an operand of nn.attention, or their scale, are computed in the region");
+      return std::string(
+          "the codes of an operand of nn.attention, or their scale, are computed in the region");
   auto scale = tensorType(dequantize.getScale());
   const int64_t axis = dequantize.getAxis();
   if (scale.hasStaticShape() && scale.getNumElements() == 1)
@@ -162,8 +164,8 @@ static bool makesOperands(const Region &region, nn::AttentionOp attention, Opera
   return bounds && (llvm::is_contained(bounds->ops, op) || isa<nn::ConstantOp>(op));
 }
 
-/// Besides the attention and what makes its operands only a transpose, then a reshape: the result in another order of
-/// dims.
+/// Besides the attention and what makes its operands only a transpose, then a reshape: the result in another
+/// order of dims.
 static std::optional<std::string> layoutRefusal(const Region &region, nn::AttentionOp attention) {
   Value result = attention.getResult();
   bool reshaped = false, transposed = false;

@@ -1,5 +1,5 @@
-// The collective schedule: a sum over ranks and what the row schedule can do with it, as one kernel per rank; or, after a
-// sum by the communication library, as a kernel of any schedule.
+// The collective schedule: a sum over ranks and what the row schedule can do with it, as one kernel per rank;
+// or, after a sum by the communication library, as a kernel of any schedule.
 #include "codegen/LibrarySum.h"
 #include "codegen/device/exchange_abi.h"
 #include "codegen/schedule/RowBody.h"
@@ -20,8 +20,8 @@ struct Rows {
 /// 1024 threads have 64 registers each: enough to wait for few ranks with one vector each, not for more.
 uint32_t mostThreads(int64_t ranks, int64_t vectors) { return ranks <= 4 && vectors <= 1024 ? 1024 : 512; }
 
-/// Row counts that want the work shared out differently: with few rows, one block alone would take long to send a row and to
-/// look for what the others send. `blocks`: of a cluster, for up to `most` rows.
+/// Row counts that want the work shared out differently: with few rows, one block alone would take long to
+/// send a row and to look for what the others send. `blocks`: of a cluster, for up to `most` rows.
 struct Spread {
   int64_t most;
   uint32_t blocks;
@@ -49,9 +49,9 @@ void spread(Rows &rows, uint32_t most) {
     }
 }
 
-/// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for. Where rows come
-/// back finished and each thread has a few vectors, 64 are enough: more rows on their way at once hide the two hops.
-/// Many narrow accesses, of rows of odd widths, need an address each.
+/// The compiler, left to itself, spills rather than take the registers that the waits in the middle ask for.
+/// Where rows come back finished and each thread has a few vectors, 64 are enough: more rows on their way at
+/// once hide the two hops. Many narrow accesses, of rows of odd widths, need an address each.
 uint32_t residentBlocks(const KernelContext &context, const row::Layout &layout,
                         const std::optional<row::Exchange> &exchange) {
   const uint32_t registers = static_cast<uint32_t>(context.target.registersPerMultiprocessor);
@@ -61,8 +61,10 @@ uint32_t residentBlocks(const KernelContext &context, const row::Layout &layout,
 }
 
 /// Whether ranks gather rows that are normalised already, laid out so, and not only their sums.
-bool gathersRows(const row::Graph &graph, const row::Layout &layout, int64_t ranks, const KernelContext &context) {
-  return context.algorithm == CollectiveAlgorithm::TwoShot && row::Exchange(context, ranks, graph, layout).gathersRows;
+bool gathersRows(const row::Graph &graph, const row::Layout &layout, int64_t ranks,
+                 const KernelContext &context) {
+  return context.algorithm == CollectiveAlgorithm::TwoShot &&
+         row::Exchange(context, ranks, graph, layout).gathersRows;
 }
 
 /// The region as rows that start from the sum, or why it is not.
@@ -85,10 +87,12 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   if (!rows.graph.width.isStatic())
     return std::string("rows of a length that only a run knows");
   const int64_t vectors = rows.graph.width.value() / rows.layout.vector;
-  const bool fills = algorithm == CollectiveAlgorithm::TwoShot && ranks > 2 && rows.layout.wholeBlock() && vectors % 32 == 0;
+  const bool fills =
+      algorithm == CollectiveAlgorithm::TwoShot && ranks > 2 && rows.layout.wholeBlock() && vectors % 32 == 0;
   const uint32_t most = mostThreads(ranks, vectors);
   if (rows.layout.blockThreads > most || (fills && vectors <= most)) {
-    layout = row::chooseLayout(rows.graph, nullptr, fills && vectors <= most ? static_cast<uint32_t>(vectors) : most);
+    layout = row::chooseLayout(rows.graph, nullptr,
+                               fills && vectors <= most ? static_cast<uint32_t>(vectors) : most);
     if (auto *reason = std::get_if<std::string>(&layout))
       return std::move(*reason);
     rows.layout = std::get<row::Layout>(layout);
@@ -96,12 +100,14 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   if (!rows.layout.inRegisters)
     return std::string("rows that do not fit in registers");
   const int64_t least = context.range ? context.range->least : rows.graph.rows.constant().value_or(1);
-  const std::vector<Spread> all = spreads(algorithm, ranks, vectors, gathersRows(rows.graph, rows.layout, ranks, context));
+  const std::vector<Spread> all =
+      spreads(algorithm, ranks, vectors, gathersRows(rows.graph, rows.layout, ranks, context));
   for (const Spread &one : all)
     if (least <= one.most) {
-      // Of the three layouts for rows that are gathered normalised the last is for many: two vectors a thread, and two rows a multiprocessor.
-      if (all.size() == 3 && algorithm == CollectiveAlgorithm::TwoShot && one.most == INT64_MAX && rows.layout.chunks == 1 &&
-          vectors % 64 == 0 && vectors >= 128) {
+      // Of the three layouts for rows that are gathered normalised the last is for many: two vectors a
+      // thread, and two rows a multiprocessor.
+      if (all.size() == 3 && algorithm == CollectiveAlgorithm::TwoShot && one.most == INT64_MAX &&
+          rows.layout.chunks == 1 && vectors % 64 == 0 && vectors >= 128) {
         rows.layout.blockThreads = rows.layout.threadsPerRow = static_cast<uint32_t>(vectors) / 2;
         rows.layout.chunks = 2;
       }
@@ -147,12 +153,14 @@ private:
       return std::holds_alternative<Rows>(rows) ? std::nullopt : std::optional(std::get<std::string>(rows));
     }
     auto split = splitSum(region, context);
-    return std::holds_alternative<LibrarySum>(split) ? std::nullopt : std::optional(std::get<std::string>(split));
+    return std::holds_alternative<LibrarySum>(split) ? std::nullopt
+                                                     : std::optional(std::get<std::string>(split));
   }
 
   static std::vector<PlannedAlternative> alternatives(const Region &region, const KernelContext &context) {
     if (region.ranks() == 1)
-      return alternativesFor({}, region, [&region](const KernelContext &context) { return emit(region, context); });
+      return alternativesFor({}, region,
+                             [&region](const KernelContext &context) { return emit(region, context); });
     std::vector<PlannedAlternative> all;
     for (CollectiveAlgorithm algorithm : algorithms(region, context)) {
       KernelContext withAlgorithm = context;
@@ -161,12 +169,13 @@ private:
         withAlgorithm.scattered = {};
       std::vector<PlannedAlternative> ofAlgorithm(1);
       if (algorithm != CollectiveAlgorithm::Library)
-        ofAlgorithm = alternativesFor(ranges(region, withAlgorithm), region, [&region, algorithm](KernelContext context) {
-          context.algorithm = algorithm;
-          if (algorithm != CollectiveAlgorithm::TwoShot)
-            context.scattered = {};
-          return emit(region, context);
-        });
+        ofAlgorithm = alternativesFor(ranges(region, withAlgorithm), region,
+                                      [&region, algorithm](KernelContext context) {
+                                        context.algorithm = algorithm;
+                                        if (algorithm != CollectiveAlgorithm::TwoShot)
+                                          context.scattered = {};
+                                        return emit(region, context);
+                                      });
       for (PlannedAlternative &alternative : ofAlgorithm) {
         alternative.algorithm = algorithm;
         all.push_back(std::move(alternative));
@@ -191,7 +200,8 @@ private:
       return {};
     const int64_t vectors = rows.graph.width.value() / rows.layout.vector;
     std::vector<SizeRange> result;
-    for (const Spread &one : spreads(*context.algorithm, region.ranks(), vectors, gathersRows(rows.graph, rows.layout, region.ranks(), context)))
+    for (const Spread &one : spreads(*context.algorithm, region.ranks(), vectors,
+                                     gathersRows(rows.graph, rows.layout, region.ranks(), context)))
       result.push_back({rows.graph.rows, result.empty() ? 1 : result.back().most + 1, one.most});
     return result.size() == 1 || rows.graph.rows.isStatic() ? std::vector<SizeRange>() : result;
   }
@@ -205,7 +215,8 @@ private:
     const Rows *rows = std::get_if<Rows>(&built);
     if (!rows || rows->layout.rowsPerBlock() != 1)
       return std::nullopt;
-    return row::Exchange(withAlgorithm, region.ranks(), rows->graph, rows->layout).scatteredRows(region, rows->graph);
+    return row::Exchange(withAlgorithm, region.ranks(), rows->graph, rows->layout)
+        .scatteredRows(region, rows->graph);
   }
 
   static KernelDraft emit(const Region &region, const KernelContext &context) {
@@ -227,7 +238,8 @@ private:
                                        .clusterBlocks = blocks});
     draft.gridX = rows.graph.rows.ceilDiv(static_cast<int64_t>(rows.layout.rowsPerBlock())) * Dim(blocks);
     if (exchange)
-      draft.collective = {*context.algorithm, exchange->messageBytes, exchange->roundBytes, exchange->gathersRows};
+      draft.collective = {*context.algorithm, exchange->messageBytes, exchange->roundBytes,
+                          exchange->gathersRows};
     return draft;
   }
 };

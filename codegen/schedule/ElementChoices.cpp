@@ -74,7 +74,8 @@ scalar::Value ElementGraph::pad(nn::PadOp op, const ElementIndex &index, scalar:
   }
   if (!inside)
     return value(op.getX(), from, guard);
-  return graph.select(inside, value(op.getX(), from, graph.both(guard, inside)), value(op.getValue(), {}, guard));
+  return graph.select(inside, value(op.getX(), from, graph.both(guard, inside)),
+                      value(op.getValue(), {}, guard));
 }
 
 scalar::Value ElementGraph::trilu(nn::TriluOp op, const ElementIndex &index, scalar::Value guard) {
@@ -85,7 +86,8 @@ scalar::Value ElementGraph::trilu(nn::TriluOp op, const ElementIndex &index, sca
   return graph.select(kept, x, graph.like(x, 0));
 }
 
-scalar::Value ElementGraph::place(Value indices, const ElementIndex &index, const Dim &count, scalar::Value guard) {
+scalar::Value ElementGraph::place(Value indices, const ElementIndex &index, const Dim &count,
+                                  scalar::Value guard) {
   const scalar::Value chosen = value(indices, index, guard);
   return graph.call("gather_index", {graph.convertRegister(DType::I64, chosen), size(count)}, DType::I64);
 }
@@ -101,7 +103,8 @@ scalar::Value ElementGraph::gather(nn::GatherOp op, const ElementIndex &index, s
   return value(op.getX(), from, guard);
 }
 
-scalar::Value ElementGraph::gatherElements(nn::GatherElementsOp op, const ElementIndex &index, scalar::Value guard) {
+scalar::Value ElementGraph::gatherElements(nn::GatherElementsOp op, const ElementIndex &index,
+                                           scalar::Value guard) {
   const size_t axis = normalised(op.getAxis(), index.size());
   ElementIndex from = index;
   from[axis] = place(op.getIndices(), index, context.shape(op.getX())[axis], guard);
@@ -149,8 +152,10 @@ scalar::Value ElementGraph::rotated(nn::RopeOp op, const ElementIndex &index, sc
   };
   ElementIndex other = index;
   other.back() = partner;
-  const scalar::Value straight = graph.round(compute, graph.mul(value(op.getX(), index, guard), angle(op.getCos())));
-  const scalar::Value crossed = graph.round(compute, graph.mul(value(op.getX(), other, guard), angle(op.getSin())));
+  const scalar::Value straight =
+      graph.round(compute, graph.mul(value(op.getX(), index, guard), angle(op.getCos())));
+  const scalar::Value crossed =
+      graph.round(compute, graph.mul(value(op.getX(), other, guard), angle(op.getSin())));
   const scalar::Value sum = graph.select(first, graph.sub(straight, crossed), graph.add(straight, crossed));
   return graph.round(dtype(op->getResult(0)), graph.round(compute, sum));
 }

@@ -19,7 +19,8 @@ std::vector<scalar::Value> constantValues(scalar::Graph &graph, nn::ConstantOp o
   ElementsAttr value = op.getValue();
   const DType type = dtype(op.getResult());
   if (value.isSplat() && value.getNumElements() > 0)
-    value = DenseElementsAttr::get(RankedTensorType::get({}, value.getElementType()), value.getSplatValue<Attribute>());
+    value = DenseElementsAttr::get(RankedTensorType::get({}, value.getElementType()),
+                                   value.getSplatValue<Attribute>());
   Tensor tensor = toTensor(value);
   std::vector<scalar::Value> values;
   if (type == DType::F64)
@@ -38,7 +39,8 @@ scalar::Value constantValue(scalar::Graph &graph, body::Scope &source, Operation
   if (auto constant = dyn_cast<nn::ConstantOp>(op))
     return constantValues(graph, constant)[0];
   auto dims = cast<nn::DimConstantOp>(op);
-  return graph.convertRegister(dtype(op->getResult(0)), source.size(graph, nn::dimsFromAttr(dims.getValues())[0]));
+  return graph.convertRegister(dtype(op->getResult(0)),
+                               source.size(graph, nn::dimsFromAttr(dims.getValues())[0]));
 }
 
 std::optional<std::string> ElementGraph::refuses(Operation *op, const KernelContext &context) {
@@ -46,15 +48,16 @@ std::optional<std::string> ElementGraph::refuses(Operation *op, const KernelCont
     ElementsAttr value = constant.getValue();
     if (!isa<DenseElementsAttr>(value))
       return "a constant whose elements are not in the module";
-    const int64_t bytes =
-        value.getNumElements() * static_cast<int64_t>(byteSize(scalar::registerType(dtype(constant.getResult()))));
+    const int64_t bytes = value.getNumElements() *
+                          static_cast<int64_t>(byteSize(scalar::registerType(dtype(constant.getResult()))));
     if (!value.isSplat() && bytes > mostTableBytes)
       return ("a constant of " + Twine(bytes) + " bytes inside the region").str();
     return std::nullopt;
   }
   if (isa<nn::ScalarFormula>(op) ||
-      isa<nn::DimConstantOp, nn::IotaOp, nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp, nn::ConcatOp, nn::CacheWriteOp, nn::PadOp,
-          nn::TriluOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp, nn::RopeOp>(op))
+      isa<nn::DimConstantOp, nn::IotaOp, nn::ReshapeOp, nn::TransposeOp, nn::ExpandOp, nn::SliceOp,
+          nn::ConcatOp, nn::CacheWriteOp, nn::PadOp, nn::TriluOp, nn::GatherOp, nn::GatherElementsOp,
+          nn::GatherNdOp, nn::RopeOp>(op))
     return std::nullopt;
   return (op->getName().getStringRef() + " is not computed element by element").str();
 }
@@ -105,7 +108,8 @@ scalar::Value ElementGraph::constant(Operation *op, const ElementIndex &index) {
   if (table.empty()) {
     std::vector<std::string> texts;
     for (scalar::Value value : values)
-      texts.push_back(isFloat(held) ? body::literal(held, graph[value].number) : body::integerLiteral(held, graph[value].integer));
+      texts.push_back(isFloat(held) ? body::literal(held, graph[value].number)
+                                    : body::integerLiteral(held, graph[value].integer));
     table = source.table(held, texts);
   }
   return graph.load({table, type, scalar::Access::Table}, source.address(graph, shape, index));
@@ -144,7 +148,8 @@ ElementIndex ElementGraph::throughReshape(Operation *op, const ElementIndex &ind
       continue;
     }
     const DimShape run(from.begin() + i, from.begin() + fromEnd), target(to.begin() + j, to.begin() + toEnd);
-    const scalar::Value linear = source.address(graph, run, ElementIndex(index.begin() + i, index.begin() + fromEnd));
+    const scalar::Value linear =
+        source.address(graph, run, ElementIndex(index.begin() + i, index.begin() + fromEnd));
     auto parts = source.delinearize(graph, linear, target);
     std::copy(parts.begin(), parts.end(), result.begin() + j);
   }
@@ -160,7 +165,8 @@ ElementIndex ElementGraph::throughSlice(Operation *op, const ElementIndex &index
   return result;
 }
 
-scalar::Value ElementGraph::scale(Operation *op, unsigned operand, const ElementIndex &index, scalar::Value guard) {
+scalar::Value ElementGraph::scale(Operation *op, unsigned operand, const ElementIndex &index,
+                                  scalar::Value guard) {
   Value scale = op->getOperand(operand);
   const DimShape &shape = context.shape(scale);
   if (product(shape) == Dim(1))

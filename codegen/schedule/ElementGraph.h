@@ -1,5 +1,5 @@
-// Elements of a region's values as expressions: what an element depends on is computed again through index maps, down to
-// loads of the region's inputs.
+// Elements of a region's values as expressions: what an element depends on is computed again through index
+// maps, down to loads of the region's inputs.
 #pragma once
 
 #include "codegen/body/KernelSource.h"
@@ -21,7 +21,8 @@ public:
   ElementGraph(const Region &region, const KernelContext &context, scalar::Graph &graph, body::Scope &source)
       : region(region), context(context), graph(graph), source(source) {}
 
-  /// The element at `index`. Where `guard` (a bool; none: everywhere) is false, nothing is read and the value means nothing.
+  /// The element at `index`. Where `guard` (a bool; none: everywhere) is false, nothing is read and the value
+  /// means nothing.
   scalar::Value value(mlir::Value value, const ElementIndex &index, scalar::Value guard = {});
 
   /// Why an op has no such expression, or nothing.

@@ -30,8 +30,8 @@ KernelDraft emitSum(const Sum &sum, const KernelContext &context);
 /// The sum as a product that is there already.
 matmul::Problem sumProblem(const Sum &sum, const KernelContext &context);
 
-/// Whether each of the few rows reads its expert's matrix by itself; where the sum over the slots is in the same kernel,
-/// up to mostSumTokens.
+/// Whether each of the few rows reads its expert's matrix by itself; where the sum over the slots is in the
+/// same kernel, up to mostSumTokens.
 constexpr int64_t mostSumTokens = 4;
 bool takesGemv(const matmul::Problem &problem);
 bool takesGemvSum(const matmul::Problem &problem);

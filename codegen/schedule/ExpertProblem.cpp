@@ -170,7 +170,8 @@ int64_t rowsAtOnce(const Problem &problem) {
 Dim expertGroups(const Problem &problem) {
   if (!problem.routing)
     return Dim(1);
-  // A kernel for fewer rows than experts has a group for each row (see GemmSource), others one for each expert.
+  // A kernel for fewer rows than experts has a group for each row (see GemmSource), others one for each
+  // expert.
   const int64_t experts = problem.routing->experts;
   const bool forAnyNumber = problem.leastRows < experts && problem.mostRows > experts;
   return forAnyNumber ? Dim(experts) : Dim::min(problem.m, Dim(experts));

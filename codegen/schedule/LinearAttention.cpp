@@ -39,7 +39,8 @@ bool Problem::readsVectors(Value operand, int64_t length) const {
   for (size_t i = 0; i < 3; ++i)
     if (rows.shape[i] != Dim(1) && !rows.strides[i].knownMultipleOf(length))
       return false;
-  return rows.strides[3] == Dim(1) && rows.shape[3].knownMultipleOf(length) && rows.offset.knownMultipleOf(length);
+  return rows.strides[3] == Dim(1) && rows.shape[3].knownMultipleOf(length) &&
+         rows.offset.knownMultipleOf(length);
 }
 
 int64_t Problem::vectorOf(Value operand) const {
@@ -55,7 +56,8 @@ Dim Problem::flops() const {
 }
 
 /// After the result only a transpose, then a reshape; the new state leaves as it is.
-static std::optional<std::string> layoutRefusal(nn::LinearAttentionOp attention, const Region &region, const KernelContext &context) {
+static std::optional<std::string> layoutRefusal(nn::LinearAttentionOp attention, const Region &region,
+                                                const KernelContext &context) {
   Value result = attention.getY();
   bool reshaped = false, transposed = false;
   for (Operation *op : region.ops) {
@@ -105,7 +107,8 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
       return std::string("there are no heads");
   const Problem problem(region, context);
   if (recurrentBytes(problem) > context.target.sharedBytesPerBlock)
-    return "the queries of a token, " + std::to_string(problem.queries) + " heads for each state, do not fit in shared memory";
+    return "the queries of a token, " + std::to_string(problem.queries) +
+           " heads for each state, do not fit in shared memory";
   return std::nullopt;
 }
 
@@ -124,7 +127,8 @@ static std::vector<SizeRange> ranges(const Problem &problem) {
 
 static KernelDraft emit(const Region &region, const KernelContext &context) {
   const Problem problem(region, context);
-  return problem.leastTokens >= leastChunked && isChunked(problem) ? emitChunked(problem) : emitRecurrent(problem);
+  return problem.leastTokens >= leastChunked && isChunked(problem) ? emitChunked(problem)
+                                                                   : emitRecurrent(problem);
 }
 
 /// Two kernels where chunks are prepared, else one.
@@ -162,7 +166,8 @@ public:
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = linear_attention::refusal(region, context))
       return refusal(*reason);
-    SchedulePlan plan{[&region](const KernelContext &context) { return linear_attention::emit(region, context); }};
+    SchedulePlan plan{
+        [&region](const KernelContext &context) { return linear_attention::emit(region, context); }};
     plan.batchInvariant = true; // by the number of tokens of a sequence, not by that of sequences
     plan.split = [&region, context, emit = plan.emit] {
       return linear_attention::alternatives(region, context, emit);

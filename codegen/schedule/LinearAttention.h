@@ -33,7 +33,8 @@ struct Problem {
 /// The reason why the region is no linear attention that these kernels compute, or nothing.
 std::optional<std::string> refusal(const Region &region, const KernelContext &context);
 
-/// The kernel that instantiates linear_attention_`variant`, with what all of them have in their Config and Body.
+/// The kernel that instantiates linear_attention_`variant`, with what all of them have in their Config and
+/// Body.
 class KernelBuilder {
 public:
   KernelBuilder(const Problem &problem, llvm::StringRef variant);
@@ -64,11 +65,12 @@ private:
 
 /// From so many tokens on in chunks, where that can be.
 constexpr int64_t leastChunked = 16;
-/// Whether types, sizes and places allow chunks: bf16, whose range is that of f32, with decays of whole heads.
+/// Whether types, sizes and places allow chunks: bf16, whose range is that of f32, with decays of whole
+/// heads.
 bool isChunked(const Problem &problem);
 KernelDraft emitChunked(const Problem &problem);
-/// From so many tokens on the chunks' own matrices are computed by a kernel for all at once, where that can be: first
-/// emitPrepare(), of a region without results, then emitPrepared().
+/// From so many tokens on the chunks' own matrices are computed by a kernel for all at once, where that can
+/// be: first emitPrepare(), of a region without results, then emitPrepared().
 constexpr int64_t leastPrepared = 256;
 bool isPrepared(const Problem &problem);
 KernelDraft emitPrepare(const Problem &problem);

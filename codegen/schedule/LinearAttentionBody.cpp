@@ -39,7 +39,8 @@ KernelBuilder::KernelBuilder(const Problem &problem, StringRef variant)
   if (op.getDecay())
     rows("decay", op.getDecay(), "head");
   if (op.getBeta())
-    rows("beta", op.getBeta(), problem.view(op.getBeta()).shape[1] == Dim(1) ? "0" : "head", /*columnStride=*/false);
+    rows("beta", op.getBeta(), problem.view(op.getBeta()).shape[1] == Dim(1) ? "0" : "head",
+         /*columnStride=*/false);
   stores();
 }
 
@@ -51,16 +52,18 @@ std::string KernelBuilder::term(const std::string &index, const Dim &stride) {
 
 void KernelBuilder::rows(const char *name, Value operand, const std::string &head, bool columnStride) {
   const View &view = problem.view(operand);
-  source.body.method(fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 head) const", typeOf(operand), name),
-                     source.body.input(problem.inputOf(operand)) +
-                         (view.offset == Dim(0) ? "" : " + " + source.body.size(view.offset)) +
-                         term("entry", view.strides[0]) + term(head, view.strides[1]));
+  source.body.method(
+      fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 head) const", typeOf(operand), name),
+      source.body.input(problem.inputOf(operand)) +
+          (view.offset == Dim(0) ? "" : " + " + source.body.size(view.offset)) +
+          term("entry", view.strides[0]) + term(head, view.strides[1]));
   count(fmt::format("{}_stride", name), view.strides[2]);
   if (columnStride)
     count(fmt::format("{}_column_stride", name), view.strides[3]);
 }
 
-/// The result is contiguous, in the order of dims that a transpose after it asks for. What does not leave is not stored.
+/// The result is contiguous, in the order of dims that a transpose after it asks for. What does not leave is
+/// not stored.
 void KernelBuilder::stores() {
   SmallVector<int64_t> order = {0, 1, 2, 3};
   Value result = op.getY();
@@ -75,10 +78,14 @@ void KernelBuilder::stores() {
     body::Code code(2);
     const auto output = llvm::find(problem.region.outputs, value);
     if (output != problem.region.outputs.end())
-      code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));",
-                            source.body.output(static_cast<unsigned>(output - problem.region.outputs.begin())),
-                            source.body.place(indices, sizes, dims), typeOf(value)));
-    source.body.method(fmt::format("template <int N> DEVICE void {}, i64 column, const Vec<f32, N> &values) const", signature), code);
+      code.line(
+          fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));",
+                      source.body.output(static_cast<unsigned>(output - problem.region.outputs.begin())),
+                      source.body.place(indices, sizes, dims), typeOf(value)));
+    source.body.method(
+        fmt::format("template <int N> DEVICE void {}, i64 column, const Vec<f32, N> &values) const",
+                    signature),
+        code);
   };
   store(result, "store(i64 entry, i64 head, i64 token", {"entry", "head", "token", "column"},
         {problem.batch, Dim(problem.resultHeads), problem.tokens, Dim(problem.valueDepth)}, order);
@@ -86,8 +93,8 @@ void KernelBuilder::stores() {
         {problem.batch, Dim(problem.heads), Dim(problem.depth), Dim(problem.valueDepth)}, {0, 1, 2, 3});
 }
 
-KernelDraft KernelBuilder::finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes, int64_t residentBlocks,
-                                  const std::string &argument) {
+KernelDraft KernelBuilder::finish(int64_t warps, int64_t columns, int64_t dynamicSharedBytes,
+                                  int64_t residentBlocks, const std::string &argument) {
   body::Entry entry;
   entry.schedule = "linear_attention";
   entry.function = variant;

@@ -37,7 +37,8 @@ private:
                   few = std::max(matmul::fewRows(problem), matmul::smallMRows(problem));
     const int64_t codes = matmul::swapCodesRows(plain, context.target);
     for (int64_t rows : {1, 4, 8, 16, 32, 64, 128})
-      if ((rows >= 8 && rows <= swapped) || rows <= codes || (rows <= few && (!swapped || !problem.prologue.empty())))
+      if ((rows >= 8 && rows <= swapped) || rows <= codes ||
+          (rows <= few && (!swapped || !problem.prologue.empty())))
         limits.push_back(rows);
     if (!problem.prologue.empty())
       limits.push_back(matmul::prologueRows(problem));
@@ -89,10 +90,11 @@ private:
     return withOthers(std::move(all), std::move(others));
   }
 
-  /// Where no ranges divide the numbers of rows. With batchInvariant a norm has a kernel of its own, as for many rows.
+  /// Where no ranges divide the numbers of rows. With batchInvariant a norm has a kernel of its own, as for
+  /// many rows.
   template <class Emitter>
-  static std::vector<PlannedAlternative> forAnyNumberOfRows(const Region &region, const KernelContext &context,
-                                                            const Emitter &emitter) {
+  static std::vector<PlannedAlternative>
+  forAnyNumberOfRows(const Region &region, const KernelContext &context, const Emitter &emitter) {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     if (context.batchInvariant && !problem.prologue.empty()) {
@@ -136,14 +138,14 @@ private:
     if (takesCodes(problem, context.target) && prefersCodes(problem) != takesOther)
       return counted(matmul::emitSwapCodes(region, context, problem), problem);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
-    KernelDraft draft = holds(matmul::swapABRows(problem, context.target))
-                            ? matmul::emitSwapAB(region, context, problem)
-                        : matmul::isSmallM(problem)          ? matmul::emitSmallM(region, context, problem)
-                        : holds(matmul::gemvRows(problem))   ? matmul::emitGemv(region, context, problem)
-                        : holds(matmul::gemvKnRows(problem)) ? matmul::emitGemvKn(region, context, problem)
-                        : !matmul::sm90Refusal(problem, context.target) ? matmul::emitSm90(region, context, problem)
-                        : matmul::tensorCoreType(problem)    ? matmul::emitMma(region, context, problem)
-                                                             : matmul::emitFma(region, context, problem);
+    KernelDraft draft =
+        holds(matmul::swapABRows(problem, context.target)) ? matmul::emitSwapAB(region, context, problem)
+        : matmul::isSmallM(problem)                        ? matmul::emitSmallM(region, context, problem)
+        : holds(matmul::gemvRows(problem))                 ? matmul::emitGemv(region, context, problem)
+        : holds(matmul::gemvKnRows(problem))               ? matmul::emitGemvKn(region, context, problem)
+        : !matmul::sm90Refusal(problem, context.target)    ? matmul::emitSm90(region, context, problem)
+        : matmul::tensorCoreType(problem)                  ? matmul::emitMma(region, context, problem)
+                                                           : matmul::emitFma(region, context, problem);
     return counted(std::move(draft), problem);
   }
 

@@ -85,8 +85,9 @@ scalar::Value EpilogueWriter::scale(Operation *op, Value operand) {
 
 bool EpilogueWriter::readsVectors(unsigned index, const View &view, ArrayRef<Dim> strides) const {
   auto isEven = [&](const Dim &dim) { return dim.knownMultipleOf(sums.width); };
-  return sums.readsAhead && sums.width > 1 && strides.back() == Dim(1) && isFloat(dtype(region.inputs[index])) &&
-         !isPacked(view) && isEven(view.offset) && llvm::all_of(strides.drop_back(), isEven);
+  return sums.readsAhead && sums.width > 1 && strides.back() == Dim(1) &&
+         isFloat(dtype(region.inputs[index])) && !isPacked(view) && isEven(view.offset) &&
+         llvm::all_of(strides.drop_back(), isEven);
 }
 
 scalar::Value EpilogueWriter::input(unsigned index, const View &view, size_t axis, int64_t block) {
@@ -229,15 +230,17 @@ void EpilogueWriter::write(size_t first) {
   if (sums.readsAhead) {
     functor.declare(fmt::format("  struct {} {{\n{}  }};\n", name, members));
     ahead.line("return read;");
-    functor.method(fmt::format("DEVICE {} operands(Matmul<{}>, i64 row, i64 column) const", name, first), ahead);
+    functor.method(fmt::format("DEVICE {} operands(Matmul<{}>, i64 row, i64 column) const", name, first),
+                   ahead);
     operands = fmt::format("const {} &operands, ", name);
   }
   const std::string store = handsOut ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
-  functor.method(fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, {}const {} (&sums)[{}], "
-                             "{}store) const",
-                             handsOut ? "template <class Store>\n  " : "", first, operands, type,
-                             problem.accumulators(), store),
-                 code);
+  functor.method(
+      fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, {}const {} (&sums)[{}], "
+                  "{}store) const",
+                  handsOut ? "template <class Store>\n  " : "", first, operands, type, problem.accumulators(),
+                  store),
+      code);
 }
 
 } // namespace fusion::matmul

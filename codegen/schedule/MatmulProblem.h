@@ -63,7 +63,8 @@ struct Routing {
   int64_t experts = 0;
 };
 
-/// Rows that a kernel is chosen for if the choice must not depend on their number: more than kernels for a few rows take.
+/// Rows that a kernel is chosen for if the choice must not depend on their number: more than kernels for a
+/// few rows take.
 constexpr int64_t rowsOfAnyBatch = 17;
 
 struct Problem {
@@ -185,8 +186,8 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
 int64_t neighboursPerScale(const Problem &problem);
 /// Numbers of rows after which another tile of gemm_mma is better.
 llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
-/// Why warpgroups do not multiply these rows, by gemm_sm90; nothing if they do: 16-bit floats of which TMA reads rows at
-/// distances of whole 16 bytes, A along k, and at least 64 columns and 64 along k.
+/// Why warpgroups do not multiply these rows, by gemm_sm90; nothing if they do: 16-bit floats of which TMA
+/// reads rows at distances of whole 16 bytes, A along k, and at least 64 columns and 64 along k.
 std::optional<std::string> sm90Refusal(const Problem &problem, const TargetInfo &target);
 /// Numbers of rows after which another tile of it is better; none where it takes no number of rows.
 llvm::SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target);

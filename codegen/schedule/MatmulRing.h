@@ -17,7 +17,8 @@ bool scalesSteps(const Problem &problem);
 /// Elements of the 16 bytes that TMA counts in.
 int64_t ringVector(const Problem &problem);
 
-/// Why warpgroups do not multiply these types, or TMA does not read B; nothing if they do. A is for the caller to look at.
+/// Why warpgroups do not multiply these types, or TMA does not read B; nothing if they do. A is for the
+/// caller to look at.
 std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target);
 
 /// Widths of a tile, of each accumulator, that the template takes, the widest first; and for which an

@@ -30,8 +30,8 @@ int64_t groupsOfRows(const Problem &problem) {
 }
 
 /// Rows of A are loaded when they are multiplied. Of experts with more than eight of them more warps, with
-/// fewer loads of B on their way each, wait for that. Mixtral's products of 32 tokens on an H200: 494 µs became
-/// 436, and 323 became 220.
+/// fewer loads of B on their way each, wait for that. Mixtral's products of 32 tokens on an H200: 494 µs
+/// became 436, and 323 became 220.
 bool waitsForRows(const Problem &problem) {
   const int64_t rows = rowsAtOnce(problem);
   return problem.routing && isKMajor(problem, false) && rows > 8 && rows <= 16 && !problem.b.decode;
@@ -153,9 +153,9 @@ KernelDraft emitSmallM(const Region &region, const KernelContext &context, const
   source.setWeightsBeforeWait();
   // Left to itself, the compiler spills a few registers of many to fit more blocks. Weights that are decoded
   // pay for that with two blocks a multiprocessor instead of three, from 33 rows on.
-  const bool hasMany =
-      problem.b.decode ? groups > 4
-                       : groups > 2 || waitsForRows(problem) || sharing.threads() == 512 || (!kMajor && matmuls > 1);
+  const bool hasMany = problem.b.decode ? groups > 4
+                                        : groups > 2 || waitsForRows(problem) || sharing.threads() == 512 ||
+                                              (!kMajor && matmuls > 1);
   KernelDraft draft =
       source.finish({}, static_cast<uint32_t>(sharing.threads()), hasMany ? 1 : 0, /*takesPrologue=*/false);
   draft.gridX = columnTiles(problem, sharing.columns()) * problem.batchCount() * expertGroups(problem);

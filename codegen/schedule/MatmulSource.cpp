@@ -173,8 +173,8 @@ std::string GemmSource::declareEpilogue(const std::string &name, const Region &p
   return functor.instance();
 }
 
-KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint32_t threads, uint32_t clusterBlocks,
-                                       const TensorMapArgument &mapOfA,
+KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint32_t threads,
+                                       uint32_t clusterBlocks, const TensorMapArgument &mapOfA,
                                        llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   arguments.push_back(source.tensorMap(problem.a.input, mapOfA));
   for (const Matmul &matmul : problem.matmuls)
@@ -195,8 +195,8 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
   return finishWithMaps({sizes(), epilogue(sums)}, threads, clusterBlocks, mapOfA, mapOf);
 }
 
-KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks, bool isEarly,
-                                        const TensorMapArgument &mapOfA,
+KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
+                                        bool isEarly, const TensorMapArgument &mapOfA,
                                         llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");
   source.declare(source.config.text());

@@ -12,7 +12,8 @@ namespace fusion::matmul {
 struct Sums {
   DType type = DType::F32; ///< of 16 bits: rounded to it
   int64_t width = 1;
-  bool readsAhead = false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
+  bool readsAhead =
+      false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
 };
 
 /// The text of a kernel around the template `name`, of the file `name`.cuh.
@@ -53,15 +54,15 @@ public:
   KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                            const TensorMapArgument &mapOfA,
                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
-  /// Of gemm_swap_codes: sizes, scales and zero points, the epilogue, and maps of A and of the codes of each B.
-  /// `isEarly`: scales are read before pdl_wait().
+  /// Of gemm_swap_codes: sizes, scales and zero points, the epilogue, and maps of A and of the codes of each
+  /// B. `isEarly`: scales are read before pdl_wait().
   KernelDraft finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks, bool isEarly,
                               const TensorMapArgument &mapOfA,
                               llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
 private:
-  KernelDraft finishWithMaps(llvm::SmallVector<std::string> arguments, uint32_t threads, uint32_t clusterBlocks,
-                             const TensorMapArgument &mapOfA,
+  KernelDraft finishWithMaps(llvm::SmallVector<std::string> arguments, uint32_t threads,
+                             uint32_t clusterBlocks, const TensorMapArgument &mapOfA,
                              llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
   /// What B's elements are and how they are decoded.
   std::string codes(bool isEarly);

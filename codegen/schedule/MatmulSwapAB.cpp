@@ -144,7 +144,8 @@ TensorMapArgument mapOfSwappedRows(const Problem &problem) {
   // A single row lies anywhere: its map has a stride all the same.
   const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
                                          : *mergedStride(problem.rowDims, problem.rowStrides);
-  return swappedMap(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, swappedRows(problem), tile);
+  return swappedMap(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, swappedRows(problem),
+                    tile);
 }
 
 int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
@@ -154,7 +155,8 @@ int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
       problem.accumulators() > 2 || problem.k.constant().value_or(0) < tile)
     return 0;
   return readsSwappedRows(problem, *type) &&
-                 llvm::all_of(problem.matmuls, [&](const Matmul &matmul) { return fitsB(problem, matmul, *type); })
+                 llvm::all_of(problem.matmuls,
+                              [&](const Matmul &matmul) { return fitsB(problem, matmul, *type); })
              ? mostRows
              : 0;
 }
@@ -180,7 +182,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   if (context.mayLaunchEarly)
     source.set("launches_early", true);
   KernelDraft draft = source.finishSwapAB(
-      sums, threads, static_cast<uint32_t>(sharing.kSplit), mapOfSwappedRows(problem), [&](const Matmul &matmul) {
+      sums, threads, static_cast<uint32_t>(sharing.kSplit), mapOfSwappedRows(problem),
+      [&](const Matmul &matmul) {
         const Operand &b = matmul.b;
         return kMajor ? swappedMap(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile, tile)
                       : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);

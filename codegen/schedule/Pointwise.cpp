@@ -72,7 +72,8 @@ KernelDraft emitIndexed(const Region &region, const KernelContext &context) {
   const scalar::Value vector = graph.input("vector", DType::I64, scalar::Level::Vector);
   ElementIndex index = source.body.delinearize(graph, vector, shape);
   if (width > 1)
-    index.back() = graph.add(graph.mul(index.back(), graph.index(width)), graph.input("lane", DType::I64, scalar::Level::Element));
+    index.back() = graph.add(graph.mul(index.back(), graph.index(width)),
+                             graph.input("lane", DType::I64, scalar::Level::Element));
   ElementGraph elements(region, context, graph, source.body);
   std::vector<body::Result> results;
   for (Value output : region.outputs)
@@ -82,8 +83,8 @@ KernelDraft emitIndexed(const Region &region, const KernelContext &context) {
   body::Code code(2);
   const std::vector<std::string> vectors = printer.vectors(results, width, code);
   for (auto [number, output] : llvm::enumerate(region.outputs))
-    code.line(fmt::format("store_vec<{0}, {1}>({2} + vector * {1}, {3});", body::spelling(dtype(output)), width,
-                          source.body.output(number), vectors[number]));
+    code.line(fmt::format("store_vec<{0}, {1}>({2} + vector * {1}, {3});", body::spelling(dtype(output)),
+                          width, source.body.output(number), vectors[number]));
   source.include("pointwise.cuh");
   if (llvm::any_of(context.inputs, isPacked))
     source.include("bytes.cuh");
@@ -103,7 +104,8 @@ KernelDraft emit(const Region &region, const KernelContext &context) {
   const Dim total = product(context.shape(region.outputs[0]));
   std::optional<KernelDraft> vectors = vectorKernel(region, context);
   KernelDraft draft = vectors ? std::move(*vectors) : emitIndexed(region, context);
-  int64_t operations = llvm::count_if(region.ops, [](Operation *op) { return op->hasTrait<nn::Pointwise>(); });
+  int64_t operations =
+      llvm::count_if(region.ops, [](Operation *op) { return op->hasTrait<nn::Pointwise>(); });
   draft.flops = total * Dim(operations);
   return draft;
 }

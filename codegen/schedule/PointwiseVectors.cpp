@@ -157,8 +157,8 @@ static uint32_t threadsOfBlock(const Region &region, const VectorSpace &space) {
   return bytes >= 48 ? 128 : 256;
 }
 
-/// A thread has read its vectors of all inputs before it writes its own of the outputs: one that lies like output 0, and
-/// is read nowhere else, may lie where output 0 does.
+/// A thread has read its vectors of all inputs before it writes its own of the outputs: one that lies like
+/// output 0, and is read nowhere else, may lie where output 0 does.
 static bool mayBeReplaced(unsigned input, const Region &region, const KernelContext &context,
                           const VectorSpace &space) {
   const View contiguous = View::contiguous({}, space.dims);
@@ -179,7 +179,8 @@ namespace {
 class VectorKernel {
 public:
   VectorKernel(const Region &region, const KernelContext &context, const VectorSpace &space)
-      : region(region), context(context), space(space), source(region, context.inputs), printer(graph, source.names) {}
+      : region(region), context(context), space(space), source(region, context.inputs),
+        printer(graph, source.names) {}
 
   KernelDraft emit();
 
@@ -203,24 +204,29 @@ private:
   std::vector<scalar::Value> roots;
 };
 
-/// Kernel: of memory that no kernel writes. Row: of other memory, the same everywhere. Vector: one for a vector.
+/// Kernel: of memory that no kernel writes. Row: of other memory, the same everywhere. Vector: one for a
+/// vector.
 void VectorKernel::compute(llvm::ArrayRef<scalar::Value> index) {
   for (auto [number, input] : llvm::enumerate(region.inputs)) {
     const auto at = static_cast<unsigned>(number);
     const scalar::Level level = isConstant(at) ? scalar::Level::Kernel : scalar::Level::Row;
     if (input.use_empty() && !llvm::is_contained(region.outputs, input))
       continue;
-    values[input] = space.isUniform(at) ? graph.load(source.body.pointer(at), source.body.size(graph, context.inputs[number].offset), {}, level)
-                    : space.isRepeated(at)
-                        ? graph.load(source.body.pointer(at), source.body.address(graph, viewOf(at), index), {}, scalar::Level::Vector)
-                        : graph.input(fmt::format("element of in{}", number), dtype(input), scalar::Level::Element);
+    values[input] =
+        space.isUniform(at) ? graph.load(source.body.pointer(at),
+                                         source.body.size(graph, context.inputs[number].offset), {}, level)
+        : space.isRepeated(at)
+            ? graph.load(source.body.pointer(at), source.body.address(graph, viewOf(at), index), {},
+                         scalar::Level::Vector)
+            : graph.input(fmt::format("element of in{}", number), dtype(input), scalar::Level::Element);
   }
   for (Operation *op : region.ops) {
     auto formula = dyn_cast<nn::ScalarFormula>(op);
     llvm::SmallVector<scalar::Value> operands;
     for (Value operand : op->getOperands())
       operands.push_back(values.lookup(operand));
-    values[op->getResult(0)] = formula ? formula.formula(graph, operands) : constantValue(graph, source.body, op);
+    values[op->getResult(0)] =
+        formula ? formula.formula(graph, operands) : constantValue(graph, source.body, op);
   }
   for (Value output : region.outputs) {
     results.push_back({values.lookup(output), dtype(output)});
@@ -246,8 +252,8 @@ body::Code VectorKernel::vector(int64_t width, llvm::ArrayRef<scalar::Value> ind
     const scalar::Pointer from = source.body.pointer(at);
     const std::string type = body::spelling(from.element), name = source.names.fresh("v");
     const std::string pointer = from.packed ? fmt::format("packed<{}>({})", type, from.name) : from.name;
-    code.line(fmt::format("const Vec<{0}, {1}> {2} = load_vec<{0}, {1}>({3} + {4});", type, width, name, pointer,
-                          printer.value(place, code)));
+    code.line(fmt::format("const Vec<{0}, {1}> {2} = load_vec<{0}, {1}>({3} + {4});", type, width, name,
+                          pointer, printer.value(place, code)));
     printer.bindVector(values.lookup(input), name, from.element);
   }
   const std::vector<std::string> vectors = printer.vectors(results, width, code);
@@ -265,7 +271,8 @@ KernelDraft VectorKernel::emit() {
   auto coordinate = [&](const char *name) { return graph.input(name, DType::I64, scalar::Level::Vector); };
   llvm::SmallVector<scalar::Value> index;
   if (!flat)
-    index = source.body.delinearize(graph, coordinate("row"), DimShape(space.dims.begin(), space.dims.end() - 1), /*narrow=*/true);
+    index = source.body.delinearize(graph, coordinate("row"),
+                                    DimShape(space.dims.begin(), space.dims.end() - 1), /*narrow=*/true);
   index.push_back(coordinate(flat ? "element" : "column"));
   compute(index);
   source.include("pointwise.cuh");
@@ -283,7 +290,8 @@ KernelDraft VectorKernel::emit() {
       source.body.method("DEVICE void element(i64 element) const", vector(1, index, "element"));
   } else {
     source.config.set("perRow", space.dims.back().value() / space.width);
-    source.body.method("DEVICE void vector(i64 row, i64 column, i64 element) const", vector(space.width, index, "element"));
+    source.body.method("DEVICE void vector(i64 row, i64 column, i64 element) const",
+                       vector(space.width, index, "element"));
   }
   KernelDraft draft = source.finish({.schedule = "pointwise",
                                      .function = flat ? "pointwise_flat" : "pointwise_rows",

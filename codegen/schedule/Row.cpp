@@ -1,5 +1,6 @@
 // The row schedule: ops that work along the last dim of a common set of rows, or several chains of them with
-// rows of their own, which share out the blocks: the rotations of queries and keys, what a cache held and what is new.
+// rows of their own, which share out the blocks: the rotations of queries and keys, what a cache held and
+// what is new.
 #include "codegen/OutputSlices.h"
 #include "codegen/schedule/RowBody.h"
 #include "codegen/schedule/Schedules.h"
@@ -166,13 +167,13 @@ std::variant<Parts, std::string> partsOf(const Region &region, const KernelConte
   return std::move(parts);
 }
 
-/// Parts whose blocks take turns, so that what lies together is read together: of each part, so many blocks for one of the
-/// part with the fewest rows.
+/// Parts whose blocks take turns, so that what lies together is read together: of each part, so many blocks
+/// for one of the part with the fewest rows.
 struct Interleaving {
   llvm::SmallVector<int64_t> shares; ///< by part; empty: one part after the other
   Dim rows;                          ///< of that part
   int64_t all = 0;                   ///< sum of the shares
-  int64_t bytes = 0;                 ///< that all read for one of these rows, ahead of which more can be fetched; 0: nothing
+  int64_t bytes = 0; ///< that all read for one of these rows, ahead of which more can be fetched; 0: nothing
 };
 
 Interleaving interleavingOf(const Parts &parts) {
@@ -204,7 +205,9 @@ Interleaving interleavingOf(const Parts &parts) {
 }
 
 /// The fewest rows of Interleaving that are worth fetching ahead: what is read fills half an L2.
-int64_t manyRows(const Interleaving &interleaving) { return static_cast<int64_t>(llvm::divideCeil(32 << 20, interleaving.bytes)); }
+int64_t manyRows(const Interleaving &interleaving) {
+  return static_cast<int64_t>(llvm::divideCeil(32 << 20, interleaving.bytes));
+}
 
 /// Lets the parts fetch ahead if the kernel is for so many rows.
 void prefetchRows(Parts &parts, const Interleaving &interleaving, const SizeRange *range) {
@@ -215,10 +218,12 @@ void prefetchRows(Parts &parts, const Interleaving &interleaving, const SizeRang
     part.layout.prefetchDistance = share * std::max<int64_t>(1, row::prefetchBytes / interleaving.bytes);
 }
 
-/// Of heads of 16-bit elements in registers, some of which are turned, the elements that a thread has; 0 for others.
+/// Of heads of 16-bit elements in registers, some of which are turned, the elements that a thread has; 0 for
+/// others.
 int64_t turnedElements(const Parts &parts) {
   auto turns = [](const Part &part) {
-    return llvm::any_of(part.graph.nodes, [](const row::Node &node) { return node.kind == row::Node::Kind::Move; });
+    return llvm::any_of(part.graph.nodes,
+                        [](const row::Node &node) { return node.kind == row::Node::Kind::Move; });
   };
   auto isHalf = [](const row::Node &node) {
     return node.kind != row::Node::Kind::Load || byteSize(node.access.type) == 2;
@@ -232,8 +237,8 @@ int64_t turnedElements(const Parts &parts) {
   return llvm::any_of(parts, turns) ? most : 0;
 }
 
-/// Where the compiler would rather spill than take the registers: for rows held in registers with more than two results;
-/// before sm_90 also for heads, whose registers elsewhere stay as they are.
+/// Where the compiler would rather spill than take the registers: for rows held in registers with more than
+/// two results; before sm_90 also for heads, whose registers elsewhere stay as they are.
 uint32_t residentBlocks(const Parts &parts) {
   constexpr uint32_t registers = 65536, ofResults = 112, ofHeads = 64, ofLongHeads = 96;
   const row::Layout &layout = parts.front().layout;
@@ -247,14 +252,17 @@ uint32_t residentBlocks(const Parts &parts) {
 }
 
 /// One part after the other; returns the blocks of all.
-Dim emitApart(const Region &region, const KernelContext &context, const Parts &parts, body::KernelSource &source, body::Code &code) {
+Dim emitApart(const Region &region, const KernelContext &context, const Parts &parts,
+              body::KernelSource &source, body::Code &code) {
   code.line("i64 block = block_x();");
   Dim blocks = 0;
   for (auto [index, part] : llvm::enumerate(parts)) {
     const bool last = &part == &parts.back();
     const std::string count = last ? "" : source.size(part.blocks());
     code.line(last ? "{" : fmt::format("if (block < {}) {{", count));
-    code.line(row::BodyPrinter(region, context, part.graph, part.layout, source, "Part" + std::to_string(index)).print("block"));
+    code.line(
+        row::BodyPrinter(region, context, part.graph, part.layout, source, "Part" + std::to_string(index))
+            .print("block"));
     if (!last)
       code.line("return;");
     code.line("}");
@@ -266,8 +274,8 @@ Dim emitApart(const Region &region, const KernelContext &context, const Parts &p
 }
 
 /// Returns the blocks of all. A part's last blocks may have no rows, where it ends within a turn.
-Dim emitInterleaved(const Region &region, const KernelContext &context, const Parts &parts, const Interleaving &interleaving, body::KernelSource &source,
-                body::Code &code) {
+Dim emitInterleaved(const Region &region, const KernelContext &context, const Parts &parts,
+                    const Interleaving &interleaving, body::KernelSource &source, body::Code &code) {
   code.line(fmt::format("const u32 turn = block_x() % {0}u, round = block_x() / {0}u;", interleaving.all));
   int64_t before = 0;
   for (auto [index, part] : llvm::enumerate(parts)) {
@@ -277,13 +285,16 @@ Dim emitInterleaved(const Region &region, const KernelContext &context, const Pa
     const std::string block = share == 1 ? "round"
                                          : fmt::format("(i64)round * {} + turn{}", share,
                                                        before == 0 ? "" : fmt::format(" - {}", before));
-    code.line(row::BodyPrinter(region, context, part.graph, part.layout, source, "Part" + std::to_string(index)).print(block));
+    code.line(
+        row::BodyPrinter(region, context, part.graph, part.layout, source, "Part" + std::to_string(index))
+            .print(block));
     if (!last)
       code.line("return;");
     code.line("}");
     before += share;
   }
-  return interleaving.rows.ceilDiv(static_cast<int64_t>(parts.front().layout.rowsPerBlock())) * interleaving.all;
+  return interleaving.rows.ceilDiv(static_cast<int64_t>(parts.front().layout.rowsPerBlock())) *
+         interleaving.all;
 }
 
 class RowSchedule : public Schedule {
@@ -298,7 +309,9 @@ public:
       return refusal(*reason);
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
     plan.batchInvariant = true; // one layout
-    plan.split = [&region, context, emit = plan.emit] { return alternativesFor(ranges(region, context), region, emit); };
+    plan.split = [&region, context, emit = plan.emit] {
+      return alternativesFor(ranges(region, context), region, emit);
+    };
     return plan;
   }
 
@@ -308,8 +321,10 @@ private:
     const Parts &parts = std::get<Parts>(built);
     if (context.batchInvariant)
       return {};
-    if (const Interleaving interleaving = interleavingOf(parts); interleaving.bytes > 0 && !interleaving.rows.isStatic())
-      return {{interleaving.rows, 1, manyRows(interleaving) - 1}, {interleaving.rows, manyRows(interleaving), INT64_MAX}};
+    if (const Interleaving interleaving = interleavingOf(parts);
+        interleaving.bytes > 0 && !interleaving.rows.isStatic())
+      return {{interleaving.rows, 1, manyRows(interleaving) - 1},
+              {interleaving.rows, manyRows(interleaving), INT64_MAX}};
     return parts.size() == 1 ? row::rowRanges(parts[0].graph, parts[0].layout) : std::vector<SizeRange>();
   }
 

@@ -23,7 +23,8 @@ std::optional<std::pair<unsigned, View>> Builder::addendOf(Value value) {
 // The sum lies in registers, row by row; the addend wherever it is.
 Node *Builder::sumOverRanks(Value v, unsigned input, const View &view, const Space &space) {
   const DimShape &shape = context.shape(v);
-  if (space.form != 0 || space.dropped || shape.empty() || shape.back() != graph.width || space.width != graph.width ||
+  if (space.form != 0 || space.dropped || shape.empty() || shape.back() != graph.width ||
+      space.width != graph.width ||
       ArrayRef<Dim>(shape).drop_back() != ArrayRef<Dim>(graph.outerDims[space.outer]) ||
       product(graph.outerDims[space.outer]) != graph.rows)
     return fail("nn.all_reduce of other rows than the region's");

@@ -7,8 +7,8 @@
 
 namespace fusion::row {
 
-/// In which indices a value is asked for: leading dims as in Graph::outerDims[outer], then `width` columns unless
-/// the row dim was reduced away (`dropped`). A value of a smaller shape broadcasts into it.
+/// In which indices a value is asked for: leading dims as in Graph::outerDims[outer], then `width` columns
+/// unless the row dim was reduced away (`dropped`). A value of a smaller shape broadcasts into it.
 struct Space {
   unsigned outer = 0;
   Dim width = 1; ///< the last dim: the row, the head, or the entries of a rotary table
@@ -16,8 +16,8 @@ struct Space {
   unsigned form = 0; ///< into Builder's forms
 };
 
-/// How a value's dims are made of the row space's: the leading dims, then the row, or heads and the columns of a head.
-/// The last stays the last.
+/// How a value's dims are made of the row space's: the leading dims, then the row, or heads and the columns
+/// of a head. The last stays the last.
 struct Form {
   bool heads = false;
   llvm::SmallVector<unsigned> order; ///< for each dim of the value, which of those it is; empty: as they are
@@ -54,7 +54,8 @@ private:
   /// A reshape that splits the row into heads: the heads' form, asked for in the row's.
   bool splitsHeads(mlir::Operation *reshape);
   Node *transposed(nn::TransposeOp op, const Space &space);
-  /// The strides of a view in the order of the row space, and the row's as one dim where heads follow each other.
+  /// The strides of a view in the order of the row space, and the row's as one dim where heads follow each
+  /// other.
   void arrange(Access &access, unsigned form) const;
   Node *fail(const llvm::Twine &why);
 

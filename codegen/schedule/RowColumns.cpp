@@ -34,8 +34,8 @@ std::string BodyPrinter::mappedColumn(const ColumnMap &map, const std::string &c
   llvm_unreachable("all maps handled");
 }
 
-// Rows that lie one after the other are neighbours in a block, whatever the order of the dims: the heads of one
-// token, also where the tensor has the tokens after the heads. The larger a dim's stride in what is read,
+// Rows that lie one after the other are neighbours in a block, whatever the order of the dims: the heads of
+// one token, also where the tensor has the tokens after the heads. The larger a dim's stride in what is read,
 // the later it changes; strides known only at run time are taken for larger ones.
 SmallVector<scalar::Value> BodyPrinter::rowIndices(const DimShape &outer) {
   const scalar::Value row = places.input("index", DType::I64, scalar::Level::Row);

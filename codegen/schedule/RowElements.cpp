@@ -11,8 +11,8 @@ std::string BodyPrinter::typeName(const Node *node) {
   return node->kind == Node::Kind::Divisor ? "Divisor" : body::spelling(node->type);
 }
 
-std::string BodyPrinter::expression(const Node *node, ArrayRef<std::string> operands, const std::string &column,
-                                    bool rounded) {
+std::string BodyPrinter::expression(const Node *node, ArrayRef<std::string> operands,
+                                    const std::string &column, bool rounded) {
   if (node->kind == Node::Kind::Divisor)
     return fmt::format("divisor({})", operands[0]);
   body::Names names; // nothing is declared
@@ -45,10 +45,10 @@ std::string BodyPrinter::rowValue(const Node *node) {
   if (node->kind == Node::Kind::Apply && node->operands.empty() && !node->op)
     return rowNames[node] = expression(node, {}, ""); // a literal
   comment(node);
-  const std::string text =
-      node->kind == Node::Kind::Load
-          ? body::loadElement(node->access.type, pointerNames.at(node), "0", isEarly(node) && !isConstant(node))
-          : expression(node, operands, "0");
+  const std::string text = node->kind == Node::Kind::Load
+                               ? body::loadElement(node->access.type, pointerNames.at(node), "0",
+                                                   isEarly(node) && !isConstant(node))
+                               : expression(node, operands, "0");
   const std::string name = rowMember(typeName(node), "r");
   writer.line(name + " = " + text + ";");
   return rowNames[node] = name;

@@ -16,8 +16,8 @@ struct Exchange {
   int64_t rowBytes = 0; ///< of a row in a slot
   Dim slotBytes, areaBytes, messageBytes;
   Dim roundBytes; ///< at least areaBytes, and the same for all regions with the same sum
-  /// Two-shot: what is gathered after the reduce-scatter. The sum, or the row that its reducer has normalised,
-  /// which is then what stores write.
+  /// Two-shot: what is gathered after the reduce-scatter. The sum, or the row that its reducer has
+  /// normalised, which is then what stores write.
   bool gathersRows = false;
   std::map<const Store *, int64_t> gathered; ///< if so: what is sent, and where in the row's part of a slot
   int64_t gatheredBytes = 0;                 ///< of a row

@@ -1,5 +1,5 @@
-// Values whose rows are split into heads, or whose leading dims stand in another order, as between the norm of all queries
-// and their rotations.
+// Values whose rows are split into heads, or whose leading dims stand in another order, as between the norm
+// of all queries and their rotations.
 #include "codegen/schedule/RowBuilder.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -34,8 +34,8 @@ unsigned Builder::formOf(Value value) {
     return 0;
   const unsigned rank = static_cast<unsigned>(context.shape(value).size());
   if (isa<nn::ReshapeOp>(op)) {
-    if (isDropped(op->getOperand(0)) || viewOf(op->getOperand(0)) || context.shape(value).back() == graph.width ||
-        !splitsHeads(op) || formOf(op->getOperand(0)) != 0)
+    if (isDropped(op->getOperand(0)) || viewOf(op->getOperand(0)) ||
+        context.shape(value).back() == graph.width || !splitsHeads(op) || formOf(op->getOperand(0)) != 0)
       return 0;
     graph.headSize = context.shape(value).back().value();
     return form({true, llvm::to_vector(llvm::seq(rank))});
@@ -43,7 +43,8 @@ unsigned Builder::formOf(Value value) {
   if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
     Form from = forms[formOf(op->getOperand(0))], to{from.heads, {}};
     for (int64_t dim : transpose.getPerm())
-      to.order.push_back(from.order.empty() ? static_cast<unsigned>(dim) : from.order[static_cast<size_t>(dim)]);
+      to.order.push_back(from.order.empty() ? static_cast<unsigned>(dim)
+                                            : from.order[static_cast<size_t>(dim)]);
     return form(std::move(to));
   }
   for (Value operand : op->getOperands())

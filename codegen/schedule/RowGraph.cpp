@@ -26,16 +26,19 @@ unsigned Builder::outer(ArrayRef<Dim> dims) {
 }
 
 Node *Builder::supplied(Node node, DType element) {
-  node.value = graph.scalars.input(fmt::format("node{}", graph.nodes.size()), element, scalar::Level::Element);
+  node.value =
+      graph.scalars.input(fmt::format("node{}", graph.nodes.size()), element, scalar::Level::Element);
   node.type = graph.scalars.type(node.value);
   return &graph.nodes.emplace_back(std::move(node));
 }
 
 /// Whether `value` is made of `part` otherwise than through what is in `seen`.
-static bool reads(const scalar::Graph &scalars, scalar::Value value, scalar::Value part, std::set<scalar::Value> &seen) {
-  return value == part || (seen.insert(value).second && llvm::any_of(scalars[value].operands, [&](scalar::Value operand) {
-                             return reads(scalars, operand, part, seen);
-                           }));
+static bool reads(const scalar::Graph &scalars, scalar::Value value, scalar::Value part,
+                  std::set<scalar::Value> &seen) {
+  return value == part ||
+         (seen.insert(value).second && llvm::any_of(scalars[value].operands, [&](scalar::Value operand) {
+            return reads(scalars, operand, part, seen);
+          }));
 }
 
 Node *Builder::apply(Operation *op, ArrayRef<Node *> operands, Formula formula) {
@@ -83,7 +86,8 @@ Node *Builder::reduction(Operation *op, Node::Reduction kind, Node *operand, boo
 Node *Builder::sumOfSquares(Operation *op, Node *operand) {
   if (operand && operand->type == DType::F32)
     return reduction(op, Node::Reduction::SumOfSquares, operand);
-  return reduction(op, Node::Reduction::Sum, apply(op, {operand}, [](scalar::Graph &g, auto x) { return g.mul(x[0], x[0]); }));
+  return reduction(op, Node::Reduction::Sum,
+                   apply(op, {operand}, [](scalar::Graph &g, auto x) { return g.mul(x[0], x[0]); }));
 }
 
 static bool dependsOnGroups(const Node *node) {
@@ -121,12 +125,15 @@ Node *Builder::divisor(Operation *op, Node *operand) {
   return &graph.nodes.emplace_back(std::move(node));
 }
 
-Node *Builder::asFloat(Node *node) { return !node || node->type == DType::F64 ? node : converted(node, DType::F32); }
+Node *Builder::asFloat(Node *node) {
+  return !node || node->type == DType::F64 ? node : converted(node, DType::F32);
+}
 
 Node *Builder::converted(Node *node, DType registerType) {
   if (!node)
     return nullptr;
-  return apply(node->op, {node}, [&](scalar::Graph &g, auto x) { return g.convertRegister(registerType, x[0]); });
+  return apply(node->op, {node},
+               [&](scalar::Graph &g, auto x) { return g.convertRegister(registerType, x[0]); });
 }
 
 std::optional<std::pair<unsigned, View>> Builder::viewOf(Value value) {
@@ -153,7 +160,8 @@ Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayR
   if (!space.dropped)
     target.push_back(space.width);
   if (space.form != 0) {
-    // In the order of the value, so that it broadcasts as in the graph; arrange() puts it into that of the rows.
+    // In the order of the value, so that it broadcasts as in the graph; arrange() puts it into that of the
+    // rows.
     DimShape own = target;
     for (auto [place, dim] : llvm::enumerate(forms[space.form].order))
       own[place] = target[dim];
@@ -215,7 +223,8 @@ bool Builder::isDropped(Value value) {
 // A reshape of a computed value keeps its rows and columns: only the leading dims are split differently.
 Node *Builder::reshaped(Operation *op, const Space &space) {
   if (space.form != 0) {
-    Form split{true, llvm::to_vector(llvm::seq(static_cast<unsigned>(context.shape(op->getResult(0)).size())))};
+    Form split{true,
+               llvm::to_vector(llvm::seq(static_cast<unsigned>(context.shape(op->getResult(0)).size())))};
     if (!(forms[space.form] == split) || !splitsHeads(op))
       return fail("a reshape of a computed value whose dims stand in another order");
     return value(op->getOperand(0),
@@ -290,8 +299,9 @@ bool Builder::addOutput(unsigned index) {
   space.dropped = dropped && !shape.empty();
   space.form = dropped ? 0 : formOf(output);
   space.width = forms[space.form].heads ? Dim(graph.headSize) : graph.width;
-  space.outer = outer(ArrayRef<Dim>(rowDims(shape, space.form))
-                        .take_front(shape.empty() ? 0 : shape.size() - (dropped ? 0 : columnDims(space.form))));
+  space.outer =
+      outer(ArrayRef<Dim>(rowDims(shape, space.form))
+                .take_front(shape.empty() ? 0 : shape.size() - (dropped ? 0 : columnDims(space.form))));
   if (product(graph.outerDims[space.outer]) != graph.rows) {
     fail("output " + Twine(index) + " of shape [" + shapeString(shape) + "] has other rows than [" +
          shapeString(graph.outerDims[0]) + "]");

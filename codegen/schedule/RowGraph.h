@@ -36,11 +36,12 @@ struct ColumnMap {
     Clamp,       ///< c, 0 beyond
   } kind = Kind::Clamp;
   int64_t half = 0;     ///< half the rotary dim
-  int64_t headSize = 0; ///< c counts from the start of its head, of so many columns; 0: from the start of the row
+  int64_t headSize =
+      0; ///< c counts from the start of its head, of so many columns; 0: from the start of the row
 };
 
-/// A value at which a kernel may stop: it is kept in a register, reduced, or read at another column. What lies between
-/// nodes is the scalar graph's.
+/// A value at which a kernel may stop: it is kept in a register, reduced, or read at another column. What
+/// lies between nodes is the scalar graph's.
 struct Node {
   enum class Kind : uint8_t {
     Load,
@@ -49,8 +50,8 @@ struct Node {
     Reduce,
     Move, ///< the operand at another column
   } kind = Kind::Apply;
-  /// SumOfSquares: of f32; the squares are not rounded before they are added. Mean: of f32, over the row; of equal elements
-  /// exactly their value.
+  /// SumOfSquares: of f32; the squares are not rounded before they are added. Mean: of f32, over the row; of
+  /// equal elements exactly their value.
   enum class Reduction : uint8_t { Sum, SumOfSquares, Mean, Max, Min, Product } reduction = Reduction::Sum;
   Level level = Level::Row;
   unsigned phase = 0;      ///< the earliest pass over the row in which it can be computed
@@ -61,7 +62,8 @@ struct Node {
   llvm::SmallVector<Node *, 3> operands;
   bool perGroup = false; ///< Reduce: over groups, not over the row
   Access access;         ///< Load
-  bool summed = false;   ///< Load: of the sum over ranks of what its operand loads, which is made before the passes
+  bool summed =
+      false; ///< Load: of the sum over ranks of what its operand loads, which is made before the passes
   ColumnMap map;         ///< Move
 };
 

@@ -30,7 +30,8 @@ bool isVectorAccess(const Access &access, int64_t vector) {
 
 bool isContiguousRow(const Access &access, const Dim &width, int64_t vector) {
   const View &view = access.view;
-  if (access.columnDims != 1 || view.strides.back() != Dim(1) || access.rowStep != Dim(0) || !view.offset.knownMultipleOf(vector) ||
+  if (access.columnDims != 1 || view.strides.back() != Dim(1) || access.rowStep != Dim(0) ||
+      !view.offset.knownMultipleOf(vector) ||
       llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
     return false;
   Dim stride = width;
@@ -55,13 +56,14 @@ static const Node *meanOf(const scalar::Graph &scalars, const Node *squares) {
   return isAbout ? mean : nullptr;
 }
 
-/// In registers, a thread has its elements at hand to take their squares about their own mean first. Where a pass does
-/// more than that, it needs the row's mean before.
+/// In registers, a thread has its elements at hand to take their squares about their own mean first. Where a
+/// pass does more than that, it needs the row's mean before.
 static void pairMoments(const scalar::Graph &scalars, PassPlan &plan) {
   for (size_t pass = 1; pass < plan.reductions.size(); ++pass) {
     std::map<const Node *, const Node *> pairs;
     for (const Node *reduction : plan.reductions[pass])
-      if (const Node *mean = meanOf(scalars, reduction); mean && llvm::is_contained(plan.reductions[pass - 1], mean))
+      if (const Node *mean = meanOf(scalars, reduction);
+          mean && llvm::is_contained(plan.reductions[pass - 1], mean))
         pairs[reduction] = mean;
     if (pairs.size() == plan.reductions[pass].size() && plan.stores[pass].empty())
       plan.moments.insert(pairs.begin(), pairs.end());
@@ -175,16 +177,19 @@ static int64_t chooseVector(const Graph &graph, int64_t width) {
   int64_t vector = std::min<int64_t>(8, 16 / narrowestOf(graph));
   if (graph.groupSize > 0)
     vector = std::max(vector, graph.groupSize / 32);
-  while (width % vector != 0 || graph.headSize % vector != 0 || (graph.groupSize > 0 && vector > graph.groupSize))
+  while (width % vector != 0 || graph.headSize % vector != 0 ||
+         (graph.groupSize > 0 && vector > graph.groupSize))
     vector /= 2;
   return vector;
 }
 
-/// Whether vectors that the width does not allow are worth their two ends: accesses of fewer than 8 bytes otherwise, in
-/// rows that are not short.
+/// Whether vectors that the width does not allow are worth their two ends: accesses of fewer than 8 bytes
+/// otherwise, in rows that are not short.
 static bool wantsShift(const Graph &graph, int64_t width, int64_t vector) {
-  if (width < 256 || width > INT32_MAX - 64 || vector * narrowestOf(graph) >= 8 || graph.groupSize > 0 || graph.headSize > 0 ||
-      llvm::any_of(graph.nodes, [](const Node &node) { return node.kind == Node::Kind::Move || node.summed; }))
+  if (width < 256 || width > INT32_MAX - 64 || vector * narrowestOf(graph) >= 8 || graph.groupSize > 0 ||
+      graph.headSize > 0 || llvm::any_of(graph.nodes, [](const Node &node) {
+        return node.kind == Node::Kind::Move || node.summed;
+      }))
     return false;
   auto contiguous = [&](const Access &access) { return isContiguousRow(access, width, 8); };
   return llvm::any_of(graph.nodes, [&](const Node &node) {
@@ -202,7 +207,8 @@ static bool holdsPairs(const Graph &graph, int64_t vector, int64_t lanes) {
     return !isHalfPartner(node) || node.map.half % (lanes * vector) == 0;
   });
 }
-/// So few lanes that a thread holds both elements of each pair that a rotary embedding turns, if four or more do.
+/// So few lanes that a thread holds both elements of each pair that a rotary embedding turns, if four or more
+/// do.
 static int64_t lanesOfPairs(const Graph &graph, int64_t vector, int64_t lanes) {
   int64_t fewer = lanes;
   while (fewer > 1 && !holdsPairs(graph, vector, fewer))
@@ -210,13 +216,15 @@ static int64_t lanesOfPairs(const Graph &graph, int64_t vector, int64_t lanes) {
   return fewer >= std::min<int64_t>(lanes, 4) ? fewer : lanes;
 }
 
-// Measured on an H200, with add+norm: a row or a few end sooner if fewer warps wait for each other, thousands of rows if more
-// warps wait for memory. In between the blocks of the former and the latter would leave parts of the last wave idle.
+// Measured on an H200, with add+norm: a row or a few end sooner if fewer warps wait for each other, thousands
+// of rows if more warps wait for memory. In between the blocks of the former and the latter would leave parts
+// of the last wave idle.
 static constexpr int64_t fewRows = 16, manyRows = 4096;
 std::vector<SizeRange> rowRanges(const Graph &graph, const Layout &layout) {
   if (graph.batchInvariant || graph.rows.isStatic() || !layout.wholeBlock() || !layout.inRegisters)
     return {};
-  return {{graph.rows, 1, fewRows}, {graph.rows, fewRows + 1, manyRows - 1}, {graph.rows, manyRows, INT64_MAX}};
+  return {
+      {graph.rows, 1, fewRows}, {graph.rows, fewRows + 1, manyRows - 1}, {graph.rows, manyRows, INT64_MAX}};
 }
 
 /// The fewest and the most rows that a layout is for, where that is known; else what is chosen for.
@@ -235,19 +243,21 @@ static int64_t stagesOf(const PassPlan &plan) {
 }
 
 /// Elements that a thread takes of a row that has the whole block.
-static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_t width, const SizeRange *range) {
+static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_t width,
+                                const SizeRange *range) {
   constexpr int64_t usual = 16;
   const auto [least, most] = rowsOf(graph, range);
   const PassPlan plan = planPasses(graph, true);
   // A second reduction over more warps costs what the loads gain.
   if (least >= manyRows && !layout.shifted)
     return stagesOf(plan) > 1 ? usual : usual / 2;
-  // Rows that fill a multiprocessor's threads without a rest leave the fewest of them idle. Those of a sum over ranks are
-  // chosen by the exchange.
+  // Rows that fill a multiprocessor's threads without a rest leave the fewest of them idle. Those of a sum
+  // over ranks are chosen by the exchange.
   constexpr int64_t threadsOfMultiprocessor = 2048;
   const int64_t threads = width / (usual / 2);
   if (stagesOf(plan) <= 1 && most > fewRows && !layout.shifted && threads >= 256 && threads <= 1024 &&
-      threadsOfMultiprocessor % threads == 0 && llvm::none_of(graph.nodes, [](const Node &node) { return node.summed; }))
+      threadsOfMultiprocessor % threads == 0 &&
+      llvm::none_of(graph.nodes, [](const Node &node) { return node.summed; }))
     return usual / 2;
   // As far as all that is read is requested ahead; see BodyPrinter::choosePreloads().
   const int64_t loads = llvm::count_if(graph.nodes, [](const Node &node) {
@@ -259,8 +269,9 @@ static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_
 bool isPrefetched(const Graph &graph, const Node &load) {
   const Access &access = load.access;
   const View &view = access.view;
-  if (load.kind != Node::Kind::Load || load.summed || load.level != Level::Element || access.columnDims != 1 ||
-      view.strides.back() != Dim(1) || llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
+  if (load.kind != Node::Kind::Load || load.summed || load.level != Level::Element ||
+      access.columnDims != 1 || view.strides.back() != Dim(1) ||
+      llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
     return false;
   return llvm::all_of(llvm::seq<size_t>(0, graph.outerDims[access.outer].size()), [&](size_t dim) {
     return view.strides[dim] != Dim(0) || graph.outerDims[access.outer][dim] == Dim(1);
@@ -280,7 +291,8 @@ int64_t bytesFetched(const Graph &graph) {
   return width && written >= read && read * *width >= worthAFetch ? read * *width : 0;
 }
 
-std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRange *range, uint32_t blockThreads) {
+std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRange *range,
+                                               uint32_t blockThreads) {
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
   });
@@ -299,7 +311,8 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   layout.shifted = !graph.batchInvariant && wantsShift(graph, *width, layout.vector);
   if (layout.shifted)
     layout.vector = std::min<int64_t>(8, 16 / narrowestOf(graph));
-  int64_t vectors = layout.shifted ? (*width + 2 * layout.vector - 2) / layout.vector : *width / layout.vector;
+  int64_t vectors =
+      layout.shifted ? (*width + 2 * layout.vector - 2) / layout.vector : *width / layout.vector;
   const int64_t liveValues = static_cast<int64_t>(planPasses(graph, true).live.size());
   if (*width <= 512 || !plain) {
     auto lanesFor = [&](int64_t vector) {
@@ -313,7 +326,8 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
       // Half a vector rather than partners that are read again and lanes that idle: heads of 96.
       const int64_t half = layout.vector / 2;
       if (!holdsPairs(graph, layout.vector, lanesOfPairs(graph, layout.vector, lanes)) &&
-          half * narrowestOf(graph) >= 8 && holdsPairs(graph, half, lanesOfPairs(graph, half, lanesFor(half)))) {
+          half * narrowestOf(graph) >= 8 &&
+          holdsPairs(graph, half, lanesOfPairs(graph, half, lanesFor(half)))) {
         lanes = lanesFor(half);
         vectors *= layout.vector / half;
         layout.vector = half;
@@ -326,9 +340,8 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   } else if (blockThreads) {
     layout.blockThreads = layout.threadsPerRow = blockThreads;
   } else {
-    const int64_t wanted =
-        static_cast<int64_t>(llvm::alignTo(
-            static_cast<uint64_t>(llvm::divideCeil(*width, elementsOfThread(graph, layout, *width, range))), 32));
+    const int64_t wanted = static_cast<int64_t>(llvm::alignTo(
+        static_cast<uint64_t>(llvm::divideCeil(*width, elementsOfThread(graph, layout, *width, range))), 32));
     layout.threadsPerRow = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 64, 1024));
     layout.blockThreads = layout.threadsPerRow;
   }
@@ -357,7 +370,8 @@ Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads)
   const bool plain = llvm::all_of(graph.nodes, [](const Node &node) {
     return node.kind != Node::Kind::Reduce || isPlainReduction(node);
   });
-  // A few rows one after the other, for the whole block, which reduces with barriers; else a row for each warp.
+  // A few rows one after the other, for the whole block, which reduces with barriers; else a row for each
+  // warp.
   layout.threadsPerRow = plain && mostRows <= 4 ? blockThreads : 32;
   layout.vector = chooseVector(graph, width);
   layout.chunks = static_cast<int64_t>(

@@ -71,8 +71,9 @@ Node *Builder::lowerReduce(nn::ReduceOp op, Node *x) {
   return apply(op, {result}, [&](Scalars &g, Values v) {
     scalar::Value value = v[0];
     if (kind == "l2")
-      value = isFloat(type) ? g.call("sqrt_", {value})
-                            : g.convertRegister(type, g.call("sqrt_", {g.convertRegister(DType::F64, value)}));
+      value = isFloat(type)
+                  ? g.call("sqrt_", {value})
+                  : g.convertRegister(type, g.call("sqrt_", {g.convertRegister(DType::F64, value)}));
     if (kind == "mean") {
       const std::optional<int64_t> width = graph.width.constant();
       const scalar::Value columns =
@@ -98,7 +99,8 @@ Node *Builder::lowerSoftmax(nn::SoftmaxOp op, Node *x) {
   if (!op.getLog())
     return apply(op, {power, sum}, [&](Scalars &g, Values v) { return g.convert(to, g.div(v[0], v[1])); });
   Node *logarithm = apply(op, {sum}, [](Scalars &g, Values v) { return g.call("log_", {v[0]}); });
-  return apply(op, {shifted, logarithm}, [&](Scalars &g, Values v) { return g.convert(to, g.sub(v[0], v[1])); });
+  return apply(op, {shifted, logarithm},
+               [&](Scalars &g, Values v) { return g.convert(to, g.sub(v[0], v[1])); });
 }
 
 /// 1 / sqrt(mean of the squares + eps)
@@ -120,7 +122,8 @@ Node *Builder::lowerRmsNorm(nn::RmsNormOp op, const Space &space) {
   Node *factor = apply(op, {weight}, [&](Scalars &g, Values v) {
     return rounded(g, scale, bias == 0 ? v[0] : g.add(v[0], g.like(v[0], bias)));
   });
-  Node *normal = apply(op, {x, inverse}, [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
+  Node *normal =
+      apply(op, {x, inverse}, [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
   return apply(op, {normal, factor}, [&](Scalars &g, Values v) { return g.convert(to, g.mul(v[0], v[1])); });
 }
 
@@ -129,19 +132,22 @@ Node *Builder::lowerLayerNorm(nn::LayerNormOp op, const Space &space) {
   Node *x = asFloat(value(op.getX(), space));
   if (!x)
     return nullptr;
-  Node *middle = x->type == DType::F32
-                     ? reduction(op, Node::Reduction::Mean, x)
-                     : apply(op, {reduction(op, Node::Reduction::Sum, x)}, [&](Scalars &, Values v) { return mean(v[0]); });
+  Node *middle = x->type == DType::F32 ? reduction(op, Node::Reduction::Mean, x)
+                                       : apply(op, {reduction(op, Node::Reduction::Sum, x)},
+                                               [&](Scalars &, Values v) { return mean(v[0]); });
   Node *centred = apply(op, {x, middle}, [](Scalars &g, Values v) { return g.sub(v[0], v[1]); });
   Node *inverse = inverseRoot(op, sumOfSquares(op, centred), op.getEps());
-  Node *normal = apply(op, {centred, inverse}, [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
+  Node *normal = apply(op, {centred, inverse},
+                       [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
   auto operand = [&](Value of) {
-    return apply(op, {converted(value(of, space), x->type)}, [&](Scalars &g, Values v) { return rounded(g, scale, v[0]); });
+    return apply(op, {converted(value(of, space), x->type)},
+                 [&](Scalars &g, Values v) { return rounded(g, scale, v[0]); });
   };
   Node *result = apply(op, {normal, operand(op.getWeight())},
                        [&](Scalars &g, Values v) { return rounded(g, scale, g.mul(v[0], v[1])); });
   if (op.getBias())
-    return apply(op, {result, operand(op.getBias())}, [&](Scalars &g, Values v) { return g.convert(to, g.add(v[0], v[1])); });
+    return apply(op, {result, operand(op.getBias())},
+                 [&](Scalars &g, Values v) { return g.convert(to, g.add(v[0], v[1])); });
   return apply(op, {result}, [&](Scalars &g, Values v) { return g.convert(to, v[0]); });
 }
 
@@ -154,8 +160,8 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
   if (!x)
     return nullptr;
   const DType type = x->type;
-  Node *partner =
-      move(op, x, {interleaved ? ColumnMap::Kind::NextPartner : ColumnMap::Kind::HalfPartner, half, headSize});
+  Node *partner = move(
+      op, x, {interleaved ? ColumnMap::Kind::NextPartner : ColumnMap::Kind::HalfPartner, half, headSize});
   auto table = [&](Value operand) -> Node * {
     const DimShape &shape = context.shape(operand);
     if (shape.empty() || (shape.back() != Dim(half) && shape.back() != Dim(rotary)))
@@ -165,7 +171,8 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
     Node *node = converted(value(operand, narrow), type);
     if (shape.back() == Dim(rotary))
       return whole ? node : move(op, node, {ColumnMap::Kind::Clamp, half, headSize});
-    return move(op, node, {interleaved ? ColumnMap::Kind::PairFold : ColumnMap::Kind::HalfFold, half, headSize});
+    return move(op, node,
+                {interleaved ? ColumnMap::Kind::PairFold : ColumnMap::Kind::HalfFold, half, headSize});
   };
   auto times = [&](Scalars &g, Values v) { return rounded(g, compute, g.mul(v[0], v[1])); };
   Node *straight = apply(op, {x, table(op.getCos())}, times);
@@ -187,7 +194,8 @@ Node *Builder::lowerRope(nn::RopeOp op, const Space &space) {
   });
   if (whole)
     return apply(op, {turned}, [&](Scalars &g, Values v) { return g.convert(to, v[0]); });
-  return apply(op, {turned, x}, [&](Scalars &g, Values v) { return g.convert(to, g.select(isBelow(g, rotary), v[0], v[1])); });
+  return apply(op, {turned, x},
+               [&](Scalars &g, Values v) { return g.convert(to, g.select(isBelow(g, rotary), v[0], v[1])); });
 }
 
 // One entry for all, for every index of `axis`, or for every block along it.
@@ -312,7 +320,8 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
     return lowerReduce(reduce, value(reduce.getX(), {space.outer, graph.width, false}));
   }
   if (isa<nn::AllReduceOp>(op))
-    return fail(context.algorithm ? "nn.all_reduce of what the same kernel computes" : "nn.all_reduce waits for the other ranks");
+    return fail(context.algorithm ? "nn.all_reduce of what the same kernel computes"
+                                  : "nn.all_reduce waits for the other ranks");
   if (isa<nn::ReshapeOp>(op))
     return reshaped(op, space);
   if (auto transpose = dyn_cast<nn::TransposeOp>(op))

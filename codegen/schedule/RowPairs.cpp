@@ -1,5 +1,5 @@
-// Values of 16 bits as whole vectors: products, sums and differences of f16 and bf16 two at a time, and half the registers
-// for what is live. An element is taken out where something needs it as f32.
+// Values of 16 bits as whole vectors: products, sums and differences of f16 and bf16 two at a time, and half
+// the registers for what is live. An element is taken out where something needs it as f32.
 #include "codegen/schedule/RowBody.h"
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@ using namespace mlir;
 
 namespace fusion::row {
 
-/// Whether the value is a product, sum or difference in pairs of two of the node's operands, or one of two such by the
-/// column, as in a rotation, if no vector lies on both sides.
+/// Whether the value is a product, sum or difference in pairs of two of the node's operands, or one of two
+/// such by the column, as in a rotation, if no vector lies on both sides.
 bool BodyPrinter::isPairArithmetic(const Node *node, scalar::Value value, DType type) const {
   const scalar::Node &scalar = graph.scalars[value];
   if (const scalar::Node *pair = graph.scalars.pairOperation(value))
@@ -39,18 +39,20 @@ std::string BodyPrinter::pairText(const Node *node, scalar::Value value, const P
   const scalar::Node &select = graph.scalars[value];
   const int64_t limit = graph.scalars[graph.scalars[select.operands[0]].operands[1]].integer;
   const std::string first = pairText(node, select.operands[1], position);
-  return fmt::format("{} < {} ? {} : {}", position.chunk, limit, first, pairText(node, select.operands[2], position));
+  return fmt::format("{} < {} ? {} : {}", position.chunk, limit, first,
+                     pairText(node, select.operands[2], position));
 }
 
 void BodyPrinter::choosePacked() {
   if (!layout.inRegisters || !vectors() || layout.shifted || layout.inCluster() || exchange)
     return;
-  // What could be a vector of 16-bit elements, by the type; and what makes it worth while: arithmetic in pairs.
+  // What could be a vector of 16-bit elements, by the type; and what makes it worth while: arithmetic in
+  // pairs.
   std::map<const Node *, DType> possible;
   std::set<const Node *> pairs;
   auto source = [&](const Node *node) -> const Node * {
-    while (node->kind == Node::Kind::Move && movesChunks(node->map) && node->map.kind != ColumnMap::Kind::PairFold &&
-           !plan.live.contains(node))
+    while (node->kind == Node::Kind::Move && movesChunks(node->map) &&
+           node->map.kind != ColumnMap::Kind::PairFold && !plan.live.contains(node))
       node = node->operands[0];
     return node;
   };
@@ -131,7 +133,8 @@ std::string BodyPrinter::packedVector(const Node *node, const Position &lane) {
     comment(node);
     name = local(vector, "p", text);
   }
-  if (auto live = plan.live.find(node); position.key.empty() && live != plan.live.end() && live->second == current)
+  if (auto live = plan.live.find(node);
+      position.key.empty() && live != plan.live.end() && live->second == current)
     writer.line(fmt::format("{}[at.k] = {};", arrays.at(node), name));
   return packedNames[{node, position.key}] = name;
 }

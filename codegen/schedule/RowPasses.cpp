@@ -13,7 +13,8 @@ static const char *nameOf(const Node *node, const scalar::Graph &scalars) {
   switch (node->reduction) {
   case Node::Reduction::Mean: {
     const scalar::Value x = node->operands[0]->value;
-    return scalars.isExactIn(x, DType::F16) || scalars.isExactIn(x, DType::BF16) ? "Mean<false>" : "Mean<true>";
+    return scalars.isExactIn(x, DType::F16) || scalars.isExactIn(x, DType::BF16) ? "Mean<false>"
+                                                                                 : "Mean<true>";
   }
   case Node::Reduction::Sum:
   case Node::Reduction::SumOfSquares:
@@ -77,9 +78,9 @@ void BodyPrinter::accumulate(const Node *reduction) {
 std::string BodyPrinter::placedRow(const Store *store) {
   const std::string row = element(store->row, own);
   const RowPlacement &placement = *store->placement;
-  return placement.clears
-             ? fmt::format("row_behind({}, {}, {})", row, writer.size(placement.past), writer.size(placement.fresh))
-             : row;
+  return placement.clears ? fmt::format("row_behind({}, {}, {})", row, writer.size(placement.past),
+                                        writer.size(placement.fresh))
+                          : row;
 }
 
 /// Where the row's first element goes.
@@ -118,7 +119,8 @@ static bool isConverted(DType type) { return scalar::isNarrow(type); }
 std::string BodyPrinter::storedElement(const Store *store) {
   const Node *node = store->value;
   if (node->kind == Node::Kind::Apply && node->level == Level::Element && uses.at(node) == 1 &&
-      !scalar::losesInfinity(store->access.type) && graph.scalars.isRoundedLast(node->value, store->access.type))
+      !scalar::losesInfinity(store->access.type) &&
+      graph.scalars.isRoundedLast(node->value, store->access.type))
     return local(typeName(node), "x", applied(node, own, /*rounded=*/false));
   return element(node, own);
 }
@@ -168,7 +170,8 @@ void BodyPrinter::storeGroup(const Store *store) {
     return;
   }
   const std::string offset = columnOffset(store->access, "at.column");
-  writer.line(condition + body::storeElement(store->access.type, pointerNames.at(store), offset, value) + ";");
+  writer.line(condition + body::storeElement(store->access.type, pointerNames.at(store), offset, value) +
+              ";");
 }
 
 /// What a pass does with one vector of columns.
@@ -255,7 +258,8 @@ void BodyPrinter::finishReduction(const Node *reduction) {
     return;
   }
   const bool moments = plan.moments.contains(reduction);
-  const std::string name = rowMember(moments ? "Moments" : typeName(reduction), moments ? "moments" : "total");
+  const std::string name =
+      rowMember(moments ? "Moments" : typeName(reduction), moments ? "moments" : "total");
   const bool isMean = reduction->reduction == Node::Reduction::Mean;
   writer.line(fmt::format("{} = thread.total<{}>({}{});", name, totals++, accumulators.at(reduction),
                           isMean ? ", (f32)" + writer.size(graph.width) : ""));

@@ -30,8 +30,9 @@ using scalar::Level;
 class RowWalk {
 public:
   RowWalk(const Region &region, const KernelContext &context, int64_t axis)
-      : region(region), context(context), shape(context.shape(region.inputs[0])), axis(normalised(axis, shape.size())),
-        rows(shape), source(region, context.inputs), printer(graph, source.names) {
+      : region(region), context(context), shape(context.shape(region.inputs[0])),
+        axis(normalised(axis, shape.size())), rows(shape), source(region, context.inputs),
+        printer(graph, source.names) {
     rows[this->axis] = 1;
     index = source.body.delinearize(graph, graph.input("row", DType::I64, Level::Row), rows);
     index[this->axis] = graph.input("at", DType::I64, Level::Element);
@@ -41,10 +42,10 @@ public:
   scalar::Value element() {
     return graph.load(source.body.pointer(0), source.body.address(graph, context.inputs[0], index));
   }
-  /// Body::element gives `loaded`; Body::put writes `stored` at `place` of the result. `count`: an argument of the function
-  /// behind the rows' number and length.
-  KernelDraft finish(const char *function, DType held, scalar::Value loaded, body::Result stored, scalar::Value place,
-                     const char *putSignature, const Dim *count = nullptr) {
+  /// Body::element gives `loaded`; Body::put writes `stored` at `place` of the result. `count`: an argument
+  /// of the function behind the rows' number and length.
+  KernelDraft finish(const char *function, DType held, scalar::Value loaded, body::Result stored,
+                     scalar::Value place, const char *putSignature, const Dim *count = nullptr) {
     const scalar::Value roots[] = {loaded, stored.value, place};
     body::Code begin(2), load(2), store(2);
     source.body.member("i64", "row");
@@ -108,7 +109,8 @@ KernelDraft emitCumSum(nn::CumSumOp op, const Region &region, const KernelContex
   walk.source.config.set("exclusive", op.getExclusive());
   const scalar::Value sum = graph.input("sum", held, Level::Element);
   const std::string signature = fmt::format("DEVICE void put(i64 at, {} sum) const", body::spelling(held));
-  return walk.finish("running_sum", held, graph.convertRegister(held, walk.element()), {graph.convert(type, sum), type},
+  return walk.finish("running_sum", held, graph.convertRegister(held, walk.element()),
+                     {graph.convert(type, sum), type},
                      walk.source.body.address(graph, walk.shape, walk.index), signature.c_str());
 }
 
@@ -128,9 +130,9 @@ KernelDraft emitTopK(nn::TopKOp op, const Region &region, const KernelContext &c
   constexpr int64_t mostHeld = 16;
   const int64_t each = (context.shape(op.getX())[walk.axis].constant().value_or(INT32_MAX) + 31) / 32;
   walk.source.config.set("held", each <= mostHeld ? each : 0);
-  return walk.finish("top_k", held, graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
-                     walk.source.body.address(graph, shape, index), "DEVICE void put(i64 row, i64 rank, i64 place) const",
-                     &shape[walk.axis]);
+  return walk.finish("top_k", held, graph.convertRegister(held, walk.element()),
+                     {graph.convert(result, place), result}, walk.source.body.address(graph, shape, index),
+                     "DEVICE void put(i64 row, i64 rank, i64 place) const", &shape[walk.axis]);
 }
 
 KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContext &context) {
@@ -194,7 +196,8 @@ KernelDraft emitScatter(nn::ScatterNdOp op, const Region &region, const KernelCo
     entry.push_back(graph.index(i));
     const scalar::Value size = source.body.size(graph, target[static_cast<size_t>(i)]), zero = graph.index(0);
     const scalar::Value chosen = graph.convertRegister(
-        DType::I64, graph.load(source.body.pointer(indices), source.body.address(graph, context.inputs[indices], entry)));
+        DType::I64,
+        graph.load(source.body.pointer(indices), source.body.address(graph, context.inputs[indices], entry)));
     const scalar::Value at =
         graph.select(graph.compare(scalar::Kind::Less, chosen, zero), graph.add(chosen, size), chosen);
     inside = graph.both(inside, graph.both(graph.compare(scalar::Kind::GreaterEqual, at, zero),
@@ -204,7 +207,8 @@ KernelDraft emitScatter(nn::ScatterNdOp op, const Region &region, const KernelCo
   place.append(index.begin() + leading, index.end());
   const DType type = dtype(op.getX());
   const scalar::Value to = source.body.address(graph, target, place);
-  const scalar::Value update = graph.load(source.body.pointer(updates), source.body.address(graph, context.inputs[updates], index));
+  const scalar::Value update =
+      graph.load(source.body.pointer(updates), source.body.address(graph, context.inputs[updates], index));
   body::Printer printer(graph, source.names);
   const scalar::Value roots[] = {inside, to, update};
   printer.announce(roots);
@@ -238,7 +242,8 @@ public:
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
     plan.batchInvariant = true; // a warp or a block has a row, by its length
     if (auto scatter = llvm::dyn_cast<nn::ScatterNdOp>(region.ops[0]))
-      plan.updatedInput = static_cast<unsigned>(llvm::find(region.inputs, scatter.getX()) - region.inputs.begin());
+      plan.updatedInput =
+          static_cast<unsigned>(llvm::find(region.inputs, scatter.getX()) - region.inputs.begin());
     return plan;
   }
 

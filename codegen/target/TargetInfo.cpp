@@ -28,7 +28,8 @@ constexpr MatrixAtom workstationAtoms[] = {mma16, mmaInt8, mmaF8, mmaF4};
 
 constexpr uint32_t bits(Feature features) { return static_cast<uint32_t>(features); }
 constexpr uint32_t ada = bits(Feature::F8Conversions | Feature::F8Mma);
-constexpr uint32_t since90 = ada | bits(Feature::Clusters | Feature::ProgrammaticLaunch | Feature::Tma | Feature::TmaMulticast);
+constexpr uint32_t since90 =
+    ada | bits(Feature::Clusters | Feature::ProgrammaticLaunch | Feature::Tma | Feature::TmaMulticast);
 constexpr uint32_t ofHopper = bits(Feature::Wgmma);
 constexpr uint32_t ofBlackwell = bits(Feature::Tcgen05 | Feature::F4Conversions | Feature::BlockScaledMma);
 constexpr uint32_t ofWorkstations = bits(Feature::F4Conversions | Feature::BlockScaledMma);
@@ -45,9 +46,9 @@ struct Row {
   std::pair<int, int> oldestNvrtc = {12, 8};
 };
 
-/// After the CUDA programming guide's "Technical specifications per compute capability"; multiprocessors and L2 of the
-/// largest product. Not every figure has been checked; where a device is present, what its driver tells counts.
-/// In order of numbers.
+/// After the CUDA programming guide's "Technical specifications per compute capability"; multiprocessors and
+/// L2 of the largest product. Not every figure has been checked; where a device is present, what its driver
+/// tells counts. In order of numbers.
 constexpr Row rows[] = {
     {80, 108, 40, 163, 164, 2048, 32, 2048, 0, 0, ampereAtoms},                             // A100
     {86, 84, 6, 99, 100, 1536, 16, 1024, 0, 0, ampereAtoms},                                // A40, A10
@@ -131,7 +132,8 @@ Result<TargetInfo> TargetInfo::find(std::string_view name) {
           (suffix.empty() || (row.ownFeatures && (suffix == "a" || (suffix == "f" && !alwaysOwn(row))))))
         return made(row, suffix);
   }
-  return badInput(fmt::format("'{}' is not an architecture that kernels are made for; known are {}", name, knownNames()));
+  return badInput(
+      fmt::format("'{}' is not an architecture that kernels are made for; known are {}", name, knownNames()));
 }
 
 TargetInfo TargetInfo::ofDevice(int major, int minor) {

@@ -1,5 +1,5 @@
-// What a GPU architecture has: data for schedules, compilers and reports. Adding an architecture is adding a row in
-// TargetInfo.cpp; nothing else compares architecture numbers.
+// What a GPU architecture has: data for schedules, compilers and reports. Adding an architecture is adding a
+// row in TargetInfo.cpp; nothing else compares architecture numbers.
 #pragma once
 
 #include "ir/base/Result.h"
@@ -60,8 +60,9 @@ struct TargetInfo {
   std::span<const MatrixAtom> atoms;
   std::pair<int, int> oldestNvrtc = {12, 8}; ///< version that compiles for it
 
-  /// The row of "sm_90a", "sm_90", "sm_100f", …: `a` allows an architecture's own instructions, `f` those of its family;
-  /// sm_90 is taken as sm_90a. Unknown names are refused by a message that names the known ones (BadInput).
+  /// The row of "sm_90a", "sm_90", "sm_100f", …: `a` allows an architecture's own instructions, `f` those of
+  /// its family; sm_90 is taken as sm_90a. Unknown names are refused by a message that names the known ones
+  /// (BadInput).
   static Result<TargetInfo> find(std::string_view name);
   /// The row of a device of that compute capability; one without a row gets what the newest older one has.
   static TargetInfo ofDevice(int major, int minor);

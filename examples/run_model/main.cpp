@@ -1,5 +1,6 @@
 // Runs a graph through the C++ library: run_model MODEL.onnx INPUTS.safetensors [EXPECTED.safetensors]
-// Uses the GPU if there is one. Exits with 1 if an output is further from the expected one than 1 % (relative L2).
+// Uses the GPU if there is one. Exits with 1 if an output is further from the expected one than 1 % (relative
+// L2).
 #include <fusion/Fusion.h>
 
 #include <cstdio>

@@ -62,6 +62,7 @@ int main(int argc, char **argv) {
     if (difference->maxAbs != 0)
       return 1;
   }
-  std::printf("%d runs on %s, %.0f us to queue one\n", runs, program->device().c_str(), queuing.count() / runs);
+  std::printf("%d runs on %s, %.0f us to queue one\n", runs, program->device().c_str(),
+              queuing.count() / runs);
   return 0;
 }

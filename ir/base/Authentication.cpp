@@ -24,12 +24,14 @@ std::string randomBytes(size_t count) {
 namespace {
 
 constexpr std::array<uint32_t, 64> roundConstants = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
-    0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
-    0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
-    0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
-    0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
-    0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 using Sha256State = std::array<uint32_t, 8>;
 constexpr size_t sha256Block = 64;
@@ -51,7 +53,8 @@ void compress(Sha256State &state, const unsigned char *block) {
   for (size_t i = 0; i < 64; ++i) {
     const uint32_t sum = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25), choice = (e & f) ^ (~e & g);
     const uint32_t first = h + sum + choice + roundConstants[i] + w[i];
-    const uint32_t other = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22), majority = (a & b) ^ (a & c) ^ (b & c);
+    const uint32_t other = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22),
+                   majority = (a & b) ^ (a & c) ^ (b & c);
     h = g, g = f, f = e, e = d + first;
     d = c, c = b, b = a, a = first + other + majority;
   }
@@ -88,7 +91,8 @@ struct SipState {
 } // namespace
 
 std::string sha256(std::string_view text) {
-  Sha256State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  Sha256State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const size_t whole = text.size() / sha256Block * sha256Block;
   const auto *bytes = reinterpret_cast<const unsigned char *>(text.data());
   for (size_t at = 0; at < whole; at += sha256Block)
@@ -121,8 +125,8 @@ std::string messageCode(std::string_view key, std::string_view message) {
 
 std::string fastCode(std::string_view key, std::string_view message) {
   const uint64_t first = littleEndian(key, 0), second = littleEndian(key, 8);
-  SipState state = {first ^ 0x736f6d6570736575ull, second ^ 0x646f72616e646f6dull ^ 0xee, first ^ 0x6c7967656e657261ull,
-                    second ^ 0x7465646279746573ull};
+  SipState state = {first ^ 0x736f6d6570736575ull, second ^ 0x646f72616e646f6dull ^ 0xee,
+                    first ^ 0x6c7967656e657261ull, second ^ 0x7465646279746573ull};
   const size_t whole = message.size() / 8 * 8;
   for (size_t at = 0; at < whole; at += 8)
     state.take(littleEndian(message, at));

@@ -139,7 +139,8 @@ private:
     const std::set<std::string> symbols = dim.symbols();
     if (size != 1 || symbols.size() != 1 || !(dim == Dim::symbol(*symbols.begin())))
       return "";
-    return fmt::format("; where it is 1 and broadcast, say so before compiling: --dim={}=1", *symbols.begin());
+    return fmt::format("; where it is 1 and broadcast, say so before compiling: --dim={}=1",
+                       *symbols.begin());
   }
 
   Status verify(const DimEquality &equality) const {
@@ -148,11 +149,13 @@ private:
       return badInput(fmt::format("{}: {}", equality.reason, (left ? right : left).error().message));
     if (*left == *right)
       return {};
-    if (*left < *right && Dim::min(equality.left, equality.right) == equality.left) // a limit, as min(x, limit) == x
-      return badInput(fmt::format("{}: {} is {}, of which {} fit ({})", equality.reason, equality.right.str(), *right,
-                                  *left, explain({&equality.left})));
-    return badInput(fmt::format("{}: {} is {} but {} is {} ({}){}", equality.reason, equality.left.str(), *left,
-                                equality.right.str(), *right, explain({&equality.left, &equality.right}),
+    if (*left < *right &&
+        Dim::min(equality.left, equality.right) == equality.left) // a limit, as min(x, limit) == x
+      return badInput(fmt::format("{}: {} is {}, of which {} fit ({})", equality.reason, equality.right.str(),
+                                  *right, *left, explain({&equality.left})));
+    return badInput(fmt::format("{}: {} is {} but {} is {} ({}){}", equality.reason, equality.left.str(),
+                                *left, equality.right.str(), *right,
+                                explain({&equality.left, &equality.right}),
                                 remedy(equality.left, *left) + remedy(equality.right, *right)));
   }
 

@@ -15,7 +15,8 @@ Status confined(const std::string &folder, const std::string &path) {
   if (leaves)
     return badInput(fmt::format("'{}' lies outside the model's folder{}", path, wayOut));
   std::error_code error;
-  const files::path place = files::path(folder.empty() ? "." : folder), real = files::canonical(place / path, error);
+  const files::path place = files::path(folder.empty() ? "." : folder),
+                    real = files::canonical(place / path, error);
   if (error)
     return {};
   const files::path home = files::canonical(place, error);

@@ -83,7 +83,8 @@ Result<Tensor> fromDLPack(DLManagedTensor *view) {
                                 source.dtype.code, source.dtype.bits, source.dtype.lanes));
   int device = source.device.device_type;
   if (device != hostDevice && device != cudaDevice && device != pinnedHostDevice)
-    return badInput(fmt::format("a DLPack tensor on device type {} is neither on the host nor on a CUDA GPU", device));
+    return badInput(
+        fmt::format("a DLPack tensor on device type {} is neither on the host nor on a CUDA GPU", device));
   if (!isDense(source))
     return badInput("a DLPack tensor with strides: make it contiguous first");
   Shape shape(source.shape, source.shape + source.ndim);
@@ -95,8 +96,8 @@ Result<Tensor> fromDLPack(DLManagedTensor *view) {
   Device place;
   if (device == cudaDevice)
     place = {Device::Kind::Cuda, source.device.device_id};
-  return Tensor::wrap(element->type, std::move(shape), static_cast<std::byte *>(source.data) + source.byte_offset,
-                      std::move(owner), place);
+  return Tensor::wrap(element->type, std::move(shape),
+                      static_cast<std::byte *>(source.data) + source.byte_offset, std::move(owner), place);
 }
 
 } // namespace fusion

@@ -1,4 +1,5 @@
-// Tensors to and from other libraries, without a copy: DLPack's C structs, version 0.8 and later 1.x in layout.
+// Tensors to and from other libraries, without a copy: DLPack's C structs, version 0.8 and later 1.x in
+// layout.
 #pragma once
 
 #include "ir/base/Result.h"
@@ -6,7 +7,8 @@
 
 #include <cstdint>
 
-// The names and layouts are DLPack's (github.com/dmlc/dlpack); whoever includes its header first uses that one.
+// The names and layouts are DLPack's (github.com/dmlc/dlpack); whoever includes its header first uses that
+// one.
 #ifndef DLPACK_DLPACK_H_
 extern "C" {
 struct DLDevice {
@@ -37,11 +39,11 @@ struct DLManagedTensor {
 
 namespace fusion {
 
-/// A view for another library, which calls its `deleter` when done. The storage lives as long as the view or a copy
-/// of the tensor.
+/// A view for another library, which calls its `deleter` when done. The storage lives as long as the view or
+/// a copy of the tensor.
 DLManagedTensor *toDLPack(const Tensor &tensor);
-/// Takes the view over: its deleter runs with the last copy of the tensor. Errors (the view stays the caller's): not
-/// dense and row-major, an element type or a device that this library has not.
+/// Takes the view over: its deleter runs with the last copy of the tensor. Errors (the view stays the
+/// caller's): not dense and row-major, an element type or a device that this library has not.
 Result<Tensor> fromDLPack(DLManagedTensor *view);
 
 } // namespace fusion

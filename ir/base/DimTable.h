@@ -1,4 +1,5 @@
-// Many dims over the same symbols, evaluated again and again: numbered, compiled, and indexed by what they depend on.
+// Many dims over the same symbols, evaluated again and again: numbered, compiled, and indexed by what they
+// depend on.
 #pragma once
 
 #include "ir/base/Dim.h"

@@ -126,7 +126,8 @@ void noteMapping(const MappedFile *file, bool isThere) {
   }
 }
 
-/// A new file beside `target`, whose mode the process's mask decides, which mkstemp ignores. Its name goes to `path`.
+/// A new file beside `target`, whose mode the process's mask decides, which mkstemp ignores. Its name goes to
+/// `path`.
 int openTemporary(const std::string &target, mode_t mode, std::string &path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     path = target + "." + toHex(randomBytes(3));
@@ -159,7 +160,8 @@ int fillTemporary(int descriptor, std::span<const std::string_view> parts, std::
 
 } // namespace
 
-std::shared_ptr<MappedFile> MappedFile::ofGpu(const OnGpu &place, std::shared_ptr<const void> owner, Fetch fetch) {
+std::shared_ptr<MappedFile> MappedFile::ofGpu(const OnGpu &place, std::shared_ptr<const void> owner,
+                                              Fetch fetch) {
   std::shared_ptr<MappedFile> file = ofMemory({}, std::move(owner));
   file->gpu = place;
   file->fetch = std::move(fetch);
@@ -187,7 +189,8 @@ Status MappedFile::fetchOnce() {
   return {};
 }
 
-std::shared_ptr<MappedFile> MappedFile::ofMemory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+std::shared_ptr<MappedFile> MappedFile::ofMemory(std::span<const std::byte> bytes,
+                                                 std::shared_ptr<const void> owner) {
   std::shared_ptr<MappedFile> file(new MappedFile());
   MemoryFiles &memory = MemoryFiles::instance();
   std::lock_guard lock(memory.mutex);
@@ -288,7 +291,8 @@ Status writeFileAtomically(const std::string &path, std::span<const std::string_
   if (file.number < 0)
     return systemError(path, errno);
   const TemporaryPath removed(temporary);
-  int code = fillTemporary(file.number, parts, exists ? std::optional<mode_t>(facts.st_mode & 07777) : std::nullopt);
+  int code =
+      fillTemporary(file.number, parts, exists ? std::optional<mode_t>(facts.st_mode & 07777) : std::nullopt);
   if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0)
     code = errno;
   if (code != 0)

@@ -20,9 +20,11 @@ public:
   /// Maps the whole file. Opening the same canonical path twice while a mapping lives returns the same one,
   /// unless the file has been replaced or changed since.
   static Result<std::shared_ptr<MappedFile>> open(const std::string &path);
-  /// Bytes of the caller's, not copied; `owner` is released with the last user. open() finds them under path(), which is no
-  /// file's, as long as this lives: the same in every process that makes its files in the same order.
-  static std::shared_ptr<MappedFile> ofMemory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+  /// Bytes of the caller's, not copied; `owner` is released with the last user. open() finds them under
+  /// path(), which is no file's, as long as this lives: the same in every process that makes its files in the
+  /// same order.
+  static std::shared_ptr<MappedFile> ofMemory(std::span<const std::byte> bytes,
+                                              std::shared_ptr<const void> owner);
   /// Bytes that lie on a GPU, and what brings them to the host once all that was queued there before is done.
   struct OnGpu {
     const std::byte *address = nullptr;
@@ -30,8 +32,10 @@ public:
     int ordinal = 0;
   };
   using Fetch = std::function<Status(void *target, const OnGpu &source)>;
-  /// As ofMemory(). open() fetches a copy, which lives as long as this; whoever can read them there uses onGpu().
-  static std::shared_ptr<MappedFile> ofGpu(const OnGpu &place, std::shared_ptr<const void> owner, Fetch fetch);
+  /// As ofMemory(). open() fetches a copy, which lives as long as this; whoever can read them there uses
+  /// onGpu().
+  static std::shared_ptr<MappedFile> ofGpu(const OnGpu &place, std::shared_ptr<const void> owner,
+                                           Fetch fetch);
   /// Where they are, by path; nothing for what is on the host or gone. The file keeps them alive.
   struct Found {
     std::shared_ptr<MappedFile> file;
@@ -63,6 +67,7 @@ private:
 /// An existing `path` that is no regular file, such as /dev/stdout, is written in place.
 Status writeFileAtomically(const std::string &path, std::string_view contents);
 /// The same for contents that lie in several parts. A new file has `mode` less the process's mask.
-Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts, unsigned mode = 0666);
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts,
+                           unsigned mode = 0666);
 
 } // namespace fusion

@@ -14,8 +14,8 @@ int threadCount();
 /// not throw.
 void parallelFor(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)> &body);
 
-/// While one lives, the loops of this thread run inline. For threads that wait for each other from within loops, as
-/// emulated ranks do: the pool runs one loop at a time.
+/// While one lives, the loops of this thread run inline. For threads that wait for each other from within
+/// loops, as emulated ranks do: the pool runs one loop at a time.
 class InlineLoops {
 public:
   InlineLoops();

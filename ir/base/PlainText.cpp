@@ -15,7 +15,8 @@ static bool isPlain(char previous, char next) {
 
 bool isPlainText(std::string_view text) {
   char previous = 0;
-  return std::all_of(text.begin(), text.end(), [&](char c) { return isPlain(std::exchange(previous, c), c); });
+  return std::all_of(text.begin(), text.end(),
+                     [&](char c) { return isPlain(std::exchange(previous, c), c); });
 }
 
 std::string plainText(std::string_view text, size_t longest) {
@@ -37,7 +38,8 @@ std::string plainText(std::string_view text, size_t longest) {
 std::string markdownText(std::string_view text) {
   std::string plain = plainText(text, std::string::npos);
   for (size_t i = 0; i < plain.size(); ++i) {
-    const bool opensTag = plain[i] == '<' && i + 1 < plain.size() && plain[i + 1] != ' ' && plain[i + 1] != '=';
+    const bool opensTag =
+        plain[i] == '<' && i + 1 < plain.size() && plain[i + 1] != ' ' && plain[i + 1] != '=';
     plain[i] = plain[i] == '`' ? '\'' : plain[i] == '|' ? '/' : opensTag ? '(' : plain[i];
   }
   return plain;

@@ -11,8 +11,8 @@ namespace fusion {
 /// replaced becomes `_`, one for each character of UTF-8; a longer text ends in "...".
 std::string plainText(std::string_view text, size_t longest = 200);
 
-/// The same, of any length, inside of a Markdown table, a heading or a `code span`: it can end none of them and has no
-/// HTML.
+/// The same, of any length, inside of a Markdown table, a heading or a `code span`: it can end none of them
+/// and has no HTML.
 std::string markdownText(std::string_view text);
 
 /// True for what plainText() leaves as it is, at any length.

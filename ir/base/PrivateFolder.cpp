@@ -29,7 +29,8 @@ constexpr mode_t othersMayWrite = S_IWGRP | S_IWOTH;
 
 struct File {
   int number;
-  explicit File(const std::string &path, int flags, mode_t mode = 0) : number(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  explicit File(const std::string &path, int flags, mode_t mode = 0)
+      : number(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
   File(const File &) = delete;
   File &operator=(const File &) = delete;
   ~File() {
@@ -39,7 +40,9 @@ struct File {
 };
 
 /// Whether only `owner`, who is this user or root, could have written it.
-bool isOf(const struct stat &facts, uint32_t owner) { return facts.st_uid == owner && !(facts.st_mode & othersMayWrite); }
+bool isOf(const struct stat &facts, uint32_t owner) {
+  return facts.st_uid == owner && !(facts.st_mode & othersMayWrite);
+}
 
 std::optional<std::string> contentsOf(int file, size_t size) {
   std::string text(size, 0);
@@ -61,7 +64,8 @@ int makeKey(const std::string &folder) {
   const int file = key.empty() ? -1 : mkostemp(temporary.data(), O_CLOEXEC);
   if (file < 0)
     return key.empty() ? ENOSYS : errno;
-  int code = write(file, key.data(), key.size()) == static_cast<ssize_t>(key.size()) && fsync(file) == 0 ? 0 : EIO;
+  int code =
+      write(file, key.data(), key.size()) == static_cast<ssize_t>(key.size()) && fsync(file) == 0 ? 0 : EIO;
   close(file);
   if (code == 0 && link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST)
     code = rename(temporary.c_str(), path.c_str()) == 0 ? 0 : errno; // a file system without links
@@ -69,7 +73,8 @@ int makeKey(const std::string &folder) {
   return code;
 }
 
-/// "building-<process>-…" of a process that is gone; "….XXXXXX" of one that was killed an hour ago or earlier.
+/// "building-<process>-…" of a process that is gone; "….XXXXXX" of one that was killed an hour ago or
+/// earlier.
 bool isLeftOver(const std::string &name, const struct stat &facts, int64_t now) {
   constexpr std::string_view building = "building-";
   const std::string file = name.substr(name.rfind('/') + 1);
@@ -158,7 +163,9 @@ bool PrivateFolder::isTrusted(const std::string &name) const {
 std::vector<PrivateFolder::Entry> PrivateFolder::entries() const {
   std::map<std::pair<dev_t, ino_t>, Entry> found;
   std::error_code error;
-  for (files::recursive_directory_iterator place(root, files::directory_options::skip_permission_denied, error), end;
+  for (files::recursive_directory_iterator
+           place(root, files::directory_options::skip_permission_denied, error),
+       end;
        !error && place != end; place.increment(error)) {
     struct stat facts;
     const std::string path = place->path().string(), name = path.substr(root.size() + 1);
@@ -187,7 +194,8 @@ void PrivateFolder::shrink(uint64_t most) const {
   std::vector<Entry> kept;
   for (Entry &entry : entries()) {
     struct stat facts;
-    if (lstat((root + "/" + entry.names.front()).c_str(), &facts) == 0 && isLeftOver(entry.names.front(), facts, now)) {
+    if (lstat((root + "/" + entry.names.front()).c_str(), &facts) == 0 &&
+        isLeftOver(entry.names.front(), facts, now)) {
       remove(entry);
       continue;
     }
@@ -208,7 +216,8 @@ void PrivateFolder::noteWritten(uint64_t bytes, uint64_t most) const {
   static std::atomic<uint64_t> written = 0;
   const std::string stamp = root + "/" + checkedName;
   struct stat facts;
-  const bool isOld = lstat(stamp.c_str(), &facts) != 0 || std::time(nullptr) - facts.st_mtim.tv_sec > secondsBetweenChecks;
+  const bool isOld =
+      lstat(stamp.c_str(), &facts) != 0 || std::time(nullptr) - facts.st_mtim.tv_sec > secondsBetweenChecks;
   if ((written += bytes) < most / 8 && !isOld)
     return;
   written = 0;

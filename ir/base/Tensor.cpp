@@ -27,7 +27,8 @@ Tensor Tensor::uninitialized(DType type, Shape shape) {
   tensor.dtype = type;
   tensor.dims = std::move(shape);
   // More than the machine has would be found out only when the system ends the process.
-  static const size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  static const size_t memory =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   if (tensor.bytes() > memory)
     throw std::bad_alloc();
   // A tensor without elements still has a unique, valid address.
@@ -85,7 +86,8 @@ std::optional<Tensor::Rows> Tensor::rows() const {
   return result;
 }
 
-static void gather(const Shape &dims, const Shape &strides, size_t dim, size_t element, const char *from, char *&to) {
+static void gather(const Shape &dims, const Shape &strides, size_t dim, size_t element, const char *from,
+                   char *&to) {
   if (dim == dims.size()) {
     std::memcpy(to, from, element);
     to += element;

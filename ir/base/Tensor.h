@@ -1,4 +1,5 @@
-// A row-major tensor in host or device memory; dense unless it is a view with gaps, such as a cache with room to grow.
+// A row-major tensor in host or device memory; dense unless it is a view with gaps, such as a cache with room
+// to grow.
 #pragma once
 
 #include "ir/base/DType.h"

@@ -19,13 +19,14 @@ static bool isPossibleShape(const DimShape &shape) {
 }
 
 Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,
-                          ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes, std::string &error) {
+                          ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes,
+                          std::string &error) {
   SmallVector<DimShape> shapes, results;
   for (Value operand : operands)
     shapes.push_back(shapeFromType(operand));
   SmallVector<ShapeContext::Equality> equalities;
-  return createInferred(builder, location, name, operands, shapes, attributes, elementTypes, results, equalities,
-                        error);
+  return createInferred(builder, location, name, operands, shapes, attributes, elementTypes, results,
+                        equalities, error);
 }
 
 Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,

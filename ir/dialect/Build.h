@@ -6,25 +6,27 @@
 namespace fusion::nn {
 
 /// Creates the op `name` with inferred result shapes. Element types: `elementTypes` if given (one for
-/// each result), else i1 for BoolResult ops, else that of operand 0 (of operand 1 for where). On a shape error
-/// nothing is created and `error` tells why.
+/// each result), else i1 for BoolResult ops, else that of operand 0 (of operand 1 for where). On a shape
+/// error nothing is created and `error` tells why.
 mlir::Operation *createInferred(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
                                 mlir::ValueRange operands, llvm::ArrayRef<mlir::NamedAttribute> attributes,
                                 llvm::ArrayRef<mlir::Type> elementTypes, std::string &error);
 
-/// The same for operands whose symbolic shapes say more than their types. `resultShapes` receives those of the
-/// results, `equalities` the dims that the op takes as equal.
+/// The same for operands whose symbolic shapes say more than their types. `resultShapes` receives those of
+/// the results, `equalities` the dims that the op takes as equal.
 mlir::Operation *createInferred(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
                                 mlir::ValueRange operands, llvm::ArrayRef<DimShape> operandShapes,
                                 llvm::ArrayRef<mlir::NamedAttribute> attributes,
                                 llvm::ArrayRef<mlir::Type> elementTypes,
                                 llvm::SmallVectorImpl<DimShape> &resultShapes,
-                                llvm::SmallVectorImpl<ShapeContext::Equality> &equalities, std::string &error);
+                                llvm::SmallVectorImpl<ShapeContext::Equality> &equalities,
+                                std::string &error);
 
 /// The same for operands known to fit, as inside rewrites; asserts on a shape error.
 template <class OpTy>
 OpTy build(mlir::OpBuilder &builder, mlir::Location location, mlir::ValueRange operands,
-           llvm::ArrayRef<mlir::NamedAttribute> attributes = {}, llvm::ArrayRef<mlir::Type> elementTypes = {}) {
+           llvm::ArrayRef<mlir::NamedAttribute> attributes = {},
+           llvm::ArrayRef<mlir::Type> elementTypes = {}) {
   std::string error;
   mlir::Operation *op = createInferred(builder, location, OpTy::getOperationName(), operands, attributes,
                                        elementTypes, error);
@@ -35,8 +37,10 @@ OpTy build(mlir::OpBuilder &builder, mlir::Location location, mlir::ValueRange o
 
 /// A scalar or dense constant.
 mlir::Value buildConstant(mlir::OpBuilder &builder, mlir::Location location, mlir::ElementsAttr value);
-mlir::Value buildScalar(mlir::OpBuilder &builder, mlir::Location location, mlir::Type elementType, double value);
+mlir::Value buildScalar(mlir::OpBuilder &builder, mlir::Location location, mlir::Type elementType,
+                        double value);
 /// nn.reshape to `shape` unless x already has it (then x).
-mlir::Value buildReshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value x, llvm::ArrayRef<Dim> shape);
+mlir::Value buildReshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value x,
+                         llvm::ArrayRef<Dim> shape);
 
 } // namespace fusion::nn

@@ -14,8 +14,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace fusion::nn {
-#define FUSION_TRAIT(NAME)                                                                                             \
-  template <class ConcreteType>                                                                                        \
+#define FUSION_TRAIT(NAME)                                                                                   \
+  template <class ConcreteType>                                                                              \
   class NAME : public mlir::OpTrait::TraitBase<ConcreteType, NAME> {};
 /// Each result element depends on the operand elements at its own (broadcast) position only.
 FUSION_TRAIT(Pointwise)
@@ -25,7 +25,8 @@ FUSION_TRAIT(BoolResult)
 FUSION_TRAIT(Activation)
 /// Each result element is an element of operand 0 at another index.
 FUSION_TRAIT(View)
-/// Each result element is an element of an operand, or a number that follows from its index: concat, gather, iota, …
+/// Each result element is an element of an operand, or a number that follows from its index: concat, gather,
+/// iota, …
 FUSION_TRAIT(Indexed)
 /// The result is stored with the graph: a constant or a weight.
 FUSION_TRAIT(Stored)

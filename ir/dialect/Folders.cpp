@@ -8,7 +8,9 @@ namespace fusion::nn {
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 
 // Pattern: cast(x : T) to T -> x
-OpFoldResult CastOp::fold(FoldAdaptor) { return getX().getType() == getType() ? OpFoldResult(getX()) : nullptr; }
+OpFoldResult CastOp::fold(FoldAdaptor) {
+  return getX().getType() == getType() ? OpFoldResult(getX()) : nullptr;
+}
 
 // Pattern: reshape(x) to the static shape of x -> x
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {

@@ -17,13 +17,15 @@ using Formula = Value (*)(Graph &, Values);
 
 namespace {
 
-/// An op's formula by the element type of its operands. Integers without one are computed in f32, bools without one stay
-/// as they are.
+/// An op's formula by the element type of its operands. Integers without one are computed in f32, bools
+/// without one stay as they are.
 struct Forms {
   Formula floats, integers = nullptr, booleans = nullptr;
 };
 
-Value finished(Operation *op, Graph &g, Value computed) { return g.convert(dtype(op->getResult(0)), computed); }
+Value finished(Operation *op, Graph &g, Value computed) {
+  return g.convert(dtype(op->getResult(0)), computed);
+}
 
 Value compute(Operation *op, Graph &g, Values x, const Forms &forms) {
   const DType type = g.type(x[0]);
@@ -57,7 +59,8 @@ struct Own : ScalarFormula::ExternalModel<Own<Op, function>, Op> {
 
 /// Unsigned arithmetic wraps; signed overflow would be undefined.
 template <Kind kind> Value wrapping(Graph &g, Values x) {
-  return g.convertRegister(g.type(x[0]), g.binary(kind, g.convertRegister(DType::U64, x[0]), g.convertRegister(DType::U64, x[1])));
+  return g.convertRegister(
+      g.type(x[0]), g.binary(kind, g.convertRegister(DType::U64, x[0]), g.convertRegister(DType::U64, x[1])));
 }
 template <Kind kind> Value infix(Graph &g, Values x) { return g.binary(kind, x[0], x[1]); }
 Value same(Graph &, Values x) { return x[0]; }
@@ -83,7 +86,9 @@ Value magnitude(Graph &g, Values x) {
   return isSignedInteger(g.type(x[0])) ? g.select(below(g, x[0], 0), negateInteger(g, x), x[0]) : x[0];
 }
 Value signOfInteger(Graph &g, Values x) {
-  const Value other = isSignedInteger(g.type(x[0])) ? g.select(below(g, x[0], 0), g.like(x[0], -1), g.like(x[0], 0)) : g.like(x[0], 0);
+  const Value other = isSignedInteger(g.type(x[0]))
+                          ? g.select(below(g, x[0], 0), g.like(x[0], -1), g.like(x[0], 0))
+                          : g.like(x[0], 0);
   return g.select(above(g, x[0], 0), g.like(x[0], 1), other);
 }
 Value signOfFloat(Graph &g, Values x) {
@@ -111,9 +116,12 @@ constexpr Forms signForms{signOfFloat, signOfInteger};
 constexpr Forms expForms{CALL("exp_")};
 constexpr Forms logForms{CALL("log_")};
 constexpr Forms sqrtForms{CALL("sqrt_")};
-constexpr Forms rsqrtForms{[](Graph &g, Values x) { return g.div(g.like(x[0], 1), g.call("sqrt_", {x[0]})); }};
+constexpr Forms rsqrtForms{
+    [](Graph &g, Values x) { return g.div(g.like(x[0], 1), g.call("sqrt_", {x[0]})); }};
 constexpr Forms reciprocalForms{[](Graph &g, Values x) { return g.div(g.like(x[0], 1), x[0]); },
-                                [](Graph &g, Values x) { return g.call("int_div", {g.like(x[0], 1), x[0]}); }};
+                                [](Graph &g, Values x) {
+                                  return g.call("int_div", {g.like(x[0], 1), x[0]});
+                                }};
 constexpr Forms squareForms{[](Graph &g, Values x) { return g.mul(x[0], x[0]); },
                             [](Graph &g, Values x) { return wrapping<Kind::Mul>(g, {x[0], x[0]}); }};
 constexpr Forms sinForms{CALL("sin_")};
@@ -122,14 +130,19 @@ constexpr Forms tanhForms{CALL("tanh_")};
 constexpr Forms erfForms{CALL("erf_")};
 constexpr Forms sigmoidForms{sigmoid};
 constexpr Forms siluForms{silu};
-constexpr Forms reluForms{[](Graph &g, Values x) { return g.call("max_nan", {x[0], g.like(x[0], 0)}); },
-                          [](Graph &g, Values x) { return g.select(above(g, x[0], 0), x[0], g.like(x[0], 0)); }};
+constexpr Forms reluForms{
+    [](Graph &g, Values x) {
+      return g.call("max_nan", {x[0], g.like(x[0], 0)});
+    },
+    [](Graph &g, Values x) { return g.select(above(g, x[0], 0), x[0], g.like(x[0], 0)); }};
 constexpr Forms softplusForms{softplus};
 constexpr Forms floorForms{CALL("floor_"), same};
 constexpr Forms ceilForms{CALL("ceil_"), same};
 constexpr Forms roundForms{CALL("rint_"), same};
 constexpr Forms notForms{
-    [](Graph &g, Values x) { return g.select(g.compare(Kind::Equal, x[0], g.like(x[0], 0)), g.like(x[0], 1), g.like(x[0], 0)); },
+    [](Graph &g, Values x) {
+      return g.select(g.compare(Kind::Equal, x[0], g.like(x[0], 0)), g.like(x[0], 1), g.like(x[0], 0));
+    },
     [](Graph &g, Values x) { return g.bitNot(x[0]); }, [](Graph &g, Values x) { return g.logicalNot(x[0]); }};
 constexpr Forms addForms{infix<Kind::Add>, wrapping<Kind::Add>, either};
 constexpr Forms subForms{infix<Kind::Sub>, wrapping<Kind::Sub>, differ};

@@ -8,8 +8,8 @@
 
 namespace fusion::nn {
 
-/// Whether the op works on single elements of its first operand and the others are scale and zero point, of which one
-/// is for many elements: nn.quantize and nn.dequantize.
+/// Whether the op works on single elements of its first operand and the others are scale and zero point, of
+/// which one is for many elements: nn.quantize and nn.dequantize.
 inline bool isRescale(mlir::Operation *op) {
   return llvm::isa<ScalarFormula>(op) && !op->hasTrait<Pointwise>();
 }

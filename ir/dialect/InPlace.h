@@ -1,5 +1,5 @@
-// Arguments with room to grow: caches that a graph extends in place. Attributes of the entry function say so; what ops
-// mean does not change, and the reference takes no notice.
+// Arguments with room to grow: caches that a graph extends in place. Attributes of the entry function say so;
+// what ops mean does not change, and the reference takes no notice.
 #pragma once
 
 #include "ir/dialect/Dialect.h"
@@ -14,8 +14,8 @@ namespace fusion::nn {
 /// On an argument: dims of its buffer, row-major. The argument is the front corner of it.
 inline constexpr llvm::StringLiteral storageAttr = "nn.storage";
 /// On a result: the number of the argument in whose buffer it lies, from the front corner on. The result is
-/// nn.concat(argument, new…) or nn.cache_write(argument, new, rows), of which only what is new has to be written, or the
-/// state that an nn.linear_attention makes of the argument, which nothing else reads.
+/// nn.concat(argument, new…) or nn.cache_write(argument, new, rows), of which only what is new has to be
+/// written, or the state that an nn.linear_attention makes of the argument, which nothing else reads.
 inline constexpr llvm::StringLiteral aliasAttr = "nn.alias";
 
 std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument);

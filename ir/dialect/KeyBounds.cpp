@@ -13,7 +13,8 @@ namespace {
 /// nn.iota that counts 0, 1, …
 IotaOp countOf(Value value) {
   auto iota = value.getDefiningOp<IotaOp>();
-  return iota && constantInteger(iota.getStart()) == 0 && constantInteger(iota.getStep()) == 1 ? iota : IotaOp();
+  return iota && constantInteger(iota.getStart()) == 0 && constantInteger(iota.getStep()) == 1 ? iota
+                                                                                               : IotaOp();
 }
 
 /// Whether it has one element for all keys and heads.

@@ -36,9 +36,10 @@ void setMesh(func::FuncOp function, const MeshAxis &axis) {
 Status checkSums(func::FuncOp function) {
   const SmallVector<MeshAxis> axes = meshOf(function);
   if (axes.size() > 1) {
-    auto shown = llvm::map_range(axes, [](const MeshAxis &axis) { return axis.name + " = " + std::to_string(axis.ranks); });
-    return badInput("the ranks are a mesh of " + std::to_string(axes.size()) + " axes (" + llvm::join(shown, ", ") +
-                    "); only ranks along one axis can be run yet");
+    auto shown = llvm::map_range(
+        axes, [](const MeshAxis &axis) { return axis.name + " = " + std::to_string(axis.ranks); });
+    return badInput("the ranks are a mesh of " + std::to_string(axes.size()) + " axes (" +
+                    llvm::join(shown, ", ") + "); only ranks along one axis can be run yet");
   }
   if (axes.empty() || axes.front().ranks == 1)
     return {};
@@ -63,7 +64,8 @@ LogicalResult verifyMesh(Operation *op, Attribute attribute) {
     return size && size.getType().isInteger(64) && size.getInt() > 0;
   };
   if (!llvm::isa<func::FuncOp>(op) || !mesh || mesh.empty() || !llvm::all_of(mesh, isSize))
-    return op->emitError() << meshAttr << " is for functions and gives each axis a positive size: {tp = 4 : i64}";
+    return op->emitError() << meshAttr
+                           << " is for functions and gives each axis a positive size: {tp = 4 : i64}";
   return success();
 }
 

@@ -1,5 +1,5 @@
-// The mesh of ranks on which a function runs: a size for each axis, such as `nn.mesh = {tp = 4 : i64}`. Every nn.all_reduce
-// names in `group` the axis over whose ranks it sums.
+// The mesh of ranks on which a function runs: a size for each axis, such as `nn.mesh = {tp = 4 : i64}`. Every
+// nn.all_reduce names in `group` the axis over whose ranks it sums.
 #pragma once
 
 #include "ir/base/Result.h"
@@ -24,8 +24,8 @@ llvm::SmallVector<MeshAxis> meshOf(mlir::func::FuncOp function);
 std::optional<int64_t> ranksOf(mlir::func::FuncOp function);
 void setMesh(mlir::func::FuncOp function, const MeshAxis &axis);
 
-/// Says in one line what cannot be run yet (BadInput): a mesh of several axes, a sum over another axis than the mesh's.
-/// Without a mesh, or with one rank, every sum is its only addend, whatever its axis.
+/// Says in one line what cannot be run yet (BadInput): a mesh of several axes, a sum over another axis than
+/// the mesh's. Without a mesh, or with one rank, every sum is its only addend, whatever its axis.
 Status checkSums(mlir::func::FuncOp function);
 
 /// For the dialect's verifier: an error at `op` unless `attribute` is a dictionary of positive sizes.

@@ -72,7 +72,8 @@ LogicalResult ShapeContext::requireBroadcast(const Dim &dim, const Dim &wide) {
   return dim == kept ? success() : requireEqual(dim, Dim::min(1, wide));
 }
 
-/// Of two sizes that are equal, the other is plainer: where `seq` is laid over a buffer's `min(1024, seq)`, it is `seq`.
+/// Of two sizes that are equal, the other is plainer: where `seq` is laid over a buffer's `min(1024, seq)`,
+/// it is `seq`.
 static bool isClamped(const Dim &dim) {
   const std::string text = dim.str();
   return text.find("min(") != std::string::npos || text.find("max(") != std::string::npos;
@@ -140,7 +141,8 @@ LogicalResult verifyShapes(Operation *op) {
     const DimShape &inferred = context.resultShapes()[index];
     auto expected = typeOf(inferred, declared.getElementType());
     if (failed(verifyCompatibleShape(expected, declared)))
-      return op->emitOpError() << "result " << index << " is " << declared << " but the operands give " << expected;
+      return op->emitOpError() << "result " << index << " is " << declared << " but the operands give "
+                               << expected;
   }
   return success();
 }

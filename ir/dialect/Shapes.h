@@ -38,7 +38,8 @@ public:
   llvm::LogicalResult requireEqual(const Dim &left, const Dim &right);
   /// A dim that is `wide`, or 1 and repeated. min(1, …) has the one element wherever `wide` has any.
   llvm::LogicalResult requireBroadcast(const Dim &dim, const Dim &wide);
-  /// numpy broadcasting; a dynamic dim against another takes them as equal and records it, unless it is at most 1.
+  /// numpy broadcasting; a dynamic dim against another takes them as equal and records it, unless it is at
+  /// most 1.
   llvm::FailureOr<DimShape> broadcast(llvm::ArrayRef<DimShape> shapes);
   /// Normalises a negative axis; fails if out of range for `rank`.
   llvm::FailureOr<int64_t> axis(int64_t value, int64_t rank);
@@ -59,7 +60,8 @@ private:
   std::string reason;
 };
 
-/// The shape function of elementwise ops: the operands broadcast, and all but i1 conditions have one element type.
+/// The shape function of elementwise ops: the operands broadcast, and all but i1 conditions have one element
+/// type.
 llvm::LogicalResult inferElementwise(mlir::Operation *op, ShapeContext &context);
 
 /// Checks the declared result types against the shape function; used by every op's verifier.

@@ -63,7 +63,8 @@ LogicalResult quantised(ShapeContext &context, int64_t axis, int64_t blockSize) 
 LogicalResult inferElementwise(Operation *op, ShapeContext &context) {
   const unsigned first = llvm::isa<WhereOp>(op) ? 1 : 0;
   if (op->getNumOperands() == first + 2 && operandElement(op, first) != operandElement(op, first + 1))
-    return context.fail(first ? "the two choices have different element types" : "operands have different element types");
+    return context.fail(first ? "the two choices have different element types"
+                              : "operands have different element types");
   return broadcastAll(context);
 }
 
@@ -181,7 +182,8 @@ LogicalResult RopeOp::inferShapes(ShapeContext &context) {
     return context.fail("rotary_dim must be positive and even, and x have a last dim");
   const Dim &last = context.shape(0).back();
   if (last.isStatic() && last.value() < rotary)
-    return context.fail("rotary_dim " + Twine(rotary) + " is larger than the last dim " + Twine(last.value()));
+    return context.fail("rotary_dim " + Twine(rotary) + " is larger than the last dim " +
+                        Twine(last.value()));
   for (unsigned table : {1u, 2u}) {
     DimShape leading = context.shape(table);
     if (leading.empty() || !(leading.back() == Dim(rotary) || leading.back() == Dim(rotary / 2)))
@@ -252,9 +254,11 @@ LogicalResult LinearAttentionOp::inferShapes(ShapeContext &context) {
   for (unsigned i = 0; i < context.operandCount(); ++i)
     if (context.rank(i) != 4)
       return context.fail("all operands have rank 4");
-  const DimShape &q = context.shape(0), &k = context.shape(1), &v = context.shape(2), &state = context.shape(3);
+  const DimShape &q = context.shape(0), &k = context.shape(1), &v = context.shape(2),
+                 &state = context.shape(3);
   for (unsigned i : {1u, 2u})
-    if (failed(context.requireEqual(q[0], context.shape(i)[0])) || failed(context.requireEqual(q[2], context.shape(i)[2])))
+    if (failed(context.requireEqual(q[0], context.shape(i)[0])) ||
+        failed(context.requireEqual(q[2], context.shape(i)[2])))
       return context.fail("q, k and v differ in batch or tokens");
   if (failed(context.requireEqual(q[3], k[3])) || failed(context.requireEqual(state[0], q[0])) ||
       failed(context.requireEqual(state[1], v[1])) || failed(context.requireEqual(state[2], k[3])) ||
@@ -269,11 +273,14 @@ LogicalResult LinearAttentionOp::inferShapes(ShapeContext &context) {
     const bool isDecay = operand == getDecay() && next == 4;
     const DimShape &shape = context.shape(next++);
     const bool sharedHeads = !isDecay && shape[1] == Dim(1);
-    if (failed(context.requireEqual(shape[0], q[0])) || (!sharedHeads && failed(context.requireEqual(shape[1], v[1]))) ||
+    if (failed(context.requireEqual(shape[0], q[0])) ||
+        (!sharedHeads && failed(context.requireEqual(shape[1], v[1]))) ||
         failed(context.requireEqual(shape[2], q[2])))
-      return context.fail(isDecay ? "decay is not [batch, heads, tokens, 1 or d]" : "beta is not [batch, heads, tokens, 1]");
+      return context.fail(isDecay ? "decay is not [batch, heads, tokens, 1 or d]"
+                                  : "beta is not [batch, heads, tokens, 1]");
     if (!(shape[3] == Dim(1)) && (!isDecay || failed(context.requireEqual(shape[3], q[3]))))
-      return context.fail(isDecay ? "decay has neither one entry a head nor d" : "beta has more than one entry a head");
+      return context.fail(isDecay ? "decay has neither one entry a head nor d"
+                                  : "beta has more than one entry a head");
   }
   const bool moreQueries = q[1].isStatic() && v[1].isStatic() ? q[1].value() > v[1].value() : !(q[1] == v[1]);
   context.set(0, {q[0], moreQueries ? q[1] : v[1], q[2], v[3]});
@@ -281,7 +288,9 @@ LogicalResult LinearAttentionOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
-LogicalResult QuantizeOp::inferShapes(ShapeContext &context) { return quantised(context, getAxis(), getBlockSize()); }
+LogicalResult QuantizeOp::inferShapes(ShapeContext &context) {
+  return quantised(context, getAxis(), getBlockSize());
+}
 LogicalResult DequantizeOp::inferShapes(ShapeContext &context) {
   return quantised(context, getAxis(), getBlockSize());
 }

@@ -28,8 +28,9 @@ LogicalResult WeightOp::inferShapes(ShapeContext &context) {
       (getRankPaths() && getRankPaths()->size() != getRankOffsets()->size()))
     return context.fail("rank_paths and rank_offsets have an entry for each rank");
   if (getPartPaths().has_value() != getPartOffsets().has_value() ||
-      (getPartPaths() && (getPartPaths()->empty() || getPartPaths()->size() != getPartOffsets()->size() ||
-                          static_cast<int64_t>(getLength()) % static_cast<int64_t>(getPartPaths()->size()) != 0)))
+      (getPartPaths() &&
+       (getPartPaths()->empty() || getPartPaths()->size() != getPartOffsets()->size() ||
+        static_cast<int64_t>(getLength()) % static_cast<int64_t>(getPartPaths()->size()) != 0)))
     return context.fail("part_paths and part_offsets have an entry for each of some equal parts");
   if (getPartPaths() && getRankPaths())
     return context.fail("a weight is in parts or in a file for each rank, not both");

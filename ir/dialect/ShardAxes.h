@@ -31,11 +31,12 @@ public:
   virtual void normalised(mlir::Value value, unsigned axis, mlir::Operation *op) = 0;
   /// `op` looks up entries along the axis of a table: divided, each rank finds some.
   virtual void lookedUp(mlir::Value value, unsigned axis, mlir::Operation *op) = 0;
-  /// The heads of one attention. Where there are fewer key heads, a rank needs those that its query heads read.
+  /// The heads of one attention. Where there are fewer key heads, a rank needs those that its query heads
+  /// read.
   virtual void heads(mlir::Value queries, mlir::Value keys, unsigned axis) = 0;
 
-  /// Each axis of `operand` with the axis of `result` that it meets by broadcasting; where the operand has 1, every rank
-  /// has all of it.
+  /// Each axis of `operand` with the axis of `result` that it meets by broadcasting; where the operand has 1,
+  /// every rank has all of it.
   void broadcast(mlir::Value operand, mlir::Value result);
   /// Operand 0 with result 0, axis by axis, but `axis` (negative: from the end), which the op needs whole.
   void allBut(mlir::Operation *op, int64_t axis);

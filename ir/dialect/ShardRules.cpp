@@ -17,7 +17,9 @@ bool isShardLeaf(Operation *op) {
   return isStored(op);
 }
 
-static unsigned positive(int64_t axis, unsigned rank) { return static_cast<unsigned>(axis < 0 ? axis + rank : axis); }
+static unsigned positive(int64_t axis, unsigned rank) {
+  return static_cast<unsigned>(axis < 0 ? axis + rank : axis);
+}
 
 void ShardAxes::allWhole(Operation *op) {
   const std::string reason = siteOf(op) + " needs it whole";
@@ -63,8 +65,10 @@ void MatmulOp::shardAxes(ShardAxes &axes) {
   const unsigned ranks[] = {axes.rank(a), axes.rank(b)};
   if (ranks[0] < 2 || ranks[1] < 2)
     return axes.allWhole(*this);
-  const unsigned rowsOfA = ranks[0] - (getTransposeA() ? 1 : 2), sumOfA = ranks[0] - (getTransposeA() ? 2 : 1);
-  const unsigned sumOfB = ranks[1] - (getTransposeB() ? 1 : 2), columnsOfB = ranks[1] - (getTransposeB() ? 2 : 1);
+  const unsigned rowsOfA = ranks[0] - (getTransposeA() ? 1 : 2),
+                 sumOfA = ranks[0] - (getTransposeA() ? 2 : 1);
+  const unsigned sumOfB = ranks[1] - (getTransposeB() ? 1 : 2),
+                 columnsOfB = ranks[1] - (getTransposeB() ? 2 : 1);
   const unsigned rank = axes.rank(y);
   axes.link(a, rowsOfA, y, rank - 2);
   axes.link(b, columnsOfB, y, rank - 1);
@@ -82,7 +86,8 @@ void MatmulOp::shardAxes(ShardAxes &axes) {
 
 void ExpertMatmulOp::shardAxes(ShardAxes &axes) {
   Value x = getX(), w = getW(), index = getIndex(), y = getY();
-  const unsigned rank = axes.rank(y), sumOfX = rank - 1, sumOfW = getTransposeW() ? 2 : 1, columnsOfW = 3 - sumOfW;
+  const unsigned rank = axes.rank(y), sumOfX = rank - 1, sumOfW = getTransposeW() ? 2 : 1,
+                 columnsOfW = 3 - sumOfW;
   for (unsigned axis = 0; axis + 1 < rank; ++axis) {
     axes.link(index, axis, y, axis);
     if (axis + 2 < rank || !(axes.shape(x)[axis] == Dim(1)) || axes.shape(y)[axis] == Dim(1))

@@ -27,8 +27,8 @@ struct ScopeGuard {
 
 GraphImporter::GraphImporter(MLIRContext &context, const ModelFile &model, std::string path,
                              const ImportOptions &options, DimReplacements given)
-    : builder(&context), tensors(model, path, options.trustPaths), model(model), path(std::move(path)), options(options),
-      given(std::move(given)) {
+    : builder(&context), tensors(model, path, options.trustPaths), model(model), path(std::move(path)),
+      options(options), given(std::move(given)) {
   for (const auto &import : model.model.opset_import())
     modelOpsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
 }
@@ -81,7 +81,8 @@ Status GraphImporter::addInitializers(const proto::GraphProto &graph) {
 static Status checkPortName(const std::string &name, const char *what) {
   constexpr size_t longest = 4096;
   if (name.size() > longest)
-    return badInput(fmt::format("{} '{}…': its name has {} bytes, the limit is {}", what, name.substr(0, 40), name.size(), longest));
+    return badInput(fmt::format("{} '{}…': its name has {} bytes, the limit is {}", what, name.substr(0, 40),
+                                name.size(), longest));
   return {};
 }
 
@@ -186,7 +187,9 @@ Status GraphImporter::importNode(const proto::NodeProto &node) {
   if (!current->attributes)
     for (const auto &attribute : node.attribute())
       if (!attribute.ref_attr_name().empty())
-        return nodeError(node, opset, fmt::format("attribute '{}' stands for one of a function, and this is none", attribute.name()));
+        return nodeError(
+            node, opset,
+            fmt::format("attribute '{}' stands for one of a function, and this is none", attribute.name()));
   std::string modulePath = modulePathOf(node);
   if (modulePath.empty())
     modulePath = current->modulePath;
@@ -349,7 +352,8 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
 namespace fusion {
 
 /// The sizes that the caller knows, as replacements.
-static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &graph, const SymbolValues &dims) {
+static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &graph,
+                                               const SymbolValues &dims) {
   onnx::DimReplacements given;
   if (dims.empty())
     return given;

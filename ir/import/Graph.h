@@ -91,7 +91,8 @@ public:
   void forgetSince(DimReplacements before) { replacements = std::move(before); }
   mlir::Value buildKnown(llvm::ArrayRef<Dim> values, llvm::ArrayRef<int64_t> shape, mlir::Type element,
                          mlir::Location location);
-  /// Where the node around all loops stands whose bodies are being built: what is stored in the file is built there.
+  /// Where the node around all loops stands whose bodies are being built: what is stored in the file is built
+  /// there.
   std::optional<mlir::OpBuilder::InsertPoint> outermost;
   int64_t loops = 0; ///< whose bodies have been begun
   /// Runs `check` with diagnostics of MLIR caught: what they said if it fails.

@@ -21,12 +21,12 @@ struct ModelFile {
   std::map<std::string, std::shared_ptr<MappedFile>> memory;
 };
 
-/// Checks that the file is an ONNX model with a graph, an IR version and opset imports that can be read. `contents`: its bytes
-/// where they are in memory; `path` is what messages call it then.
+/// Checks that the file is an ONNX model with a graph, an IR version and opset imports that can be read.
+/// `contents`: its bytes where they are in memory; `path` is what messages call it then.
 Result<ModelFile> openModel(const std::string &path, std::shared_ptr<MappedFile> contents = nullptr);
 
-/// Lets initialisers, and graph inputs without one, take their contents from `weights` by name. Errors (BadInput): a name that
-/// the graph has not, another type or shape.
+/// Lets initialisers, and graph inputs without one, take their contents from `weights` by name. Errors
+/// (BadInput): a name that the graph has not, another type or shape.
 Status takeWeights(ModelFile &model, const std::map<std::string, MemoryWeight> &weights);
 
 /// A range of bytes of the model file.

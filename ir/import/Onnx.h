@@ -19,9 +19,9 @@ struct ImportOptions {
   /// Caches of GroupQueryAttention are buffers of full capacity, whatever the graph declares: they are as
   /// long behind the node as before it, and new tokens are written behind the valid ones.
   bool sharedCaches = false;
-  /// Sizes of symbolic dims of inputs that are known, by the symbol's name. A graph that broadcasts one dim to another
-  /// is imported as one where they are equal, unless it is known here that the one is 1. Names that no input has are
-  /// errors, as are negative sizes.
+  /// Sizes of symbolic dims of inputs that are known, by the symbol's name. A graph that broadcasts one dim
+  /// to another is imported as one where they are equal, unless it is known here that the one is 1. Names
+  /// that no input has are errors, as are negative sizes.
   SymbolValues dims;
   /// The model's bytes where they are in memory.
   std::shared_ptr<MappedFile> contents;

@@ -1,5 +1,5 @@
-// Reading and writing by index. An index out of range reads the nearest valid element and writes nothing, as on
-// the device. What is known before a run, Program::run refuses.
+// Reading and writing by index. An index out of range reads the nearest valid element and writes nothing, as
+// on the device. What is known before a run, Program::run refuses.
 #include "ir/base/Parallel.h"
 #include "ir/reference/Support.h"
 
@@ -160,7 +160,8 @@ Result<Tensors> cacheWrite(const Call &call) {
       gatherStrided(given, 0, broadcastStrides(given.shape(), placeShape), placeShape).toInts();
   Tensor result = Tensor::uninitialized(call.resultType(), shape);
   const int64_t caches = elementCount(std::span(shape).first(at));
-  const size_t bytes = static_cast<size_t>(elementCount(std::span(shape).subspan(at + 1))) * byteSize(result.type());
+  const size_t bytes =
+      static_cast<size_t>(elementCount(std::span(shape).subspan(at + 1))) * byteSize(result.type());
   for (int64_t cache = 0; cache < caches; ++cache) {
     const int64_t *own = places.data() + cache * freshRows, start = freshRows ? own[0] : 0;
     for (int64_t i = 0; i < freshRows; ++i)
@@ -170,7 +171,8 @@ Result<Tensors> cacheWrite(const Call &call) {
       const bool isNew = row >= start && row - start < freshRows;
       char *target = result.as<char>() + static_cast<size_t>(cache * rows + row) * bytes;
       if (isNew)
-        std::memcpy(target, fresh.as<char>() + static_cast<size_t>(cache * freshRows + row - start) * bytes, bytes);
+        std::memcpy(target, fresh.as<char>() + static_cast<size_t>(cache * freshRows + row - start) * bytes,
+                    bytes);
       else if (row < pastRows)
         std::memcpy(target, past.as<char>() + static_cast<size_t>(cache * pastRows + row) * bytes, bytes);
       else

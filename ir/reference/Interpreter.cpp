@@ -33,7 +33,8 @@ Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::string
   std::optional<Error> failure;
   function.walk([&](nn::WeightOp weight) {
     auto rank = interpreter.options.symbols.find(rankSymbol);
-    auto tensor = interpreter.weights->load(weight, rank == interpreter.options.symbols.end() ? 0 : rank->second);
+    auto tensor =
+        interpreter.weights->load(weight, rank == interpreter.options.symbols.end() ? 0 : rank->second);
     if (!tensor && !failure)
       failure = tensor.error();
   });

@@ -20,7 +20,8 @@ struct Heads {
   int64_t heads, tokens, width;
 
   explicit Heads(const Tensor &tensor)
-      : values(floats(tensor)), heads(tensor.shape()[1]), tokens(tensor.shape()[2]), width(tensor.shape()[3]) {}
+      : values(floats(tensor)), heads(tensor.shape()[1]), tokens(tensor.shape()[2]),
+        width(tensor.shape()[3]) {}
   /// The entry of token `token` for head `head` of `of` heads.
   const float *at(int64_t batch, int64_t head, int64_t of, int64_t token) const {
     return values.data() + ((batch * heads + head * heads / of) * tokens + token) * width;

@@ -34,7 +34,8 @@ struct Stack {
       std::swap(rowStride, columnStride);
     }
   }
-  /// Whether the rows of all matrices lie one behind the other. Those of [batch, k, 1] transposed have a stride of 1.
+  /// Whether the rows of all matrices lie one behind the other. Those of [batch, k, 1] transposed have a
+  /// stride of 1.
   bool isTall() const { return columnStride == 1 && (rowStride == columns || tensor.size() == columns); }
   int64_t matrixSize() const { return rows * columns; }
   MatrixView view(int64_t index) const {
@@ -148,7 +149,8 @@ Result<Tensors> expertMatmul(const Call &call) {
   std::vector<std::vector<int64_t>> rowsOf(static_cast<size_t>(experts));
   const std::vector<int64_t> chosen = index.toInts();
   for (size_t row = 0; row < chosen.size(); ++row)
-    rowsOf[static_cast<size_t>(std::clamp<int64_t>(chosen[row] < 0 ? chosen[row] + experts : chosen[row], 0, experts - 1))]
+    rowsOf[static_cast<size_t>(
+               std::clamp<int64_t>(chosen[row] < 0 ? chosen[row] + experts : chosen[row], 0, experts - 1))]
         .push_back(static_cast<int64_t>(row));
   const size_t inBytes = static_cast<size_t>(inner) * byteSize(x.type());
   const size_t outBytes = static_cast<size_t>(columns) * byteSize(result.type());
@@ -164,7 +166,8 @@ Result<Tensors> expertMatmul(const Call &call) {
                   x.as<char>() + static_cast<size_t>(shared ? rows[i] / slots : rows[i]) * inBytes, inBytes);
     const char *matrix = w.as<char>() + static_cast<size_t>(expert * inner * columns) * byteSize(w.type());
     if (isWide) {
-      const Tensor right = Tensor::wrap(w.type(), {w.shape()[1], w.shape()[2]}, const_cast<char *>(matrix), w.storage());
+      const Tensor right =
+          Tensor::wrap(w.type(), {w.shape()[1], w.shape()[2]}, const_cast<char *>(matrix), w.storage());
       multiplyWide<double>(Stack(left, true, false), Stack(right, false, transpose), {0}, {0}, product);
     } else {
       GemmProblem problem{{left.data(), x.type(), inner, 1},
@@ -173,7 +176,8 @@ Result<Tensors> expertMatmul(const Call &call) {
       multiply({&problem, 1});
     }
     for (size_t i = 0; i < rows.size(); ++i)
-      std::memcpy(result.as<char>() + static_cast<size_t>(rows[i]) * outBytes, product.as<char>() + i * outBytes, outBytes);
+      std::memcpy(result.as<char>() + static_cast<size_t>(rows[i]) * outBytes,
+                  product.as<char>() + i * outBytes, outBytes);
   }
   return Tensors{result};
 }

@@ -189,7 +189,9 @@ Result<Tensors> topK(const Call &call) {
     parallelFor(number, grainFor(row), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         std::vector<T> values;
-        forBlocks<T>(rows, i * row, row, [&](const T *block, int64_t length) { values.insert(values.end(), block, block + length); });
+        forBlocks<T>(rows, i * row, row, [&](const T *block, int64_t length) {
+          values.insert(values.end(), block, block + length);
+        });
         const std::vector<int64_t> places = largestOf<T>(values, count);
         std::copy(places.begin(), places.end(), best.begin() + i * count);
       }

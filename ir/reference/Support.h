@@ -133,8 +133,8 @@ Tensor axisFromBack(const Tensor &source, int64_t axis);
 /// A negative axis counts from the end; fails if out of range.
 Result<int64_t> normalisedAxis(int64_t axis, int64_t rank);
 
-/// The larger and the smaller of two numbers, of which neither is NaN: +0 is above -0, so that the order of operands does not
-/// matter.
+/// The larger and the smaller of two numbers, of which neither is NaN: +0 is above -0, so that the order of
+/// operands does not matter.
 template <class T>
 T largerOf(T a, T b) {
   return a == b ? (std::signbit(a) ? b : a) : a < b ? b : a;

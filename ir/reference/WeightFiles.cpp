@@ -52,7 +52,8 @@ Result<Tensor> WeightFiles::loadParts(nn::WeightOp weight) {
   const size_t bytes = whole.bytes() / places.size();
   const uint64_t length = static_cast<uint64_t>(weight.getLength()) / places.size();
   for (auto [i, place] : llvm::enumerate(places)) {
-    auto part = loadSpan(weight, place, length, type, {elementCount(shape) / static_cast<int64_t>(places.size())});
+    auto part =
+        loadSpan(weight, place, length, type, {elementCount(shape) / static_cast<int64_t>(places.size())});
     if (!part)
       return part.error();
     std::memcpy(whole.as<char>() + i * bytes, part->data(), bytes);

@@ -53,7 +53,8 @@ Value Graph::make(Node node) {
 
 Value Graph::integer(DType type, int64_t value) {
   type = registerType(type);
-  return make({.kind = Kind::Integer, .type = type, .roundedTo = type, .level = Level::Constant, .integer = value});
+  return make(
+      {.kind = Kind::Integer, .type = type, .roundedTo = type, .level = Level::Constant, .integer = value});
 }
 
 bool losesInfinity(DType type) { return type == DType::F8E5M2; }
@@ -116,8 +117,9 @@ const Node *Graph::pairOperation(Value value) const {
     return nullptr;
   const Node &inner = nodes[node.operands[0].index];
   const bool isOne = inner.kind == Kind::Mul || inner.kind == Kind::Add || inner.kind == Kind::Sub;
-  return isOne && isExactIn(inner.operands[0], node.roundedTo) && isExactIn(inner.operands[1], node.roundedTo) ? &inner
-                                                                                                               : nullptr;
+  return isOne && isExactIn(inner.operands[0], node.roundedTo) && isExactIn(inner.operands[1], node.roundedTo)
+             ? &inner
+             : nullptr;
 }
 
 bool Graph::isRoundedLast(Value value, DType type) const {
@@ -139,7 +141,8 @@ Value Graph::logicalNot(Value a) {
   const Node &node = nodes[a.index];
   if (node.kind == Kind::Integer)
     return boolean(node.integer == 0);
-  return make({.kind = Kind::Not, .type = DType::Bool, .roundedTo = DType::Bool, .level = {}, .operands = {a}});
+  return make(
+      {.kind = Kind::Not, .type = DType::Bool, .roundedTo = DType::Bool, .level = {}, .operands = {a}});
 }
 
 /// What an index computation simplifies to; nothing where it does not.
@@ -188,7 +191,8 @@ Value Graph::binary(Kind kind, Value a, Value b) {
 
 Value Graph::quotient(Value a, Value b) {
   assert(type(a) == DType::F32 && type(b) == DType::F32);
-  return make({.kind = Kind::Quotient, .type = DType::F32, .roundedTo = DType::F32, .level = {}, .operands = {a, b}});
+  return make(
+      {.kind = Kind::Quotient, .type = DType::F32, .roundedTo = DType::F32, .level = {}, .operands = {a, b}});
 }
 
 Value Graph::compare(Kind kind, Value a, Value b) {
@@ -232,9 +236,13 @@ Value Graph::select(Value condition, Value then, Value otherwise) {
     return otherwise;
   DType rounded = nodes[then.index].roundedTo;
   if (!isExactIn(otherwise, rounded))
-    rounded = isExactIn(then, nodes[otherwise.index].roundedTo) ? nodes[otherwise.index].roundedTo : type(then);
-  return make(
-      {.kind = Kind::Select, .type = type(then), .roundedTo = rounded, .level = {}, .operands = {condition, then, otherwise}});
+    rounded =
+        isExactIn(then, nodes[otherwise.index].roundedTo) ? nodes[otherwise.index].roundedTo : type(then);
+  return make({.kind = Kind::Select,
+               .type = type(then),
+               .roundedTo = rounded,
+               .level = {},
+               .operands = {condition, then, otherwise}});
 }
 
 /// Functions whose result is one of their operands, or its magnitude.
@@ -247,7 +255,9 @@ Value Graph::call(std::string function, std::vector<Value> operands, DType resul
   if (keepsValues(function) && !operands.empty())
     for (Value candidate : operands) {
       const DType narrower = nodes[candidate.index].roundedTo;
-      if (!losesInfinity(narrower) && isWithin(narrower, rounded) && std::all_of(operands.begin(), operands.end(), [&](Value operand) { return isExactIn(operand, narrower); }))
+      if (!losesInfinity(narrower) && isWithin(narrower, rounded) &&
+          std::all_of(operands.begin(), operands.end(),
+                      [&](Value operand) { return isExactIn(operand, narrower); }))
         rounded = narrower;
     }
   return make({.kind = Kind::Call,
@@ -269,7 +279,8 @@ static bool holdsInteger(DType to, DType from, int64_t value) {
   if (!fusion::isInteger(to) || (from == DType::U64 && value < 0))
     return false;
   const auto bits = static_cast<int>(8 * byteSize(to)) - (isSignedInteger(to) ? 1 : 0);
-  return (value >= 0 || isSignedInteger(to)) && (bits >= 63 || (value < INT64_C(1) << bits && value >= -(INT64_C(1) << bits)));
+  return (value >= 0 || isSignedInteger(to)) &&
+         (bits >= 63 || (value < INT64_C(1) << bits && value >= -(INT64_C(1) << bits)));
 }
 
 Value Graph::convertRegister(DType to, Value a) {
@@ -281,7 +292,8 @@ Value Graph::convertRegister(DType to, Value a) {
     return integer(to, node.integer);
   // There and back through a type that holds every value.
   if (node.kind == Kind::Convert && type(node.operands[0]) == to &&
-      (isWithin(to, node.type) || (fusion::isInteger(to) && (node.type == DType::I64 || node.type == DType::U64))))
+      (isWithin(to, node.type) ||
+       (fusion::isInteger(to) && (node.type == DType::I64 || node.type == DType::U64))))
     return node.operands[0];
   const DType rounded = isFloat(node.type) && isWithin(node.roundedTo, to) ? node.roundedTo : to;
   return make({.kind = Kind::Convert, .type = to, .roundedTo = rounded, .level = {}, .operands = {a}});

@@ -13,20 +13,21 @@ struct Candidate {
   bool isUsers = false; ///< of a pattern that a user brought
   mlir::Operation *root = nullptr;
   llvm::SmallVector<mlir::Operation *> ops; ///< distinct, in block order
-  /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order; nothing
-  /// that they read is among `ops`.
+  /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order;
+  /// nothing that they read is among `ops`.
   llvm::SmallVector<mlir::Operation *> clones = {};
   /// Of the clones those whose originals are expected to lose all readers, as other groups clone them too.
   llvm::SmallVector<mlir::Operation *> replaced = {};
   /// Roots of other candidates of which nothing is left when this one is taken: they fire with it.
   llvm::SmallVector<std::pair<mlir::Operation *, std::string>> absorbed = {};
-  /// Why less traffic and fewer launches do not make it faster; it is taken where it measures faster. Empty: they do.
+  /// Why less traffic and fewer launches do not make it faster; it is taken where it measures faster. Empty:
+  /// they do.
   std::string unproven = {};
   std::string schedule;                     ///< that takes it
   int64_t bytesMoved = 0;                   ///< by its kernel
   int64_t bytesSaved = 0;
   double score = 0;                         ///< what the choice maximises; negative: not worth it
-  double shared = 0;                        ///< what it saves besides if all that computes `replaced` again is taken
+  double shared = 0; ///< what it saves besides if all that computes `replaced` again is taken
   double noise = 0;                         ///< of a measured score
   double fusedTime = 0, unfusedTime = 0;    ///< microseconds; 0: not measured
 
@@ -45,7 +46,8 @@ GroupPorts portsOf(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::O
 /// Constants small enough to be cloned into a group's body.
 bool isBodyConstant(mlir::Operation *op);
 
-/// Whether `ops` can become one op: same block, and no path leaves the set and enters it again. The reason if not.
+/// Whether `ops` can become one op: same block, and no path leaves the set and enters it again. The reason if
+/// not.
 std::optional<std::string> whyNotConvex(llvm::ArrayRef<mlir::Operation *> ops,
                                         llvm::ArrayRef<mlir::Operation *> clones = {});
 
@@ -73,7 +75,9 @@ public:
   virtual llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) = 0;
 };
 
-/// The disjoint subset with the largest total score. Negative scores are not taken. Returns indices into `candidates`.
-llvm::SmallVector<size_t> chooseCandidates(llvm::ArrayRef<Candidate> candidates, llvm::ArrayRef<double> scores);
+/// The disjoint subset with the largest total score. Negative scores are not taken. Returns indices into
+/// `candidates`.
+llvm::SmallVector<size_t> chooseCandidates(llvm::ArrayRef<Candidate> candidates,
+                                           llvm::ArrayRef<double> scores);
 
 } // namespace fusion

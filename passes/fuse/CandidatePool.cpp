@@ -53,7 +53,8 @@ std::optional<size_t> CandidatePool::consider(Candidate candidate) {
 // Where no schedule takes the ops that decode operands, the candidate goes without.
 std::optional<size_t> CandidatePool::consider(Candidate candidate, unsigned opsFound) {
   Candidate decoding = withDecoding(candidate);
-  const char *const family = llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
+  const char *const family =
+      llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
   if (decoding.body().size() == candidate.body().size() || candidate.pattern == family ||
       candidate.pattern == "bounded_attention")
     return add(std::move(decoding), opsFound);

@@ -39,7 +39,8 @@ void eraseDead(func::FuncOp function, llvm::DenseSet<Operation *> *erased = null
     }
 }
 
-/// Rounds until nothing is left to group: in each all families propose, and the set that saves most is committed.
+/// Rounds until nothing is left to group: in each all families propose, and the set that saves most is
+/// committed.
 class Fuser {
 public:
   Fuser(func::FuncOp function, const PatternSet &patterns, const FuseOptions &options, ScheduleOracle &oracle,
@@ -263,8 +264,8 @@ private:
     made[commit(candidate)] = std::move(taken);
   }
 
-  /// A candidate was asked about before its neighbours became groups, which changes what is known of its values: groups
-  /// that their schedules no longer take go back, until all that are left are taken.
+  /// A candidate was asked about before its neighbours became groups, which changes what is known of its
+  /// values: groups that their schedules no longer take go back, until all that are left are taken.
   Status dissolveRefused() {
     for (bool more = true; more;) {
       more = false;
@@ -279,7 +280,8 @@ private:
             refused.push_back({group, *reason});
       for (auto &[group, reason] : refused) {
         more = true;
-        forget(group, "dropped: as a group, schedule " + group.getSchedule().str() + " refuses it: " + reason);
+        forget(group,
+               "dropped: as a group, schedule " + group.getSchedule().str() + " refuses it: " + reason);
         dissolve(group);
       }
     }
@@ -302,7 +304,8 @@ private:
       sites.unfire(root, pattern, reason, taken.bytesSaved);
     for (auto &[pattern, location] : taken.entries) {
       auto &fired = report.patterns[pattern].fired;
-      auto entry = llvm::find_if(fired, [&](const FusionReport::Site &site) { return site.location == location; });
+      auto entry =
+          llvm::find_if(fired, [&](const FusionReport::Site &site) { return site.location == location; });
       if (entry != fired.end())
         fired.erase(entry);
     }

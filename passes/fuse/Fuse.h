@@ -26,7 +26,8 @@ SymbolValues nominalSizes(mlir::func::FuncOp function);
 Status fuse(mlir::func::FuncOp function, const PatternSet &patterns, const FuseOptions &options,
             ScheduleOracle &oracle, FusionReport &report);
 
-/// Kernel and byte counts, and layers, of the function as it is, into what the report says `before` fusion or after it.
+/// Kernel and byte counts, and layers, of the function as it is, into what the report says `before` fusion or
+/// after it.
 Status countLaunches(mlir::func::FuncOp function, ScheduleOracle &oracle, FusionReport &report, bool before);
 
 /// Kernel and byte counts and layers of a function that is not to be fused.

@@ -27,15 +27,15 @@ struct FusionReport {
   struct Miss {
     std::string location;
     std::string reason;            ///< names the operand or the guard
-    /// What the ops that were found would save as one kernel, beyond what the groups save that they are in now.
-    /// 0: nothing, or one op alone was found.
+    /// What the ops that were found would save as one kernel, beyond what the groups save that they are in
+    /// now. 0: nothing, or one op alone was found.
     int64_t bytes = 0;
     std::optional<size_t> node = {}; ///< the root, in `before`
   };
   struct Pattern {
     std::vector<Site> fired;
     std::vector<Miss> missed;
-    bool applies = false;          ///< it fired, or two ops at least of what it wants stand together somewhere
+    bool applies = false; ///< it fired, or two ops at least of what it wants stand together somewhere
   };
   struct Layer {
     std::string name;
@@ -62,12 +62,12 @@ struct FusionReport {
   std::string model, target;
   /// What the target has and no kernel uses yet: "tcgen05", "TMA".
   std::vector<std::string> unusedFeatures;
-  /// Why no kernels of the target compute the graph: the op and each schedule's reason. Empty where they do, or where
-  /// nobody asked for a plan.
+  /// Why no kernels of the target compute the graph: the op and each schedule's reason. Empty where they do,
+  /// or where nobody asked for a plan.
   std::string noPlan;
   std::map<std::string, Pattern> patterns;
-  /// Decomposed spellings that became named ops, by the op's name: rms_norm, gelu, rope, attention. Nothing is saved by
-  /// a raise itself.
+  /// Decomposed spellings that became named ops, by the op's name: rms_norm, gelu, rope, attention. Nothing
+  /// is saved by a raise itself.
   std::map<std::string, Pattern> raises;
   int64_t kernelsBefore = 0, kernelsAfter = 0;
   int64_t bytesBefore = 0, bytesAfter = 0;

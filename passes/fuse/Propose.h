@@ -44,11 +44,12 @@ Proposals proposeCacheWrites(const ProposalContext &context);
 /// From every nn.matmul of quantised operands: the matmul with the ops that decode them.
 Proposals proposeScaledMatmuls(const ProposalContext &context);
 
-/// From every nn.attention whose keys or values are decoded from codes: the attention with the ops that decode them.
+/// From every nn.attention whose keys or values are decoded from codes: the attention with the ops that
+/// decode them.
 Proposals proposeScaledAttentions(const ProposalContext &context);
 
-/// From every nn.attention with a mask that says no more than which keys are the first and the last that each query looks
-/// at: the attention, which reads no other keys, with the ops that make the mask.
+/// From every nn.attention with a mask that says no more than which keys are the first and the last that each
+/// query looks at: the attention, which reads no other keys, with the ops that make the mask.
 Proposals proposeBoundedAttentions(const ProposalContext &context);
 
 /// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul,
@@ -58,9 +59,9 @@ llvm::SmallVector<mlir::Operation *> decodingOps(mlir::Value operand);
 /// The quantised value that `operand` is decoded from, or `operand` itself.
 mlir::Value encodedOperand(mlir::Value operand);
 
-/// The candidate with what the kernels of its matmuls and attentions do as they read operands (decode codes, find the keys
-/// that a mask leaves): as members where they have no other reader, else as clones. The candidate itself if there is
-/// nothing.
+/// The candidate with what the kernels of its matmuls and attentions do as they read operands (decode codes,
+/// find the keys that a mask leaves): as members where they have no other reader, else as clones. The
+/// candidate itself if there is nothing.
 Candidate withDecoding(const Candidate &candidate);
 
 /// The matmuls of one input by weights, with their biases, side by side.

@@ -1,6 +1,6 @@
 // rope_kv_write: the rotations of the queries and the keys of one attention, with their norms, and the writes
-// of the new keys and values after those of the past, with their quantisation if the cache holds codes. Where no nn.attention reads the caches, what belongs
-// together is rotated by the same angles.
+// of the new keys and values after those of the past, with their quantisation if the cache holds codes. Where
+// no nn.attention reads the caches, what belongs together is rotated by the same angles.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -109,8 +109,8 @@ private:
 
   bool isRotated(Operation *write) { return takeNew(write); }
 
-  /// What makes the new part of a cache: the quantisation, if it holds codes, and the rotation, with the transposes in
-  /// between. Whether there is a rotation.
+  /// What makes the new part of a cache: the quantisation, if it holds codes, and the rotation, with the
+  /// transposes in between. Whether there is a rotation.
   bool takeNew(Operation *write) {
     SmallVector<Operation *> between;
     Value value = write->getOperand(1);

@@ -130,10 +130,11 @@ private:
     return candidate;
   }
 
-  /// A measurement is at one size. Parts of a group may be as fast there, but gate and up apart are slow at many rows, and
-  /// products without their sum at one token, where one kernel computes both: where the larger group has a schedule, the
-  /// smaller ones are no choice.
-  void preferTo(std::vector<Candidate> &smaller, const Candidate &larger, StringRef reason, Proposals &proposals) const {
+  /// A measurement is at one size. Parts of a group may be as fast there, but gate and up apart are slow at
+  /// many rows, and products without their sum at one token, where one kernel computes both: where the larger
+  /// group has a schedule, the smaller ones are no choice.
+  void preferTo(std::vector<Candidate> &smaller, const Candidate &larger, StringRef reason,
+                Proposals &proposals) const {
     if (smaller.empty() || !hasSchedule(larger))
       return;
     proposals.misses.push_back({root, (reason + ", for which there is a kernel").str()});

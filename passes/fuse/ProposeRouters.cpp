@@ -1,5 +1,5 @@
-// router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes weights of them;
-// the matmul of the scores too.
+// router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes
+// weights of them; the matmul of the scores too.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -32,8 +32,8 @@ SmallVector<Operation *> normalisation(Value value) {
     ops.append({sum, quotient});
   return ops;
 }
-/// The ops, one after the other, from a matmul to `scores`: itself, and scalar ops of what it makes and of rows or
-/// numbers. Nobody else reads what is between. Empty if it is not made so.
+/// The ops, one after the other, from a matmul to `scores`: itself, and scalar ops of what it makes and of
+/// rows or numbers. Nobody else reads what is between. Empty if it is not made so.
 SmallVector<Operation *> matmulBefore(Value scores) {
   SmallVector<Operation *> ops;
   for (size_t i = 0; i <= mostScalars; ++i) {
@@ -80,7 +80,8 @@ Proposals proposeRouters(const ProposalContext &context) {
     Value scores = topK.getX();
     nn::GatherElementsOp taken;
     for (Operation *user : scores.getUsers())
-      if (auto gather = llvm::dyn_cast<nn::GatherElementsOp>(user); gather && gather.getIndices() == topK.getY())
+      if (auto gather = llvm::dyn_cast<nn::GatherElementsOp>(user);
+          gather && gather.getIndices() == topK.getY())
         taken = gather;
     if (!taken) {
       proposals.misses.push_back({topK, "nobody takes the scores that nn.top_k finds"});
@@ -94,7 +95,8 @@ Proposals proposeRouters(const ProposalContext &context) {
       proposals.candidates.push_back(std::move(candidate));
     };
     SmallVector<Operation *> ops;
-    if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>(); softmax && llvm::range_size(scores.getUses()) == 2)
+    if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>();
+        softmax && llvm::range_size(scores.getUses()) == 2)
       ops.push_back(softmax);
     ops.append({topK, taken});
     propose(ops);
@@ -106,7 +108,8 @@ Proposals proposeRouters(const ProposalContext &context) {
     }
     for (size_t i = 0; i < mostScalars && weight.hasOneUse(); ++i) {
       Operation *op = *weight.user_begin();
-      if (!llvm::isa<nn::ScalarFormula>(op) || context.traffic.shapes[op->getResult(0)] != context.traffic.shapes[weight])
+      if (!llvm::isa<nn::ScalarFormula>(op) ||
+          context.traffic.shapes[op->getResult(0)] != context.traffic.shapes[weight])
         break;
       ops.push_back(op);
       weight = op->getResult(0);

@@ -1,6 +1,6 @@
-// scaled_matmul, scaled_attention, bounded_attention: a matmul of quantised operands, an attention over keys and values
-// that are stored as codes, or with a mask that says which key is the last. Their kernels decode what they read, and stop
-// at the last key.
+// scaled_matmul, scaled_attention, bounded_attention: a matmul of quantised operands, an attention over keys
+// and values that are stored as codes, or with a mask that says which key is the last. Their kernels decode
+// what they read, and stop at the last key.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/KeyBounds.h"
@@ -44,8 +44,8 @@ Value encodedOperand(Value operand) {
   return operand.getDefiningOp()->getOperand(0);
 }
 
-/// What the op's kernels do themselves as they read its operands: decode codes, find the keys that a mask leaves. For
-/// each operand in block order.
+/// What the op's kernels do themselves as they read its operands: decode codes, find the keys that a mask
+/// leaves. For each operand in block order.
 static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   SmallVector<SmallVector<Operation *>> all;
   auto isAttention = llvm::isa<nn::AttentionOp>(op);
@@ -61,11 +61,12 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
 /// Whether the kernels of all readers do it themselves.
 static bool isReadersOwn(Operation *op) {
   return llvm::all_of(op->getUsers(), [op](Operation *user) {
-    const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::AndOp, nn::LessEqualOp, nn::LessOp, nn::GreaterEqualOp,
-                                     nn::GreaterOp>(user);
-    return mayBePart ? isReadersOwn(user) : llvm::any_of(operandOps(user), [op](const SmallVector<Operation *> &ops) {
-      return llvm::is_contained(ops, op);
-    });
+    const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::AndOp, nn::LessEqualOp, nn::LessOp,
+                                     nn::GreaterEqualOp, nn::GreaterOp>(user);
+    return mayBePart ? isReadersOwn(user)
+                     : llvm::any_of(operandOps(user), [op](const SmallVector<Operation *> &ops) {
+                         return llvm::is_contained(ops, op);
+                       });
   });
 }
 
@@ -117,12 +118,14 @@ static Proposals propose(const ProposalContext &context, llvm::StringRef pattern
 }
 
 Proposals proposeScaledMatmuls(const ProposalContext &context) {
-  return propose(context, "scaled_matmul",
-                 [](Operation *op) { return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) && hasCodes(op); });
+  return propose(context, "scaled_matmul", [](Operation *op) {
+    return llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op) && hasCodes(op);
+  });
 }
 
 Proposals proposeScaledAttentions(const ProposalContext &context) {
-  return propose(context, "scaled_attention", [](Operation *op) { return llvm::isa<nn::AttentionOp>(op) && hasCodes(op); });
+  return propose(context, "scaled_attention",
+                 [](Operation *op) { return llvm::isa<nn::AttentionOp>(op) && hasCodes(op); });
 }
 
 Proposals proposeBoundedAttentions(const ProposalContext &context) {

@@ -19,8 +19,8 @@ struct MaskTerm {
 bool isMaskedScore(double value);
 bool isMaskedScore(mlir::Value value);
 
-/// The term, laid over scores that are multiplied by the positive `scale` afterwards. Nothing if what its i1 puts does
-/// not mask then.
+/// The term, laid over scores that are multiplied by the positive `scale` afterwards. Nothing if what its i1
+/// puts does not mask then.
 std::optional<MaskTerm> scaledAfter(MaskTerm term, double scale);
 
 /// The float terms multiplied by what the scores are multiplied by after them, in f32.

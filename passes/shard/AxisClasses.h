@@ -12,9 +12,9 @@ namespace fusion {
 using nn::isShardLeaf;
 using nn::siteOf;
 
-/// Computed by one walk over a function of one block, from what its ops say (nn::Shardable). Two axes are in one class if
-/// shard r of one needs exactly shard r of the other: through elementwise ops, transposes, the major dim of a reshape, both
-/// sides of a contraction.
+/// Computed by one walk over a function of one block, from what its ops say (nn::Shardable). Two axes are in
+/// one class if shard r of one needs exactly shard r of the other: through elementwise ops, transposes, the
+/// major dim of a reshape, both sides of a contraction.
 class AxisClasses : private nn::ShardAxes {
 public:
   using Id = unsigned;
@@ -30,8 +30,8 @@ public:
     llvm::SmallVector<mlir::Operation *> columns;
     /// The matmuls that sum over it: each leaves a partial sum on every rank.
     llvm::SmallVector<mlir::Operation *> sums;
-    /// The RMS norms over it: ranks add up their sums of squares. Only of heads, for which a norm would otherwise keep an
-    /// attention whole.
+    /// The RMS norms over it: ranks add up their sums of squares. Only of heads, for which a norm would
+    /// otherwise keep an attention whole.
     llvm::SmallVector<mlir::Operation *> norms;
     /// The gathers that look up its rows: each rank finds some, and zeros are added up with them.
     llvm::SmallVector<mlir::Operation *> lookups;

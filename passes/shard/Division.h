@@ -10,15 +10,16 @@ class Division {
 public:
   /// `vocabulary`: a product's columns that are a result's may be divided, and so may tables of as many rows.
   Division(const AxisClasses &classes, const nn::SymbolicShapes &shapes, int64_t ranks, bool vocabulary)
-      : classes(classes), shapes(shapes), ranks(ranks), vocabulary(vocabulary), parts(classes.classes().size(), 1) {}
+      : classes(classes), shapes(shapes), ranks(ranks), vocabulary(vocabulary),
+        parts(classes.classes().size(), 1) {}
 
   /// Takes what can be divided, the largest weights first; notes the sums that it makes and, for every
   /// product by a weight and every table that stays whole, why.
   void choose();
   /// The one axis of the value that is divided, and the number of shards.
   std::optional<std::pair<unsigned, int64_t>> of(mlir::Value value) const;
-  /// Whether every rank has a part of what the op computes, so that the parts are to be added up: a product, a norm's
-  /// sum of squares, rows looked up in a table.
+  /// Whether every rank has a part of what the op computes, so that the parts are to be added up: a product,
+  /// a norm's sum of squares, rows looked up in a table.
   bool isPartial(mlir::Operation *op) const { return partial.contains(op); }
   bool empty() const { return partial.empty(); }
 

@@ -8,8 +8,10 @@ namespace fusion {
 /// The rank is the symbol `tp_rank`. What an op needs of its operands it finds in them: its shard, or all.
 class Sharder {
 public:
-  Sharder(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes, const Division &division, int64_t ranks)
-      : function(function), shapes(shapes), division(division), ranks(ranks), builder(function.getContext()) {}
+  Sharder(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes, const Division &division,
+          int64_t ranks)
+      : function(function), shapes(shapes), division(division), ranks(ranks), builder(function.getContext()) {
+  }
 
   llvm::LogicalResult run();
 
@@ -21,8 +23,9 @@ private:
   llvm::LogicalResult shard(mlir::Operation *op);
   /// The rank's shard, or all, of a weight, a constant or a slice of one.
   mlir::Value take(mlir::Value whole, const DividedAxis &shard);
-  /// A weight that loads nothing but `sizes` elements of `value` from `starts` on. Null where `value` is no weight, or a
-  /// slice of one that something reads whole or that only a run knows, or where the part begins inside a byte.
+  /// A weight that loads nothing but `sizes` elements of `value` from `starts` on. Null where `value` is no
+  /// weight, or a slice of one that something reads whole or that only a run knows, or where the part begins
+  /// inside a byte.
   mlir::Value loadPart(mlir::Value value, DimShape starts, DimShape sizes);
 
   // ShardSums.cpp: what a rank computes of an op whose parts are added up
@@ -34,7 +37,8 @@ private:
   mlir::Attribute shardAttribute(const DividedAxis &shard);
   /// Null, with an error emitted, if the shapes do not fit.
   mlir::Operation *make(mlir::Location location, llvm::StringRef name, mlir::ValueRange operands,
-                        llvm::ArrayRef<mlir::NamedAttribute> attributes, llvm::ArrayRef<mlir::Type> elementTypes);
+                        llvm::ArrayRef<mlir::NamedAttribute> attributes,
+                        llvm::ArrayRef<mlir::Type> elementTypes);
   /// The same of an op with one result; null too if an operand is.
   template <class Op>
   mlir::Value apply(mlir::Location location, mlir::ValueRange operands, mlir::Type elementType,

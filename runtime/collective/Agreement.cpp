@@ -38,7 +38,8 @@ public:
       addWeight(buffer);
     for (const KernelPlan &kernel : plan.kernels)
       line("kernel {} ({}), text {}, blocks of {} {} {}, {} bytes shared", kernel.name, kernel.schedule,
-           contentHash(kernel.source), kernel.blockX, kernel.blockY, kernel.blockZ, kernel.dynamicSharedBytes);
+           contentHash(kernel.source), kernel.blockX, kernel.blockY, kernel.blockZ,
+           kernel.dynamicSharedBytes);
     for (const ShapePlan::Launch &launch : shapes->launches)
       addLaunch(launch);
     return text;
@@ -85,10 +86,10 @@ private:
                       value(collective->messageBytes), value(collective->roundBytes));
     std::vector<std::string> arguments;
     for (size_t i = 0; i < launch.arguments.size(); ++i)
-      arguments.push_back(
-          std::visit([&](const auto &kind) { return describe(kind, launch.arguments[i]); }, launch.launch->arguments[i]));
-    line("launch {} at {}, grid {} {} {}{}: {}", plan.kernels[launch.kernel].name, launch.launch->location, launch.grid[0],
-         launch.grid[1], launch.grid[2], algorithm, fmt::join(arguments, ", "));
+      arguments.push_back(std::visit([&](const auto &kind) { return describe(kind, launch.arguments[i]); },
+                                     launch.launch->arguments[i]));
+    line("launch {} at {}, grid {} {} {}{}: {}", plan.kernels[launch.kernel].name, launch.launch->location,
+         launch.grid[0], launch.grid[1], launch.grid[2], algorithm, fmt::join(arguments, ", "));
   }
   // An argument by its kind.
   std::string describe(const PointerArgument &pointer, const ShapePlan::Argument &sizes) const {
@@ -98,8 +99,8 @@ private:
     return std::to_string(static_cast<int64_t>(sizes.value));
   }
   std::string describe(const TensorMapArgument &map, const ShapePlan::Argument &sizes) const {
-    return fmt::format("tiles [{}] of [{}] in {} + {}", fmt::join(map.box, ", "), fmt::join(sizes.extents, ", "),
-                       plan.buffers[map.buffer].name, sizes.value);
+    return fmt::format("tiles [{}] of [{}] in {} + {}", fmt::join(map.box, ", "),
+                       fmt::join(sizes.extents, ", "), plan.buffers[map.buffer].name, sizes.value);
   }
   std::string describe(const WorkspaceArgument &, const ShapePlan::Argument &sizes) const {
     return fmt::format("workspace of {}", sizes.value);
@@ -136,7 +137,8 @@ Status agree(Rendezvous &host, const std::string &text) {
   auto hashes = host.gather(contentHash(text));
   if (!hashes)
     return hashes.error();
-  auto other = std::find_if(hashes->begin(), hashes->end(), [&](const auto &hash) { return hash != hashes->front(); });
+  auto other =
+      std::find_if(hashes->begin(), hashes->end(), [&](const auto &hash) { return hash != hashes->front(); });
   if (other == hashes->end())
     return {};
   auto texts = host.gather(text);

@@ -1,4 +1,5 @@
-// Ranks make sure that they are about to run the same: one that did not would leave the others waiting inside a kernel.
+// Ranks make sure that they are about to run the same: one that did not would leave the others waiting inside
+// a kernel.
 #pragma once
 
 #include "runtime/collective/Communicator.h"
@@ -16,8 +17,8 @@ Result<std::string> describeRun(const ProgramPlan &plan, const SymbolValues &sym
                                 const std::vector<std::string> &versions = {},
                                 const Communicator *communicator = nullptr);
 
-/// Called by all ranks together, each with its text. Only hashes travel while they are the same. BadInput, with the same
-/// words on all ranks, on a difference: two ranks' numbers and their first lines that differ.
+/// Called by all ranks together, each with its text. Only hashes travel while they are the same. BadInput,
+/// with the same words on all ranks, on a difference: two ranks' numbers and their first lines that differ.
 Status agree(Rendezvous &host, const std::string &text);
 
 } // namespace fusion

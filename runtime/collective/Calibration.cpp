@@ -12,7 +12,8 @@ namespace {
 
 /// Bytes a rank: from what one hop takes to what the wire takes.
 constexpr std::array<size_t, 6> sizes = {32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20};
-constexpr size_t leastOfLibrary = 2 << 20; ///< below, the host cannot queue its calls fast enough to time them
+constexpr size_t leastOfLibrary =
+    2 << 20; ///< below, the host cannot queue its calls fast enough to time them
 /// So much slower than another, an algorithm is not tried at larger sizes.
 constexpr double hopeless = 1.5;
 
@@ -112,7 +113,8 @@ Result<Calibration> calibrate(Rendezvous &host, KernelCache &cache, const std::s
       Status status = measure(host, timer, {algorithm, gathersRows}, bytes, place, isGroupLost);
       if (isGroupLost)
         return status.error();
-      return status ? std::optional<Calibration>() : Calibration{table, "not measured: " + status.error().message};
+      return status ? std::optional<Calibration>()
+                    : Calibration{table, "not measured: " + status.error().message};
     };
     struct Wanted {
       CollectiveAlgorithm algorithm;

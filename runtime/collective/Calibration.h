@@ -14,11 +14,13 @@ struct TimedCollective {
   friend bool operator==(const TimedCollective &, const TimedCollective &) = default;
 };
 
-/// Runs sums on one rank's device. Every call is made by all ranks, in the same order, while nothing is recorded.
+/// Runs sums on one rank's device. Every call is made by all ranks, in the same order, while nothing is
+/// recorded.
 class CollectiveTimer {
 public:
   virtual ~CollectiveTimer() = default;
-  /// Before all else: kernels and memory for messages of up to `messageBytes`. Errors: why this rank cannot measure.
+  /// Before all else: kernels and memory for messages of up to `messageBytes`. Errors: why this rank cannot
+  /// measure.
   virtual Status prepare(size_t messageBytes) = 0;
   /// Microseconds that one of many sums of so many bytes a rank takes; the library's includes what a kernel
   /// after it would read and write. Nothing: there is no such algorithm here.
@@ -32,8 +34,8 @@ struct CollectiveTimes {
   double oneShot = -1, twoShot = -1, gatheredRows = -1, library = -1;
 };
 
-/// Where the lines cross, in ascending order of `bytes`; between two sizes by their logarithms. A limit that lies beyond the
-/// sizes is `table`'s, if that is beyond them too.
+/// Where the lines cross, in ascending order of `bytes`; between two sizes by their logarithms. A limit that
+/// lies beyond the sizes is `table`'s, if that is beyond them too.
 AlgorithmLimits limitsOf(std::span<const CollectiveTimes> times, const AlgorithmLimits &table);
 
 struct Calibration {

@@ -1,4 +1,5 @@
-// What a rank needs of the others: agreement on the host, and memory or a library through which kernels exchange data.
+// What a rank needs of the others: agreement on the host, and memory or a library through which kernels
+// exchange data.
 #pragma once
 
 #include "codegen/plan/ProgramPlan.h"
@@ -66,19 +67,20 @@ public:
   /// For people, after the names of the devices: "peer memory", "NCCL".
   virtual std::string description() const = 0;
 
-  /// The address for kernels of this rank's Exchange (codegen/device/exchange_abi.h), whose areas hold at least
-  /// `roundBytes` each. It never changes. All ranks call it alike, while no kernel runs; more bytes than before mean new
-  /// areas. Null if ranks cannot reach each other's memory: then only the library algorithm runs.
+  /// The address for kernels of this rank's Exchange (codegen/device/exchange_abi.h), whose areas hold at
+  /// least `roundBytes` each. It never changes. All ranks call it alike, while no kernel runs; more bytes
+  /// than before mean new areas. Null if ranks cannot reach each other's memory: then only the library
+  /// algorithm runs.
   virtual Result<void *> exchange(size_t roundBytes) = 0;
   /// Which of `candidates` a collective of so many bytes a rank takes; the same on all ranks. `candidates` is
   /// not empty.
   virtual CollectiveAlgorithm choose(size_t messageBytes,
                                      std::span<const CollectiveCandidate> candidates) const = 0;
-  /// Queues the sum over all ranks of `elements` at `from` into `to` on `stream` (unused in emulation). Can be recorded
-  /// in a graph.
+  /// Queues the sum over all ranks of `elements` at `from` into `to` on `stream` (unused in emulation). Can
+  /// be recorded in a graph.
   virtual Status allReduce(const void *from, void *to, size_t elements, DType type, void *stream) = 0;
-  /// After a run: an Environment error if a kernel gave up waiting, with rank, awaited rank, phase and row, or if
-  /// another rank is gone.
+  /// After a run: an Environment error if a kernel gave up waiting, with rank, awaited rank, phase and row,
+  /// or if another rank is gone.
   virtual Status check() = 0;
   /// This rank has failed: kernels that wait for it no longer do, where they can be told.
   virtual void stop(const std::string &reason) { host().abandon(reason); }
@@ -89,8 +91,8 @@ public:
 /// (f64 for f64) in rank order and rounded once.
 Result<std::unique_ptr<Communicator>> makeEmulatedCommunicator(std::unique_ptr<Rendezvous> host);
 
-/// Ranks as threads of one process, this one on GPU `ordinal`. GPUs that do not reach each other's memory are left with
-/// the library algorithm, which stderr says. Errors: what the driver refuses (Environment).
+/// Ranks as threads of one process, this one on GPU `ordinal`. GPUs that do not reach each other's memory are
+/// left with the library algorithm, which stderr says. Errors: what the driver refuses (Environment).
 Result<std::unique_ptr<Communicator>> makePeerCommunicator(std::unique_ptr<Rendezvous> host, int ordinal);
 
 } // namespace fusion

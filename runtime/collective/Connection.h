@@ -39,7 +39,8 @@ public:
   const Descriptor &descriptor() const { return socket; }
   void close() { socket.reset(); }
 
-  static constexpr size_t mostAtOnce = 4 << 20; ///< so that one talkative rank does not keep the others waiting
+  static constexpr size_t mostAtOnce = 4
+                                       << 20; ///< so that one talkative rank does not keep the others waiting
   /// Takes what has come, not many more bytes than `most`; false once the other side has closed or failed.
   bool receive(size_t most = mostAtOnce);
   /// The next whole frame. What is no frame, or longer than `limit` bytes, breaks the connection.

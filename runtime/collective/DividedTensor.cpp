@@ -28,8 +28,9 @@ Result<NamedTensors> inputsOnRank(const NamedTensors &whole, const std::vector<P
                       (!port.shard || (divided->shard->axis == port.shard->axis &&
                                        divided->shard->count == port.shard->count));
     if (divided->group.get() != group || !fits)
-      return badInput(fmt::format("input {} lies on the ranks of another program, or is divided in another way: fetch it first",
-                                  port.name));
+      return badInput(fmt::format(
+          "input {} lies on the ranks of another program, or is divided in another way: fetch it first",
+          port.name));
     shards[port.name] = divided->shards[static_cast<size_t>(rank)];
     rest.erase(input);
   }

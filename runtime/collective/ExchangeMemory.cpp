@@ -103,7 +103,8 @@ Status ExchangeCommunicator::check() {
                        : failure->phase == 2 ? "the gathered row"
                                              : "its data";
     return environment(fmt::format(
-        "rank {} waited {} s for rank {} in a collective: {} for row {} (phase {}) did not come. Is that rank alive, and "
+        "rank {} waited {} s for rank {} in a collective: {} for row {} (phase {}) did not come. Is that "
+        "rank alive, and "
         "does it run the same graph at the same sizes? FUSION_COLLECTIVE_TIMEOUT sets the seconds",
         rank(), spinTimeout.count(), failure->awaited, what, failure->row, failure->phase));
   }

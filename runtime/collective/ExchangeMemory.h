@@ -1,4 +1,5 @@
-// What communicators share whose ranks reach each other's memory: areas that grow, one Exchange a rank, failures.
+// What communicators share whose ranks reach each other's memory: areas that grow, one Exchange a rank,
+// failures.
 #pragma once
 
 #include "codegen/device/exchange_abi.h"
@@ -27,7 +28,8 @@ protected:
       : rendezvous(std::move(rendezvous)), spinTimeout(spinTimeout),
         limits(defaultAlgorithmLimits(this->rendezvous->ranks())) {}
 
-  /// By subclasses, before the first call: FUSION_COLLECTIVE, and whether there are more ranks than an Exchange names.
+  /// By subclasses, before the first call: FUSION_COLLECTIVE, and whether there are more ranks than an
+  /// Exchange names.
   Status configure();
 
   /// What choose() goes by from here on; the same at all ranks.
@@ -49,15 +51,17 @@ protected:
   virtual Status finish() = 0;
   /// This rank's areas, aligned to 256 bytes; all bytes are those of emptyWord. Freed with the last copy.
   virtual Result<std::shared_ptr<void>> allocateAreas(size_t bytes) = 0;
-  /// Where this rank's device reaches each rank's areas; called by all ranks alike. Valid until the last copy goes, which
-  /// is before any rank frees its areas.
+  /// Where this rank's device reaches each rank's areas; called by all ranks alike. Valid until the last copy
+  /// goes, which is before any rank frees its areas.
   struct Peers {
     std::vector<void *> addresses;
     std::shared_ptr<void> mapping; ///< may be null
   };
   virtual Result<Peers> shareAreas(void *own) = 0;
-  /// The place for the Exchange in the device's memory, made on the first call, and a Failure that the device reaches.
-  virtual Status makeExchange(void *&device, fusion_exchange::Failure *&failure, fusion_exchange::Failure *&failureOnDevice) = 0;
+  /// The place for the Exchange in the device's memory, made on the first call, and a Failure that the device
+  /// reaches.
+  virtual Status makeExchange(void *&device, fusion_exchange::Failure *&failure,
+                              fusion_exchange::Failure *&failureOnDevice) = 0;
   /// Complete when it returns.
   virtual Status upload(void *device, const fusion_exchange::Exchange &exchange) = 0;
 

@@ -74,7 +74,8 @@ std::vector<TimingKernel> timingKernels(int ranks) {
   std::vector<TimingKernel> kernels;
   for (bool isSmall : {true, false}) {
     kernels.push_back(kernelOf({CollectiveAlgorithm::OneShot, false}, isSmall,
-                               isSmall ? RowSplit{128, 1, 1} : RowSplit{512, ranks == 2 ? 2u : 1u, 1}, ranks));
+                               isSmall ? RowSplit{128, 1, 1} : RowSplit{512, ranks == 2 ? 2u : 1u, 1},
+                               ranks));
     for (bool gathersRows : {false, true})
       kernels.push_back(kernelOf({CollectiveAlgorithm::TwoShot, gathersRows}, isSmall,
                                  isSmall ? RowSplit{256, 1, 1} : wide, ranks));

@@ -10,8 +10,8 @@
 
 namespace fusion {
 
-/// A kernel that sums bf16 over ranks and does nothing else, a block for each row: it instantiates a template of
-/// codegen/device/all_reduce_timing.cuh.
+/// A kernel that sums bf16 over ranks and does nothing else, a block for each row: it instantiates a template
+/// of codegen/device/all_reduce_timing.cuh.
 struct TimingKernel {
   KernelPlan plan;
   TimedCollective collective;
@@ -33,7 +33,8 @@ class GpuCollectiveTimer : public CollectiveTimer {
 public:
   /// Over the exchange and the library of `communicator`, whose device `session` is; both outlive this.
   GpuCollectiveTimer(Communicator &communicator, std::shared_ptr<cuda::Session> session, KernelCache &cache)
-      : communicator(communicator), session(std::move(session)), driver(this->session->driver), cache(cache) {}
+      : communicator(communicator), session(std::move(session)), driver(this->session->driver), cache(cache) {
+  }
   ~GpuCollectiveTimer() override;
   Status prepare(size_t messageBytes) override;
   Result<std::optional<double>> microseconds(const TimedCollective &collective, size_t messageBytes) override;

@@ -71,7 +71,9 @@ Status GpuCommunicator::measureCollectives() {
   auto properties = cuda::deviceProperties(session->ordinal);
   if (!properties)
     return properties.error();
-  if (Status status = driver.check(driver.cuDeviceGetPCIBusId(bus, sizeof bus, session->ordinal), "asking where the GPU is"); !status)
+  if (Status status = driver.check(driver.cuDeviceGetPCIBusId(bus, sizeof bus, session->ordinal),
+                                   "asking where the GPU is");
+      !status)
     return status;
   gethostname(host, sizeof host - 1);
   // Which GPUs of which host: how they are linked follows from that.

@@ -1,4 +1,5 @@
-// Ranks on GPUs that reach each other's memory, or sum through NCCL: what threads and processes have in common.
+// Ranks on GPUs that reach each other's memory, or sum through NCCL: what threads and processes have in
+// common.
 #pragma once
 
 #include "runtime/collective/ExchangeMemory.h"
@@ -38,8 +39,8 @@ protected:
   /// `session` is open.
   GpuCommunicator(std::unique_ptr<Rendezvous> host, std::shared_ptr<cuda::Session> session);
 
-  /// By subclasses, in this order: what is this rank's alone; then they set `reachable`; then NCCL, by all ranks together.
-  /// It may be missing where the ranks reach each other.
+  /// By subclasses, in this order: what is this rank's alone; then they set `reachable`; then NCCL, by all
+  /// ranks together. It may be missing where the ranks reach each other.
   Status openOwn();
   Status openLibrary();
   /// Measures how the algorithms compare, or finds what was measured before: by all ranks together, at the

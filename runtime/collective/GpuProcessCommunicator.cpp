@@ -48,8 +48,10 @@ struct OpenedAreas {
 
 class GpuProcessCommunicator : public GpuCommunicator {
 public:
-  static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<Rendezvous> host, std::shared_ptr<Session> session) {
-    std::unique_ptr<GpuProcessCommunicator> made(new GpuProcessCommunicator(std::move(host), std::move(session)));
+  static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<Rendezvous> host,
+                                                    std::shared_ptr<Session> session) {
+    std::unique_ptr<GpuProcessCommunicator> made(
+        new GpuProcessCommunicator(std::move(host), std::move(session)));
     if (Status status = made->open(); !status)
       return status.error();
     return std::unique_ptr<Communicator>(std::move(made));
@@ -66,7 +68,8 @@ public:
 
 protected:
   Result<std::shared_ptr<void>> allocateAreas(size_t bytes) override {
-    return GpuCommunicator::allocateAreas((bytes + sharedBlockBytes - 1) / sharedBlockBytes * sharedBlockBytes);
+    return GpuCommunicator::allocateAreas((bytes + sharedBlockBytes - 1) / sharedBlockBytes *
+                                          sharedBlockBytes);
   }
 
   /// An error of the driver is the same, in the same words, at all ranks.
@@ -103,7 +106,8 @@ protected:
       return attempts.error();
     for (size_t rank = 0; rank < attempts->size(); ++rank)
       if (const auto [code, peer] = (*attempts)[rank]; code != 0)
-        return driver.check(code, fmt::format("rank {} cannot open the memory of rank {}'s GPU", rank, peer)).error();
+        return driver.check(code, fmt::format("rank {} cannot open the memory of rank {}'s GPU", rank, peer))
+            .error();
     peers.mapping = opened;
     return peers;
   }
@@ -150,7 +154,8 @@ private:
         return fmt::format("rank {} is on another host than rank 0", rank);
       for (size_t other = 0; other < rank; ++other)
         if (std::strcmp((*places)[rank].bus, (*places)[other].bus) == 0)
-          return environment(fmt::format("ranks {} and {} are on one GPU ({}): a rank waits for others while its kernel runs, and needs a "
+          return environment(fmt::format("ranks {} and {} are on one GPU ({}): a rank waits for others while "
+                                         "its kernel runs, and needs a "
                                          "GPU of its own. LOCAL_RANK and CUDA_VISIBLE_DEVICES say which",
                                          other, rank, (*places)[rank].bus));
     }
@@ -163,11 +168,13 @@ private:
     return triedToShare();
   }
 
-  /// A rank whose GPU this one's does not reach, or -1. Of a GPU that CUDA_VISIBLE_DEVICES hides nothing is known.
+  /// A rank whose GPU this one's does not reach, or -1. Of a GPU that CUDA_VISIBLE_DEVICES hides nothing is
+  /// known.
   int firstWithoutAccess(const std::vector<Place> &places) const {
     for (int peer = 0; peer < ranks(); ++peer) {
       int device = 0, reaches = 1;
-      if (peer != rank() && driver.cuDeviceGetByPCIBusId(&device, places[static_cast<size_t>(peer)].bus) == 0 &&
+      if (peer != rank() &&
+          driver.cuDeviceGetByPCIBusId(&device, places[static_cast<size_t>(peer)].bus) == 0 &&
           driver.cuDeviceCanAccessPeer(&reaches, session->ordinal, device) == 0 && !reaches)
         return peer;
     }

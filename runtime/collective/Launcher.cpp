@@ -28,7 +28,13 @@ const Names launchers[] = {
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", {}},
     // Not SLURM_NTASKS, which a batch script has too without being one of the tasks.
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"Slurm",
+     "SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS",
+     "SLURM_LOCALID",
+     "",
+     "SLURM_STEP_NUM_NODES",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 class Reader {
@@ -59,17 +65,20 @@ Result<std::optional<int64_t>> Reader::number(const char *name, int64_t least, i
 
 Result<LaunchedRank> Reader::placeBy(const Names &names) const {
   auto rank = number(names.rank, 0, mostRanks - 1), ranks = number(names.ranks, 1, mostRanks),
-       localRank = number(names.localRank, 0, mostRanks - 1), localRanks = number(names.localRanks, 1, mostRanks);
+       localRank = number(names.localRank, 0, mostRanks - 1),
+       localRanks = number(names.localRanks, 1, mostRanks);
   for (const auto *read : {&rank, &ranks, &localRank, &localRanks})
     if (!*read)
       return read->error();
   if (!*rank || !*ranks)
-    return badInput(fmt::format("{} is set, {} is not: a launcher sets both", *rank ? names.rank : names.ranks,
-                                *rank ? names.ranks : names.rank));
+    return badInput(fmt::format("{} is set, {} is not: a launcher sets both",
+                                *rank ? names.rank : names.ranks, *rank ? names.ranks : names.rank));
   if (**rank >= **ranks)
-    return badInput(fmt::format("{}={}, but {}={}: ranks count from 0", names.rank, **rank, names.ranks, **ranks));
+    return badInput(
+        fmt::format("{}={}, but {}={}: ranks count from 0", names.rank, **rank, names.ranks, **ranks));
   if (*localRanks && **localRanks > **ranks)
-    return badInput(fmt::format("{}={} is more than {}={}", names.localRanks, **localRanks, names.ranks, **ranks));
+    return badInput(
+        fmt::format("{}={} is more than {}={}", names.localRanks, **localRanks, names.ranks, **ranks));
   if (*localRank && **localRank >= localRanks->value_or(**ranks))
     return badInput(fmt::format("{}={}, but {}={}: ranks count from 0", names.localRank, **localRank,
                                 *localRanks ? names.localRanks : names.ranks, localRanks->value_or(**ranks)));
@@ -112,7 +121,8 @@ Status Reader::addAddress(LaunchedRank &place, const Names &names) const {
     return {};
   }
   if (localRanks && localRanks->value_or(place.ranks) != place.ranks)
-    return badInput(fmt::format("{} ranks on several hosts: set MASTER_ADDR to the host of rank 0", place.ranks));
+    return badInput(
+        fmt::format("{} ranks on several hosts: set MASTER_ADDR to the host of rank 0", place.ranks));
   place.address = "127.0.0.1";
   place.onOneHost = true;
   return {};
@@ -155,8 +165,8 @@ Result<std::optional<LaunchedRank>> Reader::read() {
       return next.error();
     // Of other sizes they may be: an mpirun can start one torchrun a host.
     if (chosen && next->ranks == place->ranks && next->rank != place->rank)
-      return badInput(fmt::format("{}={}, but {}={}: unset one of them", chosen->rank, place->rank, names.rank,
-                                  next->rank));
+      return badInput(fmt::format("{}={}, but {}={}: unset one of them", chosen->rank, place->rank,
+                                  names.rank, next->rank));
     if (!chosen) {
       chosen = &names;
       place = next;
@@ -174,7 +184,9 @@ Result<std::optional<LaunchedRank>> Reader::read() {
 
 } // namespace
 
-Result<std::optional<LaunchedRank>> launchedRank(const ReadVariable &variable) { return Reader(variable).read(); }
+Result<std::optional<LaunchedRank>> launchedRank(const ReadVariable &variable) {
+  return Reader(variable).read();
+}
 Result<std::optional<LaunchedRank>> launchedRank() { return launchedRank(environmentVariable); }
 
 } // namespace fusion

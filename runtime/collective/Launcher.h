@@ -1,4 +1,5 @@
-// Which rank this process is, if a launcher started several: torchrun, mpirun, srun, or a script that sets their variables.
+// Which rank this process is, if a launcher started several: torchrun, mpirun, srun, or a script that sets
+// their variables.
 #pragma once
 
 #include "ir/base/Result.h"
@@ -27,8 +28,9 @@ using ReadVariable = std::function<std::string(const char *)>; ///< empty: not s
 /// Nothing if no launcher's variables are set. Those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK,
 /// LOCAL_WORLD_SIZE) come first, then Open MPI's, the PMI's of other mpiruns, and Slurm's. Rank 0 listens at
 /// MASTER_ADDR, FUSION_MASTER_PORT or MASTER_PORT; where torchrun's own store has MASTER_PORT, at one of the
-/// ports after it. Ranks that are known to be on one host meet at its loopback address. FUSION_RENDEZVOUS_SECRET is what
-/// they know each other by. Variables that are not numbers or contradict each other are BadInput.
+/// ports after it. Ranks that are known to be on one host meet at its loopback address.
+/// FUSION_RENDEZVOUS_SECRET is what they know each other by. Variables that are not numbers or contradict
+/// each other are BadInput.
 Result<std::optional<LaunchedRank>> launchedRank(const ReadVariable &variable);
 /// By the environment of the process.
 Result<std::optional<LaunchedRank>> launchedRank();

@@ -58,15 +58,17 @@ Result<Nccl> Nccl::open() {
   Library::Request request;
   request.purpose = "NCCL (libnccl.so.2)";
   request.files = {"libnccl.so.2"};
-  request.advice = "install Debian's or NVIDIA's libnccl2, or `pip install nvidia-nccl-cu13` (PyTorch brings it too), and "
-                   "set FUSION_NCCL to the path of libnccl.so.2 if it is in an unusual place";
+  request.advice =
+      "install Debian's or NVIDIA's libnccl2, or `pip install nvidia-nccl-cu13` (PyTorch brings it too), and "
+      "set FUSION_NCCL to the path of libnccl.so.2 if it is in an unusual place";
   if (std::string file = environmentVariable("FUSION_NCCL"); !file.empty()) {
     request.files = {file}; // the user's choice, or none
   } else {
     request.fallbacks = wheelFolders("nvidia/nccl/lib");
     request.fallbacks.insert(request.fallbacks.end(), {"/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64"});
   }
-  setenv("NCCL_NVLS_ENABLE", "0", 0); // multicast over NVLink needs rights that containers lack, and hangs without them
+  setenv("NCCL_NVLS_ENABLE", "0",
+         0); // multicast over NVLink needs rights that containers lack, and hangs without them
   Result<Library> library = Library::open(request);
   if (!library)
     return library.error();
@@ -124,7 +126,8 @@ Result<std::unique_ptr<NcclRank>> NcclRank::make(Rendezvous &host, std::function
       return environment(fmt::format("rank {}: {}", rank, said.substr(std::min<size_t>(said.size(), 1))));
     if (said.compare(0, headBytes, all->front(), 0, headBytes) != 0)
       return environment(fmt::format("rank 0 has NCCL {}, rank {} has {}: install the same",
-                                     all->front().substr(1, headBytes - 1), rank, said.substr(1, headBytes - 1)));
+                                     all->front().substr(1, headBytes - 1), rank,
+                                     said.substr(1, headBytes - 1)));
   }
   Nccl::UniqueId id = {};
   if (all->front().size() != headBytes + sizeof id.bytes)
@@ -155,8 +158,9 @@ Status NcclRank::connect() {
     attempt->outcome = activate();
     if (attempt->outcome)
       if (int code = nccl.ncclCommInitRank(&attempt->comm, ranks, id, rank))
-        attempt->outcome = environment(fmt::format("NCCL does not connect the ranks: {} (NCCL_DEBUG=INFO says more)",
-                                                   nccl.ncclGetErrorString(code)));
+        attempt->outcome =
+            environment(fmt::format("NCCL does not connect the ranks: {} (NCCL_DEBUG=INFO says more)",
+                                    nccl.ncclGetErrorString(code)));
     attempt->done = true;
   }).detach();
   while (!attempt->done) {
@@ -184,7 +188,8 @@ Status NcclRank::allReduce(const void *from, void *to, size_t elements, DType ty
   int code = nccl.ncclAllReduce(from, to, elements, *number, sum, comm, stream);
   if (code == 0)
     return {};
-  return reason(host, fmt::format("rank {}: an all-reduce by NCCL: {}", host.rank(), nccl.ncclGetErrorString(code)));
+  return reason(
+      host, fmt::format("rank {}: an all-reduce by NCCL: {}", host.rank(), nccl.ncclGetErrorString(code)));
 }
 
 Status NcclRank::check() const {

@@ -78,8 +78,9 @@ private:
     for (const Introduction &peer : introductions) {
       int reaches = 1;
       if (peer.ordinal != session->ordinal)
-        if (Status status = driver.check(driver.cuDeviceCanAccessPeer(&reaches, session->ordinal, peer.ordinal),
-                                         "asking for peer access");
+        if (Status status =
+                driver.check(driver.cuDeviceCanAccessPeer(&reaches, session->ordinal, peer.ordinal),
+                             "asking for peer access");
             !status)
           return status;
       if (!reaches)
@@ -100,7 +101,8 @@ private:
         continue;
       const int code = driver.cuCtxEnablePeerAccess(peer.context, 0);
       if (code != 0 && code != cuda::peerAccessAlreadyEnabled)
-        return driver.check(code, fmt::format("peer access from GPU {} to GPU {}", session->ordinal, peer.ordinal));
+        return driver.check(code,
+                            fmt::format("peer access from GPU {} to GPU {}", session->ordinal, peer.ordinal));
     }
     reachable = true;
     return rendezvous->barrier(); // what one allocates from here on, all reach

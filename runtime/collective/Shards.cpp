@@ -17,7 +17,9 @@ Strides around(const Shape &shape, int64_t axis) {
           std::accumulate(shape.begin() + axis + 1, shape.end(), int64_t(1), times)};
 }
 
-std::string shapeText(const Tensor &tensor) { return fmt::format("{} {}", shapeString(tensor.shape()), name(tensor.type())); }
+std::string shapeText(const Tensor &tensor) {
+  return fmt::format("{} {}", shapeString(tensor.shape()), name(tensor.type()));
+}
 } // namespace
 
 Tensor shardOf(const Tensor &whole, int64_t axis, int64_t index, int64_t count) {
@@ -76,7 +78,8 @@ Result<NamedTensors> inputsOf(const NamedTensors &whole, const std::vector<PortS
       continue; // whoever runs them says what is missing
     const auto [axis, count] = *port.shard;
     if (input->second.device().kind != Device::Kind::Host)
-      return badInput(fmt::format("input {} is divided among {} ranks: give a host tensor", port.name, ranks));
+      return badInput(
+          fmt::format("input {} is divided among {} ranks: give a host tensor", port.name, ranks));
     const Shape &shape = input->second.shape();
     if (axis >= static_cast<int64_t>(shape.size()) || shape[static_cast<size_t>(axis)] % count != 0)
       return badInput(fmt::format("input {} has no dim {} that {} ranks can divide", port.name, axis, ranks));

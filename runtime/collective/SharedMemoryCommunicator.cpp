@@ -53,8 +53,8 @@ constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 bool isShared(const Descriptor &file, size_t bytes) {
   struct stat facts;
   const int sealed = file ? fcntl(file.get(), F_GET_SEALS) : -1;
-  return sealed >= 0 && (sealed & seals) == seals && fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() &&
-         static_cast<size_t>(facts.st_size) == bytes;
+  return sealed >= 0 && (sealed & seals) == seals && fstat(file.get(), &facts) == 0 &&
+         S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && static_cast<size_t>(facts.st_size) == bytes;
 }
 
 class SharedMemoryCommunicator : public ExchangeCommunicator {
@@ -68,9 +68,10 @@ public:
       return hosts.error();
     for (size_t rank = 1; rank < hosts->size(); ++rank)
       if ((*hosts)[rank] != hosts->front())
-        return environment(fmt::format("emulated ranks share memory, but rank {} is on another host (or in another "
-                                       "container) than rank 0",
-                                       rank));
+        return environment(
+            fmt::format("emulated ranks share memory, but rank {} is on another host (or in another "
+                        "container) than rank 0",
+                        rank));
     return std::unique_ptr<Communicator>(std::move(made));
   }
   std::string description() const override { return "memory shared by processes"; }
@@ -105,15 +106,17 @@ protected:
   Status finish() override { return {}; }
 
   Result<std::shared_ptr<void>> allocateAreas(size_t bytes) override {
-    // It has no name and ends with the processes; of a size that nobody can change, since touching what was cut off
-    // would end them too.
+    // It has no name and ends with the processes; of a size that nobody can change, since touching what was
+    // cut off would end them too.
     file = Descriptor(memfd_create("fusion-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     size = alignedSize(bytes);
     std::shared_ptr<void> memory;
-    if (file && ftruncate(file.get(), static_cast<off_t>(size)) == 0 && fcntl(file.get(), F_ADD_SEALS, seals) == 0)
+    if (file && ftruncate(file.get(), static_cast<off_t>(size)) == 0 &&
+        fcntl(file.get(), F_ADD_SEALS, seals) == 0)
       memory = map(file, size);
     if (!memory)
-      return environment(fmt::format("sharing {} MiB of host memory: {}", (size >> 20) + 1, std::strerror(errno)));
+      return environment(
+          fmt::format("sharing {} MiB of host memory: {}", (size >> 20) + 1, std::strerror(errno)));
     std::memset(memory.get(), fusion_exchange::emptyWord & 0xff, size);
     return memory;
   }
@@ -136,8 +139,9 @@ protected:
       const Descriptor theirs(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
       std::shared_ptr<void> memory = isShared(theirs, size) ? map(theirs, size) : nullptr;
       if (!memory)
-        return environment(fmt::format("rank {} cannot open the memory of rank {} ({}): {}", rendezvous->rank(), rank, path,
-                                       theirs ? "it is not of this user, or of another size" : std::strerror(errno)));
+        return environment(
+            fmt::format("rank {} cannot open the memory of rank {} ({}): {}", rendezvous->rank(), rank, path,
+                        theirs ? "it is not of this user, or of another size" : std::strerror(errno)));
       peers.addresses.push_back(memory.get());
       mapped->push_back(std::move(memory));
     }

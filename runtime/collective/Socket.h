@@ -37,12 +37,12 @@ struct Endpoint {
   std::vector<std::byte> address; ///< a sockaddr
 };
 
-/// Where `host`, a name or a number, can be reached; nothing if the name cannot be looked up for now. BadInput if there
-/// is no such host.
+/// Where `host`, a name or a number, can be reached; nothing if the name cannot be looked up for now.
+/// BadInput if there is no such host.
 Result<std::vector<Endpoint>> resolve(const std::string &host, uint16_t port);
-/// Listens for connections to `host` of this machine, on the addresses of that name only. On all of the machine's where
-/// the name means none that others could reach: a hosts file gives 127.0.1.1 for the own name, or the address is a
-/// router's. None if somebody else has the port.
+/// Listens for connections to `host` of this machine, on the addresses of that name only. On all of the
+/// machine's where the name means none that others could reach: a hosts file gives 127.0.1.1 for the own
+/// name, or the address is a router's. None if somebody else has the port.
 Result<std::vector<Descriptor>> listenAt(const std::string &host, uint16_t port);
 /// Invalid if nobody listens there or does not answer in time.
 Descriptor connectTo(const Endpoint &endpoint, Clock::time_point deadline);

@@ -10,7 +10,8 @@
 namespace fusion {
 namespace {
 
-/// Connections that have not said who they are. A rank says so at once: where there are more, the oldest go first.
+/// Connections that have not said who they are. A rank says so at once: where there are more, the oldest go
+/// first.
 constexpr size_t mostStrangers = 256, mostAcceptedAtOnce = 64;
 constexpr double introductionTimeout = 5; ///< from the first byte to the last
 
@@ -88,7 +89,8 @@ bool TcpHub::serve() {
     for (int rank = 0; rank < ranks(); ++rank)
       if (!parts[static_cast<size_t>(rank)])
         late.push_back(named(rank));
-    fail(fmt::format("{} did not come within {} s, others wait for it", fmt::join(late, ", "), options.gatherSeconds));
+    fail(fmt::format("{} did not come within {} s, others wait for it", fmt::join(late, ", "),
+                     options.gatherSeconds));
   }
   for (Other &other : others)
     if (other.open())
@@ -138,8 +140,8 @@ void TcpHub::answer(Stranger &stranger, const Frame &frame) {
     stranger.connection.queue(kind, signedText(place.secret, Side::Hub, hello->challenge, words));
   };
   if (hello->ranks != ranks() || hello->rank < 1 || hello->rank >= ranks()) {
-    reply(Frame::Kind::Refuse, fmt::format("this is rank {} of {}, but rank 0 ({}) waits for {} ranks", hello->rank,
-                                             hello->ranks, ownName(), ranks()));
+    reply(Frame::Kind::Refuse, fmt::format("this is rank {} of {}, but rank 0 ({}) waits for {} ranks",
+                                           hello->rank, hello->ranks, ownName(), ranks()));
     return;
   }
   Other &other = others[static_cast<size_t>(hello->rank)];
@@ -222,7 +224,8 @@ void TcpHub::bring(std::string part) {
 }
 
 void TcpHub::finishRound() {
-  const bool begun = std::any_of(parts.begin(), parts.end(), [](const auto &part) { return part.has_value(); });
+  const bool begun =
+      std::any_of(parts.begin(), parts.end(), [](const auto &part) { return part.has_value(); });
   if (!begun || failed)
     return;
   if (!roundDeadline)

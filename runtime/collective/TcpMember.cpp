@@ -19,8 +19,11 @@ std::string ownName() {
 }
 
 std::string Hello::text() const {
-  return nlohmann::json(
-             {{"group", group}, {"name", name}, {"rank", rank}, {"ranks", ranks}, {"challenge", toHex(challenge)}})
+  return nlohmann::json({{"group", group},
+                         {"name", name},
+                         {"rank", rank},
+                         {"ranks", ranks},
+                         {"challenge", toHex(challenge)}})
       .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
@@ -29,19 +32,21 @@ std::optional<Hello> Hello::parse(const std::string &text) {
   auto has = [&](const char *key, bool isText) {
     return json.contains(key) && (isText ? json[key].is_string() : json[key].is_number_integer());
   };
-  if (!json.is_object() || !has("group", true) || !has("name", true) || !has("rank", false) || !has("ranks", false) ||
-      !has("challenge", true))
+  if (!json.is_object() || !has("group", true) || !has("name", true) || !has("rank", false) ||
+      !has("ranks", false) || !has("challenge", true))
     return std::nullopt;
   return Hello{json["group"], json["name"], json["rank"], json["ranks"], json["challenge"]};
 }
 
-static std::string codeOf(const std::string &secret, Side side, std::string_view challenge, std::string_view text) {
+static std::string codeOf(const std::string &secret, Side side, std::string_view challenge,
+                          std::string_view text) {
   std::string message = "fusion rendezvous ";
   message.push_back(static_cast<char>(side));
   return messageCode(secret, message.append(sha256(challenge)).append(text));
 }
 
-std::string signedText(const std::string &secret, Side side, std::string_view challenge, std::string_view text) {
+std::string signedText(const std::string &secret, Side side, std::string_view challenge,
+                       std::string_view text) {
   return codeOf(secret, side, challenge, text).append(text);
 }
 

@@ -31,7 +31,8 @@ constexpr size_t challengeBytes = 32;
 
 /// `text` with a code in front of it that needs the secret, the challenge that it answers and who answers.
 enum class Side : char { Rank = 'r', Hub = 'h' };
-std::string signedText(const std::string &secret, Side side, std::string_view challenge, std::string_view text);
+std::string signedText(const std::string &secret, Side side, std::string_view challenge,
+                       std::string_view text);
 /// The text of what signedText() made with the same arguments; nothing if it was made in another way.
 std::optional<std::string> verifiedText(const std::string &secret, Side side, std::string_view challenge,
                                         std::string_view bytes);

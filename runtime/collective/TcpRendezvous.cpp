@@ -37,10 +37,11 @@ public:
       }
       std::this_thread::sleep_for(seconds(retrySeconds));
     } while (Clock::now() < deadline);
-    return environment(fmt::format("rank {} of {} did not find rank 0 at {} port {} within {} s{} "
-                                   "(MASTER_ADDR, MASTER_PORT, FUSION_RENDEZVOUS_SECONDS)",
-                                   place.rank, place.ranks, place.address, fmt::join(place.ports, ", "),
-                                   options.joinSeconds, otherGroup ? ", only ranks of another launch or with another secret" : ""));
+    return environment(
+        fmt::format("rank {} of {} did not find rank 0 at {} port {} within {} s{} "
+                    "(MASTER_ADDR, MASTER_PORT, FUSION_RENDEZVOUS_SECONDS)",
+                    place.rank, place.ranks, place.address, fmt::join(place.ports, ", "), options.joinSeconds,
+                    otherGroup ? ", only ranks of another launch or with another secret" : ""));
   }
 
 private:
@@ -57,13 +58,15 @@ private:
     const Hello hello{place.group, ownName(), place.rank, place.ranks, randomBytes(challengeBytes)};
     if (hello.challenge.empty())
       return environment("the system gives no random numbers");
-    connection.queue(Frame::Kind::Hello, signedText(place.secret, Side::Rank, challenge->bytes, hello.text()));
+    connection.queue(Frame::Kind::Hello,
+                     signedText(place.secret, Side::Rank, challenge->bytes, hello.text()));
     std::optional<Frame> answer = nextFrame(connection, answerDeadline);
     otherGroup = otherGroup || (answer && answer->kind == Frame::Kind::OtherGroup);
     if (!answer || (answer->kind != Frame::Kind::Welcome && answer->kind != Frame::Kind::Refuse))
       return notHere();
     // What listens there is rank 0 only if it knows the secret too.
-    std::optional<std::string> text = verifiedText(place.secret, Side::Hub, toHex(hello.challenge), answer->bytes);
+    std::optional<std::string> text =
+        verifiedText(place.secret, Side::Hub, toHex(hello.challenge), answer->bytes);
     if (!text)
       return notHere();
     if (answer->kind == Frame::Kind::Refuse)
@@ -89,7 +92,8 @@ private:
   bool otherGroup = false;
 };
 
-Result<std::unique_ptr<TcpMember>> makeMember(const LaunchedRank &place, const TcpRendezvousOptions &options) {
+Result<std::unique_ptr<TcpMember>> makeMember(const LaunchedRank &place,
+                                              const TcpRendezvousOptions &options) {
   if (place.rank != 0)
     return Search(place, options).run();
   if (place.ranks == 1)
@@ -101,9 +105,10 @@ Result<std::unique_ptr<TcpMember>> makeMember(const LaunchedRank &place, const T
     if (!listeners->empty())
       return makeTcpHub(place, options, std::move(*listeners));
   }
-  return environment(fmt::format("rank 0 cannot listen at {} port {}, another process does: set FUSION_MASTER_PORT "
-                                 "to a free one for all ranks",
-                                 place.address, fmt::join(place.ports, ", ")));
+  return environment(
+      fmt::format("rank 0 cannot listen at {} port {}, another process does: set FUSION_MASTER_PORT "
+                  "to a free one for all ranks",
+                  place.address, fmt::join(place.ports, ", ")));
 }
 
 } // namespace
@@ -121,7 +126,8 @@ Result<TcpRendezvousOptions> TcpRendezvousOptions::fromEnvironment() {
   return options;
 }
 
-Result<std::unique_ptr<Rendezvous>> joinTcpRendezvous(const LaunchedRank &place, const TcpRendezvousOptions &options) {
+Result<std::unique_ptr<Rendezvous>> joinTcpRendezvous(const LaunchedRank &place,
+                                                      const TcpRendezvousOptions &options) {
   Result<std::unique_ptr<TcpMember>> member = makeMember(place, options);
   if (!member)
     return member.error();

@@ -7,14 +7,16 @@ namespace {
 
 class TcpSpoke : public TcpMember {
 public:
-  TcpSpoke(const LaunchedRank &place, const TcpRendezvousOptions &options, Connection connection, std::string hubName)
+  TcpSpoke(const LaunchedRank &place, const TcpRendezvousOptions &options, Connection connection,
+           std::string hubName)
       : TcpMember(place, options), hub(std::move(connection)), hubName(std::move(hubName)) {}
   ~TcpSpoke() override { end(); }
 
 private:
   void watch(std::vector<pollfd> &entries) override {
     if (hub.open())
-      entries.push_back({hub.descriptor().get(), static_cast<short>(POLLIN | (hub.mustWrite() ? POLLOUT : 0)), 0});
+      entries.push_back(
+          {hub.descriptor().get(), static_cast<short>(POLLIN | (hub.mustWrite() ? POLLOUT : 0)), 0});
   }
   bool serve() override;
   void bring(std::string part) override;

@@ -25,8 +25,9 @@ Result<CublasLt> CublasLt::open() {
   Library::Request request;
   request.purpose = "cuBLASLt (libcublasLt)";
   request.files = {"libcublasLt.so.13", "libcublasLt.so.12"};
-  request.advice = "install the CUDA toolkit's cuBLAS, or `pip install nvidia-cublas` (PyTorch brings it too), and set "
-                   "FUSION_CUBLASLT to the path of libcublasLt.so.13 if it is in an unusual place";
+  request.advice =
+      "install the CUDA toolkit's cuBLAS, or `pip install nvidia-cublas` (PyTorch brings it too), and set "
+      "FUSION_CUBLASLT to the path of libcublasLt.so.13 if it is in an unusual place";
   if (const std::string file = environmentVariable("FUSION_CUBLASLT"); !file.empty()) {
     request.files = {file}; // the user's choice, or none
   } else {
@@ -73,7 +74,8 @@ std::string CublasLt::version() const {
 }
 
 Status CublasLt::check(int code, const std::string &what) const {
-  return code == 0 ? Status() : environment(fmt::format("{}: cuBLASLt: {}", what, cublasLtGetStatusString(code)));
+  return code == 0 ? Status()
+                   : environment(fmt::format("{}: cuBLASLt: {}", what, cublasLtGetStatusString(code)));
 }
 
 } // namespace fusion

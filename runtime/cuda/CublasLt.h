@@ -1,5 +1,6 @@
 // cuBLASLt, opened while the program runs: matmuls of many rows, where it is faster than our kernels. The
-// declarations are our own: names, values and layouts are those of cuBLASLt 12 and 13. It multiplies column-major matrices.
+// declarations are our own: names, values and layouts are those of cuBLASLt 12 and 13. It multiplies
+// column-major matrices.
 #pragma once
 
 #include "runtime/cuda/Library.h"
@@ -43,8 +44,8 @@ struct CublasLt {
   /// Of reductionSchemes: parts of a sum are added up in the type of the sum, never in that of the result.
   static constexpr uint32_t partsInSumType = 2;
 
-  /// The process's one instance: libcublasLt.so.13 or .12, or the file that FUSION_CUBLASLT names. Environment error where
-  /// there is none, or where FUSION_CUBLASLT is 0.
+  /// The process's one instance: libcublasLt.so.13 or .12, or the file that FUSION_CUBLASLT names.
+  /// Environment error where there is none, or where FUSION_CUBLASLT is 0.
   static Result<const CublasLt *> instance();
   std::string version() const; ///< "13.1.0"
   Status check(int code, const std::string &what) const;
@@ -64,11 +65,13 @@ struct CublasLt {
   int (*cublasLtMatmulPreferenceCreate)(Preference *);
   int (*cublasLtMatmulPreferenceDestroy)(Preference);
   int (*cublasLtMatmulPreferenceSetAttribute)(Preference, int, const void *, size_t);
-  int (*cublasLtMatmulAlgoGetHeuristic)(Handle, Operation, Layout, Layout, Layout, Layout, Preference, int, Heuristic *,
-                                        int *);
-  int (*cublasLtMatmulAlgoCheck)(Handle, Operation, Layout, Layout, Layout, Layout, const Algorithm *, Heuristic *);
-  int (*cublasLtMatmul)(Handle, Operation, const void *, const void *, Layout, const void *, Layout, const void *,
-                        const void *, Layout, void *, Layout, const Algorithm *, void *, size_t, void *);
+  int (*cublasLtMatmulAlgoGetHeuristic)(Handle, Operation, Layout, Layout, Layout, Layout, Preference, int,
+                                        Heuristic *, int *);
+  int (*cublasLtMatmulAlgoCheck)(Handle, Operation, Layout, Layout, Layout, Layout, const Algorithm *,
+                                 Heuristic *);
+  int (*cublasLtMatmul)(Handle, Operation, const void *, const void *, Layout, const void *, Layout,
+                        const void *, const void *, Layout, void *, Layout, const Algorithm *, void *, size_t,
+                        void *);
 
 private:
   static Result<CublasLt> open();

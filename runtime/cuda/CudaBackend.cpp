@@ -27,15 +27,17 @@ static Kernel describe(const KernelPlan &plan) {
 }
 
 /// One cubin for each of `chosen`.
-static Result<std::vector<CompiledKernel>> compile(std::span<const KernelPlan> plans, std::span<const uint32_t> chosen,
-                                                   const TargetInfo &target, KernelCache *cache) {
+static Result<std::vector<CompiledKernel>> compile(std::span<const KernelPlan> plans,
+                                                   std::span<const uint32_t> chosen, const TargetInfo &target,
+                                                   KernelCache *cache) {
   std::vector<KernelPlan> sources;
   for (uint32_t kernel : chosen)
     sources.push_back(plans[kernel]);
   return compileKernels(sources, target, cache);
 }
 
-CudaBackend::CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties, const BackendKernels &wanted)
+CudaBackend::CudaBackend(std::shared_ptr<Session> session, DeviceProperties properties,
+                         const BackendKernels &wanted)
     : session(std::move(session)), driver(this->session->driver), properties(std::move(properties)),
       plans(wanted.plans), cache(wanted.cache), cacheFolder(cache ? cache->folder() : std::string()),
       mayTryAlgorithms(wanted.mayTryAlgorithms) {
@@ -77,7 +79,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(int ordinal, const BackendKer
   if (Status status = session->open(); !status)
     return status.error();
   for (size_t i = 0; i < first.size(); ++i)
-    if (Status status = backend->load(first[i], useCubins ? kernels.cubins[first[i]] : compiled[i].bytes); !status)
+    if (Status status = backend->load(first[i], useCubins ? kernels.cubins[first[i]] : compiled[i].bytes);
+        !status)
       return status.error();
   return std::unique_ptr<Backend>(std::move(backend));
 }
@@ -92,14 +95,17 @@ Status CudaBackend::load(uint32_t index, const std::string &cubin) {
       return status;
     }
   Function function = nullptr;
-  if (Status status = driver.check(driver.cuModuleGetFunction(&function, module->second, kernel.name.c_str()), what); !status)
+  if (Status status =
+          driver.check(driver.cuModuleGetFunction(&function, module->second, kernel.name.c_str()), what);
+      !status)
     return status;
   if (kernel.sharedBytes > static_cast<uint32_t>(properties.maxSharedBytes))
-    return environment(fmt::format("kernel {} needs {} bytes of shared memory, {} has {}", kernel.name, kernel.sharedBytes,
-                                   properties.name, properties.maxSharedBytes));
+    return environment(fmt::format("kernel {} needs {} bytes of shared memory, {} has {}", kernel.name,
+                                   kernel.sharedBytes, properties.name, properties.maxSharedBytes));
   if (kernel.sharedBytes > 0) // above 48 KiB, static arrays included, the driver wants to be asked
     if (Status status = driver.check(
-            driver.cuFuncSetAttribute(function, maxDynamicSharedBytes, static_cast<int>(kernel.sharedBytes)), what);
+            driver.cuFuncSetAttribute(function, maxDynamicSharedBytes, static_cast<int>(kernel.sharedBytes)),
+            what);
         !status)
       return status;
   kernel.function = function;
@@ -171,8 +177,9 @@ Status CudaBackend::launch(const Launch &launch) {
     attributes[count].id = cooperativeLaunch;
     attributes[count++].value.cooperative = 1;
   }
-  const LaunchConfig config = {launch.grid[0],     launch.grid[1],   launch.grid[2], kernel.block[0], kernel.block[1],
-                               kernel.block[2],    kernel.sharedBytes, session->queue(), attributes, count};
+  const LaunchConfig config = {
+      launch.grid[0],  launch.grid[1],     launch.grid[2],   kernel.block[0], kernel.block[1],
+      kernel.block[2], kernel.sharedBytes, session->queue(), attributes,      count};
   int code = driver.cuLaunchKernelEx(&config, kernel.function, argumentPointers.data(), nullptr);
   if (code == 0 && recording)
     return noteNode();
@@ -230,7 +237,8 @@ Result<std::unique_ptr<Backend::Recording>> CudaBackend::record(const std::funct
   }
   if (nodes.size() != launchesRecorded)
     nodes.clear();
-  return std::unique_ptr<Recording>(std::make_unique<GraphRecording>(session, kernels, graph, executable, std::move(nodes)));
+  return std::unique_ptr<Recording>(
+      std::make_unique<GraphRecording>(session, kernels, graph, executable, std::move(nodes)));
 }
 
 } // namespace fusion::cuda

@@ -58,7 +58,8 @@ private:
   Result<double> microsecondsBetween(Event begin, Event end);
   Result<CublasLtRunner *> matmuls();
   /// Rows as those of uploadRows, through page-locked memory.
-  Status uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch, size_t rows);
+  Status uploadStaged(DevicePointer target, const std::byte *source, size_t rowBytes, size_t pitch,
+                      size_t rows);
 
   Status makeStaging();
   Status downloadStaged(std::byte *target, DevicePointer source, size_t bytes);

@@ -56,8 +56,8 @@ Status CudaBackend::uploadRows(void *target, const void *source, size_t bytes, s
 }
 
 /// Bytes [begin, end) of rows laid side by side.
-static void gatherRows(std::byte *target, const std::byte *source, size_t rowBytes, size_t pitch, size_t begin,
-                       size_t end) {
+static void gatherRows(std::byte *target, const std::byte *source, size_t rowBytes, size_t pitch,
+                       size_t begin, size_t end) {
   while (begin < end) {
     const size_t within = begin % rowBytes, count = std::min(rowBytes - within, end - begin);
     std::memcpy(target, source + begin / rowBytes * pitch + within, count);

@@ -135,7 +135,8 @@ DevicePeaks DeviceProperties::peaks() const {
   DevicePeaks peaks;
   peaks.bytesPerMicrosecond = 2e-3 * memoryClockKilohertz * memoryBusBits / 8; // two transfers a clock
   peaks.flopsPerMicrosecond = 1e-3 * clockKilohertz * multiprocessors * perClock;
-  peaks.source = fmt::format("limits of {} by its attributes: {:.0f} GB/s", name, peaks.bytesPerMicrosecond * 1e-3);
+  peaks.source =
+      fmt::format("limits of {} by its attributes: {:.0f} GB/s", name, peaks.bytesPerMicrosecond * 1e-3);
   if (perClock > 0)
     peaks.source += fmt::format(", {:.0f} TFLOP/s in 16 bit", peaks.flopsPerMicrosecond * 1e-6);
   return peaks;

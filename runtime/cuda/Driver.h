@@ -34,7 +34,11 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 /// LaunchAttribute::id
-enum LaunchAttributeId : int { cooperativeLaunch = 2, clusterDimension = 4, programmaticStreamSerialization = 6 };
+enum LaunchAttributeId : int {
+  cooperativeLaunch = 2,
+  clusterDimension = 4,
+  programmaticStreamSerialization = 6
+};
 
 /// CUtensorMap
 struct alignas(64) EncodedTensorMap {
@@ -127,10 +131,10 @@ struct Driver {
   int (*cuModuleGetFunction)(Function *, Module, const char *);
   int (*cuFuncSetAttribute)(Function, int, int);
   int (*cuLaunchKernelEx)(const LaunchConfig *, Function, void **, void **);
-  /// (map, type, rank, address, shape, strides in bytes but the innermost, box, element strides, interleave, swizzle, L2
-  /// promotion, out-of-bounds fill), dims innermost first.
-  int (*cuTensorMapEncodeTiled)(EncodedTensorMap *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,
-                                const uint32_t *, int, int, int, int);
+  /// (map, type, rank, address, shape, strides in bytes but the innermost, box, element strides, interleave,
+  /// swizzle, L2 promotion, out-of-bounds fill), dims innermost first.
+  int (*cuTensorMapEncodeTiled)(EncodedTensorMap *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                                const uint32_t *, const uint32_t *, int, int, int, int);
   int (*cuStreamCreate)(Stream *, unsigned);
   int (*cuStreamDestroy_v2)(Stream);
   int (*cuStreamSynchronize)(Stream);
@@ -139,7 +143,8 @@ struct Driver {
   int (*cuStreamBeginCapture_v2)(Stream, int);
   int (*cuStreamEndCapture)(Stream, Graph *);
   /// Null before CUDA 12.3.
-  int (*cuStreamGetCaptureInfo_v3)(Stream, int *, uint64_t *, Graph *, const GraphNode **, const void **, size_t *);
+  int (*cuStreamGetCaptureInfo_v3)(Stream, int *, uint64_t *, Graph *, const GraphNode **, const void **,
+                                   size_t *);
   int (*cuGraphExecKernelNodeSetParams_v2)(GraphExec, GraphNode, const KernelNodeParameters *);
   int (*cuGraphInstantiateWithFlags)(GraphExec *, Graph, unsigned long long);
   int (*cuGraphUpload)(GraphExec, Stream);

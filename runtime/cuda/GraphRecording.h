@@ -28,8 +28,8 @@ struct Kernel {
 class GraphRecording : public Backend::Recording {
 public:
   /// `kernels` and their number must outlive it. Both graphs become its own.
-  GraphRecording(std::shared_ptr<Session> session, const std::vector<Kernel> &kernels, Graph graph, GraphExec executable,
-                 std::vector<GraphNode> nodes);
+  GraphRecording(std::shared_ptr<Session> session, const std::vector<Kernel> &kernels, Graph graph,
+                 GraphExec executable, std::vector<GraphNode> nodes);
   ~GraphRecording() override;
   Status replay() override;
   Status change(size_t index, const Backend::Launch &launch) override;

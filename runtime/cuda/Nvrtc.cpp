@@ -24,8 +24,8 @@ static std::vector<std::string> options(const std::string &arch, std::pair<int, 
   // No contraction of a*b + c: every op of the graph rounds, and kernels that want an fma ask for one.
   // No textures and no launches from kernels: less to parse, for the same code.
   // No cache of NVRTC's own: what comes from it has no resource report, and cubins are cached here anyway.
-  std::vector<std::string> texts = {"--gpu-architecture=" + compilationName(arch), "--std=c++17", "--fmad=false",
-                                    "--ptxas-options=-v", "--minimal"};
+  std::vector<std::string> texts = {"--gpu-architecture=" + compilationName(arch), "--std=c++17",
+                                    "--fmad=false", "--ptxas-options=-v", "--minimal"};
   if (version >= firstWithCache)
     texts.push_back("--no-cache");
   return texts;
@@ -80,19 +80,20 @@ Result<Nvrtc> Nvrtc::open() {
                   library->resolve("nvrtcGetProgramLogSize", nvrtc.getLogSize) &&
                   library->resolve("nvrtcGetProgramLog", nvrtc.getLog);
   if (!complete || nvrtc.getVersion(&nvrtc.major, &nvrtc.minor) != 0)
-    return environment(
-        fmt::format("{} is not a usable NVRTC: install version {}.{} or newer", library->path(), oldestNvrtc[0],
-                    oldestNvrtc[1]));
+    return environment(fmt::format("{} is not a usable NVRTC: install version {}.{} or newer",
+                                   library->path(), oldestNvrtc[0], oldestNvrtc[1]));
   if (std::pair(nvrtc.major, nvrtc.minor) < std::pair(oldestNvrtc[0], oldestNvrtc[1]))
     return environment(fmt::format("{} is NVRTC {}, which is too old: version {}.{} or newer is needed; {}",
-                                   library->path(), nvrtc.version(), oldestNvrtc[0], oldestNvrtc[1], request.advice));
+                                   library->path(), nvrtc.version(), oldestNvrtc[0], oldestNvrtc[1],
+                                   request.advice));
   return nvrtc;
 }
 
 std::string Nvrtc::version() const { return fmt::format("{}.{}", major, minor); }
 
 std::string Nvrtc::fingerprint(const std::string &arch) const {
-  return fmt::format("nvrtc {} {}, again where it spills", version(), fmt::join(options(arch, {major, minor}), " "));
+  return fmt::format("nvrtc {} {}, again where it spills", version(),
+                     fmt::join(options(arch, {major, minor}), " "));
 }
 
 /// The sum of the numbers that stand before each occurrence of `label`; -1 if there is none.
@@ -151,8 +152,10 @@ Result<CubinModule> Nvrtc::compileModule(const std::string &source, const std::s
   while (next != std::string::npos) {
     const size_t at = next, begin = at + entry.size();
     next = log.find(entry, begin);
-    const size_t line = log.rfind('\n', at) + 1, end = next == std::string::npos ? log.size() : log.rfind('\n', next);
-    module.kernels[log.substr(begin, log.find('\'', begin) - begin)] = resourcesIn(log.substr(line, end - line));
+    const size_t line = log.rfind('\n', at) + 1,
+                 end = next == std::string::npos ? log.size() : log.rfind('\n', next);
+    module.kernels[log.substr(begin, log.find('\'', begin) - begin)] =
+        resourcesIn(log.substr(line, end - line));
   }
   return module;
 }
@@ -160,8 +163,8 @@ Result<CubinModule> Nvrtc::compileModule(const std::string &source, const std::s
 Result<Nvrtc::Output> Nvrtc::compileProgram(const std::string &source, const std::string &name,
                                             const std::string &arch, const char *definition) const {
   if (auto target = TargetInfo::find(arch); target && std::pair(major, minor) < target->oldestNvrtc)
-    return environment(fmt::format("{} needs NVRTC {}.{} or newer, {} is version {}", arch, target->oldestNvrtc.first,
-                                   target->oldestNvrtc.second, path(), version()));
+    return environment(fmt::format("{} needs NVRTC {}.{} or newer, {} is version {}", arch,
+                                   target->oldestNvrtc.first, target->oldestNvrtc.second, path(), version()));
   Program program = nullptr;
   std::string file = name + ".cu";
   if (int code = createProgram(&program, source.c_str(), file.c_str(), 0, nullptr, nullptr))

@@ -10,8 +10,9 @@
 
 namespace fusion {
 
-/// The oldest NVRTC that is supported: the first with every architecture family that kernels are written for. Tests run
-/// with the newest; `scripts/test.sh --nvrtc=12.8` runs them with this one. Kernels spill no register with either.
+/// The oldest NVRTC that is supported: the first with every architecture family that kernels are written for.
+/// Tests run with the newest; `scripts/test.sh --nvrtc=12.8` runs them with this one. Kernels spill no
+/// register with either.
 inline constexpr int oldestNvrtc[] = {12, 8};
 
 /// What ptxas says of a kernel.
@@ -42,13 +43,15 @@ public:
   /// "13.0".
   std::string version() const;
   const std::string &path() const { return library.path(); }
-  /// `arch` is "sm_90" etc.; sm_90 is compiled as sm_90a. sm_103 needs NVRTC 12.9 (Environment). An error carries the compiler's log, the line of
-  /// the first message first. Thread-safe. What spills is compiled again with FUSION_ALL_REGISTERS, and the better is kept:
-  /// from 13.1 on the assembler takes 32 or 48 registers for some kernels of 256 threads, spills 8 to 100 bytes, and needs
-  /// 44 to 91 to spill none, that is fewer blocks on a multiprocessor for these few kernels.
+  /// `arch` is "sm_90" etc.; sm_90 is compiled as sm_90a. sm_103 needs NVRTC 12.9 (Environment). An error
+  /// carries the compiler's log, the line of the first message first. Thread-safe. What spills is compiled
+  /// again with FUSION_ALL_REGISTERS, and the better is kept: from 13.1 on the assembler takes 32 or 48
+  /// registers for some kernels of 256 threads, spills 8 to 100 bytes, and needs 44 to 91 to spill none, that
+  /// is fewer blocks on a multiprocessor for these few kernels.
   Result<Cubin> compile(const std::string &source, const std::string &name, const std::string &arch) const;
   /// A program of several kernels. Nothing is compiled again: what spills wants compile() by itself.
-  Result<CubinModule> compileModule(const std::string &source, const std::string &name, const std::string &arch) const;
+  Result<CubinModule> compileModule(const std::string &source, const std::string &name,
+                                    const std::string &arch) const;
   /// Everything besides the source that decides what compile() returns: a part of cache keys.
   std::string fingerprint(const std::string &arch) const;
 

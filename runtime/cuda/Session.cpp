@@ -33,7 +33,8 @@ Session::~Session() {
 Result<bool> Session::capturing() const {
   int state = 0;
   activate();
-  if (Status status = driver.check(driver.cuStreamIsCapturing(current, &state), "asking the caller's stream"); !status)
+  if (Status status = driver.check(driver.cuStreamIsCapturing(current, &state), "asking the caller's stream");
+      !status)
     return status.error();
   return state != 0;
 }
@@ -47,8 +48,9 @@ Status Session::enter(Stream stream) {
   Result<bool> recording = capturing();
   if (!recording)
     return recording.error();
-  return *recording ? Status()
-                    : driver.check(driver.cuStreamWaitEvent(current, queued, 0), "waiting for another stream");
+  return *recording
+             ? Status()
+             : driver.check(driver.cuStreamWaitEvent(current, queued, 0), "waiting for another stream");
 }
 
 Status Session::leave() {
@@ -73,7 +75,8 @@ Events::~Events() {
 Status Events::create(size_t count) {
   while (events.size() < count) {
     Event event = nullptr;
-    if (Status status = session->driver.check(session->driver.cuEventCreate(&event, 0), "creating an event"); !status)
+    if (Status status = session->driver.check(session->driver.cuEventCreate(&event, 0), "creating an event");
+        !status)
       return status;
     events.push_back(event);
   }

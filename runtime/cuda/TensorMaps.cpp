@@ -38,8 +38,8 @@ static std::optional<int> typeNumber(DType type) {
   }
 }
 
-Status CudaBackend::encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents, void *address,
-                                    std::span<uint64_t, tensorMapWords> words) {
+Status CudaBackend::encodeTensorMap(const TensorMapArgument &map, std::span<const int64_t> extents,
+                                    void *address, std::span<uint64_t, tensorMapWords> words) {
   constexpr int noInterleave = 0;
   constexpr int lastDriverToPatch = 13010; // CUDA 13.1
   constexpr int64_t smallTensor = 128 << 10;
@@ -66,9 +66,10 @@ Status CudaBackend::encodeTensorMap(const TensorMapArgument &map, std::span<cons
     return badInput(fmt::format("a tensor map of {}", name(map.type)));
   session->activate();
   EncodedTensorMap encoded;
-  const int code = driver.cuTensorMapEncodeTiled(
-      &encoded, *type, static_cast<uint32_t>(rank), address, shape, strides, box, elementStrides, noInterleave,
-      static_cast<int>(map.swizzle), static_cast<int>(map.l2Promotion), static_cast<int>(map.outOfBounds));
+  const int code =
+      driver.cuTensorMapEncodeTiled(&encoded, *type, static_cast<uint32_t>(rank), address, shape, strides,
+                                    box, elementStrides, noInterleave, static_cast<int>(map.swizzle),
+                                    static_cast<int>(map.l2Promotion), static_cast<int>(map.outOfBounds));
   if (code != 0)
     return driver.check(code, "encoding a tensor map");
   if (properties.driverVersion <= lastDriverToPatch && bytes < smallTensor)

@@ -12,7 +12,9 @@ constexpr unsigned char poisonByte = 0xff; // a NaN in every float type
 
 static unsigned stepOf(const TensorMap &map, unsigned dim) { return map.elementStrides[dim]; }
 /// Elements that a tile takes along a dim.
-static size_t extentOf(const TensorMap &map, unsigned dim) { return (map.box[dim] + stepOf(map, dim) - 1) / stepOf(map, dim); }
+static size_t extentOf(const TensorMap &map, unsigned dim) {
+  return (map.box[dim] + stepOf(map, dim) - 1) / stepOf(map, dim);
+}
 
 static size_t bytesOf(const TensorMap &map) {
   size_t bytes = map.elementBytes;
@@ -32,7 +34,8 @@ static void fillOutside(const TensorMap &map, unsigned char *element) {
   std::memset(element, 0, map.elementBytes);
   if (map.nanExponentBits == 0)
     return;
-  const uint64_t nan = ((uint64_t(1) << (map.nanExponentBits + 1)) - 1) << (map.elementBytes * 8 - 2 - map.nanExponentBits);
+  const uint64_t nan = ((uint64_t(1) << (map.nanExponentBits + 1)) - 1)
+                       << (map.elementBytes * 8 - 2 - map.nanExponentBits);
   std::memcpy(element, &nan, map.elementBytes);
 }
 
@@ -45,8 +48,9 @@ static void eachElement(const TensorMap &map, const int *place, const Visit &vis
     unsigned char *address = map.base;
     for (unsigned dim = 0; dim < map.rank && address; ++dim) {
       const int64_t at = place[dim] + static_cast<int64_t>(index[dim] * stepOf(map, dim));
-      address = at < 0 || at >= static_cast<int64_t>(map.shape[dim]) ? nullptr
-                                                                     : address + static_cast<uint64_t>(at) * map.strides[dim];
+      address = at < 0 || at >= static_cast<int64_t>(map.shape[dim])
+                    ? nullptr
+                    : address + static_cast<uint64_t>(at) * map.strides[dim];
     }
     visit(i * map.elementBytes, address);
     for (unsigned dim = 0; dim < map.rank && ++index[dim] == extentOf(map, dim); ++dim)
@@ -122,7 +126,8 @@ std::string AsyncProxy::poll(void *barrier, unsigned parity, bool &completed) {
   return "";
 }
 
-std::string AsyncProxy::placeProblem(const void *memory, const TensorMap &map, unsigned rank, const char *operation) const {
+std::string AsyncProxy::placeProblem(const void *memory, const TensorMap &map, unsigned rank,
+                                     const char *operation) const {
   const auto *begin = static_cast<const unsigned char *>(memory);
   if (rank != map.rank)
     return fmt::format("{}: {} coordinates for a tensor map of {} dims", operation, rank, map.rank);
@@ -149,7 +154,8 @@ std::string AsyncProxy::load(void *to, const TensorMap &map, void *barrier, cons
   return "";
 }
 
-std::string AsyncProxy::store(unsigned thread, const TensorMap &map, const void *from, const int *place, unsigned rank) {
+std::string AsyncProxy::store(unsigned thread, const TensorMap &map, const void *from, const int *place,
+                              unsigned rank) {
   if (std::string problem = placeProblem(from, map, rank, "tma_store_tile"); !problem.empty())
     return problem;
   if (std::string problem = checkRead(from, bytesOf(map), "tma_store_tile"); !problem.empty())
@@ -196,13 +202,17 @@ std::string AsyncProxy::checkRead(const void *address, size_t bytes, const char 
   const size_t offset = static_cast<size_t>(begin - shared);
   if (begin < shared || begin + bytes > shared + sharedBytes)
     return fmt::format("{}: address outside the block's dynamic shared memory", operation);
-  const bool isNew = published.empty() ? std::any_of(begin, begin + bytes, [](unsigned char byte) { return byte != poisonByte; })
+  const bool isNew = published.empty() ? std::any_of(begin, begin + bytes,
+                                                     [](unsigned char byte) { return byte != poisonByte; })
                                        : std::memcmp(published.data() + offset, begin, bytes) != 0;
-  return isNew ? fmt::format("{}: reads what a thread has written without fence_proxy_async()", operation) : "";
+  return isNew ? fmt::format("{}: reads what a thread has written without fence_proxy_async()", operation)
+               : "";
 }
 
 std::string AsyncProxy::checkEnd(unsigned thread) const {
-  return stores[thread].pending.empty() ? "" : "ends before its tile stores have read shared memory: tma_store_wait<0>() is missing";
+  return stores[thread].pending.empty()
+             ? ""
+             : "ends before its tile stores have read shared memory: tma_store_wait<0>() is missing";
 }
 
 } // namespace fusion::emulate

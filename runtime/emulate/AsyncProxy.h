@@ -1,5 +1,5 @@
-// The asynchronous proxy of one block: mbarriers, tiles on their way between global and shared memory, and what a real one
-// would not see. Faults are texts; empty: none.
+// The asynchronous proxy of one block: mbarriers, tiles on their way between global and shared memory, and
+// what a real one would not see. Faults are texts; empty: none.
 #pragma once
 
 #include "codegen/device/emulation_abi.h"
@@ -27,8 +27,10 @@ public:
   /// Lets the tiles come that the barrier waits for; whether the phase of this parity has completed.
   std::string poll(void *barrier, unsigned parity, bool &completed);
 
-  std::string load(void *to, const fusion_emulation::TensorMap &map, void *barrier, const int *place, unsigned rank);
-  std::string store(unsigned thread, const fusion_emulation::TensorMap &map, const void *from, const int *place, unsigned rank);
+  std::string load(void *to, const fusion_emulation::TensorMap &map, void *barrier, const int *place,
+                   unsigned rank);
+  std::string store(unsigned thread, const fusion_emulation::TensorMap &map, const void *from,
+                    const int *place, unsigned rank);
   void commitStores(unsigned thread);
   void awaitStores(unsigned thread, unsigned groupsLeft);
 
@@ -62,7 +64,8 @@ private:
     std::vector<Store> pending;
     unsigned committed = 0;
   };
-  std::string placeProblem(const void *shared, const fusion_emulation::TensorMap &map, unsigned rank, const char *operation) const;
+  std::string placeProblem(const void *shared, const fusion_emulation::TensorMap &map, unsigned rank,
+                           const char *operation) const;
   void complete(Barrier &barrier);
 
   unsigned char *shared = nullptr;

@@ -50,7 +50,8 @@ uint64_t BlockRunner::drawn() {
 
 unsigned BlockRunner::laneOf(uint32_t ready) {
   const auto first = launch->order ? static_cast<unsigned>(drawn() % warpSize) : 0;
-  return (static_cast<unsigned>(std::countr_zero(std::rotr(ready, static_cast<int>(first)))) + first) % warpSize;
+  return (static_cast<unsigned>(std::countr_zero(std::rotr(ready, static_cast<int>(first)))) + first) %
+         warpSize;
 }
 
 void BlockRunner::leave(EmulatedThread &thread) {
@@ -169,7 +170,8 @@ void BlockRunner::explainDeadlock() {
   if (atBarrier)
     waiting += fmt::format("{}{} threads wait at barrier()", waiting.empty() ? "" : " and ", atBarrier);
   if (!atMbarrier.empty())
-    waiting += fmt::format("{}{} threads wait at an mbarrier", waiting.empty() ? "" : " and ", atMbarrier.size());
+    waiting +=
+        fmt::format("{}{} threads wait at an mbarrier", waiting.empty() ? "" : " and ", atMbarrier.size());
   error = fmt::format("block ({}, {}, {}): {} for threads that never come ({} of {} have returned)",
                       block->index[0], block->index[1], block->index[2], waiting, returned, threadCount);
 }

@@ -28,10 +28,12 @@ struct EmulatedKernel::Code {
 /// as a loop over the threads; the emulator refuses to let a thread of it wait.
 static bool isCooperative(const std::string &source) {
   const std::string code = withoutComments(source);
-  for (std::string_view word : {"barrier", "shuffle_", "warp_any", "warp_all", "warp_ballot", "warp_sum",
-                                "warp_max", "warp_min", "lanes_", "block_moments", "block_sum", "block_max", "block_min",
-                                "share_warps", "SHARED", "dynamic_shared", "cp_async", "ldmatrix", "mma_",
-                                "transpose_matrix", "column_max", "column_sum", "cluster_wait", "mbarrier", "tma_", "Exchange"})
+  for (std::string_view word :
+       {"barrier",   "shuffle_",         "warp_any",   "warp_all",       "warp_ballot",  "warp_sum",
+        "warp_max",  "warp_min",         "lanes_",     "block_moments",  "block_sum",    "block_max",
+        "block_min", "share_warps",      "SHARED",     "dynamic_shared", "cp_async",     "ldmatrix",
+        "mma_",      "transpose_matrix", "column_max", "column_sum",     "cluster_wait", "mbarrier",
+        "tma_",      "Exchange"})
     if (code.find(word) != std::string::npos)
       return true;
   return false;
@@ -178,7 +180,8 @@ static int64_t blockOf(int64_t turn, int64_t blocks, uint64_t seed) {
   auto factor = static_cast<int64_t>(seed * 0x9e3779b97f4a7c15 % static_cast<uint64_t>(blocks));
   while (std::gcd(factor, blocks) != 1)
     ++factor;
-  return static_cast<int64_t>((static_cast<__int128>(turn) * factor + static_cast<int64_t>(seed % 1009)) % blocks);
+  return static_cast<int64_t>((static_cast<__int128>(turn) * factor + static_cast<int64_t>(seed % 1009)) %
+                              blocks);
 }
 
 Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, void *const *arguments) const {
@@ -202,7 +205,8 @@ Status EmulatedKernel::launch(uint32_t gridX, uint32_t gridY, uint32_t gridZ, vo
   auto run = [&](int64_t begin, int64_t end) {
     thread_local BlockRunner runner;
     for (int64_t block = begin; block < end && !failed; ++block)
-      if (std::string error = runner.run(launch, uint64_t(blockOf(block, blocks, launch.order))); !error.empty()) {
+      if (std::string error = runner.run(launch, uint64_t(blockOf(block, blocks, launch.order)));
+          !error.empty()) {
         std::lock_guard lock(mutex);
         if (!failed.exchange(true)) {
           failure = std::move(error);

@@ -113,9 +113,11 @@ Status HostCompiler::compile(const std::string &sourceFile, const std::string &l
     arguments.insert(arguments.begin(), {"-include-pch", header});
   Status status = run(std::move(arguments), logFile);
   if (status) {
-    // A compiler that links starts two or three programs more than the linker that a kernel needs: half of the time.
-    status = linker.empty() ? environment("no linker")
-                            : start({linker, "-shared", "--as-needed", "-o", libraryFile, object, "-lm"}, logFile);
+    // A compiler that links starts two or three programs more than the linker that a kernel needs: half of
+    // the time.
+    status = linker.empty()
+                 ? environment("no linker")
+                 : start({linker, "-shared", "--as-needed", "-o", libraryFile, object, "-lm"}, logFile);
     if (!status)
       status = run({"-shared", "-o", libraryFile, object, "-Wl,--as-needed", "-lm"}, logFile);
   }
@@ -126,15 +128,16 @@ Status HostCompiler::compile(const std::string &sourceFile, const std::string &l
 Status HostCompiler::precompile(const std::string &headerFile, const std::string &precompiledFile,
                                 const std::string &logFile) const {
   // Another process may write the same header again, which changes its time.
-  return run({"-Xclang", "-fno-pch-timestamp", "-fpch-instantiate-templates", "-x", "c++-header", "-o", precompiledFile,
-              headerFile},
+  return run({"-Xclang", "-fno-pch-timestamp", "-fpch-instantiate-templates", "-x", "c++-header", "-o",
+              precompiledFile, headerFile},
              logFile);
 }
 
 Status HostCompiler::run(std::vector<std::string> arguments, const std::string &logFile) const {
   std::vector<std::string> words = {path};
   words.insert(words.end(), flags().begin(), flags().end());
-  words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+  words.insert(words.end(), std::make_move_iterator(arguments.begin()),
+               std::make_move_iterator(arguments.end()));
   return start(std::move(words), logFile);
 }
 

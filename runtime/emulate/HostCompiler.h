@@ -26,7 +26,8 @@ struct HostCompiler {
   Status compile(const std::string &sourceFile, const std::string &libraryFile, const std::string &logFile,
                  const std::string &header = {}) const;
   /// Compiles a header that stays where it is.
-  Status precompile(const std::string &headerFile, const std::string &precompiledFile, const std::string &logFile) const;
+  Status precompile(const std::string &headerFile, const std::string &precompiledFile,
+                    const std::string &logFile) const;
 
 private:
   Status run(std::vector<std::string> arguments, const std::string &logFile) const;

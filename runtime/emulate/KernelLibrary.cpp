@@ -33,11 +33,13 @@ namespace files = std::filesystem;
 static bool isWhole(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
-  if (!file.read(reinterpret_cast<char *>(&header), sizeof(header)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+  if (!file.read(reinterpret_cast<char *>(&header), sizeof(header)) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     return false;
   std::error_code failure;
   uint64_t size = files::file_size(path, failure);
-  return !failure && header.e_shoff <= size && uint64_t{header.e_shnum} * header.e_shentsize <= size - header.e_shoff;
+  return !failure && header.e_shoff <= size &&
+         uint64_t{header.e_shnum} * header.e_shentsize <= size - header.e_shoff;
 }
 
 std::shared_ptr<KernelLibrary> KernelLibrary::open(const std::string &path) {
@@ -82,11 +84,13 @@ std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler) {
   for (const std::string &flag : HostCompiler::flags())
     content += flag + '\0';
   const KernelText text = splitIncludes(withoutComments(plan.source));
-  return contentHash(content + expandIncludes(text.includes, Flavour::Emulated) + unitText(plan, "", text.rest));
+  return contentHash(content + expandIncludes(text.includes, Flavour::Emulated) +
+                     unitText(plan, "", text.rest));
 }
 
 namespace {
-/// At the end of a library's file: this and the code of what is before it, which the dynamic linker does not read.
+/// At the end of a library's file: this and the code of what is before it, which the dynamic linker does not
+/// read.
 constexpr std::string_view codeMark = "fusion-code:";
 constexpr size_t codeBytes = 16;
 
@@ -154,11 +158,13 @@ LibraryFolder::Folder LibraryFolder::temporaryFolder() const {
 }
 
 std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const {
-  const std::string name = key + ".so", path = kept ? fmt::format("{}/{}", kept->path(), name) : std::string();
+  const std::string name = key + ".so",
+                    path = kept ? fmt::format("{}/{}", kept->path(), name) : std::string();
   struct stat facts;
   if (!kept || lstat(path.c_str(), &facts) != 0)
     return nullptr;
-  std::shared_ptr<KernelLibrary> library = isAuthentic(*kept, name) && isWhole(path) ? KernelLibrary::open(path) : nullptr;
+  std::shared_ptr<KernelLibrary> library =
+      isAuthentic(*kept, name) && isWhole(path) ? KernelLibrary::open(path) : nullptr;
   if (library && library->entry(key))
     return library;
   unlink(path.c_str());
@@ -173,7 +179,8 @@ std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::
   std::string content = compiler.identity + '\0';
   for (const std::string &flag : HostCompiler::flags())
     content += flag + '\0';
-  const std::string name = fmt::format("headers/{}.h", contentHash(content + text)), header = fmt::format("{}/{}", kept->path(), name);
+  const std::string name = fmt::format("headers/{}.h", contentHash(content + text)),
+                    header = fmt::format("{}/{}", kept->path(), name);
   const std::string result = header + ".pch";
   std::error_code failure;
   if (access(result.c_str(), R_OK) == 0) {
@@ -201,10 +208,12 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::build(const HostCompiler &
   }
   const Folder folder = temporaryFolder();
   return folder ? buildIn(*folder, compiler, units)
-                : environment("no folder for compiled kernels can be written to; set FUSION_CACHE_DIR or TMPDIR");
+                : environment(
+                      "no folder for compiled kernels can be written to; set FUSION_CACHE_DIR or TMPDIR");
 }
 
-Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolder &folder, const HostCompiler &compiler,
+Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolder &folder,
+                                                              const HostCompiler &compiler,
                                                               const std::vector<Unit> &units) const {
   static std::atomic<unsigned> counter = 0;
   const TemporaryPath parts(fmt::format("{}/building-{}-{}.", folder.path(), getpid(), counter++),
@@ -219,7 +228,8 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolde
   std::string kernels;
   for (const Unit &unit : units)
     kernels += unitText(*unit.plan, unit.key, splitIncludes(unit.plan->source).rest);
-  const std::string device = expandIncludes(includes, Flavour::Emulated), header = precompiled(compiler, device);
+  const std::string device = expandIncludes(includes, Flavour::Emulated),
+                    header = precompiled(compiler, device);
   auto compile = [&](const std::string &text, const std::string &header) -> Status {
     std::ofstream out(source, std::ios::trunc);
     out << text;

@@ -40,12 +40,12 @@ bool isAuthentic(const PrivateFolder &folder, const std::string &name);
 /// Names a kernel's compiled form: its text but for comments, its parameters, the compiler and its flags.
 std::string kernelKey(const KernelPlan &plan, const HostCompiler &compiler);
 
-/// The folder of libraries: `<key>.so` for each kernel; kernels built together share one file by hard links. Each ends
-/// with a code of its contents: opening a library runs it.
+/// The folder of libraries: `<key>.so` for each kernel; kernels built together share one file by hard links.
+/// Each ends with a code of its contents: opening a library runs it.
 class LibraryFolder {
 public:
-  /// `path`, a PrivateFolder, made if absent. What it cannot take, since it is read-only, full or not to be trusted, goes
-  /// to a temporary folder, removed with this object.
+  /// `path`, a PrivateFolder, made if absent. What it cannot take, since it is read-only, full or not to be
+  /// trusted, goes to a temporary folder, removed with this object.
   static Result<LibraryFolder> open(const std::string &path);
   LibraryFolder(LibraryFolder &&other) noexcept;
   LibraryFolder &operator=(LibraryFolder &&) = delete;

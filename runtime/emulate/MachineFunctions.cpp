@@ -153,13 +153,15 @@ struct MachineFunctions {
       runner.leave(thread);
     }
   }
-  static void loadTile(abi::Thread *self, void *shared, const abi::TensorMap *map, void *barrier, const int *place, unsigned rank) {
+  static void loadTile(abi::Thread *self, void *shared, const abi::TensorMap *map, void *barrier,
+                       const int *place, unsigned rank) {
     Thread &thread = ours(self);
     check(thread, thread.runner->proxy.load(shared, *map, barrier, place, rank));
     thread.runner->block->pendingTiles = thread.runner->proxy.pendingTiles();
     thread.runner->wakeWaiting();
   }
-  static void storeTile(abi::Thread *self, const abi::TensorMap *map, const void *shared, const int *place, unsigned rank) {
+  static void storeTile(abi::Thread *self, const abi::TensorMap *map, const void *shared, const int *place,
+                        unsigned rank) {
     Thread &thread = ours(self);
     check(thread, thread.runner->proxy.store(thread.linear, *map, shared, place, rank));
   }

@@ -8,12 +8,14 @@ using namespace fusion;
 
 namespace {
 
-const DType types[] = {DType::Bool, DType::I8,  DType::U8,  DType::I16,    DType::U16,    DType::I32, DType::U32, DType::I64,
-                       DType::U64,  DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F32, DType::F64};
+const DType types[] = {DType::Bool, DType::I8,     DType::U8,     DType::I16, DType::U16,
+                       DType::I32,  DType::U32,    DType::I64,    DType::U64, DType::F16,
+                       DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F32, DType::F64};
 
 TEST(DLPack, AViewWithGapsHasStrides) {
   Tensor whole = Tensor::zeros(DType::F32, {2, 8});
-  DLManagedTensor *view = toDLPack(Tensor::wrapStrided(DType::F32, {2, 3}, {8, 1}, whole.data(), whole.storage()));
+  DLManagedTensor *view =
+      toDLPack(Tensor::wrapStrided(DType::F32, {2, 3}, {8, 1}, whole.data(), whole.storage()));
   ASSERT_NE(view->dl_tensor.strides, nullptr);
   EXPECT_EQ(view->dl_tensor.strides[0], 8);
   EXPECT_EQ(view->dl_tensor.strides[1], 1);
@@ -36,7 +38,8 @@ TEST(DLPack, TheStorageLivesAsLongAsTheView) {
   bool released = false;
   float values[6];
   std::shared_ptr<void> owner(values, [&](void *) { released = true; });
-  DLManagedTensor *view = toDLPack(Tensor::wrap(DType::F32, {6}, values, std::move(owner), {Device::Kind::Cuda, 3}));
+  DLManagedTensor *view =
+      toDLPack(Tensor::wrap(DType::F32, {6}, values, std::move(owner), {Device::Kind::Cuda, 3}));
   EXPECT_FALSE(released);
   EXPECT_EQ(view->dl_tensor.device.device_type, 2);
   EXPECT_EQ(view->dl_tensor.device.device_id, 3);
@@ -48,9 +51,10 @@ TEST(DLPack, TheStorageLivesAsLongAsTheView) {
 struct View {
   float values[24] = {};
   int64_t shape[3] = {2, 3, 4}, strides[3] = {12, 4, 1};
-  DLManagedTensor managed = {{values, {1, 0}, 3, {2, 32, 1}, shape, strides, 0}, this, [](DLManagedTensor *taken) {
-                               ++static_cast<View *>(taken->manager_ctx)->released;
-                             }};
+  DLManagedTensor managed = {
+      {values, {1, 0}, 3, {2, 32, 1}, shape, strides, 0}, this, [](DLManagedTensor *taken) {
+        ++static_cast<View *>(taken->manager_ctx)->released;
+      }};
   int released = 0;
 };
 

@@ -192,7 +192,8 @@ TEST(Dim, Questions) {
   EXPECT_FALSE((batch - 1).knownNonNegative());
   EXPECT_TRUE((seq - Dim::min(1, seq)).knownNonNegative());
   EXPECT_TRUE((Dim::max(batch, seq) - batch).knownNonNegative());
-  EXPECT_TRUE((seq - Dim::min(seq, batch) - Dim::max(0, Dim::min(4, seq) - Dim::min(seq, batch))).knownNonNegative());
+  EXPECT_TRUE(
+      (seq - Dim::min(seq, batch) - Dim::max(0, Dim::min(4, seq) - Dim::min(seq, batch))).knownNonNegative());
   EXPECT_FALSE((seq - Dim::min(2, batch)).knownNonNegative());
   EXPECT_FALSE((Dim::min(batch, seq) - batch).knownNonNegative());
   EXPECT_TRUE(Dim::min(1, seq).knownAtMostOne());
@@ -294,7 +295,8 @@ TEST(DimTable, EvaluatesAsTheDimsThemselvesDo) {
     std::vector<int64_t> values;
     SymbolValues named;
     for (const std::string &name : table.symbols()) {
-      values.push_back(round == 49 && name == "c" ? DimTable::unknown : generator.pick(-3, round % 2 ? 40 : int64_t(1) << 40));
+      values.push_back(round == 49 && name == "c" ? DimTable::unknown
+                                                  : generator.pick(-3, round % 2 ? 40 : int64_t(1) << 40));
       if (values.back() != DimTable::unknown)
         named[name] = values.back();
     }

@@ -74,7 +74,8 @@ TEST(Tensor, ViewsWithGaps) {
     values[i] = static_cast<float>(i);
   Tensor whole = floats({2, 2, 4, 3}, values);
   auto view = [&](Shape shape, Shape strides) {
-    return Tensor::wrapStrided(DType::F32, std::move(shape), std::move(strides), whole.data(), whole.storage());
+    return Tensor::wrapStrided(DType::F32, std::move(shape), std::move(strides), whole.data(),
+                               whole.storage());
   };
   Tensor corner = view({2, 2, 2, 3}, {24, 12, 3, 1});
   EXPECT_FALSE(corner.isDense());

@@ -22,7 +22,9 @@ std::vector<std::string> graphNames() {
   return names;
 }
 
-std::string graphFile(const std::string &graph, const std::string &file) { return (root() / graph / file).string(); }
+std::string graphFile(const std::string &graph, const std::string &file) {
+  return (root() / graph / file).string();
+}
 
 double modelTolerance(DType type) {
   switch (type) {

@@ -1,4 +1,5 @@
-// With CompileOptions::batchInvariant a sequence gets the same bits whatever runs beside it, and wherever it stands.
+// With CompileOptions::batchInvariant a sequence gets the same bits whatever runs beside it, and wherever it
+// stands.
 #include "GraphCase.h"
 
 #include <gmock/gmock.h>
@@ -83,14 +84,18 @@ int differences(const Case &test, bool batchInvariant) {
   auto expected = program->run(alone);
   EXPECT_TRUE(bool(expected)) << expected.error().message;
   int found = 0;
-  for (auto [batch, places] : {std::pair(int64_t(1), std::vector<int64_t>{0}), {3, {0, 2}}, {8, {5}}, {33, {0, 32}}})
+  for (auto [batch, places] :
+       {std::pair(int64_t(1), std::vector<int64_t>{0}), {3, {0, 2}}, {8, {5}}, {33, {0, 32}}})
     for (int64_t place : places) {
       NamedTensors inputs = makeInputs(graph.inputs(), batch, test.sequence, test.past, random);
       for (const Port &port : graph.inputs())
-        inputs[port.name] =
-            hasBatch(port) ? withEntry(inputs[port.name], place, entry(alone.at(port.name), 0)) : alone.at(port.name);
-      if (auto mask = inputs.find("attention_mask"); mask != inputs.end() && batch > 1) // a neighbour is shorter
-        mask->second = withEntry(mask->second, place == 0 ? 1 : 0, std::string(entry(mask->second, 0).size(), '\0'));
+        inputs[port.name] = hasBatch(port)
+                                ? withEntry(inputs[port.name], place, entry(alone.at(port.name), 0))
+                                : alone.at(port.name);
+      if (auto mask = inputs.find("attention_mask");
+          mask != inputs.end() && batch > 1) // a neighbour is shorter
+        mask->second =
+            withEntry(mask->second, place == 0 ? 1 : 0, std::string(entry(mask->second, 0).size(), '\0'));
       auto actual = program->run(inputs);
       EXPECT_TRUE(bool(actual)) << actual.error().message;
       auto exact = reference->run(inputs);
@@ -104,7 +109,8 @@ int differences(const Case &test, bool batchInvariant) {
         if (entry(actual->at(name), place) != entry(value, 0)) {
           ++found;
           if (batchInvariant)
-            ADD_FAILURE() << name << " of sequence " << place << " of " << batch << " differs from that alone";
+            ADD_FAILURE() << name << " of sequence " << place << " of " << batch
+                          << " differs from that alone";
         }
     }
   return found;
@@ -114,14 +120,14 @@ class BatchInvariant : public testing::TestWithParam<Case> {};
 
 TEST_P(BatchInvariant, ARowIsTheSameInEveryBatch) { EXPECT_EQ(differences(GetParam(), true), 0); }
 
-INSTANTIATE_TEST_SUITE_P(Models, BatchInvariant,
-                         testing::Values(Case{"Llama", "llama-fp16-decode", "sm_90a", 1, 5},
-                                         Case{"LlamaSm80", "llama-fp32-op18", "sm_80", 3, 0},
-                                         Case{"Gpt2", "gpt2-fp16-decode", "sm_90a", 1, 5},
-                                         Case{"Gemma", "gemma-bf16-op23", "sm_90a", 3, 0},
-                                         Case{"Experts", "", "sm_90a", 3, 0},
-                                         Case{"LlamaOnTheHost", "llama-fp16-decode", "sm_90a", 1, 5, RunOn::Cpu}),
-                         [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, BatchInvariant,
+    testing::Values(Case{"Llama", "llama-fp16-decode", "sm_90a", 1, 5},
+                    Case{"LlamaSm80", "llama-fp32-op18", "sm_80", 3, 0},
+                    Case{"Gpt2", "gpt2-fp16-decode", "sm_90a", 1, 5},
+                    Case{"Gemma", "gemma-bf16-op23", "sm_90a", 3, 0}, Case{"Experts", "", "sm_90a", 3, 0},
+                    Case{"LlamaOnTheHost", "llama-fp16-decode", "sm_90a", 1, 5, RunOn::Cpu}),
+    [](const auto &info) { return std::string(info.param.name); });
 
 /// What the promise is for: kernels that are chosen by the number of rows add up in other orders.
 TEST(BatchDependent, WithoutTheOptionRowsDiffer) {
@@ -145,7 +151,8 @@ TEST(BatchInvariantPlan, HasNoLibraryAndNoChoiceByBatch) {
 TEST(Determinism, TurnsChangeNothing) {
   for (const Case &test : {Case{"", "llama-fp16-decode", "sm_90a", 1, 5}, Case{"", "", "sm_90a", 3, 0}}) {
     const Graph graph = load(test);
-    auto program = compile(graph, {.target = {test.target}, .device = RunOn::Emulate, .profit = ProfitMode::Model});
+    auto program =
+        compile(graph, {.target = {test.target}, .device = RunOn::Emulate, .profit = ProfitMode::Model});
     ASSERT_TRUE(bool(program)) << program.error().message;
     std::mt19937 random(5);
     const NamedTensors inputs = makeInputs(graph.inputs(), 3, test.sequence, test.past, random);

@@ -17,11 +17,13 @@ using namespace fusion::test;
 
 namespace {
 constexpr const char *targets[] = {"sm_80", "sm_90a", "sm_100a", "sm_120"};
-size_t targetNumber(std::string_view name) { return std::find(std::begin(targets), std::end(targets), name) - targets; }
+size_t targetNumber(std::string_view name) {
+  return std::find(std::begin(targets), std::end(targets), name) - targets;
+}
 
-/// sm_90a has every fused graph and each other target every second one, since graphs of a kind have the same kernels but for
-/// types and sizes; without fusion, where most kernels are the same again, each graph has one target. All of them with
-/// FUSION_TEST_TARGETS=all.
+/// sm_90a has every fused graph and each other target every second one, since graphs of a kind have the same
+/// kernels but for types and sizes; without fusion, where most kernels are the same again, each graph has one
+/// target. All of them with FUSION_TEST_TARGETS=all.
 bool isChosen(bool fuse, size_t graph, size_t target) {
   const char *choice = std::getenv("FUSION_TEST_TARGETS");
   if (choice && std::string_view(choice) == "all")

@@ -1,4 +1,5 @@
-// A block of routed experts, emulated, gives what the reference gives, for any number of tokens and on several ranks.
+// A block of routed experts, emulated, gives what the reference gives, for any number of tokens and on
+// several ranks.
 #include "api/Fusion.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,8 @@ Tensor random(DType type, Shape shape, unsigned seed) {
 /// Gate and up, down, the weighted sum over the slots, and the residual. Its weights lie beside it.
 class BlockFile {
 public:
-  explicit BlockFile(const Block &block) : b(block), folder(std::filesystem::temp_directory_path() / ("experts-" + std::to_string(getpid()))) {
+  explicit BlockFile(const Block &block)
+      : b(block), folder(std::filesystem::temp_directory_path() / ("experts-" + std::to_string(getpid()))) {
     std::filesystem::create_directories(folder);
     bytes.open(folder / "weights.bin", std::ios::binary);
     const std::string body = text();
@@ -56,23 +58,29 @@ public:
 
 private:
   std::string weight(const char *name, int rows, int columns) {
-    Tensor tensor = random(*dtypeFromName(b.type), {b.experts, rows, columns}, static_cast<unsigned>(offset) + 3);
+    Tensor tensor =
+        random(*dtypeFromName(b.type), {b.experts, rows, columns}, static_cast<unsigned>(offset) + 3);
     const int64_t length = tensor.size() * static_cast<int64_t>(byteSize(tensor.type()));
     bytes.write(tensor.as<char>(), length);
     offset += length;
-    return fmt::format("nn.weight {{name = \"{}\", path = \"weights.bin\", offset = {} : i64, length = {} : i64}} : () -> "
-                       "tensor<{}x{}x{}x{}>",
-                       name, offset - length, length, b.experts, rows, columns, b.type);
+    return fmt::format(
+        "nn.weight {{name = \"{}\", path = \"weights.bin\", offset = {} : i64, length = {} : i64}} : () -> "
+        "tensor<{}x{}x{}x{}>",
+        name, offset - length, length, b.experts, rows, columns, b.type);
   }
   std::string text() {
     const std::string &t = b.type;
-    const std::string x = fmt::format("tensor<?x{}x{}>", b.hidden, t), row = fmt::format("tensor<?x1x{}x{}>", b.hidden, t),
-                      index = fmt::format("tensor<?x{}xi64>", b.slots), c = fmt::format("tensor<?x{}x{}>", b.slots, t),
+    const std::string x = fmt::format("tensor<?x{}x{}>", b.hidden, t),
+                      row = fmt::format("tensor<?x1x{}x{}>", b.hidden, t),
+                      index = fmt::format("tensor<?x{}xi64>", b.slots),
+                      c = fmt::format("tensor<?x{}x{}>", b.slots, t),
                       q = fmt::format("tensor<?x{}x1x{}>", b.slots, t),
                       half = fmt::format("tensor<?x{}x{}x{}>", b.slots, b.inner, t),
                       whole = fmt::format("tensor<?x{}x{}x{}>", b.slots, 2 * b.inner, t),
                       out = fmt::format("tensor<?x{}x{}x{}>", b.slots, b.hidden, t);
-    auto expertMatrix = [&](int rows, int columns) { return fmt::format("tensor<{}x{}x{}x{}>", b.experts, rows, columns, t); };
+    auto expertMatrix = [&](int rows, int columns) {
+      return fmt::format("tensor<{}x{}x{}x{}>", b.experts, rows, columns, t);
+    };
     std::string lines = fmt::format(R"(
 func.func @main(%x: {0} {{nn.dims = ["t", {1}], nn.name = "x"}}, %i: {2} {{nn.dims = ["t", {3}], nn.name = "index"}},
                 %c: {4} {{nn.dims = ["t", {3}], nn.name = "weights"}}) -> ({0} {{nn.name = "y"}}) {{
@@ -84,16 +92,19 @@ func.func @main(%x: {0} {{nn.dims = ["t", {1}], nn.name = "x"}}, %i: {2} {{nn.di
                                     x, b.hidden, index, b.slots, c, q, row, t);
     if (b.packed) {
       lines += fmt::format("  %w = {}\n", weight("gate_up", 2 * b.inner, b.hidden));
-      lines += fmt::format("  %p = nn.expert_matmul %r, %w, %i {{transpose_w = true}} : ({}, {}, {}) -> {}\n", row,
-                           expertMatrix(2 * b.inner, b.hidden), index, whole);
+      lines += fmt::format("  %p = nn.expert_matmul %r, %w, %i {{transpose_w = true}} : ({}, {}, {}) -> {}\n",
+                           row, expertMatrix(2 * b.inner, b.hidden), index, whole);
       for (const char *part : {"g", "u"})
-        lines += fmt::format("  %{} = nn.slice %p {{starts = [0, 0, {}], sizes = [\"t\", {}, {}], steps = array<i64: 1, 1, 1>}} "
+        lines += fmt::format("  %{} = nn.slice %p {{starts = [0, 0, {}], sizes = [\"t\", {}, {}], steps = "
+                             "array<i64: 1, 1, 1>}} "
                              ": ({}) -> {}\n",
                              part, part[0] == 'u' ? b.inner : 0, b.slots, b.inner, whole, half);
     } else {
       for (const char *part : {"g", "u"})
-        lines += fmt::format("  %w{0} = {1}\n  %{0} = nn.expert_matmul %r, %w{0}, %i {{transpose_w = true}} : ({2}, {3}, {4}) -> {5}\n",
-                             part, weight(part, b.inner, b.hidden), row, expertMatrix(b.inner, b.hidden), index, half);
+        lines += fmt::format("  %w{0} = {1}\n  %{0} = nn.expert_matmul %r, %w{0}, %i {{transpose_w = true}} "
+                             ": ({2}, {3}, {4}) -> {5}\n",
+                             part, weight(part, b.inner, b.hidden), row, expertMatrix(b.inner, b.hidden),
+                             index, half);
     }
     lines += fmt::format(R"(  %a = nn.silu %g : ({0}) -> {0}
   %h = nn.mul %a, %u : ({0}, {0}) -> {0}
@@ -105,7 +116,8 @@ func.func @main(%x: {0} {{nn.dims = ["t", {1}], nn.name = "x"}}, %i: {2} {{nn.di
   return %y : {6}
 }}
 )",
-                         half, weight("down", b.hidden, b.inner), expertMatrix(b.hidden, b.inner), index, out, q, x);
+                         half, weight("down", b.hidden, b.inner), expertMatrix(b.hidden, b.inner), index, out,
+                         q, x);
     return lines;
   }
 
@@ -128,14 +140,16 @@ void expectNear(const Tensor &made, const Tensor &wanted, DType type) {
 }
 
 TEST(Experts, EmulatedAsOnTheReference) {
-  for (const Block &block : {Block{}, Block{.hidden = 33, .inner = 17, .slots = 3, .packed = false},
-                             Block{.experts = 5, .slots = 4, .type = "f16", .packed = false},
-                             Block{.inner = 20, .slots = 1, .type = "f32"}, // the last ones: warpgroups for many tokens
-                             Block{.hidden = 72, .inner = 136, .experts = 3, .slots = 3},
-                             Block{.hidden = 264, .inner = 64, .experts = 2, .type = "f16", .packed = false}}) {
+  for (const Block &block :
+       {Block{}, Block{.hidden = 33, .inner = 17, .slots = 3, .packed = false},
+        Block{.experts = 5, .slots = 4, .type = "f16", .packed = false},
+        Block{.inner = 20, .slots = 1, .type = "f32"}, // the last ones: warpgroups for many tokens
+        Block{.hidden = 72, .inner = 136, .experts = 3, .slots = 3},
+        Block{.hidden = 264, .inner = 64, .experts = 2, .type = "f16", .packed = false}}) {
     const BlockFile file(block);
     const Graph graph = file.load();
-    auto emulated = compile(graph, {.device = RunOn::Emulate}), reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
+    auto emulated = compile(graph, {.device = RunOn::Emulate}),
+         reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
     ASSERT_TRUE(bool(emulated)) << emulated.error().message;
     ASSERT_TRUE(bool(reference)) << reference.error().message;
     EXPECT_TRUE(bool(emulated->report().require("expert_matmul", 2))) << emulated->report().markdown();

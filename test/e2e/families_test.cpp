@@ -1,4 +1,5 @@
-// Each fusion family in bf16, f16 and f32: it fires, and its kernel computes what the unfused reference computes.
+// Each fusion family in bf16, f16 and f32: it fires, and its kernel computes what the unfused reference
+// computes.
 #include "GraphCase.h"
 
 #include <gtest/gtest.h>
@@ -264,7 +265,9 @@ NamedTensors randomInputs(const std::vector<Port> &ports, int64_t rows, std::mt1
     std::normal_distribution<float> normal;
     std::uniform_int_distribution<int> integer(-8, 8);
     for (float &value : values)
-      value = !isFloat(port.type) ? static_cast<float>(integer(random)) : shape.empty() ? 0.05f : normal(random);
+      value = !isFloat(port.type) ? static_cast<float>(integer(random))
+              : shape.empty()     ? 0.05f
+                                  : normal(random);
     inputs[port.name] = Tensor::of<float>(DType::F32, std::move(shape), values).convertedTo(port.type);
   }
   return inputs;
@@ -285,7 +288,8 @@ TEST_P(Families, FiresAndAgreesWithTheReference) {
   std::string arguments = text.substr(0, end), tail = text.substr(end);
   for (size_t at = 0; (at = arguments.find("tensor<?x", at)) != std::string::npos;) {
     size_t close = arguments.find('>', at), from = at + std::string("tensor<?x").size();
-    std::string dims = " {nn.dims = [\"rows\", " + arguments.substr(from, arguments.find('x', from) - from) + "]}";
+    std::string dims =
+        " {nn.dims = [\"rows\", " + arguments.substr(from, arguments.find('x', from) - from) + "]}";
     arguments.insert(close + 1, dims);
     at = close + dims.size();
   }

@@ -1,5 +1,5 @@
-// Exported graphs against PyTorch's numbers: on the reference, and on emitted kernels (emulated, or on a GPU with
-// FUSION_TEST_DEVICE=cuda), fused and not, at the exported sizes and at others.
+// Exported graphs against PyTorch's numbers: on the reference, and on emitted kernels (emulated, or on a GPU
+// with FUSION_TEST_DEVICE=cuda), fused and not, at the exported sizes and at others.
 #include "GraphCase.h"
 
 #include <gtest/gtest.h>
@@ -29,12 +29,14 @@ protected:
     graph = std::move(*loaded);
   }
 
-  /// Against PyTorch's outputs and, where the f32 model's are known, no further from them than 1.5 × PyTorch is.
+  /// Against PyTorch's outputs and, where the f32 model's are known, no further from them than 1.5 × PyTorch
+  /// is.
   void checkAgainstPyTorch(RunOn device, bool fuse, int ranks = 1, bool vocabulary = false) {
     auto inputs = readSafetensors(graphFile(GetParam(), "inputs.safetensors"));
     auto expected = readSafetensors(graphFile(GetParam(), "outputs.safetensors"));
     ASSERT_TRUE(inputs && expected);
-    auto program = compile(graph, {.device = device, .fuse = fuse, .tensorParallel = ranks, .vocabularyParallel = vocabulary});
+    auto program = compile(
+        graph, {.device = device, .fuse = fuse, .tensorParallel = ranks, .vocabularyParallel = vocabulary});
     ASSERT_TRUE(bool(program)) << program.error().message;
     auto outputs = program->run(*inputs);
     ASSERT_TRUE(bool(outputs)) << outputs.error().message;
@@ -68,7 +70,8 @@ TEST_P(Graphs, RanksOnTheReference) {
   }
   auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
   ASSERT_TRUE(bool(program)) << program.error().message;
-  EXPECT_EQ(program->report().fired("shard"), 4) << program->report().markdown(); // two sums in each of two layers
+  EXPECT_EQ(program->report().fired("shard"), 4)
+      << program->report().markdown(); // two sums in each of two layers
 }
 
 TEST_P(Graphs, RanksStopTogether) {
@@ -76,7 +79,8 @@ TEST_P(Graphs, RanksStopTogether) {
   ASSERT_TRUE(bool(program)) << program.error().message;
   auto outputs = program->run({});
   ASSERT_FALSE(bool(outputs));
-  EXPECT_NE(outputs.error().message.find(graph.inputs().front().name), std::string::npos) << outputs.error().message;
+  EXPECT_NE(outputs.error().message.find(graph.inputs().front().name), std::string::npos)
+      << outputs.error().message;
 }
 
 TEST_P(Graphs, KernelsAtOtherSizes) {

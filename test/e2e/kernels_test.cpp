@@ -63,7 +63,8 @@ protected:
   /// Changes the first place in the file that the expression `from` matches.
   static void edit(const fs::path &path, const std::string &from, const std::string &to) {
     const std::string before = read(path);
-    const std::string after = std::regex_replace(before, std::regex(from), to, std::regex_constants::format_first_only);
+    const std::string after =
+        std::regex_replace(before, std::regex(from), to, std::regex_constants::format_first_only);
     ASSERT_NE(before, after);
     std::ofstream(path) << after;
   }
@@ -107,7 +108,8 @@ TEST_F(Kernels, AnEditedKernelIsCheckedAndRuns) {
   auto trials = tryKernels(graph, options);
   ASSERT_TRUE(bool(trials)) << trials.error().message;
   ASSERT_EQ(trials->size(), 1u);
-  EXPECT_THAT(trials->front().text(), HasSubstr("kernel " + name + " from " + file.string() + " agrees with its body on "));
+  EXPECT_THAT(trials->front().text(),
+              HasSubstr("kernel " + name + " from " + file.string() + " agrees with its body on "));
   if (trials->front().edited == 0)
     EXPECT_THAT(trials->front().text(), HasSubstr("no GPU to time it on"));
   auto program = compile(graph, options);

@@ -42,12 +42,14 @@ TEST_P(Cache, LayerIsEightKernels) {
   EXPECT_LE(report["layers"][1]["kernels"].get<int>(), 8) << program->report().markdown();
 }
 
-/// One token after another, each from the caches that the step before left: as the plain program does, which copies.
+/// One token after another, each from the caches that the step before left: as the plain program does, which
+/// copies.
 TEST_P(Cache, StepsInPlaceAreStepsThatCopy) {
   constexpr int64_t batch = 2, past = 3, capacity = 8;
   auto plain = compile(graph, {.device = kernelDevice()});
   // What was measured on a GPU may speak for other kernels.
-  auto inPlace = compile(graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = capacity});
+  auto inPlace =
+      compile(graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = capacity});
   ASSERT_TRUE(bool(plain)) << plain.error().message;
   ASSERT_TRUE(bool(inPlace)) << inPlace.error().message;
   EXPECT_EQ(inPlace->report().fired("rope_kv_write"), 2);
@@ -96,13 +98,14 @@ TEST_P(Cache, StepsInPlaceAreStepsThatCopy) {
   }
 }
 
-/// A prompt, then one token after another: the steps replay one graph each program, which they change where it depends on
-/// the past; with caches that are extended in place, and with those that are copied.
+/// A prompt, then one token after another: the steps replay one graph each program, which they change where
+/// it depends on the past; with caches that are extended in place, and with those that are copied.
 TEST_P(Cache, StepsReplayOneGraph) {
   constexpr int64_t batch = 2, first = 3, last = 24;
   for (int64_t capacity : {int64_t(0), last + 1}) {
     SCOPED_TRACE("capacity " + std::to_string(capacity));
-    auto program = compile(graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = capacity});
+    auto program =
+        compile(graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = capacity});
     auto reference = compile(graph, {.device = RunOn::Cpu});
     ASSERT_TRUE(bool(program)) << program.error().message;
     ASSERT_TRUE(bool(reference)) << reference.error().message;
@@ -181,13 +184,15 @@ func.func @main(%q: tensor<?x?x2x8xf16> {nn.name = "q", nn.dims = ["b", "t", 2, 
   return %4, %s : tensor<?x?x8xf16>, tensor<?x2x8x4xf32>
 })";
 
-/// A state that a run has made is replaced where it lies; the caller's own, which lies in memory alike, is not.
+/// A state that a run has made is replaced where it lies; the caller's own, which lies in memory alike, is
+/// not.
 TEST(State, IsReplacedInPlace) {
   const std::string path = testing::TempDir() + "linear_attention.mlir";
   std::ofstream(path) << linearAttention;
   auto graph = Graph::load(path);
   ASSERT_TRUE(bool(graph)) << graph.error().message;
-  auto plain = compile(*graph, {.device = kernelDevice()}), inPlace = compile(*graph, {.device = kernelDevice(), .kvCapacity = 4});
+  auto plain = compile(*graph, {.device = kernelDevice()}),
+       inPlace = compile(*graph, {.device = kernelDevice(), .kvCapacity = 4});
   ASSERT_TRUE(bool(plain)) << plain.error().message;
   ASSERT_TRUE(bool(inPlace)) << inPlace.error().message;
   ASSERT_EQ(inPlace->caches().size(), 1u);
@@ -207,7 +212,8 @@ TEST(State, IsReplacedInPlace) {
     auto expected = plain->run(inputs), actual = inPlace->run(others);
     ASSERT_TRUE(bool(expected)) << expected.error().message;
     ASSERT_TRUE(bool(actual)) << actual.error().message;
-    EXPECT_TRUE(std::equal(before.begin(), before.end(), own.as<float>())) << "the caller's state was written";
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), own.as<float>()))
+        << "the caller's state was written";
     if (step > 0)
       EXPECT_EQ(actual->at("present_state").data(), view.data());
     auto fetched = inPlace->fetch(*actual);
@@ -225,7 +231,9 @@ TEST(KvCapacity, RefusedWhereThereIsNoCache) {
   auto program = compile(*graph, {.device = RunOn::Cpu, .kvCapacity = 16});
   ASSERT_FALSE(bool(program));
   EXPECT_EQ(program.error().kind, ErrorKind::BadInput);
-  EXPECT_NE(program.error().message.find("no input is extended by Concat(past, new) or GroupQueryAttention into a result"), std::string::npos)
+  EXPECT_NE(program.error().message.find(
+                "no input is extended by Concat(past, new) or GroupQueryAttention into a result"),
+            std::string::npos)
       << program.error().message;
   EXPECT_FALSE(bool(compile(*graph, {.device = RunOn::Cpu, .kvCapacity = -1})));
 }

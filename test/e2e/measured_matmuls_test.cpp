@@ -38,7 +38,8 @@ const Case cases[] = {
     {"OfATransposedInput", 1, R"(%x: tensor<72x?xT>, %w: tensor<72x80xT>) -> tensor<?x80xT> {
   %0 = nn.matmul %x, %w {transpose_a = true} : (tensor<72x?xT>, tensor<72x80xT>) -> tensor<?x80xT>
   return %0 : tensor<?x80xT> })"},
-    {"BiasActivationResidual", 1, R"(%x: tensor<?x65xT>, %w: tensor<71x65xT>, %b: tensor<71xT>, %r: tensor<?x71xT>) -> tensor<?x71xT> {
+    {"BiasActivationResidual", 1,
+     R"(%x: tensor<?x65xT>, %w: tensor<71x65xT>, %b: tensor<71xT>, %r: tensor<?x71xT>) -> tensor<?x71xT> {
   %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x65xT>, tensor<71x65xT>) -> tensor<?x71xT>
   %1 = nn.add %0, %b : (tensor<?x71xT>, tensor<71xT>) -> tensor<?x71xT>
   %2 = nn.gelu %1 {approximate = "none"} : (tensor<?x71xT>) -> tensor<?x71xT>
@@ -50,7 +51,8 @@ const Case cases[] = {
   %2 = nn.silu %0 : (tensor<?x72xT>) -> tensor<?x72xT>
   %3 = nn.mul %2, %1 : (tensor<?x72xT>, tensor<?x72xT>) -> tensor<?x72xT>
   return %3 : tensor<?x72xT> })"},
-    {"SideBySide", 3, R"(%x: tensor<?x64xT>, %q: tensor<96x64xT>, %k: tensor<72x64xT>, %v: tensor<72x64xT>, %b: tensor<72xT>) -> (tensor<?x96xT>, tensor<?x72xT>, tensor<?x72xT>) {
+    {"SideBySide", 3,
+     R"(%x: tensor<?x64xT>, %q: tensor<96x64xT>, %k: tensor<72x64xT>, %v: tensor<72x64xT>, %b: tensor<72xT>) -> (tensor<?x96xT>, tensor<?x72xT>, tensor<?x72xT>) {
   %0:3 = fusion.group "qkv_matmul" schedule "matmul" (%a = %x, %c = %q, %d = %k, %e = %v, %f = %b)
       : (tensor<?x64xT>, tensor<96x64xT>, tensor<72x64xT>, tensor<72x64xT>, tensor<72xT>) -> (tensor<?x96xT>, tensor<?x72xT>, tensor<?x72xT>) {
     %1 = nn.matmul %a, %c {transpose_b = true} : (tensor<?x64xT>, tensor<96x64xT>) -> tensor<?x96xT>
@@ -64,7 +66,8 @@ const Case cases[] = {
   %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x72xT>) -> tensor<?x72xf32>
   %1 = nn.add %0, %b : (tensor<?x72xf32>, tensor<72xf32>) -> tensor<?x72xf32>
   %2 = nn.cast %1 : (tensor<?x72xf32>) -> tensor<?x72xT>
-  return %2 : tensor<?x72xT> })", false},
+  return %2 : tensor<?x72xT> })",
+     false},
     {"Quantised", 1, R"(%x: tensor<?x64xT>, %w: tensor<64x72xT>, %s: tensor<f32>) -> tensor<?x72xi8> {
   %0 = nn.matmul %x, %w : (tensor<?x64xT>, tensor<64x72xT>) -> tensor<?x72xT>
   %1 = nn.relu %0 : (tensor<?x72xT>) -> tensor<?x72xT>
@@ -133,12 +136,14 @@ TEST_P(MeasuredMatmuls, ComputesWhatTheGraphComputes) {
   const size_t body = function.find(") -> ");
   const auto file = std::filesystem::temp_directory_path() /
                     ("fusion-" + std::string(test.name) + type + std::to_string(getpid()) + ".mlir");
-  std::ofstream(file) << "func.func @main(" << withDims(function.substr(0, body)) << function.substr(body) << "\n";
+  std::ofstream(file) << "func.func @main(" << withDims(function.substr(0, body)) << function.substr(body)
+                      << "\n";
   auto graph = Graph::load(file.string());
   std::filesystem::remove(file);
   ASSERT_TRUE(bool(graph)) << graph.error().message;
   auto reference = compile(*graph, {.device = RunOn::Cpu, .fuse = false});
-  auto program = compile(*graph, {.device = onGpu() ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model});
+  auto program =
+      compile(*graph, {.device = onGpu() ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model});
   ASSERT_TRUE(bool(reference)) << reference.error().message;
   ASSERT_TRUE(bool(program)) << program.error().message;
   EXPECT_EQ(program->report().kernelsAfter(), 1);
@@ -162,7 +167,8 @@ TEST_P(MeasuredMatmuls, ComputesWhatTheGraphComputes) {
     ASSERT_TRUE(bool(actual)) << actual.error().message;
     const bool folded = std::string(test.name) == "LeadingDims";
     if (!onGpu())
-      EXPECT_EQ(productsSoFar() - before, rows * (folded ? 2 : 1) >= 16 ? test.products : 0) << rows << " rows";
+      EXPECT_EQ(productsSoFar() - before, rows * (folded ? 2 : 1) >= 16 ? test.products : 0)
+          << rows << " rows";
     for (const auto &[name, value] : *expected) {
       auto difference = compare(actual->at(name), value);
       ASSERT_TRUE(bool(difference)) << difference.error().message;
@@ -171,7 +177,8 @@ TEST_P(MeasuredMatmuls, ComputesWhatTheGraphComputes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MeasuredMatmuls, testing::Combine(testing::ValuesIn(cases), testing::Values("bf16", "f16", "f32")),
+INSTANTIATE_TEST_SUITE_P(All, MeasuredMatmuls,
+                         testing::Combine(testing::ValuesIn(cases), testing::Values("bf16", "f16", "f32")),
                          [](const auto &info) {
                            return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param);
                          });

@@ -13,7 +13,8 @@ using namespace fusion::test;
 using testing::HasSubstr;
 
 namespace {
-constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity(),
+                nan = std::numeric_limits<float>::quiet_NaN();
 
 Graph parse(const std::string &text) {
   auto graph = Graph::load(ModelBytes{std::as_bytes(std::span(text)), nullptr, "numbers.mlir"});
@@ -22,7 +23,8 @@ Graph parse(const std::string &text) {
 }
 
 /// On the reference unfused, and emulated with all fusions.
-std::pair<Result<NamedTensors>, Result<NamedTensors>> runBoth(const std::string &text, const NamedTensors &inputs) {
+std::pair<Result<NamedTensors>, Result<NamedTensors>> runBoth(const std::string &text,
+                                                              const NamedTensors &inputs) {
   const Graph graph = parse(text);
   auto run = [&](RunOn device, bool fuse) -> Result<NamedTensors> {
     auto program = compile(graph, {.device = device, .fuse = fuse, .profit = ProfitMode::Model});
@@ -81,11 +83,14 @@ Tensor integers(Shape shape, const std::vector<int64_t> &values) {
 
 class Numbers : public testing::TestWithParam<std::pair<const char *, DType>> {
 protected:
-  std::string typed(const std::string &text) const { return replaced(text, "T>", std::string(GetParam().first) + ">"); }
+  std::string typed(const std::string &text) const {
+    return replaced(text, "T>", std::string(GetParam().first) + ">");
+  }
   DType type() const { return GetParam().second; }
 };
 
-/// NaN passes through, 0 is above -0 in any order of operands and elements, as max.NaN and min.NaN of the device have it.
+/// NaN passes through, 0 is above -0 in any order of operands and elements, as max.NaN and min.NaN of the
+/// device have it.
 TEST_P(Numbers, ZerosAndNanOfExtremes) {
   const std::vector<float> some = {0.f, -0.f, 1, -1, infinity, -infinity, nan, 2.5f};
   std::vector<float> x, y;
@@ -94,7 +99,8 @@ TEST_P(Numbers, ZerosAndNanOfExtremes) {
       x.push_back(a);
       y.push_back(b);
     }
-  const NamedTensors results = agree(typed(R"(
+  const NamedTensors results = agree(
+      typed(R"(
     func.func @main(%x: tensor<64xT> {nn.name = "x"}, %y: tensor<64xT> {nn.name = "y"}, %z: tensor<T> {nn.name = "z"})
         -> (tensor<64xT> {nn.name = "max"}, tensor<64xT> {nn.name = "min"}, tensor<64xT> {nn.name = "relu"},
             tensor<64xT> {nn.name = "sign"}, tensor<64xT> {nn.name = "clip"}) {
@@ -106,19 +112,25 @@ TEST_P(Numbers, ZerosAndNanOfExtremes) {
       %5 = nn.min %4, %y : (tensor<64xT>, tensor<64xT>) -> tensor<64xT>
       return %0, %1, %2, %3, %5 : tensor<64xT>, tensor<64xT>, tensor<64xT>, tensor<64xT>, tensor<64xT>
     })"),
-                                     {{"x", floats(type(), {64}, x)},
-                                      {"y", floats(type(), {64}, y)},
-                                      {"z", floats(type(), {}, {-0.f})}});
+      {{"x", floats(type(), {64}, x)}, {"y", floats(type(), {64}, y)}, {"z", floats(type(), {}, {-0.f})}});
   const std::vector<double> largest = numbers(results.at("max")), smallest = numbers(results.at("min"));
   for (size_t i = 0; i < x.size(); ++i) {
     const double a = x[i], b = y[i];
     const bool isNan = std::isnan(a) || std::isnan(b), zeros = a == 0 && b == 0;
-    const double most = isNan ? nan : zeros ? (std::signbit(a) && std::signbit(b) ? -0. : 0.) : std::max(a, b);
-    const double least = isNan ? nan : zeros ? (std::signbit(a) || std::signbit(b) ? -0. : 0.) : std::min(a, b);
+    const double most = isNan   ? nan
+                        : zeros ? (std::signbit(a) && std::signbit(b) ? -0. : 0.)
+                                : std::max(a, b);
+    const double least = isNan   ? nan
+                         : zeros ? (std::signbit(a) || std::signbit(b) ? -0. : 0.)
+                                 : std::min(a, b);
     EXPECT_TRUE(same(largest[i], most)) << a << " " << b << " " << largest[i];
     EXPECT_TRUE(same(smallest[i], least)) << a << " " << b << " " << smallest[i];
     EXPECT_TRUE(same(numbers(results.at("relu"))[i], std::isnan(a) ? nan : a > 0 ? a : 0.)) << a;
-    EXPECT_TRUE(same(numbers(results.at("sign"))[i], std::isnan(a) ? nan : a > 0 ? 1. : a < 0 ? -1. : 0.)) << a;
+    EXPECT_TRUE(same(numbers(results.at("sign"))[i], std::isnan(a) ? nan
+                                                     : a > 0       ? 1.
+                                                     : a < 0       ? -1.
+                                                                   : 0.))
+        << a;
   }
 }
 
@@ -148,8 +160,8 @@ TEST_P(Numbers, ZerosOfReductions) {
   }
 }
 
-/// Less its mean a constant row is 0, whatever the width and how many threads share it: an eps of 1e-12 would make a
-/// rounding of the mean visible. Alone, after a sum, and in rows that are not held in registers.
+/// Less its mean a constant row is 0, whatever the width and how many threads share it: an eps of 1e-12 would
+/// make a rounding of the mean visible. Alone, after a sum, and in rows that are not held in registers.
 TEST_P(Numbers, LayerNormOfConstantRows) {
   for (int64_t width : {7, 96, 768, 1000, 1001, 2880, 4096, 40000}) {
     std::vector<float> x;
@@ -166,10 +178,12 @@ TEST_P(Numbers, LayerNormOfConstantRows) {
       })");
     text = replaced(replaced(text, "6xW", "6x" + std::to_string(width)), "<W", "<" + std::to_string(width));
     const std::vector<float> weight(static_cast<size_t>(width), 1.f), bias(static_cast<size_t>(width), .5f);
-    const NamedTensors results = agree(
-        text, {{"x", floats(type(), {6, width}, x)}, {"w", floats(type(), {width}, weight)}, {"b", floats(type(), {width}, bias)}});
+    const NamedTensors results = agree(text, {{"x", floats(type(), {6, width}, x)},
+                                              {"w", floats(type(), {width}, weight)},
+                                              {"b", floats(type(), {width}, bias)}});
     for (const auto &[name, value] : results)
-      EXPECT_EQ(numbers(value), std::vector<double>(static_cast<size_t>(6 * width), .5)) << name << " " << width;
+      EXPECT_EQ(numbers(value), std::vector<double>(static_cast<size_t>(6 * width), .5))
+          << name << " " << width;
   }
 }
 
@@ -178,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(Types, Numbers,
                                          std::pair("bf16", DType::BF16)),
                          [](const auto &info) { return std::string(info.param.first); });
 
-/// The largest of no integers is the least that the type has, on every device; of no elements there is no place.
+/// The largest of no integers is the least that the type has, on every device; of no elements there is no
+/// place.
 TEST(Empty, ReductionsOfIntegers) {
   for (auto [name, type, least, most] : {std::tuple("i32", DType::I32, -2147483648., 2147483647.),
                                          {"i8", DType::I8, -128., 127.},
@@ -194,7 +209,8 @@ TEST(Empty, ReductionsOfIntegers) {
     const NamedTensors none = agree(text, {{"x", Tensor::uninitialized(type, {2, 0})}});
     EXPECT_EQ(numbers(none.at("max")), std::vector<double>(2, least)) << name;
     EXPECT_EQ(numbers(none.at("min")), std::vector<double>(2, most)) << name;
-    const NamedTensors some = agree(text, {{"x", floats(DType::F32, {2, 2}, {3, 7, 5, 1}).convertedTo(type)}});
+    const NamedTensors some =
+        agree(text, {{"x", floats(DType::F32, {2, 2}, {3, 7, 5, 1}).convertedTo(type)}});
     EXPECT_EQ(numbers(some.at("max")), (std::vector<double>{7, 5})) << name;
     EXPECT_EQ(numbers(some.at("min")), (std::vector<double>{3, 1})) << name;
   }
@@ -236,8 +252,8 @@ const char *lookups[] = {
       return %0 : tensor<4x4xf32> })",
 };
 
-/// Of an input they are refused before the run, by one line on every device; what a graph computes reads the nearest
-/// element and writes nothing.
+/// Of an input they are refused before the run, by one line on every device; what a graph computes reads the
+/// nearest element and writes nothing.
 TEST(Indices, OutOfRange) {
   for (const char *text : lookups) {
     const int64_t columns = std::string(text).find("4x4") != std::string::npos   ? 4
@@ -261,7 +277,8 @@ TEST(Indices, OutOfRange) {
     for (int64_t index : {int64_t(4), int64_t(-5), int64_t(1) << 40})
       refuse(given, inputs(0, index),
              "input i: index " + std::to_string(index) + " is out of range for a table of 4 rows (-4 to 3)");
-    for (int64_t index : {int64_t(1), int64_t(2), int64_t(-2), int64_t(-3), int64_t(1) << 40, -(int64_t(1) << 40)})
+    for (int64_t index :
+         {int64_t(1), int64_t(2), int64_t(-2), int64_t(-3), int64_t(1) << 40, -(int64_t(1) << 40)})
       agree(computed, inputs(1, index));
   }
 }

@@ -89,7 +89,9 @@ func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64x
 
 TEST(Profit, TheLargestSavingWins) {
   auto prefer = [](std::string pattern) {
-    return MadeUp([=](const Candidate &candidate) { return Times{candidate.pattern == pattern ? 1. : 4.5, 5}; });
+    return MadeUp([=](const Candidate &candidate) {
+      return Times{candidate.pattern == pattern ? 1. : 4.5, 5};
+    });
   };
   for (const char *pattern : {"add_norm", "norm_quant", "add_norm_quant"}) {
     MadeUp oracle = prefer(pattern);
@@ -103,7 +105,9 @@ TEST(Profit, TheLargestSavingWins) {
 /// Of a group and a larger one around it, noise does not choose the smaller; a real difference does.
 TEST(Profit, NoiseDoesNotChooseTheSmallerGroup) {
   auto times = [](double larger) {
-    return MadeUp([=](const Candidate &candidate) { return Times{candidate.pattern == "add_norm_quant" ? larger : 4.5, 5}; });
+    return MadeUp([=](const Candidate &candidate) {
+      return Times{candidate.pattern == "add_norm_quant" ? larger : 4.5, 5};
+    });
   };
   MadeUp noise = times(4.6), slower = times(4.8);
   EXPECT_EQ(lowered(overlapping, &noise).patterns["add_norm_quant"].fired.size(), 1u);
@@ -154,12 +158,14 @@ protected:
 
   /// Norm kernels with two results, which only a fused one has, take `fused` microseconds, all others one.
   std::unique_ptr<MeasuredProfit> oracle(double fused, const std::string &device = "a stopwatch") {
-    BackendFactory factory = [this, fused](std::span<const KernelPlan> kernels) -> Result<std::unique_ptr<Backend>> {
+    BackendFactory factory =
+        [this, fused](std::span<const KernelPlan> kernels) -> Result<std::unique_ptr<Backend>> {
       ++made;
-      return std::unique_ptr<Backend>(std::make_unique<TimingBackend>(kernels, [this, fused](const KernelPlan &kernel) {
-        ++launches;
-        return kernel.source.find("out1") != std::string::npos ? fused : 1.0;
-      }));
+      return std::unique_ptr<Backend>(
+          std::make_unique<TimingBackend>(kernels, [this, fused](const KernelPlan &kernel) {
+            ++launches;
+            return kernel.source.find("out1") != std::string::npos ? fused : 1.0;
+          }));
     };
     return std::make_unique<MeasuredProfit>(device, PlanOptions{"sm_90a"}, factory,
                                             std::make_shared<KernelCache>(folder));
@@ -215,7 +221,9 @@ TEST_F(Stopwatch, AWarmStartTimesNothing) {
 }
 
 TEST(ProfitMode, EmulationAndTheReferenceNeverMeasure) {
-  std::string file = (std::filesystem::temp_directory_path() / ("fusion-profit-" + std::to_string(getpid()) + ".mlir")).string();
+  std::string file =
+      (std::filesystem::temp_directory_path() / ("fusion-profit-" + std::to_string(getpid()) + ".mlir"))
+          .string();
   std::ofstream(file) << twoLayers;
   auto graph = Graph::load(file);
   std::filesystem::remove(file);

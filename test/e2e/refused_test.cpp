@@ -17,7 +17,9 @@ namespace {
 class RefusingOracle : public ScheduleOracle {
 public:
   RefusingOracle(std::string pattern, int times) : pattern(std::move(pattern)), times(times) {}
-  void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) override { own->begin(function, shapes); }
+  void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) override {
+    own->begin(function, shapes);
+  }
   Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) override {
     return own->schedule(ops, ports);
   }
@@ -27,7 +29,9 @@ public:
     return own->refusal(group);
   }
   bool isView(mlir::Operation *op) const override { return own->isView(op); }
-  llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) override { return own->launches(function); }
+  llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) override {
+    return own->launches(function);
+  }
 
 private:
   std::unique_ptr<ScheduleOracle> own = makeScheduleOracle(TargetInfo::standard());

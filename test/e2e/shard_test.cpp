@@ -13,7 +13,8 @@ using namespace fusion;
 namespace {
 
 Graph graphOf(const std::string &text) {
-  const std::string file = (std::filesystem::temp_directory_path() / ("shard-" + std::to_string(getpid()) + ".mlir")).string();
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("shard-" + std::to_string(getpid()) + ".mlir")).string();
   std::ofstream(file) << text;
   auto graph = Graph::load(file);
   EXPECT_TRUE(bool(graph)) << graph.error().message;
@@ -54,11 +55,12 @@ std::string denseText(int64_t rows, int64_t columns, unsigned seed) {
   return "dense<[" + text + "]>";
 }
 
-// Ids of every rank, the first and the last row of each, and negative ones, which count from the end. A row is found by
-// one rank and zeros are added to it: exact.
+// Ids of every rank, the first and the last row of each, and negative ones, which count from the end. A row
+// is found by one rank and zeros are added to it: exact.
 TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
   for (const char *index : {"i64", "i32"}) {
-    std::string text = R"(func.func @main(%ids: tensor<?x?xINDEX> {nn.name = "ids", nn.dims = ["b", "s"]}) -> (tensor<?x?x12xf32> {nn.name = "y"}) {
+    std::string text =
+        R"(func.func @main(%ids: tensor<?x?xINDEX> {nn.name = "ids", nn.dims = ["b", "s"]}) -> (tensor<?x?x12xf32> {nn.name = "y"}) {
       %w = nn.constant {value = dense<[[1., 2.], [3., -4.], [5., 6.], [7., 8.], [9., 1.5], [-2.5, 3.], [4., 5.], [6., 7.], [8., 9.], [0.5, 0.25], [-1., -3.], [-5., -7.]]> : tensor<12x2xf32>} : () -> tensor<12x2xf32>
       %x = nn.gather %w, %ids {axis = 0 : i64} : (tensor<12x2xf32>, tensor<?x?xINDEX>) -> tensor<?x?x2xf32>
       %y = nn.matmul %x, %w {transpose_b = true} : (tensor<?x?x2xf32>, tensor<12x2xf32>) -> tensor<?x?x12xf32>
@@ -68,7 +70,8 @@ TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
       text.replace(at, 5, index);
     Graph graph = graphOf(text);
     const std::vector<int64_t> ids = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, -1, -12, -5, -7};
-    NamedTensors inputs = {{"ids", Tensor::of<int64_t>(DType::I64, {2, 8}, ids).convertedTo(*dtypeFromName(index))}};
+    NamedTensors inputs = {
+        {"ids", Tensor::of<int64_t>(DType::I64, {2, 8}, ids).convertedTo(*dtypeFromName(index))}};
     Tensor whole = run(graph, inputs, 1, 0);
     for (int ranks : {2, 3, 4, 6})
       EXPECT_EQ(run(graph, inputs, ranks, 1, true).toFloats(), whole.toFloats()) << ranks;
@@ -78,9 +81,11 @@ TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
 
 // The norm's own roundings: where the normalised value meets the weight, and the weight's bias.
 TEST(Shard, ANormOverAllHeadsIsThatOfTheWholeRow) {
-  for (const char *attributes : {"", ", weight_bias = 1.0 : f32", ", scale_in = f32", ", scale_in = f32, weight_bias = 1.0 : f32"})
+  for (const char *attributes :
+       {"", ", weight_bias = 1.0 : f32", ", scale_in = f32", ", scale_in = f32, weight_bias = 1.0 : f32"})
     for (DType type : {DType::F16, DType::BF16, DType::F32}) {
-      std::string text = R"(func.func @main(%x: tensor<?x?x24xTYPE> {nn.name = "x", nn.dims = ["b", "s", 24]}, %g: tensor<24xTYPE> {nn.name = "g"}) -> (tensor<?x?x24xTYPE> {nn.name = "y"}) {
+      std::string text =
+          R"(func.func @main(%x: tensor<?x?x24xTYPE> {nn.name = "x", nn.dims = ["b", "s", 24]}, %g: tensor<24xTYPE> {nn.name = "g"}) -> (tensor<?x?x24xTYPE> {nn.name = "y"}) {
         %wq = nn.constant {value = Q_ELEMENTS : tensor<24x24xTYPE>} : () -> tensor<24x24xTYPE>
         %wk = nn.constant {value = K_ELEMENTS : tensor<24x24xTYPE>} : () -> tensor<24x24xTYPE>
         %wo = nn.constant {value = O_ELEMENTS : tensor<24x24xTYPE>} : () -> tensor<24x24xTYPE>
@@ -112,12 +117,16 @@ TEST(Shard, ANormOverAllHeadsIsThatOfTheWholeRow) {
         auto difference = compare(run(graph, inputs, ranks, 2), whole);
         ASSERT_TRUE(bool(difference)) << difference.error().message;
         // Partial sums are rounded once more; in 16 bits a single last digit moves.
-        EXPECT_LE(difference->relativeL2, type == DType::F32 ? 1e-6 : type == DType::F16 ? 1e-3 : 8e-3) << attributes;
+        EXPECT_LE(difference->relativeL2, type == DType::F32   ? 1e-6
+                                          : type == DType::F16 ? 1e-3
+                                                               : 8e-3)
+            << attributes;
       }
     }
 }
 
-/// A rank's graph with a cache of a head of its own, whose weights lie in the files 0.bin and 1.bin of `folder`.
+/// A rank's graph with a cache of a head of its own, whose weights lie in the files 0.bin and 1.bin of
+/// `folder`.
 Graph cutGraph(const std::filesystem::path &folder) {
   std::filesystem::create_directory(folder);
   for (const char *name : {"0.bin", "1.bin"}) {
@@ -126,7 +135,8 @@ Graph cutGraph(const std::filesystem::path &folder) {
     file.write(reinterpret_cast<const char *>(values.data()), 256);
   }
   const std::string file = (folder / "cut.mlir").string();
-  std::ofstream(file) << R"(func.func @main(%x: tensor<?x?x8xf32> {nn.name = "x", nn.dims = ["b", "s", 8]}, %past: tensor<?x1x?x4xf32> {nn.name = "past", nn.dims = ["b", 1, "p", 4]})
+  std::ofstream(file)
+      << R"(func.func @main(%x: tensor<?x?x8xf32> {nn.name = "x", nn.dims = ["b", "s", 8]}, %past: tensor<?x1x?x4xf32> {nn.name = "past", nn.dims = ["b", 1, "p", 4]})
     -> (tensor<?x?x8xf32> {nn.name = "y"}, tensor<?x1x?x4xf32> {nn.name = "present"}) attributes {nn.mesh = {tp = 2 : i64}} {
   %wk = nn.weight {name = "k", path = "0.bin", offset = 0 : i64, length = 128 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 0, 0>} : () -> tensor<8x4xf32>
   %wo = nn.weight {name = "o", path = "0.bin", offset = 128 : i64, length = 128 : i64, rank_paths = ["0.bin", "1.bin"], rank_offsets = array<i64: 128, 128>} : () -> tensor<4x8xf32>
@@ -155,7 +165,8 @@ TEST(Shard, PortsOfACutGraphAreThoseOfTheWhole) {
     EXPECT_EQ(program->inputs()[0].shape, (DimShape{Dim::symbol("b"), Dim::symbol("s"), 8}));
     EXPECT_EQ(program->inputs()[1].shape[1], Dim(2)) << "a head of each rank";
     EXPECT_EQ(program->outputs()[1].shape[1], Dim(2));
-    auto outputs = program->run({{"x", random(DType::F32, {1, 2, 8}, 1)}, {"past", random(DType::F32, {1, 2, 3, 4}, 2)}});
+    auto outputs = program->run(
+        {{"x", random(DType::F32, {1, 2, 8}, 1)}, {"past", random(DType::F32, {1, 2, 3, 4}, 2)}});
     ASSERT_TRUE(bool(outputs)) << outputs.error().message;
     EXPECT_EQ(outputs->at("present").shape(), (Shape{1, 2, 5, 4}));
   }
@@ -163,18 +174,21 @@ TEST(Shard, PortsOfACutGraphAreThoseOfTheWhole) {
 }
 
 TEST(Shard, AGraphOfOneRankSaysWhatIsNotChecked) {
-  Graph graph = graphOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> (tensor<?x8xf32> {nn.name = "y"}) {
+  Graph graph = graphOf(
+      R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> (tensor<?x8xf32> {nn.name = "y"}) {
     %y = nn.all_reduce %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
     return %y : tensor<?x8xf32>
   })");
   auto program = compile(graph, {.device = RunOn::Cpu, .tensorParallel = 2});
   ASSERT_TRUE(bool(program)) << program.error().message;
-  EXPECT_NE(program->report().json().find("each rank runs it as it is, with the same weights and inputs"), std::string::npos);
+  EXPECT_NE(program->report().json().find("each rank runs it as it is, with the same weights and inputs"),
+            std::string::npos);
 }
 
 // A graph whose sums are over another axis than --tp's must not run as if they were over that.
 TEST(Shard, ASumOverAnotherAxisIsRefused) {
-  Graph graph = graphOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> (tensor<?x8xf32> {nn.name = "y"}) {
+  Graph graph = graphOf(
+      R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}) -> (tensor<?x8xf32> {nn.name = "y"}) {
     %y = nn.all_reduce %x {group = "ep"} : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("experts.0")
     return %y : tensor<?x8xf32>
   })");
@@ -182,8 +196,10 @@ TEST(Shard, ASumOverAnotherAxisIsRefused) {
     auto program = compile(graph, {.device = device, .tensorParallel = 2});
     ASSERT_FALSE(bool(program));
     EXPECT_EQ(program.error().kind, ErrorKind::BadInput);
-    EXPECT_NE(program.error().message.find("nn.all_reduce at experts.0 sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""),
-              std::string::npos)
+    EXPECT_NE(
+        program.error().message.find(
+            "nn.all_reduce at experts.0 sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""),
+        std::string::npos)
         << program.error().message;
   }
   EXPECT_TRUE(bool(compile(graph, {.device = RunOn::Emulate}))) << "one rank has every addend";

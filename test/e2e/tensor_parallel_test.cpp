@@ -1,5 +1,5 @@
-// Graphs divided among ranks of this process, on emulated kernels (or on as many GPUs, with FUSION_TEST_DEVICE=cuda):
-// against PyTorch, in each algorithm of a collective, and at changing sizes.
+// Graphs divided among ranks of this process, on emulated kernels (or on as many GPUs, with
+// FUSION_TEST_DEVICE=cuda): against PyTorch, in each algorithm of a collective, and at changing sizes.
 #include "GraphCase.h"
 
 #include "runtime/cuda/Driver.h"
@@ -50,7 +50,8 @@ TEST_P(TensorParallel, MatchesPyTorchInEachAlgorithm) {
       auto program = compile(graph, {.device = kernelDevice(), .tensorParallel = ranks});
       ASSERT_TRUE(bool(program)) << program.error().message;
       EXPECT_EQ(program->report().fired("shard"), 4) << program->report().markdown();
-      for (int run = 0; run < 4; ++run) { // each area of the exchange is used again; a GPU records and replays
+      for (int run = 0; run < 4;
+           ++run) { // each area of the exchange is used again; a GPU records and replays
         auto outputs = program->run(*inputs);
         ASSERT_TRUE(bool(outputs)) << outputs.error().message;
         for (const Port &port : program->outputs()) {
@@ -73,7 +74,8 @@ TEST_P(TensorParallel, SizesChangeFromRunToRun) {
   ASSERT_TRUE(bool(reference)) << reference.error().message;
   ASSERT_TRUE(bool(kernels)) << kernels.error().message;
   std::mt19937 random(11);
-  for (auto [batch, sequence, past] : {std::tuple(1, 3, 2), {2, 21, 0}, {1, 1, 24}, {3, 1, 5}, {1, 33, 0}, {0, 4, 2}, {1, 1, 1}}) {
+  for (auto [batch, sequence, past] :
+       {std::tuple(1, 3, 2), {2, 21, 0}, {1, 1, 24}, {3, 1, 5}, {1, 33, 0}, {0, 4, 2}, {1, 1, 1}}) {
     NamedTensors inputs = makeInputs(graph.inputs(), batch, sequence, past, random);
     SCOPED_TRACE("batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) + " past " +
                  std::to_string(past));
@@ -98,17 +100,19 @@ TEST_P(TensorParallel, AWrongInputIsAnErrorOfTheCallAlone) {
   auto outputs = program->run({});
   ASSERT_FALSE(bool(outputs));
   EXPECT_EQ(outputs.error().kind, ErrorKind::BadInput);
-  EXPECT_NE(outputs.error().message.find(graph.inputs().front().name), std::string::npos) << outputs.error().message;
+  EXPECT_NE(outputs.error().message.find(graph.inputs().front().name), std::string::npos)
+      << outputs.error().message;
   std::mt19937 random(1);
   auto good = program->run(makeInputs(graph.inputs(), 1, 2, 1, random));
   EXPECT_TRUE(bool(good)) << good.error().message;
   auto queued = program->enqueue(makeInputs(graph.inputs(), 1, 2, 1, random), nullptr);
   ASSERT_FALSE(bool(queued));
-  EXPECT_NE(queued.error().message.find("a stream belongs to one GPU"), std::string::npos) << queued.error().message;
+  EXPECT_NE(queued.error().message.find("a stream belongs to one GPU"), std::string::npos)
+      << queued.error().message;
 }
 
-/// Caches that stay on their ranks: the steps compute what the whole graph does, extend each rank's buffers where they lie,
-/// and replay one graph.
+/// Caches that stay on their ranks: the steps compute what the whole graph does, extend each rank's buffers
+/// where they lie, and replay one graph.
 TEST_P(TensorParallel, StepsInPlaceReplayOneGraph) {
   if (GetParam().find("decode") == std::string::npos)
     GTEST_SKIP() << "no caches";
@@ -121,7 +125,8 @@ TEST_P(TensorParallel, StepsInPlaceReplayOneGraph) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     if (!canRun(ranks))
       GTEST_SKIP() << "fewer than " << ranks << " GPUs";
-    auto program = compile(graph, {.device = kernelDevice(), .tensorParallel = ranks, .kvCapacity = capacity});
+    auto program =
+        compile(graph, {.device = kernelDevice(), .tensorParallel = ranks, .kvCapacity = capacity});
     ASSERT_TRUE(bool(program)) << program.error().message;
     ASSERT_FALSE(program->caches().empty());
     std::mt19937 random(13);
@@ -139,7 +144,8 @@ TEST_P(TensorParallel, StepsInPlaceReplayOneGraph) {
       auto actual = program->run(others);
       if (past == capacity) {
         ASSERT_FALSE(bool(actual));
-        EXPECT_NE(actual.error().message.find("the cache was compiled for a capacity of 12"), std::string::npos)
+        EXPECT_NE(actual.error().message.find("the cache was compiled for a capacity of 12"),
+                  std::string::npos)
             << actual.error().message;
         break;
       }
@@ -179,7 +185,8 @@ TEST_P(TensorParallel, StepsInPlaceReplayOneGraph) {
 std::vector<std::string> graphsToDivide() {
   std::vector<std::string> names;
   for (const std::string &name : graphNames())
-    for (const char *model : {"llama-fp16-op20", "llama-bf16", "llama-fp16-decode", "qwen3-bf16-op23", "qwen3-fp16", "gemma"})
+    for (const char *model :
+         {"llama-fp16-op20", "llama-bf16", "llama-fp16-decode", "qwen3-bf16-op23", "qwen3-fp16", "gemma"})
       if (name.starts_with(model)) {
         names.push_back(name);
         break;

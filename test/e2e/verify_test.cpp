@@ -53,7 +53,8 @@ class RunLineTests : public testing::TestWithParam<const char *> {};
 TEST_P(RunLineTests, EveryRewriteHolds) {
   auto context = makeContext();
   size_t rewrites = 0;
-  for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + std::string(GetParam()) + ".mlir")) {
+  for (const std::string &text :
+       splitModules(FUSION_SOURCE_DIR "/test/passes/" + std::string(GetParam()) + ".mlir")) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
     ASSERT_TRUE(module) << text;
     RewriteLog log;
@@ -82,7 +83,8 @@ TEST(VerifyFusions, EveryRewriteOfEveryGraphHolds) {
     RewriteLog log;
     ASSERT_TRUE(raise(**module, log)) << graph;
     // Spelled out, or an op of the opset that only sheds the repetition of its heads.
-    EXPECT_TRUE(holds(log, "attention") || graph.ends_with("op23") || graph.ends_with("bf16-decode")) << graph;
+    EXPECT_TRUE(holds(log, "attention") || graph.ends_with("op23") || graph.ends_with("bf16-decode"))
+        << graph;
     Status status = verifyRewrites(log);
     EXPECT_TRUE(bool(status)) << graph << ": " << status.error().message;
   }
@@ -94,7 +96,8 @@ TEST(VerifyFusions, EqualLayersAreCheckedOnce) {
   ASSERT_TRUE(bool(module)) << module.error().message;
   RewriteLog log;
   ASSERT_TRUE(raise(**module, log));
-  EXPECT_EQ(llvm::count_if(log.rewrites(), [](const Rewrite &rewrite) { return rewrite.name == "attention"; }), 1);
+  EXPECT_EQ(
+      llvm::count_if(log.rewrites(), [](const Rewrite &rewrite) { return rewrite.name == "attention"; }), 1);
 }
 
 /// Gemma's norm: the product with the f32 weight comes before the rounding to bf16.
@@ -113,8 +116,8 @@ func.func @main(%x: tensor<?x64xbf16>, %w: tensor<64xf32>) -> tensor<?x64xbf16> 
 } loc("model.norm")
 )";
 
-// Pattern: cast(rms_norm(x, w : f32)) -> rms_norm(x, w) {scale_in = type of x}: the guard that input and weight have the
-// same element type is missing
+// Pattern: cast(rms_norm(x, w : f32)) -> rms_norm(x, w) {scale_in = type of x}: the guard that input and
+// weight have the same element type is missing
 struct PlainNormOfAnyWeight : mlir::OpRewritePattern<nn::RmsNormOp> {
   using OpRewritePattern::OpRewritePattern;
   llvm::LogicalResult matchAndRewrite(nn::RmsNormOp norm, mlir::PatternRewriter &rewriter) const override {
@@ -152,7 +155,8 @@ TEST(VerifyFusions, CatchesANormThatIgnoresTheTypeOfItsWeight) {
       continue;
     EXPECT_EQ(status.error().kind, ErrorKind::AnswerIsNo);
     EXPECT_THAT(status.error().message, HasSubstr("rms_norm at "));
-    EXPECT_THAT(status.error().message, testing::ContainsRegex("element [0-9]+ is [-0-9.e]+ after the rewrite and was"));
+    EXPECT_THAT(status.error().message,
+                testing::ContainsRegex("element [0-9]+ is [-0-9.e]+ after the rewrite and was"));
   }
   EXPECT_LE(missed, 1);
 }
@@ -168,7 +172,8 @@ func.func @main(%x: tensor<?x8192xf16> {nn.dims = ["rows", 8192]}, %w: tensor<81
     fusion.yield %2 : tensor<?x28700xf16>
   }
   return %0 : tensor<?x28700xf16>
-})", context.get());
+})",
+                                                        context.get());
   ASSERT_TRUE(module);
   auto function = *module->getOps<mlir::func::FuncOp>().begin();
   capSizes(function);
@@ -190,7 +195,8 @@ func.func @main(%x: tensor<?x1536xf16> {nn.dims = ["rows", 1536]}, %w: tensor<15
     fusion.yield %2 : tensor<?x2050xf16>
   }
   return %0 : tensor<?x2050xf16>
-})", context.get());
+})",
+                                                        context.get());
   ASSERT_TRUE(module);
   auto function = *module->getOps<mlir::func::FuncOp>().begin();
   std::set<int64_t> ranges;
@@ -208,7 +214,8 @@ func.func @main(%x: tensor<?x1536xf16> {nn.dims = ["rows", 1536]}, %w: tensor<15
         if (alternative.variant != libraryVariant && alternative.when.at(0).least == least)
           alternative.launches.at(0).gridX = 0;
     };
-    EXPECT_FALSE(bool(verifyKernels(function, PlanOptions{"sm_90a"}, idle))) << "rows from " << least << " on";
+    EXPECT_FALSE(bool(verifyKernels(function, PlanOptions{"sm_90a"}, idle)))
+        << "rows from " << least << " on";
   }
 }
 
@@ -273,7 +280,8 @@ TEST(Verify, WhatQuantises) {
   auto context = makeContext();
   auto is = [&](const char *body, const char *type) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(
-        fmt::format("func.func @main(%x: tensor<4xf32>, %i: tensor<4xi8>) -> tensor<4x{1}> {{\n{0}\nreturn %0 : tensor<4x{1}>\n}}",
+        fmt::format("func.func @main(%x: tensor<4xf32>, %i: tensor<4xi8>) -> tensor<4x{1}> {{\n{0}\nreturn "
+                    "%0 : tensor<4x{1}>\n}}",
                     body, type),
         context.get());
     return module && quantises(*module->getOps<mlir::func::FuncOp>().begin());

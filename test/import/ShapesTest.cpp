@@ -247,7 +247,8 @@ TEST(ImportShapes, KnownInputs) {
 /// A known dim is a number wherever its symbol stands; the mask's row then goes to each of the rows.
 TEST(ImportShapes, KnownDims) {
   ModelBuilder b;
-  b.input("x", TensorProto::FLOAT, {"seq", "past + seq"}).input("mask", TensorProto::FLOAT, {"batch", "past + seq"});
+  b.input("x", TensorProto::FLOAT, {"seq", "past + seq"})
+      .input("mask", TensorProto::FLOAT, {"batch", "past + seq"});
   b.input("past", TensorProto::FLOAT, {"past", "2"}).output("y").output("p");
   b.node("Add", {"x", "mask"}, {"y"});
   b.node("Neg", {"past"}, {"p"});
@@ -256,7 +257,8 @@ TEST(ImportShapes, KnownDims) {
   EXPECT_THAT(Importer().text(b, options), AllOf(HasSubstr("tensor<1x?xf32>"), HasSubstr("tensor<0x2xf32>"),
                                                  HasSubstr(R"(["seq", "seq"])"), Not(HasSubstr("batch"))));
   options.dims = {{"rows", 1}};
-  EXPECT_THAT(Importer().text(b, options), HasSubstr("no input has a dim 'rows'; named dims: batch, past, seq"));
+  EXPECT_THAT(Importer().text(b, options),
+              HasSubstr("no input has a dim 'rows'; named dims: batch, past, seq"));
   options.dims = {{"seq", -1}};
   EXPECT_THAT(Importer().text(b, options), HasSubstr("dim 'seq' cannot be -1"));
 }

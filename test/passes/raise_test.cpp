@@ -237,7 +237,8 @@ func.func @f(%x: tensor<4x8xf32>, %w: tensor<8xf32>) -> tensor<4x8xf32> {
   %1 = nn.sub %x, %0 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
   %2 = nn.rms_norm %1, %w {eps = 1.0e-5 : f32} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
-})", &context);
+})",
+                                                        &context);
   ASSERT_TRUE(module);
   MissLog log;
   MissLog::Scope scope(log);

@@ -105,7 +105,8 @@ TEST_F(Choose, EqualsExhaustiveSearch) {
   }
 }
 
-/// Each candidate overlaps the next, as those of layer after layer do: ten pieces of 12, of which the best is known.
+/// Each candidate overlaps the next, as those of layer after layer do: ten pieces of 12, of which the best is
+/// known.
 TEST_F(Choose, LongChainsAreExact) {
   std::vector<Candidate> candidates;
   double best = 0;
@@ -125,17 +126,20 @@ TEST_F(Choose, LongChainsAreExact) {
   expectDisjoint(candidates, chosen);
 }
 
-/// Hundreds of candidates over the same ops, more sets than are looked at: still disjoint, and not worse than greedy.
+/// Hundreds of candidates over the same ops, more sets than are looked at: still disjoint, and not worse than
+/// greedy.
 TEST_F(Choose, CrowdsStayLegal) {
   std::vector<Candidate> candidates;
   for (int i = 0; i < 600; ++i)
-    candidates.push_back(candidate({static_cast<int>(random() % 100), 100 + static_cast<int>(random() % 100)}, 1 + i % 3));
+    candidates.push_back(
+        candidate({static_cast<int>(random() % 100), 100 + static_cast<int>(random() % 100)}, 1 + i % 3));
   const std::vector<size_t> chosen = choose(candidates);
   expectDisjoint(candidates, chosen);
   std::vector<Candidate> greedy;
   for (double score : {3., 2., 1.})
     for (const Candidate &each : candidates)
-      if (each.score == score && llvm::none_of(greedy, [&](const Candidate &other) { return other.overlaps(each); }))
+      if (each.score == score &&
+          llvm::none_of(greedy, [&](const Candidate &other) { return other.overlaps(each); }))
         greedy.push_back(each);
   double sum = 0;
   for (const Candidate &each : greedy)

@@ -60,8 +60,9 @@ protected:
   std::filesystem::path folder;
 };
 
-const char *const header = "Constraint SameElementType(x: Value, y: Value);\nConstraint HasOneUse(x: Value);\n"
-                           "Rewrite group2(a: Op, b: Op);\n";
+const char *const header =
+    "Constraint SameElementType(x: Value, y: Value);\nConstraint HasOneUse(x: Value);\n"
+    "Rewrite group2(a: Op, b: Op);\n";
 
 TEST_F(Patterns, BuiltinsLoad) {
   auto set = PatternSet::builtin(&context);
@@ -107,10 +108,12 @@ Pattern both {
   rewrite second with { group2(first, second); };
 })");
   ASSERT_TRUE(bool(set)) << set.error().message;
-  Operation *root = parse(R"(func.func @f(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>) {
+  Operation *root =
+      parse(R"(func.func @f(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>) {
     %0 = nn.add %x, %x : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<4x8xbf16>
     %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
-    return %0, %1 : tensor<4x8xbf16>, tensor<4x8xbf16> })", "nn.rms_norm");
+    return %0, %1 : tensor<4x8xbf16>, tensor<4x8xbf16> })",
+            "nn.rms_norm");
   EXPECT_EQ(match(set->patterns().front(), root).reason,
             "guard SameElementType: bf16 vs f32; HasOneUse: 2 uses");
 }
@@ -163,15 +166,19 @@ Pattern any_quantize {
   rewrite quantized with { group2(act, quantized); };
 })");
   ASSERT_TRUE(bool(set)) << set.error().message;
-  for (const char *operands : {"%s : (tensor<4xf32>, tensor<f32>)", "%s, %z : (tensor<4xf32>, tensor<f32>, tensor<i8>)"}) {
-    Operation *root = parse(std::string("func.func @f(%x: tensor<4xf32>, %s: tensor<f32>, %z: tensor<i8>) -> tensor<4xi8> {"
-                                        "%0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>\n"
-                                        "%1 = nn.quantize %0, ") + operands + " -> tensor<4xi8>\n return %1 : tensor<4xi8> }",
-                            "nn.quantize");
+  for (const char *operands :
+       {"%s : (tensor<4xf32>, tensor<f32>)", "%s, %z : (tensor<4xf32>, tensor<f32>, tensor<i8>)"}) {
+    Operation *root =
+        parse(std::string("func.func @f(%x: tensor<4xf32>, %s: tensor<f32>, %z: tensor<i8>) -> tensor<4xi8> {"
+                          "%0 = nn.relu %x : (tensor<4xf32>) -> tensor<4xf32>\n"
+                          "%1 = nn.quantize %0, ") +
+                  operands + " -> tensor<4xi8>\n return %1 : tensor<4xi8> }",
+              "nn.quantize");
     EXPECT_TRUE(match(set->patterns().front(), root).matched) << operands;
   }
-  expectError(std::string(header) + "Pattern p { let a = op<nn.quantize>(all: ValueRange, s: Value); let b = op<nn.relu>(a);"
-                                    " rewrite b with { group2(a, b); }; }",
+  expectError(std::string(header) +
+                  "Pattern p { let a = op<nn.quantize>(all: ValueRange, s: Value); let b = op<nn.relu>(a);"
+                  " rewrite b with { group2(a, b); }; }",
               "only the last operand of an op can be a ValueRange");
 }
 
@@ -192,11 +199,13 @@ Pattern quantised_activation {
   const FusionPattern &pattern = set->patterns().front();
   for (const char *activation : {"gelu", "silu", "relu", "tanh", "sigmoid"})
     for (bool isDynamic : {false, true}) {
-      std::string text = std::string("func.func @f(%x: tensor<4x8xf32>, %s: tensor<f32>) -> tensor<4x8xi8> {%0 = nn.") +
-                         activation + " %x : (tensor<4x8xf32>) -> tensor<4x8xf32>\n" +
-                         (isDynamic ? "%1, %2 = nn.dynamic_quantize %0 : (tensor<4x8xf32>) -> (tensor<4x8xi8>, tensor<4x1xf32>)"
-                                    : "%1 = nn.quantize %0, %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xi8>") +
-                         "\n return %1 : tensor<4x8xi8> }";
+      std::string text =
+          std::string("func.func @f(%x: tensor<4x8xf32>, %s: tensor<f32>) -> tensor<4x8xi8> {%0 = nn.") +
+          activation + " %x : (tensor<4x8xf32>) -> tensor<4x8xf32>\n" +
+          (isDynamic
+               ? "%1, %2 = nn.dynamic_quantize %0 : (tensor<4x8xf32>) -> (tensor<4x8xi8>, tensor<4x1xf32>)"
+               : "%1 = nn.quantize %0, %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xi8>") +
+          "\n return %1 : tensor<4x8xi8> }";
       Operation *root = parse(text, isDynamic ? "nn.dynamic_quantize" : "nn.quantize");
       EXPECT_TRUE(pattern.startsAt(root));
       MatchResult result = match(pattern, root);
@@ -208,40 +217,53 @@ Pattern quantised_activation {
     %1 = nn.quantize %0, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xi8>
     return %1 : tensor<4xi8> })", "nn.quantize");
   EXPECT_EQ(match(pattern, root).reason.substr(0, 103),
-            "operand 0 of nn.quantize is produced by nn.exp, pattern wants an activation (nn.gelu, nn.relu, nn.sigmo");
-  EXPECT_NE(match(pattern, root).reason.find("[user.pdll:6:19]"), std::string::npos) << match(pattern, root).reason;
+            "operand 0 of nn.quantize is produced by nn.exp, pattern wants an activation (nn.gelu, nn.relu, "
+            "nn.sigmo");
+  EXPECT_NE(match(pattern, root).reason.find("[user.pdll:6:19]"), std::string::npos)
+      << match(pattern, root).reason;
   EXPECT_FALSE(pattern.startsAt(root->getOperand(0).getDefiningOp()));
 }
 
 TEST_F(Patterns, OpsWithoutANameSayWhatTheyAre) {
-  const std::string kinds = std::string(header) + "Constraint IsNorm(op: Op);\nConstraint IsActivation(op: Op);\n";
+  const std::string kinds =
+      std::string(header) + "Constraint IsNorm(op: Op);\nConstraint IsActivation(op: Op);\n";
   auto with = [&](const std::string &first, const std::string &constraints) {
     return kinds + "Pattern p { let a = " + first + "; let b = op<nn.relu>(a); " + constraints +
            " rewrite b with { group2(a, b); }; }";
   };
-  expectError(with("op<>(x: Value)", ""), "an op without a name needs one constraint that says what it is: IsActivation, IsNorm, IsQuantize");
-  expectError(with("op<>(x: Value)", "IsNorm(a); IsActivation(a);"), "an op without a name needs only one constraint");
-  expectError(with("op<>(x: Value) {eps = attr<\"1.0e-6 : f32\">}", "IsNorm(a);"), "an op without a name cannot have attributes");
-  expectError(with("op<nn.silu>(x: Value)", "IsActivation(a);"), "IsActivation is for ops without a name: op<>(…)");
-  expectError(std::string(header) + "Constraint IsNorm(x: Value);\nPattern p { let a = op<nn.silu>(x: Value); let b = op<nn.relu>(a);"
-                                    " IsNorm(x); rewrite b with { group2(a, b); }; }",
-              "IsNorm takes an op");
+  expectError(
+      with("op<>(x: Value)", ""),
+      "an op without a name needs one constraint that says what it is: IsActivation, IsNorm, IsQuantize");
+  expectError(with("op<>(x: Value)", "IsNorm(a); IsActivation(a);"),
+              "an op without a name needs only one constraint");
+  expectError(with("op<>(x: Value) {eps = attr<\"1.0e-6 : f32\">}", "IsNorm(a);"),
+              "an op without a name cannot have attributes");
+  expectError(with("op<nn.silu>(x: Value)", "IsActivation(a);"),
+              "IsActivation is for ops without a name: op<>(…)");
+  expectError(
+      std::string(header) +
+          "Constraint IsNorm(x: Value);\nPattern p { let a = op<nn.silu>(x: Value); let b = op<nn.relu>(a);"
+          " IsNorm(x); rewrite b with { group2(a, b); }; }",
+      "IsNorm takes an op");
 }
 
 TEST_F(Patterns, WrongFilesAreRefused) {
   expectError(std::string(header) + "Pattern p { let a = op<nn.rmsnorm>(x: Value); let b = op<nn.relu>(a); "
                                     "rewrite b with { group2(a, b); }; }",
               "there is no op 'nn.rmsnorm'");
-  expectError("Constraint Nice(x: Value);\nRewrite group2(a: Op, b: Op);\nPattern p { let a = op<nn.relu>(x: Value); "
-              "let b = op<nn.relu>(a); Nice(x); rewrite b with { group2(a, b); }; }",
-              "there is no guard 'Nice'");
-  expectError("Rewrite melt(a: Op);\nPattern p { let a = op<nn.relu>(x: Value); rewrite a with { melt(a); }; }",
-              "there is no 'melt'");
+  expectError(
+      "Constraint Nice(x: Value);\nRewrite group2(a: Op, b: Op);\nPattern p { let a = op<nn.relu>(x: Value); "
+      "let b = op<nn.relu>(a); Nice(x); rewrite b with { group2(a, b); }; }",
+      "there is no guard 'Nice'");
+  expectError(
+      "Rewrite melt(a: Op);\nPattern p { let a = op<nn.relu>(x: Value); rewrite a with { melt(a); }; }",
+      "there is no 'melt'");
   expectError(std::string(header) + "Pattern p { let a = op<nn.add>(x: Value); let b = op<nn.relu>(a); "
                                     "rewrite b with { group2(a, b); }; }",
               "nn.add has 2 operands, the pattern gives 1");
-  expectError(std::string(header) + "Pattern p { let a = op<nn.gelu>(x: Value) {approx = attr<\"\\\"tanh\\\"\">}; "
-                                    "let b = op<nn.relu>(a); rewrite b with { group2(a, b); }; }",
+  expectError(std::string(header) +
+                  "Pattern p { let a = op<nn.gelu>(x: Value) {approx = attr<\"\\\"tanh\\\"\">}; "
+                  "let b = op<nn.relu>(a); rewrite b with { group2(a, b); }; }",
               "nn.gelu has no attribute 'approx'");
   expectError("Pattern p { this is not PDLL }", "user.pdll:1:");
   expectError(std::string(header) + "Pattern p { let x: Value; let a = op<nn.relu>(x); replace a with x; }",

@@ -31,8 +31,8 @@ KernelDraft emit(const Region &region, const KernelContext &context) {
   const scalar::Value place = source.body.address(graph, context.inputs[0], {row, column});
   load.line(fmt::format("return {};", printer.value(graph.load(source.body.pointer(0), place), load)));
   const scalar::Value rounded = graph.convert(result, sum);
-  store.line(
-      fmt::format("store({} + column, {});", source.body.output(0), printer.stored({rounded, result}, store)));
+  store.line(fmt::format("store({} + column, {});", source.body.output(0),
+                         printer.stored({rounded, result}, store)));
   source.include(FUSION_SOURCE_DIR
                  "/test/recipes/toy_columns.cuh"); // one of the project is named without a folder
   source.config.set("threads", int64_t{threads});

@@ -137,7 +137,8 @@ TEST(Data, GatherAndScatterNd) {
       {0, 1, -1, -2, 4, 5, -3, -4});
   expectEqual(x, {0, 1, 2, 3, 4, 5, 6, 7});
   // An update out of range is left out.
-  expectEqual(runOp("nn.scatter_nd", {x, tensor(DType::I64, {2, 3}, {0, 0, 2, 1, -2, 0}), tensor(DType::F32, {2}, {-1, -2})},
+  expectEqual(runOp("nn.scatter_nd",
+                    {x, tensor(DType::I64, {2, 3}, {0, 0, 2, 1, -2, 0}), tensor(DType::F32, {2}, {-1, -2})},
                     "", DType::F32, {2, 2, 2}),
               {0, 1, 2, 3, -2, 5, 6, 7});
 }

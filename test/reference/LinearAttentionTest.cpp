@@ -24,12 +24,14 @@ struct Results {
   std::vector<double> y, state;
 };
 
-/// By matrices: S_t = (I - beta k kᵀ) diag(e^g) S_(t-1) + beta k vᵀ; without beta, S_t = diag(e^g) S_(t-1) + k vᵀ.
+/// By matrices: S_t = (I - beta k kᵀ) diag(e^g) S_(t-1) + beta k vᵀ; without beta, S_t = diag(e^g) S_(t-1) +
+/// k vᵀ.
 Results byMatrices(const Case &c, const std::vector<Tensor> &operands) {
   auto at = [&](size_t operand, int64_t b, int64_t head, int64_t of, int64_t row, int64_t column) {
     const Shape &shape = operands[operand].shape();
     const int64_t shared = head / (of / shape[1]);
-    return values(operands[operand])[static_cast<size_t>(((b * shape[1] + shared) * shape[2] + row) * shape[3] + column)];
+    return values(operands[operand])[static_cast<size_t>(
+        ((b * shape[1] + shared) * shape[2] + row) * shape[3] + column)];
   };
   const int64_t results = std::max(c.queryHeads, c.heads);
   const auto d = static_cast<size_t>(c.width), dv = static_cast<size_t>(c.valueWidth);
@@ -48,8 +50,10 @@ Results byMatrices(const Case &c, const std::vector<Tensor> &operands) {
           const auto row = static_cast<int64_t>(i);
           const double key = at(1, b, h, c.heads, t, row);
           for (size_t j = 0; j < d; ++j) {
-            const double decay = c.decays ? std::exp(at(4, b, h, c.heads, t, c.decayPerKey ? static_cast<int64_t>(j) : 0)) : 1;
-            const double known = c.corrects ? beta * key * at(1, b, h, c.heads, t, static_cast<int64_t>(j)) : 0;
+            const double decay =
+                c.decays ? std::exp(at(4, b, h, c.heads, t, c.decayPerKey ? static_cast<int64_t>(j) : 0)) : 1;
+            const double known =
+                c.corrects ? beta * key * at(1, b, h, c.heads, t, static_cast<int64_t>(j)) : 0;
             forget[i][j] = ((i == j ? 1 : 0) - known) * decay;
           }
           for (size_t j = 0; j < dv; ++j)
@@ -64,7 +68,8 @@ Results byMatrices(const Case &c, const std::vector<Tensor> &operands) {
             double sum = 0;
             for (size_t i = 0; i < d; ++i)
               sum += at(0, b, q, results, t, static_cast<int64_t>(i)) * state[i][j];
-            made.y[static_cast<size_t>(((b * results + q) * c.tokens + t) * c.valueWidth) + j] = c.scale * sum;
+            made.y[static_cast<size_t>(((b * results + q) * c.tokens + t) * c.valueWidth) + j] =
+                c.scale * sum;
           }
       }
       for (const std::vector<double> &row : state)
@@ -79,12 +84,13 @@ void checkCase(const Case &c, DType type = DType::F32, DType stateType = DType::
                                   randomTensor(type, {c.batch, c.heads, c.tokens, c.valueWidth}, 3),
                                   randomTensor(stateType, {c.batch, c.heads, c.width, c.valueWidth}, 4)};
   if (c.decays)
-    operands.push_back(randomTensor(type, {c.batch, c.heads, c.tokens, c.decayPerKey ? c.width : 1}, 5, 0.2, -0.4));
+    operands.push_back(
+        randomTensor(type, {c.batch, c.heads, c.tokens, c.decayPerKey ? c.width : 1}, 5, 0.2, -0.4));
   if (c.corrects)
     operands.push_back(randomTensor(type, {c.batch, c.sharedBeta ? 1 : c.heads, c.tokens, 1}, 6, 0.2, 0.5));
   auto made = tryOp("nn.linear_attention", operands,
-                    fmt::format("{{scale = {} : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, {}, {}>}}", c.scale,
-                                c.decays ? 1 : 0, c.corrects ? 1 : 0),
+                    fmt::format("{{scale = {} : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, {}, {}>}}",
+                                c.scale, c.decays ? 1 : 0, c.corrects ? 1 : 0),
                     {typeText(type, {c.batch, std::max(c.queryHeads, c.heads), c.tokens, c.valueWidth}),
                      typeText(stateType, operands[3].shape())});
   ASSERT_TRUE(made) << made.error().message;

@@ -69,7 +69,8 @@ TEST(Matmul, BatchesBroadcast) {
 Tensor rowOf(const Tensor &tensor, int64_t row, Shape shape) {
   const int64_t count = elementCount(shape);
   std::vector<double> all = values(tensor);
-  return testing::tensor(tensor.type(), std::move(shape), {all.begin() + row * count, all.begin() + (row + 1) * count});
+  return testing::tensor(tensor.type(), std::move(shape),
+                         {all.begin() + row * count, all.begin() + (row + 1) * count});
 }
 
 // The same as a product of each row with the matrix that its slot names.
@@ -82,7 +83,8 @@ TEST(ExpertMatmul, IsAProductForEachSlot) {
         SCOPED_TRACE(fmt::format("{} {} {}", name(type), transpose, slots));
         const int64_t k = 5, n = 7;
         const Shape matrix = transpose ? Shape{n, k} : Shape{k, n};
-        Tensor x = randomTensor(type, {3, slots, k}, 41), w = randomTensor(type, {4, matrix[0], matrix[1]}, 42);
+        Tensor x = randomTensor(type, {3, slots, k}, 41),
+               w = randomTensor(type, {4, matrix[0], matrix[1]}, 42);
         const std::string flag = fmt::format("{{transpose_w = {}}}", transpose);
         Tensor y = runOp("nn.expert_matmul", {x, w, index}, flag, type, {3, 2, n});
         for (int64_t slot = 0; slot < 6; ++slot) {
@@ -98,10 +100,12 @@ TEST(ExpertMatmul, MoreRowDimsAndNoRows) {
   const Tensor index = Tensor::of<int64_t>(DType::I64, {2, 2, 1}, std::vector<int64_t>{1, 0, 1, 1});
   Tensor x = randomTensor(DType::F32, {2, 2, 1, 3}, 43), w = randomTensor(DType::F32, {2, 3, 4}, 44);
   Tensor y = runOp("nn.expert_matmul", {x, w, index}, "", DType::F32, {2, 2, 1, 4});
-  Tensor flat = runOp("nn.expert_matmul", {x.reshaped({4, 1, 3}), w, index.reshaped({4, 1})}, "", DType::F32, {4, 1, 4});
+  Tensor flat = runOp("nn.expert_matmul", {x.reshaped({4, 1, 3}), w, index.reshaped({4, 1})}, "", DType::F32,
+                      {4, 1, 4});
   EXPECT_EQ(values(y), values(flat));
-  Tensor none = runOp("nn.expert_matmul", {Tensor::zeros(DType::F32, {0, 1, 3}), w, Tensor::zeros(DType::I64, {0, 2})}, "",
-                      DType::F32, {0, 2, 4});
+  Tensor none =
+      runOp("nn.expert_matmul", {Tensor::zeros(DType::F32, {0, 1, 3}), w, Tensor::zeros(DType::I64, {0, 2})},
+            "", DType::F32, {0, 2, 4});
   EXPECT_EQ(none.size(), 0);
 }
 

@@ -94,7 +94,9 @@ TEST(Reduce, TopK) {
   expectEqual(runOp("nn.top_k", {x}, "{axis = 1 : i64, k = [3]}", DType::I64, {2, 3}), {1, 2, 0, 0, 2, 3});
   expectEqual(runOp("nn.top_k", {x}, "{axis = 0 : i64, k = [1]}", DType::I64, {1, 4}), {1, 1, 1, 1});
   expectEqual(runOp("nn.top_k", {x}, "{axis = -1 : i64, k = [0]}", DType::I64, {2, 0}), {});
-  expectEqual(runOp("nn.top_k", {tensor(DType::U8, {3}, {5, 255, 9})}, "{axis = 0 : i64, k = [3]}", DType::I64, {3}), {1, 2, 0});
+  expectEqual(
+      runOp("nn.top_k", {tensor(DType::U8, {3}, {5, 255, 9})}, "{axis = 0 : i64, k = [3]}", DType::I64, {3}),
+      {1, 2, 0});
 }
 
 TEST(Reduce, ArgMax) {

@@ -79,7 +79,8 @@ TEST(Agreement, ADifferenceIsToldAllWithBothLines) {
   auto [messages, bytes] = agreeOn({"a\nb\nc\n", "a\nb\nc\n", "a\nB\nc\n", "a\nb\n"});
   for (const std::string &message : messages)
     EXPECT_EQ(message, "the ranks would not run the same; rank 0: b; rank 2: B");
-  EXPECT_EQ(agreeOn({"a\nb\n", "a\n"}).first[1], "the ranks would not run the same; rank 0: b; rank 1: nothing");
+  EXPECT_EQ(agreeOn({"a\nb\n", "a\n"}).first[1],
+            "the ranks would not run the same; rank 0: b; rank 1: nothing");
   EXPECT_EQ(agreeOn({"a", "a\nc"}).first[0], "the ranks would not run the same; rank 0: nothing; rank 1: c");
   EXPECT_LT(agreeOn({std::string(5000, 'x'), ""}).first[0].size(), 400u);
 }
@@ -103,7 +104,8 @@ TEST(Agreement, OtherKernelsGridsConstantsAndVersionsAreSeen) {
   EXPECT_FALSE(differs([](ProgramPlan &other) { other.report = "{\"measured\": 3.5}"; }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.kernels[0].source += " "; }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.kernels[0].blockX *= 2; }));
-  EXPECT_TRUE(differs([](ProgramPlan &other) { onlyLaunch(other, 0).gridX = onlyLaunch(other, 0).gridX + 1; }));
+  EXPECT_TRUE(
+      differs([](ProgramPlan &other) { onlyLaunch(other, 0).gridX = onlyLaunch(other, 0).gridX + 1; }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.steps.pop_back(); }));
   EXPECT_TRUE(differs([](ProgramPlan &other) { other.target = "sm_80"; }));
   for (bool longer : {false, true}) { // where a weight lies may differ, its size may not

@@ -35,9 +35,10 @@ protected:
     AlgorithmSelection made(plan, options);
     made.timeOn([this](std::span<const KernelPlan> kernels) -> Result<std::unique_ptr<Backend>> {
       ++measurements;
-      return std::unique_ptr<Backend>(std::make_unique<TimingBackend>(kernels, [this](const KernelPlan &kernel) {
-        return kernel.name == "ours" ? ours : kernel.isLibraryCall ? library : 1;
-      }));
+      return std::unique_ptr<Backend>(
+          std::make_unique<TimingBackend>(kernels, [this](const KernelPlan &kernel) {
+            return kernel.name == "ours" ? ours : kernel.isLibraryCall ? library : 1;
+          }));
     });
     return made;
   }
@@ -171,7 +172,9 @@ TEST_F(Selection, NothingIsMeasuredWhileAGraphIsRecorded) {
 
 TEST_F(Selection, AFailureLeavesTheKernelAndSaysWhy) {
   AlgorithmSelection chosen(plan, options);
-  chosen.timeOn([](std::span<const KernelPlan>) -> Result<std::unique_ptr<Backend>> { return environment("no memory"); });
+  chosen.timeOn([](std::span<const KernelPlan>) -> Result<std::unique_ptr<Backend>> {
+    return environment("no memory");
+  });
   ASSERT_TRUE(decide(chosen, 100));
   EXPECT_FALSE(byLibrary(chosen, 0));
   EXPECT_EQ(chosen.text(),
@@ -212,7 +215,8 @@ TEST_F(Selection, ARunHasTheLaunchesAndTemporariesOfOneAlternative) {
   ASSERT_TRUE(ours);
   EXPECT_EQ(ours->launches.size(), 2u);
   EXPECT_TRUE(ours->launches[1].overlapsPrevious);
-  auto mixed = planShapes(plan, {{"rows", 100}}, nullptr, [](size_t step, std::span<const uint32_t>) { return step == 1 ? 1u : 0u; });
+  auto mixed = planShapes(plan, {{"rows", 100}}, nullptr,
+                          [](size_t step, std::span<const uint32_t>) { return step == 1 ? 1u : 0u; });
   ASSERT_TRUE(mixed);
   ASSERT_EQ(mixed->launches.size(), 3u);
   EXPECT_EQ(mixed->launches[1].source, 4u);
@@ -226,7 +230,9 @@ TEST_F(Selection, AStepToSizesOfAnotherClassIsPlannedAnew) {
   ASSERT_EQ(planner.sizes().table.symbols().front(), "rows");
   std::vector<uint32_t> changed;
   auto from = [&](int64_t rows) {
-    auto shapes = planner.plan({{"rows", rows}}, nullptr, [&](size_t, std::span<const uint32_t> candidates) { return candidates.back(); });
+    auto shapes = planner.plan({{"rows", rows}}, nullptr, [&](size_t, std::span<const uint32_t> candidates) {
+      return candidates.back();
+    });
     EXPECT_TRUE(shapes);
     return *shapes;
   };
@@ -268,8 +274,10 @@ TEST_F(Selection, ALibraryWithoutItsPlaceInThePlanIsAnError) {
 }
 
 /// a is m x k, b n x k.
-Status multiplyOnce(CublasLtRunner &runner, const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k) {
-  std::vector<uint64_t> arguments{reinterpret_cast<uint64_t>(a), reinterpret_cast<uint64_t>(b), reinterpret_cast<uint64_t>(c)};
+Status multiplyOnce(CublasLtRunner &runner, const float *a, const float *b, float *c, int64_t m, int64_t n,
+                    int64_t k) {
+  std::vector<uint64_t> arguments{reinterpret_cast<uint64_t>(a), reinterpret_cast<uint64_t>(b),
+                                  reinterpret_cast<uint64_t>(c)};
   for (int64_t number : {m, n, k, int64_t(1), k, k, n, m * k, n * k, m * n})
     arguments.push_back(static_cast<uint64_t>(number));
   return runner.matmul(*libraryMatmul().matmul, arguments);
@@ -305,7 +313,8 @@ TEST_F(Selection, AlgorithmsFitThePointersAndAreTriedOnce) {
     wrong[7] = 0;
     Status status = (*taking)->matmul(*libraryMatmul().matmul, wrong);
     ASSERT_FALSE(status);
-    EXPECT_NE(status.error().message.find("cuBLASLt: not supported"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("cuBLASLt: not supported"), std::string::npos)
+        << status.error().message;
   }
   EXPECT_EQ(ofFake<int()>("fakeCublasLtAlive")(), 0);
 }

@@ -63,7 +63,8 @@ TEST(Bundle, PartsOfAWeightLieSideBySide) {
   ProgramPlan plan = samplePlan();
   Tensor weights = floats({4}, 1, 0.5f);
   std::string path = folder.path + "/model.data";
-  std::ofstream(path, std::ios::binary) << std::string(weights.as<char>() + 8, 8) << "??" << std::string(weights.as<char>(), 8);
+  std::ofstream(path, std::ios::binary)
+      << std::string(weights.as<char>() + 8, 8) << "??" << std::string(weights.as<char>(), 8);
   plan.buffers[3].parts = {{path, 10, 8}, {path, 0, 8}};
   plan.buffers[3].contents = plan.buffers[3].parts[0];
   Status written = writeBundle(folder.path + "/out", plan, "sm_90a", fakeCubins(2));
@@ -120,7 +121,8 @@ TEST(Bundle, HoldsTheFilesOfEveryRank) {
   for (int rank : {0, 1}) {
     Tensor weights = floats({4}, rank == 1 ? 1.f : -9.f, 0.5f);
     std::string file = folder.path + "/rank" + std::to_string(rank);
-    std::ofstream(file, std::ios::binary) << std::string(8 * rank, '?') << std::string(weights.as<char>(), weights.bytes());
+    std::ofstream(file, std::ios::binary)
+        << std::string(8 * rank, '?') << std::string(weights.as<char>(), weights.bytes());
     plan.buffers[3].perRank.push_back({file, 8 * static_cast<uint64_t>(rank), 16});
   }
   plan.buffers[3].contents = plan.buffers[3].perRank[0];
@@ -198,7 +200,8 @@ TEST(Bundle, DamageIsNamed) {
   weights.close();
   bundle = readBundle(path);
   ASSERT_FALSE(bundle);
-  EXPECT_NE(bundle.error().message.find("weights.bin is damaged"), std::string::npos) << bundle.error().message;
+  EXPECT_NE(bundle.error().message.find("weights.bin is damaged"), std::string::npos)
+      << bundle.error().message;
 }
 
 /// Writes the plan of a bundle anew, as somebody would who means it.
@@ -220,13 +223,15 @@ TEST(Bundle, ReadsNoFileOutsideOfItself) {
   TemporaryFolder folder;
   const std::string path = folder.path + "/out";
   std::ofstream(folder.path + "/secret") << std::string(4096, 's');
-  for (const std::string &outside : {folder.path + "/secret", std::string("../secret"), std::string("plan.json")}) {
+  for (const std::string &outside :
+       {folder.path + "/secret", std::string("../secret"), std::string("plan.json")}) {
     ASSERT_TRUE(writeBundle(path, samplePlan(), "sm_80", fakeCubins(2)));
     rewritePlan(path, "weights.bin", outside);
     auto bundle = readBundle(path);
     ASSERT_FALSE(bundle) << outside;
     EXPECT_EQ(bundle.error().kind, ErrorKind::BadInput);
-    EXPECT_NE(bundle.error().message.find("is not in weights.bin"), std::string::npos) << bundle.error().message;
+    EXPECT_NE(bundle.error().message.find("is not in weights.bin"), std::string::npos)
+        << bundle.error().message;
   }
 }
 

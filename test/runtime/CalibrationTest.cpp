@@ -86,7 +86,8 @@ protected:
 TEST_F(Calibrations, TheSlowestRankDecidesForAll) {
   const Calibration result = measured()[0];
   EXPECT_EQ(result.origin, "measured");
-  EXPECT_NEAR(static_cast<double>(result.limits.oneShot), 1 << 20, 1 << 18); // of rank 0 alone it would be never
+  EXPECT_NEAR(static_cast<double>(result.limits.oneShot), 1 << 20,
+              1 << 18); // of rank 0 alone it would be never
   EXPECT_NEAR(static_cast<double>(result.limits.oneShotOfGatheredRows), 1 << 18, 1 << 16);
   EXPECT_EQ(result.limits.twoShot, table.twoShot);
 }
@@ -114,13 +115,15 @@ TEST_F(Calibrations, WhereOneRankCannotMeasureAllTakeTheTable) {
   EXPECT_EQ(result.origin, "not measured: rank 1: no more");
   timers[1] = MadeUp(0);
   EXPECT_EQ(measured()[0].origin, "not measured: the clock of rank 1's GPU stands still");
-  EXPECT_TRUE(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder)) << "nothing of it is kept";
+  EXPECT_TRUE(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder))
+      << "nothing of it is kept";
 }
 
 TEST_F(Calibrations, AFormThatIsMuchSlowerIsNotTriedOnLargerMessages) {
   timers = {MadeUp(100), MadeUp(100)};
   measured();
-  EXPECT_EQ(timers[0].asked, 1 + 2 * 6 + 3) << "once one-shot, then the others at each of 6 sizes, the library at the last 3";
+  EXPECT_EQ(timers[0].asked, 1 + 2 * 6 + 3)
+      << "once one-shot, then the others at each of 6 sizes, the library at the last 3";
 }
 
 } // namespace

@@ -75,8 +75,10 @@ ProgramPlan rankedPlan(int64_t ranks) {
                   {BufferPlan::Kind::Input, "divided", DType::F16, {n, 2}, {}},
                   {BufferPlan::Kind::Temporary, "part", DType::F16, {n}, {}},
                   {BufferPlan::Kind::Output, "out", DType::F16, {n}, {}}};
-  plan.inputs = {{"x", DType::F16, {n}, 0, 0}, {"divided", DType::F16, {n, 2}, 1, 0, {}, PortPlan::Shard{1, ranks}}};
-  plan.outputs = {{"out", DType::F16, {n}, 3, 0}, {"same", DType::F16, {n, 2}, 1, 0, {}, PortPlan::Shard{1, ranks}}};
+  plan.inputs = {{"x", DType::F16, {n}, 0, 0},
+                 {"divided", DType::F16, {n, 2}, 1, 0, {}, PortPlan::Shard{1, ranks}}};
+  plan.outputs = {{"out", DType::F16, {n}, 3, 0},
+                  {"same", DType::F16, {n, 2}, 1, 0, {}, PortPlan::Shard{1, ranks}}};
   using Kind = KernelPlan::Parameter::Kind;
   KernelPlan scale, sum;
   scale.name = "scale";
@@ -95,7 +97,9 @@ ProgramPlan rankedPlan(int64_t ranks) {
   sum.name = "all_reduce";
   sum.schedule = "collective";
   sum.isLibraryCall = true;
-  sum.parameters = {{Kind::Pointer, "const f16 *", "from"}, {Kind::Pointer, "f16 *", "to"}, {Kind::Scalar, "i64", "elements"}};
+  sum.parameters = {{Kind::Pointer, "const f16 *", "from"},
+                    {Kind::Pointer, "f16 *", "to"},
+                    {Kind::Scalar, "i64", "elements"}};
   plan.kernels = {scale, sum};
   KernelLaunch first, second;
   first.kernel = 0;
@@ -156,7 +160,8 @@ TEST(Ranks, AWrongInputLeavesTheGroupAlive) {
   auto refused = (*group)->run(odd);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::BadInput);
-  EXPECT_NE(refused.error().message.find("input divided has no dim 1 that 2 ranks can divide"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("input divided has no dim 1 that 2 ranks can divide"),
+            std::string::npos)
       << refused.error().message;
   EXPECT_FALSE((*group)->run({}));
   EXPECT_TRUE((*group)->run(inputsOf(4, 2)));
@@ -181,7 +186,8 @@ TEST(Ranks, OneThatFailsStopsAll) {
   for (int run = 0; run < 2; ++run) {
     auto outputs = (*group)->run(inputsOf(4, 2));
     ASSERT_FALSE(outputs);
-    EXPECT_NE(outputs.error().message.find("rank 1: kernel scale"), std::string::npos) << outputs.error().message;
+    EXPECT_NE(outputs.error().message.find("rank 1: kernel scale"), std::string::npos)
+        << outputs.error().message;
   }
 }
 
@@ -189,10 +195,12 @@ TEST(Ranks, RefusedWithoutOthers) {
   TemporaryFolder folder;
   auto alone = Executor::create(rankedPlan(2), emulated(folder));
   ASSERT_FALSE(alone);
-  EXPECT_NE(alone.error().message.find("the program is for 2 ranks, and has no communicator"), std::string::npos);
+  EXPECT_NE(alone.error().message.find("the program is for 2 ranks, and has no communicator"),
+            std::string::npos);
   auto shapes = planShapes(rankedPlan(2), {{"n", 4}, {"tp_rank", 0}});
   ASSERT_FALSE(shapes);
-  EXPECT_NE(shapes.error().message.find("waits for other ranks"), std::string::npos) << shapes.error().message;
+  EXPECT_NE(shapes.error().message.find("waits for other ranks"), std::string::npos)
+      << shapes.error().message;
 }
 
 /// What the runtime takes of a plan with several algorithms.

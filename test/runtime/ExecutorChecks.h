@@ -37,7 +37,8 @@ inline void checkShapes(Executor &executor) {
 /// A kernel that writes its input: the caller's tensor must stay as it was.
 inline ProgramPlan inPlacePlan() {
   ProgramPlan plan = samplePlan();
-  onlyLaunch(plan, 0).arguments[0] = onlyLaunch(plan, 0).arguments[2] = PointerArgument{0, 0, /*written=*/true};
+  onlyLaunch(plan, 0).arguments[0] = onlyLaunch(plan, 0).arguments[2] =
+      PointerArgument{0, 0, /*written=*/true};
   plan.steps.resize(1);
   plan.outputs = {{"scaled_x", DType::F32, plan.inputs[0].shape, 0, 0}};
   return plan;
@@ -75,7 +76,8 @@ inline void checkCache(Executor &executor) {
   // The view comes back: no copy, however often and at whatever length.
   Tensor again = run(first);
   EXPECT_EQ(again.data(), first.data());
-  Tensor shorter = run(Tensor::wrapStrided(DType::F32, {2, 3}, {8, 1}, first.data(), first.storage(), first.device()));
+  Tensor shorter =
+      run(Tensor::wrapStrided(DType::F32, {2, 3}, {8, 1}, first.data(), first.storage(), first.device()));
   EXPECT_EQ(shorter.data(), first.data());
   EXPECT_EQ(values(shorter), (std::vector<float>{3, 4, 5, 8, 9, 10}));
   // Another past while the first is held: another buffer. Free ones are used again.
@@ -100,7 +102,8 @@ inline void checkCache(Executor &executor) {
   auto full = executor.run(inputs);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().kind, ErrorKind::BadInput);
-  EXPECT_EQ(full.error().message, "output present: dim 1 needs 9 positions, the cache was compiled for a capacity of 8");
+  EXPECT_EQ(full.error().message,
+            "output present: dim 1 needs 9 positions, the cache was compiled for a capacity of 8");
 }
 
 /// Nobody writes `sum`: poisoned, it must be NaN.

@@ -80,7 +80,8 @@ TEST(Executor, WeightsComeFromTheirFile) {
   }
 }
 
-// The weights 1, 1.5, 2, 2.5 as rows, columns and the middle of larger tensors, a different part for each rank.
+// The weights 1, 1.5, 2, 2.5 as rows, columns and the middle of larger tensors, a different part for each
+// rank.
 TEST(Executor, ARankUploadsItsPartOfAWeight) {
   TemporaryFolder folder;
   std::string path = folder.path + "/w.bin";
@@ -89,9 +90,10 @@ TEST(Executor, ARankUploadsItsPartOfAWeight) {
     Shape whole, part;
     DimShape starts;
   };
-  for (const Case &item : {Case{{12}, {4}, {rank * 4}}, Case{{3, 4}, {1, 4}, {rank, 0}}, Case{{4, 3}, {4, 1}, {0, rank}},
-                           Case{{2, 6}, {2, 2}, {0, rank * 2}}, Case{{2, 3, 2}, {2, 1, 2}, {0, rank, 0}},
-                           Case{{3, 3, 3}, {2, 2, 1}, {1, 1, rank}}, Case{{4, 5, 2}, {2, 1, 2}, {rank, 3, 0}}}) {
+  for (const Case &item :
+       {Case{{12}, {4}, {rank * 4}}, Case{{3, 4}, {1, 4}, {rank, 0}}, Case{{4, 3}, {4, 1}, {0, rank}},
+        Case{{2, 6}, {2, 2}, {0, rank * 2}}, Case{{2, 3, 2}, {2, 1, 2}, {0, rank, 0}},
+        Case{{3, 3, 3}, {2, 2, 1}, {1, 1, rank}}, Case{{4, 5, 2}, {2, 1, 2}, {rank, 3, 0}}}) {
     for (int64_t number : {0, 2}) {
       ProgramPlan plan = samplePlan();
       Tensor whole = floats(item.whole, -100);
@@ -134,7 +136,8 @@ static std::vector<FileSpan> writeParts(const std::string &path, const Tensor &w
   return spans;
 }
 
-// The weights 1, 1.5, 2, 2.5 as a part of a tensor that lies in several places; rows and parts end where they like.
+// The weights 1, 1.5, 2, 2.5 as a part of a tensor that lies in several places; rows and parts end where they
+// like.
 TEST(Executor, AWeightComesInParts) {
   TemporaryFolder folder;
   std::string path = folder.path + "/w.bin";
@@ -178,7 +181,8 @@ static ProgramPlan preparedPlan() {
   plan.buffers.push_back({BufferPlan::Kind::Weight, "a", DType::F32, {4}, floats({4}, 0.5f, 0.25f)});
   plan.buffers.push_back({BufferPlan::Kind::Weight, "b", DType::F32, {4}, floats({4}, 1, 0)});
   KernelLaunch launch = plan.steps[0].alternatives[0].launches[0];
-  launch.arguments = {PointerArgument{6}, PointerArgument{7}, PointerArgument{3, 0, /*written=*/true}, ScalarArgument{4}};
+  launch.arguments = {PointerArgument{6}, PointerArgument{7}, PointerArgument{3, 0, /*written=*/true},
+                      ScalarArgument{4}};
   launch.gridX = 1;
   plan.preparation.emplace_back().alternatives.push_back({{}, {launch}});
   return plan;
@@ -204,7 +208,8 @@ TEST(PlanVerify, APreparationMakesAllOfItsBuffersFromWeights) {
   EXPECT_EQ(verify(plan).error().message, "buffer w: nothing prepares it");
   plan = preparedPlan();
   plan.preparation[0].alternatives[0].launches[0].arguments[0] = PointerArgument{0};
-  EXPECT_EQ(verify(plan).error().message, "launch at layers.0.scale: the preparation uses buffer x, which a run fills");
+  EXPECT_EQ(verify(plan).error().message,
+            "launch at layers.0.scale: the preparation uses buffer x, which a run fills");
   plan = preparedPlan();
   plan.steps[0].alternatives[0].launches[0].arguments[2] = PointerArgument{3, 0, /*written=*/true};
   EXPECT_NE(verify(plan).error().message.find("writes what the preparation makes"), std::string::npos);

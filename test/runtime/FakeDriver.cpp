@@ -20,14 +20,15 @@ namespace {
 
 FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
 std::map<DevicePointer, size_t> allocations;
-std::map<DevicePointer, int> openedBy; ///< how many "processes", which are threads here, have opened an allocation
+std::map<DevicePointer, int>
+    openedBy;               ///< how many "processes", which are threads here, have opened an allocation
 std::recursive_mutex mutex; ///< around every call that touches what follows: ranks are threads
 thread_local Context currentContext = nullptr;
 thread_local bool capturing = false; ///< one of the streams: this one
 thread_local Stream capturedStream = nullptr;
 std::map<Event, Stream> recordedOn;
-constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, invalidHandle = 400, illegalAddress = 700,
-              captureUnsupported = 900;
+constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, invalidHandle = 400,
+              illegalAddress = 700, captureUnsupported = 900;
 
 struct Work {
   std::function<int()> run;
@@ -70,8 +71,8 @@ int add(const std::vector<uint64_t> &a, uint64_t threads) {
 int tile(const std::vector<uint64_t> &a, uint64_t threads) {
   const uint64_t rows = a[1], columns = a[2], pitch = a[3];
   float *out = floatsAt(a[16]), *marks = floatsAt(a[17]);
-  if (!inside(a[0], (rows - 1) * pitch + columns * 4) || !inside(a[16], rows * columns * 4) || !inside(a[17], 4) ||
-      threads < columns)
+  if (!inside(a[0], (rows - 1) * pitch + columns * 4) || !inside(a[16], rows * columns * 4) ||
+      !inside(a[17], 4) || threads < columns)
     return illegalAddress;
   for (uint64_t row = 0; row < rows; ++row)
     for (uint64_t column = 0; column < columns; ++column)
@@ -84,8 +85,10 @@ struct KernelInfo {
   int (*run)(const std::vector<uint64_t> &, uint64_t threads);
   std::vector<int> words; ///< of each argument
 };
-const std::map<std::string, KernelInfo> kernels = {
-    {"scale", {scale, {1, 1, 1, 1}}}, {"scale_few", {scale, {1, 1, 1, 1}}}, {"add", {add, {1, 1, 1, 1, 1}}}, {"tile", {tile, {16, 1, 1}}}};
+const std::map<std::string, KernelInfo> kernels = {{"scale", {scale, {1, 1, 1, 1}}},
+                                                   {"scale_few", {scale, {1, 1, 1, 1}}},
+                                                   {"add", {add, {1, 1, 1, 1, 1}}},
+                                                   {"tile", {tile, {16, 1, 1}}}};
 
 int queue(Work work) {
   std::lock_guard lock(mutex);
@@ -182,7 +185,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = size_t(1) << 30, 0; }
 int cuDeviceGetPCIBusId(char *text, int length, int device) {
-  return std::snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0", counters.sameBus ? 0x1b : 0x1b + device), 0;
+  return std::snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0",
+                       counters.sameBus ? 0x1b : 0x1b + device),
+         0;
 }
 int cuDeviceGetByPCIBusId(int *device, const char *text) {
   *device = static_cast<int>(std::strtol(text + 5, nullptr, 16)) - 0x1b;
@@ -300,11 +305,13 @@ int cuModuleGetFunction(Function *function, Module, const char *name) {
   *function = reinterpret_cast<Function>(const_cast<KernelInfo *>(&found->second));
   return 0;
 }
-int cuTensorMapEncodeTiled(EncodedTensorMap *map, int type, uint32_t rank, void *address, const uint64_t *shape,
-                           const uint64_t *strides, const uint32_t *box, const uint32_t *, int, int, int, int) {
+int cuTensorMapEncodeTiled(EncodedTensorMap *map, int type, uint32_t rank, void *address,
+                           const uint64_t *shape, const uint64_t *strides, const uint32_t *box,
+                           const uint32_t *, int, int, int, int) {
   constexpr int f32 = 7;
-  if (type != f32 || rank != 2 || reinterpret_cast<uintptr_t>(map) % 64 != 0 || reinterpret_cast<uintptr_t>(address) % 16 != 0 ||
-      strides[0] % 16 != 0 || box[0] * 4 % 16 != 0 || box[0] > 256 || box[1] > 256)
+  if (type != f32 || rank != 2 || reinterpret_cast<uintptr_t>(map) % 64 != 0 ||
+      reinterpret_cast<uintptr_t>(address) % 16 != 0 || strides[0] % 16 != 0 || box[0] * 4 % 16 != 0 ||
+      box[0] > 256 || box[1] > 256)
     return invalidValue;
   *map = {{reinterpret_cast<uint64_t>(address), shape[1], shape[0], strides[0]}};
   return 0;
@@ -360,8 +367,8 @@ int cuGraphInstantiateWithFlags(GraphExec *executable, Graph graph, unsigned lon
       reinterpret_cast<GraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(graph)));
   return ++counters.graphs, 0;
 }
-int cuStreamGetCaptureInfo_v3(Stream stream, int *state, uint64_t *, Graph *, const GraphNode **last, const void **,
-                              size_t *count) {
+int cuStreamGetCaptureInfo_v3(Stream stream, int *state, uint64_t *, Graph *, const GraphNode **last,
+                              const void **, size_t *count) {
   std::lock_guard lock(mutex);
   if (!capturing || stream != capturedStream || captured.empty())
     return invalidValue;
@@ -369,16 +376,18 @@ int cuStreamGetCaptureInfo_v3(Stream stream, int *state, uint64_t *, Graph *, co
   node = reinterpret_cast<GraphNode>(captured.size()); // by its number, from 1
   return *state = 1, *last = &node, *count = 1, 0;
 }
-int cuGraphExecKernelNodeSetParams_v2(GraphExec executable, GraphNode node, const KernelNodeParameters *parameters) {
+int cuGraphExecKernelNodeSetParams_v2(GraphExec executable, GraphNode node,
+                                      const KernelNodeParameters *parameters) {
   std::lock_guard lock(mutex);
   auto &works = *reinterpret_cast<std::vector<Work> *>(executable);
   const auto number = reinterpret_cast<size_t>(node);
-  if (!currentContext || number == 0 || number > works.size() || works[number - 1].function != parameters->function ||
-      parameters->blockX != 128)
+  if (!currentContext || number == 0 || number > works.size() ||
+      works[number - 1].function != parameters->function || parameters->blockX != 128)
     return invalidValue;
   ++counters.changes;
-  works[number - 1] = kernel(parameters->function, uint64_t(parameters->gridX) * parameters->gridY * parameters->gridZ,
-                             parameters->arguments, works[number - 1].overlaps);
+  works[number - 1] =
+      kernel(parameters->function, uint64_t(parameters->gridX) * parameters->gridY * parameters->gridZ,
+             parameters->arguments, works[number - 1].overlaps);
   return 0;
 }
 int cuGraphUpload(GraphExec executable, Stream) { return executable ? 0 : invalidValue; }

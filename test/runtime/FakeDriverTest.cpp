@@ -36,7 +36,8 @@ TEST_F(FakeGpu, StepsReplayOneGraph) {
   ASSERT_TRUE(executor);
   checkSteps(*executor);
   EXPECT_EQ(static_cast<uint64_t>(counters().changes), executor->statistics().changedLaunches);
-  EXPECT_LT(counters().changes, 230); // a launch a step, and now and then more when an input has outgrown its memory
+  EXPECT_LT(counters().changes,
+            230); // a launch a step, and now and then more when an input has outgrown its memory
   EXPECT_EQ(static_cast<uint64_t>(counters().replays), executor->statistics().replays);
 }
 
@@ -238,8 +239,8 @@ static ProgramPlan markedPlan(WorkspaceArgument::Contents contents) {
                                 {Kind::Pointer, "f32 *", "to"},
                                 {Kind::Workspace, "f32 *", "marks"}};
   KernelLaunch launch;
-  launch.arguments = {TensorMapArgument{0, 32, false, DType::F32, {rows, 8}, {8, 1}, {4, 8}}, PointerArgument{1, 0, true},
-                      WorkspaceArgument{rows * 4, contents}};
+  launch.arguments = {TensorMapArgument{0, 32, false, DType::F32, {rows, 8}, {8, 1}, {4, 8}},
+                      PointerArgument{1, 0, true}, WorkspaceArgument{rows * 4, contents}};
   plan.steps.clear();
   plan.add(launch);
   return plan;

@@ -1,5 +1,5 @@
-// A stand-in for libnccl.so.2 whose ranks are threads and whose sums are done when the call returns. As the real one, it
-// waits for ever for a rank that does not come, unless it is aborted.
+// A stand-in for libnccl.so.2 whose ranks are threads and whose sums are done when the call returns. As the
+// real one, it waits for ever for a rank that does not come, unless it is aborted.
 #include "runtime/collective/Nccl.h"
 
 #include <condition_variable>

@@ -6,7 +6,9 @@ int nvrtcVersion(int *major, int *minor) {
   return 0;
 }
 const char *nvrtcGetErrorString(int) { return "fake"; }
-int nvrtcCreateProgram(void **, const char *, const char *, int, const char *const *, const char *const *) { return 1; }
+int nvrtcCreateProgram(void **, const char *, const char *, int, const char *const *, const char *const *) {
+  return 1;
+}
 int nvrtcDestroyProgram(void **) { return 0; }
 int nvrtcCompileProgram(void *, int, const char *const *) { return 1; }
 int nvrtcGetCUBINSize(void *, unsigned long *) { return 1; }

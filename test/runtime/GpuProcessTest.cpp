@@ -1,4 +1,5 @@
-// Ranks on GPUs of processes, which are threads here that meet over TCP, over stand-ins for the driver and NCCL.
+// Ranks on GPUs of processes, which are threads here that meet over TCP, over stand-ins for the driver and
+// NCCL.
 #include "FakeGpu.h"
 #include "TcpRanks.h"
 
@@ -87,7 +88,8 @@ TEST_F(GpuProcesses, AllReachOneAnothersAreas) {
       if (!first)
         return first.error();
       const auto rank = static_cast<size_t>(group.rank());
-      const Exchange &mine = seen[rank] = *static_cast<Exchange *>(*first); // the stand-in's memory is the host's
+      const Exchange &mine = seen[rank] =
+          *static_cast<Exchange *>(*first); // the stand-in's memory is the host's
       EXPECT_EQ(mine.rank, rank);
       EXPECT_EQ(mine.ranks, static_cast<unsigned>(ranks));
       for (size_t i = 0; i < mine.roundBytes * fusion_exchange::rounds; ++i)
@@ -124,8 +126,9 @@ TEST_F(GpuProcesses, AllReachOneAnothersAreas) {
 
 TEST_F(GpuProcesses, OneThatOpensNothingLeavesAllWithTheLibrary) {
   counters().refusing = 1;
-  EXPECT_EQ(saidOnGpus(3, sumsByLibrary), "rank 1 cannot open the memory of rank 0's GPU: an error (CUDA_ERROR_FAKE): "
-                                          "collectives go through NCCL\n");
+  EXPECT_EQ(saidOnGpus(3, sumsByLibrary),
+            "rank 1 cannot open the memory of rank 0's GPU: an error (CUDA_ERROR_FAKE): "
+            "collectives go through NCCL\n");
 }
 
 TEST_F(GpuProcesses, WithoutPeerAccessTheLibraryIsLeft) {
@@ -137,7 +140,9 @@ TEST_F(GpuProcesses, WithoutPeerAccessTheLibraryIsLeft) {
 TEST_F(GpuProcesses, OfHiddenGpusNothingIsAsked) {
   counters().reachable = 0;
   counters().shownGpus = 0;
-  EXPECT_EQ(saidOnGpus(2, [](Communicator &group) { return group.exchange(64) ? group.check() : badInput("none"); }), "");
+  EXPECT_EQ(saidOnGpus(
+                2, [](Communicator &group) { return group.exchange(64) ? group.check() : badInput("none"); }),
+            "");
 }
 
 TEST_F(GpuProcesses, TwoOnOneGpuAreRefused) {
@@ -145,7 +150,8 @@ TEST_F(GpuProcesses, TwoOnOneGpuAreRefused) {
   for (const Status &outcome : onGpus(2, [](Communicator &) -> Status { return badInput("was made"); })) {
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().kind, ErrorKind::Environment);
-    EXPECT_NE(outcome.error().message.find("ranks 0 and 1 are on one GPU (0000:1b:00.0): a rank waits"), std::string::npos)
+    EXPECT_NE(outcome.error().message.find("ranks 0 and 1 are on one GPU (0000:1b:00.0): a rank waits"),
+              std::string::npos)
         << outcome.error().message;
   }
 }

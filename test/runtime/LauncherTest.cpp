@@ -43,9 +43,10 @@ Variables with(Variables set, const Variables &more) {
 }
 
 TEST(Launcher, NobodyLaunchedUs) {
-  for (const Variables &set : {Variables{}, Variables{{"MASTER_ADDR", "x"}, {"MASTER_PORT", "1"}},
-                               // a batch script outside of srun
-                               Variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}}}) {
+  for (const Variables &set :
+       {Variables{}, Variables{{"MASTER_ADDR", "x"}, {"MASTER_PORT", "1"}},
+        // a batch script outside of srun
+        Variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}}}) {
     auto read = readFrom(set);
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_FALSE(read->has_value());
@@ -100,16 +101,21 @@ TEST(Launcher, OtherLaunchersAndTheirDefaults) {
   EXPECT_EQ(found.rank, 5);
   EXPECT_EQ(found.localRank, 1);
   EXPECT_EQ(found.address, "gpu07");
-  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_JOB_NODELIST", "a,b"}}).address, "a");
+  EXPECT_EQ(
+      place({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_JOB_NODELIST", "a,b"}}).address,
+      "a");
 }
 
 TEST(Launcher, TheLocalRankFollowsFromTheRank) {
   EXPECT_EQ(place({{"RANK", "3"}, {"WORLD_SIZE", "4"}}).localRank, 3);
-  EXPECT_EQ(place({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "x"}}).localRank, 1);
+  EXPECT_EQ(
+      place({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "x"}}).localRank,
+      1);
 }
 
 TEST(Launcher, RanksOfOneHostMeetInside) {
-  LaunchedRank found = place(with(torchrun, {{"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "3"}}));
+  LaunchedRank found =
+      place(with(torchrun, {{"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "3"}}));
   EXPECT_TRUE(found.onOneHost);
   EXPECT_EQ(found.address, "127.0.0.1");
   EXPECT_FALSE(place(torchrun).onOneHost);

@@ -104,5 +104,7 @@ TEST_P(MatmulsOnGpu, AreQueuedAndRecordedOnTheCallersStream) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, MatmulsOnGpu, testing::Values("", "kernel", "library"),
-                         [](const auto &info) { return std::string(info.param).empty() ? "measured" : info.param; });
+                         [](const auto &info) {
+                           return std::string(info.param).empty() ? "measured" : info.param;
+                         });
 } // namespace

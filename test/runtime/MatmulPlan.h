@@ -12,7 +12,9 @@ inline KernelPlan libraryMatmul() {
   kernel.schedule = "matmul";
   kernel.isLibraryCall = true;
   kernel.matmul = LibraryMatmul{DType::F32, DType::F32, DType::F32, false, true};
-  kernel.parameters = {{Kind::Pointer, "const f32 *", "a"}, {Kind::Pointer, "const f32 *", "b"}, {Kind::Pointer, "f32 *", "c"}};
+  kernel.parameters = {{Kind::Pointer, "const f32 *", "a"},
+                       {Kind::Pointer, "const f32 *", "b"},
+                       {Kind::Pointer, "f32 *", "c"}};
   for (const char *name : {"m", "n", "k", "batch", "lda", "ldb", "ldc", "strideA", "strideB", "strideC"})
     kernel.parameters.push_back({Kind::Scalar, "i64", name});
   return kernel;
@@ -53,17 +55,21 @@ inline ProgramPlan twoMatmuls() {
 )";
   ours.blockX = rest.blockX = 64;
   ours.usesPdl = rest.usesPdl = true;
-  ours.parameters = {{Kind::Pointer, "const f32 *", "x"}, {Kind::Pointer, "const f32 *", "w"}, {Kind::Pointer, "f32 *", "y"}};
+  ours.parameters = {{Kind::Pointer, "const f32 *", "x"},
+                     {Kind::Pointer, "const f32 *", "w"},
+                     {Kind::Pointer, "f32 *", "y"}};
   rest.parameters = {{Kind::Pointer, "const f32 *", "x"}, {Kind::Pointer, "f32 *", "y"}};
   plan.kernels = {ours, rest, libraryMatmul()};
   auto argument = [](BufferId buffer, bool written) { return PointerArgument{buffer, 0, written}; };
-  for (const auto &[from, between, to] : {std::array<BufferId, 3>{0, 2, 3}, std::array<BufferId, 3>{3, 4, 5}}) {
+  for (const auto &[from, between, to] :
+       {std::array<BufferId, 3>{0, 2, 3}, std::array<BufferId, 3>{3, 4, 5}}) {
     KernelLaunch one, call, after;
     one.arguments = {argument(from, false), argument(1, false), argument(to, true)};
     one.gridX = rows;
     call.kernel = 2;
     call.arguments = {argument(from, false), argument(1, false), argument(between, true)};
-    for (const Dim &number : {rows, Dim(64), Dim(64), Dim(1), Dim(64), Dim(64), Dim(64), Dim(0), Dim(0), rows * 64})
+    for (const Dim &number :
+         {rows, Dim(64), Dim(64), Dim(1), Dim(64), Dim(64), Dim(64), Dim(0), Dim(0), rows * 64})
       call.arguments.push_back(ScalarArgument{number});
     after.kernel = 1;
     after.gridX = rows;

@@ -9,14 +9,17 @@ using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-double costOf(const KernelPlan &kernel) { return kernel.name == "add" ? 3 : kernel.name == "scale" ? 2 : 0.5; }
+double costOf(const KernelPlan &kernel) {
+  return kernel.name == "add" ? 3 : kernel.name == "scale" ? 2 : 0.5;
+}
 
 Result<std::unique_ptr<Backend>> stopwatch(std::span<const KernelPlan> kernels) {
   return std::unique_ptr<Backend>(std::make_unique<TimingBackend>(kernels, costOf));
 }
 
 std::vector<Result<double>> measure(const std::vector<ProgramPlan> &plans, const SymbolValues &sizes,
-                                    const BackendFactory &makeBackend = stopwatch, const MeasureOptions &options = {}) {
+                                    const BackendFactory &makeBackend = stopwatch,
+                                    const MeasureOptions &options = {}) {
   std::vector<const ProgramPlan *> pointers;
   for (const ProgramPlan &plan : plans)
     pointers.push_back(&plan);

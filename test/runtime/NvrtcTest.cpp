@@ -59,7 +59,8 @@ static std::vector<KernelPlan> manyKernels() {
   for (size_t i = 0; i < count; ++i) {
     kernels[i].name = "fill_" + std::to_string(i);
     kernels[i].source = "struct Config { static constexpr int value = " + std::to_string(i) +
-                        "; };\nKERNEL(128) fill_" + std::to_string(i) + "(i32 *to) { to[thread_x()] = Config::value; }\n";
+                        "; };\nKERNEL(128) fill_" + std::to_string(i) +
+                        "(i32 *to) { to[thread_x()] = Config::value; }\n";
   }
   return kernels;
 }

@@ -118,7 +118,8 @@ TEST_F(Peers, ProcessesNeedNcclAsLittle) { // which are threads here
         if (made)
           return work(**made);
         EXPECT_EQ(made.error().kind, ErrorKind::Environment);
-        EXPECT_NE(made.error().message.find("rank 0: NCCL (libnccl.so.2) cannot be loaded"), std::string::npos)
+        EXPECT_NE(made.error().message.find("rank 0: NCCL (libnccl.so.2) cannot be loaded"),
+                  std::string::npos)
             << made.error().message;
       });
   };

@@ -119,7 +119,8 @@ TEST(PlanVerify, RanksAreChecked) {
   EXPECT_NE(whyInvalid(plan).find("exchange memory of several ranks"), std::string::npos);
   plan = twoRanks();
   onlyLaunch(plan, 2).sumsOver = "ep";
-  EXPECT_NE(whyInvalid(plan).find("sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""), std::string::npos);
+  EXPECT_NE(whyInvalid(plan).find("sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""),
+            std::string::npos);
   plan.axis = "ep";
   EXPECT_TRUE(verify(plan));
   plan = twoRanks();
@@ -215,7 +216,8 @@ TEST(PlanVerify, TheFirstAlternativeThatFitsIsTaken) {
   firstOf(plan)[1].when = {{batch, 1, 8}};
   firstOf(plan).push_back(firstOf(plan)[1]);
   firstOf(plan)[2].when = {{n, 1, 500}};
-  EXPECT_NE(whyInvalid(plan).find("is for no sizes with batch = 9, n = 501"), std::string::npos) << whyInvalid(plan);
+  EXPECT_NE(whyInvalid(plan).find("is for no sizes with batch = 9, n = 501"), std::string::npos)
+      << whyInvalid(plan);
   firstOf(plan)[2].when = {{n, 1}};
   EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
 }
@@ -246,7 +248,8 @@ TEST(PlanVerify, AnAlternativeMayBeSeveralLaunches) {
 static ProgramPlan tiledPlan() {
   ProgramPlan plan = samplePlan();
   const Dim batch = Dim::symbol("batch"), n = Dim::symbol("n");
-  plan.kernels[1].parameters[1] = {KernelPlan::Parameter::Kind::TensorMap, "const GRID_CONSTANT TensorMap", "b"};
+  plan.kernels[1].parameters[1] = {KernelPlan::Parameter::Kind::TensorMap, "const GRID_CONSTANT TensorMap",
+                                   "b"};
   plan.kernels[1].parameters[2] = {KernelPlan::Parameter::Kind::Workspace, "f32 *", "partial"};
   plan.kernels[1].clusterX = 2;
   plan.kernels[1].cooperative = true;

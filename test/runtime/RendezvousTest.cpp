@@ -25,7 +25,9 @@ void expectAllGood(const std::vector<Status> &outcomes) {
 }
 
 Status gatherAndCompare(Rendezvous &group, int round) {
-  auto of = [&](int rank) { return std::string(static_cast<size_t>((rank * 7919 + round * 131) % 5000), char('a' + rank)); };
+  auto of = [&](int rank) {
+    return std::string(static_cast<size_t>((rank * 7919 + round * 131) % 5000), char('a' + rank));
+  };
   auto all = group.gather(of(group.rank()));
   if (!all)
     return all.error();
@@ -98,7 +100,8 @@ TEST(TcpRendezvous, ARankThatDoesNotComeIsNamed) {
   EXPECT_NE(joined.error().message.find("rank 2 did not come within 0.5 s"), std::string::npos);
   auto alone = joinTcpRendezvous(placeOf(1, 2, {freePort()}), options);
   ASSERT_FALSE(alone);
-  EXPECT_NE(alone.error().message.find("rank 1 of 2 did not find rank 0"), std::string::npos) << alone.error().message;
+  EXPECT_NE(alone.error().message.find("rank 1 of 2 did not find rank 0"), std::string::npos)
+      << alone.error().message;
 }
 
 TEST(TcpRendezvous, ARankThatIsLateForAGatherIsNamed) {
@@ -162,7 +165,8 @@ TEST(TcpRendezvous, ARegularEndIsNoFailure) {
         EXPECT_TRUE((*joined)->check());
         auto all = (*joined)->gather("x"); // but this cannot be done without it
         ASSERT_FALSE(all);
-        EXPECT_NE(all.error().message.find(fmt::format("rank {} (", first)), std::string::npos) << all.error().message;
+        EXPECT_NE(all.error().message.find(fmt::format("rank {} (", first)), std::string::npos)
+            << all.error().message;
         EXPECT_NE(all.error().message.find("has ended"), std::string::npos) << all.error().message;
       });
     for (std::thread &thread : threads)
@@ -175,9 +179,10 @@ TEST(TcpRendezvous, StrangersOnThePortDoNoHarm) {
   std::thread strangers([&] {
     auto endpoint = resolve("127.0.0.1", ports[0])->front();
     const std::string huge = std::string("fusion\x01\x01") + std::string(8, '\x7f');
-    for (const std::string &text : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\0'), std::string("fus"),
-                                    huge, *encode(Frame::Kind::Hello, "{}"), *encode(Frame::Kind::Hello, "not json"),
-                                    *encode(Frame::Kind::Part, "x"), std::string()}) {
+    for (const std::string &text :
+         {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\0'), std::string("fus"), huge,
+          *encode(Frame::Kind::Hello, "{}"), *encode(Frame::Kind::Hello, "not json"),
+          *encode(Frame::Kind::Part, "x"), std::string()}) {
       Descriptor socket;
       while (!socket)
         socket = connectTo(endpoint, Clock::now() + std::chrono::seconds(1));
@@ -248,7 +253,8 @@ TEST(TcpRendezvous, OnlyWhoKnowsTheSecretJoins) {
     auto joined = joinTcpRendezvous(knowing(1, secret), shortly);
     ASSERT_FALSE(joined);
     EXPECT_EQ(joined.error().kind, ErrorKind::Environment);
-    EXPECT_NE(joined.error().message.find("with another secret"), std::string::npos) << joined.error().message;
+    EXPECT_NE(joined.error().message.find("with another secret"), std::string::npos)
+        << joined.error().message;
   }
   auto joined = joinTcpRendezvous(knowing(1, "ours"), {});
   ASSERT_TRUE(joined) << joined.error().message;
@@ -269,7 +275,8 @@ TEST(TcpRendezvous, WhoListensWithoutTheSecretIsNotRankZero) {
       if (Descriptor guest = acceptFrom(listeners->front())) {
         guests.emplace_back(std::move(guest));
         guests.back().queue(Frame::Kind::Challenge, std::string(32, 'x'));
-        guests.back().queue(guests.size() % 2 ? Frame::Kind::Welcome : Frame::Kind::Refuse, std::string(32, 'x') + "me");
+        guests.back().queue(guests.size() % 2 ? Frame::Kind::Welcome : Frame::Kind::Refuse,
+                            std::string(32, 'x') + "me");
         (void)guests.back().flush();
       }
     }
@@ -351,7 +358,8 @@ TEST(TcpRendezvous, TwoLaunchesThatTryTheSamePortsFindEachTheirOwn) {
   const std::vector<Descriptor> taken = std::move(*listenAt("127.0.0.1", first));
   auto joined = joinTcpRendezvous(placeOf(0, 2, {first}), {});
   ASSERT_FALSE(joined);
-  EXPECT_NE(joined.error().message.find("set FUSION_MASTER_PORT"), std::string::npos) << joined.error().message;
+  EXPECT_NE(joined.error().message.find("set FUSION_MASTER_PORT"), std::string::npos)
+      << joined.error().message;
 }
 
 TEST(TcpRendezvous, APartBeyondTheLimitIsRefusedByAll) {
@@ -361,7 +369,8 @@ TEST(TcpRendezvous, APartBeyondTheLimitIsRefusedByAll) {
   });
   for (const Status &outcome : outcomes) {
     ASSERT_FALSE(outcome);
-    EXPECT_NE(outcome.error().message.find("rank 1 brings 256 MiB"), std::string::npos) << outcome.error().message;
+    EXPECT_NE(outcome.error().message.find("rank 1 brings 256 MiB"), std::string::npos)
+        << outcome.error().message;
   }
 }
 
@@ -400,7 +409,8 @@ private:
   std::vector<Descriptor> pipes;
 };
 
-void expectTheOthersToName(int victim, int signal, const TcpRendezvousOptions &options, const std::string &why) {
+void expectTheOthersToName(int victim, int signal, const TcpRendezvousOptions &options,
+                           const std::string &why) {
   const std::vector<uint16_t> ports = {freePort()};
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

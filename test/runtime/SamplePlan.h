@@ -34,7 +34,9 @@ inline PointerArgument &pointer(KernelLaunch &launch, size_t argument) {
   return std::get<PointerArgument>(launch.arguments[argument]);
 }
 /// Of a step without alternatives.
-inline KernelLaunch &onlyLaunch(ProgramPlan &plan, size_t step) { return plan.steps[step].alternatives.at(0).launches.at(0); }
+inline KernelLaunch &onlyLaunch(ProgramPlan &plan, size_t step) {
+  return plan.steps[step].alternatives.at(0).launches.at(0);
+}
 
 /// Inputs: x and y of batch x n, offset of n + 1. Weights: w of n = 4·k is read as w[i % 4].
 inline ProgramPlan samplePlan() {
@@ -114,7 +116,8 @@ inline ProgramPlan samplePlan() {
   return plan;
 }
 
-/// The sample with an input `past` of [batch, p] that lies in a buffer of [batch, 8], where the result `present` is too.
+/// The sample with an input `past` of [batch, p] that lies in a buffer of [batch, 8], where the result
+/// `present` is too.
 inline ProgramPlan cachePlan() {
   ProgramPlan plan = samplePlan();
   Dim batch = Dim::symbol("batch"), p = Dim::symbol("p");
@@ -140,8 +143,8 @@ inline ProgramPlan rangedPlan() {
   return plan;
 }
 
-/// x → t0 → … → t4 → sum, where `offset` is [p + 1] and only the last of six launches depends on p: the steps of a decode
-/// loop. With `boundary`, that launch is another one from p = boundary on.
+/// x → t0 → … → t4 → sum, where `offset` is [p + 1] and only the last of six launches depends on p: the steps
+/// of a decode loop. With `boundary`, that launch is another one from p = boundary on.
 inline ProgramPlan stepPlan(int64_t boundary = 0) {
   ProgramPlan plan = samplePlan();
   Dim p = Dim::symbol("p");
@@ -160,7 +163,8 @@ inline ProgramPlan stepPlan(int64_t boundary = 0) {
   pointer(add, 2).byteOffset = p * 4;
   plan.add(add);
   if (boundary > 0)
-    plan.steps.back().alternatives = {{{{p + 1, 1, boundary}}, {add}}, {{{p + 1, boundary + 1, INT64_MAX}}, {add}}};
+    plan.steps.back().alternatives = {{{{p + 1, 1, boundary}}, {add}},
+                                      {{{p + 1, boundary + 1, INT64_MAX}}, {add}}};
   return plan;
 }
 

@@ -84,8 +84,10 @@ TEST(ShapePlan, WithoutPermissionNothingIsShared) {
 TEST(ShapePlan, APlannerGivesWhatAPlanOfItsOwnGives) {
   for (const ProgramPlan &plan : {chain(4), rangedPlan(), samplePlan()}) {
     ShapePlanner planner(plan);
-    for (auto [batch, n] : {std::pair(3, 100), {3, 101}, {1, 4}, {3, 100}, {0, 8}, {-1, 8}, {3, 100}, {1, 70000}}) {
-      auto again = planner.plan({{"batch", batch}, {"n", n}}), once = planShapes(plan, {{"batch", batch}, {"n", n}});
+    for (auto [batch, n] :
+         {std::pair(3, 100), {3, 101}, {1, 4}, {3, 100}, {0, 8}, {-1, 8}, {3, 100}, {1, 70000}}) {
+      auto again = planner.plan({{"batch", batch}, {"n", n}}),
+           once = planShapes(plan, {{"batch", batch}, {"n", n}});
       ASSERT_EQ(bool(again), bool(once));
       if (!once) {
         EXPECT_EQ(again.error().message, once.error().message);
@@ -127,11 +129,22 @@ static void expectSameLaunches(const ShapePlan &actual, const ShapePlan &expecte
 }
 
 TEST(ShapePlan, AnUpdateGivesThePlanOfTheOtherSizes) {
-  for (const ProgramPlan &plan : {chain(4), rangedPlan(), samplePlan(), stepPlan(), stepPlan(3), cachePlan()}) {
+  for (const ProgramPlan &plan :
+       {chain(4), rangedPlan(), samplePlan(), stepPlan(), stepPlan(3), cachePlan()}) {
     ShapePlanner planner(plan), other(plan);
     std::optional<ShapePlan> shapes;
-    for (auto [batch, n, p] : {std::tuple(3, 100, 0), {3, 100, 1}, {3, 104, 1}, {3, 4, 2}, {2, 2000, 3}, {1, 4, 7}, {1, 4, 8},
-                               {0, 4, 0}, {1, 3, 2}, {2, 2, 9}, {-1, 8, 1}, {3, 100, 0}}) {
+    for (auto [batch, n, p] : {std::tuple(3, 100, 0),
+                               {3, 100, 1},
+                               {3, 104, 1},
+                               {3, 4, 2},
+                               {2, 2000, 3},
+                               {1, 4, 7},
+                               {1, 4, 8},
+                               {0, 4, 0},
+                               {1, 3, 2},
+                               {2, 2, 9},
+                               {-1, 8, 1},
+                               {3, 100, 0}}) {
       auto expected = other.plan({{"batch", batch}, {"n", n}, {"p", p}});
       if (!shapes) {
         ASSERT_TRUE(expected) << expected.error().message;
@@ -200,7 +213,8 @@ TEST(ShapePlan, AnEmptyGridIsNotLaunched) {
 }
 
 TEST(ShapePlan, NoOverlapWhereALaunchIsLeftOut) {
-  // The third launch may read early what the first wrote, which the second, now missing, would have waited for.
+  // The third launch may read early what the first wrote, which the second, now missing, would have waited
+  // for.
   ProgramPlan plan = samplePlan();
   plan.add(onlyLaunch(plan, 1));
   onlyLaunch(plan, 1).gridX = Dim::symbol("batch") - 3;

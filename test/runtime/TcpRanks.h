@@ -23,7 +23,8 @@ inline uint16_t freePort() {
   return ntohs(address.sin_port);
 }
 
-inline LaunchedRank placeOf(int rank, int ranks, std::vector<uint16_t> ports, const std::string &host = "127.0.0.1") {
+inline LaunchedRank placeOf(int rank, int ranks, std::vector<uint16_t> ports,
+                            const std::string &host = "127.0.0.1") {
   LaunchedRank place;
   place.rank = rank;
   place.ranks = ranks;
@@ -35,8 +36,9 @@ inline LaunchedRank placeOf(int rank, int ranks, std::vector<uint16_t> ports, co
 
 /// Calls `work` for each rank in a thread of its own; what it returns, by rank.
 inline std::vector<Status> onThreads(int ranks, const std::vector<uint16_t> &ports,
-                              const std::function<Status(Rendezvous &)> &work, const TcpRendezvousOptions &options = {},
-                              const std::string &host = "127.0.0.1") {
+                                     const std::function<Status(Rendezvous &)> &work,
+                                     const TcpRendezvousOptions &options = {},
+                                     const std::string &host = "127.0.0.1") {
   std::vector<Status> outcomes(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)

@@ -12,8 +12,8 @@
 
 namespace fusion::test {
 
-/// twice = 2 x, a tile of 64 x 32 a block: loaded with a swizzle, stored without; total = the sum of all x, which the last
-/// block takes from workspace.
+/// twice = 2 x, a tile of 64 x 32 a block: loaded with a swizzle, stored without; total = the sum of all x,
+/// which the last block takes from workspace.
 inline constexpr const char *tileSource = R"(#include "prelude.cuh"
 #include "tma.cuh"
 KERNEL(128) double_tiles(const GRID_CONSTANT TensorMap from, const GRID_CONSTANT TensorMap to, f32 *sum, u32 *finished,
@@ -87,7 +87,8 @@ inline ProgramPlan tilePlan(std::string source = tileSource) {
   to.written = true;
   KernelLaunch launch;
   launch.arguments = {from, to, WorkspaceArgument{4, WorkspaceArgument::Contents::Zeroed},
-                      WorkspaceArgument{4, WorkspaceArgument::Contents::KeptZero}, PointerArgument{2, 0, /*written=*/true}};
+                      WorkspaceArgument{4, WorkspaceArgument::Contents::KeptZero},
+                      PointerArgument{2, 0, /*written=*/true}};
   launch.gridX = columns.ceilDiv(32);
   launch.gridY = rows.ceilDiv(64);
   launch.location = "layers.0.double";
@@ -103,7 +104,8 @@ inline Tensor wholeNumbers(int64_t rows, int64_t columns, int64_t first) {
   return tensor;
 }
 
-/// Several shapes whose tiles reach beyond the tensor, each often enough that graphs are recorded and replayed.
+/// Several shapes whose tiles reach beyond the tensor, each often enough that graphs are recorded and
+/// replayed.
 inline void checkTiles(Executor &executor) {
   for (int round = 0; round < 4; ++round)
     for (auto [rows, columns] : {std::pair<int64_t, int64_t>{70, 36}, {1, 4}, {64, 32}, {129, 100}}) {

@@ -1,4 +1,5 @@
-// Tensor maps, mbarriers and workspace through a plan, emulated; and what the emulation finds that a GPU may let pass.
+// Tensor maps, mbarriers and workspace through a plan, emulated; and what the emulation finds that a GPU may
+// let pass.
 #include "TilePlan.h"
 
 #include "runtime/CompileKernels.h"
@@ -26,13 +27,15 @@ TEST(Tiles, TheirSizesAreChecked) {
   ASSERT_TRUE(executor) << executor.error().message;
   auto odd = (*executor)->run({{"x", wholeNumbers(5, 6, 0)}});
   ASSERT_FALSE(odd);
-  EXPECT_NE(odd.error().message.find("a tensor map of x has a stride of 24 bytes, not of whole 16"), std::string::npos)
+  EXPECT_NE(odd.error().message.find("a tensor map of x has a stride of 24 bytes, not of whole 16"),
+            std::string::npos)
       << odd.error().message;
   ProgramPlan plan = tilePlan();
   std::get<TensorMapArgument>(onlyLaunch(plan, 0).arguments[0]).shape[0] = Dim::symbol("rows") + 1;
   auto beyond = planShapes(plan, {{"rows", 4}, {"columns", 4}});
   ASSERT_FALSE(beyond);
-  EXPECT_NE(beyond.error().message.find("of a buffer of 64 bytes"), std::string::npos) << beyond.error().message;
+  EXPECT_NE(beyond.error().message.find("of a buffer of 64 bytes"), std::string::npos)
+      << beyond.error().message;
   std::get<TensorMapArgument>(onlyLaunch(plan, 0).arguments[0]).shape[0] = Dim::symbol("rows") - 4;
   auto empty = planShapes(plan, {{"rows", 4}, {"columns", 4}});
   EXPECT_TRUE(empty) << empty.error().message;
@@ -70,14 +73,17 @@ TEST(Tiles, AMissingWaitIsFound) {
 }
 
 TEST(Tiles, AMissingFenceIsFound) {
-  expectIn(without("fence_proxy_async();"), "tma_store_tile: reads what a thread has written without fence_proxy_async()");
+  expectIn(without("fence_proxy_async();"),
+           "tma_store_tile: reads what a thread has written without fence_proxy_async()");
   expectIn(without("fence_mbarrier_init();"), "fence_mbarrier_init() is missing");
 }
 
 TEST(Tiles, WrongUseOfBarriersAndPlacesIsFound) {
   expectIn(without("mbarrier_init(full, 1);"), "an mbarrier that nobody has initialised");
-  expectIn(without("mbarrier_arrive_expect(full, 8192);", "mbarrier_arrive_expect(full, 8200);"), "threads wait at an mbarrier");
-  expectIn(without("tma_load_tile(tiles, from", "tma_load_tile(tiles + 64, from"), "does not begin at a multiple of 1024 bytes");
+  expectIn(without("mbarrier_arrive_expect(full, 8192);", "mbarrier_arrive_expect(full, 8200);"),
+           "threads wait at an mbarrier");
+  expectIn(without("tma_load_tile(tiles, from", "tma_load_tile(tiles + 64, from"),
+           "does not begin at a multiple of 1024 bytes");
   expectIn(without("full, column, row)", "full, column)"), "1 coordinates for a tensor map of 2 dims");
 }
 

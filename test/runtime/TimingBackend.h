@@ -21,8 +21,12 @@ public:
   Result<std::shared_ptr<void>> allocate(size_t bytes) override {
     return std::shared_ptr<void>(std::aligned_alloc(256, (bytes + 511) / 256 * 256), std::free);
   }
-  Status upload(void *target, const void *source, size_t bytes) override { return copy(target, source, bytes); }
-  Status download(void *target, const void *source, size_t bytes) override { return copy(target, source, bytes); }
+  Status upload(void *target, const void *source, size_t bytes) override {
+    return copy(target, source, bytes);
+  }
+  Status download(void *target, const void *source, size_t bytes) override {
+    return copy(target, source, bytes);
+  }
   Status copy(void *target, const void *source, size_t bytes) override {
     std::copy_n(static_cast<const char *>(source), bytes, static_cast<char *>(target));
     return {};
@@ -53,7 +57,8 @@ public:
       return status.error();
     return elapsed;
   }
-  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>>, const std::function<Status()> &) override {
+  Result<std::vector<double>> timeEach(std::span<const std::function<Status()>>,
+                                       const std::function<Status()> &) override {
     return badInput("not for this");
   }
 

@@ -63,7 +63,8 @@ std::string MessageMutator::mutate(std::mt19937 &random) const {
       Range at = strings[below(random, strings.size())];
       for (int attempt = 0; attempt < 200; ++attempt) {
         Range other = strings[below(random, strings.size())];
-        if (other.length != at.length || original.compare(at.offset, at.length, original, other.offset, other.length) == 0)
+        if (other.length != at.length ||
+            original.compare(at.offset, at.length, original, other.offset, other.length) == 0)
           continue;
         bytes.replace(at.offset, at.length, original, other.offset, other.length);
         break;
@@ -125,7 +126,8 @@ std::string replaceWord(const std::string &text, bool numbers, std::mt19937 &ran
   auto [other, otherLength] = found[below(random, found.size())];
   bool fresh = numbers && random() % 2 == 0;
   return text.substr(0, at) +
-         (fresh ? std::to_string(static_cast<int64_t>(interestingInteger(random))) : text.substr(other, otherLength)) +
+         (fresh ? std::to_string(static_cast<int64_t>(interestingInteger(random)))
+                : text.substr(other, otherLength)) +
          text.substr(at + length);
 }
 

@@ -44,8 +44,8 @@ WordOption device("device", "Which kernels run beside the reference", "cpu", cat
                   {{"cpu", "none"},
                    {"emulate", "the emitted ones, on the host"},
                    {"cuda", "the emitted ones, on a GPU"}});
-cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests (default .)"), cl::value_desc("DIR"), cl::init("."),
-                            cl::cat(category));
+cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests (default .)"),
+                            cl::value_desc("DIR"), cl::init("."), cl::cat(category));
 NumberOption<double> slack("slack", "Errors allowed, in those of a few roundings", category,
                            {.unit = "X", .initial = 4, .least = 0});
 cl::opt<bool> countFusions("count-fusions", cl::desc("Print in how many graphs each fusion and raise fired"),
@@ -346,7 +346,8 @@ Status run() {
     if (Status status = writeOutput("-", statistics.table()); !status)
       return status;
   if (failures > 0)
-    return Error{ErrorKind::AnswerIsNo, fmt::format("{} of {} graphs are computed wrongly", failures, count.getValue())};
+    return Error{ErrorKind::AnswerIsNo,
+                 fmt::format("{} of {} graphs are computed wrongly", failures, count.getValue())};
   if (printOnly)
     return {};
   return writeOutput("-", fmt::format("{} graphs, seeds {} to {}: all agree\n", count.getValue(),

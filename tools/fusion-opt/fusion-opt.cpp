@@ -33,7 +33,8 @@ cl::opt<std::string>
                cl::desc("Output file; with --emit=cuda and a / at its end, a folder with one file a "
                         "kernel (default -, stdout)"),
                cl::value_desc("OUT"), cl::init("-"), cl::cat(output));
-cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"), cl::cat(category));
+cl::opt<bool> fuseFlag("fuse", cl::desc("Run the default pipeline: normalise, raise, fuse"),
+                       cl::cat(category));
 CompileFlags flags(category);
 VocabularyFlag vocabulary(category);
 WordOption target = targetOption(category);
@@ -62,8 +63,8 @@ bool needsOwnDriver() {
   return llvm::StringRef(inputFile).ends_with(".onnx") || fuseFlag || !reportFile.empty() ||
          emitKind != "mlir" || verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() ||
          !flags.fuseDisable.empty() || !kernels.files().empty() || flags.tensorParallel != 1 ||
-         vocabulary.value || flags.kvCapacity.getNumOccurrences() || flags.noAssumeFinite || flags.batchInvariant ||
-         flags.sample.getNumOccurrences();
+         vocabulary.value || flags.kvCapacity.getNumOccurrences() || flags.noAssumeFinite ||
+         flags.batchInvariant || flags.sample.getNumOccurrences();
 }
 
 Status checkOptions() {
@@ -73,8 +74,8 @@ Status checkOptions() {
     return badInput("--no-assume-finite needs --fuse");
   if (flags.batchInvariant && !fuseFlag)
     return badInput("--batch-invariant needs --fuse");
-  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() || !flags.fuseDisable.empty() ||
-                    flags.tensorParallel != 1 || requirePlan))
+  if (!fuseFlag && (!reportFile.empty() || !required.empty() || !flags.patterns.empty() ||
+                    !flags.fuseDisable.empty() || flags.tensorParallel != 1 || requirePlan))
     return badInput("--report, --require, --require-plan, --patterns, --fuse-disable and --tp need --fuse");
   for (const Status &status :
        {vocabulary.check(flags), flags.check(), checkReportFile(reportFile), kernels.check()})
@@ -122,8 +123,8 @@ Status enableRemarks(MLIRContext &context, const MlirOptMainConfig &config) {
   if (file.empty())
     file = yaml ? "mlir-remarks.yaml" : "mlir-remarks.bitstream";
   return succeeded(remark::enableOptimizationRemarksWithLLVMStreamer(
-             context, file, yaml ? llvm::remarks::Format::YAML : llvm::remarks::Format::Bitstream, std::move(policy),
-             categories))
+             context, file, yaml ? llvm::remarks::Format::YAML : llvm::remarks::Format::Bitstream,
+             std::move(policy), categories))
              ? Status()
              : badInput("cannot write remarks to " + file);
 }
@@ -202,7 +203,8 @@ Status runOwn(const MlirOptMainConfig &config) {
     if (Status status = report.write(reportFile); !status)
       return status;
   if (requirePlan && !report.noPlan().empty())
-    return Error{ErrorKind::AnswerIsNo, inputFile + ": no GPU plan for " + options.target.arch + ": " + report.noPlan()};
+    return Error{ErrorKind::AnswerIsNo,
+                 inputFile + ": no GPU plan for " + options.target.arch + ": " + report.noPlan()};
   if (Status status = checkRequirements(report); !status)
     return status;
   return llvm::StringRef(outputFile).ends_with("/") ? Status() : writeOutput(outputFile, *text);

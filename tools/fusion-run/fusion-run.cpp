@@ -93,10 +93,12 @@ Status checkOptions() {
   if (Status status = generating.check(); !status)
     return status;
   if (inputsFile.empty() && !randomSizes.getNumOccurrences() && !describeOnly && !generating.isGiven())
-    return badInput("no inputs: give --inputs=F.safetensors, or --random-inputs; --describe prints what the graph takes");
+    return badInput(
+        "no inputs: give --inputs=F.safetensors, or --random-inputs; --describe prints what the graph takes");
   if (!inputsFile.empty() && randomSizes.getNumOccurrences())
     return badInput("--inputs and --random-inputs: give one of them");
-  for (const Status &status : {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
+  for (const Status &status :
+       {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
     if (!status)
       return status;
   if (generating.isGiven() && (decodeSteps > 0 || !profileFile.empty() || !exactFile.empty()))
@@ -132,7 +134,8 @@ std::string summary(const Program &program, const NamedTensors &outputs) {
 }
 
 /// Compiles or opens INPUT. Lines about edited kernels go to `trials`.
-Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::vector<int64_t>> &prompts, std::string &trials) {
+Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::vector<int64_t>> &prompts,
+                            std::string &trials) {
   CompileOptions options = flags.options(Target::current());
   options.device = *runOnNamed(device.getValue());
   options.fuse = !noFuse;
@@ -142,8 +145,9 @@ Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::v
   options.memoryLimit = static_cast<size_t>(memoryLimit * (1 << 30));
   LoadOptions loading = flags.loading();
   if (llvm::sys::fs::is_directory(inputFile))
-    return loading.dims.empty() ? Program::open(inputFile, options)
-                                : badInput("--dim is for graphs: the sizes of a bundle are given to fusion-compile");
+    return loading.dims.empty()
+               ? Program::open(inputFile, options)
+               : badInput("--dim is for graphs: the sizes of a bundle are given to fusion-compile");
   loading.ranks = options.tensorParallel;
   if (generating.isGiven() && !loading.sampling)
     loading.sampling.emplace();
@@ -179,9 +183,9 @@ Result<std::string> timeRuns(Program &program, const NamedTensors &inputs, Named
       return times.error();
     std::sort(times->begin(), times->end());
     const std::string why = program.statistics().whyOneByOne;
-    text += fmt::format("bench{}: {} runs on {}, median {:.2f} us, fastest {:.2f} us{}\n", emptied ? ", cold" : "",
-                        times->size(), program.device(), (*times)[times->size() / 2], times->front(),
-                        why.empty() ? "" : ", launched one by one: " + why);
+    text += fmt::format("bench{}: {} runs on {}, median {:.2f} us, fastest {:.2f} us{}\n",
+                        emptied ? ", cold" : "", times->size(), program.device(), (*times)[times->size() / 2],
+                        times->front(), why.empty() ? "" : ", launched one by one: " + why);
   }
   if (text.empty())
     return text;
@@ -244,7 +248,8 @@ struct Given {
 
 Result<Given> readFiles() {
   Given given;
-  for (auto [file, tensors] : {std::pair(&inputsFile, &given.inputs), {&expectFile, &given.expected}, {&exactFile, &given.exact}}) {
+  for (auto [file, tensors] :
+       {std::pair(&inputsFile, &given.inputs), {&expectFile, &given.expected}, {&exactFile, &given.exact}}) {
     if (file->empty())
       continue;
     auto read = readSafetensors(*file);
@@ -285,7 +290,8 @@ void sayMemory(const Program &program) {
   const RunStatistics statistics = program.statistics();
   if (statistics.peakBytes > 0 && program.rank() == 0)
     note(fmt::format("memory: at most {:.1f} MiB at once, of which weights {:.1f}, temporaries {:.1f}",
-                     static_cast<double>(statistics.peakBytes) / (1 << 20), static_cast<double>(statistics.weightBytes) / (1 << 20),
+                     static_cast<double>(statistics.peakBytes) / (1 << 20),
+                     static_cast<double>(statistics.weightBytes) / (1 << 20),
                      static_cast<double>(statistics.temporaryBytes) / (1 << 20)));
 }
 
@@ -310,9 +316,11 @@ Status runGenerate(Program &program, const Given &given) {
   if (Status status = writeFiles(program, tokens); !status)
     return status;
   bool pass = true;
-  std::string text = expectFile.empty() ? tokensText(*generation) : compareTokens(tokens, given.expected, pass);
+  std::string text =
+      expectFile.empty() ? tokensText(*generation) : compareTokens(tokens, given.expected, pass);
   sayMemory(program);
-  if (Status status = program.rank() == 0 ? writeOutput("-", text + describe(*generation)) : Status(); !status)
+  if (Status status = program.rank() == 0 ? writeOutput("-", text + describe(*generation)) : Status();
+      !status)
     return status;
   return pass ? Status() : Error{ErrorKind::AnswerIsNo, ""}; // said by the lines above
 }
@@ -351,9 +359,11 @@ Status runOnce(Program &program, const Given &given) {
   if (expectFile.empty() && exactFile.empty())
     comparison.text = summary(program, *outputs);
   else
-    comparison = compareOutputs(program.outputs(), *fetched, given.expected, tolerance(program.report(), given.exact));
+    comparison =
+        compareOutputs(program.outputs(), *fetched, given.expected, tolerance(program.report(), given.exact));
   sayMemory(program);
-  if (Status status = program.rank() == 0 ? writeOutput("-", comparison.text + steps + *timed) : Status(); !status)
+  if (Status status = program.rank() == 0 ? writeOutput("-", comparison.text + steps + *timed) : Status();
+      !status)
     return status;
   if (Status status = profile(program, given.inputs); !status)
     return status;

@@ -32,7 +32,8 @@ TEST(ScalarGraph, LevelsAreTheHighestOfTheOperands) {
 
 TEST(ScalarGraph, WhatIsRoundedIsNotRoundedAgain) {
   Graph g;
-  const Value half = g.input("x", DType::F16, Level::Element), full = g.input("y", DType::F32, Level::Element);
+  const Value half = g.input("x", DType::F16, Level::Element),
+              full = g.input("y", DType::F32, Level::Element);
   EXPECT_EQ(g.type(half), DType::F32);
   EXPECT_EQ(g.round(DType::F16, half), half);
   EXPECT_FALSE(g.round(DType::BF16, half) == half);

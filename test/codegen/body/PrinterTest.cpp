@@ -86,7 +86,8 @@ TEST(BodyPrinter, RoundingsOfSixteenBits) {
   EXPECT_EQ(p.printer.value(p.g.round(DType::BF16, p.g.mul(a, b)), p.code), "mul_to<bf16>(a, b)");
   EXPECT_EQ(p.printer.value(p.g.round(DType::BF16, p.g.mul(a, f)), p.code), "round_to<bf16>(a * f)");
   EXPECT_EQ(p.printer.value(p.g.round(DType::F16, p.g.sub(a, b)), p.code), "round_to<f16>(a - b)");
-  EXPECT_EQ(p.printer.stored({p.g.round(DType::BF16, p.g.div(a, b)), DType::BF16}, p.code), "from_f32<bf16>(a / b)");
+  EXPECT_EQ(p.printer.stored({p.g.round(DType::BF16, p.g.div(a, b)), DType::BF16}, p.code),
+            "from_f32<bf16>(a / b)");
   EXPECT_EQ(p.printer.stored({a, DType::BF16}, p.code), "from_f32<bf16>(a)");
   EXPECT_EQ(p.printer.stored({f, DType::F32}, p.code), "f");
 }
@@ -108,7 +109,8 @@ TEST(BodyPrinter, LoadsSayHow) {
   const Value i = p.input("i", DType::I64), c = p.input("c", DType::Bool);
   p.printer.value(p.g.load({"in0", DType::BF16}, i), p.code);
   p.printer.value(p.g.load({"in1", DType::I32}, p.g.index(0)), p.code);
-  p.printer.value(p.g.load({"in2", DType::U4, scalar::Access::Plain, true}, p.g.add(i, p.g.index(1))), p.code);
+  p.printer.value(p.g.load({"in2", DType::U4, scalar::Access::Plain, true}, p.g.add(i, p.g.index(1))),
+                  p.code);
   p.printer.value(p.g.load({"in3", DType::F32, scalar::Access::Early}, i, c), p.code);
   p.printer.value(p.g.load({"table0", DType::F16, scalar::Access::Table}, i), p.code);
   EXPECT_EQ(p.code.text(), "const f32 loaded0 = to_f32(load(in0 + i));\n"
@@ -122,8 +124,10 @@ TEST(BodyPrinter, IntegersConvertAndWrap) {
   Printed p;
   const Value a = p.input("a", DType::I8), x = p.input("x", DType::F32);
   const Value wide = p.g.convertRegister(DType::U64, a);
-  EXPECT_EQ(p.printer.value(p.g.convertRegister(DType::I8, p.g.binary(Kind::Add, wide, p.g.integer(DType::U64, 3))), p.code),
-            "(i8)(((u64)a) + 3ull)");
+  EXPECT_EQ(
+      p.printer.value(p.g.convertRegister(DType::I8, p.g.binary(Kind::Add, wide, p.g.integer(DType::U64, 3))),
+                      p.code),
+      "(i8)(((u64)a) + 3ull)");
   EXPECT_EQ(p.printer.value(p.g.binary(Kind::And, a, a), p.code), "(i8)(a & a)");
   EXPECT_EQ(p.printer.value(p.g.convertRegister(DType::I8, x), p.code), "convert<i8>(x)");
   EXPECT_EQ(p.printer.value(p.g.convertRegister(DType::Bool, x), p.code), "convert<bool>(x)");
@@ -131,7 +135,8 @@ TEST(BodyPrinter, IntegersConvertAndWrap) {
 
 TEST(BodyPrinter, LevelsAreHoisted) {
   Printed p;
-  const Value scale = p.input("scale", DType::F32, Level::Kernel), mean = p.input("mean", DType::F32, Level::Row);
+  const Value scale = p.input("scale", DType::F32, Level::Kernel),
+              mean = p.input("mean", DType::F32, Level::Row);
   const Value x = p.input("x", DType::F32);
   const Value inverse = p.g.div(p.g.number(DType::F32, 1), scale), shift = p.g.mul(mean, inverse);
   const Value roots[] = {p.g.sub(p.g.mul(x, inverse), shift)};
@@ -149,7 +154,8 @@ TEST(BodyPrinter, LevelsAreHoisted) {
 
 TEST(BodyPrinter, DivisorsAreMadeOncePerLevel) {
   Printed p;
-  const Value scale = p.input("scale", DType::F32, Level::Row), x = p.input("x", DType::F32), y = p.input("y", DType::F32);
+  const Value scale = p.input("scale", DType::F32, Level::Row), x = p.input("x", DType::F32),
+              y = p.input("y", DType::F32);
   const Value roots[] = {p.g.quotient(x, scale), p.g.quotient(y, scale), p.g.quotient(x, y)};
   p.printer.announce(roots);
   p.printer.hoistDivisors(roots, Level::Row, p.code);

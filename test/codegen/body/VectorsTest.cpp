@@ -96,7 +96,8 @@ TEST(BodyVectors, ScalarsStandInFrontAndAreSplatted) {
 TEST(BodyVectors, ConstantsThatTheTypeLacksDoNotRunInPairs) {
   Printed p;
   const Value a = p.vector("a", DType::BF16);
-  const std::string text = p.print({{p.rounded(DType::BF16, p.g.mul(a, p.g.number(DType::F32, 1.001))), DType::BF16}}, 8);
+  const std::string text =
+      p.print({{p.rounded(DType::BF16, p.g.mul(a, p.g.number(DType::F32, 1.001))), DType::BF16}}, 8);
   EXPECT_EQ(text.find("mul_vec"), std::string::npos) << text;
   EXPECT_NE(text.find("element_f32(a, lane) * 1.001f"), std::string::npos) << text;
 }

@@ -1,4 +1,5 @@
-// The kernels by which all-reduces are timed add up what the ranks have: emulated, a thread for each rank, and compiled.
+// The kernels by which all-reduces are timed add up what the ranks have: emulated, a thread for each rank,
+// and compiled.
 #include "codegen/device/Includes.h"
 #include "codegen/device/exchange_abi.h"
 #include "ir/base/DType.h"

@@ -65,7 +65,8 @@ TEST(Includes, TemplatesAreWhatThePreludeHasNot) {
 }
 
 TEST(Includes, FilesOnDiskFindEachOtherFirst) {
-  const auto folder = std::filesystem::temp_directory_path() / ("fusion-includes-" + std::to_string(getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("fusion-includes-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "mine.cuh").string();
   std::ofstream(path) << "#pragma once\n#include \"reduce.cuh\"\n#include \"types.cuh\"\nint mine;\n";

@@ -148,8 +148,10 @@ TEST_P(Prelude, AtomicsAcrossBlocks) {
 }
 
 TEST_P(Prelude, QuotientsAreThoseOfADivision) {
-  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> values = {0.f, -0.f, 1.f, -3.f, 448.f, 1e-44f, 1e-25f, 3e-19f, -7e18f, 2e20f, 3e38f, infinity, -infinity, nan};
+  const float infinity = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values = {0.f,    -0.f,   1.f,   -3.f,  448.f,    1e-44f,    1e-25f,
+                               3e-19f, -7e18f, 2e20f, 3e38f, infinity, -infinity, nan};
   std::mt19937 random(7);
   for (int i = 0; i < 250; ++i)
     values.push_back(std::ldexp(1.f + float(random() % (1u << 23)) / (1u << 23), int(random() % 60) - 30) *
@@ -165,7 +167,8 @@ TEST_P(Prelude, QuotientsAreThoseOfADivision) {
     const float expected = x[i] / by[i];
     if (std::isnan(expected))
       EXPECT_TRUE(std::isnan(y[i])) << x[i] << " / " << by[i];
-    else if (std::fabs(expected) >= std::ldexp(1.f, -30) && std::fabs(expected) < 1e30f && std::fabs(by[i]) > 1e-37f)
+    else if (std::fabs(expected) >= std::ldexp(1.f, -30) && std::fabs(expected) < 1e30f &&
+             std::fabs(by[i]) > 1e-37f)
       EXPECT_EQ(y[i], expected) << x[i] << " / " << by[i];
     else if (std::fabs(expected) >= 1e30f)
       EXPECT_GE(std::copysign(1.f, expected) * y[i], 0.9e30f) << x[i] << " / " << by[i];

@@ -9,7 +9,8 @@
 namespace fusion::samples {
 
 /// A kernel whose text is complete; "const f32 *x" is a pointer parameter, "i64 n" an integer.
-inline KernelPlan whole(std::string name, uint32_t threads, std::vector<std::string> parameters, std::string source) {
+inline KernelPlan whole(std::string name, uint32_t threads, std::vector<std::string> parameters,
+                        std::string source) {
   KernelPlan plan;
   plan.name = std::move(name);
   plan.schedule = "sample";
@@ -26,7 +27,8 @@ inline KernelPlan whole(std::string name, uint32_t threads, std::vector<std::str
 
 /// y = x * scale + 1, in vectors of 4 and one by one at the end.
 inline KernelPlan flatScale() {
-  return whole("flat_scale", 128, {"const f32 *x", "const f32 *scale", "f32 *y", "i64 n"}, R"(#include "pointwise.cuh"
+  return whole("flat_scale", 128, {"const f32 *x", "const f32 *scale", "f32 *y", "i64 n"},
+               R"(#include "pointwise.cuh"
 struct Config {
   static constexpr int threads = 128;
   static constexpr int width = 4;
@@ -93,8 +95,10 @@ KERNEL(32) indexed_reverse(const i64 *x, i64 *y, i64 n) { pointwise_indexed<Conf
 
 /// Running sums of rows of i64.
 inline KernelPlan runningSum(bool reverse, bool exclusive) {
-  const std::string name = std::string("sums") + (reverse ? "_reverse" : "") + (exclusive ? "_exclusive" : "");
-  return whole(name, 64, {"const i64 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
+  const std::string name =
+      std::string("sums") + (reverse ? "_reverse" : "") + (exclusive ? "_exclusive" : "");
+  return whole(name, 64,
+               {"const i64 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
 struct Config {
   static constexpr int threads = 64;
   static constexpr bool reverse = )") + (reverse ? "true" : "false") + R"(;

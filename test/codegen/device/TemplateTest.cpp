@@ -1,4 +1,5 @@
-// Templates with functors written by hand, against loops of the host; and that all compilers take them without spills.
+// Templates with functors written by hand, against loops of the host; and that all compilers take them
+// without spills.
 #include "codegen/device/Includes.h"
 #include "codegen/target/TargetInfo.h"
 #include "test/codegen/device/Machine.h"
@@ -30,7 +31,8 @@ protected:
   }
   std::mt19937 random{std::random_device{}()};
 };
-INSTANTIATE_TEST_SUITE_P(, Templates, testing::Values(Machine::Emulated, Machine::Cuda), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(, Templates, testing::Values(Machine::Emulated, Machine::Cuda),
+                         testing::PrintToStringParamName());
 
 TEST_P(Templates, FlatVectorsAndTheirRest) {
   for (int64_t n : {1, 4, 511, 512, 515, 1000}) {
@@ -116,7 +118,8 @@ TEST_P(Templates, TopThree) {
       std::vector<int64_t> places(static_cast<size_t>(length));
       std::iota(places.begin(), places.end(), 0);
       auto value = [&](int64_t at) { return x[static_cast<size_t>(row * length + at)]; };
-      std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) { return value(a) > value(b); });
+      std::stable_sort(places.begin(), places.end(),
+                       [&](int64_t a, int64_t b) { return value(a) > value(b); });
       for (size_t rank = 0; rank < 3; ++rank)
         ASSERT_EQ(y[static_cast<size_t>(3 * row) + rank], places[rank]) << row << " of " << length;
     }

@@ -69,8 +69,9 @@ TEST(BuildPlan, NamesAreCommentsAndNothingElse) {
   } })";
   const std::string expected = withoutComments(cudaSource(planOf(named(text, "plain"))));
   EXPECT_NE(expected.find("inverse_sqrt_"), std::string::npos) << expected;
-  for (const char *name : {"\\0A#error\\0A", "\\0D#error\\0D", "\\E2\\80\\A8#error", "\\5C", "\\5C ", "*/ #error /*", "?\?/",
-                           "\\22'R\\22(", "\\00#error", " Exchange * barrier() @kernel@ $0 {} %s"}) {
+  for (const char *name :
+       {"\\0A#error\\0A", "\\0D#error\\0D", "\\E2\\80\\A8#error", "\\5C", "\\5C ", "*/ #error /*", "?\?/",
+        "\\22'R\\22(", "\\00#error", " Exchange * barrier() @kernel@ $0 {} %s"}) {
     SCOPED_TRACE(name);
     const ProgramPlan plan = planOf(named(text, name));
     const std::string source = cudaSource(plan);
@@ -83,8 +84,9 @@ TEST(BuildPlan, NamesAreCommentsAndNothingElse) {
 
 TEST(BuildPlan, WhatMayBeCodeIsNoComment) {
   EXPECT_EQ(withoutComments("// a\nint a;\n  // b\nint b; // c\n"), "int a;\nint b; // c\n");
-  for (const char *source : {"// a \\\nint a;\n", "// a \\ \nint a;\n", "// a ?\?/\nint a;\n", "// a\rint a;\n", "int a; /*\n// */ b();\n",
-                             "auto x = R\"(\n// a\n)\";\n", "#define A \\\n// a\n", "// \xe2\x80\xa8 int a;\n"})
+  for (const char *source : {"// a \\\nint a;\n", "// a \\ \nint a;\n", "// a ?\?/\nint a;\n",
+                             "// a\rint a;\n", "int a; /*\n// */ b();\n", "auto x = R\"(\n// a\n)\";\n",
+                             "#define A \\\n// a\n", "// \xe2\x80\xa8 int a;\n"})
     EXPECT_EQ(withoutComments(source), source);
 }
 
@@ -136,7 +138,8 @@ TEST(BuildPlan, PartsOfAWeightStayInTheirFiles) {
   EXPECT_EQ(std::get<FileSpan>(weight->contents).offset, 64u);
 }
 
-// What follows from constants and weights alone, through views and several ops, is made once; a result of it is copied.
+// What follows from constants and weights alone, through views and several ops, is made once; a result of it
+// is copied.
 TEST(BuildPlan, WeightsArePreparedOnce) {
   const std::string text =
       R"(func.func @main(%x: tensor<?x6xf32> {nn.name = "x", nn.dims = ["n", 6]}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<?x6xf32>, tensor<2x3xf32>) {
@@ -159,7 +162,8 @@ TEST(BuildPlan, WeightsArePreparedOnce) {
 }
 
 TEST(BuildPlan, WhatNeedsASizeOfTheInputsIsNotPrepared) {
-  const ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?xi64> {nn.name = "x", nn.dims = ["n"]}) -> tensor<?xi64> {
+  const ProgramPlan plan =
+      planOf(R"(func.func @main(%x: tensor<?xi64> {nn.name = "x", nn.dims = ["n"]}) -> tensor<?xi64> {
     %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
     %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
     %i = nn.iota %zero, %one {size = ["n"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
@@ -171,7 +175,8 @@ TEST(BuildPlan, WhatNeedsASizeOfTheInputsIsNotPrepared) {
 }
 
 TEST(BuildPlan, FourBitConstantsLieTwoToAByte) {
-  const std::string text = R"(func.func @main(%x: tensor<1x5xf32> {nn.name = "x"}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<3x5xf32>, tensor<2x3xi4>) {
+  const std::string text =
+      R"(func.func @main(%x: tensor<1x5xf32> {nn.name = "x"}, %s: tensor<f32> {nn.name = "s"}) -> (tensor<3x5xf32>, tensor<2x3xi4>) {
     %c = nn.constant {value = dense<[[1, -8, 7, 3, -2], [0, 5, -1, 6, 2], [-3, 4, -4, -7, -6]]> : tensor<3x5xi4>} : () -> tensor<3x5xi4>
     %d = nn.dequantize %c, %s : (tensor<3x5xi4>, tensor<f32>) -> tensor<3x5xf32>
     %y = nn.add %x, %d : (tensor<1x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
@@ -209,7 +214,8 @@ TEST(BuildPlan, EqualitiesNameTheirOp) {
 }
 
 TEST(BuildPlan, ADimOfAtMostOneElementIsBroadcast) {
-  const char *text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["rows", 8]}, %y: tensor<?x8xf32> {nn.name = "y", nn.dims = ["SIZE", 8]}) -> tensor<?x8xf32> {
+  const char *text =
+      R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["rows", 8]}, %y: tensor<?x8xf32> {nn.name = "y", nn.dims = ["SIZE", 8]}) -> tensor<?x8xf32> {
     %0 = nn.add %y, %x : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
     return %0 : tensor<?x8xf32>
   })";
@@ -230,7 +236,8 @@ TEST(BuildPlan, ADimOfAtMostOneElementIsBroadcast) {
 }
 
 TEST(BuildPlan, ALaunchForEachRangeOfRows) {
-  const char *text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<6x8xf32> {nn.name = "w"}) -> tensor<?x6xf32> {
+  const char *text =
+      R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<6x8xf32> {nn.name = "w"}) -> tensor<?x6xf32> {
     %0 = nn.matmul %x, %w {transpose_b = true} : (tensor<?x8xf32>, tensor<6x8xf32>) -> tensor<?x6xf32>
     %1 = nn.exp %0 : (tensor<?x6xf32>) -> tensor<?x6xf32>
     return %1 : tensor<?x6xf32>
@@ -246,7 +253,8 @@ TEST(BuildPlan, ALaunchForEachRangeOfRows) {
   EXPECT_EQ(alternatives[3].when.at(0).most, INT64_MAX);
   EXPECT_TRUE(plan.steps[1].alternatives.at(0).when.empty());
   EXPECT_NE(planText(plan).find("5 kernels, 2 launches"), std::string::npos) << planText(plan);
-  EXPECT_NE(planText(plan).find("0: the first that fits of 4 alternatives\n"), std::string::npos) << planText(plan);
+  EXPECT_NE(planText(plan).find("0: the first that fits of 4 alternatives\n"), std::string::npos)
+      << planText(plan);
   EXPECT_NE(planText(plan).find("  when n in 5 … 8: "), std::string::npos) << planText(plan);
   EXPECT_NE(cudaSource(plan).find(" when n >= 9\n"), std::string::npos) << cudaSource(plan);
   // One node for all of them.
@@ -259,7 +267,8 @@ TEST(BuildPlan, ALaunchForEachRangeOfRows) {
 
 TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
   // Rows of a block each; shorter ones share what they read in the L1.
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x1024xf16> {nn.name = "x", nn.dims = ["n", 1024]}, %w: tensor<1024xf16>)
+  ProgramPlan plan = planOf(
+      R"(func.func @main(%x: tensor<?x1024xf16> {nn.name = "x", nn.dims = ["n", 1024]}, %w: tensor<1024xf16>)
       -> (tensor<?x1024xf16>, tensor<?x1024xf16>) {
     %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x1024xf16>, tensor<1024xf16>) -> tensor<?x1024xf16>
     %1 = nn.softmax %0 {axis = -1 : i64} : (tensor<?x1024xf16>) -> tensor<?x1024xf16>
@@ -305,7 +314,8 @@ TEST(BuildPlan, BehindKernelsThatLaunchEarlyNothingTheyFollowIsReadEarly) {
 /// A norm before products: one kernel for few rows, two for many. What follows the group reads its sum, which
 /// either the last kernel before it or the one before that has written.
 TEST(BuildPlan, TwoKernelsForManyRows) {
-  const char *text = R"(func.func @main(%x: tensor<?x1024xf32> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xf32> {nn.name = "r", nn.dims = ["n", 1024]},
+  const char *text =
+      R"(func.func @main(%x: tensor<?x1024xf32> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xf32> {nn.name = "r", nn.dims = ["n", 1024]},
       %g: tensor<1024xf32> {nn.name = "g"}, %w: tensor<16x1024xf32> {nn.name = "w"}) -> (tensor<?x16xf32>, tensor<?x1024xf32>, tensor<?x1024xf32>) {
     %y:2 = fusion.group "norm_matmul" schedule "matmul" (%a = %x, %b = %r, %v = %g, %c = %w)
         : (tensor<?x1024xf32>, tensor<?x1024xf32>, tensor<1024xf32>, tensor<16x1024xf32>) -> (tensor<?x16xf32>, tensor<?x1024xf32>) {
@@ -353,7 +363,8 @@ TEST(BuildPlan, AnOpThatNobodyTakesIsAnErrorWithEveryReason) {
 }
 
 TEST(BuildPlan, ASumOverRanksHasAnAlternativeForEachAlgorithm) {
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<?x8xf32>, tensor<?x8xf32>)
+  ProgramPlan plan = planOf(
+      R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"}) -> (tensor<?x8xf32>, tensor<?x8xf32>)
       attributes {nn.mesh = {tp = 2 : i64}} {
     %e = nn.exp %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
     %y, %s = fusion.group "all_reduce_norm" schedule "collective" (%a = %e, %v = %w) : (tensor<?x8xf32>, tensor<8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
@@ -377,7 +388,8 @@ TEST(BuildPlan, ASumOverRanksHasAnAlternativeForEachAlgorithm) {
   ASSERT_EQ(algorithms[2].launches.size(), 2u);
   const KernelLaunch &one = algorithms[0].launches.at(0), &call = algorithms[2].launches[0],
                      &norm = algorithms[2].launches[1];
-  EXPECT_TRUE(llvm::any_of(one.arguments, [](auto &argument) { return std::holds_alternative<ExchangeArgument>(argument); }));
+  EXPECT_TRUE(llvm::any_of(
+      one.arguments, [](auto &argument) { return std::holds_alternative<ExchangeArgument>(argument); }));
   const KernelPlan &library = plan.kernels[call.kernel];
   EXPECT_TRUE(library.isLibraryCall);
   EXPECT_EQ(library.name, "all_reduce");
@@ -398,7 +410,8 @@ TEST(BuildPlan, ASumOverRanksHasAnAlternativeForEachAlgorithm) {
 static std::string sumOver(const std::string &axis, const std::string &mesh) {
   return "func.func @main(%x: tensor<?x8xf32> {nn.name = \"x\", nn.dims = [\"n\", 8]}) -> tensor<?x8xf32>" +
          (mesh.empty() ? "" : " attributes {nn.mesh = " + mesh + "}") + R"( {
-    %0 = nn.all_reduce %x {group = ")" + axis + R"("} : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.0.mlp")
+    %0 = nn.all_reduce %x {group = ")" +
+         axis + R"("} : (tensor<?x8xf32>) -> tensor<?x8xf32> loc("layers.0.mlp")
     return %0 : tensor<?x8xf32>
   })";
 }
@@ -411,18 +424,22 @@ TEST(BuildPlan, ASumNamesTheMeshAxisThatItSumsOver) {
     ASSERT_FALSE(plan.steps.empty());
     for (const KernelLaunch *launch : std::as_const(plan).launches())
       EXPECT_EQ(launch->sumsOver, axis) << planText(plan);
-    EXPECT_NE(planText(plan).find(std::string("one of 2 ranks along ") + axis), std::string::npos) << planText(plan);
+    EXPECT_NE(planText(plan).find(std::string("one of 2 ranks along ") + axis), std::string::npos)
+        << planText(plan);
     EXPECT_EQ(planOf(sumOver(axis, "")).ranks, 1) << "a sum of one addend";
   }
 }
 
 TEST(BuildPlan, SumsOverOtherAxesThanTheRanksAreRefused) {
-  const std::string other = "nn.all_reduce at layers.0.mlp sums over the mesh axis \"ep\", but the ranks are the axis \"tp\"; "
-                            "sums over another axis cannot be run yet";
+  const std::string other =
+      "nn.all_reduce at layers.0.mlp sums over the mesh axis \"ep\", but the ranks are the axis \"tp\"; "
+      "sums over another axis cannot be run yet";
   EXPECT_EQ(planError(sumOver("ep", "{tp = 2 : i64}")), other);
   EXPECT_EQ(planError(sumOver("ep", "{ep = 2 : i64, tp = 4 : i64}")),
             "the ranks are a mesh of 2 axes (ep = 2, tp = 4); only ranks along one axis can be run yet");
-  EXPECT_EQ(planError(R"(func.func @main(%x: tensor<4x128xf32> {nn.name = "x"}, %w: tensor<128xf32> {nn.name = "w"}) -> tensor<4x128xf32>
+  EXPECT_EQ(
+      planError(
+          R"(func.func @main(%x: tensor<4x128xf32> {nn.name = "x"}, %w: tensor<128xf32> {nn.name = "w"}) -> tensor<4x128xf32>
       attributes {nn.mesh = {tp = 2 : i64}} {
     %y = fusion.group "all_reduce_norm" schedule "collective" (%a = %x, %v = %w) : (tensor<4x128xf32>, tensor<128xf32>) -> tensor<4x128xf32> {
       %0 = nn.all_reduce %a {group = "ep"} : (tensor<4x128xf32>) -> tensor<4x128xf32> loc("layers.0.mlp")
@@ -431,13 +448,15 @@ TEST(BuildPlan, SumsOverOtherAxesThanTheRanksAreRefused) {
     }
     return %y : tensor<4x128xf32>
   })"),
-            other);
+      other);
 }
 
 /// Two sums, each added to what the one before has made, %t0 and %t1, and quantised to `to`; `more` ops
 /// after, and what is returned beside the last norm.
-static std::string residualChain(const std::string &to, const std::string &more, const std::string &returned) {
-  std::string text = R"(func.func @main(%x: tensor<?x1024xbf16> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xbf16> {nn.name = "r", nn.dims = ["n", 1024]}, %w: tensor<1024xbf16> {nn.name = "w"}, %scale: tensor<f32> {nn.name = "scale"}) -> (tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>) attributes {nn.mesh = {tp = 2 : i64}} {
+static std::string residualChain(const std::string &to, const std::string &more,
+                                 const std::string &returned) {
+  std::string text =
+      R"(func.func @main(%x: tensor<?x1024xbf16> {nn.name = "x", nn.dims = ["n", 1024]}, %r: tensor<?x1024xbf16> {nn.name = "r", nn.dims = ["n", 1024]}, %w: tensor<1024xbf16> {nn.name = "w"}, %scale: tensor<f32> {nn.name = "scale"}) -> (tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>) attributes {nn.mesh = {tp = 2 : i64}} {
     %q0, %t0 = fusion.group "g" schedule "collective" (%a = %x, %b = %r, %v = %w, %s = %scale) : (tensor<?x1024xbf16>, tensor<?x1024xbf16>, tensor<1024xbf16>, tensor<f32>) -> (Q, tensor<?x1024xbf16>) {
       %0 = nn.all_reduce %a : (tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
       %1 = nn.add %0, %b : (tensor<?x1024xbf16>, tensor<?x1024xbf16>) -> tensor<?x1024xbf16>
@@ -460,7 +479,9 @@ static std::string residualChain(const std::string &to, const std::string &more,
     MORE
     return %n2, %q0, RETURNED : tensor<?x1024xbf16>, Q, tensor<?x1024xbf16>
   })";
-  for (auto [name, with] : {std::pair<std::string, std::string>("MORE", more), {"RETURNED", returned}, {"Q", "tensor<?x1024x" + to + ">"}})
+  for (auto [name, with] : {std::pair<std::string, std::string>("MORE", more),
+                            {"RETURNED", returned},
+                            {"Q", "tensor<?x1024x" + to + ">"}})
     for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += with.size())
       text.replace(at, name.size(), with);
   return text;
@@ -472,7 +493,8 @@ static int groupsThatGatherRows(const std::string &text) {
   ProgramPlan plan = planOf(text);
   for (const KernelLaunch *launch : plan.launches())
     if (plan.kernels[launch->kernel].source.find("row.ranks.gather(") != std::string::npos)
-      groups.insert(launch->location + std::to_string(launch->ops.size()) + std::to_string(*bufferOf(launch->arguments[1])));
+      groups.insert(launch->location + std::to_string(launch->ops.size()) +
+                    std::to_string(*bufferOf(launch->arguments[1])));
   return static_cast<int>(groups.size());
 }
 
@@ -522,7 +544,8 @@ TEST(BuildPlan, KernelsThatShareScatteredRowsTakeOneAlgorithm) {
 }
 
 TEST(BuildPlan, ASumOverRanksThatOnlyTheLibraryMakes) {
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x?xf64> {nn.name = "x", nn.dims = ["n", "m"]}) -> tensor<?x?xf64>
+  ProgramPlan plan =
+      planOf(R"(func.func @main(%x: tensor<?x?xf64> {nn.name = "x", nn.dims = ["n", "m"]}) -> tensor<?x?xf64>
       attributes {nn.mesh = {tp = 2 : i64}} {
     %t = nn.transpose %x {perm = array<i64: 1, 0>} : (tensor<?x?xf64>) -> tensor<?x?xf64>
     %0 = nn.all_reduce %t : (tensor<?x?xf64>) -> tensor<?x?xf64>

@@ -19,18 +19,24 @@ const std::vector<Typed> integers = {
     {"i32", {"-2147483648", "-2", "2147483647"}},
     {"ui32", {"0", "2147483648", "4294967295"}},
     // Neighbours of 2^53 and 2^63, which f64 does not have.
-    {"i64", {"-9223372036854775808", "-9223372036854775807", "-9007199254740993", "-2", "9007199254740993", "9223372036854775807"}},
+    {"i64",
+     {"-9223372036854775808", "-9223372036854775807", "-9007199254740993", "-2", "9007199254740993",
+      "9223372036854775807"}},
     {"ui64", {"0", "9007199254740993", "9223372036854775808", "9223372036854775809", "18446744073709551615"}},
 };
 
-/// Zeros of both signs, the smallest denormal and its negative, the largest finite number and its negative, infinities,
-/// NaN.
+/// Zeros of both signs, the smallest denormal and its negative, the largest finite number and its negative,
+/// infinities, NaN.
 const std::vector<Typed> floats = {
     {"f16", {"0x0000", "0x8000", "0x0001", "0x8001", "0x7BFF", "0xFBFF", "0x7C00", "0xFC00", "0x7E00"}},
     {"bf16", {"0x0000", "0x8000", "0x0001", "0x8001", "0x7F7F", "0xFF7F", "0x7F80", "0xFF80", "0x7FC0"}},
-    {"f32", {"0x00000000", "0x80000000", "0x00000001", "0x807FFFFF", "0x7F7FFFFF", "0xFF7FFFFF", "0x7F800000", "0xFF800000", "0x7FC00000"}},
-    {"f64", {"0x0000000000000000", "0x8000000000000000", "0x0000000000000001", "0x7FEFFFFFFFFFFFFF", "0xFFEFFFFFFFFFFFFF",
-             "0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000", "0x3FF0000000000001"}},
+    {"f32",
+     {"0x00000000", "0x80000000", "0x00000001", "0x807FFFFF", "0x7F7FFFFF", "0xFF7FFFFF", "0x7F800000",
+      "0xFF800000", "0x7FC00000"}},
+    {"f64",
+     {"0x0000000000000000", "0x8000000000000000", "0x0000000000000001", "0x7FEFFFFFFFFFFFFF",
+      "0xFFEFFFFFFFFFFFFF", "0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000",
+      "0x3FF0000000000001"}},
     {"f8E4M3FN", {"0x00", "0x80", "0x01", "0x81", "0x7E", "0xFE", "0x7F"}},
     {"f8E5M2", {"0x00", "0x80", "0x01", "0x81", "0x7B", "0xFB", "0x7C", "0xFC", "0x7E"}},
 };
@@ -39,8 +45,8 @@ std::string constant(const char *name, const char *value, const std::string &typ
   return fmt::format("%{} = nn.constant {{value = dense<{}> : {}}} : () -> {}\n", name, value, type, type);
 }
 
-/// Element by element: chosen by a condition, compared with, at the edge of a pad, one part of a concat; by vectors where
-/// the shapes allow it, and through a transpose, where not.
+/// Element by element: chosen by a condition, compared with, at the edge of a pad, one part of a concat; by
+/// vectors where the shapes allow it, and through a transpose, where not.
 std::string elementwise(const char *type, const char *value) {
   const std::string scalar = fmt::format("tensor<{}>", type), edge = fmt::format("tensor<4x2x{}>", type),
                     x = fmt::format("tensor<4x8x{}>", type), turned = fmt::format("tensor<8x4x{}>", type),
@@ -57,7 +63,8 @@ std::string elementwise(const char *type, const char *value) {
     return %0, %1, %2, %3, %4 : {x}, tensor<4x8xi1>, {wide}, {wide}, {turned}
   }})",
       fmt::arg("x", x), fmt::arg("wide", wide), fmt::arg("turned", turned), fmt::arg("scalar", scalar),
-      fmt::arg("edge", edge), fmt::arg("c", constant("c", value, scalar)), fmt::arg("e", constant("e", value, edge)));
+      fmt::arg("edge", edge), fmt::arg("c", constant("c", value, scalar)),
+      fmt::arg("e", constant("e", value, edge)));
 }
 
 TEST(Constants, Integers) {
@@ -83,7 +90,8 @@ TEST(Constants, SignsOfFloats) {
       if (std::string(each.type).starts_with("f8"))
         continue;
       SCOPED_TRACE(fmt::format("{} {}", each.type, value));
-      const std::string x = fmt::format("tensor<16x{}>", each.type), scalar = fmt::format("tensor<{}>", each.type);
+      const std::string x = fmt::format("tensor<16x{}>", each.type),
+                        scalar = fmt::format("tensor<{}>", each.type);
       check(fmt::format(R"(func.func @main(%x: {0}) -> ({0}, {0}) {{
         {2}%0 = nn.div %x, %c : ({0}, {1}) -> {0}
         %1 = nn.min %x, %c : ({0}, {1}) -> {0}
@@ -97,8 +105,11 @@ TEST(Constants, ZeroPointsOfResults) {
   for (const Typed &each : {integers[0], integers[1]})
     for (const char *value : each.values) {
       SCOPED_TRACE(fmt::format("{} {}", each.type, value));
-      const std::string zero = fmt::format("tensor<{}>", each.type), y = fmt::format("tensor<5x32x{}>", each.type);
-      check(fmt::format(R"(func.func @main(%x: tensor<5x32xf32>, %w: tensor<32xf32>, %b: tensor<32x32xf32>) -> ({1}, {1}, {1}) {{
+      const std::string zero = fmt::format("tensor<{}>", each.type),
+                        y = fmt::format("tensor<5x32x{}>", each.type);
+      check(
+          fmt::format(
+              R"(func.func @main(%x: tensor<5x32xf32>, %w: tensor<32xf32>, %b: tensor<32x32xf32>) -> ({1}, {1}, {1}) {{
         {2}{3}
         %0 = fusion.group "norm_quant" schedule "row" (%a = %x, %v = %w) : (tensor<5x32xf32>, tensor<32xf32>) -> {1} {{
           {4}{5}%n = nn.rms_norm %a, %v {{eps = 1.0e-6 : f32}} : (tensor<5x32xf32>, tensor<32xf32>) -> tensor<5x32xf32>
@@ -112,21 +123,27 @@ TEST(Constants, ZeroPointsOfResults) {
         }}
         %2 = nn.quantize %x, %s, %c : (tensor<5x32xf32>, tensor<f32>, {0}) -> {1}
         return %0, %1, %2 : {1}, {1}, {1}
-      }})", zero, y, constant("c", value, zero), constant("s", "0.03", "tensor<f32>"), constant("c1", value, zero),
-                        constant("s1", "0.03", "tensor<f32>"), constant("c2", value, zero), constant("s2", "0.03", "tensor<f32>")),
-            {.targets = Targets::One});
+      }})",
+              zero, y, constant("c", value, zero), constant("s", "0.03", "tensor<f32>"),
+              constant("c1", value, zero), constant("s1", "0.03", "tensor<f32>"), constant("c2", value, zero),
+              constant("s2", "0.03", "tensor<f32>")),
+          {.targets = Targets::One});
     }
 }
 
-/// Of both operands of a product: bytes multiplied as they are (16 bits of sums and more), and decoded while loading.
+/// Of both operands of a product: bytes multiplied as they are (16 bits of sums and more), and decoded while
+/// loading.
 TEST(Constants, ZeroPointsOfOperands) {
   for (const char *result : {"f32", "f16"})
     for (const Typed &each : {integers[0], integers[1]})
       for (const char *value : each.values) {
         SCOPED_TRACE(fmt::format("{} {}", each.type, value));
-        const std::string zero = fmt::format("tensor<{}>", each.type), a = fmt::format("tensor<5x64x{}>", each.type),
-                          b = fmt::format("tensor<64x32x{}>", each.type), da = fmt::format("tensor<5x64x{}>", result),
-                          db = fmt::format("tensor<64x32x{}>", result), y = fmt::format("tensor<5x32x{}>", result);
+        const std::string zero = fmt::format("tensor<{}>", each.type),
+                          a = fmt::format("tensor<5x64x{}>", each.type),
+                          b = fmt::format("tensor<64x32x{}>", each.type),
+                          da = fmt::format("tensor<5x64x{}>", result),
+                          db = fmt::format("tensor<64x32x{}>", result),
+                          y = fmt::format("tensor<5x32x{}>", result);
         check(fmt::format(R"(func.func @main(%x: {a}, %w: {b}) -> {y} {{
           %0 = fusion.group "scaled_matmul" schedule "matmul" (%a = %x, %v = %w) : ({a}, {b}) -> {y} {{
             {c}{s}%d = nn.dequantize %a, %s, %c : ({a}, tensor<f32>, {zero}) -> {da}
@@ -135,8 +152,10 @@ TEST(Constants, ZeroPointsOfOperands) {
             fusion.yield %m : {y}
           }}
           return %0 : {y}
-        }})", fmt::arg("a", a), fmt::arg("b", b), fmt::arg("da", da), fmt::arg("db", db), fmt::arg("y", y), fmt::arg("zero", zero),
-                          fmt::arg("c", constant("c", value, zero)), fmt::arg("s", constant("s", "0.03", "tensor<f32>"))),
+        }})",
+                          fmt::arg("a", a), fmt::arg("b", b), fmt::arg("da", da), fmt::arg("db", db),
+                          fmt::arg("y", y), fmt::arg("zero", zero), fmt::arg("c", constant("c", value, zero)),
+                          fmt::arg("s", constant("s", "0.03", "tensor<f32>"))),
               {.tolerance = 1e-3, .targets = Targets::One});
       }
 }

@@ -14,18 +14,22 @@ struct Sizes {
 
 /// silu(gate) * up of one matrix, then down, weighted, added up over the slots, plus x.
 std::string module(const Sizes &s) {
-  const std::string t = s.type, x = fmt::format("tensor<?x{}x{}>", s.hidden, t), r = fmt::format("tensor<?x1x{}x{}>", s.hidden, t),
+  const std::string t = s.type, x = fmt::format("tensor<?x{}x{}>", s.hidden, t),
+                    r = fmt::format("tensor<?x1x{}x{}>", s.hidden, t),
                     w = fmt::format("tensor<{}x{}x{}x{}>", s.experts, 2 * s.inner, s.hidden, t),
                     d = fmt::format("tensor<{}x{}x{}x{}>", s.experts, s.hidden, s.inner, t),
-                    i = fmt::format("tensor<?x{}xi64>", s.slots), c = fmt::format("tensor<?x{}x1x{}>", s.slots, s.weights),
+                    i = fmt::format("tensor<?x{}xi64>", s.slots),
+                    c = fmt::format("tensor<?x{}x1x{}>", s.slots, s.weights),
                     p = fmt::format("tensor<?x{}x{}x{}>", s.slots, 2 * s.inner, t),
                     h = fmt::format("tensor<?x{}x{}x{}>", s.slots, s.inner, t),
                     o = fmt::format("tensor<?x{}x{}x{}>", s.slots, s.hidden, t),
                     m = fmt::format("tensor<?x{}x{}x{}>", s.slots, s.hidden, s.weights),
                     k = fmt::format("tensor<?x{}x{}>", s.hidden, s.weights);
   const bool casts = std::string(s.weights) != t;
-  const std::string slice = fmt::format("sizes = [\"t\", {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}", s.slots, s.inner, p, h);
-  return fmt::format(R"(
+  const std::string slice = fmt::format("sizes = [\"t\", {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}",
+                                        s.slots, s.inner, p, h);
+  return fmt::format(
+      R"(
 func.func @main(%x: {0} {{nn.dims = ["t", {1}]}}, %w: {2}, %d: {3}, %i: {4} {{nn.dims = ["t", {5}]}},
                 %c: {6} {{nn.dims = ["t", {5}, 1]}}) -> {0} {{
   %r = nn.reshape %x {{shape = ["t", 1, {1}]}} : ({0}) -> {7}
@@ -45,17 +49,20 @@ func.func @main(%x: {0} {{nn.dims = ["t", {1}]}}, %w: {2}, %d: {3}, %i: {4} {{nn
   }}
   return %y : {0}
 }})",
-                     x, s.hidden, w, d, i, s.slots, c, r, h, p, slice, s.inner, o,
-                     casts ? fmt::format("\n    %f = nn.cast %o : ({0}) -> {1}\n    %m = nn.mul %f, %v : ({1}, {2}) -> {1}", o, m, c)
-                           : fmt::format("\n    %m = nn.mul %o, %v : ({0}, {1}) -> {0}", o, c),
-                     m, k,
-                     casts ? fmt::format("\n    %k = nn.cast %n : ({}) -> {}", k, x)
-                           : fmt::format("\n    %k = nn.add %n, %z : ({0}, {0}) -> {0}", x));
+      x, s.hidden, w, d, i, s.slots, c, r, h, p, slice, s.inner, o,
+      casts ? fmt::format("\n    %f = nn.cast %o : ({0}) -> {1}\n    %m = nn.mul %f, %v : ({1}, {2}) -> {1}",
+                          o, m, c)
+            : fmt::format("\n    %m = nn.mul %o, %v : ({0}, {1}) -> {0}", o, c),
+      m, k,
+      casts ? fmt::format("\n    %k = nn.cast %n : ({}) -> {}", k, x)
+            : fmt::format("\n    %k = nn.add %n, %z : ({0}, {0}) -> {0}", x));
 }
 
 TEST(Experts, AnyNumberOfTokens) {
   for (int tokens : {0, 1, 4, 11, 23, 33, 140})
-    check(module({}), {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .targets = tokens == 140 ? Targets::All : Targets::One});
+    check(module({}), {.symbols = {{"t", tokens}},
+                       .tolerance = 8e-3,
+                       .targets = tokens == 140 ? Targets::All : Targets::One});
 }
 
 /// One block takes all tiles.
@@ -91,7 +98,8 @@ TEST(Experts, KernelsByTheNumberOfTokens) {
     const KernelPlan &many = plan->kernels[products.alternatives.back().launches.back().kernel];
     // The second product reads the order of the rows that the first has made.
     EXPECT_EQ(plan->steps.back().alternatives.back().launches.size(), 2u);
-    EXPECT_NE(many.source.find(hasWarpgroups ? "expert_sm90<" : "expert_mma<"), std::string::npos) << many.source;
+    EXPECT_NE(many.source.find(hasWarpgroups ? "expert_sm90<" : "expert_mma<"), std::string::npos)
+        << many.source;
   }
 }
 

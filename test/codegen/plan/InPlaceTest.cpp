@@ -18,7 +18,8 @@ std::string extended(const std::string &type, int axis, const std::string &fresh
       {7}
       return {8} : tensor<{0}x{1}>{6}
     }})",
-                     shape, type, dims, storage, fresh, axis == 2 ? R"(, nn.dims = ["b", "n", 64])" : R"(, nn.dims = ["b", "n", 2, 32])",
+                     shape, type, dims, storage, fresh,
+                     axis == 2 ? R"(, nn.dims = ["b", "n", 64])" : R"(, nn.dims = ["b", "n", 2, 32])",
                      resultTypes, body, results);
 }
 
@@ -36,7 +37,8 @@ std::string typed(std::string text, const std::string &type) {
 
 TEST(InPlace, ExtendsEveryType) {
   for (const char *type : {"f32", "f16", "bf16", "i64", "i8", "i1"})
-    for (auto [batch, past, fresh] : {std::tuple(2, 5, 3), std::tuple(1, 0, 12), std::tuple(3, 11, 1), std::tuple(0, 2, 2)})
+    for (auto [batch, past, fresh] :
+         {std::tuple(2, 5, 3), std::tuple(1, 0, 12), std::tuple(3, 11, 1), std::tuple(0, 2, 2)})
       check(extended(type, 2, typed("tensor<?x?x64xTYPE>", type), typed(heads, type), "%c", ""),
             {.symbols = {{"b", batch}, {"p", past}, {"n", fresh}}, .launches = 1});
 }
@@ -75,16 +77,18 @@ TEST(InPlace, WritesOnlyWhatIsNew) {
   ASSERT_EQ(plan->outputs.size(), 1u);
   EXPECT_EQ(plan->outputs[0].buffer, plan->inputs[0].buffer);
   EXPECT_EQ(plan->outputs[0].strides, plan->inputs[0].strides);
-  EXPECT_EQ(shapeString(plan->buffers[plan->inputs[0].buffer].shape), shapeString(DimShape{Dim::symbol("b"), 2, 12, 32}));
+  EXPECT_EQ(shapeString(plan->buffers[plan->inputs[0].buffer].shape),
+            shapeString(DimShape{Dim::symbol("b"), 2, 12, 32}));
   auto again = programPlanFromJson(toJson(*plan));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->outputs[0].strides, plan->outputs[0].strides);
 }
 
 TEST(InPlace, AnAliasThatNothingExtendsIsAnError) {
-  EXPECT_EQ(planError(extended("f32", 2, "tensor<?x?x64xf32>",
-                               "%c = nn.neg %past : (tensor<?x2x?x32xf32>) -> tensor<?x2x?x32xf32>", "%c", "")),
-            "result present: nn.alias says that it extends argument 0, but no nn.concat does that");
+  EXPECT_EQ(
+      planError(extended("f32", 2, "tensor<?x?x64xf32>",
+                         "%c = nn.neg %past : (tensor<?x2x?x32xf32>) -> tensor<?x2x?x32xf32>", "%c", "")),
+      "result present: nn.alias says that it extends argument 0, but no nn.concat does that");
 }
 
 /// Rows of `fresh` new positions that start at another place in each batch entry.
@@ -97,7 +101,8 @@ NamedTensors rowsFrom(std::vector<int64_t> starts, int64_t fresh) {
   return {{"rows", Tensor::of<int64_t>(DType::I64, {batch, 1, fresh, 1}, std::span<const int64_t>(rows))}};
 }
 
-/// nn.cache_write of [b, 2, n, 32] into [b, 2, p, 32], with room for 12 positions if `inPlace`. `fresh` is what makes %t.
+/// nn.cache_write of [b, 2, n, 32] into [b, 2, p, 32], with room for 12 positions if `inPlace`. `fresh` is
+/// what makes %t.
 std::string placed(const std::string &type, bool grows, bool inPlace, const std::string &fresh) {
   const std::string cache = "tensor<?x2x?x32x" + type + ">";
   return fmt::format(R"(
@@ -116,8 +121,9 @@ std::string placed(const std::string &type, bool grows, bool inPlace, const std:
       }}
       return %y : {0}
     }})",
-                     cache, inPlace ? R"(, nn.storage = ["b", 2, 12, 32])" : "", type, inPlace ? ", nn.alias = 0 : i64" : "",
-                     inPlace ? "row" : "pointwise", fmt::format(fmt::runtime(fresh), cache, type), grows);
+                     cache, inPlace ? R"(, nn.storage = ["b", 2, 12, 32])" : "", type,
+                     inPlace ? ", nn.alias = 0 : i64" : "", inPlace ? "row" : "pointwise",
+                     fmt::format(fmt::runtime(fresh), cache, type), grows);
 }
 
 /// New rows go where the data says, behind the past, over it, and around its end.
@@ -129,8 +135,9 @@ TEST(InPlace, RowsThatDataPlaces) {
     for (bool inPlace : {true, false})
       for (bool grows : {true, false})
         for (const std::string &fresh : {negated, rotated})
-          for (auto [starts, count] : {std::pair(std::vector<int64_t>{5}, 1), std::pair(std::vector<int64_t>{5, 0, 3}, 1),
-                                       std::pair(std::vector<int64_t>{1, 5, 4, 2}, 3)})
+          for (auto [starts, count] :
+               {std::pair(std::vector<int64_t>{5}, 1), std::pair(std::vector<int64_t>{5, 0, 3}, 1),
+                std::pair(std::vector<int64_t>{1, 5, 4, 2}, 3)})
             check(placed(type, grows, inPlace, fresh),
                   {.symbols = {{"b", static_cast<int64_t>(starts.size())}, {"p", 5}, {"n", count}},
                    .inputs = rowsFrom(starts, count),

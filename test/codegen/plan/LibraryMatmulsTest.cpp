@@ -18,8 +18,8 @@ ProgramPlan planOf(const std::string &text) {
 }
 
 /// One product of `arguments`, spelled as nn.matmul's operands and attributes.
-std::string oneProduct(const std::string &x, const std::string &w, const std::string &y, const std::string &attributes = "",
-                       const std::string &dims = "") {
+std::string oneProduct(const std::string &x, const std::string &w, const std::string &y,
+                       const std::string &attributes = "", const std::string &dims = "") {
   return fmt::format("func.func @main(%x: tensor<{0}>{4}, %w: tensor<{1}>) -> tensor<{2}> {{\n"
                      "  %0 = nn.matmul %x, %w {3} : (tensor<{0}>, tensor<{1}>) -> tensor<{2}>\n"
                      "  return %0 : tensor<{2}>\n}}",
@@ -46,7 +46,8 @@ std::vector<std::string> numbersOf(const KernelLaunch &launch) {
 using Numbers = std::vector<std::string>;
 
 TEST(LibraryMatmuls, AKernelForEachRangeAndTheLibraryForManyRows) {
-  ProgramPlan plan = planOf(R"(func.func @main(%x: tensor<?x96xbf16> {nn.dims = ["n", 96]}, %w: tensor<128x96xbf16>, %b: tensor<128xbf16>) -> tensor<?x128xbf16> {
+  ProgramPlan plan = planOf(
+      R"(func.func @main(%x: tensor<?x96xbf16> {nn.dims = ["n", 96]}, %w: tensor<128x96xbf16>, %b: tensor<128xbf16>) -> tensor<?x128xbf16> {
     %0 = fusion.group "matmul_epilogue" schedule "matmul" (%a = %x, %c = %w, %d = %b) : (tensor<?x96xbf16>, tensor<128x96xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16> {
       %1 = nn.matmul %a, %c {transpose_b = true} : (tensor<?x96xbf16>, tensor<128x96xbf16>) -> tensor<?x128xbf16>
       %2 = nn.add %1, %d : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
@@ -66,7 +67,8 @@ TEST(LibraryMatmuls, AKernelForEachRangeAndTheLibraryForManyRows) {
   EXPECT_EQ(library->when[0].least, 16);
   ASSERT_EQ(library->launches.size(), 2u);
   const KernelLaunch &call = library->launches[0], &rest = library->launches[1];
-  EXPECT_EQ(plan.kernels[call.kernel].matmul, (LibraryMatmul{DType::BF16, DType::BF16, DType::BF16, false, true}));
+  EXPECT_EQ(plan.kernels[call.kernel].matmul,
+            (LibraryMatmul{DType::BF16, DType::BF16, DType::BF16, false, true}));
   EXPECT_EQ(numbersOf(call), (Numbers{"n", "128", "96", "1", "96", "96", "128", "0", "0", "128*n"}));
   // The product is rounded to its type in a temporary; the rest ends where our kernels do.
   EXPECT_EQ(plan.buffers[pointer(call, 2).buffer].kind, BufferPlan::Kind::Temporary);
@@ -96,17 +98,18 @@ TEST(LibraryMatmuls, LayoutsAreLinesOfElements) {
   const DType f16 = DType::F16, f32 = DType::F32;
   check(oneProduct("20x64xf16", "64x80xf16", "20x80xf16"), {f16, f16, f16, false, false},
         {"20", "80", "64", "1", "64", "80", "80", "0", "0", "1600"});
-  check(oneProduct("64x20xf32", "64x80xf32", "20x80xf32", "{transpose_a = true}"), {f32, f32, f32, true, false},
-        {"20", "80", "64", "1", "20", "80", "80", "0", "0", "1600"});
-  check(oneProduct("20x64xf16", "80x64xf16", "20x80xf32", "{transpose_b = true}"), {f16, f16, f32, false, true},
-        {"20", "80", "64", "1", "64", "64", "80", "0", "0", "1600"});
+  check(oneProduct("64x20xf32", "64x80xf32", "20x80xf32", "{transpose_a = true}"),
+        {f32, f32, f32, true, false}, {"20", "80", "64", "1", "20", "80", "80", "0", "0", "1600"});
+  check(oneProduct("20x64xf16", "80x64xf16", "20x80xf32", "{transpose_b = true}"),
+        {f16, f16, f32, false, true}, {"20", "80", "64", "1", "64", "64", "80", "0", "0", "1600"});
   // One second operand for all: the leading dims are rows.
   check(oneProduct("3x20x64xf32", "64x80xf32", "3x20x80xf32"), {f32, f32, f32, false, false},
         {"60", "80", "64", "1", "64", "80", "80", "0", "0", "4800"});
   check(oneProduct("2x3x20x64xf32", "2x3x64x80xf32", "2x3x20x80xf32"), {f32, f32, f32, false, false},
         {"20", "80", "64", "6", "64", "80", "80", "1280", "5120", "1600"});
   // A slice: the first operand begins inside its buffer, and its rows are further apart.
-  ProgramPlan sliced = planOf(R"(func.func @main(%x: tensor<20x100xf32>, %w: tensor<64x80xf32>) -> tensor<20x80xf32> {
+  ProgramPlan sliced =
+      planOf(R"(func.func @main(%x: tensor<20x100xf32>, %w: tensor<64x80xf32>) -> tensor<20x80xf32> {
     %s = nn.slice %x {starts = [0, 36], sizes = [20, 64], steps = array<i64: 1, 1>} : (tensor<20x100xf32>) -> tensor<20x64xf32>
     %0 = nn.matmul %s, %w : (tensor<20x64xf32>, tensor<64x80xf32>) -> tensor<20x80xf32>
     return %0 : tensor<20x80xf32>

@@ -99,8 +99,8 @@ void runOnOne(const std::string &text, const std::string &tile) {
 }
 
 TEST(MatmulSm90, TilesOneAfterTheOther) {
-  // k is short, as long as an epilogue has pieces, and longer: the widest tile with every epilogue at every k, the others
-  // with each once.
+  // k is short, as long as an epilogue has pieces, and longer: the widest tile with every epilogue at every
+  // k, the others with each once.
   for (int n : {64, 176, 208, 224, 256, 520})
     for (int k : {72, 520, 1000}) {
       if (n != 256 && k > 520)
@@ -391,7 +391,8 @@ TEST(MatmulSm90, KernelsSayWhyTheyAreNot) {
   };
   says({.k = 56}, "the products are shorter than 64");
   says({.k = 100}, "the second operand is decoded, or its rows are no multiple of 16 bytes apart");
-  says({.n = 100, .transposeB = false}, "the second operand is decoded, or its rows are no multiple of 16 bytes apart");
+  says({.n = 100, .transposeB = false},
+       "the second operand is decoded, or its rows are no multiple of 16 bytes apart");
   says({.n = 56}, "there are fewer than 64 columns");
 }
 

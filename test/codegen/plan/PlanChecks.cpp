@@ -89,8 +89,8 @@ static void checkSpills(const ProgramPlan &plan, Targets targets) {
     checkSpills(kernel, targets, kernel.source.find("f64") != std::string::npos);
 }
 
-/// What relative L2 comes of values in f32 that differ in their last bits and then round to `type`: one element in a
-/// thousand lands on the neighbouring value, at most a unit of the last place away.
+/// What relative L2 comes of values in f32 that differ in their last bits and then round to `type`: one
+/// element in a thousand lands on the neighbouring value, at most a unit of the last place away.
 static double roundingFlips(DType type) {
   const double lastPlace = type == DType::F16 ? 0x1p-10 : type == DType::BF16 ? 0x1p-7 : 0;
   return lastPlace * std::sqrt(1e-3);
@@ -116,8 +116,8 @@ struct Pending {
   double tolerance = 0;
 };
 
-/// Runs plans when the test program ends: on a GPU if there is one, else emulated, the kernels of all compiled together,
-/// which takes a fraction of the time. What fails names its test.
+/// Runs plans when the test program ends: on a GPU if there is one, else emulated, the kernels of all
+/// compiled together, which takes a fraction of the time. What fails names its test.
 class PlanRuns : public testing::Environment {
 public:
   void add(Pending run) { pending.push_back(std::move(run)); }
@@ -152,7 +152,8 @@ private:
   static void run(const Pending &each) {
     SCOPED_TRACE(each.test);
     ExecutorOptions options;
-    options.target = cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
+    options.target =
+        cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
     options.cacheFolder = testCacheFolder();
     options.poison = true;
     auto executor = Executor::create(each.plan, options);
@@ -196,8 +197,8 @@ void checkFunction(func::FuncOp function, const CheckOptions &options) {
   auto expected = interpreter->run(inputs);
   ASSERT_TRUE(expected) << expected.error().message;
   const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
-  planRuns->add({fmt::format("{}.{}", info->test_suite_name(), info->name()), std::move(*plan), std::move(inputs),
-                 std::move(*expected), options.tolerance});
+  planRuns->add({fmt::format("{}.{}", info->test_suite_name(), info->name()), std::move(*plan),
+                 std::move(inputs), std::move(*expected), options.tolerance});
 }
 
 void check(const std::string &text, const CheckOptions &options) {

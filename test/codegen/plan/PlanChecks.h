@@ -31,11 +31,12 @@ struct CheckOptions {
   double tolerance = 1e-6; ///< relative L2, for floats; other types must be equal
   int64_t launches = -1;   ///< how many the plan must have; -1: any number
   std::optional<TargetInfo> device = {}; ///< that the plan is for
-  Targets targets = Targets::All; ///< that its kernels compile for: One where many kernels differ in a constant or an op
+  Targets targets =
+      Targets::All; ///< that its kernels compile for: One where many kernels differ in a constant or an op
 };
 
-/// Plan, emulation (or the GPU where there is one) and reference agree, which shows when the test program ends; with NVRTC at
-/// hand every kernel compiles for the targets without spills.
+/// Plan, emulation (or the GPU where there is one) and reference agree, which shows when the test program
+/// ends; with NVRTC at hand every kernel compiles for the targets without spills.
 void checkFunction(mlir::func::FuncOp function, const CheckOptions &options);
 /// The same for the function @main of a module's text.
 void check(const std::string &text, const CheckOptions &options);

@@ -45,7 +45,8 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
 class FloatArithmetic : public testing::TestWithParam<std::pair<const char *, double>> {};
 TEST_P(FloatArithmetic, EveryOp) {
   auto [type, tolerance] = GetParam();
-  check(eachOp(type, floatUnary, arithmetic, comparisons), {.symbols = {{"b", 3}}, .tolerance = tolerance, .targets = Targets::One});
+  check(eachOp(type, floatUnary, arithmetic, comparisons),
+        {.symbols = {{"b", 3}}, .tolerance = tolerance, .targets = Targets::One});
 }
 INSTANTIATE_TEST_SUITE_P(Types, FloatArithmetic,
                          testing::Values(std::pair("f32", 1e-6), std::pair("f16", 1e-4),
@@ -172,7 +173,8 @@ TEST(Pointwise, GroupOfSeveralOutputs) {
 }
 
 TEST(Pointwise, AResultMayTakeTheMemoryOfWhatItsThreadsAloneRead) {
-  std::string text = R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"})
+  std::string text =
+      R"(func.func @main(%x: tensor<?x8xf32> {nn.name = "x", nn.dims = ["n", 8]}, %w: tensor<8xf32> {nn.name = "w"})
       -> (tensor<?x8xf16>, tensor<?x8xf32>) {
     %0 = nn.silu %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
     %1 = nn.mul %0, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>

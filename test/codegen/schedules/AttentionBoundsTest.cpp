@@ -19,9 +19,12 @@ struct Bounded {
 std::string module(const Bounded &c) {
   const std::string q = fmt::format("tensor<?x{}x?x{}x{}>", c.heads, c.width, c.type);
   const std::string kv = fmt::format("tensor<?x{}x?x{}x{}>", c.kvHeads, c.width, c.type);
-  const std::string numbers = fmt::format("tensor<?x{}>", c.limits), number = fmt::format("tensor<{}>", c.limits);
+  const std::string numbers = fmt::format("tensor<?x{}>", c.limits),
+                    number = fmt::format("tensor<{}>", c.limits);
   auto limit = [&](const std::string &shape) { return fmt::format("tensor<{}x{}>", shape, c.limits); };
-  auto maskOf = [](const std::string &shape) { return fmt::format("tensor<{}?xi1>", shape.substr(0, shape.size() - 1)); };
+  auto maskOf = [](const std::string &shape) {
+    return fmt::format("tensor<{}?xi1>", shape.substr(0, shape.size() - 1));
+  };
   std::string arguments, bindings, types, body, mask;
   auto add = [&](const std::string &name, const std::string &type, const std::string &dims) {
     arguments += fmt::format("{}%{}: {} {{nn.dims = [{}]}}", arguments.empty() ? "" : ", ", name, type, dims);
@@ -37,15 +40,17 @@ std::string module(const Bounded &c) {
       return;
     add(name, limit(shape), dims);
     const bool numbersFirst = comparison.find("%n,") != std::string::npos;
-    body += fmt::format("%{} = {} : ({}, {}) -> {}\n", result, comparison, numbersFirst ? numbers : limit(shape),
-                        numbersFirst ? limit(shape) : numbers, maskOf(shape));
+    body +=
+        fmt::format("%{} = {} : ({}, {}) -> {}\n", result, comparison, numbersFirst ? numbers : limit(shape),
+                    numbersFirst ? limit(shape) : numbers, maskOf(shape));
     mask = mask.empty() ? maskOf(shape) : maskOf("?x1x?x1");
   };
   compare("a", "above", c.above, c.aboveDims, c.upTo);
   compare("l", "below", c.below, c.belowDims, c.from);
   std::string name = c.above.empty() ? "%below" : "%above";
   if (!c.above.empty() && !c.below.empty()) {
-    body += fmt::format("%both = nn.and %above, %below : ({}, {}) -> {}\n", maskOf(c.above), maskOf(c.below), mask);
+    body += fmt::format("%both = nn.and %above, %below : ({}, {}) -> {}\n", maskOf(c.above), maskOf(c.below),
+                        mask);
     name = "%both";
   }
   return fmt::format(R"(
@@ -70,7 +75,8 @@ auto filled(int64_t keys) {
     if (index < 3)
       return;
     for (int64_t i = 0; i < tensor.size(); ++i) {
-      const auto place = static_cast<int64_t>((static_cast<uint64_t>(i) * 2654435761u + index * 977u) % 10007u);
+      const auto place =
+          static_cast<int64_t>((static_cast<uint64_t>(i) * 2654435761u + index * 977u) % 10007u);
       double limit = static_cast<double>(place % (keys + 20) - 8);
       if (index == 4)
         limit = static_cast<double>(place % 30 - 15);
@@ -88,13 +94,14 @@ std::string run(const Bounded &c, int64_t batch, int64_t queries, int64_t keys, 
 
 TEST(AttentionBounds, FewQueries) {
   for (const char *type : {"bf16", "f32"})
-    for (auto [batch, queries, keys] :
-         {std::tuple(1, 1, 133), std::tuple(5, 1, 700), std::tuple(3, 4, 70), std::tuple(70, 1, 40), std::tuple(2, 2, 0)})
+    for (auto [batch, queries, keys] : {std::tuple(1, 1, 133), std::tuple(5, 1, 700), std::tuple(3, 4, 70),
+                                        std::tuple(70, 1, 40), std::tuple(2, 2, 0)})
       run({.type = type}, batch, queries, keys);
 }
 
 TEST(AttentionBounds, ManyQueries) {
-  for (auto [arch, kernel] : {std::pair(90u, "attention_prefill_tma<"), std::pair(80u, "attention_prefill_mma<")})
+  for (auto [arch, kernel] :
+       {std::pair(90u, "attention_prefill_tma<"), std::pair(80u, "attention_prefill_mma<")})
     for (auto [queries, keys] : {std::pair(40, 150), std::pair(300, 300), std::pair(70, 0)})
       EXPECT_NE(run({}, 2, queries, keys, arch).find(kernel), std::string::npos);
   run({.type = "f32"}, 2, 40, 90);
@@ -105,7 +112,8 @@ TEST(AttentionBounds, FirstKeys) {
   for (int queries : {1, 40})
     for (uint32_t arch : {90u, 80u}) {
       run({.below = "?x1x?x1"}, 2, queries, 90, arch);
-      run({.below = "?x1x1x1", .belowDims = R"("b", 1, 1, 1)", .from = "nn.greater_equal %n, %l_"}, 2, queries, 90, arch);
+      run({.below = "?x1x1x1", .belowDims = R"("b", 1, 1, 1)", .from = "nn.greater_equal %n, %l_"}, 2,
+          queries, 90, arch);
     }
   run({.above = "", .below = "?x1x?x1"}, 2, 1, 90);
   run({.above = "", .below = "?x1x?x1"}, 2, 50, 90);
@@ -124,9 +132,10 @@ TEST(AttentionBounds, OtherSpellings) {
 
 TEST(AttentionBounds, BesideOtherLimits) {
   for (int queries : {1, 7, 40})
-    for (const char *attributes : {"scale = 0.2 : f32, zero_masked_rows = true, causal = true",
-                                   "scale = 0.2 : f32, zero_masked_rows = true, causal = true, window = 20 : i64",
-                                   "scale = 0.2 : f32, zero_masked_rows = true, softcap = 10.0 : f32"})
+    for (const char *attributes :
+         {"scale = 0.2 : f32, zero_masked_rows = true, causal = true",
+          "scale = 0.2 : f32, zero_masked_rows = true, causal = true, window = 20 : i64",
+          "scale = 0.2 : f32, zero_masked_rows = true, softcap = 10.0 : f32"})
       run({.attributes = attributes}, 2, queries, 90);
 }
 

@@ -7,7 +7,9 @@
 
 namespace fusion::test {
 
-inline double toleranceOf(const std::string &type) { return type == "f16" ? 6e-4 : type == "bf16" ? 5e-3 : 3e-6; }
+inline double toleranceOf(const std::string &type) {
+  return type == "f16" ? 6e-4 : type == "bf16" ? 5e-3 : 3e-6;
+}
 
 struct Attention {
   std::string type = "f32";

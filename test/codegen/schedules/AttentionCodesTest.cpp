@@ -55,7 +55,8 @@ std::string module(const Coded &c) {
 /// Codes over most of their range; scales that are no powers of two.
 void fill(unsigned index, Tensor &tensor) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
-    const double place = static_cast<double>((static_cast<uint64_t>(i) * 2654435761u + index * 97u) % 1009u) / 1008.0;
+    const double place =
+        static_cast<double>((static_cast<uint64_t>(i) * 2654435761u + index * 97u) % 1009u) / 1008.0;
     if (tensor.shape().size() < 2)
       set(tensor, i, 0.011 + 0.004 * static_cast<double>(i));
     else if (tensor.type() == DType::I8)
@@ -68,7 +69,8 @@ void fill(unsigned index, Tensor &tensor) {
 }
 
 std::string run(const Coded &c, int64_t batch, int64_t queries, int64_t keys, uint32_t arch = 90) {
-  return check(attentionSchedule(), {module(c), sizes(batch, queries, keys), toleranceOf(c.type), fill, true, arch});
+  return check(attentionSchedule(),
+               {module(c), sizes(batch, queries, keys), toleranceOf(c.type), fill, true, arch});
 }
 
 TEST(AttentionCodes, FewRows) {
@@ -92,7 +94,8 @@ TEST(AttentionCodes, ScalesOfHeadsAndTypes) {
 
 TEST(AttentionCodes, ManyRows) {
   for (const char *codes : {"f8E4M3FN", "i8"})
-    for (auto [arch, kernel] : {std::pair(90u, "attention_prefill_sm90<"), std::pair(80u, "attention_prefill_mma<")})
+    for (auto [arch, kernel] :
+         {std::pair(90u, "attention_prefill_sm90<"), std::pair(80u, "attention_prefill_mma<")})
       for (int width : {64, 72, 128})
         EXPECT_NE(run({.keys = codes, .values = codes, .width = width}, 2, 70, 150, arch).find(kernel),
                   std::string::npos);
@@ -124,14 +127,16 @@ TEST(AttentionCodes, EveryCode) {
       else
         fill(index, tensor);
     };
-    check(attentionSchedule(), {module({.keys = codes, .values = codes, .heads = 4, .kvHeads = 4, .byHead = false}),
-                                sizes(1, 1, 1), toleranceOf("bf16"), every});
+    check(attentionSchedule(),
+          {module({.keys = codes, .values = codes, .heads = 4, .kvHeads = 4, .byHead = false}),
+           sizes(1, 1, 1), toleranceOf("bf16"), every});
   }
 }
 
 TEST(AttentionCodes, Refusals) {
   auto reason = [](const Coded &c) { return refusal(attentionSchedule(), module(c)); };
-  EXPECT_NE(reason({.keys = "ui8", .values = "ui8"}).find("codes of"), std::string::npos) << reason({.keys = "ui8"});
+  EXPECT_NE(reason({.keys = "ui8", .values = "ui8"}).find("codes of"), std::string::npos)
+      << reason({.keys = "ui8"});
   EXPECT_NE(reason({.scaleType = "f64"}).find("f64"), std::string::npos);
 }
 

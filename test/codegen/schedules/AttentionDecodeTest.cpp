@@ -19,21 +19,24 @@ void checkDecode(const Attention &a, const SymbolValues &symbols,
 
 TEST(AttentionDecode, HeadSizes) {
   for (const char *type : {"f16", "bf16"})
-    for (auto [width, valueWidth] : {std::pair(64, 64), std::pair(80, 80), std::pair(96, 96), std::pair(128, 128),
-                                     std::pair(256, 256), std::pair(192, 128), std::pair(8, 24), std::pair(72, 256)})
+    for (auto [width, valueWidth] :
+         {std::pair(64, 64), std::pair(80, 80), std::pair(96, 96), std::pair(128, 128), std::pair(256, 256),
+          std::pair(192, 128), std::pair(8, 24), std::pair(72, 256)})
       checkDecode({type, 8, 2, width, valueWidth, "", "", "scale = 0.1 : f32"}, sizes(2, 1, 133));
 }
 
 TEST(AttentionDecode, AnyHeadSizes) {
   for (auto [type, width, valueWidth] :
-       {std::tuple("f32", 64, 64), std::tuple("f32", 128, 128), std::tuple("f32", 256, 256), std::tuple("f32", 80, 96),
-        std::tuple("f32", 7, 13), std::tuple("f16", 65, 64), std::tuple("bf16", 1, 255), std::tuple("f16", 100, 12)})
+       {std::tuple("f32", 64, 64), std::tuple("f32", 128, 128), std::tuple("f32", 256, 256),
+        std::tuple("f32", 80, 96), std::tuple("f32", 7, 13), std::tuple("f16", 65, 64),
+        std::tuple("bf16", 1, 255), std::tuple("f16", 100, 12)})
     checkDecode({type, 8, 2, width, valueWidth, "", "", "scale = 0.1 : f32"}, sizes(2, 1, 133));
 }
 
 TEST(AttentionDecode, SharedMemoryOfEachArchitecture) {
   const Attention a{"bf16", 8, 2, 256, 256};
-  for (auto [arch, kib] : {std::pair(80u, 163u), std::pair(86u, 99u), std::pair(89u, 99u), std::pair(90u, 227u)}) {
+  for (auto [arch, kib] :
+       {std::pair(80u, 163u), std::pair(86u, 99u), std::pair(89u, 99u), std::pair(90u, 227u)}) {
     Parsed parsed(module(a));
     ASSERT_TRUE(parsed.target);
     KernelContext context = parsed.kernelContext(arch);
@@ -48,10 +51,11 @@ TEST(AttentionDecode, SharedMemoryOfEachArchitecture) {
 
 TEST(AttentionDecode, GroupsAndQueries) {
   for (const char *type : {"bf16", "f32"})
-  for (auto [heads, kvHeads] : {std::pair(2, 2), std::pair(6, 2), std::pair(8, 2), std::pair(8, 1), std::pair(40, 2)})
-    for (int queries : {0, 1, 2, 4})
-      checkDecode({type, heads, kvHeads, 64, 64, "", "", "scale = 0.1 : f32, causal = true"},
-                  sizes(2, queries, 70));
+    for (auto [heads, kvHeads] :
+         {std::pair(2, 2), std::pair(6, 2), std::pair(8, 2), std::pair(8, 1), std::pair(40, 2)})
+      for (int queries : {0, 1, 2, 4})
+        checkDecode({type, heads, kvHeads, 64, 64, "", "", "scale = 0.1 : f32, causal = true"},
+                    sizes(2, queries, 70));
 }
 
 // Rows that fit in one tile have a kernel with one.
@@ -94,9 +98,9 @@ TEST(AttentionDecode, MasksBroadcast) {
   struct Mask {
     const char *type, *dims;
   };
-  for (Mask mask :
-       {Mask{"?x1x?x?xi1", "\"b\", 1, \"q\", \"k\""}, Mask{"?x4x?x?xf32", "\"b\", 4, \"q\", \"k\""},
-        Mask{"?x?xf16", "\"q\", \"k\""}, Mask{"?x1x1x?xi1", "\"b\", 1, 1, \"k\""}, Mask{"1x1x?x1xf32", "1, 1, \"q\", 1"}})
+  for (Mask mask : {Mask{"?x1x?x?xi1", "\"b\", 1, \"q\", \"k\""},
+                    Mask{"?x4x?x?xf32", "\"b\", 4, \"q\", \"k\""}, Mask{"?x?xf16", "\"q\", \"k\""},
+                    Mask{"?x1x1x?xi1", "\"b\", 1, 1, \"k\""}, Mask{"1x1x?x1xf32", "1, 1, \"q\", 1"}})
     for (auto [type, queries] : {std::pair("f16", 1), std::pair("f16", 4), std::pair("f32", 3)}) {
       Attention a{type};
       a.mask = mask.type;
@@ -111,7 +115,8 @@ TEST(AttentionDecode, MaskedRowsAndLargeScores) {
     for (int64_t i = 0; index == 3 && i < tensor.size(); ++i)
       set(tensor, i, i < 300 ? -std::numeric_limits<double>::infinity() : i % 300 == 290 ? 50 : 0);
   };
-  for (auto [type, zero] : {std::pair("bf16", "true"), std::pair("bf16", "false"), std::pair("f32", "true")}) {
+  for (auto [type, zero] :
+       {std::pair("bf16", "true"), std::pair("bf16", "false"), std::pair("f32", "true")}) {
     Attention a{type};
     a.mask = "?x1x?x?xf32";
     a.maskDims = "\"b\", 1, \"q\", \"k\"";
@@ -126,7 +131,9 @@ TEST(AttentionDecode, WeightsKeepTheirDigits) {
     for (int64_t i = 0; index == 2 && i < tensor.size(); ++i)
       set(tensor, i, (i / 64 % 2 == 0 ? 1 : -1) * (i / 64 % 4 < 2 ? 1.0 : 0.75));
     for (int64_t i = 0; index == 1 && i < tensor.size(); ++i)
-      set(tensor, i, 0.001 * static_cast<double>(i / 128 % 97 * (i / 64 % 2 == 0 ? 1 : 1)) + 0.01 * static_cast<double>(i % 7));
+      set(tensor, i,
+          0.001 * static_cast<double>(i / 128 % 97 * (i / 64 % 2 == 0 ? 1 : 1)) +
+              0.01 * static_cast<double>(i % 7));
   };
   for (const char *type : {"f16", "bf16"})
     checkDecode({type, 4, 1, 64, 64, "", "", "scale = 0.125 : f32"}, sizes(1, 1, 1024), cancel);

@@ -101,14 +101,17 @@ void checkTensor(ScheduleCase test) {
   for (uint32_t arch : {80u, 90u}) {
     test.arch = arch;
     const std::string source = check(attentionSchedule(), test);
-    EXPECT_NE(source.find(arch == 90 ? "attention_prefill_tma<" : "attention_prefill_mma<"), std::string::npos) << source;
+    EXPECT_NE(source.find(arch == 90 ? "attention_prefill_tma<" : "attention_prefill_mma<"),
+              std::string::npos)
+        << source;
   }
 }
 
 // Every feature, at sizes around its tiles of 64 to 128 rows and 16 to 128 keys.
 TEST(AttentionTensor, HeadSizesAndLengths) {
-  for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(64, 64), std::pair(80, 80), std::pair(40, 72),
-                                   std::pair(8, 16), std::pair(192, 128), std::pair(256, 256)})
+  for (auto [width, valueWidth] :
+       {std::pair(128, 128), std::pair(64, 64), std::pair(80, 80), std::pair(40, 72), std::pair(8, 16),
+        std::pair(192, 128), std::pair(256, 256)})
     for (auto [queries, keys] : {std::pair(130, 67), std::pair(17, 1)}) {
       const char *type = width % 16 == 0 ? "bf16" : "f16";
       Attention a{type, 4, 2, width, valueWidth, "", "", "scale = 0.1 : f32"};
@@ -171,9 +174,11 @@ TEST(AttentionTensor, SharedKeysAreCopiedByThreads) {
 
 TEST(AttentionTensor, CausalWithPastAndWindow) {
   for (const char *attributes :
-       {"causal = true", "causal = true, window = 5 : i64", "window = 70 : i64", "causal = true, softcap = 3.0 : f32",
-        "causal = true, softcap = 3.0 : f32, window = 90 : i64", "causal = true, zero_masked_rows = true"})
-    for (auto [queries, keys] : {std::pair(150, 150), std::pair(17, 90), std::pair(33, 200), std::pair(140, 20)}) {
+       {"causal = true", "causal = true, window = 5 : i64", "window = 70 : i64",
+        "causal = true, softcap = 3.0 : f32", "causal = true, softcap = 3.0 : f32, window = 90 : i64",
+        "causal = true, zero_masked_rows = true"})
+    for (auto [queries, keys] :
+         {std::pair(150, 150), std::pair(17, 90), std::pair(33, 200), std::pair(140, 20)}) {
       Attention a{"bf16", 4, 2, 32, 32, "", "", std::string("scale = 0.3 : f32, ") + attributes};
       checkTensor({module(a), sizes(1, queries, keys), toleranceOf("bf16")});
     }

@@ -30,8 +30,8 @@ std::string module(const Form &f) {
                     p = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, width, f.type),
                     y = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, f.n, f.type),
                     s = fmt::format("tensor<{}x{}x1x{}>", f.tokens, f.slots, f.type);
-  const std::string slice = fmt::format("sizes = [{}, {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}", f.tokens,
-                                        f.slots, f.n, p, y);
+  const std::string slice = fmt::format("sizes = [{}, {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}",
+                                        f.tokens, f.slots, f.n, p, y);
   const std::string tail = f.gated ? fmt::format(R"(
         %g = nn.slice %p {{starts = [0, 0, 0], {0}
         %u = nn.slice %p {{starts = [0, 0, {2}], {0}
@@ -72,10 +72,11 @@ void choose(const Form &form, Tensor &index) {
 
 std::string run(const Form &form, const char *name) {
   const double tolerance = std::string(form.type) == "f32" ? 2e-6 : 1.2e-2;
-  const std::string source = check(expertSchedule(), {module(form), {}, tolerance, [&](unsigned index, Tensor &tensor) {
-                                                        if (index == 2)
-                                                          choose(form, tensor);
-                                                      }});
+  const std::string source =
+      check(expertSchedule(), {module(form), {}, tolerance, [&](unsigned index, Tensor &tensor) {
+                                 if (index == 2)
+                                   choose(form, tensor);
+                               }});
   EXPECT_NE(source.find(std::string(name) + "<Config>"), std::string::npos) << source;
   return source;
 }
@@ -93,21 +94,42 @@ TEST(ExpertMatmul, OneToken) {
   for (const char *type : {"bf16", "f16", "f32"})
     for (bool gated : {false, true}) {
       run({.tokens = 1, .slots = 8, .experts = 16, .type = type, .gated = gated}, "expert_gemv");
-      run({.tokens = 1, .slots = 3, .experts = 16, .n = 6, .k = 2080, .type = type, .gated = gated, .shared = gated},
+      run({.tokens = 1,
+           .slots = 3,
+           .experts = 16,
+           .n = 6,
+           .k = 2080,
+           .type = type,
+           .gated = gated,
+           .shared = gated},
           "expert_gemv");
     }
   run({.tokens = 1, .slots = 4, .n = 800, .k = 264}, "expert_gemv");
-  run({.tokens = 1, .slots = 32, .n = 33, .k = 1024, .gated = false, .choice = Choice::OutOfRange}, "expert_gemv");
+  run({.tokens = 1, .slots = 32, .n = 33, .k = 1024, .gated = false, .choice = Choice::OutOfRange},
+      "expert_gemv");
 }
 
 TEST(ExpertMatmul, SumOverSlotsOfAFewTokens) {
   for (const char *type : {"bf16", "f16", "f32"})
     for (int slots : {1, 2, 3, 4, 8, 13})
       for (int tokens : {1, slots > 8 ? 2 : 4})
-        run({.tokens = tokens, .slots = slots, .experts = 16, .n = slots == 3 ? 41 : 80, .k = slots < 4 ? 1312 : 328,
-             .type = type, .gated = false, .shared = false, .sum = true},
+        run({.tokens = tokens,
+             .slots = slots,
+             .experts = 16,
+             .n = slots == 3 ? 41 : 80,
+             .k = slots < 4 ? 1312 : 328,
+             .type = type,
+             .gated = false,
+             .shared = false,
+             .sum = true},
             "expert_gemv_sum");
-  run({.tokens = 1, .slots = 8, .n = 2048, .k = 24, .gated = false, .sum = true, .choice = Choice::OutOfRange},
+  run({.tokens = 1,
+       .slots = 8,
+       .n = 2048,
+       .k = 24,
+       .gated = false,
+       .sum = true,
+       .choice = Choice::OutOfRange},
       "expert_gemv_sum");
 }
 
@@ -120,7 +142,12 @@ TEST(ExpertMatmul, SharesOfRows) {
 TEST(ExpertMatmul, ManyTokens) {
   for (bool transpose : {true, false})
     for (bool gated : {false, true})
-      run({.tokens = 150, .slots = 2, .experts = 3, .transpose = transpose, .type = gated ? "f16" : "bf16", .gated = gated,
+      run({.tokens = 150,
+           .slots = 2,
+           .experts = 3,
+           .transpose = transpose,
+           .type = gated ? "f16" : "bf16",
+           .gated = gated,
            .shared = gated},
           "expert_mma");
 }
@@ -136,7 +163,8 @@ TEST(ExpertMatmul, F32) {
   for (int tokens : {1, 6, 90})
     for (bool transpose : {true, false})
       for (bool gated : {false, true})
-        run({.tokens = tokens, .n = 37, .k = 29, .transpose = transpose, .type = "f32", .gated = gated}, "expert_fma");
+        run({.tokens = tokens, .n = 37, .k = 29, .transpose = transpose, .type = "f32", .gated = gated},
+            "expert_fma");
 }
 
 TEST(ExpertMatmul, AllRowsToOneExpert) {
@@ -164,9 +192,11 @@ std::string quantised(const Form &f, const Codes &codes) {
   auto tensor = [](const std::string &shape, const char *type) {
     return shape.empty() ? fmt::format("tensor<{}>", type) : fmt::format("tensor<{}x{}>", shape, type);
   };
-  const std::string shape = f.transpose ? fmt::format("{}x{}x{}", f.experts, f.n, f.k) : fmt::format("{}x{}x{}", f.experts, f.k, f.n);
-  const std::string x = fmt::format("tensor<{}x1x{}x{}>", f.tokens, f.k, f.type), q = tensor(shape, codes.type),
-                    s = tensor(codes.scale, f.type), z = tensor(codes.scale, codes.type), w = tensor(shape, f.type),
+  const std::string shape = f.transpose ? fmt::format("{}x{}x{}", f.experts, f.n, f.k)
+                                        : fmt::format("{}x{}x{}", f.experts, f.k, f.n);
+  const std::string x = fmt::format("tensor<{}x1x{}x{}>", f.tokens, f.k, f.type),
+                    q = tensor(shape, codes.type), s = tensor(codes.scale, f.type),
+                    z = tensor(codes.scale, codes.type), w = tensor(shape, f.type),
                     i = fmt::format("tensor<{}x{}xi64>", f.tokens, f.slots),
                     y = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, f.n, f.type);
   return fmt::format(R"(
@@ -185,12 +215,13 @@ std::string quantised(const Form &f, const Codes &codes) {
 
 void runQuantised(const Form &form, const Codes &codes, const char *name) {
   const double tolerance = std::string(form.type) == "f32" ? 3e-6 : 1.2e-2;
-  const std::string source = check(expertSchedule(), {quantised(form, codes), {}, tolerance, [&](unsigned index, Tensor &tensor) {
-                                                        if (index == 2)
-                                                          choose(form, tensor);
-                                                        for (int64_t i = 0; index == 3 && i < tensor.size(); ++i)
-                                                          set(tensor, i, 0.01 + 0.001 * static_cast<double>(i * 7 % 13));
-                                                      }});
+  const std::string source =
+      check(expertSchedule(), {quantised(form, codes), {}, tolerance, [&](unsigned index, Tensor &tensor) {
+                                 if (index == 2)
+                                   choose(form, tensor);
+                                 for (int64_t i = 0; index == 3 && i < tensor.size(); ++i)
+                                   set(tensor, i, 0.01 + 0.001 * static_cast<double>(i * 7 % 13));
+                               }});
   EXPECT_NE(source.find(std::string(name) + "<Config>"), std::string::npos) << source;
 }
 

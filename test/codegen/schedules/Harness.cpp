@@ -45,7 +45,8 @@ namespace {
 std::vector<nn::ConstantOp> constantsOf(const Parsed &parsed) {
   std::vector<nn::ConstantOp> constants;
   for (const View &view : parsed.inputs)
-    if (auto constant = view.base.getDefiningOp<nn::ConstantOp>(); constant && !llvm::is_contained(constants, constant))
+    if (auto constant = view.base.getDefiningOp<nn::ConstantOp>();
+        constant && !llvm::is_contained(constants, constant))
       constants.push_back(constant);
   return constants;
 }
@@ -88,7 +89,8 @@ Result<KernelDraft> draftOf(const SchedulePlan &plan, const Parsed &parsed, cons
 struct Pending {
   std::string test; ///< its name
   KernelPlan kernel;
-  std::vector<std::array<uint64_t, Backend::tensorMapWords>> values; ///< of the launch's arguments: addresses, sizes, tensor maps
+  std::vector<std::array<uint64_t, Backend::tensorMapWords>>
+      values; ///< of the launch's arguments: addresses, sizes, tensor maps
   uint32_t grid[3] = {};
   std::vector<Tensor> arguments, outputs, expected; ///< memory that `values` points to
   double tolerance = 0;
@@ -102,13 +104,14 @@ void compareOutputs(const std::vector<Tensor> &outputs, const std::vector<Tensor
       ADD_FAILURE() << difference.error().message;
       continue;
     }
-    EXPECT_LE(difference->relativeL2, tolerance) << "output " << i << ", worst at " << difference->worstIndex << "\n"
-                                                 << source;
+    EXPECT_LE(difference->relativeL2, tolerance)
+        << "output " << i << ", worst at " << difference->worstIndex << "\n"
+        << source;
   }
 }
 
-/// Runs kernels when the test program ends, since the host compiler takes many at a time in little more than the time of
-/// one. What fails there names its test.
+/// Runs kernels when the test program ends, since the host compiler takes many at a time in little more than
+/// the time of one. What fails there names its test.
 class EmulatedRuns : public testing::Environment {
 public:
   void add(Pending run) { pending.push_back(std::move(run)); }
@@ -162,8 +165,14 @@ void encodeForEmulation(const TensorMapArgument &map, const void *tensor, const 
 void runEmulatedLater(const KernelDraft &draft, const Parsed &parsed, std::vector<Tensor> arguments,
                       std::vector<Tensor> outputs, std::vector<Tensor> expected, const ScheduleCase &test) {
   const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
-  Pending run{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text), draft.kernel, {}, {},
-              std::move(arguments), std::move(outputs), std::move(expected), test.tolerance};
+  Pending run{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text),
+              draft.kernel,
+              {},
+              {},
+              std::move(arguments),
+              std::move(outputs),
+              std::move(expected),
+              test.tolerance};
   for (const KernelDraft::Argument &argument : draft.arguments) {
     auto &words = run.values.emplace_back();
     if (argument.kind == KernelDraft::Argument::Kind::Size) {
@@ -202,7 +211,9 @@ Status runAsProgram(const KernelDraft &draft, const Parsed &parsed, const std::v
   plan.target = "sm_90a";
   plan.kernels.push_back(draft.kernel);
   NamedTensors inputs;
-  auto staticDims = [](const Tensor &tensor) { return DimShape(tensor.shape().begin(), tensor.shape().end()); };
+  auto staticDims = [](const Tensor &tensor) {
+    return DimShape(tensor.shape().begin(), tensor.shape().end());
+  };
   auto addBuffer = [&](BufferPlan::Kind kind, const std::string &name, const Tensor &tensor) {
     plan.buffers.push_back({kind, name, tensor.type(), staticDims(tensor), {}});
     PortPlan port{name, tensor.type(), staticDims(tensor), static_cast<BufferId>(plan.buffers.size() - 1), 0};

@@ -12,8 +12,8 @@
 namespace fusion::test {
 
 struct ScheduleCase {
-  /// A module with one function. What it returns is computed by one op or group, from views of the arguments or of
-  /// constants.
+  /// A module with one function. What it returns is computed by one op or group, from views of the arguments
+  /// or of constants.
   std::string text;
   SymbolValues symbols;
   /// Largest relative L2 error of an output; an infinite or NaN difference always fails.
@@ -24,11 +24,11 @@ struct ScheduleCase {
   bool compiles = true;
   uint32_t arch = 90; ///< sm_XX that the kernel is emitted for
   std::optional<int64_t> l2Bytes = {}; ///< of the target, if other than the table's
-  std::string variant = {};            ///< Alternative::variant; empty: what is taken where nothing is measured
+  std::string variant = {}; ///< Alternative::variant; empty: what is taken where nothing is measured
 };
 
-/// Emits the kernel for the case's sizes and returns its source. Without a GPU it is checked for spills, runs in emulation
-/// and is compared when the test program ends, many kernels at a time; on a GPU it runs at once.
+/// Emits the kernel for the case's sizes and returns its source. Without a GPU it is checked for spills, runs
+/// in emulation and is compared when the test program ends, many kernels at a time; on a GPU it runs at once.
 std::string check(const Schedule &schedule, const ScheduleCase &test);
 /// The reason why the schedule does not take it; empty if it does.
 std::string refusal(const Schedule &schedule, const std::string &text);

@@ -84,7 +84,8 @@ TEST(Heads, Norms) {
 /// A thread holds both elements of each pair: nothing is read again after the norm.
 TEST(Heads, PairsStayInRegisters) {
   for (const char *type : {"f16", "bf16"})
-    for (auto [width, rotary] : {std::pair(64, 64), std::pair(128, 128), std::pair(256, 256), std::pair(96, 96), std::pair(128, 64)})
+    for (auto [width, rotary] :
+         {std::pair(64, 64), std::pair(128, 128), std::pair(256, 256), std::pair(96, 96), std::pair(128, 64)})
       for (bool interleaved : {false, true})
         for (bool folded : {false, true}) {
           Heads h{type, type, type, 5, 3, width, rotary, interleaved, folded, "eps = 1.0e-6 : f32"};
@@ -96,7 +97,8 @@ TEST(Heads, PairsStayInRegisters) {
         }
 }
 
-/// Tokens first in memory: the heads of one token are neighbours in a block, and nothing divides by a run-time size.
+/// Tokens first in memory: the heads of one token are neighbours in a block, and nothing divides by a
+/// run-time size.
 TEST(Heads, RowsInTheOrderOfMemory) {
   Heads h;
   h.norm = "eps = 1.0e-6 : f32";

@@ -20,7 +20,8 @@ std::string module(const Case &c) {
     return fmt::format("tensor<?x{}x{}x{}x{}>", heads, tokens, width, type);
   };
   const bool decays = c.rule.starts_with("gated"), corrects = c.rule.ends_with("delta");
-  const std::string q = tensor(c.queryHeads, "?", c.width, c.type), k = tensor(c.keyHeads, "?", c.width, c.type);
+  const std::string q = tensor(c.queryHeads, "?", c.width, c.type),
+                    k = tensor(c.keyHeads, "?", c.width, c.type);
   const std::string v = tensor(c.heads, "?", c.valueWidth, c.type);
   const std::string state = fmt::format("tensor<?x{}x{}x{}x{}>", c.heads, c.width, c.valueWidth, c.stateType);
   const std::string y = tensor(std::max(c.queryHeads, c.heads), "?", c.valueWidth, c.type);
@@ -43,8 +44,8 @@ std::string module(const Case &c) {
         : ({0}, {1}, {2}, {3}{12}) -> ({4}, {3})
       return %y, %n : {4}, {3}
     }})",
-                     q, k, v, state, y, c.queryHeads, c.keyHeads, c.heads, c.width, c.valueWidth, arguments, names, types,
-                     decays ? 1 : 0, corrects ? 1 : 0);
+                     q, k, v, state, y, c.queryHeads, c.keyHeads, c.heads, c.width, c.valueWidth, arguments,
+                     names, types, decays ? 1 : 0, corrects ? 1 : 0);
 }
 
 /// Keys of length 1, as the rule wants them; betas between 0 and 1.
@@ -83,15 +84,18 @@ TEST(LinearAttention, RulesAndTypes) {
 }
 
 TEST(LinearAttention, HeadSizes) {
-  for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(256, 256), std::pair(64, 128), std::pair(7, 13),
-                                   std::pair(1, 1), std::pair(100, 6), std::pair(16, 250)})
+  for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(256, 256), std::pair(64, 128),
+                                   std::pair(7, 13), std::pair(1, 1), std::pair(100, 6), std::pair(16, 250)})
     for (int64_t tokens : {1, 2})
-      run({.type = (width + tokens) % 2 == 0 ? "f32" : "bf16", .width = width, .valueWidth = valueWidth, .tokens = tokens});
+      run({.type = (width + tokens) % 2 == 0 ? "f32" : "bf16",
+           .width = width,
+           .valueWidth = valueWidth,
+           .tokens = tokens});
 }
 
 TEST(LinearAttention, SharedHeads) {
-  for (auto [queryHeads, keyHeads, heads] : {std::tuple(2, 2, 4), std::tuple(4, 2, 2), std::tuple(8, 1, 1), std::tuple(1, 1, 3),
-                                             std::tuple(6, 1, 2)})
+  for (auto [queryHeads, keyHeads, heads] : {std::tuple(2, 2, 4), std::tuple(4, 2, 2), std::tuple(8, 1, 1),
+                                             std::tuple(1, 1, 3), std::tuple(6, 1, 2)})
     run({.queryHeads = queryHeads, .keyHeads = keyHeads, .heads = heads, .width = 16, .valueWidth = 24,
          .sharedBeta = queryHeads == 2, .tokens = 5});
 }
@@ -126,10 +130,18 @@ TEST(LinearAttention, ChunksOfEachRule) {
 }
 
 TEST(LinearAttention, ChunksOfHeadSizes) {
-  for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(64, 80), std::pair(8, 8), std::pair(72, 200)})
+  for (auto [width, valueWidth] :
+       {std::pair(128, 128), std::pair(64, 80), std::pair(8, 8), std::pair(72, 200)})
     for (const char *stateType : {"f32", "bf16"})
-      runChunked({.stateType = stateType, .queryHeads = 1, .keyHeads = 1, .heads = 2, .width = width, .valueWidth = valueWidth,
-                  .batch = 1, .tokens = 100, .meanDecay = -0.05});
+      runChunked({.stateType = stateType,
+                  .queryHeads = 1,
+                  .keyHeads = 1,
+                  .heads = 2,
+                  .width = width,
+                  .valueWidth = valueWidth,
+                  .batch = 1,
+                  .tokens = 100,
+                  .meanDecay = -0.05});
 }
 
 /// Resets of the state between tokens that barely forget; decays that grow.
@@ -138,7 +150,8 @@ TEST(LinearAttention, ChunksWithAnyDecay) {
     runChunked({.rule = "gated_delta", .batch = 1, .tokens = 140, .meanDecay = mean});
 }
 
-/// What the chunks do not take: other types, decays of each key, several queries for one state, rows out of line.
+/// What the chunks do not take: other types, decays of each key, several queries for one state, rows out of
+/// line.
 TEST(LinearAttention, OneByOneWhereChunksCannot) {
   auto isOneByOne = [](const Case &c) {
     EXPECT_NE(run(c).find("linear_attention_recurrent<"), std::string::npos);

@@ -25,7 +25,8 @@ std::string shaped(const std::string &shape, const std::string &type) {
   return shape.empty() ? "tensor<" + type + ">" : "tensor<" + shape + "x" + type + ">";
 }
 
-/// A group of the dequantisations and the matmul. Arguments: the quantised values, then each operand's scale and zero point.
+/// A group of the dequantisations and the matmul. Arguments: the quantised values, then each operand's scale
+/// and zero point.
 std::string module(const Form &p) {
   const std::string shapeA = fmt::format("{}x{}", p.m, p.k),
                     shapeB = p.transposeB ? fmt::format("{}x{}", p.n, p.k) : fmt::format("{}x{}", p.k, p.n),
@@ -43,12 +44,14 @@ std::string module(const Form &p) {
       add(name, wide);
       return fmt::format("%{}_", name);
     }
-    const std::string codes = shaped(shape, q.type), scale = shaped(q.scale, "f32"), zero = shaped(q.scale, q.type);
+    const std::string codes = shaped(shape, q.type), scale = shaped(q.scale, "f32"),
+                      zero = shaped(q.scale, q.type);
     add(name, codes);
     add(fmt::format("{}s", name), scale);
     if (q.zero)
       add(fmt::format("{}z", name), zero);
-    body += fmt::format("%{0}d = nn.dequantize %{0}_, %{0}s_{1} {{axis = {2} : i64, block_size = {3} : i64}} : ({4}, {5}{6}) -> {7}\n",
+    body += fmt::format("%{0}d = nn.dequantize %{0}_, %{0}s_{1} {{axis = {2} : i64, block_size = {3} : i64}} "
+                        ": ({4}, {5}{6}) -> {7}\n",
                         name, q.zero ? fmt::format(", %{}z_", name) : "", q.axis, q.block, codes, scale,
                         q.zero ? ", " + zero : "", wide);
     return fmt::format("%{}d", name);
@@ -70,7 +73,8 @@ std::string module(const Form &p) {
 /// Codes over their whole range, scales around a hundredth.
 void fill(unsigned index, Tensor &tensor) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
-    const auto place = static_cast<double>((static_cast<uint64_t>(i) * 2654435761u + index * 97u) % 1009u) / 1008.0;
+    const auto place =
+        static_cast<double>((static_cast<uint64_t>(i) * 2654435761u + index * 97u) % 1009u) / 1008.0;
     if (tensor.type() == DType::F32 || tensor.type() == DType::F16 || tensor.type() == DType::BF16)
       set(tensor, i, tensor.size() == 0 ? 0 : 0.005 + 0.01 * place);
     else if (isFloat(tensor.type()))
@@ -123,7 +127,8 @@ TEST(MatmulQuant, ScalesOfRows) {
             std::string::npos);
 }
 
-/// Dequantising to 16 bits rounds, and blocks along k have no common scale: elements are decoded as they are loaded.
+/// Dequantising to 16 bits rounds, and blocks along k have no common scale: elements are decoded as they are
+/// loaded.
 TEST(MatmulQuant, DecodedWhileLoading) {
   for (const char *type : {"f16", "bf16", "f32"})
     for (bool transpose : {false, true}) {
@@ -218,7 +223,8 @@ TEST(MatmulQuant, IntegerProducts) {
 TEST(MatmulQuant, SeveralProducts) {
   for (bool together : {false, true})
     for (const char *type : {"f32", "f16"})
-      check(matmulSchedule(), {fmt::format(R"(
+      check(matmulSchedule(),
+            {fmt::format(R"(
     func.func @main(%x: tensor<35x64xi8>, %s: tensor<f32>, %g: tensor<64x72xi8>, %gs: tensor<72xf32>,
                     %u: tensor<64x72xi8>, %us: tensor<72xf32>) -> (tensor<35x72x{0}>{1}) {{
       %y{2} = fusion.group "g" schedule "matmul" (%a = %x, %as = %s, %b = %g, %bs = %gs, %c = %u, %cs = %us)
@@ -234,23 +240,24 @@ TEST(MatmulQuant, SeveralProducts) {
       }}
       return {4}
     }})",
-                                           type, together ? "" : fmt::format(", tensor<35x72x{}>", type),
-                                           together ? "" : ":2",
-                                           together ? fmt::format("%5 : tensor<35x72x{}>", type)
-                                                    : fmt::format("%3, %4 : tensor<35x72x{0}>, tensor<35x72x{0}>", type),
-                                           together ? fmt::format("%y : tensor<35x72x{}>", type)
-                                                    : fmt::format("%y#0, %y#1 : tensor<35x72x{0}>, tensor<35x72x{0}>", type)),
-                               {},
-                               std::string(type) == "f32" ? 3e-6 : 1.5e-3,
-                               fill});
+                         type, together ? "" : fmt::format(", tensor<35x72x{}>", type), together ? "" : ":2",
+                         together ? fmt::format("%5 : tensor<35x72x{}>", type)
+                                  : fmt::format("%3, %4 : tensor<35x72x{0}>, tensor<35x72x{0}>", type),
+                         together ? fmt::format("%y : tensor<35x72x{}>", type)
+                                  : fmt::format("%y#0, %y#1 : tensor<35x72x{0}>, tensor<35x72x{0}>", type)),
+             {},
+             std::string(type) == "f32" ? 3e-6 : 1.5e-3,
+             fill});
 }
 
 /// After the matmul: a scale a column, a scale a row, and blocks of columns; and back.
 TEST(MatmulQuant, ScalesAfterTheMatmul) {
   for (int m : {3, 35})
-    for (auto [scale, axis, block] : {std::tuple("40", 1, 0), std::tuple("", 0, 0), std::tuple("{}x5", 1, 8)}) {
+    for (auto [scale, axis, block] :
+         {std::tuple("40", 1, 0), std::tuple("", 0, 0), std::tuple("{}x5", 1, 8)}) {
       const std::string rows = std::to_string(m), shape = fmt::format(fmt::runtime(scale), m);
-      const std::string scales = shaped(axis == 0 ? rows : shape, "f32"), zeros = shaped(axis == 0 ? rows : shape, "i8");
+      const std::string scales = shaped(axis == 0 ? rows : shape, "f32"),
+                        zeros = shaped(axis == 0 ? rows : shape, "i8");
       check(matmulSchedule(), {fmt::format(R"(
     func.func @main(%a: tensor<{0}x64xf16>, %b: tensor<64x40xf16>, %s: {1}, %z: {2}) -> (tensor<{0}x40xi8>, tensor<{0}x40xf16>) {{
       %y, %x = fusion.group "matmul_epilogue" schedule "matmul" (%c = %a, %d = %b, %t = %s, %w = %z)

@@ -43,7 +43,8 @@ std::string module(const Form &f) {
 
 /// `arch`: 90 has gemm_swap_ab for wide matrices, the others have not.
 std::string run(const Form &form, uint32_t arch = 90) {
-  const std::string source = check(matmulSchedule(), {.text = module(form), .tolerance = 1.2e-2, .arch = arch});
+  const std::string source =
+      check(matmulSchedule(), {.text = module(form), .tolerance = 1.2e-2, .arch = arch});
   EXPECT_NE(source.find("gemm_small_m<Config>"), std::string::npos);
   return source;
 }

@@ -64,7 +64,8 @@ double roundedTolerance(const std::string &type) {
   return type == "f16" ? 2e-3 : type == "bf16" ? 1.2e-2 : 4e-6;
 }
 
-/// Rows that only a run knows, over two dims; `b` and `n` are the second operand's shape and the result's columns.
+/// Rows that only a run knows, over two dims; `b` and `n` are the second operand's shape and the result's
+/// columns.
 std::string manyRows(const std::string &b, int k, int n, bool transposeB, const std::string &type) {
   return fmt::format(R"(
     func.func @main(%a: tensor<?x?x{1}x{4}> {{nn.dims = ["batch", "seq", {1}]}}, %b: tensor<{0}x{4}>, %r: tensor<?x?x{2}x{4}> {{nn.dims = ["batch", "seq", {2}]}}) -> tensor<?x?x{2}x{4}> {{
@@ -82,11 +83,13 @@ TEST(Matmul, AKernelForEachRangeOfRows) {
   for (const char *type : {"f16", "bf16", "f32"})
     for (bool transpose : {true, false}) {
       std::set<std::string> kernels;
-      for (auto [batch, seq] : {std::pair(1, 1), std::pair(2, 1), std::pair(1, 3), std::pair(2, 2), std::pair(5, 1),
-                                std::pair(2, 4), std::pair(3, 3), std::pair(4, 4), std::pair(1, 17)})
-        kernels.insert(check(matmulSchedule(), {manyRows(transpose ? "72x64" : "64x72", 64, 72, transpose, type),
-                                                {{"batch", batch}, {"seq", seq}},
-                                                roundedTolerance(type)}));
+      for (auto [batch, seq] :
+           {std::pair(1, 1), std::pair(2, 1), std::pair(1, 3), std::pair(2, 2), std::pair(5, 1),
+            std::pair(2, 4), std::pair(3, 3), std::pair(4, 4), std::pair(1, 17)})
+        kernels.insert(
+            check(matmulSchedule(), {manyRows(transpose ? "72x64" : "64x72", 64, 72, transpose, type),
+                                     {{"batch", batch}, {"seq", seq}},
+                                     roundedTolerance(type)}));
       // One row, up to four, up to eight and more; on tensor cores up to eight, up to 16 and up to 32.
       EXPECT_EQ(kernels.size(), std::string(type) == "f32" ? 4u : 3u);
     }

@@ -99,7 +99,8 @@ struct Share {
 using Call = std::vector<Share>; ///< by rank
 
 /// Calls `body` with place and size of each row that belongs to another rank.
-void forRowsOfOthers(const Tensor &tensor, size_t rank, size_t ranks, llvm::function_ref<void(size_t, size_t)> body) {
+void forRowsOfOthers(const Tensor &tensor, size_t rank, size_t ranks,
+                     llvm::function_ref<void(size_t, size_t)> body) {
   const size_t rows = static_cast<size_t>(tensor.shape()[0]), bytes = rows ? tensor.bytes() / rows : 0;
   for (size_t row = 0; row < rows; ++row)
     if (row % ranks != rank)
@@ -113,7 +114,8 @@ void gather(Call &call, unsigned output) {
     const size_t rows = static_cast<size_t>(mine.shape()[0]);
     forRowsOfOthers(mine, rank, call.size(), [&](size_t at, size_t bytes) {
       auto *data = static_cast<unsigned char *>(mine.data()) + at;
-      EXPECT_TRUE(std::all_of(data, data + bytes, [](unsigned char byte) { return byte == 0xa5; })) << "rank " << rank;
+      EXPECT_TRUE(std::all_of(data, data + bytes, [](unsigned char byte) { return byte == 0xa5; }))
+          << "rank " << rank;
       const size_t reducer = at / (mine.bytes() / rows) % call.size();
       std::memcpy(data, static_cast<const char *>(call[reducer].outputs[output].data()) + at, bytes);
     });
@@ -125,7 +127,8 @@ Call shares(const Parsed &parsed, const RankCase &test, const SymbolValues &symb
   for (auto [rank, share] : llvm::enumerate(call)) {
     for (auto [index, argument] : llvm::enumerate(func::FuncOp(parsed.function).getArguments())) {
       Tensor tensor = Tensor::zeros(dtype(argument), evaluated((*parsed.shapes)[argument], symbols));
-      fillRandom(tensor, seed * 100 + static_cast<unsigned>(index) * 10 + (index == 0 ? static_cast<unsigned>(rank) : 0));
+      fillRandom(tensor, seed * 100 + static_cast<unsigned>(index) * 10 +
+                             (index == 0 ? static_cast<unsigned>(rank) : 0));
       if (test.fill)
         test.fill(static_cast<int64_t>(rank), static_cast<unsigned>(index), tensor);
       if (index == 1 && !test.scattered.empty()) {
@@ -138,7 +141,8 @@ Call shares(const Parsed &parsed, const RankCase &test, const SymbolValues &symb
       share.arguments.push_back(std::move(tensor));
     }
     for (Value output : parsed.region.outputs) {
-      share.outputs.push_back(Tensor::uninitialized(dtype(output), evaluated((*parsed.shapes)[output], symbols)));
+      share.outputs.push_back(
+          Tensor::uninitialized(dtype(output), evaluated((*parsed.shapes)[output], symbols)));
       std::memset(share.outputs.back().data(), 0xa5, share.outputs.back().bytes());
     }
   }
@@ -156,7 +160,8 @@ Tensor sumOf(const Call &call) {
   return sum;
 }
 
-void compareWithReference(const Parsed &parsed, const RankCase &test, const SymbolValues &symbols, Call &call) {
+void compareWithReference(const Parsed &parsed, const RankCase &test, const SymbolValues &symbols,
+                          Call &call) {
   for (unsigned output = 0; output < test.scattered.size(); ++output)
     if (test.scattered[output])
       gather(call, output);
@@ -210,7 +215,8 @@ void run(const Parsed &parsed, const RankCase &test, llvm::ArrayRef<Compiled> al
   }
   for (auto [rank, error] : llvm::enumerate(errors)) {
     EXPECT_EQ(error, "") << "rank " << rank;
-    EXPECT_EQ(areas.failures[rank].happened, 0u) << "rank " << rank << " waits for " << areas.failures[rank].awaited;
+    EXPECT_EQ(areas.failures[rank].happened, 0u)
+        << "rank " << rank << " waits for " << areas.failures[rank].awaited;
   }
   for (size_t i = 0; i < calls.size(); ++i) {
     SCOPED_TRACE("call " + std::to_string(i));
@@ -263,7 +269,8 @@ Failure failureAlone(const std::string &text, CollectiveAlgorithm algorithm) {
   if (!one)
     return {};
   Call call = shares(parsed, {text}, {}, 1);
-  Areas areas(parsed.region.ranks(), static_cast<size_t>(*one->draft.collective->roundBytes.evaluate({})), 20000000);
+  Areas areas(parsed.region.ranks(), static_cast<size_t>(*one->draft.collective->roundBytes.evaluate({})),
+              20000000);
   Status status = one->launch(parsed, call[0].arguments, call[0].outputs, areas.exchanges[0], {});
   EXPECT_TRUE(status) << status.error().message;
   return areas.failures[0];

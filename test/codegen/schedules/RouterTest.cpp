@@ -14,15 +14,22 @@ struct Form {
 };
 
 std::string module(const Form &f) {
-  const std::string x = fmt::format("tensor<{}x{}xf32>", f.rows, f.width), i = fmt::format("tensor<{}x{}xi64>", f.rows, f.count),
-                    v = fmt::format("tensor<{}x{}xf32>", f.rows, f.count), w = fmt::format("tensor<{}x{}x{}>", f.rows, f.count, f.type),
+  const std::string x = fmt::format("tensor<{}x{}xf32>", f.rows, f.width),
+                    i = fmt::format("tensor<{}x{}xi64>", f.rows, f.count),
+                    v = fmt::format("tensor<{}x{}xf32>", f.rows, f.count),
+                    w = fmt::format("tensor<{}x{}x{}>", f.rows, f.count, f.type),
                     one = fmt::format("tensor<{}x1xf32>", f.rows);
-  std::string body = f.softmax ? fmt::format("%s = nn.softmax %a {{axis = 1 : i64}} : ({0}) -> {0}\n", x) : "";
+  std::string body =
+      f.softmax ? fmt::format("%s = nn.softmax %a {{axis = 1 : i64}} : ({0}) -> {0}\n", x) : "";
   const char *scores = f.softmax ? "%s" : "%a", *weight = "%v";
-  body += fmt::format("%i = nn.top_k {0} {{axis = 1 : i64, k = [{1}]}} : ({2}) -> {3}\n", scores, f.count, x, i);
-  body += fmt::format("%v = nn.gather_elements {0}, %i {{axis = 1 : i64}} : ({1}, {2}) -> {3}\n", scores, x, i, v);
+  body +=
+      fmt::format("%i = nn.top_k {0} {{axis = 1 : i64, k = [{1}]}} : ({2}) -> {3}\n", scores, f.count, x, i);
+  body += fmt::format("%v = nn.gather_elements {0}, %i {{axis = 1 : i64}} : ({1}, {2}) -> {3}\n", scores, x,
+                      i, v);
   if (f.weights[0] == 'd') {
-    body += fmt::format("%t = nn.reduce %v {{kind = \"sum\", axes = array<i64: 1>, keepdims = true}} : ({0}) -> {1}\n", v, one);
+    body += fmt::format(
+        "%t = nn.reduce %v {{kind = \"sum\", axes = array<i64: 1>, keepdims = true}} : ({0}) -> {1}\n", v,
+        one);
     body += fmt::format("%d = nn.div %v, %t : ({0}, {1}) -> {0}\n", v, one);
     weight = "%d";
   } else if (f.weights[0] == 's') {
@@ -42,8 +49,8 @@ std::string module(const Form &f) {
 }
 
 void run(const Form &form, std::function<void(unsigned, Tensor &)> fill = {}) {
-  const std::string source =
-      check(routerSchedule(), {module(form), {}, std::string(form.type) == "f32" ? 2e-6 : 5e-3, std::move(fill)});
+  const std::string source = check(
+      routerSchedule(), {module(form), {}, std::string(form.type) == "f32" ? 2e-6 : 5e-3, std::move(fill)});
   EXPECT_NE(source.find("router<Config>"), std::string::npos);
 }
 
@@ -57,7 +64,11 @@ TEST(Router, WidthsAndCounts) {
 TEST(Router, WeightsOfEachKind) {
   for (bool softmax : {true, false})
     for (const char *weights : {"divided", "softmax", "as they are"})
-      run({.softmax = softmax, .weights = weights, .type = weights[0] == 'd' ? "f32" : softmax ? "f16" : "bf16"});
+      run({.softmax = softmax,
+           .weights = weights,
+           .type = weights[0] == 'd' ? "f32"
+                   : softmax         ? "f16"
+                                     : "bf16"});
 }
 
 TEST(Router, EqualScoresInTheirOrder) {
@@ -75,10 +86,15 @@ struct Product {
 };
 
 std::string withProduct(const Product &f) {
-  auto tensor = [](const std::string &shape, const char *type) { return fmt::format("tensor<{}x{}>", shape, type); };
-  const std::string x = tensor(fmt::format("{}x{}", f.rows, f.k), f.type), w = tensor(fmt::format("{}x{}", f.width, f.k), f.type),
-                    b = tensor(std::to_string(f.width), f.type), p = tensor(fmt::format("{}x{}", f.rows, f.width), f.type),
-                    s = tensor(fmt::format("{}x{}", f.rows, f.width), "f32"), i = tensor(fmt::format("{}x{}", f.rows, f.count), "i64"),
+  auto tensor = [](const std::string &shape, const char *type) {
+    return fmt::format("tensor<{}x{}>", shape, type);
+  };
+  const std::string x = tensor(fmt::format("{}x{}", f.rows, f.k), f.type),
+                    w = tensor(fmt::format("{}x{}", f.width, f.k), f.type),
+                    b = tensor(std::to_string(f.width), f.type),
+                    p = tensor(fmt::format("{}x{}", f.rows, f.width), f.type),
+                    s = tensor(fmt::format("{}x{}", f.rows, f.width), "f32"),
+                    i = tensor(fmt::format("{}x{}", f.rows, f.count), "i64"),
                     v = tensor(fmt::format("{}x{}", f.rows, f.count), "f32");
   const bool casts = std::string(f.type) != "f32";
   return fmt::format(R"(
@@ -95,19 +111,24 @@ std::string withProduct(const Product &f) {
       }}
       return %0, %1 : {3}, {4}
     }})",
-                     x, w, b, i, v, p, s, f.bias ? fmt::format("%q = nn.add %p, %d : ({0}, {1}) -> {0}", p, b) : "",
+                     x, w, b, i, v, p, s,
+                     f.bias ? fmt::format("%q = nn.add %p, %d : ({0}, {1}) -> {0}", p, b) : "",
                      casts ? fmt::format("%s = nn.cast %{} : ({}) -> {}", f.bias ? "q" : "p", p, s) : "",
                      fmt::format("%t = nn.{0} %{1} {2} : ({3}) -> {3}", f.softmax ? "softmax" : "neg",
-                                 casts ? "s" : f.bias ? "q" : "p", f.softmax ? "{axis = 1 : i64}" : "", s),
+                                 casts    ? "s"
+                                 : f.bias ? "q"
+                                          : "p",
+                                 f.softmax ? "{axis = 1 : i64}" : "", s),
                      f.count);
 }
 
 void runWithProduct(const Product &form) {
-  const std::string source = check(routerSchedule(), {withProduct(form), {}, 5e-3, [](unsigned index, Tensor &tensor) {
-                                                        fillRandom(tensor, index + 7);
-                                                        for (int64_t i = 0; index == 1 && i < tensor.size(); ++i)
-                                                          set(tensor, i, 0.001 * static_cast<double>(i * 7919 % 1009 - 504));
-                                                      }});
+  const std::string source =
+      check(routerSchedule(), {withProduct(form), {}, 5e-3, [](unsigned index, Tensor &tensor) {
+                                 fillRandom(tensor, index + 7);
+                                 for (int64_t i = 0; index == 1 && i < tensor.size(); ++i)
+                                   set(tensor, i, 0.001 * static_cast<double>(i * 7919 % 1009 - 504));
+                               }});
   EXPECT_NE(source.find("router_matmul<Config>"), std::string::npos) << source;
 }
 
@@ -130,7 +151,8 @@ TEST(Router, SaysWhatItDoesNotTake) {
       return %i : tensor<4x2xi64>
     })"),
             "no nn.top_k whose scores are taken");
-  EXPECT_EQ(refusal(routerSchedule(), module({.width = 2000})), "more than 1024 scores, or 32 taken, or as many as a run says");
+  EXPECT_EQ(refusal(routerSchedule(), module({.width = 2000})),
+            "more than 1024 scores, or 32 taken, or as many as a run says");
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// Row kernels whose results stand in another order than their rows: the norm of all heads together, split into heads and
-// rotated.
+// Row kernels whose results stand in another order than their rows: the norm of all heads together, split
+// into heads and rotated.
 #include "Harness.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,8 @@ struct Whole {
 /// rope(transpose(reshape(norm(x)))) over [b, s, heads * size].
 std::string module(const Whole &w) {
   const int width = w.heads * w.size;
-  const std::string x = fmt::format("tensor<?x?x{}x{}>", width, w.type), weight = fmt::format("tensor<{}x{}>", width, w.type),
+  const std::string x = fmt::format("tensor<?x?x{}x{}>", width, w.type),
+                    weight = fmt::format("tensor<{}x{}>", width, w.type),
                     r = fmt::format("tensor<?x?x{}x{}x{}>", w.heads, w.size, w.type),
                     y = fmt::format("tensor<?x{}x?x{}x{}>", w.heads, w.size, w.type),
                     t = fmt::format("tensor<?x1x?x{}x{}>", w.entries, w.table);
@@ -117,16 +118,20 @@ TEST(RowForms, Refusals) {
     }})",
                                               after, result));
   };
-  EXPECT_NE(reason("%o = nn.rms_norm %h, %c {eps = 1.0e-6 : f32} : (tensor<7x4x48xf32>, tensor<48xf32>) -> tensor<7x4x48xf32>",
+  EXPECT_NE(reason("%o = nn.rms_norm %h, %c {eps = 1.0e-6 : f32} : (tensor<7x4x48xf32>, tensor<48xf32>) -> "
+                   "tensor<7x4x48xf32>",
                    "tensor<7x4x48xf32>")
                 .find("nn.rms_norm along a dim that is not the row"),
             std::string::npos);
-  EXPECT_NE(reason("%t = nn.transpose %h {perm = array<i64: 0, 2, 1>} : (tensor<7x4x48xf32>) -> tensor<7x48x4xf32>\n"
-                   "%o = nn.relu %t : (tensor<7x48x4xf32>) -> tensor<7x48x4xf32>",
-                   "tensor<7x48x4xf32>")
-                .find("nn.transpose of the last dim"),
-            std::string::npos);
-  EXPECT_NE(reason("%o = nn.reduce %h {kind = \"sum\", axes = array<i64: 2>, keepdims = true} : (tensor<7x4x48xf32>) -> tensor<7x4x1xf32>",
+  EXPECT_NE(
+      reason(
+          "%t = nn.transpose %h {perm = array<i64: 0, 2, 1>} : (tensor<7x4x48xf32>) -> tensor<7x48x4xf32>\n"
+          "%o = nn.relu %t : (tensor<7x48x4xf32>) -> tensor<7x48x4xf32>",
+          "tensor<7x48x4xf32>")
+          .find("nn.transpose of the last dim"),
+      std::string::npos);
+  EXPECT_NE(reason("%o = nn.reduce %h {kind = \"sum\", axes = array<i64: 2>, keepdims = true} : "
+                   "(tensor<7x4x48xf32>) -> tensor<7x4x1xf32>",
                    "tensor<7x4x1xf32>"),
             "");
 }

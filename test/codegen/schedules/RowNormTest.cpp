@@ -18,7 +18,8 @@ size_t countOf(const std::string &text, const std::string &part) {
 }
 
 /// `norms` of add(x, r), with weights w0, w1 and a bias b.
-std::string siblings(const std::string &type, int width, const std::string &first, const std::string &second) {
+std::string siblings(const std::string &type, int width, const std::string &first,
+                     const std::string &second) {
   return fmt::format(R"(
     func.func @main(%x: tensor<?x{1}x{0}> {{nn.dims = ["t", {1}]}}, %r: tensor<?x{1}x{0}> {{nn.dims = ["t", {1}]}},
                     %w0: tensor<{1}x{0}>, %w1: tensor<{1}x{0}>, %b: tensor<{1}x{0}>)
@@ -37,25 +38,27 @@ std::string siblings(const std::string &type, int width, const std::string &firs
 }
 
 std::string rmsNorm(const std::string &type, int width, const char *weight, const char *attributes = "") {
-  return fmt::format("nn.rms_norm %s, %{2} {{eps = 1.0e-6 : f32{3}}} : (tensor<?x{1}x{0}>, tensor<{1}x{0}>) -> tensor<?x{1}x{0}>",
+  return fmt::format("nn.rms_norm %s, %{2} {{eps = 1.0e-6 : f32{3}}} : (tensor<?x{1}x{0}>, tensor<{1}x{0}>) "
+                     "-> tensor<?x{1}x{0}>",
                      type, width, weight, attributes);
 }
 std::string layerNorm(const std::string &type, int width, const char *weight) {
-  return fmt::format("nn.layer_norm %s, %{2}, %d {{eps = 1.0e-5 : f32}} : (tensor<?x{1}x{0}>, tensor<{1}x{0}>, "
-                     "tensor<{1}x{0}>) -> tensor<?x{1}x{0}>",
-                     type, width, weight);
+  return fmt::format(
+      "nn.layer_norm %s, %{2}, %d {{eps = 1.0e-5 : f32}} : (tensor<?x{1}x{0}>, tensor<{1}x{0}>, "
+      "tensor<{1}x{0}>) -> tensor<?x{1}x{0}>",
+      type, width, weight);
 }
 
 TEST(RowNorms, TwoOfOneSumShareTheirStatistics) {
   for (const char *type : {"f16", "bf16", "f32"})
     for (int width : {1, 33, 768, 4096}) {
       for (int rows : {0, 1, 5}) {
-        const std::string source =
-            check(rowSchedule(), {siblings(type, width, layerNorm(type, width, "v0"), layerNorm(type, width, "v1")),
-                                  {{"t", rows}},
-                                  toleranceOf(type),
-                                  {},
-                                  rows == 1});
+        const std::string source = check(
+            rowSchedule(), {siblings(type, width, layerNorm(type, width, "v0"), layerNorm(type, width, "v1")),
+                            {{"t", rows}},
+                            toleranceOf(type),
+                            {},
+                            rows == 1});
         if (rows > 0)
           EXPECT_EQ(countOf(source, "sqrt_("), 1u);
       }
@@ -80,12 +83,13 @@ TEST(RowNorms, DifferentNormsOfOneSum) {
                         toleranceOf(type)});
     EXPECT_EQ(countOf(source, "sqrt_("), 1u);
     // Two eps: one sum of squares, two factors.
-    const std::string apart = check(
-        rowSchedule(), {siblings(type, 512, rmsNorm(type, 512, "v0"),
-                                 "nn.rms_norm %s, %v1 {eps = 1.0e-2 : f32} : (tensor<?x512x" + std::string(type) +
-                                     ">, tensor<512x" + type + ">) -> tensor<?x512x" + type + ">"),
-                        {{"t", 4}},
-                        toleranceOf(type)});
+    const std::string apart =
+        check(rowSchedule(),
+              {siblings(type, 512, rmsNorm(type, 512, "v0"),
+                        "nn.rms_norm %s, %v1 {eps = 1.0e-2 : f32} : (tensor<?x512x" + std::string(type) +
+                            ">, tensor<512x" + type + ">) -> tensor<?x512x" + type + ">"),
+               {{"t", 4}},
+               toleranceOf(type)});
     EXPECT_EQ(countOf(apart, "sqrt_("), 2u);
   }
 }
@@ -143,10 +147,10 @@ TEST(RowNorms, TwoNormsQuantisedInTwoWays) {
 TEST(RowNorms, NarrowFloatsAreComputedInPairs) {
   for (const std::string type : {"f16", "bf16", "f32"})
     for (int width : {48, 1000, 2880, 4096}) {
-      const std::string source =
-          check(rowSchedule(), {siblings(type, width, rmsNorm(type, width, "v0"), layerNorm(type, width, "v1")),
-                                {{"t", 3}},
-                                toleranceOf(type)});
+      const std::string source = check(
+          rowSchedule(), {siblings(type, width, rmsNorm(type, width, "v0"), layerNorm(type, width, "v1")),
+                          {{"t", 3}},
+                          toleranceOf(type)});
       // The sum, the two products with weights, the sum with the bias; nothing element by element.
       EXPECT_EQ(countOf(source, "add_vec("), type == "f32" ? 0u : 2u) << source;
       EXPECT_EQ(countOf(source, "mul_vec("), type == "f32" ? 0u : 2u) << source;

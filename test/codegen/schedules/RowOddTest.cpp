@@ -1,4 +1,5 @@
-// Rows of odd lengths, which are cut into vectors where memory is aligned for them; mean and variance in one reduction.
+// Rows of odd lengths, which are cut into vectors where memory is aligned for them; mean and variance in one
+// reduction.
 #include "Harness.h"
 
 #include <fmt/format.h>
@@ -21,11 +22,13 @@ struct Norm {
 
 /// add -> norm -> quantise; the sum leaves too.
 std::string module(const Norm &n) {
-  const std::string x = fmt::format("tensor<?x{}x{}>", n.width, n.type), w = fmt::format("tensor<{}x{}>", n.width, n.type),
+  const std::string x = fmt::format("tensor<?x{}x{}>", n.width, n.type),
+                    w = fmt::format("tensor<{}x{}>", n.width, n.type),
                     q = fmt::format("tensor<?x{}xf8E4M3FN>", n.width);
   const std::string norm =
-      n.norm == "layer" ? fmt::format("%1 = nn.layer_norm %0, %v, %e {{eps = 1.0e-5 : f32}} : ({0}, {1}, {1}) -> {0}", x, w)
-                        : fmt::format("%1 = nn.rms_norm %0, %v {{eps = 1.0e-6 : f32}} : ({0}, {1}) -> {0}", x, w);
+      n.norm == "layer"
+          ? fmt::format("%1 = nn.layer_norm %0, %v, %e {{eps = 1.0e-5 : f32}} : ({0}, {1}, {1}) -> {0}", x, w)
+          : fmt::format("%1 = nn.rms_norm %0, %v {{eps = 1.0e-6 : f32}} : ({0}, {1}) -> {0}", x, w);
   const std::string result = n.after.empty() ? x : q;
   const std::string after =
       n.after == "static" ? fmt::format("%2 = nn.quantize %1, %f : ({}, tensor<f32>) -> {}", x, q)
@@ -62,8 +65,8 @@ TEST(RowOdd, VectorsBetweenTheEnds) {
     for (const char *norm : {"rms", "layer"})
       for (int width : {257, 1001, 1002, 4097})
         for (int rows : {0, 1, 2, 9}) {
-          const std::string source =
-              check(rowSchedule(), {module({type, width, norm}), {{"t", rows}}, toleranceOf(type), {}, rows == 2});
+          const std::string source = check(
+              rowSchedule(), {module({type, width, norm}), {{"t", rows}}, toleranceOf(type), {}, rows == 2});
           const bool eightBytes = width % 2 == 0 && type == std::string("f32");
           if (rows > 0)
             EXPECT_EQ(source.find("store_edge_vec") != std::string::npos, !eightBytes) << source;
@@ -132,10 +135,12 @@ TEST(RowMoments, OneReduction) {
 /// Far from 0, or one value far from the others: what a sum of squares less the square of a sum loses.
 TEST(RowMoments, AsExactAsTwoPasses) {
   for (int width : {96, 1001, 2880, 4096})
-    for (auto [mean, spread, first] : {std::tuple(1000., 1., 1000.), {-3e4, 10., 0.}, {0., 1., 1e4}, {1e6, 0.5, 1e6}}) {
+    for (auto [mean, spread, first] :
+         {std::tuple(1000., 1., 1000.), {-3e4, 10., 0.}, {0., 1., 1e4}, {1e6, 0.5, 1e6}}) {
       auto fill = [&, mean = mean, spread = spread, first = first](unsigned index, Tensor &tensor) {
         for (int64_t i = 0; index == 0 && i < tensor.size(); ++i)
-          set(tensor, i, i % width == 0 ? first : mean + spread * static_cast<double>((i * 7919) % 1013) / 1013);
+          set(tensor, i,
+              i % width == 0 ? first : mean + spread * static_cast<double>((i * 7919) % 1013) / 1013);
       };
       // The mean is an f32 too.
       const double tolerance = 2e-6 + 4e-7 * std::abs(mean) / spread;

@@ -209,10 +209,11 @@ TEST(Row, ReductionsToAScalar) {
   for (const char *kind : {"sum", "max", "mean"})
     for (const char *type : {"f32", "f16", "bf16"})
       check(rowSchedule(),
-            {function(symbolic("x", fmt::format("tensor<?x{}>", type), "\"n\""), fmt::format("tensor<{}>", type),
-                      fmt::format("%y = nn.reduce %x {{kind = \"{0}\", axes = array<i64: 0>, keepdims = false}} : "
-                                  "(tensor<?x{1}>) -> tensor<{1}>\nreturn %y : tensor<{1}>",
-                                  kind, type)),
+            {function(
+                 symbolic("x", fmt::format("tensor<?x{}>", type), "\"n\""), fmt::format("tensor<{}>", type),
+                 fmt::format("%y = nn.reduce %x {{kind = \"{0}\", axes = array<i64: 0>, keepdims = false}} : "
+                             "(tensor<?x{1}>) -> tensor<{1}>\nreturn %y : tensor<{1}>",
+                             kind, type)),
              {{"n", 777}}});
 }
 

@@ -46,16 +46,20 @@ std::string keyOf(const Nvrtc &nvrtc, const Wanted &kernel) {
 }
 
 /// The entry point's name in a program with others.
-std::string entryName(const Wanted &kernel, size_t number) { return fmt::format("{}_{}", kernel.name, number); }
+std::string entryName(const Wanted &kernel, size_t number) {
+  return fmt::format("{}_{}", kernel.name, number);
+}
 
 /// The code with its entry point named so.
 std::string renamed(const Wanted &kernel, size_t number) {
   auto isWord = [&](size_t at) {
-    return at < kernel.code.size() && (std::isalnum(static_cast<unsigned char>(kernel.code[at])) || kernel.code[at] == '_');
+    return at < kernel.code.size() &&
+           (std::isalnum(static_cast<unsigned char>(kernel.code[at])) || kernel.code[at] == '_');
   };
   std::string code;
   size_t from = 0;
-  for (size_t at = kernel.code.find(kernel.name); at != std::string::npos; at = kernel.code.find(kernel.name, from)) {
+  for (size_t at = kernel.code.find(kernel.name); at != std::string::npos;
+       at = kernel.code.find(kernel.name, from)) {
     const size_t end = at + kernel.name.size();
     const bool isWhole = (at == 0 || !isWord(at - 1)) && !isWord(end);
     code += kernel.code.substr(from, at - from) + (isWhole ? entryName(kernel, number) : kernel.name);
@@ -71,17 +75,20 @@ void compileTogether(const Nvrtc &nvrtc, const std::vector<Wanted *> &kernels) {
     std::vector<std::string> texts;
     for (size_t i = 0; i < kernels.size(); ++i)
       texts.push_back(renamed(*kernels[i], i));
-    if (auto compiled = nvrtc.compileModule(programOf(kernels.front()->includes, texts), "kernels", kernels.front()->target))
+    if (auto compiled = nvrtc.compileModule(programOf(kernels.front()->includes, texts), "kernels",
+                                            kernels.front()->target))
       module = std::move(*compiled);
   }
   for (size_t i = 0; i < kernels.size(); ++i) {
     Wanted &kernel = *kernels[i];
     if (module)
-      if (auto found = module->kernels.find(entryName(kernel, i)); found != module->kernels.end() && found->second.spillBytes == 0) {
+      if (auto found = module->kernels.find(entryName(kernel, i));
+          found != module->kernels.end() && found->second.spillBytes == 0) {
         kernel.spillBytes = 0;
         continue;
       }
-    auto cubin = nvrtc.compile(expandIncludes(kernel.includes, Flavour::Cuda) + kernel.code, kernel.name, kernel.target);
+    auto cubin = nvrtc.compile(expandIncludes(kernel.includes, Flavour::Cuda) + kernel.code, kernel.name,
+                               kernel.target);
     if (cubin)
       kernel.spillBytes = cubin->spillBytes;
     else
@@ -94,9 +101,16 @@ public:
   void add(const KernelPlan &kernel, const char *target, bool mayCall) {
     const testing::TestInfo *test = testing::UnitTest::GetInstance()->current_test_info();
     KernelText text = splitIncludes(withoutComments(kernel.source));
-    Wanted wanted{fmt::format("{}.{}", test ? test->test_suite_name() : "", test ? test->name() : ""), kernel.name, target,
-                  std::move(text.rest), kernel.source, std::move(text.includes), mayCall};
-    if (seen.insert(contentHash(fmt::format("{}\n{}\n{}", target, fmt::join(wanted.includes, "\n"), wanted.code))).second)
+    Wanted wanted{fmt::format("{}.{}", test ? test->test_suite_name() : "", test ? test->name() : ""),
+                  kernel.name,
+                  target,
+                  std::move(text.rest),
+                  kernel.source,
+                  std::move(text.includes),
+                  mayCall};
+    if (seen.insert(
+                contentHash(fmt::format("{}\n{}\n{}", target, fmt::join(wanted.includes, "\n"), wanted.code)))
+            .second)
       kernels.push_back(std::move(wanted));
   }
 
@@ -130,10 +144,12 @@ private:
     if (!kernel.error.empty())
       ADD_FAILURE() << kernel.test << ": " << kernel.target << ": " << kernel.error << "\n" << kernel.source;
     else if (kernel.spillBytes < 0)
-      ADD_FAILURE() << kernel.test << ": " << kernel.name << " for " << kernel.target << ": the assembler says nothing of it";
+      ADD_FAILURE() << kernel.test << ": " << kernel.name << " for " << kernel.target
+                    << ": the assembler says nothing of it";
     else if (kernel.spillBytes > 0 && !kernel.mayCall)
-      ADD_FAILURE() << kernel.test << ": " << kernel.name << " spills " << kernel.spillBytes << " bytes on " << kernel.target
-                    << " by NVRTC " << nvrtc.version() << "\n" << kernel.source;
+      ADD_FAILURE() << kernel.test << ": " << kernel.name << " spills " << kernel.spillBytes << " bytes on "
+                    << kernel.target << " by NVRTC " << nvrtc.version() << "\n"
+                    << kernel.source;
   }
 
   /// What the cache does not know, in parts that are compiled together; what defines a macro stands alone.
@@ -147,7 +163,8 @@ private:
       const bool alone = standsAlone({kernel.includes, kernel.code});
       auto &parts = groups[{kernel.target, kernel.includes}];
       auto fits = [&](const std::vector<Wanted *> &part) {
-        return !alone && part.size() < mostTogether && !standsAlone({part.front()->includes, part.front()->code});
+        return !alone && part.size() < mostTogether &&
+               !standsAlone({part.front()->includes, part.front()->code});
       };
       auto place = std::find_if(parts.begin(), parts.end(), fits);
       if (place == parts.end())

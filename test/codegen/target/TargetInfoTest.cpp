@@ -27,7 +27,8 @@ TEST(TargetInfo, NamesAndSuffixes) {
 }
 
 TEST(TargetInfo, UnknownNamesAreRefusedWithTheKnownOnes) {
-  for (const char *name : {"", "sm_", "90", "sm_75", "sm_900", "sm_80a", "sm_90f", "sm_90ab", "sm_-90", "hopper"}) {
+  for (const char *name :
+       {"", "sm_", "90", "sm_75", "sm_900", "sm_80a", "sm_90f", "sm_90ab", "sm_-90", "hopper"}) {
     auto info = TargetInfo::find(name);
     ASSERT_FALSE(info) << name;
     EXPECT_NE(info.error().message.find("sm_90a"), std::string::npos);
@@ -99,15 +100,17 @@ TEST(TargetInfo, WhatSchedulesAskForIsUsed) {
 /// Lines that compare architecture numbers or know an architecture's sizes.
 TEST(TargetInfo, NoOtherFileKnowsAnArchitecture) {
   namespace files = std::filesystem;
-  const std::regex knows(R"((\barch|\bmajor|\bminor|__CUDA_ARCH__)\w*\s*(==|!=|<=|>=|<|>)\s*"?\d)"
-                         R"(|==\s*"sm_|\b(99|100|163|164|227|228)\s*(\*\s*1024|<<\s*10)|[=<>*/]\s*132\b|\b132\s*[*/<>])");
+  const std::regex knows(
+      R"((\barch|\bmajor|\bminor|__CUDA_ARCH__)\w*\s*(==|!=|<=|>=|<|>)\s*"?\d)"
+      R"(|==\s*"sm_|\b(99|100|163|164|227|228)\s*(\*\s*1024|<<\s*10)|[=<>*/]\s*132\b|\b132\s*[*/<>])");
   size_t seen = 0;
   for (const char *room : {"api", "codegen", "passes", "patterns", "runtime", "tools"})
-    for (const auto &entry : files::recursive_directory_iterator(std::string(FUSION_SOURCE_DIR) + "/" + room)) {
+    for (const auto &entry :
+         files::recursive_directory_iterator(std::string(FUSION_SOURCE_DIR) + "/" + room)) {
       const files::path &path = entry.path();
       const std::string extension = path.extension();
-      if ((extension != ".cpp" && extension != ".h" && extension != ".cuh") || path.filename() == "TargetInfo.cpp" ||
-          path.filename() == "features.cuh")
+      if ((extension != ".cpp" && extension != ".h" && extension != ".cuh") ||
+          path.filename() == "TargetInfo.cpp" || path.filename() == "features.cuh")
         continue;
       ++seen;
       std::ifstream file(path);
