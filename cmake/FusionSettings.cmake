@@ -13,7 +13,10 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # MLIR lies outside the loader's path
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # By the contents of headers (CCACHE_DEPEND): what the preprocessor leaves of them is the same after a change of comments,
+  # but the compiler does not take a precompiled header of a file of another size.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+      CCACHE_DEPEND=1 ${CCACHE})
 endif()
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -ffunction-sections -fdata-sections)

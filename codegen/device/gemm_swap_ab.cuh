@@ -192,8 +192,8 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
     warp_barrier(); // products are the whole warp's
     sums.multiply(ring, full, empty, at, work.steps);
     if constexpr (Block::split > 1) {
-      SHARED(typename Block::Part, parts,
-             (Block::split - 1) * Block::own_groups * Block::tiles * Block::multipliers);
+      // Behind the ring: more than the 48 KiB that a kernel may declare.
+      auto *parts = reinterpret_cast<typename Block::Part *>(ring + Block::stages * Block::stage_size);
       if (thread_x() == 0 && rank < Block::groups)
         mbarrier_arrive_expect(arrived, Block::bytes_of_parts(rank));
       sums.add_parts(parts, arrived, rank);

@@ -5,7 +5,7 @@ namespace fusion::matmul {
 
 namespace {
 constexpr int64_t mostRows = 128, tile = 64; // columns of C that a product has, elements along k of a box
-constexpr int64_t mostStages = 31, vectorBytes = 16;
+constexpr int64_t mostStages = 31, vectorBytes = 16, ringAlignment = 1024;
 
 /// How columns and K are shared out. Measured on an H200, see benchmarks/notes-matmul.md.
 struct Sharing {
@@ -16,7 +16,7 @@ struct Sharing {
 
 
 struct Memory {
-  int64_t stage = 0, others = 0; ///< bytes: of a stage; of what lies beside the ring, and for its alignment
+  int64_t stage = 0, parts = 0, others = 0; ///< bytes: of a stage, of other blocks' parts behind the ring, of the rest
 };
 Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
@@ -24,7 +24,7 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
                 staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
-  return {128 * sharing.boxes * (tile * tiles + rows), parts + staged + 16 * mostStages + 64 + 1024};
+  return {128 * sharing.boxes * (tile * tiles + rows), parts, staged + 16 * mostStages + 64 + ringAlignment};
 }
 
 /// Tiles of columns that a block takes one after the other: as many for each.
@@ -36,7 +36,7 @@ int64_t turnsOf(const Problem &problem, const Sharing &sharing, const TargetInfo
 int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const Memory memory = memoryOf(problem, sharing);
   const int64_t steps = *problem.k.ceilDiv(sharing.boxes * tile * sharing.kSplit).constant();
-  return std::min({mostStages, (target.sharedBytesPerBlock - memory.others) / memory.stage,
+  return std::min({mostStages, (target.sharedBytesPerBlock - memory.parts - memory.others) / memory.stage,
                    std::max<int64_t>(2, turnsOf(problem, sharing, target) * steps)});
 }
 
@@ -189,7 +189,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
                       : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);
       });
   draft.launchesEarly = context.mayLaunchEarly;
-  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memoryOf(problem, sharing).stage + 1024);
+  const Memory memory = memoryOf(problem, sharing);
+  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);
   draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit)

@@ -77,6 +77,8 @@ TEST(MatmulSwapAB, WaysToShareOut) {
       EXPECT_TRUE(has(run({m, 16904, 64, transpose}), m == 100 ? "tiles = 1," : "tiles = 3,"));
       EXPECT_TRUE(has(run({m, 8712, 72, transpose, "f16", true}), "tiles = 1,"));
     }
+  // What the blocks of such a cluster send each other is more than a kernel may declare.
+  EXPECT_TRUE(has(run({100, 512, 2056, true, "bf16", true}), "k_split = 8,"));
   for (auto [n, tiles] : {std::pair(14336, 2), std::pair(18944, 3), std::pair(28672, 2)})
     EXPECT_TRUE(has(run({9, n, 64}), fmt::format("tiles = {},", tiles)));
 }
