@@ -10,11 +10,19 @@ namespace fusion::nn {
 
 namespace {
 
-/// nn.iota that counts 0, 1, …
-IotaOp countOf(Value value) {
-  auto iota = value.getDefiningOp<IotaOp>();
-  return iota && constantInteger(iota.getStart()) == 0 && constantInteger(iota.getStep()) == 1 ? iota
-                                                                                               : IotaOp();
+/// The op that counts 0, 1, …: an nn.iota, or the constant that it was folded to.
+Operation *countOf(Value value) {
+  if (auto iota = value.getDefiningOp<IotaOp>())
+    return constantInteger(iota.getStart()) == 0 && constantInteger(iota.getStep()) == 1 ? iota : nullptr;
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto numbers = constant ? llvm::dyn_cast<DenseIntElementsAttr>(constant.getValue()) : DenseIntElementsAttr();
+  if (!numbers || numbers.getType().getRank() != 1)
+    return nullptr;
+  int64_t expected = 0;
+  for (const llvm::APInt &number : numbers.getValues<llvm::APInt>())
+    if (number.getSExtValue() != expected++)
+      return nullptr;
+  return constant;
 }
 
 /// Whether it has one element for all keys and heads.
@@ -52,7 +60,7 @@ private:
       std::swap(keys, limit);
       isBelow = !isBelow;
     }
-    IotaOp count = countOf(keys);
+    Operation *count = countOf(keys);
     KeyBound &bound = isBelow ? found.below : found.above;
     if (!count || !isLimit(limit) || bound.limit)
       return false;

@@ -59,3 +59,29 @@ func.func @other_masks(%q: tensor<2x4x1x32xf16>, %k: tensor<2x2x8x32xf16>, %v: t
   %1 = nn.attention %0, %k, %v, %w {scale = 0.25 : f32} : (tensor<2x4x1x32xf16>, tensor<2x2x8x32xf16>, tensor<2x2x8x32xf16>, tensor<2x4x1x8xi1>) -> tensor<2x4x1x32xf16>
   return %0, %1 : tensor<2x4x1x32xf16>, tensor<2x4x1x32xf16>
 }
+
+// -----
+
+// Of a static number of keys their numbers are a constant.
+// CHECK-LABEL: @constant_numbers
+// CHECK: fusion.group "bounded_attention" schedule "attention"
+// CHECK-NEXT: nn.constant
+// CHECK-NEXT: nn.less
+// CHECK-NEXT: nn.attention
+func.func @constant_numbers(%q: tensor<2x4x1x32xf16>, %k: tensor<2x2x4x32xf16>, %v: tensor<2x2x4x32xf16>, %p: tensor<2x1x1x1xi64>) -> tensor<2x4x1x32xf16> {
+  %n = nn.constant {value = dense<[0, 1, 2, 3]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %m = nn.less %n, %p : (tensor<4xi64>, tensor<2x1x1x1xi64>) -> tensor<2x1x1x4xi1>
+  %0 = nn.attention %q, %k, %v, %m {scale = 0.25 : f32} : (tensor<2x4x1x32xf16>, tensor<2x2x4x32xf16>, tensor<2x2x4x32xf16>, tensor<2x1x1x4xi1>) -> tensor<2x4x1x32xf16>
+  return %0 : tensor<2x4x1x32xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @other_constant
+// CHECK-NOT: fusion.group
+func.func @other_constant(%q: tensor<2x4x1x32xf16>, %k: tensor<2x2x4x32xf16>, %v: tensor<2x2x4x32xf16>, %p: tensor<2x1x1x1xi64>) -> tensor<2x4x1x32xf16> {
+  %n = nn.constant {value = dense<[0, 1, 3, 2]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %m = nn.less %n, %p : (tensor<4xi64>, tensor<2x1x1x1xi64>) -> tensor<2x1x1x4xi1>
+  %0 = nn.attention %q, %k, %v, %m {scale = 0.25 : f32} : (tensor<2x4x1x32xf16>, tensor<2x2x4x32xf16>, tensor<2x2x4x32xf16>, tensor<2x1x1x4xi1>) -> tensor<2x4x1x32xf16>
+  return %0 : tensor<2x4x1x32xf16>
+}
