@@ -117,10 +117,17 @@ TEST(Memory, WeightsThatDoNotFitAreNamed) {
             "mine.onnx: weight 'w': 32 i32 is given, the graph has 32 FLOAT");
   EXPECT_EQ(whyNot(bytesOf(addition(true)), {.weights = {{"w", filled({2, 16}, 0)}}}),
             "mine.onnx: weight 'w': its shape 2x16 is not the input's");
+}
+
+// An address that is no memory of a GPU, or a machine without one: compiling for the host names the weight.
+TEST(Memory, WeightsOnAGpuAreFetchedForTheHost) {
   char elsewhere = 0;
-  EXPECT_EQ(whyNot(model, {.weights = {{"w", Tensor::wrap(DType::F32, {32}, &elsewhere, nullptr,
-                                                          {Device::Kind::Cuda, 0})}}}),
-            "weight 'w': weights are taken from host memory, not from a GPU's");
+  const LoadOptions options{
+      .weights = {{"w", Tensor::wrap(DType::F32, {32}, &elsewhere, nullptr, {Device::Kind::Cuda, 0})}}};
+  EXPECT_EQ(whyNot(bytesOf(addition()), options), "");
+  auto program = compiled(bytesOf(addition()), options, RunOn::Cpu);
+  const std::string error = program ? "" : program.error().message;
+  EXPECT_TRUE(error.starts_with("weight w: ")) << error;
 }
 
 /// `addition` with its weight at `location`.
