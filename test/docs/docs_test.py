@@ -37,6 +37,8 @@ OTHERS = {
     "--prefix",
     "--preset",
     "--ranks",
+    "--seconds",
+    "--tokens",
 }
 
 

@@ -76,11 +76,15 @@ class Ranges(ToolTest):
             ("GatherElements", ["k", "m"], [2, 3], {"axis": 0}),
             ("GatherND", ["k", 1], [2, 1], {}),
         ):
-            node = helper.make_node(op, ["x", "i"], ["a"], **attributes)
-            self.model([node], [data, ("i", TensorProto.INT64, dims)], ["a"])
-            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "dim 0 is empty", "is 1, of which 0 fit")
+            index = ("i", TensorProto.INT64, dims)
+            self.model([helper.make_node(op, ["x", "i"], ["a"], **attributes)], [data, index], ["a"])
+            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "index 0 into a table of no rows", "is 1, of which 0 fit")
             self.take_on_all({"x": floats(0, 3), "i": zeros(0, *shape[1:])}, "a 0x3")
             self.take_on_all({"x": floats(1, 3), "i": zeros(*shape)}, "a 2x3")
+            # Computed indices: the device's plan asks for a row.
+            nodes = [helper.make_node("Neg", ["i"], ["j"]), helper.make_node(op, ["x", "j"], ["a"], **attributes)]
+            self.model(nodes, [data, index], ["a"])
+            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "dim 0 is empty", "is 1, of which 0 fit")
 
     def test_more_indices_than_elements(self):
         inputs = [("x", TensorProto.FLOAT, ["n", "m"]), ("i", TensorProto.INT64, ["k", "l"])]
