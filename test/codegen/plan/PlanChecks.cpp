@@ -207,6 +207,13 @@ void check(const std::string &text, const CheckOptions &options) {
     checkFunction(mainOf(*module), options);
 }
 
+ProgramPlan planOf(const std::string &text) {
+  auto module = parse(text);
+  auto plan = buildPlan(mainOf(*module), {.baseFolder = "/models"});
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? *plan : ProgramPlan();
+}
+
 std::string planError(const std::string &text) {
   auto module = parse(text);
   if (!module)

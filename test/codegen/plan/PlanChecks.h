@@ -41,6 +41,8 @@ void checkFunction(mlir::func::FuncOp function, const CheckOptions &options);
 /// The same for the function @main of a module's text.
 void check(const std::string &text, const CheckOptions &options);
 
+/// The plan of the module's @main; fails the test and is empty if there is none.
+ProgramPlan planOf(const std::string &text);
 /// buildPlan's error for the module's @main; fails the test if there is none.
 std::string planError(const std::string &text);
 
