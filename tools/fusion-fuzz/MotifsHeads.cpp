@@ -56,10 +56,21 @@ int rope(GraphBuilder &b, int x, const Angles &angles) {
       fmt::format(" {{interleaved = {}, rotary_dim = {} : i64}}", angles.interleaved, angles.rotated));
 }
 
-/// The rows `fresh` [b, heads, s, size] behind those of a past of p rows.
+/// The rows `fresh` [b, heads, s, size] behind those of a past of p rows, at times as codes.
 int cached(GraphBuilder &b, int fresh) {
   Type past = b.typeOf(fresh);
   past.dims[2] = "p";
+  if (b.random.chance(25)) {
+    const std::string element = past.element, codes = b.random.of({"i8", "f8E4M3FN", "f8E5M2"});
+    const bool byHead = b.random.chance(40);
+    const int scale =
+        b.input({"f32", byHead ? std::vector<std::string>{past.dims[1]} : std::vector<std::string>{}}, "scale");
+    const std::string attributes = byHead ? " {axis = 1 : i64}" : "";
+    past.element = codes;
+    const int written = b.build("quantize", {fresh, scale}, b.of(fresh, codes), attributes);
+    const int all = b.keep(b.maybeShared(b.concat(b.input(past), written, 2, "p + s")));
+    return b.build("dequantize", {all, scale}, b.of(all, element), attributes);
+  }
   return b.maybeShared(b.concat(b.input(past), fresh, b.random.chance(70) ? 2 : -2, "p + s"));
 }
 
@@ -84,6 +95,20 @@ int attentionByHand(GraphBuilder &b, int q, int k, int v) {
   return b.build("matmul", {widens ? b.cast(y, element) : y, v}, b.typeOf(q));
 }
 
+/// A mask of the keys up to one that data says for each query, at times from one on.
+int maskOfBounds(GraphBuilder &b, const std::string keys) {
+  const std::string rows = b.random.chance(70) ? "s" : "1";
+  const Type limit = {"i64", {"b", "1", rows, "1"}}, mask = {"i1", {"b", "1", rows, keys}};
+  const int numbers =
+      b.build("iota", {b.constant("i64", "0"), b.constant("i64", b.random.chance(90) ? "1" : "2")}, {"i64", {keys}},
+              fmt::format(" {{size = [{}]}}", quoted(keys)));
+  const int upTo = b.random.chance(80) ? b.build("less_equal", {numbers, b.input(limit, "rows")}, mask)
+                                       : b.build("greater", {b.input(limit, "rows"), numbers}, mask);
+  if (b.random.chance(70))
+    return b.maybeShared(upTo);
+  return b.build("and", {upTo, b.build("greater", {numbers, b.input(limit, "rows")}, mask)}, mask);
+}
+
 int attentionOp(GraphBuilder &b, int q, int k, int v) {
   std::string attributes = " {scale = 0.25 : f32";
   if (b.random.chance(50))
@@ -93,7 +118,11 @@ int attentionOp(GraphBuilder &b, int q, int k, int v) {
   if (b.random.chance(15))
     attributes += ", window = 3 : i64, zero_masked_rows = true";
   std::vector<int> operands = {q, k, v};
-  if (b.random.chance(40))
+  if (b.random.chance(25)) {
+    operands.push_back(maskOfBounds(b, b.typeOf(k).dims[2]));
+    if (attributes.find("zero_masked") == std::string::npos)
+      attributes += ", zero_masked_rows = true";
+  } else if (b.random.chance(40))
     operands.push_back(b.input({b.random.chance(50) ? "i1" : b.typeOf(q).element,
                                 {b.random.chance(50) ? "b" : "1", "1", "s", b.typeOf(k).dims[2]}}));
   return b.build("attention", operands, b.typeOf(q), attributes + "}");
