@@ -141,6 +141,8 @@ private:
     if (group.size() >= mostMembers || operands + op->getNumOperands() > mostOperands)
       return name + " would be one op too many for a kernel";
     Value result = op->getResult(0);
+    if (context.oracle.extendedInPlace(result))
+      return name + " is written in place, by a kernel of its own";
     const double needed = evaluationsOf(op), own = traffic.elements(result);
     if (kind == Kind::Heavy && needed > own * 1.01)
       return llvm::formatv("{0} would be computed {1:F1} times for every element", name,

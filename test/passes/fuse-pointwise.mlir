@@ -154,3 +154,22 @@ func.func @read_by_a_clone(%x: tensor<?xi64> {nn.dims = ["n"]}, %t: tensor<64x8x
   %6 = nn.neg %5 : (tensor<?x16x8xf16>) -> tensor<?x16x8xf16>
   return %4, %6 : tensor<?x16xi64>, tensor<?x16x8xf16>
 }
+
+// -----
+
+// A cache that is extended in place: its readers are a group, the write is a kernel of its own.
+// CHECK-LABEL: @behind_a_cache
+// CHECK: %[[C:.*]] = nn.cache_write
+// CHECK: fusion.group "pointwise" schedule "pointwise" ({{.*}} = %[[C]]
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.mul
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: fusion.yield
+func.func @behind_a_cache(%past: tensor<1x2x8x32xi8> {nn.storage = [1, 2, 64, 32]}, %new: tensor<1x2x1x32xi8>, %rows: tensor<1x1x1x1xi64>, %s: tensor<2x1x32xf32>)
+    -> (tensor<1x2x9x32xi8> {nn.alias = 0 : i64}, tensor<1x2x9x32xf16>) {
+  %0 = nn.cache_write %past, %new, %rows {axis = 2 : i64, grows = true} : (tensor<1x2x8x32xi8>, tensor<1x2x1x32xi8>, tensor<1x1x1x1xi64>) -> tensor<1x2x9x32xi8>
+  %1 = nn.cast %0 : (tensor<1x2x9x32xi8>) -> tensor<1x2x9x32xf32>
+  %2 = nn.mul %1, %s : (tensor<1x2x9x32xf32>, tensor<2x1x32xf32>) -> tensor<1x2x9x32xf32>
+  %3 = nn.cast %2 : (tensor<1x2x9x32xf32>) -> tensor<1x2x9x32xf16>
+  return %0, %3 : tensor<1x2x9x32xi8>, tensor<1x2x9x32xf16>
+}
