@@ -1,8 +1,11 @@
 #pragma once
 // Keys and values as they are stored: as elements, or as codes of 8 bits of which each element is code * scale,
-// rounded to the type of the queries. A Body whose Config::Key or Value is a type of codes also has
-//   f32 key_scale(kv_head), value_scale(kv_head)
-// Both are to be called after pdl_wait().
+// rounded to the type of the queries. A Config whose Key or Value is a type of codes also has
+//   key_scales_by_column, value_scales_by_column    each column of a head has a scale of its own
+// and its Body
+//   f32 key_scale(kv_head), value_scale(kv_head)              one scale for a head, or
+//   const f32 *key_scales(kv_head), *value_scales(kv_head)    its columns' scales
+// which are to be called after pdl_wait().
 
 #include "attention.cuh"
 
@@ -18,26 +21,58 @@ struct product_type<Config, Stored, true> {
   using type = typename Config::Query;
 };
 
+// What the codes of a head are multiplied with. `eight` neighbours are read 16 bytes at a time.
+template <bool ByColumn>
+struct CodeScale {
+  f32 one;
+  DEVICE f32 of(int) const { return one; }
+  DEVICE Vec<f32, 8> eight(int) const { return Vec<f32, 8>{one, one, one, one, one, one, one, one}; }
+};
+template <>
+struct CodeScale<true> {
+  const f32 *columns;
+  DEVICE f32 of(int column) const { return load(columns + column); }
+  DEVICE Vec<f32, 8> eight(int column) const { return load_vec<f32, 8>(columns + column); }
+};
+template <class Config, bool Codes>
+struct scales_of_columns {
+  static constexpr bool keys = false, values = false;
+};
+template <class Config>
+struct scales_of_columns<Config, true> {
+  static constexpr bool keys = Config::key_scales_by_column, values = Config::value_scales_by_column;
+};
+template <class Config>
+constexpr bool has_codes = is_code<typename Config::Key> || is_code<typename Config::Value>;
+template <class Config>
+using KeyScale = CodeScale<scales_of_columns<Config, has_codes<Config>>::keys>;
+template <class Config>
+using ValueScale = CodeScale<scales_of_columns<Config, has_codes<Config>>::values>;
+
 template <class Config, class Body>
-DEVICE f32 key_scale(const Body &body, i64 kv_head) {
-  if constexpr (is_code<typename Config::Key>)
-    return body.key_scale(kv_head);
+DEVICE KeyScale<Config> key_scale(const Body &body, i64 kv_head) {
+  if constexpr (!is_code<typename Config::Key>)
+    return {1.f};
+  else if constexpr (Config::key_scales_by_column)
+    return {body.key_scales(kv_head)};
   else
-    return 1.f;
+    return {body.key_scale(kv_head)};
 }
 template <class Config, class Body>
-DEVICE f32 value_scale(const Body &body, i64 kv_head) {
-  if constexpr (is_code<typename Config::Value>)
-    return body.value_scale(kv_head);
+DEVICE ValueScale<Config> value_scale(const Body &body, i64 kv_head) {
+  if constexpr (!is_code<typename Config::Value>)
+    return {1.f};
+  else if constexpr (Config::value_scales_by_column)
+    return {body.value_scales(kv_head)};
   else
-    return 1.f;
+    return {body.value_scale(kv_head)};
 }
 
 // An element from what is stored of it.
-template <class Config, class Stored>
-DEVICE f32 stored_element(f32 stored, f32 scale) {
+template <class Config, class Stored, class Scale>
+DEVICE f32 stored_element(f32 stored, const Scale &scale, int column) {
   if constexpr (is_code<Stored>)
-    return round_to<typename Config::Query>(stored * scale);
+    return round_to<typename Config::Query>(stored * scale.of(column));
   else
     return stored;
 }
@@ -55,19 +90,20 @@ DEVICE StoredVector<Stored> load_stored(const Stored *from, bool inside) {
     vector.words = load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
   return vector;
 }
-// The same as four registers of pairs of T.
-template <class T, class Stored>
-DEVICE Vec<u32, 4> elements_of(const StoredVector<Stored> &vector, f32 scale) {
+// The same as four registers of pairs of T. Their first column is one of the head.
+template <class T, class Stored, class Scale>
+DEVICE Vec<u32, 4> elements_of(const StoredVector<Stored> &vector, const Scale &scale, int column) {
   if constexpr (!is_code<Stored>) {
     return vector.words;
   } else {
+    const Vec<f32, 8> scales = scale.eight(column);
     Vec<u32, 4> pairs;
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
       f32 codes[4];
       decode_bytes<Stored>(codes, vector.words[w]);
-      pairs[2 * w] = packed_pair<T>(codes[0] * scale, codes[1] * scale);
-      pairs[2 * w + 1] = packed_pair<T>(codes[2] * scale, codes[3] * scale);
+      pairs[2 * w] = packed_pair<T>(codes[0] * scales[4 * w], codes[1] * scales[4 * w + 1]);
+      pairs[2 * w + 1] = packed_pair<T>(codes[2] * scales[4 * w + 2], codes[3] * scales[4 * w + 3]);
     }
     return pairs;
   }

@@ -55,16 +55,18 @@ DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length]
   }
 }
 // Codes become elements, when they are needed.
-template <class Config, class Stored, int Count, int Vectors, int Length>
-DEVICE void decode_rows(f32 (&rows)[Count][Vectors][Length], f32 scale) {
+template <class Config, class Stored, class Columns, int Count, class Scale>
+DEVICE void decode_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], const Scale &scale) {
   if constexpr (is_code<Stored>) {
 #pragma unroll
     for (int b = 0; b < Count; ++b)
 #pragma unroll
-      for (int v = 0; v < Vectors; ++v)
+      for (int v = 0; v < Columns::vectors; ++v)
 #pragma unroll
-        for (int e = 0; e < Length; ++e)
-          rows[b][v][e] = stored_element<Config, Stored>(rows[b][v][e], scale);
+        for (int e = 0; e < Columns::length; ++e) {
+          const int column = Columns::column(v) + e;
+          rows[b][v][e] = stored_element<Config, Stored>(rows[b][v][e], scale, Columns::has(column) ? column : 0);
+        }
   }
 }
 // The sum over the warp's lanes of q*k: of key lane / Rows for row lane % Rows.
@@ -156,7 +158,8 @@ DEVICE void attention_decode_fma(const Body &body) {
   const i64 first = first_key<Config>(body, tile, query), last = last_key<Config>(body, tile, query);
   pdl_wait();
   pdl_launch_dependents();
-  const f32 scale_k = key_scale<Config>(body, tile.kv_head), scale_v = value_scale<Config>(body, tile.kv_head);
+  const auto scale_k = key_scale<Config>(body, tile.kv_head);
+  const auto scale_v = value_scale<Config>(body, tile.kv_head);
   f32 queries[rows][Keys::vectors][Keys::length];
   load_queries<Keys>(queries, body, tile);
 
@@ -177,7 +180,7 @@ DEVICE void attention_decode_fma(const Body &body) {
   // Each load for the next keys starts as soon as its registers are free.
 #pragma unroll 1
   for (; j < end; j += step) {
-    decode_rows<Config, typename Config::Key>(keys, scale_k);
+    decode_rows<Config, typename Config::Key, Keys>(keys, scale_k);
     f32 s[1] = {dot_products(queries, keys)};
     finish_scores<Config>(body, s, masked);
     const f32 score = j + place >= first && j + place <= last ? s[0] : -inf_f32();
@@ -186,7 +189,7 @@ DEVICE void attention_decode_fma(const Body &body) {
     const f32 rescale = weight_of(row_max, largest), weight = weight_of(score, largest);
     row_max = largest;
     row_sum = row_sum * rescale + (lane < batch * rows ? weight : 0.f);
-    decode_rows<Config, typename Config::Value>(values, scale_v);
+    decode_rows<Config, typename Config::Value, Values>(values, scale_v);
     add_weighted(acc_o, values, weight, rescale);
     load_values(j + step);
   }

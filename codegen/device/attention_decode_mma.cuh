@@ -108,12 +108,13 @@ struct DecodeSoftmax {
 
 template <class Config, class T, class Stream, class Queries>
 DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stream, const Queries &queries,
-                          f32 scale) {
+                          const KeyScale<Config> &scale) {
   constexpr int key_vectors = DecodeMma<Config>::key_vectors;
 #pragma unroll
   for (int c = 0; c < key_vectors; ++c) {
-    const Vec<u32, 4> low = elements_of<T>(stream.vector(c), scale);
-    const Vec<u32, 4> high = elements_of<T>(stream.vector(key_vectors + c), scale);
+    const int first = c * 32 + fragment_part() * 8, column = first < Config::depth ? first : 0;
+    const Vec<u32, 4> low = elements_of<T>(stream.vector(c), scale, column);
+    const Vec<u32, 4> high = elements_of<T>(stream.vector(key_vectors + c), scale, column);
 #pragma unroll
     for (int n = 0; n < Config::row_tiles; ++n) {
       const Vec<u32, 4> words = queries.vector(n, c);
@@ -130,7 +131,8 @@ DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stre
 // come together in a register.
 template <class Config, class T, class Stream>
 DEVICE void decode_values(f32 (&acc_o)[Config::row_tiles][DecodeMma<Config>::fragments][4],
-                            const f32 (&weight)[Config::row_tiles][4], const Stream &stream, f32 scale) {
+                            const f32 (&weight)[Config::row_tiles][4], const Stream &stream,
+                            const ValueScale<Config> &scale) {
   u32 weights[Config::row_tiles][2], rests[Config::row_tiles][2];
 #pragma unroll
   for (int n = 0; n < Config::row_tiles; ++n)
@@ -142,11 +144,12 @@ DEVICE void decode_values(f32 (&acc_o)[Config::row_tiles][DecodeMma<Config>::fra
     }
 #pragma unroll
   for (int c = 0; c < DecodeMma<Config>::value_vectors; ++c) {
-    const int first = 2 * DecodeMma<Config>::key_vectors + c * 4;
-    const Vec<u32, 4> v0 = elements_of<T>(stream.vector(first), scale);
-    const Vec<u32, 4> v1 = elements_of<T>(stream.vector(first + 1), scale);
-    const Vec<u32, 4> v2 = elements_of<T>(stream.vector(first + 2), scale);
-    const Vec<u32, 4> v3 = elements_of<T>(stream.vector(first + 3), scale);
+    const int first = 2 * DecodeMma<Config>::key_vectors + c * 4, lane_column = c * 64 + fragment_line() * 8;
+    const int column = lane_column < Config::value_depth ? lane_column : 0;
+    const Vec<u32, 4> v0 = elements_of<T>(stream.vector(first), scale, column);
+    const Vec<u32, 4> v1 = elements_of<T>(stream.vector(first + 1), scale, column);
+    const Vec<u32, 4> v2 = elements_of<T>(stream.vector(first + 2), scale, column);
+    const Vec<u32, 4> v3 = elements_of<T>(stream.vector(first + 3), scale, column);
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       const u32 a[4] = {permute_bytes(v0[w], v1[w], 0x5410u), permute_bytes(v0[w], v1[w], 0x7632u),
@@ -231,7 +234,8 @@ DEVICE void attention_decode_mma(const Body &body) {
   prefetch_first_tiles<Config, Stored>(body, tile, j, step);
   pdl_wait();
   launch_after_wait<Config>();
-  const f32 scale_k = key_scale<Config>(body, tile.kv_head), scale_v = value_scale<Config>(body, tile.kv_head);
+  const auto scale_k = key_scale<Config>(body, tile.kv_head);
+  const auto scale_v = value_scale<Config>(body, tile.kv_head);
   DecodeQueries<Config> queries;
   queries.start(body, tile);
 

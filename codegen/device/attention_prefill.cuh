@@ -48,8 +48,8 @@ DEVICE RowTile<int> prefill_tile(const Body &body) {
 
 // Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros from row
 // `end` on and beyond the head's Width.
-template <class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored>
-DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, f32 scale) {
+template <class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored, class Scale>
+DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, const Scale &scale) {
   constexpr int per_row = Padded / 8, all = Shape::threads / per_row < Rows ? Shape::threads / per_row : Rows;
   // Swizzled: so that the order of a row's vectors is the same for all rows of a thread.
   constexpr int rows_at_once = Shape::swizzled ? all / 8 * 8 : all,
@@ -64,7 +64,7 @@ DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, 
       T *const to = tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c);
       const bool inside = j0 + r + i < end && (Width == Padded || c < Width);
       if constexpr (is_code<Stored>)
-        store_vec(reinterpret_cast<u32 *>(to), elements_of<T>(load_stored(from, inside), scale));
+        store_vec(reinterpret_cast<u32 *>(to), elements_of<T>(load_stored(from, inside), scale, c < Width ? c : 0));
       else
         cp_async_16(to, from, inside);
     }
@@ -93,7 +93,8 @@ struct KeyTiles {
   const typename Config::Value *value_rows;
   i64 key_stride, value_stride;
   int end;
-  f32 key_scale, value_scale;
+  KeyScale<Config> key_scale;
+  ValueScale<Config> value_scale;
 
   DEVICE void copy(int j0, int stage) const {
     copy_tile<Shape, Config::tile_keys, Config::depth, Shape::depth, Shape::key_pitch>(

@@ -19,13 +19,14 @@ struct PrefillFma {
 };
 
 // Rows j0 ... of keys or values, as f32; zeros from `end` on.
-template <class Config, int Rows, int Width, int Pitch, int Threads, class T>
-DEVICE void load_f32_tile(f32 *tile, const T *rows, i64 stride, i64 column_stride, i64 j0, i64 end, f32 scale) {
+template <class Config, int Rows, int Width, int Pitch, int Threads, class T, class Scale>
+DEVICE void load_f32_tile(f32 *tile, const T *rows, i64 stride, i64 column_stride, i64 j0, i64 end,
+                          const Scale &scale) {
   for (int e = (int)thread_x(); e < Rows * Width; e += Threads) {
     const int r = e / Width, c = e % Width;
     tile[r * Pitch + c] =
         j0 + r < end
-            ? stored_element<Config, T>(to_f32(load(rows + (j0 + r) * stride + c * column_stride)), scale)
+            ? stored_element<Config, T>(to_f32(load(rows + (j0 + r) * stride + c * column_stride)), scale, c)
             : 0.f;
   }
 }
@@ -49,7 +50,8 @@ DEVICE void attention_prefill_fma(const Body &body) {
   mask.find(body, at.entry, head, query);
   pdl_wait();
   pdl_launch_dependents();
-  const f32 scale_k = key_scale<Config>(body, at.kv_head), scale_v = value_scale<Config>(body, at.kv_head);
+  const auto scale_k = key_scale<Config>(body, at.kv_head);
+  const auto scale_v = value_scale<Config>(body, at.kv_head);
   for (int e = thread; e < rows * Config::depth; e += threads) {
     const int r = e / Config::depth, c = e % Config::depth;
     const i64 from = row_or_last(at, at.row0 + r);

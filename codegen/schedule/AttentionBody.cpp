@@ -25,6 +25,10 @@ void KernelBuilder::writeConfig() {
   source.config.setType("Query", typeOf(op.getQ()));
   source.config.setType("Key", body::spelling(problem.storedKeys.type));
   source.config.setType("Value", body::spelling(problem.storedValues.type));
+  if (problem.hasCodes()) {
+    source.config.set("key_scales_by_column", problem.storedKeys.byColumn);
+    source.config.set("value_scales_by_column", problem.storedValues.byColumn);
+  }
   source.config.setType("Mask", problem.mask ? typeOf(problem.mask) : "void");
   source.config.set("int", "depth", fmt::format("{}, value_depth = {}", problem.depth, problem.valueDepth));
   // A window of 2^31 keys and more leaves no key out: a head has fewer.
@@ -69,9 +73,12 @@ void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   const View &scales = problem.view(stored.scale);
   std::string place = input(stored.scale) + offset(scales.offset);
   if (stored.byHead)
-    place += term("kv_head", scales.strides.back());
-  source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name),
-                     "to_f32(load(" + place + "))");
+    place += term("kv_head", stored.headStride(scales));
+  if (stored.byColumn)
+    source.body.method(fmt::format("DEVICE const f32 *{}_scales(i64 kv_head) const", name), place);
+  else
+    source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name),
+                       "to_f32(load(" + place + "))");
 }
 
 /// The first element for an entry, a head and a query of what broadcasts against the scores.

@@ -68,9 +68,14 @@ struct Tiles {
     const int64_t vectors = 2 * keyVectors + 4 * valueVectors;
     const auto bytes = static_cast<int64_t>(byteSize(problem.storedKeys.type));
     const int64_t held = vectors * bytes / 2; // in registers, four at a time
-    const bool inRegisters = held + 4 * valueVectors * rowTiles <= (rowTiles == 1 ? 36 : 30);
+    const bool isCode = bytes == 1;
+    // Where no instruction decodes f8, that takes registers too.
+    const int64_t room = isCode && !problem.context.target.has(Feature::F8Conversions) ? 28
+                         : rowTiles == 1                                               ? 36
+                                                                                       : 30;
+    const bool inRegisters = held + 4 * valueVectors * rowTiles <= room;
     stageBytes = warps * vectors * 32 * vectorLength * bytes;
-    fits = inRegisters || stageBytes <= waitingBytes(problem.context.target);
+    fits = inRegisters || (!isCode && stageBytes <= waitingBytes(problem.context.target));
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
     // A warp has one or two tiles where 8 blocks share the keys, and one block a head leaves no registers.
     const int64_t blocks = clusterBlocks(problem);
@@ -108,6 +113,9 @@ KernelDraft emitMma(const Problem &problem) {
   const int64_t rows = 8 * tiles.rowTiles;
   const int64_t sharedBytes = std::max(tiles.stages * tiles.stageBytes, accBytes(problem, rows));
   KernelDraft draft = kernel.finish({rows, warps, 1, clusterBlocks(problem), sharedBytes});
+  if (problem.hasCodes() && problem.context.target.has(Feature::F8Conversions))
+    draft.kernel.features |=
+        static_cast<uint32_t>(Feature::F8Conversions); // its registers are counted with them
   draft.launchesEarly = early;
   return draft;
 }

@@ -37,6 +37,8 @@ std::optional<std::string> tensorCoreRefusal(const Problem &problem) {
         std::pair(problem.storedValues.tensor, "values")})
     if (!readsVectors(problem.view(operand)))
       return fmt::format("the {} cannot be read 8 elements at a time", what);
+  if (!problem.readsScales(problem.storedKeys) || !problem.readsScales(problem.storedValues))
+    return std::string("scales of columns cannot be read 16 bytes at a time");
   for (Operation *later : problem.region.ops)
     if (auto transpose = dyn_cast<nn::TransposeOp>(later); transpose && transpose.getPerm().back() != 3)
       return std::string("the result's rows do not lie side by side");
@@ -91,11 +93,19 @@ int64_t sharedBytes(int64_t depth, int64_t valueDepth, const Tiling &tiling) {
          (tiling.products == Products::Ring ? alignment : 0);
 }
 
+/// What takes registers beside the products.
+struct Content {
+  bool scaleOnly = false; ///< scores are q·k: neither a cap nor a mask
+  bool masked = false, bounded = false;
+  bool decoded = false; ///< keys or values are codes
+  bool mapped = false;  ///< TMA copies keys and values
+};
+
 /// For heads of `depth`, and values of `valueDepth`: as much as the registers of a thread take. Of a 16 x 8
 /// fragment of scores or accumulators it holds 4 elements. Of warps, those with 32 rows are better: what they
 /// read of shared memory serves twice the products.
-Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool masked, bool bounded, bool mapped,
-                    const TargetInfo &target) {
+Tiling chooseTiling(int64_t depth, int64_t valueDepth, const Content &content, const TargetInfo &target) {
+  const auto [scaleOnly, masked, bounded, decoded, mapped] = content;
   const int64_t width = std::max(depth, valueDepth);
   if (target.has(Feature::Wgmma) && target.has(Feature::Tma) && mapped) {
     constexpr int64_t reserve = 1024; // what is declared in the source
@@ -114,7 +124,7 @@ Tiling chooseTiling(int64_t depth, int64_t valueDepth, bool scaleOnly, bool mask
     return {Products::Warps, isSmall ? 4 : 8, 1, scaleOnly ? 32 : 16, 1};
   }
   // Heads of 96 with larger tiles spill under some compilers.
-  if (width > 80 && !scaleOnly)
+  if (width > 80 && (!scaleOnly || decoded))
     return {Products::Warps, 8, 1, 32, 1};
   return {Products::Warps, 4, 2, width > 80 || !scaleOnly ? 32 : 64, 2};
 }
@@ -170,8 +180,9 @@ KernelDraft emitTensorCores(const Problem &problem) {
   // What TMA copies goes to the tensor cores as it is.
   const bool mapped = !problem.hasCodes() && hasTensorMap(problem.view(op.getK())) &&
                       hasTensorMap(problem.view(op.getV()));
-  const Tiling tiling = chooseTiling(depth, valueDepth, scaleOnly, static_cast<bool>(problem.mask),
-                                     problem.bounds.has_value(), mapped, target);
+  const Content content{scaleOnly, static_cast<bool>(problem.mask), problem.bounds.has_value(),
+                        problem.hasCodes(), mapped};
+  const Tiling tiling = chooseTiling(depth, valueDepth, content, target);
   const bool isRing = tiling.products == Products::Ring;
   const char *const variant = isRing                                       ? "prefill_tma"
                               : tiling.products == Products::Warpgroups ? "prefill_sm90"

@@ -1,5 +1,7 @@
 #include "codegen/schedule/AttentionProblem.h"
 
+#include "ir/dialect/ScaledCodes.h"
+
 using namespace mlir;
 
 namespace fusion::attention {
@@ -14,11 +16,17 @@ static Operation *attentionOf(const Region &region) {
 }
 
 static Stored storedOf(const Region &region, Value operand) {
-  auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
-  if (!dequantize || !llvm::is_contained(region.ops, dequantize.getOperation()))
-    return {operand, {}, false, dtype(operand)};
-  const bool byHead = tensorType(dequantize.getScale()).getNumElements() != 1;
-  return {dequantize.getX(), dequantize.getScale(), byHead, dtype(dequantize.getX())};
+  Stored stored{.tensor = operand, .type = dtype(operand)};
+  if (llvm::is_contained(region.inputs, operand))
+    return stored;
+  if (auto dequantize = operand.getDefiningOp<nn::DequantizeOp>()) {
+    stored = {.tensor = dequantize.getX(), .scale = dequantize.getScale()};
+    stored.byHead = tensorType(dequantize.getScale()).getNumElements() != 1;
+  } else if (auto codes = nn::matchScaledCodes(operand)) {
+    stored = {codes->codes, codes->scale, codes->byHead, codes->byColumn};
+  }
+  stored.type = dtype(stored.tensor);
+  return stored;
 }
 
 /// Of a mask that the region computes.
@@ -92,6 +100,15 @@ unsigned Problem::inputOf(Value operand) const {
   return static_cast<unsigned>(llvm::find(region.inputs, operand) - region.inputs.begin());
 }
 
+bool Problem::readsScales(const Stored &stored) const {
+  constexpr int64_t vector = 4;
+  if (!stored.byColumn)
+    return true;
+  const View &scales = view(stored.scale);
+  return scales.offset.knownMultipleOf(vector) &&
+         (!stored.byHead || stored.headStride(scales).knownMultipleOf(vector));
+}
+
 const View &Problem::view(Value operand) const { return context.inputs[inputOf(operand)]; }
 
 std::optional<int64_t> Problem::mostRows() const {
@@ -110,25 +127,35 @@ int64_t decodeQueries(const Problem &problem) {
 }
 
 /// The codes that keys or values are made of: what the kernels decode as they read it.
-static std::optional<std::string> decodingRefusal(const Region &region, nn::AttentionOp attention,
-                                                  Value operand) {
-  auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
-  if (!dequantize || !llvm::is_contained(region.ops, dequantize.getOperation()))
+static std::optional<std::string> decodingRefusal(const Region &region, const KernelContext &context,
+                                                  nn::AttentionOp attention, Value operand) {
+  if (llvm::is_contained(region.inputs, operand))
     return std::nullopt;
-  const DType codes = dtype(dequantize.getX()), decoded = dtype(operand);
+  const Stored stored = storedOf(region, operand);
+  if (!stored.scale)
+    return std::string("an operand of nn.attention is computed in the region");
+  const DType codes = stored.type, decoded = dtype(operand);
   if (codes != DType::F8E4M3 && codes != DType::F8E5M2 && codes != DType::I8)
     return "codes of " + std::string(name(codes)) + " in an operand of nn.attention";
-  if (dequantize.getZeroPoint())
+  auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
+  if (dequantize && dequantize.getZeroPoint())
     return std::string("codes with a zero point in an operand of nn.attention");
   if (decoded != dtype(attention.getQ()))
     return "codes that become " + std::string(name(decoded)) + ", where the queries are " +
            std::string(name(dtype(attention.getQ())));
-  if (dtype(dequantize.getScale()) == DType::F64)
+  if (dtype(stored.scale) == DType::F64)
     return std::string("a scale of f64");
-  for (Value value : {dequantize.getX(), dequantize.getScale()})
+  for (Value value : {stored.tensor, stored.scale})
     if (!llvm::is_contained(region.inputs, value))
       return std::string(
           "the codes of an operand of nn.attention, or their scale, are computed in the region");
+  if (stored.byColumn) {
+    const auto input = llvm::find(region.inputs, stored.scale) - region.inputs.begin();
+    if (context.inputs[static_cast<size_t>(input)].strides.back() != Dim(1))
+      return std::string("scales of columns that do not lie side by side");
+  }
+  if (!dequantize)
+    return std::nullopt;
   auto scale = tensorType(dequantize.getScale());
   const int64_t axis = dequantize.getAxis();
   if (scale.hasStaticShape() && scale.getNumElements() == 1)
@@ -160,6 +187,9 @@ static std::optional<std::string> boundsRefusal(const Region &region, const Kern
 static bool makesOperands(const Region &region, nn::AttentionOp attention, Operation *op) {
   if (isa<nn::DequantizeOp>(op))
     return llvm::is_contained(attention->getOperands(), op->getResult(0));
+  for (Value operand : {attention.getK(), attention.getV()})
+    if (auto codes = nn::matchScaledCodes(operand); codes && llvm::is_contained(codes->ops, op))
+      return true;
   const std::optional<nn::KeyBounds> bounds = boundsOf(region, attention);
   return bounds && (llvm::is_contained(bounds->ops, op) || isa<nn::ConstantOp>(op));
 }
@@ -190,15 +220,14 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   if (!op)
     return std::string("no nn.attention");
   for (Value operand : {op.getK(), op.getV()})
-    if (auto reason = decodingRefusal(region, op, operand))
+    if (auto reason = decodingRefusal(region, context, op, operand))
       return reason;
   if (auto reason = boundsRefusal(region, context, op))
     return reason;
   if (auto reason = layoutRefusal(region, op))
     return reason;
-  for (Value operand : op->getOperands().take_front(3))
-    if (!llvm::is_contained(region.inputs, operand) && !operand.getDefiningOp<nn::DequantizeOp>())
-      return std::string("an operand of nn.attention is computed in the region");
+  if (!llvm::is_contained(region.inputs, op.getQ()))
+    return std::string("an operand of nn.attention is computed in the region");
   for (auto [operand, what] : {std::pair(op.getQ(), "queries"), std::pair(op.getV(), "values")}) {
     std::optional<int64_t> size = context.shape(operand).back().constant();
     if (!size || *size < 1)

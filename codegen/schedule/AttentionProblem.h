@@ -16,10 +16,15 @@ constexpr int64_t pairsOfAnyBatch = pairLimits[0] + 1;
 
 /// Keys or values as they are stored.
 struct Stored {
-  mlir::Value tensor; ///< an input of the region: the operand, or the codes that nn.dequantize makes it of
+  mlir::Value tensor; ///< an input of the region: the operand, or the codes that it is made of
   mlir::Value scale;  ///< of the codes, an input too; null if they are elements
-  bool byHead = false; ///< each key/value head has a scale of its own
+  bool byHead = false,
+       byColumn = false; ///< each key/value head, each column of a head has a scale of its own
   DType type;          ///< of what is stored
+  /// From one head's scale to the next one's.
+  Dim headStride(const View &scales) const {
+    return scales.strides[scales.strides.size() - (scales.strides.size() == 1 ? 1 : 3)];
+  }
 };
 
 /// An nn.attention and where its operands lie. The heads that share keys and values are rows of one problem:
@@ -41,6 +46,8 @@ struct Problem {
   int64_t leastQueries = 0, mostQueries; ///< that the kernel is launched for
   int64_t mostPairs;                     ///< of batch entry and key/value head, likewise
 
+  /// Whether scales, if each column has one, can be read 16 bytes at a time.
+  bool readsScales(const Stored &stored) const;
   unsigned inputOf(mlir::Value operand) const;
   const View &view(mlir::Value operand) const;
   /// Whether keys or values are codes.

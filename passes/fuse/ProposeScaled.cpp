@@ -4,6 +4,7 @@
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/KeyBounds.h"
+#include "ir/dialect/ScaledCodes.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -44,6 +45,13 @@ Value encodedOperand(Value operand) {
   return operand.getDefiningOp()->getOperand(0);
 }
 
+/// Of keys or values.
+static SmallVector<Operation *> decodingOpsOfKeys(Value operand) {
+  if (auto codes = nn::matchScaledCodes(operand))
+    return std::move(codes->ops);
+  return operand.getDefiningOp<nn::DequantizeOp>() ? decodingOps(operand) : SmallVector<Operation *>();
+}
+
 /// What the op's kernels do themselves as they read its operands: decode codes, find the keys that a mask
 /// leaves. For each operand in block order.
 static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
@@ -51,7 +59,7 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   auto isAttention = llvm::isa<nn::AttentionOp>(op);
   if (isAttention || llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
     for (Value operand : op->getOperands().slice(isAttention ? 1 : 0, 2)) // keys and values; both factors
-      all.push_back(decodingOps(operand));
+      all.push_back(isAttention ? decodingOpsOfKeys(operand) : decodingOps(operand));
   if (isAttention)
     if (auto bounds = nn::matchKeyBounds(llvm::cast<nn::AttentionOp>(op).getMask()))
       all.push_back(std::move(bounds->ops));
@@ -61,7 +69,7 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
 /// Whether the kernels of all readers do it themselves.
 static bool isReadersOwn(Operation *op) {
   return llvm::all_of(op->getUsers(), [op](Operation *user) {
-    const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::AndOp, nn::LessEqualOp, nn::LessOp,
+    const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::MulOp, nn::AndOp, nn::LessEqualOp, nn::LessOp,
                                      nn::GreaterEqualOp, nn::GreaterOp>(user);
     return mayBePart ? isReadersOwn(user)
                      : llvm::any_of(operandOps(user), [op](const SmallVector<Operation *> &ops) {
@@ -71,8 +79,10 @@ static bool isReadersOwn(Operation *op) {
 }
 
 static bool hasCodes(Operation *op) {
-  return llvm::any_of(op->getOperands().slice(llvm::isa<nn::AttentionOp>(op) ? 1 : 0, 2),
-                      [](Value operand) { return !decodingOps(operand).empty(); });
+  auto isAttention = llvm::isa<nn::AttentionOp>(op);
+  return llvm::any_of(op->getOperands().slice(isAttention ? 1 : 0, 2), [&](Value operand) {
+    return !(isAttention ? decodingOpsOfKeys(operand) : decodingOps(operand)).empty();
+  });
 }
 
 Candidate withDecoding(const Candidate &candidate) {

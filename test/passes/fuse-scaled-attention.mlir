@@ -59,3 +59,34 @@ func.func @scale_by_column(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xi8>, %v
   %1 = nn.attention %q, %0, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
   return %1 : tensor<1x4x8x32xf16>
 }
+
+// -----
+
+// A scale for each column of a head.
+// CHECK-LABEL: @scales_of_columns
+// CHECK: fusion.group "scaled_attention" schedule "attention"
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.mul
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: fusion.yield
+func.func @scales_of_columns(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xi8>, %v: tensor<1x2x8x32xf16>, %s: tensor<2x1x32xf32>) -> tensor<1x4x8x32xf16> {
+  %0 = nn.cast %k : (tensor<1x2x8x32xi8>) -> tensor<1x2x8x32xf32>
+  %1 = nn.mul %0, %s : (tensor<1x2x8x32xf32>, tensor<2x1x32xf32>) -> tensor<1x2x8x32xf32>
+  %2 = nn.cast %1 : (tensor<1x2x8x32xf32>) -> tensor<1x2x8x32xf16>
+  %3 = nn.attention %q, %2, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %3 : tensor<1x4x8x32xf16>
+}
+
+// -----
+
+// A scale for each row stays outside.
+// CHECK-LABEL: @scales_of_rows
+// CHECK-NOT: fusion.group
+func.func @scales_of_rows(%q: tensor<1x4x8x32xf16>, %k: tensor<1x2x8x32xi8>, %v: tensor<1x2x8x32xf16>, %s: tensor<2x8x1xf32>) -> tensor<1x4x8x32xf16> {
+  %0 = nn.cast %k : (tensor<1x2x8x32xi8>) -> tensor<1x2x8x32xf32>
+  %1 = nn.mul %0, %s : (tensor<1x2x8x32xf32>, tensor<2x8x1xf32>) -> tensor<1x2x8x32xf32>
+  %2 = nn.cast %1 : (tensor<1x2x8x32xf32>) -> tensor<1x2x8x32xf16>
+  %3 = nn.attention %q, %2, %v {scale = 0.25 : f32} : (tensor<1x4x8x32xf16>, tensor<1x2x8x32xf16>, tensor<1x2x8x32xf16>) -> tensor<1x4x8x32xf16>
+  return %3 : tensor<1x4x8x32xf16>
+}

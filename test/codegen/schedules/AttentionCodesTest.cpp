@@ -13,7 +13,8 @@ struct Coded {
   bool byHead = false;
   std::string scaleType = "f32";
   std::string attributes = "scale = 0.02 : f32, causal = true";
-  std::string extra = ""; ///< attributes of nn.dequantize
+  std::string extra = "";   ///< attributes of nn.dequantize
+  std::string columns = ""; ///< shape of scales of columns, such as "2x1x64"
 };
 
 std::string module(const Coded &c) {
@@ -33,6 +34,17 @@ std::string module(const Coded &c) {
     add(name, stored, fmt::format(R"("b", {}, "k", {})", c.kvHeads, c.width));
     if (codes.empty())
       return "%" + name + "_";
+    if (!c.columns.empty()) {
+      const std::string columns = fmt::format("tensor<{}xf32>", c.columns), inF32 = kv + "f32>";
+      add(name + "s", columns, "");
+      body += fmt::format(
+          "%{0}w = nn.cast %{0}_ : ({1}) -> {2}\n%{0}m = nn.mul %{0}w, %{0}s_ : ({2}, {3}) -> {2}\n", name,
+          stored, inF32, columns);
+      if (c.type == "f32")
+        return "%" + name + "m";
+      body += fmt::format("%{0}d = nn.cast %{0}m : ({1}) -> {2}\n", name, inF32, wide);
+      return "%" + name + "d";
+    }
     add(name + "s", scale, "");
     body += fmt::format("%{0}d = nn.dequantize %{0}_, %{0}s_{1} : ({2}, {3}) -> {4}\n", name,
                         c.byHead ? " {axis = 1 : i64}" : c.extra, stored, scale, wide);
@@ -57,8 +69,8 @@ void fill(unsigned index, Tensor &tensor) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const double place =
         static_cast<double>((static_cast<uint64_t>(i) * 2654435761u + index * 97u) % 1009u) / 1008.0;
-    if (tensor.shape().size() < 2)
-      set(tensor, i, 0.011 + 0.004 * static_cast<double>(i));
+    if (tensor.shape().size() < 4)
+      set(tensor, i, 0.011 + 0.004 * static_cast<double>(i % 7));
     else if (tensor.type() == DType::I8)
       set(tensor, i, std::floor(255.99 * place) - 128);
     else if (byteSize(tensor.type()) == 1)
@@ -90,6 +102,24 @@ TEST(AttentionCodes, ScalesOfHeadsAndTypes) {
   for (int queries : {1, 40})
     for (const char *scale : {"f32", "bf16", "f16"})
       run({.byHead = true, .scaleType = scale}, 2, queries, 90);
+}
+
+TEST(AttentionCodes, ScalesOfColumns) {
+  for (const char *columns : {"2x1x64", "64", "1x1x64"})
+    for (int queries : {1, 40})
+      run({.keys = "i8", .values = "i8", .columns = columns}, 2, queries, 90);
+  for (auto [arch, kernel] :
+       {std::pair(90u, "attention_prefill_sm90<"), std::pair(80u, "attention_prefill_mma<")})
+    EXPECT_NE(run({.width = 72, .columns = "2x1x72"}, 2, 40, 90, arch).find(kernel), std::string::npos);
+  for (int width : {72, 80, 128, 256})
+    EXPECT_NE(run({.width = width, .columns = fmt::format("2x1x{}", width)}, 2, 1, 90)
+                  .find("attention_decode_mma<"),
+              std::string::npos);
+  for (int queries : {1, 40}) {
+    run({.type = "f32", .columns = "2x1x64"}, 2, queries, 90);
+    EXPECT_NE(run({.width = 33, .columns = "2x1x33"}, 2, queries, 90).find("_fma<"), std::string::npos);
+    run({.columns = "2x1x1"}, 2, queries, 90); // one for each head, in this spelling
+  }
 }
 
 TEST(AttentionCodes, ManyRows) {
