@@ -16,7 +16,8 @@ struct Sharing {
 
 
 struct Memory {
-  int64_t stage = 0, parts = 0, others = 0; ///< bytes: of a stage, of other blocks' parts behind the ring, of the rest
+  int64_t stage = 0, parts = 0,
+          others = 0; ///< bytes: of a stage, of other blocks' parts behind the ring, of the rest
 };
 Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
@@ -190,7 +191,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
       });
   draft.launchesEarly = context.mayLaunchEarly;
   const Memory memory = memoryOf(problem, sharing);
-  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);
+  draft.kernel.dynamicSharedBytes =
+      static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);
   draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit)

@@ -41,7 +41,7 @@ public:
   /// Canonical text; parse(str()) gives the same expression. Symbols that are not identifiers are
   /// quoted with backquotes, which parse() accepts.
   std::string str() const;
-  /// True if `other` divides every coefficient, so that the quotient below is exact.
+  /// The quotient, where `other` divides every coefficient, so that it is exact.
   std::optional<Dim> dividedBy(const Dim &other) const;
   /// True only when provably so for all non-negative symbol values.
   bool knownNonNegative() const;

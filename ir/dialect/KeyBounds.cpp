@@ -15,7 +15,8 @@ Operation *countOf(Value value) {
   if (auto iota = value.getDefiningOp<IotaOp>())
     return constantInteger(iota.getStart()) == 0 && constantInteger(iota.getStep()) == 1 ? iota : nullptr;
   auto constant = value.getDefiningOp<ConstantOp>();
-  auto numbers = constant ? llvm::dyn_cast<DenseIntElementsAttr>(constant.getValue()) : DenseIntElementsAttr();
+  auto numbers =
+      constant ? llvm::dyn_cast<DenseIntElementsAttr>(constant.getValue()) : DenseIntElementsAttr();
   if (!numbers || numbers.getType().getRank() != 1)
     return nullptr;
   int64_t expected = 0;

@@ -21,8 +21,8 @@ struct KeyBounds {
   llvm::SmallVector<mlir::Value> numbers;
 };
 
-/// Pattern: keys <= last, keys >= first, or both, where keys is nn.iota from 0 in steps of 1, or a constant of the same numbers. Either
-/// comparison may be strict, and have its operands the other way round.
+/// Pattern: keys <= last, keys >= first, or both, where keys is nn.iota from 0 in steps of 1, or a constant
+/// of the same numbers. Either comparison may be strict, and have its operands the other way round.
 std::optional<KeyBounds> matchKeyBounds(mlir::Value mask);
 
 } // namespace fusion::nn

@@ -63,8 +63,8 @@ int cached(GraphBuilder &b, int fresh) {
   if (b.random.chance(25)) {
     const std::string element = past.element, codes = b.random.of({"i8", "f8E4M3FN", "f8E5M2"});
     const bool byHead = b.random.chance(40);
-    const int scale =
-        b.input({"f32", byHead ? std::vector<std::string>{past.dims[1]} : std::vector<std::string>{}}, "scale");
+    const int scale = b.input(
+        {"f32", byHead ? std::vector<std::string>{past.dims[1]} : std::vector<std::string>{}}, "scale");
     const std::string attributes = byHead ? " {axis = 1 : i64}" : "";
     past.element = codes;
     const int written = b.build("quantize", {fresh, scale}, b.of(fresh, codes), attributes);
@@ -100,8 +100,8 @@ int maskOfBounds(GraphBuilder &b, const std::string keys) {
   const std::string rows = b.random.chance(70) ? "s" : "1";
   const Type limit = {"i64", {"b", "1", rows, "1"}}, mask = {"i1", {"b", "1", rows, keys}};
   const int numbers =
-      b.build("iota", {b.constant("i64", "0"), b.constant("i64", b.random.chance(90) ? "1" : "2")}, {"i64", {keys}},
-              fmt::format(" {{size = [{}]}}", quoted(keys)));
+      b.build("iota", {b.constant("i64", "0"), b.constant("i64", b.random.chance(90) ? "1" : "2")},
+              {"i64", {keys}}, fmt::format(" {{size = [{}]}}", quoted(keys)));
   const int upTo = b.random.chance(80) ? b.build("less_equal", {numbers, b.input(limit, "rows")}, mask)
                                        : b.build("greater", {b.input(limit, "rows"), numbers}, mask);
   if (b.random.chance(70))
