@@ -12,9 +12,9 @@ case $#:${1:-} in
 esac
 
 if ! [ -x build/bin/fusion-run ]; then
-  # About 14 minutes of a core to compile the tools, and a minute or two to fetch packages.
+  # Five and a quarter minutes were measured on two cores, packages and all.
   cores=$(nproc)
-  echo "demo: the first time takes about $((14 / cores + 2)) minutes on $cores cores, later times take seconds" >&2
+  echo "demo: the first time takes about $((9 / cores + 1)) minutes on $cores cores, later times take seconds" >&2
 fi
 scripts/setup.sh --tools
 
