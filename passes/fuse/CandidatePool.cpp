@@ -53,14 +53,12 @@ std::optional<size_t> CandidatePool::consider(Candidate candidate) {
 // Where no schedule takes the ops that decode operands, the candidate goes without.
 std::optional<size_t> CandidatePool::consider(Candidate candidate, unsigned opsFound) {
   Candidate decoding = withDecoding(candidate);
-  const char *const family =
-      llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
-  if (decoding.body().size() == candidate.body().size() || candidate.pattern == family ||
-      candidate.pattern == "bounded_attention")
+  if (decoding.body().size() == candidate.body().size() || candidate.isForOperands)
     return add(std::move(decoding), opsFound);
   auto schedule = oracle.schedule(decoding.body(), portsOf(decoding.ops, decoding.clones));
   if (schedule)
     return add(std::move(decoding), opsFound);
+  const char *const family = llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
   sites.see(candidate.root, family);
   sites.miss(candidate.root, family, opsFound,
              "no schedule with the decoding of its operands: " + schedule.error().message);

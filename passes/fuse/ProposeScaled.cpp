@@ -120,6 +120,7 @@ static Proposals propose(const ProposalContext &context, llvm::StringRef pattern
       continue;
     Candidate candidate;
     candidate.pattern = pattern.str();
+    candidate.isForOperands = true;
     candidate.root = &op;
     candidate.ops = {&op};
     proposals.candidates.push_back(std::move(candidate));
