@@ -1,6 +1,6 @@
 // Which schedule takes a group: asked of the code generator without emitting anything.
 #include "api/Lower.h"
-#include "codegen/BuildPlan.h"
+#include "codegen/ChooseSchedule.h"
 
 using namespace mlir;
 

@@ -24,17 +24,4 @@ Result<ProgramPlan> buildPlan(mlir::func::FuncOp function, const PlanOptions &op
 /// How many launches buildPlan would make; writes no source. The same errors.
 Result<int64_t> countLaunches(mlir::func::FuncOp function, const PlanOptions &options = {});
 
-/// How the inputs of a region lie in memory: `views` covers the function around it.
-llvm::SmallVector<View> inputViews(const Region &region, const Views &views);
-
-/// Where its outputs go.
-llvm::SmallVector<View> outputViews(const Region &region, const Views &views);
-
-/// Why the schedule named `schedule` does not take a region, or nothing. The region need not be a group yet:
-/// its ops may still lie in the function.
-std::optional<std::string> scheduleRefusal(const Region &region, llvm::StringRef schedule,
-                                           const nn::SymbolicShapes &shapes, const Views &views,
-                                           const TargetInfo &target = TargetInfo::standard(),
-                                           bool batchInvariant = false);
-
 } // namespace fusion

@@ -1,4 +1,5 @@
 // Buffers, ports and equalities of a plan.
+#include "codegen/ChooseSchedule.h"
 #include "codegen/PlanBuilder.h"
 #include "ir/base/BindSymbols.h"
 

@@ -33,8 +33,6 @@ private:
   bool isPrepared(mlir::Operation *op) const;
   /// Of a region whose values lie so.
   KernelContext contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const;
-  /// Of the schedule that takes the region, or the error that buildPlan promises.
-  Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &context) const;
   Status planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs);
   /// A step that computes the region.
   Status emit(const Region &region, const KernelContext &context, const SchedulePlan &planned,
@@ -146,8 +144,5 @@ private:
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> scattered; ///< by group
   std::optional<bool> gathersFullSizeRows; ///< KernelContext's, for all sums
 };
-
-/// `nn.add at model.layers.0`
-std::string describeOp(mlir::Operation *op);
 
 } // namespace fusion

@@ -1,5 +1,6 @@
 // Loops: the steps of a body, repeated. The state lies in buffers of its own, which each round reads and then
 // replaces.
+#include "codegen/ChooseSchedule.h"
 #include "codegen/PlanBuilder.h"
 #include "ir/dialect/Loop.h"
 

@@ -1,5 +1,6 @@
 // Which results of a sum over ranks stay scattered: the residual between kernels that each norm their own
 // rows.
+#include "codegen/ChooseSchedule.h"
 #include "codegen/PlanBuilder.h"
 #include "ir/dialect/Types.h"
 

@@ -1,8 +1,9 @@
 // The alternatives of a sum over ranks: kernels that exchange data themselves, and a call of the
 // communication library with a kernel for the remaining ops.
+#include "codegen/ChooseSchedule.h"
 #include "codegen/LibrarySum.h"
-#include "codegen/body/Printer.h"
 #include "codegen/PlanBuilder.h"
+#include "codegen/body/Printer.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;

@@ -1,0 +1,67 @@
+#include "codegen/ChooseSchedule.h"
+
+#include "ir/dialect/Types.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+std::string describeOp(Operation *op) {
+  std::string name = op->getName().getStringRef().str();
+  if (auto group = llvm::dyn_cast<GroupOp>(op))
+    name += (" \"" + group.getPattern() + "\"").str();
+  std::string where = locationName(op->getLoc());
+  return where.empty() ? name : name + " at " + where;
+}
+
+llvm::SmallVector<View> inputViews(const Region &region, const Views &views) {
+  llvm::SmallVector<View> result;
+  for (Value input : region.inputs) {
+    auto argument = llvm::dyn_cast<BlockArgument>(input);
+    auto group = argument ? llvm::dyn_cast<GroupOp>(argument.getOwner()->getParentOp()) : GroupOp();
+    result.push_back(views[group ? group.getInputs()[argument.getArgNumber()] : input]);
+  }
+  return result;
+}
+
+llvm::SmallVector<View> outputViews(const Region &region, const Views &views) {
+  auto group = llvm::dyn_cast<GroupOp>(region.anchor);
+  llvm::SmallVector<View> result;
+  for (auto [index, output] : llvm::enumerate(region.outputs)) {
+    const bool yielded = group && Value(output).getParentBlock() == &group.getBody().front();
+    result.push_back(views[yielded ? Value(group.getResult(static_cast<unsigned>(index))) : output]);
+  }
+  return result;
+}
+
+Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, const KernelContext &context) {
+  auto plan = schedule.plan(region, context);
+  if (plan && context.batchInvariant && !plan->batchInvariant)
+    return refusal(
+        "what it computes for a row may depend on the number of rows, which --batch-invariant forbids");
+  return plan;
+}
+
+Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &context) {
+  if (auto group = llvm::dyn_cast<GroupOp>(region.anchor)) {
+    const Schedule *schedule = context.schedules.find(group.getSchedule());
+    if (!schedule)
+      return badInput(describeOp(group) + ": there is no schedule \"" + group.getSchedule().str() + "\"");
+    auto plan = planWith(*schedule, region, context);
+    return plan ? std::move(plan)
+                : badInput(describeOp(group) + ": schedule " + schedule->name().str() +
+                           " refuses it: " + plan.error().message);
+  }
+  llvm::SmallVector<std::string> reasons;
+  for (const Schedule *schedule : context.schedules.inOrderFor(region)) {
+    auto plan = planWith(*schedule, region, context);
+    if (plan)
+      return plan;
+    reasons.push_back(schedule->name().str() + ": " + plan.error().message);
+  }
+  return badInput(describeOp(region.anchor) + ": no kernel computes it (" + llvm::join(reasons, "; ") + ")");
+}
+
+} // namespace fusion
