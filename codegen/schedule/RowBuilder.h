@@ -1,7 +1,7 @@
 // Builds row::Graph from a region; used by RowGraph.cpp and RowOps.cpp only.
 #pragma once
 
-#include "codegen/schedule/RowGraph.h"
+#include "codegen/schedule/RowNodes.h"
 
 #include <map>
 
@@ -24,7 +24,7 @@ struct Form {
   friend bool operator==(const Form &a, const Form &b) { return a.heads == b.heads && a.order == b.order; }
 };
 
-class Builder {
+class Builder : NodeMaker {
 public:
   Builder(const Region &region, const KernelContext &context) : region(region), context(context) {}
   std::variant<Graph, std::string> build();
@@ -39,7 +39,6 @@ private:
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
   Node *reshaped(mlir::Operation *op, const Space &space);
   std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
-  unsigned outer(llvm::ArrayRef<Dim> dims);
   // RowAddend.cpp
   /// If `value` is a sum over ranks, or a reshape of one: where the addend lies, with the dims of `value`.
   std::optional<std::pair<unsigned, View>> addendOf(mlir::Value value);
@@ -57,22 +56,6 @@ private:
   /// The strides of a view in the order of the row space, and the row's as one dim where heads follow each
   /// other.
   void arrange(Access &access, unsigned form) const;
-  Node *fail(const llvm::Twine &why);
-
-  /// The node of a value, made of the operands' values; one that is there already if it has the value.
-  using Formula = llvm::function_ref<scalar::Value(scalar::Graph &, llvm::ArrayRef<scalar::Value>)>;
-  Node *apply(mlir::Operation *op, llvm::ArrayRef<Node *> operands, Formula formula);
-  Node *reduction(mlir::Operation *op, Node::Reduction kind, Node *operand, bool perGroup = false);
-  Node *sumOfSquares(mlir::Operation *op, Node *operand);
-  Node *move(mlir::Operation *op, Node *operand, ColumnMap map);
-  Node *divisor(mlir::Operation *op, Node *operand);
-  /// A node whose value the kernel supplies.
-  Node *supplied(Node node, DType element);
-  /// Held as f32, or f64 if it is that.
-  Node *asFloat(Node *node);
-  Node *converted(Node *node, DType registerType);
-  /// What a norm makes of a sum over the row.
-  scalar::Value mean(scalar::Value sum);
 
   // RowOps.cpp
   Node *lower(mlir::Operation *op, unsigned result, const Space &space);
@@ -90,8 +73,6 @@ private:
 
   const Region &region;
   const KernelContext &context;
-  Graph graph;
-  std::string reason;
   struct Key {
     void *value;
     unsigned outer;

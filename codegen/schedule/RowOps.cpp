@@ -19,18 +19,6 @@ static scalar::Value rounded(Scalars &g, DType to, scalar::Value value) {
   return g.convertRegister(g.type(value), g.convert(to, value));
 }
 
-// Times the inverse of the width, which differs by a rounding from a division.
-scalar::Value Builder::mean(scalar::Value sum) {
-  Scalars &g = graph.scalars;
-  const DType type = g.type(sum);
-  const std::optional<int64_t> width = graph.width.constant();
-  if (width && *width != 0 && type == DType::F32)
-    return g.mul(sum, g.like(sum, 1.0 / static_cast<double>(*width)));
-  const scalar::Value columns = width ? g.number(DType::F32, static_cast<double>(*width))
-                                      : g.convertRegister(DType::F32, graph.columns);
-  return g.div(sum, g.convertRegister(type, columns));
-}
-
 /// The type in which nn.reduce works: integers are summed modulo 2^64, which is exact modulo their own width.
 static DType typeOfReduction(DType from) {
   if (isFloat(from))
