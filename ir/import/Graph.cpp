@@ -2,8 +2,6 @@
 
 #include "ir/dialect/SymbolicShapes.h"
 
-#include "llvm/ADT/StringExtras.h"
-
 #include "llvm/ADT/StringSet.h"
 
 #include <fmt/format.h>
@@ -163,6 +161,20 @@ const proto::FunctionProto *GraphImporter::findFunction(const proto::NodeProto &
 
 bool Scope::isOmitted(std::string_view name) const {
   return omitted.contains(name) || (parent && !values.contains(name) && parent->isOmitted(name));
+}
+
+std::optional<Dim> Scope::declaredDim(StringRef name, unsigned dim) const {
+  auto found = declared.find(name);
+  if (found == declared.end() || !found->second->type().has_tensor_type())
+    return std::nullopt;
+  const auto &dims = found->second->type().tensor_type().shape().dim();
+  if (static_cast<int>(dim) >= dims.size())
+    return std::nullopt;
+  const auto &entry = dims[static_cast<int>(dim)];
+  if (entry.has_dim_value())
+    return Dim(entry.dim_value());
+  auto parsed = Dim::parse(entry.dim_param());
+  return parsed ? std::optional(*parsed) : std::nullopt;
 }
 
 std::string Scope::whyUndefined(const std::string &name) const {
@@ -348,64 +360,3 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
 }
 
 } // namespace fusion::onnx
-
-namespace fusion {
-
-/// The sizes that the caller knows, as replacements.
-static Result<onnx::DimReplacements> givenDims(const onnx::proto::GraphProto &graph,
-                                               const SymbolValues &dims) {
-  onnx::DimReplacements given;
-  if (dims.empty())
-    return given;
-  auto inputs = onnx::InputShapes::of(graph, {});
-  if (!inputs)
-    return inputs.error();
-  for (const auto &[symbol, size] : dims) {
-    if (!inputs->allSymbols().contains(symbol))
-      return badInput(fmt::format("no input has a dim '{}'; named dims: {}", symbol,
-                                  fmt::join(inputs->allSymbols(), ", ")));
-    if (size < 0)
-      return badInput(fmt::format("dim '{}' cannot be {}", symbol, size));
-    given.emplace(symbol, Dim(size));
-  }
-  return given;
-}
-
-/// Names in a file can hold anything; a message is one line. Its reason stands at its end.
-static std::string onOneLine(std::string message) {
-  constexpr size_t longestMessage = 2000, longestEnd = 400;
-  if (message.size() > longestMessage)
-    message =
-        message.substr(0, longestMessage - longestEnd) + "..." + message.substr(message.size() - longestEnd);
-  for (char &c : message)
-    if (static_cast<unsigned char>(c) < ' ')
-      c = '?';
-  return message;
-}
-
-Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path,
-                                         const ImportOptions &options) {
-  context.loadDialect<nn::NNDialect, func::FuncDialect>();
-  auto model = onnx::openModel(path, options.contents);
-  if (!model)
-    return model.error();
-  auto given = givenDims(model->model.graph(), options.dims);
-  if (!given)
-    return Error{given.error().kind, path + ": " + onOneLine(given.error().message)};
-  model->memory = options.files;
-  if (Status status = onnx::takeWeights(*model, options.weights); !status)
-    return badInput(path + ": " + onOneLine(status.error().message));
-  onnx::GraphImporter importer(context, *model, path, options, *given);
-  auto module = importer.run();
-  if (module) {
-    if (onnx::DimReplacements learnt = importer.learntDims(); !learnt.empty()) {
-      learnt.insert(given->begin(), given->end());
-      if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(learnt)).run())
-        return again;
-    }
-    return module;
-  }
-  return Error{module.error().kind, onOneLine(module.error().message)};
-}
-
-} // namespace fusion

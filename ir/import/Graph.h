@@ -45,6 +45,8 @@ struct Scope {
 
   GraphValue *find(llvm::StringRef name) const;
   bool isOmitted(std::string_view name) const;
+  /// A dim of `name` that the exporter wrote into the graph; nothing if it did not.
+  std::optional<Dim> declaredDim(llvm::StringRef name, unsigned dim) const;
   /// Why `name` cannot be found.
   std::string whyUndefined(const std::string &name) const;
 };

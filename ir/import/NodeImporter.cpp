@@ -197,6 +197,11 @@ bool NodeImporter::wants(unsigned index) const {
   return index < outputCount() && !node.output(index).empty();
 }
 
+void NodeImporter::define(const std::string &name, GraphValue *value) {
+  if (auto status = graph.define(name, value); !status)
+    fail(status.error().message);
+}
+
 void NodeImporter::result(unsigned index, Value value) {
   if (failed() || !wants(index))
     return;
@@ -206,8 +211,7 @@ void NodeImporter::result(unsigned index, Value value) {
   out->value = value;
   out->shape = shapeOf(value);
   out->element = typeOf(value);
-  if (auto status = graph.define(out->name, out); !status)
-    fail(status.error().message);
+  define(out->name, out);
 }
 
 void NodeImporter::resultKnown(unsigned index, DimShape values, ArrayRef<int64_t> shape, Type elementType) {
@@ -220,33 +224,17 @@ void NodeImporter::resultKnown(unsigned index, DimShape values, ArrayRef<int64_t
   out->known = std::move(values);
   out->shape = DimShape(shape.begin(), shape.end());
   out->element = elementType;
-  if (auto status = graph.define(out->name, out); !status)
-    fail(status.error().message);
+  define(out->name, out);
 }
 
 void NodeImporter::forward(unsigned index, unsigned from) {
   GraphValue *value = input(from);
-  if (!value || !wants(index))
-    return;
-  if (auto status = graph.define(node.output(index), value); !status)
-    fail(status.error().message);
+  if (value && wants(index))
+    define(node.output(index), value);
 }
 
 std::optional<Dim> NodeImporter::declaredDim(unsigned index, unsigned dim) {
-  if (!wants(index))
-    return std::nullopt;
-  auto found = graph.scope().declared.find(node.output(index));
-  if (found == graph.scope().declared.end() || !found->second->type().has_tensor_type())
-    return std::nullopt;
-  const auto &dims = found->second->type().tensor_type().shape().dim();
-  if (static_cast<int>(dim) >= dims.size())
-    return std::nullopt;
-  const auto &entry = dims[static_cast<int>(dim)];
-  if (entry.has_dim_value())
-    return Dim(entry.dim_value());
-  if (auto parsed = Dim::parse(entry.dim_param()))
-    return *parsed;
-  return std::nullopt;
+  return wants(index) ? graph.scope().declaredDim(node.output(index), dim) : std::nullopt;
 }
 
 SmallVector<Value> NodeImporter::create(StringRef name, ValueRange operands,

@@ -159,6 +159,7 @@ public:
 
 private:
   GraphValue *input(unsigned index);
+  void define(const std::string &name, GraphValue *value);
 
   GraphImporter &graph;
   const proto::NodeProto &node;
