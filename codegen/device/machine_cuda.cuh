@@ -1,19 +1,21 @@
 #pragma once
 
 #include "features.cuh"
+#include "memory_cuda.cuh"
 #include "narrow_floats.cuh"
 
 // The machine, as CUDA for sm_80 and later.
 
-// The compiler weighs a thread's registers against blocks that live on a multiprocessor together. Where it spills for the
-// sake of more blocks, the kernel is compiled again with FUSION_ALL_REGISTERS (Nvrtc::compile).
+// The compiler weighs a thread's registers against blocks that live on a multiprocessor together. Where it
+// spills for the sake of more blocks, the kernel is compiled again with FUSION_ALL_REGISTERS
+// (Nvrtc::compile).
 #ifdef FUSION_ALL_REGISTERS
 #define KERNEL(maxThreads) extern "C" __global__ void __launch_bounds__(maxThreads, 1)
 #else
 #define KERNEL(maxThreads) extern "C" __global__ void __launch_bounds__(maxThreads)
 #endif
-// As many registers as let `blocks` blocks live on a multiprocessor: where the compiler, left to itself, saves registers
-// for more blocks and spills.
+// As many registers as let `blocks` blocks live on a multiprocessor: where the compiler, left to itself,
+// saves registers for more blocks and spills.
 #define KERNEL_RESIDENT(maxThreads, blocks) extern "C" __global__ void __launch_bounds__(maxThreads, blocks)
 #define CONSTANT __constant__ const
 #define SHARED(T, name, count) alignas(16) __shared__ T name[count]
@@ -104,12 +106,14 @@ FUSION_PAIR(f8e5m2, u16, "=h", "cvt.rn.satfinite.e5m2x2.f32")
 // Rounded to bf16: in the upper half of a register it is its own f32.
 DEVICE f32 round_to_bf16(f32 value) { return f32_of_bits(float_pair<bf16>::from_f32(0.f, value)); }
 
-// Arithmetic on both halves of a register, each rounded once. Of the products and sums that bf16 has on sm_80 only
-// the fma, these are made of it.
+// Arithmetic on both halves of a register, each rounded once. Of the products and sums that bf16 has on sm_80
+// only the fma, these are made of it.
 #define FUSION_PAIRS(T, instruction, operands)                                                               \
   DEVICE u32 T(u32 a, u32 b) {                                                                               \
     u32 result;                                                                                              \
-    asm(instruction " %0, " operands ";" : "=r"(result) : "r"(a), "r"(b), "r"(0x3f803f80u), "r"(0xbf80bf80u), "r"(0x80008000u)); \
+    asm(instruction " %0, " operands ";"                                                                     \
+        : "=r"(result)                                                                                       \
+        : "r"(a), "r"(b), "r"(0x3f803f80u), "r"(0xbf80bf80u), "r"(0x80008000u));                             \
     return result;                                                                                           \
   }
 FUSION_PAIRS(f16_pair_mul, "mul.rn.f16x2", "%1, %2")
@@ -119,124 +123,6 @@ FUSION_PAIRS(bf16_pair_mul, "fma.rn.bf16x2", "%1, %2, %5") // - 0
 FUSION_PAIRS(bf16_pair_add, "fma.rn.bf16x2", "%1, %3, %2") // 1 * a + b
 FUSION_PAIRS(bf16_pair_sub, "fma.rn.bf16x2", "%2, %4, %1") // -1 * b + a
 #undef FUSION_PAIRS
-
-// Memory. One access per call up to 16 bytes; larger vectors are several 16-byte accesses.
-template <int Bytes> struct access_type;
-template <> struct access_type<1> {
-  using type = unsigned char;
-};
-template <> struct access_type<2> {
-  using type = unsigned short;
-};
-template <> struct access_type<4> {
-  using type = unsigned int;
-};
-template <> struct access_type<8> {
-  using type = uint2;
-};
-template <> struct access_type<16> {
-  using type = uint4;
-};
-template <class T, int N> struct vector_access {
-  static constexpr int bytes = sizeof(T) * N;
-  static constexpr int vectors = bytes > 16 ? bytes / 16 : 1;
-  using vector = typename access_type<(bytes > 16 ? 16 : bytes)>::type;
-  vector raw[vectors];
-
-  DEVICE Vec<T, N> unpack() const {
-    Vec<T, N> values;
-    copy_bytes(&values, raw, bytes);
-    return values;
-  }
-  DEVICE void pack(const Vec<T, N> &values) { copy_bytes(raw, &values, bytes); }
-};
-
-template <class T> DEVICE T load(const T *from) { return *from; }
-template <class T> DEVICE void store(T *to, T value) { *to = value; }
-
-template <class T, int N> DEVICE Vec<T, N> load_vec(const T *from) {
-  vector_access<T, N> access;
-  using vector = typename vector_access<T, N>::vector;
-#pragma unroll
-  for (int i = 0; i < access.vectors; ++i)
-    access.raw[i] = reinterpret_cast<const vector *>(from)[i];
-  return access.unpack();
-}
-// For global memory that nothing writes while the kernel runs.
-template <class T, int N> DEVICE Vec<T, N> load_readonly_vec(const T *from) {
-  vector_access<T, N> access;
-  using vector = typename vector_access<T, N>::vector;
-#pragma unroll
-  for (int i = 0; i < access.vectors; ++i)
-    access.raw[i] = __ldg(reinterpret_cast<const vector *>(from) + i);
-  return access.unpack();
-}
-// Before pdl_wait(), for global memory that the kernel just before does not write: past the L1, where lines may have
-// stayed from before it was written.
-template <class T, int N> DEVICE Vec<T, N> load_early_vec(const T *from) {
-  vector_access<T, N> access;
-  using vector = typename vector_access<T, N>::vector;
-#pragma unroll
-  for (int i = 0; i < access.vectors; ++i)
-    access.raw[i] = __ldcg(reinterpret_cast<const vector *>(from) + i);
-  return access.unpack();
-}
-template <class T> DEVICE T load_early(const T *from) { return load_early_vec<T, 1>(from)[0]; }
-// The same for memory of which other lanes, or the same ones soon, want the rest of each line of 128 bytes: it comes from
-// memory at once. Of up to 16 bytes.
-DEVICE void load_line(unsigned int &to, const unsigned int *from) {
-  asm volatile("ld.global.cg.L2::128B.u32 %0, [%1];" : "=r"(to) : "l"(from));
-}
-DEVICE void load_line(uint2 &to, const uint2 *from) {
-  asm volatile("ld.global.cg.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "l"(from));
-}
-DEVICE void load_line(uint4 &to, const uint4 *from) {
-  asm volatile("ld.global.cg.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
-               : "l"(from));
-}
-template <class T, int N> DEVICE Vec<T, N> load_lines_vec(const T *from) {
-  static_assert(sizeof(T) * N <= 16, "one access");
-  vector_access<T, N> access;
-  load_line(access.raw[0], reinterpret_cast<const typename vector_access<T, N>::vector *>(from));
-  return access.unpack();
-}
-// For global memory that is read once.
-template <class T, int N> DEVICE Vec<T, N> load_stream_vec(const T *from) {
-  vector_access<T, N> access;
-  using vector = typename vector_access<T, N>::vector;
-#pragma unroll
-  for (int i = 0; i < access.vectors; ++i)
-    access.raw[i] = __ldcs(reinterpret_cast<const vector *>(from) + i);
-  return access.unpack();
-}
-template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
-  vector_access<T, N> access;
-  using vector = typename vector_access<T, N>::vector;
-  access.pack(values);
-#pragma unroll
-  for (int i = 0; i < access.vectors; ++i)
-    reinterpret_cast<vector *>(to)[i] = access.raw[i];
-}
-// For global memory that is not read again soon.
-template <class T, int N> DEVICE void store_stream_vec(T *to, Vec<T, N> values) {
-  vector_access<T, N> access;
-  using vector = typename vector_access<T, N>::vector;
-  access.pack(values);
-#pragma unroll
-  for (int i = 0; i < access.vectors; ++i)
-    __stcs(reinterpret_cast<vector *>(to) + i, access.raw[i]);
-}
-
-// Has the L2 fetch what soon is read: only a hint, which may name memory that a kernel still writes. Whole words of 16 bytes
-// between the two ends, fewer than 2^32 bytes.
-DEVICE void prefetch_range(const void *from, const void *end) {
-#if HAS_TMA
-  const u64 first = (reinterpret_cast<u64>(from) + 15u) & ~(u64)15u, last = reinterpret_cast<u64>(end) & ~(u64)15u;
-  if (first < last)
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"((u32)(last - first)));
-#endif
-}
 
 DEVICE u8 *dynamic_shared() {
   extern __shared__ uint4 dynamic_shared_memory[];
@@ -327,9 +213,10 @@ DEVICE f64 rint_(f64 x) { return rint(x); }
 DEVICE f64 fmod_(f64 x, f64 y) { return fmod(x, y); }
 DEVICE f64 fma_(f64 x, f64 y, f64 z) { return fma(x, y, z); }
 
-// Programmatic dependent launch: wait before touching memory that an earlier kernel writes. Most kernels let the next
-// one start once they have waited themselves: then all but the kernel just before have finished when it starts. After
-// those that do so earlier (early_launch.cuh) the ones before them may run, too: see KernelContext::independent.
+// Programmatic dependent launch: wait before touching memory that an earlier kernel writes. Most kernels let
+// the next one start once they have waited themselves: then all but the kernel just before have finished when
+// it starts. After those that do so earlier (early_launch.cuh) the ones before them may run, too: see
+// KernelContext::independent.
 DEVICE void pdl_wait() {
 #if HAS_PROGRAMMATIC_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -349,7 +236,8 @@ DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
                "r"(bytes)
                : "memory");
 }
-// A place in shared memory in 32 bits: what is added to it is one instruction, or none, and a loop of copies has fewer.
+// A place in shared memory in 32 bits: what is added to it is one instruction, or none, and a loop of copies
+// has fewer.
 struct SharedPlace {
   u32 address;
   DEVICE SharedPlace operator+(i32 bytes) const { return {address + (u32)bytes}; }
@@ -387,7 +275,8 @@ DEVICE void ldmatrix_x2_trans(u32 (&r)[2], const void *sharedRow) {
                : "r"(shared_address(sharedRow))
                : "memory");
 }
-// A matrix of 8 x 8 elements of 16 bits, of whose row l / 4 lane l holds the neighbours 2 (l % 4) (+1), transposed.
+// A matrix of 8 x 8 elements of 16 bits, of whose row l / 4 lane l holds the neighbours 2 (l % 4) (+1),
+// transposed.
 DEVICE u32 transpose_matrix(u32 pair) {
   u32 transposed;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
