@@ -3,6 +3,7 @@
 #include "Generating.h"
 #include "Output.h"
 #include "Ports.h"
+#include "TensorFlags.h"
 #include "Tool.h"
 
 #include "api/Compare.h"
@@ -10,7 +11,6 @@
 #include "api/Fusion.h"
 #include "api/ReportTimes.h"
 #include "ir/base/MappedFile.h"
-#include "ir/base/PlainText.h"
 #include "ir/base/Progress.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -18,10 +18,8 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
 using namespace fusion;
 namespace cl = llvm::cl;
@@ -34,30 +32,10 @@ cl::opt<std::string> inputFile(
     cl::desc("INPUT: a graph, .onnx or .mlir, or a bundle; with --tp, {rank} in its name stands for "
              "each rank's own file"),
     cl::cat(files));
-cl::opt<std::string> inputsFile("inputs", cl::desc("Graph inputs by name"), cl::value_desc("F.safetensors"),
-                                cl::cat(files));
 cl::opt<bool> describeOnly("describe",
                            cl::desc("Print inputs and outputs with types and dims, and run nothing"),
                            cl::cat(files));
-cl::opt<std::string>
-    randomSizes("random-inputs", cl::ValueOptional,
-                cl::desc("Run on random inputs; dims that are not given are 1 if they are a batch, else 16"),
-                cl::value_desc("DIM:SIZE,..."), cl::cat(files));
-cl::opt<std::string> expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
-                                cl::value_desc("F.safetensors"), cl::cat(files));
-cl::opt<std::string>
-    exactFile("expect-f32",
-              cl::desc("The same outputs without roundings: an output passes that is as near to them as the "
-                       "expected one"),
-              cl::value_desc("F.safetensors"), cl::cat(files));
-cl::opt<std::string> outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
-                                 cl::cat(files));
-NumberOption<double>
-    rtol("rtol",
-         "Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)",
-         files, {.unit = "X", .what = "a tolerance", .least = 0});
-NumberOption<double> atol("atol", "An output whose largest absolute error is at most this passes too", files,
-                          {.unit = "X", .what = "a tolerance", .least = 0});
+TensorFlags tensors(files);
 cl::opt<std::string> reportFile("report", cl::desc("Write the fusion report: .json, .md or .html"),
                                 cl::value_desc("FILE"), cl::cat(files));
 WordOption device("device", "Where the graph runs", "auto", category,
@@ -92,31 +70,16 @@ Status checkOptions() {
     return badInput("no INPUT; see fusion-run --help");
   if (Status status = generating.check(); !status)
     return status;
-  if (inputsFile.empty() && !randomSizes.getNumOccurrences() && !describeOnly && !generating.isGiven())
-    return badInput(
-        "no inputs: give --inputs=F.safetensors, or --random-inputs; --describe prints what the graph takes");
-  if (!inputsFile.empty() && randomSizes.getNumOccurrences())
-    return badInput("--inputs and --random-inputs: give one of them");
   for (const Status &status :
-       {checkReportFile(reportFile), vocabulary.check(flags), flags.check(), kernels.check()})
+       {tensors.check(/*needsInputs=*/!describeOnly && !generating.isGiven()), checkReportFile(reportFile),
+        vocabulary.check(flags), flags.check(), kernels.check()})
     if (!status)
       return status;
-  if (generating.isGiven() && (decodeSteps > 0 || !profileFile.empty() || !exactFile.empty()))
+  if (generating.isGiven() && (decodeSteps > 0 || !profileFile.empty() || tensors.hasExact()))
     return badInput("--generate does not go with --decode, --profile and --expect-f32");
   if (memoryLimit.getNumOccurrences() && !(memoryLimit > 0))
     return badInput(fmt::format("--memory-limit takes a number of GiB, not {}", memoryLimit.getValue()));
   return {};
-}
-
-Tolerance tolerance(const Report &report, const NamedTensors &exact) {
-  Tolerance tolerance;
-  tolerance.layers = report.layers();
-  tolerance.exact = exact.empty() ? nullptr : &exact;
-  if (rtol.getNumOccurrences())
-    tolerance.relative = rtol;
-  if (atol.getNumOccurrences())
-    tolerance.absolute = atol;
-  return tolerance;
 }
 
 /// A line for each result, but for caches.
@@ -213,15 +176,6 @@ Status profile(Program &program, const NamedTensors &inputs) {
   return writeOutput("-", profile->table);
 }
 
-/// The tensors that are named as none of the ports.
-std::vector<std::string> noOutputs(const NamedTensors &tensors, const std::vector<Port> &ports) {
-  std::vector<std::string> names;
-  for (const auto &[name, tensor] : tensors)
-    if (std::none_of(ports.begin(), ports.end(), [&](const Port &port) { return port.name == name; }))
-      names.push_back(plainText(name));
-  return names;
-}
-
 /// What the graph takes and gives, without compiling it.
 Result<std::pair<std::vector<Port>, std::vector<Port>>> portsOfInput() {
   if (llvm::sys::fs::is_directory(inputFile)) {
@@ -241,36 +195,25 @@ Result<std::pair<std::vector<Port>, std::vector<Port>>> portsOfInput() {
 }
 
 /// What was given on the command line, read.
-struct Given {
-  NamedTensors inputs, expected, exact;
+struct Given : GivenTensors {
   std::vector<std::vector<int64_t>> prompts;
 };
 
 Result<Given> readFiles() {
-  Given given;
-  for (auto [file, tensors] :
-       {std::pair(&inputsFile, &given.inputs), {&expectFile, &given.expected}, {&exactFile, &given.exact}}) {
-    if (file->empty())
-      continue;
-    auto read = readSafetensors(*file);
-    if (!read)
-      return read.error();
-    *tensors = std::move(*read);
-  }
-  if (randomSizes.getNumOccurrences()) {
+  auto read = tensors.read([]() -> Result<std::vector<Port>> {
     auto ports = portsOfInput();
-    auto random = ports ? randomInputsBy(randomSizes, ports->first) : Result<NamedTensors>(ports.error());
-    if (!random)
-      return random.error();
-    given.inputs = std::move(*random);
-  }
+    return ports ? Result(std::move(ports->first)) : ports.error();
+  });
+  if (!read)
+    return read.error();
+  Given given{std::move(*read), {}};
   if (generating.isGiven()) {
     auto prompts = generating.promptsOf(given.inputs);
     if (!prompts)
       return prompts.error();
     given.prompts = std::move(*prompts);
-    if (!expectFile.empty() && !given.expected.contains("tokens"))
-      return badInput(expectFile + ": holds no tokens");
+    if (tensors.hasExpected() && !given.expected.contains("tokens"))
+      return badInput(tensors.expectedFile() + ": holds no tokens");
   }
   return given;
 }
@@ -298,9 +241,8 @@ void sayMemory(const Program &program) {
 Status writeFiles(const Program &program, const NamedTensors &outputs) {
   if (program.rank() != 0)
     return {};
-  if (!outputsFile.empty())
-    if (Status status = writeSafetensors(outputsFile, outputs); !status)
-      return status;
+  if (Status status = tensors.write(outputs); !status)
+    return status;
   return reportFile.empty() ? Status() : program.report().write(reportFile);
 }
 
@@ -317,21 +259,12 @@ Status runGenerate(Program &program, const Given &given) {
     return status;
   bool pass = true;
   std::string text =
-      expectFile.empty() ? tokensText(*generation) : compareTokens(tokens, given.expected, pass);
+      tensors.hasExpected() ? compareTokens(tokens, given.expected, pass) : tokensText(*generation);
   sayMemory(program);
   if (Status status = program.rank() == 0 ? writeOutput("-", text + describe(*generation)) : Status();
       !status)
     return status;
   return pass ? Status() : Error{ErrorKind::AnswerIsNo, ""}; // said by the lines above
-}
-
-/// Of what a run left, what is compared or written, on the host.
-Result<NamedTensors> fetchWanted(Program &program, const NamedTensors &outputs, const Given &given) {
-  NamedTensors wanted;
-  for (const auto &[name, tensor] : outputs)
-    if (!outputsFile.empty() || given.expected.contains(name) || given.exact.contains(name))
-      wanted[name] = tensor;
-  return program.fetch(wanted); // where ranks are processes, by all of them
 }
 
 Status runOnce(Program &program, const Given &given) {
@@ -350,17 +283,17 @@ Status runOnce(Program &program, const Given &given) {
   auto timed = timeRuns(program, given.inputs, *outputs);
   if (!timed)
     return timed.error();
-  auto fetched = fetchWanted(program, *outputs, given);
+  auto fetched = program.fetch(tensors.wanted(*outputs, given)); // where ranks are processes, by all of them
   if (!fetched)
     return fetched.error();
   if (Status status = writeFiles(program, *fetched); !status)
     return status;
   Comparison comparison;
-  if (expectFile.empty() && exactFile.empty())
-    comparison.text = summary(program, *outputs);
+  if (tensors.hasExpected() || tensors.hasExact())
+    comparison = compareOutputs(program.outputs(), *fetched, given.expected,
+                                tensors.tolerance(program.report(), given));
   else
-    comparison =
-        compareOutputs(program.outputs(), *fetched, given.expected, tolerance(program.report(), given.exact));
+    comparison.text = summary(program, *outputs);
   sayMemory(program);
   if (Status status = program.rank() == 0 ? writeOutput("-", comparison.text + steps + *timed) : Status();
       !status)
@@ -391,18 +324,8 @@ Status run() {
     sayWhatRuns(*program);
     return runGenerate(*program, *given);
   }
-  for (auto [file, tensors] : {std::pair(&expectFile, &given->expected), {&exactFile, &given->exact}}) {
-    if (file->empty())
-      continue;
-    const std::vector<std::string> others = noOutputs(*tensors, program->outputs());
-    if (others.size() == tensors->size())
-      return badInput(*file + ": holds none of the graph's outputs");
-    const bool lacksSome = std::any_of(program->outputs().begin(), program->outputs().end(),
-                                       [&](const Port &port) { return !tensors->contains(port.name); });
-    if (!others.empty() && lacksSome && program->rank() == 0) // perhaps they go by other names
-      note(fmt::format("{} is compared with nothing in {}: the graph has no output of that name",
-                       fmt::join(others, ", "), file->getValue()));
-  }
+  if (Status status = tensors.checkNames(*given, *program); !status)
+    return status;
   return runOnce(*program, *given);
 }
 } // namespace
