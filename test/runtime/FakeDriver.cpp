@@ -1,7 +1,8 @@
-// A stand-in for libcuda.so.1: device memory is registered host memory, kernels are the two of the sample
-// plan, written here, and a graph is the list of what was captured. It is stricter than a driver: a pointer
-// that is not inside one live allocation is an error.
+// A stand-in for libcuda.so.1: device memory is registered host memory, kernels are those of FakeKernels.cpp,
+// and a graph is the list of what was captured. It is stricter than a driver: a pointer that is not inside
+// one live allocation is an error.
 #include "FakeDriver.h"
+#include "FakeKernels.h"
 
 #include "runtime/cuda/Driver.h"
 
@@ -28,7 +29,7 @@ thread_local bool capturing = false; ///< one of the streams: this one
 thread_local Stream capturedStream = nullptr;
 std::map<Event, Stream> recordedOn;
 constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, invalidHandle = 400,
-              illegalAddress = 700, captureUnsupported = 900;
+              captureUnsupported = 900;
 
 struct Work {
   std::function<int()> run;
@@ -36,59 +37,6 @@ struct Work {
   bool overlaps = false;
 };
 thread_local std::vector<Work> captured;
-
-/// At most `bytes` from `pointer` lie in one allocation.
-bool inside(DevicePointer pointer, size_t bytes) {
-  auto next = allocations.upper_bound(pointer);
-  if (next == allocations.begin())
-    return false;
-  auto [base, size] = *std::prev(next);
-  return pointer + bytes <= base + size;
-}
-
-float *floatsAt(DevicePointer pointer) { return reinterpret_cast<float *>(pointer); }
-
-int scale(const std::vector<uint64_t> &a, uint64_t threads) {
-  auto count = static_cast<size_t>(a[3]);
-  if (!inside(a[0], count * 4) || !inside(a[1], 16) || !inside(a[2], count * 4) || threads < count)
-    return illegalAddress;
-  for (size_t i = 0; i < count; ++i)
-    floatsAt(a[2])[i] = 2.0f * floatsAt(a[0])[i] * floatsAt(a[1])[i % 4];
-  return 0;
-}
-
-int add(const std::vector<uint64_t> &a, uint64_t threads) {
-  auto count = static_cast<size_t>(a[4]);
-  if (!inside(a[0], count * 4) || !inside(a[1], count * 4) || !inside(a[2], 4) || !inside(a[3], count * 4) ||
-      threads < count)
-    return illegalAddress;
-  for (size_t i = 0; i < count; ++i)
-    floatsAt(a[3])[i] = floatsAt(a[0])[i] + floatsAt(a[1])[i] + floatsAt(a[2])[0];
-  return 0;
-}
-
-/// The stand-in's own encoding: the view's address, its rows and columns, and the bytes from row to row.
-int tile(const std::vector<uint64_t> &a, uint64_t threads) {
-  const uint64_t rows = a[1], columns = a[2], pitch = a[3];
-  float *out = floatsAt(a[16]), *marks = floatsAt(a[17]);
-  if (!inside(a[0], (rows - 1) * pitch + columns * 4) || !inside(a[16], rows * columns * 4) ||
-      !inside(a[17], 4) || threads < columns)
-    return illegalAddress;
-  for (uint64_t row = 0; row < rows; ++row)
-    for (uint64_t column = 0; column < columns; ++column)
-      out[row * columns + column] = floatsAt(a[0] + row * pitch)[column] + marks[0];
-  return 0;
-}
-
-/// What the driver knows of a kernel.
-struct KernelInfo {
-  int (*run)(const std::vector<uint64_t> &, uint64_t threads);
-  std::vector<int> words; ///< of each argument
-};
-const std::map<std::string, KernelInfo> kernels = {{"scale", {scale, {1, 1, 1, 1}}},
-                                                   {"scale_few", {scale, {1, 1, 1, 1}}},
-                                                   {"add", {add, {1, 1, 1, 1, 1}}},
-                                                   {"tile", {tile, {16, 1, 1}}}};
 
 int queue(Work work) {
   std::lock_guard lock(mutex);
@@ -130,7 +78,7 @@ int copy(DevicePointer target, const void *source, size_t bytes) {
     return captureUnsupported;
   if (!currentContext)
     return invalidContext;
-  if (!inside(target, bytes))
+  if (!isAllocated(target, bytes))
     return invalidValue;
   std::memcpy(reinterpret_cast<void *>(target), source, bytes);
   return 0;
@@ -140,7 +88,7 @@ double clockMilliseconds = 0;
 std::map<Event, double> eventTimes;
 
 Work kernel(Function function, uint64_t blocks, void **arguments, bool overlaps) {
-  const auto &info = *reinterpret_cast<const KernelInfo *>(function);
+  const auto &info = *reinterpret_cast<const FakeKernel *>(function);
   std::vector<uint64_t> values;
   for (size_t i = 0; i < info.words.size(); ++i) {
     auto *words = static_cast<uint64_t *>(arguments[i]);
@@ -156,6 +104,15 @@ Work kernel(Function function, uint64_t blocks, void **arguments, bool overlaps)
 }
 
 } // namespace
+
+/// At most `bytes` from `pointer` lie in one allocation.
+bool isAllocated(DevicePointer pointer, size_t bytes) {
+  auto next = allocations.upper_bound(pointer);
+  if (next == allocations.begin())
+    return false;
+  auto [base, size] = *std::prev(next);
+  return pointer + bytes <= base + size;
+}
 
 extern "C" {
 FakeDriverCounters *fakeDriverCounters() { return &counters; }
@@ -280,16 +237,16 @@ int cuMemcpyHtoDAsync_v2(DevicePointer target, const void *source, size_t bytes,
 }
 int cuMemcpyDtoHAsync_v2(void *target, DevicePointer source, size_t bytes, Stream) {
   std::lock_guard lock(mutex);
-  if (capturing || !inside(source, bytes))
+  if (capturing || !isAllocated(source, bytes))
     return invalidValue;
   return std::memcpy(target, reinterpret_cast<void *>(source), bytes), 0;
 }
 int cuMemcpyDtoDAsync_v2(DevicePointer target, DevicePointer source, size_t bytes, Stream) {
-  return inside(source, bytes) ? copy(target, reinterpret_cast<void *>(source), bytes) : invalidValue;
+  return isAllocated(source, bytes) ? copy(target, reinterpret_cast<void *>(source), bytes) : invalidValue;
 }
 int cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, Stream) {
   std::lock_guard lock(mutex);
-  if (!inside(target, bytes))
+  if (!isAllocated(target, bytes))
     return invalidValue;
   return queue({[=] {
     ++counters.fills;
@@ -299,10 +256,10 @@ int cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, Str
 int cuModuleLoadData(Module *module, const void *) { return make(module, counters.modules); }
 int cuModuleUnload(Module module) { return drop(module, counters.modules); }
 int cuModuleGetFunction(Function *function, Module, const char *name) {
-  auto found = kernels.find(name);
-  if (found == kernels.end())
+  const FakeKernel *found = findFakeKernel(name);
+  if (!found)
     return 500;
-  *function = reinterpret_cast<Function>(const_cast<KernelInfo *>(&found->second));
+  *function = reinterpret_cast<Function>(const_cast<FakeKernel *>(found));
   return 0;
 }
 int cuTensorMapEncodeTiled(EncodedTensorMap *map, int type, uint32_t rank, void *address,
