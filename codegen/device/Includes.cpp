@@ -50,7 +50,8 @@ static std::optional<std::string_view> includedFile(std::string_view line) {
 
 namespace {
 
-/// Which lines lie in branches of `#ifdef FUSION_EMULATED` that the flavour takes. Other conditions are the compiler's.
+/// Which lines lie in branches of `#ifdef FUSION_EMULATED` that the flavour takes. Other conditions are the
+/// compiler's.
 class Branches {
 public:
   explicit Branches(Flavour flavour) : emulated(flavour == Flavour::Emulated) {}
@@ -128,7 +129,8 @@ private:
   /// What a file includes: of one on disk the file in the same folder, where there is one.
   static std::string besides(const std::string &includer, std::string_view name) {
     if (isPath(includer))
-      if (std::string path = includer.substr(0, includer.rfind('/') + 1) + std::string(name); std::ifstream(path))
+      if (std::string path = includer.substr(0, includer.rfind('/') + 1) + std::string(name);
+          std::ifstream(path))
         return path;
     return std::string(name);
   }

@@ -9,8 +9,8 @@
 
 namespace fusion {
 
-/// For which machine a source is compiled: NVRTC's (sm_80 and later), or the host compiler's (C++17, clang or gcc), whose
-/// program attaches itself to the emulator through codegen/device/emulation_abi.h.
+/// For which machine a source is compiled: NVRTC's (sm_80 and later), or the host compiler's (C++17, clang or
+/// gcc), whose program attaches itself to the emulator through codegen/device/emulation_abi.h.
 enum class Flavour { Cuda, Emulated };
 
 /// A kernel's source, cut in two.
@@ -18,16 +18,17 @@ struct KernelText {
   std::vector<std::string> includes; ///< names of device files
   std::string rest;                  ///< as many lines as the source
 };
-/// A source without a line `#include "..."` includes prelude.cuh, which is everything that kernels share, and exchange.cuh if it
-/// talks to other ranks.
+/// A source without a line `#include "..."` includes prelude.cuh, which is everything that kernels share, and
+/// exchange.cuh if it talks to other ranks.
 KernelText splitIncludes(std::string_view source);
 
 /// Whether a kernel is compiled by itself: it defines macros, or includes device files of its own.
 bool standsAlone(const KernelText &kernel);
 
-/// The text of `includes` and of what they include, each file once and none that another flavour needs. Compilers name the
-/// files in their messages (#line). A name with a folder in it is a file on disk, which finds what it includes beside itself
-/// first. A name that is no file stays an #include line, which the compiler refuses.
+/// The text of `includes` and of what they include, each file once and none that another flavour needs.
+/// Compilers name the files in their messages (#line). A name with a folder in it is a file on disk, which
+/// finds what it includes beside itself first. A name that is no file stays an #include line, which the
+/// compiler refuses.
 std::string expandIncludes(const std::vector<std::string> &includes, Flavour flavour);
 
 /// `source` with its includes expanded: it compiles as it is. Compilers' messages call it `name`.

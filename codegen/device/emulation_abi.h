@@ -50,7 +50,8 @@ struct Machine {
   void (*publishBarriers)(Thread *self);
   void (*arriveAtBarrier)(Thread *self, void *barrier, unsigned expectedBytes);
   void (*awaitBarrier)(Thread *self, void *barrier, unsigned parity);
-  void (*loadTile)(Thread *self, void *shared, const TensorMap *map, void *barrier, const int *place, unsigned rank);
+  void (*loadTile)(Thread *self, void *shared, const TensorMap *map, void *barrier, const int *place,
+                   unsigned rank);
   void (*storeTile)(Thread *self, const TensorMap *map, const void *shared, const int *place, unsigned rank);
   void (*commitStores)(Thread *self);
   void (*awaitStores)(Thread *self, unsigned groupsLeft);

@@ -7,8 +7,8 @@
 namespace fusion_exchange {
 
 constexpr unsigned maxRanks = 8;
-/// Collectives take turns over so many areas of every rank's memory. A rank clears the area of collective n during
-/// n + 1; nobody writes there again before n + 3, which needs what that rank sends in n + 2.
+/// Collectives take turns over so many areas of every rank's memory. A rank clears the area of collective n
+/// during n + 1; nobody writes there again before n + 3, which needs what that rank sends in n + 2.
 constexpr unsigned rounds = 3;
 /// A word that nobody has written yet. As bf16, f16, f32 or f8 it is a NaN, which is sent with other bits.
 constexpr unsigned emptyWord = 0xffffffffu;
@@ -24,14 +24,15 @@ struct Failure {
 struct Exchange {
   unsigned rank, ranks;
   unsigned long long roundBytes;   ///< size of one area
-  unsigned char *memory[maxRanks]; ///< each rank's areas, as this rank reaches them; filled with emptyWord before use
+  unsigned char
+      *memory[maxRanks]; ///< each rank's areas, as this rank reaches them; filled with emptyWord before use
   unsigned long long spinTimeout;  ///< nanoseconds that a wait may last
   Failure *failure;                ///< in host memory that the device reaches
   // Kernels write what follows; it starts as zeros.
   unsigned long long used[rounds]; ///< bytes at the start of an own area that are not empty any more
   unsigned round;                  ///< the area of the next collective
   unsigned finishedBlocks;         ///< of the running one, those that have read all this
-  unsigned gaveUp;                 ///< not 0: a kernel of this rank has filled in `failure`, or found it filled in
+  unsigned gaveUp; ///< not 0: a kernel of this rank has filled in `failure`, or found it filled in
 };
 
 } // namespace fusion_exchange

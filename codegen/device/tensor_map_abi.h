@@ -1,5 +1,5 @@
-// What emulated kernels and the emulator agree on for tensor maps, which on a GPU are encoded by the driver. Both sides include
-// this text: the kernel's side has no headers, so only built-in types appear.
+// What emulated kernels and the emulator agree on for tensor maps, which on a GPU are encoded by the driver.
+// Both sides include this text: the kernel's side has no headers, so only built-in types appear.
 
 #ifndef FUSION_TENSOR_MAP_ABI_H
 #define FUSION_TENSOR_MAP_ABI_H

@@ -58,7 +58,8 @@ std::optional<size_t> CandidatePool::consider(Candidate candidate, unsigned opsF
   auto schedule = oracle.schedule(decoding.body(), portsOf(decoding.ops, decoding.clones));
   if (schedule)
     return add(std::move(decoding), opsFound);
-  const char *const family = llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
+  const char *const family =
+      llvm::isa<nn::AttentionOp>(candidate.root) ? "scaled_attention" : "scaled_matmul";
   sites.see(candidate.root, family);
   sites.miss(candidate.root, family, opsFound,
              "no schedule with the decoding of its operands: " + schedule.error().message);
