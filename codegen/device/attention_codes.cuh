@@ -1,6 +1,6 @@
 #pragma once
-// Keys and values as they are stored: as elements, or as codes of 8 bits of which each element is code * scale,
-// rounded to the type of the queries. A Config whose Key or Value is a type of codes also has
+// Keys and values as they are stored: as elements, or as codes of 8 bits of which each element is code *
+// scale, rounded to the type of the queries. A Config whose Key or Value is a type of codes also has
 //   key_scales_by_column, value_scales_by_column    each column of a head has a scale of its own
 // and its Body
 //   f32 key_scale(kv_head), value_scale(kv_head)              one scale for a head, or

@@ -114,8 +114,8 @@ DEVICE void store_rows(const Body &body, const DecodeTile &tile, int rows_here,
                Vec<f32, 1>{acc_o * inverse_row_sum<Config>(body, row_max, row_sum)});
   }
 }
-// Merges what all warps of the cluster found and stores the rows. Each block has called cluster_arrive() when it
-// started, and each thread has written its share of WarpResults.
+// Merges what all warps of the cluster found and stores the rows. Each block has called cluster_arrive() when
+// it started, and each thread has written its share of WarpResults.
 template <class Config, int Rows, class Body>
 DEVICE void merge_rows(const Body &body, const DecodeTile &tile, const WarpResults<Config, Rows> &warps) {
   const BlockResults<Config, Rows> blocks = block_results<Config, Rows>();

@@ -65,7 +65,8 @@ DEVICE void decode_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], c
 #pragma unroll
         for (int e = 0; e < Columns::length; ++e) {
           const int column = Columns::column(v) + e;
-          rows[b][v][e] = stored_element<Config, Stored>(rows[b][v][e], scale, Columns::has(column) ? column : 0);
+          rows[b][v][e] =
+              stored_element<Config, Stored>(rows[b][v][e], scale, Columns::has(column) ? column : 0);
         }
   }
 }

@@ -1,16 +1,16 @@
 #pragma once
-// Attention of a few rows on tensor cores, for f16 and bf16. Memory bandwidth bounds it, so keys and values go
-// straight from memory to the registers of the lane that multiplies them. Each warp takes 16 keys at a time. In
-// q*k the keys are the 16 rows of the product and the queries its 8 columns; P*V is computed transposed. A lane
-// reads 16 neighbouring bytes at a time, which puts k in an order that is the same in both operands. Where a
-// large head would need too many registers, the next keys and values wait in shared memory, in places of the
-// lane's own; that is slower. A Config also has
+// Attention of a few rows on tensor cores, for f16 and bf16. Memory bandwidth bounds it, so keys and values
+// go straight from memory to the registers of the lane that multiplies them. Each warp takes 16 keys at a
+// time. In q*k the keys are the 16 rows of the product and the queries its 8 columns; P*V is computed
+// transposed. A lane reads 16 neighbouring bytes at a time, which puts k in an order that is the same in both
+// operands. Where a large head would need too many registers, the next keys and values wait in shared memory,
+// in places of the lane's own; that is slower. A Config also has
 //   row_tiles          tiles of 8 rows: 1 or 2
 //   stages             of 16 keys and values that wait in shared memory; 0: they wait in registers
 //   streams            of them, in registers, that a warp has on their way: 1, or 2 where registers are left
 //   queries_aligned    whether rows of queries can be read 16 bytes at a time
-// Rows of keys and values can be read 8 elements at a time: their strides are multiples of 8, their column strides 1.
-// Both are stored in the same type.
+// Rows of keys and values can be read 8 elements at a time: their strides are multiples of 8, their column
+// strides 1. Both are stored in the same type.
 
 #include "attention_decode_operands.cuh"
 #include "early_launch.cuh"
@@ -19,7 +19,8 @@
 template <class Config, class Body>
 struct DecodeRows {
   static constexpr int count = 2 * Config::row_tiles;
-  static constexpr bool ends = Config::causal || Config::bounded_above, begins = Config::window > 0 || Config::bounded_below;
+  static constexpr bool ends = Config::causal || Config::bounded_above,
+                        begins = Config::window > 0 || Config::bounded_below;
   int first[begins ? count : 1], last[ends ? count : 1];
   MaskRow<Config> mask[count];
   typename MaskRow<Config>::Value masked[count][2]; // of the next keys
@@ -56,8 +57,8 @@ struct DecodeRows {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int key = (int)j + fragment_line() + 8 * half;
-        const bool visible =
-            (!begins || key >= first[begins ? i : 0]) && key <= (ends ? last[ends ? i : 0] : (int)body.key_count() - 1);
+        const bool visible = (!begins || key >= first[begins ? i : 0]) &&
+                             key <= (ends ? last[ends ? i : 0] : (int)body.key_count() - 1);
         score[i / 2][i % 2 + 2 * half] = visible ? s[half] : -inf_f32();
       }
     }
@@ -190,15 +191,17 @@ DEVICE void publish_fragments(const WarpResults<Config, Rows> &results, DecodeSo
   }
 }
 
-// Has the L2 fetch the warp's first tiles, from j on, while the kernels before this one still run. Only a hint, so that
-// it may name keys that one of them writes. Where rows lie apart it would take a request for each: none is made.
+// Has the L2 fetch the warp's first tiles, from j on, while the kernels before this one still run. Only a
+// hint, so that it may name keys that one of them writes. Where rows lie apart it would take a request for
+// each: none is made.
 template <class Config, class T, class Body>
 DEVICE void prefetch_first_tiles(const Body &body, const DecodeTile &tile, i64 j, i64 step) {
   constexpr int tiles = 2; // more of them delay what that kernel itself asks for
   if (lane_of_warp() >= 2)
     return;
   const bool isKeys = lane_of_warp() == 0;
-  const T *rows = isKeys ? body.key_rows(tile.entry, tile.kv_head) : body.value_rows(tile.entry, tile.kv_head);
+  const T *rows =
+      isKeys ? body.key_rows(tile.entry, tile.kv_head) : body.value_rows(tile.entry, tile.kv_head);
   const i64 stride = isKeys ? body.key_stride() : body.value_stride();
   if (stride != (isKeys ? Config::depth : Config::value_depth))
     return;

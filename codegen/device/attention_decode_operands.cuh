@@ -75,8 +75,8 @@ struct DecodeOperands {
     values += step * value_stride;
   }
 };
-// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each `step`
-// keys after the one before.
+// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each
+// `step` keys after the one before.
 template <class Config, class T>
 struct KeysInRegisters {
   DecodeOperands<Config, T> from;

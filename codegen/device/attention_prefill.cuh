@@ -46,8 +46,8 @@ DEVICE RowTile<int> prefill_tile(const Body &body) {
   return tile;
 }
 
-// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros from row
-// `end` on and beyond the head's Width.
+// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros
+// from row `end` on and beyond the head's Width.
 template <class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored, class Scale>
 DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, const Scale &scale) {
   constexpr int per_row = Padded / 8, all = Shape::threads / per_row < Rows ? Shape::threads / per_row : Rows;
@@ -64,7 +64,8 @@ DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, 
       T *const to = tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c);
       const bool inside = j0 + r + i < end && (Width == Padded || c < Width);
       if constexpr (is_code<Stored>)
-        store_vec(reinterpret_cast<u32 *>(to), elements_of<T>(load_stored(from, inside), scale, c < Width ? c : 0));
+        store_vec(reinterpret_cast<u32 *>(to),
+                  elements_of<T>(load_stored(from, inside), scale, c < Width ? c : 0));
       else
         cp_async_16(to, from, inside);
     }
@@ -73,7 +74,8 @@ DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, 
 }
 // By Threads threads.
 template <class Config, class Shape, int Threads = Shape::threads, class Body, class T>
-DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &tile, int thread = (int)thread_x()) {
+DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &tile,
+                         int thread = (int)thread_x()) {
   constexpr int per_row = Shape::depth / 8;
 #pragma unroll 2
   for (int i = thread; i < Shape::rows * per_row; i += Threads) {
@@ -247,7 +249,8 @@ struct PrefillSoftmax {
       for (int n = 0; n < Config::tile_keys / 8; ++n)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          weight[m][n / 2][n % 2 * 2 + half] = packed_pair<T>(score[m][n][2 * half], score[m][n][2 * half + 1]);
+          weight[m][n / 2][n % 2 * 2 + half] =
+              packed_pair<T>(score[m][n][2 * half], score[m][n][2 * half + 1]);
   }
   DEVICE void multiply(const f32 (&rescale)[Config::row_tiles][2]) {
 #pragma unroll

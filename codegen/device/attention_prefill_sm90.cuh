@@ -10,7 +10,8 @@ using PrefillSm90 = PrefillShape<Config, true>;
 
 // Starts score = q*k of rows 64 * group ...
 template <class Config, class T>
-DEVICE void start_scores(f32 (&score)[Config::tile_keys / 8][4], const T *query_tile, const T *key_tile, int group) {
+DEVICE void start_scores(f32 (&score)[Config::tile_keys / 8][4], const T *query_tile, const T *key_tile,
+                         int group) {
   using Shape = PrefillSm90<Config>;
   constexpr int query_panel = 64 * Shape::rows, key_panel = 64 * Config::tile_keys;
   warpgroup_arrive();
@@ -24,7 +25,8 @@ DEVICE void start_scores(f32 (&score)[Config::tile_keys / 8][4], const T *query_
 }
 // Starts acc_o += P*V.
 template <class Config, class T, int Fragments>
-DEVICE void start_values(f32 (&acc_o)[Fragments][4], u32 (&weight)[Config::tile_keys / 16][4], const T *value_tile) {
+DEVICE void start_values(f32 (&acc_o)[Fragments][4], u32 (&weight)[Config::tile_keys / 16][4],
+                         const T *value_tile) {
   fence_operand(weight);
   fence_operand(acc_o);
   warpgroup_arrive();

@@ -1,13 +1,14 @@
 #pragma once
-// Attention of many rows by warpgroups, on sm_90a, with keys and values by TMA: see attention_prefill.cuh. Blocks
-// stay and take one tile of rows after the other. A warpgroup asks for tiles ahead of the products; each of
-// the others has 64 rows. While it turns a tile of scores into
-// weights, tensor cores multiply the weights before with their values, and what other warpgroups ask for.
+// Attention of many rows by warpgroups, on sm_90a, with keys and values by TMA: see attention_prefill.cuh.
+// Blocks stay and take one tile of rows after the other. A warpgroup asks for tiles ahead of the products;
+// each of the others has 64 rows. While it turns a tile of scores into weights, tensor cores multiply the
+// weights before with their values, and what other warpgroups ask for.
 //
 // row_tiles is 1, and `warps` are those that multiply. A Config also has
 //   query_stages     tiles of queries in shared memory
 //   queries_mapped   TMA copies them: else three warps do
-//   cached_keys      rows of keys and values, of one head each, that the L2 keeps beside what else passes through it
+//   cached_keys      rows of keys and values, of one head each, that the L2 keeps beside what else
+//                    passes through it
 
 #include "attention_prefill_sm90.cuh"
 #include "tma.cuh"
@@ -81,8 +82,8 @@ struct PrefillTma : PrefillShape<Config, true> {
 };
 
 // Tiles of rows in the order in which the blocks take them, every other round backwards: of causal attention
-// those that look at the most keys come first, and a block that got much gets little next. That order goes through all
-// heads' keys again and again, so that heads come in sections of which the L2 keeps all.
+// those that look at the most keys come first, and a block that got much gets little next. That order goes
+// through all heads' keys again and again, so that heads come in sections of which the L2 keeps all.
 template <class Config, class Body>
 struct PrefillTiles {
   static constexpr int rows = PrefillShape<Config, true>::rows;
@@ -103,7 +104,8 @@ struct PrefillTiles {
   }
   // False behind the last. By all lanes of a warp where queries have keys of their own.
   DEVICE bool next() {
-    const u32 blocks = grid_dim_x(), number = round * blocks + (round % 2 ? blocks - 1 - block_x() : block_x());
+    const u32 blocks = grid_dim_x(),
+              number = round * blocks + (round % 2 ? blocks - 1 - block_x() : block_x());
     if (number >= tiles * heads) // only in the last round
       return false;
     ++round;
@@ -150,8 +152,8 @@ DEVICE void copy_keys(Ring &ring, typename Config::Query *tiles, const TensorMap
 
 // The first lane of a warp asks for tiles of keys and values, and those of queries that TMA takes.
 template <class Config, class Body>
-DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map, const TensorMap &key_map,
-                       const TensorMap &value_map) {
+DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map,
+                       const TensorMap &key_map, const TensorMap &value_map) {
   using Block = PrefillTma<Config>;
   PrefillTiles<Config, Body> rows(body);
   while (rows.next()) {
@@ -162,9 +164,9 @@ DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorM
       block.queries.await_empty();
       mbarrier_arrive_expect(full, 2 * Block::query_tile);
       for (int column = 0; column < Block::key_pitch; column += 64)
-        tma_load_tile(block.query_tiles + block.queries.place * Block::query_tile + column * Block::rows, query_map, full,
-                      column, (i32)(rows.tile.kv_head * body.group()), query_of(body, rows.tile.row0),
-                      (i32)rows.tile.entry);
+        tma_load_tile(block.query_tiles + block.queries.place * Block::query_tile + column * Block::rows,
+                      query_map, full, column, (i32)(rows.tile.kv_head * body.group()),
+                      query_of(body, rows.tile.row0), (i32)rows.tile.entry);
       block.queries.advance();
     }
     for (int j0 = rows.first; j0 < rows.end; j0 += Config::tile_keys) {
@@ -181,8 +183,8 @@ DEVICE void copy_query_tiles(const Body &body, PrefillTma<Config> block, int thr
   PrefillTiles<Config, Body> rows(body);
   while (rows.next()) {
     block.queries.await_empty();
-    copy_queries<Config, Block, Block::query_copiers>(block.query_tiles + block.queries.place * Block::query_tile, body,
-                                                      rows.tile, thread);
+    copy_queries<Config, Block, Block::query_copiers>(
+        block.query_tiles + block.queries.place * Block::query_tile, body, rows.tile, thread);
     cp_async_commit();
     cp_async_wait<0>();
     fence_proxy_async();
@@ -291,7 +293,8 @@ DEVICE void store_empty_sums(const Body &body) {
                    Vec<f32, 8>{result, result, result, result, result, result, result, result});
 }
 
-// Boxes of the maps: rows of a tile in order, where TMA takes queries (queries_mapped), of 64 columns; tile_keys rows.
+// Boxes of the maps: rows of a tile in order, where TMA takes queries (queries_mapped), of 64 columns;
+// tile_keys rows.
 template <class Config, class Body>
 DEVICE void attention_prefill_tma(const Body &body, const TensorMap &query_map, const TensorMap &key_map,
                                   const TensorMap &value_map) {

@@ -15,7 +15,8 @@
 //   const Query *query(entry, head, query, column)
 //   const Key *key_rows(entry, kv_head), i64 key_stride(), key_column_stride(); the same of value
 //   const Mask *mask_row(entry, head, query), const Mask *mask(row, key)
-//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number. After pdl_wait()
+//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number.
+//                                                          After pdl_wait()
 //   void score(f32 (&s)[N])            q*k of N keys of one row become their scores: scaled, capped
 //   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])    the same with a mask
 //   void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns of a result
@@ -92,7 +93,8 @@ DEVICE Index last_key(const Body &body, const RowTile<Index> &tile, Index query)
   return last;
 }
 
-// Keys first ... end - 1: no row of the tile looks at others. At those from `inner` to inner_end - 1 all look.
+// Keys first ... end - 1: no row of the tile looks at others. At those from `inner` to inner_end - 1 all
+// look.
 template <class Index>
 struct KeyRange {
   Index first, end;
@@ -101,13 +103,15 @@ struct KeyRange {
 // Where queries have keys of their own it is called by all lanes of a warp, after pdl_wait().
 template <class Config, class Index, class Body>
 DEVICE KeyRange<Index> key_range(const Body &body, const RowTile<Index> &tile, int rows) {
-  const Index from = query_of(body, tile.row0), to = query_of(body, row_or_last(tile, tile.row0 + (rows - 1)));
+  const Index from = query_of(body, tile.row0),
+              to = query_of(body, row_or_last(tile, tile.row0 + (rows - 1)));
   KeyRange<Index> range;
   if constexpr (is_bounded<Config>) {
     const i32 keys = (i32)body.key_count();
     i32 first = keys, end = 0, inner = 0, inner_end = keys;
     for (Index query = from + lane_of_warp(); query <= to; query += 32) {
-      const i32 oldest = (i32)first_key<Config>(body, tile, query), past = (i32)last_key<Config>(body, tile, query) + 1;
+      const i32 oldest = (i32)first_key<Config>(body, tile, query),
+                past = (i32)last_key<Config>(body, tile, query) + 1;
       first = oldest < first ? oldest : first;
       inner = oldest > inner ? oldest : inner;
       end = past > end ? past : end;
