@@ -1,7 +1,7 @@
 #pragma once
-// Linear attention: what the templates share. For each head, a state of `depth` rows and `value_depth` columns; a token
-// multiplies it by its decay, adds its key times an update, and reads it by its queries. Columns are independent of each
-// other, so that blocks share out the columns of a head.
+// Linear attention: what the templates share. For each head, a state of `depth` rows and `value_depth`
+// columns; a token multiplies it by its decay, adds its key times an update, and reads it by its queries.
+// Columns are independent of each other, so that blocks share out the columns of a head.
 //
 // Every template takes a Config and a Body. In a Config, at compile time:
 //   Query, Key, Value, State, Decay, Beta   types of the elements; void where there is no decay or beta
@@ -14,8 +14,9 @@
 //   const Query *query_rows(entry, head), i64 query_stride(), query_column_stride(); `head` is the result's
 //   the same of key, value, decay, beta (no column stride) and state; `head` is the state's
 //   void store(entry, head, token, column, const Vec<f32, N> &)       N neighbouring columns of a result
-//   void store_state(entry, head, row, column, const Vec<f32, N> &)   and of the new state, which may lie where the old one
-//                                                                     does: a thread stores what it has loaded itself
+//   void store_state(entry, head, row, column, const Vec<f32, N> &)   and of the new state, which may lie
+//                                                                     where the old one does: a thread
+//                                                                     stores what it has loaded itself
 
 #include "math.cuh"
 #include "reduce.cuh"

@@ -1,17 +1,19 @@
 #pragma once
-// Linear attention of many tokens, in chunks of 64, for bf16 and decays of whole heads. With b the running sum of a chunk's
-// decays, S the state in front of it and u what each token adds to the state,
+// Linear attention of many tokens, in chunks of 64, for bf16 and decays of whole heads. With b the running
+// sum of a chunk's decays, S the state in front of it and u what each token adds to the state,
 //   (I + A) u = beta (v - e^b k S),  A[t][j] = beta_t e^(b_t - b_j) k_t k_j for j < t
 //   y = e^b q S + M u,               M[t][j] = e^(b_t - b_j) q_t k_j for j <= t
 //   S' = e^(b_end) S + sum of e^(b_end - b_j) k_j u_j
-// Without beta, u is v. Differences of b are those of f64, so that decays may be as large as they like, of both signs.
+// Without beta, u is v. Differences of b are those of f64, so that decays may be as large as they like, of
+// both signs.
 //
-// A block has 64 columns of a head. For 16 of them there are two warps, each with its own copy of that part of the state in
-// registers: one computes what the tokens add to it, one what they read of it. The fragments of all products with it are
-// transposed, so that sums of one product are the left operand of the next. What is an f32 goes into products as two numbers
-// of bf16, which together have its digits to 2^-17. The inverses of the diagonal blocks of I + A, 16 x 16, are computed in
-// f32; the rest is substitution by blocks. Where what a token adds is infinite, results of the tokens before it may be NaN as
-// well, up to 15 of them. Rows of queries, keys and values can be read 16 bytes at a time.
+// A block has 64 columns of a head. For 16 of them there are two warps, each with its own copy of that part
+// of the state in registers: one computes what the tokens add to it, one what they read of it. The fragments
+// of all products with it are transposed, so that sums of one product are the left operand of the next. What
+// is an f32 goes into products as two numbers of bf16, which together have its digits to 2^-17. The inverses
+// of the diagonal blocks of I + A, 16 x 16, are computed in f32; the rest is substitution by blocks. Where
+// what a token adds is infinite, results of the tokens before it may be NaN as well, up to 15 of them. Rows
+// of queries, keys and values can be read 16 bytes at a time.
 
 #include "linear_attention_chunks.cuh"
 
@@ -33,7 +35,8 @@ struct ChunkState {
       for (int e = 0; e < 4; ++e) {
         at[n][e] = 0.f;
         if (row(n, e) < Config::depth && first + column(e) < Config::value_depth)
-          at[n][e] = to_f32(load_early(rows + row(n, e) * body.state_stride() + (first + column(e)) * body.state_column_stride()));
+          at[n][e] = to_f32(load_early(rows + row(n, e) * body.state_stride() +
+                                       (first + column(e)) * body.state_column_stride()));
       }
   }
   template <class Body>
@@ -67,7 +70,8 @@ DEVICE void read_state(f32 (&sums)[8][4], const ChunkState<Config> &state, const
   }
 }
 
-// What the tokens would add if none of the chunk came before them: values, less what the state in front of it knows of them.
+// What the tokens would add if none of the chunk came before them: values, less what the state in front of it
+// knows of them.
 template <class Config, class T>
 DEVICE void begin_updates(f32 (&update)[8][4], const T *values, const ChunkFactors<Config> &factors) {
   using Shape = ChunkShape<Config>;
@@ -133,13 +137,15 @@ template <class Config>
 DEVICE void share_updates(f32 *updates, const f32 (&update)[8][4]) {
 #pragma unroll
   for (int n = 0; n < 8; ++n)
-    store_vec(update_place<Config>(updates, n / 2, n % 2), Vec<f32, 4>{update[n][0], update[n][1], update[n][2], update[n][3]});
+    store_vec(update_place<Config>(updates, n / 2, n % 2),
+              Vec<f32, 4>{update[n][0], update[n][1], update[n][2], update[n][3]});
 }
 
 // The updates in the state behind the chunk; a reader's results.
 template <class Config, class T>
-DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *updates, const T *keys, bool reads,
-                          const TokenMatrix<Config, T> &matrix, const ChunkFactors<Config> &factors) {
+DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *updates, const T *keys,
+                          bool reads, const TokenMatrix<Config, T> &matrix,
+                          const ChunkFactors<Config> &factors) {
   using Shape = ChunkShape<Config>;
   if constexpr (Config::decay_width > 0)
 #pragma unroll
@@ -195,7 +201,8 @@ DEVICE void apply_updates(f32 (&result)[8][4], ChunkState<Config> &state, f32 *u
 
 // Turned, so that a lane has neighbouring columns of a token.
 template <class Config, class T, class Body>
-DEVICE void store_results(const f32 (&result)[8][4], const Body &body, const StateBlock &block, int column, i64 first, i64 tokens) {
+DEVICE void store_results(const f32 (&result)[8][4], const Body &body, const StateBlock &block, int column,
+                          i64 first, i64 tokens) {
   const int lane = (int)lane_id();
 #pragma unroll
   for (int n = 0; n < 8; ++n)
@@ -208,7 +215,8 @@ DEVICE void store_results(const f32 (&result)[8][4], const Body &body, const Sta
       Vec<T, 2> pair;
       copy_bytes(&pair, &turned, 4);
       if (token < tokens && from < Config::value_depth)
-        body.store(block.entry, block.head, token, from, Vec<f32, 2>{element_f32(pair, 0), element_f32(pair, 1)});
+        body.store(block.entry, block.head, token, from,
+                   Vec<f32, 2>{element_f32(pair, 0), element_f32(pair, 1)});
     }
 }
 

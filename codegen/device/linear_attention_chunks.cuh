@@ -1,17 +1,19 @@
 #pragma once
-// What a chunk of tokens is to linear_attention_chunked.cuh and linear_attention_prepared.cuh before any state comes in: its
-// rows in shared memory, its decays, and the matrices over pairs of its tokens.
+// What a chunk of tokens is to linear_attention_chunked.cuh and linear_attention_prepared.cuh before any
+// state comes in: its rows in shared memory, its decays, and the matrices over pairs of its tokens.
 
 #include "attention.cuh"
 #include "linear_attention.cuh"
 
 template <class Config>
 struct ChunkShape {
-  static constexpr int chunk = 64, blocks = chunk / 16, slabs = Config::slabs, warps = 2 * slabs, threads = 32 * warps;
+  static constexpr int chunk = 64, blocks = chunk / 16, slabs = Config::slabs, warps = 2 * slabs,
+                       threads = 32 * warps;
   static constexpr int columns = 16 * slabs;
   static constexpr int depth = (Config::depth + 15) / 16 * 16;
   // Rows are 16 bytes longer than needed, so that ldmatrix meets every bank once.
-  static constexpr int key_pitch = depth + 8, value_pitch = columns + 8, pitch = chunk + 8, scratch_pitch = 20;
+  static constexpr int key_pitch = depth + 8, value_pitch = columns + 8, pitch = chunk + 8,
+                       scratch_pitch = 20;
   static constexpr int key_tile = chunk * key_pitch, value_tile = chunk * value_pitch;
   static constexpr int stage = 2 * key_tile + value_tile, matrix = chunk * pitch;
   static constexpr int scratch = 16 * scratch_pitch, factors = 5 * chunk + 4, updates = 16 * chunk;
@@ -31,7 +33,8 @@ struct ChunkFactors {
 };
 DEVICE Vec<f32, 2> pair_at(const f32 &first) { return load_vec<f32, 2>(&first); }
 
-// A lane's two tokens: their decays in one warp, their betas in another, of those that have the fewest blocks to compute.
+// A lane's two tokens: their decays in one warp, their betas in another, of those that have the fewest blocks
+// to compute.
 template <class Config>
 struct ChunkLoads {
   f32 values[2];
@@ -98,11 +101,12 @@ DEVICE void copy_rows(T *tile, const T *from, i64 stride, int rows, int width) {
 template <class Config, class Body, class T>
 DEVICE void copy_keys(T *stage, const Body &body, const StateBlock &block, i64 first, int rows) {
   using Shape = ChunkShape<Config>;
-  copy_rows<Config, Shape::depth, Shape::key_pitch>(stage, body.key_rows(block.entry, block.head) + first * body.key_stride(),
-                                                    body.key_stride(), rows, Config::depth);
-  copy_rows<Config, Shape::depth, Shape::key_pitch>(stage + Shape::key_tile,
-                                                    body.query_rows(block.entry, block.head) + first * body.query_stride(),
-                                                    body.query_stride(), rows, Config::depth);
+  copy_rows<Config, Shape::depth, Shape::key_pitch>(
+      stage, body.key_rows(block.entry, block.head) + first * body.key_stride(), body.key_stride(), rows,
+      Config::depth);
+  copy_rows<Config, Shape::depth, Shape::key_pitch>(
+      stage + Shape::key_tile, body.query_rows(block.entry, block.head) + first * body.query_stride(),
+      body.query_stride(), rows, Config::depth);
 }
 template <class Config>
 DEVICE int rows_of_chunk(i64 first, i64 tokens) {
@@ -115,12 +119,13 @@ DEVICE void copy_chunk(T *stage, const Body &body, const StateBlock &block, i64 
   const int rows = rows_of_chunk<Config>(first, tokens);
   copy_keys<Config>(stage, body, block, first, rows);
   copy_rows<Config, Shape::columns, Shape::value_pitch>(
-      stage + 2 * Shape::key_tile, body.value_rows(block.entry, block.head) + first * body.value_stride() + block.column,
+      stage + 2 * Shape::key_tile,
+      body.value_rows(block.entry, block.head) + first * body.value_stride() + block.column,
       body.value_stride(), rows, Config::value_depth - block.column);
 }
 
-// Where this lane points ldmatrix to: in a left operand, or a right one whose rows run along k; in one whose rows run along
-// the columns of the result.
+// Where this lane points ldmatrix to: in a left operand, or a right one whose rows run along k; in one whose
+// rows run along the columns of the result.
 template <int Pitch>
 DEVICE int row_place() {
   const int lane = (int)lane_id();
@@ -160,7 +165,8 @@ struct SplitOperand {
   }
   // or has two parts itself.
   template <int N>
-  DEVICE void multiply(f32 (*const (&sums)[N])[4], const u32 (&right)[N / 2][4], const u32 (&rest)[N / 2][4]) const {
+  DEVICE void multiply(f32 (*const (&sums)[N])[4], const u32 (&right)[N / 2][4],
+                       const u32 (&rest)[N / 2][4]) const {
     multiply_each(sums, high, rest, T());
     multiply(sums, right);
   }
@@ -215,7 +221,8 @@ struct ChunkMatrices {
         mma_m16n8k16(of_keys[1], key, two, T());
       }
     }
-    const int row = (int)lane_id() / 4, column = (int)lane_id() % 4 * 2, t = 16 * later + row, j = 16 * earlier + column;
+    const int row = (int)lane_id() / 4, column = (int)lane_id() % 4 * 2, t = 16 * later + row,
+              j = 16 * earlier + column;
     f32 between[2][2][2], beta[2] = {}; // by half of the rows, half of the columns
     decays_between(between, factors, t, j);
     if constexpr (is_corrected<Config>) {
@@ -238,13 +245,15 @@ struct ChunkMatrices {
         read.store_pair(token, first, reads[0], reads[1]);
         if constexpr (is_corrected<Config>) {
           if (later == earlier)
-            store_vec(scratch + (row + 8 * half) * Shape::scratch_pitch + column + 8 * n, Vec<f32, 2>{adds[0], adds[1]});
+            store_vec(scratch + (row + 8 * half) * Shape::scratch_pitch + column + 8 * n,
+                      Vec<f32, 2>{adds[0], adds[1]});
           else
             solve.store_pair(token, first, -adds[0], -adds[1]);
         }
       }
   }
-  static DEVICE void decays_between(f32 (&between)[2][2][2], const ChunkFactors<Config> &factors, int t, int j) {
+  static DEVICE void decays_between(f32 (&between)[2][2][2], const ChunkFactors<Config> &factors, int t,
+                                    int j) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       Vec<f32, 2> sums = Vec<f32, 2>(), rests = Vec<f32, 2>();
@@ -288,7 +297,8 @@ struct ChunkMatrices {
   }
   // The first warps have a block of the diagonal, the others those below.
   DEVICE void compute_all(const T *stage, const ChunkFactors<Config> &factors) const {
-    static_assert(Shape::warps == 8, "warps that have a block of the diagonal, and warps for the blocks below");
+    static_assert(Shape::warps == 8,
+                  "warps that have a block of the diagonal, and warps for the blocks below");
     const int warp = (int)thread_x() / 32, below = warp - Shape::blocks;
     if (below < 0) {
       compute(stage, factors, warp, warp);

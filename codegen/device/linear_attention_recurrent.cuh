@@ -1,14 +1,16 @@
 #pragma once
-// Linear attention, one token after the other: for a few tokens, which memory bandwidth bounds, and for what the chunked
-// template does not take. A block has all rows of some columns of a state, in registers: lanes of one group have
-// neighbouring columns of a row, as many as a line of memory, and the groups of all warps take rows in turn. Keys, queries
-// and decays of some tokens wait in shared memory, as do the warps' sums. A Config also has
+// Linear attention, one token after the other: for a few tokens, which memory bandwidth bounds, and for what
+// the chunked template does not take. A block has all rows of some columns of a state, in registers: lanes of
+// one group have neighbouring columns of a row, as many as a line of memory, and the groups of all warps take
+// rows in turn. Keys, queries and decays of some tokens wait in shared memory, as do the warps' sums. A
+// Config also has
 //   warps
 //   row_lanes, vector          lanes of a group, and columns of each
 //   stage_tokens               that wait at a time
 //   key_vector, query_vector   elements that are loaded at a time
 //   state_vectors, value_vectors   whether a lane's columns are one access
-//   early_state, early_tokens      whether the state, and the first tokens, can be loaded before the kernel before has ended
+//   early_state, early_tokens      whether the state, and the first tokens, can be loaded before the
+//                                  kernel before has ended
 
 #include "linear_attention.cuh"
 
@@ -25,8 +27,8 @@ struct RecurrentShape {
   static constexpr int scores = (1 + Config::queries) * columns, sums = scores + Config::queries;
 };
 
-// Rows of neighbouring tokens as f32, or their exponentials. FirstWarp takes the first of them: where tokens are few, each
-// operand is another warp's, which waits for it alone.
+// Rows of neighbouring tokens as f32, or their exponentials. FirstWarp takes the first of them: where tokens
+// are few, each operand is another warp's, which waits for it alone.
 template <int Width, int Vector, int Threads, int Pitch, int FirstWarp, bool Exponential, class T>
 DEVICE void stage_rows(f32 *to, const T *from, i64 stride, i64 column_stride, int tokens) {
   constexpr int per_row = Width / Vector, shift = Threads - 32 * FirstWarp % Threads;
@@ -50,16 +52,16 @@ DEVICE void stage_tokens(f32 *staged, const Body &body, const StateBlock &block,
   for (int q = 0; q < Config::queries; ++q)
     stage_rows<Config::depth, Config::query_vector, threads, pitch, 1, false>(
         staged + Shape::queries + q * Config::depth,
-        body.query_rows(block.entry, block.head * Config::queries + q) + first * body.query_stride(), body.query_stride(),
-        body.query_column_stride(), tokens);
+        body.query_rows(block.entry, block.head * Config::queries + q) + first * body.query_stride(),
+        body.query_stride(), body.query_column_stride(), tokens);
   if constexpr (Config::decay_width > 0)
     stage_rows<Config::decay_width, 1, threads, pitch, 2, true>(
-        staged + Shape::decay, body.decay_rows(block.entry, block.head) + first * body.decay_stride(), body.decay_stride(),
-        body.decay_column_stride(), tokens);
+        staged + Shape::decay, body.decay_rows(block.entry, block.head) + first * body.decay_stride(),
+        body.decay_stride(), body.decay_column_stride(), tokens);
   if constexpr (is_corrected<Config>)
-    stage_rows<1, 1, threads, pitch, 3, false>(staged + Shape::beta,
-                                            body.beta_rows(block.entry, block.head) + first * body.beta_stride(),
-                                            body.beta_stride(), 0, tokens);
+    stage_rows<1, 1, threads, pitch, 3, false>(
+        staged + Shape::beta, body.beta_rows(block.entry, block.head) + first * body.beta_stride(),
+        body.beta_stride(), 0, tokens);
 }
 
 // A lane's part of a state: rows group, group + groups ... of its columns.
@@ -168,11 +170,11 @@ DEVICE f32 whole_sum(const f32 *sums, int place) {
   return sum;
 }
 
-// One token: `update` becomes what its key adds. With beta, the old state is multiplied by key and queries at once, since
-// q (S + k u) = q S + (q k) u. `sums`: of the warps, which the token after the next uses again.
+// One token: `update` becomes what its key adds. With beta, the old state is multiplied by key and queries at
+// once, since q (S + k u) = q S + (q k) u. `sums`: of the warps, which the token after the next uses again.
 template <class Config, class Body>
-DEVICE void recur(StateRows<Config> &state, const Body &body, const StateBlock &block, const f32 *token, f32 *sums,
-                  f32 (&update)[Config::vector], int column, bool inside, i64 place) {
+DEVICE void recur(StateRows<Config> &state, const Body &body, const StateBlock &block, const f32 *token,
+                  f32 *sums, f32 (&update)[Config::vector], int column, bool inside, i64 place) {
   using Shape = RecurrentShape<Config>;
   constexpr int vector = Config::vector;
   const int warp = (int)thread_x() / 32, mine = (int)lane_id() % Config::row_lanes * vector;
@@ -253,9 +255,10 @@ DEVICE void linear_attention_recurrent(const Body &body) {
       for (int e = 0; e < vector; ++e)
         update[e] = next[e];
       if (inside && place + 1 < tokens)
-        next = load_columns<vector, Config::value_vectors>(values + (place + 1) * body.value_stride(), value_columns);
-      recur(state, body, block, staged + t * Shape::pitch, sums + (t & 1) * Config::warps * Shape::sums, update, column, inside,
-            place);
+        next = load_columns<vector, Config::value_vectors>(values + (place + 1) * body.value_stride(),
+                                                           value_columns);
+      recur(state, body, block, staged + t * Shape::pitch, sums + (t & 1) * Config::warps * Shape::sums,
+            update, column, inside, place);
     }
   }
   if (inside)
