@@ -44,12 +44,14 @@ template <class T> DEVICE u32 f16_pair(u32 codes, int half) {
   const u16 high = f16_of_f32(to_f32(T{(u8)(codes >> (16 * half + 8))}));
   return (u32)low | (u32)high << 16;
 }
-// As two products of f16. Both operands take the k of a lane in the same order, which is all that a sum asks for.
-template <class A, class B> DEVICE void mma_m16n8k32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
+// As two products of f16. Both operands take the k of a lane in the same order, which is all that a sum asks
+// for.
+template <class A, class B>
+DEVICE void mma_m16n8k32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const u32 left[4] = {f16_pair<A>(a[2 * half], 0), f16_pair<A>(a[2 * half + 1], 0), f16_pair<A>(a[2 * half], 1),
-                         f16_pair<A>(a[2 * half + 1], 1)};
+    const u32 left[4] = {f16_pair<A>(a[2 * half], 0), f16_pair<A>(a[2 * half + 1], 0),
+                         f16_pair<A>(a[2 * half], 1), f16_pair<A>(a[2 * half + 1], 1)};
     const u32 right[2] = {f16_pair<B>(b[half], 0), f16_pair<B>(b[half], 1)};
     mma_m16n8k16(d, left, right, f16());
   }

@@ -63,10 +63,12 @@ DEVICE void multiply_byte_fragments(D (&d)[4], const u32 (&a)[4], const u32 (&b)
                                    multiply_byte_matrices<D, A, B>);
   copy_bytes(d, slots + lane_id() * fusion_emulation::slotBytes, sizeof(d));
 }
-template <class A, class B> DEVICE void mma_m16n8k32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
+template <class A, class B>
+DEVICE void mma_m16n8k32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
   multiply_byte_fragments<f32, A, B>(d, a, b);
 }
-template <class A, class B> DEVICE void mma_m16n8k32(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
+template <class A, class B>
+DEVICE void mma_m16n8k32(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], A, B) {
   u32 sums[4] = {(u32)d[0], (u32)d[1], (u32)d[2], (u32)d[3]};
   multiply_byte_fragments<u32, A, B>(sums, a, b);
   for (u32 i = 0; i < 4u; ++i)

@@ -2,13 +2,14 @@
 
 #include "bytes.cuh"
 
-// Matrix products of vectors as they lie in memory. A sum over k may take k in any order, if both operands do: of 8
-// neighbours along k, 16 bytes, a lane makes the registers of two products m16n8k16.
+// Matrix products of vectors as they lie in memory. A sum over k may take k in any order, if both operands
+// do: of 8 neighbours along k, 16 bytes, a lane makes the registers of two products m16n8k16.
 
-// 16 rows, of which the lane holds vectors of rows l / 4 and l / 4 + 8, times 8 columns, of which it holds one of column
-// l / 4. The four lanes of a row hold neighbouring vectors.
+// 16 rows, of which the lane holds vectors of rows l / 4 and l / 4 + 8, times 8 columns, of which it holds
+// one of column l / 4. The four lanes of a row hold neighbouring vectors.
 template <class T>
-DEVICE void mma_vectors(f32 (&d)[4], const Vec<u32, 4> &low, const Vec<u32, 4> &high, const Vec<u32, 4> &right, T) {
+DEVICE void mma_vectors(f32 (&d)[4], const Vec<u32, 4> &low, const Vec<u32, 4> &high,
+                        const Vec<u32, 4> &right, T) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     const u32 a[4] = {low[i], high[i], low[i + 1], high[i + 1]}, b[2] = {right[i], right[i + 1]};
@@ -16,7 +17,8 @@ DEVICE void mma_vectors(f32 (&d)[4], const Vec<u32, 4> &low, const Vec<u32, 4> &
   }
 }
 
-// Elements of 16 bits: lines[k][0][i] holds columns 2 i and 2 i + 1 at that k. Each column's 8 neighbours along k.
+// Elements of 16 bits: lines[k][0][i] holds columns 2 i and 2 i + 1 at that k. Each column's 8 neighbours
+// along k.
 template <int N>
 DEVICE void transpose_lines(Vec<u32, 4> &even, Vec<u32, 4> &odd, const Vec<u32, N> (&lines)[8][1], int i) {
 #pragma unroll

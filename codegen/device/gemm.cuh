@@ -319,8 +319,8 @@ struct StoreRounded {
     return {};
   }
   template <int I, class S, int Width, class Store>
-  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const NoOperands &, const Vec<S, Width> (&sums)[1],
-                         const Store &store) const {
+  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const NoOperands &,
+                         const Vec<S, Width> (&sums)[1], const Store &store) const {
     (*this)(which, row, column, sums, store);
   }
 };

@@ -3,20 +3,18 @@
 // time, while warps multiply the pair before. Elements are 16-bit floats (m16n8k16), or bytes (m16n8k32),
 // which are multiplied as they lie in memory:
 //
-// of dequantised operands, f32(qa sa) f32(qb sb) summed in f32, the kernel computes (sum of (qa - za) (qb - zb))
-// sa sb. Integer sums are exact, f8 sums are in f32, and the scales, which are one for all of k, multiply the
-// sum.
+// of dequantised operands, f32(qa sa) f32(qb sb) summed in f32, the kernel computes (sum of (qa - za) (qb -
+// zb)) sa sb. Integer sums are exact, f8 sums are in f32, and the scales, which are one for all of k,
+// multiply the sum.
 
 #include "fragments.cuh"
 #include "gemm_tiles.cuh"
 
 /// `Config`:
-///   type               bf16 or f16, in which elements are multiplied; of bytes, void: each operand has its own
-///   tile_m, tile_n     of a block
-///   warps_m, warps_n   that share it out
-///   copy_a, copy_b     how tiles are filled
-///   vector             2 where every n is even, else 1: results that a thread stores at once
-///   matmuls, combined, batched
+///   type               bf16 or f16, in which elements are multiplied; of bytes, void: each operand has its
+///   own tile_m, tile_n     of a block warps_m, warps_n   that share it out copy_a, copy_b     how tiles are
+///   filled vector             2 where every n is even, else 1: results that a thread stores at once matmuls,
+///   combined, batched
 template <class T, class Element>
 struct tile_element {
   using type = T;

@@ -21,8 +21,8 @@ struct Ring {
   static constexpr int sums = accumulators<Config>, tile_m = 128, tile_n = Config::tile_n;
   static constexpr int depth = 128 / (int)sizeof(T); ///< along k of a step
   static constexpr int stages = Config::stages, threads = 384, fillers = 128;
-  /// That three threads have, one of each warpgroup, when the block starts. A warpgroup that asks for more than
-  /// the others leave waits for ever.
+  /// That three threads have, one of each warpgroup, when the block starts. A warpgroup that asks for more
+  /// than the others leave waits for ever.
   static constexpr int registers = 65536 / threads / 8 * 8 * (threads / 128);
   static constexpr int a_size = tile_m * depth, b_size = tile_n * depth; ///< elements of a tile
   static constexpr int stage_size = a_size + sums * b_size;

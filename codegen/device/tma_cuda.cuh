@@ -7,16 +7,18 @@ struct alignas(64) TensorMap {
 };
 #define GRID_CONSTANT __grid_constant__
 
-// The block's dynamic shared memory from the first multiple of `alignment` bytes on: there must be so much more of it.
+// The block's dynamic shared memory from the first multiple of `alignment` bytes on: there must be so much
+// more of it.
 DEVICE u8 *aligned_shared(u32 alignment) {
   u8 *memory = dynamic_shared();
   return memory + (alignment - shared_address(memory) % alignment) % alignment;
 }
 
-// An mbarrier in shared memory completes a phase when `arrivals` threads have arrived and all bytes have come that they said
-// to expect. Phases have parity 0, 1, 0, ...
+// An mbarrier in shared memory completes a phase when `arrivals` threads have arrived and all bytes have come
+// that they said to expect. Phases have parity 0, 1, 0, ...
 DEVICE void mbarrier_init(u64 *barrier, u32 arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+               : "memory");
 }
 // By the thread that has initialised mbarriers, before a barrier of the block.
 DEVICE void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
@@ -24,11 +26,14 @@ DEVICE void mbarrier_arrive(u64 *barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 DEVICE void mbarrier_arrive_expect(u64 *barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
 }
 // When all copies have come that this thread has asked for by cp_async_16(). Nobody waits meanwhile.
 DEVICE void mbarrier_arrive_after_copies(u64 *barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 // Until the phase of this parity has completed.
 DEVICE void mbarrier_wait(u64 *barrier, u32 parity) {
@@ -45,35 +50,41 @@ DEVICE void mbarrier_wait(u64 *barrier, u32 parity) {
   while (!done);
 }
 
-DEVICE void tma_prefetch_map(const TensorMap &map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+DEVICE void tma_prefetch_map(const TensorMap &map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 
 // The tile at these coordinates, as large as the map's box, all of whose bytes count for the mbarrier.
 #define FUSION_TMA_LOAD "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0) {
-  asm volatile("cp.async.bulk.tensor.1d." FUSION_TMA_LOAD " [%0], [%1, {%3}], [%2];" ::"r"(shared_address(to)), "l"(&map),
-               "r"(shared_address(barrier)), "r"(c0)
+  asm volatile("cp.async.bulk.tensor.1d." FUSION_TMA_LOAD
+               " [%0], [%1, {%3}], [%2];" ::"r"(shared_address(to)),
+               "l"(&map), "r"(shared_address(barrier)), "r"(c0)
                : "memory");
 }
 DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1) {
-  asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)), "l"(&map),
-               "r"(shared_address(barrier)), "r"(c0), "r"(c1)
+  asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD
+               " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
+               "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1)
                : "memory");
 }
 DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1, i32 c2) {
-  asm volatile("cp.async.bulk.tensor.3d." FUSION_TMA_LOAD " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+  asm volatile("cp.async.bulk.tensor.3d." FUSION_TMA_LOAD
+               " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2)
                : "memory");
 }
 DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1, i32 c2, i32 c3) {
-  asm volatile("cp.async.bulk.tensor.4d." FUSION_TMA_LOAD " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+  asm volatile("cp.async.bulk.tensor.4d." FUSION_TMA_LOAD
+               " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                : "memory");
 }
 // The same, of memory that nobody reads again: the L2 keeps everything else before it.
 DEVICE void tma_load_tile_once(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1) {
   constexpr u64 evict_first = 0x12f0000000000000ull; // as createpolicy makes it
-  asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(
-                   shared_address(to)),
+  asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD
+               ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "l"(evict_first)
                : "memory");
 }
@@ -86,10 +97,14 @@ DEVICE void tma_store_tile(const TensorMap &map, const void *from, i32 c0, i32 c
                : "memory");
 }
 DEVICE void tma_store_tile(const TensorMap &map, const void *from, i32 c0, i32 c1, i32 c2) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-               "r"(shared_address(from)), "r"(c0), "r"(c1), "r"(c2)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(shared_address(from)), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
 }
 DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until at most N groups of this thread still read shared memory. Before a thread ends none may.
-template <int N> DEVICE void tma_store_wait() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
+template <int N>
+DEVICE void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}

@@ -2,24 +2,30 @@
 #include "machine.cuh"
 #include "tensor_map_abi.h"
 
-// TMA, emulated: a tile comes when somebody waits for its mbarrier, until then its place holds NaN patterns; a store happens
-// when it is waited for.
+// TMA, emulated: a tile comes when somebody waits for its mbarrier, until then its place holds NaN patterns;
+// a store happens when it is waited for.
 struct TensorMap : fusion_emulation::TensorMap {};
 #define GRID_CONSTANT
 
 DEVICE u8 *aligned_shared(u32) { return dynamic_shared(); }
 
-DEVICE void mbarrier_init(u64 *barrier, u32 arrivals) { machine->initBarrier(emulated_thread, barrier, arrivals); }
+DEVICE void mbarrier_init(u64 *barrier, u32 arrivals) {
+  machine->initBarrier(emulated_thread, barrier, arrivals);
+}
 DEVICE void fence_mbarrier_init() { machine->publishBarriers(emulated_thread); }
 DEVICE void mbarrier_arrive(u64 *barrier) { machine->arriveAtBarrier(emulated_thread, barrier, 0); }
-DEVICE void mbarrier_arrive_expect(u64 *barrier, u32 bytes) { machine->arriveAtBarrier(emulated_thread, barrier, bytes); }
+DEVICE void mbarrier_arrive_expect(u64 *barrier, u32 bytes) {
+  machine->arriveAtBarrier(emulated_thread, barrier, bytes);
+}
 DEVICE void mbarrier_arrive_after_copies(u64 *barrier) {
   cp_async_commit();
   cp_async_wait<0>();
   fence_proxy_async();
   mbarrier_arrive(barrier);
 }
-DEVICE void mbarrier_wait(u64 *barrier, u32 parity) { machine->awaitBarrier(emulated_thread, barrier, parity); }
+DEVICE void mbarrier_wait(u64 *barrier, u32 parity) {
+  machine->awaitBarrier(emulated_thread, barrier, parity);
+}
 
 DEVICE void tma_prefetch_map(const TensorMap &) {}
 

@@ -2,18 +2,20 @@
 
 #include "machine.cuh"
 
-// Matrix products of a warpgroup, four warps in a row, on sm_90a: 64 rows of A and N columns of B, of which B, and A at
-// will, stays in shared memory. Warp w of the group has rows 16 w ... 16 w + 15 of the result, in the layout of
-// mma.m16n8k16.
+// Matrix products of a warpgroup, four warps in a row, on sm_90a: 64 rows of A and N columns of B, of which
+// B, and A at will, stays in shared memory. Warp w of the group has rows 16 w ... 16 w + 15 of the result, in
+// the layout of mma.m16n8k16.
 //
-// A tile in shared memory lies in panels of 64 columns: rows of 128 bytes, in which vector c of 16 bytes of row r lies
-// at place c ^ r % 8. A panel begins at a multiple of 1024 bytes. `at` may be the first row, or a column that is a
-// multiple of 16 in it; or a row that is a multiple of 8.
+// A tile in shared memory lies in panels of 64 columns: rows of 128 bytes, in which vector c of 16 bytes of
+// row r lies at place c ^ r % 8. A panel begins at a multiple of 1024 bytes. `at` may be the first row, or a
+// column that is a multiple of 16 in it; or a row that is a multiple of 8.
 DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
-  return (u64)((shared_address(at) & 0x3ffffu) >> 4) | (u64)(panel_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+  return (u64)((shared_address(at) & 0x3ffffu) >> 4) | (u64)(panel_bytes >> 4) << 16 |
+         (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// The accumulators d of 64 x N, 8 registers for each 16 columns: their names in an instruction, and the operands.
+// The accumulators d of 64 x N, 8 registers for each 16 columns: their names in an instruction, and the
+// operands.
 #define FUSION_NAMES_8 "%0, %1, %2, %3"
 #define FUSION_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define FUSION_NAMES_32 FUSION_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -99,15 +101,18 @@ template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4],
   wgmma_instruction<T, 8 * Fragments>::shared(d, a, b, add);
 }
 // The same, but A's tile has a row for each k, of 64 elements.
-template <class T, int Fragments> DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+template <class T, int Fragments>
+DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_instruction<T, 8 * Fragments>::transposed(d, a, b, add);
 }
 // d (+)= A B of 16 columns of A and 16 rows of B. N: multiples of 64.
-template <class T, int Fragments> DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+template <class T, int Fragments>
+DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_instruction<T, 8 * Fragments>::by_depth(d, a, b, add);
 }
 // d += A B of 16 rows of B, a tile; A in registers, in the layout of mma.m16n8k16.
-template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+template <class T, int Fragments>
+DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   wgmma_instruction<T, 8 * Fragments>::registers(d, a, b);
 }
 // Before the first product that reads registers written since; products after it belong together, up to a
@@ -119,8 +124,14 @@ template <int Pending> DEVICE void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 // Registers of each thread of the warpgroup from here on, a multiple of 8: what some leave others take.
-template <int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
-template <int N> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N>
+DEVICE void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N>
+DEVICE void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
 // Registers of a product, before it begins and after it has ended: what computes with them stays on its side.
 template <int N> DEVICE void fence_operand(f32 (&d)[N][4]) {
 #pragma unroll

@@ -2,9 +2,9 @@
 
 #include "math.cuh"
 
-// Products of a warpgroup, emulated: every warp computes its rows when the product is asked for, so that waits that are
-// missing are not found. A tile is its place in the block's dynamic shared memory, whose begin counts as a multiple of
-// 1024, and the bytes of a panel.
+// Products of a warpgroup, emulated: every warp computes its rows when the product is asked for, so that
+// waits that are missing are not found. A tile is its place in the block's dynamic shared memory, whose begin
+// counts as a multiple of 1024, and the bytes of a panel.
 DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
   return (u64)(reinterpret_cast<const u8 *>(at) - dynamic_shared()) | (u64)panel_bytes << 32;
 }
@@ -41,10 +41,12 @@ DEVICE void wgmma_tiles(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
 template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_tiles<T, 128, 2>(d, a, b, add);
 }
-template <class T, int Fragments> DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+template <class T, int Fragments>
+DEVICE void wgmma_transposed(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_tiles<T, 2, 128>(d, a, b, add);
 }
-template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+template <class T, int Fragments>
+DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];
@@ -56,7 +58,8 @@ template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][
     mma_m16n8k16(d[n], a, second, T());
   }
 }
-template <class T, int Fragments> DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+template <class T, int Fragments>
+DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   u32 first[4];
   swizzled_rows<128, 2>(first, a);
   for (u32 n = 0; !add && n < (u32)Fragments; ++n)

@@ -24,8 +24,9 @@ FUSION_WGMMA_TYPES(128, 64, 65, 66, 67, 68)
 #undef FUSION_WGMMA
 #undef FUSION_FRAGMENT
 
-// d += A B^T of 16 columns of both: A in registers, in the layout of mma.m16n8k16, B a tile in rows. The registers of A
-// may be written again when the product has ended.
-template <class T, int Fragments> DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+// d += A B^T of 16 columns of both: A in registers, in the layout of mma.m16n8k16, B a tile in rows. The
+// registers of A may be written again when the product has ended.
+template <class T, int Fragments>
+DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   wgmma_registers_instruction<T, 8 * Fragments>::rows(d, a, b);
 }

@@ -3,7 +3,8 @@
 #include "wgmma_host.cuh"
 
 // Emulated as wgmma_host.cuh does it.
-template <class T, int Fragments> DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+template <class T, int Fragments>
+DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];
