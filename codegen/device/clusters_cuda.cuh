@@ -2,8 +2,8 @@
 
 #include "machine.cuh"
 
-// Clusters of blocks, from sm_90 on. Where there are none, the first block of each does all the work: cluster_blocks is how
-// many blocks work. Each cluster_arrive() is followed by one cluster_wait().
+// Clusters of blocks, from sm_90 on. Where there are none, the first block of each does all the work:
+// cluster_blocks is how many blocks work. Each cluster_arrive() is followed by one cluster_wait().
 #if HAS_CLUSTERS
 #define KERNEL_CLUSTER(maxThreads, resident, blocks)                                                         \
   extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(maxThreads, resident)
@@ -28,9 +28,11 @@ DEVICE void send_in_cluster(Vec<f32, 4> *to, u32 rank, u64 *barrier, const f32 (
   u32 place, other;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(barrier)), "r"(rank));
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place),
-               "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]), "r"(other)
-               : "memory");
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+          place),
+      "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]), "r"(other)
+      : "memory");
 }
 #else
 #define KERNEL_CLUSTER(maxThreads, resident, blocks) KERNEL_RESIDENT(maxThreads, resident)

@@ -9,13 +9,14 @@
 #include "exchange_cuda.cuh"
 #endif
 
-// Sums over ranks through memory that all of them reach: see codegen/device/exchange_abi.h. A word that is written in an
-// area is never emptyWord, so that whoever waits for it needs no other sign that it is there.
+// Sums over ranks through memory that all of them reach: see codegen/device/exchange_abi.h. A word that is
+// written in an area is never emptyWord, so that whoever waits for it needs no other sign that it is there.
 
 using Exchange = fusion_exchange::Exchange;
 
-// What a rank knows of a collective. The others are counted from this rank on: others[i] is rank (rank + 1 + i) % Ranks.
-// What it gets from others[i] lies in slot i of its area, so that what it sends there goes to slot Ranks - 2 - i.
+// What a rank knows of a collective. The others are counted from this rank on: others[i] is rank
+// (rank + 1 + i) % Ranks. What it gets from others[i] lies in slot i of its area, so that what it sends there goes to
+// slot Ranks - 2 - i.
 template <int Ranks> struct CollectiveContext {
   Exchange *exchange;
   u32 rank;
@@ -39,7 +40,8 @@ template <int Ranks> DEVICE CollectiveContext<Ranks> collective_context(Exchange
 template <int Ranks> DEVICE void begin_round(CollectiveContext<Ranks> &context) {
   const Exchange *exchange = context.exchange;
   const u32 round = load_now(&exchange->round);
-  const u64 size = exchange->roundBytes, used0 = exchange->used[0], used1 = exchange->used[1], used2 = exchange->used[2];
+  const u64 size = exchange->roundBytes, used0 = exchange->used[0], used1 = exchange->used[1],
+            used2 = exchange->used[2];
   context.round = round;
   context.cleared = round == 0 ? 2u : round - 1u;
   context.clearedBytes = round == 0 ? used2 : round == 1 ? used0 : used1;
@@ -48,14 +50,17 @@ template <int Ranks> DEVICE void begin_round(CollectiveContext<Ranks> &context) 
   for (int i = 0; i < Ranks - 1; ++i)
     context.others[i] += round * size;
 }
-// Clears the area of the round before, and counts this round once all blocks have read which it is. `index`, `count`: of
-// this block among those that take part. `bytes`: how much of the own area is written in this round.
-template <int Threads, int Ranks> DEVICE void end_round(const CollectiveContext<Ranks> &context, u32 index, u32 count, u64 bytes) {
+// Clears the area of the round before, and counts this round once all blocks have read which it is. `index`,
+// `count`: of this block among those that take part. `bytes`: how much of the own area is written in this
+// round.
+template <int Threads, int Ranks>
+DEVICE void end_round(const CollectiveContext<Ranks> &context, u32 index, u32 count, u64 bytes) {
   Exchange *exchange = context.exchange;
   u8 *area = context.own + ((i64)context.cleared - (i64)context.round) * (i64)exchange->roundBytes;
   const u32 empty[4] = {fusion_exchange::emptyWord, fusion_exchange::emptyWord, fusion_exchange::emptyWord,
                         fusion_exchange::emptyWord};
-  for (u64 at = ((u64)index * Threads + thread_x()) * 16u; at < context.clearedBytes; at += (u64)count * Threads * 16u)
+  for (u64 at = ((u64)index * Threads + thread_x()) * 16u; at < context.clearedBytes;
+       at += (u64)count * Threads * 16u)
     put_words<16>(area + at, empty);
   barrier();
   if (thread_x() == 0 && atomic_add(&exchange->finishedBlocks, 1u) == count - 1u) {
@@ -115,9 +120,9 @@ template <class T, int N> struct Packet {
   }
 };
 
-// How long a wait lasts. Called after each look that was in vain; true ends the wait. The clock and the device's own flag are
-// looked at now and then, the host's memory every ten milliseconds: if all threads read that at once it takes most of one,
-// and a rank that lags so must not make the others do the same.
+// How long a wait lasts. Called after each look that was in vain; true ends the wait. The clock and the
+// device's own flag are looked at now and then, the host's memory every ten milliseconds: if all threads read
+// that at once it takes most of one, and a rank that lags so must not make the others do the same.
 struct SpinTimeout {
   u32 looks = 0;
   u64 since = 0, asked = 0;
@@ -152,7 +157,8 @@ DEVICE bool times_out(SpinTimeout &wait, Exchange *exchange, u32 awaited, u32 ph
 
 // Sends `values` to all others, `at` bytes into this rank's slots of `slotBytes` each.
 template <int Ranks, class T, int N>
-DEVICE void send_to_all(const CollectiveContext<Ranks> &context, u64 at, u64 slotBytes, const Vec<T, N> &values) {
+DEVICE void send_to_all(const CollectiveContext<Ranks> &context, u64 at, u64 slotBytes,
+                        const Vec<T, N> &values) {
   Packet<T, N> packet;
   packet.pack(values);
 #pragma unroll
@@ -198,7 +204,8 @@ template <class T, int N> DEVICE Vec<T, N> as_sent(const Vec<T, N> &values) {
 
 // The sum of `mine` and what the others have sent, in f32 in the order of the ranks, rounded once.
 template <int Ranks, class T, int N>
-DEVICE Vec<T, N> sum_of_packets(const CollectiveContext<Ranks> &context, u64 at, u64 slotBytes, const Vec<T, N> &mine, i64 row) {
+DEVICE Vec<T, N> sum_of_packets(const CollectiveContext<Ranks> &context, u64 at, u64 slotBytes,
+                                const Vec<T, N> &mine, i64 row) {
   Packet<T, N> parts[Ranks - 1]; // in the order of the ranks
   SpinTimeout wait;
   for (;;) {

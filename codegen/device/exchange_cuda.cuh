@@ -3,16 +3,18 @@
 #include "exchange_abi.h"
 #include "machine.cuh"
 
-// Memory that other devices write while this kernel runs: every access is a whole word or more, seen by the whole system.
+// Memory that other devices write while this kernel runs: every access is a whole word or more, seen by the
+// whole system.
 
 template <int Bytes> DEVICE void put_words(void *to, const u32 (&words)[(Bytes + 3) / 4]) {
   static_assert(Bytes == 1 || Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16, "one access");
   if constexpr (Bytes == 16)
-    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]),
-                 "r"(words[2]), "r"(words[3])
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
   else if constexpr (Bytes == 8)
-    asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+    asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]), "r"(words[1])
+                 : "memory");
   else if constexpr (Bytes == 4)
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
   else if constexpr (Bytes == 2)
@@ -27,7 +29,10 @@ template <int Bytes> DEVICE void get_words(u32 (&words)[(Bytes + 3) / 4], const 
                  : "l"(from)
                  : "memory");
   } else if constexpr (Bytes == 8) {
-    asm volatile("ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(from) : "memory");
+    asm volatile("ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(words[0]), "=r"(words[1])
+                 : "l"(from)
+                 : "memory");
   } else if constexpr (Bytes == 4) {
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(words[0]) : "l"(from) : "memory");
   } else if constexpr (Bytes == 2) {

@@ -1,6 +1,6 @@
 #pragma once
-// What the compiler's architecture has: the device's side of codegen/target/TargetInfo.h. No other device file looks at
-// the architecture's number.
+// What the compiler's architecture has: the device's side of codegen/target/TargetInfo.h. No other device
+// file looks at the architecture's number.
 
 #if __CUDA_ARCH__ >= 890
 #define HAS_F8_CONVERSIONS 1

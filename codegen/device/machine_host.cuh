@@ -103,7 +103,10 @@ template <class T, int N> DEVICE void store_vec(T *to, Vec<T, N> values) {
   check_aligned(to, sizeof(T) * N);
   copy_bytes(to, &values, sizeof(T) * N);
 }
-template <class T, int N> DEVICE void store_stream_vec(T *to, Vec<T, N> values) { store_vec<T, N>(to, values); }
+template <class T, int N>
+DEVICE void store_stream_vec(T *to, Vec<T, N> values) {
+  store_vec<T, N>(to, values);
+}
 
 DEVICE u8 *dynamic_shared() { return emulated_thread->block->dynamicShared; }
 
@@ -224,7 +227,8 @@ template <int N> DEVICE void cp_async_wait() { machine->awaitCopies(emulated_thr
 
 // Matrix fragments. Matrix m's row r is where lane 8 m + r points; lane l receives two neighbours of row
 // l / 4, or of column l / 4 when transposed.
-template <int Matrices, bool Transposed> DEVICE void load_matrices(u32 (&r)[Matrices], const void *sharedRow) {
+template <int Matrices, bool Transposed>
+DEVICE void load_matrices(u32 (&r)[Matrices], const void *sharedRow) {
   if (lane_id() < 8u * Matrices)
     machine->checkShared(emulated_thread, sharedRow, 16, "ldmatrix");
   const u8 *slots =
@@ -258,7 +262,8 @@ DEVICE u32 transpose_matrix(u32 pair) {
   u32 transposed = 0;
   for (u32 half = 0; half < 2u; ++half) {
     u32 other;
-    copy_bytes(&other, slots + (4u * (2u * (lane_id() % 4u) + half) + row / 2u) * fusion_emulation::slotBytes, 4);
+    copy_bytes(&other, slots + (4u * (2u * (lane_id() % 4u) + half) + row / 2u) * fusion_emulation::slotBytes,
+               4);
     transposed |= (other >> (16u * (row % 2u)) & 0xffffu) << (16u * half);
   }
   return transposed;
@@ -321,8 +326,8 @@ DEVICE f32 atomic_add(f32 *to, f32 value) {
   check_aligned(to, 4);
   u32 *word = reinterpret_cast<u32 *>(to);
   u32 seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(word, &seen, bits_of(f32_of_bits(seen) + value), false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_RELAXED)) {
+  while (!__atomic_compare_exchange_n(word, &seen, bits_of(f32_of_bits(seen) + value), false,
+                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
   }
   return f32_of_bits(seen);
 }

@@ -2,7 +2,8 @@
 
 #include "machine.cuh"
 
-// Conversions between any two types, integer arithmetic, activations: the same on the device and in emulation.
+// Conversions between any two types, integer arithmetic, activations: the same on the device and in
+// emulation.
 
 // Integers: the range as a float that compares exactly, and conversion that saturates as cvt.rzi does.
 template <class I> struct int_range;
@@ -84,8 +85,8 @@ template <class T> DEVICE f32 round_to(f32 value) {
     return to_f32(from_f32<T>(value));
 }
 
-// Products, sums and differences of two values of T, rounded to T. A bf16 in the upper half of a register is its own
-// f32, so that one instruction does both.
+// Products, sums and differences of two values of T, rounded to T. A bf16 in the upper half of a register is
+// its own f32, so that one instruction does both.
 #define FUSION_ROUNDED(name, symbol)                                                                         \
   template <class T> DEVICE f32 name##_to(f32 a, f32 b) {                                                    \
     if constexpr (same_type<T, bf16>)                                                                        \
@@ -123,7 +124,8 @@ template <class I> DEVICE f32 round_int_to_odd(I value) {
   }
 }
 
-// Any type to any type, rounded once; integer to integer wraps, float to integer saturates, to bool is `!= 0`.
+// Any type to any type, rounded once; integer to integer wraps, float to integer saturates, to bool is `!=
+// 0`.
 template <class To, class From> DEVICE To convert(From value) {
   if constexpr (same_type<To, From>)
     return value;
@@ -164,15 +166,17 @@ DEVICE bool is_signed(f64 x) {
 DEVICE f64 max_nan(f64 a, f64 b) { return is_nan(a) || a > b || (a == b && !is_signed(a)) ? a : b; }
 DEVICE f64 min_nan(f64 a, f64 b) { return is_nan(a) || a < b || (a == b && is_signed(a)) ? a : b; }
 
-// Division of many numbers by one, for quotients that end in a narrow type: what x / d gives, correctly rounded, where
-// the quotient is 2^-30 or more; smaller ones are about right. d and x are scaled so that no step overflows that the
-// quotient does not.
+// Division of many numbers by one, for quotients that end in a narrow type: what x / d gives, correctly
+// rounded, where the quotient is 2^-30 or more; smaller ones are about right. d and x are scaled so that no
+// step overflows that the quotient does not.
 struct Divisor {
   f32 value, inverse, scale;
 };
 DEVICE Divisor divisor(f32 value) {
   const f32 size = fabs_(value);
-  const f32 scale = size < 5.4210109e-20f ? 18446744073709551616.f : size > 18446744073709551616.f ? 5.4210109e-20f : 1.f;
+  const f32 scale = size < 5.4210109e-20f           ? 18446744073709551616.f
+                    : size > 18446744073709551616.f ? 5.4210109e-20f
+                                                    : 1.f;
   const f32 scaled = value * scale;
   // By 0, infinity or NaN the first product is the quotient: the steps after it shall leave it alone.
   const bool plain = size > 0.f && size < inf_f32();
@@ -195,7 +199,8 @@ DEVICE f32 gelu_tanh_(f32 x) {
   return 0.5f * x * (1.f + tanh_(inner));
 }
 DEVICE f32 gelu_quick_(f32 x) { return x * sigmoid_(1.702f * x); }
-// The same where the result is rounded to 16 bits or fewer: to about 1e-6 of it, in a third of the instructions.
+// The same where the result is rounded to 16 bits or fewer: to about 1e-6 of it, in a third of the
+// instructions.
 DEVICE f32 sigmoid_near(f32 x) { return reciprocal_near(1.f + exp2_near(x * -1.44269504f)); }
 DEVICE f32 silu_near(f32 x) { return x * sigmoid_near(x); }
 // x * (1 + tanh(y)) / 2 = x * sigmoid(2 * y), y = x * (0.79788456 + 0.035677408 x^2); the factor to base 2 is
@@ -205,8 +210,8 @@ DEVICE f32 gelu_tanh_near(f32 x) {
   return x * reciprocal_near(1.f + exp2_near(y));
 }
 DEVICE f32 gelu_quick_near(f32 x) { return x * sigmoid_near(1.702f * x); }
-// x times the normal distribution's sigmoid, whose argument is odd in x; the polynomial was fitted for the least
-// absolute error, 2e-7 of max(|x|, 1), about that of 1 + erf in f32.
+// x times the normal distribution's sigmoid, whose argument is odd in x; the polynomial was fitted for the
+// least absolute error, 2e-7 of max(|x|, 1), about that of 1 + erf in f32.
 DEVICE f32 gelu_erf_near(f32 x) {
   const f32 square = x * x;
   f32 y = fma_(square, -5.209914e-09f, 3.850452e-07f);
@@ -260,7 +265,8 @@ template <class I> DEVICE I int_pow(I base, I exponent) {
   }
   return (I)result;
 }
-// The place that an index of a gather names: negative ones count from the end, others out of range are clamped.
+// The place that an index of a gather names: negative ones count from the end, others out of range are
+// clamped.
 DEVICE i64 gather_index(i64 index, i64 count) {
   const i64 place = index < 0 ? index + count : index;
   return place < 0 ? 0 : place >= count ? count - 1 : place;

@@ -2,10 +2,11 @@
 
 #include "reduce.cuh"
 
-// The mean of some elements, and the sum of the squares of their distances from it. Those of two sets give those of both
-// (Chan, Golub and LeVeque): to the squares comes what the distance of the two means adds. No large numbers are subtracted and
-// all terms of the squares are positive, so they are as exact as squares about the mean of all, wherever that lies. Means are
-// joined by their distances, so that equal elements have exactly their own value as mean, and squares of 0.
+// The mean of some elements, and the sum of the squares of their distances from it. Those of two sets give
+// those of both (Chan, Golub and LeVeque): to the squares comes what the distance of the two means adds. No
+// large numbers are subtracted and all terms of the squares are positive, so they are as exact as squares
+// about the mean of all, wherever that lies. Means are joined by their distances, so that equal elements have
+// exactly their own value as mean, and squares of 0.
 struct Moments {
   f32 mean, squares;
 };
@@ -20,8 +21,9 @@ template <int Lanes, int Count> DEVICE Moments lanes_moments(f32 mean, f32 squar
   }
   return Moments{mean, squares};
 }
-// Over the block, whose warps have `count` elements, which may be none but of the first, with these moments; `inverse`:
-// 1 / number of all. Even: all warps have as many, a number that the compiler knows. Site: as for block_sum.
+// Over the block, whose warps have `count` elements, which may be none but of the first, with these moments;
+// `inverse`: 1 / number of all. Even: all warps have as many, a number that the compiler knows. Site: as for
+// block_sum.
 template <int Threads, int Site, bool Even>
 DEVICE Moments block_moments(f32 count, const Moments &warp, f32 inverse) {
   static_assert(Threads % 32 == 0 && Threads > 32 && Threads <= 1024 && Site >= 0, "whole warps");
@@ -41,7 +43,9 @@ DEVICE Moments block_moments(f32 count, const Moments &warp, f32 inverse) {
   if constexpr (warps > 8) {
     constexpr int group = warps > 16 ? 32 : 16;
     const int place = (int)(thread_x() % (u32)group);
-    const f32 mine = place < warps ? means[place] : first, of = place >= warps ? 0.f : Even ? count : counts[place];
+    const f32 mine = place < warps ? means[place] : first, of = place >= warps ? 0.f
+                                                                : Even         ? count
+                                                                               : counts[place];
     const f32 mean = first + lanes_sum<group>(of * (mine - first)) * inverse, apart = mine - mean;
     return Moments{mean, lanes_sum<group>((place < warps ? squares[place] : 0.f) + of * (apart * apart))};
   } else if constexpr (Even) { // two by two, which holds the fewest in registers
@@ -56,7 +60,8 @@ DEVICE Moments block_moments(f32 count, const Moments &warp, f32 inverse) {
     for (int step = 1; step < warps; step *= 2)
 #pragma unroll
       for (int i = 0; i + step < warps; i += 2 * step) {
-        const f32 apart = all[i + step].mean - all[i].mean, both = of[i] + of[i + step], share = of[i + step] * (1.f / both);
+        const f32 apart = all[i + step].mean - all[i].mean, both = of[i] + of[i + step],
+                  share = of[i + step] * (1.f / both);
         all[i] = Moments{all[i].mean + apart * share,
                          (all[i].squares + all[i + step].squares) + apart * apart * (of[i] * share)};
         of[i] = both;

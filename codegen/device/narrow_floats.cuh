@@ -44,7 +44,8 @@ DEVICE f32 soft_f32_of_f16(u16 bits) {
   const u32 sign = (u32)(bits & 0x8000u) << 16;
   const u32 shifted = (u32)(bits & 0x7fffu) << 13;
   const bool special = shifted >= 0x0f800000u; // infinity or NaN
-  const u32 finite = bits_of(f32_of_bits(shifted) * 5.192296858534828e33f); // 2^112, the difference of the biases
+  const u32 finite =
+      bits_of(f32_of_bits(shifted) * 5.192296858534828e33f); // 2^112, the difference of the biases
   return f32_of_bits(sign | (special ? shifted | 0x7f800000u : finite));
 }
 

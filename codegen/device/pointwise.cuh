@@ -10,8 +10,8 @@
 //         uniforms()    sets members from other memory: values that are the same for all elements
 //         vector(...)     computes and stores the vector at a place; width elements
 
-// All values lie as one run of `count` elements. Config::rest: the last vector may be cut, its elements are then computed one by
-// one, by Body::element(i64).
+// All values lie as one run of `count` elements. Config::rest: the last vector may be cut, its elements are
+// then computed one by one, by Body::element(i64).
 template <class Config, class Body> DEVICE void pointwise_flat(Body body, i64 count) {
   body.constants();
   pdl_wait();
@@ -30,7 +30,8 @@ template <class Config, class Body> DEVICE void pointwise_flat(Body body, i64 co
   }
 }
 
-// Rows of Config::perRow vectors, `vectors` in all: vector(row, column, element), where `element` is the place in the results.
+// Rows of Config::perRow vectors, `vectors` in all: vector(row, column, element), where `element` is the
+// place in the results.
 template <class Config, class Body> DEVICE void pointwise_rows(Body body, i64 vectors) {
   body.constants();
   pdl_wait();
@@ -46,7 +47,8 @@ template <class Config, class Body> DEVICE void pointwise_rows(Body body, i64 ve
   body.vector(row, column, (first + thread_x()) * Config::width);
 }
 
-// Elements that are found through index maps: vector(number of the vector). Threads take several, a grid apart.
+// Elements that are found through index maps: vector(number of the vector). Threads take several, a grid
+// apart.
 template <class Config, class Body> DEVICE void pointwise_indexed(Body body, i64 vectors) {
   pdl_wait();
   pdl_launch_dependents();

@@ -34,8 +34,8 @@ DEVICE f32 warp_max(f32 value) { return lanes_max<32>(value); }
 DEVICE f32 warp_min(f32 value) { return lanes_min<32>(value); }
 
 // One value per warp, seen by every thread. Threads lie along x alone.
-// The scratch is the call site's own: no barrier is needed before it is written. Site -1 is for calls that are
-// reached more than once; its first barrier lets the previous use be read to its end.
+// The scratch is the call site's own: no barrier is needed before it is written. Site -1 is for calls that
+// are reached more than once; its first barrier lets the previous use be read to its end.
 template <int Threads, int Site> DEVICE const f32 *share_warps(f32 value) {
   static_assert(Threads % 32 == 0 && Threads > 32 && Threads <= 1024, "whole warps");
   SHARED(f32, scratch, (Threads / 32 + 3) / 4 * 4);
@@ -47,29 +47,30 @@ template <int Threads, int Site> DEVICE const f32 *share_warps(f32 value) {
   return scratch;
 }
 
-// Reductions over the block, which has exactly Threads threads; every thread gets the result. Up to eight warps'
-// values each thread combines itself, which takes less time than shuffles do.
-#define FUSION_BLOCK_REDUCTION(name, lanes, combine, empty)                                                   \
-  template <int Threads, int Site = -1> DEVICE f32 name(f32 value) {                                          \
-    const f32 mine = lanes<32>(value);                                                                        \
-    if constexpr (Threads == 32) {                                                                            \
-      return mine;                                                                                            \
-    } else {                                                                                                  \
-      constexpr int warps = Threads / 32;                                                                     \
-      const f32 *scratch = share_warps<Threads, Site>(mine);                                                  \
-      if constexpr (warps > 8) {                                                                              \
-        constexpr int group = warps > 16 ? 32 : 16;                                                           \
-        const u32 place = thread_x() % (u32)group;                                                            \
-        return lanes<group>(place < (u32)warps ? scratch[place] : empty);                                     \
-      } else {                                                                                                \
-        f32 total = scratch[0];                                                                               \
-        _Pragma("unroll") for (int i = 1; i < warps; ++i) {                                                   \
-          const f32 other = scratch[i];                                                                       \
-          total = combine;                                                                                    \
-        }                                                                                                     \
-        return total;                                                                                         \
-      }                                                                                                       \
-    }                                                                                                         \
+// Reductions over the block, which has exactly Threads threads; every thread gets the result. Up to eight
+// warps' values each thread combines itself, which takes less time than shuffles do.
+#define FUSION_BLOCK_REDUCTION(name, lanes, combine, empty)                                                  \
+  template <int Threads, int Site = -1>                                                                      \
+  DEVICE f32 name(f32 value) {                                                                               \
+    const f32 mine = lanes<32>(value);                                                                       \
+    if constexpr (Threads == 32) {                                                                           \
+      return mine;                                                                                           \
+    } else {                                                                                                 \
+      constexpr int warps = Threads / 32;                                                                    \
+      const f32 *scratch = share_warps<Threads, Site>(mine);                                                 \
+      if constexpr (warps > 8) {                                                                             \
+        constexpr int group = warps > 16 ? 32 : 16;                                                          \
+        const u32 place = thread_x() % (u32)group;                                                           \
+        return lanes<group>(place < (u32)warps ? scratch[place] : empty);                                    \
+      } else {                                                                                               \
+        f32 total = scratch[0];                                                                              \
+        _Pragma("unroll") for (int i = 1; i < warps; ++i) {                                                  \
+          const f32 other = scratch[i];                                                                      \
+          total = combine;                                                                                   \
+        }                                                                                                    \
+        return total;                                                                                        \
+      }                                                                                                      \
+    }                                                                                                        \
   }
 FUSION_BLOCK_REDUCTION(block_sum, lanes_sum, total + other, 0.f)
 FUSION_BLOCK_REDUCTION(block_max, lanes_max, max_nan(total, other), -inf_f32())

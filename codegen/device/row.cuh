@@ -149,8 +149,8 @@ struct RowThread {
       return near + total<Site + 64>(Accumulator<Sum, f32>{count * (own - near)}) / width;
     }
   }
-  // From the thread's elements to moments about a mean: of its own elements where all threads have as many, else
-  // of those that the row's threads in its warp have, of which the first has the most.
+  // From the thread's elements to moments about a mean: of its own elements where all threads have as many,
+  // else of those that the row's threads in its warp have, of which the first has the most.
   template <bool Wide>
   DEVICE RowMoments moments(const Accumulator<Mean<Wide>, f32> &mine) const {
     RowMoments result;
@@ -272,8 +272,8 @@ DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typenam
   pdl_wait();
   runAfter();
   // No load moves after the launch: left alone, the assembler spares registers and waits for memory twice.
-  // Where a second pass keeps registers busy, the prefetch does not either: its addresses would take two more.
-  // Of a single pass it is measured to be faster after the launch.
+  // Where a second pass keeps registers busy, the prefetch does not either: its addresses would take two
+  // more. Of a single pass it is measured to be faster after the launch.
   constexpr bool prefetchesFirst = Config::loadsFirst && Config::passes > 1;
   if constexpr (Config::loadsFirst)
     load_row<AfterWait, Config>(body, thread, row, live);

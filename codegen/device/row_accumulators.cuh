@@ -110,8 +110,9 @@ struct Accumulator {
   DEVICE void add_square(T x) { value = fma_(x, x, value); }
 };
 
-// A mean that is exact where all elements are equal: a constant row less its mean is 0, which a norm would else blow up.
-// Of numbers with few bits (f16, bf16) sums of equal ones are exact; of others their distances from the first are summed.
+// A mean that is exact where all elements are equal: a constant row less its mean is 0, which a norm would
+// else blow up. Of numbers with few bits (f16, bf16) sums of equal ones are exact; of others their distances
+// from the first are summed.
 template <bool Wide>
 struct Mean {};
 template <bool Wide>

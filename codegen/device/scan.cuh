@@ -9,7 +9,8 @@
 // Body:   begin_row(i64 row)   sets members that say where the row lies
 //         element(i64 at)      element `at` of the row, as Held
 
-// Running sums. Config::reverse: from the end; Config::exclusive: without the element itself. put(at, sum) stores one.
+// Running sums. Config::reverse: from the end; Config::exclusive: without the element itself. put(at, sum)
+// stores one.
 template <class Config, class Body> DEVICE void running_sum(Body body, i64 rows, i64 length) {
   using Held = typename Config::Held;
   constexpr u32 warps = Config::threads / 32;
@@ -159,10 +160,9 @@ template <class Config, class Body> DEVICE void top_k_held(const Body &body, i64
   }
 }
 
-// The places of the `count` largest elements, the largest first; of equal ones in their order. put(row, rank, place) stores
-// one.
-// Config::held: elements of a row that a lane holds, if all fit. Else the row is walked again each time for the largest of
-// those that come after the last one.
+// The places of the `count` largest elements, the largest first; of equal ones in their order. put(row, rank,
+// place) stores one. Config::held: elements of a row that a lane holds, if all fit. Else the row is walked
+// again each time for the largest of those that come after the last one.
 template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 length, i64 count) {
   using Held = typename Config::Held;
   constexpr u32 warps = Config::threads / 32;
@@ -179,7 +179,8 @@ template <class Config, class Body> DEVICE void top_k(Body body, i64 rows, i64 l
       Placed<Held> best;
       for (i64 at = lane_id(); at < length; at += 32) {
         const Held candidate = body.element(at);
-        if (rank == 0 || is_above(last.value, candidate) || (!is_above(candidate, last.value) && at > last.place))
+        if (rank == 0 || is_above(last.value, candidate) ||
+            (!is_above(candidate, last.value) && at > last.place))
           best.offer(candidate, at);
       }
       last = largest_of_warp(best);

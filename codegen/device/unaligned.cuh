@@ -5,8 +5,9 @@
 
 // Rows that begin anywhere, in vectors that begin where memory is aligned.
 
-// Elements column ... column + N - 1 of a row of `width` elements, fewer than 2^31, of which those at its ends may lie
-// outside. row + column is a multiple of N elements in memory: rows of odd lengths are cut there, not where they begin.
+// Elements column ... column + N - 1 of a row of `width` elements, fewer than 2^31, of which those at its
+// ends may lie outside. row + column is a multiple of N elements in memory: rows of odd lengths are cut
+// there, not where they begin.
 template <int N> DEVICE int elements_inside(i64 column, i64 width) {
   const i64 first = column < 0 ? 0 : column, end = column + N < width ? column + N : width;
   return end > first ? (int)(end - first) : 0;
@@ -15,11 +16,13 @@ DEVICE bool is_inside(i64 column, i64 width) { return (u32)column < (u32)width; 
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_aligned_vec(const T *from) {
   return Early ? load_early_vec<T, N>(from) : load_vec<T, N>(from);
 }
-// Outside, what lies there: other rows, or the rest of 16 or 32 bytes of which the row holds some, which no page parts.
+// Outside, what lies there: other rows, or the rest of 16 or 32 bytes of which the row holds some, which no
+// page parts.
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_edge_vec(const T *row, i64 column, i64 width) {
   return column < width ? load_aligned_vec<T, N, Early>(row + column) : Vec<T, N>();
 }
-// The same from any column of a row that begins at a multiple, such as the weights of all rows: out of two aligned vectors.
+// The same from any column of a row that begins at a multiple, such as the weights of all rows: out of two
+// aligned vectors.
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_moved_vec(const T *row, i64 column, i64 width) {
   constexpr int words = N * (int)sizeof(T) / 4;
   const u32 head = (u32)-column % (u32)N, bytes = ((u32)N - head) * (u32)sizeof(T);

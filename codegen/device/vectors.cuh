@@ -2,8 +2,8 @@
 
 #include "math.cuh"
 
-// Arithmetic on whole vectors. That of f16 and bf16 rounds each element once, which is what f32 arithmetic and a
-// rounding after it give.
+// Arithmetic on whole vectors. That of f16 and bf16 rounds each element once, which is what f32 arithmetic
+// and a rounding after it give.
 
 template <class T, int N> DEVICE Vec<T, N> splat_vec(T value) {
   Vec<T, N> result;
