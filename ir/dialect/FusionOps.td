@@ -11,8 +11,8 @@ def Fusion_Dialect : Dialect {
   let cppNamespace = "::fusion";
   let summary = "Regions of a graph that run as one kernel";
   let description = [{
-    A fusion is a region, and its meaning is its body. Running a group on the CPU is running its body; removing it
-    is inlining it; checking its kernel is comparing it with the body.
+    A fusion is a region, and its meaning is its body. Running a group on the CPU is running its body;
+    removing it is inlining it; checking its kernel is comparing it with the body.
   }];
 }
 
@@ -20,8 +20,8 @@ def Fusion_GroupOp : Op<Fusion_Dialect, "group", [IsolatedFromAbove, SingleBlock
                                                   RecursivelySpeculatable]> {
   let summary = "ops that run as one kernel";
   let description = [{
-    `pattern` names the fusion that made the group, `schedule` the kernel family that takes it. The results are
-    what `fusion.yield` names. Constant-like operands are cloned into the body.
+    `pattern` names the fusion that made the group, `schedule` the kernel family that takes it. The results
+    are what `fusion.yield` names. Constant-like operands are cloned into the body.
 
     ```mlir
     %norm, %sum = fusion.group "add_norm" schedule "row" (%a = %x, %b = %residual, %w = %weight)

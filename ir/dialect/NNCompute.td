@@ -31,8 +31,8 @@ def NN_ArgMaxOp : NN_Op<"arg_max"> {
 def NN_TopKOp : NN_Op<"top_k"> {
   let summary = "indices of the `k` largest elements along `axis`, the largest first";
   let description = [{
-    A NaN is above all numbers; of equal elements the first comes first. `k` is one dim, at most that of the axis. The
-    values are those that `nn.gather_elements` finds there.
+    A NaN is above all numbers; of equal elements the first comes first. `k` is one dim, at most that of the
+    axis. The values are those that `nn.gather_elements` finds there.
 
     ```mlir
     %i = nn.top_k %x {axis = 1 : i64, k = [8]} : (tensor<?x128xf32>) -> tensor<?x8xi64>
@@ -113,7 +113,8 @@ def NN_MatmulOp : NN_Op<"matmul", [NN_ShardRule]> {
   let summary = "matrix product of the last two dims, leading dims broadcast";
   let description = [{
     `transpose_a` / `transpose_b` swap the operand's last two dims first. A rank-1 operand is a row (left) or
-    a column (right), and its dim is not in the result. Accumulates in f32 (i32 for 8-bit integers), rounds once.
+    a column (right), and its dim is not in the result. Accumulates in f32 (i32 for 8-bit integers), rounds
+    once.
 
     ```mlir
     %y = nn.matmul %x, %w {transpose_b = true} : (tensor<?x?x128xf16>, tensor<256x128xf16>) -> tensor<?x?x256xf16>
@@ -130,9 +131,9 @@ def NN_RopeOp : NN_Op<"rope", [NN_ShardRule, NN_Costly]> {
     The first `rotary_dim` elements of the last dim rotate, the rest pass. With h = rotary_dim / 2, pair i is
     elements (i, i + h), or (2i, 2i + 1) if `interleaved`. Each of the two products and their sum round to the
     type C, which is `compute` or the element type of x:
-    `first = C(C(a * cos) - C(b * sin))`, `second = C(C(b * cos) + C(a * sin))`; then both round to the result type.
-    `cos` and `sin` broadcast against x but for their last dim, which is h (one entry a pair) or rotary_dim (one an
-    element, placed as the elements are).
+    `first = C(C(a * cos) - C(b * sin))`, `second = C(C(b * cos) + C(a * sin))`; then both round to the result
+    type. `cos` and `sin` broadcast against x but for their last dim, which is h (one entry a pair) or
+    rotary_dim (one an element, placed as the elements are).
 
     ```mlir
     %y = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64}
@@ -174,10 +175,11 @@ def NN_AttentionOp : NN_Op<"attention", [NN_ShardRule]> {
 def NN_ExpertMatmulOp : NN_Op<"expert_matmul", [NN_ShardRule]> {
   let summary = "each row times the matrix of the expert that `index` names";
   let description = [{
-    `index` is [rows..., slots]: the experts that each row is routed to. `x` is [rows..., slots, k], or [rows..., 1, k]
-    where all slots of a row read the same; `w` is [experts, k, n], or [experts, n, k] with `transpose_w`. The result is
-    [rows..., slots, n]: `y[r, s] = x[r, s] · w[index[r, s]]`, accumulated in f32 and rounded once. A negative index
-    counts from the end. On the device an index out of range reads the nearest valid one.
+    `index` is [rows..., slots]: the experts that each row is routed to. `x` is [rows..., slots, k], or
+    [rows..., 1, k] where all slots of a row read the same; `w` is [experts, k, n], or [experts, n, k] with
+    `transpose_w`. The result is [rows..., slots, n]: `y[r, s] = x[r, s] · w[index[r, s]]`, accumulated in f32
+    and rounded once. A negative index counts from the end. On the device an index out of range reads the
+    nearest valid one.
 
     ```mlir
     %y = nn.expert_matmul %x, %w, %index {transpose_w = true}
@@ -193,15 +195,16 @@ def NN_LinearAttentionOp : NN_Op<"linear_attention", [AttrSizedOperandSegments, 
   let summary = "attention by a recurrent state: linear, gated, delta or gated delta rule";
   let description = [{
     q is [batch, q_heads, tokens, d], k [batch, k_heads, tokens, d], v [batch, heads, tokens, dv], state
-    [batch, heads, d, dv]; decay, the logarithm of what the state is multiplied by, is [batch, heads, tokens, 1] or
-    [batch, heads, tokens, d]; beta is [batch, heads or 1, tokens, 1]. q_heads is a multiple of heads or heads a multiple
-    of q_heads; heads is a multiple of k_heads; where there are fewer of one kind, neighbouring heads share one. For each
-    token t, with all arithmetic in f32:
+    [batch, heads, d, dv]; decay, the logarithm of what the state is multiplied by, is [batch, heads, tokens,
+    1] or [batch, heads, tokens, d]; beta is [batch, heads or 1, tokens, 1]. q_heads is a multiple of heads or
+    heads a multiple of q_heads; heads is a multiple of k_heads; where there are fewer of one kind,
+    neighbouring heads share one. For each token t, with all arithmetic in f32:
 
     `S = exp(decay_t) * S` (with decay), `S = S + k_t ⊗ u_t` with `u_t = v_t`, or, with beta,
     `u_t = beta_t * (v_t - k_tᵀ S)`; `y_t = scale * q_tᵀ S`.
 
-    The result is [batch, max(q_heads, heads), tokens, dv]; result 1 is the state behind the last token. Each rounds once.
+    The result is [batch, max(q_heads, heads), tokens, dv]; result 1 is the state behind the last token. Each
+    rounds once.
 
     ```mlir
     %y, %s = nn.linear_attention %q, %k, %v, %state, %decay, %beta
@@ -218,9 +221,9 @@ def NN_LinearAttentionOp : NN_Op<"linear_attention", [AttrSizedOperandSegments, 
 def NN_QuantizeOp : NN_Op<"quantize", [NN_ShardRule, NN_Quantize, NN_Costly]> {
   let summary = "saturate(round(x / scale) + zero_point)";
   let description = [{
-    The division is in f32, then rounding to nearest even (to the f8 value nearest, for f8 results, which take no
-    zero point). `scale` is a scalar, or one entry per index of `axis`, or, with `block_size` > 0, one entry
-    for every block of that many elements along `axis`.
+    The division is in f32, then rounding to nearest even (to the f8 value nearest, for f8 results, which take
+    no zero point). `scale` is a scalar, or one entry per index of `axis`, or, with `block_size` > 0, one
+    entry for every block of that many elements along `axis`.
 
     ```mlir
     %q = nn.quantize %x, %scale {axis = 1 : i64} : (tensor<?x128xbf16>, tensor<f32>) -> tensor<?x128xf8E4M3FN>
@@ -248,9 +251,9 @@ def NN_DequantizeOp : NN_Op<"dequantize", [NN_ShardRule, NN_Costly]> {
 def NN_DynamicQuantizeOp : NN_Op<"dynamic_quantize", [NN_Quantize]> {
   let summary = "quantise with a scale from the data: max|x| / largest value of the type";
   let description = [{
-    One scale for every group of `group_size` elements of the last dim; 0 means the whole last dim (per token).
-    `scale = f32(max|x|) / limit`, limit 448 for f8E4M3FN, 57344 for f8E5M2, 127 for i8; a group of zeros has
-    scale 1. `q = saturate(round(x / scale))`.
+    One scale for every group of `group_size` elements of the last dim; 0 means the whole last dim (per
+    token). `scale = f32(max|x|) / limit`, limit 448 for f8E4M3FN, 57344 for f8E5M2, 127 for i8; a group of
+    zeros has scale 1. `q = saturate(round(x / scale))`.
 
     ```mlir
     %q, %s = nn.dynamic_quantize %x {group_size = 128 : i64}
@@ -264,8 +267,8 @@ def NN_DynamicQuantizeOp : NN_Op<"dynamic_quantize", [NN_Quantize]> {
 def NN_AllReduceOp : NN_Op<"all_reduce"> {
   let summary = "the sum over the ranks along the mesh axis `group`";
   let description = [{
-    Summed in f32 in rank order and rounded once. The function's `nn.mesh` says how many ranks the axis has; without it
-    there is one.
+    Summed in f32 in rank order and rounded once. The function's `nn.mesh` says how many ranks the axis has;
+    without it there is one.
 
     ```mlir
     %y = nn.all_reduce %x {group = "tp"} : (tensor<?x4096xbf16>) -> tensor<?x4096xbf16>

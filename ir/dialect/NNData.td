@@ -22,14 +22,16 @@ def NN_WeightOp : NN_Op<"weight", [NN_Stored, NN_ShardRule]> {
     `length` bytes at `offset` of the file `path`, in the layout of the result type, little endian. A relative
     path is looked up beside the graph file. i4 and ui4 are two to a byte, low half first.
 
-    With `whole` and `starts`, the bytes are a tensor of shape `whole`, of which the result is the part that begins at
-    `starts`: one rank's shard, where `starts` may name the symbol `tp_rank`. No other bytes are loaded.
+    With `whole` and `starts`, the bytes are a tensor of shape `whole`, of which the result is the part that
+    begins at `starts`: one rank's shard, where `starts` may name the symbol `tp_rank`. No other bytes are
+    loaded.
 
-    With `rank_paths` and `rank_offsets`, rank r reads as many bytes from the r-th of these instead: a model that was
-    cut into a file for each rank.
+    With `rank_paths` and `rank_offsets`, rank r reads as many bytes from the r-th of these instead: a model
+    that was cut into a file for each rank.
 
-    With `part_paths` and `part_offsets`, the bytes are equal spans one after the other, the i-th at the i-th of these
-    places: the experts of a layer that a file holds one by one. `path` and `offset` are those of the first.
+    With `part_paths` and `part_offsets`, the bytes are equal spans one after the other, the i-th at the i-th
+    of these places: the experts of a layer that a file holds one by one. `path` and `offset` are those of the
+    first.
 
     ```mlir
     %w = nn.weight {name = "model.norm.weight", path = "model.onnx", offset = 4096 : i64, length = 256 : i64}
@@ -148,10 +150,11 @@ def NN_ConcatOp : NN_Op<"concat", [NN_Indexed, NN_ShardRule]> {
 def NN_CacheWriteOp : NN_Op<"cache_write", [NN_Indexed, NN_ShardRule]> {
   let summary = "a cache in which new rows take the places that `rows` names";
   let description = [{
-    `fresh` has n rows along `axis`, `past` P. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`, and its
-    entries follow each other: rows[i] = rows[0] + i. Row rows[i] of the result is row i of `fresh`; one that does not
-    exist is left out. The others are those of `past`. The result has P rows, or, with `grows`, P + n; those behind P
-    that no new row takes are 0. With `grows` and `rows` from P on this is nn.concat.
+    `fresh` has n rows along `axis`, `past` P. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`,
+    and its entries follow each other: rows[i] = rows[0] + i. Row rows[i] of the result is row i of `fresh`;
+    one that does not exist is left out. The others are those of `past`. The result has P rows, or, with
+    `grows`, P + n; those behind P that no new row takes are 0. With `grows` and `rows` from P on this is
+    nn.concat.
 
     ```mlir
     %y = nn.cache_write %past, %fresh, %rows {axis = 2 : i64, grows = true}
@@ -190,8 +193,8 @@ def NN_TriluOp : NN_Op<"trilu", [NN_Indexed]> {
 def NN_GatherOp : NN_Op<"gather", [NN_Indexed, NN_ShardRule]> {
   let summary = "slices of `x` along `axis`, chosen by `indices`";
   let description = [{
-    A negative index counts from the end. An index out of range reads the nearest valid element; one in a graph's input is
-    an error before the run.
+    A negative index counts from the end. An index out of range reads the nearest valid element; one in a
+    graph's input is an error before the run.
 
     ```mlir
     %y = nn.gather %table, %ids {axis = 0 : i64} : (tensor<256x128xf16>, tensor<?x?xi64>) -> tensor<?x?x128xf16>
@@ -230,8 +233,8 @@ def NN_GatherNdOp : NN_Op<"gather_nd", [NN_Indexed]> {
 def NN_ScatterNdOp : NN_Op<"scatter_nd"> {
   let summary = "a copy of `x` in which the slices that `indices` address are replaced by `updates`";
   let description = [{
-    Indices must not repeat. A negative one counts from the end. An update with an index out of range is left out; one in a
-    graph's input is an error before the run.
+    Indices must not repeat. A negative one counts from the end. An update with an index out of range is left
+    out; one in a graph's input is an error before the run.
 
     ```mlir
     %y = nn.scatter_nd %x, %i, %u : (tensor<?x?xf32>, tensor<?x2xi64>, tensor<?xf32>) -> tensor<?x?xf32>

@@ -1,4 +1,5 @@
-// What ops say about themselves. Passes, patterns and schedules ask these, and name single ops only where one op is meant.
+// What ops say about themselves. Passes, patterns and schedules ask these, and name single ops only where one
+// op is meant.
 #ifndef FUSION_NN_INTERFACES
 #define FUSION_NN_INTERFACES
 
@@ -18,7 +19,8 @@ def NN_ShapeInterface : OpInterface<"ShapeInference"> {
 def NN_Norm : OpInterface<"Norm"> {
   let cppNamespace = "::fusion::nn";
   let description = [{
-    Normalises its first operand over the last dim. The other operands are the parameters: vectors along that dim.
+    Normalises its first operand over the last dim. The other operands are the parameters: vectors along that
+    dim.
   }];
   let methods = [
     InterfaceMethod<"What is normalised.", "::mlir::Value", "getX">,
@@ -33,8 +35,8 @@ def NN_Norm : OpInterface<"Norm"> {
 def NN_Quantize : OpInterface<"Quantize"> {
   let cppNamespace = "::fusion::nn";
   let description = [{
-    Makes its first operand narrower: result 0 holds the quantised values. A dynamic quantisation finds its scales in the
-    data and returns them; a static one is given them.
+    Makes its first operand narrower: result 0 holds the quantised values. A dynamic quantisation finds its
+    scales in the data and returns them; a static one is given them.
   }];
   let methods = [
     InterfaceMethod<"What is quantised.", "::mlir::Value", "getX">,
@@ -49,7 +51,8 @@ def NN_Quantize : OpInterface<"Quantize"> {
 def NN_Shardable : OpInterface<"Shardable"> {
   let cppNamespace = "::fusion::nn";
   let description = [{
-    How axes go through the op when a graph is divided among ranks. An op without it needs all of every operand.
+    How axes go through the op when a graph is divided among ranks. An op without it needs all of every
+    operand.
   }];
   let methods = [InterfaceMethod<
     "Says which axes of operands and results are divided together, and which stay whole. By default each operand axis "

@@ -8,14 +8,14 @@ include "mlir/IR/SymbolInterfaces.td"
 def NN_LoopOp : NN_Op<"loop", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a function applied again and again to what it returns";
   let description = [{
-    The first operands, one for each result, are the state; the others stay the same. The function `body` takes all of
-    them and returns the next state, of the same types and shapes. It is applied `steps` times, and the results are the
-    last state. With `conditional`, the first value of the state is an i1 scalar, and the function is applied only as long
-    as that holds; without `steps`, as often as it holds.
+    The first operands, one for each result, are the state; the others stay the same. The function `body`
+    takes all of them and returns the next state, of the same types and shapes. It is applied `steps` times,
+    and the results are the last state. With `conditional`, the first value of the state is an i1 scalar, and
+    the function is applied only as long as that holds; without `steps`, as often as it holds.
 
-    The dims of the body's arguments name the symbols of the function around. A stack of one entry a step is a value of
-    the state that the body extends by `nn.cache_write`; `nn.storage` and `nn.alias` on argument and result say that this
-    is done in place.
+    The dims of the body's arguments name the symbols of the function around. A stack of one entry a step is a
+    value of the state that the body extends by `nn.cache_write`; `nn.storage` and `nn.alias` on argument and
+    result say that this is done in place.
 
     ```mlir
     %last, %all = nn.loop %zero, %stack, %x {body = @step, steps = ["seq"]}
