@@ -1,6 +1,6 @@
 # `cmake --install BUILD --prefix X`: bin/ tools, lib/ libraries, include/fusion/ headers, and what makes
-# `find_package(Fusion)` work. The libraries and tools add themselves where they are defined. The components tools, library
-# and dev are packages of Debian (FusionPackage.cmake).
+# `find_package(Fusion)` work. The libraries and tools add themselves where they are defined. The components
+# tools, library and dev are packages of Debian (FusionPackage.cmake).
 include(CMakePackageConfigHelpers)
 
 # The headers that users include; none names an MLIR type.

@@ -1,5 +1,5 @@
-# Debian packages by `cpack -G DEB` in the build folder (scripts/package.sh builds what they hold): fusion-tools,
-# libfusion1 and libfusion-dev. They depend on Debian's own MLIR, of bookworm-security.
+# Debian packages by `cpack -G DEB` in the build folder (scripts/package.sh builds what they hold):
+# fusion-tools, libfusion1 and libfusion-dev. They depend on Debian's own MLIR, of bookworm-security.
 set(folder "${PROJECT_BINARY_DIR}/package")
 if(NOT GZIP)
   return()

@@ -13,8 +13,8 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # MLIR lies outside the loader's path
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # By the contents of headers (CCACHE_DEPEND): what the preprocessor leaves of them is the same after a change of comments,
-  # but the compiler does not take a precompiled header of a file of another size.
+  # By the contents of headers (CCACHE_DEPEND): what the preprocessor leaves of them is the same after a
+  # change of comments, but the compiler does not take a precompiled header of a file of another size.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
       CCACHE_DEPEND=1 ${CCACHE})
 endif()
@@ -26,7 +26,8 @@ endif()
 if(FUSION_WERROR)
   add_compile_options(-Werror)
 endif()
-# Host code alone: MLIR, LLVM and the kernels that emulation compiles are not instrumented. docs/testing.md says what that means.
+# Host code alone: MLIR, LLVM and the kernels that emulation compiles are not instrumented. docs/testing.md
+# says what that means.
 set(FUSION_SANITIZE "" CACHE STRING "Sanitizers of host code: address, undefined, thread or a list of them with commas")
 if(FUSION_SANITIZE)
   # MLIR is built without RTTI, which the checks of virtual tables want.

@@ -27,8 +27,9 @@ function(fusion_library name)
   endif()
 endfunction()
 
-# fusion_precompiled(TARGET standard|mlir|test|mlir_test): TARGET uses the precompiled header cmake/pch/<name>.h, which is
-# compiled once. Sources still name what they include: -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without.
+# fusion_precompiled(TARGET standard|mlir|test|mlir_test): TARGET uses the precompiled header
+# cmake/pch/<name>.h, which is compiled once. Sources still name what they include:
+# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without.
 function(fusion_precompiled name header)
   set(owner FusionPch_${header})
   if(NOT TARGET ${owner})
@@ -92,11 +93,13 @@ function(fusion_embed target header namespace)
   target_sources(${target} PRIVATE "${output}")
 endfunction()
 
-# Where tests share what they compile: cubins, emulated kernels, what spills. Named by contents; any number may use it.
+# Where tests share what they compile: cubins, emulated kernels, what spills. Named by contents; any number
+# may use it.
 set(FUSION_TEST_CACHE ${PROJECT_BINARY_DIR}/test-cache)
 
-# fusion_unit_test(NAME SOURCES … LINKS … [SHARDS n] [LONG]): a GoogleTest program registered with ctest; a long one as n
-# tests NAME-0 …, so that they run side by side. Long ones start first, so that no core waits for them at the end.
+# fusion_unit_test(NAME SOURCES … LINKS … [SHARDS n] [LONG]): a GoogleTest program registered with ctest; a
+# long one as n tests NAME-0 …, so that they run side by side. Long ones start first, so that no core waits
+# for them at the end.
 function(fusion_unit_test name)
   cmake_parse_arguments(ARG "LONG" "SHARDS" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

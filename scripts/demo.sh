@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to PyTorch's numbers: sets up, fuses the Llama graph in examples/llama, says what fused, compiles
-# the emitted CUDA source and runs the graph: on the GPU if there is one, else on the CPU reference.
+# From a fresh clone to PyTorch's numbers: sets up, fuses the Llama graph in examples/llama, says what fused,
+# compiles the emitted CUDA source and runs the graph: on the GPU if there is one, else on the CPU reference.
 #   scripts/demo.sh [--device=auto|cpu|cuda|emulate]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the site of docs/ into build/site: pages that load nothing from the network. build/site/index.html opens
-# as a file; browsers let the search run only where a server hands the pages out.
+# Builds the site of docs/ into build/site: pages that load nothing from the network. build/site/index.html
+# opens as a file; browsers let the search run only where a server hands the pages out.
 #   scripts/docs.sh [--serve]     --serve: on http://127.0.0.1:8000, built again when a page changes
 # The tools have to be built: their own words are the reference. MkDocs is installed into build/docs-venv.
-# Exit codes: 1 the site has a mistake (a link, an anchor, a page that is in no menu), 2 bad usage, 3 something is
-# missing.
+# Exit codes: 1 the site has a mistake (a link, an anchor, a page that is in no menu), 2 bad usage, 3
+# something is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command=(build --strict --clean)

@@ -1,5 +1,5 @@
-# Sourced: NVRTC from PyPI's wheels, as a file that FUSION_NVRTC takes. The tools use a CUDA toolkit's where there is one;
-# the tests use the newest wheel everywhere, so that they fail where a bare machine's would.
+# Sourced: NVRTC from PyPI's wheels, as a file that FUSION_NVRTC takes. The tools use a CUDA toolkit's where
+# there is one; the tests use the newest wheel everywhere, so that they fail where a bare machine's would.
 
 # A driver of CUDA 12 does not load what the compiler of CUDA 13 makes.
 hasDriverOfCuda12() { nvidia-smi 2>/dev/null | grep -q 'CUDA Version: 12'; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# compute-sanitizer over the kernels of the tests, on a machine with a GPU: memcheck, racecheck, initcheck, synccheck.
+# compute-sanitizer over the kernels of the tests, on a machine with a GPU: memcheck, racecheck, initcheck,
+# synccheck.
 #   scripts/run-sanitizer.sh [--tool=NAME] [GoogleTest filter]
 # Every finding counts: no kernel is left out.
 # Exit codes: 0 clean, 1 a tool found something, 2 bad usage, 3 something lacks.

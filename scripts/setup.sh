@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the build needs on Debian 12, configures and builds. What is there already is left alone.
 #   scripts/setup.sh [--no-build | --tools | --installed] [--quiet]
-# --tools: fusion-opt, fusion-run and fusion-compile only; --installed: what `cmake --install build` needs, and no tests.
-# Exit codes: 1 the build failed, 2 bad usage, 3 something is missing that this script may not or cannot install.
+# --tools: fusion-opt, fusion-run and fusion-compile only; --installed: what `cmake --install build` needs,
+# and no tests. Exit codes: 1 the build failed, 2 bad usage, 3 something is missing that this script may not
+# or cannot install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/nvrtc.sh

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Set-up (quick when it is done already), then all tests.
 #   scripts/test.sh [--nvrtc=VERSION] [ctest arguments]
-# The tests compile kernels with the newest NVRTC wheel, also where a CUDA toolkit is installed; FUSION_NVRTC, a path to
-# libnvrtc.so, chooses another. --nvrtc=12.8 installs and uses the oldest that is supported (runtime/cuda/Nvrtc.h).
-# scripts/test.sh -R codegen runs the tests whose names match.
+# The tests compile kernels with the newest NVRTC wheel, also where a CUDA toolkit is installed; FUSION_NVRTC,
+# a path to libnvrtc.so, chooses another. --nvrtc=12.8 installs and uses the oldest that is supported
+# (runtime/cuda/Nvrtc.h). scripts/test.sh -R codegen runs the tests whose names match.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/nvrtc.sh
