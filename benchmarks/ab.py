@@ -1,10 +1,12 @@
 """A/B of one graph: fused, without fusion, and with each fusion that fired left out, on the same inputs.
 
-    benchmarks/run.py ab GRAPH --inputs=F.safetensors [--expect=F.safetensors] [--fusion-run=...] [--device=cuda]
+    benchmarks/run.py ab GRAPH --inputs=F.safetensors [--expect=F.safetensors] [--fusion-run=...]
+        [--device=cuda]
                                [--rounds=3] [--bench=200] [--json=FILE]
 
-The variants take turns, `rounds` times, and each reports its median over all rounds; a difference below the spread
-between rounds is noise. Needs no PyTorch. Exit codes: 0, 1 if a variant's outputs are off, 2 bad input.
+The variants take turns, `rounds` times, and each reports its median over all rounds; a difference below the
+spread between rounds is noise. Needs no PyTorch. Exit codes: 0, 1 if a variant's outputs are off, 2 bad
+input.
 """
 import argparse
 import json
@@ -19,7 +21,8 @@ import tempfile
 def run(options, folder, *flags):
     """One run of fusion-run: (median microseconds, the fusion report)."""
     report = f"{folder}/report.json"
-    command = [options.fusion_run, options.graph, f"--inputs={options.inputs}", f"--device={options.device}", "--quiet",
+    command = [options.fusion_run, options.graph, f"--inputs={options.inputs}", f"--device={options.device}",
+               "--quiet",
                f"--bench={options.bench}", f"--report={report}", *flags]
     if options.expect:
         command.append(f"--expect={options.expect}")
@@ -38,7 +41,8 @@ def main(argv):
     parser.add_argument("--inputs", help="default: inputs.safetensors beside the graph")
     parser.add_argument("--expect", help="compare every variant's outputs with these")
     parser.add_argument("--fusion-run", default="build/bin/fusion-run")
-    parser.add_argument("--device", default="cuda", help="cuda, or emulate: host times, to try the command out")
+    parser.add_argument("--device", default="cuda",
+                        help="cuda, or emulate: host times, to try the command out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bench", type=int, default=200, help="runs a round")
     parser.add_argument("--json")
@@ -47,7 +51,8 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         _, fusions = run(options, folder)
         fired = sorted(name for name, pattern in fusions["patterns"].items() if pattern["fired"])
-        variants = {"fused": [], "no fusion": ["--no-fuse"], **{f"without {name}": [f"--fuse-disable={name}"] for name in fired}}
+        variants = {"fused": [], "no fusion": ["--no-fuse"],
+                    **{f"without {name}": [f"--fuse-disable={name}"] for name in fired}}
         times, kernels = {label: [] for label in variants}, {}
         for turn in range(options.rounds):
             print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)

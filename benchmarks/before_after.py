@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Two builds of fusion-run on one GPU, case by case in one session: how much faster or slower the second one is.
+"""Two builds of fusion-run on one GPU, case by case in one session: how much faster or slower the second one
+is.
 
-    benchmarks/before_after.py BEFORE AFTER [--only=REGEX] [--json=before_after.json] [--rounds=2] [--minutes=8.5]
+    benchmarks/before_after.py BEFORE AFTER [--only=REGEX] [--json=before_after.json] [--rounds=2]
+        [--minutes=8.5]
 
-The cases are run.py's, the method is measure.py's, and every output is compared with the exact computation. Each round
-times both builds on the same tensors, in turns (before, after, after, before, …), so that a drift of the clocks meets both;
-a build's time is the least of its medians. Prints a line a case, then the geometric mean of after / before, and the cases that
-are slower by more than 2 %. Exit codes: 0, 1 if a result was wrong or missing, 3 if the machine lacks something.
+The cases are run.py's, the method is measure.py's, and every output is compared with the exact computation.
+Each round times both builds on the same tensors, in turns (before, after, after, before, …), so that a drift
+of the clocks meets both; a build's time is the least of its medians. Prints a line a case, then the geometric
+mean of after / before, and the cases that are slower by more than 2 %. Exit codes: 0, 1 if a result was wrong
+or missing, 3 if the machine lacks something.
 """
 import argparse
 import json
@@ -91,7 +94,8 @@ def main():
             row = rows[case.name] = compared(bench, case, builds, options.rounds)
             if all(isinstance(row[label], float) for label, _ in builds):
                 row["ratio"] = row["after"] / row["before"]
-                print(f"{case.name:52} {row['before']:9.2f} {row['after']:9.2f}  {row['ratio']:.3f}", flush=True)
+                print(f"{case.name:52} {row['before']:9.2f} {row['after']:9.2f}  {row['ratio']:.3f}",
+                      flush=True)
             else:
                 print(f"{case.name:52} {row['before']} | {row['after']}", flush=True)
             with open(options.json, "w") as file:

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Benchmarks over several GPUs of one host: ours against NCCL with PyTorch's and torch.compile's kernels, in one session.
+"""Benchmarks over several GPUs of one host: ours against NCCL with PyTorch's and torch.compile's kernels, in
+one session.
 
-    benchmarks/collectives.py [--fusion-run=build/bin/fusion-run] [--ranks=4,2,1] [--only=REGEX] [--json=collectives.json]
+    benchmarks/collectives.py [--fusion-run=build/bin/fusion-run] [--ranks=4,2,1] [--only=REGEX]
+        [--json=collectives.json]
 
-Two kinds of case: chains of 12 all-reduces, each with an addition and a norm after it (families/chain.py; microseconds a
-link), and decoder layers shaped like Llama 3 8B's, decoding over a cache (families/layer.py; six of them, microseconds a
-layer), which one GPU runs too. Ours: fusion-run --tp=N --bench. The others: a process a GPU (ranks_of_peers.py), started
-here, with a time limit, NCCL without multicast, all of it in one CUDA graph on each GPU, the all-reduces between what
-torch.compile made. A time is the median of the slowest rank's. Every output that was timed is compared with the exact
-computation. The limit: of a link, its bytes on the wire and the hops of a signal (families/chain.py); of a layer, a rank's
-part of the bytes over the copy rate measured here, and two sums.
+Two kinds of case: chains of 12 all-reduces, each with an addition and a norm after it (families/chain.py;
+microseconds a link), and decoder layers shaped like Llama 3 8B's, decoding over a cache (families/layer.py;
+six of them, microseconds a layer), which one GPU runs too. Ours: fusion-run --tp=N --bench. The others: a
+process a GPU (ranks_of_peers.py), started here, with a time limit, NCCL without multicast, all of it in one
+CUDA graph on each GPU, the all-reduces between what torch.compile made. A time is the median of the slowest
+rank's. Every output that was timed is compared with the exact computation. The limit: of a link, its bytes on
+the wire and the hops of a signal (families/chain.py); of a layer, a rank's part of the bytes over the copy
+rate measured here, and two sums.
 
-Prints a line a case; what fails is printed as such, and the rest goes on. Results are written after every case.
-Exit codes: 0, 1 if something of ours failed or was wrong, 3 if the machine lacks something.
+Prints a line a case; what fails is printed as such, and the rest goes on. Results are written after every
+case. Exit codes: 0, 1 if something of ours failed or was wrong, 3 if the machine lacks something.
 """
 import argparse
 import json
@@ -41,7 +44,8 @@ def cases(ranks, pattern=""):
     found = []
     if ranks > 1:
         found += [(Chain(tokens, ranks=ranks), 1, len(LINKS)) for tokens in (1, 16, 128, 512, 2048, 8192)]
-        found += [(Chain(tokens, quant=quant, ranks=ranks), 1, len(LINKS)) for quant in ("static", "token", "group")
+        found += [(Chain(tokens, quant=quant, ranks=ranks), 1, len(LINKS))
+                  for quant in ("static", "token", "group")
                   for tokens in (1, 128, 512, 2048)]
     found.append((Layer(1, 1, 1024), 6, 1))
     return [one for one in found if re.search(pattern, one[0].name)]
@@ -50,7 +54,8 @@ def cases(ranks, pattern=""):
 def limit(case, ranks, copy):
     if isinstance(case, Chain):
         return case.wire()
-    sums = Chain(case.sizes["batch"] * case.sizes["new"], case.hidden, case.dtype, ranks=ranks).wire() if ranks > 1 else 0
+    sums = Chain(case.sizes["batch"] * case.sizes["new"], case.hidden, case.dtype,
+                 ranks=ranks).wire() if ranks > 1 else 0
     return case.bytes() / ranks / copy + 2 * sums
 
 
@@ -60,9 +65,11 @@ def arguments():
     parser.add_argument("--ranks", default="4,2,1", help="numbers of GPUs, one after another (default 4,2,1)")
     parser.add_argument("--json", default="collectives.json", help="where the results go")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name matches")
-    parser.add_argument("--seconds", type=int, default=150, help="limit for the others' processes, a number of GPUs")
+    parser.add_argument("--seconds", type=int, default=150,
+                        help="limit for the others' processes, a number of GPUs")
     parser.add_argument("--our-seconds", type=int, default=40, help="limit for one measurement of ours")
-    parser.add_argument("--minutes", type=float, default=9, help="stop starting measurements after that (default 9)")
+    parser.add_argument("--minutes", type=float, default=9,
+                        help="stop starting measurements after that (default 9)")
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     parser.add_argument("--list", action="store_true", help="print the cases and end; needs no GPU")
     return parser.parse_args()
@@ -81,12 +88,16 @@ def run_peers(ranks, options, folder, seconds, scripts=HERE):
     results = os.path.join(folder, f"peers-{ranks}.jsonl")
     try:
         for rank in range(ranks):
-            caches = {name: os.path.join(folder, f"{name}-{rank}") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
-            environment = {**os.environ, **caches, "RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                           "MASTER_PORT": str(port), "NCCL_NVLS_ENABLE": "0", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+            caches = {name: os.path.join(folder, f"{name}-{rank}")
+                      for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
+            environment = {**os.environ, **caches, "RANK": str(rank), "WORLD_SIZE": str(ranks),
+                           "MASTER_ADDR": "127.0.0.1",
+                           "MASTER_PORT": str(port), "NCCL_NVLS_ENABLE": "0",
+                           "TORCHINDUCTOR_COMPILE_THREADS": "1"}
             with open(logs[rank], "wb") as log:
                 processes.append(subprocess.Popen(
-                    [sys.executable, os.path.join(scripts, "ranks_of_peers.py"), results, options.only], env=environment,
+                    [sys.executable, os.path.join(scripts, "ranks_of_peers.py"), results, options.only],
+                    env=environment,
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
         problem = awaited(processes, logs, seconds)
     finally:
@@ -131,7 +142,8 @@ def text(row):
     for label, us in row["us"].items():
         if label != "fusion":
             line += f"  {PEERS[label]} {us:.2f}" + (f" ({us / ours:.2f})" if ours else "")
-    return line + "".join(f"  {PEERS.get(label, 'ours')} FAILED: {why}" for label, why in row["missing"].items())
+    return line + "".join(f"  {PEERS.get(label, 'ours')} FAILED: {why}"
+                          for label, why in row["missing"].items())
 
 
 class Run:
@@ -149,8 +161,10 @@ class Run:
         import torch
         a, b = (torch.empty(1 << 28, device="cuda") for _ in "ab")
         self.copy = 2 * a.nbytes / self.bench.alone(lambda: torch.mul(a, 1.5, out=b))
-        self.device = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
-                       "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()), "copy_tb_per_s": self.copy / 1e6}
+        self.device = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+                       "cuda": torch.version.cuda,
+                       "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()),
+                       "copy_tb_per_s": self.copy / 1e6}
         print(", ".join(f"{key} {value}" for key, value in self.device.items()), flush=True)
 
     def ranks(self, ranks):
@@ -160,7 +174,8 @@ class Run:
             found, problem = run_peers(ranks, self.options, self.folder, seconds)
         self.released()
         for case, calls, parts in cases(ranks, self.options.only):
-            row = {"name": case.name, "ranks": ranks, "sizes": case.sizes, "limit": limit(case, ranks, self.copy),
+            row = {"name": case.name, "ranks": ranks, "sizes": case.sizes,
+                   "limit": limit(case, ranks, self.copy),
                    "us": {}, "error": {}, "missing": {}}
             result = "out of time"
             if time.monotonic() < self.end:
@@ -205,10 +220,12 @@ def main():
         print(f"collectives.py: {error.name} is not installed", file=sys.stderr)
         return 3
     if torch.cuda.device_count() < max(numbers):
-        print(f"collectives.py: PyTorch finds {torch.cuda.device_count()} GPUs, not {max(numbers)}", file=sys.stderr)
+        print(f"collectives.py: PyTorch finds {torch.cuda.device_count()} GPUs, not {max(numbers)}",
+              file=sys.stderr)
         return 3
     if not shutil.which(options.fusion_run):
-        print(f"collectives.py: {options.fusion_run} is not there: build it, or name it with --fusion-run", file=sys.stderr)
+        print(f"collectives.py: {options.fusion_run} is not there: build it, or name it with --fusion-run",
+              file=sys.stderr)
         return 3
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the others' processes end with this one
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # large tensors pass through files

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The steps of a decode loop: what each costs the host before its launch, and in all.
 
-    benchmarks/decode.py [--fusion-run=build/bin/fusion-run] [--layers=32] [--batch=1] [--past=1024] [--steps=200] [--device=cuda]
+    benchmarks/decode.py [--fusion-run=build/bin/fusion-run] [--layers=32] [--batch=1] [--past=1024]
+        [--steps=200] [--device=cuda]
 
-Decoder layers shaped like Llama 3 8B's, one after the other, with caches that are extended in place; all layers share
-their weights' bytes, which no cache of the device holds. Prints what `fusion-run --decode` prints. --write=FOLDER only
-writes graph, inputs and weights.
+Decoder layers shaped like Llama 3 8B's, one after the other, with caches that are extended in place; all
+layers share their weights' bytes, which no cache of the device holds. Prints what `fusion-run --decode`
+prints. --write=FOLDER only writes graph, inputs and weights.
 """
 import argparse
 import json
@@ -64,7 +65,8 @@ class Stack:
         header, end = {}, 0
         for name, spec in self.inputs.items():
             size = spec.bytes(self.layer.sizes)
-            header[name] = {"dtype": SAFETENSORS[spec.dtype], "shape": spec.shape(self.layer.sizes), "data_offsets": [end, end + size]}
+            header[name] = {"dtype": SAFETENSORS[spec.dtype], "shape": spec.shape(self.layer.sizes),
+                            "data_offsets": [end, end + size]}
             assert BYTES[spec.dtype] == 2
             end += size
         text = json.dumps(header).encode()
@@ -82,7 +84,8 @@ def main():
     for name, value in (("layers", 32), ("batch", 1), ("past", 1024), ("steps", 200)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--small", action="store_true", help="a hidden size of 64: for machines without a GPU")
+    parser.add_argument("--small", action="store_true",
+                        help="a hidden size of 64: for machines without a GPU")
     parser.add_argument("--write", metavar="FOLDER")
     options = parser.parse_args()
     stack = Stack(options.layers, options.batch, options.past, options.small)
@@ -92,8 +95,10 @@ def main():
         return 0
     with tempfile.TemporaryDirectory() as folder:
         stack.write(folder)
-        return subprocess.run([options.fusion_run, f"{folder}/graph.mlir", f"--inputs={folder}/inputs.safetensors", "--quiet",
-                               f"--device={options.device}", f"--kv-capacity={options.past + options.steps + 1}",
+        return subprocess.run([options.fusion_run, f"{folder}/graph.mlir",
+                               f"--inputs={folder}/inputs.safetensors", "--quiet",
+                               f"--device={options.device}",
+                               f"--kv-capacity={options.past + options.steps + 1}",
                                f"--decode={options.steps}"]).returncode
 
 

@@ -1,7 +1,7 @@
 """Writes graphs in the compiler's text form: one graph of several equal calls, each over tensors of its own.
 
-A case (families/case.py) says what one call reads and computes; this module repeats it, gives weights their place in
-one file, and writes tensors as safetensors. No PyTorch here.
+A case (families/case.py) says what one call reads and computes; this module repeats it, gives weights their
+place in one file, and writes tensors as safetensors. No PyTorch here.
 """
 import json
 import random
@@ -9,14 +9,15 @@ import struct
 from dataclasses import dataclass
 
 BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f8E4M3FN": 1, "i8": 1, "ui4": 0.5, "i64": 8, "i1": 1}
-SAFETENSORS = {"bf16": "BF16", "f16": "F16", "f32": "F32", "f8E4M3FN": "F8_E4M3", "i8": "I8", "i64": "I64", "i1": "BOOL"}
+SAFETENSORS = {"bf16": "BF16", "f16": "F16", "f32": "F32", "f8E4M3FN": "F8_E4M3", "i8": "I8", "i64": "I64",
+               "i1": "BOOL"}
 WEIGHTS = "weights.bin"
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A tensor that a call reads. `dims` are numbers or the names of sizes; values are normal, times `scale`, plus
-    `shift`. A weight lies in a file, an input comes with each run."""
+    """A tensor that a call reads. `dims` are numbers or the names of sizes; values are normal, times `scale`,
+    plus `shift`. A weight lies in a file, an input comes with each run."""
     dtype: str
     dims: tuple
     weight: bool = False
@@ -41,7 +42,8 @@ class Value:
 
     @property
     def type(self):
-        return "tensor<" + "".join(f"{'?' if isinstance(dim, str) else dim}x" for dim in self.dims) + self.dtype + ">"
+        return "tensor<" + "".join(f"{'?' if isinstance(dim, str) else dim}x"
+                                   for dim in self.dims) + self.dtype + ">"
 
 
 class Graph:
@@ -56,7 +58,8 @@ class Graph:
 
     def weight(self, name, spec):
         length = spec.bytes({})
-        value = self.op("weight", [], (spec.dtype, spec.dims), name=name, path=WEIGHTS, offset=self.weight_bytes,
+        value = self.op("weight", [], (spec.dtype, spec.dims), name=name, path=WEIGHTS,
+                        offset=self.weight_bytes,
                         length=length)
         self.weight_bytes += -(-length // 256) * 256
         return value
@@ -102,7 +105,8 @@ def attribute(value):
 
 
 def written(case, calls):
-    """The graph of `calls` calls of the case; tensor NAME of call i is called NAMEi. Also its weights' offsets."""
+    """The graph of `calls` calls of the case; tensor NAME of call i is called NAMEi. Also its weights'
+    offsets."""
     graph, offsets = Graph(), {}
     for i in range(calls):
         values = {}

@@ -1,9 +1,11 @@
-"""Times and checks one case on one GPU: ours through fusion-run, the others in this process, both the same way.
+"""Times and checks one case on one GPU: ours through fusion-run, the others in this process, both the same
+way.
 
-The method: a CUDA graph of many calls over distinct buffers that together exceed the L2 cache five times. Small cases
-do not reach that with `MAX_CALLS` calls: their figure has the tensors in the cache, as the kernel before leaves them in a
-model, and a second one, `cold`, empties the cache before each replay. Random data, three replays to warm up, the median
-of the next ones, over the calls. What was timed is then compared with the case's exact computation.
+The method: a CUDA graph of many calls over distinct buffers that together exceed the L2 cache five times.
+Small cases do not reach that with `MAX_CALLS` calls: their figure has the tensors in the cache, as the kernel
+before leaves them in a model, and a second one, `cold`, empties the cache before each replay. Random data,
+three replays to warm up, the median of the next ones, over the calls. What was timed is then compared with
+the case's exact computation.
 """
 import gc
 import json
@@ -30,7 +32,8 @@ class Failed(Exception):
 
 
 class Bench:
-    """What all cases share: where the program is, the chip's two rates, a buffer that empties the L2 cache."""
+    """What all cases share: where the program is, the chip's two rates, a buffer that empties the L2
+    cache."""
 
     timeout = None  # seconds for one measurement of ours
 
@@ -99,7 +102,8 @@ class Bench:
         a = torch.randn(1 << 29, device=self.device)
         b = torch.empty_like(a)
         copy = max(2 * a.nbytes / self.alone(lambda: f(a, b))
-                   for f in (lambda a, b: torch.mul(a, 1.5, out=b), torch.compile(lambda a, b: b.copy_(a * 1.5))))
+                   for f in (lambda a, b: torch.mul(a, 1.5, out=b),
+                             torch.compile(lambda a, b: b.copy_(a * 1.5))))
         del a, b
         x, y = (torch.randn(8192, 8192, device=self.device).bfloat16() for _ in "xy")
         flops = 2 * 8192 ** 3 / self.alone(lambda: x @ y)
@@ -124,12 +128,15 @@ class Bench:
         save_file(given, f"{self.folder}/in.safetensors")
         del given
         outputs, report = f"{self.folder}/out.safetensors", f"{self.folder}/report.json"
-        command = [self.fusion_run, graph_file, "--device=cuda", "--quiet", f"--bench={REPLAYS}", *case.options,
+        command = [self.fusion_run, graph_file, "--device=cuda", "--quiet", f"--bench={REPLAYS}",
+                   *case.options,
                    f"--inputs={self.folder}/in.safetensors", f"--outputs={outputs}", f"--report={report}"]
-        run = subprocess.run(command + (["--cold"] if self.cold(case, calls) else []), capture_output=True, text=True,
+        run = subprocess.run(command + (["--cold"] if self.cold(case, calls) else []), capture_output=True,
+                             text=True,
                              timeout=self.timeout)
         if run.returncode:
-            raise Failed((run.stderr.strip() or run.stdout.strip() or f"exit {run.returncode}").splitlines()[-1])
+            raise Failed((run.stderr.strip() or run.stdout.strip()
+                          or f"exit {run.returncode}").splitlines()[-1])
         with open(report) as file:
             fusions = json.load(file)
         kernels = fusions["kernels"]["after"] / calls
@@ -138,7 +145,8 @@ class Bench:
         error = max(self.errors(case, tensors, [{name: found[f"{name}{i}"] for name in names(graph)} for i in range(calls)],
                                 exact))
         times = [float(text) / calls for text in re.findall(r"median ([\d.]+) us", run.stdout)]
-        return {"us": times[0], "cold": times[1] if len(times) > 1 else None, "error": error, "kernels": kernels}
+        return {"us": times[0], "cold": times[1] if len(times) > 1 else None, "error": error,
+                "kernels": kernels}
 
     # --- the others ---
 

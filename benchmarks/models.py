@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Whole models with random weights: a step of decode over cached positions, and the prefill of a prompt.
 
-    benchmarks/models.py [--fusion-run=build/bin/fusion-run] [--models=llama-3.2-1b,…] [--cases=decode-1,prefill-2048]
+    benchmarks/models.py [--fusion-run=build/bin/fusion-run] [--models=llama-3.2-1b,…]
+        [--cases=decode-1,prefill-2048]
                          [--peers] [--write=FOLDER] [--json=FILE]
 
-Each case: microseconds of a step on the device, fused and with --no-fuse, the chosen tokens left there; with --generate also
-with the host, from a prompt of as many positions. --peers measures a hand-written stack of PyTorch beside it, over the same
-weights: packed QKV and gate/up, in-place caches, in a CUDA graph, compiled by default and by max-autotune.
+Each case: microseconds of a step on the device, fused and with --no-fuse, the chosen tokens left there; with
+--generate also with the host, from a prompt of as many positions. --peers measures a hand-written stack of
+PyTorch beside it, over the same weights: packed QKV and gate/up, in-place caches, in a CUDA graph, compiled
+by default and by max-autotune.
 """
 import argparse
 import json
@@ -53,7 +55,8 @@ MODELS = {
     # For machines without a GPU.
     "tiny": Model(2, 64, 96, 4, 2, 16, 96, 1e4, qk_norm=True),
 }
-CASES = {"decode-1": (1, 1, 1024), "decode-8": (8, 1, 1024), "decode-32": (32, 1, 1024), "prefill-2048": (1, 2048, 0)}
+CASES = {"decode-1": (1, 1, 1024), "decode-8": (8, 1, 1024), "decode-32": (32, 1, 1024),
+         "prefill-2048": (1, 2048, 0)}
 
 
 class Writer:
@@ -79,16 +82,20 @@ class Writer:
         return self.op("rms_norm", [x, self.weight(name, x.dims[-1])], x.dims, eps=self.m.eps)
 
     def linear(self, x, name, columns):
-        return self.op("matmul", [x, self.weight(name, columns, x.dims[-1])], (*x.dims[:-1], columns), transpose_b=True)
+        return self.op("matmul", [x, self.weight(name, columns, x.dims[-1])], (*x.dims[:-1], columns),
+                       transpose_b=True)
 
     def angles(self, positions):
         half = self.m.width // 2
         rates = ", ".join(f"{self.m.theta ** (-i / half):.9e}" for i in range(half))
-        rates = self.op("constant", [], (1, 1, 1, half), dtype="f32", raw=f"value = dense<[[[[{rates}]]]]> : tensor<1x1x1x{half}xf32>")
-        places = self.op("reshape", [self.op("cast", [positions], ("batch", "new"), dtype="f32")], ("batch", 1, "new", 1), dtype="f32",
+        rates = self.op("constant", [], (1, 1, 1, half), dtype="f32",
+                        raw=f"value = dense<[[[[{rates}]]]]> : tensor<1x1x1x{half}xf32>")
+        places = self.op("reshape", [self.op("cast", [positions], ("batch", "new"), dtype="f32")],
+                         ("batch", 1, "new", 1), dtype="f32",
                          shape=["batch", 1, "new", 1])
         turned = self.op("mul", [places, rates], ("batch", 1, "new", half), dtype="f32")
-        return [self.op("cast", [self.op(name, [turned], turned.dims, dtype="f32")], turned.dims) for name in ("cos", "sin")]
+        return [self.op("cast", [self.op(name, [turned], turned.dims, dtype="f32")], turned.dims)
+                for name in ("cos", "sin")]
 
     def build(self):
         m, g = self.m, self.g
@@ -102,7 +109,8 @@ class Writer:
         pasts = {}
         for i in range(m.layers):
             for kind in ("key", "value"):
-                pasts[kind, i] = g.input(f"past_{kind}_{i}", Spec(self.d, ("batch", m.kv_heads, "past", m.width)))
+                pasts[kind, i] = g.input(f"past_{kind}_{i}",
+                                         Spec(self.d, ("batch", m.kv_heads, "past", m.width)))
         for i in range(m.layers):
             x = self.layer(i, x, cos, sin, pasts)
         x = self.norm(x, "norm")
@@ -114,7 +122,8 @@ class Writer:
         heads = {}
         for name, count in (("q", m.heads), ("k", m.kv_heads), ("v", m.kv_heads)):
             h = self.linear(n, f"{i}.{name}", count * m.width)
-            h = self.op("reshape", [h], ("batch", "new", count, m.width), shape=["batch", "new", count, m.width])
+            h = self.op("reshape", [h], ("batch", "new", count, m.width),
+                        shape=["batch", "new", count, m.width])
             if m.qk_norm and name != "v":
                 h = self.norm(h, f"{i}.{name}_norm")
             h = self.op("transpose", [h], ("batch", count, "new", m.width), perm=(0, 2, 1, 3))
@@ -122,23 +131,28 @@ class Writer:
                 h = self.op("rope", [h, cos, sin], h.dims, interleaved=False, rotary_dim=m.width)
             heads[name] = h
         for name, kind in (("k", "key"), ("v", "value")):
-            heads[name] = self.op("concat", [pasts[kind, i], heads[name]], ("batch", m.kv_heads, "past + new", m.width), axis=2)
+            heads[name] = self.op("concat", [pasts[kind, i], heads[name]],
+                                  ("batch", m.kv_heads, "past + new", m.width), axis=2)
             self.g.output(f"present_{kind}_{i}", heads[name])
-        a = self.op("attention", [heads["q"], heads["k"], heads["v"]], heads["q"].dims, scale=m.width ** -0.5, causal=True,
+        a = self.op("attention", [heads["q"], heads["k"], heads["v"]], heads["q"].dims, scale=m.width ** -0.5,
+                    causal=True,
                     **({"window": 512} if m.windowed(i) else {}))
         a = self.op("transpose", [a], ("batch", "new", m.heads, m.width), perm=(0, 2, 1, 3))
-        a = self.op("reshape", [a], ("batch", "new", m.heads * m.width), shape=["batch", "new", m.heads * m.width])
+        a = self.op("reshape", [a], ("batch", "new", m.heads * m.width),
+                    shape=["batch", "new", m.heads * m.width])
         a = self.linear(a, f"{i}.o", m.hidden)
         x = self.op("add", [x, self.norm(a, f"{i}.norm1b") if m.gemma else a], self.row)
         n = self.norm(x, f"{i}.norm2")
         gate, up = (self.linear(n, f"{i}.{name}", m.ffn) for name in ("gate", "up"))
-        gate = self.op("gelu", [gate], gate.dims, approximate="tanh") if m.gemma else self.op("silu", [gate], gate.dims)
+        gate = self.op("gelu", [gate], gate.dims, approximate="tanh") if m.gemma else self.op("silu", [gate],
+                                                                                              gate.dims)
         f = self.linear(self.op("mul", [gate, up], gate.dims), f"{i}.down", m.hidden)
         return self.op("add", [x, self.norm(f, f"{i}.norm2b") if m.gemma else f], self.row)
 
     def write(self, folder):
         source = random.Random(1)
-        # Numbers of 16 bits, of a deviation of about 0.02: a random mantissa under one of two exponents. Norms' are 1.
+        # Numbers of 16 bits, of a deviation of about 0.02: a random mantissa under one of two exponents.
+        # Norms' are 1.
         pattern = bytearray(source.randbytes(BLOCK))
         pattern[1::2] = bytes(source.choice((0x3c, 0xbc)) for _ in range(BLOCK // 2))
         with open(f"{folder}/{WEIGHTS}", "wb") as file:
@@ -189,7 +203,8 @@ def run(command):
 def measure(options, folder, case, sizes):
     """Microseconds by name of what was measured."""
     batch, new, past = sizes
-    base = [options.fusion_run, f"{folder}/graph.mlir", f"--device={options.device}", "--quiet", "--sample=greedy",
+    base = [options.fusion_run, f"{folder}/graph.mlir", f"--device={options.device}", "--quiet",
+            "--sample=greedy",
             f"--kv-capacity={past + new + 80}"]
     times = {}
     run([*base, f"--inputs={folder}/{case}.safetensors", f"--outputs={folder}/{case}.out"])
@@ -198,7 +213,8 @@ def measure(options, folder, case, sizes):
         times[name] = float(re.search(r"median (\S+) us", out)[1])
     if options.generate:
         prompt = ",".join(str(i % 90) for i in range(max(past, new)))
-        out = run([*base, "--generate=65", "--bench=1", f"--chunk={options.chunk}", *[f"--prompt={prompt}"] * batch])
+        out = run([*base, "--generate=65", "--bench=1", f"--chunk={options.chunk}",
+                   *[f"--prompt={prompt}"] * batch])
         first, each = re.search(r"first after (\S+) us, then one in (\S+) us", out).groups()
         times["first token"], times["a token"] = float(first), float(each)
     return times
@@ -208,7 +224,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fusion-run", default="build/bin/fusion-run")
     parser.add_argument("--models", default=",".join(name for name in MODELS if name != "tiny"))
-    parser.add_argument("--cases", default=",".join(CASES), help="also NAME-BATCH-PAST or prefill-LENGTH of other sizes")
+    parser.add_argument("--cases", default=",".join(CASES),
+                        help="also NAME-BATCH-PAST or prefill-LENGTH of other sizes")
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--chunk", type=int, default=2048)
     parser.add_argument("--generate", action="store_true", help="also with the host, token by token")
@@ -234,7 +251,8 @@ def main():
                     from models_torch import measure_peers
                     times.update(measure_peers(writer, folder, case, sizes, options.iterations))
                 results[f"{name} {case}"] = times
-                print(f"{name} {case}: " + ", ".join(f"{what} {us:.1f}" for what, us in times.items()), flush=True)
+                print(f"{name} {case}: " + ", ".join(f"{what} {us:.1f}" for what, us in times.items()),
+                      flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(results, file, indent=1)

@@ -1,5 +1,5 @@
-"""The peer of models.py: the same model by hand in PyTorch, with packed QKV and gate/up matrices and caches written in place,
-its step recorded as a CUDA graph."""
+"""The peer of models.py: the same model by hand in PyTorch, with packed QKV and gate/up matrices and caches
+written in place, its step recorded as a CUDA graph."""
 import json
 import math
 import struct
@@ -19,7 +19,8 @@ def read(path):
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             file.seek(8 + size + begin)
-            tensors[name] = torch.frombuffer(bytearray(file.read(end - begin)) or bytearray(8), dtype=kinds[entry["dtype"]])
+            tensors[name] = torch.frombuffer(bytearray(file.read(end - begin)) or bytearray(8),
+                                             dtype=kinds[entry["dtype"]])
             tensors[name] = tensors[name][:math.prod(entry["shape"])].reshape(entry["shape"]).cuda()
     return tensors
 
@@ -31,7 +32,8 @@ class Stack:
             weights = {}
             for name, (offset, dims, _) in writer.places.items():
                 file.seek(offset)
-                weights[name] = torch.frombuffer(bytearray(file.read(2 * math.prod(dims))), dtype=torch.bfloat16).reshape(dims).cuda()
+                weights[name] = torch.frombuffer(bytearray(file.read(2 * math.prod(dims))),
+                                                 dtype=torch.bfloat16).reshape(dims).cuda()
         pack = lambda i, names: torch.cat([weights.pop(f"{i}.{name}") for name in names])
         self.qkv = [pack(i, "qkv") for i in range(self.m.layers)]
         self.gate_up = [pack(i, ("gate", "up")) for i in range(self.m.layers)]
@@ -41,7 +43,8 @@ class Stack:
         for i in range(self.m.layers):
             pair = []
             for kind in ("key", "value"):
-                cache = torch.zeros(self.batch, self.m.kv_heads, total, self.m.width, dtype=torch.bfloat16, device="cuda")
+                cache = torch.zeros(self.batch, self.m.kv_heads, total, self.m.width, dtype=torch.bfloat16,
+                                    device="cuda")
                 cache[:, :, :self.past] = inputs[f"past_{kind}_{i}"]
                 pair.append(cache)
             self.caches.append(pair)
@@ -82,7 +85,8 @@ class Stack:
         keys[:, :, self.past:] = k
         values[:, :, self.past:] = v.transpose(1, 2)
         mask = self.near if m.windowed(i) else None
-        a = scaled_dot_product_attention(q, keys, values, attn_mask=mask, is_causal=mask is None and self.new > 1, enable_gqa=True)
+        a = scaled_dot_product_attention(q, keys, values, attn_mask=mask,
+                                         is_causal=mask is None and self.new > 1, enable_gqa=True)
         return linear(a.transpose(1, 2).flatten(2), self.w[f"{i}.o"])
 
 

@@ -3,8 +3,9 @@
 
     benchmarks/plot.py benchmark.json [--out=docs] [--all] [--only=REGEX]
 
-bars.svg: how much of the chip's limit ours and the best opponent reach, one case a group (--all: every case) among those
-whose limit is 2 us or more; below, launching is the limit. roofline.svg: operations a second over operations a byte.
+bars.svg: how much of the chip's limit ours and the best opponent reach, one case a group (--all: every case)
+among those whose limit is 2 us or more; below, launching is the limit. roofline.svg: operations a second over
+operations a byte.
 """
 import argparse
 import json
@@ -16,7 +17,8 @@ from html import escape
 
 OURS, THEIRS, INK, LIGHT = "#1b6ca8", "#b8b8b8", "#333333", "#dddddd"
 FAMILIES = (("add+", "norm", "#1b6ca8"), ("GLU", "gated activation", "#2a9d55"), ("RoPE", "heads", "#b8860b"),
-            ("attention", "attention", "#a83279"), ("layer", "decoder layer", "#d1495b"), ("matmul", "matmul", "#6a4c93"))
+            ("attention", "attention", "#a83279"), ("layer", "decoder layer", "#d1495b"),
+            ("matmul", "matmul", "#6a4c93"))
 
 
 class Svg:
@@ -59,7 +61,8 @@ def bars(results, everything):
         rows = [row for row in rows if largest[row["group"]] is row]
     left, scale, step, top = 330, 440, 30, 62
     svg = Svg(left + scale + 190, top + step * len(rows) + 30, "Share of the limit")
-    svg.text(12, 20, "Share of the limit that the timed kernels reach: ours (blue), best opponent (grey)", size=14)
+    svg.text(12, 20, "Share of the limit that the timed kernels reach: ours (blue), best opponent (grey)",
+             size=14)
     svg.text(12, 38, caption(results["device"]), color="#777777")
     bottom = top + step * len(rows)
     for percent in range(0, 101, 20):
@@ -70,7 +73,8 @@ def bars(results, everything):
         y, ours = top + step * i, row["us"]["fusion"]
         best, label = row["us"][row["ratio_to"]], row["ratio_to"]
         svg.text(left - 8, y + 15, f"{row['group']} {row['label']}", "end")
-        for offset, us, color, text in ((0, ours, OURS, f"{ours:.1f} us"), (12, best, THEIRS, f"{best:.1f} {label}")):
+        for offset, us, color, text in ((0, ours, OURS, f"{ours:.1f} us"),
+                                        (12, best, THEIRS, f"{best:.1f} {label}")):
             width = min(scale * row["limit"] / us, scale * 1.02)
             svg.box(left, y + offset, width, 11, color)
             svg.text(left + width + 5, y + offset + 10, text, size=10)
@@ -82,7 +86,8 @@ def color_of(row):
 
 
 def roofline(results):
-    rows = [row for row in results["cases"] if row.get("flops") and "fusion" in row["us"] and row["limit"] >= 0.5]
+    rows = [row for row in results["cases"] if row.get("flops") and "fusion" in row["us"]
+            and row["limit"] >= 0.5]
     device = results["device"]
     copy, peak = device["copy_tb_per_s"], device["matmul_tflop_per_s"]
     width, height, left, bottom, top, right = 760, 480, 70, 430, 60, 740
@@ -110,7 +115,8 @@ def roofline(results):
         x, color = place_x(min(max(row["flops"] / row["bytes"], 10 ** low_x), 10 ** high_x)), color_of(row)
         if "ratio_to" in row:
             best = row["us"][row["ratio_to"]]
-            svg.dot(x, place_y(inside(row["flops"] / best * 1e-6)), color, False, f"{row['name']}: {row['ratio_to']} {best:.2f} us")
+            svg.dot(x, place_y(inside(row["flops"] / best * 1e-6)), color, False,
+                    f"{row['name']}: {row['ratio_to']} {best:.2f} us")
         ours = row["us"]["fusion"]
         svg.dot(x, place_y(inside(row["flops"] / ours * 1e-6)), color, True, f"{row['name']}: {ours:.2f} us")
     for i, (_, name, color) in enumerate(FAMILIES):

@@ -1,9 +1,11 @@
-"""One rank of collectives.py's opponents: NCCL between PyTorch's or torch.compile's kernels. Started by collectives.py.
+"""One rank of collectives.py's opponents: NCCL between PyTorch's or torch.compile's kernels. Started by
+collectives.py.
 
     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… ranks_of_peers.py RESULTS.jsonl REGEX
 
-Rank 0 appends a line for each case and form: {"name", "label", "result": {"us", "error"} or a text}. Every rank walks
-through the same cases in the same order; what depends on one rank alone (the check) holds no collective.
+Rank 0 appends a line for each case and form: {"name", "label", "result": {"us", "error"} or a text}. Every
+rank walks through the same cases in the same order; what depends on one rank alone (the check) holds no
+collective.
 """
 import datetime
 import json
@@ -29,7 +31,8 @@ class Rank(Bench):
         super().__init__(None, None)
         self.rank, self.ranks = rank, ranks
         if ranks > 1:
-            dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=60), device_id=torch.device("cuda", rank))
+            dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=60),
+                                    device_id=torch.device("cuda", rank))
 
     def reduced(self, tensor):
         if self.ranks > 1:
@@ -37,8 +40,8 @@ class Rank(Bench):
         return tensor
 
     def measured(self, function):
-        """(the slowest rank's median microseconds of a call, what the last one returned). The replays follow one another
-        without a gap: ranks that the host started apart have met after the first."""
+        """(the slowest rank's median microseconds of a call, what the last one returned). The replays follow
+        one another without a gap: ranks that the host started apart have met after the first."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -68,10 +71,11 @@ class Rank(Bench):
         return tensor
 
     def chain(self, case, label, tensors):
-        """The mean of what is N times as large is the sum, and stays what it is from replay to replay: all-reduces are in
-        place, and a copy in front of each would be timed too."""
+        """The mean of what is N times as large is the sum, and stays what it is from replay to replay:
+        all-reduces are in place, and a copy in front of each would be timed too."""
         after = torch.compile(case.after, dynamic=False, fullgraph=True) if label == "compile" else case.after
-        large = [{name: value * self.ranks if name[0] == "x" else value for name, value in call.items()} for call in tensors]
+        large = [{name: value * self.ranks if name[0] == "x" else value for name, value in call.items()}
+                 for call in tensors]
         return lambda: [case.linked(call, self.averaged, after) for call in large]
 
     def layer(self, case, label, tensors):
@@ -100,7 +104,8 @@ class Rank(Bench):
         if self.rank:
             return None
         for call in exact if not isinstance(case, Chain) else []:
-            call.update({name: call[name].chunk(self.ranks, 1)[0] for name in ("keys", "values") if name in call})
+            call.update({name: call[name].chunk(self.ranks, 1)[0] for name in ("keys", "values")
+                         if name in call})
         return {"us": us / calls, "error": max(self.errors(case, whole, results, exact))}
 
 
@@ -119,7 +124,8 @@ def main():
     if ranks > 1:
         bench.reduced(torch.zeros(1, device=bench.device))
     torch.cuda.synchronize()
-    # Not destroy_process_group: NCCL's communicator waits there, without end, for every graph that was captured with it.
+    # Not destroy_process_group: NCCL's communicator waits there, without end, for every graph that was
+    # captured with it.
     sys.stdout.flush()
     os._exit(0)
 

@@ -2,16 +2,16 @@
 """Benchmarks on one GPU: ours against PyTorch, torch.compile, cuBLASLt, cuDNN and FlashInfer, in one run.
 
     benchmarks/run.py [--fusion-run=build/bin/fusion-run] [--json=benchmark.json] [--only=REGEX] [--quick]
-    benchmarks/run.py ab GRAPH [--inputs=F.safetensors]      fused, --no-fuse, and each fusion left out (see ab.py)
-    benchmarks/before_after.py OLD NEW                       two builds of fusion-run, case by case
-    benchmarks/plot.py benchmark.json                        figures from the results
+        benchmarks/run.py ab GRAPH [--inputs=F.safetensors]      fused, --no-fuse, and each fusion left out
+        (see ab.py) benchmarks/before_after.py OLD NEW                       two builds of fusion-run, case by
+        case benchmarks/plot.py benchmark.json                        figures from the results
 
-Prints a line a case: median microseconds of a call, the limit (the bytes that must move over the copy rate, or the
-operations over the matrix rate, both measured in this run), the ratio to the best opponent; the same with an emptied
-cache where the tensors would fit it. Every output that was timed,
-ours and theirs, is compared with the exact computation (tolerances: families/case.py; the method: measure.py). Results
-are written after every case, so that a run that is stopped leaves what it has. Needs a GPU, PyTorch and safetensors.
-Exit codes: 0, 1 if a result of ours was wrong, 3 if the machine lacks something.
+Prints a line a case: median microseconds of a call, the limit (the bytes that must move over the copy rate,
+or the operations over the matrix rate, both measured in this run), the ratio to the best opponent; the same
+with an emptied cache where the tensors would fit it. Every output that was timed, ours and theirs, is
+compared with the exact computation (tolerances: families/case.py; the method: measure.py). Results are
+written after every case, so that a run that is stopped leaves what it has. Needs a GPU, PyTorch and
+safetensors. Exit codes: 0, 1 if a result of ours was wrong, 3 if the machine lacks something.
 """
 import argparse
 import json
@@ -26,13 +26,16 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="benchmarks/run.py ab --help: A/B of a graph")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0],
+                                     epilog="benchmarks/run.py ab --help: A/B of a graph")
     parser.add_argument("--fusion-run", default="build/bin/fusion-run")
     parser.add_argument("--json", default="benchmark.json", help="where the results go")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name matches")
-    parser.add_argument("--peers", default="", metavar="REGEX", help="opponents whose name matches; none: ours alone")
+    parser.add_argument("--peers", default="", metavar="REGEX",
+                        help="opponents whose name matches; none: ours alone")
     parser.add_argument("--quick", action="store_true", help="one case a group, no max-autotune")
-    parser.add_argument("--minutes", type=float, default=8.5, help="stop starting measurements after that (default 8.5)")
+    parser.add_argument("--minutes", type=float, default=8.5,
+                        help="stop starting measurements after that (default 8.5)")
     parser.add_argument("--list", action="store_true", help="print the cases and end; needs no GPU")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     return parser.parse_args()
@@ -74,7 +77,8 @@ class Run:
             print(f"[{time.monotonic() - self.begin:4.0f} s] {text}", file=sys.stderr, flush=True)
 
     def opponents(self, case, autotune):
-        """label -> a function that makes the step; made one by one, since torch.compile keeps global state."""
+        """label -> a function that makes the step; made one by one, since torch.compile keeps global
+        state."""
         bench = self.bench
         if autotune:
             found = {"max-autotune": lambda: bench.compiled(case, mode="max-autotune-no-cudagraphs")}
@@ -157,7 +161,8 @@ class Run:
             self.progress(f"max-autotune {i + 1}/{len(tuned)} {case.name}")
             self.timed(lambda: self.measure(case, autotune=True))
             print(line(self.rows[case.name]), flush=True)
-        missing = sorted({f"{label}: {why}" for row in self.rows.values() for label, why in row["missing"].items()
+        missing = sorted({f"{label}: {why}" for row in self.rows.values()
+                          for label, why in row["missing"].items()
                           if "not installed" in why})
         for text in missing:
             print(text)
@@ -169,11 +174,13 @@ class Run:
 
 def line(row):
     ours = row["us"].get("fusion")
-    others = "  ".join(f"{label} {us:.2f}" for label, us in sorted(row["us"].items(), key=lambda item: item[1])
+    others = "  ".join(f"{label} {us:.2f}" for label, us in sorted(row["us"].items(),
+                                                                   key=lambda item: item[1])
                        if label != "fusion")
     if ours and row["kernels_at_most"] and row["kernels"] > row["kernels_at_most"]:
         others += f"  [{row['kernels']:g} kernels of ours, {row['kernels_at_most']} expected]"
-    failed = "".join(f"  {label}: {why}" for label, why in row["missing"].items() if "not installed" not in why)
+    failed = "".join(f"  {label}: {why}" for label, why in row["missing"].items()
+                     if "not installed" not in why)
     text = f"{row['name']:44} "
     text += f"{ours:8.2f} {row['limit']:8.2f} {100 * row['limit'] / ours:4.0f}%" if ours else f"{'-':>8} {row['limit']:8.2f}     "
     text += f"  {row['ratio']:5.2f}" if "ratio" in row else "       "
@@ -200,7 +207,8 @@ def main():
         print("run.py: PyTorch finds no GPU", file=sys.stderr)
         return 3
     if not shutil.which(options.fusion_run):
-        print(f"run.py: {options.fusion_run} is not there: build it, or name it with --fusion-run", file=sys.stderr)
+        print(f"run.py: {options.fusion_run} is not there: build it, or name it with --fusion-run",
+              file=sys.stderr)
         return 3
     cases = chosen(options)
     if not cases:

@@ -1,4 +1,5 @@
-"""Attention with grouped heads, 32 of 128 over 8 of keys and values: causal prefill, and decode of one query."""
+"""Attention with grouped heads, 32 of 128 over 8 of keys and values: causal prefill, and decode of one
+query."""
 from graph import Spec
 
 from .case import Case, double
@@ -22,7 +23,8 @@ class Attention(Case):
 
     def tensors(self):
         key = Spec(self.dtype, ("batch", self.kv_heads, "queries" if self.causal else "keys", self.width))
-        return {"q": Spec(self.dtype, ("batch", self.heads, "queries" if self.causal else 1, self.width)), "k": key,
+        return {"q": Spec(self.dtype, ("batch", self.heads, "queries" if self.causal else 1, self.width)),
+                "k": key,
                 "v": key}
 
     def body(self, graph, v):
@@ -31,7 +33,8 @@ class Attention(Case):
 
     def eager(self, t):
         from torch.nn.functional import scaled_dot_product_attention
-        return {"y": scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=self.causal, enable_gqa=True)}
+        return {"y": scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=self.causal,
+                                                  enable_gqa=True)}
 
     def exact(self, t):
         import torch

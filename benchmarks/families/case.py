@@ -1,18 +1,21 @@
-"""What a benchmark case is. To add one: a subclass in a file of this folder and a line in families/__init__.py."""
+"""What a benchmark case is. To add one: a subclass in a file of this folder and a line in
+families/__init__.py."""
 from graph import BYTES
 
-# Relative L2 distance of an output from the exact computation: a few roundings to the type, whatever the sizes.
+# Relative L2 distance of an output from the exact computation: a few roundings to the type, whatever the
+# sizes.
 TOLERANCE = {"bf16": 6e-3, "f16": 1e-3, "f32": 1e-5, "f8E4M3FN": 4e-2}
 
 
 class Case:
     """One call of a chain of ops at given sizes.
 
-    A subclass sets `name` (unique, what --only matches), `pattern` (the fusion that must fire, or None) and `kernels`
-    (how many a fused call is at most), and says in tensors() what a call reads, in body() what the graph computes, in eager()
-    the same as PyTorch users write it, and in exact() the same in double precision, rounding only where a result
-    leaves; or exact() returns a function of a result, where that has a choice. eager() and exact() take and return dicts of torch tensors; a quantised output `q` with scales is returned
-    as (q, scales).
+    A subclass sets `name` (unique, what --only matches), `pattern` (the fusion that must fire, or None) and
+    `kernels` (how many a fused call is at most), and says in tensors() what a call reads, in body() what the
+    graph computes, in eager() the same as PyTorch users write it, and in exact() the same in double
+    precision, rounding only where a result leaves; or exact() returns a function of a result, where that has
+    a choice. eager() and exact() take and return dicts of torch tensors; a quantised output `q` with scales
+    is returned as (q, scales).
     """
     pattern, kernels = None, 1
     flops = 0         # of products all, of other arithmetic about as many as a person would count

@@ -1,5 +1,5 @@
-"""A chain of all-reduce -> add -> RMSNorm [-> fp8], as tensor-parallel layers have two of: partial sums of its own for each
-link, the residual goes on."""
+"""A chain of all-reduce -> add -> RMSNorm [-> fp8], as tensor-parallel layers have two of: partial sums of
+its own for each link, the residual goes on."""
 from graph import Spec
 
 from .case import Case, double
@@ -10,15 +10,16 @@ WIRE, HOP = 366e3, 1.85  # bytes a microsecond and direction between H200s of on
 
 
 class Chain(Case):
-    """All ranks have the same inputs. Nothing but its norms, or what they are quantised to, is read of a link, as of one in
-    front of a product; nobody reads the last sum."""
+    """All ranks have the same inputs. Nothing but its norms, or what they are quantised to, is read of a
+    link, as of one in front of a product; nobody reads the last sum."""
     kernels = None
 
     def __init__(self, tokens, hidden=8192, dtype="bf16", quant=None, ranks=1):
         super().__init__(tokens=tokens)
         self.hidden, self.dtype, self.quant, self.ranks = hidden, dtype, quant, ranks
         self.name = f"all-reduce+add+RMSNorm{QUANT[quant]} {tokens}x{hidden} {dtype}"
-        # Up to twelve roundings of the sum follow from one another; NCCL rounds on its way around the ring too.
+        # Up to twelve roundings of the sum follow from one another; NCCL rounds on its way around the ring
+        # too.
         self.tolerance = {f"norm{link}": 1.5e-2 for link in LINKS}
 
     def shrunk(self):
@@ -38,12 +39,13 @@ class Chain(Case):
         for link in LINKS:
             s = graph.op("add", [graph.op("all_reduce", [v[f"x{link}"]], row), s], row)
             n = graph.op("rms_norm", [s, v["w"]], row, eps=EPS)
-            results |= named(link, quantized(graph, n, self.quant, v.get("scale")) if self.quant else {"norm": n})
+            results |= named(link, quantized(graph, n, self.quant, v.get("scale")) if self.quant
+                             else {"norm": n})
         return results
 
     def linked(self, t, reduced, after):
-        """The chain in PyTorch. reduced(x): the sum over ranks, in place or not; after(sum, residual, t): the new residual
-        and what a link results in."""
+        """The chain in PyTorch. reduced(x): the sum over ranks, in place or not; after(sum, residual, t): the
+        new residual and what a link results in."""
         s, results = t["r"], {}
         for link in LINKS:
             s, made = after(reduced(t[f"x{link}"]), s, t)
@@ -69,11 +71,12 @@ class Chain(Case):
         return self.linked(t, lambda x: (double(x) * self.ranks).to(x.dtype), after)
 
     def wire(self):
-        """Microseconds at least for a link: one hop with every message to every rank, or two with a shard of it, of which
-        the second has the normed rows."""
+        """Microseconds at least for a link: one hop with every message to every rank, or two with a shard of
+        it, of which the second has the normed rows."""
         elements, others = self.sizes["tokens"] * self.hidden, self.ranks - 1
         back = {None: 2, "static": 1, "token": 1 + 4 / self.hidden, "group": 1 + 4 / 128}[self.quant]
-        return min(others * elements * 2 / WIRE + HOP, others / self.ranks * elements * (2 + back) / WIRE + 2 * HOP)
+        return min(others * elements * 2 / WIRE + HOP,
+                   others / self.ranks * elements * (2 + back) / WIRE + 2 * HOP)
 
 
 def named(link, results):

@@ -1,4 +1,5 @@
-"""A block of routed experts as Hugging Face's mixtures have it: router, gate and up, down, the weighted sum."""
+"""A block of routed experts as Hugging Face's mixtures have it: router, gate and up, down, the weighted
+sum."""
 from graph import BYTES, Spec
 
 from .case import Case, double
@@ -51,7 +52,8 @@ class Experts(Case):
         weights = graph.op("reshape", [weights], (w, (t, s, 1)), shape=[t, s, 1])
         rows = graph.op("reshape", [v["x"]], (d, (t, 1, h)), shape=[t, 1, h])
         both = graph.op("expert_matmul", [rows, v["gate_up"], index], (d, (t, s, 2 * i)), transpose_w=True)
-        gate, up = (graph.op("slice", [both], (d, (t, s, i)), starts=[0, 0, at], sizes=[t, s, i], steps=(1, 1, 1))
+        gate, up = (graph.op("slice", [both], (d, (t, s, i)), starts=[0, 0, at], sizes=[t, s, i],
+                             steps=(1, 1, 1))
                     for at in (0, i))
         inner = graph.op("mul", [graph.op("silu", [gate], (d, (t, s, i))), up], (d, (t, s, i)))
         out = graph.op("expert_matmul", [inner, v["down"], index], (d, (t, s, h)), transpose_w=True)
@@ -67,17 +69,20 @@ class Experts(Case):
         if self.f32_weights:
             from transformers.models.mixtral.configuration_mixtral import MixtralConfig as Config
             from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock as Block
-            config = Config(hidden_size=self.hidden, intermediate_size=self.inner, num_local_experts=self.experts,
+            config = Config(hidden_size=self.hidden, intermediate_size=self.inner,
+                            num_local_experts=self.experts,
                             num_experts_per_tok=self.slots)
         else:
             from transformers.models.qwen3_moe.configuration_qwen3_moe import Qwen3MoeConfig as Config
             from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock as Block
-            config = Config(hidden_size=self.hidden, moe_intermediate_size=self.inner, num_experts=self.experts,
+            config = Config(hidden_size=self.hidden, moe_intermediate_size=self.inner,
+                            num_experts=self.experts,
                             num_experts_per_tok=self.slots, norm_topk_prob=True)
         config._experts_implementation = implementation
         with torch.device("meta"):
             block = Block(config)
-        for owner, name, value in ((block.gate, "weight", t["router"]), (block.experts, "gate_up_proj", t["gate_up"]),
+        for owner, name, value in ((block.gate, "weight", t["router"]),
+                                   (block.experts, "gate_up_proj", t["gate_up"]),
                                    (block.experts, "down_proj", t["down"])):
             setattr(owner, name, torch.nn.Parameter(value, requires_grad=False))
         return block.eval()

@@ -1,4 +1,5 @@
-"""act(gate) * up [-> quantise]: SwiGLU and GeGLU, gate and up in one packed tensor (what FlashInfer takes) or in two."""
+"""act(gate) * up [-> quantise]: SwiGLU and GeGLU, gate and up in one packed tensor (what FlashInfer takes) or
+in two."""
 from graph import Spec
 
 from .case import Case, double
@@ -19,7 +20,8 @@ class Gated(Case):
         self.flops = tokens * hidden * (6 + 2 * bool(quant))
 
     def shrunk(self):
-        return Gated(self.act, self.small["tokens"], self.small["hidden"] + self.hidden % 8, self.dtype, self.quant,
+        return Gated(self.act, self.small["tokens"], self.small["hidden"] + self.hidden % 8, self.dtype,
+                     self.quant,
                      self.packed)
 
     def tensors(self):
@@ -35,7 +37,8 @@ class Gated(Case):
         half = (self.dtype, ("tokens", self.hidden))
         gate, up = v.get("gate"), v.get("up")
         if self.packed:
-            gate, up = (graph.op("slice", [v["p"]], half, sizes=["tokens", self.hidden], starts=[0, start], steps=(1, 1))
+            gate, up = (graph.op("slice", [v["p"]], half, sizes=["tokens", self.hidden], starts=[0, start],
+                                 steps=(1, 1))
                         for start in (0, self.hidden))
         if self.act == "silu":
             a = graph.op("silu", [gate], half)
@@ -58,7 +61,8 @@ class Gated(Case):
 
     def exact(self, t):
         gate, up = self.halves(t)
-        return {"q" if self.quant else "y": saturated(self.activated(double(gate)) * double(up), self.quant, t)}
+        return {"q" if self.quant else "y": saturated(self.activated(double(gate)) * double(up), self.quant,
+                                                      t)}
 
     def peers(self):
         if not self.packed or self.quant:

@@ -1,5 +1,5 @@
-"""QK-norm -> RoPE of the query and key heads in a packed QKV product, 128 wide (Qwen 3); without norms it is Llama's. With
-a cache, keys and values are written behind what it holds."""
+"""QK-norm -> RoPE of the query and key heads in a packed QKV product, 128 wide (Qwen 3); without norms it is
+Llama's. With a cache, keys and values are written behind what it holds."""
 from graph import Spec
 
 from .case import Case, double
@@ -28,7 +28,8 @@ class QkNormRope(Case):
 
     def tensors(self):
         tensors = {"qkv": Spec(self.dtype, ("tokens", self.columns())),
-                   "cos": Spec(self.dtype, ("tokens", WIDTH // 2)), "sin": Spec(self.dtype, ("tokens", WIDTH // 2))}
+                   "cos": Spec(self.dtype, ("tokens", WIDTH // 2)),
+                   "sin": Spec(self.dtype, ("tokens", WIDTH // 2))}
         if self.norm:
             for name in ("qw", "kw"):
                 tensors[name] = Spec(self.dtype, (WIDTH,), weight=True, scale=0.3, shift=1.0)
@@ -36,7 +37,8 @@ class QkNormRope(Case):
 
     def body(self, graph, v):
         half = (self.dtype, (1, "tokens", 1, WIDTH // 2))
-        cos, sin = (graph.op("reshape", [v[name]], half, shape=[1, "tokens", 1, WIDTH // 2]) for name in ("cos", "sin"))
+        cos, sin = (graph.op("reshape", [v[name]], half, shape=[1, "tokens", 1, WIDTH // 2])
+                    for name in ("cos", "sin"))
         results, start = {}, 0
         for name, count in (("q", self.heads), ("k", self.kv_heads)):
             heads = (self.dtype, (1, "tokens", count, WIDTH))
@@ -81,7 +83,8 @@ class QkNormRope(Case):
 
 
 class QkNormRopeCache(QkNormRope):
-    """The queries leave; the keys and the values, which are only moved, go into caches behind `past` positions."""
+    """The queries leave; the keys and the values, which are only moved, go into caches behind `past`
+    positions."""
     pattern = "rope_kv_write"
 
     def __init__(self, tokens, past, heads=32, kv_heads=8, dtype="bf16"):
@@ -101,14 +104,17 @@ class QkNormRopeCache(QkNormRope):
         return {**super().tensors(), "pastk": cache, "pastv": cache}
 
     def body(self, graph, v):
-        half, whole = (self.dtype, (1, 1, "tokens", WIDTH // 2)), (self.dtype, (1, self.kv_heads, "past + tokens", WIDTH))
-        cos, sin = (graph.op("reshape", [v[name]], half, shape=[1, 1, "tokens", WIDTH // 2]) for name in ("cos", "sin"))
+        half, whole = (self.dtype, (1, 1, "tokens", WIDTH // 2)), (self.dtype,
+                                                                   (1, self.kv_heads, "past + tokens", WIDTH))
+        cos, sin = (graph.op("reshape", [v[name]], half, shape=[1, 1, "tokens", WIDTH // 2])
+                    for name in ("cos", "sin"))
         results, start = {}, 0
         for name, count in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads)):
             heads = (self.dtype, (1, count, "tokens", WIDTH))
             x = graph.op("slice", [v["qkv"]], (self.dtype, ("tokens", count * WIDTH)),
                          sizes=["tokens", count * WIDTH], starts=[0, start], steps=(1, 1))
-            x = graph.op("reshape", [x], (self.dtype, (1, "tokens", count, WIDTH)), shape=[1, "tokens", count, WIDTH])
+            x = graph.op("reshape", [x], (self.dtype, (1, "tokens", count, WIDTH)),
+                         shape=[1, "tokens", count, WIDTH])
             x = graph.op("transpose", [x], heads, perm=(0, 2, 1, 3))
             if name != "v":
                 x = graph.op("rms_norm", [x, v[f"{name}w"]], heads, eps=EPS)

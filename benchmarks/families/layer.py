@@ -1,4 +1,5 @@
-"""A decoder layer shaped like Llama 3 8B's: prefill of one prompt, or decode of one token a sequence over a cache."""
+"""A decoder layer shaped like Llama 3 8B's: prefill of one prompt, or decode of one token a sequence over a
+cache."""
 from graph import Spec
 
 from .case import Case, double
@@ -11,7 +12,8 @@ class Layer(Case):
     autotune = True
     small_config = {"hidden": 64, "ffn": 96, "heads": 4, "kv_heads": 2, "width": 16}
 
-    def __init__(self, batch, new, past, hidden=4096, ffn=14336, heads=32, kv_heads=8, width=128, dtype="bf16"):
+    def __init__(self, batch, new, past, hidden=4096, ffn=14336, heads=32, kv_heads=8, width=128,
+                 dtype="bf16"):
         # The cache's length with the new tokens is a size of its own to the graph, as exporters print it.
         super().__init__(batch=batch, new=new, past=past)
         self.hidden, self.ffn, self.heads, self.kv_heads, self.width = hidden, ffn, heads, kv_heads, width
@@ -36,8 +38,10 @@ class Layer(Case):
         norm = Spec(d, (self.hidden,), weight=True, scale=0.3, shift=1.0)
         tensors = {"x": Spec(d, ("batch", "new", self.hidden)),
                    "cos": Spec(d, ("new", self.width)), "sin": Spec(d, ("new", self.width)),
-                   "norm1": norm, "wq": weight(self.heads * self.width, self.hidden), "wk": weight(kv, self.hidden),
-                   "wv": weight(kv, self.hidden), "wo": weight(self.hidden, self.heads * self.width), "norm2": norm,
+                   "norm1": norm, "wq": weight(self.heads * self.width, self.hidden),
+                   "wk": weight(kv, self.hidden),
+                   "wv": weight(kv, self.hidden), "wo": weight(self.hidden, self.heads * self.width),
+                   "norm2": norm,
                    "gate": weight(self.ffn, self.hidden), "up": weight(self.ffn, self.hidden),
                    "down": weight(self.hidden, self.ffn)}
         if self.sizes["past"]:
@@ -50,12 +54,16 @@ class Layer(Case):
         total = "past + new" if self.sizes["past"] else "new"
         n = graph.op("rms_norm", [v["x"], v["norm1"]], (d, row), eps=EPS)
         table = (d, (1, 1, "new", self.width))
-        cos, sin = (graph.op("reshape", [v[name]], table, shape=[1, 1, "new", self.width]) for name in ("cos", "sin"))
+        cos, sin = (graph.op("reshape", [v[name]], table, shape=[1, 1, "new", self.width])
+                    for name in ("cos", "sin"))
         heads = {}
         for name, count in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads)):
-            m = graph.op("matmul", [n, v[f"w{name}"]], (d, ("batch", "new", count * self.width)), transpose_b=True)
-            m = graph.op("reshape", [m], (d, ("batch", "new", count, self.width)), shape=["batch", "new", count, self.width])
-            heads[name] = graph.op("transpose", [m], (d, ("batch", count, "new", self.width)), perm=(0, 2, 1, 3))
+            m = graph.op("matmul", [n, v[f"w{name}"]], (d, ("batch", "new", count * self.width)),
+                         transpose_b=True)
+            m = graph.op("reshape", [m], (d, ("batch", "new", count, self.width)),
+                         shape=["batch", "new", count, self.width])
+            heads[name] = graph.op("transpose", [m], (d, ("batch", count, "new", self.width)),
+                                   perm=(0, 2, 1, 3))
         for name in "qk":
             heads[name] = graph.op("rope", [heads[name], cos, sin], (d, heads[name].dims), interleaved=False,
                                    rotary_dim=self.width)
@@ -85,8 +93,8 @@ class Layer(Case):
         return {"y": s + m, **results}
 
     def attended(self, t):
-        """The first half up to where ranks that share the heads would sum, and the cache: one buffer with room for the new
-        tokens, as serving engines keep it. A rank's tensors give its number of heads."""
+        """The first half up to where ranks that share the heads would sum, and the cache: one buffer with
+        room for the new tokens, as serving engines keep it. A rank's tensors give its number of heads."""
         from torch.nn.functional import linear, scaled_dot_product_attention
         q, k, v = (linear(norm(t["x"], t["norm1"]), t[name]) for name in ("wq", "wk", "wv"))
         q, k, v = (x.unflatten(-1, (-1, self.width)).transpose(1, 2) for x in (q, k, v))
@@ -101,15 +109,18 @@ class Layer(Case):
         return linear(a.transpose(1, 2).flatten(2), t["wo"]), results
 
     def fed(self, t, o):
-        """The second half: the sum, and what is added to it, up to where ranks that share the columns would sum."""
+        """The second half: the sum, and what is added to it, up to where ranks that share the columns would
+        sum."""
         from torch.nn.functional import linear, silu
         s = t["x"] + o
         n = norm(s, t["norm2"])
         return s, linear(silu(linear(n, t["gate"])) * linear(n, t["up"]), t["down"])
 
     def shard(self, t, rank, ranks):
-        """One rank's part of the tensors: rows of the first product of a pair, columns of the second, heads of the cache."""
-        cut = dict.fromkeys(("wq", "wk", "wv", "gate", "up"), 0) | dict.fromkeys(("wo", "down", "pastk", "pastv"), 1)
+        """One rank's part of the tensors: rows of the first product of a pair, columns of the second, heads
+        of the cache."""
+        cut = dict.fromkeys(("wq", "wk", "wv", "gate", "up"),
+                            0) | dict.fromkeys(("wo", "down", "pastk", "pastv"), 1)
         return {name: tensor.chunk(ranks, cut[name])[rank].contiguous() if name in cut else tensor
                 for name, tensor in t.items()}
 

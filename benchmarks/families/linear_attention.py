@@ -37,16 +37,19 @@ class LinearAttention(Case):
             b, t, h, *width = value.dims
             if not width:
                 value = graph.op("reshape", [value], (value.dtype, (b, t, h, 1)), shape=[b, t, h, 1])
-            return graph.op("transpose", [value], (value.dtype, (b, h, t, *(width or [1]))), perm=(0, 2, 1, 3))
+            return graph.op("transpose", [value], (value.dtype, (b, h, t, *(width or [1]))),
+                            perm=(0, 2, 1, 3))
         values = heads_first(v["v"])
         y, state = graph.op("linear_attention",
-                            [heads_first(v["q"]), heads_first(v["k"]), values, v["past"], heads_first(v["decay"]),
+                            [heads_first(v["q"]), heads_first(v["k"]), values, v["past"],
+                             heads_first(v["decay"]),
                              heads_first(v["beta"])],
                             (self.dtype, values.dims), ("f32", v["past"].dims), scale=self.width ** -0.5,
                             raw="operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>")
         b, h, t, width = y.dims
         y = graph.op("transpose", [y], (self.dtype, (b, t, h, width)), perm=(0, 2, 1, 3))
-        return {"y": graph.op("reshape", [y], (self.dtype, (b, t, h * width)), shape=[b, t, h * width]), "state": state}
+        return {"y": graph.op("reshape", [y], (self.dtype, (b, t, h * width)), shape=[b, t, h * width]),
+                "state": state}
 
     def eager(self, t):
         made = self.stepped(t, lambda tensor: tensor.float())

@@ -1,4 +1,5 @@
-"""matmul -> bias -> activation, and gate/up products with the gating after both, against cuBLASLt (through PyTorch)."""
+"""matmul -> bias -> activation, and gate/up products with the gating after both, against cuBLASLt (through
+PyTorch)."""
 from graph import Spec
 
 from .case import Case, double
@@ -27,7 +28,8 @@ class Epilogue(Case):
         row = (self.dtype, ("tokens", self.n))
         y = graph.op("matmul", [v["x"], v["w"]], row, transpose_b=True)
         y = graph.op("add", [y, v["b"]], row)
-        return {"y": graph.op("gelu", [y], row, approximate="tanh") if self.act == "gelu" else graph.op("silu", [y], row)}
+        return {"y": graph.op("gelu", [y], row, approximate="tanh") if self.act == "gelu"
+                else graph.op("silu", [y], row)}
 
     def activated(self, y):
         from torch.nn.functional import gelu, silu

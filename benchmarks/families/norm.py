@@ -1,4 +1,5 @@
-"""add -> norm [-> quantise]: what FlashInfer calls fused_add_rmsnorm and Inductor fuses into one Triton kernel."""
+"""add -> norm [-> quantise]: what FlashInfer calls fused_add_rmsnorm and Inductor fuses into one Triton
+kernel."""
 from graph import Spec
 
 from .case import Case, double
@@ -29,7 +30,8 @@ class AddNorm(Case):
     def tensors(self):
         row, column = ("tokens", self.hidden), (self.hidden,)
         tensors = {"x": Spec(self.dtype, row), "r": Spec(self.dtype, row),
-                   "w": Spec(self.dtype, column, weight=True, scale=0.3, shift=0.0 if self.kind == "gemma" else 1.0)}
+                   "w": Spec(self.dtype, column, weight=True, scale=0.3,
+                             shift=0.0 if self.kind == "gemma" else 1.0)}
         if self.kind == "layer":
             tensors["b"] = Spec(self.dtype, column, weight=True)
         if self.quant == "static":
@@ -59,7 +61,8 @@ class AddNorm(Case):
             n = (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + EPS) * (1 + t["w"].float())).to(s.dtype)
         else:
             n = (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + EPS)).to(s.dtype) * t["w"]
-        return {"sum": s, "norm": n} if not self.quant else {"sum": s, **eager_quantized(n, self.quant, t.get("scale"))}
+        return {"sum": s, "norm": n} if not self.quant else {"sum": s,
+                                                             **eager_quantized(n, self.quant, t.get("scale"))}
 
     def exact(self, t):
         import torch
@@ -89,7 +92,8 @@ def quantized(graph, value, quant, scale):
 
 def saturated(exact, quant, t):
     """What 8 bits can hold of an exact result: with a scale given beforehand, its ends are cut off."""
-    return exact.clamp(-F8_MAX * double(t["scale"]), F8_MAX * double(t["scale"])) if quant == "static" else exact
+    return exact.clamp(-F8_MAX * double(t["scale"]),
+                       F8_MAX * double(t["scale"])) if quant == "static" else exact
 
 
 def eager_quantized(n, quant, scale):
@@ -104,7 +108,8 @@ def eager_quantized(n, quant, scale):
 
 
 def flashinfer_norm(case):
-    """FlashInfer adds and normalises in place, so each call works on copies that are made before the timing."""
+    """FlashInfer adds and normalises in place, so each call works on copies that are made before the
+    timing."""
     try:
         import flashinfer
     except ImportError:
