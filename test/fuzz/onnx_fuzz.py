@@ -2,8 +2,8 @@
 
   test/fuzz/onnx_fuzz.py --seed=1 --count=1000 [-o FOLDER]
 
-What is wrong is written as FOLDER/onnx-SEED.onnx with its inputs, cut down to the first node that differs. Two
-runs agree if types and shapes do, and
+What is wrong is written as FOLDER/onnx-SEED.onnx with its inputs, cut down to the first node that differs.
+Two runs agree if types and shapes do, and
   - integers and truth values are the same;
   - each element is of the same kind (NaN, an infinity, finite); zeros of both signs are equal;
   - of the finite ones the L2 distance is at most 1e-4 (f32) or 2e-2 (f16) of the length, and 8 times what

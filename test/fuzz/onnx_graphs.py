@@ -1,8 +1,8 @@
 """Random ONNX graphs of standard ops, well typed at every opset from 13 to 23.
 
 A value is *exact* if it is computed without rounding from inputs that lie on a grid. What jumps (comparisons,
-roundings to integers, places of extremes, sorting, quantisation) reads exact values only: of others a rounding
-decides it.
+roundings to integers, places of extremes, sorting, quantisation) reads exact values only: of others a
+rounding decides it.
 """
 
 import random

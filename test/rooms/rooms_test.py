@@ -26,7 +26,8 @@ ROOMS = {
     "examples": {"fusion"},
 }
 TOP = {room.split("/")[0] for room in ROOMS}
-INSTALLED = ("api/Compare.h", "api/Decode.h", "api/Fusion.h", "api/Generate.h", "runtime/Results.h", "runtime/RunStatistics.h", "ir/base/", "codegen/plan/")
+INSTALLED = ("api/Compare.h", "api/Decode.h", "api/Fusion.h", "api/Generate.h", "runtime/Results.h",
+             "runtime/RunStatistics.h", "ir/base/", "codegen/plan/")
 
 
 def included(text):
@@ -78,7 +79,8 @@ class RoomsTest(unittest.TestCase):
             ("tools/Tool.cpp", '#include "codegen/BuildPlan.h"'),
             ("examples/streams/main.cpp", '#include "api/Fusion.h"'),
         ):
-            self.assertEqual(1, len(list(wrong_includes(path, f"// a comment\n{include}\n"))), (path, include))
+            self.assertEqual(1, len(list(wrong_includes(path, f"// a comment\n{include}\n"))),
+                             (path, include))
         self.assertEqual([], list(wrong_includes("runtime/Executor.cpp", '#include "codegen/plan/Print.h"\n')))
 
     def test_public_headers_reach_only_what_is_installed(self):

@@ -1,5 +1,5 @@
-"""The benchmarks, as far as a machine without a GPU goes: every graph that they time fuses as they expect, and computes
-what the reference computes; the A/B of a graph; figures from results."""
+"""The benchmarks, as far as a machine without a GPU goes: every graph that they time fuses as they expect,
+and computes what the reference computes; the A/B of a graph; figures from results."""
 import json
 import os
 import py_compile
@@ -26,13 +26,15 @@ CALLS = 2
 
 
 def python(script, *arguments):
-    return subprocess.run([sys.executable, os.path.join(FOLDER, script), *arguments], capture_output=True, text=True,
+    return subprocess.run([sys.executable, os.path.join(FOLDER, script), *arguments], capture_output=True,
+                          text=True,
                           timeout=240, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 class Decode(ToolTest):
     def test_steps_replay_one_graph(self):
-        done = python("decode.py", "--fusion-run=" + os.path.join(os.environ["FUSION_BINARIES"], "fusion-run"), "--small", "--layers=3",
+        done = python("decode.py", "--fusion-run=" + os.path.join(os.environ["FUSION_BINARIES"],
+                                                                  "fusion-run"), "--small", "--layers=3",
                       "--batch=2", "--past=7", "--steps=4", "--device=emulate")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"decode: 4 steps, .* planned 1 times, .* recorded 1 times, replayed 4 times")
@@ -44,12 +46,15 @@ class Models(ToolTest):
         done = python("models.py", "--models=tiny", "--cases=decode-2-6,prefill-5", "--write=" + self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         model = self.path("graph.mlir")
-        self.run_tool("fusion-opt", model, "--fuse", "--sample=greedy", "--kv-capacity=8", "--require-plan", "--require=rope_kv_write=2",
+        self.run_tool("fusion-opt", model, "--fuse", "--sample=greedy", "--kv-capacity=8", "--require-plan",
+                      "--require=rope_kv_write=2",
                       "--require=gated_matmul=2", "-o", self.path("plan.txt"))
         for case, shape in (("decode-2-6", "2x1"), ("prefill-5", "1x1")):
-            out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--sample=greedy", "--inputs=" + self.path(case + ".safetensors"))
+            out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--sample=greedy",
+                                   "--inputs=" + self.path(case + ".safetensors"))
             self.assertEqual(out, f"logits {shape}x96 bf16\nnext_tokens {shape} i64\n4 caches\n")
-        out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--generate=3", "--prompt=1,2,3", "--prompt=4,5,6")
+        out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--generate=3", "--prompt=1,2,3",
+                               "--prompt=4,5,6")
         self.assertTrue(out.startswith("tokens: "), out)
 
 
@@ -57,7 +62,8 @@ class Cases(ToolTest):
     def fused(self, case):
         """Every call becomes the kernels that the case promises."""
         report = self.path("report.json")
-        self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", *case.options, f"--report={report}", "-o", self.path("fused.mlir"))
+        self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", *case.options, f"--report={report}",
+                      "-o", self.path("fused.mlir"))
         with open(report) as file:
             fusions = json.load(file)
         if case.pattern:
@@ -78,8 +84,10 @@ class Cases(ToolTest):
             write_small(case, CALLS, self.folder, seed)
             self.fused(case)
             expected = self.path("expected.safetensors")
-            self.run_tool("fusion-run", *inputs, "--device=cpu", "--no-fuse", f"--outputs={expected}", "--quiet")
-            out, _ = self.run_tool("fusion-run", *inputs, "--device=emulate", f"--expect={expected}", "--bench=1", "--quiet",
+            self.run_tool("fusion-run", *inputs, "--device=cpu", "--no-fuse", f"--outputs={expected}",
+                          "--quiet")
+            out, _ = self.run_tool("fusion-run", *inputs, "--device=emulate", f"--expect={expected}",
+                                   "--bench=1", "--quiet",
                                    *case.options)
             self.assertNotIn("FAIL", out, case.name)
             self.assertGreaterEqual(out.count("PASS"), CALLS, case.name)
@@ -94,27 +102,34 @@ class Ranks(ToolTest):
             return json.load(file)["patterns"][pattern]["fired"]
 
     def test_every_chain_fuses(self):
-        chains = [case for ranks in (2, 4) for case, _, _ in collectives.cases(ranks) if isinstance(case, Chain)]
+        chains = [case for ranks in (2, 4) for case,
+                  _, _ in collectives.cases(ranks) if isinstance(case, Chain)]
         self.assertEqual(len(chains), 36)
         for case in chains:
             self.write("graph.mlir", written(case, 1)[0].text())
-            self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse", f"--report={self.path('report.json')}", "-o",
+            self.run_tool("fusion-opt", self.path("graph.mlir"), "--fuse",
+                          f"--report={self.path('report.json')}", "-o",
                           self.path("fused.mlir"))
-            self.assertEqual(self.fired("all_reduce_add_norm_quant" if case.quant else "all_reduce_add_norm"), len(LINKS))
+            self.assertEqual(self.fired("all_reduce_add_norm_quant" if case.quant else "all_reduce_add_norm"),
+                             len(LINKS))
 
     def test_small_ones_compute_what_the_reference_computes(self):
         inputs = [self.path("graph.mlir"), f"--inputs={self.path('inputs.safetensors')}"]
-        small = [(Chain(1).shrunk(), (2, 4)), *((Chain(1, quant=quant).shrunk(), (2,)) for quant in ("static", "token", "group")),
+        small = [(Chain(1).shrunk(), (2, 4)), *((Chain(1, quant=quant).shrunk(), (2,))
+                                                for quant in ("static", "token", "group")),
                  (Layer(1, 1, 1024).shrunk(), (2,))]
         for case, numbers in small:
             calls = 1 if isinstance(case, Chain) else CALLS
             write_small(case, calls, self.folder)
             for ranks in numbers:
                 expected = self.path("expected.safetensors")
-                self.run_tool("fusion-run", *inputs, f"--tp={ranks}", "--device=cpu", "--no-fuse", f"--outputs={expected}",
+                self.run_tool("fusion-run", *inputs, f"--tp={ranks}", "--device=cpu", "--no-fuse",
+                              f"--outputs={expected}",
                               "--quiet")
-                out, _ = self.run_tool("fusion-run", *inputs, f"--tp={ranks}", "--device=emulate", "--bench=1", "--quiet",
-                                       f"--expect={expected}", f"--report={self.path('report.json')}", *case.options)
+                out, _ = self.run_tool("fusion-run", *inputs, f"--tp={ranks}", "--device=emulate",
+                                       "--bench=1", "--quiet",
+                                       f"--expect={expected}", f"--report={self.path('report.json')}",
+                                       *case.options)
                 self.assertNotIn("FAIL", out, case.name)
                 self.assertRegex(out, r"median [\d.]+ us")  # what measure.py reads
                 if isinstance(case, Layer):
@@ -163,8 +178,10 @@ class Ranks(ToolTest):
 
 class Figures(ToolTest):
     def results(self, **changes):
-        row = {"name": "add+RMSNorm 8192x4096 bf16", "group": "add+RMSNorm", "label": "8192x4096", "bytes": 268e6,
-               "flops": 168e6, "limit": 63.5, "us": {"fusion": 66.0, "compile": 70.0, "eager": 500.0}, "ratio": 1.06,
+        row = {"name": "add+RMSNorm 8192x4096 bf16", "group": "add+RMSNorm", "label": "8192x4096",
+               "bytes": 268e6,
+               "flops": 168e6, "limit": 63.5, "us": {"fusion": 66.0, "compile": 70.0, "eager": 500.0},
+               "ratio": 1.06,
                "ratio_to": "compile"}
         broken = {**row, "name": "QK <broken>", "group": "QK-norm+RoPE", "us": {"eager": 90.0}}
         broken.pop("ratio")
@@ -204,7 +221,8 @@ class Commands(ToolTest):
         names = done.stdout.splitlines()
         self.assertGreater(len(names), 3)
         self.assertTrue(all(name.startswith("QK-norm+RoPE") for name in names), names)
-        self.assertLess(len(python("run.py", "--list", "--quick", "--only=^QK").stdout.splitlines()), len(names))
+        self.assertLess(len(python("run.py", "--list", "--quick", "--only=^QK").stdout.splitlines()),
+                        len(names))
 
     def test_what_is_missing_is_named(self):
         done = python("run.py", "--fusion-run=/nowhere/fusion-run")

@@ -19,7 +19,8 @@ class Cache(ToolTest):
     def setUp(self):
         super().setUp()
         self.write("g.mlir", graph)
-        write_safetensors(self.path("in.safetensors"), {"arg0": ("F32", [4, 8], struct.pack("<32f", *[0.5] * 32))})
+        write_safetensors(self.path("in.safetensors"),
+                          {"arg0": ("F32", [4, 8], struct.pack("<32f", *[0.5] * 32))})
         self.own = self.path("cache")
 
     def emulate(self, **options):
@@ -79,7 +80,8 @@ class Cache(ToolTest):
                 os.chmod(os.path.join(where, name), 0o644)
         before = self.files()
         nobody = pwd.getpwnam("nobody")
-        probe = os.spawnv(os.P_WAIT, "/usr/bin/setpriv", ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups",
+        probe = os.spawnv(os.P_WAIT, "/usr/bin/setpriv",
+                          ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups",
                           "test", "-x", os.path.join(BINARIES, "fusion-run")])
         if probe != 0:
             self.skipTest("others cannot run the tools")

@@ -1,7 +1,7 @@
 """Leaving a fusion out never makes a graph cheaper: its candidates were weighed with all others.
 
-Cheaper is what fusions are chosen by: fewer bytes, where a kernel's launch counts as 2 MiB of them. A choice may so move a
-few bytes more to launch less; with as many kernels or more, it never does.
+Cheaper is what fusions are chosen by: fewer bytes, where a kernel's launch counts as 2 MiB of them. A choice
+may so move a few bytes more to launch less; with as many kernels or more, it never does.
 """
 import json
 import os
@@ -18,7 +18,8 @@ class Choice(ToolTest):
     def fuse(self, model, *options):
         """Bytes, kernels, and the patterns that fired."""
         self.run_tool(
-            "fusion-opt", model, "--fuse", "--profit=model", "--quiet", "--report=r.json", "-o", os.devnull, *options)
+            "fusion-opt", model, "--fuse", "--profit=model", "--quiet", "--report=r.json", "-o", os.devnull,
+            *options)
         report = json.loads(self.read("r.json"))
         fired = [name for name, pattern in report["patterns"].items() if pattern["fired"] and name != "shard"]
         return report["bytes"]["after"], report["kernels"]["after"], fired

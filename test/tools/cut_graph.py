@@ -1,5 +1,6 @@
-"""Cuts an exported Llama into one graph file for each rank, with com.microsoft AllReduce between, as a serving system
-that shards before it exports leaves them: usage cut_graph.py MODEL FOLDER RANKS; writes FOLDER/rank_R.onnx."""
+"""Cuts an exported Llama into one graph file for each rank, with com.microsoft AllReduce between, as a
+serving system that shards before it exports leaves them: usage cut_graph.py MODEL FOLDER RANKS; writes
+FOLDER/rank_R.onnx."""
 import sys
 
 import numpy as np
@@ -16,7 +17,8 @@ def cut(model, rank, ranks):
     """The graph of one rank; `model` is changed."""
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
-    linears = [node for node in graph.node if node.op_type == "MatMul" and node.name.startswith("node_linear")]
+    linears = [node for node in graph.node if node.op_type == "MatMul"
+               and node.name.startswith("node_linear")]
     sums = []
     for index, node in enumerate(linears[:-1]):  # the last is the head
         axis = LAYER[index % len(LAYER)]
@@ -28,11 +30,14 @@ def cut(model, rank, ranks):
     for node in sums:
         whole = node.output[0]
         node.output[0] = whole + "_part"
-        reduce = helper.make_node("AllReduce", [node.output[0]], [whole], node.name + "_all_reduce", domain="com.microsoft")
+        reduce = helper.make_node("AllReduce", [node.output[0]], [whole], node.name + "_all_reduce",
+                                  domain="com.microsoft")
         graph.node.insert(list(graph.node).index(node) + 1, reduce)
-    # Shapes that spell out the number of heads: [batch, heads, tokens, width] and [batch, heads, group, tokens, width].
+    # Shapes that spell out the number of heads: [batch, heads, tokens, width] and [batch, heads, group,
+    # tokens, width].
     for count in (HEADS, KEY_HEADS):
-        graph.initializer.append(numpy_helper.from_array(np.array([count // ranks], np.int64), f"heads_{count}"))
+        graph.initializer.append(numpy_helper.from_array(np.array([count // ranks], np.int64),
+                                                         f"heads_{count}"))
     for node in graph.node:
         if node.op_type != "Concat" or len(node.input) not in (4, 5) or node.input[1] not in weights:
             continue
@@ -40,7 +45,8 @@ def cut(model, rank, ranks):
         if value.tolist() == [HEADS if len(node.input) == 4 else KEY_HEADS]:
             node.input[1] = f"heads_{int(value[0])}"
     # ... or constant: [-1, tokens, heads, width] and [-1, tokens, all heads].
-    for name in {node.input[1] for node in graph.node if node.op_type == "Reshape" and node.input[1] in weights}:
+    for name in {node.input[1] for node in graph.node if node.op_type == "Reshape"
+                 and node.input[1] in weights}:
         shape = numpy_helper.to_array(weights[name]).copy()
         if len(shape) > 2:
             shape[2] //= ranks

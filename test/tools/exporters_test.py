@@ -1,7 +1,7 @@
 """Graphs of other exporters than torch's, emulated against onnxruntime's outputs.
 
-test/data/exporters.tar.xz has them without their weights: fill.json gives mean and deviation of each, and the numbers follow
-from the tensor's name.
+test/data/exporters.tar.xz has them without their weights: fill.json gives mean and deviation of each, and the
+numbers follow from the tensor's name.
 """
 import json
 import os
@@ -66,7 +66,8 @@ class Exporters(ToolTest):
                     # Of 4-bit weights, onnxruntime rounds activations too.
                     loose = ["--rtol=2e-2"] if "int4" in name else []
                     out, err = self.run_tool(
-                        "fusion-run", fill(folder), "--device=emulate", "--inputs=" + os.path.join(folder, "inputs.safetensors"),
+                        "fusion-run", fill(folder), "--device=emulate",
+                        "--inputs=" + os.path.join(folder, "inputs.safetensors"),
                         "--expect=" + os.path.join(folder, "outputs.safetensors"), *loose)
                     self.assertIn("PASS", out)
                     self.assertNotIn("FAIL", out)
@@ -78,7 +79,8 @@ class Exporters(ToolTest):
                 packed.extractall(place)
             folder = os.path.join(place, "exporters", "genaib-phi-fp16-cuda")
             model, given = fill(folder), os.path.join(folder, "inputs.safetensors")
-            out, err = self.run_tool("fusion-run", model, "--device=emulate", "--inputs=" + given, "--kv-capacity=16", "--decode=3")
+            out, err = self.run_tool("fusion-run", model, "--device=emulate", "--inputs=" + given,
+                                     "--kv-capacity=16", "--decode=3")
             self.assertIn("decode: 3 steps", out)
             random = numpy.random.default_rng(5)
             shapes = {name: tensor.shape for name, tensor in load_file(given).items()}
@@ -91,7 +93,8 @@ class Exporters(ToolTest):
             expected = os.path.join(place, "out.safetensors")
             self.run_tool("fusion-run", model, "--device=cpu", *files, "--outputs=" + expected)
             for capacity in ([], ["--kv-capacity=16"]):
-                out, err = self.run_tool("fusion-run", model, "--device=emulate", *files, "--expect=" + expected, *capacity)
+                out, err = self.run_tool("fusion-run", model, "--device=emulate", *files,
+                                         "--expect=" + expected, *capacity)
                 self.assertNotIn("FAIL", out)
                 self.assertGreater(out.count("PASS"), 4)
             # The same caches as buffers with room for more: the same logits, and caches as long as before.
@@ -99,7 +102,8 @@ class Exporters(ToolTest):
                        if name.startswith("past") else value for name, value in inputs.items()}
             save_file(buffers, os.path.join(place, "buffers.safetensors"))
             out, err = self.run_tool(
-                "fusion-run", model, "--device=emulate", "--shared-caches", "--outputs=" + os.path.join(place, "shared.safetensors"),
+                "fusion-run", model, "--device=emulate", "--shared-caches",
+                "--outputs=" + os.path.join(place, "shared.safetensors"),
                 "--inputs=" + os.path.join(place, "buffers.safetensors"))
             shared, grown = load_file(os.path.join(place, "shared.safetensors")), load_file(expected)
             for name, value in shared.items():
@@ -108,9 +112,11 @@ class Exporters(ToolTest):
                     valid = grown[name]
                     for entry, count in enumerate((7, 5)):
                         numpy.testing.assert_allclose(value[entry, :, :count].astype(numpy.float32),
-                                                      valid[entry, :, :count].astype(numpy.float32), atol=5e-3)
+                                                      valid[entry, :, :count].astype(numpy.float32),
+                                                      atol=5e-3)
                 else:
-                    numpy.testing.assert_allclose(value.astype(numpy.float32), grown[name].astype(numpy.float32), atol=2e-2)
+                    numpy.testing.assert_allclose(value.astype(numpy.float32),
+                                                  grown[name].astype(numpy.float32), atol=2e-2)
 
 
 if __name__ == "__main__":

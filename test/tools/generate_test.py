@@ -23,26 +23,31 @@ class Generate(ToolTest):
         cls.addClassCleanup(cls.place.cleanup)
         wanted = ("mobius-olmo2-cuda", "genaib-qwen3-fp32-cpu")
         with tarfile.open(PACKED) as packed:
-            packed.extractall(cls.place.name, [member for member in packed if member.name.split("/")[1:2] and member.name.split("/")[1] in wanted])
+            packed.extractall(cls.place.name, [member for member in packed if member.name.split("/")[1:2]
+                                               and member.name.split("/")[1] in wanted])
         cls.olmo, cls.qwen = (fill(os.path.join(cls.place.name, "exporters", name)) for name in wanted)
 
     def expect(self, tokens):
         data = b"".join(struct.pack("<q", token) for row in tokens for token in row)
-        write_safetensors(self.path("tokens.safetensors"), {"tokens": ("I64", [len(tokens), len(tokens[0])], data)})
+        write_safetensors(self.path("tokens.safetensors"),
+                          {"tokens": ("I64", [len(tokens), len(tokens[0])], data)})
         return "--expect=" + self.path("tokens.safetensors")
 
     def test_as_onnxruntime(self):
         for more in (["--device=cpu"], ["--device=cpu", "--chunk=2", "--kv-capacity=16"]):
-            out, _ = self.run_tool("fusion-run", self.olmo, "--generate=8", *PROMPTS, self.expect(OLMO), *more)
+            out, _ = self.run_tool("fusion-run", self.olmo, "--generate=8", *PROMPTS, self.expect(OLMO),
+                                   *more)
             self.assertRegex(out, r"^tokens 2x8 i64 PASS\ngenerate: 16 tokens of 2 prompts, the first after \S+ us, then one in \S+ us, ")
         for more in (["--device=cpu"], ["--device=emulate", "--kv-capacity=16", "--chunk=3"]):
             self.run_tool("fusion-run", self.qwen, "--generate=8", PROMPTS[0], self.expect(QWEN), *more)
-        out, _ = self.run_tool("fusion-run", self.qwen, "--generate=8", "--prompt=1,5,9,200,8", self.expect(QWEN), "--device=cpu", exit=1)
+        out, _ = self.run_tool("fusion-run", self.qwen, "--generate=8", "--prompt=1,5,9,200,8",
+                               self.expect(QWEN), "--device=cpu", exit=1)
         self.assertRegex(out, r"^tokens 1x8 i64 FAIL token \d of prompt 0 is \d+, not \d+\n")
 
     def test_all_devices_draw_the_same(self):
         def draw(*more):
-            return self.run_tool("fusion-run", self.olmo, "--quiet", "--generate=8", *PROMPTS, DRAWN, *more)[0].split("generate:")[0]
+            return self.run_tool("fusion-run", self.olmo, "--quiet", "--generate=8", *PROMPTS, DRAWN,
+                                 *more)[0].split("generate:")[0]
 
         first = draw("--device=cpu")
         self.assertRegex(first, r"^(tokens:( \d+){8}\n){2}$")
@@ -50,33 +55,44 @@ class Generate(ToolTest):
         self.assertNotEqual(draw("--device=cpu", "--seed=1"), first)
 
     def test_end(self):
-        out, _ = self.run_tool("fusion-run", self.qwen, "--quiet", "--device=cpu", "--generate=8", PROMPTS[0], "--end-token=106")
+        out, _ = self.run_tool("fusion-run", self.qwen, "--quiet", "--device=cpu", "--generate=8", PROMPTS[0],
+                               "--end-token=106")
         self.assertTrue(out.startswith("tokens: 133 245 81 106\n"), out)
 
     def test_one_token_at_a_time(self):
         """A graph of one position takes prompts so; its prompts come from a file."""
         ids = struct.pack("<6q", 0, 0, 7, 1, 2, 3)
-        write_safetensors(self.path("in.safetensors"), {"input_ids": ("I64", [2, 3], ids), "attention_mask": ("I64", [2, 3], struct.pack("<6q", 0, 0, 1, 1, 1, 1))})
+        write_safetensors(self.path("in.safetensors"),
+                          {"input_ids": ("I64", [2, 3], ids),
+                           "attention_mask": ("I64", [2, 3], struct.pack("<6q", 0, 0, 1, 1, 1, 1))})
         model = graph("llama-fp16-decode")
-        out, _ = self.run_tool("fusion-run", model, "--quiet", "--device=cpu", "--generate=4", "--inputs=" + self.path("in.safetensors"))
-        same, _ = self.run_tool("fusion-run", model, "--quiet", "--device=cpu", "--generate=4", "--prompt=7", "--prompt=1,2,3")
+        out, _ = self.run_tool("fusion-run", model, "--quiet", "--device=cpu", "--generate=4",
+                               "--inputs=" + self.path("in.safetensors"))
+        same, _ = self.run_tool("fusion-run", model, "--quiet", "--device=cpu", "--generate=4", "--prompt=7",
+                                "--prompt=1,2,3")
         self.assertEqual(out.split("generate:")[0], same.split("generate:")[0])
 
     def test_refusals(self):
-        self.refuse("fusion-run", graph("llama-fp32-op18"), "--device=cpu", "--generate=2", "--prompt=1", says="generating needs caches")
-        self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=2", *PROMPTS, says="prompts of different lengths need inputs attention_mask and position_ids")
-        self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=0", "--prompt=1", says="--generate takes a number of tokens")
-        self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=2", "--prompt=a", says="--prompt takes token ids")
+        self.refuse("fusion-run", graph("llama-fp32-op18"), "--device=cpu", "--generate=2", "--prompt=1",
+                    says="generating needs caches")
+        self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=2", *PROMPTS,
+                    says="prompts of different lengths need inputs attention_mask and position_ids")
+        self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=0", "--prompt=1",
+                    says="--generate takes a number of tokens")
+        self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=2", "--prompt=a",
+                    says="--prompt takes token ids")
         self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=2", says="--generate needs prompts")
         self.refuse("fusion-run", self.qwen, "--device=cpu", "--seed=2", says="--seed needs --generate")
         for bad in ("hot", "temperature=0", "top-p=2", "top-k=-1"):
-            self.refuse("fusion-run", self.qwen, "--device=cpu", "--sample=" + bad, "--generate=1", "--prompt=1", says="--sample: ")
+            self.refuse("fusion-run", self.qwen, "--device=cpu", "--sample=" + bad, "--generate=1",
+                        "--prompt=1", says="--sample: ")
 
 
 class Sample(ToolTest):
     def test_last_position_alone(self):
         """The head multiplies the rows of the last position, and a kernel draws."""
-        out, _ = self.run_tool("fusion-opt", graph("llama-fp32-op18"), "--fuse", "--sample=temperature=0.7,top-k=5", "--emit=mlir")
+        out, _ = self.run_tool("fusion-opt", graph("llama-fp32-op18"), "--fuse",
+                               "--sample=temperature=0.7,top-k=5", "--emit=mlir")
         self.assertEqual(out.count("nn.slice"), 1)
         self.assertIn('starts = [0, "sequence - 1", 0]', out)
         self.assertRegex(out, r'tensor<\?x1x256xf32> {nn.dims = \["batch", 1, 256\], nn.name = "logits"}')
@@ -88,9 +104,11 @@ class Sample(ToolTest):
 class Memory(ToolTest):
     def test_what_does_not_fit(self):
         """By how much, in one line, before anything is allocated."""
-        self.refuse("fusion-run", *named("llama-fp16-decode", device="emulate"), "--quiet", "--kv-capacity=2000", "--memory-limit=0.0005", exit=3,
+        self.refuse("fusion-run", *named("llama-fp16-decode", device="emulate"), "--quiet",
+                    "--kv-capacity=2000", "--memory-limit=0.0005", exit=3,
                     says=" more than the 524.3 KiB there are for it on ")
-        _, err = self.run_tool("fusion-run", *named("llama-fp16-decode", device="emulate"), "--kv-capacity=2000", "--memory-limit=0.01")
+        _, err = self.run_tool("fusion-run", *named("llama-fp16-decode", device="emulate"),
+                               "--kv-capacity=2000", "--memory-limit=0.01")
         self.assertRegex(err, r"memory: caches 2\.0 MiB, temporaries \S+ KiB, results \S+ KiB; 10\.2 MiB there are\n")
         self.assertRegex(err, r"memory: at most \S+ MiB at once")
 

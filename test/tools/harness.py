@@ -44,7 +44,8 @@ class ToolTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.cache = os.environ.get("FUSION_TEST_CACHE") or os.path.join(tempfile.gettempdir(), "fusion-tools-test")
+        cls.cache = os.environ.get("FUSION_TEST_CACHE") or os.path.join(tempfile.gettempdir(),
+                                                                        "fusion-tools-test")
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="fusion-tools-")

@@ -40,7 +40,8 @@ class Inputs(ToolTest):
         write_safetensors(self.path("i.safetensors"), tensors)
         for device, says in (
             ("cpu", ["13", "14", "self_attn"]),
-            ("emulate", ["self_attn", "s15 is 12 from input past_key_0 dim 2", f"is 13 from input {caches[-1]} dim 2"]),
+            ("emulate", ["self_attn", "s15 is 12 from input past_key_0 dim 2",
+                         f"is 13 from input {caches[-1]} dim 2"]),
         ):
             options = ["--inputs=i.safetensors", f"--device={device}", "--quiet"]
             self.refuse("fusion-run", graph(DECODE), *options, says=says)
@@ -114,7 +115,8 @@ class NaN(ToolTest):
         nan = struct.pack("<f", float("nan"))
         self.write("model.onnx", model[:offset] + nan + model[offset + 4 :])
         for device in DEVICES:
-            options = ["model.onnx", f"--inputs={graph(LLAMA, 'inputs.safetensors')}", f"--device={device}", "--quiet"]
+            options = ["model.onnx", f"--inputs={graph(LLAMA, 'inputs.safetensors')}", f"--device={device}",
+                       "--quiet"]
             expected = graph(LLAMA, "outputs.safetensors")
             out, _ = self.run_tool("fusion-run", *options, f"--expect={expected}", exit=1)
             self.assertRegex(out, r"logits .* max_abs inf rel_l2 inf FAIL")

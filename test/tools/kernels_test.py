@@ -59,7 +59,8 @@ class Kernels(ToolTest):
                         says=[f"no kernel '{name}x'", name])
         # What does not compile.
         self.write("broken.cu", "KERNEL(32) nothing() {\n")
-        self.refuse("fusion-opt", LLAMA, "--fuse", "--profit=model", "--quiet", f"--kernel={name}={self.path('broken.cu')}",
+        self.refuse("fusion-opt", LLAMA, "--fuse", "--profit=model", "--quiet",
+                    f"--kernel={name}={self.path('broken.cu')}",
                     says="broken.cu")
 
     def test_options(self):
@@ -96,9 +97,11 @@ class Documentation(ToolTest):
         with open(os.path.join(SOURCE, "docs", "kernels.md")) as page:
             commands = re.findall(r"^```sh\n(.*?)^```", page.read(), re.MULTILINE | re.DOTALL)
         self.assertEqual(len(commands), 2)
-        script = "".join(commands).replace("build/bin", BINARIES).replace("kernels/", self.path("kernels") + "/")
+        script = "".join(commands).replace("build/bin", BINARIES).replace("kernels/",
+                                                                          self.path("kernels") + "/")
         environment = dict(os.environ, FUSION_CACHE_DIR=self.cache)
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=SOURCE, env=environment, capture_output=True,
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=SOURCE, env=environment,
+                              capture_output=True,
                               text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual((done.stdout + done.stderr).count("agrees with its body"), 2)

@@ -1,4 +1,5 @@
-"""A graph of an 8B-parameter model's shape: fusing it needs the memory of the graph, not that of the weights."""
+"""A graph of an 8B-parameter model's shape: fusing it needs the memory of the graph, not that of the
+weights."""
 import os
 import subprocess
 import sys
@@ -20,7 +21,8 @@ class Large(ToolTest):
         self.make()
         self.assertGreater(os.path.getsize(self.path("llama.onnx") + ".data"), 10 << 30)
         process = self.start(
-            *("fusion-opt", "llama.onnx", "--fuse", f"--require=matmul_epilogue={2 * layers - 1}", "-o", "fused.mlir")
+            *("fusion-opt", "llama.onnx", "--fuse", f"--require=matmul_epilogue={2 * layers - 1}", "-o",
+              "fused.mlir")
         )
         begin = time.monotonic()
         with process.stdout, process.stderr:

@@ -34,7 +34,8 @@ def info(name, kind, shape):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def one_direction(op, x, w, r, bias, lengths, h, c, peepholes, functions, clip=None, coupled=False, after=False):
+def one_direction(op, x, w, r, bias, lengths, h, c, peepholes, functions, clip=None, coupled=False,
+                  after=False):
     """The definition, sequence by sequence and step by step: outputs of all steps, and the last state."""
     size, y = r.shape[1], numpy.zeros((*x.shape[:2], r.shape[1]))
     own, recurrent = bias[: GATES[op] * size], bias[GATES[op] * size :]
@@ -78,7 +79,8 @@ class Loops(ToolTest):
         graph = helper.make_graph(nodes, "g", inputs, outputs, initialisers)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         onnx.save(model, self.path("m.onnx"))
-        save_file({name: numpy.array(value, order="C") for name, value in feeds.items()}, self.path("in.safetensors"))
+        save_file({name: numpy.array(value, order="C") for name, value in feeds.items()},
+                  self.path("in.safetensors"))
         expected = {name: numpy.array(value, numpy.float32, order="C") for name, value in expected.items()}
         save_file(expected, self.path("out.safetensors"))
         for device in devices:
@@ -86,7 +88,8 @@ class Loops(ToolTest):
                                    "--expect=out.safetensors")
             self.assertEqual(out.count("PASS"), len(expected), out)
 
-    def recur(self, op, direction="forward", steps=6, lengths=None, states=False, bias=True, peepholes=False, first=False,
+    def recur(self, op, direction="forward", steps=6, lengths=None, states=False, bias=True, peepholes=False,
+              first=False,
               devices=("cpu",), activations=None, **attributes):
         random, batch, width, size = numpy.random.default_rng(len(op) + steps), 3, 4, 5
         count, gates = 2 if direction == "bidirectional" else 1, GATES[op]
@@ -97,7 +100,8 @@ class Loops(ToolTest):
         more = {"b": normal(count, 2 * gates * size), "p": normal(count, 3 * size)}
         weights.update({name: more[name] for name, given in (("b", bias), ("p", peepholes)) if given})
         named = activations or [(name, 0, 0) for name in USUAL[op]] * count
-        alphas = [a for name, a, b in named if name in ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")]
+        alphas = [a for name, a, b in named if name in ("Affine", "LeakyRelu", "ThresholdedRelu",
+                                                        "ScaledTanh", "HardSigmoid", "Elu")]
         betas = [b for name, a, b in named if name in ("Affine", "ScaledTanh", "HardSigmoid")]
         if activations:
             attributes["activations"] = [name for name, _, _ in named]
@@ -111,8 +115,10 @@ class Loops(ToolTest):
             zero = numpy.zeros((batch, size))
             made, h, c = one_direction(
                 op, turned(x, held) if backwards else x, weights["w"][i], weights["r"][i],
-                more["b"][i] if bias else numpy.zeros(2 * gates * size), held, state["h"][i] if states else zero,
-                state["c"][i] if states else zero, more["p"][i] if peepholes else numpy.zeros(3 * size), functions,
+                more["b"][i] if bias else numpy.zeros(2 * gates * size), held,
+                state["h"][i] if states else zero,
+                state["c"][i] if states else zero, more["p"][i] if peepholes else numpy.zeros(3 * size),
+                functions,
                 attributes.get("clip"), attributes.get("input_forget"), attributes.get("linear_before_reset"))
             y.append(turned(made, held) if backwards else made)
             last["h"].append(h)
@@ -135,18 +141,22 @@ class Loops(ToolTest):
         inputs = [info(name, INT32 if name == "lengths" else FLOAT, dims[name]) for name in given]
         names = ["x", "w", "r", "b", "lengths", "h", "c", "p"][: 8 if op == "LSTM" else 6]
         names = [name if name in given or name in weights else "" for name in names]
-        node = helper.make_node(op, names, list(expected), hidden_size=size, direction=direction, **attributes)
+        node = helper.make_node(op, names, list(expected), hidden_size=size, direction=direction,
+                                **attributes)
         self.compare([node], inputs, weights, given, expected, devices)
 
     def test_lstm(self):
-        self.recur("LSTM", "bidirectional", lengths=[6, 1, 4], states=True, peepholes=True, devices=("cpu", "emulate"))
+        self.recur("LSTM", "bidirectional", lengths=[6, 1, 4], states=True, peepholes=True,
+                   devices=("cpu", "emulate"))
         self.recur("LSTM", "reverse", input_forget=1, clip=0.4, bias=False)
         self.recur("LSTM", "bidirectional", steps=3, first=True, states=True, activations=[
-            ("HardSigmoid", 0.3, 0.4), ("LeakyRelu", 0.2, 0), ("Affine", 0.5, 0.1), ("Softsign", 0, 0), ("Elu", 0.7, 0),
+            ("HardSigmoid", 0.3, 0.4), ("LeakyRelu", 0.2, 0), ("Affine", 0.5, 0.1), ("Softsign", 0, 0),
+            ("Elu", 0.7, 0),
             ("ScaledTanh", 0.8, 0.6)])
 
     def test_gru(self):
-        self.recur("GRU", "bidirectional", lengths=[2, 6, 3], linear_before_reset=1, devices=("cpu", "emulate"))
+        self.recur("GRU", "bidirectional", lengths=[2, 6, 3], linear_before_reset=1,
+                   devices=("cpu", "emulate"))
         self.recur("GRU", "reverse", states=True, bias=False, clip=0.5)
         self.recur("GRU", steps=1, first=True, states=True)
         self.recur("GRU", activations=[("HardSigmoid", 0.1, 0.4), ("ThresholdedRelu", 0.3, 0)])
@@ -157,32 +167,41 @@ class Loops(ToolTest):
     def test_scan(self):
         """A state, inputs along other axes and backwards, a value from outside, an output turned about."""
         random = numpy.random.default_rng(3)
-        x, y = random.standard_normal((2, 5, 3), numpy.float32), random.standard_normal((5, 2, 3), numpy.float32)
+        x, y = random.standard_normal((2, 5, 3), numpy.float32), random.standard_normal((5, 2, 3),
+                                                                                        numpy.float32)
         outer, s = random.standard_normal((2, 3), numpy.float32), numpy.ones((2, 3), numpy.float32)
         body = helper.make_graph(
             [helper.make_node("Mul", ["s", "a"], ["t"]), helper.make_node("Add", ["t", "b"], ["next"]),
              helper.make_node("Sub", ["next", "outer"], ["z"])],
-            "body", [info(name, FLOAT, [2, 3]) for name in "sab"], [info("next", FLOAT, [2, 3]), info("z", FLOAT, [2, 3])])
-        node = helper.make_node("Scan", ["s0", "x", "y"], ["last", "zs"], body=body, num_scan_inputs=2, scan_input_axes=[1, 0],
-                                scan_input_directions=[1, 0], scan_output_axes=[-1], scan_output_directions=[1])
+            "body", [info(name, FLOAT, [2, 3]) for name in "sab"],
+            [info("next", FLOAT, [2, 3]), info("z", FLOAT, [2, 3])])
+        node = helper.make_node("Scan", ["s0", "x", "y"], ["last", "zs"], body=body, num_scan_inputs=2,
+                                scan_input_axes=[1, 0],
+                                scan_input_directions=[1, 0], scan_output_axes=[-1],
+                                scan_output_directions=[1])
         state, zs = s, []
         for t in range(5):
             state = state * x[:, 4 - t] + y[t]
             zs.append(state - outer)
-        inputs = [info("s0", FLOAT, [2, 3]), info("x", FLOAT, [2, "n", 3]), info("y", FLOAT, ["n", 2, 3]), info("outer", FLOAT, [2, 3])]
+        inputs = [info("s0", FLOAT, [2, 3]), info("x", FLOAT, [2, "n", 3]), info("y", FLOAT, ["n", 2, 3]),
+                  info("outer", FLOAT, [2, 3])]
         feeds = {"s0": s, "x": x, "y": y, "outer": outer}
         expected = {"last": state, "zs": numpy.stack(zs[::-1], -1)}
-        self.compare([node], inputs, {}, feeds, expected, ("cpu", "emulate", "emulate"))  # the last by the plan kept
+        self.compare([node], inputs, {}, feeds, expected,
+                     ("cpu", "emulate", "emulate"))  # the last by the plan kept
         out, _ = self.run_tool("fusion-opt", "m.onnx", "--fuse", "--quiet", "--emit=plan", "--target=sm_90a")
         self.assertRegex(out, r"steps \d+ to \d+, n times:")
         self.run_tool("fusion-opt", "m.onnx", "--fuse", "--verify-fusions", "-o", "f.mlir")
         self.assertEqual(self.run_tool("fusion-opt", "f.mlir")[0], self.read("f.mlir"))
 
     def swapping(self, count, more):
-        """a, b = b, a + b: each value of the state becomes another one. Results have the names of the body's inputs."""
+        """a, b = b, a + b: each value of the state becomes another one. Results have the names of the body's
+        inputs."""
         body = helper.make_graph(
-            [helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("Identity", ["b"], ["b2"])] + more,
-            "body", [info("i", INT64, []), info("go", BOOL, []), info("a", FLOAT, [2]), info("b", FLOAT, [2])],
+            [helper.make_node("Add", ["a", "b"], ["sum"]),
+             helper.make_node("Identity", ["b"], ["b2"])] + more,
+            "body", [info("i", INT64, []), info("go", BOOL, []), info("a", FLOAT, [2]),
+                     info("b", FLOAT, [2])],
             [info("more" if more else "go", BOOL, []), info("b2", FLOAT, [2]), info("sum", FLOAT, [2])])
         return helper.make_node("Loop", [count, "", "a0", "b0"], ["a", "b"], body=body)
 
@@ -196,14 +215,18 @@ class Loops(ToolTest):
                 a, b = b, a + b
             return {"a": a, "b": b}
 
-        size = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Squeeze", ["shape"], ["count"])]
+        size = [helper.make_node("Shape", ["x"], ["shape"]),
+                helper.make_node("Squeeze", ["shape"], ["count"])]
         for steps in (7, 0):
             self.compare(size + [self.swapping("count", [])], ports + [info("x", FLOAT, ["n"])], {},
-                         {"a0": a, "b0": b, "x": numpy.zeros(steps, numpy.float32)}, after(steps), ("cpu", "emulate"))
+                         {"a0": a, "b0": b, "x": numpy.zeros(steps, numpy.float32)}, after(steps),
+                         ("cpu", "emulate"))
         self.compare([self.swapping("count", [])], ports + [info("count", INT64, [])], {},
                      {"a0": a, "b0": b, "count": numpy.array(5)}, after(5))
-        small = [helper.make_node("ReduceSum", ["sum"], ["total"], keepdims=0), helper.make_node("Less", ["total", "limit"], ["more"])]
-        self.compare([self.swapping("", small)], ports, {"limit": numpy.array(20, numpy.float32)}, {"a0": a, "b0": b}, after(7))
+        small = [helper.make_node("ReduceSum", ["sum"], ["total"], keepdims=0),
+                 helper.make_node("Less", ["total", "limit"], ["more"])]
+        self.compare([self.swapping("", small)], ports, {"limit": numpy.array(20, numpy.float32)},
+                     {"a0": a, "b0": b}, after(7))
         self.refuse("fusion-opt", "m.onnx", "--fuse", "--emit=plan",
                     says="how many steps it takes depends on run-time data")
 

@@ -1,5 +1,5 @@
-"""Graph files name nodes, tensors, scopes and sizes as they like. No name reaches emitted source as more than a comment,
-and results do not depend on names."""
+"""Graph files name nodes, tensors, scopes and sizes as they like. No name reaches emitted source as more than
+a comment, and results do not depend on names."""
 import os
 import re
 import sys
@@ -122,7 +122,8 @@ class HostileNames(ToolTest):
                 for line in dot.rstrip("\n").split("\n")[1:-1]:
                     self.assertRegex(line, r'^  ([^"\\]|"(\\"|[^"\\])*")*;$')
                 for report in ("r.md", "r.html"):
-                    self.run_tool("fusion-opt", hostile, "--fuse", f"--report={report}", "-o", "f.mlir", "--quiet")
+                    self.run_tool("fusion-opt", hostile, "--fuse", f"--report={report}", "-o", "f.mlir",
+                                  "--quiet")
                 self.assertNotIn("<b>", self.read("r.md"))
                 for line in self.read("r.md").split("\n"):
                     self.assertRegex(line, r"^($|#|\||- |Kernels |Profit|Features of sm_)")
@@ -130,12 +131,15 @@ class HostileNames(ToolTest):
                 self.assertEqual(self.read("r.html").lower().count("</script"), 2)
 
     def test_names_that_contradict(self):
-        """ONNX wants one meaning for a name, and an attribute that refers to a function's only inside of one."""
+        """ONNX wants one meaning for a name, and an attribute that refers to a function's only inside of
+        one."""
         def refused(says, nodes, outputs):
             value = onnx.helper.make_tensor_value_info
-            tensors = [[value(name, onnx.TensorProto.FLOAT, [2]) for name in names] for names in (["a"], outputs)]
+            tensors = [[value(name, onnx.TensorProto.FLOAT, [2]) for name in names]
+                       for names in (["a"], outputs)]
             made = onnx.helper.make_graph(nodes, "g", *tensors)
-            onnx.save(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 18)]), self.path("m.onnx"))
+            onnx.save(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 18)]),
+                      self.path("m.onnx"))
             self.refuse("fusion-opt", "m.onnx", says=says)
 
         relu = onnx.helper.make_node("Relu", ["a"], ["b"])

@@ -55,7 +55,8 @@ class Reports(ToolTest):
     def test_json_keys(self):
         report = self.report("--target=sm_80")
         self.assertEqual(set(report) - {"nominal", "profit", "raises", "unmeasured"}, {
-            "version", "model", "target", "patterns", "kernels", "bytes", "layers", "graph", "launches", "kernel_sources",
+            "version", "model", "target", "patterns", "kernels", "bytes", "layers", "graph", "launches",
+            "kernel_sources",
             "unused_features"})
         self.assertEqual(report["model"], LLAMA)
         self.assertEqual(report["target"], "sm_80")
@@ -121,7 +122,8 @@ class Emit(ToolTest):
     def test_targets(self):
         for good in ("sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120"):
             self.run_tool("fusion-opt", LLAMA, "--fuse", "--emit=plan", f"--target={good}", "-o", "p")
-        for bad in ("", "sm_", "90", "sm_75", "sm_900", "sm_80a", "sm_90f", "sm_90ab", "sm_-90", "compute_90"):
+        for bad in ("", "sm_", "90", "sm_75", "sm_900", "sm_80a", "sm_90f", "sm_90ab", "sm_-90",
+                    "compute_90"):
             self.refuse("fusion-opt", LLAMA, "--fuse", f"--target={bad}", says=["--target", f"'{bad}'"])
 
     def test_output_file(self):
@@ -134,7 +136,8 @@ class Require(ToolTest):
         self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=matmul_epilogue=3", "-o", "f.mlir")
 
     def test_unmet(self):
-        out, err = self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=matmul_epilogue=4", "-o", "f.mlir", exit=1)
+        out, err = self.run_tool("fusion-opt", LLAMA, "--fuse", "--require=matmul_epilogue=4", "-o", "f.mlir",
+                                 exit=1)
         self.assertEqual(out, "")
         self.assertIn("required matmul_epilogue to fire 4 times, it fired 3", err)
         self.assertIn("missed at m.lm_head", err)
@@ -194,12 +197,14 @@ Pattern any_concat {
 class Patterns(ToolTest):
     def test_good_file(self):
         self.write("silu.pdll", GOOD_PATTERN)
-        self.run_tool("fusion-opt", LLAMA, "--fuse", "--patterns=silu.pdll", "--report=r.json", "-o", "f.mlir")
+        self.run_tool("fusion-opt", LLAMA, "--fuse", "--patterns=silu.pdll", "--report=r.json", "-o",
+                      "f.mlir")
         silu = json.loads(self.read("r.json"))["patterns"]["silu_after_matmul"]
         self.assertEqual(silu["fired"] + len(silu["missed"]), 2)
         self.run_tool(
             *("fusion-opt", LLAMA, "--fuse", "--patterns=silu.pdll", "--require=silu_after_matmul=2"),
-            *("--fuse-disable=gated_activation,gated_matmul,matmul_epilogue,qkv_matmul,pointwise", "-o", "f.mlir"),
+            *("--fuse-disable=gated_activation,gated_matmul,matmul_epilogue,qkv_matmul,pointwise", "-o",
+              "f.mlir"),
         )
 
     def test_bad_files(self):
@@ -249,8 +254,10 @@ class Usage(ToolTest):
             self.refuse(tool, "--nonsense", says="--nonsense")
             self.refuse(tool, "--qiuet", says="'--qiuet'; did you mean '--quiet'?")
             self.refuse(tool, LLAMA, "second-input", says="Too many")
-        self.refuse("fusion-opt", LLAMA, "--fuse", "--fuse-disable=add_nrom", says="'add_nrom' to disable; did you mean 'add_norm'?")
-        self.refuse("fusion-opt", LLAMA, "--fuse", "--require=gated-matmull=2", says="'gated-matmull'; did you mean 'gated_matmul'?")
+        self.refuse("fusion-opt", LLAMA, "--fuse", "--fuse-disable=add_nrom",
+                    says="'add_nrom' to disable; did you mean 'add_norm'?")
+        self.refuse("fusion-opt", LLAMA, "--fuse", "--require=gated-matmull=2",
+                    says="'gated-matmull'; did you mean 'gated_matmul'?")
 
     def test_files_that_are_no_graphs(self):
         self.write("empty.onnx", "")

@@ -1,4 +1,5 @@
-"""What the tools say of their options: help with defaults, words that are taken, man pages, completion by shells."""
+"""What the tools say of their options: help with defaults, words that are taken, man pages, completion by
+shells."""
 
 import os
 import re
@@ -194,7 +195,8 @@ class Completion(ToolTest):
     def test_fish(self):
         for tool, line, expected in (
             ("fusion-opt", "fusion-opt --emit=", {"--emit=mlir", "--emit=cuda", "--emit=plan", "--emit=dot"}),
-            ("fusion-opt", "fusion-opt --fuse-disable=add_norm,gated_m", {"--fuse-disable=add_norm,gated_matmul"}),
+            ("fusion-opt", "fusion-opt --fuse-disable=add_norm,gated_m",
+             {"--fuse-disable=add_norm,gated_matmul"}),
             ("fusion-opt", "fusion-opt --require=gated_m", {"--require=gated_matmul="}),
             ("fusion-run", "fusion-run --inputs=", {"--inputs=in.safetensors"}),
             ("fusion-run", "fusion-run --inputs i", {"in.safetensors"}),
@@ -205,7 +207,8 @@ class Completion(ToolTest):
             self.write("script.fish", self.run_tool(tool, "--completion=fish")[0])
             command = ["fish", "--no-config", "-c", f"source script.fish; complete -C '{line}'"]
             done = subprocess.run(
-                command, capture_output=True, text=True, cwd=self.folder, env={**os.environ, "HOME": self.folder}
+                command, capture_output=True, text=True, cwd=self.folder,
+                env={**os.environ, "HOME": self.folder}
             )
             found = {offer.split("\t")[0] for offer in done.stdout.splitlines()}
             # Files of other kinds may follow those that are asked for.

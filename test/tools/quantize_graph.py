@@ -1,12 +1,11 @@
 """Makes a quantised graph from an exported one: quantize_graph.py KIND MODEL.onnx RESULT.onnx
 
 Kinds, for every product by a weight matrix:
-  int8     QuantizeLinear → DequantizeLinear on the activation (one scale), DequantizeLinear on the weight (a scale a channel)
-  uint8    the same, with activations in u8 and a zero point
-  fp8      the same in f8e4m3, without zero points
-  dynamic  DynamicQuantizeLinear → MatMulInteger → Cast → Mul(scale_a · scale_w)
-  int4, int8-blocks   DequantizeLinear(block_size) on the weight alone; int4 has zero points
-  nbits    com.microsoft MatMulNBits, 4 bits in blocks with zero points
+  int8     QuantizeLinear → DequantizeLinear on the activation (one scale), DequantizeLinear on the weight (a
+  scale a channel) uint8    the same, with activations in u8 and a zero point fp8      the same in f8e4m3,
+  without zero points dynamic  DynamicQuantizeLinear → MatMulInteger → Cast → Mul(scale_a · scale_w) int4,
+  int8-blocks   DequantizeLinear(block_size) on the weight alone; int4 has zero points nbits    com.microsoft
+  MatMulNBits, 4 bits in blocks with zero points
 Scales of activations are guesses: what matters is that every device computes the same numbers.
 """
 import sys
@@ -95,7 +94,8 @@ class Quantizer:
         if self.kind in ("int8", "uint8", "fp8"):
             q, scale = self.channels(name, wide, dtype)
             (dequantised,) = self.node(nodes, "DequantizeLinear", [q, scale], axis=1)
-            nodes.append(helper.make_node("MatMul", [self.activation(nodes, x, dtype), dequantised], [output]))
+            nodes.append(helper.make_node("MatMul", [self.activation(nodes, x, dtype), dequantised],
+                                          [output]))
         elif self.kind == "dynamic":
             q, scale = self.channels(name, wide, np.float32)
             q_x, scale_x, zero_x = self.once(nodes, x, lambda: self.dynamic(nodes, x, dtype))
@@ -106,7 +106,8 @@ class Quantizer:
                 nodes.append(helper.make_node("Mul", [sums, factor], [output]))
             else:
                 (scaled,) = self.node(nodes, "Mul", [sums, factor])
-                nodes.append(helper.make_node("Cast", [scaled], [output], to=helper.np_dtype_to_tensor_dtype(dtype)))
+                nodes.append(helper.make_node("Cast", [scaled], [output],
+                                              to=helper.np_dtype_to_tensor_dtype(dtype)))
         elif self.kind in ("int4", "int8-blocks"):
             low, high = (-8, 7) if self.kind == "int4" else (-128, 127)
             codes, scale, zero = self.blocks(wide, low, high)
@@ -114,7 +115,8 @@ class Quantizer:
             inputs = [None, self.constant(name + "_scale", scale.astype(dtype)), None]
             for i, part, values in ((0, "_q", codes), (2, "_zero", zero)):
                 if self.kind == "int4":
-                    inputs[i] = self.raw_constant(name + part, TensorProto.INT4, values.shape, self.packed(values).tobytes())
+                    inputs[i] = self.raw_constant(name + part, TensorProto.INT4, values.shape,
+                                                  self.packed(values).tobytes())
                 else:
                     inputs[i] = self.constant(name + part, values.astype(np.int8))
             (dequantised,) = self.node(nodes, "DequantizeLinear", inputs, axis=0, block_size=BLOCK)
@@ -125,7 +127,8 @@ class Quantizer:
             inputs = [x, self.constant(name + "_q", self.packed(codes).reshape(n, k // BLOCK, BLOCK // 2)),
                       self.constant(name + "_scale", scale.astype(dtype).reshape(-1)),
                       self.constant(name + "_zero", np.concatenate(rows))]
-            nodes.append(helper.make_node("MatMulNBits", inputs, [output], domain="com.microsoft", K=k, N=n, bits=4,
+            nodes.append(helper.make_node("MatMulNBits", inputs, [output], domain="com.microsoft", K=k, N=n,
+                                          bits=4,
                                           block_size=BLOCK))
 
     def dynamic(self, nodes, x, dtype):
@@ -161,7 +164,8 @@ class Quantizer:
         for entry in self.model.opset_import:
             if entry.domain == "":
                 entry.version = max(entry.version, 21)
-        if self.kind == "nbits" and not any(entry.domain == "com.microsoft" for entry in self.model.opset_import):
+        if self.kind == "nbits" and not any(entry.domain == "com.microsoft"
+                                            for entry in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
         return len(self.added)
 

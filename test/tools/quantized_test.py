@@ -1,5 +1,5 @@
-"""Quantised graphs, made from the exported ones: every device computes what the unfused reference does, and the families
-that must fire do."""
+"""Quantised graphs, made from the exported ones: every device computes what the unfused reference does, and
+the families that must fire do."""
 import os
 import sys
 import unittest
@@ -15,11 +15,12 @@ except ImportError as error:
 WEIGHT_ONLY = {"qkv_matmul": 2, "gated_matmul": 2, "matmul_epilogue": 4, "scaled_matmul": 1}
 QDQ = {**WEIGHT_ONLY, "norm_quant": 5}
 
-# Where activations are f8, a rounding of attention's weights to f16 (tensor cores) moves codes, each by a sixteenth to an
-# eighth, and those move more in the layers after it: the tolerance of values that were e4m3.
+# Where activations are f8, a rounding of attention's weights to f16 (tensor cores) moves codes, each by a
+# sixteenth to an eighth, and those move more in the layers after it: the tolerance of values that were e4m3.
 RTOL = {"fp8": "5e-2"}
 
-# kind, graph, products, what fires; f32 results differ by how sums are ordered, and by single codes that this moves.
+# kind, graph, products, what fires; f32 results differ by how sums are ordered, and by single codes that this
+# moves.
 CASES = [
     ("int8", "llama-fp32-op18", 15, QDQ),
     ("uint8", "bert-fp32-op18", 12, {"qkv_matmul": 2, "matmul_epilogue": 6}),

@@ -33,7 +33,8 @@ class Ranges(ToolTest):
             "ranges",
             [helper.make_tensor_value_info(name, kind, dims) for name, kind, dims in inputs],
             [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-            [helper.make_tensor(name, TensorProto.INT64, [len(values)], values) for name, values in constants],
+            [helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+             for name, values in constants],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
         onnx.save(model, self.path("model.onnx"))
@@ -42,7 +43,8 @@ class Ranges(ToolTest):
         """`says`: what the CPU and the emulated GPU print."""
         write_safetensors(self.path("i.safetensors"), tensors)
         for device, text in zip(("cpu", "emulate"), says):
-            self.refuse("fusion-run", "model.onnx", "--inputs=i.safetensors", f"--device={device}", "--quiet", says=text)
+            self.refuse("fusion-run", "model.onnx", "--inputs=i.safetensors", f"--device={device}", "--quiet",
+                        says=text)
 
     def take_on_all(self, tensors, *lines):
         write_safetensors(self.path("i.safetensors"), tensors)
@@ -53,7 +55,8 @@ class Ranges(ToolTest):
 
     def test_split(self):
         x = ("x", TensorProto.FLOAT, ["n", 3])
-        self.model([helper.make_node("Split", ["x", "sizes"], ["a", "b"])], [x], ["a", "b"], [("sizes", [2, 3])])
+        self.model([helper.make_node("Split", ["x", "sizes"], ["a", "b"])], [x], ["a", "b"],
+                   [("sizes", [2, 3])])
         self.refuse_on_all({"x": floats(4, 3)}, *["input x dim 0 is 4, expected 5"] * 2)
         self.refuse_on_all({"x": floats(6, 3)}, *["input x dim 0 is 6, expected 5"] * 2)
         self.take_on_all({"x": floats(5, 3)}, "a 2x3", "b 3x3")
@@ -66,7 +69,8 @@ class Ranges(ToolTest):
         ]
         inputs = [("x", TensorProto.FLOAT, ["n", 3]), ("y", TensorProto.FLOAT, ["m", 2])]
         self.model(nodes, inputs, ["a", "b"], [("one", [1])])
-        self.refuse_on_all({"x": floats(4, 3), "y": floats(7, 2)}, "out of range for dim 0 of size 4", "m is 7, of which 4 fit")
+        self.refuse_on_all({"x": floats(4, 3), "y": floats(7, 2)}, "out of range for dim 0 of size 4",
+                           "m is 7, of which 4 fit")
         self.take_on_all({"x": floats(4, 3), "y": floats(3, 2)}, "a 3x3", "b 1x3")
 
     def test_reading_an_empty_dim(self):
@@ -78,18 +82,22 @@ class Ranges(ToolTest):
         ):
             index = ("i", TensorProto.INT64, dims)
             self.model([helper.make_node(op, ["x", "i"], ["a"], **attributes)], [data, index], ["a"])
-            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "index 0 into a table of no rows", "is 1, of which 0 fit")
+            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "index 0 into a table of no rows",
+                               "is 1, of which 0 fit")
             self.take_on_all({"x": floats(0, 3), "i": zeros(0, *shape[1:])}, "a 0x3")
             self.take_on_all({"x": floats(1, 3), "i": zeros(*shape)}, "a 2x3")
             # Computed indices: the device's plan asks for a row.
-            nodes = [helper.make_node("Neg", ["i"], ["j"]), helper.make_node(op, ["x", "j"], ["a"], **attributes)]
+            nodes = [helper.make_node("Neg", ["i"], ["j"]),
+                     helper.make_node(op, ["x", "j"], ["a"], **attributes)]
             self.model(nodes, [data, index], ["a"])
-            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "dim 0 is empty", "is 1, of which 0 fit")
+            self.refuse_on_all({"x": floats(0, 3), "i": zeros(*shape)}, "dim 0 is empty",
+                               "is 1, of which 0 fit")
 
     def test_more_indices_than_elements(self):
         inputs = [("x", TensorProto.FLOAT, ["n", "m"]), ("i", TensorProto.INT64, ["k", "l"])]
         self.model([helper.make_node("GatherElements", ["x", "i"], ["a"], axis=0)], inputs, ["a"])
-        self.refuse_on_all({"x": floats(4, 3), "i": zeros(2, 5)}, "more than x has: 4x3", "l is 5, of which 3 fit")
+        self.refuse_on_all({"x": floats(4, 3), "i": zeros(2, 5)}, "more than x has: 4x3",
+                           "l is 5, of which 3 fit")
 
     def test_expand_to_the_size_of_another_input(self):
         nodes = [
@@ -101,7 +109,8 @@ class Ranges(ToolTest):
         self.model(nodes, [("x", TensorProto.FLOAT, [1, 3]), y], ["a"], [("three", [3])])
         self.take_on_all({"x": floats(1, 3), "y": floats(9, 2)}, "a 9x3")
         self.model(nodes, [("x", TensorProto.FLOAT, ["n", 3]), y], ["a"], [("three", [3])])
-        self.refuse_on_all({"x": floats(4, 3), "y": floats(9, 2)}, "4x3 cannot be expanded to 9x3", "n is 4 but m is 9")
+        self.refuse_on_all({"x": floats(4, 3), "y": floats(9, 2)}, "4x3 cannot be expanded to 9x3",
+                           "n is 4 but m is 9")
         self.take_on_all({"x": floats(9, 3), "y": floats(9, 2)}, "a 9x3")
 
     def test_a_dim_that_is_known_to_be_1(self):
@@ -113,7 +122,8 @@ class Ranges(ToolTest):
         self.refuse(*args, "--quiet", says="say so before compiling: --dim=batch=1")
         out, _ = self.run_tool(*args, "--dim=batch=1", "--outputs=o.safetensors")
         self.assertIn("a 3x3", out)
-        self.run_tool("fusion-run", "model.onnx", "--inputs=i.safetensors", "--device=cpu", "--expect=o.safetensors")
+        self.run_tool("fusion-run", "model.onnx", "--inputs=i.safetensors", "--device=cpu",
+                      "--expect=o.safetensors")
         self.refuse(*args, "--dim=batch=1,seq=4", says="input x dim 0 is 3, expected 4")
         self.refuse(*args, "--dim=tokens=1", says="no input has a dim 'tokens'; named dims: batch, seq")
         self.refuse(*args, "--dim=batch=1,batch=3", says="--dim gives 'batch' twice")

@@ -45,19 +45,22 @@ class Ranks(ToolTest):
     def test_numbers(self):
         for count in (2, 4):
             results = self.finish(
-                self.launch(count, *named(LLAMA, tp=count, expect=OUTPUTS, outputs=self.path("o.safetensors")))
+                self.launch(count, *named(LLAMA, tp=count, expect=OUTPUTS,
+                                          outputs=self.path("o.safetensors")))
             )
             self.assertIn("PASS", results[0][0])
             self.assertNotIn("FAIL", results[0][0])
             self.assertIn(f"{count} × emulation on the host, memory shared by processes", results[0][1])
             for out, err in results[1:]:  # rank 0 speaks for all
                 self.assertEqual(out, "")
-            self.assertEqual(read_safetensors(self.path("o.safetensors"))["logits"][:2], ("F32", [2, 16, 256]))
+            self.assertEqual(read_safetensors(self.path("o.safetensors"))["logits"][:2],
+                             ("F32", [2, 16, 256]))
 
     def test_caches_stay_on_their_ranks(self):
         name = "llama-fp16-decode"
         expected = graph(name, "outputs.safetensors")
-        results = self.finish(self.launch(2, *named(name, tp=2, expect=expected), "--kv-capacity=24", "--decode=5"))
+        results = self.finish(self.launch(2, *named(name, tp=2, expect=expected), "--kv-capacity=24",
+                                          "--decode=5"))
         self.assertRegex(results[0][0], r"present_key_1 2x2x13x32 f16 max_abs \S+ rel_l2 \S+ PASS\n")
         self.assertNotIn("FAIL", results[0][0])
         self.assertRegex(results[0][0], r"decode: 5 steps, .* planned 1 times, .* recorded 1 times, replayed 5 times")
@@ -109,15 +112,19 @@ class Ranks(ToolTest):
 
     def test_launches_that_do_not_fit_are_refused(self):
         variables = {"RANK": "0", "WORLD_SIZE": "4"}
-        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), "--quiet", env=variables, says="started 4 ranks, but the program is for 2")
-        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), "--quiet", env={"RANK": "x", "WORLD_SIZE": "2"}, says="RANK=x")
+        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), "--quiet", env=variables,
+                    says="started 4 ranks, but the program is for 2")
+        self.refuse("fusion-run", *named(LLAMA, tp=2, device="emulate"), "--quiet",
+                    env={"RANK": "x", "WORLD_SIZE": "2"}, says="RANK=x")
         (_, err), = self.finish(
-            [self.start("fusion-run", *named(LLAMA, tp=2, device="emulate"), env={**variables, "WORLD_SIZE": "2", "FUSION_RENDEZVOUS_SECONDS": "1"})],
+            [self.start("fusion-run", *named(LLAMA, tp=2, device="emulate"),
+                        env={**variables, "WORLD_SIZE": "2", "FUSION_RENDEZVOUS_SECONDS": "1"})],
             exit=3,
         )
         self.assertIn("rank 1 did not come within 1 s", err)
         # Of one process the launcher started, the ranks are threads as ever.
-        self.run_tool("fusion-run", *named(LLAMA, tp=2, device="emulate", expect=OUTPUTS), env={"RANK": "0", "WORLD_SIZE": "1"})
+        self.run_tool("fusion-run", *named(LLAMA, tp=2, device="emulate", expect=OUTPUTS),
+                      env={"RANK": "0", "WORLD_SIZE": "1"})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Reports: the JSON against its schema, the structure of page, Markdown and drawing; small, large, hostile graphs."""
+"""Reports: the JSON against its schema, the structure of page, Markdown and drawing; small, large, hostile
+graphs."""
 import html.parser
 import json
 import os
@@ -155,7 +156,8 @@ class ReportTest(ToolTest):
         self.assertNotIn("<", scripts[0].text)
         self.assertFalse([e for e in root.walk() if {"src", "href"} & set(e.attributes)])
         rest = page.replace(scripts[0].text, "")
-        self.assertNotRegex(rest.replace("http://www.w3.org/2000/svg", ""), r"https?:|url\(|@import|fetch\(|import\(")
+        self.assertNotRegex(rest.replace("http://www.w3.org/2000/svg", ""),
+                            r"https?:|url\(|@import|fetch\(|import\(")
         self.assertNotRegex(rest, r"innerHTML|outerHTML|document\.write|eval\(|insertAdjacent")
         self.assertNotIn("{{", rest)
 
@@ -165,7 +167,8 @@ class ReportTest(ToolTest):
             print(f"skipped: none of {', '.join(BROWSERS)} is installed", file=sys.stderr)
             self.skipTest("no browser")
         process = subprocess.run(
-            [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1500,1000", "--dump-dom",
+            [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1500,1000",
+             "--dump-dom",
              "--enable-logging=stderr", "--v=0", f"--user-data-dir={self.path('profile')}",
              f"file://{self.path('r.html')}{address}"],
             capture_output=True, text=True, timeout=120, check=True)
@@ -283,7 +286,8 @@ class Large(ReportTest):
         self.assertIn(f"model.layers.0 to model.layers.{LAYERS - 2}: {LAYERS - 1} alike", self.read("out"))
         if shutil.which("dot"):
             begin = time.monotonic()
-            subprocess.run(["dot", "-Tsvg", self.path("out"), "-o", self.path("out.svg")], check=True, timeout=60)
+            subprocess.run(["dot", "-Tsvg", self.path("out"), "-o", self.path("out.svg")], check=True,
+                           timeout=60)
             print(f"dot: {time.monotonic() - begin:.2f} s", file=sys.stderr)
         print(f"page: {len(page) / 2**20:.2f} MiB", file=sys.stderr)
         self.assertLess(len(page), 4 << 20)

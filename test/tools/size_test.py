@@ -1,4 +1,5 @@
-"""Graphs of many nodes, inputs and parts: time and memory that grow with the graph, and no recursion by its depth."""
+"""Graphs of many nodes, inputs and parts: time and memory that grow with the graph, and no recursion by its
+depth."""
 import os
 import resource
 import sys
@@ -14,7 +15,8 @@ def model(path, nodes, inputs, outputs):
 
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs]
     results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
-    proto = helper.make_model(helper.make_graph(nodes, "g", ports, results), opset_imports=[helper.make_opsetid("", 20)])
+    proto = helper.make_model(helper.make_graph(nodes, "g", ports, results),
+                              opset_imports=[helper.make_opsetid("", 20)])
     proto.ir_version = 9
     save(proto, path)
 
@@ -26,13 +28,15 @@ class Size(ToolTest):
         def small_stack():
             resource.setrlimit(resource.RLIMIT_STACK, (stack_kilobytes << 10, stack_kilobytes << 10))
 
-        process = self.start("fusion-opt", "g.onnx", "--fuse", "--emit=plan", "-o", "plan.txt", "--quiet", preexec_fn=small_stack)
+        process = self.start("fusion-opt", "g.onnx", "--fuse", "--emit=plan", "-o", "plan.txt", "--quiet",
+                             preexec_fn=small_stack)
         with process.stdout, process.stderr:
             said = process.stderr.read()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual(process.returncode, 0, said)
-        print(f"{self.id()}: {usage.ru_utime + usage.ru_stime:.2f} s of CPU, {usage.ru_maxrss >> 10} MB", file=sys.stderr)
+        print(f"{self.id()}: {usage.ru_utime + usage.ru_stime:.2f} s of CPU, {usage.ru_maxrss >> 10} MB",
+              file=sys.stderr)
         self.assertLess(usage.ru_maxrss >> 10, megabytes)
         self.assertLess(usage.ru_utime + usage.ru_stime, seconds)
 
@@ -57,7 +61,8 @@ class Size(ToolTest):
         self.chain(3000, lambda i: ("Concat", ["y"], {"axis": 0}), [("x", [2, 3]), ("y", [1, 3])])
 
     def test_many_inputs(self):
-        self.chain(3000, lambda i: ("Add", [f"y{i}"], {}), [("x", [2, 3]), *((f"y{i}", [2, 3]) for i in range(3000))])
+        self.chain(3000, lambda i: ("Add", [f"y{i}"], {}),
+                   [("x", [2, 3]), *((f"y{i}", [2, 3]) for i in range(3000))])
 
     def test_many_parts(self):
         from onnx import helper

@@ -1,5 +1,5 @@
-"""The tools with closed descriptors, full devices, odd environments and small limits: the same results, one line, the right
-exit code, and nothing written where it does not belong."""
+"""The tools with closed descriptors, full devices, odd environments and small limits: the same results, one
+line, the right exit code, and nothing written where it does not belong."""
 
 import os
 import resource
@@ -60,7 +60,8 @@ class Descriptors(ToolTest):
             self.assertRegex(err, r"^fusion-\w+: /dev/full: No space left on device\n$")
 
     def test_closed(self):
-        """What is asked for on a closed stdout is an error; messages for a closed stderr are lost; both end nowhere else."""
+        """What is asked for on a closed stdout is an error; messages for a closed stderr are lost; both end
+        nowhere else."""
         self.write("g.mlir", ADD)
         self.assertIn("cannot write to stdout", self.shell("$BIN/fusion-opt g.mlir >&-", 3))
         self.assertIn("cannot write to stdout", self.shell("$BIN/fusion-run --help >&-", 3))

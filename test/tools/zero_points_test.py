@@ -1,5 +1,5 @@
-"""Zero points at both ends of their types, through every kernel that takes them as literals: emulated kernels, fused and
-each op alone, compute what the reference does."""
+"""Zero points at both ends of their types, through every kernel that takes them as literals: emulated
+kernels, fused and each op alone, compute what the reference does."""
 import itertools
 import sys
 import unittest
@@ -47,14 +47,16 @@ class Graph:
         return self.input(name, RANDOM.integers(limits.min, limits.max + 1, shape).astype(like.dtype))
 
     def save(self, folder_path):
-        described = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        described = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype),
+                                                   array.shape)
                      for name, array in self.inputs.items()]
         graph = helper.make_graph(self.nodes, "zero_points", described, self.outputs, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
         onnx.save(onnx.shape_inference.infer_shapes(model), folder_path("m.onnx"))
         kinds = {"float32": "F32", "int8": "I8", "uint8": "U8"}
         write_safetensors(folder_path("in.safetensors"), {
-            name: (kinds[array.dtype.name], list(array.shape), array.tobytes()) for name, array in self.inputs.items()})
+            name: (kinds[array.dtype.name], list(array.shape), array.tobytes())
+            for name, array in self.inputs.items()})
 
 
 def kind_of(zero):
@@ -67,8 +69,10 @@ class ZeroPoints(ToolTest):
         run = ["fusion-run", "m.onnx", "--quiet", "--inputs=in.safetensors"]
         self.run_tool(*run, "--device=cpu", "--no-fuse", "--outputs=expected.safetensors")
         for way in ([], ["--no-fuse"]):
-            # Sums in another order may fall on the other side of the middle between two steps; a wrong zero point moves all.
-            out, _ = self.run_tool(*run, "--device=emulate", "--expect=expected.safetensors", "--rtol=0.002", *way)
+            # Sums in another order may fall on the other side of the middle between two steps; a wrong zero
+            # point moves all.
+            out, _ = self.run_tool(*run, "--device=emulate", "--expect=expected.safetensors", "--rtol=0.002",
+                                   *way)
             self.assertIn("PASS", out)
         self.run_tool("fusion-opt", "m.onnx", "--fuse", "--verify-fusions", "--quiet", "-o", "f.mlir")
 
@@ -90,7 +94,8 @@ class ZeroPoints(ToolTest):
         for number, (left, right) in enumerate(itertools.product(ENDS[:2] + ENDS[4:5], ENDS[1:3] + ENDS[5:])):
             a = graph.codes(f"a{number}", (ROWS, INNER), left)
             b = graph.constant(RANDOM.integers(0, 100, (INNER, COLUMNS)).astype(right.dtype))
-            graph.result(graph.node("MatMulInteger", a, b, graph.constant(left), graph.constant(right)), TensorProto.INT32)
+            graph.result(graph.node("MatMulInteger", a, b, graph.constant(left), graph.constant(right)),
+                         TensorProto.INT32)
         self.compare(graph)
 
     def test_dequantized_products(self):

@@ -5,7 +5,8 @@ from nodes import case, f32, i32, random
 
 
 def coded(name, batch, new, past, lengths, by_channel=False, size=16, heads=4, groups=2, **attributes):
-    """`lengths`: of past and new tokens, less one. Rows that no token of an entry has are codes of the past."""
+    """`lengths`: of past and new tokens, less one. Rows that no token of an entry has are codes of the
+    past."""
     kind = "PER_CHANNEL" if by_channel else "PER_TENSOR"
 
     def codes():
@@ -16,8 +17,10 @@ def coded(name, batch, new, past, lengths, by_channel=False, size=16, heads=4, g
         return (0.01 + 0.02 * random.random(shape)).astype(np.float32)
 
     past_key, past_value = codes(), codes()
-    inputs = {"q": f32(batch, new, heads * size), "k": f32(batch, new, groups * size), "v": f32(batch, new, groups * size),
-              "past_key": past_key, "past_value": past_value, "seqlens_k": i32(lengths), "total": i32(past + new),
+    inputs = {"q": f32(batch, new, heads * size), "k": f32(batch, new, groups * size),
+              "v": f32(batch, new, groups * size),
+              "past_key": past_key, "past_value": past_value, "seqlens_k": i32(lengths),
+              "total": i32(past + new),
               "cos": None, "sin": None, "positions": None, "bias": None, "sink": None, "k_scale": scales(),
               "v_scale": scales()}
 

@@ -25,12 +25,14 @@ def i32(values):
 
 
 def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adjust=list):
-    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes. `results`: the
-    expected outputs, where the CPU provider lacks the form. `adjust` makes them of those of ONNX Runtime."""
+    """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes.
+    `results`: the expected outputs, where the CPU provider lacks the form. `adjust` makes them of those of
+    ONNX Runtime."""
     dims = dims or {}
     feeds = {key: value for key, value in inputs.items() if key not in weights}
     infos = [
-        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), dims.get(key, value.shape))
+        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype),
+                                      dims.get(key, value.shape))
         for key, value in feeds.items()
     ]
     graph = helper.make_graph(nodes, name, infos, [onnx.ValueInfoProto(name=output) for output in outputs],
@@ -56,7 +58,8 @@ def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adj
 
 def case(name, op, inputs, outputs=("y",), domain=MICROSOFT, weights=(), adjust=list, **attributes):
     """One node. A value of None leaves an input out."""
-    node = helper.make_node(op, [key if value is not None else "" for key, value in inputs.items()], list(outputs),
+    node = helper.make_node(op, [key if value is not None else "" for key, value in inputs.items()],
+                            list(outputs),
                             domain=domain, **attributes)
     write(name, [node], {key: value for key, value in inputs.items() if value is not None},
           [output for output in outputs if output], weights, adjust=adjust)
