@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes a Llama-shaped prefill graph as exporters print it, with weights of zeros in a sparse external file.
 
-    make_llama.py OUT.onnx [--layers 32] [--hidden 4096] [--heads 32] [--kv-heads 8] [--ffn 14336] [--vocab 128256]
+    make_llama.py OUT.onnx [--layers 32] [--hidden 4096] [--heads 32] [--kv-heads 8] [--ffn 14336] [--vocab
+        128256]
 
 The data file takes no disk space; its apparent size is that of the real model.
 """
@@ -43,7 +44,8 @@ class Builder:
         key = (kind, tuple(values), tuple(shape or [len(values)]))
         if key not in self.constants:
             name = f"constant_{len(self.constants)}"
-            self.weights.append(helper.make_tensor(name, kind, key[2] if shape is not None else [len(values)], values))
+            self.weights.append(helper.make_tensor(name, kind, key[2] if shape is not None else [len(values)],
+                                                   values))
             self.constants[key] = name
         return self.constants[key]
 
@@ -61,7 +63,8 @@ def norm(b, x, name, hidden):
 
 
 def rope(b, x, cos, sin, half):
-    low = b.op("Slice", [x, b.constant(I64, [0]), b.constant(I64, [half]), b.constant(I64, [3]), b.constant(I64, [1])])
+    low = b.op("Slice", [x, b.constant(I64, [0]), b.constant(I64, [half]), b.constant(I64, [3]),
+                         b.constant(I64, [1])])
     high = b.op("Slice", [x, b.constant(I64, [half]), b.constant(I64, [2**63 - 1]), b.constant(I64, [3]),
                           b.constant(I64, [1])])
     turned = b.op("Concat", [b.op("Neg", [high]), low], axis=-1)
@@ -124,7 +127,8 @@ def build(o):
     angles = b.op("MatMul", [frequencies, b.op("Cast", [b.op("Unsqueeze", [positions, b.constant(I64, [0, 1])])], to=F32)])
     angles = b.op("Transpose", [angles], perm=[0, 2, 1])
     angles = b.op("Concat", [angles, angles], axis=-1)
-    tables = [b.op("Unsqueeze", [b.op("Cast", [b.op(f, [angles])], to=F16), b.constant(I64, [1])]) for f in ("Cos", "Sin")]
+    tables = [b.op("Unsqueeze", [b.op("Cast", [b.op(f, [angles])], to=F16), b.constant(I64, [1])])
+              for f in ("Cos", "Sin")]
     for index in range(o.layers):
         x = layer(b, x, index, o, tables, mask, (batch, seq))
     b.scope = "model.norm"

@@ -1,7 +1,7 @@
 """Adds a fusion, demands that it fires, and checks its kernel against the ops: gated_norm.py
 
-The pattern is gated_norm.pdll, the graph mamba_gate.mlir, both beside this file. Needs no GPU: without one the
-kernel's own source runs on the host."""
+The pattern is gated_norm.pdll, the graph mamba_gate.mlir, both beside this file. Needs no GPU: without one
+the kernel's own source runs on the host."""
 
 import pathlib
 

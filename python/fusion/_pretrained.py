@@ -103,8 +103,8 @@ class _Export:
         return from_exported(program, input_names=names, input_dims=all_dims, **options)
 
     def _exported(self, given, pasts, dims, name):
-        """The exported program. Releases of torch.export differ in which of their kinds of dims they can relate,
-        positions to past + seq."""
+        """The exported program. Releases of torch.export differ in which of their kinds of dims they can
+        relate, positions to past + seq."""
         torch = self.torch
         problem = None
         for dynamic in (torch.export.Dim.DYNAMIC, torch.export.Dim.AUTO):
