@@ -1,6 +1,7 @@
 """The benchmarks, as far as a machine without a GPU goes: every graph that they time fuses as they expect,
 and computes what the reference computes; the A/B of a graph; figures from results."""
 import json
+import math
 import os
 import py_compile
 import re
@@ -18,6 +19,7 @@ sys.dont_write_bytecode = True
 
 import collectives  # noqa: E402
 import families  # noqa: E402
+import models_graph  # noqa: E402
 from families.chain import LINKS, Chain  # noqa: E402
 from families.layer import Layer  # noqa: E402
 from graph import write_small, written  # noqa: E402
@@ -37,25 +39,44 @@ class Decode(ToolTest):
                                                                   "fusion-run"), "--small", "--layers=3",
                       "--batch=2", "--past=7", "--steps=4", "--device=emulate")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"decode: 4 steps, .* planned 1 times, .* recorded 1 times, replayed 4 times")
+        self.assertRegex(done.stdout,
+                         r"decode: 4 steps, .* planned 1 times, .* recorded 1 times, replayed 4 times")
 
 
 class Models(ToolTest):
-    def test_whole_model(self):
-        """Its kernels are planned, and the prompt's step and the steps after it are one graph."""
-        done = python("models.py", "--models=tiny", "--cases=decode-2-6,prefill-5", "--write=" + self.folder)
+    def written(self, model):
+        done = python("models.py", f"--models={model}", "--cases=decode-2-6,prefill-5",
+                      "--write=" + self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
-        model = self.path("graph.mlir")
-        self.run_tool("fusion-opt", model, "--fuse", "--sample=greedy", "--kv-capacity=8", "--require-plan",
-                      "--require=rope_kv_write=2",
-                      "--require=gated_matmul=2", "-o", self.path("plan.txt"))
-        for case, shape in (("decode-2-6", "2x1"), ("prefill-5", "1x1")):
-            out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--sample=greedy",
-                                   "--inputs=" + self.path(case + ".safetensors"))
-            self.assertEqual(out, f"logits {shape}x96 bf16\nnext_tokens {shape} i64\n4 caches\n")
-        out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--generate=3", "--prompt=1,2,3",
-                               "--prompt=4,5,6")
-        self.assertTrue(out.startswith("tokens: "), out)
+        return self.path("graph.mlir")
+
+    def test_whole_models(self):
+        """Kernels are planned, and the prompt's step and the steps after it are one graph."""
+        layers = {"tiny": 2, "tiny-experts": 2, "tiny-gemma": 6}
+        fired = {"tiny": "gated_matmul=2", "tiny-experts": "router=2", "tiny-gemma": "gated_matmul=6"}
+        for name, count in layers.items():
+            model = self.written(name)
+            self.run_tool("fusion-opt", model, "--fuse", "--sample=greedy", "--kv-capacity=8",
+                          "--require-plan", f"--require=rope_kv_write={count}", f"--require={fired[name]}",
+                          "-o", self.path("plan.txt"))
+            for case, shape in (("decode-2-6", "2x1"), ("prefill-5", "1x1")):
+                out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--sample=greedy",
+                                       "--inputs=" + self.path(case + ".safetensors"))
+                self.assertEqual(out,
+                                 f"logits {shape}x96 bf16\nnext_tokens {shape} i64\n{2 * count} caches\n")
+            out, _ = self.run_tool("fusion-run", model, "--device=cpu", "--generate=3", "--prompt=1,2,3",
+                                   "--prompt=4,5,6")
+            self.assertTrue(out.startswith("tokens: "), out)
+
+    def test_limit_of_whole_models(self):
+        """The bytes of a step are those of all weights but norms, of caches, of the ids' rows, of logits."""
+        for name in ("tiny", "tiny-experts"):
+            writer = models_graph.Writer(name)
+            m, (batch, new, past) = writer.m, (64, 1, 6)  # as many tokens as to choose nearly every expert
+            weights = sum(2 * math.prod(dims) for _, dims, _ in writer.places.values() if len(dims) > 1)
+            caches = m.layers * 2 * m.kv_heads * m.width * batch * (past + new) * 2
+            ends = 2 * batch * (new * m.hidden + m.vocabulary)
+            self.assertAlmostEqual(m.step_bytes(batch, new, past) / (weights + caches + ends), 1, places=6)
 
 
 class Cases(ToolTest):
@@ -150,7 +171,8 @@ class Ranks(ToolTest):
         names = done.stdout.splitlines()
         self.assertEqual(len(names), 20)
         self.assertTrue(names[-1].startswith("1 GPUs  decoder layer"), names)
-        self.assertEqual(len(python("collectives.py", "--list", "--ranks=4", "--only=fp8").stdout.splitlines()), 12)
+        self.assertEqual(
+            len(python("collectives.py", "--list", "--ranks=4", "--only=fp8").stdout.splitlines()), 12)
 
     def test_what_is_missing_is_named(self):
         done = python("collectives.py", "--fusion-run=/nowhere/fusion-run", "--ranks=64")
