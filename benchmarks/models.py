@@ -7,8 +7,8 @@
 
 Each case: microseconds of a step on the device, fused and with --no-fuse, the chosen tokens left there, and
 the limit: the bytes that a step must move at a copy's rate, or its products at a large matmul's. --leave-out
-times it without each fusion that fired, --tp=N on N GPUs too, --generate with the host, from a prompt of as many
-positions. --peers measures PyTorch over the same weights: a stack by hand with packed QKV and gate/up and
+times it without each fusion that fired, --tp=N on N GPUs too, --generate with the host, from a prompt of as
+many positions. --peers measures PyTorch over the same weights: a stack by hand with packed QKV and gate/up and
 in-place caches, in a CUDA graph, eager and compiled by default and by max-autotune; and Hugging Face's model,
 compiled, with a static cache. Our logits may then be no more than 10 % further from those of the same weights
 in f32 than the stack's are: else the exit code is 1.
