@@ -6,14 +6,14 @@
 namespace fusion {
 
 struct DecodeTimes {
-  std::vector<double> host,
-      whole; ///< microseconds of each step: until all was queued, and until the results were there
+  /// Microseconds of each step: until all launches were queued, and until the results were there.
+  std::vector<double> host, whole;
 };
 
-/// Runs `steps` more steps after the one with `inputs` and `outputs`, which become those of the last: its
-/// caches are what the step before left; an input with a dim that grows with them, such as a mask, is made
-/// longer by repeating its last elements; all others stay. Errors: a program without caches (BadInput), and
-/// those of Program::run.
+/// Runs `steps` more steps after the one with `inputs` and `outputs`, which become those of the last step.
+/// Each step takes the caches of the step before. An input with a dim that grows with the caches, such as a
+/// mask, is extended by repeating its last elements; all other inputs stay. Errors: a program without caches
+/// (BadInput), and those of Program::run.
 Result<DecodeTimes> decode(Program &program, NamedTensors &inputs, NamedTensors &outputs, int steps);
 
 /// "64 steps: …", a line.

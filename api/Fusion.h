@@ -33,61 +33,62 @@ struct Port {
   DimShape shape;
 };
 
-/// How the next token is chosen by the logits of the last position.
+/// How the next token is chosen from the logits of the last position.
 struct Sampling {
-  double temperature = 0; ///< 0: the most likely one; else one is drawn
-  int64_t topK = 0;       ///< among so many most likely ones; 0: among all
-  double topP = 1;        ///< of those, among the most likely that have this probability together
+  double temperature = 0; ///< 0: the most likely token is taken; else a token is drawn
+  int64_t topK = 0;       ///< draws among this many most likely tokens; 0: among all
+  double topP = 1;        ///< and of those among the most likely ones that together have this probability
 };
 /// "greedy", or some of "temperature=0.8,top-k=50,top-p=0.9".
 Result<Sampling> samplingNamed(std::string_view text);
-/// Ports of a graph that chooses tokens: the result that holds them, and the input of a key and a counter,
-/// i64 [2], by which one is drawn; see nn.sample in ir/dialect/NNSample.td. The counter differs from step to
-/// step.
+/// Ports of a graph that chooses tokens: the result that holds them, and the input, i64 [2], that holds the
+/// key and the counter of the random numbers; see nn.sample in ir/dialect/NNSample.td. The caller changes the
+/// counter at each step.
 inline constexpr std::string_view nextTokensName = "next_tokens", sampleSeedName = "sample_seed",
                                   tokenIdsName = "input_ids";
 
 struct LoadOptions {
   /// Graph inputs whose contents are known now; they become constants.
   NamedTensors constants;
-  /// Caches of GroupQueryAttention are given as buffers of full capacity (past_present_share_buffer),
-  /// whatever length the graph declares for them behind the node.
+  /// The caller passes the caches of GroupQueryAttention as buffers of full capacity
+  /// (past_present_share_buffer). The length that the graph declares for the node's results is ignored.
   bool sharedCaches = false;
-  /// Sizes of symbolic dims that are known now, by name (`batch`): the program takes these sizes only. Where
-  /// the graph broadcasts a dim to another, a device needs to know that it is 1.
+  /// Sizes of symbolic dims that are known now, by name (`batch`): the program accepts these sizes only. A
+  /// dim that the graph broadcasts to another one must be known to be 1 before kernels can be written.
   SymbolValues dims;
-  /// How many ranks' files there are where the path holds `{rank}`, which stands for 0, 1, … A model that was
-  /// cut beforehand, with com.microsoft AllReduce between; compile it with `tensorParallel` as many.
+  /// For a model that was cut beforehand into a file for each rank, with com.microsoft AllReduce ops: the
+  /// number of files. The path holds `{rank}`, which stands for 0, 1, … Compile it with the same
+  /// `tensorParallel`.
   int ranks = 1;
-  /// Contents of initialisers, and of graph inputs that stay the same, by name: instead of what the model has
-  /// or where it says they are. Memory that is not copied if dense and must not change as long as the graph
-  /// or a program lives; 4-bit elements two to a byte, as u8. On the GPU that a program runs on they are read
-  /// where they lie, if that is at a multiple of 16 bytes, else copied there; what computes on the host
-  /// fetches them. What fills them must be done.
+  /// Contents of initialisers, and of graph inputs that stay the same, by name. They replace what the model
+  /// holds or names. Dense memory is not copied, and must not change as long as the graph or a program lives.
+  /// 4-bit elements are stored two to a byte, as u8. A tensor on the program's GPU is read where it lies if
+  /// its address is a multiple of 16 bytes, and is copied on the GPU otherwise; programs on the host fetch
+  /// it. Whatever writes the contents must have finished before.
   NamedTensors weights;
-  /// Contents of external data files by the location that the model calls them, as u8. Those are not looked
-  /// for on disk.
+  /// Contents of external data files as u8, by the location that the model gives. These files are not read
+  /// from disk.
   NamedTensors files;
-  /// Weights may lie anywhere that the file says; else only in its folder, by no kind of link outside.
+  /// Weights may lie anywhere that the file says. Otherwise they must lie in the file's folder; links that
+  /// lead out of it are refused.
   bool trustPaths = false;
-  /// The graph gets one more result, `next_tokens` [batch, 1], of the type of `input_ids`; where a token is
-  /// drawn, an input `sample_seed` too. Its logits become those of the last position alone, [batch, 1,
-  /// vocabulary].
+  /// Adds a result `next_tokens` [batch, 1], of the type of `input_ids`, and an input `sample_seed` if tokens
+  /// are drawn. The logits are reduced to those of the last position, [batch, 1, vocabulary].
   std::optional<Sampling> sampling = {};
 };
 
 /// A model in memory.
 struct ModelBytes {
   std::span<const std::byte> bytes;
-  /// Keeps them alive and unchanged: weights inside are not copied. Null: the caller does, as long as the
-  /// graph or a program lives.
+  /// Keeps the bytes alive and unchanged, since weights inside are not copied. Null: the caller keeps them as
+  /// long as the graph or a program lives.
   std::shared_ptr<const void> owner;
-  /// What messages call it; external data lies beside it. A name that ends with .mlir: the bytes are a graph
-  /// as text.
+  /// The name in messages; external data is looked for beside it. If it ends with .mlir, the bytes are a
+  /// graph as text.
   std::string path = "model.onnx";
 };
 
-/// An imported transformer graph. Cheap to copy; safe to compile from several threads one at a time.
+/// An imported transformer graph. Cheap to copy. Several threads may compile it; the calls take turns.
 class Graph {
 public:
   /// `.onnx` (external data is mapped, never read whole) or `.mlir`. Errors are BadInput: file, node and
@@ -127,31 +128,31 @@ struct Target {
   static std::string known();
 };
 
-/// What decides between fusions that overlap, and whether one is worth having.
+/// What decides between overlapping fusions, and whether a fusion is applied at all.
 enum class ProfitMode {
   Auto,    ///< measured time where the program is for the GPU of this machine, else the model
   Model,   ///< memory traffic and launches saved
   Measure, ///< measured time; an Environment error where that cannot be
 };
 
-/// An edited kernel: a file with source that takes the place of the kernel of that name. See docs/kernels.md.
+/// An edited kernel: a source file that replaces the kernel of that name. See docs/kernels.md.
 struct KernelFile {
   std::string kernel, path;
 };
 
-/// Writes kernels for what it takes: codegen/Schedule.h.
+/// Writes the kernels of regions that it accepts: codegen/Schedule.h.
 class Schedule;
 
 /// Which of several ranks this process is, where the ranks are processes.
 struct ProcessRank {
   int rank = 0, ranks = 1;
   int gpu = 0; ///< of this process, that the rank runs on
-  /// What each rank gives, in the ranks' order: MPI_Allgather, or torch.distributed.all_gather_object.
-  /// compile() and Program::open() call it once, on their thread, on all ranks alike, for the ranks to find
-  /// each other; from then on they talk over TCP.
+  /// Returns the values of all ranks in the ranks' order: MPI_Allgather, or
+  /// torch.distributed.all_gather_object. compile() and Program::open() call it once on every rank, on the
+  /// calling thread, so that the ranks find each other. From then on they communicate over TCP.
   std::function<Result<std::vector<std::string>>(const std::string &mine)> allGather;
-  std::string host; ///< as the other ranks reach this one; empty: its host name, or the loopback where all
-                    ///< are on one host
+  std::string host; ///< where the other ranks reach this one; empty: its host name, or the loopback if all
+                    ///< ranks are on one host
 };
 
 struct CompileOptions {
@@ -160,17 +161,17 @@ struct CompileOptions {
   bool fuse = true;
   std::vector<std::string> disabledFusions;  ///< pattern names to leave out
   std::vector<std::string> patternFiles;     ///< more patterns: .pdll or PDL .mlir
-  /// The caller's own, asked before the built-in ones. They must outlive what is compiled with them; plans
-  /// with them are not kept in the cache.
+  /// The caller's own schedules, which are tried before the built-in ones. They must outlive the programs
+  /// that are compiled with them. Such plans are not kept in the cache.
   std::vector<const Schedule *> schedules;
   ProfitMode profit = ProfitMode::Auto;
-  /// Ranks among which the graph is divided; one that holds collectives runs on each as it is. On GPUs rank r
-  /// runs on GPU r of this process; fewer GPUs are an Environment error. On the host the ranks are threads.
-  /// With `processRank` or `launcher` each process runs its own rank.
+  /// Ranks among which the graph is divided. A graph that holds collectives already runs unchanged on each
+  /// rank. Rank r runs on GPU r of this process; fewer GPUs are an Environment error. On the host the ranks
+  /// are threads. With `processRank` or `launcher` each process runs its own rank.
   int tensorParallel = 1;
   std::optional<ProcessRank> processRank;
-  /// Takes the process's rank from the variables of the launcher that started it, such as torchrun's, if one
-  /// did: see docs/tensor-parallel.md.
+  /// Takes this process's rank from the environment variables of the launcher that started it, such as
+  /// torchrun, if there is one: see docs/tensor-parallel.md.
   bool launcher = false;
   bool vocabularyParallel = false;           ///< ranks divide the embedding's rows and the head's columns too
   /// Positions (tokens) that a key/value cache holds; 0: caches grow by being copied. With a capacity, an
@@ -179,21 +180,22 @@ struct CompileOptions {
   /// where it lies. See Program::run. An error if the graph has no such input, and for a bundle, which keeps
   /// the capacity it was compiled with. The reference gives the same numbers and copies.
   int64_t kvCapacity = 0;
-  /// Experts that a router gives weight 0 are not run, although 0 times infinity is not 0: the graph is taken
-  /// to compute finite numbers there. Otherwise a graph that runs every expert on every row stays as it is.
-  /// See docs/routed-experts.md.
+  /// Assumes that experts compute finite numbers, so that an expert whose weight is 0 need not run (0 times
+  /// infinity would not be 0). Without it a graph that runs every expert on every row stays as it is. See
+  /// docs/routed-experts.md.
   bool assumeFinite = true;
-  /// A row's result does not depend, bit by bit, on the other rows and sequences of a run: on how many there
-  /// are, what is in them, and which of them it is. See docs/determinism.md. For one rank; BadInput for a
-  /// graph that holds an op of which no kernel can promise that.
+  /// A row's result is the same bit by bit whatever the other rows and sequences of the run are: their
+  /// number, their contents, and the row's place among them. See docs/determinism.md. For one rank. BadInput
+  /// if the graph holds an op for which no kernel guarantees that.
   bool batchInvariant = false;
-  /// Run instead of the emitted kernels. compile() checks their parameters, tryKernels() what they compute.
+  /// Edited kernels, which run instead of the emitted ones. compile() checks their parameters, tryKernels()
+  /// their results.
   std::vector<KernelFile> kernels;
-  /// Bytes of the device's memory that a program may use; 0: what is free. A run that needs more is an
-  /// Environment error, by how much.
+  /// Bytes of the device's memory that a program may use; 0: all that is free. A run that needs more is an
+  /// Environment error that says how much more.
   size_t memoryLimit = 0;
-  /// Inputs, of which only type and shape count, of the largest run that is to come: what it needs is told on
-  /// stderr and checked before anything is allocated. With one rank only.
+  /// Inputs of the largest run that will come; only their types and shapes matter. The memory for that run is
+  /// reported on stderr, and checked before anything is allocated. With one rank only.
   NamedTensors largestRun = {};
   /// Folder for compiled kernels, plans and reports; empty: the default ($FUSION_CACHE_DIR,
   /// $XDG_CACHE_HOME/fusion, ~/.cache/fusion).
@@ -208,8 +210,8 @@ public:
   explicit Report(std::shared_ptr<const Contents> contents);
   std::string json() const;
   std::string markdown() const;
-  /// One self-contained page: the graph before and after fusion, with what was missed and, where there is a
-  /// plan, the kernels' source; and the tables. Fetches nothing.
+  /// One self-contained page, which fetches nothing: the graph before and after fusion, the misses, the
+  /// tables and, if there is a plan, the kernels' source.
   std::string html() const;
   /// Whether `path` ends with a format of write().
   static bool isFile(std::string_view path);
@@ -223,12 +225,12 @@ public:
   Status require(const std::string &pattern, size_t times) const;
   /// What is said about the graph as a whole.
   std::vector<std::string> remarks() const;
-  /// Layers of the model, as far as the graph's names tell them; 0 if they do not.
+  /// The number of the model's layers, told by the graph's names; 0 if these do not tell.
   size_t layers() const;
   int kernelsBefore() const;
   int kernelsAfter() const;
-  /// Why no kernels of the target compute the graph, with the op; empty where they do, and in reports of what
-  /// only ran on the CPU.
+  /// Why no kernels of the target compute the graph, and for which op. Empty if they do, and in reports of
+  /// programs that run on the CPU.
   std::string noPlan() const;
 
 private:
@@ -240,8 +242,9 @@ struct Profile {
   struct Launch {
     std::string kernel, schedule, fusion, location;
     double microseconds = 0, bytes = 0, flops = 0;
-    double leastMicroseconds =
-        0; ///< bytes and flops at the device's peaks, the larger; 0 where they are not known
+    /// The larger of the times for its bytes and its flops at the device's peak rates; 0 where those are not
+    /// known.
+    double leastMicroseconds = 0;
   };
   std::vector<Launch> launches;
   std::string table;       ///< for people, a line a kernel
@@ -251,44 +254,47 @@ struct Profile {
 /// A compiled graph. `run` may be called from several threads; runs take turns.
 class Program {
 public:
-  /// Inputs by name; host tensors, or device tensors when the program runs on that GPU. Outputs by name.
+  /// Takes inputs by name: host tensors, or device tensors of the program's GPU. Returns outputs by name.
   /// Errors: a missing, unknown or misshapen input (BadInput), or what the machine lacks (Environment).
   ///
   /// With a kvCapacity, a result that extends a cache is a view, with strides, of a buffer on the device that
   /// `present` and `past` share. Passed back as the next run's `past`, it is extended where it lies; any
   /// other tensor, such as a host tensor or another view, is copied into a free buffer first. So each view
-  /// may be extended once: run two continuations of one `past` and the later overwrites the positions of the
-  /// earlier. A state is replaced as a whole: the view that was passed shows the new one then. A run that
-  /// needs more positions than the capacity is refused (BadInput). With several ranks divided inputs are host
-  /// tensors, and results are dense host tensors, except for those that extend a cache: such a result stays
-  /// on the devices of the ranks, a shard on each (its device has the ordinal -1, and only fetch() reads it),
-  /// and is extended where it lies when it is passed back to the same program. Without a kvCapacity caches go
-  /// through the host. `where` counts for one GPU alone: with Results::Device only fetch() brings results to
-  /// the host, and with Results::Queued a run may be followed by the next, which takes its results, while it
-  /// is computed. An error of one rank stops all; unless it is of the inputs (BadInput), no more runs follow.
+  /// may be extended once: of two continuations of one `past` the later overwrites the positions of the
+  /// earlier. A state is replaced as a whole: the view that was passed then shows the new state. A run that
+  /// needs more positions than the capacity is refused (BadInput).
+  ///
+  /// With several ranks, divided inputs are host tensors, and results are dense host tensors, except those
+  /// that extend a cache: such a result stays on the ranks' devices, a shard on each (its device has the
+  /// ordinal -1, and only fetch() reads it), and is extended where it lies when it is passed back to the same
+  /// program. Without a kvCapacity caches go through the host. An error of one rank stops all ranks; after it
+  /// the program runs no more, unless the inputs were wrong (BadInput).
+  ///
+  /// `where` matters on one GPU only. With Results::Device only fetch() brings results to the host. With
+  /// Results::Queued the next run may take the results of this one before they are computed.
   Result<NamedTensors> run(const NamedTensors &inputs, Results where = Results::Host);
-  /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting: the results are device
-  /// tensors that hold their values once the stream has passed the run, as kernels queued after it there see
-  /// them. Device inputs must keep their contents until then. A stream that records a graph takes the
-  /// launches into it, once these shapes have run before; replays must not overlap other runs. Without a GPU
-  /// all is done on return, and `stream` unused. Refused (BadInput) for several GPUs of this process: a
-  /// stream belongs to one.
+  /// The same on the caller's stream, a cudaStream_t of the GPU, without waiting. The results are device
+  /// tensors; kernels that are queued later on the stream see their values. Device inputs must keep their
+  /// contents until the stream has passed the run. If the stream is recording a graph, the launches become
+  /// part of it, provided that these shapes have run before; replays must not overlap other runs. Without a
+  /// GPU everything is done on return, and `stream` is unused. Refused (BadInput) if this process has several
+  /// GPUs, since a stream belongs to one.
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
-  /// Copies of results on the host, without gaps, after everything queued so far. Where ranks are processes
-  /// all call it alike, as they do run().
+  /// Dense copies of results on the host, made after everything that is queued so far. Where ranks are
+  /// processes, all of them call it, as they do with run().
   Result<NamedTensors> fetch(const NamedTensors &tensors);
-  /// Microseconds of each of `iterations` runs after three unmeasured ones: device time on a GPU, of several
-  /// the slowest. `cold` empties its cache before each.
+  /// Microseconds of each of `iterations` runs, after three that are not measured: the device's time on a
+  /// GPU, and the slowest rank's with several. `cold` empties the GPU's cache before each run.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
   /// Kernel by kernel; not on the reference.
   Result<Profile> profile(const NamedTensors &inputs);
 
-  /// With a kvCapacity: each input that is a cache, and the result that extends it. Nothing on the reference.
+  /// With a kvCapacity: each input that is a cache, and the result that extends it. Empty on the reference.
   struct Cache {
     std::string past, present;
   };
   std::vector<Cache> caches() const;
-  /// How runs were brought to the device; of several ranks the first's, of the reference nothing.
+  /// How runs were brought to the device. Of the first rank; empty on the reference.
   RunStatistics statistics() const;
 
   const Report &report() const;
@@ -296,7 +302,7 @@ public:
   const std::vector<Port> &outputs() const;
   /// "cpu reference", "emulated", or the GPU's name.
   std::string device() const;
-  /// Of a program whose ranks are processes, this one's; else 0.
+  /// This process's rank if the ranks are processes; else 0.
   int rank() const;
   /// All emitted kernels as CUDA source; empty on the reference.
   std::string cudaSource() const;
@@ -320,23 +326,23 @@ enum class Emit {
   Plan, ///< kernels, buffers and launches, one a line
   Dot,  ///< the plan as a Graphviz drawing
 };
-/// What is named mlir, cuda, plan or dot. Nothing for other names.
+/// The form of that name: mlir, cuda, plan or dot. Nothing for other names.
 std::optional<Emit> emitNamed(std::string_view name);
 
 struct Explanation {
   Report report;
-  std::string text; ///< what was asked for
+  std::string text; ///< in the form that `what` names
 };
 /// Fuses and plans without compiling a kernel; needs no GPU unless fusions are to be measured.
 Result<Explanation> explain(const Graph &graph, const CompileOptions &options, Emit what);
 
-/// Checks every rewrite against the ops that it replaced, and the kernels of every fusion against its body,
-/// on random inputs: on the GPU if there is one, else emulated. A difference is an AnswerIsNo error that
-/// names fusion, location and element.
+/// Checks on random inputs every rewrite against the ops that it replaced, and the kernels of every fusion
+/// against its body, on the GPU if there is one and else by emulation. A difference is an AnswerIsNo error
+/// that names fusion, location and element.
 Status verifyFusions(const Graph &graph, const CompileOptions &options);
 
-/// Writes NAME.cu for each kernel, and beside them the device files that they include. A file that is there
-/// with other contents is an error, and nothing is written.
+/// Writes NAME.cu for each kernel, and beside them the device files that they include. If a file exists with
+/// other contents, that is an error and nothing is written.
 Status writeKernels(const Graph &graph, const CompileOptions &options, const std::string &folder);
 
 /// An edited kernel that agrees with the body of what it computes.
@@ -347,10 +353,11 @@ struct KernelTrial {
   /// "kernel … agrees with its body …", a line.
   std::string text() const;
 };
-/// Runs each of `options.kernels` and what it replaces alone, on random inputs of the shapes that the step
-/// has for `inputs` (small ones where there are none). On the GPU if there is one, else emulated. Errors: a
-/// kernel that differs from the body (AnswerIsNo), with the error's size and place; a name that no kernel
-/// has, a file that does not compile, a kernel that cannot run alone (BadInput).
+/// Runs each of `options.kernels`, and the kernel that it replaces, alone on random inputs. Their shapes are
+/// those that the step has for `inputs`, and small without any. On the GPU if there is one, else by
+/// emulation. Errors: a kernel that differs from the body (AnswerIsNo), with the size and place of the
+/// difference; a name that no kernel has, a file that does not compile, a kernel that cannot run alone
+/// (BadInput).
 Result<std::vector<KernelTrial>> tryKernels(const Graph &graph, const CompileOptions &options,
                                             const NamedTensors &inputs = {});
 

@@ -1,4 +1,4 @@
-// Tokens one after the other: the prompts in chunks, then each from the caches that the step before left.
+// Generates tokens: the prompts run in chunks, then each step continues from the caches of the step before.
 #pragma once
 
 #include "api/Fusion.h"
@@ -6,13 +6,13 @@
 namespace fusion {
 
 struct GenerateOptions {
-  int64_t tokens = 1;              ///< to generate for each prompt
-  int64_t chunk = 0;               ///< positions of the prompts in one run; 0: all, or what the graph takes
-  std::optional<int64_t> endToken; ///< nothing follows it
-  uint64_t seed = 0;               ///< of what is drawn
-  NamedTensors inputs;             ///< inputs that are neither token ids, mask, positions nor empty caches
-  /// Called with each token, step by step and in a step prompt by prompt, as soon as it is on the host; an
-  /// error ends the generation. Tokens are brought to the host one step at a time then.
+  int64_t tokens = 1;              ///< how many are generated for each prompt
+  int64_t chunk = 0;               ///< positions of the prompts in one run; 0: all, or what the graph accepts
+  std::optional<int64_t> endToken; ///< a prompt ends with it
+  uint64_t seed = 0;               ///< of the random numbers
+  NamedTensors inputs;             ///< all inputs but token ids, mask, positions and empty caches
+  /// Called with each token as soon as it is on the host, in the order of the steps and then of the prompts.
+  /// An error ends the generation. With it, tokens are brought to the host after each step.
   std::function<Status(size_t prompt, int64_t token)> onToken;
 };
 
@@ -23,15 +23,15 @@ struct Generation {
   int64_t steps = 0;                        ///< after the first
 };
 
-/// `program` is of a graph with LoadOptions::sampling that has inputs `input_ids` [batch, sequence], caches
-/// (see Program::Cache; else those whose names say so: `past…` and `present…`), and perhaps `attention_mask`
-/// and `position_ids`. Prompts of different lengths are padded in front, under the mask. Tokens stay where
-/// the program runs from step to step. Errors: what the graph lacks or takes besides (BadInput), and those of
-/// Program::run.
+/// The graph of `program` was loaded with LoadOptions::sampling. It has inputs `input_ids` [batch, sequence]
+/// and caches (those of Program::caches(), else those named `past…` and `present…`), and perhaps
+/// `attention_mask` and `position_ids`. Prompts of different lengths are padded in front, which the mask
+/// hides. Between steps tokens stay on the device. Errors: an input that the graph lacks or that is not given
+/// (BadInput), and those of Program::run.
 Result<Generation> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
                             const GenerateOptions &options);
 
-/// Inputs of the largest of its runs, without contents: see CompileOptions::largestRun.
+/// The inputs of the generation's largest run, without contents: see CompileOptions::largestRun.
 Result<NamedTensors> largestRunOf(const Graph &graph, const std::vector<std::vector<int64_t>> &prompts,
                                   const GenerateOptions &options);
 

@@ -14,9 +14,8 @@
  * Calls of one program, and compilations of one graph, take turns. A handle must not be destroyed while a
  * call uses it; a program needs neither its graph nor its options any longer, and a tensor not its program.
  *
- * Memory: handles are released by the _destroy function of their kind, texts that are given as char ** by
- * fusion_free(), and const char * results live as long as the handle that they were asked of. NULL may be
- * destroyed. */
+ * Memory: the _destroy function of its kind releases a handle, and accepts NULL. fusion_free() releases texts
+ * that are returned through a char **. A const char * lives as long as the handle that returned it. */
 #ifndef FUSION_FUSION_H
 #define FUSION_FUSION_H
 
@@ -74,8 +73,8 @@ FUSION_API void fusion_options_destroy(fusion_options *options);
  * When a graph is loaded:
  * - shared-caches: yes/no; caches of GroupQueryAttention are buffers of full capacity
  * - ranks: how many files the {rank} of a path stands for
- * - sample: greedy, or some of temperature=0.8,top-k=50,top-p=0.9; a result next_tokens, see
- * LoadOptions::sampling in Fusion.h
+ * - sample: greedy, or some of temperature=0.8,top-k=50,top-p=0.9; adds a result next_tokens: see
+ *   LoadOptions::sampling in Fusion.h
  *
  * When it is compiled:
  * - device: auto (default), cpu, cuda, emulate
@@ -104,14 +103,13 @@ FUSION_API fusion_status fusion_options_constant(fusion_options *options, const 
  * with `context` when no graph or program needs it any more, on any thread. */
 FUSION_API fusion_status fusion_options_file(fusion_options *options, const char *location, const void *bytes,
                                              size_t size, fusion_release release, void *context);
-/* Gives `rank` the `size` bytes that each rank brought, by calling `answer(sink, rank, bytes, size)` for
- * every rank in order; returns 0, or anything else if that failed. */
+/* Gathers the `size` bytes at `mine` of every rank on every rank: calls `answer(sink, rank, bytes, size)` for
+ * each rank in order. Returns 0, or anything else on failure. */
 typedef void (*fusion_answer)(void *sink, int rank, const char *bytes, size_t size);
 typedef int (*fusion_all_gather)(void *context, const char *mine, size_t size, fusion_answer answer,
                                  void *sink);
-/* Makes this process rank `rank` of `ranks`, on its GPU `gpu`. `all_gather` is called once a compilation, on
- * all ranks alike, by the thread that compiles. `host` (may be NULL): what the other ranks reach this one
- * under. */
+/* Makes this process rank `rank` of `ranks`, on its GPU `gpu`. Each compilation calls `all_gather` once on
+ * every rank, on the thread that compiles. `host` (may be NULL): where the other ranks reach this one. */
 FUSION_API fusion_status fusion_options_rank(fusion_options *options, int rank, int ranks, int gpu,
                                              const char *host, fusion_all_gather all_gather, void *context);
 
@@ -129,8 +127,8 @@ FUSION_API fusion_status fusion_graph_load_bytes(const void *bytes, size_t size,
 FUSION_API void fusion_graph_destroy(fusion_graph *graph);
 FUSION_API const fusion_port *fusion_graph_inputs(const fusion_graph *graph, size_t *count);
 FUSION_API const fusion_port *fusion_graph_outputs(const fusion_graph *graph, size_t *count);
-/* What is lowered for the target, without a GPU. `what`: mlir, cuda, plan or dot. Either result may be NULL;
- * `report` is JSON. */
+/* Fuses and plans for the target, without a GPU. `text` is in the form `what`: mlir, cuda, plan or dot.
+ * `report` is JSON. Either may be NULL. */
 FUSION_API fusion_status fusion_graph_explain(const fusion_graph *graph, const fusion_options *options,
                                               const char *what, char **text, char **report);
 /* A report as json, markdown or html. `report`: JSON of fusion_graph_explain(). */
@@ -154,10 +152,10 @@ FUSION_API const int64_t *fusion_tensor_shape(const fusion_tensor *tensor, size_
 FUSION_API const int64_t *fusion_tensor_strides(const fusion_tensor *tensor);
 /* On the host, or on the GPU of the program that computed it. */
 FUSION_API const void *fusion_tensor_data(const fusion_tensor *tensor);
-/* Takes `view` over, unless that fails: dense and row-major, on the host or a CUDA GPU. */
+/* `view` is dense and row-major, on the host or a CUDA GPU. Unless the call fails, the tensor owns it. */
 FUSION_API fusion_status fusion_tensor_from_dlpack(struct DLManagedTensor *view, fusion_tensor **tensor);
-/* A view for another library, whose deleter it calls. The tensor may be destroyed before. A cache of several
- * ranks has none. */
+/* A view for another library, which calls the view's deleter. The tensor may be destroyed before that. A
+ * cache of several ranks has no view. */
 FUSION_API fusion_status fusion_tensor_to_dlpack(const fusion_tensor *tensor, struct DLManagedTensor **view);
 FUSION_API void fusion_tensor_destroy(fusion_tensor *tensor);
 
@@ -185,7 +183,7 @@ FUSION_API fusion_status fusion_program_run(fusion_program *program, size_t coun
 FUSION_API fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count,
                                                 const char *const *names, const fusion_tensor *const *inputs,
                                                 fusion_tensor **outputs);
-/* Takes a token of prompt number `prompt`; anything but 0: no more are wanted. */
+/* Receives a token of prompt number `prompt`. Returns 0, or anything else to end the generation. */
 typedef int (*fusion_token)(void *context, size_t prompt, int64_t token);
 /* Chooses up to `tokens` tokens for each of `prompts`, of `lengths` token ids each, step by step, and gives
  * them to `each` on this thread: `at_once`, step by step, as soon as they are on the host; else at the end,
@@ -200,7 +198,7 @@ FUSION_API fusion_status fusion_program_generate(fusion_program *program, size_t
                                                  uint64_t seed, size_t count, const char *const *names,
                                                  const fusion_tensor *const *inputs, fusion_token each,
                                                  void *context, int at_once);
-/* Dense copies on the host, after all that was queued so far. */
+/* Dense copies on the host, made after everything that is queued so far. */
 FUSION_API fusion_status fusion_program_fetch(fusion_program *program, size_t count, const char *const *names,
                                               const fusion_tensor *const *tensors, fusion_tensor **copies);
 /* Microseconds of each of `iterations` runs into `times`; `cold`: the GPU's cache is emptied before each. */
