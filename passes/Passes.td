@@ -13,18 +13,18 @@ def FoldConstants : Pass<"nn-fold-constants", "::mlir::ModuleOp"> {
   let description = [{
     Runs the reference on every op whose operands are all `nn.constant`, if its result is no larger than
     `max-elements`. `nn.weight` is not read: its bytes stay in the file. An expand stays, since its users
-    broadcast, and so does the `nn.dequantize` of a matmul's operand, which is read in fewer bytes as it is.
+    broadcast. The `nn.dequantize` of a matmul's operand stays, since the quantised operand has fewer bytes.
   }];
   let options = [Option<"maxElements", "max-elements", "int64_t", "65536",
                         "largest result, in elements, that becomes a constant">];
 }
 
 def Canonicalize : Pass<"nn-canonicalize", "::mlir::ModuleOp"> {
-  let summary = "one spelling for what exporters spell in many ways";
+  let summary = "rewrite the spellings of different exporters to one";
   let description = [{
-    Drops ops that do nothing (by symbolic shapes where types do not tell), composes views, turns powers into
-    square and rsqrt, gives transposes to the matmul that reads them, moves reshapes that only merge leading
-    dims after matmuls and pointwise ops, and sorts commutative operands: constants and weights right. Every
+    Removes ops without effect, which types or symbolic shapes tell; composes views; turns powers into square
+    and rsqrt; folds transposes into the matmuls that read them; moves reshapes that only merge leading dims
+    behind matmuls and pointwise ops; and sorts commutative operands, constants and weights last. Every
     rewrite is exact: same values, same rounding points.
   }];
 }
@@ -32,8 +32,8 @@ def Canonicalize : Pass<"nn-canonicalize", "::mlir::ModuleOp"> {
 def FoldPositions : Pass<"nn-fold-positions", "::mlir::ModuleOp"> {
   let summary = "decide comparisons of positions that do not depend on data";
   let description = [{
-    Position ids and masks are arithmetic on iotas. A condition that holds, or fails, at every index for all
-    sizes becomes a constant: that positions are consecutive, that a new token sees its whole past.
+    Position ids and masks are arithmetic on iotas. A condition that holds at every index for all sizes, or
+    at none, becomes a constant: for example that a new token sees its whole past.
   }];
 }
 
@@ -53,71 +53,72 @@ def RaiseNorm : Pass<"nn-raise-norm", "::mlir::ModuleOp"> {
 def RaiseActivation : Pass<"nn-raise-activation", "::mlir::ModuleOp"> {
   let summary = "decomposed gelu and silu become nn.gelu and nn.silu";
   let description = [{
-    The named ops compute in f32 and round once, where the decomposed ones round in between.
+    The named ops compute in f32 and round once; the decomposed ones also round in between.
   }];
 }
 
 def RaiseRope : Pass<"nn-raise-rope", "::mlir::ModuleOp"> {
   let summary = "decomposed rotary embeddings become nn.rope";
   let description = [{
-    Half and interleaved pairs, tables of one entry an element or a pair, partial rotation, and the casts
-    around a rotation in f32. Rounding points are kept.
+    Recognises half and interleaved pairs, tables with an entry for each element or each pair, partial
+    rotation, and casts around a rotation in f32. Rounding points are kept.
   }];
 }
 
 def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
   let summary = "softmax(scale * q kᵀ + mask) v becomes nn.attention";
   let description = [{
-    Repeated key/value heads are removed, for an `nn.attention` that exists already too. An additive mask
-    stays one unless it adds -inf where a condition fails: large finite numbers give a wholly masked row an
-    average.
+    Removes repeated key/value heads, also before an `nn.attention` of the graph. An additive mask becomes a
+    boolean one only if it adds -inf where a condition fails: with large finite numbers a wholly masked row is
+    an average.
   }];
 }
 
 def RaiseExpertMatmul : Pass<"nn-raise-expert-matmul", "::mlir::ModuleOp"> {
   let summary = "matmul(x, w[index]) becomes nn.expert_matmul";
   let description = [{
-    Where rows and slots were merged into one dim, they are apart afterwards: `index` is [rows..., slots], `x`
-    has one slot where all slots of a row read the same, and what follows up to the sum over slots works on
-    [rows..., slots, n]. Exact.
+    Separates rows and slots that were merged into one dim: `index` becomes [rows..., slots], `x` has one slot
+    if all slots of a row read the same, and the ops up to the sum over slots work on [rows..., slots, n].
+    Exact.
   }];
 }
 
 def RaiseDenseExperts : Pass<"nn-raise-dense-experts", "::mlir::ModuleOp"> {
   let summary = "all experts on all rows, masked by equal(index, e), become nn.expert_matmul";
   let description = [{
-    The outputs of the experts times `sum(weights * (index == e))`, added up over all experts that `index` can
-    name: the rows go to the experts of their slots instead, over weights stacked along a new first dim.
-    Experts of weight 0 are left out, which takes what they compute for finite; the others are added up in f32
-    and rounded once. Without `assume-finite` nothing is changed.
+    Matches the sum over all experts e of the expert's output times `sum(weights * (index == e))`. Afterwards
+    each row goes only to the experts of its slots, over weights stacked along a new first dim. Leaving out
+    experts of weight 0 assumes that they compute finite numbers; the others are added in f32 and rounded
+    once. Without `assume-finite` nothing is changed.
   }];
-  let options = [Option<"assumeFinite", "assume-finite", "bool", "true", "take what unchosen experts compute for finite">];
+  let options = [Option<"assumeFinite", "assume-finite", "bool", "true",
+                        "assume that unchosen experts compute finite numbers">];
 }
 
 def StackWeights : Pass<"nn-stack-weights", "::mlir::ModuleOp"> {
-  let summary = "weights one after another become one weight in parts";
+  let summary = "a concatenation of weights becomes one weight in parts";
   let description = [{
-    A concatenation of equal `nn.weight` along their first dim, the experts of a layer, is one `nn.weight`
-    with `part_paths` and `part_offsets`: the loader puts the parts side by side, and nothing runs. Exact.
+    A concatenation of `nn.weight`s of one shape along their first dim, such as the experts of a layer,
+    becomes one `nn.weight` with `part_paths` and `part_offsets`. The loader puts the parts side by side, and
+    nothing runs. Exact.
   }];
 }
 
 def DecomposeAttention : Pass<"nn-decompose-attention", "::mlir::ModuleOp"> {
-  let summary = "attention with heads larger than its kernels take becomes matmuls and a softmax";
+  let summary = "attention whose heads are too large for its kernels becomes matmuls and a softmax";
   let description = [{
-    Latent attention over the compressed cache has heads of 576. The query heads that read one key/value head
-    are the rows of one matmul. The shares of the keys are rounded to the type of the values, as fused kernels
-    do.
+    Latent attention over the compressed cache has heads of 576. The query heads that share a key/value head
+    become the rows of one matmul. The softmax is rounded to the type of the values, as fused kernels do.
   }];
   let options = [Option<"largestHead", "largest-head", "int64_t", "256", "the largest head that stays">];
 }
 
 def UnpackGates : Pass<"nn-unpack-gates", "::mlir::ModuleOp"> {
-  let summary = "a packed gate and up projection becomes two products";
+  let summary = "a packed gate and up projection becomes two matmuls";
   let description = [{
-    Where the parts of one product's columns meet again in one elementwise op, each becomes a product by its
-    part of the weight, so that one kernel can hold both sums and the gate. Weights are not moved: a part is a
-    slice. Exact.
+    Where two parts of one matmul's columns meet in an elementwise op, each becomes a matmul with its part of
+    the weight, so that one kernel can hold both accumulators and the gate. Weights are not copied: a part is
+    a slice. Exact.
   }];
 }
 
@@ -128,18 +129,22 @@ def UnpackGates : Pass<"nn-unpack-gates", "::mlir::ModuleOp"> {
 def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
   let summary = "one rank's graph of a tensor-parallel group";
   let description = [{
-    Follows axes through the ops: the columns of a product that another product sums over are divided, with
-    all that lies between (heads, their key/value caches, biases, scales), and the partial sums are added by
-    `nn.all_reduce`. Key/value heads fewer than ranks are repeated. A packed projection is taken apart first.
-    An RMS norm over all heads adds up the ranks' sums of squares; experts are summed over their slots before
-    ranks add up. With `vocabulary`, a head's columns are divided as the result is, and an embedding by rows:
-    a rank looks up the ids that it has, and the sum with the others' zeros is the row. What cannot be divided
-    stays whole and leaves its reason. Shards of weights begin at a multiple of the symbol `tp_rank`: nothing
-    else of them is loaded; divided arguments and results carry `nn.shard = [axis, shards]`, the function
-    `nn.mesh = {tp = N}`.
+    Follows axes through the ops. The columns of a matmul over which another matmul sums are divided, with
+    everything between the two (heads, their key/value caches, biases, scales), and `nn.all_reduce` adds the
+    partial sums. Key/value heads are repeated if they are fewer than the ranks. A packed projection is taken
+    apart first. For an RMS norm over all heads the ranks' sums of squares are added; experts are summed over
+    their slots before the ranks' sums are.
+
+    With `vocabulary`, the head's matmul is divided by columns, and so is its result; an embedding is divided
+    by rows: each rank looks up the ids that it has, and adds zeros for the others. Whatever cannot be divided
+    stays whole and leaves its reason.
+
+    Shards of weights begin at a multiple of the symbol `tp_rank`, and only they are loaded. Divided arguments
+    and results carry `nn.shard = [axis, shards]`, and the function `nn.mesh = {tp = N}`.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "how many ranks share the graph">,
-                 Option<"vocabulary", "vocabulary", "bool", "false", "divide the embedding and the head too">];
+                 Option<"vocabulary", "vocabulary", "bool", "false",
+                        "divide the embedding and the head too">];
 }
 
 //===----------------------------------------------------------------------===//
@@ -147,13 +152,13 @@ def Shard : Pass<"nn-shard", "::mlir::ModuleOp"> {
 //===----------------------------------------------------------------------===//
 
 def CacheInPlace : Pass<"nn-cache-in-place", "::mlir::ModuleOp"> {
-  let summary = "caches that grow by concat(past, new) are extended in a buffer with room, states replaced in theirs";
+  let summary = "caches are extended, and states replaced, in the buffer in which they lie";
   let description = [{
-    An argument that an `nn.concat` extends, whose result the function returns, gets `nn.storage`: the dims of
-    a buffer with `capacity` positions along the concat's axis, in whose front corner it lies. The result gets
-    `nn.alias`, the argument's number: it lies in the same buffer, and a kernel writes what is new. No op
-    changes. The same for an argument that is the state of an `nn.linear_attention` and nothing else, whose
-    new state is returned; its buffer has no more room.
+    A cache is an argument that an `nn.concat` extends to a result of the function. The argument gets
+    `nn.storage`: the dims of its buffer, which has `capacity` positions along the concat's axis; the argument
+    lies at the buffer's origin. The result gets `nn.alias`, the argument's number: it lies in the same
+    buffer, and a kernel writes only what is new. No op changes. The same holds for an argument that is used
+    only as the state of an `nn.linear_attention` whose new state is returned; its buffer has no more room.
     Example: `%past: tensor<1x2x?x32xf16> {nn.storage = [1, 2, 64, 32]}`.
   }];
   let options = [Option<"capacity", "capacity", "int64_t", "0", "positions that a cache holds">];

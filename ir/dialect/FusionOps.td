@@ -25,9 +25,11 @@ def Fusion_GroupOp : Op<Fusion_Dialect, "group", [IsolatedFromAbove, SingleBlock
 
     ```mlir
     %norm, %sum = fusion.group "add_norm" schedule "row" (%a = %x, %b = %residual, %w = %weight)
-        : (tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<128xbf16>) -> (tensor<?x128xbf16>, tensor<?x128xbf16>) {
+        : (tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<128xbf16>)
+          -> (tensor<?x128xbf16>, tensor<?x128xbf16>) {
       %0 = nn.add %a, %b : (tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
-      %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+      %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32}
+         : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
       fusion.yield %1, %0 : tensor<?x128xbf16>, tensor<?x128xbf16>
     }
     ```

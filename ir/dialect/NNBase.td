@@ -37,7 +37,9 @@ def NN_Stored : NN_Trait<"Stored">;
 def NN_Costly : NN_Trait<"Costly">;
 def NN_Commutative : NativeOpTrait<"IsCommutative"> { let cppNamespace = "::mlir::OpTrait"; }
 
-def NN_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
+def NN_Tensor
+    : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor",
+           "::mlir::RankedTensorType">;
 def NN_FloatTensor : Type<CPred<[{::llvm::isa<::mlir::RankedTensorType>($_self) &&
   ::llvm::isa<::mlir::FloatType>(::llvm::cast<::mlir::RankedTensorType>($_self).getElementType())}]>,
   "ranked tensor of floats", "::mlir::RankedTensorType">;

@@ -10,7 +10,8 @@ def NN_ReduceOp : NN_Op<"reduce", [NN_ShardRule]> {
     Accumulates in f32 (integers in their own type) and rounds once. Max and min of floats keep NaN.
 
     ```mlir
-    %y = nn.reduce %x {kind = "mean", axes = array<i64: 1>, keepdims = true} : (tensor<?x128xf32>) -> tensor<?x1xf32>
+    %y = nn.reduce %x {kind = "mean", axes = array<i64: 1>, keepdims = true}
+       : (tensor<?x128xf32>) -> tensor<?x1xf32>
     ```
   }];
   let arguments = (ins NN_Tensor:$x, StrAttr:$kind, DenseI64ArrayAttr:$axes, BoolAttr:$keepdims);
@@ -31,8 +32,8 @@ def NN_ArgMaxOp : NN_Op<"arg_max"> {
 def NN_TopKOp : NN_Op<"top_k"> {
   let summary = "indices of the `k` largest elements along `axis`, the largest first";
   let description = [{
-    A NaN is above all numbers; of equal elements the first comes first. `k` is one dim, at most that of the
-    axis. The values are those that `nn.gather_elements` finds there.
+    A NaN is larger than all numbers; equal elements keep their order. `k` is one dim, at most that of the
+    axis. `nn.gather_elements` gives the values.
 
     ```mlir
     %i = nn.top_k %x {axis = 1 : i64, k = [8]} : (tensor<?x128xf32>) -> tensor<?x8xi64>
@@ -46,7 +47,8 @@ def NN_CumSumOp : NN_Op<"cumsum", [NN_ShardRule]> {
   let summary = "running sum along `axis`";
   let description = [{
     ```mlir
-    %y = nn.cumsum %x {axis = 1 : i64, exclusive = false, reverse = false} : (tensor<?x?xi64>) -> tensor<?x?xi64>
+    %y = nn.cumsum %x {axis = 1 : i64, exclusive = false, reverse = false}
+       : (tensor<?x?xi64>) -> tensor<?x?xi64>
     ```
   }];
   let arguments = (ins NN_Tensor:$x, I64Attr:$axis, BoolAttr:$exclusive, BoolAttr:$reverse);
@@ -56,7 +58,7 @@ def NN_CumSumOp : NN_Op<"cumsum", [NN_ShardRule]> {
 def NN_SoftmaxOp : NN_Op<"softmax", [NN_ShardRule]> {
   let summary = "exp(x - max) / sum along `axis`; with `log`, its logarithm";
   let description = [{
-    In f32, rounded once. A row of -inf gives NaN.
+    Computed in f32 and rounded once. A row of -inf gives NaN.
 
     ```mlir
     %y = nn.softmax %x {axis = 3 : i64} : (tensor<?x4x?x?xf16>) -> tensor<?x4x?x?xf16>
@@ -100,8 +102,8 @@ def NN_LayerNormOp : NN_Op<"layer_norm", [NN_ShardRule, NN_Norm]> {
        : (tensor<?x128xf32>, tensor<128xf32>, tensor<128xf32>) -> tensor<?x128xf32>
     ```
   }];
-  let arguments = (ins NN_FloatTensor:$x, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias, F32Attr:$eps,
-                       OptionalAttr<TypeAttr>:$scale_in);
+  let arguments = (ins NN_FloatTensor:$x, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias,
+                       F32Attr:$eps, OptionalAttr<TypeAttr>:$scale_in);
   let results = (outs NN_FloatTensor:$y);
   let extraClassDeclaration = [{
     /// Element type in which the normalised value meets the weight.
@@ -117,7 +119,8 @@ def NN_MatmulOp : NN_Op<"matmul", [NN_ShardRule]> {
     once.
 
     ```mlir
-    %y = nn.matmul %x, %w {transpose_b = true} : (tensor<?x?x128xf16>, tensor<256x128xf16>) -> tensor<?x?x256xf16>
+    %y = nn.matmul %x, %w {transpose_b = true}
+       : (tensor<?x?x128xf16>, tensor<256x128xf16>) -> tensor<?x?x256xf16>
     ```
   }];
   let arguments = (ins NN_Tensor:$a, NN_Tensor:$b, DefaultValuedAttr<BoolAttr, "false">:$transpose_a,
@@ -128,12 +131,12 @@ def NN_MatmulOp : NN_Op<"matmul", [NN_ShardRule]> {
 def NN_RopeOp : NN_Op<"rope", [NN_ShardRule, NN_Costly]> {
   let summary = "rotary position embedding of the last dim";
   let description = [{
-    The first `rotary_dim` elements of the last dim rotate, the rest pass. With h = rotary_dim / 2, pair i is
-    elements (i, i + h), or (2i, 2i + 1) if `interleaved`. Each of the two products and their sum round to the
-    type C, which is `compute` or the element type of x:
+    Rotates the first `rotary_dim` elements of the last dim and copies the others. With h = rotary_dim / 2,
+    pair i is elements (i, i + h), or (2i, 2i + 1) if `interleaved`. Each of the two products and their sum
+    round to the type C, which is `compute` or else the element type of x:
     `first = C(C(a * cos) - C(b * sin))`, `second = C(C(b * cos) + C(a * sin))`; then both round to the result
-    type. `cos` and `sin` broadcast against x but for their last dim, which is h (one entry a pair) or
-    rotary_dim (one an element, placed as the elements are).
+    type. `cos` and `sin` broadcast against x but for their last dim, which is h (an entry for each pair)
+    or rotary_dim (an entry for each element, in the elements' order).
 
     ```mlir
     %y = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64}
@@ -153,16 +156,16 @@ def NN_AttentionOp : NN_Op<"attention", [NN_ShardRule]> {
   let summary = "softmax(scale * q kᵀ, capped and masked) v, with grouped key/value heads";
   let description = [{
     q is [batch, heads, queries, d], k [batch, kv_heads, keys, d], v [batch, kv_heads, keys, dv]; heads is a
-    multiple of kv_heads, and query head i reads key/value head i / (heads / kv_heads). All in f32 from the
-    operands' values, rounded once at the end:
-    `s = scale * q·k`; if `softcap` > 0, `s = softcap * tanh(s / softcap)`; a float mask is added, an i1 mask
-    keeps where true; `causal` keeps key j for query i where j <= i + (keys - queries); `window` > 0 keeps
-    j > i + (keys - queries) - window. A row in which nothing is kept gives 0 if `zero_masked_rows`, else NaN
-    (masks made of large finite numbers never do).
+    multiple of kv_heads, and query head i reads key/value head i / (heads / kv_heads). Computed in f32 and
+    rounded once at the end: `s = scale * q·k`; if `softcap` > 0, `s = softcap * tanh(s / softcap)`. A float
+    mask is added; an i1 mask keeps the keys where it is true. `causal` keeps key j for query i if
+    j <= i + (keys - queries), `window` > 0 if j > i + (keys - queries) - window. A row without any kept key
+    gives 0 if `zero_masked_rows`, else NaN (a mask of large finite numbers keeps all keys).
 
     ```mlir
     %y = nn.attention %q, %k, %v, %mask {scale = 0.176776692 : f32, causal = false, zero_masked_rows = true}
-       : (tensor<?x4x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x1x?x?xi1>) -> tensor<?x4x?x32xf16>
+       : (tensor<?x4x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x1x?x?xi1>)
+         -> tensor<?x4x?x32xf16>
     ```
   }];
   let arguments = (ins NN_FloatTensor:$q, NN_FloatTensor:$k, NN_FloatTensor:$v, Optional<NN_Tensor>:$mask,
@@ -175,8 +178,8 @@ def NN_AttentionOp : NN_Op<"attention", [NN_ShardRule]> {
 def NN_ExpertMatmulOp : NN_Op<"expert_matmul", [NN_ShardRule]> {
   let summary = "each row times the matrix of the expert that `index` names";
   let description = [{
-    `index` is [rows..., slots]: the experts that each row is routed to. `x` is [rows..., slots, k], or
-    [rows..., 1, k] where all slots of a row read the same; `w` is [experts, k, n], or [experts, n, k] with
+    `index`, [rows..., slots], names the experts of each row. `x` is [rows..., slots, k], or [rows..., 1, k]
+    if all slots of a row read the same elements; `w` is [experts, k, n], or [experts, n, k] with
     `transpose_w`. The result is [rows..., slots, n]: `y[r, s] = x[r, s] · w[index[r, s]]`, accumulated in f32
     and rounded once. A negative index counts from the end. On the device an index out of range reads the
     nearest valid one.
@@ -195,16 +198,16 @@ def NN_LinearAttentionOp : NN_Op<"linear_attention", [AttrSizedOperandSegments, 
   let summary = "attention by a recurrent state: linear, gated, delta or gated delta rule";
   let description = [{
     q is [batch, q_heads, tokens, d], k [batch, k_heads, tokens, d], v [batch, heads, tokens, dv], state
-    [batch, heads, d, dv]; decay, the logarithm of what the state is multiplied by, is [batch, heads, tokens,
-    1] or [batch, heads, tokens, d]; beta is [batch, heads or 1, tokens, 1]. q_heads is a multiple of heads or
-    heads a multiple of q_heads; heads is a multiple of k_heads; where there are fewer of one kind,
-    neighbouring heads share one. For each token t, with all arithmetic in f32:
+    [batch, heads, d, dv]. decay is the logarithm of the state's factor: [batch, heads, tokens, 1] or
+    [batch, heads, tokens, d]. beta is [batch, heads or 1, tokens, 1]. One of q_heads and heads is a multiple
+    of the other, and heads is a multiple of k_heads; neighbouring heads share what there are fewer of. For
+    each token t, with all arithmetic in f32:
 
     `S = exp(decay_t) * S` (with decay), `S = S + k_t ⊗ u_t` with `u_t = v_t`, or, with beta,
     `u_t = beta_t * (v_t - k_tᵀ S)`; `y_t = scale * q_tᵀ S`.
 
-    The result is [batch, max(q_heads, heads), tokens, dv]; result 1 is the state behind the last token. Each
-    rounds once.
+    The result is [batch, max(q_heads, heads), tokens, dv]; result 1 is the state after the last token. Each
+    is rounded once.
 
     ```mlir
     %y, %s = nn.linear_attention %q, %k, %v, %state, %decay, %beta
@@ -221,8 +224,8 @@ def NN_LinearAttentionOp : NN_Op<"linear_attention", [AttrSizedOperandSegments, 
 def NN_QuantizeOp : NN_Op<"quantize", [NN_ShardRule, NN_Quantize, NN_Costly]> {
   let summary = "saturate(round(x / scale) + zero_point)";
   let description = [{
-    The division is in f32, then rounding to nearest even (to the f8 value nearest, for f8 results, which take
-    no zero point). `scale` is a scalar, or one entry per index of `axis`, or, with `block_size` > 0, one
+    Divides in f32 and rounds to nearest even. An f8 result is the nearest f8 value, and has no zero point.
+    `scale` is a scalar, or one entry per index of `axis`, or, with `block_size` > 0, one
     entry for every block of that many elements along `axis`.
 
     ```mlir
@@ -237,7 +240,8 @@ def NN_QuantizeOp : NN_Op<"quantize", [NN_ShardRule, NN_Quantize, NN_Costly]> {
 def NN_DequantizeOp : NN_Op<"dequantize", [NN_ShardRule, NN_Costly]> {
   let summary = "(q - zero_point) * scale";
   let description = [{
-    In f32, rounded once to the result's element type; `scale`, `axis`, `block_size` as in `nn.quantize`.
+    Computed in f32 and rounded once to the result's element type; `scale`, `axis`, `block_size` as in
+    `nn.quantize`.
 
     ```mlir
     %x = nn.dequantize %q, %scale : (tensor<?x128xi8>, tensor<f32>) -> tensor<?x128xf32>
@@ -267,8 +271,8 @@ def NN_DynamicQuantizeOp : NN_Op<"dynamic_quantize", [NN_Quantize]> {
 def NN_AllReduceOp : NN_Op<"all_reduce"> {
   let summary = "the sum over the ranks along the mesh axis `group`";
   let description = [{
-    Summed in f32 in rank order and rounded once. The function's `nn.mesh` says how many ranks the axis has;
-    without it there is one.
+    Adds in f32 in the ranks' order and rounds once. The function's `nn.mesh` says how many ranks the axis
+    has; without it there is one.
 
     ```mlir
     %y = nn.all_reduce %x {group = "tp"} : (tensor<?x4096xbf16>) -> tensor<?x4096xbf16>

@@ -22,16 +22,16 @@ def NN_WeightOp : NN_Op<"weight", [NN_Stored, NN_ShardRule]> {
     `length` bytes at `offset` of the file `path`, in the layout of the result type, little endian. A relative
     path is looked up beside the graph file. i4 and ui4 are two to a byte, low half first.
 
-    With `whole` and `starts`, the bytes are a tensor of shape `whole`, of which the result is the part that
-    begins at `starts`: one rank's shard, where `starts` may name the symbol `tp_rank`. No other bytes are
+    With `whole` and `starts`, the bytes are a tensor of shape `whole`, and the result is the part of it that
+    begins at `starts`: one rank's shard, since `starts` may name the symbol `tp_rank`. Only that part is
     loaded.
 
-    With `rank_paths` and `rank_offsets`, rank r reads as many bytes from the r-th of these instead: a model
-    that was cut into a file for each rank.
+    With `rank_paths` and `rank_offsets`, rank r reads the bytes from the r-th path and offset instead: for a
+    model that was cut into a file for each rank.
 
-    With `part_paths` and `part_offsets`, the bytes are equal spans one after the other, the i-th at the i-th
-    of these places: the experts of a layer that a file holds one by one. `path` and `offset` are those of the
-    first.
+    With `part_paths` and `part_offsets`, the bytes are the concatenation of equal spans, which lie at these
+    paths and offsets: for the experts of a layer that a file holds one by one. `path` and `offset` are those
+    of the first span.
 
     ```mlir
     %w = nn.weight {name = "model.norm.weight", path = "model.onnx", offset = 4096 : i64, length = 256 : i64}
@@ -48,7 +48,8 @@ def NN_WeightOp : NN_Op<"weight", [NN_Stored, NN_ShardRule]> {
   let builders = [OpBuilder<(ins "::mlir::Type":$y, "::llvm::StringRef":$name, "::llvm::StringRef":$path,
                                  "int64_t":$offset, "int64_t":$length),
                             [{
-    build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    build($_builder, $_state, y, name, path, offset, length, nullptr, nullptr, nullptr, nullptr, nullptr,
+          nullptr);
   }]>];
   let extraClassDeclaration = [{
     /// The shape of what lies in the file.
@@ -112,7 +113,8 @@ def NN_ExpandOp : NN_Op<"expand", [NN_View, NN_Shardable]> {
   let summary = "broadcast to `shape` (every dim of the result is given)";
   let description = [{
     ```mlir
-    %y = nn.expand %x {shape = ["batch", 2, 2, "seq", 32]} : (tensor<?x2x1x?x32xf16>) -> tensor<?x2x2x?x32xf16>
+    %y = nn.expand %x {shape = ["batch", 2, 2, "seq", 32]}
+       : (tensor<?x2x1x?x32xf16>) -> tensor<?x2x2x?x32xf16>
     ```
   }];
   let arguments = (ins NN_Tensor:$x, NN_DimsAttr:$shape);
@@ -139,7 +141,8 @@ def NN_ConcatOp : NN_Op<"concat", [NN_Indexed, NN_ShardRule]> {
   let summary = "operands one after the other along `axis`";
   let description = [{
     ```mlir
-    %y = nn.concat %past, %new {axis = 2 : i64} : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>) -> tensor<?x2x?x32xf16>
+    %y = nn.concat %past, %new {axis = 2 : i64}
+       : (tensor<?x2x?x32xf16>, tensor<?x2x1x32xf16>) -> tensor<?x2x?x32xf16>
     ```
   }];
   let arguments = (ins Variadic<NN_Tensor>:$parts, I64Attr:$axis);
@@ -148,13 +151,12 @@ def NN_ConcatOp : NN_Op<"concat", [NN_Indexed, NN_ShardRule]> {
 }
 
 def NN_CacheWriteOp : NN_Op<"cache_write", [NN_Indexed, NN_ShardRule]> {
-  let summary = "a cache in which new rows take the places that `rows` names";
+  let summary = "a cache whose rows at the places `rows` are replaced by new ones";
   let description = [{
-    `fresh` has n rows along `axis`, `past` P. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`,
-    and its entries follow each other: rows[i] = rows[0] + i. Row rows[i] of the result is row i of `fresh`;
-    one that does not exist is left out. The others are those of `past`. The result has P rows, or, with
-    `grows`, P + n; those behind P that no new row takes are 0. With `grows` and `rows` from P on this is
-    nn.concat.
+    `fresh` has n rows along `axis`, `past` has P. The result has P rows, or P + n with `grows`. Row rows[i]
+    of the result is row i of `fresh`, unless the result has no such row; all other rows are those of `past`,
+    and 0 from row P on. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`, and its entries follow
+    each other: rows[i] = rows[0] + i. With `grows` and rows[0] = P this is nn.concat.
 
     ```mlir
     %y = nn.cache_write %past, %fresh, %rows {axis = 2 : i64, grows = true}
@@ -197,7 +199,8 @@ def NN_GatherOp : NN_Op<"gather", [NN_Indexed, NN_ShardRule]> {
     graph's input is an error before the run.
 
     ```mlir
-    %y = nn.gather %table, %ids {axis = 0 : i64} : (tensor<256x128xf16>, tensor<?x?xi64>) -> tensor<?x?x128xf16>
+    %y = nn.gather %table, %ids {axis = 0 : i64}
+       : (tensor<256x128xf16>, tensor<?x?xi64>) -> tensor<?x?x128xf16>
     ```
   }];
   let arguments = (ins NN_Tensor:$x, NN_IntTensor:$indices, I64Attr:$axis);
@@ -218,12 +221,13 @@ def NN_GatherElementsOp : NN_Op<"gather_elements", [NN_Indexed]> {
 }
 
 def NN_GatherNdOp : NN_Op<"gather_nd", [NN_Indexed]> {
-  let summary = "the last dim of `indices` addresses leading dims of `x` after `batch_dims`";
+  let summary = "slices of `x`; the last dim of `indices` addresses its dims after `batch_dims`";
   let description = [{
     Negative indices and those out of range: as for nn.gather.
 
     ```mlir
-    %y = nn.gather_nd %x, %i {batch_dims = 0 : i64} : (tensor<?x?xi1>, tensor<?x1x1x?x2xi64>) -> tensor<?x1x1x?xi1>
+    %y = nn.gather_nd %x, %i {batch_dims = 0 : i64}
+       : (tensor<?x?xi1>, tensor<?x1x1x?x2xi64>) -> tensor<?x1x1x?xi1>
     ```
   }];
   let arguments = (ins NN_Tensor:$x, NN_IntTensor:$indices, I64Attr:$batch_dims);

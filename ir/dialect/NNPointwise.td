@@ -68,7 +68,8 @@ def NN_CosOp : NN_Unary<"cos", "cosine", "", [NN_Costly]>;
 def NN_TanhOp : NN_Unary<"tanh", "hyperbolic tangent", "", [NN_Activation, NN_Costly]>;
 def NN_ErfOp : NN_Unary<"erf", "error function", "", [NN_Costly]>;
 def NN_SigmoidOp : NN_Unary<"sigmoid", "1 / (1 + e^-x)", "", [NN_Activation, NN_Costly]>;
-def NN_SiluOp : NN_Unary<"silu", "x * sigmoid(x)", "Computed in f32 and rounded once.", [NN_Activation, NN_Costly]>;
+def NN_SiluOp
+    : NN_Unary<"silu", "x * sigmoid(x)", "Computed in f32 and rounded once.", [NN_Activation, NN_Costly]>;
 def NN_ReluOp : NN_Unary<"relu", "max(x, 0)", "NaN stays NaN, -0 becomes 0.", [NN_Activation]>;
 def NN_SoftplusOp : NN_Unary<"softplus", "log(1 + e^x)", "", [NN_Costly]>;
 def NN_FloorOp : NN_Unary<"floor", "largest integer not above x">;
@@ -88,7 +89,7 @@ def NN_IsNanOp : NN_PointwiseOp<"is_nan", [NN_BoolResult]> {
 }
 
 def NN_IsInfOp : NN_PointwiseOp<"is_inf", [NN_BoolResult]> {
-  let summary = "whether x is infinite, of the signs asked for";
+  let summary = "whether x is an infinity of a sign that is enabled";
   let description = [{
     ```mlir
     %y = nn.is_inf %x {negative = true, positive = true} : (tensor<?xf16>) -> tensor<?xi1>

@@ -1,11 +1,11 @@
-// The choice of a token. In a file of its own: few need its class, which is in Sample.h.
+// The choice of a token. A file of its own, since few files need its class, which is in Sample.h.
 #ifndef FUSION_NN_SAMPLE
 #define FUSION_NN_SAMPLE
 
 include "ir/dialect/NNBase.td"
 
 def NN_SampleOp : NN_Op<"sample"> {
-  let summary = "for each row of the last dim a place, drawn by its score";
+  let summary = "draws a place of each row of the last dim by the scores";
   let description = [{
     Place i has the probability softmax(scores / temperature)[i], taken among those that are kept: with
     `top_k` above 0 the `top_k` largest scores and those equal to the last of them; of these, with `top_p`

@@ -11,7 +11,8 @@ def NN_ScalarFormula : OpInterface<"ScalarFormula"> {
     ir/dialect/Formulas.cpp.
   }];
   let methods = [InterfaceMethod<
-    "The result from one element of each operand, held as registers hold them; rounded to the result's element type.",
+    "The result from one element of each operand, held as registers hold them; rounded to the result's "
+    "element type.",
     "::fusion::scalar::Value", "formula",
     (ins "::fusion::scalar::Graph &":$graph, "::llvm::ArrayRef<::fusion::scalar::Value>":$operands)>];
 }
