@@ -8,8 +8,10 @@ struct Config {
   using Key = f32;
   using Value = f32;
   using Mask = void;
+  static constexpr int page_size = 0;
   static constexpr int depth = 128, value_depth = 128, window = 0, warps = 8, cluster = Cluster,
                        key_vector = 4, value_vector = 4;
+  static constexpr bool bounded_above = false, bounded_below = false, ragged = false;
   static constexpr bool causal = true, zero_masked_rows = false;
 };
 KERNEL_CLUSTER(256, 1, 8) by_8(bench::Body<f32> body) { attention_decode_fma<Config<8>>(body); }

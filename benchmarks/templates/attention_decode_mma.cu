@@ -8,8 +8,10 @@ struct Config {
   using Key = bf16;
   using Value = bf16;
   using Mask = void;
+  static constexpr int page_size = 0;
   static constexpr int depth = 128, value_depth = 128, window = 0, warps = 8, cluster = Cluster,
                        row_tiles = 1, stages = 0, streams = 1;
+  static constexpr bool bounded_above = false, bounded_below = false, ragged = false;
   static constexpr bool causal = true, zero_masked_rows = false, queries_aligned = true;
 };
 KERNEL_CLUSTER(256, 1, 8) by_8(bench::Body<bf16> body) { attention_decode_mma<Config<8>>(body); }

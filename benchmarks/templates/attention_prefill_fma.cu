@@ -7,7 +7,8 @@ struct Config {
   using Key = f32;
   using Value = f32;
   using Mask = void;
-  static constexpr int depth = 128, value_depth = 128, window = 0, tile_keys = 32;
+  static constexpr int depth = 128, value_depth = 128, window = 0, page_size = 0, tile_keys = 32;
+  static constexpr bool bounded_above = false, bounded_below = false, ragged = false;
   static constexpr bool causal = true, zero_masked_rows = false;
 };
 KERNEL_RESIDENT(128, 4) kernel(bench::Body<f32> body) { attention_prefill_fma<Config>(body); }

@@ -7,7 +7,9 @@ struct Config {
   using Key = bf16;
   using Value = bf16;
   using Mask = void;
+  static constexpr int page_size = 0;
   static constexpr int depth = 128, value_depth = 128, window = 0, warps = 8, row_tiles = 1, tile_keys = 128;
+  static constexpr bool bounded_above = false, bounded_below = false, ragged = false;
   static constexpr bool causal = true, zero_masked_rows = false, scale_only = true;
   static constexpr f32 exponent_scale = 0.180336877f; // 0.125 * log2(e)
 };

@@ -7,7 +7,7 @@
 //   const f32 *key_scales(kv_head), *value_scales(kv_head)    its columns' scales
 // which are to be called after pdl_wait().
 
-#include "attention.cuh"
+#include "attention_pages.cuh"
 
 template <class Stored>
 constexpr bool is_code = sizeof(Stored) == 1;

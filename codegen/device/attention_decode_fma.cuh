@@ -24,17 +24,20 @@ struct DecodeFma {
 };
 
 // The lane's columns of keys j ... j + Count - 1, as f32; zeros from `end` on.
-template <class Columns, int Count, class T>
-DEVICE void load_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], const T *from, i64 stride,
+template <class Columns, int Count, class Stored>
+DEVICE void load_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], const Stored &stored,
                       i64 column_stride, i64 j, i64 end) {
 #pragma unroll
-  for (int b = 0; b < Count; ++b)
+  for (int b = 0; b < Count; ++b) {
+    const auto *from = stored.first;
+    if (j + b < end)
+      from = stored.row(j + b);
 #pragma unroll
     for (int v = 0; v < Columns::vectors; ++v) {
       const int column = Columns::column(v);
-      load_floats(rows[b][v], from + (j + b) * stride + column * column_stride,
-                  j + b < end && Columns::has(column));
+      load_floats(rows[b][v], from + column * column_stride, j + b < end && Columns::has(column));
     }
+  }
 }
 template <class Columns, int Rows, class Body>
 DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length], const Body &body,
@@ -143,12 +146,12 @@ DEVICE void attention_decode_fma(const Body &body) {
   constexpr int rows = Shape::rows, batch = Shape::keys_at_once;
   if (has_no_work<Config>())
     return;
-  if constexpr (is_bounded<Config>)
+  if constexpr (is_bounded<Config> || is_paged<Config>)
     pdl_wait();
   const DecodeTile tile = decode_tile<Config>(body, rows);
   const int lane = lane_of_warp(), warp = warp_of_block();
-  const auto *key_rows = body.key_rows(tile.entry, tile.kv_head);
-  const auto *value_rows = body.value_rows(tile.entry, tile.kv_head);
+  const auto stored_k = stored_keys<Config>(body, tile.entry, tile.kv_head);
+  const auto stored_v = stored_values<Config>(body, tile.entry, tile.kv_head);
   cluster_arrive();
   // This lane's score: of key j + place.
   const int place = lane % (batch * rows) / rows;
@@ -167,11 +170,11 @@ DEVICE void attention_decode_fma(const Body &body) {
   f32 keys[batch][Keys::vectors][Keys::length], values[batch][Values::vectors][Values::length];
   typename MaskRow<Config>::Value masked[1];
   auto load_keys = [&](i64 j) {
-    load_rows<Keys>(keys, key_rows, body.key_stride(), body.key_column_stride(), j, end);
+    load_rows<Keys>(keys, stored_k, body.key_column_stride(), j, end);
     masked[0] = mask.at(body, j + place, end);
   };
   auto load_values = [&](i64 j) {
-    load_rows<Values>(values, value_rows, body.value_stride(), body.value_column_stride(), j, end);
+    load_rows<Values>(values, stored_v, body.value_column_stride(), j, end);
   };
   f32 row_max = -inf_f32(), row_sum = 0.f, acc_o[rows][Values::vectors][Values::length] = {};
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * batch;

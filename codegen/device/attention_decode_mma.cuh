@@ -197,7 +197,7 @@ DEVICE void publish_fragments(const WarpResults<Config, Rows> &results, DecodeSo
 template <class Config, class T, class Body>
 DEVICE void prefetch_first_tiles(const Body &body, const DecodeTile &tile, i64 j, i64 step) {
   constexpr int tiles = 2; // more of them delay what that kernel itself asks for
-  if (lane_of_warp() >= 2)
+  if (is_paged<Config> || lane_of_warp() >= 2)
     return;
   const bool isKeys = lane_of_warp() == 0;
   const T *rows =
@@ -222,7 +222,7 @@ DEVICE void attention_decode_mma(const Body &body) {
   launch_before_wait<Config>();
   if (has_no_work<Config>())
     return;
-  if constexpr (is_bounded<Config>)
+  if constexpr (is_bounded<Config> || is_paged<Config>)
     pdl_wait();
   const DecodeTile tile = decode_tile<Config>(body, rows);
   cluster_arrive();

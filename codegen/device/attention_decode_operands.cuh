@@ -29,8 +29,8 @@ DEVICE int score_row(int i) { return i / 2 * 8 + fragment_part() * 2 + i % 2; }
 // Keys and values on their way to the products: a lane's of 16 keys from j on. visit(index, from, inside) is
 // called for each vector that it reads: first of its two keys, l / 4 (+ 8), then of the values of four, 2 (l
 // % 4) (+ 1, + 8, + 9). The pointers move along with j: one addition a tile, where an address from j takes a
-// product for each row.
-template <class Config, class T>
+// product for each row. The primary template is for contiguous rows.
+template <class Config, class T, bool Paged = is_paged<Config>>
 struct DecodeOperands {
   const T *keys, *values; // where the lane's are of the tile that is visited next
   i64 key_stride, value_stride, end;
@@ -75,8 +75,72 @@ struct DecodeOperands {
     values += step * value_stride;
   }
 };
-// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each
-// `step` keys after the one before.
+// In pages. Where 16 keys are always of one, its number is looked up a turn ahead; else each row's when it is read.
+template <class Config, class T>
+struct DecodeOperands<Config, T, true> {
+  static constexpr bool one_page = Config::page_size % DecodeMma<Config>::tile_keys == 0;
+  StoredRows<Config, T> keys, values;
+  const T *key_page, *value_page, *next_keys, *next_values; // rows 0 of the pages at hand, and of the next ones
+  i64 end;
+
+  // After pdl_wait().
+  template <class Body>
+  DEVICE void start(const Body &body, const DecodeTile &tile, i64 j) {
+    keys = stored_keys<Config>(body, tile.entry, tile.kv_head);
+    values = stored_values<Config>(body, tile.entry, tile.kv_head);
+    end = tile.keys.end;
+    find_next(j);
+  }
+  DEVICE void find_next(i64 j) {
+    if constexpr (one_page) {
+      next_keys = j < end ? keys.page_of(j) : keys.first;
+      next_values = j < end ? values.page_of(j) : values.first;
+    }
+  }
+  DEVICE const T *row(const StoredRows<Config, T> &rows, const T *page, i64 j, int line, bool inside) const {
+    if constexpr (one_page)
+      return page + ((u32)j % (u32)Config::page_size + line) * rows.stride;
+    else
+      return inside ? rows.row(j + line) : rows.first;
+  }
+  // The keys of a turn are visited before its values, and both before those of the next.
+  template <class Visit>
+  DEVICE void visit_keys(i64 j, i64 step, Visit visit) {
+    constexpr int count = DecodeMma<Config>::key_vectors;
+    key_page = next_keys;
+    value_page = next_values;
+    const int left = (int)(end - j);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int line = fragment_line() + 8 * i;
+      const bool inside = line < left;
+      const T *const from = row(keys, key_page, j, line, inside) + fragment_part() * 8;
+#pragma unroll
+      for (int c = 0; c < count; ++c)
+        visit(i * count + c, from + c * 32,
+              inside && (Config::depth % 32 == 0 || c * 32 + fragment_part() * 8 < Config::depth));
+    }
+    find_next(j + step);
+  }
+  template <class Visit>
+  DEVICE void visit_values(i64 j, i64, Visit visit) {
+    constexpr int first = 2 * DecodeMma<Config>::key_vectors;
+    const int left = (int)(end - j);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int line = 2 * fragment_part() + i / 2 * 8 + i % 2;
+      const bool inside = line < left;
+      const T *const from = row(values, value_page, j, line, inside) + fragment_line() * 8;
+#pragma unroll
+      for (int c = 0; c < DecodeMma<Config>::value_vectors; ++c)
+        visit(first + c * 4 + i, from + c * 64,
+              inside &&
+                  (Config::value_depth % 64 == 0 || c * 64 + fragment_line() * 8 < Config::value_depth));
+    }
+  }
+};
+// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each `step`
+// keys after the one before.
 template <class Config, class T>
 struct KeysInRegisters {
   DecodeOperands<Config, T> from;

@@ -46,10 +46,35 @@ DEVICE RowTile<int> prefill_tile(const Body &body) {
   return tile;
 }
 
-// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros
-// from row `end` on and beyond the head's Width.
-template <class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored, class Scale>
-DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, const Scale &scale) {
+// Where the rows lie that a thread copies, `step` apart. With pages all their numbers are asked for before the first
+// copy starts.
+template <class Config, class Stored, int Passes, bool Paged = is_paged<Config>>
+struct CopiedRows {
+  const Stored *next;
+  i64 step;
+  DEVICE CopiedRows(const StoredRows<Config, Stored> &rows, int j, int step, int)
+      : next(rows.row(j)), step(step * rows.stride) {}
+  DEVICE const Stored *take(int) {
+    const Stored *const row = next;
+    next += step;
+    return row;
+  }
+};
+template <class Config, class Stored, int Passes>
+struct CopiedRows<Config, Stored, Passes, true> {
+  const Stored *places[Passes];
+  DEVICE CopiedRows(const StoredRows<Config, Stored> &rows, int j, int step, int end) {
+#pragma unroll
+    for (int p = 0; p < Passes; ++p)
+      places[p] = j + p * step < end ? rows.row(j + p * step) : rows.first;
+  }
+  DEVICE const Stored *take(int pass) const { return places[pass]; }
+};
+
+// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros from row
+// `end` on and beyond the head's Width.
+template <class Config, class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored, class Scale>
+DEVICE void copy_tile(T *tile, const StoredRows<Config, Stored> &rows, int j0, int end, const Scale &scale) {
   constexpr int per_row = Padded / 8, all = Shape::threads / per_row < Rows ? Shape::threads / per_row : Rows;
   // Swizzled: so that the order of a row's vectors is the same for all rows of a thread.
   constexpr int rows_at_once = Shape::swizzled ? all / 8 * 8 : all,
@@ -57,9 +82,10 @@ DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, 
   const int thread = (int)thread_x(), r = thread / per_row, c = thread % per_row * 8;
   if (rows_at_once * per_row < Shape::threads && thread >= rows_at_once * per_row)
     return;
-  const Stored *from = rows + (i64)(j0 + r) * stride + c;
+  CopiedRows<Config, Stored, passes> copied(rows, j0 + r, rows_at_once, end);
 #pragma unroll
   for (int i = 0; i < Rows; i += rows_at_once) {
+    const Stored *const from = copied.take(i / rows_at_once) + c;
     if (passes * rows_at_once <= Rows || r + i < Rows) {
       T *const to = tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c);
       const bool inside = j0 + r + i < end && (Width == Padded || c < Width);
@@ -69,7 +95,6 @@ DEVICE void copy_tile(T *tile, const Stored *rows, i64 stride, int j0, int end, 
       else
         cp_async_16(to, from, inside);
     }
-    from += rows_at_once * stride;
   }
 }
 // By Threads threads.
@@ -87,35 +112,64 @@ DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &ti
   }
 }
 
+// Calls visit(tile) for the tiles of rows of the block, by all threads: one, or, of a ragged Config, those tokens of
+// some that belong to one sequence each. A Config that is ragged also has
+//   tile_blocks    blocks that share the sequences of a tile of tokens
+template <class Config, int Rows, class Body, class Visit>
+DEVICE void for_each_tile(const Body &body, Visit visit) {
+  if constexpr (!Config::ragged) {
+    visit(prefill_tile<Config, Rows>(body));
+  } else {
+    pdl_wait();
+    const int group = (int)body.group(), tokens = Rows / group, all = (int)body.query_count();
+    const u32 kv_heads = (u32)body.kv_heads(), blocks = (u32)Config::tile_blocks;
+    const int begin = (int)(block_x() / (blocks * kv_heads)) * tokens,
+              end = begin + tokens < all ? begin + tokens : all;
+    u32 number = 0;
+    for (int token = begin; token < end; ++number) {
+      const int next = next_sequence(body, token, end);
+      if (number % blocks == block_x() % blocks) {
+        RowTile<int> tile;
+        tile.row0 = token * group;
+        tile.last_row = next * group - 1;
+        tile.shift = 0;
+        tile.kv_head = block_x() / blocks % kv_heads;
+        tile.entry = token;
+        visit(tile);
+        cp_async_wait<0>();
+        barrier(); // the tiles in shared memory are free
+      }
+      token = next;
+    }
+  }
+}
+
 // Keys and values of two stages: while one is multiplied, the other arrives.
 template <class Config, class Shape, class T>
 struct KeyTiles {
   T *keys, *values;
-  const typename Config::Key *key_rows;
-  const typename Config::Value *value_rows;
-  i64 key_stride, value_stride;
+  StoredRows<Config, typename Config::Key> key_rows;
+  StoredRows<Config, typename Config::Value> value_rows;
   int end;
   KeyScale<Config> key_scale;
   ValueScale<Config> value_scale;
 
   DEVICE void copy(int j0, int stage) const {
-    copy_tile<Shape, Config::tile_keys, Config::depth, Shape::depth, Shape::key_pitch>(
-        keys + stage * Shape::key_tile, key_rows, key_stride, j0, end, key_scale);
-    copy_tile<Shape, Config::tile_keys, Config::value_depth, Shape::value_depth, Shape::value_pitch>(
-        values + stage * Shape::value_tile, value_rows, value_stride, j0, end, value_scale);
+    copy_tile<Config, Shape, Config::tile_keys, Config::depth, Shape::depth, Shape::key_pitch>(
+        keys + stage * Shape::key_tile, key_rows, j0, end, key_scale);
+    copy_tile<Config, Shape, Config::tile_keys, Config::value_depth, Shape::value_depth, Shape::value_pitch>(
+        values + stage * Shape::value_tile, value_rows, j0, end, value_scale);
   }
 };
-// After the tile of queries. To be called after pdl_wait().
+// After the tile of queries. To be called after pdl_wait(). What pages hold from `end` on may be anything.
 template <class Config, class Shape, class Body, class T>
-DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int> &tile, T *query_tile) {
+DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int> &tile, int end, T *query_tile) {
   T *const keys = query_tile + Shape::rows * Shape::key_pitch;
   return {keys,
           keys + 2 * Shape::key_tile,
-          body.key_rows(tile.entry, tile.kv_head),
-          body.value_rows(tile.entry, tile.kv_head),
-          body.key_stride(),
-          body.value_stride(),
-          (int)body.key_count(),
+          stored_keys<Config>(body, tile.entry, tile.kv_head),
+          stored_values<Config>(body, tile.entry, tile.kv_head),
+          is_paged<Config> ? end : (int)body.key_count(),
           key_scale<Config>(body, tile.kv_head),
           value_scale<Config>(body, tile.kv_head)};
 }

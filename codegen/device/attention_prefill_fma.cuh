@@ -19,14 +19,13 @@ struct PrefillFma {
 };
 
 // Rows j0 ... of keys or values, as f32; zeros from `end` on.
-template <class Config, int Rows, int Width, int Pitch, int Threads, class T, class Scale>
-DEVICE void load_f32_tile(f32 *tile, const T *rows, i64 stride, i64 column_stride, i64 j0, i64 end,
-                          const Scale &scale) {
+template <class Config, class T, int Rows, int Width, int Pitch, int Threads, class Stored, class Scale>
+DEVICE void load_f32_tile(f32 *tile, const Stored &rows, i64 column_stride, i64 j0, i64 end, const Scale &scale) {
   for (int e = (int)thread_x(); e < Rows * Width; e += Threads) {
     const int r = e / Width, c = e % Width;
     tile[r * Pitch + c] =
         j0 + r < end
-            ? stored_element<Config, T>(to_f32(load(rows + (j0 + r) * stride + c * column_stride)), scale, c)
+            ? stored_element<Config, T>(to_f32(load(rows.row(j0 + r) + c * column_stride)), scale, c)
             : 0.f;
   }
 }
@@ -43,13 +42,12 @@ DEVICE void attention_prefill_fma(const Body &body) {
   const bool active = at.row0 + mine <= at.last_row;
   const i64 row = active ? at.row0 + mine : at.last_row, query = query_of(body, row),
             head = head_of(body, at, row);
-  const i64 key_count = body.key_count();
-  const auto *key_rows = body.key_rows(at.entry, at.kv_head);
-  const auto *value_rows = body.value_rows(at.entry, at.kv_head);
   MaskRow<Config> mask;
   mask.find(body, at.entry, head, query);
   pdl_wait();
   pdl_launch_dependents();
+  const auto stored_k = stored_keys<Config>(body, at.entry, at.kv_head);
+  const auto stored_v = stored_values<Config>(body, at.entry, at.kv_head);
   const auto scale_k = key_scale<Config>(body, at.kv_head);
   const auto scale_v = value_scale<Config>(body, at.kv_head);
   for (int e = thread; e < rows * Config::depth; e += threads) {
@@ -63,11 +61,13 @@ DEVICE void attention_prefill_fma(const Body &body) {
   for (int i = 0; i < Shape::lane_columns; ++i)
     acc_o[i] = 0.f;
   const KeyRange<i64> range = key_range<Config>(body, at, rows);
+  // Pages behind the last key may be anything.
+  const i64 key_count = body.key_count(), stored_end = is_paged<Config> ? range.end : key_count;
   const i64 first = first_key<Config>(body, at, query), last = last_key<Config>(body, at, query);
   for (i64 j0 = range.first; j0 < range.end; j0 += Config::tile_keys) {
     barrier();
-    load_f32_tile<Config, Config::tile_keys, Config::depth, Shape::key_pitch, threads>(
-        tile, key_rows, body.key_stride(), body.key_column_stride(), j0, key_count, scale_k);
+    load_f32_tile<Config, typename Config::Key, Config::tile_keys, Config::depth, Shape::key_pitch, threads>(
+        tile, stored_k, body.key_column_stride(), j0, stored_end, scale_k);
     barrier();
     f32 score[Shape::lane_keys];
 #pragma unroll
@@ -106,8 +106,8 @@ DEVICE void attention_prefill_fma(const Body &body) {
     }
     row_sum = row_sum * rescale + lanes_sum<row_threads>(sum);
     barrier();
-    load_f32_tile<Config, Config::tile_keys, Config::value_depth, Shape::value_pitch, threads>(
-        tile, value_rows, body.value_stride(), body.value_column_stride(), j0, key_count, scale_v);
+    load_f32_tile<Config, typename Config::Value, Config::tile_keys, Config::value_depth, Shape::value_pitch, threads>(
+        tile, stored_v, body.value_column_stride(), j0, stored_end, scale_v);
     barrier();
 #pragma unroll
     for (int i = 0; i < Shape::lane_columns; ++i)

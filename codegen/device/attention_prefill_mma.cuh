@@ -56,18 +56,17 @@ DEVICE void multiply_values(f32 (&acc_o)[Config::row_tiles][Fragments][4],
 }
 
 template <class Config, class Body>
-DEVICE void attention_prefill_mma(const Body &body) {
+DEVICE void multiply_tile_mma(const Body &body, const RowTile<int> &tile) {
   using T = typename Config::Query;
   using Shape = PrefillMma<Config>;
   T *const query_tile = reinterpret_cast<T *>(dynamic_shared());
-  const RowTile<int> tile = prefill_tile<Config, Shape::rows>(body);
-  if constexpr (is_bounded<Config>)
+  if constexpr (is_bounded<Config> || is_paged<Config>)
     pdl_wait();
   const KeyRange<int> range = key_range<Config>(body, tile, Shape::rows);
   const int first = range.first, end = range.end, lane = lane_of_warp();
   pdl_wait();
   pdl_launch_dependents();
-  const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, query_tile);
+  const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, end, query_tile);
   copy_queries<Config, Shape>(query_tile, body, tile);
   tiles.copy(first, 0);
   cp_async_commit();
@@ -93,4 +92,10 @@ DEVICE void attention_prefill_mma(const Body &body) {
                                 lane / 16 * 8);
   }
   softmax.store(body, tile);
+}
+
+template <class Config, class Body>
+DEVICE void attention_prefill_mma(const Body &body) {
+  for_each_tile<Config, PrefillMma<Config>::rows>(
+      body, [&](const RowTile<int> &tile) { multiply_tile_mma<Config>(body, tile); });
 }

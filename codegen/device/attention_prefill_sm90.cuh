@@ -37,18 +37,17 @@ DEVICE void start_values(f32 (&acc_o)[Fragments][4], u32 (&weight)[Config::tile_
 }
 
 template <class Config, class Body>
-DEVICE void attention_prefill_sm90(const Body &body) {
+DEVICE void multiply_tile_sm90(const Body &body, const RowTile<int> &tile) {
   using T = typename Config::Query;
   using Shape = PrefillSm90<Config>;
   T *const query_tile = reinterpret_cast<T *>(dynamic_shared());
-  const RowTile<int> tile = prefill_tile<Config, Shape::rows>(body);
-  if constexpr (is_bounded<Config>)
+  if constexpr (is_bounded<Config> || is_paged<Config>)
     pdl_wait();
   const KeyRange<int> range = key_range<Config>(body, tile, Shape::rows);
   const int first = range.first, end = range.end;
   pdl_wait();
   pdl_launch_dependents();
-  const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, query_tile);
+  const KeyTiles<Config, Shape, T> tiles = key_tiles<Config, Shape>(body, tile, end, query_tile);
   copy_queries<Config, Shape>(query_tile, body, tile);
   tiles.copy(first, 0);
   cp_async_commit();
@@ -75,4 +74,10 @@ DEVICE void attention_prefill_sm90(const Body &body) {
     fence_operand(softmax.acc_o[0]);
   }
   softmax.store(body, tile);
+}
+
+template <class Config, class Body>
+DEVICE void attention_prefill_sm90(const Body &body) {
+  for_each_tile<Config, PrefillSm90<Config>::rows>(
+      body, [&](const RowTile<int> &tile) { multiply_tile_sm90<Config>(body, tile); });
 }

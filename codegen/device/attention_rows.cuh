@@ -10,6 +10,7 @@
 //   window               and at no more than so many; 0: at all
 //   bounded_above, bounded_below    each query has a last key, a first key of its own
 //   zero_masked_rows     a row that looks at none of the keys becomes 0, else NaN
+//   page_size, ragged    where rows lie: see attention_pages.cuh
 // and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
 //   i64 batch(), kv_heads(), group(), query_count(), key_count()
 //   const Query *query(entry, head, query, column)
@@ -21,7 +22,7 @@
 //   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])    the same with a mask
 //   void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns of a result
 
-#include "attention.cuh"
+#include "attention_pages.cuh"
 
 DEVICE int lane_of_warp() { return (int)thread_x() % 32; }
 DEVICE int warp_of_block() { return (int)thread_x() / 32; }

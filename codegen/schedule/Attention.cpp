@@ -24,7 +24,7 @@ public:
 private:
   static KernelDraft emit(const Region &region, const KernelContext &context) {
     const attention::Problem problem(region, context);
-    KernelDraft draft = problem.mostQueries <= attention::decodeQueries(problem)
+    KernelDraft draft = !problem.isRagged && problem.mostQueries <= attention::decodeQueries(problem)
                             ? attention::emitDecode(problem)
                             : attention::emitPrefill(problem);
     draft.flops = problem.flops();

@@ -38,6 +38,10 @@ void KernelBuilder::writeConfig() {
   source.config.set("bounded_above", problem.bounds && problem.bounds->above.limit);
   source.config.set("bounded_below", problem.bounds && problem.bounds->below.limit);
   source.config.set("zero_masked_rows", static_cast<bool>(op.getZeroMaskedRows()));
+  source.config.set("page_size", problem.pageSize);
+  source.config.set("ragged", problem.isRagged);
+  if (problem.table)
+    source.config.setType("Page", typeOf(problem.table));
 }
 
 std::string KernelBuilder::term(const std::string &index, const Dim &stride) {
@@ -52,6 +56,13 @@ void KernelBuilder::count(const std::string &name, const Dim &dim) {
 
 void KernelBuilder::writeQueries() {
   const View &q = problem.view(op.getQ());
+  if (problem.isRagged) {
+    source.body.method(fmt::format("DEVICE const {} *query(i64, i64 head, i64 query, int column) const",
+                              typeOf(op.getQ())),
+                  input(op.getQ()) + offset(q.offset) + term("head", q.strides[1]) +
+                      term("query", q.strides[0]) + term("column", q.strides[3]));
+    return;
+  }
   source.body.method(fmt::format("DEVICE const {} *query(i64 entry, i64 head, i64 query, int column) const",
                             typeOf(op.getQ())),
                 input(op.getQ()) + offset(q.offset) + term("entry", q.strides[0]) +
@@ -60,11 +71,16 @@ void KernelBuilder::writeQueries() {
 
 void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   const Value operand = stored.tensor;
-  const View &view = problem.view(operand);
+  const View view = problem.storedView(stored);
   source.body.method(
-      fmt::format("DEVICE const {} *{}_rows(i64 entry, i64 kv_head) const", typeOf(operand), name),
-      input(operand) + offset(view.offset) + term("entry", view.strides[0]) +
+      fmt::format("DEVICE const {} *{}_rows(i64{}, i64 kv_head) const", typeOf(operand), name,
+                  stored.paging ? "" : " entry"),
+      input(operand) + offset(view.offset) + (stored.paging ? "" : term("entry", view.strides[0])) +
           term("kv_head", view.strides[1]));
+  if (stored.paging) {
+    count(fmt::format("{}_pages", name), view.shape[0]);
+    count(fmt::format("{}_page_stride", name), view.strides[0]);
+  }
   count(fmt::format("{}_stride", name), view.strides[2]);
   if (needs.columnStrides)
     count(fmt::format("{}_column_stride", name), view.strides[3]);
@@ -81,10 +97,27 @@ void KernelBuilder::writeRows(const char *name, const Stored &stored) {
                        "to_f32(load(" + place + "))");
 }
 
+void KernelBuilder::writeTable() {
+  if (!problem.table)
+    return;
+  const View &table = problem.view(problem.table);
+  std::string entry = "entry";
+  if (problem.sequences) {
+    const View &sequences = problem.view(problem.sequences);
+    source.body.method("DEVICE i64 sequence(i64 entry) const",
+                       fmt::format("(i64)load({}{}{})", input(problem.sequences), offset(sequences.offset),
+                                   term("entry", sequences.strides[0])));
+    entry = fmt::format("gathered_index(sequence(entry), {})", source.body.size(table.shape[0]));
+  }
+  source.body.method(fmt::format("DEVICE const {} *table_row(i64 entry) const", typeOf(problem.table)),
+                     input(problem.table) + offset(table.offset) + term(entry, table.strides[0]));
+  count("table_stride", table.strides[1]);
+}
+
 /// The first element for an entry, a head and a query of what broadcasts against the scores.
 std::string KernelBuilder::rowOf(Value operand) {
   const View &view = problem.view(operand);
-  const std::string indices[] = {"entry", "head", "query"};
+  const std::string indices[] = {problem.isRagged ? "query" : "entry", "head", "query"};
   std::string place = input(operand) + offset(view.offset);
   for (size_t fromEnd = 1; fromEnd < view.shape.size(); ++fromEnd) {
     const size_t dim = view.shape.size() - 1 - fromEnd;
@@ -97,7 +130,7 @@ std::string KernelBuilder::rowOf(Value operand) {
 void KernelBuilder::writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion) {
   if (bound.limit)
     source.body.method(
-        fmt::format("DEVICE i64 {}(i64 entry, i64 query) const", name),
+        fmt::format("DEVICE i64 {}(i64{}, i64 query) const", name, problem.isRagged ? "" : " entry"),
         fmt::format("(i64)load({}){}", rowOf(bound.limit), bound.isExclusive ? exclusion : ""));
 }
 
@@ -144,17 +177,16 @@ void KernelBuilder::writeScore() {
 
 // The result is contiguous, in the order of dims that a transpose after it asks for.
 void KernelBuilder::writeStore() {
-  SmallVector<int64_t> order = {0, 1, 2, 3};
-  for (Operation *later : problem.region.ops)
-    if (auto transpose = dyn_cast<nn::TransposeOp>(later))
-      order.assign(transpose.getPerm().begin(), transpose.getPerm().end());
-  const std::string indices[] = {"entry", "head", "query", "column"};
+  const SmallVector<int64_t> order = problem.resultOrder();
+  const std::string indices[] = {problem.isRagged ? "query" : "entry", "head",
+                                 problem.isRagged ? "0" : "query", "column"};
   const Dim sizes[] = {problem.batch, problem.heads, problem.queries, Dim(problem.valueDepth)};
   body::Code code(2);
   code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));", source.body.output(0),
                         source.body.place(indices, sizes, order), typeOf(op.getY())));
-  source.body.method("template <int N> DEVICE void store(i64 entry, i64 head, i64 query, int column, "
-                "const Vec<f32, N> &values) const",
+  source.body.method(fmt::format("template <int N> DEVICE void store(i64{}, i64 head, i64 query, int column, "
+                            "const Vec<f32, N> &values) const",
+                            problem.isRagged ? "" : " entry"),
                 code);
 }
 
@@ -163,11 +195,12 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
     count("batch", problem.batch);
   count("kv_heads", problem.kvHeads);
   count("group", problem.group);
-  count("query_count", problem.queries);
+  count("query_count", problem.isRagged ? problem.batch : problem.queries);
   count("key_count", problem.keys);
   writeQueries();
   writeRows("key", problem.storedKeys);
   writeRows("value", problem.storedValues);
+  writeTable();
   writeMask();
   if (problem.bounds) {
     writeBound("last_key", problem.bounds->above, " - 1");
@@ -186,7 +219,10 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   entry.clusterBlocks = static_cast<uint32_t>(launch.clusterBlocks);
   KernelDraft draft = source.finish(entry);
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicSharedBytes);
-  const Dim tiles = problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch;
+  const Dim tiles = problem.isRagged
+                        ? problem.batch.ceilDiv(launch.tileRows / problem.group.value()) * problem.kvHeads *
+                              Dim(launch.tileBlocks)
+                        : problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch;
   draft.gridX =
       launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusterBlocks);
   return draft;

@@ -16,6 +16,7 @@ struct Launch {
   int64_t dynamicSharedBytes = 0;
   std::string arguments = {}; ///< of the template after Body
   int64_t mostBlocks = 0;     ///< they stay and take several tiles each; 0: a block for each tile
+  int64_t tileBlocks = 1;     ///< of a ragged problem: that share the sequences of a tile of tokens
 };
 
 /// What a template calls of Body beyond what all do.
@@ -46,6 +47,7 @@ private:
   void writeConfig();
   void writeQueries();
   void writeRows(const char *name, const Stored &stored);
+  void writeTable();
   void writeMask();
   void writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion);
   std::string rowOf(mlir::Value operand);

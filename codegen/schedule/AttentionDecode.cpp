@@ -36,7 +36,7 @@ bool readsVectors(const View &view, int64_t length) {
 int64_t vectorOf(const Problem &problem, const Stored &stored, int64_t width) {
   int64_t length = 1;
   while (length * static_cast<int64_t>(byteSize(stored.type)) < 16 && 32 * length < width &&
-         readsVectors(problem.view(stored.tensor), 2 * length))
+         readsVectors(problem.storedView(stored), 2 * length))
     length *= 2;
   return length;
 }
@@ -93,8 +93,8 @@ bool runsOnTensorCores(const Problem &problem) {
   const DType type = dtype(op.getK());
   return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type &&
          dtype(op.getV()) == type && problem.storedKeys.type == problem.storedValues.type &&
-         readsVectors(problem.view(problem.storedKeys.tensor), vectorLength) &&
-         readsVectors(problem.view(problem.storedValues.tensor), vectorLength) && Tiles(problem).fits;
+         readsVectors(problem.storedView(problem.storedKeys), vectorLength) &&
+         readsVectors(problem.storedView(problem.storedValues), vectorLength) && Tiles(problem).fits;
 }
 
 KernelDraft emitMma(const Problem &problem) {

@@ -32,16 +32,15 @@ std::optional<std::string> tensorCoreRefusal(const Problem &problem) {
     return std::string("operands of several types");
   if (!problem.group.constant())
     return std::string("the number of heads that share keys is not static");
-  for (auto [operand, what] :
-       {std::pair(Value(op.getQ()), "queries"), std::pair(problem.storedKeys.tensor, "keys"),
-        std::pair(problem.storedValues.tensor, "values")})
-    if (!readsVectors(problem.view(operand)))
+  for (const auto &[view, what] : {std::pair(problem.view(op.getQ()), "queries"),
+                                   std::pair(problem.storedView(problem.storedKeys), "keys"),
+                                   std::pair(problem.storedView(problem.storedValues), "values")})
+    if (!readsVectors(view))
       return fmt::format("the {} cannot be read 8 elements at a time", what);
   if (!problem.readsScales(problem.storedKeys) || !problem.readsScales(problem.storedValues))
     return std::string("scales of columns cannot be read 16 bytes at a time");
-  for (Operation *later : problem.region.ops)
-    if (auto transpose = dyn_cast<nn::TransposeOp>(later); transpose && transpose.getPerm().back() != 3)
-      return std::string("the result's rows do not lie side by side");
+  if (problem.resultOrder().back() != 3)
+    return std::string("the result's rows do not lie side by side");
   return std::nullopt;
 }
 
@@ -62,6 +61,10 @@ bool hasTensorMap(const View &view) {
     return std::get<0>(dim) == Dim(1) || std::get<1>(dim).constant().value_or(1) > 0;
   });
 }
+
+/// Blocks that share the sequences of a tile of tokens. Not timed: a long prompt needs one of them, and what
+/// the others cost is the start of a block; as many short ones keep all of them busy.
+constexpr int64_t tileBlocks = 4;
 
 /// How a block's warps multiply.
 enum class Products {
@@ -178,7 +181,7 @@ KernelDraft emitTensorCores(const Problem &problem) {
       !problem.mask && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
   const TargetInfo &target = problem.context.target;
   // What TMA copies goes to the tensor cores as it is.
-  const bool mapped = !problem.hasCodes() && hasTensorMap(problem.view(op.getK())) &&
+  const bool mapped = !problem.hasCodes() && !problem.table && hasTensorMap(problem.view(op.getK())) &&
                       hasTensorMap(problem.view(op.getV()));
   const Content content{scaleOnly, static_cast<bool>(problem.mask), problem.bounds.has_value(),
                         problem.hasCodes(), mapped};
@@ -197,6 +200,10 @@ KernelDraft emitTensorCores(const Problem &problem) {
                 scaleOnly ? static_cast<double>(op.getScale().convertToFloat()) * log2e : log2e);
   Launch launch{tiling.rows(), tiling.warps, tiling.residentBlocks, 1,
                 sharedBytes(depth, valueDepth, tiling)};
+  if (problem.isRagged) {
+    launch.tileBlocks = tileBlocks;
+    kernel.config("tile_blocks", tileBlocks);
+  }
   if (isRing) {
     constexpr int64_t copyingWarps = 4;
     kernel.config("query_stages", tiling.queryStages);
@@ -215,6 +222,22 @@ KernelDraft emitTensorCores(const Problem &problem) {
 }
 
 } // namespace
+
+std::optional<std::string> raggedRefusal(const Problem &problem) {
+  nn::AttentionOp op = problem.op;
+  constexpr int64_t fewestRows = 64; // of a tile
+  if (problem.queries != Dim(1))
+    return std::string("several queries of an entry");
+  if (problem.context.batchInvariant)
+    return std::string("which kernel a token gets would depend on other sequences");
+  if (op.getCausal() || op.getWindow() > 0 || problem.mask)
+    return std::string("limits of the keys that count from the last one, or a mask");
+  if (auto reason = tensorCoreRefusal(problem))
+    return reason;
+  if (problem.group.value() > fewestRows)
+    return std::string("more heads share keys than a tile has rows");
+  return std::nullopt;
+}
 
 KernelDraft emitPrefill(const Problem &problem) {
   const std::optional<std::string> reason = tensorCoreRefusal(problem);

@@ -16,8 +16,9 @@ static Operation *attentionOf(const Region &region) {
 }
 
 static Stored storedOf(const Region &region, Value operand) {
+  auto isInput = [&](Value value) { return llvm::is_contained(region.inputs, value); };
   Stored stored{.tensor = operand, .type = dtype(operand)};
-  if (llvm::is_contained(region.inputs, operand))
+  if (isInput(operand))
     return stored;
   if (auto dequantize = operand.getDefiningOp<nn::DequantizeOp>()) {
     stored = {.tensor = dequantize.getX(), .scale = dequantize.getScale()};
@@ -26,6 +27,18 @@ static Stored storedOf(const Region &region, Value operand) {
     stored = {codes->codes, codes->scale, codes->byHead, codes->byColumn};
   }
   stored.type = dtype(stored.tensor);
+  if (isInput(stored.tensor))
+    return stored;
+  stored.paging = nn::matchPagedKeys(stored.tensor);
+  if (!stored.paging)
+    return stored;
+  stored.tensor = stored.paging->pages;
+  nn::PagedKeys &paging = *stored.paging;
+  if (Operation *rows = paging.tableOp; rows && isInput(rows->getResult(0))) {
+    paging.table = rows->getResult(0);
+    paging.sequences = {};
+    paging.tableOp = nullptr;
+  }
   return stored;
 }
 
@@ -42,6 +55,10 @@ Problem::Problem(const Region &region, const KernelContext &context)
   const DimShape &q = context.shape(op.getQ()), &k = context.shape(op.getK()), &v = context.shape(op.getV());
   batch = q[0], heads = q[1], queries = q[2], kvHeads = k[1], keys = k[2];
   depth = q[3].value(), valueDepth = v[3].value();
+  if (const std::optional<nn::PagedKeys> &paging = storedKeys.paging) {
+    table = paging->table, sequences = paging->sequences;
+    pageSize = paging->rowDim == 0 ? 1 : context.shape(storedKeys.tensor)[paging->rowDim].value();
+  }
   group = heads.floorDiv(kvHeads);
   rows = queries * group;
   mostQueries = queries.constant().value_or(INT64_MAX);
@@ -51,7 +68,9 @@ Problem::Problem(const Region &region, const KernelContext &context)
   if (!range)
     return;
   if (queries.constant()) {
-    mostPairs = context.batchInvariant ? pairsOfAnyBatch : range->most;
+    isRagged = sequences && !raggedRefusal(*this) && range->most / manyQueries > 0;
+    if (!isRagged)
+      mostPairs = context.batchInvariant ? pairsOfAnyBatch : std::min(mostPairs, range->most % manyQueries);
   } else {
     const int64_t few = decodeQueries(*this), fewest = oneTileQueries(*this);
     const int64_t level = range->most / manyQueries + (fewest == 0 ? 1 : 0);
@@ -71,6 +90,12 @@ std::vector<SizeRange> ranges(const Problem &problem) {
   SmallVector<int64_t> levels{few};
   if (int64_t fewest = oneTileQueries(problem); fewest > 0 && !problem.queries.constant())
     levels.insert(levels.begin(), fewest);
+  // Which sequences have several tokens is data; that one has some the numbers of both tell.
+  const bool mayBeRagged = problem.sequences && !raggedRefusal(problem);
+  if (mayBeRagged) {
+    const Dim several = problem.batch.floorDiv(problem.context.shape(problem.table)[0] + Dim(1));
+    size = Dim::min(1, several) * Dim(manyQueries) + Dim::min(pairs, manyQueries - 1);
+  }
   if (!problem.queries.constant()) {
     size = Dim::min(pairs, manyQueries - 1);
     for (int64_t level : levels)
@@ -87,7 +112,7 @@ std::vector<SizeRange> ranges(const Problem &problem) {
     if (!pairs.constant() && !problem.context.batchInvariant && problem.context.target.has(Feature::Clusters))
       for (int64_t limit : pairLimits)
         add(before + limit);
-    if (!problem.queries.constant())
+    if (!problem.queries.constant() || mayBeRagged)
       add(before + manyQueries - 1);
   }
   if (ranges.empty())
@@ -111,6 +136,30 @@ bool Problem::readsScales(const Stored &stored) const {
 
 const View &Problem::view(Value operand) const { return context.inputs[inputOf(operand)]; }
 
+View Problem::storedView(const Stored &stored) const {
+  const View &all = view(stored.tensor);
+  if (!stored.paging)
+    return all;
+  const nn::PagedKeys &paging = *stored.paging;
+  View rows{all.base,
+            all.offset,
+            {all.shape[0], all.shape[paging.headDim]},
+            {all.strides[0], all.strides[paging.headDim]}};
+  rows.shape.push_back(paging.rowDim == 0 ? Dim(1) : all.shape[paging.rowDim]);
+  rows.strides.push_back(paging.rowDim == 0 ? Dim(0) : all.strides[paging.rowDim]);
+  rows.shape.push_back(all.shape[paging.columnDim]);
+  rows.strides.push_back(all.strides[paging.columnDim]);
+  return rows;
+}
+
+SmallVector<int64_t> Problem::resultOrder() const {
+  const auto attention = llvm::find_if(region.ops, llvm::IsaPred<nn::AttentionOp>);
+  for (Operation *later : llvm::make_range(attention, region.ops.end()))
+    if (auto transpose = dyn_cast<nn::TransposeOp>(later))
+      return llvm::to_vector(transpose.getPerm());
+  return {0, 1, 2, 3};
+}
+
 std::optional<int64_t> Problem::mostRows() const {
   std::optional<int64_t> each = group.constant();
   if (!each || mostQueries == INT64_MAX)
@@ -132,8 +181,9 @@ static std::optional<std::string> decodingRefusal(const Region &region, const Ke
   if (llvm::is_contained(region.inputs, operand))
     return std::nullopt;
   const Stored stored = storedOf(region, operand);
-  if (!stored.scale)
-    return std::string("an operand of nn.attention is computed in the region");
+  if (!stored.scale) // pages of elements are judged as pages
+    return stored.paging ? std::nullopt
+                         : std::optional<std::string>("an operand of nn.attention is computed in the region");
   const DType codes = stored.type, decoded = dtype(operand);
   if (codes != DType::F8E4M3 && codes != DType::F8E5M2 && codes != DType::I8)
     return "codes of " + std::string(name(codes)) + " in an operand of nn.attention";
@@ -165,6 +215,35 @@ static std::optional<std::string> decodingRefusal(const Region &region, const Ke
   return std::nullopt;
 }
 
+/// Pages of keys and values that the region gathers: what the kernels read where it lies.
+static std::optional<std::string> pagingRefusal(const Region &region, const KernelContext &context,
+                                                nn::AttentionOp attention) {
+  const Stored keys = storedOf(region, attention.getK()), values = storedOf(region, attention.getV());
+  if (!keys.paging && !values.paging)
+    return std::nullopt;
+  if (!keys.paging || !values.paging)
+    return std::string("keys in pages beside values that are not, or the other way round");
+  if (keys.paging->table != values.paging->table || keys.paging->sequences != values.paging->sequences)
+    return std::string("keys and values of different block tables");
+  auto sizeOf = [&](const Stored &stored) {
+    return stored.paging->rowDim == 0 ? Dim(1) : context.shape(stored.tensor)[stored.paging->rowDim];
+  };
+  const Dim pageSize = sizeOf(keys);
+  if (!pageSize.constant())
+    return "the size of a page, " + pageSize.str() + ", is not static";
+  if (sizeOf(values) != pageSize)
+    return std::string("pages of keys and values of different sizes");
+  Value table = keys.paging->table, sequences = keys.paging->sequences;
+  for (Value value : {keys.tensor, values.tensor, table, sequences ? sequences : table})
+    if (!llvm::is_contained(region.inputs, value))
+      return std::string("pages, or a block table, that are computed in the region");
+  const DimShape &shape = context.shape(attention.getK());
+  if (context.shape(sequences ? sequences : table)[0] != shape[0] ||
+      context.shape(table)[1] * pageSize != shape[2])
+    return std::string("a block table of other entries or keys than the attention has");
+  return std::nullopt;
+}
+
 /// A mask that the region computes is bounds of the keys that each query looks at.
 static std::optional<std::string> boundsRefusal(const Region &region, const KernelContext &context,
                                                 nn::AttentionOp attention) {
@@ -187,9 +266,13 @@ static std::optional<std::string> boundsRefusal(const Region &region, const Kern
 static bool makesOperands(const Region &region, nn::AttentionOp attention, Operation *op) {
   if (isa<nn::DequantizeOp>(op))
     return llvm::is_contained(attention->getOperands(), op->getResult(0));
-  for (Value operand : {attention.getK(), attention.getV()})
+  for (Value operand : {attention.getK(), attention.getV()}) {
     if (auto codes = nn::matchScaledCodes(operand); codes && llvm::is_contained(codes->ops, op))
       return true;
+    if (const Stored stored = storedOf(region, operand);
+        stored.paging && (llvm::is_contained(stored.paging->ops, op) || stored.paging->tableOp == op))
+      return true;
+  }
   const std::optional<nn::KeyBounds> bounds = boundsOf(region, attention);
   return bounds && (llvm::is_contained(bounds->ops, op) || isa<nn::ConstantOp>(op));
 }
@@ -222,6 +305,8 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   for (Value operand : {op.getK(), op.getV()})
     if (auto reason = decodingRefusal(region, context, op, operand))
       return reason;
+  if (auto reason = pagingRefusal(region, context, op))
+    return reason;
   if (auto reason = boundsRefusal(region, context, op))
     return reason;
   if (auto reason = layoutRefusal(region, op))

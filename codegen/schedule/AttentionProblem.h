@@ -3,6 +3,7 @@
 
 #include "codegen/Schedule.h"
 #include "ir/dialect/KeyBounds.h"
+#include "ir/dialect/PagedKeys.h"
 #include "ir/dialect/Types.h"
 
 namespace fusion::attention {
@@ -21,6 +22,8 @@ struct Stored {
   bool byHead = false,
        byColumn = false; ///< each key/value head, each column of a head has a scale of its own
   DType type;          ///< of what is stored
+  /// Where rows lie in pages: `tensor` is what is gathered from.
+  std::optional<nn::PagedKeys> paging = {};
   /// From one head's scale to the next one's.
   Dim headStride(const View &scales) const {
     return scales.strides[scales.strides.size() - (scales.strides.size() == 1 ? 1 : 3)];
@@ -39,17 +42,25 @@ struct Problem {
   /// Of the keys that each query looks at, where the region computes a mask that says no more.
   std::optional<nn::KeyBounds> bounds;
   mlir::Value mask; ///< an input of the region, or null
+  mlir::Value table, sequences; ///< of pages: nn::PagedKeys, inputs of the region; null: there are none
+  int64_t pageSize = 0;         ///< rows of a page
   Dim batch, heads, queries, kvHeads, keys;
   Dim group;                             ///< heads that share keys and values
   Dim rows;                              ///< queries * group
   int64_t depth = 0, valueDepth = 0;     ///< head sizes of the queries and keys, and of the values
   int64_t leastQueries = 0, mostQueries; ///< that the kernel is launched for
   int64_t mostPairs;                     ///< of batch entry and key/value head, likewise
+  /// Entries are tokens, and those of one sequence are taken together, as queries of one entry.
+  bool isRagged = false;
 
   /// Whether scales, if each column has one, can be read 16 bytes at a time.
   bool readsScales(const Stored &stored) const;
   unsigned inputOf(mlir::Value operand) const;
   const View &view(mlir::Value operand) const;
+  /// [entries, heads, rows, columns] as they are stored; of pages, [pages, heads, rows of a page, columns].
+  View storedView(const Stored &stored) const;
+  /// The dims of the attention's result in the order in which they are stored.
+  llvm::SmallVector<int64_t> resultOrder() const;
   /// Whether keys or values are codes.
   bool hasCodes() const { return storedKeys.scale || storedValues.scale; }
   /// How many rows a key/value head has at most, if that is known.
@@ -67,6 +78,9 @@ int64_t decodeQueries(const Problem &problem);
 /// For so many of them a kernel of its own has one tile of rows, where that of them all has two; 0: there is
 /// none.
 int64_t oneTileQueries(const Problem &problem);
+
+/// Why kernels cannot take the tokens of a sequence together, or nothing.
+std::optional<std::string> raggedRefusal(const Problem &problem);
 
 /// Kernels of few rows: on tensor cores, where types and alignment of the operands allow it, else on FMA
 /// units.

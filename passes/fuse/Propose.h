@@ -48,6 +48,10 @@ Proposals proposeScaledMatmuls(const ProposalContext &context);
 /// decode them.
 Proposals proposeScaledAttentions(const ProposalContext &context);
 
+/// From every nn.attention whose keys and values are gathered by pages: the attention, which reads them where
+/// they lie, with the gathers, what decodes codes, and the ops of a mask that is bounds of the keys.
+Proposals proposePagedAttentions(const ProposalContext &context);
+
 /// From every nn.attention with a mask that says no more than which keys are the first and the last that each
 /// query looks at: the attention, which reads no other keys, with the ops that make the mask.
 Proposals proposeBoundedAttentions(const ProposalContext &context);

@@ -47,8 +47,9 @@ std::string kernelText(const Case &c, const std::string &name) {
   using Key = {9};
   using Value = {9};
   using Mask = {10};
-  static constexpr int depth = {1}, value_depth = {2}, window = {3}{4};
-  static constexpr bool causal = {5}, bounded_above = false, bounded_below = false, zero_masked_rows = true, queries_aligned = true, scale_only = {6};
+  static constexpr int depth = {1}, value_depth = {2}, page_size = 0, window = {3}{4};
+  static constexpr bool causal = {5}, bounded_above = false, bounded_below = false, zero_masked_rows = true, ragged = false,
+                        queries_aligned = true, scale_only = {6};
   static constexpr f32 exponent_scale = {7};
 }};
 {8} {0}(const {9} *q, const {9} *k, const {9} *v, const {10} *m, {9} *y, i64 batch, i64 kv_heads, i64 group, i64 queries, i64 keys) {{
