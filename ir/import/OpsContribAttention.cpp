@@ -1,7 +1,8 @@
-// GroupQueryAttention, with caches that grow by concatenation.
+// GroupQueryAttention, with caches that grow by concatenation, and the table entry of its kin over pages.
 #include "ir/import/OpsShared.h"
 
 #include "ir/import/Graph.h"
+#include "ir/import/OpsPagedAttention.h"
 
 using namespace mlir;
 
@@ -283,6 +284,7 @@ void groupQueryAttention(NodeImporter &node) {
 
 void registerContribAttention(HandlerTable &table) {
   table.add("com.microsoft", "GroupQueryAttention", 1, 17, groupQueryAttention);
+  table.add("com.microsoft", "PagedAttention", 1, 17, pagedAttention);
 }
 
 } // namespace fusion::onnx

@@ -43,6 +43,7 @@ const std::set<std::string> claimed = {
     "com.microsoft.FusedGemm", "com.microsoft.FusedMatMul", "com.microsoft.FusedMatMulActivation",
     "com.microsoft.GatedRelativePositionBias", "com.microsoft.GatherBlockQuantized",
     "com.microsoft.GemmFastGelu", "com.microsoft.GroupQueryAttention", "com.microsoft.MatMulIntegerToFloat",
+    "com.microsoft.PagedAttention",
     "com.microsoft.MatMulNBits", "com.microsoft.MoE", "com.microsoft.MultiHeadAttention",
     "com.microsoft.QAttention", "com.microsoft.QEmbedLayerNormalization", "com.microsoft.QGemm",
     "com.microsoft.QLinearAdd", "com.microsoft.QLinearConcat", "com.microsoft.QLinearConv",
