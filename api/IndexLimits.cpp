@@ -22,7 +22,8 @@ BlockArgument integersOf(Value value, bool throughViews) {
     const bool widens = llvm::isa<nn::CastOp>(op) && llvm::isa<IntegerType>(elementType(op->getOperand(0))) &&
                         !elementType(op->getOperand(0)).isInteger(1) &&
                         elementType(value).getIntOrFloatBitWidth() >= 32;
-    if (!widens && !(isView && throughViews))
+    const bool isTable = llvm::isa<nn::GatherOp>(op) && throughViews; // any of its entries may be taken
+    if (!widens && !(isView && throughViews) && !isTable)
       return {};
     value = op->getOperand(0);
   }

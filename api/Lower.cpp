@@ -240,9 +240,11 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
       entryOf(miss.pattern).missed.push_back({miss.location, miss.reason});
     if (auto caches = report.raises.find("cache_in_place");
         options.kvCapacity > 0 && (caches == report.raises.end() || caches->second.fired.empty()))
-      return badInput("a capacity for key/value caches, but no input is extended by Concat(past, new) or "
-                      "GroupQueryAttention into a result, and none is a linear attention's state" +
-                      (caches == report.raises.end() ? "" : ": " + caches->second.missed.front().reason));
+      return badInput(
+          "a capacity for key/value caches, but no input is extended by Concat(past, new) or "
+          "GroupQueryAttention into a result, and none is a linear attention's state, or pages that "
+          "ScatterND or PagedAttention writes" +
+          (caches == report.raises.end() ? "" : ": " + caches->second.missed.front().reason));
   }
   auto entry = entryFunction(module);
   if (!entry)

@@ -116,7 +116,8 @@ Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> ou
   auto planned = chooseSchedule(region, context);
   if (!planned)
     return planned.error();
-  if (planned->updatedInput)
+  const bool isThere = planned->updatedInput && targets[0].base == inputs[*planned->updatedInput].base;
+  if (planned->updatedInput && !isThere)
     if (Status status = planCopy(region.inputs[*planned->updatedInput], inputs[*planned->updatedInput],
                                  outputs[0], region.anchor);
         !status)
@@ -337,8 +338,13 @@ void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const Ker
         argument.kind == KernelDraft::Argument::Kind::TensorMap)
       launch.bytesRead =
           launch.bytesRead + bytesOf(region.inputs[argument.index], context.inputs[argument.index], shapes);
-  for (const OutputSlice &slice : outputSlicesOf(region, context))
-    launch.bytesWritten = launch.bytesWritten + product(shapes[slice.value]) *
+  auto scatter = llvm::dyn_cast<nn::ScatterNdOp>(region.ops.back());
+  if (scatter)
+    launch.bytesWritten =
+        product(shapes[scatter.getUpdates()]) * Dim(static_cast<int64_t>(byteSize(dtype(scatter))));
+  else
+    for (const OutputSlice &slice : outputSlicesOf(region, context))
+      launch.bytesWritten = launch.bytesWritten + product(shapes[slice.value]) *
                                                     Dim(static_cast<int64_t>(byteSize(dtype(slice.value))));
 }
 

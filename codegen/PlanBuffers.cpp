@@ -142,13 +142,14 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
       view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);
   const auto shard = shardOf(function.getResultAttr(index, nn::shardAttr));
   BufferId id;
-  if (views.isInPlace(value)) {
+  const Value written = nn::behindReshapes(value);
+  if (views.isInPlace(value) || (written.getDefiningOp<nn::ScatterNdOp>() && views.isInPlace(written))) {
     plan.outputs.push_back({name, dtype(value), shapes[value], buffers[view.base], 0, view.strides, shard});
     return {};
   }
   if (auto alias = function.getResultAttrOfType<IntegerAttr>(index, nn::aliasAttr))
     return badInput("result " + name + ": nn.alias says that it extends argument " +
-                    std::to_string(alias.getInt()) + ", but no nn.concat does that");
+                    std::to_string(alias.getInt()) + ", but no op that writes a cache does that");
   if (isWhole && !isKept) {
     auto buffer = bufferOf(view.base);
     if (!buffer)

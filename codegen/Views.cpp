@@ -166,8 +166,12 @@ Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes,
       }
     for (Value result : op.getResults()) {
       auto cache = analysis.inPlace.find(result);
-      analysis.views[result] = cache == analysis.inPlace.end() ? View::contiguous(result, shapes[result])
-                                                               : inStorage(cache->second, shapes[result]);
+      if (cache == analysis.inPlace.end())
+        analysis.views[result] = View::contiguous(result, shapes[result]);
+      else if (llvm::isa<nn::ScatterNdOp>(op)) // fills the buffer, perhaps in another shape
+        analysis.views[result] = View::contiguous(cache->second, shapes[result]);
+      else
+        analysis.views[result] = inStorage(cache->second, shapes[result]);
     }
   }
   return analysis;

@@ -1,5 +1,5 @@
 // nn-cache-in-place: caches that grow by Concat(past, new) or nn.cache_write get a buffer with room and are
-// extended in it; states of linear attentions are replaced where they lie.
+// extended in it; states of linear attentions are replaced, and pages are written, where they lie.
 #include "ir/dialect/InPlace.h"
 #include "ir/dialect/Loop.h"
 #include "ir/dialect/SymbolicShapes.h"
@@ -34,6 +34,8 @@ public:
           place(function, &op, *shapes);
       for (auto attention : function.getOps<nn::LinearAttentionOp>())
         placeState(function, attention, *shapes);
+      for (auto scatter : function.getOps<nn::ScatterNdOp>())
+        placePages(function, scatter, *shapes);
     }
   }
 
@@ -71,6 +73,31 @@ private:
       return noteMiss(attention, what, "the new state has another type of elements than the old one");
     share(function, past, shapes[past], results);
     noteRaised(attention, what);
+  }
+
+  // Pattern: func(pages) { return scatter_nd(pages, slots, new) }, through reshapes of either -> pages and
+  // the result share a buffer of their size
+  void placePages(func::FuncOp function, nn::ScatterNdOp scatter, const nn::SymbolicShapes &shapes) {
+    auto pages = llvm::dyn_cast<BlockArgument>(nn::behindReshapes(scatter.getX()));
+    SmallVector<unsigned> results;
+    for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands())
+      if (nn::behindReshapes(returned.get()) == scatter.getResult())
+        results.push_back(returned.getOperandNumber());
+    if (!pages || results.empty())
+      return; // no pages that are kept
+    for (Value value = scatter.getX();; value = value.getDefiningOp()->getOperand(0)) {
+      if (!value.hasOneUse())
+        return noteMiss(scatter, what,
+                        "the pages have other readers, which might come after they are written");
+      if (value == pages)
+        break;
+    }
+    if (function.getArgAttr(pages.getArgNumber(), nn::storageAttr))
+      return noteMiss(scatter, what, "the argument is extended by another op already");
+    if (DType type = dtype(pages); type == DType::I4 || type == DType::U4)
+      return noteMiss(scatter, what, "elements of 4 bits, which have no address");
+    share(function, pages, shapes[pages], results);
+    noteRaised(scatter, what);
   }
 
   static SmallVector<unsigned> resultsOf(func::FuncOp function, Value value) {

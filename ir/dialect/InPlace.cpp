@@ -19,10 +19,18 @@ Operation *cacheWriteOf(Value value) {
   return op && llvm::isa<ConcatOp, CacheWriteOp>(op) ? op : nullptr;
 }
 
+Value behindReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<ReshapeOp>())
+    value = reshape.getX();
+  return value;
+}
+
 /// What the op extends or replaces.
 static Value pastOf(Value value) {
   if (Operation *write = cacheWriteOf(value))
     return write->getOperand(0);
+  if (auto scatter = value.getDefiningOp<ScatterNdOp>())
+    return behindReshapes(scatter.getX());
   auto attention = value.getDefiningOp<LinearAttentionOp>();
   return attention && value == attention.getNewState() ? attention.getState() : Value();
 }
@@ -46,8 +54,11 @@ llvm::DenseMap<Value, BlockArgument> valuesInPlace(func::FuncOp function) {
     if (!alias || alias.getInt() < 0 || alias.getInt() >= function.getNumArguments())
       continue;
     BlockArgument argument = function.getArgument(static_cast<unsigned>(alias.getInt()));
-    if (extended(returns->getOperand(result)) == argument && storageOf(function, argument.getArgNumber()))
-      values[returns->getOperand(result)] = argument;
+    Value value = returns->getOperand(result);
+    if (Value written = behindReshapes(value); written.getDefiningOp<ScatterNdOp>())
+      value = written;
+    if (extended(value) == argument && storageOf(function, argument.getArgNumber()))
+      values[value] = argument;
   }
   return values;
 }

@@ -15,7 +15,8 @@ namespace fusion::nn {
 inline constexpr llvm::StringLiteral storageAttr = "nn.storage";
 /// On a result: the number of the argument in whose buffer it lies, from the front corner on. The result is
 /// nn.concat(argument, new…) or nn.cache_write(argument, new, rows), of which only what is new has to be
-/// written, or the state that an nn.linear_attention makes of the argument, which nothing else reads.
+/// written, or the state that an nn.linear_attention makes of the argument, which nothing else reads, or,
+/// through reshapes of either, nn.scatter_nd(argument, places, new), the argument's only reader.
 inline constexpr llvm::StringLiteral aliasAttr = "nn.alias";
 
 std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument);
@@ -23,8 +24,11 @@ std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument
 /// The nn.concat or nn.cache_write that makes a value, or null. Operand 0 is the past, operand 1 what is new.
 mlir::Operation *cacheWriteOf(mlir::Value value);
 
+/// What a value is a reshape of: through any number of them.
+mlir::Value behindReshapes(mlir::Value value);
+
 /// The values that the attributes of `function` place in an argument's buffer, and that argument: results of
-/// cacheWriteOf() and nn.linear_attention, or of a group that yields one.
+/// cacheWriteOf(), nn.linear_attention and nn.scatter_nd, or of a group that yields one.
 llvm::DenseMap<mlir::Value, mlir::BlockArgument> valuesInPlace(mlir::func::FuncOp function);
 
 } // namespace fusion::nn

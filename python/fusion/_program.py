@@ -169,11 +169,16 @@ class Caches:
         if not self._pairs:
             raise BadInput("the program has no caches: no input is called like an output that extends it")
         shapes = {port.name: port for port in program.inputs}
+        results = {port.name: port for port in program.outputs}
         self._tensors = {}
-        for past, _ in self._pairs:
+        for past, present in self._pairs:
             port = shapes[past]
             shape = [dim if isinstance(dim, int) else sizes.get(dim, 0) for dim in port.shape]
-            if all(shape):
+            if list(results[present].shape) == list(port.shape):  # written where it lies, as pages are
+                lacking = [dim for dim, size in zip(port.shape, shape) if not size]
+                if lacking:
+                    raise BadInput(f"{past}: the size of {lacking[0]} is not given")
+            elif all(shape):
                 raise BadInput(
                     f"{past}: none of its dims {port.shape} is the number of positions: "
                     "give the others sizes only"

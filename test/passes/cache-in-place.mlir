@@ -123,3 +123,31 @@ func.func @dropped_state(%q: tensor<1x2x1x8xf16>, %v: tensor<1x2x1x4xf16>, %s: t
   %0, %1 = nn.linear_attention %q, %q, %v, %s {scale = 0.25 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x2x1x8xf16>, tensor<1x2x1x8xf16>, tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>) -> (tensor<1x2x1x4xf16>, tensor<1x2x8x4xf32>)
   return %0 : tensor<1x2x1x4xf16>
 }
+
+// -----
+
+// Pages are written where they lie, seen as slots or as pages.
+// CHECK-LABEL: func.func @pages
+// CHECK-SAME: %arg0: tensor<?x16x2x32xf16> {nn.dims = ["p", 16, 2, 32], nn.storage = ["p", 16, 2, 32]}
+// CHECK-SAME: %arg1: tensor<9x16x2x32xf16> {nn.dims = [9, 16, 2, 32], nn.storage = [9, 16, 2, 32]}
+// CHECK-SAME: -> (tensor<?x16x2x32xf16> {nn.alias = 0 : i64}, tensor<9x16x2x32xf16> {nn.alias = 1 : i64})
+func.func @pages(%k: tensor<?x16x2x32xf16> {nn.dims = ["p", 16, 2, 32]}, %v: tensor<9x16x2x32xf16> {nn.dims = [9, 16, 2, 32]},
+                 %slots: tensor<3x1xi64> {nn.dims = [3, 1]}, %places: tensor<3x2xi64> {nn.dims = [3, 2]},
+                 %new: tensor<3x2x32xf16> {nn.dims = [3, 2, 32]}) -> (tensor<?x16x2x32xf16>, tensor<9x16x2x32xf16>) {
+  %0 = nn.reshape %k {shape = ["16*p", 2, 32]} : (tensor<?x16x2x32xf16>) -> tensor<?x2x32xf16>
+  %1 = nn.scatter_nd %0, %slots, %new : (tensor<?x2x32xf16>, tensor<3x1xi64>, tensor<3x2x32xf16>) -> tensor<?x2x32xf16>
+  %2 = nn.reshape %1 {shape = ["p", 16, 2, 32]} : (tensor<?x2x32xf16>) -> tensor<?x16x2x32xf16>
+  %3 = nn.scatter_nd %v, %places, %new : (tensor<9x16x2x32xf16>, tensor<3x2xi64>, tensor<3x2x32xf16>) -> tensor<9x16x2x32xf16>
+  return %2, %3 : tensor<?x16x2x32xf16>, tensor<9x16x2x32xf16>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}the pages have other readers, which might come after they are written
+// CHECK-LABEL: func.func @read_pages
+// CHECK-NOT: nn.alias
+func.func @read_pages(%v: tensor<9x16x2x32xf16>, %places: tensor<3x2xi64>, %new: tensor<3x2x32xf16>) -> (tensor<9x16x2x32xf16>, tensor<9x16x2x32xf16>) {
+  %0 = nn.scatter_nd %v, %places, %new : (tensor<9x16x2x32xf16>, tensor<3x2xi64>, tensor<3x2x32xf16>) -> tensor<9x16x2x32xf16>
+  %1 = nn.neg %v : (tensor<9x16x2x32xf16>) -> tensor<9x16x2x32xf16>
+  return %0, %1 : tensor<9x16x2x32xf16>, tensor<9x16x2x32xf16>
+}

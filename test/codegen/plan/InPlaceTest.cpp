@@ -88,7 +88,7 @@ TEST(InPlace, AnAliasThatNothingExtendsIsAnError) {
   EXPECT_EQ(
       planError(extended("f32", 2, "tensor<?x?x64xf32>",
                          "%c = nn.neg %past : (tensor<?x2x?x32xf32>) -> tensor<?x2x?x32xf32>", "%c", "")),
-      "result present: nn.alias says that it extends argument 0, but no nn.concat does that");
+      "result present: nn.alias says that it extends argument 0, but no op that writes a cache does that");
 }
 
 /// Rows of `fresh` new positions that start at another place in each batch entry.
