@@ -26,6 +26,7 @@
 //   operator()(i)    which row of C row i of a tile's `first` and on is
 
 #include "parked_tile.cuh"
+#include "step_scales.cuh"
 
 /// In wgmma_bytes.cuh, which kernels of bytes include.
 template <class A, class B, class Sum, int Fragments>
@@ -101,19 +102,23 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
     release();
   };
   TilePlace place;
-  auto add_exactly = [&](i32 step, bool add) { // from this step on
-    constexpr int of_sum = Block::tile_n / 8;
+  auto add_exactly = [&](bool add) {
 #pragma unroll
     for (int i = 0; i < (adds ? fragments : 0); ++i)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        f32 sum = (f32)acc[i][e];
-        if constexpr (scaled)
-          sum = scaled_total<Config>(scales, shape, place, i / of_sum, e / 2,
-                                     i % of_sum * 8 + (i32)lane_id() % 4 * 2 + e % 2, step * Block::depth,
-                                     acc[i][e]);
-        exact[i][e] = add ? exact[i][e] + sum : sum;
-      }
+      for (int e = 0; e < 4; ++e)
+        exact[i][e] = add ? exact[i][e] + (f32)acc[i][e] : (f32)acc[i][e];
+  };
+  // The products that run, of one step: while one warpgroup adds, the tensor cores multiply for the other.
+  auto add_scaled = [&] {
+    if constexpr (scaled) {
+      StepScales<Config> by;
+      by.load(ring.scales(at.stage), group);
+      warp_barrier();
+      advance();
+      complete();
+      by.add(exact, acc);
+    }
   };
   while (true) {
     mbarrier_wait(ring.full + at.stage, at.parity);
@@ -148,6 +153,13 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
       break;
     place = place_of(tile, rows, group);
     i32 step = 0;
+    if constexpr (scaled) {
+#pragma unroll
+      for (int i = 0; i < fragments; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          exact[i][e] = 0.f;
+    }
     if constexpr (Block::parks)
 #pragma unroll 1
       while (parked.left() > 0) {
@@ -157,23 +169,29 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
           start(!scaled && (piece > 0 || some));
           // Not before the products, which would wait for what is asked for.
           parked.read_next(shape, epilogue, piece);
-          complete_before(!scaled && (piece > 0 || some));
+          if constexpr (!scaled)
+            complete_before(piece > 0 || some);
           parked.finish_piece(shape, epilogue, piece);
-          if constexpr (scaled) {
-            complete();
-            add_exactly(step + piece, step + piece > 0);
-          }
+          if constexpr (scaled)
+            add_scaled();
         }
         parked.next_group(shape, epilogue);
         if constexpr (adds && !scaled) {
           complete();
-          add_exactly(step, step > 0);
+          add_exactly(step > 0);
         }
         step += Parked::group;
       }
-    if constexpr (adds) {
+    if constexpr (scaled) {
+#pragma unroll 1
+      for (; step < steps; ++step) {
+        start(false);
+        add_scaled();
+      }
+      leave_tile<Config>(parked, shape, Unscaled(), epilogue, exact, place);
+    } else if constexpr (adds) {
       while (step < steps) {
-        constexpr int most = scaled ? 1 : Config::exact_steps;
+        constexpr int most = Config::exact_steps;
         const i32 begin = step, end = steps - begin < most ? steps : begin + most;
 #pragma unroll 1
         for (; step < end; ++step) {
@@ -181,12 +199,9 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
           complete_before(step > begin);
         }
         complete();
-        add_exactly(begin, begin > 0);
+        add_exactly(begin > 0);
       }
-      if constexpr (scaled)
-        leave_tile<Config>(parked, shape, Unscaled(), epilogue, exact, place);
-      else
-        leave_tile<Config>(parked, shape, scales, epilogue, exact, place);
+      leave_tile<Config>(parked, shape, scales, epilogue, exact, place);
     } else {
 #pragma unroll 1
       for (; step < steps; ++step) {

@@ -68,6 +68,10 @@ private:
   }
 };
 
+/// At a step that is full: who asks for tiles, and the warp that has brought its scales.
+template <class Config>
+constexpr int ring_arrivals = Config::scaled_steps ? 2 : 1;
+
 /// By one thread.
 template <class Config, class Tiles, class Shape, class... Map>
 DEVICE void fill_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape, const TensorMap &map_a,
@@ -102,7 +106,8 @@ DEVICE void fill_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape,
     }
   }
   announce({});
-  mbarrier_arrive(ring.full + at.stage);
+  for (int i = 0; i < ring_arrivals<Config>; ++i)
+    mbarrier_arrive(ring.full + at.stage);
 }
 
 struct RowsInOrder {
@@ -116,12 +121,14 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, con
                       const TensorMap &map_a, const Map &...maps) {
   using Block = Ring<Config>;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
+  constexpr int fills = Config::scaled_steps ? 40 : 24, multiplies = Config::scaled_steps ? 232 : 240;
+  static_assert(fills + 2 * multiplies <= Block::registers, "registers that the block has");
   SHARED(u64, full, Block::stages);
   SHARED(u64, empty, Block::stages);
   SHARED(TileOfC, place, Block::places);
   const Block ring{reinterpret_cast<typename Config::type *>(aligned_shared(1024)), full, empty, place};
   if (thread_x() == 0) {
-    ring.init(1);
+    ring.init(ring_arrivals<Config>);
     tma_prefetch_map(map_a);
     (tma_prefetch_map(maps), ...);
   }
@@ -129,11 +136,15 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, con
   pdl_launch_dependents();
   barrier();
   if (uniform_warp() >= 8) {
-    fewer_registers<24>();
+    fewer_registers<fills>();
     if (thread_x() == 256)
       fill_ring<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, map_a, maps...);
+    if constexpr (Config::scaled_steps)
+      if (uniform_warp() > 8)
+        fill_step_scales<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, scales,
+                                 uniform_warp() - 9);
   } else {
-    more_registers<240>();
+    more_registers<multiplies>();
     multiply_tiles<Config>(ring, shape, RowsInOrder(), scales, epilogue);
   }
 }

@@ -27,6 +27,8 @@ struct Ring {
   static constexpr int a_size = tile_m * depth, b_size = tile_n * depth; ///< elements of a tile
   static constexpr int stage_size = a_size + sums * b_size;
   static constexpr u32 b_bytes = sums * b_size * (u32)sizeof(T);
+  /// Behind the stages, of each step: those of the tile's rows, then of its columns.
+  static constexpr int step_scales = Config::scaled_steps ? tile_m + tile_n : 0, scale_warps = 3;
   static constexpr bool parks = sizeof(typename Config::result) == 2;
   static_assert(Config::k_major || !bytes, "products of bytes take them along k");
   static_assert(tile_n % 16 == 0 && sums * tile_n <= 256, "at most 128 sums of a thread");
@@ -40,6 +42,9 @@ struct Ring {
 
   DEVICE T *a(int stage) const { return tiles + stage * stage_size; }
   DEVICE T *b(int stage) const { return a(stage) + a_size; }
+  DEVICE f32 *scales(int stage) const {
+    return reinterpret_cast<f32 *>(tiles + stages * stage_size) + stage * step_scales;
+  }
   /// By one thread. A stage is full when so many have arrived and what they expect has come.
   DEVICE void init(u32 arrivals) const {
     for (int i = 0; i < stages; ++i) {

@@ -10,7 +10,8 @@ namespace {
 constexpr int64_t depthBytes = 128;
 
 int64_t stageBytes(const Problem &problem, int64_t width) {
-  return depthBytes * (ringRows + width * static_cast<int64_t>(problem.accumulators()));
+  const int64_t tiles = depthBytes * (ringRows + width * static_cast<int64_t>(problem.accumulators()));
+  return scalesSteps(problem) ? tiles + 4 * (ringRows + width) : tiles; // scales of rows and columns in f32
 }
 
 bool isHalf(DType type) { return isFloat(type) && byteSize(type) == 2; }
@@ -139,8 +140,8 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   // A thread has a sum for every two columns, half as many words of parked results, and what the epilogue of
   // a piece takes.
   const int64_t bytes = epilogueBytes(region, problem);
-  // Sums in f32 beside those of the tensor cores take as many again, scales of each step some.
-  const int64_t most = scalesSteps(problem)   ? 96
+  // Sums in f32 beside those of the tensor cores take as many again, integers that become f32 some more.
+  const int64_t most = scalesSteps(problem)   ? (bytes <= 8 && isFloat(problem.a.type) ? 128 : 96)
                        : addsExactly(problem) ? 160
                        : bytes <= 8           ? 256
                        : bytes <= 12          ? 224

@@ -237,8 +237,11 @@ TEST(MatmulSm90, F8SumsAreAddedExactlyWhereTheyAreLong) {
 }
 
 TEST(MatmulSm90, ScalesOfBlocksAlongK) {
-  runBytes({.m = 150, .n = 168, .k = 640, .scaleA = "150x5", .scaleB = "168x5", .blocks = true}, 5e-3,
-           "scaled_steps = true", "", oneMultiprocessor());
+  // Epilogues that end behind the steps of the next tile, and ones that do not fit there.
+  runBytes({.m = 150, .n = 248, .k = 1280, .scaleA = "150x10", .scaleB = "248x10", .blocks = true}, 5e-3,
+           "tile_n = 128", "", oneMultiprocessor());
+  runBytes({.m = 200, .n = 168, .k = 400, .scaleA = "200x4", .scaleB = "168x4", .blocks = true}, 5e-3,
+           "tile_n = 96", "", oneMultiprocessor());
   runBytes({.m = 140,
             .n = 67,
             .k = 384,
