@@ -1,6 +1,7 @@
 #include "api/c/Handles.h"
 
 #include "ir/base/DLPack.h"
+#include "ir/base/Progress.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +61,15 @@ using namespace fusion;
 uint32_t fusion_abi_version(void) { return FUSION_ABI_VERSION; }
 const char *fusion_version(void) { return FUSION_VERSION; }
 const char *fusion_last_error(void) { return c::lastError.c_str(); }
+void fusion_set_progress(fusion_progress progress, void *context) {
+  if (!progress)
+    return setProgressSink(nullptr);
+  setProgressSink([progress, context](std::string_view title, std::string_view name, int64_t done,
+                                      int64_t total) {
+    progress(context, std::string(title).c_str(), std::string(name).c_str(), done, total);
+  });
+}
+void fusion_set_quiet(int quiet) { setQuiet(quiet != 0); }
 void fusion_free(char *text) { std::free(text); }
 
 fusion_status fusion_tensor_wrap(const char *type, size_t rank, const int64_t *shape, void *data,

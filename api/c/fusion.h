@@ -64,6 +64,18 @@ FUSION_API const char *fusion_version(void);    /* "0.1.0" */
 FUSION_API const char *fusion_last_error(void); /* of this thread's last call that failed; "" if none did */
 FUSION_API void fusion_free(char *text);
 
+/* ---- Progress: of the whole process ---- */
+
+/* Takes a step of long work: `title` says what is done ("compile kernels for sm_90a"), `step` which part of it
+ * is done or begins, number `done` of `total` (0: unknown). */
+typedef void (*fusion_progress)(void *context, const char *title, const char *step, int64_t done,
+                                int64_t total);
+/* Who takes steps, on any thread and until another is set. NULL, as at first: stderr, where they are a line
+ * that is drawn again on a terminal, else some lines. */
+FUSION_API void fusion_set_progress(fusion_progress progress, void *context);
+/* Not 0: neither steps nor notes. */
+FUSION_API void fusion_set_quiet(int quiet);
+
 /* ---- Options ---- */
 
 FUSION_API fusion_options *fusion_options_create(void);

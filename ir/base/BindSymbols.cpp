@@ -1,5 +1,7 @@
 #include "ir/base/BindSymbols.h"
 
+#include "ir/base/Nearest.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -55,7 +57,8 @@ private:
       std::vector<std::string> expected;
       for (const PortShape &port : ports)
         expected.push_back(port.name);
-      return badInput(fmt::format("unknown input {}: expected {}", given, fmt::join(expected, ", ")));
+      return badInput(fmt::format("unknown input {}: expected {}{}", given, fmt::join(expected, ", "),
+                                  didYouMean(given, expected)));
     }
     for (const PortShape &port : ports) {
       auto found = inputs.find(port.name);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <fmt/format.h>
+#include <memory>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,6 +12,13 @@ namespace fusion {
 
 namespace {
 std::atomic<bool> quietFlag = false;
+std::mutex sinkMutex;
+std::shared_ptr<const ProgressSink> sinkOfSteps;
+
+std::shared_ptr<const ProgressSink> currentSink() {
+  std::lock_guard lock(sinkMutex);
+  return sinkOfSteps;
+}
 constexpr int64_t fewLines = 10;
 
 size_t terminalWidth() {
@@ -27,6 +35,12 @@ void writeLine(const std::string &line) {
 void setQuiet(bool quiet) { quietFlag = quiet; }
 bool isQuiet() { return quietFlag; }
 
+void setProgressSink(ProgressSink sink) {
+  auto kept = sink ? std::make_shared<const ProgressSink>(std::move(sink)) : nullptr;
+  std::lock_guard lock(sinkMutex);
+  sinkOfSteps.swap(kept);
+}
+
 void note(const std::string &line) {
   if (!isQuiet())
     writeLine(line + "\n");
@@ -37,7 +51,7 @@ Progress::Progress(std::string title, int64_t total)
       started(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() {
-  if (isQuiet() || !terminal || done == 0)
+  if (isQuiet() || !terminal || done == 0 || currentSink())
     return;
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   writeLine(fmt::format("\r\033[K{}: {} in {:.1f} s\n", title, done, seconds.count()));
@@ -48,6 +62,8 @@ void Progress::step(std::string_view name) {
   ++done;
   if (isQuiet())
     return;
+  if (auto sink = currentSink())
+    return (*sink)(title, name, done, total);
   if (!terminal) {
     // A few lines of a long list: its first, its last, and some between.
     if (total > fewLines && done > 1 && done < total && done * 8 / total == (done - 1) * 8 / total)

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -14,6 +15,12 @@ void setQuiet(bool quiet);
 bool isQuiet();
 /// A line on stderr, unless nothing shall be printed.
 void note(const std::string &line);
+
+/// Gets the steps of every Progress instead of stderr, on any thread; those of one Progress in order. An empty
+/// one: stderr again. setQuiet() holds for it too.
+using ProgressSink =
+    std::function<void(std::string_view title, std::string_view name, int64_t done, int64_t total)>;
+void setProgressSink(ProgressSink sink);
 
 /// On a terminal a bar that is redrawn in place; elsewhere a line a step, of many steps of some. Several
 /// threads may step one object; two objects should not live at once on a terminal.

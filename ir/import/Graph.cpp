@@ -1,5 +1,6 @@
 #include "ir/import/Graph.h"
 
+#include "ir/base/Nearest.h"
 #include "ir/dialect/SymbolicShapes.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -89,6 +90,10 @@ Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp 
   if (!shapes)
     return shapes.error();
   inputs = std::move(*shapes);
+  for (const auto &[name, contents] : options.constants)
+    if (!inputs.shapes.contains(name))
+      return badInput(fmt::format("the graph has no input '{}' for a constant{}", name,
+                                  didYouMean(name, inputs.shapes)));
   // All at once at the end: to add one to a function costs as much as it has.
   SmallVector<Type> types;
   SmallVector<Attribute> argumentAttributes;

@@ -1,5 +1,7 @@
 #include "runtime/cuda/Library.h"
 
+#include "runtime/cuda/Packages.h"
+
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -14,7 +16,29 @@ std::string environmentVariable(const char *name) {
   return value ? value : "";
 }
 
+std::string packagesAround(const std::string &file) {
+  for (std::filesystem::path folder = file; folder.has_relative_path(); folder = folder.parent_path())
+    if (folder.filename() == "site-packages" || folder.filename() == "dist-packages")
+      return folder.string();
+  return "";
+}
+
+/// The shared library or program that this code is in.
+static std::string ownFile() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void *>(&packagesAround), &info) != 0 && info.dli_fname &&
+      info.dli_fname[0] == '/')
+    return info.dli_fname;
+  std::error_code ignored; // a program's name there is what it was called by
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+}
+
 std::vector<std::string> wheelFolders(const std::string &folder) {
+  std::vector<std::string> folders;
+  std::error_code ignored; // beside this library first, where it is of a wheel itself
+  if (const std::string own = packagesAround(ownFile());
+      !own.empty() && std::filesystem::exists(own + "/" + folder, ignored))
+    folders.push_back(own + "/" + folder);
   std::vector<std::string> roots;
   for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (std::string root = environmentVariable(variable); !root.empty())
@@ -25,7 +49,6 @@ std::vector<std::string> wheelFolders(const std::string &folder) {
   if (std::string home = environmentVariable("HOME"); !home.empty())
     roots.push_back(home + "/.local");
   roots.insert(roots.end(), {"/usr/local", "/usr", "/opt/conda"});
-  std::vector<std::string> folders;
   for (const std::string &root : roots)
     for (const char *packages : {"site-packages", "dist-packages"}) {
       glob_t found = {};

@@ -64,7 +64,11 @@ Result<Nvrtc> Nvrtc::open() {
 #ifdef FUSION_NVRTC_HINT
     request.directories.push_back(FUSION_NVRTC_HINT);
 #endif
-    request.fallbacks = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/opt/cuda/lib64"};
+    for (const char *folder : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) // of CUDA 13, and 12
+      for (std::string &found : wheelFolders(folder))
+        request.fallbacks.push_back(std::move(found));
+    request.fallbacks.insert(request.fallbacks.end(),
+                             {"/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/opt/cuda/lib64"});
   }
   Result<Library> library = Library::open(request);
   if (!library)

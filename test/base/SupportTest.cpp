@@ -109,4 +109,23 @@ TEST(Progress, OneLineAStepUnlessQuiet) {
   setQuiet(false);
 }
 
+TEST(Progress, ASinkGetsTheStepsInstead) {
+  std::vector<std::string> steps;
+  setProgressSink([&](std::string_view title, std::string_view name, int64_t done, int64_t total) {
+    steps.push_back(std::string(title) + " " + std::string(name) + " " + std::to_string(done) + "/" +
+                    std::to_string(total));
+  });
+  testing::internal::CaptureStderr();
+  Progress("compiling kernels", 2).step("first");
+  setQuiet(true);
+  Progress("compiling kernels", 2).step("unseen");
+  setQuiet(false);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(steps, std::vector<std::string>{"compiling kernels first 1/2"});
+  setProgressSink(nullptr);
+  testing::internal::CaptureStderr();
+  Progress("compiling kernels", 1).step("printed");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "compiling kernels [1/1] printed\n");
+}
+
 } // namespace

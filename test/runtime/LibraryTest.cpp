@@ -2,9 +2,13 @@
 
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/Nvrtc.h"
+#include "runtime/cuda/Packages.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 using namespace fusion;
@@ -26,6 +30,28 @@ TEST(Library, AFileThatIsNoLibraryIsNamed) {
   auto library = Library::open({"x", {"libbroken.so"}, {folder.path}, {}, "y"});
   ASSERT_FALSE(library);
   EXPECT_NE(library.error().message.find(folder.path), std::string::npos) << library.error().message;
+}
+
+TEST(Library, AWheelKnowsTheFolderThatItIsInstalledIn) {
+  EXPECT_EQ(packagesAround("/v/lib/python3.12/site-packages/fusion/bin/fusion-opt"),
+            "/v/lib/python3.12/site-packages");
+  EXPECT_EQ(packagesAround("/usr/lib/python3/dist-packages/fusion/libfusion.so.1"),
+            "/usr/lib/python3/dist-packages");
+  EXPECT_EQ(packagesAround("/usr/lib/libfusion.so.1"), "");
+  EXPECT_EQ(packagesAround("fusion-opt"), "");
+  EXPECT_EQ(packagesAround(""), "");
+}
+
+TEST(Library, AnNvrtcOfAnActiveEnvironmentIsFound) {
+  TemporaryFolder folder;
+  const std::string wheel = folder.path + "/lib/python3.12/site-packages/nvidia/cu13/lib";
+  std::filesystem::create_directories(wheel);
+  const char *before = std::getenv("VIRTUAL_ENV");
+  const std::string saved = before ? before : "";
+  setenv("VIRTUAL_ENV", folder.path.c_str(), 1);
+  const std::vector<std::string> found = wheelFolders("nvidia/cu13/lib");
+  before ? setenv("VIRTUAL_ENV", saved.c_str(), 1) : unsetenv("VIRTUAL_ENV");
+  EXPECT_EQ(std::count(found.begin(), found.end(), wheel), 1);
 }
 
 TEST(Library, SymbolsResolveOrSaySo) {
