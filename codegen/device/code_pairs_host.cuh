@@ -3,7 +3,7 @@
 #include "math.cuh"
 
 // What code_pairs_cuda.cuh has instructions for, emulated. Products of bf16 or f16 are exact in f32, and so
-// are the sums that are asked for.
+// are the sums that are needed.
 #define FUSION_PAIR_FMA(T)                                                                                   \
   DEVICE u32 T##_pair_fma(u32 a, u32 b, u32 c) {                                                             \
     const f32 low = fma_(f32_of_##T((u16)a), f32_of_##T((u16)b), f32_of_##T((u16)c));                        \

@@ -9,7 +9,7 @@ template <class Config, class Shape, class A, class B, class Routing, class Epil
 DEVICE void expert_small_m(const Shape &shape, const A &a, const B &b, const Routing &routing,
                            const Epilogue &epilogue) {
   using Block = SmallM<Config, ExpertShape<Shape>, ExpertA<A>, B>;
-  // Where the choice of experts is older than the kernel before this one, matrices are asked for before that
+  // If the previous kernel does not write the choice of experts, loads of matrices are issued before that
   // has finished.
   if constexpr (!Config::weights_before_wait)
     pdl_wait();

@@ -167,7 +167,7 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
 #pragma unroll
         for (int piece = 0; piece < Parked::group; ++piece) {
           start(!scaled && (piece > 0 || some));
-          // Not before the products, which would wait for what is asked for.
+          // Not before the wgmma, which would wait for these loads.
           parked.read_next(shape, epilogue, piece);
           if constexpr (!scaled)
             complete_before(piece > 0 || some);

@@ -13,9 +13,9 @@
 ///   row_tiles, all_rows       of 8 rows of A; whether A is known to have all of them
 ///   tiles                     of 16 columns of C that a warp computes of each matmul
 ///   warps_n, k_split          warps of a block along n, and those that share out K
-///   stages                    steps along K that a warp has asked for
+///   stages                    K steps whose loads a warp has in flight
 ///   whole_steps               K is a multiple of a step
-///   weights_before_wait       B is asked for before the kernels before this one have finished
+///   weights_before_wait       loads of B are issued before the previous kernels have finished
 ///   matmuls, combined, batched
 template <class Config, class Shape, class A, class B>
 struct SmallM {

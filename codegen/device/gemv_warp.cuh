@@ -10,7 +10,7 @@
 ///   columns                   of C that a warp computes at once; every n is a multiple
 ///   vector, unroll            elements of a row of B that a lane loads at once; steps along k on their way
 ///   whole_steps               K is a multiple of the steps of all that share it out
-///   weights_before_wait       B is asked for before the kernels before this one have finished
+///   weights_before_wait       loads of B are issued before the previous kernels have finished
 ///   matmuls, combined
 template <class Config, class Shape, class A, class B>
 struct GemvWarp {

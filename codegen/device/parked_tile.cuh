@@ -115,7 +115,7 @@ struct ParkedTile {
   u32 word[pieces * words];
   TilePlace place;
   int done = pieces; ///< those of whole groups
-  /// Of this piece and the next, unless it depends on the tile whose they are.
+  /// Of this piece and the next one, unless the part depends on the tile.
   ColumnOperands<Config, 0, Epilogue> ahead[2];
 
   DEVICE int left() const { return pieces - done; }

@@ -16,7 +16,7 @@
 ///                        K has at least as many steps
 ///   k_major              of B
 ///   vector               columns that the epilogue takes at once: 1, 2, 4 or 8; divides the columns
-///   weights_before_wait  B is asked for before the kernels before this one have finished
+///   weights_before_wait  loads of B are issued before the previous kernels have finished
 ///   matmuls, combined
 template <class Config>
 struct SwapAB {
@@ -131,7 +131,7 @@ struct SwapProducer {
       advance();
     }
   }
-  /// A for what has been asked for, then the other steps.
+  /// A of the steps whose weights are in flight, then the other steps.
   DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
     int of_rows = 0;
 #pragma unroll 1

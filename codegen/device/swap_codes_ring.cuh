@@ -166,7 +166,7 @@ struct CodeProducer {
       advance();
     }
   }
-  /// A for what has been asked for, then the other steps.
+  /// A of the steps whose weights are in flight, then the other steps.
   DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
     int of_rows = 0;
 #pragma unroll 1

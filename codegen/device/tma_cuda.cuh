@@ -30,7 +30,7 @@ DEVICE void mbarrier_arrive_expect(u64 *barrier, u32 bytes) {
                "r"(bytes)
                : "memory");
 }
-// When all copies have come that this thread has asked for by cp_async_16(). Nobody waits meanwhile.
+// Arrives when all copies that this thread has issued by cp_async_16() have come. No thread waits for that.
 DEVICE void mbarrier_arrive_after_copies(u64 *barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
@@ -80,7 +80,7 @@ DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0, 
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                : "memory");
 }
-// The same, of memory that nobody reads again: the L2 keeps everything else before it.
+// The same for memory that is not read again: the L2 evicts it first.
 DEVICE void tma_load_tile_once(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1) {
   constexpr u64 evict_first = 0x12f0000000000000ull; // as createpolicy makes it
   asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD

@@ -2,7 +2,7 @@
 #include "machine.cuh"
 #include "tensor_map_abi.h"
 
-// TMA, emulated: a tile comes when somebody waits for its mbarrier, until then its place holds NaN patterns;
+// TMA, emulated: a tile comes when a thread waits for its mbarrier, until then its place holds NaN patterns;
 // a store happens when it is waited for.
 struct TensorMap : fusion_emulation::TensorMap {};
 #define GRID_CONSTANT

@@ -3,8 +3,8 @@
 #include "machine.cuh"
 
 // Matrix products of a warpgroup, four warps in a row, on sm_90a: 64 rows of A and N columns of B, of which
-// B, and A at will, stays in shared memory. Warp w of the group has rows 16 w ... 16 w + 15 of the result, in
-// the layout of mma.m16n8k16.
+// B, and optionally A, stays in shared memory. Warp w of the group has rows 16 w ... 16 w + 15 of the result,
+// in the layout of mma.m16n8k16.
 //
 // A tile in shared memory lies in panels of 64 columns: rows of 128 bytes, in which vector c of 16 bytes of
 // row r lies at place c ^ r % 8. A panel begins at a multiple of 1024 bytes. `at` may be the first row, or a
