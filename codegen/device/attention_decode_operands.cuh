@@ -158,7 +158,7 @@ struct KeysInRegisters {
   }
   DEVICE void await() {}
   DEVICE StoredVector<T> vector(int i) const { return stored[i]; }
-  // The products with keys, with values of tile j have been asked for.
+  // The loads of keys, of values of tile j have been issued.
   DEVICE void keys_used(i64 j, i64 step) { load_keys(j + step, step); }
   DEVICE void values_used(i64 j, i64 step) { load_values(j + step, step); }
   DEVICE void finish() {}

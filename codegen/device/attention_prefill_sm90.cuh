@@ -61,7 +61,7 @@ DEVICE void multiply_tile_sm90(const Body &body, const RowTile<int> &tile) {
     f32 score[1][Config::tile_keys / 8][4];
     start_scores<Config>(score[0], query_tile, tiles.keys + stage * Shape::key_tile,
                          warp_of_block() / 4);
-    // The next tiles are asked for while the product runs.
+    // The next tiles are loaded while the wgmma runs.
     if (j0 + Config::tile_keys < end)
       tiles.copy(j0 + Config::tile_keys, stage ^ 1);
     cp_async_commit();

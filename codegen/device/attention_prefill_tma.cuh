@@ -1,8 +1,8 @@
 #pragma once
 // Attention of many rows by warpgroups, on sm_90a, with keys and values by TMA: see attention_prefill.cuh.
-// Blocks stay and take one tile of rows after the other. A warpgroup asks for tiles ahead of the products;
-// each of the others has 64 rows. While it turns a tile of scores into weights, tensor cores multiply the
-// weights before with their values, and what other warpgroups ask for.
+// The kernel is persistent: a block takes one tile of rows after the other. The producer warpgroup loads
+// tiles ahead of their use; each consumer has 64 rows. While a consumer computes the softmax of a tile of
+// scores, tensor cores run its previous P·V, and what the other consumers have issued.
 //
 // row_tiles is 1, and `warps` are those that multiply. A Config also has
 //   query_stages     tiles of queries in shared memory
@@ -150,7 +150,7 @@ DEVICE void copy_keys(Ring &ring, typename Config::Query *tiles, const TensorMap
   ring.advance();
 }
 
-// The first lane of a warp asks for tiles of keys and values, and those of queries that TMA takes.
+// The first lane of a warp issues the loads of tiles of keys and values, and of queries where TMA takes them.
 template <class Config, class Body>
 DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map,
                        const TensorMap &key_map, const TensorMap &value_map) {

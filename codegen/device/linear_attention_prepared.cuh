@@ -4,7 +4,7 @@
 
 #include "linear_attention_chunked.cuh"
 
-// A chunk in memory, as it lies in shared memory: M and, where there is a beta, -A with the inverses; then
+// A chunk in memory, in the layout of shared memory: M and, where there is a beta, -A with the inverses; then
 // the factors.
 template <class Config>
 struct PreparedChunk {
