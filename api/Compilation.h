@@ -1,4 +1,4 @@
-// What a graph is compiled to, worked out when it is asked for: the fused graph, or a plan of kernels.
+// What a graph is compiled to, made on demand: the fused graph, or a plan of kernels.
 #pragma once
 
 #include "api/Driver.h"

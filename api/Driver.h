@@ -29,7 +29,7 @@ public:
   Status verify();
   /// The function that runs.
   Result<mlir::func::FuncOp> entry() const;
-  /// Made when it is asked for first, after lower().
+  /// Made at the first call, after lower().
   Result<ProgramPlan> plan() const;
   Result<std::string> print(Emit what) const;
   /// See fusion::writeKernels and fusion::tryKernels; `sizes`: values of the graph's symbols, or none.

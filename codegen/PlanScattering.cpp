@@ -53,7 +53,7 @@ const llvm::SmallVector<bool> &PlanBuilder::scatteredOutputs(GroupOp group) {
   return *(scattered[group] = std::move(result));
 }
 
-// A chain of residuals ends where nobody reads the sum any more, often before a norm that is as long as the
+// A chain of residuals ends where the sum is not read any more, often before a norm that is as long as the
 // sum. Its rows are gathered after the norm, too, if that lets other kernels of the chain gather less.
 void PlanBuilder::chooseScattering() {
   if (gathersFullSizeRows)

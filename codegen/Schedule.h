@@ -79,7 +79,7 @@ struct KernelDraft {
     TensorMapArgument map = {}; ///< of input `index`: all but the buffer
   };
   std::vector<Argument> arguments; ///< in the order of kernel.parameters
-  /// Inputs whose memory output 0 may take, if nobody reads them later: each thread reads of them only the
+  /// Inputs whose memory output 0 may take, if they are not read later: each thread reads of them only the
   /// bytes of the elements that it writes, before it writes them.
   std::vector<unsigned> replaceable;
   bool launchesEarly = false; ///< lets the next kernel start before it has waited itself
@@ -122,7 +122,7 @@ struct ScatteredRows {
   llvm::SmallVector<bool> outputs;    ///< by region output: written row by row, so that it may stay scattered
 };
 
-/// How a schedule computes a region. What was analysed is kept, kernels are written when they are asked for.
+/// How a schedule computes a region. It keeps the analysis, and writes kernels on demand.
 /// The region and what the context refers to must outlive it.
 struct SchedulePlan {
   /// The whole region as one kernel.
@@ -134,8 +134,8 @@ struct SchedulePlan {
   std::function<std::optional<ScatteredRows>()> scatteredRows = {};
   /// The input of which output 0 must hold a copy before the kernel starts, if the kernel writes only a part.
   std::optional<unsigned> updatedInput = {};
-  /// Whether the kernels keep what KernelContext::batchInvariant asks for. One that does not say so is not
-  /// asked for such a program.
+  /// Whether the kernels keep what KernelContext::batchInvariant demands. A schedule that does not say so is
+  /// not used in such a program.
   bool batchInvariant = false;
   /// Whether a library may compute the matmuls of the region instead: see LibraryMatmuls.
   bool multiplies = false;

@@ -17,7 +17,7 @@ struct Rewrite {
   std::string location; ///< of the op that was replaced
   bool raises = false;  ///< into an op that may round less often than the ops it replaces
   /// Functions @before and @after of the same arguments and results. The arguments are what the new ops read,
-  /// with `nn.dims`; a last one, which nobody reads, has one dim for each symbol.
+  /// with `nn.dims`; a last one, which is not read, has one dim for each symbol.
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 

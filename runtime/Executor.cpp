@@ -16,7 +16,7 @@ Executor::Executor(ProgramPlan plan, ExecutorOptions options)
       cache(this->options.cacheFolder, this->options.warn) {}
 Executor::~Executor() = default;
 
-/// Input and Output buffers need a port, or nobody gives them an address or reads them.
+/// Input and Output buffers need a port: without it they have no address, and no reader.
 static Status checkInputBuffers(const ProgramPlan &plan) {
   std::vector<bool> hasPort(plan.buffers.size(), false);
   for (const PortPlan &port : plan.inputs)

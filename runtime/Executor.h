@@ -31,8 +31,8 @@ struct ExecutorOptions {
   /// checked before anything is allocated, and told on stderr unless progress is.
   NamedTensors largestRun;
   bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same launches on
-  /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements nobody writes show.
-  /// FUSION_POISON=1 turns it on too.
+  /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements that no kernel writes
+  /// show. FUSION_POISON=1 turns it on too.
   bool poison = false;
   /// Of a program for several ranks, each with an executor in a thread of its own: made by all of them
   /// together.

@@ -280,7 +280,7 @@ std::string Printer::stored(const Result &result, Code &code) {
   if (!readers.contains(value))
     announce({&value, 1});
   const Node &node = graph[value];
-  // What is rounded for nobody else is rounded where it is stored, unless its operation rounds by itself.
+  // A value whose rounding only a store needs is rounded there, unless its operation rounds by itself.
   if (node.kind == Kind::Round && node.roundedTo == result.element && !isBound(value) &&
       readers[value].size() == 1 && !graph.pairOperation(value) && !scalar::losesInfinity(result.element))
     value = node.operands[0];

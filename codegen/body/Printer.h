@@ -30,7 +30,7 @@ struct Member {
 };
 
 /// Prints into one scope: what it has declared stays known by its name until leaveBlock(). All results that a
-/// scope computes should be asked for together: a question like "is this only read rounded?" is about them.
+/// scope computes should be requested together: a question like "is this only read rounded?" is about them.
 class Printer {
 public:
   Printer(const Graph &graph, Names &names) : graph(graph), names(names) {}
@@ -48,7 +48,7 @@ public:
   /// From now on declares nothing: value() returns one expression, in which shared values are repeated.
   void inlineAll() { declares = false; }
 
-  /// Tells the printer what else will be asked for later in this scope: values that they share are declared
+  /// Tells the printer what else will be requested in this scope: values that they share are declared
   /// once, where they are first needed.
   void announce(std::span<const Value> roots);
 

@@ -171,7 +171,7 @@ private:
         printer.bindVector(array.first, arrays[array], array.second);
   }
 
-  /// The value of a lane, not yet rounded if the vector is rounded as a whole and nobody else reads it here.
+  /// The value of a lane, not yet rounded if the vector is rounded as a whole and has no other reader here.
   std::string laneText(const Array &array) {
     const auto &[value, element] = array;
     const Node &node = graph[value];

@@ -3,8 +3,8 @@
 #include "exchange.cuh"
 #include "row.cuh"
 
-// Rows that start from a sum over ranks, without barriers between the ranks: whoever waits for a row sees
-// when it is there.
+// Rows that start from a sum over ranks, without barriers between the ranks: a thread that waits for a row
+// sees when it is there.
 //
 // One-shot: every rank sends its addends to all others, and each adds and normalises every row. Two-shot:
 // block b of all ranks sends its addends to rank b % ranks (reduce-scatter), which adds, and sends to all

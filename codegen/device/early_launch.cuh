@@ -1,6 +1,6 @@
 #pragma once
 // When a kernel lets the next one start: by default once it has waited for those before it; where its Config
-// says `launches_early = true`, before that. Then the next one's blocks, and what it asks for before it
+// says `launches_early = true`, before that. Then the next one's blocks, and its loads before it
 // waits, come in the shadow of this kernel's own wait, and more than one kernel before it may still run: see
 // pdl_wait().
 

@@ -10,13 +10,13 @@
 #endif
 
 // Sums over ranks through memory that all of them reach: see codegen/device/exchange_abi.h. A word that is
-// written in an area is never emptyWord, so that whoever waits for it needs no other sign that it is there.
+// written in an area is never emptyWord, so that a waiting thread needs no other sign that it has come.
 
 using Exchange = fusion_exchange::Exchange;
 
 // What a rank knows of a collective. The others are counted from this rank on: others[i] is rank
-// (rank + 1 + i) % Ranks. What it gets from others[i] lies in slot i of its area, so that what it sends there goes to
-// slot Ranks - 2 - i.
+// (rank + 1 + i) % Ranks. What it gets from others[i] lies in slot i of its area, so that what it sends there
+// goes to slot Ranks - 2 - i.
 template <int Ranks> struct CollectiveContext {
   Exchange *exchange;
   u32 rank;

@@ -8,9 +8,9 @@ namespace fusion_exchange {
 
 constexpr unsigned maxRanks = 8;
 /// Collectives take turns over so many areas of every rank's memory. A rank clears the area of collective n
-/// during n + 1; nobody writes there again before n + 3, which needs what that rank sends in n + 2.
+/// during n + 1; no rank writes there again before n + 3, which needs what that rank sends in n + 2.
 constexpr unsigned rounds = 3;
-/// A word that nobody has written yet. As bf16, f16, f32 or f8 it is a NaN, which is sent with other bits.
+/// A word that has not been written yet. As bf16, f16, f32 or f8 it is a NaN, which is sent with other bits.
 constexpr unsigned emptyWord = 0xffffffffu;
 
 /// Why a wait was given up; the host reads it.

@@ -18,7 +18,7 @@
 //     struct Live { ... }; // arrays by chunk: vectors that live in registers between passes
 //
 //     i64 rows() const;
-//     i64 width() const;                          // columns; asked for where a thread does not hold its row
+//     i64 width() const;                          // columns; called where a thread does not hold its row
 //     Row row(i64 index) const;                   // with its pointers set
 //     i64 misalignment(const Row &) const;        // if shifted: elements from an aligned address to the row
 //

@@ -81,7 +81,7 @@ std::string conditionText(const Alternative &alternative) {
 }
 
 namespace {
-/// A launch and the alternative that it is of.
+/// A launch and its alternative.
 struct Site {
   const Alternative *alternative;
   const KernelLaunch *launch;

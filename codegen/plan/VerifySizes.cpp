@@ -1,5 +1,5 @@
 // What a plan's numbers may be, as far as they are known before its sizes are: the runtime checks the others
-// when shapes are bound. A plan may come from a file whose digests somebody made anew.
+// when shapes are bound. A plan may come from a file whose digests were forged.
 #include "codegen/plan/VerifySteps.h"
 #include "codegen/target/TargetInfo.h"
 

@@ -115,7 +115,7 @@ std::string problemOfChoice(const Step &step, const std::vector<Variant> &varian
   return "";
 }
 
-/// The buffers whose contents others than this step see: other steps, and who reads the outputs.
+/// The buffers that other steps, or the readers of the outputs, read.
 class Results {
 public:
   explicit Results(const ProgramPlan &plan) : plan(plan) {

@@ -175,7 +175,7 @@ void KernelBuilder::writeScore() {
   source.body.method("template <int N> DEVICE void score(f32 (&s)[N]" + mask + ") const", code);
 }
 
-// The result is contiguous, in the order of dims that a transpose after it asks for.
+// The result is contiguous, in the order of dims that a transpose after it gives.
 void KernelBuilder::writeStore() {
   const SmallVector<int64_t> order = problem.resultOrder();
   const std::string indices[] = {problem.isRagged ? "query" : "entry", "head",

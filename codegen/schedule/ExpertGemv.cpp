@@ -16,7 +16,7 @@ using matmul::Problem;
 namespace {
 constexpr int64_t lanes = 32, mostRows = 32; // mostRows as in expert_gemv.cuh
 constexpr int64_t residentWarps = 16;        ///< on a multiprocessor
-/// Loads of 16 bytes that a lane has asked for. Fewer leave registers for blocks of the next kernel, which
+/// Loads of 16 bytes that a lane has in flight. Fewer leave registers for blocks of the next kernel, which
 /// ask for their weights before this one has finished: that is faster where this one takes less than 50 µs or
 /// so.
 constexpr int64_t loadsIfShort = 8, loadsIfLong = 16, longBytes = 200 << 20;

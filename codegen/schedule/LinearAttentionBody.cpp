@@ -62,7 +62,7 @@ void KernelBuilder::rows(const char *name, Value operand, const std::string &hea
     count(fmt::format("{}_column_stride", name), view.strides[3]);
 }
 
-/// The result is contiguous, in the order of dims that a transpose after it asks for. What does not leave is
+/// The result is contiguous, in the order of dims that a transpose after it gives. What does not leave is
 /// not stored.
 void KernelBuilder::stores() {
   SmallVector<int64_t> order = {0, 1, 2, 3};

@@ -17,7 +17,7 @@ public:
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
     plan.split = [&region, context] { return alternatives(region, context); };
     plan.multiplies = true;
-    plan.batchInvariant = true; // one kernel for any number of rows, which adds up along k as it lies
+    plan.batchInvariant = true; // one kernel for any number of rows, which adds along k in memory order
     return plan;
   }
 

@@ -18,7 +18,7 @@ struct Sharing {
   int64_t tiles = 1;  ///< of 16 columns, that a warp computes of each matmul
   int64_t warpsN = 1; ///< warps of a block side by side: they read the same rows of A at about the same time
   int64_t kSplit = 2; ///< warps that share out K
-  int64_t stages = 2; ///< steps along K that a warp has asked for
+  int64_t stages = 2; ///< K steps whose loads a warp has in flight
   int64_t width() const { return 16 * tiles; }
   int64_t columns() const { return width() * warpsN; }
   int64_t threads() const { return 32 * warpsN * kSplit; }

@@ -16,7 +16,7 @@ using matmul::Problem;
 namespace {
 constexpr int64_t lanes = 32, warps = 16, cluster = 8; // the largest that every GPU with clusters has
 constexpr int64_t mostRows = 8;   ///< each reads all weights: of more rows a kernel of its own is faster
-constexpr int64_t mostLoads = 16; ///< of 16 bytes that a lane has asked for
+constexpr int64_t mostLoads = 16; ///< of 16 bytes that a lane has in flight
 
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
 

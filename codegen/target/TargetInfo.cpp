@@ -79,7 +79,7 @@ constexpr Named featureNames[] = {
     {Feature::BlockScaledMma, "block-scaled mma", false},
 };
 
-/// The architectures whose plain name means the one with `a`: nobody wants the one without.
+/// The architectures whose plain name means the one with `a`, which has the features that kernels use.
 bool alwaysOwn(const Row &row) { return row.ownFeatures & ofHopper; }
 
 TargetInfo made(const Row &row, std::string suffix) {

@@ -38,7 +38,7 @@ public:
   static Tensor zeros(DType type, Shape shape);
   /// Fresh host memory, 64-byte aligned, contents undefined.
   static Tensor uninitialized(DType type, Shape shape);
-  /// Memory owned by somebody else; `owner` is released with the last copy (may be null).
+  /// Memory with another owner; `owner` is released with the last copy (may be null).
   static Tensor wrap(DType type, Shape shape, void *data, std::shared_ptr<void> owner,
                      Device device = {});
   /// The same with gaps: element (i0, i1, …) is Σ ij * strides[j] elements after `data`.

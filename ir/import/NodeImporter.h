@@ -86,7 +86,7 @@ public:
   void ignore(std::initializer_list<llvm::StringRef> names) const {
     asked.insert(names.begin(), names.end());
   }
-  /// The name of an attribute of the node that nobody asked for; empty if there is none.
+  /// The name of an attribute of the node that no handler has read; empty if there is none.
   std::string unknownAttribute() const;
   /// Normalises a negative axis; fails if it is out of range.
   int64_t axis(int64_t value, int64_t rank);
@@ -96,7 +96,7 @@ public:
   unsigned outputCount() const;
   /// Whether output `index` has a name.
   bool wants(unsigned index) const;
-  /// Setting an output that nobody wants does nothing.
+  /// Does nothing for an output without a name.
   void result(unsigned index, mlir::Value value);
   /// Integers known at import: the op that uses them as data gets a constant. `shape` is static.
   void resultKnown(unsigned index, DimShape values, llvm::ArrayRef<int64_t> shape, mlir::Type elementType);

@@ -1,5 +1,5 @@
 // Scalar expressions with types and roundings: what an op computes for one element. Ops build their formula
-// here, once, and whoever writes code asks the graph: what is computed twice, what changes how often, what is
+// here, once, and code generators ask the graph: what is computed twice, what changes how often, what is
 // already rounded.
 #pragma once
 

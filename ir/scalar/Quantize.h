@@ -1,4 +1,4 @@
-// What nn.quantize and nn.dequantize compute for one element, for whoever does it: pointwise kernels, rows,
+// What nn.quantize and nn.dequantize compute for one element. Used by pointwise kernels, rows, and
 // operands and epilogues of matmuls.
 #pragma once
 

@@ -34,7 +34,7 @@ public:
   double worth(llvm::ArrayRef<size_t> chosen, mlir::Block &block);
 
 private:
-  /// What became of ops that somebody proposed.
+  /// What became of proposed ops.
   struct Known {
     mlir::Operation *root;
     std::optional<size_t> number = std::nullopt;

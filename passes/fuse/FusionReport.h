@@ -63,7 +63,7 @@ struct FusionReport {
   /// What the target has and no kernel uses yet: "tcgen05", "TMA".
   std::vector<std::string> unusedFeatures;
   /// Why no kernels of the target compute the graph: the op and each schedule's reason. Empty where they do,
-  /// or where nobody asked for a plan.
+  /// or where no plan was requested.
   std::string noPlan;
   std::map<std::string, Pattern> patterns;
   /// Decomposed spellings that became named ops, by the op's name: rms_norm, gelu, rope, attention. Nothing

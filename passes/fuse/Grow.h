@@ -32,8 +32,8 @@ private:
   std::string why;
 };
 
-/// What computes an operand of the add `sum`: an add or a norm of the same rows that nobody else reads. Null
-/// if nothing like it does.
+/// What computes an operand of the add `sum`: an add or a norm of the same rows that has no other reader.
+/// Null if nothing like it does.
 mlir::Operation *producerBefore(mlir::Value operand, mlir::Operation *sum, const Traffic &traffic);
 
 /// Larger groups around those of `found`. A user's pattern grows by every step: adds and norms before its

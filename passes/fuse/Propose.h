@@ -30,7 +30,7 @@ struct ProposalContext {
 /// candidate.
 Proposals proposeEpilogues(const ProposalContext &context);
 
-/// Disjoint sets of elementwise and index ops that nobody else takes, as large as possible, whose results
+/// Disjoint sets of elementwise and index ops that no other family takes, as large as possible, whose results
 /// have one shape. Cheap ops with other readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
 

@@ -1,4 +1,4 @@
-// pointwise: what remains elementwise. Grown backwards from each op whose result somebody needs: a producer
+// pointwise: what remains elementwise. Grown backwards from each op whose result is needed: a producer
 // joins if the group is its only reader, if its result has the group's shape and may leave too, or as a clone
 // if it is cheap.
 #include "passes/fuse/Propose.h"
