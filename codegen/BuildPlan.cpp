@@ -1,7 +1,6 @@
 #include "codegen/BuildPlan.h"
 
 #include "codegen/ChooseSchedule.h"
-#include "codegen/LibrarySum.h"
 #include "codegen/OutputSlices.h"
 #include "codegen/PlanBuilder.h"
 #include "codegen/body/KernelSource.h"
@@ -19,9 +18,9 @@ using namespace mlir;
 namespace fusion {
 
 PlanBuilder::PlanBuilder(func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
-                         const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments, bool dry)
+                         const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments)
     : function(function), options(options), shapes(shapes),
-      views(Views::compute(function, shapes, arguments)), target(target), dry(dry) {
+      views(Views::compute(function, shapes, arguments)), target(target) {
   auto module = function->getParentOfType<ModuleOp>();
   plan.model = (module && module.getName() ? *module.getName() : function.getName()).str();
   plan.target = options.target;
@@ -46,7 +45,7 @@ Status PlanBuilder::build() {
 
 Status PlanBuilder::planOp(Operation *op) {
   if (nn::isStored(op) || llvm::isa<nn::DimConstantOp>(op))
-    return {}; // when somebody needs its buffer
+    return {}; // planned when its buffer is needed
   if (!llvm::isa<GroupOp>(op) && !nn::isGraphOp(op))
     return badInput(describeOp(op) + ": not an op of this compiler");
   if (views.isView(op) || isOpTriviallyDead(op))
@@ -68,9 +67,7 @@ Status PlanBuilder::planOp(Operation *op) {
   if (!prepares)
     return planRegion(region, outputs);
   steps = &plan.preparation;
-  const int64_t launchesOfRun = launches;
   Status status = planRegion(region, outputs);
-  launches = launchesOfRun;
   steps = &plan.steps;
   return status;
 }
@@ -108,7 +105,7 @@ static bool addsOverRanks(const Region &region) {
 Status PlanBuilder::planRegion(const Region &region, llvm::ArrayRef<BufferId> outputs) {
   llvm::SmallVector<View> inputs = inputViews(region, views), targets = outputViews(region, views);
   KernelContext context = contextOf(inputs, targets);
-  if (auto group = llvm::dyn_cast<GroupOp>(region.anchor); group && !dry && addsOverRanks(region)) {
+  if (auto group = llvm::dyn_cast<GroupOp>(region.anchor); group && addsOverRanks(region)) {
     chooseScattering();
     context.scattered = scatteredOutputs(group);
     context.gathersFullSizeRows = *gathersFullSizeRows;
@@ -147,24 +144,8 @@ Status PlanBuilder::planCopy(Value value, const View &view, BufferId to, Operati
   return planned ? emit(region, context, *planned, to) : planned.error();
 }
 
-Status PlanBuilder::count(const Region &region, const KernelContext &context, const SchedulePlan &planned) {
-  // Alternatives count once, the first.
-  const bool mayBeSeveral = planned.split && !planned.multiplies && !addsOverRanks(region);
-  launches += mayBeSeveral ? static_cast<int64_t>(planned.split().front().kernels.size()) : 1;
-  // The library's sum alone is two launches if there is something after it.
-  if (addsOverRanks(region) && planned.alternatives(region).front().algorithm == CollectiveAlgorithm::Library)
-    if (auto split = splitSum(region, context); std::holds_alternative<LibrarySum>(split))
-      launches += std::get<LibrarySum>(split).remaining ? 1 : 0;
-  for (const View &view : context.inputs) // constants that need a launch are counted as they are when emitted
-    if (auto buffer = bufferOf(view.base); !buffer)
-      return buffer.error();
-  return {};
-}
-
 Status PlanBuilder::emit(const Region &region, const KernelContext &context, const SchedulePlan &planned,
                          llvm::ArrayRef<BufferId> outputs) {
-  if (dry)
-    return count(region, context, planned);
   for (const View &view : context.inputs) // what computes them comes before
     if (auto buffer = bufferOf(view.base); !buffer)
       return buffer.error();
@@ -373,26 +354,13 @@ Result<ProgramPlan> buildPlan(func::FuncOp function, const PlanOptions &options)
   auto shapes = shapesOf(function);
   if (!shapes)
     return shapes.error();
-  PlanBuilder builder(function, options, *target, *shapes, /*dry=*/false);
+  PlanBuilder builder(function, options, *target, *shapes);
   if (Status status = builder.build(); !status)
     return status.error();
   ProgramPlan plan = builder.takePlan();
   if (Status status = verify(plan); !status)
     return status.error();
   return plan;
-}
-
-Result<int64_t> countLaunches(func::FuncOp function, const PlanOptions &options) {
-  auto target = targetOf(options);
-  if (!target)
-    return target.error();
-  auto shapes = shapesOf(function);
-  if (!shapes)
-    return shapes.error();
-  PlanBuilder builder(function, options, *target, *shapes, /*dry=*/true);
-  if (Status status = builder.build(); !status)
-    return status.error();
-  return builder.launchCount();
 }
 
 } // namespace fusion

@@ -21,7 +21,4 @@ Result<TargetInfo> targetOf(const PlanOptions &options);
 /// that names it and every schedule's reason.
 Result<ProgramPlan> buildPlan(mlir::func::FuncOp function, const PlanOptions &options);
 
-/// How many launches buildPlan would make; writes no source. The same errors.
-Result<int64_t> countLaunches(mlir::func::FuncOp function, const PlanOptions &options = {});
-
 } // namespace fusion

@@ -103,8 +103,7 @@ Result<BufferId> PlanBuilder::constantBuffer(nn::ConstantOp constant) {
   if (!llvm::isa<DenseElementsAttr>(constant.getValue()))
     return badInput(describeOp(constant) + ": a constant whose elements are not in the module");
   BufferId id = buffers[constant] = addBuffer(BufferPlan::Kind::Weight, constant, describeOp(constant));
-  if (!dry)
-    plan.buffers[id].contents = packed(toTensor(constant.getValue()));
+  plan.buffers[id].contents = packed(toTensor(constant.getValue()));
   return id;
 }
 

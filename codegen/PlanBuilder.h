@@ -15,19 +15,17 @@ struct LibraryMatmuls;
 
 class PlanBuilder {
 public:
-  /// A dry builder asks schedules whether they take an op, but emits nothing.
   PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
-              const nn::SymbolicShapes &shapes, bool dry)
-      : PlanBuilder(function, options, target, shapes, {}, dry) {}
+              const nn::SymbolicShapes &shapes)
+      : PlanBuilder(function, options, target, shapes, {}) {}
 
   Status build();
   ProgramPlan takePlan() { return std::move(plan); }
-  int64_t launchCount() const { return launches; }
 
 private:
   /// As Views::compute() takes `arguments`.
   PlanBuilder(mlir::func::FuncOp function, const PlanOptions &options, const TargetInfo &target,
-              const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments, bool dry);
+              const nn::SymbolicShapes &shapes, llvm::ArrayRef<View> arguments);
   Status planOp(mlir::Operation *op);
   /// Whether the op, not a view, follows from weights and constants alone: its result is made once.
   bool isPrepared(mlir::Operation *op) const;
@@ -37,8 +35,6 @@ private:
   /// A step that computes the region.
   Status emit(const Region &region, const KernelContext &context, const SchedulePlan &planned,
               llvm::ArrayRef<BufferId> outputs);
-  /// What emit() adds to the number of launches; nothing is emitted.
-  Status count(const Region &region, const KernelContext &context, const SchedulePlan &planned);
   /// One kernel for all sizes of the context.
   Result<Alternative> oneLaunch(const Region &region, const KernelContext &context,
                                 const KernelEmitter &emitter, llvm::ArrayRef<BufferId> outputs);
@@ -129,9 +125,7 @@ private:
   const nn::SymbolicShapes &shapes;
   Views views;
   const TargetInfo &target; ///< completed by the device that the plan is for, if it is present
-  bool dry;
   bool isInLoop = false; ///< each kernel comes after all others of its round, too
-  int64_t launches = 0;
   ProgramPlan plan;
   std::vector<Step> *steps = &plan.steps; ///< where steps go: those of a run or the preparation
   llvm::DenseSet<mlir::Value> prepared;   ///< results of ops that the preparation computes

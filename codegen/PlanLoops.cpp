@@ -44,7 +44,7 @@ Status PlanBuilder::planLoop(nn::LoopOp loop) {
     arguments.push_back(std::move(view));
   }
 
-  PlanBuilder inside(body, options, target, *shapesInside, arguments, dry);
+  PlanBuilder inside(body, options, target, *shapesInside, arguments);
   inside.isInLoop = true;
   inside.exchangeWith(*this);
   const auto first = static_cast<uint32_t>(inside.plan.steps.size());
@@ -59,7 +59,6 @@ Status PlanBuilder::planLoop(nn::LoopOp loop) {
 
 void PlanBuilder::exchangeWith(PlanBuilder &other) {
   std::swap(plan, other.plan);
-  std::swap(launches, other.launches);
   std::swap(prepared, other.prepared);
   std::swap(buffers, other.buffers);
   std::swap(kernels, other.kernels);

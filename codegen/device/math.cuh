@@ -224,17 +224,7 @@ DEVICE f32 gelu_erf_near(f32 x) {
 }
 DEVICE f32 softplus_(f32 x) { return max_nan(x, 0.f) + log1p_(exp_(-fabs_(x))); }
 
-// Division that rounds toward minus infinity, and its remainder (the sign of the divisor).
-template <class I> DEVICE I floor_div(I a, I b) {
-  const I quotient = a / b;
-  const I remainder = a % b;
-  return remainder != 0 && is_negative(remainder) != is_negative(b) ? quotient - 1 : quotient;
-}
-template <class I> DEVICE I floor_mod(I a, I b) {
-  const I remainder = a % b;
-  return remainder != 0 && is_negative(remainder) != is_negative(b) ? remainder + b : remainder;
-}
-
+// The remainder of a division that rounds toward minus infinity: it has the sign of the divisor.
 DEVICE f32 floor_mod_(f32 a, f32 b) {
   const f32 remainder = fmod_(a, b);
   return remainder != 0.f && ((remainder < 0.f) != (b < 0.f)) ? remainder + b : remainder;

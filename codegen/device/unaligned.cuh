@@ -8,10 +8,6 @@
 // Elements column ... column + N - 1 of a row of `width` elements, fewer than 2^31, of which those at its
 // ends may lie outside. row + column is a multiple of N elements in memory: rows of odd lengths are cut
 // there, not where they begin.
-template <int N> DEVICE int elements_inside(i64 column, i64 width) {
-  const i64 first = column < 0 ? 0 : column, end = column + N < width ? column + N : width;
-  return end > first ? (int)(end - first) : 0;
-}
 DEVICE bool is_inside(i64 column, i64 width) { return (u32)column < (u32)width; }
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_aligned_vec(const T *from) {
   return Early ? load_early_vec<T, N>(from) : load_vec<T, N>(from);

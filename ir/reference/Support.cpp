@@ -27,20 +27,6 @@ Arithmetic arithmeticOf(DType type) {
   return isSignedInteger(type) ? Arithmetic::Signed : Arithmetic::Unsigned;
 }
 
-DType wideType(Arithmetic arithmetic) {
-  switch (arithmetic) {
-  case Arithmetic::Float:
-    return DType::F32;
-  case Arithmetic::Double:
-    return DType::F64;
-  case Arithmetic::Signed:
-    return DType::I64;
-  case Arithmetic::Unsigned:
-    break;
-  }
-  return DType::U64;
-}
-
 template <class T>
 static void roundThrough(DType type, T *values, size_t count) {
   constexpr size_t blockSize = 512;

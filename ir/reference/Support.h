@@ -61,8 +61,6 @@ Error problem(fmt::format_string<Args...> format, Args &&...args) {
 /// In which C++ type a computation on elements of `type` happens.
 enum class Arithmetic : uint8_t { Float, Double, Signed, Unsigned };
 Arithmetic arithmeticOf(DType type);
-/// The DType of that C++ type: f32, f64, i64, u64.
-DType wideType(Arithmetic arithmetic);
 
 /// Calls `body` with a zero of float, double, int64_t or uint64_t.
 template <class Body>

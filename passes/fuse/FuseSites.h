@@ -41,9 +41,6 @@ public:
   /// A group was made of `ops`, or is gone again.
   void group(llvm::ArrayRef<mlir::Operation *> ops, int64_t bytesSaved);
   void ungroup(mlir::Operation *op) { groups.erase(op); }
-  bool hasFired(mlir::Operation *root, const std::string &pattern) const {
-    return fired.contains({root, pattern});
-  }
   /// Brings the misses of the seen roots that have not fired into the report, as far as they are to be shown.
   /// `nodes`: of the roots, in the report.
   void recordMisses(FusionReport &report, const std::map<mlir::Operation *, size_t> &nodes,

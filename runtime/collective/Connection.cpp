@@ -84,6 +84,4 @@ bool Connection::flush() {
   return true;
 }
 
-void Connection::endWriting() { shutdown(socket.get(), SHUT_WR); }
-
 } // namespace fusion

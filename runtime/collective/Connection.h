@@ -52,8 +52,6 @@ public:
   bool mustWrite() const { return open() && !waiting.empty(); }
   /// Sends what can be sent without waiting; false if the connection fails.
   bool flush();
-  /// Nothing more will be sent; the other side still can.
-  void endWriting();
 
   Clock::time_point opened() const { return begun; }
   Clock::time_point lastHeard() const { return heard; }

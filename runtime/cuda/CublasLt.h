@@ -30,7 +30,7 @@ struct CublasLt {
   static_assert(sizeof(Heuristic) == 96);
 
   static constexpr int f32 = 0, f64 = 1, f16 = 2, i8 = 3, i32 = 10, bf16 = 14, f8e4m3 = 28, f8e5m2 = 29;
-  static constexpr int sumInF32 = 68, sumInF64 = 70, sumInI32 = 72;
+  static constexpr int sumInF32 = 68, sumInF64 = 70;
   enum OperationAttribute : int { transposeA = 3, transposeB = 4 };        ///< int32: 0 or 1
   enum LayoutAttribute : int { batchCount = 5, batchStride = 6 };          ///< int32, and int64 elements
   enum PreferenceAttribute : int {
