@@ -4,11 +4,7 @@
 #include "wgmma_host.cuh"
 
 // Products of bytes by a warpgroup, emulated as wgmma_host.cuh does it; sums of f8 are exact to f32.
-DEVICE u32 swizzled_word(u64 place) {
-  u32 word;
-  copy_bytes(&word, dynamic_shared() + (place ^ (place >> 7 & 7u) << 4), 4);
-  return word;
-}
+DEVICE u32 swizzled_word(u64 place) { return swizzled_bits<u32>(place); }
 template <class A, class B, class Sum, int Fragments>
 DEVICE void wgmma_byte_rows(Sum (&d)[Fragments][4], u64 a, u64 b, bool add) {
   const u32 group = lane_id() / 4u, four = 4u * (lane_id() % 4u);

@@ -1,18 +1,23 @@
 #pragma once
 
 #include "math.cuh"
+#include "proxy.cuh"
 
-// Products of a warpgroup, emulated: every warp computes its rows when the product is asked for, so that
-// waits that are missing are not found. A tile is its place in the block's dynamic shared memory, whose begin
-// counts as a multiple of 1024, and the bytes of a panel.
+// Products of a warpgroup, emulated: every warp computes its rows at the call, so that a missing
+// warpgroup_wait() is not found; a missing fence_proxy_async(), or wait for a tile, is. A tile is its place
+// in the block's dynamic shared memory, whose begin counts as a multiple of 1024, and the bytes of a panel.
 DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
   return (u64)(reinterpret_cast<const u8 *>(at) - dynamic_shared()) | (u64)panel_bytes << 32;
 }
-DEVICE u32 swizzled_element(u64 place) {
-  u16 bits;
-  copy_bytes(&bits, dynamic_shared() + (place ^ (place >> 7 & 7u) << 4), 2);
+// What lies at a place of a tile, as the asynchronous proxy reads it.
+template <class Bits> DEVICE Bits swizzled_bits(u64 place) {
+  const u8 *from = dynamic_shared() + (place ^ (place >> 7 & 7u) << 4);
+  check_async_read(from, sizeof(Bits), "wgmma");
+  Bits bits;
+  copy_bytes(&bits, from, sizeof(Bits));
   return bits;
 }
+DEVICE u32 swizzled_element(u64 place) { return swizzled_bits<u16>(place); }
 // The elements of A, 16 x 16, that this thread has. Element (row, k) lies at row * Row + k * Depth bytes.
 template <u32 Row, u32 Depth> DEVICE void swizzled_rows(u32 (&first)[4], u64 a) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);

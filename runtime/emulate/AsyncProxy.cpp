@@ -117,8 +117,9 @@ std::string AsyncProxy::poll(void *barrier, unsigned parity, bool &completed) {
       else
         fillOutside(load.map, to);
     });
-    if (!published.empty()) // what the proxy writes it sees
-      std::memcpy(published.data() + tile, load.to, load.bytes);
+    if (published.empty())
+      published.assign(sharedBytes, poisonByte);
+    std::memcpy(published.data() + tile, load.to, load.bytes); // what the proxy writes it sees
     found->second.bytes -= static_cast<int64_t>(load.bytes);
     complete(found->second);
   }
