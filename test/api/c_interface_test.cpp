@@ -181,6 +181,37 @@ TEST(CInterface, SaysWhatItRefuses) {
   EXPECT_EQ(output, nullptr);
 }
 
+TEST(CInterface, TensorsOverMemoryOfTheCallers) {
+  std::vector<int64_t> values(6, 7);
+  const int64_t shape[] = {2, 3}, negative[] = {2, -3};
+  int released = 0;
+  const fusion_release release = [](void *context) { ++*static_cast<int *>(context); };
+  fusion_tensor *made = nullptr;
+  ASSERT_EQ(fusion_tensor_wrap("i64", 2, shape, values.data(), release, &released, &made), FUSION_OK)
+      << fusion_last_error();
+  size_t rank = 0;
+  EXPECT_STREQ(fusion_tensor_type(made), "i64");
+  EXPECT_EQ(fusion_tensor_shape(made, &rank)[1], 3);
+  EXPECT_EQ(rank, 2u);
+  EXPECT_EQ(fusion_tensor_strides(made), nullptr); // dense
+  EXPECT_EQ(fusion_tensor_data(made), values.data());
+  EXPECT_EQ(released, 0);
+  fusion_tensor_destroy(made);
+  EXPECT_EQ(released, 1);
+
+  // Refused, and let go all the same; the result is left alone.
+  made = nullptr;
+  EXPECT_EQ(fusion_tensor_wrap("i65", 2, shape, values.data(), release, &released, &made), FUSION_BAD_INPUT);
+  EXPECT_NE(std::string(fusion_last_error()).find("'i65'"), std::string::npos);
+  EXPECT_EQ(fusion_tensor_wrap("i64", 2, negative, values.data(), release, &released, &made),
+            FUSION_BAD_INPUT);
+  EXPECT_NE(std::string(fusion_last_error()).find("2x-3"), std::string::npos) << fusion_last_error();
+  EXPECT_EQ(fusion_tensor_wrap("i64", 2, shape, nullptr, release, &released, &made), FUSION_BAD_INPUT);
+  EXPECT_NE(std::string(fusion_last_error()).find("without memory"), std::string::npos);
+  EXPECT_EQ(released, 4);
+  EXPECT_EQ(made, nullptr);
+}
+
 TEST(CInterface, ExplainsWithoutAGpu) {
   const Options options;
   const Graph graph = load(options);
