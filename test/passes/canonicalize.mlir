@@ -154,6 +154,29 @@ func.func @idle_views(%x: tensor<?x?x8xf32> {nn.dims = ["b", "s", 8]}, %t: tenso
 
 // -----
 
+// A slice of everything, but backwards.
+// CHECK-LABEL: func @reversed
+// CHECK: nn.slice {{.*}}steps = array<i64: -1, 1>
+func.func @reversed(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = nn.slice %x {starts = [3, 0], sizes = [4, 8], steps = array<i64: -1, 1>}
+     : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// The reshape divides the swapped dims in another way.
+// CHECK-LABEL: func @reshape_across_a_swap
+// CHECK: %[[T:.*]] = nn.transpose
+// CHECK: nn.reshape %[[T]] {shape = [2, 8, 3]}
+func.func @reshape_across_a_swap(%x: tensor<2x4x6xf32>) -> tensor<2x8x3xf32> {
+  %0 = nn.transpose %x {perm = array<i64: 0, 2, 1>} : (tensor<2x4x6xf32>) -> tensor<2x6x4xf32>
+  %1 = nn.reshape %0 {shape = [2, 8, 3]} : (tensor<2x6x4xf32>) -> tensor<2x8x3xf32>
+  return %1 : tensor<2x8x3xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func @composed_views
 // CHECK-SAME: (%[[X:.*]]: tensor<2x3x16xf32>
 // CHECK: %[[T:.*]] = nn.transpose %[[X]] {perm = array<i64: 1, 2, 0>}

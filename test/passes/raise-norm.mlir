@@ -249,6 +249,47 @@ func.func @norm_of_ones(%x: tensor<?x8xbf16>, %w: tensor<8xbf16>) -> tensor<?x8x
 
 // -----
 
+// The norm rounds to bf16, where the ones are, before the multiplication in f32: both stay.
+// CHECK-LABEL: func @norm_of_narrow_ones
+// CHECK: %[[N:.*]] = nn.rms_norm
+// CHECK-NEXT: nn.mul %[[N]]
+func.func @norm_of_narrow_ones(%x: tensor<?x8xf32>, %w: tensor<8xf32>) -> tensor<?x8xf32> {
+  %ones = nn.constant {value = dense<1.0> : tensor<8xbf16>} : () -> tensor<8xbf16>
+  %0 = nn.rms_norm %x, %ones {eps = 1.0e-6 : f32} : (tensor<?x8xf32>, tensor<8xbf16>) -> tensor<?x8xf32>
+  %1 = nn.mul %0, %w : (tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+  return %1 : tensor<?x8xf32>
+}
+
+// -----
+
+// The f32 result has another reader than the cast: the norm stays.
+// CHECK-LABEL: func @cast_of_one_reader
+// CHECK-NEXT: %[[N:.*]] = nn.rms_norm {{.*}} -> tensor<?x128xf32>
+// CHECK-NEXT: %[[C:.*]] = nn.cast %[[N]]
+// CHECK-NEXT: return %[[C]], %[[N]]
+func.func @cast_of_one_reader(%x: tensor<?x128xbf16>, %w: tensor<128xf32>)
+    -> (tensor<?x128xbf16>, tensor<?x128xf32>) {
+  %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x128xbf16>, tensor<128xf32>) -> tensor<?x128xf32>
+  %1 = nn.cast %0 : (tensor<?x128xf32>) -> tensor<?x128xbf16>
+  return %1, %0 : tensor<?x128xbf16>, tensor<?x128xf32>
+}
+
+// -----
+
+// The 1 is added in bf16, and the rounded sum meets the value in f32: the addition stays.
+// CHECK-LABEL: func @weight_bias_in_bf16
+// CHECK: %[[W:.*]] = nn.add
+// CHECK-NEXT: nn.rms_norm %{{.*}}, %[[W]] {eps = 9.99999997E-7 : f32, scale_in = f32}
+func.func @weight_bias_in_bf16(%x: tensor<?x128xbf16>, %w: tensor<128xbf16>) -> tensor<?x128xbf16> {
+  %one = nn.constant {value = dense<1.0> : tensor<bf16>} : () -> tensor<bf16>
+  %0 = nn.add %w, %one : (tensor<128xbf16>, tensor<bf16>) -> tensor<128xbf16>
+  %1 = nn.rms_norm %x, %0 {eps = 1.0e-6 : f32, scale_in = f32}
+     : (tensor<?x128xbf16>, tensor<128xbf16>) -> tensor<?x128xbf16>
+  return %1 : tensor<?x128xbf16>
+}
+
+// -----
+
 // The named norm rounds to bf16 before it is widened: the cast stays.
 // CHECK-LABEL: func @rounded_named
 // CHECK: nn.rms_norm
