@@ -72,6 +72,18 @@ func.func @twice(%past: tensor<1x8x32xf16>, %a: tensor<1x1x32xf16>, %b: tensor<1
 
 // -----
 
+// The last position is taken too.
+// CHECK-LABEL: func.func @filled
+// CHECK-SAME: nn.storage = [1, 64, 32]
+// CHECK-SAME: nn.alias = 0 : i64
+func.func @filled(%past: tensor<1x63x32xf16>, %new: tensor<1x1x32xf16>) -> tensor<1x64x32xf16> {
+  %0 = nn.concat %past, %new {axis = 1 : i64}
+     : (tensor<1x63x32xf16>, tensor<1x1x32xf16>) -> tensor<1x64x32xf16>
+  return %0 : tensor<1x64x32xf16>
+}
+
+// -----
+
 // MISS: cache_in_place{{.*}}65 positions do not fit in 64
 // CHECK-LABEL: func.func @full
 // CHECK-NOT: nn.alias

@@ -58,6 +58,25 @@ func.func @softcap(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>) -> tensor<8x2
 
 // -----
 
+// A side branch that has another reader stays outside: the epilogue reads its result.
+// CHECK-LABEL: @side_branch_with_another_reader
+// CHECK: %[[S:.*]] = nn.silu
+// CHECK: fusion.group "matmul_epilogue"
+// CHECK-NOT: nn.silu
+// CHECK: nn.mul
+// CHECK-NOT: nn.silu
+// CHECK: return %{{.*}}, %[[S]]
+func.func @side_branch_with_another_reader(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>,
+                                           %r: tensor<8x256xf32>)
+    -> (tensor<8x256xf32>, tensor<8x256xf32>) {
+  %m = nn.matmul %x, %w : (tensor<8x128xf32>, tensor<128x256xf32>) -> tensor<8x256xf32>
+  %0 = nn.silu %r : (tensor<8x256xf32>) -> tensor<8x256xf32>
+  %1 = nn.mul %m, %0 : (tensor<8x256xf32>, tensor<8x256xf32>) -> tensor<8x256xf32>
+  return %1, %0 : tensor<8x256xf32>, tensor<8x256xf32>
+}
+
+// -----
+
 // A side branch that only the epilogue reads comes along.
 // CHECK-LABEL: @side_branch
 // CHECK: fusion.group "matmul_epilogue" schedule "matmul"
