@@ -2,6 +2,7 @@
 // let pass.
 #include "TilePlan.h"
 
+#include "runtime/Arguments.h"
 #include "runtime/CompileKernels.h"
 #include "runtime/ShapePlan.h"
 #include "runtime/cuda/Nvrtc.h"
@@ -39,6 +40,33 @@ TEST(Tiles, TheirSizesAreChecked) {
   std::get<TensorMapArgument>(onlyLaunch(plan, 0).arguments[0]).shape[0] = Dim::symbol("rows") - 4;
   auto empty = planShapes(plan, {{"rows", 4}, {"columns", 4}});
   EXPECT_TRUE(empty) << empty.error().message;
+}
+
+TEST(Tiles, AViewEndsWithItsBuffer) {
+  const TensorMapArgument map{0, 0, false, DType::F32, {}, {}, {}};
+  // Three rows of four elements, eight apart, from byte 16 on.
+  ShapePlan::Argument sizes{ShapePlan::Argument::Kind::TensorMap, 0, 16, {3, 4, 8, 1}};
+  EXPECT_EQ(tensorMapProblem(map, sizes, 96), std::nullopt);
+  EXPECT_EQ(tensorMapProblem(map, sizes, 92), "reaches element 19 after byte 16 of a buffer of 92 bytes");
+  sizes.extents = {5, 0, 8, 1}; // no elements
+  EXPECT_EQ(tensorMapProblem(map, sizes, 16), std::nullopt);
+}
+
+TEST(Tiles, KeptWorkspaceThatGrowsIsPlannedAnew) {
+  ProgramPlan plan = tilePlan();
+  std::get<WorkspaceArgument>(onlyLaunch(plan, 0).arguments[3]).bytes = Dim::symbol("rows") * 4;
+  ShapePlanner planner(plan);
+  auto shapes = planner.plan({{"rows", 60}, {"columns", 32}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(shapes->keptZeroBytes, 240u);
+  const auto &names = planner.sizes().table.symbols();
+  const auto rows = static_cast<size_t>(std::find(names.begin(), names.end(), "rows") - names.begin());
+  std::vector<int64_t> symbols = shapes->symbols;
+  std::vector<uint32_t> changed;
+  symbols[rows] = 61;
+  EXPECT_FALSE(planner.update(*shapes, symbols, changed));
+  symbols[rows] = 59;
+  EXPECT_TRUE(planner.update(*shapes, symbols, changed));
 }
 
 TEST(Tiles, WorkspaceLiesInTheArenaUnlessItIsKept) {

@@ -282,6 +282,28 @@ TEST(BuildPlan, OnlyWhatTheLaunchBeforeWritesIsReadAfterTheWait) {
 
 /// A kernel that lets the next one start before it has waited: what was written before it may not be there
 /// yet.
+TEST(BuildPlan, InALoopEachKernelFollowsAllOthers) {
+  // The second kernel reads what the first does not write; without a loop it would read it early.
+  ProgramPlan plan = planOf(R"(!t = tensor<?x1024xf16>
+  func.func private @step(%s: !t {nn.dims = ["n", 1024]}, %x: !t {nn.dims = ["n", 1024]}) -> !t {
+    %0 = nn.softmax %s {axis = -1 : i64} : (!t) -> !t
+    %1 = nn.softmax %x {axis = -1 : i64} : (!t) -> !t
+    %2 = nn.add %0, %1 : (!t, !t) -> !t
+    return %2 : !t
+  }
+  func.func @main(%s: !t {nn.name = "s", nn.dims = ["n", 1024]}, %x: !t {nn.name = "x", nn.dims = ["n", 1024]}) -> !t {
+    %0 = nn.loop %s, %x {body = @step, steps = [3]} : (!t, !t) -> !t
+    return %0 : !t
+  })");
+  ASSERT_EQ(plan.repetitions.size(), 1u);
+  EXPECT_GE(plan.repetitions[0].end - plan.repetitions[0].first, 3u);
+  for (uint32_t step = plan.repetitions[0].first; step < plan.repetitions[0].end; ++step)
+    for (const Alternative &alternative : plan.steps[step].alternatives)
+      for (const KernelLaunch &launch : alternative.launches)
+        EXPECT_EQ(plan.kernels[launch.kernel].source.find("load_early"), std::string::npos)
+            << plan.kernels[launch.kernel].source;
+}
+
 TEST(BuildPlan, BehindKernelsThatLaunchEarlyNothingTheyFollowIsReadEarly) {
   for (auto [between, ranks, early] :
        {std::tuple("softmax", 1, false), std::tuple("exp", 1, true), std::tuple("softmax", 2, true)}) {
