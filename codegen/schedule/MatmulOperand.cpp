@@ -10,23 +10,6 @@ bool ScaleOrZero::alongRows() const {
   return !literal && llvm::any_of(rowStrides, [](const Dim &stride) { return !(stride == Dim(0)); });
 }
 
-std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
-                                                   Value value) {
-  for (auto [index, input] : llvm::enumerate(region.inputs))
-    if (input == value)
-      return std::pair(static_cast<unsigned>(index), context.inputs[index]);
-  Operation *op = value.getDefiningOp();
-  if (!op || !op->hasTrait<nn::View>())
-    return std::nullopt;
-  auto source = inputView(region, context, op->getOperand(0));
-  if (!source)
-    return std::nullopt;
-  std::optional<View> view = viewThrough(op, source->second, context.shapes);
-  if (!view)
-    return std::nullopt;
-  return std::pair(source->first, std::move(*view));
-}
-
 /// Elements that are decoded: a byte or less each.
 static bool isQuantised(DType type) { return byteSize(type) == 1 && type != DType::Bool; }
 

@@ -3,7 +3,7 @@
 // nn.dequantize, or, for integer matmuls, q - zero point.
 #pragma once
 
-#include "codegen/Schedule.h"
+#include "codegen/InputView.h"
 #include "ir/dialect/Types.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
@@ -67,10 +67,6 @@ struct Source {
 /// The source of `value`, or why it is none.
 std::variant<Source, std::string> sourceOf(const Region &region, const KernelContext &context,
                                            mlir::Value value);
-
-/// The view of a region input seen through reshapes, transposes and slices inside the region.
-std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
-                                                   mlir::Value value);
 
 /// The ops of the region that decode operands of its matmuls.
 llvm::SmallPtrSet<mlir::Operation *, 8> decodingOps(const Region &region);

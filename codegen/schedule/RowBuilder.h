@@ -1,13 +1,14 @@
 // Builds row::Graph from a region; used by RowGraph.cpp and RowOps.cpp only.
 #pragma once
 
+#include "codegen/InputView.h"
 #include "codegen/schedule/RowNodes.h"
 
 #include <map>
 
 namespace fusion::row {
 
-/// In which indices a value is asked for: leading dims as in Graph::outerDims[outer], then `width` columns
+/// The indices of a value: leading dims as in Graph::outerDims[outer], then `width` columns
 /// unless the row dim was reduced away (`dropped`). A value of a smaller shape broadcasts into it.
 struct Space {
   unsigned outer = 0;
@@ -38,7 +39,9 @@ private:
   Node *value(mlir::Value value, Space space);
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
   Node *reshaped(mlir::Operation *op, const Space &space);
-  std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value);
+  std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value) const {
+    return inputView(region, context, value);
+  }
   // RowAddend.cpp
   /// If `value` is a sum over ranks, or a reshape of one: where the addend lies, with the dims of `value`.
   std::optional<std::pair<unsigned, View>> addendOf(mlir::Value value);
@@ -50,7 +53,7 @@ private:
   /// The dims of the row space of a value of `shape`: leading dims, then its columns.
   DimShape rowDims(llvm::ArrayRef<Dim> shape, unsigned form) const;
   unsigned columnDims(unsigned form) const { return forms[form].heads ? 2 : 1; }
-  /// A reshape that splits the row into heads: the heads' form, asked for in the row's.
+  /// Whether the reshape splits the row into heads.
   bool splitsHeads(mlir::Operation *reshape);
   Node *transposed(nn::TransposeOp op, const Space &space);
   /// The strides of a view in the order of the row space, and the row's as one dim where heads follow each

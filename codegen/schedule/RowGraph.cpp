@@ -6,22 +6,6 @@ using namespace mlir;
 
 namespace fusion::row {
 
-std::optional<std::pair<unsigned, View>> Builder::viewOf(Value value) {
-  for (auto [index, input] : llvm::enumerate(region.inputs))
-    if (input == value)
-      return std::pair(static_cast<unsigned>(index), context.inputs[index]);
-  Operation *op = value.getDefiningOp();
-  if (!op || !isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ExpandOp>(op))
-    return std::nullopt;
-  auto source = viewOf(op->getOperand(0));
-  if (!source)
-    return std::nullopt;
-  std::optional<View> view = viewThrough(op, source->second, context.shapes);
-  if (!view)
-    return std::nullopt;
-  return std::pair(source->first, std::move(*view));
-}
-
 Node *Builder::load(unsigned input, const View &view, const Space &space, ArrayRef<int64_t> divisors) {
   DimShape target = graph.outerDims[space.outer];
   if (forms[space.form].heads)
