@@ -319,7 +319,8 @@ void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const Ker
         argument.kind == KernelDraft::Argument::Kind::TensorMap)
       launch.bytesRead =
           launch.bytesRead + bytesOf(region.inputs[argument.index], context.inputs[argument.index], shapes);
-  auto scatter = llvm::dyn_cast<nn::ScatterNdOp>(region.ops.back());
+  // A copy has no op.
+  auto scatter = llvm::dyn_cast_if_present<nn::ScatterNdOp>(region.ops.empty() ? nullptr : region.ops.back());
   if (scatter)
     launch.bytesWritten =
         product(shapes[scatter.getUpdates()]) * Dim(static_cast<int64_t>(byteSize(dtype(scatter))));
