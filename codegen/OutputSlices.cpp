@@ -31,6 +31,8 @@ private:
       return splitConcat(concat, target);
     if (auto write = llvm::dyn_cast_or_null<nn::CacheWriteOp>(op); write && isInPlace(write, target))
       return splitCacheWrite(write, target);
+    if (auto scatter = llvm::dyn_cast_or_null<nn::ScatterNdOp>(op); scatter && isInPlace(scatter, target))
+      return splitScatter(scatter, target);
     if (op && needsAnotherPlace(op))
       if (auto source = viewBefore(op, target, context.shapes))
         return split(op->getOperand(0), *source);
@@ -65,6 +67,26 @@ private:
     const size_t along = axisOf(write, target);
     front.shape[along] = context.shape(write.getPast())[along];
     return context.inputs[static_cast<size_t>(past - region.inputs.begin())] == front;
+  }
+
+  /// The same, for rows along dim 0.
+  bool isInPlace(nn::ScatterNdOp scatter, const View &target) const {
+    auto past = llvm::find(region.inputs, scatter.getX());
+    return past != region.inputs.end() && llvm::is_contained(region.inputs, scatter.getIndices()) &&
+           tensorType(scatter.getIndices()).getShape().back() == 1 &&
+           tensorType(scatter.getIndices()).getRank() == 2 &&
+           context.inputs[static_cast<size_t>(past - region.inputs.begin())] == target;
+  }
+
+  void splitScatter(nn::ScatterNdOp scatter, const View &target) {
+    View rows = target;
+    rows.shape = context.shape(scatter.getUpdates());
+    const RowPlacement placement{.rows = scatter.getIndices(),
+                                 .size = target.shape[0],
+                                 .past = target.shape[0],
+                                 .fresh = rows.shape[0],
+                                 .scatters = true};
+    slices.push_back({scatter.getUpdates(), current, rows, placement});
   }
 
   void splitCacheWrite(nn::CacheWriteOp write, const View &target) {

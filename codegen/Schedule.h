@@ -15,12 +15,13 @@ class ScheduleSet;
 const ScheduleSet &builtinSchedules();
 
 /// For a value whose rows go where data says: row i of it to row `rows`[i] of the buffer, if that exists; see
-/// nn.cache_write.
+/// nn.cache_write. Of an nn.scatter_nd along dim 0, whose rows are [rows, 1], a negative one counts from the end.
 struct RowPlacement {
   mlir::Value rows;
   unsigned dim = 0;        ///< along which rows are counted, in the value and in the buffer
   Dim size, past, fresh;   ///< rows of the buffer, of what it held, of the value
   bool clears = false;     ///< instead zeros, to row past + (rows[i] - past) mod fresh, if that is another
+  bool scatters = false;   ///< by nn.scatter_nd
 };
 
 /// What a schedule may ask about the program around the region.

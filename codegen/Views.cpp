@@ -168,7 +168,8 @@ Views Views::compute(func::FuncOp function, const nn::SymbolicShapes &shapes,
       auto cache = analysis.inPlace.find(result);
       if (cache == analysis.inPlace.end())
         analysis.views[result] = View::contiguous(result, shapes[result]);
-      else if (llvm::isa<nn::ScatterNdOp>(op)) // fills the buffer, perhaps in another shape
+      else if (product(shapes[result]) == product(*nn::storageOf(function, cache->second.getArgNumber())))
+        // fills the buffer, perhaps in another shape
         analysis.views[result] = View::contiguous(cache->second, shapes[result]);
       else
         analysis.views[result] = inStorage(cache->second, shapes[result]);

@@ -261,6 +261,7 @@ DEVICE i64 gather_index(i64 index, i64 count) {
   const i64 place = index < 0 ? index + count : index;
   return place < 0 ? 0 : place >= count ? count - 1 : place;
 }
+DEVICE i64 row_from_end(i64 row, i64 count) { return row < 0 ? row + count : row; }
 /// The row from `first` on that lies a multiple of `count` rows from `row`.
 DEVICE i64 row_behind(i64 row, i64 first, i64 count) {
   const i64 left = (row - first) % count;

@@ -37,6 +37,7 @@ private:
   bool addOutput(unsigned index);
   bool isDropped(mlir::Value value);
   Node *value(mlir::Value value, Space space);
+  Node *scatteredRows(mlir::Value rows, size_t rank, const Space &space);
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
   Node *reshaped(mlir::Operation *op, const Space &space);
   std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value) const {

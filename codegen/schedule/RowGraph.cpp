@@ -145,6 +145,16 @@ bool Builder::findRowSpace() {
   return true;
 }
 
+/// Rows [rows, 1] that belong to the first of `rank` dims.
+Node *Builder::scatteredRows(Value rows, size_t rank, const Space &space) {
+  auto view = viewOf(rows);
+  if (!view)
+    return fail("rows of pages that are computed in the group");
+  view->second.shape.resize(rank, Dim(1));
+  view->second.strides.resize(rank, Dim(0));
+  return load(view->first, view->second, space);
+}
+
 bool Builder::addOutput(unsigned index) {
   Value output = region.outputs[index];
   const DimShape &shape = context.shape(output);
@@ -172,7 +182,8 @@ bool Builder::addOutput(unsigned index) {
   store.access.divisors.assign(graph.outerDims[space.outer].size() + columnDims(space.form), 1);
   if (index < context.placements.size() && context.placements[index]) {
     store.placement = context.placements[index];
-    store.row = value(store.placement->rows, space);
+    store.row = store.placement->scatters ? scatteredRows(store.placement->rows, shape.size(), space)
+                                          : value(store.placement->rows, space);
     if (!store.row)
       return false;
     if (store.row->kind != Node::Kind::Load || store.row->level != Level::Row) {

@@ -78,6 +78,8 @@ void BodyPrinter::accumulate(const Node *reduction) {
 std::string BodyPrinter::placedRow(const Store *store) {
   const std::string row = element(store->row, own);
   const RowPlacement &placement = *store->placement;
+  if (placement.scatters)
+    return fmt::format("row_from_end({}, {})", row, writer.size(placement.size));
   return placement.clears ? fmt::format("row_behind({}, {}, {})", row, writer.size(placement.past),
                                         writer.size(placement.fresh))
                           : row;

@@ -35,6 +35,13 @@ static Value pastOf(Value value) {
   return attention && value == attention.getNewState() ? attention.getState() : Value();
 }
 
+bool scatters(Value value) {
+  if (auto group = value.getDefiningOp<GroupOp>())
+    value = group.getBody().front().getTerminator()->getOperand(
+        llvm::cast<OpResult>(value).getResultNumber());
+  return value.getDefiningOp<ScatterNdOp>() != nullptr;
+}
+
 /// The same, as the function sees it.
 static Value extended(Value value) {
   auto group = value.getDefiningOp<GroupOp>();
@@ -43,7 +50,10 @@ static Value extended(Value value) {
   Block &body = group.getBody().front();
   auto input = llvm::dyn_cast_or_null<BlockArgument>(
       pastOf(body.getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber())));
-  return input && input.getOwner() == &body ? group.getInputs()[input.getArgNumber()] : Value();
+  if (!input || input.getOwner() != &body)
+    return {};
+  Value past = group.getInputs()[input.getArgNumber()];
+  return scatters(value) ? behindReshapes(past) : past;
 }
 
 llvm::DenseMap<Value, BlockArgument> valuesInPlace(func::FuncOp function) {
@@ -55,7 +65,7 @@ llvm::DenseMap<Value, BlockArgument> valuesInPlace(func::FuncOp function) {
       continue;
     BlockArgument argument = function.getArgument(static_cast<unsigned>(alias.getInt()));
     Value value = returns->getOperand(result);
-    if (Value written = behindReshapes(value); written.getDefiningOp<ScatterNdOp>())
+    if (Value written = behindReshapes(value); scatters(written))
       value = written;
     if (extended(value) == argument && storageOf(function, argument.getArgNumber()))
       values[value] = argument;

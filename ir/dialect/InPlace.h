@@ -24,6 +24,9 @@ std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument
 /// The nn.concat or nn.cache_write that makes a value, or null. Operand 0 is the past, operand 1 what is new.
 mlir::Operation *cacheWriteOf(mlir::Value value);
 
+/// Whether an nn.scatter_nd makes it, or a group that yields one.
+bool scatters(mlir::Value value);
+
 /// What a value is a reshape of: through any number of them.
 mlir::Value behindReshapes(mlir::Value value);
 

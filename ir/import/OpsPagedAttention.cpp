@@ -41,7 +41,7 @@ public:
     normHeads();
     rotateHeads();
     CodedCache keys(n, 'k', keyCacheInput, keyScaleInput);
-    const Value keyPages = written(keyCacheInput, keys.encoded(k));
+    const Value keyPages = written(keyCacheInput, encoded(keys, 'k', k));
     const Value allKeys = keys.decoded(gathered(keyPages));
     n.result(1, keyPages);
     Value allValues;
@@ -50,14 +50,18 @@ public:
         allValues = keys.decoded(gathered(n.slice(keyPages, 3, 0, valueSize)));
     } else {
       CodedCache values(n, 'v', valueCacheInput, valueScaleInput);
-      const Value valuePages = written(valueCacheInput, values.encoded(v));
+      const Value valuePages = written(valueCacheInput, encoded(values, 'v', v));
       allValues = values.decoded(gathered(valuePages));
       n.result(2, valuePages);
     }
     AttentionSettings settings;
     settings.scale = n.floatAttribute("scale", 0);
     settings.softcap = n.floatAttribute("softcap", 0);
-    const Value y = attend(n, q, allKeys, allValues, visible(), settings);
+    if (n.failed())
+      return;
+    const DimShape heads = n.shapeOf(q);
+    const Value queries = n.reshape(q, {tokens, heads[1], 1, heads[2]});
+    const Value y = attend(n, queries, allKeys, allValues, visible(), settings);
     if (!n.failed())
       n.result(0, n.reshape(y, {tokens, n.shapeOf(y)[1] * n.shapeOf(y)[3]}));
   }
@@ -131,23 +135,23 @@ private:
     q = split(queries, heads);
     k = split(keys, keyHeads);
     v = isLatent ? Value() : split(values, keyHeads);
-    if (valueSize != 0 && !isLatent && !n.failed() && !(n.shapeOf(v)[3] == Dim(valueSize)))
+    if (valueSize != 0 && !isLatent && !n.failed() && !(n.shapeOf(v)[2] == Dim(valueSize)))
       n.fail("v_head_size other than head_size needs the layout LATENT");
     if (isLatent && valueSize == 0 && !n.failed())
-      valueSize = n.shapeOf(k)[3].constant().value_or(0);
+      valueSize = n.shapeOf(k)[2].constant().value_or(0);
     if (isLatent && (valueSize <= 0 || !n.hasAttribute("scale")))
       n.fail("the layout LATENT needs v_head_size and scale");
     return !n.failed();
   }
 
-  /// [tokens, heads * size] as [tokens, heads, 1, size].
+  /// [tokens, heads * size] as [tokens, heads, size].
   Value split(Value x, int64_t heads) {
     if (n.failed())
       return {};
     auto size = n.rankOf(x) == 2 ? n.shapeOf(x)[1].dividedBy(heads) : std::nullopt;
     if (!size)
       n.fail("a tensor of " + shapeString(n.shapeOf(x)) + " does not divide into " + Twine(heads) + " heads");
-    return size ? n.reshape(x, {tokens, heads, 1, *size}) : Value();
+    return size ? n.reshape(x, {tokens, heads, *size}) : Value();
   }
 
   Value number(const Dim &value) { return n.dimConstant(value, {}, n.i64Type()); }
@@ -194,7 +198,7 @@ private:
       return n.fail("do_rotary needs cos_cache and sin_cache");
     auto rows = [&](unsigned input) {
       Value taken = entriesOf(n.operand(input), positions);
-      return n.failed() ? Value() : n.reshape(taken, {tokens, 1, 1, n.shapeOf(taken)[1]});
+      return n.failed() ? Value() : n.reshape(taken, {tokens, 1, n.shapeOf(taken)[1]});
     };
     const Value cos = rows(cosInput), sin = rows(sinInput);
     for (Value *x : {&q, &k}) {
@@ -204,43 +208,51 @@ private:
         *x = rotate(n, *x, cos, sin, interleaved);
         continue;
       }
-      const Value turned = n.slice(*x, 3, offset, n.shapeOf(*x)[3] - Dim(offset));
-      *x = n.concat({n.slice(*x, 3, 0, offset), rotate(n, turned, cos, sin, interleaved)}, 3);
+      const Value turned = n.slice(*x, 2, offset, n.shapeOf(*x)[2] - Dim(offset));
+      *x = n.concat({n.slice(*x, 2, 0, offset), rotate(n, turned, cos, sin, interleaved)}, 2);
     }
   }
 
-  /// [tokens, 2]: the page and the row where each token's key and value go. A page that does not exist where
-  /// they go nowhere.
+  /// [tokens, 1]: the row of all pages where each token's key and value go; one that does not exist where they
+  /// go nowhere.
   Value slots() {
     if (places || n.failed())
       return places;
-    const Value none = number(n.shape(keyCacheInput)[0]), size = number(pageSize),
+    const Value none = number(n.shape(keyCacheInput)[0] * pageSize), size = number(pageSize),
                 zero = n.scalar(n.i64Type(), 0);
-    const Value isGiven = n.optionalOperand(slotsInput) ? integers(slotsInput) : Value();
-    const Value slot = isGiven ? isGiven : positions;
-    Value page = n.div(slot, size), isValid;
-    const Value row = n.sub(slot, n.mul(page, size));
-    if (isGiven) {
+    Value slot, isValid;
+    if (n.has(slotsInput)) {
+      slot = integers(slotsInput);
       isValid = n.build<nn::GreaterEqualOp>({slot, zero});
     } else {
+      const Value column = n.div(positions, size);
       const Value address =
-          n.concat({n.reshape(sequence, {tokens, 1}), n.reshape(page, {tokens, 1})}, 1);
-      const Value isMapped = n.build<nn::LessOp>({page, number(n.shape(tableInput)[1])});
-      page = n.build<nn::GatherNdOp>({integers(tableInput), address}, n.i64("batch_dims", 0));
+          n.concat({n.reshape(sequence, {tokens, 1}), n.reshape(column, {tokens, 1})}, 1);
+      const Value isMapped = n.build<nn::LessOp>({column, number(n.shape(tableInput)[1])});
+      const Value page = n.build<nn::GatherNdOp>({integers(tableInput), address}, n.i64("batch_dims", 0));
+      slot = n.add(n.mul(page, size), n.sub(positions, n.mul(column, size)));
       isValid = both(n, both(n, exists, isMapped), n.build<nn::GreaterEqualOp>({page, zero}));
     }
-    page = n.build<nn::WhereOp>({isValid, page, none});
-    return places = n.concat({n.reshape(page, {tokens, 1}), n.reshape(row, {tokens, 1})}, 1);
+    return places = n.reshape(n.build<nn::WhereOp>({isValid, slot, none}), {tokens, 1});
   }
 
-  /// The pages with the new tokens' rows, [tokens, heads, 1, size].
+  /// As the cache holds it: [tokens, heads, size].
+  Value encoded(CodedCache &cache, char which, Value x) {
+    const std::string kind = n.stringAttribute(std::string(1, which) + "_quant_type", "NONE");
+    if (kind != "PER_CHANNEL" || n.failed())
+      return cache.encoded(x);
+    const DimShape shape = n.shapeOf(x); // scales are [heads, 1, size]
+    return n.reshape(cache.encoded(n.reshape(x, {shape[0], shape[1], 1, shape[2]})), shape);
+  }
+
+  /// The pages with the new tokens' rows, [tokens, heads, size].
   Value written(unsigned cache, Value fresh) {
     const Value addresses = slots();
     if (n.failed())
       return {};
-    const DimShape shape = n.shapeOf(fresh);
-    return n.build<nn::ScatterNdOp>(
-        {n.operand(cache), addresses, n.reshape(fresh, {tokens, shape[1], shape[3]})});
+    const DimShape shape = n.shape(cache);
+    const Value rows = n.reshape(n.operand(cache), {shape[0] * shape[1], shape[2], shape[3]});
+    return n.reshape(n.build<nn::ScatterNdOp>({rows, addresses, fresh}), shape);
   }
 
   /// The pages of each token's sequence: [tokens, heads, keys, size].
@@ -275,7 +287,7 @@ private:
   bool isLatent = false;
   int64_t valueSize = 0;
   Dim tokens, sequences, pageSize;
-  Value q, k, v;                                ///< [tokens, heads, 1, size]
+  Value q, k, v; ///< [tokens, heads, size]
   Value sequence, positions, exists, lastKeys; ///< [tokens]
   Value places, rows;
 };

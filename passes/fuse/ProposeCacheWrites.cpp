@@ -3,6 +3,8 @@
 // no nn.attention reads the caches, what belongs together is rotated by the same angles.
 #include "passes/fuse/Propose.h"
 
+#include "ir/dialect/InPlace.h"
+#include "ir/dialect/PagedKeys.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -71,7 +73,8 @@ public:
     auto values = cacheWrite(attention.getV(), "values");
     if (!values)
       return values.error();
-    takeRotation(attention.getQ());
+    const bool isPaged = isa<nn::ScatterNdOp>(*keys);
+    takeRotation(isPaged ? nn::behindReshapes(attention.getQ()) : attention.getQ());
     takeNew(*keys);
     takeNew(*values);
     take(*keys);
@@ -81,11 +84,14 @@ public:
 
 private:
   /// The op that joins past and new positions, of which an operand of the attention is the result, through
-  /// transposes.
+  /// transposes; or that writes new rows into the pages that it is gathered from.
   Result<Operation *> cacheWrite(Value operand, const std::string &what) {
     int64_t positions = tensorType(operand).getRank() - 2;
     auto codes = operand.getDefiningOp<nn::DequantizeOp>();
     Value value = codes ? Value(codes.getX()) : operand;
+    if (auto paging = nn::matchPagedKeys(value))
+      if (auto scatter = nn::behindReshapes(paging->pages).getDefiningOp<nn::ScatterNdOp>())
+        return scatter.getOperation();
     while (auto transpose = value.getDefiningOp<nn::TransposeOp>()) {
       positions = transpose.getPerm()[static_cast<size_t>(positions)];
       value = transpose.getX();
@@ -113,7 +119,7 @@ private:
   /// transposes in between. Whether there is a rotation.
   bool takeNew(Operation *write) {
     SmallVector<Operation *> between;
-    Value value = write->getOperand(1);
+    Value value = isa<nn::ScatterNdOp>(write) ? write->getOperand(2) : write->getOperand(1);
     bool quantises = false;
     while (Operation *op = value.getDefiningOp()) {
       const bool isCast = isa<nn::CastOp>(op) && quantises && isFloat(dtype(op->getOperand(0)));

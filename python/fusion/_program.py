@@ -160,7 +160,8 @@ class Caches:
         ones outputs = caches(input_ids=next_token, ...)
 
     With compile(kv_capacity=N) they are extended where they lie, up to N positions; otherwise each run makes
-    new ones.
+    new ones. Caches that keep their size, such as pages, are zeros at first, and need the size of each dim:
+    program.caches(num_blocks=4096).
     """
 
     def __init__(self, program, sizes):
@@ -252,12 +253,13 @@ def _numpy_type(name):
 
 
 def _pairs(program):
-    """Caches by what exporters call them: past_key_values.0.key and present.0.key, past_3 and present_3."""
+    """Caches by what exporters call them: past_key_values.0.key and present.0.key, past_3 and present_3,
+    key_cache and key_cache_out."""
     outputs = {port.name for port in program.outputs}
     pairs = []
     for port in program.inputs:
-        for past, present in (("past_key_values", "present"), ("past", "present")):
-            name = port.name.replace(past, present, 1)
+        names = [port.name.replace(past, "present", 1) for past in ("past_key_values", "past")]
+        for name in (*names, port.name + "_out"):
             if name != port.name and name in outputs:
                 pairs.append((port.name, name))
                 break

@@ -166,6 +166,26 @@ class ModuleTest(unittest.TestCase):
         y = program(x=np.full((1, 32), 2, ml_dtypes.bfloat16))["y"]
         self.assertEqual((y.dtype, y[0, 0]), (ml_dtypes.bfloat16, 3))
 
+    def test_caches_in_pages(self):
+        folder = pathlib.Path(os.environ["FUSION_SOURCE"]) / "test/import/contrib/test_paged_ragged"
+        program = fusion.compile(folder / "model.onnx", device="emulate", kv_capacity=1)
+        copying = fusion.compile(folder / "model.onnx", device="cpu")
+        with self.assertRaisesRegex(fusion.BadInput, "key_cache: the size of pages is not given"):
+            program.caches()
+        pools, copied = program.caches(pages=9), copying.caches(pages=9)
+        self.assertEqual(set(pools), {"key_cache", "value_cache"})
+        self.assertEqual(pools["key_cache"].shape, (9, 8, 2, 16))
+        random, past = np.random.default_rng(3), np.zeros(3, "int32")
+        table = np.array([[8, 1, -1], [4, -1, -1], [0, 2, 7]], "int32")
+        for new in ([9, 0, 3], [1, 2, 1]):
+            step = {name: random.standard_normal((sum(new), width)).astype("f4")
+                    for name, width in (("query", 64), ("key", 32), ("value", 32))}
+            step |= {"cumulative": np.cumsum([0, *new]).astype("int32"), "past": past, "table": table}
+            np.testing.assert_allclose(pools(step)["y"], copied(step)["y"], atol=1e-5)
+            past = past + np.array(new, "int32")
+        keys = program.fetch({"keys": pools["key_cache"]})["keys"]
+        np.testing.assert_allclose(keys, copied["key_cache"], atol=1e-6)
+
     def test_caches(self):
         program = fusion.compile(DECODE / "model.onnx", device="cpu")
         inputs, expected = (load_file(DECODE / f"{name}.safetensors") for name in ("inputs", "outputs"))
