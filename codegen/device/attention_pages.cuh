@@ -17,12 +17,6 @@
 template <class Config>
 constexpr bool is_paged = Config::page_size > 0;
 
-// An index as nn.gather takes it: a negative one counts from the end, one out of range is the nearest.
-DEVICE i64 gathered_index(i64 index, i64 count) {
-  const i64 wrapped = index < 0 ? index + count : index, last = count - 1;
-  return wrapped < 0 ? 0 : wrapped < last ? wrapped : last;
-}
-
 // Rows of one entry and key/value head.
 template <class Config, class T, bool Paged = is_paged<Config>>
 struct StoredRows {
@@ -37,10 +31,11 @@ struct StoredRows<Config, T, true> {
   const T *first;
   i64 stride, page_stride, pages, table_stride;
   const Page *table;
-  // The first row of the page that holds row j, which must exist.
-  DEVICE const T *page_of(i64 j) const {
-    return first + gathered_index((i64)load(table + (u32)j / (u32)size * table_stride), pages) * page_stride;
+  // The page that holds row j, which must exist, and its first row.
+  DEVICE i64 page_number(i64 j) const {
+    return gather_index((i64)load(table + (u32)j / (u32)size * table_stride), pages);
   }
+  DEVICE const T *page_of(i64 j) const { return first + page_number(j) * page_stride; }
   DEVICE const T *row(i64 j) const { return page_of(j) + (u32)j % (u32)size * stride; }
 };
 // To be called after pdl_wait() where there are pages.

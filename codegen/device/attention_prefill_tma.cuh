@@ -7,8 +7,9 @@
 // row_tiles is 1, and `warps` are those that multiply. A Config also has
 //   query_stages     tiles of queries in shared memory
 //   queries_mapped   TMA copies them: else three warps do
-//   cached_keys      rows of keys and values, of one head each, that the L2 keeps beside what else
-//                    passes through it
+//   cached_keys      rows of keys and values, of one head each, that the L2 keeps beside what else passes through it
+//   page_box         with pages: rows that TMA copies at a time, which divide a page and a tile. What a page holds behind
+//                    the last key, up to the box's end, must be finite numbers
 
 #include "attention_prefill_sm90.cuh"
 #include "tma.cuh"
@@ -55,7 +56,7 @@ struct PrefillTma : PrefillShape<Config, true> {
                                            stages * (Tiles::key_tile + Tiles::value_tile)) +
                                       1024;
   // Of a thread that copies, and one that multiplies.
-  static constexpr bool copies_little = Config::queries_mapped && !is_bounded<Config>;
+  static constexpr bool copies_little = Config::queries_mapped && !is_bounded<Config> && !is_paged<Config>;
   static constexpr int copying_registers = groups == 3 ? 32 : copies_little ? 24 : 40,
                        registers = groups == 3 ? 160 : copies_little ? 240 : 232;
   using QueryRing = TileRing<Config::query_stages>;
@@ -81,10 +82,19 @@ struct PrefillTma : PrefillShape<Config, true> {
   }
 };
 
+// Boxes of rows begin at multiples of their size.
+template <class Config>
+DEVICE int first_of_box(int first) {
+  if constexpr (is_paged<Config>)
+    return first / Config::page_box * Config::page_box;
+  else
+    return first;
+}
+
 // Tiles of rows in the order in which the blocks take them, every other round backwards: of causal attention
-// those that look at the most keys come first, and a block that got much gets little next. That order goes
-// through all heads' keys again and again, so that heads come in sections of which the L2 keeps all.
-template <class Config, class Body>
+// those that look at the most keys come first, and a block that got much gets little next. That order goes through all
+// heads' keys again and again, so that heads come in sections of which the L2 keeps all.
+template <class Config, class Body, bool Ragged = Config::ragged>
 struct PrefillTiles {
   static constexpr int rows = PrefillShape<Config, true>::rows;
   const Body &body;
@@ -131,9 +141,53 @@ struct PrefillTiles {
     tile.shift = (int)body.key_count() - (int)body.query_count();
     range = key_range<Config>(body, tile, rows);
     const bool isEmpty = range.first >= range.end;
-    first = isEmpty ? 0 : range.first;
+    first = isEmpty ? 0 : first_of_box<Config>(range.first);
     end = isEmpty ? 1 : range.end;
     return true;
+  }
+};
+// Of a ragged Config the tiles of for_each_tile() in attention_prefill.cuh.
+template <class Config, class Body>
+struct PrefillTiles<Config, Body, true> {
+  static constexpr int rows = PrefillShape<Config, true>::rows;
+  const Body &body;
+  const int group, tokens, all;
+  u32 item, block = 0, number = 0;
+  int token = 0, token_end = 0;
+  RowTile<int> tile;
+  KeyRange<int> range = {};
+  int first = 0, end = 0;
+
+  DEVICE explicit PrefillTiles(const Body &body)
+      : body(body), group((int)body.group()), tokens(rows / group), all((int)body.query_count()), item(block_x()) {}
+  DEVICE bool next() {
+    constexpr u32 blocks = (u32)Config::tile_blocks;
+    const u32 kv_heads = (u32)body.kv_heads(), items = (u32)((all + tokens - 1) / tokens) * kv_heads * blocks;
+    for (;;) {
+      if (token >= token_end) {
+        if (item >= items)
+          return false;
+        token = (int)(item / (blocks * kv_heads)) * tokens;
+        token_end = token + tokens < all ? token + tokens : all;
+        tile.kv_head = item / blocks % kv_heads;
+        block = item % blocks;
+        number = 0;
+        item += grid_dim_x();
+      }
+      const int begin = token;
+      token = next_sequence(body, begin, token_end);
+      if (number++ % blocks != block)
+        continue;
+      tile.row0 = begin * group;
+      tile.last_row = token * group - 1;
+      tile.shift = 0;
+      tile.entry = begin;
+      range = key_range<Config>(body, tile, rows);
+      const bool isEmpty = range.first >= range.end;
+      first = isEmpty ? 0 : first_of_box<Config>(range.first);
+      end = isEmpty ? 1 : range.end;
+      return true;
+    }
   }
 };
 
@@ -150,24 +204,54 @@ DEVICE void copy_keys(Ring &ring, typename Config::Query *tiles, const TensorMap
   ring.advance();
 }
 
-// The first lane of a warp issues the loads of tiles of keys and values, and of queries where TMA takes them.
+// The same box by box of their pages, by all lanes of a warp; zeros in the boxes behind the last key, which are of no page.
+template <class Config, class Ring, class Rows, class Tile>
+DEVICE void copy_pages(Ring &ring, typename Config::Query *tiles, const TensorMap &map, int pitch, int j0, int end,
+                       const Rows &rows, const Tile &tile) {
+  constexpr int boxes = Config::tile_keys / Config::page_box;
+  u64 *full = ring.full + ring.place;
+  ring.await_empty();
+  if (lane_id() == 0)
+    mbarrier_arrive_expect(full, (u32)(2 * Config::tile_keys * pitch));
+  warp_barrier();
+  for (int i = (int)lane_id(); i < boxes * (pitch / 64); i += 32) {
+    const int column = i / boxes * 64, row = i % boxes * Config::page_box, j = j0 + row;
+    const i64 page = j < end ? rows.page_number(j) : rows.pages;
+    tma_load_tile(tiles + (ring.place * pitch + column) * Config::tile_keys + row * 64, map, full, column,
+                  (i32)((u32)j % (u32)Config::page_size), (i32)tile.kv_head, (i32)page);
+  }
+  ring.advance();
+}
+
+// The first lane of a warp asks for tiles of keys and values, and those of queries that TMA takes; all lanes for pages.
 template <class Config, class Body>
 DEVICE void copy_tiles(const Body &body, PrefillTma<Config> block, const TensorMap &query_map,
                        const TensorMap &key_map, const TensorMap &value_map) {
   using Block = PrefillTma<Config>;
   PrefillTiles<Config, Body> rows(body);
   while (rows.next()) {
-    if (is_bounded<Config> && lane_id() != 0)
+    if (is_bounded<Config> && !is_paged<Config> && lane_id() != 0)
       continue;
-    if constexpr (Config::queries_mapped) {
+    if (Config::queries_mapped && lane_id() == 0) {
+      const int query = query_of(body, rows.tile.row0);
       u64 *full = block.queries.full + block.queries.place;
       block.queries.await_empty();
       mbarrier_arrive_expect(full, 2 * Block::query_tile);
       for (int column = 0; column < Block::key_pitch; column += 64)
-        tma_load_tile(block.query_tiles + block.queries.place * Block::query_tile + column * Block::rows,
-                      query_map, full, column, (i32)(rows.tile.kv_head * body.group()),
-                      query_of(body, rows.tile.row0), (i32)rows.tile.entry);
+        tma_load_tile(block.query_tiles + block.queries.place * Block::query_tile + column * Block::rows, query_map, full,
+                      column, (i32)(rows.tile.kv_head * body.group()), Config::ragged ? 0 : query,
+                      Config::ragged ? query : (i32)rows.tile.entry);
       block.queries.advance();
+    }
+    if constexpr (is_paged<Config>) {
+      const auto key_rows = stored_keys<Config>(body, rows.tile.entry, rows.tile.kv_head);
+      const auto value_rows = stored_values<Config>(body, rows.tile.entry, rows.tile.kv_head);
+      for (int j0 = rows.first; j0 < rows.end; j0 += Config::tile_keys) {
+        copy_pages<Config>(block.keys, block.key_tiles, key_map, Block::key_pitch, j0, rows.end, key_rows, rows.tile);
+        copy_pages<Config>(block.values, block.value_tiles, value_map, Block::value_pitch, j0, rows.end, value_rows,
+                           rows.tile);
+      }
+      continue;
     }
     for (int j0 = rows.first; j0 < rows.end; j0 += Config::tile_keys) {
       copy_keys<Config>(block.keys, block.key_tiles, key_map, Block::key_pitch, j0, rows.tile);
@@ -293,8 +377,8 @@ DEVICE void store_empty_sums(const Body &body) {
                    Vec<f32, 8>{result, result, result, result, result, result, result, result});
 }
 
-// Boxes of the maps: rows of a tile in order, where TMA takes queries (queries_mapped), of 64 columns;
-// tile_keys rows.
+// Boxes of the maps: rows of a tile in order, where TMA takes queries (queries_mapped), of 64 columns; tile_keys rows, or
+// page_box.
 template <class Config, class Body>
 DEVICE void attention_prefill_tma(const Body &body, const TensorMap &query_map, const TensorMap &key_map,
                                   const TensorMap &value_map) {
@@ -316,7 +400,7 @@ DEVICE void attention_prefill_tma(const Body &body, const TensorMap &query_map, 
     multiply_tiles<Config>(body, block, warp / 4);
   } else {
     fewer_registers<Block::copying_registers>();
-    if (warp == Config::warps && (is_bounded<Config> || lane_id() == 0))
+    if (warp == Config::warps && (is_bounded<Config> || is_paged<Config> || lane_id() == 0))
       copy_tiles<Config>(body, block, query_map, key_map, value_map);
     else if (warp > Config::warps && !Config::queries_mapped)
       copy_query_tiles<Config>(body, block, thread - 32 * (Config::warps + 1));

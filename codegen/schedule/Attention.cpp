@@ -13,20 +13,50 @@ public:
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = attention::refusal(region, context))
       return fusion::refusal(*reason);
-    SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
+    SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context, false); }};
     plan.batchInvariant = true; // by the number of queries of a sequence, not by that of sequences
     plan.split = [&region, context, emit = plan.emit] {
-      return alternativesFor(attention::ranges(attention::Problem(region, context)), region, emit);
+      const attention::Problem problem(region, context);
+      std::vector<PlannedAlternative> all = alternativesFor(attention::ranges(problem), region, emit);
+      return problem.table ? withPagesByTma(std::move(all), region, context) : std::move(all);
     };
     return plan;
   }
 
 private:
-  static KernelDraft emit(const Region &region, const KernelContext &context) {
+  static bool isFew(const attention::Problem &problem) {
+    return !problem.isRagged && problem.mostQueries <= attention::decodeQueries(problem);
+  }
+
+  /// Beside kernels of many rows those in which TMA copies the pages, to be measured. None was timed; where
+  /// nothing is, those without are taken, which read nothing behind the last key.
+  static std::vector<PlannedAlternative> withPagesByTma(std::vector<PlannedAlternative> all,
+                                                        const Region &region, const KernelContext &context) {
+    std::vector<PlannedAlternative> others;
+    for (const PlannedAlternative &one : all) {
+      KernelContext within = context;
+      within.range = one.when.empty() ? nullptr : &one.when.front();
+      const attention::Problem problem(region, within);
+      if (isFew(problem) || !attention::copiesPagesByTma(problem))
+        continue;
+      auto emitter = [&region, when = one.when](KernelContext context) {
+        context.range = when.empty() ? nullptr : &when.front();
+        return emit(region, context, true);
+      };
+      others.push_back({one.when, {}, {PlannedKernel{region, emitter}}, otherKernelVariant});
+    }
+    if (others.empty())
+      return all;
+    for (PlannedAlternative &one : all)
+      one.variant = kernelVariant;
+    llvm::append_range(all, std::move(others));
+    return all;
+  }
+
+  static KernelDraft emit(const Region &region, const KernelContext &context, bool pagesByTma) {
     const attention::Problem problem(region, context);
-    KernelDraft draft = !problem.isRagged && problem.mostQueries <= attention::decodeQueries(problem)
-                            ? attention::emitDecode(problem)
-                            : attention::emitPrefill(problem);
+    KernelDraft draft = isFew(problem) ? attention::emitDecode(problem)
+                                       : attention::emitPrefill(problem, pagesByTma);
     draft.flops = problem.flops();
     return draft;
   }

@@ -107,7 +107,7 @@ void KernelBuilder::writeTable() {
     source.body.method("DEVICE i64 sequence(i64 entry) const",
                        fmt::format("(i64)load({}{}{})", input(problem.sequences), offset(sequences.offset),
                                    term("entry", sequences.strides[0])));
-    entry = fmt::format("gathered_index(sequence(entry), {})", source.body.size(table.shape[0]));
+    entry = fmt::format("gather_index(sequence(entry), {})", source.body.size(table.shape[0]));
   }
   source.body.method(fmt::format("DEVICE const {} *table_row(i64 entry) const", typeOf(problem.table)),
                      input(problem.table) + offset(table.offset) + term(entry, table.strides[0]));

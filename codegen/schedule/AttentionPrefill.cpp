@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace fusion::attention {
@@ -66,6 +68,12 @@ bool hasTensorMap(const View &view) {
 /// the others cost is the start of a block; as many short ones keep all of them busy.
 constexpr int64_t tileBlocks = 4;
 
+/// Whether TMA copies keys and values, or pages of them.
+bool isMapped(const Problem &problem) {
+  return !problem.hasCodes() && hasTensorMap(problem.storedView(problem.storedKeys)) &&
+         hasTensorMap(problem.storedView(problem.storedValues));
+}
+
 /// How a block's warps multiply.
 enum class Products {
   Warps,      ///< mma.sync
@@ -102,13 +110,14 @@ struct Content {
   bool masked = false, bounded = false;
   bool decoded = false; ///< keys or values are codes
   bool mapped = false;  ///< TMA copies keys and values
+  bool paged = false;   ///< rows lie in pages, perhaps of several sequences
 };
 
 /// For heads of `depth`, and values of `valueDepth`: as much as the registers of a thread take. Of a 16 x 8
 /// fragment of scores or accumulators it holds 4 elements. Of warps, those with 32 rows are better: what they
 /// read of shared memory serves twice the products.
 Tiling chooseTiling(int64_t depth, int64_t valueDepth, const Content &content, const TargetInfo &target) {
-  const auto [scaleOnly, masked, bounded, decoded, mapped] = content;
+  const auto [scaleOnly, masked, bounded, decoded, mapped, paged] = content;
   const int64_t width = std::max(depth, valueDepth);
   if (target.has(Feature::Wgmma) && target.has(Feature::Tma) && mapped) {
     constexpr int64_t reserve = 1024; // what is declared in the source
@@ -126,18 +135,17 @@ Tiling chooseTiling(int64_t depth, int64_t valueDepth, const Content &content, c
     const bool isSmall = target.sharedBytesPerBlock < 160 << 10;
     return {Products::Warps, isSmall ? 4 : 8, 1, scaleOnly ? 32 : 16, 1};
   }
-  // Heads of 96 with larger tiles spill under some compilers.
-  if (width > 80 && (!scaleOnly || decoded))
+  // Heads of 96 with larger tiles spill under some compilers, with pages those of 128.
+  if (width > 80 && (!scaleOnly || decoded || paged))
     return {Products::Warps, 8, 1, 32, 1};
   return {Products::Warps, 4, 2, width > 80 || !scaleOnly ? 32 : 64, 2};
 }
 
 /// Tiles of 64 columns of an operand [entry, head, row, column] with its dims in `order`. A dim of one
 /// element may have any stride.
-TensorMapArgument mapOf(const Problem &problem, Value operand, ArrayRef<unsigned> order,
+TensorMapArgument mapOf(const View &view, Value operand, ArrayRef<unsigned> order,
                         std::vector<uint32_t> box) {
   constexpr int64_t vector = 8;
-  const View &view = problem.view(operand);
   TensorMapArgument map;
   map.byteOffset = view.offset * Dim(static_cast<int64_t>(byteSize(dtype(operand))));
   map.type = dtype(operand);
@@ -151,6 +159,18 @@ TensorMapArgument mapOf(const Problem &problem, Value operand, ArrayRef<unsigned
   return map;
 }
 
+/// Rows of pages that TMA copies at a time: they divide a page and a tile.
+int64_t pageBox(const Problem &problem, const Tiling &tiling) {
+  return std::gcd(problem.pageSize, tiling.keys);
+}
+
+/// Of the queries of a head of each of a group: those of an entry, or tokens.
+std::vector<uint32_t> queryBox(const Problem &problem, uint32_t queries) {
+  const auto group = static_cast<uint32_t>(problem.group.value());
+  return problem.isRagged ? std::vector<uint32_t>{queries, 1, group, 64}
+                          : std::vector<uint32_t>{1, queries, group, 64};
+}
+
 /// The maps of attention_prefill_tma.cuh. Rows are in the order of their heads: TMA takes a tile of queries
 /// that are whole groups.
 std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuilder &kernel) {
@@ -162,30 +182,45 @@ std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuild
   const bool takesQueries = rows % group == 0 && hasTensorMap(problem.view(op.getQ()));
   kernel.config("queries_mapped", takesQueries);
   if (takesQueries)
-    names = kernel.tensorMap(op.getQ(), mapOf(problem, op.getQ(), headsInRows,
-                                              {1, static_cast<uint32_t>(rows / group),
-                                               static_cast<uint32_t>(group), columns})) +
+    names = kernel.tensorMap(op.getQ(), mapOf(problem.view(op.getQ()), op.getQ(), headsInRows,
+                                              queryBox(problem, static_cast<uint32_t>(rows / group)))) +
             ", ";
-  const std::vector<uint32_t> box = {1, 1, static_cast<uint32_t>(tiling.keys), columns};
-  names += kernel.tensorMap(op.getK(), mapOf(problem, op.getK(), rowsInHeads, box)) + ", ";
-  return names + kernel.tensorMap(op.getV(), mapOf(problem, op.getV(), rowsInHeads, box));
+  const int64_t keys = problem.table ? pageBox(problem, tiling) : tiling.keys;
+  if (problem.table)
+    kernel.config("page_box", keys);
+  const std::vector<uint32_t> box = {1, 1, static_cast<uint32_t>(keys), columns};
+  auto map = [&](const Stored &stored) {
+    return kernel.tensorMap(stored.tensor,
+                            mapOf(problem.storedView(stored), stored.tensor, rowsInHeads, box));
+  };
+  names += map(problem.storedKeys) + ", ";
+  return names + map(problem.storedValues);
 }
 
-KernelDraft emitTensorCores(const Problem &problem) {
+/// Scores with a cap or a mask are finished one by one. Else they stay q·k, which the exponent's factor
+/// scales.
+bool isScaleOnly(const Problem &problem) {
+  nn::AttentionOp op = problem.op;
+  return !problem.mask && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
+}
+
+Tiling tilingOf(const Problem &problem, bool mapped) {
+  const Content content{isScaleOnly(problem), static_cast<bool>(problem.mask), problem.bounds.has_value(),
+                        problem.hasCodes(), mapped, problem.table != nullptr};
+  return chooseTiling(static_cast<int64_t>(llvm::alignTo(problem.depth, 16)),
+                      static_cast<int64_t>(llvm::alignTo(problem.valueDepth, 16)), content,
+                      problem.context.target);
+}
+
+KernelDraft emitTensorCores(const Problem &problem, bool pagesByTma) {
   constexpr double log2e = 1.4426950408889634;
   nn::AttentionOp op = problem.op;
   const int64_t depth = llvm::alignTo(problem.depth, 16), valueDepth = llvm::alignTo(problem.valueDepth, 16);
-  // Scores with a cap or a mask are finished one by one. Else they stay q·k, which the exponent's factor
-  // scales.
-  const bool scaleOnly =
-      !problem.mask && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
+  const bool scaleOnly = isScaleOnly(problem);
   const TargetInfo &target = problem.context.target;
   // What TMA copies goes to the tensor cores as it is.
-  const bool mapped = !problem.hasCodes() && !problem.table && hasTensorMap(problem.view(op.getK())) &&
-                      hasTensorMap(problem.view(op.getV()));
-  const Content content{scaleOnly, static_cast<bool>(problem.mask), problem.bounds.has_value(),
-                        problem.hasCodes(), mapped};
-  const Tiling tiling = chooseTiling(depth, valueDepth, content, target);
+  const bool mapped = problem.table ? pagesByTma : isMapped(problem);
+  const Tiling tiling = tilingOf(problem, mapped);
   const bool isRing = tiling.products == Products::Ring;
   const char *const variant = isRing                                       ? "prefill_tma"
                               : tiling.products == Products::Warpgroups ? "prefill_sm90"
@@ -239,9 +274,17 @@ std::optional<std::string> raggedRefusal(const Problem &problem) {
   return std::nullopt;
 }
 
-KernelDraft emitPrefill(const Problem &problem) {
+bool copiesPagesByTma(const Problem &problem) {
+  constexpr int64_t swizzledRows = 8;
+  if (!problem.table || tensorCoreRefusal(problem) || !isMapped(problem))
+    return false;
+  const Tiling tiling = tilingOf(problem, true);
+  return tiling.products == Products::Ring && pageBox(problem, tiling) % swizzledRows == 0;
+}
+
+KernelDraft emitPrefill(const Problem &problem, bool pagesByTma) {
   const std::optional<std::string> reason = tensorCoreRefusal(problem);
-  return reason ? emitFma(problem, *reason) : emitTensorCores(problem);
+  return reason ? emitFma(problem, *reason) : emitTensorCores(problem, pagesByTma);
 }
 
 } // namespace fusion::attention

@@ -86,6 +86,8 @@ std::optional<std::string> raggedRefusal(const Problem &problem);
 /// units.
 KernelDraft emitDecode(const Problem &problem);
 /// Kernels of any number of rows, likewise.
-KernelDraft emitPrefill(const Problem &problem);
+KernelDraft emitPrefill(const Problem &problem, bool pagesByTma = false);
+/// Whether TMA can copy the pages of such a kernel, box by box.
+bool copiesPagesByTma(const Problem &problem);
 
 } // namespace fusion::attention

@@ -205,7 +205,7 @@ auto filled(const Paged &c, const Sizes &s) {
   };
 }
 
-std::string run(const Paged &c, const Sizes &s, uint32_t arch = 90) {
+std::string run(const Paged &c, const Sizes &s, uint32_t arch = 90, const std::string &variant = "") {
   const int64_t tables = c.ragged ? s.sequences : s.entries;
   return check(attentionSchedule(),
                {Module(c).text(),
@@ -214,7 +214,7 @@ std::string run(const Paged &c, const Sizes &s, uint32_t arch = 90) {
                  {"m", s.mostPages},
                  {"s", s.sequences},
                  {"pages", s.pages ? s.pages : tables * s.mostPages}},
-                toleranceOf(c.type), filled(c, s), true, arch});
+                toleranceOf(c.type), filled(c, s), true, arch, {}, variant});
 }
 
 bool uses(const std::string &source, const std::string &kernel) {
@@ -237,8 +237,24 @@ TEST(AttentionPages, ManyQueries) {
   for (auto [arch, kernel] : {std::pair(90u, "prefill_sm90"), std::pair(80u, "prefill_mma")}) {
     for (int pageSize : {16, 64, 24, 1})
       EXPECT_TRUE(uses(run({.pageSize = pageSize}, {3, 33, 1 + 100 / pageSize}, arch), kernel));
-    run({.headsFirst = true, .width = 128, .table = "i64"}, {2, 50, 15}, arch);
+    run({.headsFirst = true, .table = "i64", .width = 128}, {2, 50, 15}, arch);
   }
+}
+
+TEST(AttentionPages, ByTma) {
+  auto tma = [](const Paged &c, const Sizes &s) {
+    EXPECT_TRUE(uses(run(c, s, 90, otherKernelVariant), "prefill_tma"));
+  };
+  for (int pageSize : {16, 64, 128, 24})
+    tma({.pageSize = pageSize}, {3, 33, 1 + 150 / pageSize});
+  tma({.headsFirst = true, .table = "i64", .width = 128}, {2, 70, 15});
+  tma({.kvHeads = 8}, {2, 33, 9});
+  tma({.heads = 12, .kvHeads = 4}, {2, 33, 9}); // three warps copy the queries
+  tma({.window = true, .attributes = "scale = 0.2 : f32, zero_masked_rows = true, softcap = 10.0 : f32"},
+      {5, 20, 6});
+  tma({.ragged = true}, {70, 1, 12, 1});
+  tma({.pageSize = 24, .ragged = true, .window = true}, {45, 1, 6, 17});
+  tma({.ragged = true, .heads = 14, .kvHeads = 2}, {30, 1, 9, 9});
 }
 
 TEST(AttentionPages, OtherTypesAndHeads) {
@@ -248,7 +264,7 @@ TEST(AttentionPages, OtherTypesAndHeads) {
     run({.kvHeads = 8}, {3, queries, 3});
     run({.kvHeads = 1}, {3, queries, 3});
   }
-  for (int width : {72, 256})
+  for (int width : {72, 128, 256})
     run({.width = width}, {3, 1, 9});
 }
 
@@ -276,7 +292,7 @@ TEST(AttentionPages, Ragged) {
     // Several tiles of one sequence; many sequences of a few tokens.
     EXPECT_TRUE(uses(run({.ragged = true}, {70, 1, 6, 1}, arch), kernel));
     EXPECT_TRUE(uses(run({.pageSize = 24, .ragged = true}, {45, 1, 4, 17}, arch), kernel));
-    run({.ragged = true, .window = true}, {40, 1, 5, 9}, arch);
+    run({.ragged = true, .window = true, .width = 128}, {40, 1, 5, 9}, arch);
     run({.ragged = true, .codes = "f8E4M3FN", .attributes = "scale = 0.02 : f32, zero_masked_rows = true"},
         {40, 1, 5, 9}, arch);
     run({.ragged = true, .heads = 14, .kvHeads = 2}, {30, 1, 5, 9}, arch);
