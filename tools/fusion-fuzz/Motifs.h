@@ -22,6 +22,7 @@ void attention(GraphBuilder &builder);
 void ropes(GraphBuilder &builder);
 void cacheWrite(GraphBuilder &builder);
 void headsOfMatmul(GraphBuilder &builder);
+void pages(GraphBuilder &builder);
 // MotifsQuantized.cpp: 8 bits.
 void normQuantized(GraphBuilder &builder);
 void scaledMatmul(GraphBuilder &builder);

@@ -76,15 +76,16 @@ int cached(GraphBuilder &b, int fresh) {
 
 /// Scores, mask, softmax and products as ops of their own.
 int attentionByHand(GraphBuilder &b, int q, int k, int v) {
-  const std::string element = b.typeOf(q).element, keys = b.typeOf(k).dims[2];
-  const Type scores = {element, {"b", b.typeOf(q).dims[1], "s", keys}};
+  const std::string element = b.typeOf(q).element, keys = b.typeOf(k).dims[2], queries = b.typeOf(q).dims[2];
+  const Type scores = {element, {"b", b.typeOf(q).dims[1], queries, keys}};
   int y = b.build("matmul", {q, k}, scores, " {transpose_b = true}");
   if (b.random.chance(70))
     y = b.maybeShared(b.build("mul", {y, b.number(q, "0.25")}, scores));
   if (b.random.chance(50))
-    y = b.build("add", {y, b.input({element, {b.random.chance(50) ? "b" : "1", "1", "s", keys}})}, scores);
+    y = b.build("add", {y, b.input({element, {b.random.chance(50) ? "b" : "1", "1", queries, keys}})},
+                scores);
   if (b.random.chance(30)) {
-    const int kept = b.input({"i1", {"b", "1", "s", keys}});
+    const int kept = b.input({"i1", {"b", "1", queries, keys}});
     const std::string lowest = b.random.of({"-1.0e+4", "-6.5e+4", "0xFF800000", "-1.0e+1"});
     if (!lowest.starts_with("0x") || element == "f32")
       y = b.build("where", {kept, y, b.constant(element, lowest)}, scores);
@@ -96,8 +97,8 @@ int attentionByHand(GraphBuilder &b, int q, int k, int v) {
 }
 
 /// A mask of the keys up to one that data says for each query, at times from one on.
-int maskOfBounds(GraphBuilder &b, const std::string keys) {
-  const std::string rows = b.random.chance(70) ? "s" : "1";
+int maskOfBounds(GraphBuilder &b, const std::string &queries, const std::string &keys) {
+  const std::string rows = b.random.chance(70) ? queries : "1";
   const Type limit = {"i64", {"b", "1", rows, "1"}}, mask = {"i1", {"b", "1", rows, keys}};
   const int numbers =
       b.build("iota", {b.constant("i64", "0"), b.constant("i64", b.random.chance(90) ? "1" : "2")},
@@ -119,12 +120,13 @@ int attentionOp(GraphBuilder &b, int q, int k, int v) {
     attributes += ", window = 3 : i64, zero_masked_rows = true";
   std::vector<int> operands = {q, k, v};
   if (b.random.chance(25)) {
-    operands.push_back(maskOfBounds(b, b.typeOf(k).dims[2]));
+    operands.push_back(maskOfBounds(b, b.typeOf(q).dims[2], b.typeOf(k).dims[2]));
     if (attributes.find("zero_masked") == std::string::npos)
       attributes += ", zero_masked_rows = true";
   } else if (b.random.chance(40))
     operands.push_back(b.input({b.random.chance(50) ? "i1" : b.typeOf(q).element,
-                                {b.random.chance(50) ? "b" : "1", "1", "s", b.typeOf(k).dims[2]}}));
+                                {b.random.chance(50) ? "b" : "1", "1", b.typeOf(q).dims[2],
+                                 b.typeOf(k).dims[2]}}));
   return b.build("attention", operands, b.typeOf(q), attributes + "}");
 }
 
@@ -196,6 +198,43 @@ void cacheWrite(GraphBuilder &b) {
   const int v = b.keep(written(b.input(heads.of(heads.keys, "s")), rows));
   if (b.random.chance(60))
     attend(b, b.input(heads.of(heads.queries, "s")), k, v);
+}
+
+/// Keys and values are gathered from six pages by a table, at times by the row of each entry's sequence, and at
+/// times after new rows were written to them.
+void pages(GraphBuilder &b) {
+  const Heads heads(b);
+  const int rows = b.random.below(4) == 0 ? 1 : 4 * (1 + b.random.below(5)); // of a page
+  const bool headsFirst = b.random.chance(30), ragged = b.random.chance(40), writes = b.random.chance(40);
+  const std::string pageRows = std::to_string(rows), keys = std::to_string(3 * rows), element = heads.element;
+  int table = b.input({"i64", {ragged ? "2" : "b", "3"}}, "page");
+  if (ragged)
+    table = b.build("gather", {table, b.input({"i64", {"b"}}, "sequence")}, {"i64", {"b", "3"}},
+                    " {axis = 0 : i64}");
+  const int slots = writes ? b.input({"i64", {"4", "1"}}, "slot") : -1;
+  auto gathered = [&] {
+    const std::vector<std::string> page = headsFirst
+                                              ? std::vector{heads.keys, pageRows, heads.size}
+                                              : std::vector{pageRows, heads.keys, heads.size};
+    auto with = [&](std::vector<std::string> dims) {
+      dims.insert(dims.end(), page.begin(), page.end());
+      return dims;
+    };
+    int pool = b.input({element, with({"6"})});
+    if (writes && !headsFirst) {
+      const Type all = {element, {std::to_string(6 * rows), heads.keys, heads.size}};
+      int fresh = b.input({element, {"4", heads.keys, heads.size}});
+      pool = b.build("scatter_nd", {b.reshape(pool, all.dims), slots, fresh}, all);
+      pool = b.keep(b.reshape(pool, with({"6"})));
+    }
+    int all = b.build("gather", {pool, table}, {element, with({"b", "3"})}, " {axis = 0 : i64}");
+    if (headsFirst)
+      return b.reshape(b.transpose(all, {0, 2, 1, 3, 4}), {"b", heads.keys, keys, heads.size});
+    all = b.maybeShared(b.reshape(all, {"b", keys, heads.keys, heads.size}));
+    return b.transpose(all, {0, 2, 1, 3});
+  };
+  const int k = gathered(), v = gathered();
+  attend(b, b.input(heads.of(heads.queries, ragged && b.random.chance(50) ? "1" : "s")), k, v);
 }
 
 /// Queries, keys and values by three matmuls or one, and into heads.

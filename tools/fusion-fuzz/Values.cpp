@@ -44,6 +44,10 @@ public:
       integers([&](int64_t) { return isSigned ? below(41) - 20 : 100 + below(41); });
     else if (role == "code")
       integers([&](int64_t) { return below(256); });
+    else if (role == "page" || role == "sequence")
+      integers([&](int64_t) { return below(role == "page" ? 6 : 2); });
+    else if (role == "slot")
+      slots();
     else if (role == "rows")
       rows();
     else if (role == "seed" || role == "wild")
@@ -105,6 +109,12 @@ private:
     const int64_t count = tensor.rank() < 2 ? 1 : tensor.shape()[static_cast<size_t>(tensor.rank()) - 2];
     int64_t first = 0;
     integers([&](int64_t i) { return (i % count == 0 ? first = below(21) : first) + i % count; });
+  }
+
+  /// No two alike.
+  void slots() {
+    const int64_t first = below(2), step = below(2) ? 1 : -1;
+    integers([&](int64_t i) { return step > 0 ? i + first : tensor.size() - 1 - i; });
   }
 
   Tensor &tensor;
