@@ -20,11 +20,21 @@ struct Thread {
 };
 
 /// What all lanes of a warp do together: those that wait for each other must have come to the same operation.
-enum class WarpOperation : unsigned { Barrier, Shuffle, Vote, LoadMatrix, MultiplyMatrix };
+enum class WarpOperation : unsigned { Barrier, Shuffle, Vote, LoadMatrix, MultiplyMatrix, TensorMemory };
 
 constexpr unsigned slotBytes = 64; ///< what a lane may bring to an operation
 
 struct TensorMap; ///< tensor_map_abi.h
+
+/// What tcgen05.mma is asked for: its operands' bits.
+enum class TensorKind : unsigned { F16, F8, I8 };
+struct TensorProduct {
+  unsigned long long a, b; ///< descriptors; addresses count from the block's dynamic shared memory
+  unsigned d;              ///< address in tensor memory
+  unsigned instruction;    ///< descriptor
+  TensorKind kind;
+  bool accumulate;
+};
 
 /// The emulator's side of every operation that involves another thread. `self` is the calling thread.
 struct Machine {
@@ -55,6 +65,15 @@ struct Machine {
   void (*storeTile)(Thread *self, const TensorMap *map, const void *shared, const int *place, unsigned rank);
   void (*commitStores)(Thread *self);
   void (*awaitStores)(Thread *self, unsigned groupsLeft);
+  // Tensor memory. Of operations of a warp each lane makes the call, but those of allocation.
+  unsigned (*allocateTensor)(Thread *self, unsigned columns);
+  void (*freeTensor)(Thread *self, unsigned address, unsigned columns);
+  void (*relinquishTensor)(Thread *self);
+  void (*multiplyTensor)(Thread *self, const TensorProduct *product);
+  void (*commitProducts)(Thread *self, void *barrier);
+  void (*loadTensor)(Thread *self, unsigned address, unsigned repeats, unsigned *to);
+  void (*awaitTensorLoads)(Thread *self);
+  void (*fenceTensor)(Thread *self, bool after);
   /// Ends the launch with an error that names the block and the thread. Does not return.
   void (*fail)(Thread *self, const char *message);
   /// What the caller waits for comes from another OS thread.

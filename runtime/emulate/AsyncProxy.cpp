@@ -16,7 +16,7 @@ static size_t extentOf(const TensorMap &map, unsigned dim) {
   return (map.box[dim] + stepOf(map, dim) - 1) / stepOf(map, dim);
 }
 
-static size_t bytesOf(const TensorMap &map) {
+size_t bytesOf(const TensorMap &map) {
   size_t bytes = map.elementBytes;
   for (unsigned dim = 0; dim < map.rank; ++dim)
     bytes *= extentOf(map, dim);
@@ -117,9 +117,9 @@ std::string AsyncProxy::poll(void *barrier, unsigned parity, bool &completed) {
       else
         fillOutside(load.map, to);
     });
-    if (published.empty())
+    if (published.empty()) // what the proxy writes it sees
       published.assign(sharedBytes, poisonByte);
-    std::memcpy(published.data() + tile, load.to, load.bytes); // what the proxy writes it sees
+    std::memcpy(published.data() + tile, load.to, load.bytes);
     found->second.bytes -= static_cast<int64_t>(load.bytes);
     complete(found->second);
   }

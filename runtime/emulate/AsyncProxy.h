@@ -13,6 +13,9 @@
 
 namespace fusion::emulate {
 
+/// Of one tile.
+size_t bytesOf(const fusion_emulation::TensorMap &map);
+
 class AsyncProxy {
 public:
   /// For a new block, whose shared memory this is.

@@ -21,6 +21,8 @@ const char *nameOf(abi::WarpOperation kind) {
     return "ldmatrix";
   case abi::WarpOperation::MultiplyMatrix:
     return "mma";
+  case abi::WarpOperation::TensorMemory:
+    return "an access to tensor memory";
   }
   return "";
 }
@@ -181,6 +183,7 @@ void BlockRunner::runFibers() {
   atMbarrier.clear();
   block->pendingTiles = 0;
   proxy.reset(block->dynamicShared, launch->dynamicSharedBytes, threadCount);
+  tensors.reset(block->dynamicShared, launch->dynamicSharedBytes, threadCount);
   for (Warp &warp : warps) {
     warp.ready = warp.present;
     warp.arrived = warp.phase = 0;
@@ -235,10 +238,10 @@ std::string BlockRunner::run(const Launch &with, uint64_t linear) {
   }
   clearSharedMemory();
   runFibers();
-  if (error.empty())
-    if (std::string overrun = overrunArray(); !overrun.empty())
+  for (const std::string &problem : {overrunArray(), tensors.checkEnd()})
+    if (error.empty() && !problem.empty())
       error =
-          fmt::format("block ({}, {}, {}): {}", block->index[0], block->index[1], block->index[2], overrun);
+          fmt::format("block ({}, {}, {}): {}", block->index[0], block->index[1], block->index[2], problem);
   return error;
 }
 

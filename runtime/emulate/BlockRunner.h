@@ -5,6 +5,7 @@
 #include "codegen/target/TargetInfo.h"
 #include "runtime/emulate/AsyncProxy.h"
 #include "runtime/emulate/Fiber.h"
+#include "runtime/emulate/TensorMemory.h"
 
 #include <cstdint>
 #include <string>
@@ -87,6 +88,7 @@ private:
   unsigned atBarrier = 0, returned = 0;
   std::vector<EmulatedThread *> atMbarrier;
   AsyncProxy proxy;
+  TensorMemory tensors;
   std::vector<char> shared; ///< dynamic area, guard, then static arrays each followed by a guard
   size_t sharedUsed = 0, staticBytes = 0;
   std::vector<SharedArray> arrays;

@@ -144,7 +144,10 @@ struct MachineFunctions {
     Thread &thread = ours(self);
     BlockRunner &runner = *thread.runner;
     requireFibers(thread);
-    for (bool completed = false;;) {
+    for (bool completed = false, some = false;;) {
+      check(thread, runner.tensors.poll(barrier, runner.proxy, some));
+      if (some)
+        runner.wakeWaiting();
       check(thread, runner.proxy.poll(barrier, parity, completed));
       runner.block->pendingTiles = runner.proxy.pendingTiles();
       if (completed)
@@ -156,6 +159,7 @@ struct MachineFunctions {
   static void loadTile(abi::Thread *self, void *shared, const abi::TensorMap *map, void *barrier,
                        const int *place, unsigned rank) {
     Thread &thread = ours(self);
+    check(thread, thread.runner->tensors.checkWrite(shared, bytesOf(*map)));
     check(thread, thread.runner->proxy.load(shared, *map, barrier, place, rank));
     thread.runner->block->pendingTiles = thread.runner->proxy.pendingTiles();
     thread.runner->wakeWaiting();
@@ -168,6 +172,41 @@ struct MachineFunctions {
   static void commitStores(abi::Thread *self) { ours(self).runner->proxy.commitStores(ours(self).linear); }
   static void awaitStores(abi::Thread *self, unsigned groupsLeft) {
     ours(self).runner->proxy.awaitStores(ours(self).linear, groupsLeft);
+  }
+
+  // Tensor memory.
+  static unsigned allocateTensor(abi::Thread *self, unsigned columns) {
+    Thread &thread = ours(self);
+    unsigned address = 0;
+    check(thread, thread.runner->tensors.allocate(columns, address));
+    return address;
+  }
+  static void freeTensor(abi::Thread *self, unsigned address, unsigned columns) {
+    Thread &thread = ours(self);
+    check(thread, thread.runner->tensors.free(address, columns));
+  }
+  static void relinquishTensor(abi::Thread *self) { ours(self).runner->tensors.relinquish(); }
+  static void multiplyTensor(abi::Thread *self, const abi::TensorProduct *product) {
+    Thread &thread = ours(self);
+    BlockRunner &runner = *thread.runner;
+    check(thread, runner.tensors.multiply(thread.linear, *product, runner.proxy));
+  }
+  static void commitProducts(abi::Thread *self, void *barrier) {
+    Thread &thread = ours(self);
+    thread.runner->tensors.commit(thread.linear, barrier);
+    thread.runner->wakeWaiting();
+  }
+  static void loadTensor(abi::Thread *self, unsigned address, unsigned repeats, unsigned *to) {
+    Thread &thread = ours(self);
+    check(thread, thread.runner->tensors.load(thread.linear, address, repeats, to));
+  }
+  static void awaitTensorLoads(abi::Thread *self) {
+    ours(self).runner->tensors.awaitLoads(ours(self).linear);
+  }
+  static void fenceTensor(abi::Thread *self, bool after) {
+    Thread &thread = ours(self);
+    TensorMemory &tensors = thread.runner->tensors;
+    after ? tensors.fenceAfter(thread.linear) : tensors.fenceBefore(thread.linear);
   }
 
   static void fail(abi::Thread *self, const char *message) { ours(self).runner->fail(ours(self), message); }
@@ -199,6 +238,14 @@ const abi::Machine &BlockRunner::machine() {
                                          Functions::storeTile,
                                          Functions::commitStores,
                                          Functions::awaitStores,
+                                         Functions::allocateTensor,
+                                         Functions::freeTensor,
+                                         Functions::relinquishTensor,
+                                         Functions::multiplyTensor,
+                                         Functions::commitProducts,
+                                         Functions::loadTensor,
+                                         Functions::awaitTensorLoads,
+                                         Functions::fenceTensor,
                                          Functions::fail,
                                          Functions::pause,
                                          Functions::nanoseconds};
