@@ -4,6 +4,7 @@
 
 #include "expert_plan.cuh"
 #include "gemm_ring.cuh"
+#include "tma_tiles.cuh"
 
 /// Tiles by their numbers: those of one expert are neighbours, of them those of the same columns, or, where
 /// Config::columns_first, of the same rows.

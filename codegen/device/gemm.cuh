@@ -59,6 +59,9 @@ struct NoOperands {};
 template <class Prologue>
 constexpr bool has_prologue = !same_type<Prologue, NoPrologue>;
 
+/// The warp's number in the block, which the compiler sees to be one for all of its lanes.
+DEVICE int uniform_warp() { return shuffle_index((i32)thread_x() / 32, 0); }
+
 DEVICE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
 

@@ -3,79 +3,16 @@
 // fills by TMA: see gemm_ring.cuh.
 
 #include "gemm_ring.cuh"
-
-/// `Config`, beside what gemm_ring.cuh takes:
-///   a_batched, b_batched   A, or B, is another one for each z; else the same
-///   batched
-template <class Config, class Shape>
-struct GemmTiles {
-  using Block = Ring<Config>;
-  /// So many tiles along m pass along n together: what they read stays in the L2.
-  static constexpr i32 band = 16;
-  const Shape &shape;
-  const i32 high, wide;                       ///< tiles along m, and along n, of all matmuls
-  const i32 all;                              ///< tiles of all batches
-  i32 tile;                                   ///< the next one
-  i32 row = 0, column = 0, z = 0, matmul = 0; ///< the tile's first
-  i32 rows = 0;
-
-  DEVICE GemmTiles(const Shape &shape, i64 batches)
-      : shape(shape), high((i32)ceil_div(shape.m(), Block::tile_m)), wide(tiles_along_n(shape)),
-        all(high * wide * (i32)batches), tile((i32)block_x()) {}
-
-  DEVICE bool next() {
-    if (tile >= all)
-      return false;
-    i32 at = tile;
-    if constexpr (Config::batched) {
-      z = tile / (high * wide);
-      at -= z * high * wide;
-    }
-    const i32 bands = at / (band * wide), in_band = at - bands * band * wide, left = high - bands * band,
-              lines = left < band ? left : band, across = in_band / lines;
-    row = (bands * band + in_band - across * lines) * Block::tile_m;
-    place_column(across);
-    const i64 behind = shape.m() - row;
-    rows = behind < Block::tile_m ? (i32)behind : Block::tile_m;
-    tile += (i32)grid_dim_x();
-    return true;
-  }
-  DEVICE TileOfC place() const { return {z * (i32)shape.m() + row, rows, column, matmul}; }
-
-private:
-  static DEVICE i32 tiles_along_n(const Shape &shape) {
-    i64 tiles = 0;
-#pragma unroll
-    for (int i = 0; i < (side_by_side<Config> ? Config::matmuls : 1); ++i)
-      tiles += ceil_div(shape.n(i), Block::tile_n);
-    return (i32)tiles;
-  }
-  DEVICE void place_column(i32 across) {
-    matmul = 0;
-    if constexpr (side_by_side<Config>) {
-      i32 end = 0, first = 0;
-#pragma unroll
-      for (int i = 0; i + 1 < Config::matmuls; ++i) {
-        end += (i32)ceil_div(shape.n(i), Block::tile_n);
-        if (across >= end) {
-          matmul = i + 1;
-          first = end;
-        }
-      }
-      across -= first;
-    }
-    column = across * Block::tile_n;
-  }
-};
+#include "tma_tiles.cuh"
 
 /// At a step that is full: who asks for tiles, and the warp that has brought its scales.
 template <class Config>
 constexpr int ring_arrivals = Config::scaled_steps ? 2 : 1;
 
 /// By one thread.
-template <class Config, class Tiles, class Shape, class... Map>
-DEVICE void fill_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape, const TensorMap &map_a,
-                      const Map &...maps) {
+template <class Config, class Shape, class... Map>
+DEVICE void fill_ring(GemmTiles<Config, Shape> tiles, const Ring<Config> &ring, const Shape &shape,
+                      const TensorMap &map_a, const Map &...maps) {
   using Block = Ring<Config>;
   const i32 steps = (i32)ceil_div(shape.k(), Block::depth);
   RingPlace at;
@@ -86,22 +23,13 @@ DEVICE void fill_ring(Tiles tiles, const Ring<Config> &ring, const Shape &shape,
     number = number + 1 < Block::places ? number + 1 : 0;
   };
   while (tiles.next()) {
-    announce(tiles.place());
-    const i32 z_a = Config::a_batched ? tiles.z : 0, z_b = Config::b_batched ? tiles.z : 0;
+    announce({tiles.first(), tiles.rows, tiles.column, tiles.matmul});
     for (i32 step = 0; step < steps; ++step) {
       mbarrier_wait(ring.empty + at.stage, at.parity ^ 1);
       u64 *full = ring.full + at.stage;
       const i32 k = step * Block::depth;
       mbarrier_arrive_expect(full, Block::b_bytes + Block::a_size * (u32)sizeof(typename Config::type));
-      tma_load_tile(ring.a(at.stage), map_a, full, k, tiles.row, z_a);
-      int number = 0;
-      auto load = [&](const TensorMap &map) {
-        const int mine = number++;
-        if (!side_by_side<Config> || mine == tiles.matmul)
-          load_columns<Config>(ring.b(at.stage) + (side_by_side<Config> ? 0 : mine * Block::b_size), map,
-                               full, k, tiles.column, z_b);
-      };
-      (load(maps), ...);
+      load_step<Config>(ring.a(at.stage), ring.b(at.stage), full, tiles, k, map_a, maps...);
       at.template advance<Block::stages>();
     }
   }
@@ -138,11 +66,7 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, con
   if (uniform_warp() >= 8) {
     fewer_registers<fills>();
     if (thread_x() == 256)
-      fill_ring<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, map_a, maps...);
-    if constexpr (Config::scaled_steps)
-      if (uniform_warp() > 8)
-        fill_step_scales<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, scales,
-                                 uniform_warp() - 9);
+      fill_ring(GemmTiles<Config, Shape>(shape, batches), ring, shape, map_a, maps...);
   } else {
     more_registers<multiplies>();
     multiply_tiles<Config>(ring, shape, RowsInOrder(), scales, epilogue);

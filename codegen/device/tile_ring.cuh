@@ -54,19 +54,3 @@ struct Ring {
     fence_mbarrier_init();
   }
 };
-
-/// The warp's number in the block, which the compiler sees to be one for all of its lanes.
-DEVICE int uniform_warp() { return shuffle_index((i32)thread_x() / 32, 0); }
-
-/// Asks for columns from `column` on of a matrix B, from k on: one of the tiles of a stage.
-template <class Config>
-DEVICE void load_columns(typename Config::type *to, const TensorMap &map, u64 *full, i32 k, i32 column,
-                         i32 z) {
-  if constexpr (Config::k_major) {
-    tma_load_tile(to, map, full, k, column, z);
-  } else {
-#pragma unroll
-    for (int panel = 0; panel < Config::tile_n / 64; ++panel)
-      tma_load_tile(to + panel * 64 * Ring<Config>::depth, map, full, column + panel * 64, k, z);
-  }
-}
