@@ -166,8 +166,8 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
     step.alternatives = std::move(*alternatives);
     if (*all.front().variant != 0)
       step.choice = Step::Choice::Measurement;
-    else if (planned.multiplies &&
-             !context.batchInvariant) // the library chooses by the number of rows how it adds up
+    if (planned.multiplies &&
+        !context.batchInvariant) // the library chooses by the number of rows how it adds up
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
   }

@@ -101,7 +101,8 @@ Status PlanBuilder::addLibraryVariant(Step &step, const Region &region, const Ke
     llvm::move(after->front().launches, std::back_inserter(library.launches));
   }
   for (Alternative &alternative : step.alternatives)
-    alternative.variant = kernelVariant;
+    if (alternative.variant.empty())
+      alternative.variant = kernelVariant;
   step.alternatives.push_back(std::move(library));
   step.choice = Step::Choice::Measurement;
   return {};

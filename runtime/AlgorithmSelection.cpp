@@ -10,7 +10,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <iterator>
+#include <sstream>
 
 namespace fusion {
 namespace {
@@ -107,7 +108,9 @@ Result<std::string> forcedVariant() {
   const std::string text = environmentVariable("FUSION_MATMUL");
   if (text.empty() || text == kernelVariant || text == libraryVariant)
     return text;
-  return badInput(fmt::format("FUSION_MATMUL is kernel or library, not '{}'", text));
+  if (text == "other")
+    return std::string(otherKernelVariant);
+  return badInput(fmt::format("FUSION_MATMUL is kernel, other or library, not '{}'", text));
 }
 
 AlgorithmSelection::AlgorithmSelection(const ProgramPlan &plan, const ExecutorOptions &options)
@@ -165,7 +168,7 @@ AlgorithmSelection::choiceAt(size_t index, const std::vector<int64_t> &values) c
   });
   if (fitting.size() < 2)
     return std::nullopt;
-  Pending choice{{one.kind, {}}, index, fitting[0], fitting[1]};
+  Pending choice{{one.kind, {}}, index, fitting};
   for (size_t dim = 0; dim < dims; ++dim) {
     const int64_t value = values[one.sizes[dim]];
     if (value < 1 || value > INT32_MAX)
@@ -178,8 +181,16 @@ AlgorithmSelection::choiceAt(size_t index, const std::vector<int64_t> &values) c
 uint32_t AlgorithmSelection::choose(size_t step, std::span<const uint32_t> candidates) const {
   auto found = std::lower_bound(measured.begin(), measured.end(), step,
                                 [](const MeasuredStep &one, size_t step) { return one.step < step; });
-  return found != measured.end() && found->step == step && found->byOther ? candidates.back()
-                                                                          : candidates.front();
+  if (found != measured.end() && found->step == step && !found->chosen.empty())
+    for (uint32_t candidate : candidates)
+      if (variantName(plan.steps[step].alternatives[candidate]) == found->chosen)
+        return candidate;
+  return candidates.front();
+}
+
+std::string AlgorithmSelection::variantOf(const Pending &one, size_t candidate) const {
+  const Step &step = plan.steps[measured[one.index].step];
+  return std::string(variantName(step.alternatives[one.candidates[candidate]]));
 }
 
 Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device) {
@@ -205,10 +216,16 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
   ofLibrary = ofKernels = {};
   for (size_t i = 0; i < measured.size(); ++i) {
     auto found = open[i] ? decided.find(open[i]->key) : decided.end();
-    measured[i].byOther = found != decided.end() && found->second;
+    measured[i].chosen = found != decided.end() ? found->second : "";
+    if (!open[i])
+      continue;
+    const size_t step = measured[i].step;
+    const std::string_view variant =
+        variantName(plan.steps[step].alternatives[choose(step, open[i]->candidates)]);
     Count &count = measured[i].hasLibrary ? ofLibrary : ofKernels;
-    count.choices += open[i].has_value();
-    count.byOther += measured[i].byOther;
+    ++count.choices;
+    count.byLibrary += variant == libraryVariant;
+    count.byOther += variant == otherKernelVariant;
   }
   return {};
 }
@@ -218,34 +235,42 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
   Result<std::string> forced = forcedVariant();
   if (!forced)
     return forced.error();
-  std::vector<Pending> kernels;
-  std::erase_if(pending, [&](const Pending &one) {
-    if (!measured[one.index].hasLibrary)
-      kernels.push_back(one);
-    return !measured[one.index].hasLibrary;
+  if (!forced->empty() && *forced != libraryVariant) {
+    why = "FUSION_MATMUL is " + environmentVariable("FUSION_MATMUL");
+    for (const Pending &one : pending)
+      decided[one.key] = *forced;
+    return {};
+  }
+  auto isLibrary = [this](const Pending &one, uint32_t candidate) {
+    return variantName(plan.steps[measured[one.index].step].alternatives[candidate]) == libraryVariant;
+  };
+  auto ofLibraries = std::partition(pending.begin(), pending.end(), [&](const Pending &one) {
+    return std::none_of(one.candidates.begin(), one.candidates.end(),
+                        [&](uint32_t candidate) { return isLibrary(one, candidate); });
   });
+  std::vector<Pending> kernels(pending.begin(), ofLibraries);
+  pending.erase(pending.begin(), ofLibraries);
+  Result<const CublasLt *> library = static_cast<const CublasLt *>(nullptr);
+  if (!pending.empty())
+    library = libraryFor(options);
+  if (*forced == libraryVariant && !library)
+    return Error{library.error().kind, "FUSION_MATMUL is library: " + library.error().message};
+  if (!pending.empty())
+    why = library ? "cuBLASLt " + (*library)->version() : library.error().message;
+  if (!forced->empty() || !library) {
+    for (Pending &one : pending) {
+      decided[one.key] = *forced;
+      std::erase_if(one.candidates, [&](uint32_t candidate) { return isLibrary(one, candidate); });
+      if (forced->empty() && one.candidates.size() > 1)
+        kernels.push_back(std::move(one));
+    }
+    pending.clear();
+  }
   if (!kernels.empty())
     if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, !forced->empty());
         !status)
       return status;
-  if (pending.empty())
-    return {};
-  if (*forced == kernelVariant) {
-    why = "FUSION_MATMUL is kernel";
-    for (const Pending &one : pending)
-      decided[one.key] = false;
-    return {};
-  }
-  Result<const CublasLt *> library = libraryFor(options);
-  if (!forced->empty() && !library)
-    return Error{library.error().kind, "FUSION_MATMUL is library: " + library.error().message};
-  why = library ? "cuBLASLt " + (*library)->version() : library.error().message;
-  if (!forced->empty() || !library) {
-    for (const Pending &one : pending)
-      decided[one.key] = !forced->empty();
-    return {};
-  }
-  if (!mayMeasure)
+  if (pending.empty() || !mayMeasure)
     return {}; // our kernels, this time
   if (!options.communicator || options.rank == 0)
     measure(pending, symbols, fmt::format("{}\ncuBLASLt {}", device, (*library)->version()));
@@ -254,12 +279,12 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
 
 Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const SymbolValues &symbols,
                                          bool mayMeasure, const std::string &device, bool isForced) {
-  if (isForced || !times) {
-    for (const Pending &one : pending)
-      decided[one.key] = false;
-    return {};
-  }
-  if (!mayMeasure)
+  for (const Pending &one : pending)
+    if (isForced || !times)
+      decided[one.key].clear();
+    else // the first, until they are measured
+      decided.erase(one.key);
+  if (isForced || !times || !mayMeasure)
     return {};
   if (!options.communicator || options.rank == 0)
     measure(pending, symbols, device);
@@ -269,72 +294,105 @@ Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const Sym
 void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValues &symbols,
                                  const std::string &device) {
   KernelCache cache(options.cacheFolder, options.warn);
-  std::vector<std::pair<ProgramPlan, ProgramPlan>> pairs;
+  auto decide = [&](const Pending &one, std::span<const double> times) {
+    const auto best = std::min_element(times.begin(), times.end()) - times.begin();
+    decided[one.key] = best == 0 ? "" : variantOf(one, static_cast<size_t>(best));
+  };
+  std::vector<std::vector<ProgramPlan>> sets; ///< of each pending one, its candidates
   std::vector<std::string> keys;
   std::erase_if(pending, [&](const Pending &one) {
     const Step &step = plan.steps[measured[one.index].step];
-    ProgramPlan ours = AlternativePlan(plan, step.alternatives[one.ours]).plan,
-                theirs = AlternativePlan(plan, step.alternatives[one.theirs]).plan;
-    std::string key = fmt::format("alternatives 1\n{}\n{}\n{}\n{}\n{}", device,
-                                  fmt::join(one.key.second, " "), toJson(ours), toJson(theirs), deviceText());
-    const std::optional<std::string> entry = cache.get(key);
-    if (double our = 0, their = 0; entry && std::sscanf(entry->c_str(), "%lf %lf", &our, &their) == 2) {
-      decided[one.key] = their < our;
-      return true;
+    std::vector<ProgramPlan> set;
+    std::string key = fmt::format("alternatives 1\n{}\n{}", device, fmt::join(one.key.second, " "));
+    for (uint32_t candidate : one.candidates) {
+      set.push_back(AlternativePlan(plan, step.alternatives[candidate]).plan);
+      key += "\n" + toJson(set.back());
     }
-    pairs.emplace_back(std::move(ours), std::move(theirs));
+    key += "\n";
+    key += deviceText();
+    if (const std::optional<std::string> entry = cache.get(key)) {
+      std::istringstream text(*entry);
+      const std::vector<double> times{std::istream_iterator<double>(text), {}};
+      if (times.size() == set.size()) {
+        decide(one, times);
+        return true;
+      }
+    }
+    sets.push_back(std::move(set));
     keys.push_back(std::move(key));
     return false;
   });
   if (pending.empty())
     return;
   std::vector<const ProgramPlan *> plans;
-  for (const auto &[ours, theirs] : pairs)
-    plans.insert(plans.end(), {&ours, &theirs});
+  for (const std::vector<ProgramPlan> &set : sets)
+    for (const ProgramPlan &candidate : set)
+      plans.push_back(&candidate);
   std::optional<Progress> progress; // when the kernels are compiled, which shows its own
   MeasureOptions limits;
   limits.mostBytes = mostBytes;
   const std::vector<Result<double>> times =
       measurePlans(plans, symbols, makeBackend, limits, [&](size_t index) {
         if (!progress)
-          progress.emplace("measuring matmuls", static_cast<int64_t>(pending.size()));
-        const Step &step = plan.steps[measured[pending[index / 2].index].step];
-        if (index % 2 == 0)
-          progress->step(step.alternatives.front().launches.front().location);
+          progress.emplace("measuring matmuls", static_cast<int64_t>(plans.size()));
+        progress->step(plans[index]->steps.front().alternatives.front().launches.front().location);
       });
-  for (size_t i = 0; i < pending.size(); ++i) {
-    const Result<double> &our = times[2 * i], &their = times[2 * i + 1];
-    const bool known = our && their;
-    decided[pending[i].key] = known && *their < *our;
-    if (known)
-      cache.put(keys[i], fmt::format("{:.4f} {:.4f}\n", *our, *their));
-    else
-      why += "; " + (our ? their : our).error().message;
+  for (size_t i = 0, first = 0; i < pending.size(); first += sets[i++].size()) {
+    std::vector<double> known;
+    std::string entry;
+    for (size_t j = first; j < first + sets[i].size(); ++j)
+      if (times[j]) {
+        known.push_back(*times[j]);
+        entry += fmt::format("{}{:.4f}", entry.empty() ? "" : " ", *times[j]);
+      } else {
+        why += "; " + times[j].error().message;
+        break;
+      }
+    if (known.size() == sets[i].size()) {
+      decide(pending[i], known);
+      cache.put(keys[i], entry + "\n");
+    } else {
+      decided[pending[i].key].clear();
+    }
   }
 }
 
 Status AlgorithmSelection::shareDecisions(const std::vector<Pending> &pending) {
-  std::string mine;
+  std::string mine; ///< a candidate's number for each
   if (options.rank == 0)
-    for (const Pending &one : pending)
-      mine += decided[one.key] ? '1' : '0';
+    for (const Pending &one : pending) {
+      size_t number = 0;
+      for (size_t i = 1; i < one.candidates.size(); ++i)
+        if (variantOf(one, i) == decided[one.key])
+          number = i;
+      mine += static_cast<char>('0' + number);
+    }
   auto told = options.communicator->host().gather(mine);
   if (!told)
     return told.error();
-  if (told->front().size() != pending.size())
+  const std::string &answers = told->front();
+  if (answers.size() != pending.size())
     return badInput("the ranks have different matmuls");
-  for (size_t i = 0; i < pending.size(); ++i)
-    decided[pending[i].key] = told->front()[i] == '1';
+  for (size_t i = 0; i < pending.size(); ++i) {
+    const auto number = static_cast<size_t>(answers[i] - '0');
+    if (number >= pending[i].candidates.size())
+      return badInput("the ranks have different matmuls");
+    decided[pending[i].key] = number == 0 ? "" : variantOf(pending[i], number);
+  }
   return {};
 }
 
 std::string AlgorithmSelection::text() const {
   std::string text;
-  if (ofLibrary.choices > 0)
-    text = fmt::format("{} of {} matmuls of many rows by the library, {} by kernels ({})", ofLibrary.byOther,
-                       ofLibrary.choices, ofLibrary.choices - ofLibrary.byOther, why);
+  if (ofLibrary.choices > 0) {
+    const std::string other =
+        ofLibrary.byOther > 0 ? fmt::format(", {} of these by their other kernel", ofLibrary.byOther) : "";
+    text = fmt::format("{} of {} matmuls of many rows by the library, {} by kernels{} ({})",
+                       ofLibrary.byLibrary, ofLibrary.choices, ofLibrary.choices - ofLibrary.byLibrary, other,
+                       why);
+  }
   if (ofKernels.choices > 0)
-    text += fmt::format("{}{} of {} quantised matmuls by their other kernel", text.empty() ? "" : "; ",
+    text += fmt::format("{}{} of {} matmuls by their other kernel", text.empty() ? "" : "; ",
                         ofKernels.byOther, ofKernels.choices);
   return text;
 }

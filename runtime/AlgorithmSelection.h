@@ -10,8 +10,8 @@
 
 namespace fusion {
 
-/// The variant that FUSION_MATMUL names (kernel, library), for tests and comparisons; empty if none, an error
-/// for anything else.
+/// The variant that FUSION_MATMUL names (kernel, other, library), for tests and comparisons; empty if none,
+/// an error for anything else.
 Result<std::string> forcedVariant();
 
 /// Decisions hold for as many rows, and other sizes, as there are up to a power of two: each is made on the
@@ -28,7 +28,7 @@ public:
   /// As decided last for the step.
   uint32_t choose(size_t step, std::span<const uint32_t> candidates) const;
   /// For people: how many of the matmuls a library computed in the run decided last and why, and how many
-  /// another kernel of ours; empty if there was no choice.
+  /// another kernel of ours than the first; empty if there was no choice.
   std::string text() const;
 
   /// For tests: what kernels are timed on.
@@ -44,15 +44,15 @@ private:
     uint32_t kind = 0;                     ///< steps of one kind have the same launches, but for buffers
     std::array<uint32_t, dims> sizes = {}; ///< into `distinct`
     std::vector<std::vector<uint32_t>> when; ///< of each alternative, likewise
-    bool hasLibrary = false;               ///< the other variant is a library's, not another kernel of ours
-    bool byOther = false;
+    bool hasLibrary = false;               ///< one of the variants is a library's
+    std::string chosen;                    ///< variant; empty: the first
   };
   /// A kind of step, and the sizes up to a power of two.
   using Key = std::pair<uint32_t, std::array<int, dims>>;
   struct Pending {
     Key key;
-    size_t index;         ///< into `measured`
-    uint32_t ours, theirs; ///< the candidates
+    size_t index;                     ///< into `measured`
+    std::vector<uint32_t> candidates; ///< the first is taken where nothing is measured
   };
 
   uint32_t place(const Dim &dim);
@@ -60,11 +60,13 @@ private:
   std::optional<Pending> choiceAt(size_t index, const std::vector<int64_t> &values) const;
   Status settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
                 const std::string &device);
-  /// The same where the other variant is a kernel of ours.
+  /// The same where all variants are kernels of ours.
   Status settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
                        const std::string &device, bool isForced);
   void measure(std::vector<Pending> pending, const SymbolValues &symbols, const std::string &device);
   Status shareDecisions(const std::vector<Pending> &pending);
+  /// The variant of a candidate.
+  std::string variantOf(const Pending &one, size_t candidate) const;
 
   const ProgramPlan &plan;
   const ExecutorOptions &options;
@@ -72,9 +74,9 @@ private:
   bool times; ///< whether a kernel's time says anything: not where it is emulated
   std::vector<MeasuredStep> measured;
   std::vector<Dim> distinct;
-  std::map<Key, bool> decided;          ///< whether the other variant is faster
+  std::map<Key, std::string> decided;   ///< the fastest variant; empty: the first
   struct Count {
-    size_t choices = 0, byOther = 0;
+    size_t choices = 0, byLibrary = 0, byOther = 0;
   };
   Count ofLibrary, ofKernels; ///< of the steps, in the decision made last
   std::string why;                      ///< the library computes nothing, or by which one it does

@@ -138,10 +138,10 @@ TEST_F(Selection, BetweenTwoKernels) {
   EXPECT_EQ(measurements, 1);
   ours = 2;
   ASSERT_TRUE(decide(chosen, 16)); // up to the same power of two
-  EXPECT_EQ(chosen.text(), "0 of 2 quantised matmuls by their other kernel");
+  EXPECT_EQ(chosen.text(), "0 of 2 matmuls by their other kernel");
   ASSERT_TRUE(decide(chosen, 17));
   EXPECT_TRUE(byLibrary(chosen, 0) && byLibrary(chosen, 1));
-  EXPECT_EQ(chosen.text(), "2 of 2 quantised matmuls by their other kernel");
+  EXPECT_EQ(chosen.text(), "2 of 2 matmuls by their other kernel");
   EXPECT_EQ(measurements, 2);
   ASSERT_TRUE(decide(chosen, 65)); // for which there is one
   EXPECT_FALSE(byLibrary(chosen, 0));
@@ -151,6 +151,56 @@ TEST_F(Selection, BetweenTwoKernels) {
   ASSERT_TRUE(decide(forced, 17));
   EXPECT_FALSE(byLibrary(forced, 0));
   EXPECT_EQ(measurements, 2);
+}
+
+/// Our two kernels and the library, where the sizes take all of them.
+TEST_F(Selection, BetweenTwoKernelsAndTheLibrary) {
+  KernelPlan other = plan.kernels[0];
+  other.name = "other";
+  other.source.replace(other.source.find("ours"), 4, "other");
+  plan.kernels.push_back(other);
+  for (Step &step : plan.steps) {
+    KernelLaunch launch = step.alternatives[0].launches[0];
+    launch.kernel = 3;
+    step.alternatives.insert(step.alternatives.begin() + 1,
+                             {{{Dim::symbol("rows"), 1, 64}}, {launch}, otherKernelVariant});
+  }
+  ASSERT_TRUE(verify(plan)) << verify(plan).error().message;
+  const uint32_t all[] = {0, 1, 2}, ofKernels[] = {0, 1}, ofMany[] = {0, 2};
+  AlgorithmSelection chosen = selection();
+  ASSERT_TRUE(decide(chosen, 20)); // 5, 1, and 3 + 1
+  EXPECT_EQ(chosen.choose(0, all), 1u);
+  EXPECT_EQ(chosen.text(), "0 of 2 matmuls of many rows by the library, 2 by kernels, 2 of these by their "
+                           "other kernel (cuBLASLt 13.1.0)");
+  ASSERT_TRUE(decide(chosen, 10)); // too few for the library
+  EXPECT_EQ(chosen.choose(0, ofKernels), 1u);
+  ASSERT_TRUE(decide(chosen, 100)); // too many for the other kernel
+  EXPECT_EQ(chosen.choose(0, ofMany), 2u);
+  EXPECT_EQ(measurements, 3);
+  AlgorithmSelection again = selection(); // from the cache
+  ASSERT_TRUE(decide(again, 20));
+  EXPECT_EQ(again.choose(0, all), 1u);
+  EXPECT_EQ(measurements, 3);
+  ours = 0.25;
+  AlgorithmSelection third = selection();
+  ASSERT_TRUE(decide(third, 16));
+  EXPECT_EQ(third.choose(0, all), 0u);
+  ours = 5;
+  for (const auto &[variant, candidate] : {std::pair("kernel", 0u), {"other", 1u}, {"library", 2u}}) {
+    setenv("FUSION_MATMUL", variant, 1);
+    AlgorithmSelection forced = selection();
+    ASSERT_TRUE(decide(forced, 20));
+    EXPECT_EQ(forced.choose(0, all), candidate);
+    ASSERT_TRUE(decide(forced, 10)); // the library is none of the candidates
+    EXPECT_EQ(forced.choose(0, ofKernels), candidate % 2);
+  }
+  unsetenv("FUSION_MATMUL");
+  setenv("FUSION_CUBLASLT", "0", 1); // our kernels are measured without it
+  plan.kernels[3].source += "// another";
+  AlgorithmSelection without = selection();
+  ASSERT_TRUE(decide(without, 20));
+  EXPECT_EQ(without.choose(0, all), 1u);
+  EXPECT_NE(without.text().find("FUSION_CUBLASLT is 0"), std::string::npos) << without.text();
 }
 
 /// Emulation's times say nothing.
