@@ -75,7 +75,7 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
       source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
                            [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul, width); });
   draft.kernel.schedule = "experts";
-  matmul::finishRing(draft, problem, width, stages);
+  matmul::finishRing(draft, problem, width, stages, Feature::Wgmma);
   draft.gridX =
       Dim::min(Dim(context.target.multiprocessors),
                (problem.m.ceilDiv(matmul::ringRows) + expertGroups(problem)) * problem.n.ceilDiv(width));

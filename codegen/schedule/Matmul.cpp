@@ -33,6 +33,7 @@ private:
       limits = matmul::tileLimits(problem);
     matmul::Problem plain = problem; // as it is for more rows than a prologue normalises
     plain.prologue.clear();
+    limits.append(matmul::sm100Limits(plain, context.target));
     const int64_t swapped = matmul::swapABRows(plain, context.target),
                   few = std::max(matmul::fewRows(problem), matmul::smallMRows(problem));
     const int64_t codes = matmul::swapCodesRows(plain, context.target);
@@ -82,8 +83,16 @@ private:
       if (split)
         alternative.kernels.insert(alternative.kernels.begin(), split->first);
       all.push_back(std::move(alternative));
-      if (takesCodes(problem, context.target))
+      matmul::Problem multiplied = problem;
+      if (split)
+        multiplied.prologue.clear();
+      if (takesCodes(problem, context.target)) {
         others.push_back(alternativesFor(range, region, emitter(region, true)).front());
+      } else if (!matmul::sm100Refusal(multiplied, context.target)) {
+        others.push_back(alternativesFor(range, last, emitter(last, true)).front());
+        if (split)
+          others.back().kernels.insert(others.back().kernels.begin(), split->first);
+      }
     }
     if (all.empty())
       return forAnyNumberOfRows(region, context, emitter);
@@ -105,7 +114,8 @@ private:
       return {{{}, {}, {{first, norm}, {second, emitter(second)}}}};
     }
     std::vector<PlannedAlternative> others;
-    if (takesCodes(problem, context.target))
+    if (takesCodes(problem, context.target) ||
+        (!context.batchInvariant && !matmul::sm100Refusal(problem, context.target)))
       others = alternativesFor({}, region, emitter(region, true));
     return withOthers(alternativesFor({}, region, emitter(region)), std::move(others));
   }
@@ -137,6 +147,8 @@ private:
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     if (takesCodes(problem, context.target) && prefersCodes(problem) != takesOther)
       return counted(matmul::emitSwapCodes(region, context, problem), problem);
+    if (takesOther && !matmul::sm100Refusal(problem, context.target))
+      return counted(matmul::emitSm100(region, context, problem), problem);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
     KernelDraft draft =
         holds(matmul::swapABRows(problem, context.target)) ? matmul::emitSwapAB(region, context, problem)

@@ -153,9 +153,14 @@ KernelDraft emitMma(const Region &region, const KernelContext &context, const Pr
   // unpacks them.
   const uint32_t smallTiles = isFloat(problem.a.type) ? 2 : 3;
   const uint32_t residentBlocks = !bytes ? 0 : tile.m > 64 ? 1 : smallTiles;
-  if (const TargetInfo &target = context.target; target.has(Feature::Wgmma) && !problem.routing)
-    if (auto reason = sm90Refusal(problem, target))
-      source.kernel().declare("// Not by warpgroups and TMA: " + *reason + ".\n");
+  if (const TargetInfo &target = context.target; !problem.routing) {
+    if (target.has(Feature::Wgmma))
+      if (auto reason = sm90Refusal(problem, target))
+        source.kernel().declare("// Not by warpgroups and TMA: " + *reason + ".\n");
+    if (target.has(Feature::Tcgen05))
+      if (auto reason = sm100Refusal(problem, target))
+        source.kernel().declare("// Not by tcgen05: " + *reason + ".\n");
+  }
   KernelDraft draft = source.finish(sums, threads, residentBlocks, /*takesPrologue=*/false);
   draft.gridX = problem.routing ? columnTiles(problem, tile.n) * expertGroups(problem)
                                 : blockCount(problem, tile.m, tile.n);

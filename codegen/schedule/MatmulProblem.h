@@ -153,6 +153,7 @@ int64_t resultVector(const Problem &problem, int64_t most);
 // The templates: what they take, and their kernels.
 KernelDraft emitMma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitSm90(const Region &region, const KernelContext &context, const Problem &problem);
+KernelDraft emitSm100(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitFma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitGemv(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitGemvKn(const Region &region, const KernelContext &context, const Problem &problem);
@@ -191,5 +192,8 @@ llvm::SmallVector<int64_t> tileLimits(const Problem &problem);
 std::optional<std::string> sm90Refusal(const Problem &problem, const TargetInfo &target);
 /// Numbers of rows after which another tile of it is better; none where it takes no number of rows.
 llvm::SmallVector<int64_t> sm90Limits(const Problem &problem, const TargetInfo &target);
+/// The same of gemm_sm100, by tcgen05.
+std::optional<std::string> sm100Refusal(const Problem &problem, const TargetInfo &target);
+llvm::SmallVector<int64_t> sm100Limits(const Problem &problem, const TargetInfo &target);
 
 } // namespace fusion::matmul

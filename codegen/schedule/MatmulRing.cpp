@@ -76,10 +76,14 @@ int64_t ringDepth(const Problem &problem) {
 }
 
 std::optional<std::string> ringRefusal(const Problem &problem, const TargetInfo &target) {
-  const bool bytes = ringBytes(problem);
-  const std::optional<DType> type = bytes ? problem.a.type : tensorCoreType(problem);
   if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma))
     return "the GPU has none";
+  return typeRefusal(problem);
+}
+
+std::optional<std::string> typeRefusal(const Problem &problem) {
+  const bool bytes = ringBytes(problem);
+  const std::optional<DType> type = bytes ? problem.a.type : tensorCoreType(problem);
   if (!type)
     return "the operands are not of 16 bits";
   if (problem.accumulators() > 2)
@@ -163,7 +167,7 @@ Sums ringSums(const Problem &problem) {
   return {problem.result, resultVector(problem, isHalf(problem.result) ? 8 : 2), /*readsAhead=*/true};
 }
 
-void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
+void setTiles(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
   const Sums sums = ringSums(problem);
   source.setType("type", body::spelling(problem.a.type));
   if (ringBytes(problem))
@@ -173,6 +177,10 @@ void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t 
   source.set("stages", stages);
   source.set("vector", sums.width);
   source.set("k_major", isKMajor(problem, false));
+}
+
+void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
+  setTiles(source, problem, width, stages);
   if (scalesSteps(problem))
     source.set("scaled_steps", true);
   else if (const int64_t steps = exactSteps(problem, width))
@@ -195,9 +203,10 @@ TensorMapArgument mapOfB(const Problem &problem, const Matmul &matmul, int64_t w
   return map;
 }
 
-void finishRing(KernelDraft &draft, const Problem &problem, int64_t width, int64_t stages) {
+void finishRing(KernelDraft &draft, const Problem &problem, int64_t width, int64_t stages,
+                Feature multiplier) {
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(stages * stageBytes(problem, width) + 1024);
-  draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma) | static_cast<uint32_t>(Feature::Tma);
+  draft.kernel.features |= static_cast<uint32_t>(multiplier | Feature::Tma);
 }
 
 } // namespace fusion::matmul

@@ -17,13 +17,15 @@ constexpr MatrixAtom wgmma16{"wgmma.m64k16", "16-bit floats", "f32", 64, 256, 16
 constexpr MatrixAtom wgmma8{"wgmma.m64k32", "f8 and 8-bit integers", "f32 or i32", 64, 256, 32, 128};
 constexpr MatrixAtom tcgen16{"tcgen05.mma.k16", "16-bit floats", "f32", 256, 256, 16, 128};
 constexpr MatrixAtom tcgen8{"tcgen05.mma.k32", "f8, f6 and f4", "f32", 256, 256, 32, 128};
+constexpr MatrixAtom tcgenInt8{"tcgen05.mma.k32", "8-bit integers", "i32", 256, 256, 32, 128};
 constexpr MatrixAtom tcgen4{"tcgen05.mma.block_scale.k64", "f4", "f32", 256, 256, 64, 128};
 constexpr MatrixAtom mmaF4{"mma.m16n8k64.block_scale", "f4", "f32", 16, 8, 64, 32};
 
 constexpr MatrixAtom ampereAtoms[] = {mma16, mmaInt8};
 constexpr MatrixAtom adaAtoms[] = {mma16, mmaInt8, mmaF8};
 constexpr MatrixAtom hopperAtoms[] = {wgmma16, wgmma8, mma16, mmaInt8, mmaF8};
-constexpr MatrixAtom blackwellAtoms[] = {tcgen16, tcgen8, tcgen4, mma16, mmaInt8, mmaF8};
+constexpr MatrixAtom blackwellAtoms[] = {tcgen16, tcgen8, tcgenInt8, tcgen4, mma16, mmaInt8, mmaF8};
+constexpr MatrixAtom laterBlackwellAtoms[] = {tcgen16, tcgen8, tcgen4, mma16, mmaInt8, mmaF8};
 constexpr MatrixAtom workstationAtoms[] = {mma16, mmaInt8, mmaF8, mmaF4};
 
 constexpr uint32_t bits(Feature features) { return static_cast<uint32_t>(features); }
@@ -32,6 +34,8 @@ constexpr uint32_t since90 =
     ada | bits(Feature::Clusters | Feature::ProgrammaticLaunch | Feature::Tma | Feature::TmaMulticast);
 constexpr uint32_t ofHopper = bits(Feature::Wgmma);
 constexpr uint32_t ofBlackwell = bits(Feature::Tcgen05 | Feature::F4Conversions | Feature::BlockScaledMma);
+/// With `a` after the name, and not of a family: tcgen05.mma.kind::i8, says the PTX ISA.
+constexpr uint32_t notOfFamilies = bits(Feature::Tcgen05Integers), ofB200 = ofBlackwell | notOfFamilies;
 constexpr uint32_t ofWorkstations = bits(Feature::F4Conversions | Feature::BlockScaledMma);
 
 struct Row {
@@ -55,8 +59,8 @@ constexpr Row rows[] = {
     {87, 16, 4, 163, 164, 1536, 16, 1024, 0, 0, ampereAtoms},                               // Orin
     {89, 142, 96, 99, 100, 1536, 24, 1024, ada, 0, adaAtoms},                               // L40S
     {90, 132, 50, 227, 228, 2048, 32, 4096, since90, ofHopper, hopperAtoms},                // H100, H200
-    {100, 148, 126, 227, 228, 2048, 32, 8192, since90, ofBlackwell, blackwellAtoms},        // B200
-    {103, 148, 126, 227, 228, 2048, 32, 8192, since90, ofBlackwell, blackwellAtoms, {12, 9}}, // B300
+    {100, 148, 126, 227, 228, 2048, 32, 8192, since90, ofB200, blackwellAtoms},             // B200
+    {103, 148, 126, 227, 228, 2048, 32, 8192, since90, ofBlackwell, laterBlackwellAtoms, {12, 9}}, // B300
     {120, 188, 128, 99, 100, 1536, 24, 1024, since90, ofWorkstations, workstationAtoms},    // RTX PRO 6000
     {121, 48, 24, 99, 100, 1536, 24, 1024, since90, ofWorkstations, workstationAtoms, {12, 9}}, // GB10
 };
@@ -74,9 +78,10 @@ constexpr Named featureNames[] = {
     {Feature::Tma, "TMA", true},
     {Feature::TmaMulticast, "TMA multicast", false},
     {Feature::Wgmma, "wgmma", true},
-    {Feature::Tcgen05, "tcgen05", false},
+    {Feature::Tcgen05, "tcgen05", true},
     {Feature::F4Conversions, "f4 conversions", false},
     {Feature::BlockScaledMma, "block-scaled mma", false},
+    {Feature::Tcgen05Integers, "tcgen05 of integers", true},
 };
 
 /// The architectures whose plain name means the one with `a`, which has the features that kernels use.
@@ -96,6 +101,8 @@ TargetInfo made(const Row &row, std::string suffix) {
   info.blocksPerMultiprocessor = row.blocks;
   info.matrixOpsPerClock = row.matrixOps;
   info.features = row.features | (suffix.empty() ? 0 : row.ownFeatures);
+  if (suffix != "a")
+    info.features &= ~notOfFamilies;
   info.atoms = row.atoms;
   info.oldestNvrtc = row.oldestNvrtc;
   return info;

@@ -25,6 +25,7 @@ enum class Feature : uint32_t {
   Tcgen05 = 1 << 7,            ///< matrix products with accumulators in tensor memory
   F4Conversions = 1 << 8,      ///< between f4 (e2m1), f6 and f16
   BlockScaledMma = 1 << 9,     ///< products of f8, f6 and f4 with a scale for each block of k
+  Tcgen05Integers = 1 << 10,   ///< of the products with accumulators in tensor memory those of 8-bit integers
 };
 constexpr Feature operator|(Feature a, Feature b) {
   return static_cast<Feature>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));

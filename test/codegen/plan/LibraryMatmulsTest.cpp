@@ -83,6 +83,32 @@ TEST(LibraryMatmuls, AKernelForEachRangeAndTheLibraryForManyRows) {
   EXPECT_EQ(dot.find("launch1 "), std::string::npos) << dot;
 }
 
+/// Beside two kernels of ours it is the third variant.
+TEST(LibraryMatmuls, IsMeasuredBesideTwoKernels) {
+  const std::string text = oneProduct("?x96xbf16", "96x128xbf16", "?x128xbf16", "", " {nn.dims = [\"n\", 96]}");
+  auto module = parse(text);
+  auto plan = buildPlan(mainOf(*module), {.target = "sm_100a"});
+  ASSERT_TRUE(bool(plan)) << plan.error().message;
+  ASSERT_TRUE(bool(verify(*plan)));
+  const Step &step = plan->steps.at(0);
+  EXPECT_EQ(step.choice, Step::Choice::Measurement);
+  const auto taken = candidates(step, [&](uint32_t i) {
+    return llvm::all_of(step.alternatives[i].when, [](const SizeRange &range) { return range.holds(100); });
+  });
+  ASSERT_EQ(taken.size(), 3u) << planText(*plan);
+  const std::pair<const char *, const char *> variants[] = {
+      {kernelVariant, "gemm_mma<Config>"}, {otherKernelVariant, "gemm_sm100<Config>"}, {libraryVariant, ""}};
+  for (auto [candidate, expected] : llvm::zip(taken, variants)) {
+    const Alternative &alternative = step.alternatives[candidate];
+    EXPECT_EQ(alternative.variant, expected.first);
+    const KernelPlan &kernel = plan->kernels[alternative.launches.front().kernel];
+    EXPECT_NE(kernel.source.find(expected.second), std::string::npos) << kernel.source;
+  }
+  auto invariant = buildPlan(mainOf(*module), {.target = "sm_100a", .batchInvariant = true});
+  ASSERT_TRUE(bool(invariant)) << invariant.error().message;
+  EXPECT_EQ(invariant->steps.at(0).alternatives.size(), 1u);
+}
+
 TEST(LibraryMatmuls, LayoutsAreLinesOfElements) {
   auto check = [](const std::string &text, const LibraryMatmul &matmul, const Numbers &numbers) {
     ProgramPlan plan = planOf(text);

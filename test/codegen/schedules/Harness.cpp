@@ -286,8 +286,10 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     ADD_FAILURE() << "does not parse";
     return "";
   }
-  TargetInfo target = parsed.kernelContext(test.arch).target;
+  TargetInfo target =
+      TargetInfo::ofDevice(static_cast<int>(test.arch / 10), static_cast<int>(test.arch % 10));
   target.l2Bytes = test.l2Bytes.value_or(target.l2Bytes);
+  target.multiprocessors = test.multiprocessors.value_or(target.multiprocessors);
   KernelContext kernelContext{*parsed.shapes, parsed.inputs, target};
   auto plan = schedule.plan(parsed.region, kernelContext);
   if (!plan) {

@@ -24,6 +24,7 @@ struct ScheduleCase {
   bool compiles = true;
   uint32_t arch = 90; ///< sm_XX that the kernel is emitted for
   std::optional<int64_t> l2Bytes = {}; ///< of the target, if other than the table's
+  std::optional<int> multiprocessors = {}; ///< likewise
   std::string variant = {}; ///< Alternative::variant; empty: what is taken where nothing is measured
 };
 

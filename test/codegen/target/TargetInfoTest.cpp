@@ -44,6 +44,10 @@ TEST(TargetInfo, FeaturesOfTheFamilyNeedTheSuffix) {
   EXPECT_TRUE(TargetInfo::find("sm_100")->has(Feature::Clusters));
   EXPECT_TRUE(TargetInfo::find("sm_90")->has(Feature::Wgmma));
   EXPECT_FALSE(TargetInfo::find("sm_100a")->has(Feature::Wgmma));
+  EXPECT_TRUE(TargetInfo::find("sm_100a")->has(Feature::Tcgen05Integers)); // which is no family's
+  EXPECT_FALSE(TargetInfo::find("sm_100f")->has(Feature::Tcgen05Integers));
+  EXPECT_FALSE(TargetInfo::find("sm_103a")->has(Feature::Tcgen05Integers));
+  EXPECT_TRUE(TargetInfo::find("sm_103a")->has(Feature::Tcgen05));
   EXPECT_FALSE(TargetInfo::find("sm_80")->has(Feature::Clusters));
 }
 
@@ -68,7 +72,7 @@ TEST(TargetInfo, DevicesWithoutARowGetTheNewestOlderOne) {
 
 TEST(TargetInfo, SaysWhatNoKernelUsesYet) {
   const std::vector<std::string_view> unused = TargetInfo::find("sm_100a")->unusedFeatures();
-  EXPECT_NE(std::find(unused.begin(), unused.end(), "tcgen05"), unused.end());
+  EXPECT_NE(std::find(unused.begin(), unused.end(), "f4 conversions"), unused.end());
   EXPECT_TRUE(TargetInfo::find("sm_80")->unusedFeatures().empty());
 }
 
