@@ -112,8 +112,9 @@ DEVICE void store_rows(const Body &body, const DecodeTile &tile, int rows_here,
       acc_o = acc_o + rescale * from.acc_o[(b * from.own_rows + e / width) * width + c];
     }
     const i64 row = tile.row0 + r;
-    body.store(tile.entry, head_of(body, tile, row), query_of(body, row), c,
-               Vec<f32, 1>{acc_o * inverse_row_sum<Config>(body, row_max, row_sum)});
+    const i64 head = head_of(body, tile, row);
+    body.store(tile.entry, head, query_of(body, row), c,
+               Vec<f32, 1>{acc_o * inverse_row_sum<Config>(body, tile.entry, head, row_max, row_sum)});
   }
 }
 // Merges what all warps of the cluster found and stores the rows. Each block has called cluster_arrive() when

@@ -268,6 +268,10 @@ struct PrefillSoftmax {
     return Config::scale_only ? exp2_near(fma_(score, Config::exponent_scale, -base))
                               : exp2_near((score - base) * Config::exponent_scale);
   }
+  // Of what is compared, where the factor of the exponent includes the scale.
+  static DEVICE f32 score_of(f32 value) {
+    return Config::scale_only ? value * (Config::exponent_scale * 0.693147181f) : value;
+  }
   // Scores become weights, still in f32; what was summed before is to be multiplied with `rescale`.
   DEVICE void to_weights(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4],
                          f32 (&rescale)[Config::row_tiles][2]) {
@@ -328,11 +332,12 @@ struct PrefillSoftmax {
     for (int m = 0; m < Config::row_tiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const f32 inverse = inverse_row_sum<Config>(body, row_max[m][half], lanes_sum<4>(row_sum[m][half]));
+        const f32 sum = lanes_sum<4>(row_sum[m][half]);
         const int row = fragment_row<Config>(tile, m, half);
         if (row > tile.last_row)
           continue;
         const i64 query = query_of(body, row), head = head_of(body, tile, row);
+        const f32 inverse = inverse_row_sum<Config>(body, tile.entry, head, score_of(row_max[m][half]), sum);
 #pragma unroll
         for (int n = 0; n < (Config::value_depth + 7) / 8; ++n)
           body.store(tile.entry, head, query, n * 8 + lane_of_warp() % 4 * 2,

@@ -123,7 +123,7 @@ DEVICE void attention_prefill_fma(const Body &body) {
   }
   if (!active)
     return;
-  const f32 inverse = inverse_row_sum<Config>(body, row_max, row_sum);
+  const f32 inverse = inverse_row_sum<Config>(body, at.entry, head, row_max, row_sum);
 #pragma unroll
   for (int i = 0; i < Shape::lane_columns; ++i) {
     const int column = part + row_threads * i;

@@ -368,7 +368,7 @@ template <class Config, class Body>
 DEVICE void store_empty_sums(const Body &body) {
   using Block = PrefillTma<Config>;
   constexpr int per_row = Config::value_depth / 8;
-  const f32 result = inverse_row_sum<Config>(body, -inf_f32(), 0.f);
+  const f32 result = inverse_row_sum<Config>(body, 0, 0, -inf_f32(), 0.f);
   for (PrefillTiles<Config, Body> rows(body); rows.next();)
 #pragma unroll 1
     for (int i = (int)thread_x(); i < Block::rows * per_row; i += Block::threads)

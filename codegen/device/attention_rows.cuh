@@ -10,14 +10,14 @@
 //   window               and at no more than so many; 0: at all
 //   bounded_above, bounded_below    each query has a last key, a first key of its own
 //   zero_masked_rows     a row that looks at none of the keys becomes 0, else NaN
-//   page_size, ragged    where rows lie: see attention_pages.cuh
+//   has_sink             a score of each head takes its share of every row and adds no value; may be left out
 // and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
 //   i64 batch(), kv_heads(), group(), query_count(), key_count()
 //   const Query *query(entry, head, query, column)
 //   const Key *key_rows(entry, kv_head), i64 key_stride(), key_column_stride(); the same of value
 //   const Mask *mask_row(entry, head, query), const Mask *mask(row, key)
-//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number.
-//                                                          After pdl_wait()
+//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number. After pdl_wait()
+//   f32 sink(entry, head)    where there is one
 //   void score(f32 (&s)[N])            q*k of N keys of one row become their scores: scaled, capped
 //   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])    the same with a mask
 //   void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns of a result
@@ -134,9 +134,21 @@ DEVICE KeyRange<Index> key_range(const Body &body, const RowTile<Index> &tile, i
   }
   return range;
 }
-// What acc_o is multiplied with to become a row's result: 0 where there are no keys at all.
+template <bool>
+struct SinkFlag {
+  using type = void;
+};
+template <class Config, class = void>
+constexpr bool has_sink = false;
+template <class Config>
+constexpr bool has_sink<Config, typename SinkFlag<(Config::has_sink, true)>::type> = Config::has_sink;
+
+// What acc_o is multiplied with to become the result of a row of `head`: 0 where there are no keys at all. Row_max is
+// a score.
 template <class Config, class Body>
-DEVICE f32 inverse_row_sum(const Body &body, f32 row_max, f32 row_sum) {
+DEVICE f32 inverse_row_sum(const Body &body, i64 entry, i64 head, f32 row_max, f32 row_sum) {
+  if constexpr (has_sink<Config>)
+    return row_max == -inf_f32() ? 0.f : 1.f / (row_sum + exp_(body.sink(entry, head) - row_max));
   const bool is_zero = Config::zero_masked_rows || body.key_count() == 0;
   return row_max == -inf_f32() ? (is_zero ? 0.f : nan_f32()) : 1.f / row_sum;
 }

@@ -38,10 +38,8 @@ void KernelBuilder::writeConfig() {
   source.config.set("bounded_above", problem.bounds && problem.bounds->above.limit);
   source.config.set("bounded_below", problem.bounds && problem.bounds->below.limit);
   source.config.set("zero_masked_rows", static_cast<bool>(op.getZeroMaskedRows()));
-  source.config.set("page_size", problem.pageSize);
-  source.config.set("ragged", problem.isRagged);
-  if (problem.table)
-    source.config.setType("Page", typeOf(problem.table));
+  if (problem.sink)
+    source.config.set("has_sink", true);
 }
 
 std::string KernelBuilder::term(const std::string &index, const Dim &stride) {
@@ -146,6 +144,12 @@ void KernelBuilder::writeMask() {
                 "row" + term("key", stride));
 }
 
+void KernelBuilder::writeSink() {
+  if (problem.sink)
+    source.body.method("DEVICE f32 sink(i64 entry, i64 head) const",
+                       fmt::format("load({})", rowOf(problem.sink->sink)));
+}
+
 void KernelBuilder::writeScore() {
   scalar::Graph graph;
   auto number = [&](const APFloat &value) { return graph.number(DType::F32, value.convertToDouble()); };
@@ -206,6 +210,7 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
     writeBound("last_key", problem.bounds->above, " - 1");
     writeBound("first_key", problem.bounds->below, " + 1");
   }
+  writeSink();
   if (needs.score)
     writeScore();
   writeStore();

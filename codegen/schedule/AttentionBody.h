@@ -51,6 +51,7 @@ private:
   void writeMask();
   void writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion);
   std::string rowOf(mlir::Value operand);
+  void writeSink();
   void writeScore();
   void writeStore();
   /// `DEVICE i64 name() const`

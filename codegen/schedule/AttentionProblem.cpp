@@ -42,17 +42,36 @@ static Stored storedOf(const Region &region, Value operand) {
   return stored;
 }
 
+/// A sink whose keys and values are put together in the region.
+static std::optional<nn::AttentionSink> sinkOf(const Region &region, nn::AttentionOp attention) {
+  return llvm::is_contained(region.inputs, attention.getK()) ? std::nullopt
+                                                             : nn::matchAttentionSink(attention);
+}
+
+/// Keys, values and mask, without those of a sink.
+struct Operands {
+  Operands(const Region &region, nn::AttentionOp attention)
+      : sink(sinkOf(region, attention)), keys(sink ? sink->keys : attention.getK()),
+        values(sink ? sink->values : attention.getV()), mask(sink ? sink->mask : attention.getMask()) {}
+  std::optional<nn::AttentionSink> sink;
+  Value keys, values, mask;
+};
+
 /// Of a mask that the region computes.
-static std::optional<nn::KeyBounds> boundsOf(const Region &region, nn::AttentionOp attention) {
-  Value mask = attention.getMask();
+static std::optional<nn::KeyBounds> boundsOf(const Region &region, Value mask) {
   return !mask || llvm::is_contained(region.inputs, mask) ? std::nullopt : nn::matchKeyBounds(mask);
 }
 
 Problem::Problem(const Region &region, const KernelContext &context)
     : region(region), context(context), op(cast<nn::AttentionOp>(attentionOf(region))),
-      storedKeys(storedOf(region, op.getK())), storedValues(storedOf(region, op.getV())),
-      bounds(boundsOf(region, op)), mask(bounds ? Value() : Value(op.getMask())) {
-  const DimShape &q = context.shape(op.getQ()), &k = context.shape(op.getK()), &v = context.shape(op.getV());
+      sink(sinkOf(region, op)), storedKeys(storedOf(region, keysOfOp())),
+      storedValues(storedOf(region, valuesOfOp())) {
+  mask = sink ? sink->mask : op.getMask();
+  bounds = boundsOf(region, mask);
+  if (bounds)
+    mask = {};
+  const DimShape &q = context.shape(op.getQ()), &k = context.shape(keysOfOp()),
+                 &v = context.shape(valuesOfOp());
   batch = q[0], heads = q[1], queries = q[2], kvHeads = k[1], keys = k[2];
   depth = q[3].value(), valueDepth = v[3].value();
   if (const std::optional<nn::PagedKeys> &paging = storedKeys.paging) {
@@ -246,44 +265,44 @@ static std::optional<std::string> pagingRefusal(const Region &region, const Kern
 
 /// A mask that the region computes is bounds of the keys that each query looks at.
 static std::optional<std::string> boundsRefusal(const Region &region, const KernelContext &context,
-                                                nn::AttentionOp attention) {
-  Value mask = attention.getMask();
-  if (!mask || llvm::is_contained(region.inputs, mask))
+                                                const Operands &operands) {
+  if (!operands.mask || llvm::is_contained(region.inputs, operands.mask))
     return std::nullopt;
-  const std::optional<nn::KeyBounds> bounds = boundsOf(region, attention);
+  const std::optional<nn::KeyBounds> bounds = boundsOf(region, operands.mask);
   if (!bounds)
     return std::string("a mask computed in the region that is not bounds of the keys");
   for (Value limit : {bounds->above.limit, bounds->below.limit})
     if (limit && !llvm::is_contained(region.inputs, limit))
       return std::string("bounds of the keys that are computed in the region");
   for (Value numbers : bounds->numbers)
-    if (context.shape(numbers)[0] != context.shape(attention.getK())[2])
+    if (context.shape(numbers)[0] != context.shape(operands.keys)[2])
       return std::string("a mask that numbers other keys than there are");
   return std::nullopt;
 }
 
-/// Whether the op makes operands of the attention: decodes codes, or compares the keys' numbers.
-static bool makesOperands(const Region &region, nn::AttentionOp attention, Operation *op) {
-  if (isa<nn::DequantizeOp>(op))
-    return llvm::is_contained(attention->getOperands(), op->getResult(0));
-  for (Value operand : {attention.getK(), attention.getV()}) {
+/// Whether the op makes operands of the attention: decodes codes, compares the keys' numbers, or puts a sink
+/// in front.
+static bool makesOperands(const Region &region, const Operands &operands, Operation *op) {
+  if (operands.sink && (llvm::is_contained(operands.sink->ops, op) || isa<nn::ConstantOp>(op)))
+    return true;
+  for (Value operand : {operands.keys, operands.values}) {
+    if (isa<nn::DequantizeOp>(op) && operand == op->getResult(0))
+      return true;
     if (auto codes = nn::matchScaledCodes(operand); codes && llvm::is_contained(codes->ops, op))
       return true;
-    if (const Stored stored = storedOf(region, operand);
-        stored.paging && (llvm::is_contained(stored.paging->ops, op) || stored.paging->tableOp == op))
-      return true;
   }
-  const std::optional<nn::KeyBounds> bounds = boundsOf(region, attention);
+  const std::optional<nn::KeyBounds> bounds = boundsOf(region, operands.mask);
   return bounds && (llvm::is_contained(bounds->ops, op) || isa<nn::ConstantOp>(op));
 }
 
 /// Besides the attention and what makes its operands only a transpose, then a reshape: the result in another
 /// order of dims.
-static std::optional<std::string> layoutRefusal(const Region &region, nn::AttentionOp attention) {
+static std::optional<std::string> layoutRefusal(const Region &region, nn::AttentionOp attention,
+                                                const Operands &operands) {
   Value result = attention.getResult();
   bool reshaped = false, transposed = false;
   for (Operation *op : region.ops) {
-    if (op == attention.getOperation() || makesOperands(region, attention, op))
+    if (op == attention.getOperation() || makesOperands(region, operands, op))
       continue;
     const bool isTranspose = isa<nn::TransposeOp>(op);
     if (!(isTranspose && !transposed && !reshaped) && !(isa<nn::ReshapeOp>(op) && !reshaped))
@@ -302,14 +321,15 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   auto op = llvm::dyn_cast_if_present<nn::AttentionOp>(attentionOf(region));
   if (!op)
     return std::string("no nn.attention");
-  for (Value operand : {op.getK(), op.getV()})
+  const Operands operands(region, op);
+  for (Value operand : {operands.keys, operands.values})
     if (auto reason = decodingRefusal(region, context, op, operand))
       return reason;
-  if (auto reason = pagingRefusal(region, context, op))
+  if (operands.sink && !llvm::is_contained(region.inputs, operands.sink->sink))
+    return std::string("a sink that is computed in the region");
+  if (auto reason = boundsRefusal(region, context, operands))
     return reason;
-  if (auto reason = boundsRefusal(region, context, op))
-    return reason;
-  if (auto reason = layoutRefusal(region, op))
+  if (auto reason = layoutRefusal(region, op, operands))
     return reason;
   if (!llvm::is_contained(region.inputs, op.getQ()))
     return std::string("an operand of nn.attention is computed in the region");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/Schedule.h"
+#include "ir/dialect/AttentionSink.h"
 #include "ir/dialect/KeyBounds.h"
 #include "ir/dialect/PagedKeys.h"
 #include "ir/dialect/Types.h"
@@ -38,12 +39,13 @@ struct Problem {
   const Region &region;
   const KernelContext &context;
   nn::AttentionOp op;
+  std::optional<nn::AttentionSink> sink; ///< whose operands take the place of those of the op
   Stored storedKeys, storedValues;
   /// Of the keys that each query looks at, where the region computes a mask that says no more.
   std::optional<nn::KeyBounds> bounds;
   mlir::Value mask; ///< an input of the region, or null
-  mlir::Value table, sequences; ///< of pages: nn::PagedKeys, inputs of the region; null: there are none
-  int64_t pageSize = 0;         ///< rows of a page
+  mlir::Value keysOfOp() const { return sink ? sink->keys : nn::AttentionOp(op).getK(); }
+  mlir::Value valuesOfOp() const { return sink ? sink->values : nn::AttentionOp(op).getV(); }
   Dim batch, heads, queries, kvHeads, keys;
   Dim group;                             ///< heads that share keys and values
   Dim rows;                              ///< queries * group

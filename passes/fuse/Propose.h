@@ -56,6 +56,9 @@ Proposals proposePagedAttentions(const ProposalContext &context);
 /// query looks at: the attention, which reads no other keys, with the ops that make the mask.
 Proposals proposeBoundedAttentions(const ProposalContext &context);
 
+/// From every nn.attention with a sink: the attention with the ops that put the sink in front of its keys.
+Proposals proposeSinkAttentions(const ProposalContext &context);
+
 /// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul,
 /// the widening cast and the subtraction of the zero point. In block order; empty if `operand` is not made
 /// so.

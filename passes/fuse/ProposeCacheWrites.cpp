@@ -3,8 +3,7 @@
 // no nn.attention reads the caches, what belongs together is rotated by the same angles.
 #include "passes/fuse/Propose.h"
 
-#include "ir/dialect/InPlace.h"
-#include "ir/dialect/PagedKeys.h"
+#include "ir/dialect/AttentionSink.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -67,10 +66,11 @@ public:
 
   /// The ops, or why there is no such kernel.
   Result<SmallVector<Operation *>> collect() {
-    auto keys = cacheWrite(attention.getK(), "keys");
+    const std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
+    auto keys = cacheWrite(sink ? sink->keys : attention.getK(), "keys");
     if (!keys)
       return keys.error();
-    auto values = cacheWrite(attention.getV(), "values");
+    auto values = cacheWrite(sink ? sink->values : attention.getV(), "values");
     if (!values)
       return values.error();
     const bool isPaged = isa<nn::ScatterNdOp>(*keys);

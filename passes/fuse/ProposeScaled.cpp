@@ -1,8 +1,10 @@
-// scaled_matmul, scaled_attention, paged_attention, bounded_attention: a matmul of quantised operands, an
-// attention over keys and values that are stored as codes, or in pages, or with a mask that says which key is
-// the last. Their kernels decode what they read, look up where it lies, and stop at the last key.
+// scaled_matmul, scaled_attention, bounded_attention, sink_attention: a matmul of quantised operands, an
+// attention over keys and values that are stored as codes, with a mask that says which key is the last, or
+// with a sink. Their kernels decode what they read, stop at the last key, and add the sink's share at the
+// end.
 #include "passes/fuse/Propose.h"
 
+#include "ir/dialect/AttentionSink.h"
 #include "ir/dialect/KeyBounds.h"
 #include "ir/dialect/PagedKeys.h"
 #include "ir/dialect/ScaledCodes.h"
@@ -53,40 +55,24 @@ static SmallVector<Operation *> decodingOpsOfKeys(Value operand) {
   return operand.getDefiningOp<nn::DequantizeOp>() ? decodingOps(operand) : SmallVector<Operation *>();
 }
 
-/// Of keys or values, as elements or codes.
-static std::optional<nn::PagedKeys> pagesOfKeys(Value operand) {
-  if (auto codes = nn::matchScaledCodes(operand))
-    return nn::matchPagedKeys(codes->codes);
-  return nn::matchPagedKeys(encodedOperand(operand));
-}
-
-static bool hasPages(nn::AttentionOp attention) {
-  const auto keys = pagesOfKeys(attention.getK()), values = pagesOfKeys(attention.getV());
-  return keys && values && keys->table == values->table;
-}
-
-/// What the op's kernels do themselves as they read its operands: decode codes, look up pages, find the keys
-/// that a mask leaves. For each operand in block order.
+/// What the op's kernels do themselves as they read its operands: put a sink in front, decode codes, find the
+/// keys that a mask leaves. For each operand in block order, readers first.
 static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   SmallVector<SmallVector<Operation *>> all;
-  auto isAttention = llvm::isa<nn::AttentionOp>(op);
-  if (isAttention || llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
-    for (Value operand : op->getOperands().slice(isAttention ? 1 : 0, 2)) // keys and values; both factors
-      all.push_back(isAttention ? decodingOpsOfKeys(operand) : decodingOps(operand));
   auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-  if (attention)
-    if (auto bounds = nn::matchKeyBounds(attention.getMask()))
-      all.push_back(std::move(bounds->ops));
-  if (attention && hasPages(attention)) {
-    SmallVector<Operation *> tables; // after what reads them
-    for (auto [operand, decoding] : llvm::zip(attention.getOperands().slice(1, 2), all)) {
-      auto paging = pagesOfKeys(operand);
-      decoding.insert(decoding.begin(), paging->ops.begin(), paging->ops.end());
-      if (paging->tableOp && !llvm::is_contained(tables, paging->tableOp))
-        tables.push_back(paging->tableOp);
-    }
-    all.push_back(std::move(tables));
-  }
+  if (llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
+    for (Value operand : op->getOperands().take_front(2))
+      all.push_back(decodingOps(operand));
+  if (!attention)
+    return all;
+  std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
+  if (sink)
+    all.push_back(sink->ops);
+  for (Value operand :
+       {sink ? sink->keys : Value(attention.getK()), sink ? sink->values : Value(attention.getV())})
+    all.push_back(decodingOpsOfKeys(operand));
+  if (auto bounds = nn::matchKeyBounds(sink ? sink->mask : Value(attention.getMask())))
+    all.push_back(std::move(bounds->ops));
   return all;
 }
 
@@ -94,8 +80,8 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
 static bool isReadersOwn(Operation *op) {
   return llvm::all_of(op->getUsers(), [op](Operation *user) {
     const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::MulOp, nn::AndOp, nn::LessEqualOp, nn::LessOp,
-                                     nn::GreaterEqualOp, nn::GreaterOp, nn::GatherOp, nn::ReshapeOp,
-                                     nn::TransposeOp, nn::DequantizeOp>(user);
+                                     nn::GreaterEqualOp, nn::GreaterOp, nn::PadOp, nn::ConcatOp, nn::ExpandOp,
+                                     nn::WhereOp, nn::AddOp>(user);
     return mayBePart ? isReadersOwn(user)
                      : llvm::any_of(operandOps(user), [op](const SmallVector<Operation *> &ops) {
                          return llvm::is_contained(ops, op);
@@ -171,6 +157,13 @@ Proposals proposePagedAttentions(const ProposalContext &context) {
   return propose(context, "paged_attention", [](Operation *op) {
     auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
     return attention && hasPages(attention);
+  });
+}
+
+Proposals proposeSinkAttentions(const ProposalContext &context) {
+  return propose(context, "sink_attention", [](Operation *op) {
+    auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
+    return attention && nn::matchAttentionSink(attention);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
+#include "passes/raise/AttentionSinks.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -198,11 +199,12 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
     return noteMiss(softmax, patternName,
                     "the softmax runs over axis " + std::to_string(axis) + ", not the last one");
   std::string reason;
-  auto scores = matchScores(softmax.getX(), raiser.shapes, reason);
+  const std::optional<Sink> sink = matchSink(softmax, raiser.shapes);
+  auto scores = matchScores(sink ? sink->scores : Value(softmax.getX()), raiser.shapes, reason);
   if (!scores)
     return noteMiss(softmax, patternName, reason);
   Heads heads = scores->heads;
-  auto weighted = matchWeighted(softmax, heads, raiser.shapes, reason);
+  auto weighted = matchWeighted(sink ? sink->probabilities : Value(softmax), heads, raiser.shapes, reason);
   if (!weighted)
     return noteMiss(softmax, patternName, reason);
   nn::MatmulOp root = weighted->product;
@@ -232,16 +234,19 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
       !why.empty())
     return noteMiss(softmax, patternName, why);
   applyScales(terms, root.getLoc(), raiser);
-  SmallVector<Value> operands = {query, key, value};
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
-  if (Value mask = buildMask(terms, root.getLoc(), raiser))
-    operands.push_back(mask);
+  SinkOperands parts{key, value, buildMask(terms, root.getLoc(), raiser)};
+  if (sink)
+    parts = putSinkInFront(*sink, parts, std::exchange(pattern.window, 0), root.getLoc(), raiser);
+  SmallVector<Value> operands = {query, parts.keys, parts.values};
+  if (parts.mask)
+    operands.push_back(parts.mask);
   SmallVector<NamedAttribute> attributes = {
       b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(q.scale * k.scale * scores->scale)))};
   if (scores->softcap != 0)
     attributes.push_back(b.getNamedAttr("softcap", b.getF32FloatAttr(static_cast<float>(scores->softcap))));
   addPattern(attributes, pattern, b);
-  if (weighted->zeroedNan)
+  if (weighted->zeroedNan || sink) // what no key has, the sink has
     attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
   if (rootRank == 3)
