@@ -16,8 +16,6 @@ Status PlanBuilder::planLoop(nn::LoopOp loop) {
     return badInput(describeOp(loop) +
                     ": how many steps it takes depends on run-time data, and a plan's launches follow from "
                     "sizes: it runs on the CPU only");
-  if (isInLoop)
-    return badInput(describeOp(loop) + ": a loop inside of a loop has no plan: it runs on the CPU only");
   llvm::SmallVector<BufferId> states;
   for (auto [initial, result] : llvm::zip(loop.getValues(), loop.getState())) {
     states.push_back(buffers[result] =
@@ -48,11 +46,12 @@ Status PlanBuilder::planLoop(nn::LoopOp loop) {
   inside.isInLoop = true;
   inside.exchangeWith(*this);
   const auto first = static_cast<uint32_t>(inside.plan.steps.size());
+  const auto place = static_cast<ptrdiff_t>(inside.plan.repetitions.size()); // those in its body come behind
   Status status = inside.planRounds(states);
   const ProgramPlan::Repetition rounds{first, static_cast<uint32_t>(inside.plan.steps.size()),
                                        nn::dimsFromAttr(*loop.getSteps()).front()};
   if (rounds.end > rounds.first)
-    inside.plan.repetitions.push_back(rounds);
+    inside.plan.repetitions.insert(inside.plan.repetitions.begin() + place, rounds);
   inside.exchangeWith(*this);
   return status;
 }

@@ -49,16 +49,23 @@ Status Executor::Runner::launchAll(const Frame &frame) {
       status = launch(frame, shapes.launches[i], true);
     return status;
   };
-  size_t next = 0;
-  for (const ShapePlan::Repetition &rounds : shapes.repetitions) {
-    Status status = launchSome(next, rounds.first);
-    for (int64_t round = 0; round < rounds.count && status; ++round)
-      status = launchSome(rounds.first, rounds.end);
-    if (!status)
-      return status;
-    next = rounds.end;
-  }
-  return launchSome(next, shapes.launches.size());
+  // Launches first … end - 1, with the repetitions from `inside` on that lie in them.
+  auto launchAll = [&](auto &self, size_t first, size_t end, size_t inside) -> Status {
+    const auto &repetitions = shapes.repetitions;
+    while (inside < repetitions.size() && repetitions[inside].end <= end) {
+      const ShapePlan::Repetition &rounds = repetitions[inside++];
+      Status status = launchSome(first, rounds.first);
+      for (int64_t round = 0; round < rounds.count && status; ++round)
+        status = self(self, rounds.first, rounds.end, inside);
+      if (!status)
+        return status;
+      first = rounds.end;
+      while (inside < repetitions.size() && repetitions[inside].first < rounds.end)
+        ++inside;
+    }
+    return launchSome(first, end);
+  };
+  return launchAll(launchAll, 0, shapes.launches.size(), 0);
 }
 
 Status Executor::Runner::findRecording(Frame &frame) {
@@ -110,20 +117,23 @@ Status Executor::Runner::record(Frame &frame) {
   }
   recorded.recording = std::move(*recording);
   size_t kernels = 0;
-  auto rounds = shapes.repetitions.begin();
   for (size_t i = 0; i < shapes.launches.size(); ++i) {
     const ShapePlan::Launch &launch = shapes.launches[i];
     if (Status status = resolve(launch, frame.addresses); !status)
       return status;
-    while (rounds != shapes.repetitions.end() && rounds->end <= i)
-      ++rounds;
-    const bool isRepeated = rounds != shapes.repetitions.end() && rounds->first <= i;
+    bool isRepeated = false;
+    size_t times = 1;
+    for (const ShapePlan::Repetition &rounds : shapes.repetitions)
+      if (rounds.first <= i && i < rounds.end) {
+        isRepeated = true;
+        times *= static_cast<size_t>(rounds.count);
+      }
     const bool isLibraryCall = plan.kernels[launch.kernel].isLibraryCall;
     // Several of what was recorded are of one launch in a loop: where that differs, all is recorded anew.
     recorded.launches.push_back(
         {isLibraryCall || isRepeated ? std::nullopt : std::optional(kernels), launch.grid, argumentValues});
     if (!isLibraryCall)
-      kernels += isRepeated ? static_cast<size_t>(rounds->count) : 1;
+      kernels += times;
   }
   recorded.addresses = frame.addresses;
   ++counted.recordings;

@@ -62,7 +62,7 @@ struct ShapePlan {
     uint32_t first = 0, end = 0;
     int64_t count = 0;
   };
-  std::vector<Repetition> repetitions;            ///< in their order, apart from each other
+  std::vector<Repetition> repetitions;            ///< in order, one inside of another behind that
   std::vector<State> states;                      ///< for each of the program's launches …
   std::vector<uint32_t> positions;                ///< … and where in `launches` it is
 };

@@ -280,7 +280,7 @@ struct ProgramPlan {
     uint32_t first = 0, end = 0;
     Dim count;
   };
-  std::vector<Repetition> repetitions; ///< in their order, apart from each other
+  std::vector<Repetition> repetitions; ///< in order, one inside of another behind that
   /// What follows from weights alone, made once when they are loaded: reads weights, writes Prepared buffers.
   /// Its sizes depend on nothing but the rank, and no ranks add up in it. Weights that only it reads are not
   /// kept.

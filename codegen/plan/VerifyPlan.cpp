@@ -287,13 +287,18 @@ static Status verifyPreparation(const ProgramPlan &plan) {
 
 /// The ranks of a collective count its rounds, and what is decided in a round would be for all.
 static Status verifyRepetitions(const ProgramPlan &plan) {
-  uint32_t end = 0;
+  std::vector<uint32_t> ends; // of those that the one before is in, and its own
+  uint32_t last = 0;
   for (const ProgramPlan::Repetition &one : plan.repetitions) {
-    if (one.first < end || one.end <= one.first || one.end > plan.steps.size())
-      return badInput(
-          fmt::format("steps {} … {} cannot be repeated: there are {}, and {} are repeated already",
-                      one.first, one.end, plan.steps.size(), end));
-    end = one.end;
+    while (!ends.empty() && ends.back() <= one.first)
+      ends.pop_back();
+    const uint32_t end = ends.empty() ? static_cast<uint32_t>(plan.steps.size()) : ends.back();
+    if (one.first < last || one.end <= one.first || one.end > end)
+      return badInput(fmt::format("steps {} … {} cannot be repeated: they begin before {}, end before they "
+                                  "begin, or end behind {}",
+                                  one.first, one.end, last, end));
+    ends.push_back(one.end);
+    last = one.first;
     for (uint32_t i = one.first; i < one.end; ++i)
       if (plan.steps[i].choice == Step::Choice::Ranks)
         return badInput(fmt::format("step {} is repeated, and ranks agree on it", i));

@@ -230,6 +230,27 @@ class Loops(ToolTest):
         self.refuse("fusion-opt", "m.onnx", "--fuse", "--emit=plan",
                     says="how many steps it takes depends on run-time data")
 
+    def test_nested(self):
+        """Both numbers of steps are sizes; what each outer step leaves is kept, too."""
+        size = lambda x: [helper.make_node("Shape", [x], [x + "shape"]), helper.make_node("Squeeze", [x + "shape"], [x + "n"])]
+        inner = self.swapping("yn", [])
+        inner.input[2:], inner.output[:] = ["oa", "ob"], ["oa2", "ob2"]
+        body = helper.make_graph(
+            [inner, helper.make_node("Add", ["oa2", "ob2"], ["oab"]), helper.make_node("Identity", ["ogo"], ["ogo2"])], "outer",
+            [info("oi", INT64, []), info("ogo", BOOL, []), info("oa", FLOAT, [2]), info("ob", FLOAT, [2])],
+            [info("ogo2", BOOL, []), info("oa2", FLOAT, [2]), info("ob2", FLOAT, [2]), info("oab", FLOAT, [2])])
+        outer = helper.make_node("Loop", ["xn", "", "a0", "b0"], ["a", "b", "all"], body=body)
+        ports = [info("a0", FLOAT, [2]), info("b0", FLOAT, [2]), info("x", FLOAT, ["n"]), info("y", FLOAT, ["m"])]
+        for n, m in ((3, 4), (0, 2), (2, 0), (1, 1)):
+            a, b = numpy.array([0, 2], numpy.float32), numpy.array([1, -1], numpy.float32)
+            given, sums = {"a0": a, "b0": b, "x": numpy.zeros(n, numpy.float32), "y": numpy.zeros(m, numpy.float32)}, []
+            for _ in range(n):
+                for _ in range(m):
+                    a, b = b, a + b
+                sums.append(a + b)
+            expected = {"a": a, "b": b, "all": numpy.array(sums, numpy.float32).reshape(n, 2)}
+            self.compare(size("x") + size("y") + [outer], ports, {}, given, expected, ("cpu", "emulate"))
+
 
 if __name__ == "__main__":
     unittest.main()
