@@ -1,5 +1,6 @@
 #include "api/IndexLimits.h"
 
+#include "ir/dialect/Scatter.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 
@@ -54,7 +55,7 @@ std::optional<Lookup> lookupOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, Found>(op)
       .Case<nn::GatherOp, nn::GatherElementsOp>([&](auto gather) -> Found { return along(gather); })
       .Case([&](nn::GatherNdOp gather) { return tuple(gather, static_cast<int64_t>(gather.getBatchDims())); })
-      .Case([&](nn::ScatterNdOp scatter) { return tuple(scatter, 0); })
+      .Case<nn::ScatterNdOp, nn::ScatterReduceOp>([&](auto scatter) { return tuple(scatter, 0); })
       .Default([](Operation *) { return Found(); });
 }
 

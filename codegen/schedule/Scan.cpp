@@ -1,6 +1,7 @@
 // Ops along one axis that no row schedule takes: running sums, arg_max, top_k, sample; and scattered writes.
 #include "codegen/body/KernelSource.h"
 #include "codegen/body/Printer.h"
+#include "codegen/schedule/ScatterReduce.h"
 #include "codegen/schedule/Schedules.h"
 
 #include "ir/dialect/Sample.h"
@@ -253,9 +254,10 @@ private:
       return reason;
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
-    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::SampleOp, nn::ScatterNdOp>(region.ops[0]))
+    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::SampleOp, nn::ScatterNdOp,
+                   nn::ScatterReduceOp>(region.ops[0]))
       return (region.ops[0]->getName().getStringRef() +
-              " is none of cumsum, arg_max, top_k, sample and scatter_nd")
+              " is none of cumsum, arg_max, top_k, sample, scatter_nd and scatter_reduce")
           .str();
     if (region.outputs.size() != 1 || region.outputs[0].getDefiningOp() != region.ops[0])
       return "the op's result does not leave the region";
@@ -268,6 +270,7 @@ private:
         .Case([&](nn::TopKOp op) { return emitTopK(op, region, context); })
         .Case([&](nn::SampleOp op) { return emitSample(op, region, context); })
         .Case([&](nn::ArgMaxOp op) { return emitArgMax(op, region, context); })
+        .Case([&](nn::ScatterReduceOp op) { return emitScatterReduce(op, region, context); })
         .Case([&](nn::ScatterNdOp op) { return emitScatter(op, region, context); });
   }
 };

@@ -4,6 +4,7 @@
 #include "ir/dialect/Loop.h"
 #include "ir/dialect/Mesh.h"
 #include "ir/dialect/Sample.h"
+#include "ir/dialect/Scatter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -22,7 +23,7 @@ void fusion::nn::NNDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/dialect/NNOps.cpp.inc"
       >();
-  addOperations<SampleOp, LoopOp>();
+  addOperations<SampleOp, LoopOp, ScatterReduceOp>();
   attachFormulas(*getContext());
 }
 

@@ -1,4 +1,5 @@
 // Gathers, scatters and what else works with indices.
+#include "ir/import/OpsScatter.h"
 #include "ir/import/OpsShared.h"
 #include "ir/import/onnx.pb.h"
 
@@ -68,7 +69,7 @@ Value withRows(NodeImporter &n, const Dim &first) {
 void scatterNd(NodeImporter &n) {
   std::string reduction = n.stringAttribute("reduction", "none");
   if (reduction != "none")
-    return n.fail("reduction '" + reduction + "' is not supported");
+    return n.result(0, scatterReduced(n, {n.operand(0), n.operand(1), n.operand(2)}, reduction));
   if (const auto first = consecutiveRows(n, 1);
       first && (n.shape(0)[0] - *first - n.shape(1)[0]).knownNonNegative())
     return n.result(0, withRows(n, *first));

@@ -1,4 +1,7 @@
-// ScatterElements: by comparing indices where there are few of them, as routers have, else by nn.scatter_nd.
+// ScatterElements: by comparing indices where there are few of them, as routers have, else by nn.scatter_nd
+// and nn.scatter_reduce.
+#include "ir/dialect/Scatter.h"
+#include "ir/import/OpsScatter.h"
 #include "ir/import/OpsShared.h"
 
 using namespace mlir;
@@ -29,7 +32,7 @@ public:
   }
 
   Value byComparing(StringRef reduction);
-  Value bySlices();
+  Value bySlices(StringRef reduction);
 
 private:
   /// What is not scattered to gets an index that is none.
@@ -100,7 +103,7 @@ Value Scatter::byComparing(StringRef reduction) {
 }
 
 /// Single elements, addressed in all dims.
-Value Scatter::bySlices() {
+Value Scatter::bySlices(StringRef reduction) {
   DimShape all = n.shapeOf(indices), last = all;
   last.push_back(Dim(1));
   SmallVector<Value> addresses;
@@ -111,7 +114,9 @@ Value Scatter::bySlices() {
         static_cast<int64_t>(i) == axis ? indices : n.expand(n.reshape(countFrom(n, 0, all[i]), along), all);
     addresses.push_back(n.reshape(own, last));
   }
-  return n.build<nn::ScatterNdOp>({data, n.concat(addresses, static_cast<int64_t>(all.size())), updates});
+  Value places = n.concat(addresses, static_cast<int64_t>(all.size()));
+  return reduction == "none" ? n.build<nn::ScatterNdOp>({data, places, updates})
+                             : scatterReduced(n, {data, places, updates}, reduction);
 }
 
 void scatterElements(NodeImporter &n) {
@@ -126,12 +131,19 @@ void scatterElements(NodeImporter &n) {
     return;
   if (scatter.isSmall())
     return n.result(0, scatter.byComparing(reduction));
-  if (reduction != "none")
-    return n.fail("reduction '" + reduction + "' needs few indices, of a number known at import");
-  n.result(0, scatter.bySlices());
+  n.result(0, scatter.bySlices(reduction));
 }
 
 } // namespace
+
+Value scatterReduced(NodeImporter &n, ArrayRef<Value> operands, StringRef reduction) {
+  if (!n.failed() && !llvm::is_contained({"add", "mul", "min", "max"}, reduction))
+    n.fail("reduction '" + reduction + "' is not supported");
+  if (n.failed())
+    return {};
+  return n.build<nn::ScatterReduceOp>(operands,
+                                      n.builder().getNamedAttr("kind", n.builder().getStringAttr(reduction)));
+}
 
 void registerScatter(HandlerTable &table) {
   table.add("", "ScatterElements", 3, 3, scatterElements);

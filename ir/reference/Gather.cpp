@@ -1,6 +1,7 @@
 // Reading and writing by index. An index out of range reads the nearest valid element and writes nothing, as
 // on the device. What is known before a run, Program::run refuses.
 #include "ir/base/Parallel.h"
+#include "ir/dialect/Scatter.h"
 #include "ir/reference/Support.h"
 
 #include <algorithm>
@@ -144,6 +145,56 @@ Result<Tensors> scatterNd(const Call &call) {
   return Tensors{result};
 }
 
+Result<Tensors> scatterReduce(const Call &call) {
+  auto op = llvm::cast<nn::ScatterReduceOp>(call.op);
+  const Tensor &x = call.operand(0), &where = call.operand(1), &updates = call.operand(2);
+  const auto depth = static_cast<size_t>(where.shape().back());
+  Shape expected(where.shape().begin(), where.shape().end() - 1);
+  expected.insert(expected.end(), x.shape().begin() + static_cast<int64_t>(depth), x.shape().end());
+  if (updates.shape() != expected || updates.type() != x.type())
+    return problem("the updates are {} {}, expected {} {}", name(updates.type()),
+                   shapeString(updates.shape()), name(x.type()), shapeString(expected));
+  const std::vector<int64_t> indices = where.toInts();
+  const int64_t slice = countOf(x.shape(), depth, x.shape().size()),
+                tuples = countOf(where.shape(), 0, where.shape().size() - 1);
+  Tensor result = Tensor::uninitialized(x.type(), x.shape());
+  const llvm::StringRef kind = op.getKind();
+  dispatch(arithmeticOf(x.type()), [&](auto zero) {
+    using T = decltype(zero);
+    using Wrapping = std::conditional_t<std::is_floating_point_v<T>, T, uint64_t>;
+    auto reduced = [&](T a, T b) {
+      if (kind == "add")
+        return static_cast<T>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+      if (kind == "mul")
+        return static_cast<T>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+      if (a != a || b != b)
+        return a != a ? a : b;
+      return (kind == "max" ? a < b : b < a) ? b : a;
+    };
+    std::vector<T> values(static_cast<size_t>(x.size())), added(static_cast<size_t>(slice));
+    loadElements(x, 0, x.size(), values.data());
+    for (int64_t i = 0; i < tuples; ++i) {
+      int64_t to = 0;
+      bool inside = true;
+      for (size_t d = 0; d < depth; ++d) {
+        const int64_t size = x.shape()[d], given = indices[static_cast<size_t>(i) * depth + d];
+        const int64_t index = given < 0 ? given + size : given;
+        inside &= index >= 0 && index < size;
+        to = to * size + index;
+      }
+      if (!inside)
+        continue;
+      loadElements(updates, i * slice, slice, added.data());
+      for (int64_t j = 0; j < slice; ++j) {
+        T &value = values[static_cast<size_t>(to * slice + j)];
+        value = reduced(value, added[static_cast<size_t>(j)]);
+      }
+    }
+    storeElements(result, 0, x.size(), values.data());
+  });
+  return Tensors{result};
+}
+
 Result<Tensors> cacheWrite(const Call &call) {
   auto op = llvm::cast<nn::CacheWriteOp>(call.op);
   const Tensor &past = call.operand(0), &fresh = call.operand(1);
@@ -190,6 +241,7 @@ llvm::ArrayRef<Entry> gatherEntries() {
       {"nn.gather_elements", gatherElements},
       {"nn.gather_nd", gatherNd},
       {"nn.scatter_nd", scatterNd},
+      {"nn.scatter_reduce", scatterReduce},
       {"nn.cache_write", cacheWrite},
   };
   return entries;

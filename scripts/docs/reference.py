@@ -65,7 +65,7 @@ def ops(source, include):
         "The dialects [`nn`](#nn), which graphs are imported into, and [`fusion`](#fusion), whose "
         "groups become kernels. Made of the definitions in `ir/dialect/*.td`.",
     ]
-    for files, dialect in ((("NNOps", "NNSample"), "nn"), (("FusionOps",), "fusion")):
+    for files, dialect in ((("NNOps", "NNLoop", "NNSample", "NNScatter"), "nn"), (("FusionOps",), "fusion")):
         for file in files:
             path = f"ir/dialect/{file}.td"
             records = json.loads(run("llvm-tblgen-22", "-dump-json", path))

@@ -80,5 +80,28 @@ TEST(Scan, ScatterIsACopyAndAScatter) {
        .launches = 4});
 }
 
+// Places that repeat, that are none, and rows wider than what a warp has.
+TEST(Scan, ScatteredUpdatesAreReducedInTheirOrder) {
+  std::vector<int64_t> rows, places;
+  for (int64_t i = 0; i < 70; ++i) {
+    rows.push_back(i * 7 % 9 - 2); // -2 is the last but one of five; 5 and 6 are none
+    places.insert(places.end(), {i * 5 % 5, -(i % 3) - 1});
+  }
+  for (const char *type : {"f16", "f32", "i32"})
+    for (const char *kind : {"add", "mul", "min", "max"})
+      check(fmt::format(R"(func.func @main(%x: tensor<5x300x{0}> {{nn.name = "x"}}, %i: tensor<70x1xi64> {{nn.name = "i"}},
+      %u: tensor<70x300x{0}> {{nn.name = "u"}}, %j: tensor<70x2xi64> {{nn.name = "j"}}, %v: tensor<70x{0}> {{nn.name = "v"}})
+      -> (tensor<5x300x{0}>, tensor<5x300x{0}>) {{
+    %0 = nn.scatter_reduce %x, %i, %u {{kind = "{1}"}} : (tensor<5x300x{0}>, tensor<70x1xi64>, tensor<70x300x{0}>) -> tensor<5x300x{0}>
+    %1 = nn.scatter_reduce %x, %j, %v {{kind = "{1}"}} : (tensor<5x300x{0}>, tensor<70x2xi64>, tensor<70x{0}>) -> tensor<5x300x{0}>
+    return %0, %1 : tensor<5x300x{0}>, tensor<5x300x{0}>
+  }})",
+                        type, kind),
+            {.inputs = {{"i", Tensor::of<int64_t>(DType::I64, {70, 1}, rows)},
+                        {"j", Tensor::of<int64_t>(DType::I64, {70, 2}, places)}},
+             .tolerance = 0,
+             .launches = 2});
+}
+
 } // namespace
 } // namespace fusion::test
