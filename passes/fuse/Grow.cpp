@@ -28,7 +28,45 @@ bool isRowFactor(Operation *op) {
 }
 } // namespace
 
+/// The scalar ops from the readers of `value` up to the one that they all lead to, in block order: an
+/// activation that is spelled, such as x * sigmoid(2 * x). Empty where they do not meet.
+static SmallVector<Operation *> joinedReaders(Value value, const Traffic &traffic) {
+  constexpr size_t mostOps = 32;
+  OpSet inside;
+  SmallVector<Value> made{value};
+  while (inside.size() < mostOps) {
+    Operation *next = nullptr;
+    for (Value each : made)
+      for (Operation *user : each.getUsers()) {
+        if (user->getBlock() != value.getParentBlock())
+          return {};
+        if (!inside.contains(user) && (!next || user->isBeforeInBlock(next)))
+          next = user;
+      }
+    if (!next || next->hasTrait<OpTrait::IsTerminator>() || !isScalarStep(next) || nn::isRescale(next) ||
+        next->getNumResults() != 1 || traffic.shapes[next->getResult(0)] != traffic.shapes[value])
+      return {};
+    inside.insert(next);
+    const bool meet = llvm::all_of(made, [&](Value each) {
+      return llvm::all_of(each.getUsers(), [&](Operation *user) { return inside.contains(user); });
+    });
+    if (meet && inside.size() > 1)
+      return inside.takeVector();
+    made.push_back(next->getResult(0));
+  }
+  return {};
+}
+
 bool ScalarTail::next(OpSet &ops) {
+  if (value && !value.use_empty() && !llvm::all_equal(value.getUsers()))
+    if (const SmallVector<Operation *> joined = joinedReaders(value, traffic); !joined.empty()) {
+      for (Operation *op : joined) {
+        takeSideBranch(op, ops);
+        ops.insert(op);
+      }
+      value = joined.back()->getResult(0);
+      return true;
+    }
   Operation *step = value ? nextStep() : nullptr;
   if (!step)
     return false;

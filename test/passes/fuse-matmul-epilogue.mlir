@@ -262,3 +262,24 @@ func.func @residual_that_leaves(%x: tensor<5x64xf16>, %w: tensor<64x96xf16>, %r:
   %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<5x96xf16>) -> tensor<5x96xf16>
   return %1, %2 : tensor<5x96xf16>, tensor<5x96xf16>
 }
+
+// -----
+
+// An activation that is spelled: its readers meet again.
+// CHECK-LABEL: @spelled
+// CHECK: fusion.group "matmul_epilogue"
+// CHECK-NEXT: nn.matmul
+// CHECK: nn.max
+// CHECK: nn.mul
+// CHECK-NEXT: fusion.yield
+// CHECK-NOT: nn.mul
+// CHECK: return
+func.func @spelled(%x: tensor<8x128xf32>, %w: tensor<128x256xf32>) -> tensor<8x256xf32> {
+  %half = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %m = nn.matmul %x, %w : (tensor<8x128xf32>, tensor<128x256xf32>) -> tensor<8x256xf32>
+  %0 = nn.add %m, %half : (tensor<8x256xf32>, tensor<f32>) -> tensor<8x256xf32>
+  %1 = nn.max %0, %zero : (tensor<8x256xf32>, tensor<f32>) -> tensor<8x256xf32>
+  %2 = nn.mul %m, %1 : (tensor<8x256xf32>, tensor<8x256xf32>) -> tensor<8x256xf32>
+  return %2 : tensor<8x256xf32>
+}
