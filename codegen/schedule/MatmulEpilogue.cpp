@@ -30,6 +30,18 @@ static bool isRescale(Operation *op, const Region &region, const KernelContext &
   });
 }
 
+/// A bias of each expert: rows of a table that are chosen as the experts are.
+static bool isExpertRow(Operation *op, const Region &region, const KernelContext &context) {
+  auto gather = dyn_cast<nn::GatherOp>(op);
+  const auto axis = gather ? static_cast<int64_t>(gather.getAxis()) : -1;
+  return (axis == 0 || axis == -2) && context.shape(gather.getX()).size() == 2 &&
+         inputView(region, context, gather.getX()) && inputView(region, context, gather.getIndices()) &&
+         llvm::any_of(region.ops, [&](Operation *other) {
+           auto experts = dyn_cast<nn::ExpertMatmulOp>(other);
+           return experts && experts.getIndex() == gather.getIndices();
+         });
+}
+
 std::optional<std::string> epilogueRefuses(const Region &region, const KernelContext &context,
                                            ArrayRef<Operation *> prologue) {
   const llvm::SmallPtrSet<Operation *, 8> decoding = decodingOps(region);
@@ -47,7 +59,7 @@ std::optional<std::string> epilogueRefuses(const Region &region, const KernelCon
       continue;
     if (isa<nn::ConstantOp>(other) || Product::of(other) || isProductSlice(other) ||
         (other->hasTrait<nn::Pointwise>() && other->getNumResults() == 1) ||
-        isRescale(other, region, context))
+        isRescale(other, region, context) || isExpertRow(other, region, context))
       continue;
     if (isa<nn::DynamicQuantizeOp>(other))
       return std::string(
@@ -81,6 +93,27 @@ scalar::Value EpilogueWriter::scale(Operation *op, Value operand) {
     view.strides[at] = stride;
   }
   return input(found->first, view, at, std::max<int64_t>(block, 1));
+}
+
+scalar::Value EpilogueWriter::expertRow(nn::GatherOp gather) {
+  const auto table = inputView(region, context, gather.getX()),
+             index = inputView(region, context, gather.getIndices());
+  View chosen = index->second; // one for all columns
+  chosen.shape.push_back(Dim(1));
+  chosen.strides.push_back(Dim(0));
+  const View &view = table->second;
+  const scalar::Value expert = graph.call(
+      "gather_index",
+      {graph.convertRegister(DType::I64, input(index->first, chosen)), functor.size(graph, view.shape[0])},
+      DType::I64);
+  scalar::Value at = column;
+  if (sums.width > 1)
+    at = graph.add(at, graph.input("lane", DType::I64, scalar::Level::Element));
+  const auto along = [&](scalar::Value number, size_t dim) {
+    return graph.mul(number, functor.size(graph, view.strides[dim]));
+  };
+  return graph.load(functor.pointer(table->first),
+                    graph.add(functor.size(graph, view.offset), graph.add(along(expert, 0), along(at, 1))));
 }
 
 bool EpilogueWriter::readsVectors(unsigned index, const View &view, ArrayRef<Dim> strides) const {
@@ -156,6 +189,8 @@ scalar::Value EpilogueWriter::value(Value v) {
     result = input(view->first, view->second);
   } else if (Operation *definition = v.getDefiningOp(); isa<nn::ConstantOp>(definition)) {
     result = constantValue(graph, functor, definition);
+  } else if (auto gather = dyn_cast<nn::GatherOp>(definition)) {
+    result = expertRow(gather);
   } else {
     SmallVector<scalar::Value> operands;
     const bool rescales = isa<nn::QuantizeOp, nn::DequantizeOp>(definition);

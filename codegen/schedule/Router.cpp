@@ -103,8 +103,8 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
       !isLastAxis(routes.taken.getAxis(), shape.size()) || !isLastAxis(routes.topK.getAxis(), shape.size()))
     return std::string(
         "nn.gather_elements takes something else than the scores of nn.top_k along the last axis");
-  if (dtype(scores) != DType::F32)
-    return "scores of " + std::string(name(dtype(scores))) + ", not f32";
+  if (!isScoreType(dtype(scores)))
+    return "scores of " + std::string(name(dtype(scores)));
   if (shape.back().constant().value_or(INT64_MAX) > mostScores ||
       chosen.back().constant().value_or(INT64_MAX) > mostTaken)
     return fmt::format("more than {} scores, or {} taken, or as many as a run says", mostScores, mostTaken);
@@ -113,7 +113,7 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
   if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>();
       softmax && llvm::is_contained(region.ops, softmax.getOperation())) {
     if (!isLastAxis(softmax.getAxis(), shape.size()) || dtype(softmax.getX()) != DType::F32 ||
-        softmax.getLog())
+        dtype(scores) != DType::F32 || softmax.getLog())
       return std::string("nn.softmax over another axis, not of f32, or its logarithm");
     routes.softmax = softmax;
     routes.scores = softmax.getX();
@@ -136,8 +136,8 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
     auto softmax = dyn_cast<nn::SoftmaxOp>(user);
     if (softmax && weight.hasOneUse() && isLastAxis(softmax.getAxis(), shape.size()) && !softmax.getLog())
       routes.weightSoftmax = softmax;
-    if (sum && sum.getKind() == "sum" && sum.getKeepdims() && sum.getAxes().size() == 1 &&
-        isLastAxis(sum.getAxes()[0], shape.size()) && sum->hasOneUse())
+    if (sum && dtype(scores) == DType::F32 && sum.getKind() == "sum" && sum.getKeepdims() &&
+        sum.getAxes().size() == 1 && isLastAxis(sum.getAxes()[0], shape.size()) && sum->hasOneUse())
       if (auto quotient = dyn_cast<nn::DivOp>(*sum->user_begin()); quotient && quotient.getLhs() == weight &&
                                                                    quotient.getRhs() == sum.getY() &&
                                                                    llvm::range_size(weight.getUses()) == 2) {

@@ -42,7 +42,12 @@ void RouterWriter::write(bool inMemory) {
            [](scalar::Graph &graph) { return graph.input("place", DType::I64, scalar::Level::Element); });
   writePut("DEVICE void put_weight(i64 line, i64 rank, f32 taken) const", routes.weight,
            [&](scalar::Graph &graph) {
-             return applied(graph, routes.after, graph.input("taken", DType::F32, scalar::Level::Element));
+             nn::SoftmaxOp softmax = routes.weightSoftmax;
+             const DType type = dtype(softmax ? Value(softmax.getY()) : nn::TopKOp(routes.topK).getX());
+             scalar::Value taken = graph.input("taken", DType::F32, scalar::Level::Element);
+             if (scalar::isNarrow(type))
+               taken = graph.convert(type, taken);
+             return applied(graph, routes.after, taken);
            });
 }
 

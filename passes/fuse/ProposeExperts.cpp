@@ -120,12 +120,23 @@ private:
     return axis == rank - 2 || axis == -2 ? sum : nn::ReduceOp();
   }
 
-  /// The group as it is.
+  /// Rows chosen as the experts are, which only the group reads.
+  bool isBias(nn::GatherOp gather, ArrayRef<Operation *> members) const {
+    return gather.getIndices() == nn::ExpertMatmulOp(root).getIndex() && gather.getAxis() == 0 &&
+           tensorType(gather.getX()).getRank() == 2 && !llvm::is_contained(members, gather.getOperation()) &&
+           llvm::all_of(gather->getUsers(), [&](Operation *user) { return ops.contains(user); });
+  }
+
+  /// The group as it is, with the biases of its experts.
   Candidate candidate() const {
     Candidate candidate;
     candidate.pattern = "expert_matmul";
     candidate.root = root;
     candidate.ops.assign(ops.begin(), ops.end());
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (auto gather = operand.getDefiningOp<nn::GatherOp>(); gather && isBias(gather, candidate.ops))
+          candidate.ops.push_back(gather);
     llvm::sort(candidate.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
     return candidate;
   }

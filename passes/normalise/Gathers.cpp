@@ -63,12 +63,54 @@ LogicalResult gatherNdOfRows(nn::GatherNdOp op, PatternRewriter &rewriter, Shape
   return success();
 }
 
+/// Whether it takes part of the last dim and all of the others.
+bool takesColumns(nn::SliceOp slice, ShapeTable &shapes) {
+  const DimShape whole = shapes.of(slice.getX()), part = shapes.of(slice.getY()),
+                 starts = nn::dimsFromAttr(slice.getStarts());
+  for (size_t i = 0; i + 1 < whole.size(); ++i)
+    if (!(starts[i] == Dim(0)) || !(part[i] == whole[i]) || slice.getSteps()[i] != 1)
+      return false;
+  return !whole.empty() && starts.back().isStatic() && part.back().isStatic();
+}
+
+// Pattern: slice(experts + gather(bias, index)) -> slice(experts) + gather(slice(bias), index), where all
+// that reads the sum takes columns: gate and up then have a bias each.
+LogicalResult sliceOfBiasedExperts(nn::SliceOp slice, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto sum = slice.getX().getDefiningOp<nn::AddOp>();
+  if (!sum)
+    return failure();
+  auto product = sum.getLhs().getDefiningOp<nn::ExpertMatmulOp>();
+  auto bias = (product ? sum.getRhs() : sum.getLhs()).getDefiningOp<nn::GatherOp>();
+  if (!product)
+    product = sum.getRhs().getDefiningOp<nn::ExpertMatmulOp>();
+  if (!product || !bias || bias.getAxis() != 0 || tensorType(bias.getX()).getRank() != 2 ||
+      !(shapes.of(bias) == shapes.of(product.getY())) ||
+      !llvm::all_of(sum->getUsers(), [&](Operation *user) {
+        auto other = llvm::dyn_cast<nn::SliceOp>(user);
+        return other && takesColumns(other, shapes);
+      }))
+    return failure();
+  auto dims = [&](StringRef name, const DimShape &values) {
+    return rewriter.getNamedAttr(name, nn::dimsToAttr(rewriter.getContext(), values));
+  };
+  const Dim start = nn::dimsFromAttr(slice.getStarts()).back(), size = shapes.of(slice.getY()).back();
+  Value table = nn::build<nn::SliceOp>(
+      rewriter, bias.getLoc(), bias.getX(),
+      {dims("starts", {Dim(0), start}), dims("sizes", {shapes.of(bias.getX())[0], size}),
+       rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr({1, slice.getSteps().back()}))});
+  Value rows = nn::build<nn::GatherOp>(rewriter, bias.getLoc(), {table, bias.getIndices()}, bias->getAttrs());
+  Value part = nn::build<nn::SliceOp>(rewriter, slice.getLoc(), product.getY(), slice->getAttrs());
+  replaceByNew(rewriter, slice, nn::build<nn::AddOp>(rewriter, sum.getLoc(), {part, rows}));
+  return success();
+}
+
 } // namespace
 
 void addGathers(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::GatherOp>(patterns, shapes, gatherOfOne);
   add<nn::GatherNdOp>(patterns, shapes, gatherNdOfOne);
   add<nn::GatherNdOp>(patterns, shapes, gatherNdOfRows);
+  add<nn::SliceOp>(patterns, shapes, sliceOfBiasedExperts);
 }
 
 } // namespace fusion::normalise

@@ -110,3 +110,28 @@ func.func @sum_of_columns(%x: tensor<5x1x64xf16>, %w: tensor<4x32x64xf16>, %inde
   %y = nn.reduce %a {kind = "sum", axes = array<i64: 2>, keepdims = false} : (tensor<5x3x32xf16>) -> tensor<5x3xf16>
   return %y : tensor<5x3xf16>
 }
+
+// -----
+
+// A bias of each expert is read by the kernel of the product; one that others read too stays.
+// CHECK-LABEL: @bias
+// CHECK: %[[B:.*]] = nn.gather
+// CHECK: fusion.group "expert_matmul"
+// CHECK-DAG: nn.expert_matmul
+// CHECK-DAG: nn.gather
+// CHECK: nn.add
+// CHECK-NEXT: fusion.yield
+// CHECK: fusion.group "expert_matmul"
+// CHECK-NEXT: nn.expert_matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: fusion.yield
+// CHECK: return %{{.*}}, %{{.*}}, %[[B]]
+func.func @bias(%x: tensor<5x1x64xf16>, %z: tensor<5x1x64xf16>, %w: tensor<4x32x64xf16>, %b: tensor<4x32xf16>, %index: tensor<5x3xi32>) -> (tensor<5x3x32xf16>, tensor<5x3x32xf16>, tensor<5x3x32xf16>) {
+  %o = nn.gather %b, %index {axis = 0 : i64} : (tensor<4x32xf16>, tensor<5x3xi32>) -> tensor<5x3x32xf16>
+  %g = nn.gather %b, %index {axis = 0 : i64} : (tensor<4x32xf16>, tensor<5x3xi32>) -> tensor<5x3x32xf16>
+  %p = nn.expert_matmul %x, %w, %index {transpose_w = true} : (tensor<5x1x64xf16>, tensor<4x32x64xf16>, tensor<5x3xi32>) -> tensor<5x3x32xf16>
+  %y = nn.add %p, %g : (tensor<5x3x32xf16>, tensor<5x3x32xf16>) -> tensor<5x3x32xf16>
+  %q = nn.expert_matmul %z, %w, %index {transpose_w = true} : (tensor<5x1x64xf16>, tensor<4x32x64xf16>, tensor<5x3xi32>) -> tensor<5x3x32xf16>
+  %v = nn.add %q, %o : (tensor<5x3x32xf16>, tensor<5x3x32xf16>) -> tensor<5x3x32xf16>
+  return %y, %v, %o : tensor<5x3x32xf16>, tensor<5x3x32xf16>, tensor<5x3x32xf16>
+}

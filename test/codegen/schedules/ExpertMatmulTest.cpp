@@ -19,6 +19,7 @@ struct Form {
   bool sum = false;   ///< of the weighted products over the slots, and an activation of it
   Choice choice = Choice::Spread;
   const char *index = "i64";
+  bool bias = false; ///< of each expert, added to its product
 };
 
 std::string module(const Form &f) {
@@ -30,6 +31,11 @@ std::string module(const Form &f) {
                     p = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, width, f.type),
                     y = fmt::format("tensor<{}x{}x{}x{}>", f.tokens, f.slots, f.n, f.type),
                     s = fmt::format("tensor<{}x{}x1x{}>", f.tokens, f.slots, f.type);
+  const std::string e = fmt::format("tensor<{}x{}x{}>", f.experts, width, f.type);
+  const std::string bias = !f.bias ? "" : fmt::format(R"(
+        %v = nn.gather %e0, %c {{axis = 0 : i64}} : ({0}, {1}) -> {2}
+        %p = nn.add %q, %v : ({2}, {2}) -> {2})",
+                                                      e, i, p);
   const std::string slice = fmt::format("sizes = [{}, {}, {}], steps = array<i64: 1, 1, 1>}} : ({}) -> {}",
                                         f.tokens, f.slots, f.n, p, y);
   const std::string tail = f.gated ? fmt::format(R"(
@@ -47,14 +53,14 @@ std::string module(const Form &f) {
         %r = nn.silu %t : ({1}) -> {1})",
                                                     y, added);
   return fmt::format(R"(
-    func.func @main(%x: {0}, %w: {1}, %i: {2}, %s: {3}) -> {4} {{
-      %0 = fusion.group "g" schedule "experts" (%a0 = %x, %b = %w, %c = %i, %d = %s) : ({0}, {1}, {2}, {3}) -> {4} {{
-        %p = nn.expert_matmul %a0, %b, %c {{transpose_w = {5}}} : ({0}, {1}, {2}) -> {6}{7}
+    func.func @main(%x: {0}, %w: {1}, %i: {2}, %s: {3}, %e: {8}) -> {4} {{
+      %0 = fusion.group "g" schedule "experts" (%a0 = %x, %b = %w, %c = %i, %d = %s, %e0 = %e) : ({0}, {1}, {2}, {3}, {8}) -> {4} {{
+        %{9} = nn.expert_matmul %a0, %b, %c {{transpose_w = {5}}} : ({0}, {1}, {2}) -> {6}{7}
         fusion.yield %r : {4}
       }}
       return %0 : {4}
     }})",
-                     x, w, i, s, f.sum ? added : y, f.transpose, p, tail + sum);
+                     x, w, i, s, f.sum ? added : y, f.transpose, p, bias + tail + sum, e, f.bias ? "q" : "p");
 }
 
 /// Choices in [0, experts), some of them from the end where the index has a sign.
@@ -131,6 +137,19 @@ TEST(ExpertMatmul, SumOverSlotsOfAFewTokens) {
        .sum = true,
        .choice = Choice::OutOfRange},
       "expert_gemv_sum");
+}
+
+TEST(ExpertMatmul, BiasOfEachExpert) {
+  const char *const names[] = {"expert_gemv", "expert_small_m", "expert_mma"};
+  for (auto [tokens, name] : {std::pair(1, names[0]), std::pair(5, names[1]), std::pair(150, names[2])}) {
+    const int experts = tokens == 150 ? 3 : 6;
+    run({.tokens = tokens, .experts = experts, .gated = false, .shared = false, .bias = true}, name);
+    run({.tokens = tokens, .experts = experts, .gated = false, .choice = Choice::OutOfRange, .bias = true},
+        name);
+  }
+  run({.tokens = 1, .slots = 3, .gated = false, .shared = false, .sum = true, .bias = true},
+      "expert_gemv_sum");
+  run({.tokens = 4, .type = "f32", .gated = false, .bias = true}, "expert_fma");
 }
 
 TEST(ExpertMatmul, SharesOfRows) {

@@ -11,14 +11,15 @@ struct Form {
   bool softmax = true;
   const char *weights = "divided"; ///< or "softmax", or "as they are"
   const char *type = "bf16";       ///< of the weights
+  const char *scores = "f32";      ///< their type
 };
 
 std::string module(const Form &f) {
-  const std::string x = fmt::format("tensor<{}x{}xf32>", f.rows, f.width),
+  const std::string x = fmt::format("tensor<{}x{}x{}>", f.rows, f.width, f.scores),
                     i = fmt::format("tensor<{}x{}xi64>", f.rows, f.count),
-                    v = fmt::format("tensor<{}x{}xf32>", f.rows, f.count),
+                    v = fmt::format("tensor<{}x{}x{}>", f.rows, f.count, f.scores),
                     w = fmt::format("tensor<{}x{}x{}>", f.rows, f.count, f.type),
-                    one = fmt::format("tensor<{}x1xf32>", f.rows);
+                    one = fmt::format("tensor<{}x1x{}>", f.rows, f.scores);
   std::string body =
       f.softmax ? fmt::format("%s = nn.softmax %a {{axis = 1 : i64}} : ({0}) -> {0}\n", x) : "";
   const char *scores = f.softmax ? "%s" : "%a", *weight = "%v";
@@ -69,6 +70,15 @@ TEST(Router, WeightsOfEachKind) {
            .type = weights[0] == 'd' ? "f32"
                    : softmax         ? "f16"
                                      : "bf16"});
+}
+
+// Weights are rounded to the scores' type before they are widened.
+TEST(Router, NarrowScores) {
+  for (const char *scores : {"bf16", "f16"})
+    for (const char *weights : {"softmax", "as they are"})
+      run({.softmax = false, .weights = weights, .type = "f32", .scores = scores});
+  EXPECT_NE(refusal(routerSchedule(), module({.scores = "bf16"})), "");
+  EXPECT_NE(refusal(routerSchedule(), module({.softmax = false, .scores = "bf16"})), "");
 }
 
 TEST(Router, EqualScoresInTheirOrder) {
