@@ -258,7 +258,7 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
   for (std::string_view feature : target->unusedFeatures())
     report.unusedFeatures.emplace_back(feature);
   FirstError error(context);
-  auto oracle = makeScheduleOracle(*target, options.plan.schedules);
+  auto oracle = makeScheduleOracle(*target, options.plan.schedules, options.plan.batchInvariant);
   Status status;
   if (options.fuse) {
     auto patterns = loadPatterns(*context, options.patternFiles);

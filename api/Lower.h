@@ -50,9 +50,11 @@ inline constexpr std::string_view oneRanksRemark =
 /// asked) fuse in place.
 Status lower(mlir::ModuleOp module, const LowerOptions &options, FusionReport &report);
 
-/// The code generator's answer to which schedule takes a group.
+/// The code generator's answer to which schedule takes a group. With `batchInvariant` none does whose plan
+/// does not keep KernelContext::batchInvariant.
 std::unique_ptr<ScheduleOracle> makeScheduleOracle(const TargetInfo &target,
-                                                   const ScheduleSet &schedules = builtinSchedules());
+                                                   const ScheduleSet &schedules = builtinSchedules(),
+                                                   bool batchInvariant = false);
 
 /// The built-in patterns and those of `files`.
 Result<PatternSet> loadPatterns(mlir::MLIRContext &context, const std::vector<std::string> &files);

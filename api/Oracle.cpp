@@ -9,8 +9,8 @@ namespace fusion {
 namespace {
 class CodegenOracle : public ScheduleOracle {
 public:
-  CodegenOracle(TargetInfo target, ScheduleSet schedules)
-      : target(std::move(target)), schedules(std::move(schedules)) {}
+  CodegenOracle(TargetInfo target, ScheduleSet schedules, bool batchInvariant)
+      : target(std::move(target)), schedules(std::move(schedules)), batchInvariant(batchInvariant) {}
 
   void begin(func::FuncOp function, const nn::SymbolicShapes &analysed) override {
     shapes = &analysed;
@@ -41,9 +41,7 @@ public:
       return ("there is no schedule \"" + group.getSchedule() + "\"").str();
     const Region region = Region::of(group);
     const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = schedule->plan(
-        region,
-        {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules});
+    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
     return plan ? std::nullopt : std::optional(plan.error().message);
   }
 
@@ -61,16 +59,24 @@ public:
   }
 
 private:
+  KernelContext contextOf(ArrayRef<View> inputs, ArrayRef<View> outputs) const {
+    return {.shapes = *shapes,
+            .inputs = inputs,
+            .target = target,
+            .outputs = outputs,
+            .schedules = schedules,
+            .batchInvariant = batchInvariant};
+  }
+
   Result<std::string> firstSchedule(const Region &region) {
     SmallVector<View> inputs;
     for (Value input : region.inputs)
       inputs.push_back((*views)[input]);
     SmallVector<View> outputs = outputViews(region, *views);
-    KernelContext context{
-        .shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
+    const KernelContext context = contextOf(inputs, outputs);
     std::string reasons;
     for (const Schedule *schedule : schedules.inOrderFor(region)) {
-      auto plan = schedule->plan(region, context);
+      auto plan = planWith(*schedule, region, context);
       if (plan)
         return schedule->name().str();
       reasons += (reasons.empty() ? "" : "; ") + schedule->name().str() + ": " + plan.error().message;
@@ -80,13 +86,15 @@ private:
 
   TargetInfo target;
   ScheduleSet schedules;
+  bool batchInvariant;
   const nn::SymbolicShapes *shapes = nullptr;
   std::optional<Views> views;
 };
 } // namespace
 
-std::unique_ptr<ScheduleOracle> makeScheduleOracle(const TargetInfo &target, const ScheduleSet &schedules) {
-  return std::make_unique<CodegenOracle>(target, schedules);
+std::unique_ptr<ScheduleOracle> makeScheduleOracle(const TargetInfo &target, const ScheduleSet &schedules,
+                                                   bool batchInvariant) {
+  return std::make_unique<CodegenOracle>(target, schedules, batchInvariant);
 }
 
 } // namespace fusion

@@ -48,6 +48,38 @@ TEST(ScheduleRecipe, ItsRefusalsAreAmongTheReasons) {
   EXPECT_THAT(plan.error().message, HasSubstr("row: nn.reduce sum of i1"));
 }
 
+/// Takes what `pointwise` takes, and does not say that a row's result is independent of the other rows.
+class Varying : public Schedule {
+public:
+  llvm::StringRef name() const override { return "varying"; }
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    auto plan = builtinSchedules().find("pointwise")->plan(region, context);
+    if (plan)
+      plan->batchInvariant = false;
+    return plan;
+  }
+};
+
+TEST(ScheduleRecipe, OneThatIsNotBatchInvariantIsPassedOver) {
+  const Varying varying;
+  CompileOptions options;
+  options.schedules = {&varying};
+  for (bool batchInvariant : {false, true}) {
+    options.batchInvariant = batchInvariant;
+    Lowered graph(R"(!x = tensor<?x131xTYPE>
+func.func @main(%x: !x {nn.dims = ["rows", 131]}) -> !x {
+  %0 = nn.neg %x : (!x) -> !x
+  %1 = nn.exp %0 : (!x) -> !x
+  return %1 : !x
+})",
+                  "f32", options);
+    ASSERT_TRUE(graph);
+    EXPECT_EQ(graph.countIn("varying", "nn.exp"), batchInvariant ? 0u : 1u);
+    EXPECT_EQ(graph.countIn("pointwise", "nn.exp"), batchInvariant ? 1u : 0u);
+    EXPECT_EQ(graph.plan().kernels.size(), 1u);
+  }
+}
+
 TEST(ScheduleRecipe, OthersDoNotSeeIt) {
   Lowered graph(text, "f32");
   ASSERT_TRUE(graph);
