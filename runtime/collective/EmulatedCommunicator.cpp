@@ -1,6 +1,6 @@
 // Ranks as threads of one process whose kernels are emulated: all memory is the host's.
 #include "runtime/MemoryPlan.h"
-#include "runtime/collective/ExchangeMemory.h"
+#include "runtime/collective/HostExchange.h"
 #include "runtime/collective/Shards.h"
 
 #include <fmt/format.h>
@@ -13,13 +13,9 @@
 namespace fusion {
 namespace {
 
-using fusion_exchange::Exchange;
 using fusion_exchange::Failure;
 
-/// A kernel that takes a GPU microseconds takes a busy host seconds.
-constexpr std::chrono::seconds emulatedTimeout(300);
-
-class EmulatedCommunicator : public ExchangeCommunicator {
+class EmulatedCommunicator : public HostExchangeCommunicator {
 public:
   static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<Rendezvous> host) {
     std::unique_ptr<EmulatedCommunicator> made(new EmulatedCommunicator(std::move(host)));
@@ -72,19 +68,10 @@ protected:
       return addresses.error();
     return Peers{std::move(*addresses), nullptr};
   }
-  Status makeExchange(void *&device, Failure *&failure, Failure *&failureOnDevice) override {
-    device = &ownExchange;
-    failure = failureOnDevice = &ownFailure;
-    return {};
-  }
-  Status upload(void *, const Exchange &exchange) override {
-    ownExchange = exchange;
-    return {};
-  }
 
 private:
   explicit EmulatedCommunicator(std::unique_ptr<Rendezvous> host)
-      : ExchangeCommunicator(std::move(host), collectiveTimeout(emulatedTimeout)) {}
+      : HostExchangeCommunicator(std::move(host)) {}
 
   /// What each rank calls so, in its own memory, which is everyone's.
   Result<std::vector<void *>> addressesOf(void *own) {
@@ -100,8 +87,6 @@ private:
     return addresses;
   }
 
-  Exchange ownExchange = {};
-  Failure ownFailure = {};
   std::vector<Failure *> failures; ///< of each rank
 };
 

@@ -1,6 +1,6 @@
 // Ranks as processes of one host whose kernels are emulated.
 #include "runtime/MemoryPlan.h"
-#include "runtime/collective/ExchangeMemory.h"
+#include "runtime/collective/HostExchange.h"
 #include "runtime/collective/Nccl.h"
 #include "runtime/collective/Shards.h"
 #include "runtime/collective/ProcessCommunicator.h"
@@ -22,10 +22,8 @@
 namespace fusion {
 namespace {
 
-using fusion_exchange::Exchange;
 using fusion_exchange::Failure;
 
-constexpr std::chrono::seconds emulatedTimeout(300);
 constexpr size_t mostToldAtOnce = 16 << 20;
 
 /// The same in processes that can open each other's files under /proc, and in no others.
@@ -57,7 +55,7 @@ bool isShared(const Descriptor &file, size_t bytes) {
          S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && static_cast<size_t>(facts.st_size) == bytes;
 }
 
-class SharedMemoryCommunicator : public ExchangeCommunicator {
+class SharedMemoryCommunicator : public HostExchangeCommunicator {
 public:
   static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<Rendezvous> host) {
     std::unique_ptr<SharedMemoryCommunicator> made(new SharedMemoryCommunicator(std::move(host)));
@@ -152,25 +150,13 @@ protected:
     return peers;
   }
 
-  Status makeExchange(void *&device, Failure *&failure, Failure *&failureOnDevice) override {
-    device = &ownExchange;
-    failure = failureOnDevice = &ownFailure;
-    return {};
-  }
-  Status upload(void *, const Exchange &exchange) override {
-    ownExchange = exchange;
-    return {};
-  }
-
 private:
   explicit SharedMemoryCommunicator(std::unique_ptr<Rendezvous> host)
-      : ExchangeCommunicator(std::move(host), collectiveTimeout(emulatedTimeout)),
+      : HostExchangeCommunicator(std::move(host)),
         watch(*rendezvous, [this] { giveUp(); }) {}
   /// Kernels of this process no longer wait for others.
   void giveUp() { std::atomic_ref(ownFailure.happened).store(1); }
 
-  Exchange ownExchange = {};
-  Failure ownFailure = {};
   Descriptor file; ///< of the own areas, until the others have opened it
   size_t size = 0;
   GroupWatch watch; ///< last, so that it ends first
