@@ -305,6 +305,18 @@ TEST(Row, RefusalsNameTheReason) {
                                             "tensor<4x4xf32>\nreturn %y : tensor<4x4xf32>"))
                 .find("nn.matmul is not arithmetic along rows"),
             std::string::npos);
+  EXPECT_NE(refusal(rowSchedule(), R"(!x = tensor<4x128xf32> !t = tensor<4x64xf32>
+    func.func @main(%x: !x, %cos: !t, %sin: !t) -> !x {
+      %y = fusion.group "g" schedule "row" (%a = %x, %c = %cos, %s = %sin) : (!x, !t, !t) -> !x {
+        %q, %scales = nn.dynamic_quantize %a {group_size = 32 : i64} : (!x) -> (tensor<4x128xi8>, tensor<4x4xf32>)
+        %f = nn.cast %q : (tensor<4x128xi8>) -> !x
+        %o = nn.rope %f, %c, %s {interleaved = false, rotary_dim = 128 : i64} : (!x, !t, !t) -> !x
+        fusion.yield %o : !x
+      }
+      return %y : !x
+    })")
+                .find("a rotary embedding of values that are scaled per group"),
+            std::string::npos);
 }
 
 } // namespace
