@@ -28,8 +28,8 @@ public:
 
   /// `inputPorts`: what the graph takes, which is called if inputs are random.
   Result<GivenTensors> read(llvm::function_ref<Result<std::vector<Port>>()> inputPorts) const;
-  /// A file of expected outputs that has none of the program's is an error. Names in it that may be mistakes are
-  /// noted.
+  /// A file of expected outputs that has none of the program's is an error. Names in it that may be mistakes
+  /// are noted.
   Status checkNames(const GivenTensors &given, const Program &program) const;
   /// Those of `outputs` that are compared or written.
   NamedTensors wanted(const NamedTensors &outputs, const GivenTensors &given) const;
