@@ -153,10 +153,10 @@ def NN_ConcatOp : NN_Op<"concat", [NN_Indexed, NN_ShardRule]> {
 def NN_CacheWriteOp : NN_Op<"cache_write", [NN_Indexed, NN_ShardRule]> {
   let summary = "a cache whose rows at the places `rows` are replaced by new ones";
   let description = [{
-    `fresh` has n rows along `axis`, `past` has P. The result has P rows, or P + n with `grows`. Row rows[i]
-    of the result is row i of `fresh`, unless the result has no such row; all other rows are those of `past`,
-    and 0 from row P on. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`, and its entries follow
-    each other: rows[i] = rows[0] + i. With `grows` and rows[0] = P this is nn.concat.
+    `fresh` has n rows along `axis`, `past` has P. The result has P rows, or P + n with `grows`.
+    Row rows[i] of the result is row i of `fresh`, unless the result has no such row; all other rows are those
+    of `past`, and 0 from row P on. `rows` broadcasts to `fresh`, has 1 in the dims after `axis`, and its
+    entries follow each other: rows[i] = rows[0] + i. With `grows` and rows[0] = P this is nn.concat.
 
     ```mlir
     %y = nn.cache_write %past, %fresh, %rows {axis = 2 : i64, grows = true}
