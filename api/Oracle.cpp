@@ -18,21 +18,29 @@ public:
   }
 
   Result<std::string> schedule(ArrayRef<Operation *> ops, const GroupPorts &ports) override {
-    Region region;
-    region.ops.assign(ops.begin(), ops.end());
-    region.inputs = ports.inputs;
-    region.outputs = ports.outputs;
-    region.anchor = ops.back();
-    // Constants that the commit will clone into the body are part of the region.
-    SmallVector<Operation *> constants;
-    for (Operation *op : ops)
-      for (Value operand : op->getOperands())
-        if (Operation *producer = operand.getDefiningOp();
-            producer && isBodyConstant(producer) && !llvm::is_contained(region.ops, producer) &&
-            !llvm::is_contained(constants, producer))
-          constants.push_back(producer);
-    region.ops.insert(region.ops.begin(), constants.begin(), constants.end());
-    return firstSchedule(region);
+    return firstSchedule(regionOf(ops, ports));
+  }
+
+  SmallVector<GroupPorts> parts(ArrayRef<Operation *> ops, const GroupPorts &ports, StringRef name) override {
+    const Schedule *schedule = schedules.find(name);
+    if (!schedule || !schedule->keepsParts())
+      return {};
+    const Region region = regionOf(ops, ports);
+    SmallVector<View> inputs, outputs;
+    auto plan = schedule->plan(region, contextOf(region, inputs, outputs));
+    if (!plan)
+      return {};
+    const std::vector<PlannedAlternative> alternatives = plan->alternatives(region);
+    SmallVector<GroupPorts> parts;
+    for (const PlannedKernel &kernel : alternatives.front().kernels) {
+      GroupPorts &own = parts.emplace_back();
+      own.outputs.assign(kernel.region.outputs.begin(), kernel.region.outputs.end());
+      for (Operation *op : kernel.region.ops)
+        for (Value operand : op->getOperands())
+          if (llvm::is_contained(kernel.region.inputs, operand) && !llvm::is_contained(own.inputs, operand))
+            own.inputs.push_back(operand);
+    }
+    return parts;
   }
 
   std::optional<std::string> refusal(GroupOp group) override {
@@ -49,7 +57,7 @@ public:
     SmallVector<Operation *> ops;
     for (Operation &op : function.getBody().front().without_terminator())
       if (!nn::isStored(&op) && !isBodyConstant(&op) && !views->isView(&op))
-        ops.push_back(&op);
+        ops.append(kernelsOf(&op), &op);
     return ops;
   }
 
@@ -59,21 +67,48 @@ public:
   }
 
 private:
-  KernelContext contextOf(ArrayRef<View> inputs, ArrayRef<View> outputs) const {
-    return {.shapes = *shapes,
-            .inputs = inputs,
-            .target = target,
-            .outputs = outputs,
-            .schedules = schedules,
-            .batchInvariant = batchInvariant};
+  /// Those that run where nothing is measured.
+  size_t kernelsOf(Operation *op) const {
+    auto group = dyn_cast<GroupOp>(op);
+    const Schedule *schedule = group ? schedules.find(group.getSchedule()) : nullptr;
+    if (!schedule || !schedule->keepsParts())
+      return 1;
+    const Region region = Region::of(group);
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
+    auto plan = schedule->plan(
+        region,
+        {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules});
+    return plan ? plan->alternatives(region).front().kernels.size() : 1;
+  }
+
+  static Region regionOf(ArrayRef<Operation *> ops, const GroupPorts &ports) {
+    Region region;
+    region.ops.assign(ops.begin(), ops.end());
+    region.inputs = ports.inputs;
+    region.outputs = ports.outputs;
+    region.anchor = ops.back();
+    // Constants that the commit will clone into the body are part of the region.
+    SmallVector<Operation *> constants;
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp();
+            producer && isBodyConstant(producer) && !llvm::is_contained(region.ops, producer) &&
+            !llvm::is_contained(constants, producer))
+          constants.push_back(producer);
+    region.ops.insert(region.ops.begin(), constants.begin(), constants.end());
+    return region;
+  }
+
+  KernelContext contextOf(const Region &region, SmallVector<View> &inputs, SmallVector<View> &outputs) const {
+    for (Value input : region.inputs)
+      inputs.push_back((*views)[input]);
+    outputs = outputViews(region, *views);
+    return {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
   }
 
   Result<std::string> firstSchedule(const Region &region) {
-    SmallVector<View> inputs;
-    for (Value input : region.inputs)
-      inputs.push_back((*views)[input]);
-    SmallVector<View> outputs = outputViews(region, *views);
-    const KernelContext context = contextOf(inputs, outputs);
+    SmallVector<View> inputs, outputs;
+    const KernelContext context = contextOf(region, inputs, outputs);
     std::string reasons;
     for (const Schedule *schedule : schedules.inOrderFor(region)) {
       auto plan = planWith(*schedule, region, context);

@@ -41,7 +41,8 @@ Result<Alternative> PlanBuilder::partLaunch(const PlannedKernel &part, const Reg
   own.inputs = inputs;
   own.outputs = targets.views;
   own.independent = independent;
-  Result<Alternative> made = oneLaunch(part.region, own, part.emit, targets.buffers);
+  Result<Alternative> made = part.byLibrary ? launchesOfLibrary(part.region, own, targets.buffers)
+                                            : oneLaunch(part.region, own, part.emit, targets.buffers);
   for (auto [value, buffer, view] : llvm::zip(part.region.outputs, targets.buffers, targets.views)) {
     buffers[value] = buffer;
     View seen = view;
@@ -119,7 +120,7 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
                                                          : partLaunch(kernel, region, context, made, outputs);
       if (!part)
         return part.error();
-      made.launches.push_back(std::move(part->launches.front()));
+      llvm::move(part->launches, std::back_inserter(made.launches));
       made.collective = part->collective;
     }
     made.when = one.when;

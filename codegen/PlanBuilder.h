@@ -54,6 +54,11 @@ private:
   Status addLibraryVariant(Step &step, const Region &region, const KernelContext &context,
                            const std::optional<Region> &multiplied,
                            llvm::ArrayRef<BufferId> outputs);
+  /// The library's calls for the matmuls, and the kernels of the remaining ops.
+  Result<Alternative> launchesOfLibrary(const Region &region, const KernelContext &context,
+                                        llvm::ArrayRef<BufferId> outputs);
+  Result<Alternative> launchesOfLibrary(const Region &region, const KernelContext &context,
+                                        const LibraryMatmuls &split, llvm::ArrayRef<BufferId> outputs);
   Result<std::vector<KernelLaunch>> callMatmuls(const Region &region, const KernelContext &context,
                                                 const LibraryMatmuls &products,
                                                 llvm::ArrayRef<BufferId> outputs);

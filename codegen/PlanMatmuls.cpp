@@ -74,6 +74,30 @@ Result<std::vector<KernelLaunch>> PlanBuilder::callMatmuls(const Region &region,
   return launches;
 }
 
+Result<Alternative> PlanBuilder::launchesOfLibrary(const Region &region, const KernelContext &context,
+                                                   const LibraryMatmuls &split,
+                                                   llvm::ArrayRef<BufferId> outputs) {
+  Result<std::vector<KernelLaunch>> launches = callMatmuls(region, context, split, outputs);
+  if (!launches)
+    return launches.error();
+  Alternative library{{}, std::move(*launches)};
+  for (const RemainingOps &remaining : split.remaining) {
+    Result<std::vector<Alternative>> after = remainingOps(remaining, context, outputs);
+    if (!after)
+      return after.error();
+    llvm::move(after->front().launches, std::back_inserter(library.launches));
+  }
+  return library;
+}
+
+Result<Alternative> PlanBuilder::launchesOfLibrary(const Region &region, const KernelContext &context,
+                                                   llvm::ArrayRef<BufferId> outputs) {
+  auto split = splitMatmuls(region, context);
+  if (auto *reason = std::get_if<std::string>(&split))
+    return badInput(describeOp(region.anchor) + ": the library does not multiply it: " + *reason);
+  return launchesOfLibrary(region, context, std::get<LibraryMatmuls>(split), outputs);
+}
+
 Status PlanBuilder::addLibraryVariant(Step &step, const Region &region, const KernelContext &context,
                                       const std::optional<Region> &multiplied,
                                       llvm::ArrayRef<BufferId> outputs) {
@@ -88,22 +112,15 @@ Status PlanBuilder::addLibraryVariant(Step &step, const Region &region, const Ke
   });
   if (!split || hasRanges)
     return {};
-  Result<std::vector<KernelLaunch>> launches = callMatmuls(region, context, *split, outputs);
-  if (!launches)
-    return launches.error();
-  Alternative library{{}, std::move(*launches), libraryVariant};
+  Result<Alternative> library = launchesOfLibrary(region, context, *split, outputs);
+  if (!library)
+    return library.error();
+  library->variant = libraryVariant;
   if (!split->rows.size.constant())
-    library.when = {split->rows};
-  for (const RemainingOps &remaining : split->remaining) {
-    Result<std::vector<Alternative>> after = remainingOps(remaining, context, outputs);
-    if (!after)
-      return after.error();
-    llvm::move(after->front().launches, std::back_inserter(library.launches));
-  }
+    library->when = {split->rows};
   for (Alternative &alternative : step.alternatives)
-    if (alternative.variant.empty())
-      alternative.variant = kernelVariant;
-  step.alternatives.push_back(std::move(library));
+    alternative.variant = kernelVariant;
+  step.alternatives.push_back(std::move(*library));
   step.choice = Step::Choice::Measurement;
   return {};
 }

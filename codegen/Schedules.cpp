@@ -5,9 +5,9 @@
 namespace fusion {
 
 ScheduleSet::ScheduleSet()
-    : list{&pointwiseSchedule(), &rowSchedule(),    &scanSchedule(),      &matmulSchedule(),
-           &expertSchedule(),    &routerSchedule(), &attentionSchedule(), &linearAttentionSchedule(),
-           &collectiveSchedule()} {}
+    : list{&pointwiseSchedule(), &rowSchedule(),    &scanSchedule(),      &matmulChainSchedule(),
+           &matmulSchedule(),    &expertSchedule(), &routerSchedule(),    &attentionSchedule(),
+           &linearAttentionSchedule(), &collectiveSchedule()} {}
 
 ScheduleSet::ScheduleSet(llvm::ArrayRef<const Schedule *> own) : ScheduleSet() {
   list.insert(list.begin(), own.begin(), own.end());

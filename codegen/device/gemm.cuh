@@ -46,6 +46,7 @@ struct Matmul {
 /// What a Config may leave out.
 struct GemmConfig {
   static constexpr int matmuls = 1, exact_steps = 0;
+  static constexpr int computed_boxes = 0; // of gemm_swap_ab: boxes of A that a block computes and keeps
   static constexpr bool combined = false, batched = false, scaled_steps = false, gathered = false;
 };
 

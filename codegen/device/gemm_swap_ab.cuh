@@ -6,6 +6,7 @@
 // they have in an order that only the sizes decide.
 
 #include "early_launch.cuh"
+#include "swap_ab_parts.cuh"
 #include "swap_ab_ring.cuh"
 #include "wgmma.cuh"
 
@@ -17,13 +18,16 @@ struct SwapSums {
   using T = typename Config::type;
   f32 acc[Block::chains][Block::groups][4];
 
-  DEVICE void multiply(const T *ring, u64 *full, u64 *empty, RingPlace &at, int steps) {
+  /// `computed`: the rows of A for these steps, where they are not in the ring.
+  DEVICE void multiply(const T *ring, const T *computed, u64 *full, u64 *empty, RingPlace &at, int steps) {
     const bool leads = lane_id() == 0;
     int before = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       mbarrier_wait(full + at.stage, at.parity);
-      const T *weights = ring + at.stage * Block::stage_size, *rows = weights + Block::weights_size;
+      const T *weights = ring + at.stage * Block::stage_size;
+      const T *rows = Block::computes_rows ? computed + step * Block::boxes * Block::row_box
+                                           : weights + Block::weights_size;
       warpgroup_arrive();
 #pragma unroll
       for (int k = 0; k < 64; k += 16)
@@ -85,15 +89,14 @@ struct SwapSums {
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours.
-  template <class Shape, class Epilogue>
-  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
-                    const Epilogue &epilogue) const {
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: row, column
+  /// of the tile, and the sums.
+  template <class Take>
+  DEVICE void hand_out(int rank, f32 *staged, const Take &take) const {
     constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
     constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector,
                   count = Block::staged_rows * per_row;
     const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
-    const i64 m = shape.m(), n = shape.n(place.matmul);
 #pragma unroll
     for (int t = 0; t < Config::tiles; ++t)
 #pragma unroll
@@ -112,16 +115,35 @@ struct SwapSums {
 #pragma unroll
         for (int i = lane; i < count; i += 32) {
           const int r = i / per_row, c = i % per_row * vector;
-          const i64 row = ((part + r / 8) * Block::split + rank) * 8 + r % 8;
-          const i64 column = place.column + 64 * t + 16 * warp + c;
+          const int row = ((part + r / 8) * Block::split + rank) * 8 + r % 8, column = 64 * t + 16 * warp + c;
           Vec<f32, vector> totals[Block::sums];
 #pragma unroll
           for (int s = 0; s < Block::sums; ++s)
             totals[s] = load_vec<f32, vector>(staged + s * plane + r * pitch + c);
-          if (row < m && column < n)
-            finish<Config>(epilogue, place, shape, row, column, totals);
+          take(row, column, totals);
         }
       }
+  }
+
+  template <class Shape, class Epilogue>
+  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
+                    const Epilogue &epilogue) const {
+    const i64 m = shape.m(), n = shape.n(place.matmul);
+    hand_out(rank, staged, [&](int row, int column, const auto &totals) {
+      if (row < m && place.column + column < n)
+        finish<Config>(epilogue, place, shape, row, place.column + column, totals);
+    });
+  }
+  /// The tile as rows in shared memory, rounded, which the block's heads are then made of.
+  template <class Shape, class Epilogue>
+  DEVICE void store_heads(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
+                          typename Epilogue::type *tile, const Epilogue &epilogue) const {
+    const i64 m = shape.m(), n = shape.n(place.matmul);
+    hand_out(rank, staged, [&](int row, int column, const auto &totals) {
+      if (row < m && place.column + column < n)
+        round_into_tile<Config>(epilogue.rounding, place, row, place.column + column, totals,
+                                tile + row * tile_pitch<Config> + column);
+    });
   }
 
 private:
@@ -134,19 +156,21 @@ private:
   }
 };
 
-/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of 64 x 64. What is outside is zero.
-template <class Config, class Shape, class Epilogue, class... Map>
-DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const TensorMap &map_a,
-                         const Map &...maps) {
+/// The kernel, whose A is in memory or computed by each block: see swap_ab_parts.cuh.
+template <class Config, class Shape, class Prologue, class Epilogue, class MapOfA, class... Map>
+DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Epilogue &epilogue,
+                    const MapOfA &map_a, const Map &...maps) {
   using Block = SwapAB<Config>;
   using T = typename Config::type;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
+  static_assert(has_prologue<Prologue> == Block::computes_rows, "a prologue computes A");
   constexpr int staged_size = Block::sums * Block::staged_rows * Block::staged_pitch;
   SHARED(u64, full, Block::stages);
   SHARED(u64, empty, Block::stages);
-  SHARED(u64, arrived, 1);
+  SHARED(u64, arrived, 2);
   SHARED(f32, staged, 4 * staged_size);
   T *ring = reinterpret_cast<T *>(aligned_shared(1024));
+  T *computed = ring + Block::stages * Block::stage_size;
   launch_before_wait<Config>();
   const int warp = shuffle_index((i32)thread_x() / 32, 0), lane = (int)lane_id();
   const int rank = Block::split > 1 ? (int)cluster_rank() : 0;
@@ -159,13 +183,16 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
       mbarrier_init(full + lane, 1);
       mbarrier_init(empty + lane, 4);
     }
-    if (lane == 31)
+    if (lane == 31) {
       mbarrier_init(arrived, 1);
+      mbarrier_init(arrived + 1, 4);
+    }
     fence_mbarrier_init();
     warp_barrier();
     if (lane == 0) {
       (tma_prefetch_map(maps), ...);
-      tma_prefetch_map(map_a);
+      if constexpr (!Block::computes_rows)
+        tma_prefetch_map(map_a);
       if (Config::weights_before_wait)
         producer.begin(maps...);
     }
@@ -177,7 +204,17 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
   } else {
     barrier();
   }
-  pdl_wait();
+  if constexpr (Block::computes_rows) {
+    if (!Config::weights_before_wait) {
+      pdl_wait();
+      if (warp == 4 && lane == 0)
+        producer.begin(maps...);
+      warp_barrier();
+    }
+    compute_rows<Config>(prologue, computed, work);
+  } else {
+    pdl_wait();
+  }
   launch_after_wait<Config>();
   if (warp == 4) {
     if (lane == 0)
@@ -185,19 +222,42 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const Ten
     return;
   }
   RingPlace at;
+  u32 phase = 0; // of the barrier of those that multiply
   for (i64 tile = work.tile; tile < work.tiles; tile += work.stride) {
     BlockPlace place;
     place_columns<Config, Block::columns>(place, shape, tile);
     SwapSums<Config> sums;
     warp_barrier(); // products are the whole warp's
-    sums.multiply(ring, full, empty, at, work.steps);
+    sums.multiply(ring, computed, full, empty, at, work.steps);
+    // Behind the ring: more than the 48 KiB that a kernel may declare.
+    auto *parts = reinterpret_cast<typename Block::Part *>(computed + Block::computed_size);
     if constexpr (Block::split > 1) {
-      // Behind the ring: more than the 48 KiB that a kernel may declare.
-      auto *parts = reinterpret_cast<typename Block::Part *>(ring + Block::stages * Block::stage_size);
       if (thread_x() == 0 && rank < Block::groups)
         mbarrier_arrive_expect(arrived, Block::bytes_of_parts(rank));
       sums.add_parts(parts, arrived, rank);
     }
-    sums.store(shape, place, rank, staged + warp * staged_size, epilogue);
+    if constexpr (makes_heads<Epilogue>) {
+      auto *rows = reinterpret_cast<typename Epilogue::type *>(parts + Block::parts_of_others);
+      sums.store_heads(shape, place, rank, staged + warp * staged_size, rows, epilogue);
+      meet_multipliers(arrived + 1, phase);
+      epilogue.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
+      if (tile + work.stride < work.tiles)
+        meet_multipliers(arrived + 1, phase);
+    } else {
+      sums.store(shape, place, rank, staged + warp * staged_size, epilogue);
+    }
   }
+}
+
+/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of 64 x 64. What is outside is zero.
+template <class Config, class Shape, class Epilogue, class... Map>
+DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const TensorMap &map_a,
+                         const Map &...maps) {
+  swap_ab<Config>(shape, NoPrologue(), epilogue, map_a, maps...);
+}
+/// The same where each block computes A: maps of the B of each matmul.
+template <class Config, class Shape, class Prologue, class Epilogue, class... Map>
+DEVICE void gemm_swap_ab_computed(const Shape &shape, const Prologue &prologue, const Epilogue &epilogue,
+                                  const Map &...maps) {
+  swap_ab<Config>(shape, prologue, epilogue, NoMap(), maps...);
 }

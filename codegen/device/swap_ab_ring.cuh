@@ -16,7 +16,9 @@
 ///                        K has at least as many steps
 ///   k_major              of B
 ///   vector               columns that the epilogue takes at once: 1, 2, 4 or 8; divides the columns
-///   weights_before_wait  loads of B are issued before the previous kernels have finished
+///   weights_before_wait  B is asked for before the kernels before this one have finished
+///   computed_boxes       where a prologue computes A: room behind the ring for so many boxes of 64 along k of
+///                        it, which stay there for all tiles; 0: A is in memory
 ///   matmuls, combined
 template <class Config>
 struct SwapAB {
@@ -24,7 +26,10 @@ struct SwapAB {
   static constexpr int rows = Config::rows, groups = rows / 8, boxes = Config::boxes, stages = Config::stages;
   static constexpr int sums = accumulators<Config>, tiles = sums * Config::tiles;
   static constexpr int box = 64 * 64, row_box = rows * 64; ///< elements
-  static constexpr int weights_size = boxes * tiles * box, stage_size = weights_size + boxes * row_box;
+  static constexpr int weights_size = boxes * tiles * box;
+  static constexpr bool computes_rows = Config::computed_boxes > 0;
+  static constexpr int stage_size = weights_size + (computes_rows ? 0 : boxes * row_box);
+  static constexpr int computed_size = Config::computed_boxes * row_box;
   static constexpr int columns = 64 * Config::tiles, depth = 64 * boxes; ///< of C, and of K in a step
   static constexpr int split = cluster_blocks<Config::k_split>;
   /// A product waits for the one before that adds to the same registers: short ones take turns.
@@ -33,6 +38,7 @@ struct SwapAB {
   static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
   static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
   using Part = Vec<f32, 4>; ///< what a thread has of 64 columns and 8 rows
+  static constexpr int parts_of_others = (split - 1) * own_groups * tiles * multipliers;
   static DEVICE constexpr u32 bytes_of_parts(int rank) {
     return (u32)((groups - rank + split - 1) / split * (split - 1) * tiles * multipliers * (int)sizeof(Part));
   }
@@ -131,20 +137,24 @@ struct SwapProducer {
       advance();
     }
   }
-  /// A of the steps whose weights are in flight, then the other steps.
-  DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
-    int of_rows = 0;
+  /// A for what has been asked for, if it is in memory, then the other steps.
+  template <class MapOfA>
+  DEVICE void go_on(const MapOfA &map_a, const Map &...maps) {
+    if constexpr (!Block::computes_rows) {
+      int of_rows = 0;
 #pragma unroll 1
-    for (int stage = 0; stage < asked; ++stage) {
-      ask_for_rows<Config>(at(stage), full + stage, work.first + of_rows, map_a);
-      of_rows = of_rows + 1 < work.steps ? of_rows + 1 : 0;
+      for (int stage = 0; stage < asked; ++stage) {
+        ask_for_rows<Config>(at(stage), full + stage, work.first + of_rows, map_a);
+        of_rows = of_rows + 1 < work.steps ? of_rows + 1 : 0;
+      }
     }
     RingPlace next{0, asked > 0 ? 1u : 0u}; // if any are left, the ring is full or has not been begun
 #pragma unroll 1
     for (; work.tile < work.tiles; advance()) {
       mbarrier_wait(empty + next.stage, next.parity ^ 1);
       ask(next.stage, maps...);
-      ask_for_rows<Config>(at(next.stage), full + next.stage, work.first + step, map_a);
+      if constexpr (!Block::computes_rows)
+        ask_for_rows<Config>(at(next.stage), full + next.stage, work.first + step, map_a);
       next.template advance<Block::stages>();
     }
   }

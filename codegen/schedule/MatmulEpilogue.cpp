@@ -239,7 +239,8 @@ void EpilogueWriter::print(ArrayRef<unsigned> outputs) {
   if (sums.width > 1) {
     const std::vector<std::string> vectors = printer.vectors(results, sums.width, code);
     for (auto [output, vector] : llvm::zip(outputs, vectors))
-      code.line(fmt::format("store({}, {});", functor.output(output), vector));
+      code.line(handsOut ? fmt::format("store({});", vector)
+                         : fmt::format("store({}, {});", functor.output(output), vector));
     return;
   }
   printer.announce(roots);

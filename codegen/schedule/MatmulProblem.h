@@ -87,6 +87,7 @@ struct Problem {
   /// The ops that compute A, where it is no input: each block does so, into the shared array `normal`.
   llvm::SmallVector<mlir::Operation *> prologue;
   llvm::SmallVector<unsigned> prologueOutputs; ///< region outputs made by them
+  int64_t headTiles = 0; ///< of 64 columns that gemm_swap_ab takes at once, to have whole heads; 0: any
 
   Dim batchCount() const { return product(batch); }
   /// Several matmuls, each with blocks of its own.
@@ -127,9 +128,10 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 std::optional<std::string> refusesPrologue(const Region &region, const KernelContext &context,
                                            const Problem &problem);
 /// Lines that wait for the kernels before this one and compute A, with a block of `threads`, to the shared
-/// array `normal`.
+/// array `normal`, a pointer or of type `arrayType`.
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
-                  const KernelContext &context, const Problem &problem, int64_t threads);
+                  const KernelContext &context, const Problem &problem, int64_t threads,
+                  const std::string &arrayType = "");
 
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 DType sumType(DType operand);

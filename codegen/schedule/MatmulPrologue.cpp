@@ -115,7 +115,8 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 }
 
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
-                  const KernelContext &context, const Problem &problem, int64_t threads) {
+                  const KernelContext &context, const Problem &problem, int64_t threads,
+                  const std::string &arrayType) {
   KernelContext plain = context;
   plain.outputs = {};
   auto built = row::buildGraph(prologueRegion(region, problem), plain);
@@ -123,6 +124,7 @@ void emitPrologue(body::KernelSource &source, body::Code &code, const Region &re
   for (auto [index, store] : llvm::enumerate(graph.stores)) {
     if (index == 0) {
       store.into = "normal";
+      store.intoType = arrayType;
       continue;
     }
     store.access.index = problem.prologueOutputs[index - 1];

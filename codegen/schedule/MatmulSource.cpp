@@ -174,13 +174,17 @@ std::string GemmSource::declareEpilogue(const std::string &name, const Region &p
 }
 
 KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint32_t threads,
-                                       uint32_t clusterBlocks, const TensorMapArgument &mapOfA,
-                                       llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
-  arguments.push_back(source.tensorMap(problem.a.input, mapOfA));
+                                       uint32_t clusterBlocks, const TensorMapArgument *mapOfA,
+                                       llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
+                                       const std::string &before) {
+  if (mapOfA)
+    arguments.push_back(source.tensorMap(problem.a.input, *mapOfA));
   for (const Matmul &matmul : problem.matmuls)
     arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
+  const char *form = mapOfA ? "" : "_computed";
+  const std::string call = fmt::format("  {}{}<Config>({});\n", name, form, llvm::join(arguments, ", "));
   return source.finish({.schedule = "matmul",
-                        .code = fmt::format("  {}<Config>({});\n", name, llvm::join(arguments, ", ")),
+                        .code = before + call,
                         .name = kernelName(),
                         .threads = threads,
                         .residentBlocks = 1,
@@ -189,10 +193,24 @@ KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint3
 
 KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                                      const TensorMapArgument &mapOfA,
-                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
+                                     const TileHeads *heads) {
   source.include(name + ".cuh");
   source.declare(source.config.text());
-  return finishWithMaps({sizes(), epilogue(sums)}, threads, clusterBlocks, mapOfA, mapOf);
+  body::Code entry;
+  SmallVector<std::string> arguments{sizes()};
+  const bool computes = !problem.prologue.empty();
+  if (computes) {
+    const int64_t depth = *problem.k.constant();
+    const std::string rows = fmt::format("ComputedRows<{}, Config::rows, {}>",
+                                         body::spelling(problem.a.type), depth);
+    entry.line(fmt::format("const auto prologue = [&](const {} &normal) {{", rows));
+    emitPrologue(source, entry, region, context, problem, threads, rows);
+    entry.line("};");
+    arguments.push_back(fmt::format("computed_by<{}>(prologue)", depth));
+  }
+  arguments.push_back(heads ? headEpilogue(sums, *heads, entry) : epilogue(sums));
+  return finishWithMaps(arguments, threads, clusterBlocks, computes ? nullptr : &mapOfA, mapOf, entry.text());
 }
 
 KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
@@ -200,7 +218,7 @@ KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint
                                         llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");
   source.declare(source.config.text());
-  return finishWithMaps({sizes(), codes(isEarly), epilogue(sums)}, threads, clusterBlocks, mapOfA, mapOf);
+  return finishWithMaps({sizes(), codes(isEarly), epilogue(sums)}, threads, clusterBlocks, &mapOfA, mapOf);
 }
 
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,

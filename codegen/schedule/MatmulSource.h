@@ -16,6 +16,8 @@ struct Sums {
       false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
 };
 
+struct TileHeads;
+
 /// The text of a kernel around the template `name`, of the file `name`.cuh.
 class GemmSource {
 public:
@@ -50,10 +52,12 @@ public:
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
-  /// Of gemm_swap_ab: sizes, the epilogue, and maps of A and of each B.
+  /// Of gemm_swap_ab: sizes, what computes A where that is not in memory, the epilogue, and maps of A and of
+  /// each B. `heads`: what is made of the columns, for one part of them after the other.
   KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                            const TensorMapArgument &mapOfA,
-                           llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
+                           llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
+                           const TileHeads *heads = nullptr);
   /// Of gemm_swap_codes: sizes, scales and zero points, the epilogue, and maps of A and of the codes of each
   /// B. `isEarly`: scales are read before pdl_wait().
   KernelDraft finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks, bool isEarly,
@@ -62,8 +66,11 @@ public:
 
 private:
   KernelDraft finishWithMaps(llvm::SmallVector<std::string> arguments, uint32_t threads,
-                             uint32_t clusterBlocks, const TensorMapArgument &mapOfA,
-                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
+                             uint32_t clusterBlocks, const TensorMapArgument *mapOfA,
+                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
+                             const std::string &before = "");
+  /// The epilogue that makes heads; the lines in front of its use.
+  std::string headEpilogue(const Sums &sums, const TileHeads &heads, body::Code &entry);
   /// What B's elements are and how they are decoded.
   std::string codes(bool isEarly);
   std::string sizes();

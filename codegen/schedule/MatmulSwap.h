@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/schedule/MatmulSource.h"
+#include "codegen/schedule/RowParts.h"
 
 namespace fusion::matmul {
 
@@ -20,5 +21,35 @@ bool readsSwappedRows(const Problem &problem, DType type);
 TensorMapArgument swappedMap(DType type, const Dim &offset, DimShape shape, const Dim &stride, int64_t rows,
                              int64_t length);
 TensorMapArgument mapOfSwappedRows(const Problem &problem);
+
+/// Heads of the columns `first` … `first + heads * width` of a matmul, as rows of a row graph.
+struct HeadPart {
+  row::Part *part = nullptr;
+  unsigned matmul = 0;
+  int64_t first = 0, width = 0, heads = 1;
+  Dim inner = 1; ///< rows of A that follow each other within a head, in the order of the part's rows
+};
+/// What gemm_swap_ab makes of its columns where heads follow: rotations, norms of a head, writes in place.
+struct TileHeads {
+  Region rounding, region; ///< up to the heads, and from there on; inputs as the kernel's, then the heads' own
+  llvm::SmallVector<View> inputs, outputs; ///< of `region`
+  llvm::SmallVector<unsigned> results;     ///< which outputs of the kernel its outputs are
+  row::Parts parts;
+  std::vector<HeadPart> heads;
+  Problem problem; ///< of `rounding`
+  DType type = DType::F32;
+  int64_t tiles = 1; ///< Problem::headTiles
+};
+/// The heads that `after` makes of the matmuls of `products`, or why a tile of columns is not enough for them.
+/// `after` has the inputs of `products`, then its results; its outputs are outputs of `kernel`.
+std::variant<std::unique_ptr<TileHeads>, std::string> tileHeads(const Region &products, const Region &after,
+                                                                const Region &kernel, const Problem &problem,
+                                                                const KernelContext &context);
+/// Why gemm_swap_ab does not compute A or heads as well, for so many rows as the problem has; nothing if it
+/// does.
+std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInfo &target);
+/// The kernel that does.
+KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem,
+                       const TileHeads *heads);
 
 } // namespace fusion::matmul

@@ -17,15 +17,24 @@ struct Sharing {
 
 struct Memory {
   int64_t stage = 0, parts = 0,
-          others = 0; ///< bytes: of a stage, of other blocks' parts behind the ring, of the rest
+          others = 0; ///< bytes: of a stage; behind the ring, with other blocks' parts; of the rest
 };
+/// Boxes of A that a block has room for: all, as one block alone does the work of a cluster where there are none.
+int64_t boxesOfRows(const Problem &problem, const Sharing &sharing) {
+  return sharing.boxes * *problem.k.ceilDiv(sharing.boxes * tile).constant();
+}
 Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
   const int64_t rows = swappedRows(problem), tiles = sums * sharing.tiles;
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
+  const bool computes = !problem.prologue.empty();
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
-                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
-  return {128 * sharing.boxes * (tile * tiles + rows), parts, staged + 16 * mostStages + 64 + ringAlignment};
+                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16,
+                computed = computes ? 128 * rows * boxesOfRows(problem, sharing) : 0,
+                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2;
+  constexpr int64_t reductions = 2048; // of the rows that are computed
+  return {128 * sharing.boxes * (tile * tiles + (computes ? 0 : rows)), parts + computed + heads,
+          staged + 16 * mostStages + 64 + ringAlignment + (computes ? reductions : 0)};
 }
 
 /// Tiles of columns that a block takes one after the other: as many for each.
@@ -63,9 +72,12 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   const int64_t processors = target.multiprocessors, rows = swappedRows(problem);
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t columns = *columnTiles(problem, tile).constant(), k = *problem.k.constant();
+  const int64_t columns = *columnTiles(problem, tile * std::max<int64_t>(1, problem.headTiles)).constant(),
+                k = *problem.k.constant();
   Sharing sharing;
-  if (columns > processors)
+  if (problem.headTiles > 0)
+    sharing.tiles = problem.headTiles;
+  else if (columns > processors)
     sharing.tiles = tilesAtOnce(problem, processors);
   sharing.kSplit = swappedSplit(columns, k / tile, target);
   if (sharing.tiles > 1)
@@ -162,7 +174,26 @@ int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
              : 0;
 }
 
+std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInfo &target) {
+  Problem plain = problem;
+  plain.prologue.clear();
+  if (swapABRows(plain, target) < problem.mostRows)
+    return std::string("gemm_swap_ab does not take the matmuls");
+  // Sums of heads of two accumulators, or of many tiles of many rows, are more than the registers.
+  if (problem.headTiles > 0 &&
+      (problem.accumulators() > 1 || problem.headTiles * swappedRows(problem) > 128))
+    return std::string("heads of more columns than a block sums at once");
+  if (const int64_t stages = stagesOf(problem, chooseSharing(problem, target), target); stages < 2)
+    return std::string("no room for a ring beside the rows that a block computes");
+  return std::nullopt;
+}
+
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem) {
+  return emitSwapAB(region, context, problem, nullptr);
+}
+
+KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem,
+                       const TileHeads *heads) {
   constexpr uint32_t threads = 160; // as in gemm_swap_ab.cuh
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);
@@ -175,6 +206,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("stages", stages);
   source.set("k_split", sharing.kSplit);
   source.set("k_major", kMajor);
+  if (!problem.prologue.empty())
+    source.set("computed_boxes", boxesOfRows(problem, sharing));
   const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
   source.set("vector", sums.width);
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
@@ -183,12 +216,14 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   if (context.mayLaunchEarly)
     source.set("launches_early", true);
   KernelDraft draft = source.finishSwapAB(
-      sums, threads, static_cast<uint32_t>(sharing.kSplit), mapOfSwappedRows(problem),
+      sums, threads, static_cast<uint32_t>(sharing.kSplit),
+      problem.prologue.empty() ? mapOfSwappedRows(problem) : TensorMapArgument(),
       [&](const Matmul &matmul) {
         const Operand &b = matmul.b;
         return kMajor ? swappedMap(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile, tile)
                       : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);
-      });
+      },
+      heads);
   draft.launchesEarly = context.mayLaunchEarly;
   const Memory memory = memoryOf(problem, sharing);
   draft.kernel.dynamicSharedBytes =

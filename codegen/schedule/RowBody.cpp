@@ -76,7 +76,8 @@ void BodyPrinter::function(const std::string &signature, llvm::function_ref<void
     writer.method(fmt::format("DEVICE {} const", signature), code);
 }
 
-void BodyPrinter::pointerFor(const void *user, const Access &access, bool isOutput, const std::string &into) {
+void BodyPrinter::pointerFor(const void *user, const Access &access, bool isOutput, const std::string &array,
+                             const std::string &arrayType) {
   const DimShape &outer = graph.outerDims[access.outer];
   auto &indices = outerIndices[access.outer];
   if (!indices)
@@ -85,11 +86,12 @@ void BodyPrinter::pointerFor(const void *user, const Access &access, bool isOutp
   for (size_t i = 0; i < outer.size(); ++i)
     index.push_back(places.div((*indices)[i], places.index(access.divisors[i])));
   index.resize(access.view.shape.size(), places.index(0));
-  const std::string base = !into.empty() ? writer.argument(body::spelling(access.type) + " *", into)
-                           : isOutput    ? writer.output(access.index)
-                                         : writer.input(access.index);
-  const std::string name =
-      rowMember((isOutput ? "" : "const ") + body::spelling(access.type) + " *", isOutput ? "to" : "from");
+  const std::string type = !arrayType.empty() ? arrayType
+                                              : (isOutput ? "" : "const ") + body::spelling(access.type) + " *";
+  const std::string base = !array.empty() ? writer.argument(type, array)
+                           : isOutput     ? writer.output(access.index)
+                                          : writer.input(access.index);
+  const std::string name = rowMember(type, isOutput ? "to" : "from");
   pointerNames[user] = name;
   pointers.push_back({name, base, writer.address(places, access.view, index)});
 }
@@ -101,9 +103,9 @@ void BodyPrinter::rowFunction() {
     writer.line("Row row;");
     for (const Node &node : graph.nodes)
       if (node.kind == Node::Kind::Load && !node.summed && uses.contains(&node))
-        pointerFor(&node, node.access, false);
+        pointerFor(&node, node.access, false, node.from);
     for (const Store &store : graph.stores)
-      pointerFor(&store, store.access, true, store.into);
+      pointerFor(&store, store.access, true, store.into, store.intoType);
     std::vector<scalar::Value> offsets;
     for (const RowPointer &pointer : pointers)
       offsets.push_back(pointer.offset);
@@ -160,7 +162,7 @@ void BodyPrinter::requests() {
 
 void BodyPrinter::passFunctions(unsigned number) {
   current = number;
-  declare(number);
+  declareLive(number);
   function(fmt::format("void pass(Pass<{}>, const RowChunk &at, Row &row, Live &live)", number),
            [&] { pass(number); });
   function(
@@ -222,7 +224,7 @@ std::string BodyPrinter::structs() const {
          structOf("Live", liveMembers);
 }
 
-std::string BodyPrinter::print(StringRef block) {
+std::pair<std::string, std::string> BodyPrinter::declare() {
   countUses();
   sizes();
   rowFunction();
@@ -233,10 +235,15 @@ std::string BodyPrinter::print(StringRef block) {
     passFunctions(i);
   storeFunction();
   writer.declare(structs());
+  kernel.declare(config().text() + writer.text());
+  return {name + "Config", writer.instance()};
+}
+
+std::string BodyPrinter::print(StringRef block) {
   const char *function = exchange ? "all_reduce_row" : "row";
   kernel.include(fmt::format("{}.cuh", function));
-  kernel.declare(config().text() + writer.text());
-  return fmt::format("{}_kernel<{}Config>({}{}{});", function, name, writer.instance(),
+  const auto [config, instance] = declare();
+  return fmt::format("{}_kernel<{}>({}{}{});", function, config, instance,
                      exchange ? ", " + kernel.exchange() : "", block.empty() ? "" : ", " + block.str());
 }
 

@@ -48,6 +48,9 @@ public:
   /// Declares Config and Body in front of the kernel. Returns the call of the template;
   /// `block`: the expression that numbers the blocks of these rows from 0, if that is not block_x().
   std::string print(llvm::StringRef block = "");
+  /// The same for another template over a row body, which takes Config, Body and what else stands here: returns
+  /// the arguments `NameConfig` and `NameBody{…}`.
+  std::pair<std::string, std::string> declare();
 
 private:
   /// Which column an expression speaks of. The row's own are `chunk + lane`; rotary embeddings look
@@ -93,7 +96,7 @@ private:
   std::string loadVector(const Node *load, const std::string &column, int64_t vector, bool early);
 
   // RowPasses.cpp
-  void declare(unsigned number);
+  void declareLive(unsigned number);
   void pass(unsigned number);
   void stores(unsigned number);
   void storeVector(const Store *store, std::string vector);
@@ -165,7 +168,8 @@ private:
                          bool rounded = true);
   static std::string typeName(const Node *node);
   std::string local(const std::string &type, llvm::StringRef stem, const std::string &expression);
-  void pointerFor(const void *user, const Access &access, bool isOutput, const std::string &into = "");
+  void pointerFor(const void *user, const Access &access, bool isOutput, const std::string &array,
+                  const std::string &arrayType = "");
   void comment(const Node *node);
   /// What a reduction reads of each element.
   const Node *termOf(const Node *reduction) const {

@@ -41,7 +41,7 @@ SmallVector<scalar::Value> BodyPrinter::rowIndices(const DimShape &outer) {
   const scalar::Value row = places.input("index", DType::I64, scalar::Level::Row);
   const bool narrow = !graph.rows.isStatic() || graph.rows.value() < (1ll << 32);
   const Node *source = nullptr;
-  if (graph.outerDims.size() == 1)
+  if (graph.outerDims.size() == 1 && !graph.rowMajor)
     for (const Node &node : graph.nodes)
       if (!source && node.kind == Node::Kind::Load && node.level == Level::Element &&
           node.access.columnDims == 1 && llvm::none_of(llvm::seq<size_t>(0, outer.size()), [&](size_t dim) {

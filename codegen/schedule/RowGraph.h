@@ -62,6 +62,7 @@ struct Node {
   llvm::SmallVector<Node *, 3> operands;
   bool perGroup = false; ///< Reduce: over groups, not over the row
   Access access;         ///< Load
+  std::string from;      ///< Load: an array of the block that holds the rows, if they are in no input
   bool summed =
       false; ///< Load: of the sum over ranks of what its operand loads, which is made before the passes
   ColumnMap map;         ///< Move
@@ -71,6 +72,7 @@ struct Store {
   Node *value = nullptr;
   Access access;
   std::string into;      ///< an array of the block that holds all rows, where that is not an output
+  std::string intoType;  ///< of it, if that is no pointer
   std::string condition; ///< under which it is written; empty: always
   Node *row = nullptr;   ///< placed rows: an integer of the row
   std::optional<RowPlacement> placement; ///< what it means
@@ -88,6 +90,7 @@ struct Graph {
   int64_t groupSize = 0; ///< 0: no value per group
   int64_t headSize = 0;  ///< 0: no value whose row is split into heads
   bool batchInvariant = false; ///< KernelContext::batchInvariant
+  bool rowMajor = false; ///< rows are numbered in the order of their dims; else as they lie in what is read
 };
 
 /// The graph of a region, or why it has none.

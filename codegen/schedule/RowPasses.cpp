@@ -30,7 +30,7 @@ static const char *nameOf(const Node *node, const scalar::Graph &scalars) {
 }
 
 /// The accumulators of a pass, and the arrays of what lives on after it.
-void BodyPrinter::declare(unsigned number) {
+void BodyPrinter::declareLive(unsigned number) {
   for (const Node *reduction : plan.reductions[number]) {
     if (plan.moments.contains(reduction))
       continue; // finish() of the pass before has them

@@ -9,6 +9,7 @@ const Schedule &pointwiseSchedule(); ///< one thread per output element, everyth
 const Schedule &rowSchedule();       ///< a block or warp per row: norms, softmax, reductions of the last dims
 const Schedule &scanSchedule();      ///< cumsum, arg_max, top_k, sample, scatter_nd
 const Schedule &matmulSchedule();
+const Schedule &matmulChainSchedule(); ///< a norm, matmuls of it, heads of their results
 const Schedule &expertSchedule();  ///< nn.expert_matmul
 const Schedule &routerSchedule();  ///< the choice of experts
 const Schedule &attentionSchedule();

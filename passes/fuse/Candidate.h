@@ -25,6 +25,9 @@ struct Candidate {
   /// Why less traffic and fewer launches do not make it faster; it is taken where it measures faster. Empty:
   /// they do.
   std::string unproven = {};
+  /// Why a measurement of it does not say enough either; it is taken where its schedule keeps kernels of its
+  /// parts, and chooses in each run.
+  std::string unmeasurable = {};
   std::string schedule;                     ///< that takes it
   int64_t bytesMoved = 0;                   ///< by its kernel
   int64_t bytesSaved = 0;
@@ -67,6 +70,12 @@ public:
   virtual void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) = 0;
   /// The schedule's name, or the reason why none does.
   virtual Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) = 0;
+  /// What the kernels of a group's parts read and write, where the schedule keeps those and runs them where nothing
+  /// is measured; empty where the group is one kernel.
+  virtual llvm::SmallVector<GroupPorts> parts(llvm::ArrayRef<mlir::Operation *>, const GroupPorts &,
+                                              llvm::StringRef) {
+    return {};
+  }
   /// Why the group's own schedule does not take it as it stands in the function; nothing if it does.
   virtual std::optional<std::string> refusal(GroupOp group) = 0;
   /// Whether an op of the function, outside any group, only looks at memory in another way and costs nothing.

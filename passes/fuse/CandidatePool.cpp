@@ -100,10 +100,17 @@ std::optional<std::string> CandidatePool::whyNot(Candidate &candidate) {
   auto schedule = oracle.schedule(candidate.body(), ports);
   if (!schedule)
     return "no schedule: " + schedule.error().message;
+  const SmallVector<GroupPorts> parts = oracle.parts(candidate.body(), ports, *schedule);
+  if (!parts.empty())
+    candidate.unproven.clear();
+  else if (!candidate.unmeasurable.empty())
+    return candidate.unmeasurable;
   if (!options.profit && !candidate.unproven.empty() && !llvm::is_contained(options.only, candidate.pattern))
     return candidate.unproven;
   candidate.schedule = *schedule;
-  score(candidate, ports);
+  score(candidate, parts.empty() ? ArrayRef(ports) : parts);
+  if (!parts.empty())
+    candidate.score += 1; // as much as groups of the parts, and more where it measures faster
   remark::analysis(candidate.root->getLoc(), remarkOf(candidate.pattern))
       << remark::reason("candidate at {0} for schedule {1}", siteName(candidate.root), candidate.schedule)
       << remark::metric("Ops", candidate.ops.size()) << remark::metric("BytesSaved", candidate.bytesSaved);
@@ -123,10 +130,13 @@ double CandidatePool::costOf(Operation *op) {
   return isFree ? 0 : static_cast<double>(bytesOf(op)) + launchBytes;
 }
 
-void CandidatePool::score(Candidate &candidate, const GroupPorts &ports) {
-  candidate.bytesMoved = traffic.bytes(ports.inputs, ports.outputs);
+void CandidatePool::score(Candidate &candidate, ArrayRef<GroupPorts> kernels) {
+  candidate.bytesMoved = 0;
+  for (const GroupPorts &ports : kernels)
+    candidate.bytesMoved += traffic.bytes(ports.inputs, ports.outputs);
   candidate.bytesSaved = -candidate.bytesMoved;
-  candidate.score = -static_cast<double>(candidate.bytesMoved) - launchBytes;
+  candidate.score =
+      -static_cast<double>(candidate.bytesMoved) - static_cast<double>(kernels.size()) * launchBytes;
   for (Operation *op : candidate.ops) {
     candidate.bytesSaved += oracle.isView(op) ? 0 : bytesOf(op);
     candidate.score += costOf(op);

@@ -46,7 +46,8 @@ private:
   std::optional<size_t> add(Candidate candidate, unsigned opsFound);
   /// Fills in schedule and score, or says why there is none.
   std::optional<std::string> whyNot(Candidate &candidate);
-  void score(Candidate &candidate, const GroupPorts &ports);
+  /// `kernels`: what each kernel reads and writes.
+  void score(Candidate &candidate, llvm::ArrayRef<GroupPorts> kernels);
   /// Of an op as a kernel of its own: what it moves and its launch.
   double costOf(mlir::Operation *op);
   int64_t bytesOf(mlir::Operation *op);

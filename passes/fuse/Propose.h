@@ -78,6 +78,9 @@ Proposals proposeMatmuls(const ProposalContext &context);
 /// the product of two scales, and a cast to the model's type), a bias, and an activation that gates nothing.
 llvm::SmallVector<mlir::Operation *> matmulEpilogue(nn::MatmulOp matmul);
 
+/// Lets the candidate absorb those of `found` that lie within it, but for parts of others that do.
+void absorbWithin(Candidate &candidate, llvm::ArrayRef<Candidate> found);
+
 /// The products of routed rows, with what follows them up to the sum over the slots.
 Proposals proposeExperts(const ProposalContext &context);
 
@@ -86,6 +89,10 @@ Proposals proposeRouters(const ProposalContext &context);
 
 /// Norms with the matmuls that read them, for few rows.
 Proposals proposeNormMatmuls(const ProposalContext &context);
+
+/// The matmuls of queries, keys and values with the rotations and cache writes of their results, and with the
+/// norm before them.
+Proposals proposeQkvRopes(const ProposalContext &context);
 
 /// Norms of one value.
 Proposals proposeSiblingNorms(const ProposalContext &context);

@@ -32,6 +32,7 @@ ArrayRef<Proposer> proposers() {
                                  {"expert_matmul", proposeExperts},
                                  {"router", proposeRouters},
                                  {"norm_matmul", proposeNormMatmuls},
+                                 {"qkv_rope", proposeQkvRopes},
                                  {"sibling_norms", proposeSiblingNorms, /*isForRest=*/true},
                                  {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},
                                  {"matmul_epilogue", proposeEpilogues, /*isForRest=*/true},

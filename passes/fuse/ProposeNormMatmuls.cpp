@@ -53,6 +53,22 @@ SmallVector<Ops> withEpilogues(ArrayRef<nn::MatmulOp> matmuls, const ProposalCon
 }
 } // namespace
 
+void absorbWithin(Candidate &candidate, ArrayRef<Candidate> found) {
+  auto isWithin = [](const Candidate &part, ArrayRef<Operation *> whole) {
+    return llvm::all_of(part.body(), [&](Operation *op) { return llvm::is_contained(whole, op); });
+  };
+  const SmallVector<Operation *> whole = withDecoding(candidate).body();
+  SmallVector<const Candidate *> parts;
+  for (const Candidate &part : found)
+    if (isWithin(part, whole))
+      parts.push_back(&part);
+  for (const Candidate *part : parts)
+    if (llvm::none_of(parts, [&](const Candidate *other) {
+          return other->ops.size() > part->ops.size() && isWithin(*part, other->body());
+        }))
+      candidate.absorbed.push_back({part->root, part->pattern});
+}
+
 Proposals proposeNormMatmuls(const ProposalContext &context) {
   Proposals proposals;
   std::optional<Proposals> epilogues;
@@ -62,18 +78,12 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     const SmallVector<nn::MatmulOp> matmuls = matmulsOf(&op);
     if (matmuls.empty())
       continue;
-    // The schedule takes them, as two kernels for many rows. But a measurement is at one size, and the choice
-    // there says nothing of few rows, for which the kernel is one.
+    // A measurement is at one size, which says nothing of few rows, for which the kernel is one.
     const Dim rows = product(llvm::ArrayRef<Dim>(context.traffic.shapes[op.getResult(0)]).drop_back());
-    if (!rows.constant()) {
-      SmallVector<Operation *> found{&op};
-      found.append(matmuls.begin(), matmuls.end());
-      proposals.misses.push_back({&op,
-                                  "the number of rows of the input is known in a run only (" + rows.str() +
-                                      "): whether it gains something depends on it",
-                                  std::move(found)});
-      continue;
-    }
+    const std::string unmeasurable =
+        rows.constant() ? ""
+                        : "the number of rows of the input is known in a run only (" + rows.str() +
+                              "): whether it gains something depends on it";
     if (!epilogues)
       epilogues = proposeEpilogues(context);
     auto sum = op.getOperand(0).getDefiningOp<nn::AddOp>();
@@ -89,14 +99,19 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
         candidate.unproven =
             "every block computes the norm again before its first matmul: taken only where a "
             "measurement shows that this is faster";
+        candidate.unmeasurable = unmeasurable;
         candidate.ops.assign(ops.begin(), ops.end());
         candidate.ops.push_back(&op);
         if (withSum)
           candidate.ops.push_back(sum);
         const SmallVector<Operation *> whole = withDecoding(candidate).body();
-        for (const Candidate &part : context.found)
-          if (llvm::all_of(part.body(), [&](Operation *op) { return llvm::is_contained(whole, op); }))
-            candidate.absorbed.push_back({part.root, part.pattern});
+        absorbWithin(candidate, context.found);
+        if (matmuls.size() == 1 && llvm::any_of(epilogues->candidates, [&](const Candidate &part) {
+              return part.root == matmuls[0] && llvm::all_of(part.ops, [&](Operation *op) {
+                       return llvm::is_contained(whole, op);
+                     });
+            }))
+          candidate.absorbed.push_back({matmuls[0], "matmul_epilogue"});
         proposals.candidates.push_back(std::move(candidate));
       }
   }

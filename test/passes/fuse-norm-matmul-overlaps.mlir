@@ -14,12 +14,12 @@
 // ALONE-NOT: fusion.group
 // ALONE: return
 // MISS: every block computes the norm again before its first matmul: taken only where a measurement shows that this is faster
-func.func @main(%x: tensor<1x128xf16>, %r: tensor<1x128xf16>, %g: tensor<128xf16>, %a: tensor<128x64xf16>, %b: tensor<128x64xf16>) -> (tensor<1x128xf16>, tensor<1x64xf16>) {
-  %s = nn.add %x, %r : (tensor<1x128xf16>, tensor<1x128xf16>) -> tensor<1x128xf16>
-  %n = nn.rms_norm %s, %g {eps = 1.0e-6 : f32} : (tensor<1x128xf16>, tensor<128xf16>) -> tensor<1x128xf16>
-  %0 = nn.matmul %n, %a : (tensor<1x128xf16>, tensor<128x64xf16>) -> tensor<1x64xf16>
-  %1 = nn.matmul %n, %b : (tensor<1x128xf16>, tensor<128x64xf16>) -> tensor<1x64xf16>
-  %2 = nn.silu %0 : (tensor<1x64xf16>) -> tensor<1x64xf16>
-  %3 = nn.mul %2, %1 : (tensor<1x64xf16>, tensor<1x64xf16>) -> tensor<1x64xf16>
-  return %s, %3 : tensor<1x128xf16>, tensor<1x64xf16>
+func.func @main(%x: tensor<1x128xf32>, %r: tensor<1x128xf32>, %g: tensor<128xf32>, %a: tensor<128x64xf32>, %b: tensor<128x64xf32>) -> (tensor<1x128xf32>, tensor<1x64xf32>) {
+  %s = nn.add %x, %r : (tensor<1x128xf32>, tensor<1x128xf32>) -> tensor<1x128xf32>
+  %n = nn.rms_norm %s, %g {eps = 1.0e-6 : f32} : (tensor<1x128xf32>, tensor<128xf32>) -> tensor<1x128xf32>
+  %0 = nn.matmul %n, %a : (tensor<1x128xf32>, tensor<128x64xf32>) -> tensor<1x64xf32>
+  %1 = nn.matmul %n, %b : (tensor<1x128xf32>, tensor<128x64xf32>) -> tensor<1x64xf32>
+  %2 = nn.silu %0 : (tensor<1x64xf32>) -> tensor<1x64xf32>
+  %3 = nn.mul %2, %1 : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x64xf32>
+  return %s, %3 : tensor<1x128xf32>, tensor<1x64xf32>
 }

@@ -2,7 +2,7 @@
 // RUN: fusion-opt %s --fuse-norm-matmul --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
 
 // CHECK-LABEL: @one
-// CHECK: fusion.group "norm_matmul" schedule "matmul"
+// CHECK: fusion.group "norm_matmul" schedule "matmul_chain"
 // CHECK-NEXT: nn.rms_norm
 // CHECK-NEXT: nn.matmul
 // CHECK-NEXT: fusion.yield
@@ -37,7 +37,7 @@ func.func @qkv(%x: tensor<2x1x128xbf16>, %r: tensor<2x1x128xbf16>, %g: tensor<12
 
 // Gemma, with what follows the product: the longest chain.
 // CHECK-LABEL: @epilogue
-// CHECK: fusion.group "norm_matmul" schedule "matmul"
+// CHECK: fusion.group "norm_matmul" schedule "matmul_chain"
 // CHECK-NEXT: nn.rms_norm {{.*}}weight_bias = 1.000000e+00
 // CHECK-NEXT: nn.matmul
 // CHECK-NEXT: nn.gelu
@@ -69,7 +69,18 @@ func.func @norm_used(%x: tensor<1x128xf32>, %g: tensor<128xf32>, %w: tensor<128x
 // CHECK-NOT: fusion.group
 // CHECK: return
 // MISS: norm_matmul missed at {{.*}}: the number of rows of the input is known in a run only (tokens): whether it gains something depends on it
-func.func @run_time_rows(%x: tensor<?x128xf16> {nn.dims = ["tokens", 128]}, %g: tensor<128xf16>, %w: tensor<128x64xf16>) -> tensor<?x64xf16> {
+func.func @run_time_rows(%x: tensor<?x128xf32> {nn.dims = ["tokens", 128]}, %g: tensor<128xf32>, %w: tensor<128x64xf32>) -> tensor<?x64xf32> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<?x128xf32>, tensor<128xf32>) -> tensor<?x128xf32>
+  %0 = nn.matmul %n, %w : (tensor<?x128xf32>, tensor<128x64xf32>) -> tensor<?x64xf32>
+  return %0 : tensor<?x64xf32>
+}
+
+// -----
+
+// In types that gemm_swap_ab takes, the plan has kernels for each number of rows.
+// CHECK-LABEL: @any_rows
+// CHECK: fusion.group "norm_matmul" schedule "matmul_chain"
+func.func @any_rows(%x: tensor<?x128xf16> {nn.dims = ["tokens", 128]}, %g: tensor<128xf16>, %w: tensor<128x64xf16>) -> tensor<?x64xf16> {
   %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
   %0 = nn.matmul %n, %w : (tensor<?x128xf16>, tensor<128x64xf16>) -> tensor<?x64xf16>
   return %0 : tensor<?x64xf16>
@@ -91,10 +102,10 @@ func.func @many_rows(%x: tensor<64x128xf16>, %g: tensor<128xf16>, %w: tensor<64x
 // CHECK-LABEL: @long_rows
 // CHECK-NOT: fusion.group
 // MISS: norm_matmul missed at {{.*}}a norm in the prologue of nn.matmul of rows of 16384 bytes is for 1 to 2 rows: here there are 4
-func.func @long_rows(%x: tensor<4x8192xf16>, %g: tensor<8192xf16>, %w: tensor<64x8192xf16>) -> tensor<4x64xf16> {
-  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<4x8192xf16>, tensor<8192xf16>) -> tensor<4x8192xf16>
-  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<4x8192xf16>, tensor<64x8192xf16>) -> tensor<4x64xf16>
-  return %0 : tensor<4x64xf16>
+func.func @long_rows(%x: tensor<4x4096xf32>, %g: tensor<4096xf32>, %w: tensor<64x4096xf32>) -> tensor<4x64xf32> {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<4x4096xf32>, tensor<4096xf32>) -> tensor<4x4096xf32>
+  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<4x4096xf32>, tensor<64x4096xf32>) -> tensor<4x64xf32>
+  return %0 : tensor<4x64xf32>
 }
 
 // -----

@@ -138,10 +138,10 @@ TEST_F(Selection, BetweenTwoKernels) {
   EXPECT_EQ(measurements, 1);
   ours = 2;
   ASSERT_TRUE(decide(chosen, 16)); // up to the same power of two
-  EXPECT_EQ(chosen.text(), "0 of 2 matmuls by their other kernel");
+  EXPECT_EQ(chosen.text(), "0 of 2 matmuls by another kernel");
   ASSERT_TRUE(decide(chosen, 17));
   EXPECT_TRUE(byLibrary(chosen, 0) && byLibrary(chosen, 1));
-  EXPECT_EQ(chosen.text(), "2 of 2 matmuls by their other kernel");
+  EXPECT_EQ(chosen.text(), "2 of 2 matmuls by another kernel");
   EXPECT_EQ(measurements, 2);
   ASSERT_TRUE(decide(chosen, 65)); // for which there is one
   EXPECT_FALSE(byLibrary(chosen, 0));
@@ -150,6 +150,10 @@ TEST_F(Selection, BetweenTwoKernels) {
   AlgorithmSelection forced = selection();
   ASSERT_TRUE(decide(forced, 17));
   EXPECT_FALSE(byLibrary(forced, 0));
+  setenv("FUSION_MATMUL", "other", 1);
+  AlgorithmSelection others = selection();
+  ASSERT_TRUE(decide(others, 17));
+  EXPECT_TRUE(byLibrary(others, 0));
   EXPECT_EQ(measurements, 2);
 }
 

@@ -1,0 +1,416 @@
+// A norm, the matmuls of its result, and what is made of heads of theirs: kernels of their own, as they would be
+// without the group, or, for few rows, gemm_swap_ab with both inside. A device measures which is faster.
+#include "codegen/LibraryMatmuls.h"
+#include "codegen/schedule/MatmulSwap.h"
+#include "codegen/schedule/RowGraph.h"
+#include "codegen/schedule/Schedules.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+/// One kernel is for so many rows. From 16 on the library is the other one that is measured.
+constexpr int64_t mostRows = 8;
+
+bool isIn(const Region &region, Operation *op) { return llvm::is_contained(region.ops, op); }
+
+/// The parts of a region; the norm or the heads may have no ops.
+struct Parts {
+  Region norm, products, heads; ///< inputs: the region's, then what they read of the parts before them
+  Value rows;                   ///< the norm's result, if there is one: the first operand of all matmuls
+};
+
+class Splitter {
+public:
+  Splitter(const Region &region, const KernelContext &context) : region(region), context(context) {}
+
+  std::variant<Parts, std::string> run() {
+    for (Region *part : {&parts.norm, &parts.products, &parts.heads}) {
+      part->inputs = region.inputs;
+      part->anchor = region.anchor;
+      part->pattern = region.pattern;
+    }
+    nn::MatmulOp first;
+    for (Operation *op : region.ops)
+      if (auto matmul = dyn_cast<nn::MatmulOp>(op)) {
+        first = first ? first : matmul;
+        if (matmul.getA() != first.getA())
+          return std::string("matmuls of different first operands");
+      }
+    if (!first)
+      return std::string("no nn.matmul");
+    takeNorm(first);
+    assign();
+    if (parts.norm.ops.empty() && parts.heads.ops.empty())
+      return std::string("neither a norm before the matmuls nor heads after them");
+    if (!parts.heads.ops.empty() && llvm::none_of(parts.heads.ops, llvm::IsaPred<nn::RopeOp>))
+      return std::string("ops after the matmuls that are no scalar ops, and no rotations of heads");
+    if (auto reason = connect())
+      return *reason;
+    return std::move(parts);
+  }
+
+private:
+  void takeNorm(nn::MatmulOp matmul) {
+    parts.norm.ops = matmul::prologueOps(region, matmul::Product(matmul.getY()));
+    if (!parts.norm.ops.empty())
+      parts.rows = matmul.getA();
+  }
+
+  /// Scalar ops of as many elements as a matmul has are its epilogue; what reads a result otherwise is of heads.
+  bool isEpilogue(Operation *op) const {
+    if (!op->hasTrait<nn::Pointwise>() || op->getNumResults() != 1)
+      return false;
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      Operation *made = operand.getDefiningOp();
+      const bool isResult = made && isIn(parts.products, made);
+      return isResult ? context.shape(operand) == context.shape(op->getResult(0))
+                      : !made || !fromMatmul.contains(made);
+    });
+  }
+
+  void assign() {
+    for (Operation *op : region.ops) {
+      if (isIn(parts.norm, op))
+        continue;
+      const bool reads = llvm::any_of(op->getOperands(), [&](Value operand) {
+        return operand.getDefiningOp() && fromMatmul.contains(operand.getDefiningOp());
+      });
+      if (isa<nn::MatmulOp>(op) || (reads && isEpilogue(op)))
+        parts.products.ops.push_back(op);
+      else if (reads)
+        parts.heads.ops.push_back(op);
+      if (isa<nn::MatmulOp>(op) || reads)
+        fromMatmul.insert(op);
+    }
+    takeOthers(parts.products);
+    takeOthers(parts.heads);
+  }
+
+  /// Constants, views of inputs and the like, in each part that reads them.
+  void takeOthers(Region &part) const {
+    llvm::DenseSet<Operation *> needed(part.ops.begin(), part.ops.end());
+    for (Operation *op : llvm::reverse(region.ops))
+      if (needed.contains(op))
+        for (Value operand : op->getOperands())
+          if (Operation *made = operand.getDefiningOp();
+              made && isIn(region, made) && !fromMatmul.contains(made) && !isIn(parts.norm, made))
+            needed.insert(made);
+    part.ops.clear();
+    llvm::copy_if(region.ops, std::back_inserter(part.ops), [&](Operation *op) { return needed.contains(op); });
+  }
+
+  std::optional<std::string> connect() {
+    if (parts.rows) {
+      parts.products.inputs.push_back(parts.rows);
+      parts.norm.outputs = {parts.rows};
+    }
+    for (Operation *op : parts.heads.ops)
+      for (Value operand : op->getOperands()) {
+        Operation *made = operand.getDefiningOp();
+        if (made && isIn(parts.products, made) && fromMatmul.contains(made) &&
+            !llvm::is_contained(parts.products.outputs, operand))
+          parts.products.outputs.push_back(operand);
+        if (made && isIn(parts.norm, made) && !isIn(parts.heads, made))
+          return std::string("heads that read what is before the matmuls");
+      }
+    parts.heads.inputs.append(parts.products.outputs.begin(), parts.products.outputs.end());
+    for (Value output : region.outputs) {
+      Operation *made = output.getDefiningOp();
+      if (isIn(parts.norm, made)) {
+        if (output != parts.rows)
+          parts.norm.outputs.push_back(output);
+      } else if (isIn(parts.products, made)) {
+        if (!parts.heads.ops.empty())
+          return std::string("a result of the matmuls that leaves beside its heads");
+        parts.products.outputs.push_back(output);
+      } else {
+        parts.heads.outputs.push_back(output);
+      }
+    }
+    return std::nullopt;
+  }
+
+  const Region &region;
+  const KernelContext &context;
+  Parts parts;
+  llvm::DenseSet<Operation *> fromMatmul;
+};
+
+/// A region in parts, and how each is computed by itself.
+class Chain {
+public:
+  /// Why the region is none; nothing if it is one.
+  static std::variant<std::shared_ptr<Chain>, std::string> of(const Region &region,
+                                                              const KernelContext &context) {
+    auto split = Splitter(region, context).run();
+    if (auto *reason = std::get_if<std::string>(&split))
+      return *reason;
+    auto chain = std::make_shared<Chain>();
+    chain->region = region;
+    chain->parts = std::move(std::get<Parts>(split));
+    if (auto reason = chain->plan(context))
+      return *reason;
+    return std::move(chain);
+  }
+
+  std::vector<PlannedAlternative> alternatives(const KernelContext &context) {
+    const std::vector<PlannedAlternative> before = alternativesOf(norm), of = alternativesOf(products),
+                                          after = alternativesOf(heads);
+    std::vector<PlannedAlternative> all = combined(before, of, after);
+    if (context.batchInvariant)
+      return all;
+    for (PlannedAlternative &alternative : all)
+      alternative.variant = kernelVariant;
+    PlannedAlternative one{{}, {}, {PlannedKernel{region, [this](const KernelContext &its) {
+                                      return emitOne(its);
+                                    }}}};
+    one.variant = otherKernelVariant;
+    if (!rows.constant())
+      one.when = {{rows, 1, mostRows}};
+    all.push_back(std::move(one));
+    if (libraryRows) {
+      PlannedAlternative library{{}, {}, {PlannedKernel{parts.products, {}, /*byLibrary=*/true}}};
+      if (!libraryRows->size.constant())
+        library.when = {*libraryRows};
+      for (PlannedAlternative &alternative : combined(before, {library}, after)) {
+        alternative.variant = libraryVariant;
+        all.push_back(std::move(alternative));
+      }
+    }
+    return all;
+  }
+
+private:
+  /// A part, where its values lie, and what its own schedule says.
+  struct Planned {
+    const Region *region = nullptr;
+    SmallVector<View> inputs, outputs;
+    std::optional<SchedulePlan> plan;
+  };
+
+  KernelContext contextOf(const Planned &part, const KernelContext &context) const {
+    KernelContext own = context;
+    own.inputs = part.inputs;
+    own.outputs = part.outputs;
+    own.independent = {};
+    return own;
+  }
+
+  std::optional<std::string> planPart(Planned &part, const Region &its, const Schedule &schedule,
+                                      const KernelContext &context) {
+    if (its.ops.empty())
+      return std::nullopt;
+    part.region = &its;
+    part.inputs.assign(context.inputs.begin(), context.inputs.end());
+    for (Value value : ArrayRef(its.inputs).drop_front(region.inputs.size()))
+      part.inputs.push_back(View::contiguous(value, context.shape(value)));
+    for (Value value : its.outputs) {
+      auto place = llvm::find(region.outputs, value);
+      const auto index = static_cast<unsigned>(place - region.outputs.begin());
+      part.outputs.push_back(place == region.outputs.end() ? View::contiguous(value, context.shape(value))
+                                                           : context.output(index, value));
+    }
+    auto plan = schedule.plan(its, contextOf(part, context));
+    if (!plan)
+      return schedule.name().str() + ": " + plan.error().message;
+    if (plan->updatedInput)
+      return std::string("a part that updates an input");
+    part.plan = std::move(*plan);
+    return std::nullopt;
+  }
+
+  std::optional<std::string> plan(const KernelContext &context) {
+    if (auto reason = planPart(norm, parts.norm, rowSchedule(), context))
+      return reason;
+    if (auto reason = planPart(products, parts.products, matmulSchedule(), context))
+      return reason;
+    if (auto reason = planPart(heads, parts.heads, rowSchedule(), context))
+      return reason;
+    const KernelContext own = contextOf(products, context);
+    auto analysed = matmul::analyse(parts.products, own);
+    if (auto *reason = std::get_if<std::string>(&analysed))
+      return *reason;
+    const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+    rows = problem.m;
+    if (matmul::swapABRows(problem, context.target) == 0)
+      return std::string("gemm_swap_ab does not take the matmuls");
+    if (!context.batchInvariant && rows.constant().value_or(1) > mostRows)
+      return fmt::format("one kernel is for 1 to {} rows: here there are {}", mostRows, *rows.constant());
+    if (rows.constant() == 0)
+      return std::string("no rows");
+    auto split = splitMatmuls(parts.products, own);
+    if (auto *calls = std::get_if<LibraryMatmuls>(&split); calls && !hasRanges(*calls, own))
+      libraryRows = calls->rows;
+    return refusesOne(context);
+  }
+
+  static bool hasRanges(const LibraryMatmuls &calls, const KernelContext &context) {
+    return llvm::any_of(calls.remaining, [&](const RemainingOps &remaining) {
+      KernelContext after = context;
+      after.inputs = remaining.inputs;
+      after.outputs = remaining.outputs;
+      auto planned = remaining.schedule->plan(remaining.region, after);
+      return !planned || planned->alternatives(remaining.region).size() > 1;
+    });
+  }
+
+  static std::vector<PlannedAlternative> alternativesOf(const Planned &part) {
+    if (!part.plan)
+      return {PlannedAlternative{}};
+    return part.plan->alternatives(*part.region);
+  }
+
+  /// Both predicates in one; nothing if there are no such sizes.
+  static std::optional<Predicate> both(const Predicate &one, const Predicate &other) {
+    Predicate when = one;
+    for (const SizeRange &range : other) {
+      auto same = llvm::find_if(when, [&](const SizeRange &its) { return its.size == range.size; });
+      if (same == when.end()) {
+        when.push_back(range);
+        continue;
+      }
+      same->least = std::max(same->least, range.least);
+      same->most = std::min(same->most, range.most);
+      if (same->least > same->most)
+        return std::nullopt;
+    }
+    return when;
+  }
+
+  /// One after the other, for all sizes.
+  static std::vector<PlannedAlternative> combined(ArrayRef<PlannedAlternative> before,
+                                                  ArrayRef<PlannedAlternative> of,
+                                                  ArrayRef<PlannedAlternative> after) {
+    std::vector<PlannedAlternative> all{PlannedAlternative{}};
+    for (ArrayRef<PlannedAlternative> part : {of, before, after}) {
+      std::vector<PlannedAlternative> longer;
+      for (const PlannedAlternative &one : all)
+        for (const PlannedAlternative &next : part)
+          if (auto when = both(one.when, next.when)) {
+            PlannedAlternative &made = longer.emplace_back(one);
+            made.when = *when;
+            const auto place = part.data() == before.data() ? made.kernels.begin() : made.kernels.end();
+            made.kernels.insert(place, next.kernels.begin(), next.kernels.end());
+          }
+      all = std::move(longer);
+    }
+    return all;
+  }
+
+  /// What one kernel needs while it is written. The vectors are referred to.
+  struct One {
+    Region kernel, heads;
+    SmallVector<View> inputs;
+    KernelContext context, ofProducts;
+    matmul::Problem problem;
+    std::unique_ptr<matmul::TileHeads> tile;
+    explicit One(const KernelContext &context) : context(context), ofProducts(context) {}
+  };
+
+  std::variant<std::unique_ptr<One>, std::string> oneOf(const KernelContext &context) const {
+    auto one = std::make_unique<One>(context);
+    one->kernel = region;
+    one->inputs.assign(context.inputs.begin(), context.inputs.end());
+    if (parts.rows)
+      one->inputs.push_back(View::contiguous(parts.rows, context.shape(parts.rows)));
+    one->context.inputs = one->ofProducts.inputs = one->inputs;
+    one->context.range = one->ofProducts.range = nullptr;
+    one->ofProducts.outputs = {};
+    auto analysed = matmul::analyse(parts.products, one->ofProducts);
+    if (auto *reason = std::get_if<std::string>(&analysed))
+      return *reason;
+    matmul::Problem &problem = one->problem = std::move(std::get<matmul::Problem>(analysed));
+    problem.leastRows = problem.mostRows = problem.m.constant().value_or(mostRows);
+    problem.leastRows = problem.m.constant().value_or(1);
+    if (!parts.heads.ops.empty()) {
+      one->heads = parts.heads;
+      one->heads.inputs = parts.products.inputs;
+      one->heads.inputs.append(parts.products.outputs.begin(), parts.products.outputs.end());
+      auto tile = matmul::tileHeads(parts.products, one->heads, one->kernel, problem, one->context);
+      if (auto *reason = std::get_if<std::string>(&tile))
+        return *reason;
+      one->tile = std::move(std::get<std::unique_ptr<matmul::TileHeads>>(tile));
+      problem.headTiles = one->tile->tiles;
+    } else {
+      for (matmul::Matmul &matmul : problem.matmuls)
+        for (unsigned &output : matmul.outputs)
+          output = numberOf(parts.products.outputs[output]);
+    }
+    problem.prologue = parts.norm.ops;
+    if (parts.rows)
+      for (Value output : region.outputs)
+        if (isIn(parts.norm, output.getDefiningOp()))
+          problem.prologueOutputs.push_back(numberOf(output));
+    return std::move(one);
+  }
+
+  unsigned numberOf(Value output) const {
+    return static_cast<unsigned>(llvm::find(region.outputs, output) - region.outputs.begin());
+  }
+
+  std::optional<std::string> refusesOne(const KernelContext &context) const {
+    auto made = oneOf(context);
+    if (auto *reason = std::get_if<std::string>(&made))
+      return *reason;
+    const One &one = *std::get<std::unique_ptr<One>>(made);
+    if (parts.rows) {
+      auto graph = row::buildGraph(parts.norm, contextOf(norm, context));
+      if (auto *reason = std::get_if<std::string>(&graph))
+        return "the norm: " + *reason;
+      if (std::get<row::Graph>(graph).groupSize != 0)
+        return std::string("values per group before the matmuls");
+    }
+    return matmul::swapABRefusal(one.problem, context.target);
+  }
+
+  KernelDraft emitOne(const KernelContext &context) const {
+    auto made = oneOf(context);
+    const One &one = *std::get<std::unique_ptr<One>>(made);
+    KernelDraft draft = matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get());
+    Dim columns = 0;
+    for (const matmul::Matmul &matmul : one.problem.matmuls)
+      columns = columns + matmul.n;
+    draft.flops = rows * columns * one.problem.k * Dim(2);
+    return draft;
+  }
+
+  Region region;
+  Parts parts;
+  Planned norm, products, heads;
+  Dim rows = 1;
+  std::optional<SizeRange> libraryRows;
+
+public:
+  KernelDraft emit(const KernelContext &context) const { return emitOne(context); }
+};
+
+class MatmulChainSchedule : public Schedule {
+public:
+  llvm::StringRef name() const override { return "matmul_chain"; }
+  bool keepsParts() const override { return true; }
+
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    auto chain = Chain::of(region, context);
+    if (auto *reason = std::get_if<std::string>(&chain))
+      return refusal(*reason);
+    auto found = std::get<std::shared_ptr<Chain>>(chain);
+    SchedulePlan plan{[found](const KernelContext &context) { return found->emit(context); }};
+    plan.split = [found, context] { return found->alternatives(context); };
+    plan.batchInvariant = true; // then the parts alone
+    return plan;
+  }
+};
+} // namespace
+
+const Schedule &matmulChainSchedule() {
+  static const MatmulChainSchedule schedule;
+  return schedule;
+}
+
+} // namespace fusion
