@@ -6,9 +6,23 @@
 // they have in an order that only the sizes decide.
 
 #include "early_launch.cuh"
-#include "swap_ab_parts.cuh"
-#include "swap_ab_ring.cuh"
+#include "swap_ab_scales.cuh"
 #include "wgmma.cuh"
+
+/// In wgmma_bytes.cuh, which kernels of bytes include.
+template <class A, class B, class Sum, int Fragments>
+DEVICE void wgmma_byte_rows(Sum (&d)[Fragments][4], u64 a, u64 b, bool add);
+
+template <class Sum, int Tiles, int Groups>
+DEVICE void clear(Sum (&sums)[Tiles][Groups][4]) {
+#pragma unroll
+  for (int t = 0; t < Tiles; ++t)
+#pragma unroll
+    for (int j = 0; j < Groups; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        sums[t][j][e] = 0;
+}
 
 /// The sums of a block's steps. Fragment j of acc[s * Config::tiles + t]: columns 64 t + 16 w + l / 4 (+ 8)
 /// of accumulator s, rows 8 j + 2 (l % 4) (+ 1), for lane l of warp w.
@@ -16,29 +30,31 @@ template <class Config>
 struct SwapSums {
   using Block = SwapAB<Config>;
   using T = typename Config::type;
-  f32 acc[Block::chains][Block::groups][4];
+  using Total = typename Block::Total;
+  typename Block::Sum acc[Block::chains][Block::groups][4];
+  /// Where sums of steps are added in f32.
+  f32 added[Block::adds ? Block::tiles : 1][Block::adds ? Block::groups : 1][4];
+  DEVICE auto &totals() {
+    if constexpr (Block::adds)
+      return added;
+    else
+      return acc;
+  }
 
-  /// `computed`: the rows of A for these steps, where they are not in the ring.
-  DEVICE void multiply(const T *ring, const T *computed, u64 *full, u64 *empty, RingPlace &at, int steps) {
+  /// `scales`: of the steps in the ring, where Config::scaled_steps.
+  DEVICE void multiply(const T *ring, const f32 *scales, u64 *full, u64 *empty, RingPlace &at, int steps) {
+    if constexpr (Block::adds)
+      multiply_and_add(ring, scales, full, empty, at, steps);
+    else
+      multiply_all(ring, full, empty, at, steps);
+  }
+
+  DEVICE void multiply_all(const T *ring, u64 *full, u64 *empty, RingPlace &at, int steps) {
     const bool leads = lane_id() == 0;
     int before = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      mbarrier_wait(full + at.stage, at.parity);
-      const T *weights = ring + at.stage * Block::stage_size;
-      const T *rows = Block::computes_rows ? computed + step * Block::boxes * Block::row_box
-                                           : weights + Block::weights_size;
-      warpgroup_arrive();
-#pragma unroll
-      for (int k = 0; k < 64; k += 16)
-#pragma unroll
-        for (int b = 0; b < Block::boxes; ++b)
-#pragma unroll
-          for (int t = 0; t < Block::tiles; ++t)
-            multiply_box(acc[b % Block::turns * Block::tiles + t],
-                         weights + (b * Block::tiles + t) * Block::box, rows + b * Block::row_box, k,
-                         step > 0 || k > 0 || b >= Block::turns);
-      warpgroup_commit();
+      start_step(ring, full, at, step > 0);
       warpgroup_wait<1>();
       if (step > 0 && leads)
         mbarrier_arrive(empty + before);
@@ -60,6 +76,45 @@ struct SwapSums {
           acc[i % Block::tiles][j][e] += acc[i][j][e];
   }
 
+  /// Starts the products of a stage.
+  DEVICE void start_step(const T *ring, u64 *full, const RingPlace &at, bool add) {
+    mbarrier_wait(full + at.stage, at.parity);
+    const T *weights = ring + at.stage * Block::stage_size, *rows = weights + Block::weights_size;
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < Block::box_depth; k += 32 / (int)sizeof(T))
+#pragma unroll
+      for (int b = 0; b < Block::boxes; ++b)
+#pragma unroll
+        for (int t = 0; t < Block::tiles; ++t)
+          multiply_box(acc[b % Block::turns * Block::tiles + t],
+                       weights + (b * Block::tiles + t) * Block::box, rows + b * Block::row_box, k,
+                       add || k > 0 || b >= Block::turns);
+    warpgroup_commit();
+  }
+
+  DEVICE void multiply_and_add(const T *ring, const f32 *scales, u64 *full, u64 *empty, RingPlace &at,
+                               int steps) {
+    clear(added);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      start_step(ring, full, at, false);
+      SwapStepScales<Config> by;
+      by.load(scales + at.stage * Block::step_scales);
+      warp_barrier();
+      warpgroup_wait<0>();
+#pragma unroll
+      for (int i = 0; i < Block::chains; ++i)
+        fence_operand(acc[i]);
+      if (lane_id() == 0)
+        mbarrier_arrive(empty + at.stage);
+      at.template advance<Block::stages>();
+#pragma unroll
+      for (int i = 0; i < Block::chains; ++i)
+        by.add(added[i % Block::tiles], acc[i], i);
+    }
+  }
+
   /// Each group of 8 rows is added up by one block of the cluster: the others send theirs to it.
   DEVICE void add_parts(typename Block::Part *parts, u64 *arrived, int rank) {
     constexpr int split = Block::split;
@@ -71,8 +126,11 @@ struct SwapSums {
     for (int j = 0; j < Block::groups; ++j)
       if (j % split != rank)
 #pragma unroll
-        for (int t = 0; t < Block::tiles; ++t)
-          send_in_cluster(place((rank + split - j % split) % split - 1, j, t), j % split, arrived, acc[t][j]);
+        for (int t = 0; t < Block::tiles; ++t) {
+          f32 bits[4];
+          copy_bytes(bits, totals()[t][j], 16);
+          send_in_cluster(place((rank + split - j % split) % split - 1, j, t), j % split, arrived, bits);
+        }
     if (rank < Block::groups)
       mbarrier_wait(arrived, 0);
 #pragma unroll
@@ -82,17 +140,20 @@ struct SwapSums {
         for (int t = 0; t < Block::tiles; ++t)
 #pragma unroll
           for (int from = 0; from < split - 1; ++from) {
-            const typename Block::Part part = *place(from, j, t);
+            const typename Block::Part bits = *place(from, j, t);
+            Total part[4];
+            copy_bytes(part, &bits, 16);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
-              acc[t][j][e] += part[e];
+              totals()[t][j][e] += part[e];
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: row, column
-  /// of the tile, and the sums.
-  template <class Take>
-  DEVICE void hand_out(int rank, f32 *staged, const Take &take) const {
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours.
+  template <class Shape, class Scales, class Epilogue>
+  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
+                    const Scales &scales, const Epilogue &epilogue) {
+    using Scaled = decltype(scales.total(0, 0, 0, 0, Total()));
     constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
     constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector,
                   count = Block::staged_rows * per_row;
@@ -110,17 +171,24 @@ struct SwapSums {
 #pragma unroll
               for (int e = 0; e < 4; ++e)
                 staged[s * plane + ((j / Block::split - part) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
-                       e / 2 * 8] = acc[s * Config::tiles + t][j][e];
+                       e / 2 * 8] = totals()[s * Config::tiles + t][j][e];
         warp_barrier();
 #pragma unroll
         for (int i = lane; i < count; i += 32) {
           const int r = i / per_row, c = i % per_row * vector;
-          const int row = ((part + r / 8) * Block::split + rank) * 8 + r % 8, column = 64 * t + 16 * warp + c;
-          Vec<f32, vector> totals[Block::sums];
+          const i64 row = ((part + r / 8) * Block::split + rank) * 8 + r % 8;
+          const i64 column = place.column + 64 * t + 16 * warp + c;
+          if (row >= m || column >= n)
+            continue;
+          Vec<Scaled, vector> results[Block::sums];
 #pragma unroll
-          for (int s = 0; s < Block::sums; ++s)
-            totals[s] = load_vec<f32, vector>(staged + s * plane + r * pitch + c);
-          take(row, column, totals);
+          for (int s = 0; s < Block::sums; ++s) {
+            const Vec<Total, vector> sums = load_vec<Total, vector>(staged + s * plane + r * pitch + c);
+#pragma unroll
+            for (int v = 0; v < vector; ++v)
+              results[s][v] = scales.total(place.matmul + s, row, column + v, 0, sums[v]);
+          }
+          finish<Config>(epilogue, place, shape, row, column, results);
         }
       }
   }
@@ -147,19 +215,23 @@ struct SwapSums {
   }
 
 private:
-  static DEVICE void multiply_box(f32 (&d)[Block::groups][4], const T *weights, const T *rows, int k,
-                                  bool add) {
-    if constexpr (Config::k_major)
+  static DEVICE void multiply_box(typename Block::Sum (&d)[Block::groups][4], const T *weights, const T *rows,
+                                  int k, bool add) {
+    if constexpr (Block::bytes)
+      wgmma_byte_rows<typename Config::type_b, T>(d, wgmma_descriptor(weights + k, 1024),
+                                                  wgmma_descriptor(rows + k, 1024), add);
+    else if constexpr (Config::k_major)
       wgmma_rows<T>(d, wgmma_descriptor(weights + k, 1024), wgmma_descriptor(rows + k, 1024), add);
     else
       wgmma_transposed<T>(d, wgmma_descriptor(weights + 64 * k, 1024), wgmma_descriptor(rows + k, 1024), add);
   }
 };
 
-/// The kernel, whose A is in memory or computed by each block: see swap_ab_parts.cuh.
-template <class Config, class Shape, class Prologue, class Epilogue, class MapOfA, class... Map>
-DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Epilogue &epilogue,
-                    const MapOfA &map_a, const Map &...maps) {
+/// Maps: of A, of boxes of `rows` x 128 bytes; of the B of each matmul, of 64 x 64, or, of bytes, 64 x 128.
+/// What is outside is zero.
+template <class Config, class Shape, class Scales, class Epilogue, class... Map>
+DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogue &epilogue,
+                         const TensorMap &map_a, const Map &...maps) {
   using Block = SwapAB<Config>;
   using T = typename Config::type;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
@@ -167,8 +239,8 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Epilogue
   constexpr int staged_size = Block::sums * Block::staged_rows * Block::staged_pitch;
   SHARED(u64, full, Block::stages);
   SHARED(u64, empty, Block::stages);
-  SHARED(u64, arrived, 2);
-  SHARED(f32, staged, 4 * staged_size);
+  SHARED(u64, arrived, 1);
+  SHARED(typename Block::Total, staged, 4 * staged_size);
   T *ring = reinterpret_cast<T *>(aligned_shared(1024));
   T *computed = ring + Block::stages * Block::stage_size;
   launch_before_wait<Config>();
@@ -177,50 +249,26 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Epilogue
   if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0)
     return;
   const SwapWork work = swap_work<Config>(shape, rank);
-  SwapProducer<Config, Shape, Map...> producer(shape, ring, full, empty, work);
-  if (warp == 4) {
-    if (lane < Block::stages) {
-      mbarrier_init(full + lane, 1);
-      mbarrier_init(empty + lane, 4);
-    }
-    if (lane == 31) {
-      mbarrier_init(arrived, 1);
-      mbarrier_init(arrived + 1, 4);
-    }
-    fence_mbarrier_init();
-    warp_barrier();
-    if (lane == 0) {
-      (tma_prefetch_map(maps), ...);
-      if constexpr (!Block::computes_rows)
-        tma_prefetch_map(map_a);
-      if (Config::weights_before_wait)
-        producer.begin(maps...);
-    }
-    warp_barrier();
-  }
-  if constexpr (Block::split > 1) {
-    cluster_arrive_relaxed();
-    cluster_wait();
-  } else {
-    barrier();
-  }
-  if constexpr (Block::computes_rows) {
-    if (!Config::weights_before_wait) {
-      pdl_wait();
-      if (warp == 4 && lane == 0)
-        producer.begin(maps...);
-      warp_barrier();
-    }
-    compute_rows<Config>(prologue, computed, work);
-  } else {
-    pdl_wait();
-  }
+  using Stages = SwapStages<Config>;
+  SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full}, empty, work);
+  if (warp == 4)
+    begin_ring<Config>(
+        full, empty, Block::scaled ? 2 : 1, [&] { mbarrier_init(arrived, 1); }, producer, map_a, maps...);
+  meet<Block>();
+  pdl_wait();
   launch_after_wait<Config>();
   if (warp == 4) {
     if (lane == 0)
       producer.go_on(map_a, maps...);
     return;
   }
+  // Behind the ring, with the parts: more than the 48 KiB that a kernel may declare.
+  f32 *step_scales = reinterpret_cast<f32 *>(ring + Block::stages * Block::stage_size);
+  if constexpr (Block::scaled)
+    if (warp > 4) {
+      fill_swap_scales<Config>(shape, scales, step_scales, full, empty, work, warp - 5);
+      return;
+    }
   RingPlace at;
   u32 phase = 0; // of the barrier of those that multiply
   for (i64 tile = work.tile; tile < work.tiles; tile += work.stride) {
@@ -228,24 +276,19 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Epilogue
     place_columns<Config, Block::columns>(place, shape, tile);
     SwapSums<Config> sums;
     warp_barrier(); // products are the whole warp's
-    sums.multiply(ring, computed, full, empty, at, work.steps);
-    // Behind the ring: more than the 48 KiB that a kernel may declare.
-    auto *parts = reinterpret_cast<typename Block::Part *>(computed + Block::computed_size);
+    sums.multiply(ring, step_scales, full, empty, at, work.steps);
     if constexpr (Block::split > 1) {
+      auto *parts =
+          reinterpret_cast<typename Block::Part *>(step_scales + Block::stages * Block::step_scales);
       if (thread_x() == 0 && rank < Block::groups)
         mbarrier_arrive_expect(arrived, Block::bytes_of_parts(rank));
       sums.add_parts(parts, arrived, rank);
     }
-    if constexpr (makes_heads<Epilogue>) {
-      auto *rows = reinterpret_cast<typename Epilogue::type *>(parts + Block::parts_of_others);
-      sums.store_heads(shape, place, rank, staged + warp * staged_size, rows, epilogue);
-      meet_multipliers(arrived + 1, phase);
-      epilogue.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
-      if (tile + work.stride < work.tiles)
-        meet_multipliers(arrived + 1, phase);
-    } else {
-      sums.store(shape, place, rank, staged + warp * staged_size, epilogue);
-    }
+    auto *own = staged + warp * staged_size;
+    if constexpr (Block::scaled)
+      sums.store(shape, place, rank, own, Unscaled(), epilogue);
+    else
+      sums.store(shape, place, rank, own, scales, epilogue);
   }
 }
 

@@ -7,7 +7,6 @@
 // of a cluster.
 
 #include "swap_codes_ring.cuh"
-#include "wgmma_registers.cuh"
 
 /// What a warpgroup multiplies.
 template <class Config, class Weights>
@@ -19,15 +18,7 @@ struct CodeSums : SwapSums<SwapSumsConfig<Config>> {
   static constexpr int vectors = 64 * Block::bits / 128; ///< of 16 bytes, of a row's 64 codes
   static constexpr int units = Block::row_boxes * Block::tiles;
 
-  DEVICE CodeSums() {
-#pragma unroll
-    for (int t = 0; t < Block::tiles; ++t)
-#pragma unroll
-      for (int j = 0; j < Block::groups; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          this->acc[t][j][e] = 0.f;
-  }
+  DEVICE CodeSums() { clear(this->acc); }
 
   /// The registers of A for 64 codes along k of a tile, those of four products.
   static DEVICE void decode(u32 (&a)[4][4], const u8 *codes, const Entry *entries, int box, int row) {
@@ -163,33 +154,17 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
   if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0)
     return;
   const SwapWork work = swap_work<SwapSumsConfig<Config>, Block::depth>(shape, rank);
-  CodeProducer<Config, Weights, Shape, Map...> producer(shape, ring, full, empty, work);
+  using Stages = CodeStages<Config, Weights>;
+  SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full}, empty, work);
   if (feeder == 0) {
-    if (lane < Block::stages) {
-      mbarrier_init(full + lane, 2);
-      mbarrier_init(empty + lane, 4);
-    }
-    if (lane == 31) {
+    auto init_others = [&] {
       mbarrier_init(exchanged, 1);
       mbarrier_init(exchanged + 1, larger(1, others * Block::multipliers));
       mbarrier_init(exchanged + 2, Block::multipliers);
-    }
-    fence_mbarrier_init();
-    warp_barrier();
-    if (lane == 0) {
-      (tma_prefetch_map(maps), ...);
-      tma_prefetch_map(map_a);
-      if (Config::weights_before_wait)
-        producer.begin(maps...);
-    }
-    warp_barrier();
+    };
+    begin_ring<Config>(full, empty, 2, init_others, producer, map_a, maps...);
   }
-  if constexpr (Block::split > 1) {
-    cluster_arrive_relaxed();
-    cluster_wait();
-  } else {
-    barrier();
-  }
+  meet<Block>();
   if (feeder > 0) {
     if (!Config::weights_before_wait)
       pdl_wait();
@@ -222,6 +197,6 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
         mbarrier_arrive_expect(exchanged, Block::bytes_of_parts(rank));
       sums.add_parts(from_cluster, exchanged, rank);
     }
-    sums.store(shape, place, rank, staged + warp * staged_size, epilogue);
+    sums.store(shape, place, rank, staged + warp * staged_size, Unscaled(), epilogue);
   }
 }

@@ -21,7 +21,9 @@ struct ScaledSums {
     return b.decoder(matmul, column, k).scaled(a.decoder(0, row, k).scaled(sum));
   }
   DEVICE f32 of_row(i64 row, i64 k) const { return a.decoder(0, row, k).scaled(1.f); }
-  DEVICE f32 of_column(int matmul, i64 column, i64 k) const { return b.decoder(matmul, column, k).scaled(1.f); }
+  DEVICE f32 of_column(int matmul, i64 column, i64 k) const {
+    return b.decoder(matmul, column, k).scaled(1.f);
+  }
 };
 template <class A, class B>
 DEVICE ScaledSums<A, B> scaled_sums(const A &a, const B &b) {

@@ -17,6 +17,7 @@ template <class Config, class Tiles, class Shape, class Scales>
 DEVICE void fill_step_scales(Tiles tiles, const Ring<Config> &ring, const Shape &shape, const Scales &scales,
                              int which) {
   using Block = Ring<Config>;
+  static_assert(Block::stages >= Block::scale_warps, "who waits is less than a round of the ring ahead");
   constexpr int rows = Block::tile_m / 32, columns = (Config::tile_n + 31) / 32;
   const i32 steps = (i32)ceil_div(shape.k(), Block::depth), lane = (i32)lane_id();
   RingPlace at;
@@ -30,26 +31,30 @@ DEVICE void fill_step_scales(Tiles tiles, const Ring<Config> &ring, const Shape 
       if (!mine)
         continue;
       const i64 k = (i64)step * Block::depth;
-      f32 of_rows[rows], of_columns[columns];
+      f32 of_rows[rows], of_columns[Block::sums][columns];
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
         const i32 row = lane + 32 * i;
         of_rows[i] = scales.of_row(tile.first + (row < tile.rows ? row : tile.rows - 1), k);
       }
 #pragma unroll
-      for (int i = 0; i < columns; ++i) {
-        const i32 column = tile.column + lane + 32 * i;
-        of_columns[i] = scales.of_column(tile.matmul, column < end ? column : end - 1, k);
-      }
+      for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+        for (int i = 0; i < columns; ++i) {
+          const i32 column = tile.column + lane + 32 * i;
+          of_columns[s][i] = scales.of_column(tile.matmul + s, column < end ? column : end - 1, k);
+        }
       mbarrier_wait(ring.empty + at.stage, at.parity ^ 1);
       f32 *to = ring.scales(at.stage);
 #pragma unroll
       for (int i = 0; i < rows; ++i)
         to[lane + 32 * i] = of_rows[i];
 #pragma unroll
-      for (int i = 0; i < columns; ++i)
-        if (Config::tile_n % 32 == 0 || lane + 32 * i < Config::tile_n)
-          to[Block::tile_m + place_of_column_scale(lane + 32 * i)] = of_columns[i];
+      for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+        for (int i = 0; i < columns; ++i)
+          if (Config::tile_n % 32 == 0 || lane + 32 * i < Config::tile_n)
+            to[Block::tile_m + s * Config::tile_n + place_of_column_scale(lane + 32 * i)] = of_columns[s][i];
       warp_barrier();
       if (lane == 0)
         mbarrier_arrive(ring.full + at.stage);
@@ -60,7 +65,7 @@ DEVICE void fill_step_scales(Tiles tiles, const Ring<Config> &ring, const Shape 
 /// Of a thread's two rows and its columns, for one step.
 template <class Config>
 struct StepScales {
-  static constexpr int fragments = Config::tile_n / 8;
+  static constexpr int fragments = Ring<Config>::sums * Config::tile_n / 8;
   f32 row[2];
   Vec<f32, 4> column[fragments / 2];
 

@@ -62,125 +62,63 @@ DEVICE const u8 *code_vector(const u8 *tile, int r, int c) {
 /// Prepares the scales of every third step. By a warp.
 template <class Config, class Weights, class Shape>
 DEVICE void fill_scales(const Shape &shape, const Weights &weights, u8 *ring, u64 *full, u64 *empty,
-                        SwapWork work, int which) {
+                        const SwapWork &work, int which) {
   using Block = SwapCodes<Config, Weights>;
   using Entry = typename Block::Entry;
   constexpr int count = Block::tiles * Block::entries * 64, at_once = count % 128 == 0 ? 4 : 2;
   const int lane = (int)lane_id();
-  RingPlace place_in_ring;
-  int turn = 0;       // whose step it is
-  bool again = false; // the ring has been filled once
-  for (; work.tile < work.tiles; work.tile += work.stride) {
-    BlockPlace place;
-    place_columns<Config, Block::columns>(place, shape, work.tile);
+  for_own_steps<Config, Block>(
+      shape, work, empty, which, [&](const BlockPlace &place, int step, int stage, const AwaitStage &await) {
+        await();
+        Entry *to = reinterpret_cast<Entry *>(ring + stage * Block::stage_bytes + Block::entries_at);
 #pragma unroll 1
-    for (int step = 0; step < work.steps; ++step) {
-      const int stage = place_in_ring.stage;
-      const u32 parity = place_in_ring.parity;
-      const bool mine = turn == which, first_time = !again;
-      turn = turn + 1 < Block::scale_warps ? turn + 1 : 0;
-      again = again || stage + 1 == Block::stages;
-      place_in_ring.template advance<Block::stages>();
-      if (!mine)
-        continue;
-      if (!first_time)
-        mbarrier_wait(empty + stage, parity ^ 1u);
-      Entry *to = reinterpret_cast<Entry *>(ring + stage * Block::stage_bytes + Block::entries_at);
-#pragma unroll 1
-      for (int first = lane; first < count; first += 32 * at_once) {
-        typename Block::Decoder decoders[at_once];
+        for (int first = lane; first < count; first += 32 * at_once) {
+          typename Block::Decoder decoders[at_once];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-          const int index = first + 32 * i, row = index / Block::entries;
-          const int sum = row / (64 * Config::tiles);
-          const i64 column = place.column + row % (64 * Config::tiles), n = shape.n(place.matmul);
-          const i64 k =
-              (i64)(work.first + step) * Block::depth + index % Block::entries * Config::scale_depth;
-          decoders[i] = weights.decoder(place.matmul + sum, column < n ? column : n - 1,
-                                        k < shape.k() ? k : shape.k() - 1);
-        }
+          for (int i = 0; i < at_once; ++i) {
+            const int index = first + 32 * i, row = index / Block::entries;
+            const int sum = row / (64 * Config::tiles);
+            const i64 column = place.column + row % (64 * Config::tiles), n = shape.n(place.matmul);
+            const i64 k = (i64)step * Block::depth + index % Block::entries * Config::scale_depth;
+            decoders[i] = weights.decoder(place.matmul + sum, column < n ? column : n - 1,
+                                          k < shape.k() ? k : shape.k() - 1);
+          }
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-          const int index = first + 32 * i, row = index / Block::entries, block = index % Block::entries;
-          to[(row / 64 * Block::entries + block) * Block::entry_pitch + row % 64] =
-              Block::Pairs::prepare(decoders[i]);
+          for (int i = 0; i < at_once; ++i) {
+            const int index = first + 32 * i, row = index / Block::entries, block = index % Block::entries;
+            to[(row / 64 * Block::entries + block) * Block::entry_pitch + row % 64] =
+                Block::Pairs::prepare(decoders[i]);
+          }
         }
-      }
-      warp_barrier();
-      if (lane == 0)
-        mbarrier_arrive(full + stage);
-    }
-  }
+        warp_barrier();
+        if (lane == 0)
+          mbarrier_arrive(full + stage);
+      });
 }
 
-/// Fills the ring with codes and rows of A. By one thread.
-template <class Config, class Weights, class Shape, class... Map>
-struct CodeProducer {
+/// Asks for codes and rows of A: see SwapStages.
+template <class Config, class Weights>
+struct CodeStages {
   using Block = SwapCodes<Config, Weights>;
-  const Shape &shape;
   u8 *ring;
-  u64 *full, *empty;
-  SwapWork work;
-  BlockPlace place;
-  int step = 0, asked = 0;
+  u64 *full;
 
-  DEVICE CodeProducer(const Shape &shape, u8 *ring, u64 *full, u64 *empty, const SwapWork &work)
-      : shape(shape), ring(ring), full(full), empty(empty), work(work) {
-    place_columns<Config, Block::columns>(place, shape, work.tile);
-  }
-  DEVICE void ask(int stage, const Map &...maps) {
+  template <class... Map>
+  DEVICE void ask_weights(int stage, const BlockPlace &place, int step, const Map &...maps) const {
     mbarrier_arrive_expect(full + stage, Block::tile_bytes);
     u8 *to = ring + stage * Block::stage_bytes;
-    const i32 byte = (work.first + step) * Block::code_bytes;
-    auto ask_of = [&](int sum, const TensorMap &map) {
+    auto ask = [&](int sum, const TensorMap &map) {
 #pragma unroll
       for (int t = 0; t < Config::tiles; ++t)
-        tma_load_tile_once(to + (sum * Config::tiles + t) * Block::code_box, map, full + stage, byte,
-                           (i32)place.column + 64 * t);
+        tma_load_tile_once(to + (sum * Config::tiles + t) * Block::code_box, map, full + stage,
+                           step * Block::code_bytes, (i32)place.column + 64 * t);
     };
-    int matmul = 0;
-    if constexpr (side_by_side<Config>)
-      ((matmul++ == place.matmul ? ask_of(0, maps) : (void)0), ...);
-    else
-      (ask_of(matmul++, maps), ...);
+    for_matmuls_of<Config>(place, ask, maps...);
   }
-  DEVICE void ask_rows(int stage, int at, const TensorMap &map) {
+  DEVICE void ask_rows(int stage, int step, const TensorMap &map) const {
 #pragma unroll
     for (int b = 0; b < Block::row_boxes; ++b)
       tma_load_tile(ring + stage * Block::stage_bytes + Block::rows_at + b * Block::row_box_bytes, map,
-                    full + stage, (work.first + at) * Block::depth + 64 * b, 0);
-  }
-  DEVICE void advance() {
-    if (++step < work.steps)
-      return;
-    step = 0;
-    work.tile += work.stride;
-    place = BlockPlace();
-    place_columns<Config, Block::columns>(place, shape, work.tile);
-  }
-  /// As many codes as there is room for.
-  DEVICE void begin(const Map &...maps) {
-#pragma unroll 1
-    for (; asked < Block::stages && work.tile < work.tiles; ++asked) {
-      ask(asked, maps...);
-      advance();
-    }
-  }
-  /// A of the steps whose weights are in flight, then the other steps.
-  DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
-    int of_rows = 0;
-#pragma unroll 1
-    for (int stage = 0; stage < asked; ++stage) {
-      ask_rows(stage, of_rows, map_a);
-      of_rows = of_rows + 1 < work.steps ? of_rows + 1 : 0;
-    }
-    RingPlace next{0, asked > 0 ? 1u : 0u}; // if any are left, the ring is full or has not been begun
-#pragma unroll 1
-    for (; work.tile < work.tiles; advance()) {
-      mbarrier_wait(empty + next.stage, next.parity ^ 1);
-      ask(next.stage, maps...);
-      ask_rows(next.stage, step, map_a);
-      next.template advance<Block::stages>();
-    }
+                    full + stage, step * Block::depth + 64 * b, 0);
   }
 };

@@ -14,6 +14,7 @@ template <class A, class B, int N> struct wgmma_byte_instruction;
     }                                                                                                        \
   };
 #define FUSION_WIDTHS(EACH) \
+  EACH(8, 4, 5, 6) \
   EACH(16, 8, 9, 10) \
   EACH(32, 16, 17, 18) \
   EACH(48, 24, 25, 26) \

@@ -53,7 +53,7 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
 #define FUSION_OPERANDS_256(d) FUSION_OPERANDS_240(d), FUSION_FRAGMENT(d[30]), FUSION_FRAGMENT(d[31])
 
 template <class T, int N> struct wgmma_instruction;
-// a0, a1, a2: the numbers of the operands after the accumulators. orders: whether A, and B, lie by depth.
+// a0 ...: the numbers of the operands after the accumulators. orders: whether A, and B, lie by depth.
 #define FUSION_WGMMA_SHARED(function, T, N, a0, a1, a2, orders)                                              \
     static DEVICE void function(f32 (&d)[N / 8][4], u64 a, u64 b, bool add) {                                \
       asm volatile("{.reg .pred p; setp.ne.b32 p, %" #a2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N         \
@@ -61,17 +61,20 @@ template <class T, int N> struct wgmma_instruction;
                    : FUSION_OPERANDS_##N(d)                                                                  \
                    : "l"(a), "l"(b), "r"((u32)add));                                                         \
     }
+#define FUSION_WGMMA_REGISTERS(function, T, N, a0, a1, a2, a3, a4, order)                                    \
+    static DEVICE void function(f32 (&d)[N / 8][4], const u32 (&a)[4], u64 b) {                              \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" FUSION_NAMES_##N         \
+                   "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #a4 ", 1, 1, 1, " order ";"              \
+                   : FUSION_OPERANDS_##N(d)                                                                  \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                    \
+    }
 #define FUSION_WGMMA(T, N, a0, a1, a2, a3, a4)                                                               \
   template <> struct wgmma_instruction<T, N> {                                                               \
     FUSION_WGMMA_SHARED(shared, T, N, a0, a1, a2, "0, 0")                                                    \
     FUSION_WGMMA_SHARED(transposed, T, N, a0, a1, a2, "1, 0")                                                \
     FUSION_WGMMA_SHARED(by_depth, T, N, a0, a1, a2, "0, 1")                                                  \
-    static DEVICE void registers(f32 (&d)[N / 8][4], const u32 (&a)[4], u64 b) {                             \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" FUSION_NAMES_##N         \
-                   "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #a4 ", 1, 1, 1, 1;"                      \
-                   : FUSION_OPERANDS_##N(d)                                                                  \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                    \
-    }                                                                                                        \
+    FUSION_WGMMA_REGISTERS(registers, T, N, a0, a1, a2, a3, a4, "0")                                         \
+    FUSION_WGMMA_REGISTERS(registers_by_depth, T, N, a0, a1, a2, a3, a4, "1")                                \
   };
 #define FUSION_WGMMA_TYPES(...) FUSION_WGMMA(f16, __VA_ARGS__) FUSION_WGMMA(bf16, __VA_ARGS__)
 FUSION_WGMMA_TYPES(8, 4, 5, 6, 7, 8)
@@ -93,6 +96,7 @@ FUSION_WGMMA_TYPES(240, 120, 121, 122, 123, 124)
 FUSION_WGMMA_TYPES(256, 128, 129, 130, 131, 132)
 #undef FUSION_WGMMA_TYPES
 #undef FUSION_WGMMA
+#undef FUSION_WGMMA_REGISTERS
 #undef FUSION_WGMMA_SHARED
 #undef FUSION_FRAGMENT
 
@@ -111,8 +115,12 @@ DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) 
   wgmma_instruction<T, 8 * Fragments>::by_depth(d, a, b, add);
 }
 // d += A B of 16 rows of B, a tile; A in registers, in the layout of mma.m16n8k16.
-template <class T, int Fragments>
-DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+  wgmma_instruction<T, 8 * Fragments>::registers_by_depth(d, a, b);
+}
+// d += A B^T of 16 columns of both: A in registers likewise, B a tile in rows. The registers of A may be written again
+// when the product has ended.
+template <class T, int Fragments> DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   wgmma_instruction<T, 8 * Fragments>::registers(d, a, b);
 }
 // Before the first product that reads registers written since; products after it belong together, up to a

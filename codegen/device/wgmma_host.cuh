@@ -27,21 +27,27 @@ template <u32 Row, u32 Depth> DEVICE void swizzled_rows(u32 (&first)[4], u64 a) 
     first[i] = swizzled_element(place) | swizzled_element(place + Depth) << 16;
   }
 }
-template <class T, u32 Row, u32 Depth, int Fragments>
-DEVICE void wgmma_tiles(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+template <int Fragments> DEVICE void clear_unless(bool add, f32 (&d)[Fragments][4]) {
+  for (u32 n = 0; !add && n < (u32)Fragments; ++n)
+    d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
+}
+template <class T, int Fragments> DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
-  u32 first[4];
-  swizzled_rows<Row, Depth>(first, a);
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];
     for (u32 i = 0; i < 2u; ++i) {
       const u64 place = (u64)(u32)b + (8u * n + group) * 128u + (pair + 8u * i) * 2u;
       second[i] = swizzled_element(place) | swizzled_element(place + 2u) << 16;
     }
-    if (!add)
-      d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
-    mma_m16n8k16(d[n], first, second, T());
+    mma_m16n8k16(d[n], a, second, T());
   }
+}
+template <class T, u32 Row, u32 Depth, int Fragments>
+DEVICE void wgmma_tiles(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
+  u32 first[4];
+  swizzled_rows<Row, Depth>(first, a);
+  clear_unless(add, d);
+  wgmma_registers<T>(d, first, b);
 }
 template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_tiles<T, 128, 2>(d, a, b, add);
@@ -67,8 +73,7 @@ template <class T, int Fragments>
 DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   u32 first[4];
   swizzled_rows<128, 2>(first, a);
-  for (u32 n = 0; !add && n < (u32)Fragments; ++n)
-    d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
+  clear_unless(add, d);
   wgmma_columns<T>(d, first, b);
 }
 DEVICE void warpgroup_arrive() {}

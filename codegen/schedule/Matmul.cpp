@@ -36,9 +36,9 @@ private:
     limits.append(matmul::sm100Limits(plain, context.target));
     const int64_t swapped = matmul::swapABRows(plain, context.target),
                   few = std::max(matmul::fewRows(problem), matmul::smallMRows(problem));
-    const int64_t codes = matmul::swapCodesRows(plain, context.target);
+    const int64_t quantised = swapsQuantised(plain, context.target);
     for (int64_t rows : {1, 4, 8, 16, 32, 64, 128})
-      if ((rows >= 8 && rows <= swapped) || rows <= codes ||
+      if ((rows >= 8 && rows <= swapped) || rows <= quantised ||
           (rows <= few && (!swapped || !problem.prologue.empty())))
         limits.push_back(rows);
     if (!problem.prologue.empty())
@@ -83,10 +83,7 @@ private:
       if (split)
         alternative.kernels.insert(alternative.kernels.begin(), split->first);
       all.push_back(std::move(alternative));
-      matmul::Problem multiplied = problem;
-      if (split)
-        multiplied.prologue.clear();
-      if (takesCodes(problem, context.target)) {
+      if (takesQuantised(problem, context.target))
         others.push_back(alternativesFor(range, region, emitter(region, true)).front());
       } else if (!matmul::sm100Refusal(multiplied, context.target)) {
         others.push_back(alternativesFor(range, last, emitter(last, true)).front());
@@ -114,8 +111,7 @@ private:
       return {{{}, {}, {{first, norm}, {second, emitter(second)}}}};
     }
     std::vector<PlannedAlternative> others;
-    if (takesCodes(problem, context.target) ||
-        (!context.batchInvariant && !matmul::sm100Refusal(problem, context.target)))
+    if (takesQuantised(problem, context.target))
       others = alternativesFor({}, region, emitter(region, true));
     return withOthers(alternativesFor({}, region, emitter(region)), std::move(others));
   }
@@ -134,21 +130,31 @@ private:
     return all;
   }
 
-  /// Whether gemm_swap_codes takes all numbers of rows that there may be, beside what takes them without it.
-  static bool takesCodes(const matmul::Problem &problem, const TargetInfo &target) {
-    return problem.leastRows >= 1 && problem.mostRows <= matmul::swapCodesRows(problem, target);
+  /// The most rows for which quantised weights have a kernel by swapped operands beside the others: of codes,
+  /// or of bytes that are multiplied as they are.
+  static int64_t swapsQuantised(const matmul::Problem &problem, const TargetInfo &target) {
+    return std::max(matmul::swapCodesRows(problem, target), matmul::swapBytesRows(problem, target));
+  }
+  /// Whether it takes all numbers of rows that there may be.
+  static bool takesQuantised(const matmul::Problem &problem, const TargetInfo &target) {
+    return problem.leastRows >= 1 && problem.mostRows <= swapsQuantised(problem, target);
   }
   /// Whether it is taken where nothing is measured: see docs/matrix-products.md.
-  static bool prefersCodes(const matmul::Problem &problem) { return problem.leastRows > 4; }
+  static bool prefersQuantised(const matmul::Problem &problem, const TargetInfo &target) {
+    const bool isCodes = matmul::swapCodesRows(problem, target) > 0;
+    return problem.leastRows > 4 && (isCodes || problem.mostRows <= 64);
+  }
 
   /// `takesOther`: the kernel that is not taken where nothing is measured.
   static KernelDraft emit(const Region &region, const KernelContext &context, bool takesOther = false) {
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
-    if (takesCodes(problem, context.target) && prefersCodes(problem) != takesOther)
-      return counted(matmul::emitSwapCodes(region, context, problem), problem);
-    if (takesOther && !matmul::sm100Refusal(problem, context.target))
-      return counted(matmul::emitSm100(region, context, problem), problem);
+    const TargetInfo &target = context.target;
+    if (takesQuantised(problem, target) && prefersQuantised(problem, target) != takesOther)
+      return counted(matmul::swapCodesRows(problem, target) > 0
+                         ? matmul::emitSwapCodes(region, context, problem)
+                         : matmul::emitSwapAB(region, context, problem),
+                     problem);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
     KernelDraft draft =
         holds(matmul::swapABRows(problem, context.target)) ? matmul::emitSwapAB(region, context, problem)

@@ -179,6 +179,8 @@ int64_t smallMRows(const Problem &problem);
 bool isSmallM(const Problem &problem);
 /// The most rows of A that gemm_swap_ab takes on this target; 0: none.
 int64_t swapABRows(const Problem &problem, const TargetInfo &target);
+/// The same of operands that are both bytes, multiplied as they are: f8, or 8-bit integers.
+int64_t swapBytesRows(const Problem &problem, const TargetInfo &target);
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem);
 /// Why gemm_swap_codes does not take the problem, whatever its rows; nothing if it does.
 std::optional<std::string> swapCodesRefusal(const Problem &problem, const TargetInfo &target);

@@ -10,20 +10,23 @@ namespace {
 constexpr int64_t depthBytes = 128;
 
 int64_t stageBytes(const Problem &problem, int64_t width) {
-  const int64_t tiles = depthBytes * (ringRows + width * static_cast<int64_t>(problem.accumulators()));
-  return scalesSteps(problem) ? tiles + 4 * (ringRows + width) : tiles; // scales of rows and columns in f32
+  const int64_t lines = ringRows + width * static_cast<int64_t>(problem.accumulators());
+  return lines * (depthBytes + (scalesSteps(problem) ? 4 : 0)); // a scale of a row or column is f32
 }
 
 bool isHalf(DType type) { return isFloat(type) && byteSize(type) == 2; }
 
-/// Whether what tensor cores sum up of f8 is added in f32 now and then. They keep 14 bits of a sum: 4096
-/// products are off by less than the rounding to bf16, but by more than that to f16.
+bool isShifted(const Operand &operand) { return operand.decode && operand.decode->zero; }
+} // namespace
+
 bool addsExactly(const Problem &problem) {
   const bool isShort = problem.k.constant().value_or(INT64_MAX) <= 8192;
   return ringBytes(problem) && isFloat(problem.a.type) && (problem.result == DType::F16 || !isShort);
 }
 
-/// Steps after which that is done: as many as there are pieces of an epilogue, or half as many; 0: never.
+namespace {
+/// Steps after which f8 is added in f32: as many as there are pieces of an epilogue, or half as many; 0:
+/// never.
 int64_t exactSteps(const Problem &problem, int64_t width) {
   const int64_t pieces = 2 * ((width + 31) / 32);
   return !addsExactly(problem) ? 0 : problem.result == DType::F16 ? pieces / 2 : pieces;
@@ -36,9 +39,9 @@ bool hasRows(const Operand &operand, const Dim &stride, int64_t vector) {
          isEven(operand.offset) && llvm::all_of(operand.batchStrides, isEven);
 }
 
-/// Why warpgroups do not multiply these bytes.
+} // namespace
+
 std::optional<std::string> byteRefusal(const Problem &problem) {
-  auto isShifted = [](const Operand &operand) { return operand.decode && operand.decode->zero; };
   if (!isKMajor(problem, false))
     return "the second operand's bytes do not lie along k";
   if (isShifted(problem.a) ||
@@ -46,14 +49,11 @@ std::optional<std::string> byteRefusal(const Problem &problem) {
     return "there are zero points";
   if (isFloat(problem.a.type) && !isHalf(problem.result) && !problem.narrow)
     return "tensor cores sum f8 less exactly than f32 is";
-  if (scalesSteps(problem) && problem.accumulators() > 1)
-    return "two products are combined whose scales differ along k";
   if (!problem.batch.empty() && problem.a.decode && problem.a.decode->scale &&
       problem.a.decode->scale->alongRows())
     return "several matrices have a scale for each row";
   return std::nullopt;
 }
-} // namespace
 
 bool scalesSteps(const Problem &problem) {
   const int64_t depth = depthBytes;
@@ -100,6 +100,8 @@ std::optional<std::string> typeRefusal(const Problem &problem) {
   if (bytes)
     if (auto reason = byteRefusal(problem))
       return reason;
+  if (scalesSteps(problem) && problem.accumulators() > 1 && !isFloat(problem.a.type))
+    return "two products of integers are combined whose scales differ along k";
   const bool kMajor = isKMajor(problem, false);
   for (const Matmul &matmul : problem.matmuls) {
     const Operand &b = matmul.b;
@@ -145,7 +147,7 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   // a piece takes.
   const int64_t bytes = epilogueBytes(region, problem);
   // Sums in f32 beside those of the tensor cores take as many again, integers that become f32 some more.
-  const int64_t most = scalesSteps(problem)   ? (bytes <= 8 && isFloat(problem.a.type) ? 128 : 96)
+  const int64_t most = scalesSteps(problem) ? (sums > 1 || (bytes <= 8 && isFloat(problem.a.type)) ? 128 : 96)
                        : addsExactly(problem) ? 160
                        : bytes <= 8           ? 256
                        : bytes <= 12          ? 224

@@ -14,6 +14,11 @@ int64_t ringDepth(const Problem &problem);
 /// most.
 bool ringBytes(const Problem &problem);
 bool scalesSteps(const Problem &problem);
+/// Why warpgroups do not multiply these bytes, whatever their number and scales.
+std::optional<std::string> byteRefusal(const Problem &problem);
+/// Whether what tensor cores sum up of f8 is added in f32 now and then. They keep 14 bits of a sum: 4096
+/// products are off by less than the rounding to bf16, but by more than that to f16.
+bool addsExactly(const Problem &problem);
 /// Elements of the 16 bytes that TMA counts in.
 int64_t ringVector(const Problem &problem);
 

@@ -52,8 +52,7 @@ public:
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
-  /// Of gemm_swap_ab: sizes, what computes A where that is not in memory, the epilogue, and maps of A and of
-  /// each B. `heads`: what is made of the columns, for one part of them after the other.
+  /// Of gemm_swap_ab: sizes, scales, the epilogue, and maps of A and of each B.
   KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                            const TensorMapArgument &mapOfA,
                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
@@ -74,7 +73,7 @@ private:
   /// What B's elements are and how they are decoded.
   std::string codes(bool isEarly);
   std::string sizes();
-  /// Of gemm_sm90: what multiplies the sums of quantised operands.
+  /// Of gemm_sm90 and gemm_swap_ab: what multiplies the sums of quantised operands.
   std::string scales();
   /// A, or B seen as rows of k elements.
   std::string operand(bool isA);

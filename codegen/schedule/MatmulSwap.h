@@ -15,8 +15,10 @@ int64_t swappedSplit(int64_t tiles, int64_t mostSteps, const TargetInfo &target)
 /// Whether TMA reads it: rows at distances of whole 16 bytes, from a multiple of 16 bytes on. In elements of
 /// `bits`.
 bool readsTiles(const Dim &offset, const Dim &stride, int64_t bits);
-/// The same of A, and whether its elements have this type.
-bool readsSwappedRows(const Problem &problem, DType type);
+/// The same of A.
+bool readsSwappedRows(const Problem &problem);
+/// Elements of A, and of bytes B, that lie in a box of 128 bytes along k.
+int64_t swappedDepth(const Problem &problem);
 /// Of boxes of `rows` by `length` elements: 64 or 128 bytes.
 TensorMapArgument swappedMap(DType type, const Dim &offset, DimShape shape, const Dim &stride, int64_t rows,
                              int64_t length);

@@ -1,19 +1,19 @@
 // The configuration of gemm_swap_ab: up to 128 rows of A, B by TMA as fast as memory gives it.
+#include "codegen/schedule/MatmulRing.h"
 #include "codegen/schedule/MatmulSwap.h"
 
 namespace fusion::matmul {
 
 namespace {
-constexpr int64_t mostRows = 128, tile = 64; // columns of C that a product has, elements along k of a box
+constexpr int64_t mostRows = 128, tile = 64; // columns of C that a product has
 constexpr int64_t mostStages = 31, vectorBytes = 16, ringAlignment = 1024;
 
 /// How columns and K are shared out. Measured on an H200, see benchmarks/notes-matmul.md.
 struct Sharing {
   int64_t tiles = 1;  ///< of 64 columns that a block computes at once, of each accumulator
-  int64_t boxes = 1;  ///< of 64 along k in a step
+  int64_t boxes = 1;  ///< of 128 bytes along k in a step
   int64_t kSplit = 1; ///< blocks that share out K
 };
-
 
 struct Memory {
   int64_t stage = 0, parts = 0,
@@ -29,12 +29,9 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
   const bool computes = !problem.prologue.empty();
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
-                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16,
-                computed = computes ? 128 * rows * boxesOfRows(problem, sharing) : 0,
-                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2;
-  constexpr int64_t reductions = 2048; // of the rows that are computed
-  return {128 * sharing.boxes * (tile * tiles + (computes ? 0 : rows)), parts + computed + heads,
-          staged + 16 * mostStages + 64 + ringAlignment + (computes ? reductions : 0)};
+                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
+  const int64_t ofBox = (128 + (scalesSteps(problem) ? 4 : 0)) * (tile * tiles + rows);
+  return {sharing.boxes * ofBox, parts, staged + 16 * mostStages + 64 + ringAlignment};
 }
 
 /// Tiles of columns that a block takes one after the other: as many for each.
@@ -45,7 +42,8 @@ int64_t turnsOf(const Problem &problem, const Sharing &sharing, const TargetInfo
 /// As many as there is memory for, or as the block has steps: the rest is for blocks of the next kernel.
 int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const Memory memory = memoryOf(problem, sharing);
-  const int64_t steps = *problem.k.ceilDiv(sharing.boxes * tile * sharing.kSplit).constant();
+  const int64_t depth = sharing.boxes * swappedDepth(problem),
+                steps = *problem.k.ceilDiv(depth * sharing.kSplit).constant();
   return std::min({mostStages, (target.sharedBytesPerBlock - memory.parts - memory.others) / memory.stage,
                    std::max<int64_t>(2, turnsOf(problem, sharing, target) * steps)});
 }
@@ -54,7 +52,11 @@ int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInf
 /// few turns as can be.
 int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t most = (swappedRows(problem) > 64 ? 2 : 3) / sums; // registers for the accumulators
+  // Registers for the accumulators; those of bytes may be there twice.
+  const int64_t rows = swappedRows(problem), most = (ringBytes(problem) && rows > 16 ? (rows > 32 ? 1 : 2)
+                                                     : rows > 64                     ? 2
+                                                                                     : 3) /
+                                                    sums;
   int64_t best = 1, bestWork = INT64_MAX;
   for (int64_t tiles = 1; tiles <= most; ++tiles) {
     const int64_t work = tiles * *columnTiles(problem, tiles * tile).ceilDiv(processors).constant();
@@ -72,17 +74,17 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   const int64_t processors = target.multiprocessors, rows = swappedRows(problem);
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t columns = *columnTiles(problem, tile * std::max<int64_t>(1, problem.headTiles)).constant(),
-                k = *problem.k.constant();
+  const int64_t columns = *columnTiles(problem, tile).constant(), k = *problem.k.constant(),
+                depth = swappedDepth(problem);
   Sharing sharing;
   if (problem.headTiles > 0)
     sharing.tiles = problem.headTiles;
   else if (columns > processors)
     sharing.tiles = tilesAtOnce(problem, processors);
-  sharing.kSplit = swappedSplit(columns, k / tile, target);
+  sharing.kSplit = swappedSplit(columns, k / depth, target);
   if (sharing.tiles > 1)
     return sharing;
-  auto steps = [&] { return (k + sharing.boxes * tile - 1) / (sharing.boxes * tile); };
+  auto steps = [&] { return (k + sharing.boxes * depth - 1) / (sharing.boxes * depth); };
   for (sharing.boxes = 4 / sums; sharing.boxes > 1; sharing.boxes /= 2) {
     const int64_t stages = stagesOf(problem, sharing, target);
     const bool fits = steps() <= stages * sharing.kSplit;
@@ -97,10 +99,20 @@ bool isKMajorB(const Problem &problem) { return problem.b.rowStride == Dim(1); }
 
 bool fitsB(const Problem &problem, const Matmul &matmul, DType type) {
   const Operand &b = matmul.b;
-  if (b.decode || b.type != type || matmul.n.constant().value_or(0) < tile)
+  const auto bits = 8 * static_cast<int64_t>(byteSize(type));
+  if (b.type != type || matmul.n.constant().value_or(0) < tile)
     return false;
-  return isKMajorB(problem) ? b.rowStride == Dim(1) && readsTiles(b.offset, b.columnStride, 16)
-                            : b.columnStride == Dim(1) && readsTiles(b.offset, b.rowStride, 16);
+  return isKMajorB(problem) ? b.rowStride == Dim(1) && readsTiles(b.offset, b.columnStride, bits)
+                            : b.columnStride == Dim(1) && readsTiles(b.offset, b.rowStride, bits);
+}
+
+/// Whether the template reads these operands, of which B's elements have this type.
+bool fits(const Problem &problem, const TargetInfo &target, DType type) {
+  return target.has(Feature::Wgmma) && target.has(Feature::Tma) && target.has(Feature::Clusters) &&
+         problem.prologue.empty() && !problem.routing && problem.batch.empty() &&
+         problem.accumulators() <= 2 && problem.k.constant().value_or(0) >= swappedDepth(problem) &&
+         readsSwappedRows(problem) &&
+         llvm::all_of(problem.matmuls, [&](const Matmul &matmul) { return fitsB(problem, matmul, type); });
 }
 } // namespace
 
@@ -132,12 +144,14 @@ bool readsTiles(const Dim &offset, const Dim &stride, int64_t bits) {
          stride.constant().value_or(1) > 0;
 }
 
-bool readsSwappedRows(const Problem &problem, DType type) {
+bool readsSwappedRows(const Problem &problem) {
   const std::optional<Dim> stride = mergedStride(problem.rowDims, problem.rowStrides);
-  return !problem.a.decode && problem.a.type == type && problem.a.columnStride == Dim(1) && stride &&
+  return problem.a.columnStride == Dim(1) && stride &&
          readsTiles(problem.a.offset, problem.m == Dim(1) ? Dim(vectorBytes) : *stride,
-                    8 * static_cast<int64_t>(byteSize(type)));
+                    8 * static_cast<int64_t>(byteSize(problem.a.type)));
 }
+
+int64_t swappedDepth(const Problem &problem) { return 128 / static_cast<int64_t>(byteSize(problem.a.type)); }
 
 TensorMapArgument swappedMap(DType type, const Dim &offset, DimShape shape, const Dim &stride, int64_t rows,
                              int64_t length) {
@@ -158,20 +172,27 @@ TensorMapArgument mapOfSwappedRows(const Problem &problem) {
   const Dim stride = problem.m == Dim(1) ? problem.k.ceilDiv(vectorBytes) * Dim(vectorBytes)
                                          : *mergedStride(problem.rowDims, problem.rowStrides);
   return swappedMap(problem.a.type, problem.a.offset, {problem.m, problem.k}, stride, swappedRows(problem),
-                    tile);
+                    swappedDepth(problem));
 }
 
 int64_t swapABRows(const Problem &problem, const TargetInfo &target) {
   const std::optional<DType> type = tensorCoreType(problem);
-  if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !target.has(Feature::Clusters) || !type ||
-      !problem.prologue.empty() || problem.routing || !problem.batch.empty() || multipliesBytes(problem) ||
-      problem.accumulators() > 2 || problem.k.constant().value_or(0) < tile)
+  auto isDecoded = [](const Matmul &matmul) { return matmul.b.decode.has_value(); };
+  if (!type || multipliesBytes(problem) || problem.a.decode || problem.a.type != *type ||
+      llvm::any_of(problem.matmuls, isDecoded))
     return 0;
-  return readsSwappedRows(problem, *type) &&
-                 llvm::all_of(problem.matmuls,
-                              [&](const Matmul &matmul) { return fitsB(problem, matmul, *type); })
-             ? mostRows
-             : 0;
+  return fits(problem, target, *type) ? mostRows : 0;
+}
+
+int64_t swapBytesRows(const Problem &problem, const TargetInfo &target) {
+  auto isOther = [&](const Matmul &matmul) { return dtype(matmul.op.getY()) != dtype(problem.op.getY()); };
+  const DType result = problem.result;
+  if (!ringBytes(problem) || byteRefusal(problem) || llvm::any_of(problem.matmuls, isOther) ||
+      !(result == DType::I32 || (isFloat(result) && byteSize(result) <= 4)) ||
+      !fits(problem, target, problem.b.type))
+    return 0;
+  // Of two products that are added in f32 as well, a thread has registers for half as many.
+  return problem.accumulators() > 1 ? mostRows / 2 : mostRows;
 }
 
 std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInfo &target) {
@@ -189,26 +210,26 @@ std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInf
 }
 
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem) {
-  return emitSwapAB(region, context, problem, nullptr);
-}
-
-KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem,
-                       const TileHeads *heads) {
-  constexpr uint32_t threads = 160; // as in gemm_swap_ab.cuh
+  const uint32_t threads = scalesSteps(problem) ? 256 : 160; // as in gemm_swap_ab.cuh
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);
   const bool kMajor = isKMajorB(problem);
   GemmSource source(region, context, problem, "gemm_swap_ab");
   source.setType("type", body::spelling(problem.a.type));
+  if (ringBytes(problem))
+    source.setType("type_b", body::spelling(problem.b.type));
   source.set("rows", rows);
   source.set("tiles", sharing.tiles);
   source.set("boxes", sharing.boxes);
   source.set("stages", stages);
   source.set("k_split", sharing.kSplit);
   source.set("k_major", kMajor);
-  if (!problem.prologue.empty())
-    source.set("computed_boxes", boxesOfRows(problem, sharing));
-  const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  if (scalesSteps(problem))
+    source.set("scaled_steps", true);
+  else if (addsExactly(problem))
+    source.set("exact_steps", int64_t(1));
+  const Sums sums{problem.result == DType::I32 ? DType::I32 : DType::F32,
+                  resultVector(problem, rows < 16 ? 4 : 8)};
   source.set("vector", sums.width);
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);
@@ -220,7 +241,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
       problem.prologue.empty() ? mapOfSwappedRows(problem) : TensorMapArgument(),
       [&](const Matmul &matmul) {
         const Operand &b = matmul.b;
-        return kMajor ? swappedMap(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile, tile)
+        return kMajor ? swappedMap(b.type, b.offset, {matmul.n, problem.k}, b.columnStride, tile,
+                                   swappedDepth(problem))
                       : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);
       },
       heads);

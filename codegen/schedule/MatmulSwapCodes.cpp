@@ -127,7 +127,7 @@ std::optional<std::string> swapCodesRefusal(const Problem &problem, const Target
     return "the second operand is not dequantised to 16 bits";
   if (decode->scale->type == DType::F64)
     return "scales are f64";
-  if (!readsSwappedRows(problem, decode->type))
+  if (problem.a.decode || problem.a.type != decode->type || !readsSwappedRows(problem))
     return "the first operand has another type, or its rows are no multiple of 16 bytes apart";
   if (problem.accumulators() > 2)
     return "more than two products are combined";
