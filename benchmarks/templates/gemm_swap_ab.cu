@@ -6,7 +6,7 @@
 #include <cuda.h>
 
 template <int Rows, int Tiles, int Boxes, int Stages, int KSplit, bool KMajor>
-struct Config : OneMatmul {
+struct Config : GemmConfig {
   using type = bf16;
   static constexpr int rows = Rows, tiles = Tiles, boxes = Boxes, stages = Stages, k_split = KSplit;
   static constexpr int vector = Rows < 16 ? 4 : 8;
