@@ -2,9 +2,11 @@
 
 #include "ir/base/Confine.h"
 #include "ir/base/Nearest.h"
+#include "ir/base/TextNesting.h"
 #include "ir/dialect/Dialect.h"
 #include "ir/dialect/Loop.h"
 #include "ir/dialect/Mesh.h"
+#include "ir/dialect/PossibleShape.h"
 #include "passes/MissLog.h"
 #include "passes/Passes.h"
 #include "passes/Pipeline.h"
@@ -84,11 +86,17 @@ std::string weightFolder(ModuleOp module, const std::string &path) {
   return elsewhere ? origin.str() : beside;
 }
 
-static OwningOpRef<ModuleOp> parseText(MLIRContext &context, const std::string &path,
-                                       const MappedFile &contents) {
-  const llvm::StringRef text(reinterpret_cast<const char *>(contents.bytes().data()),
-                             contents.bytes().size());
-  return parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
+/// The parser reads the zero byte behind a text, which a mapped file and the bytes of a caller may lack.
+static Result<OwningOpRef<ModuleOp>> parseText(MLIRContext &context, const std::string &path,
+                                               const MappedFile &contents) {
+  const std::string text(reinterpret_cast<const char *>(contents.bytes().data()), contents.bytes().size());
+  if (Status status = checkNesting(text); !status)
+    return badInput(path + ": " + status.error().message);
+  FirstError error(&context);
+  auto module = parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
+  if (!module)
+    return badInput(error.text(path + ": is not a graph in MLIR text"));
+  return module;
 }
 
 /// Of a graph in text: weights lie beside it, as external data does.
@@ -131,12 +139,14 @@ Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string
     return badInput(path + ": sizes of dims can be given for ONNX files only");
   if (!options.weights.empty() || !options.files.empty())
     return badInput(path + ": weights in memory are for ONNX models, not for graphs as text");
-  FirstError error(&context);
-  auto module = options.contents ? parseText(context, path, *options.contents)
-                                 : parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+  auto file =
+      options.contents ? Result<std::shared_ptr<MappedFile>>(options.contents) : MappedFile::open(path);
+  if (!file)
+    return file.error();
+  auto module = parseText(context, path, **file);
   if (!module)
-    return badInput(error.text(path + ": is not a graph in MLIR text"));
-  if (Status status = options.trustPaths ? Status() : checkWeightPaths(*module, path); !status)
+    return module;
+  if (Status status = options.trustPaths ? Status() : checkWeightPaths(**module, path); !status)
     return status.error();
   return module;
 }
@@ -156,9 +166,16 @@ Result<func::FuncOp> entryFunction(ModuleOp module) {
   for (Operation &op : entry.getBody().front().without_terminator())
     if (!llvm::isa<GroupOp>(op) && !nn::isGraphOp(&op))
       return badInput("op " + op.getName().getStringRef().str() + " is not part of a graph");
-  for (Type type : entry.getArgumentTypes())
-    if (!llvm::isa<RankedTensorType>(type))
-      return badInput("an argument of @" + entry.getSymName().str() + " is not a ranked tensor");
+  for (BlockArgument argument : entry.getArguments()) {
+    const std::string which = "an argument of @" + entry.getSymName().str();
+    auto type = llvm::dyn_cast<RankedTensorType>(argument.getType());
+    if (!type)
+      return badInput(which + " is not a ranked tensor");
+    if (!dtypeOf(type.getElementType()))
+      return badInput(which + " has elements of a type that is not supported");
+    if (!nn::isPossibleShape(type))
+      return badInput(which + " has an impossible shape");
+  }
   return entry;
 }
 

@@ -1,5 +1,7 @@
 #include "patterns/PatternSet.h"
 
+#include "ir/base/MappedFile.h"
+#include "ir/base/TextNesting.h"
 #include "patterns/BuiltinPatterns.h"
 #include "patterns/Validate.h"
 
@@ -24,6 +26,8 @@ Result<OwningOpRef<ModuleOp>> parse(llvm::StringRef text, llvm::StringRef name, 
       message = diagnostic.str();
     return success();
   });
+  if (Status status = checkNesting(text); !status)
+    return badInput(name.str() + ": " + status.error().message);
   context->loadDialect<pdl::PDLDialect>();
   auto module = parseSourceString<ModuleOp>(text, ParserConfig(context), name);
   if (!module)
@@ -46,7 +50,8 @@ Result<std::string> compilePdll(const std::string &path) {
   llvm::SmallVector<llvm::StringRef> arguments = {*program, "-x=mlir", "-I", folder.empty() ? "." : folder,
                                                   path};
   std::optional<llvm::StringRef> redirects[] = {std::nullopt, output.str(), errors.str()};
-  int code = llvm::sys::ExecuteAndWait(*program, arguments, std::nullopt, redirects);
+  constexpr unsigned seconds = 60; // an included file may be a pipe
+  int code = llvm::sys::ExecuteAndWait(*program, arguments, std::nullopt, redirects, seconds);
   auto read = [](llvm::StringRef file) {
     auto buffer = llvm::MemoryBuffer::getFile(file);
     return buffer ? (*buffer)->getBuffer().str() : std::string();
@@ -54,6 +59,8 @@ Result<std::string> compilePdll(const std::string &path) {
   std::string text = read(output), complaint = read(errors);
   llvm::sys::fs::remove(output);
   llvm::sys::fs::remove(errors);
+  if (code < 0)
+    return badInput(path + ": mlir-pdll crashed or did not end: is it nested, or included, without end?");
   if (code != 0)
     return badInput(complaint.empty() ? path + ": mlir-pdll failed"
                                       : llvm::StringRef(complaint).split('\n').first.str());
@@ -89,6 +96,9 @@ Result<PatternSet> PatternSet::builtin(MLIRContext *context) {
 Status PatternSet::addFile(const std::string &path, MLIRContext *context) {
   if (!llvm::sys::fs::exists(path))
     return badInput(path + ": no such pattern file");
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.error();
   std::string text;
   if (llvm::StringRef(path).ends_with(".pdll")) {
     auto compiled = compilePdll(path);
@@ -96,10 +106,8 @@ Status PatternSet::addFile(const std::string &path, MLIRContext *context) {
       return compiled.error();
     text = std::move(*compiled);
   } else {
-    auto buffer = llvm::MemoryBuffer::getFile(path);
-    if (!buffer)
-      return badInput(path + ": " + buffer.getError().message());
-    text = (*buffer)->getBuffer().str();
+    const auto bytes = (*file)->bytes();
+    text.assign(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   }
   auto module = parse(text, path, context);
   if (!module)

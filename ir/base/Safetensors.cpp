@@ -48,20 +48,47 @@ struct Entry {
   uint64_t begin = 0, end = 0;
 };
 
-/// Parses JSON without throwing; a key that appears twice in one object of the outermost level is an error.
-Result<Json> parseHeader(std::string_view text) {
-  std::set<std::string> keys;
-  std::string repeated;
-  auto watchKeys = [&](int depth, Json::parse_event_t event, Json &parsed) {
-    if (event == Json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
-      repeated = parsed.get<std::string>();
+/// Looks for a key that appears twice in the outermost object. A callback of the parser would see them too,
+/// but makes it look through all of an object at the end of each member.
+class RepeatedKey : public nlohmann::json_sax<Json> {
+public:
+  std::string found;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t &) override { return true; }
+  bool string(string_t &) override { return true; }
+  bool binary(binary_t &) override { return true; }
+  bool start_object(size_t) override { return ++depth, true; }
+  bool end_object() override { return --depth, true; }
+  bool start_array(size_t) override { return ++depth, true; }
+  bool end_array() override { return --depth, true; }
+  bool key(string_t &name) override {
+    if (depth == 1 && !names.insert(name).second)
+      found = name;
     return true;
-  };
-  Json header = Json::parse(text.begin(), text.end(), watchKeys, /*allow_exceptions=*/false);
+  }
+  bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &) override {
+    return false;
+  }
+
+private:
+  int depth = 0;
+  std::set<std::string> names;
+};
+
+/// Parses JSON without throwing.
+Result<Json> parseHeader(std::string_view text) {
+  RepeatedKey repeated;
+  if (!Json::sax_parse(text.begin(), text.end(), &repeated))
+    return badInput("the header is not a JSON object");
+  const Json header = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (header.is_discarded() || !header.is_object())
     return badInput("the header is not a JSON object");
-  if (!repeated.empty())
-    return badInput(fmt::format("tensor '{}' is there twice", repeated));
+  if (!repeated.found.empty())
+    return badInput(fmt::format("tensor '{}' is there twice", repeated.found));
   return header;
 }
 

@@ -1,5 +1,6 @@
 #include "ir/base/Tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -11,14 +12,25 @@
 namespace fusion {
 
 int64_t elementCount(std::span<const int64_t> shape) {
-  int64_t count = 1;
+  uint64_t count = 1; // which may wrap: the size of no tensor that there is
   for (int64_t dim : shape)
-    count *= dim;
-  return count;
+    count *= static_cast<uint64_t>(dim);
+  return static_cast<int64_t>(count);
 }
 
 std::string shapeString(std::span<const int64_t> shape) {
   return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
+}
+
+/// Whether so many bytes can be counted.
+static bool isCountable(DType type, const Shape &shape) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end())
+    return true;
+  int64_t bytes = static_cast<int64_t>(byteSize(type));
+  for (int64_t dim : shape)
+    if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes))
+      return false;
+  return true;
 }
 
 Tensor Tensor::uninitialized(DType type, Shape shape) {
@@ -29,7 +41,7 @@ Tensor Tensor::uninitialized(DType type, Shape shape) {
   // More than the machine has would be found out only when the system ends the process.
   static const size_t memory =
       static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  if (tensor.bytes() > memory)
+  if (!isCountable(type, tensor.dims) || tensor.bytes() > memory)
     throw std::bad_alloc();
   // A tensor without elements still has a unique, valid address.
   void *fresh = ::operator new(std::max<size_t>(tensor.bytes(), 64), alignment);

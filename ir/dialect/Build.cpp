@@ -1,22 +1,10 @@
 #include "ir/dialect/Build.h"
 
+#include "ir/dialect/PossibleShape.h"
+
 using namespace mlir;
 
 namespace fusion::nn {
-
-static bool isPossibleShape(const DimShape &shape) {
-  constexpr int64_t mostElements = int64_t(1) << 46;
-  int64_t elements = 1;
-  for (const Dim &dim : shape) {
-    if (!dim.isStatic())
-      continue;
-    int64_t size = dim.value();
-    if (size < 0 || size > mostElements || (size > 0 && elements > mostElements / size))
-      return false;
-    elements *= size > 0 ? size : 1;
-  }
-  return true;
-}
 
 Operation *createInferred(OpBuilder &builder, Location location, StringRef name, ValueRange operands,
                           ArrayRef<NamedAttribute> attributes, ArrayRef<Type> elementTypes,

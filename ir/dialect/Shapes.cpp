@@ -1,4 +1,5 @@
 #include "ir/dialect/Dialect.h"
+#include "ir/dialect/PossibleShape.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -44,6 +45,28 @@ RankedTensorType typeOf(ArrayRef<Dim> shape, Type elementType) {
   for (const Dim &dim : shape)
     dims.push_back(dim.constant().value_or(ShapedType::kDynamic));
   return RankedTensorType::get(dims, elementType);
+}
+
+/// Multiplies `elements` by a dim, unless that makes a shape impossible.
+static bool isPossibleDim(int64_t size, int64_t &elements) {
+  constexpr int64_t mostElements = int64_t(1) << 46;
+  if (size < 0 || size > mostElements || (size > 0 && elements > mostElements / size))
+    return false;
+  elements *= size > 0 ? size : 1;
+  return true;
+}
+
+bool isPossibleShape(ArrayRef<Dim> shape) {
+  int64_t elements = 1;
+  return llvm::all_of(
+      shape, [&](const Dim &dim) { return !dim.isStatic() || isPossibleDim(dim.value(), elements); });
+}
+
+bool isPossibleShape(RankedTensorType type) {
+  int64_t elements = 1;
+  return llvm::all_of(type.getShape(), [&](int64_t size) {
+    return ShapedType::isDynamic(size) || isPossibleDim(size, elements);
+  });
 }
 
 bool isOneOrNone(const Dim &dim) { return !dim.isStatic() && dim.knownAtMostOne(); }
@@ -133,6 +156,10 @@ LogicalResult verifyShapes(Operation *op) {
   SmallVector<DimShape> operands;
   for (Value operand : op->getOperands())
     operands.push_back(shapeFromType(operand));
+  for (OpResult result : op->getResults())
+    if (!isPossibleShape(llvm::cast<RankedTensorType>(result.getType())))
+      return op->emitOpError() << "result " << result.getResultNumber() << " has the impossible type "
+                               << result.getType();
   ShapeContext context(op, operands);
   if (failed(llvm::cast<ShapeInference>(op).inferShapes(context)))
     return op->emitOpError() << context.error();

@@ -1,5 +1,6 @@
 // Shape functions of constants and data movement.
 #include "ir/dialect/Dialect.h"
+#include "ir/dialect/PossibleShape.h"
 
 using namespace mlir;
 
@@ -137,7 +138,9 @@ LogicalResult SliceOp::inferShapes(ShapeContext &context) {
     if (step == 0)
       return context.fail("step 0");
     if (!dim.isStatic() || !starts[i].isStatic() || !sizes[i].isStatic() || sizes[i].value() == 0) {
-      if (step > 0 && !requireAtMost(context, starts[i] + (sizes[i] - Dim(1)) * Dim(step) + Dim(1), dim))
+      const Dim last = starts[i] + (sizes[i] - Dim(1)) * Dim(step);
+      if (!requireAtMost(context, (step > 0 ? last : starts[i]) + Dim(1), dim) ||
+          !requireAtMost(context, Dim(0), step > 0 ? starts[i] : last))
         return context.fail("dim " + Twine(i) + " sliced out of range");
       continue;
     }
@@ -199,10 +202,20 @@ LogicalResult ConcatOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
+/// What is cut off counts as what is added.
+static DimShape magnitudes(DimShape dims) {
+  for (Dim &dim : dims)
+    if (dim.isStatic() && dim.value() < 0)
+      dim = Dim(0) - dim;
+  return dims;
+}
+
 LogicalResult PadOp::inferShapes(ShapeContext &context) {
   DimShape low = dimsFromAttr(getLow()), high = dimsFromAttr(getHigh()), shape = context.shape(0);
   if (low.size() != shape.size() || high.size() != shape.size() || context.rank(1) != 0)
     return context.fail("low and high need one entry for each dim, and value is a scalar");
+  if (!isPossibleShape(magnitudes(low)) || !isPossibleShape(magnitudes(high)))
+    return context.fail("low or high is out of range");
   for (size_t i = 0; i < shape.size(); ++i)
     shape[i] = shape[i] + low[i] + high[i];
   context.set(0, shape);

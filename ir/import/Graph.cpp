@@ -5,7 +5,9 @@
 
 #include "llvm/ADT/StringSet.h"
 
+#include <array>
 #include <fmt/format.h>
+#include <set>
 
 using namespace mlir;
 
@@ -21,6 +23,15 @@ struct ScopeGuard {
   ScopeGuard(Scope *&slot, Scope &inner) : slot(slot), saved(slot) { slot = &inner; }
   ~ScopeGuard() { slot = saved; }
 };
+
+/// A call must not depend on which of two functions comes first.
+Status checkFunctions(const proto::ModelProto &model) {
+  std::set<std::array<std::string_view, 3>> names;
+  for (const auto &function : model.functions())
+    if (!names.insert({function.domain(), function.name(), function.overload()}).second)
+      return badInput(fmt::format("function {}.{} is defined twice", function.domain(), function.name()));
+  return {};
+}
 
 } // namespace
 
@@ -51,6 +62,8 @@ Result<OwningOpRef<ModuleOp>> GraphImporter::run() {
   for (const auto &info : graph.output())
     top.declared[info.name()] = &info;
   if (auto status = addInitializers(graph); !status)
+    return inFile(status.error());
+  if (auto status = checkFunctions(model.model); !status)
     return inFile(status.error());
   if (auto status = importInputs(graph, function); !status)
     return inFile(status.error());

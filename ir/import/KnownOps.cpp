@@ -251,13 +251,20 @@ bool evaluateExpand(NodeImporter &n) {
   return true;
 }
 
+/// Of known numbers: arithmetic of dims wraps.
+bool differenceWraps(const Dim &a, const Dim &b) {
+  int64_t difference = 0;
+  return a.isStatic() && b.isStatic() && __builtin_sub_overflow(a.value(), b.value(), &difference);
+}
+
 bool evaluateRange(NodeImporter &n) {
   auto start = knownInput(n, 0), limit = knownInput(n, 1), step = knownInput(n, 2);
   if (!start || !limit || !step || start->values.size() != 1 || limit->values.size() != 1 ||
       step->values.size() != 1)
     return false;
   Dim span = limit->values[0] - start->values[0];
-  if (!span.isStatic() || !step->values[0].isStatic() || step->values[0] == Dim(0))
+  if (differenceWraps(limit->values[0], start->values[0]) || !span.isStatic() ||
+      !step->values[0].isStatic() || step->values[0] == Dim(0))
     return false;
   int64_t by = step->values[0].value();
   __int128 exact = (static_cast<__int128>(span.value()) + by + (by > 0 ? -1 : 1)) / by;

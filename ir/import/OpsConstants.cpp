@@ -99,6 +99,10 @@ void range(NodeImporter &n) {
       return n.fail("start, limit and delta must be one number each, and delta not 0");
     if (step[0] == std::numeric_limits<int64_t>::min())
       return n.fail("delta is out of range");
+    int64_t difference = 0;
+    if (start[0].isStatic() && limit[0].isStatic() &&
+        __builtin_sub_overflow(limit[0].value(), start[0].value(), &difference))
+      return n.fail("the number of values is out of range");
     Dim span = step[0] > 0 ? limit[0] - start[0] : start[0] - limit[0];
     count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step[0])));
   }

@@ -118,7 +118,7 @@ Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sa
     const Value index = n.constant(Tensor::of<int64_t>(DType::I64, {axis.to}, indices));
     return n.build<nn::GatherOp>({x, index}, n.i64("axis", at));
   }
-  if (axis.from * axis.to > mostWeights) {
+  if (axis.to > mostWeights / axis.from) {
     n.fail("an axis from " + Twine(axis.from) + " to " + Twine(axis.to) + " elements has too many weights");
     return {};
   }
@@ -133,7 +133,10 @@ Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sa
 std::vector<double> floats(NodeImporter &n, unsigned index) {
   if (!n.has(index) || product(n.shape(index)) == Dim(0))
     return {};
-  auto contents = n.owner().computed(n.operand(index));
+  const Value given = n.operand(index);
+  if (n.failed())
+    return {};
+  auto contents = n.owner().computed(given);
   if (!contents) {
     n.fail("the scales (input " + Twine(index) + ") depend on run-time data");
     return {};
@@ -177,6 +180,9 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
   const size_t count = scales.empty() ? sizes.size() : scales.size();
   if (count != axes.size() || count == 0)
     return n.fail(Twine(count) + " scales or sizes for " + Twine(axes.size()) + " axes");
+  for (double scale : scales)
+    if (!(scale > 0 && scale < static_cast<double>(mostWeights)))
+      return n.fail("a scale is not a positive number, or too large");
   const Type type = n.inputType(0);
   const bool chooses = how.mode == "nearest";
   Value x = chooses ? n.operand(0) : n.cast(n.operand(0), n.f32Type());
@@ -200,6 +206,8 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
     keepProportions(how.policy, known);
   }
   for (size_t i = 0; i < count && !n.failed(); ++i) {
+    if (known[i].to < 0 || known[i].to > mostWeights)
+      return n.fail("dim " + Twine(axes[i]) + " would have " + Twine(known[i].to) + " elements");
     if (known[i].from > 0)
       x = alongAxis(n, x, axes[i], known[i], how);
     else if (!scales.empty())

@@ -118,6 +118,8 @@ void split(NodeImporter &n) {
     int64_t count = n.intAttribute("num_outputs", n.outputCount());
     if (count <= 0)
       return n.fail("no outputs");
+    if (count != n.outputCount())
+      return n.fail(Twine(count) + " parts for " + Twine(n.outputCount()) + " outputs");
     Dim part = size.ceilDiv(Dim(count));
     parts.assign(count, part);
     parts.back() = size - part * Dim(count - 1);
@@ -127,8 +129,8 @@ void split(NodeImporter &n) {
   auto x = knownInput(n, 0);
   Dim start(0);
   for (auto [index, part] : llvm::enumerate(parts)) {
-    if (part.isStatic() && part.value() < 0)
-      return n.fail("a part has size " + part.str());
+    if (part.isStatic() && (part.value() < 0 || (size.isStatic() && part.value() > size.value())))
+      return n.fail("a part has size " + part.str() + " of " + size.str());
     auto number = static_cast<unsigned>(index);
     if (x && start.isStatic() && part.isStatic() && x->shape.size() == 1 &&
         start.value() + part.value() <= x->shape[0]) {

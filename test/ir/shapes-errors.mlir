@@ -117,3 +117,36 @@ func.func @slice_from_behind_the_end(%a: tensor<4x?xf32>) -> tensor<0x2xf32> {
   %0 = nn.slice %a {starts = [6, 0], sizes = [0, 2], steps = array<i64: 1, 1>} : (tensor<4x?xf32>) -> tensor<0x2xf32>
   return %0 : tensor<0x2xf32>
 }
+
+// -----
+
+// Both ends of a slice are within the dim, whichever way it goes.
+func.func @slice_backwards_from_behind_the_end(%a: tensor<4x?xf32>) -> tensor<0x2xf32> {
+  // expected-error @+1 {{dim 0 sliced out of range}}
+  %0 = nn.slice %a {starts = [6, 0], sizes = [0, 2], steps = array<i64: -1, 1>} : (tensor<4x?xf32>) -> tensor<0x2xf32>
+  return %0 : tensor<0x2xf32>
+}
+
+// -----
+
+func.func @slice_from_before_the_start(%a: tensor<4x?xf32>) -> tensor<0x2xf32> {
+  // expected-error @+1 {{dim 0 sliced out of range}}
+  %0 = nn.slice %a {starts = [-1, 0], sizes = [0, 2], steps = array<i64: 1, 1>} : (tensor<4x?xf32>) -> tensor<0x2xf32>
+  return %0 : tensor<0x2xf32>
+}
+
+// -----
+
+func.func @uncountable(%a: tensor<0xf32>) {
+  // expected-error @+1 {{result 0 has the impossible type 'tensor<4294967296x4294967296xf32>'}}
+  %0 = nn.reshape %a {shape = [4294967296, 4294967296]} : (tensor<0xf32>) -> tensor<4294967296x4294967296xf32>
+  return
+}
+
+// -----
+
+func.func @pads_that_wrap(%a: tensor<4xf32>, %v: tensor<f32>) -> tensor<2xf32> {
+  // expected-error @+1 {{low or high is out of range}}
+  %0 = nn.pad %a, %v {low = [9223372036854775807], high = [9223372036854775807]} : (tensor<4xf32>, tensor<f32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

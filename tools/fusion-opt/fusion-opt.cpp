@@ -6,7 +6,9 @@
 #include "api/Driver.h"
 #include "api/Lower.h"
 #include "api/Sampling.h"
+#include "ir/base/MappedFile.h"
 #include "ir/base/Progress.h"
+#include "ir/base/TextNesting.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"
@@ -211,10 +213,15 @@ Status runOwn(const MlirOptMainConfig &config) {
 }
 
 Status runMlirOpt(DialectRegistry &registry, const MlirOptMainConfig &config) {
+  if (inputFile != "-")
+    if (auto file = MappedFile::open(inputFile); !file) // such as a pipe, or a device without end
+      return file.error();
   std::string message;
   auto file = openInputFile(inputFile, &message);
   if (!file)
     return badInput(message);
+  if (Status status = checkNesting(std::string_view(file->getBuffer())); !status)
+    return badInput(inputFile + ": " + status.error().message);
   std::string text;
   llvm::raw_string_ostream out(text);
   if (failed(MlirOptMain(out, std::move(file), registry, config)))
