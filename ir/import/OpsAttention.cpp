@@ -78,6 +78,9 @@ bool collectHeads(NodeImporter &node, Request &request) {
   } else if (node.rank(0) != 4) {
     node.fail("Q has rank " + Twine(node.rank(0)) + ", not 3 or 4");
   }
+  for (Value each : {request.q, request.k, request.v})
+    if (!node.failed() && node.rankOf(each) != 4)
+      node.fail("Q, K or V has rank " + Twine(node.rankOf(each)) + ", not that of the others");
   if (node.has(4) != node.has(5))
     node.fail("past_key and past_value come together");
   if (node.has(4)) {

@@ -11,6 +11,8 @@ namespace {
 
 /// [channels] as [channels, 1, …], to be laid over [batch, channels, sizes…] of `rank` dims, in f32.
 Value perChannel(NodeImporter &n, Value vector, int64_t rank) {
+  if (!n.failed() && n.rankOf(vector) != 1)
+    n.fail("a scale or bias of " + shapeString(n.shapeOf(vector)) + " is not one number for each channel");
   if (n.failed())
     return {};
   DimShape shape(rank - 1, Dim(1));
@@ -86,12 +88,13 @@ void groupNormalization(NodeImporter &n) {
   if (groups < 1)
     return n.fail("num_groups is " + Twine(groups));
   const double eps = n.floatAttribute("epsilon", 1e-5);
+  const Dim channels = n.shape(0)[1];
   const Value x = standardisedGroups(n, n.operand(0), groups, eps);
   Value scale = n.operand(1), bias = n.operand(2);
-  const auto each = n.shape(0)[1].dividedBy(groups);
+  const auto each = channels.dividedBy(groups);
   if (n.opset() < 21 && each && !n.failed())
     for (Value *vector : {&scale, &bias})
-      *vector = n.reshape(n.expand(n.reshape(*vector, {groups, 1}), {groups, *each}), {n.shape(0)[1]});
+      *vector = n.reshape(n.expand(n.reshape(*vector, {groups, 1}), {groups, *each}), {channels});
   scaledResult(n, x, scale, bias);
 }
 

@@ -233,6 +233,10 @@ Value integersAsFloats(NodeImporter &n, unsigned value, unsigned zeroPoint, bool
   if (product(n.shapeOf(shift)) == Dim(1)) {
     shift = n.reshape(shift, {});
   } else if (perResultChannel) {
+    if (n.rank(value) == 0 || n.rankOf(shift) != 1) {
+      n.fail("zero points of " + shapeString(n.shapeOf(shift)) + " for " + shapeString(n.shape(value)));
+      return {};
+    }
     DimShape shape(n.rank(value), Dim(1));
     shape[0] = n.shapeOf(shift)[0];
     shift = n.reshape(shift, shape);

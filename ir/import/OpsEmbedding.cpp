@@ -98,7 +98,8 @@ void gatherBlockQuantized(NodeImporter &node) {
     return node.fail("only rows of a matrix that is quantised along them are supported");
   if (isByte && bits != 4 && bits != 8)
     return node.fail("bits is " + Twine(bits) + ", not 4 or 8");
-  if (block <= 0 || !data[1].isStatic() || !scales[1].isStatic())
+  constexpr int64_t largest = int64_t(1) << 32; // of a block, far beyond what there is
+  if (block <= 0 || block > largest || !data[1].isStatic() || scales.size() != 2 || !scales[1].isStatic())
     return node.fail("block_size is " + Twine(block) + " for a table of " + shapeString(data));
   const int64_t columns = data[1].value() * (isPacked ? 2 : 1), blocks = scales[1].value();
   if (blocks != (columns + block - 1) / block)

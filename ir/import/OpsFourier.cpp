@@ -144,9 +144,13 @@ void stft(NodeImporter &n) {
   const DimShape signal = n.shape(0);
   if (n.failed())
     return;
-  Dim length = n.has(3) || !n.has(2) ? n.requireKnown(3, "frame_length")[0] : n.shape(2)[0];
+  const bool isGiven = n.has(3) || !n.has(2);
+  const DimShape lengths = isGiven ? n.requireKnown(3, "frame_length") : n.shape(2);
   if (n.failed())
     return;
+  if (lengths.size() != 1)
+    return n.fail("the length of the frames is not one number");
+  const Dim &length = lengths[0];
   if (step.size() != 1 || step[0] < 1 || !length.isStatic() || signal.size() < 2 || signal.size() > 3)
     return n.fail("a signal of " + shapeString(signal) + " and frames of '" + length.str() + "' elements");
   const Dim frames = (signal[1] - length).floorDiv(step[0]) + 1;

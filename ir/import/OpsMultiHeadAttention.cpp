@@ -204,6 +204,8 @@ void collectHeads(NodeImporter &node, const Inputs &inputs, Heads &heads) {
   Dim start = 0;
   for (int64_t i = 0; i < 3 && !node.failed(); ++i) {
     const DimShape shape = node.shapeOf(parts[i]);
+    if (shape.size() != 3 && shape.size() != 4)
+      return node.fail("query, key or value of " + shapeString(shape));
     const bool isSplit = shape.size() == 4, isCache = isSplit && keyRank == 4;
     const Dim width = isSplit ? shape[1] * shape[3] : shape.back();
     Value bias =

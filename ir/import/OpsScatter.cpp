@@ -124,6 +124,8 @@ void scatterElements(NodeImporter &n) {
   const std::string reduction = n.stringAttribute("reduction", "none");
   if (!llvm::is_contained({"none", "add", "mul", "max", "min"}, reduction))
     return n.fail("reduction '" + reduction + "' is not supported");
+  if (!n.failed() && (n.rank(1) != n.rank(0) || n.rank(2) != n.rank(0)))
+    n.fail("data, indices and updates have different ranks");
   if (n.failed())
     return;
   Scatter scatter(n, axis);

@@ -61,6 +61,15 @@ const std::set<std::string> refused = {
     "com.microsoft.PackedMultiHeadAttention",
     "com.microsoft.RemovePadding", "com.microsoft.RestorePadding"};
 
+} // namespace
+
+std::vector<std::string> knownOps() {
+  std::vector<std::string> ops(claimed.begin(), claimed.end());
+  ops.insert(ops.end(), refused.begin(), refused.end());
+  return ops;
+}
+
+namespace {
 /// Forms of claimed ops that the importer refuses: part of the test's name, and what the error must say.
 const std::pair<std::string, std::string> refusals[] = {
     {"training_dropout", "training mode is not supported"},

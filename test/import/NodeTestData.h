@@ -19,6 +19,9 @@ struct NodeTestFolder {
 /// project's .venv, and the folders that FUSION_ONNX_NODE_TESTS names, separated by colons.
 std::vector<NodeTestFolder> findNodeTests();
 
+/// The ops that the importer has a handler for: `Add`, `com.microsoft.FusedMatMul`.
+std::vector<std::string> knownOps();
+
 /// The ops of the model, subgraphs included, each once: `Add`, `com.microsoft.FusedMatMul`.
 std::vector<std::string> opsOf(const onnx::proto::ModelProto &model);
 /// Why the model's inputs and outputs cannot be tensors here; empty if they can.
