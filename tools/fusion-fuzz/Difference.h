@@ -17,7 +17,8 @@ struct Agreement {
 
 /// More of the graph as written, where the first comparison fails; empty tensors where there is none.
 struct Evidence {
-  std::vector<Tensor> shaken; ///< its inputs moved by one step of their types
+  std::vector<Tensor>
+      shaken;  ///< its inputs moved by one step of their types; f32 by one of the graph's narrowest
   Tensor wide; ///< all its floats of 16 and 32 bits in f64: no rounding, no overflow on the way
 };
 

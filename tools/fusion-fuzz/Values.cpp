@@ -141,26 +141,29 @@ NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
   return inputs;
 }
 
-/// One step of the bits towards 0 or away from it.
+/// `step` of the bits towards 0 or away from it.
 template <class Bits>
-static void shakeBits(Tensor &tensor, Bits infinity, std::mt19937 &random) {
+static void shakeBits(Tensor &tensor, Bits infinity, std::mt19937 &random, Bits step = 1) {
   Bits *bits = tensor.as<Bits>();
   constexpr Bits magnitude = static_cast<Bits>(~Bits{0}) >> 1;
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const Bits size = bits[i] & magnitude;
     if (size == 0 || size >= infinity)
       continue;
-    const bool shrinks = size + 1 == infinity || random() % 2 == 0;
-    bits[i] = static_cast<Bits>(bits[i] + (shrinks ? -1 : 1));
+    const bool mayGrow = size + step < infinity, mayShrink = size >= step;
+    if (!mayGrow && !mayShrink)
+      continue;
+    const bool shrinks = !mayGrow || (mayShrink && random() % 2 == 0);
+    bits[i] = static_cast<Bits>(shrinks ? bits[i] - step : bits[i] + step);
   }
 }
 
-NamedTensors shaken(const NamedTensors &inputs, std::mt19937 &random) {
+NamedTensors shaken(const NamedTensors &inputs, uint32_t step, std::mt19937 &random) {
   NamedTensors moved;
   for (const auto &[name, tensor] : inputs) {
     Tensor &copy = moved[name] = tensor.clone();
     if (copy.type() == DType::F32)
-      shakeBits<uint32_t>(copy, 0x7f800000, random);
+      shakeBits<uint32_t>(copy, 0x7f800000, random, step);
     else if (copy.type() == DType::F16)
       shakeBits<uint16_t>(copy, 0x7c00, random);
     else if (copy.type() == DType::BF16)

@@ -36,7 +36,7 @@ NamedTensors randomValues(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
                           const std::optional<SpecialValues> &special, std::mt19937 &random);
 
 /// `inputs` with each finite float of more than 8 bits that is not 0 moved to one of its two neighbours, away
-/// from infinity.
-NamedTensors shaken(const NamedTensors &inputs, std::mt19937 &random);
+/// from infinity; an f32 by `step` of its bits.
+NamedTensors shaken(const NamedTensors &inputs, uint32_t step, std::mt19937 &random);
 
 } // namespace fusion::fuzz

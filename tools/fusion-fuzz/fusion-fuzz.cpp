@@ -73,6 +73,18 @@ fuzz::Agreement agreementOf(mlir::func::FuncOp function, const NamedTensors &inp
   return rule;
 }
 
+/// One step of the narrowest float that the graph has, in bits of an f32: less would not be seen behind a
+/// cast.
+uint32_t narrowestStep(mlir::func::FuncOp function) {
+  uint32_t step = 1;
+  function.walk([&](mlir::Operation *op) {
+    for (mlir::Value value : op->getResults())
+      if (auto type = dtypeOf(mlir::getElementTypeOrSelf(value.getType())))
+        step = std::max(step, *type == DType::BF16 ? 1u << 16 : *type == DType::F16 ? 1u << 13 : 1u);
+  });
+  return step;
+}
+
 /// One graph, and the ways in which it is computed.
 class Ways {
 public:
@@ -182,7 +194,7 @@ private:
     std::map<std::string, fuzz::Evidence> evidence;
     if (special)
       for (int i = 0; i < 4; ++i)
-        if (auto outputs = asWritten->run(fuzz::shaken(inputs, random)))
+        if (auto outputs = asWritten->run(fuzz::shaken(inputs, narrowestStep(function), random)))
           for (auto &[name, tensor] : *outputs)
             evidence[name].shaken.push_back(tensor);
     if (auto outputs = fuzz::runWide(function, inputs))
