@@ -1,4 +1,6 @@
 // The C interface, by libfusion.so alone.
+#include "Footprint.h"
+
 #include <fusion.h>
 
 #include <gtest/gtest.h>
@@ -152,6 +154,32 @@ TEST(CInterface, ThreadsShareAProgramAndHaveErrorsOfTheirOwn) {
     });
   for (std::thread &thread : threads)
     thread.join();
+}
+
+TEST(CInterface, HandlesLeaveNothing) {
+  const auto cycle = [] {
+    const Options options;
+    const Graph graph = load(options);
+    const Program program = compile(graph, options);
+    for (int i = 0; i < 2; ++i) {
+      Ids ids(i);
+      run(program.get(), ids);
+    }
+    fusion_graph *none = nullptr;
+    EXPECT_EQ(fusion_graph_load("/nonexistent.onnx", options.handle.get(), &none), FUSION_BAD_INPUT);
+  };
+  const int times = fusion::test::repeats("FUSION_LIFETIME_CYCLES", 40);
+  for (int i = 0; i < 10; ++i)
+    cycle();
+  const auto before = fusion::test::Footprint::now();
+  for (int i = 0; i < times; ++i)
+    cycle();
+  const auto after = fusion::test::Footprint::now();
+  const double grown = static_cast<double>(after.heap) - static_cast<double>(before.heap);
+  if (fusion::test::heapIsKnown)
+    EXPECT_LT(grown / times, 4096) << "bytes a cycle";
+  EXPECT_EQ(after.descriptors, before.descriptors);
+  EXPECT_EQ(after.threads, before.threads);
 }
 
 TEST(CInterface, SaysWhatItRefuses) {
