@@ -113,8 +113,10 @@ public:
     fired = firedIn(plan->report);
     // A raise may take numbers for finite; then its report says so.
     special = special && plan->report.json().find("\"assumes\"") == std::string::npos;
-    // Whether a weight is 0 or tiny, and 0 times a value that is infinite is added, is up to the kernel.
-    hasAttention = plan->text.find("attention") != std::string::npos;
+    // Whether a weight of attention or the tail of GELU is 0 or tiny is up to the kernel, and so is what an
+    // infinite value makes of it.
+    hasTails =
+        plan->text.find("attention") != std::string::npos || plan->text.find("gelu") != std::string::npos;
     if (!plan->report.noPlan().empty())
       return badInput("no kernels: " + plan->report.noPlan());
     for (const auto &[way, where] :
@@ -162,8 +164,7 @@ private:
   std::optional<fuzz::SpecialValues> values() const {
     if (!special)
       return std::nullopt;
-    return device == "cpu" ? fuzz::SpecialValues()
-                           : fuzz::SpecialValues{.tiny = hasAttention, .largest = 1e9f};
+    return device == "cpu" ? fuzz::SpecialValues() : fuzz::SpecialValues{.tiny = hasTails, .largest = 1e9f};
   }
   static RunOn emittedOn() {
     return device == "cuda" ? RunOn::Cuda : device == "emulate" ? RunOn::Emulate : RunOn::Cpu;
@@ -204,7 +205,7 @@ private:
   }
 
   const std::string path;
-  bool special, hasAttention = false;
+  bool special, hasTails = false;
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp function;
