@@ -2,6 +2,7 @@
 // real one, it waits for ever for a rank that does not come, unless it is aborted.
 #include "runtime/collective/Nccl.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -90,7 +91,7 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, Nc
   changed.wait(lock, [&] { return group.aborted || group.rounds != round; });
   if (group.rounds == round)
     return internalError;
-  std::memcpy(to, sums.data(), count * sizeof(float));
+  std::copy_n(sums.data(), count, static_cast<float *>(to));
   return 0;
 }
 }
