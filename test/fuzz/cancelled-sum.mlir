@@ -1,5 +1,5 @@
-// A mean of f32 that are rounded to bf16 first: where large ones cancel, the order of the sum decides. That is seen only
-// where the inputs move by what a rounding does not take back.
+// A mean of f32 that are rounded to bf16 first: where large ones cancel, the order of the sum decides. That is
+// seen only where the inputs move by what a rounding does not take back.
 // RUN: fusion-fuzz %s --seed=130029 --device=emulate
 func.func @main(%v0: tensor<?x?x8xf32> {nn.dims = ["b", "s", 8], nn.name = "v0"},
     %v19: tensor<24xbf16> {nn.dims = [24], nn.name = "v19"},

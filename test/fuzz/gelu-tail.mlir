@@ -1,4 +1,5 @@
-// GELU of -9 is about -4e-18, or 0 where a kernel takes 1 - 1: an infinite factor makes an infinity of one and NaN of the other.
+// GELU of -9 is about -4e-18, or 0 where a kernel takes 1 - 1: an infinite factor makes an infinity of the one
+// and NaN of the other.
 // RUN: fusion-fuzz %s --seed=130125 --device=emulate
 
 func.func @main(%v7: tensor<?x1xi64> {nn.dims = ["s", 1], nn.name = "index_v7"},
