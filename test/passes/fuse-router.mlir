@@ -88,10 +88,30 @@ func.func @places_alone(%x: tensor<?x16xf32>) -> tensor<?x4xi64> {
 // -----
 
 // CHECK-LABEL: @half_precision
-// CHECK-NOT: fusion.group
-// MISS: router missed {{.*}}scores of bf16, not f32
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: fusion.yield
 func.func @half_precision(%x: tensor<?x16xbf16>) -> (tensor<?x4xi64>, tensor<?x4xbf16>) {
   %i = nn.top_k %x {axis = 1 : i64, k = [4]} : (tensor<?x16xbf16>) -> tensor<?x4xi64>
   %v = nn.gather_elements %x, %i {axis = 1 : i64} : (tensor<?x16xbf16>, tensor<?x4xi64>) -> tensor<?x4xbf16>
   return %i, %v : tensor<?x4xi64>, tensor<?x4xbf16>
+}
+
+// -----
+
+// A sum that is rounded to bf16 before the quotient stays outside.
+// CHECK-LABEL: @half_precision_quotient
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.reduce
+// CHECK: nn.div
+func.func @half_precision_quotient(%x: tensor<?x16xbf16>) -> (tensor<?x4xi64>, tensor<?x4xbf16>) {
+  %i = nn.top_k %x {axis = 1 : i64, k = [4]} : (tensor<?x16xbf16>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %x, %i {axis = 1 : i64} : (tensor<?x16xbf16>, tensor<?x4xi64>) -> tensor<?x4xbf16>
+  %t = nn.reduce %v {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<?x4xbf16>) -> tensor<?x1xbf16>
+  %d = nn.div %v, %t : (tensor<?x4xbf16>, tensor<?x1xbf16>) -> tensor<?x4xbf16>
+  return %i, %d : tensor<?x4xi64>, tensor<?x4xbf16>
 }
