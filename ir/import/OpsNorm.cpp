@@ -1,6 +1,8 @@
 // Norms: ONNX's own and the contrib ops, the latter with the residual add in front.
 #include "ir/import/OpsShared.h"
 
+#include <utility>
+
 using namespace mlir;
 
 namespace fusion::onnx {
@@ -30,10 +32,35 @@ Value asVector(NodeImporter &node, Value weight, const DimShape &normalised, Str
   return node.reshape(node.expand(node.reshape(weight, shape), normalised), {product(normalised)});
 }
 
-Value buildNorm(NodeImporter &node, const Norm &norm) {
+/// Whether it differs along dims in front of those that are normalised.
+bool isWider(NodeImporter &node, Value parameter, const DimShape &normalised) {
+  if (!parameter)
+    return false;
+  const DimShape &shape = node.shapeOf(parameter);
+  const auto first = llvm::find_if(shape, [](const Dim &dim) { return !(dim == Dim(1)); });
+  return static_cast<size_t>(shape.end() - first) > normalised.size();
+}
+
+/// Takes a scale and a bias that differ from row to row out of the norm: they follow it.
+struct RowParameters {
+  RowParameters(NodeImporter &node, Norm &norm, const DimShape &normalised) {
+    if (isWider(node, norm.weight, normalised)) {
+      auto same = norm.weight.getDefiningOp<nn::ExpandOp>(); // exporters expand a one
+      const bool isOne = same && !isWider(node, same.getX(), normalised);
+      scale = isOne ? Value() : norm.weight;
+      norm.weight = isOne ? same.getX() : node.scalar(NodeImporter::typeOf(norm.weight), 1);
+    }
+    if (scale || isWider(node, norm.bias, normalised))
+      bias = std::exchange(norm.bias, Value());
+  }
+  Value scale, bias;
+};
+
+Value buildNorm(NodeImporter &node, Norm norm) {
   if (node.failed())
     return {};
   DimShape shape = node.shapeOf(norm.x), normalised(shape.begin() + norm.axis, shape.end());
+  const RowParameters after(node, norm, normalised);
   DimShape rows(shape.begin(), shape.begin() + norm.axis);
   rows.push_back(product(normalised));
   SmallVector<Value> operands = {node.reshape(norm.x, rows),
@@ -45,7 +72,10 @@ Value buildNorm(NodeImporter &node, const Norm &norm) {
     operands.push_back(asVector(node, norm.bias, normalised, "bias"));
   Value y = norm.kind == NormKind::Rms ? node.build<nn::RmsNormOp>(operands, attributes, norm.resultType)
                                        : node.build<nn::LayerNormOp>(operands, attributes, norm.resultType);
-  return node.reshape(y, shape);
+  y = node.reshape(y, shape);
+  if (after.scale)
+    y = node.mul(y, after.scale);
+  return after.bias ? node.add(y, after.bias) : y;
 }
 
 /// Sets the outputs with the mean and with 1 / the standard deviation, where somebody wants them, in f32.

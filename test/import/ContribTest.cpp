@@ -29,6 +29,14 @@ TEST(Contrib, Collectives) {
       << "of one rank";
 }
 
+// torch.onnx spells a norm without a weight as one whose scale is a one expanded to the shape of x.
+TEST(Contrib, ScalesThatDifferFromRowToRow) {
+  ModelBuilder b(23);
+  b.input("x", TensorProto::FLOAT, {"n", "4"}).input("s", TensorProto::FLOAT, {"n", "4"}).output("y");
+  b.node("RMSNormalization", {"x", "s"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.rms_norm"), HasSubstr("nn.mul")));
+}
+
 TEST(Contrib, WhatOthersGatherIsAddedAsZeros) {
   auto model = [](int64_t ranks, int64_t axis, TensorProto::DataType type = TensorProto::FLOAT16) {
     ModelBuilder b(17);
