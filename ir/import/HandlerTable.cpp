@@ -1,5 +1,6 @@
 // Which ops can be imported.
 #include "ir/import/NodeImporter.h"
+#include "ir/import/OpsFunctions.h"
 
 using namespace mlir;
 
@@ -37,6 +38,9 @@ const HandlerTable &HandlerTable::instance() {
     registerShapes(all);
     registerSlices(all);
     registerIndexing(all);
+    registerSelections(all);
+    registerLosses(all);
+    registerTrigonometry(all);
     registerConstants(all);
     registerControlFlow(all);
     registerLoops(all);

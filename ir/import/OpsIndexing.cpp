@@ -76,23 +76,6 @@ void scatterNd(NodeImporter &n) {
   n.result(0, n.build<nn::ScatterNdOp>({n.operand(0), n.operand(1), n.operand(2)}));
 }
 
-void sizeFromData(NodeImporter &n) {
-  n.fail("how many elements the result has depends on run-time data");
-}
-
-/// Old exporters spell a range so: the places of ones in a vector that holds nothing else.
-void nonZero(NodeImporter &n) {
-  const Value x = n.operand(0);
-  if (n.failed())
-    return;
-  auto filled = x.getDefiningOp<nn::ExpandOp>();
-  const bool isFilled = filled && product(n.shapeOf(filled.getX())) == Dim(1);
-  const auto number = isFilled ? constantScalar(filled.getX()) : std::nullopt;
-  if (n.rank(0) != 1 || !number || *number == 0)
-    return sizeFromData(n);
-  n.result(0, n.reshape(countFrom(n, 0, n.shape(0)[0]), {Dim(1), n.shape(0)[0]}));
-}
-
 /// where(iota == indices, on, off), with a new dim at `axis`.
 void oneHot(NodeImporter &n) {
   DimShape shape = n.shape(0), depth;
@@ -208,9 +191,6 @@ void registerIndexing(HandlerTable &table) {
   table.add("", "GatherND", 2, 2, gatherNd);
   table.add("", "ScatterND", 3, 3, scatterNd);
   table.add("", "TensorScatter", 2, 3, tensorScatter);
-  table.add("", "NonZero", 1, 1, nonZero);
-  for (StringRef op : {"Compress", "Unique", "NonMaxSuppression"})
-    table.add("", op, 0, HandlerTable::anyNumber, sizeFromData);
   table.add("", "OneHot", 3, 3, oneHot);
   table.add("", "TopK", 1, 2, topK);
   table.add("", "ArgMax", 1, 1, argExtremum);

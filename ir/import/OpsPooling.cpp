@@ -132,6 +132,27 @@ void averagePool(NodeImporter &n) {
   n.result(0, n.cast(n.div(sum, count), n.inputType(0)));
 }
 
+/// (sum of |x|^p)^(1/p) of each window, or of everything.
+void normPool(NodeImporter &n, bool isGlobal) {
+  const auto p = static_cast<double>(n.intAttribute("p", 2));
+  if (!n.failed() && p < 1)
+    n.fail("p is " + Twine(static_cast<int64_t>(p)));
+  std::optional<Windows> windows = isGlobal ? std::nullopt : collect(n);
+  if (n.failed())
+    return;
+  const Type f32 = n.f32Type();
+  Value size = n.build<nn::AbsOp>(n.cast(n.operand(0), f32));
+  auto power = [&](Value x, double exponent) {
+    return exponent == 1 ? x : n.build<nn::PowOp>({x, n.scalar(f32, exponent)});
+  };
+  std::vector<int64_t> axes;
+  for (int64_t i = 2; i < n.rank(0); ++i)
+    axes.push_back(i);
+  Value sum = isGlobal ? n.reduce(power(size, p), "sum", axes)
+                       : folded<nn::AddOp>(n, *windows, power(size, p), 0);
+  n.result(0, n.cast(power(sum, 1 / p), n.inputType(0)));
+}
+
 void globalPool(NodeImporter &n, StringRef kind) {
   std::vector<int64_t> axes;
   for (int64_t i = 2; i < n.rank(0); ++i)
@@ -144,6 +165,8 @@ void globalPool(NodeImporter &n, StringRef kind) {
 void registerPooling(HandlerTable &table) {
   table.add("", "MaxPool", 1, 1, maxPool);
   table.add("", "AveragePool", 1, 1, averagePool);
+  table.add("", "LpPool", 1, 1, [](NodeImporter &n) { normPool(n, false); });
+  table.add("", "GlobalLpPool", 1, 1, [](NodeImporter &n) { normPool(n, true); });
   table.add("", "GlobalAveragePool", 1, 1, [](NodeImporter &n) { globalPool(n, "mean"); });
   table.add("", "GlobalMaxPool", 1, 1, [](NodeImporter &n) { globalPool(n, "max"); });
 }

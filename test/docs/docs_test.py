@@ -222,6 +222,30 @@ class Claims(unittest.TestCase):
         for kind, count in seen.items():
             self.assertGreater(count, 3, kind)
 
+    def test_every_onnx_op_is_in_one_row_of_the_table(self):
+        """What the importer claims and refuses is what the page says, op by op."""
+        table = pages()["docs/graphs.md"].split("## Every op")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| ([^|]+) \| (.*) \|$", table, re.MULTILINE)
+        beside = re.compile(r"`[^`]*`|\([^)]*\)|;.*")
+        ops = {kind: re.findall(r"\b[A-Z][A-Za-z0-9]+\b", beside.sub("", row)) for kind, row in rows}
+        named = sum(ops.values(), [])
+        self.assertEqual(sorted(named), sorted(set(named)), "an op is in two rows")
+        refused = sum((row for kind, row in ops.items() if kind.startswith("refused")), [])
+        test = (SOURCE / "test/import/NodeTest.cpp").read_text()
+        sets = [re.findall(r'"(\w+)"', test.split(f"{name} = {{")[1].split("};")[0]) for name in ("claimed", "refused")]
+        for op in sets[0]:
+            self.assertIn(op, named)
+            self.assertNotIn(op, refused)
+        for op in sets[1]:
+            self.assertIn(op, refused)
+        try:
+            import onnx
+        except ImportError:
+            return
+        schemas = onnx.defs.get_all_schemas_with_history()
+        standard = {schema.name for schema in schemas if schema.domain == "" and schema.since_version <= 27}
+        self.assertEqual(sorted(standard - set(named)), [])
+
     def test_the_c_header_says_every_option(self):
         setters = (SOURCE / "api/c/Options.cpp").read_text()
         names = set(re.findall(r'^      \{"([\w-]+)",', setters, re.MULTILINE))
