@@ -71,7 +71,7 @@ class Chat:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "chat").splitlines()[0])
     parser.add_argument("folder")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or emulate")
     parser.add_argument("--tokens", type=int, default=128, help="at most, in an answer")

@@ -12,11 +12,12 @@ HERE = pathlib.Path(__file__).parent
 
 def main():
     graph = fusion.load(HERE / "mamba_gate.mlir")
-    options = {"patterns": [HERE / "gated_norm.pdll"], "profit": "model"}
-    before, after = (graph.explain("plan", **given) for given in ({"profit": "model"}, options))
-    after.report.require("gated_norm", 1)
-    graph.verify(**options)
-    without, taken = (each.report.json()["kernels"]["after"] for each in (before, after))
+    patterns = [HERE / "gated_norm.pdll"]
+    before = graph.explain("plan", profit="model").report
+    after = graph.explain("plan", profit="model", patterns=patterns).report
+    after.require("gated_norm", 1)
+    graph.verify(profit="model", patterns=patterns)
+    without, taken = before.kernels.after, after.kernels.after
     print("gated_norm fired once and agrees with its ops")
     print(f"{without} kernels without it, {taken} with it")
 

@@ -10,11 +10,14 @@ What a function cannot do is an exception with one line: BadInput (an argument, 
 used), Lacking (the machine has not what is needed, and the line names it), AnswerIsNo (a check failed).
 """
 
-from ._errors import AnswerIsNo, BadInput, Error, Lacking
-from ._graph import Explanation, Graph, Port, load
+from ._errors import AnswerIsNo, BadInput, Error, Lacking, Unsupported
+from ._graph import Explanation, Graph, Port, explain, from_exported, load
+from ._pretrained import from_pretrained
 from ._program import Caches, Profile, Program, Rank, compile
-from ._report import Report
+from ._progress import set_progress
+from ._report import Change, Miss, Report, Site
 from ._tensor import Tensor
+from ._torch_report import TorchReport, torch_reports
 from . import _core
 
 __version__ = _core.version
@@ -22,41 +25,27 @@ __all__ = [
     "AnswerIsNo",
     "BadInput",
     "Caches",
+    "Change",
     "Error",
     "Explanation",
     "Graph",
     "Lacking",
+    "Miss",
     "Port",
     "Profile",
     "Program",
     "Rank",
     "Report",
+    "Site",
     "Tensor",
     "TorchReport",
     "Unsupported",
     "compile",
+    "explain",
     "from_exported",
     "from_pretrained",
     "load",
+    "set_progress",
     "torch_reports",
 ]
 
-
-def __getattr__(name):  # those need torch, which the rest does not
-    if name == "from_exported":
-        from ._exported import from_exported
-
-        return from_exported
-    if name in ("TorchReport", "torch_reports"):
-        from . import _dynamo
-
-        return getattr(_dynamo, name)
-    if name == "Unsupported":
-        from ._aten import Unsupported
-
-        return Unsupported
-    if name == "from_pretrained":
-        from ._pretrained import from_pretrained
-
-        return from_pretrained
-    raise AttributeError(f"module 'fusion' has no attribute {name!r}")

@@ -5,13 +5,9 @@ import operator
 import torch
 
 from . import _onnx
-from ._errors import BadInput
+from ._errors import Unsupported
 
 HANDLERS = {}
-
-
-class Unsupported(BadInput):
-    """An op or value of a PyTorch graph that cannot be imported; the message says which and why."""
 
 
 def handler(*names):
@@ -104,20 +100,36 @@ class Importer:
     def run(self, output_names):
         """The model's bytes; `output_names(count)` names its outputs."""
         for node in self.gm.graph.nodes:
-            self._path = module_path(node)
-            if node.op == "placeholder":
-                self._placeholder(node)
-            elif node.op == "get_attr":
-                self._attribute(node)
-            elif node.op == "call_function":
-                self._call(node)
-            elif node.op == "output":
+            if node.op == "output":
                 self._output(node, output_names)
             else:
-                raise Unsupported(f"{node.op} {node.target} is no ATen op")
+                self.visit(node)
         return self.b.model()
 
     # Nodes.
+    def visit(self, node):
+        """Adds one; raises Unsupported with its name and the reason."""
+        self._path = module_path(node)
+        if node.op == "placeholder":
+            self._placeholder(node)
+        elif node.op == "get_attr":
+            self._attribute(node)
+        elif node.op == "call_function":
+            self._call(node)
+        elif node.op != "output":
+            raise Unsupported(f"{node.op} {node.target} is no ATen op")
+
+    def assume(self, node):
+        """Takes a node that cannot be added for an input, or several."""
+        value = node.meta.get("val")
+        if isinstance(value, (list, tuple)):
+            self.values[node] = [None] * len(value)  # see _call()
+            return
+        try:
+            self._placeholder(node)
+        except Unsupported:  # its type
+            self.values[node] = self.b.fresh(node.name)
+
     def _placeholder(self, node):
         value = node.meta.get("val")
         if node.name in self.weights:

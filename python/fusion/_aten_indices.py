@@ -21,21 +21,48 @@ def gather(m, node, x, dim, index, sparse_grad=False):
     return m.op("GatherElements", [x, index], axis=axis_of(dim, len(m.shape(x))))
 
 
-@handler("index.Tensor")
-def index(m, node, x, indices):
+def _adjacent(indices):
+    """The first dim that is indexed, and the tensors that index it and those behind it."""
     given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
-    if any(m.dtype(i) == "bool" for _, i in given):
-        raise Unsupported("by a mask: the size of the result depends on its contents")
-    if len(given) == 1:
-        return m.op("Gather", [x, given[0][1]], axis=given[0][0])
-    if [axis for axis, _ in given] != list(range(len(given))):
-        raise Unsupported("by tensors that do not start at the first dim, one after the other")
-    shape = list(m.shape(node))[: len(m.shape(node)) - (len(m.shape(x)) - len(given))]
+    if not given or [axis for axis, _ in given] != list(range(given[0][0], given[0][0] + len(given))):
+        raise Unsupported("of dims that do not follow one another")
+    return given[0][0], [i for _, i in given]
+
+
+def _places(m, given, shape):
+    """What GatherND and ScatterND take: the indices of an element side by side."""
     size = m.sizes(shape)
     columns = [
-        m.op("Unsqueeze", [m.op("Expand", [m.operand(i, "int64"), size]), m.b.ints([-1])]) for _, i in given
+        m.op("Unsqueeze", [m.op("Expand", [m.operand(i, "int64"), size]), m.b.ints([-1])]) for i in given
     ]
-    return m.op("GatherND", [x, m.op("Concat", columns, axis=-1)])
+    return columns[0] if len(columns) == 1 else m.op("Concat", columns, axis=-1)
+
+
+def _moved(m, value, rank, first, count):
+    """With `count` dims from `first` on in front of all others."""
+    order = [*range(first, first + count), *range(first), *range(first + count, rank)]
+    return m.op("Transpose", [value], perm=order)
+
+
+def _moved_back(m, value, rank, first, count):
+    order = [*range(count, count + first), *range(count), *range(count + first, rank)]
+    return m.op("Transpose", [value], perm=order)
+
+
+@handler("index.Tensor")
+def index(m, node, x, indices):
+    if any(m.dtype(i) == "bool" for i in indices if i is not None):
+        raise Unsupported("by a mask: the size of the result depends on its contents")
+    first, given = _adjacent(indices)
+    if len(given) == 1:
+        return m.op("Gather", [x, given[0]], axis=first)
+    shape = list(torch.broadcast_shapes(*[m.shape(i) for i in given]))
+    places = _places(m, given, shape)
+    if first == 0:
+        return m.op("GatherND", [x, places])
+    front = _moved(m, m.value(x), len(m.shape(x)), first, len(given))
+    rank = len(m.shape(x)) - len(given) + len(shape)
+    return _moved_back(m, m.op("GatherND", [front, places]), rank, first, len(shape))
 
 
 @handler("repeat_interleave.self_int")
@@ -135,22 +162,24 @@ def index_put(m, node, x, indices, values, accumulate=False):
             return m.op("Where", [given[0], m.operand(values, m.dtype(node)), m.value(x)])
     if any(m.dtype(i) == "bool" for i in given):
         raise Unsupported("by a mask")
-    if given != list(indices[: len(given)]):
-        raise Unsupported("by tensors that do not start at the first dim, one after the other")
-    shape = list(torch.broadcast_shapes(*[m.shape(i) for i in given]))
-    size = m.sizes(shape)
-    columns = [
-        m.op("Unsqueeze", [m.op("Expand", [m.operand(i, "int64"), size]), m.b.ints([-1])]) for i in given
-    ]
-    places = columns[0] if len(columns) == 1 else m.op("Concat", columns, axis=-1)
-    whole = m.sizes(shape + list(m.shape(x))[len(given) :])
+    first, given = _adjacent(indices)
+    rank, shape = len(m.shape(x)), list(torch.broadcast_shapes(*[m.shape(i) for i in given]))
+    behind = list(m.shape(x))[first + len(given) :]
+    whole = m.sizes(list(m.shape(x))[:first] + shape + behind)
     updates = m.op("Expand", [m.operand(values, m.dtype(node)), whole])
-    if not accumulate:
-        return m.op("ScatterND", [x, places, updates])
-    if len(given) != 1 or len(shape) != 1:
+    if len(given) == len(shape) == 1 and (first > 0 or accumulate):
+        row = m.reshape(m.operand(given[0], "int64"), [1] * first + [-1] + [1] * len(behind))
+        kind = "add" if accumulate else "none"
+        return m.op("ScatterElements", [x, m.op("Expand", [row, whole]), updates], axis=first, reduction=kind)
+    if accumulate:
         raise Unsupported("that adds by more than one tensor of one dim")
-    row = m.reshape(m.operand(given[0], "int64"), [-1] + [1] * (len(m.shape(x)) - 1))
-    return m.op("ScatterElements", [x, m.op("Expand", [row, whole]), updates], axis=0, reduction="add")
+    places = _places(m, given, shape)
+    if first == 0:
+        return m.op("ScatterND", [x, places, updates])
+    front = _moved(m, m.value(x), rank, first, len(given))
+    updates = _moved(m, updates, rank - len(given) + len(shape), first, len(shape))
+    written = m.op("ScatterND", [front, places, updates])
+    return _moved_back(m, written, rank, first, len(given))
 
 
 @handler("scatter", "scatter_add", "scatter_reduce")

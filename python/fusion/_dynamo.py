@@ -1,51 +1,46 @@
 """The backend of torch.compile: torch.compile(model, backend="fusion")."""
 
 import operator
+import warnings
 
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ._aten import Importer, is_symbolic, module_path, why_not
-from ._errors import BadInput, Lacking
+from ._aten import Importer, is_symbolic
+from ._errors import BadInput, Lacking, Unsupported
 from ._exported import decompositions, weight_tensors
 from ._graph import load
+from ._options import options_of
 from ._program import compile
+from ._torch_report import TorchReport, reports, torch_reports
 
-_reports = []
-
-
-class TorchReport:
-    """What became of one graph of torch.compile: `programs`, made when its pieces first ran, and `left`:
-    (node, reason) of what PyTorch runs. str() is markdown."""
-
-    def __init__(self):
-        self.programs, self.left = [], []
-
-    def __str__(self):
-        lines = [f"{len(self.programs)} pieces compiled, {len(self.left)} ops or pieces left to PyTorch"]
-        lines += [f"- {where}: {reason}" for where, reason in self.left]
-        return "\n".join(lines + [program.report.markdown() for program in self.programs])
+_warned = set()
 
 
-def torch_reports(clear=False):
-    """The TorchReports of this process, a graph each, in the order in which torch.compile made them."""
-    reports = list(_reports)
-    if clear:
-        _reports.clear()
-    return reports
+def _warn_once(text):
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(f"fusion: {text}", stacklevel=2)
+
 
 
 def backend(graph_module, example_inputs, *, options=None, mode=None):
-    """Called by torch.compile. `options` are fusion.compile()'s. Graphs that need gradients are left to
-    PyTorch."""
+    """Called by torch.compile. `options` are fusion.compile()'s; `mode` changes nothing. Graphs that need
+    gradients are left to PyTorch, with a warning. Raises BadInput for an unknown option or value."""
+    options_of(**(options or {}))
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
 
     def leave(graph, inputs):
         report = TorchReport()
         report.left.append(("the graph", "it needs gradients"))
-        _reports.append(report)
+        reports.append(report)
+        _warn_once(
+            "a graph needs gradients and stays with PyTorch: call the model under torch.inference_mode() or "
+            "torch.no_grad() to have it compiled"
+        )
         return _boxed(graph)
 
     compiler = aot_autograd(
@@ -57,22 +52,39 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
     return compiler(graph_module, example_inputs)
 
 
+def _refusals(graph_module):
+    """Why ops of a graph cannot be imported, as {node: reason}. What an op gives that cannot be is an input
+    to those behind it, as in the pieces that the graph is cut into."""
+    importer, refused = Importer(graph_module), {}
+    with _disable_current_modes():  # constants are tensors with contents here too
+        for node in graph_module.graph.nodes:
+            if node.op == "get_attr" and node.meta.get("val") is not None:
+                importer.assume(node)
+                continue
+            try:
+                importer.visit(node)
+            except Unsupported as problem:
+                op = node.args[0] if node.target is operator.getitem else node
+                refused.setdefault(op, str(problem).removeprefix(f"{importer.where(node)}: "))
+                importer.assume(node)
+    return refused
+
+
 class _Supported(OperatorSupportBase):
+    def __init__(self, refused):
+        self.refused = refused
+
     def is_node_supported(self, submodules, node):
-        return node.op == "call_function" and not is_symbolic(node) and why_not(node) is None
+        return node.op == "call_function" and not is_symbolic(node) and node not in self.refused
 
 
 def _compile(graph_module, options):
     report = TorchReport()
-    _reports.append(report)
-    for node in graph_module.graph.nodes:
-        if node.op == "call_function" and not is_symbolic(node) and node.target is not operator.getitem:
-            reason = why_not(node)
-            if reason:
-                path = module_path(node)
-                report.left.append((f"{node.name} in {path}" if path else node.name, reason))
+    reports.append(report)
+    refused = _refusals(graph_module)
+    report.left += [(Importer.where(node), reason) for node, reason in refused.items()]
     split = CapabilityBasedPartitioner(
-        graph_module, _Supported(), allows_single_node_partition=False
+        graph_module, _Supported(refused), allows_single_node_partition=False
     ).partition_and_fuse()
     for name, piece in list(split.named_children()):
         if name.startswith("fused_"):
@@ -148,6 +160,11 @@ class _Piece(torch.nn.Module):
             name=self.name,
         )
         on_gpu = any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args)
+        if not on_gpu and "device" not in self.options:
+            _warn_once(
+                "tensors on the CPU are computed by the reference, which checks numbers and is slow: move "
+                "the model and its inputs to a GPU, or say options={'device': 'cpu'} if that is meant"
+            )
         self.program = compile(graph, **{"device": "cuda" if on_gpu else "cpu", **self.options})
         self.report.programs.append(self.program)
         self.state = [

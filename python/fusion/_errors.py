@@ -15,6 +15,10 @@ class BadInput(Error, ValueError):
     """An argument, file or tensor that cannot be used."""
 
 
+class Unsupported(BadInput):
+    """An op or value of a PyTorch graph that cannot be imported; the message says which and why."""
+
+
 class Lacking(Error, RuntimeError):
     """The machine lacks something; the message names what to install or set."""
 

@@ -5,8 +5,8 @@ import os
 import torch
 
 from . import _aten_indices, _aten_layers, _aten_ops, _aten_shapes  # noqa: F401: they register handlers
-from ._aten import HANDLERS, Importer, Unsupported
-from ._errors import BadInput
+from ._aten import HANDLERS, Importer
+from ._errors import BadInput, Unsupported
 from ._graph import load
 
 
@@ -19,15 +19,8 @@ def decompositions(table):
     return table
 
 
-def from_exported(program, *, input_names=None, input_dims=None, **options):
-    """A Graph of a torch.export.ExportedProgram, or of a .pt2 file that torch.export.save() wrote.
-
-    Inputs are named as in the exported module's forward, or in their order by `input_names`; outputs by the
-    keys of what it returns (output_0 ... where there are none). Dims that were exported as dynamic stay
-    symbolic, called as torch.export does or by `input_dims`, a list of names for each input. Parameters and
-    buffers are not copied and must not change. `options` are load()'s. Raises BadInput with the node, its
-    module and the reason where an op cannot be imported.
-    """
+def from_exported(program, input_names, input_dims, options):
+    """As fusion.from_exported() says."""
     if isinstance(program, (str, os.PathLike)):
         program = torch.export.load(os.fspath(program))
     program = program.run_decompositions(decompositions(torch.export.default_decompositions()))

@@ -1,11 +1,12 @@
 """Graphs: from files, from bytes, from onnx.ModelProto."""
 
 import os
+import sys
 from typing import NamedTuple
 
 from . import _core
-from ._errors import BadInput
-from ._options import options_of
+from ._errors import BadInput, Lacking
+from ._options import options_of, with_options
 from ._report import Report, of_json
 from ._tensor import to_core
 
@@ -19,10 +20,16 @@ class Port(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What was printed of a graph, and the report of it."""
+    """What a graph is lowered to. str() is the text; a notebook shows the report."""
 
-    text: str
+    text: str  #: as explain()'s `what` says
     report: Report
+
+    def __str__(self):
+        return self.text
+
+    def _repr_html_(self):
+        return self.report._repr_html_()
 
 
 _DTYPES = {
@@ -69,21 +76,40 @@ class Graph(HasPorts):
     def __init__(self, core, name):
         self._core, self.name = core, name
 
+    @with_options
     def explain(self, what="mlir", **options):
-        """What the graph is lowered to for `target`: 'mlir', 'cuda', 'plan' or 'dot', and the report. Needs
-        no GPU. `options` are compile()'s."""
+        """What the graph is lowered to for `target`, as an Explanation: `text`, and the `report` of what
+        fused and what did not. Needs no GPU; default target: 'sm_90a' where there is none.
+
+        what: 'mlir', the graph after fusion; 'cuda', the kernels' source; 'plan', kernels, buffers and
+            launches; 'dot', the plan for Graphviz.
+        options: those of compile(). Raises BadInput for an unknown one.
+        """
         text, report = self._core.explain(options_of(**options), what)
         return Explanation(text, of_json(report))
 
+    @with_options
     def verify(self, **options):
         """Checks every rewrite and kernel against what it replaced, on random inputs: on the GPU if there is
-        one, else emulated. Raises AnswerIsNo with the fusion, its location and the element that differs."""
+        one, else emulated. The options are compile()'s. Raises AnswerIsNo with the fusion, its location and
+        the element that differs."""
         self._core.verify(options_of(**options))
 
+    @with_options
     def write_bundle(self, folder, **options):
         """Writes a folder with kernels for `target`, plan and weights, which compile() opens without a
-        compiler."""
+        compiler. The options are compile()'s. Raises BadInput where no kernels compute the graph, or the
+        folder cannot be written; Lacking where no NVRTC compiles them."""
         self._core.write_bundle(options_of(**options), os.fspath(folder))
+
+    def __copy__(self):  # nobody changes it
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a fusion.Graph cannot be pickled: pickle what load() made it of")
 
     def __repr__(self):
         return (
@@ -105,8 +131,8 @@ def load(
 ):
     """Imports a graph.
 
-    model: the path of an .onnx or .mlir file; or bytes (anything with a buffer), or an onnx.ModelProto. Bytes
-        are not copied and must not change.
+    model: the path of an .onnx, .mlir or .pt2 file; bytes (anything with a buffer), an onnx.ModelProto, or
+        what torch.onnx.export() or torch.export.export() returned. Bytes are not copied and must not change.
     weights: contents of initializers, and of inputs that stay the same, by name: tensors on the host or a
         GPU, which are not copied if they are dense and must not change. On a GPU what fills them must be
         done; a program on another device copies them there.
@@ -120,6 +146,11 @@ def load(
 
     Raises BadInput with file, node and reason.
     """
+    given = {"weights": weights, "files": files, "constants": constants, "name": name, "sampling": sampling}
+    given |= {"shared_caches": shared_caches or None, "ranks": None if ranks == 1 else ranks}
+    is_path = isinstance(model, (str, os.PathLike))
+    if type(model).__name__ == "ExportedProgram" or (is_path and os.fspath(model).endswith(".pt2")):
+        return from_exported(model, **{key: value for key, value in given.items() if value is not None})
     options = _core.Options()
     for key, tensor in (weights or {}).items():
         options.weight(key, to_core(tensor, f"weight '{key}'"))
@@ -131,16 +162,66 @@ def load(
     options.set("ranks", str(ranks))
     if sampling is not None:
         options.set("sample", sampling)
-    if isinstance(model, (str, os.PathLike)):
+    if is_path:
         path = os.fspath(model)
+        if os.path.isfile(os.path.join(path, "config.json")):
+            raise BadInput(f"{path}: a folder of transformers is taken by fusion.from_pretrained()")
         return Graph(_core.Graph.load(path, options), path)
+    model = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
     if hasattr(model, "SerializeToString"):
-        model = model.SerializeToString()
+        model = _serialized(model)
     try:
         memoryview(model)
     except TypeError:
-        raise BadInput(
-            f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}"
-        ) from None
+        raise BadInput(_no_model(model)) from None
     name = name or "model.onnx"
     return Graph(_core.Graph.load_bytes(model, name, options), name)
+
+
+def from_exported(program, *, input_names=None, input_dims=None, **options):
+    """A Graph of a torch.export.ExportedProgram, or of a .pt2 file that torch.export.save() wrote.
+
+    input_names: what the inputs are called, in their order; None: as in the exported module's forward.
+    input_dims: a list of names for each input, for its dims that were exported as dynamic; None, or None for
+        a dim: as torch.export calls them. They stay symbolic.
+    options: load()'s.
+
+    Outputs are named by the keys of what the module returns (output_0 ... where there are none). Parameters
+    and buffers are not copied and must not change. Raises Unsupported, a BadInput, with the node, its module
+    and the reason where an op cannot be imported; Lacking without torch.
+    """
+    try:
+        from . import _exported
+    except ImportError as problem:
+        raise Lacking(f"from_exported needs the package torch: {problem}") from None
+    return _exported.from_exported(program, input_names, input_dims, options)
+
+
+@with_options
+def explain(model, what="mlir", **options):
+    """What fuses in a model and what does not, without a GPU: Graph.explain() of a Graph, or of anything that
+    load() takes.
+
+        explanation = fusion.explain("model.onnx")
+        for miss in explanation.report.misses: print(miss.location, miss.reason)
+    """
+    graph = model if isinstance(model, Graph) else load(model)
+    return graph.explain(what, **options)
+
+
+def _serialized(model):
+    try:
+        return model.SerializeToString()
+    except Exception as problem:  # protobuf's, of 2 GiB and more
+        raise BadInput(
+            f"the onnx.ModelProto cannot be written as bytes ({problem}): save it with external data, "
+            "or give its large initializers as weights="
+        ) from None
+
+
+def _no_model(model):
+    torch = sys.modules.get("torch")
+    what = f"a model is a path, bytes or an onnx.ModelProto, not {type(model).__name__}"
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return f"{what}: use torch.compile(model, backend='fusion'), or torch.export.export() it first"
+    return what

@@ -4,6 +4,7 @@ import inspect
 import os
 
 from ._errors import BadInput, Lacking
+from ._graph import from_exported
 
 
 def from_pretrained(folder, *, task=None, caches=True, padding=False, dtype="auto", **options):
@@ -76,8 +77,6 @@ class _Export:
         self.options = {"use_cache": cached} if generates else {}
 
     def graph(self, options):
-        from ._exported import from_exported
-
         torch, batch, seq, past = self.torch, 2, 8, 6
         given, dims = {self.main: self._example(batch, seq)}, {self.main: ["batch"]}
         if self.main == "input_ids":

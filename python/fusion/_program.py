@@ -2,7 +2,7 @@
 
 import json
 import os
-import sys
+from collections.abc import Mapping
 from typing import Callable, NamedTuple, Optional
 
 import numpy
@@ -10,7 +10,7 @@ import numpy
 from . import _core
 from ._errors import BadInput
 from ._graph import Graph, HasPorts, load
-from ._options import options_of
+from ._options import did_you_mean, options_of, with_options
 from ._report import Report
 
 
@@ -19,6 +19,9 @@ class Profile(NamedTuple):
 
     table: str  #: for people, a line a kernel
     trace: str  #: JSON for Perfetto or chrome://tracing
+
+    def __str__(self):
+        return self.table
 
 
 class Rank(NamedTuple):
@@ -49,11 +52,12 @@ class Rank(NamedTuple):
 class Program(HasPorts):
     """A compiled graph; made by compile(). May be called by several threads; runs take turns.
 
-    program(**inputs), or program({name: tensor}) where a name is no identifier, takes a tensor for each input
-    by name: torch tensors, numpy arrays, anything that speaks DLPack or numpy's array interface, numbers and
-    lists. Memory is not copied if it is dense. It returns a dict by output's name: torch tensors if one of
-    the inputs is one, else numpy arrays (fusion.Tensor where numpy has no such type or place). What extends a
-    cache (see Caches) stays a fusion.Tensor.
+    program(**inputs), program({name: tensor}) where a name is no identifier, or program(*tensors) in the
+    order of `inputs`, takes a tensor for each input: torch tensors, numpy arrays, anything that speaks DLPack
+    or numpy's array interface, and numbers and lists, which become what the input is. Memory is not copied if
+    it is dense. It returns a dict by output's name: torch tensors if one of the inputs is one, else numpy
+    arrays (fusion.Tensor where numpy has no such type or place). What extends a cache (see Caches) stays a
+    fusion.Tensor.
 
     With torch tensors on a GPU the run is queued on torch's current stream and not waited for; their contents
     must stay until the stream has passed the run. A stream that is captured takes the launches into its graph
@@ -66,14 +70,44 @@ class Program(HasPorts):
         self._core, self._graph = core, graph
         self._call = core.call
 
-    def __call__(self, inputs=None, /, **named):
-        if inputs is not None:
-            named = {**inputs, **named} if named else dict(inputs)
+    def __call__(self, *inputs, **named):
+        if inputs:
+            named = self._by_name(inputs, named)
+        if not _PLAIN.isdisjoint(map(type, named.values())):
+            named = self._typed(named)
         return self._call(named)
 
+    def _by_name(self, inputs, named):
+        """What was given by position, and by name, as one dict."""
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            return {**inputs[0], **named}
+        names = [port.name for port in self.inputs]
+        if len(inputs) > len(names):
+            raise BadInput(f"{len(inputs)} tensors for {len(names)} inputs: {', '.join(names)}")
+        twice = next((name for name in names[: len(inputs)] if name in named), None)
+        if twice is not None:
+            raise BadInput(f"input {twice} is given by its place and by its name")
+        return {**dict(zip(names, inputs)), **named}
+
+    def _typed(self, named):
+        """Numbers and lists as arrays of the type that their input has."""
+        types = {port.name: port.dtype for port in self.inputs}
+        made = {}
+        for name, value in named.items():
+            if type(value) in _PLAIN and name in types:
+                try:
+                    value = numpy.asarray(value, numpy_type(types[name]))
+                except (TypeError, ValueError, OverflowError) as problem:
+                    if isinstance(problem, BadInput):
+                        raise
+                    raise BadInput(f"input {name}: {problem}") from None
+            made[name] = value
+        return made
+
     def run(self, inputs, stream=None):
-        """The same with fusion.Tensors as results. `stream`: a cudaStream_t as int, where the run is queued
-        and not waited for; None: the results are there on return."""
+        """A call with fusion.Tensors as results, a dict by output's name. `inputs`: tensors by name.
+        `stream`: a cudaStream_t as int, where the run is queued and not waited for; None: the results are there on
+        return. Raises BadInput as a call does."""
         return self._core.run(dict(inputs), stream)
 
     def fetch(self, tensors):
@@ -107,12 +141,13 @@ class Program(HasPorts):
         return json.loads(self._core.statistics())
 
     def bench(self, inputs, iterations=100, cold=False):
-        """Microseconds of each of `iterations` runs, after three that do not count: device time on a GPU.
-        `cold`: its cache is emptied before each."""
+        """Microseconds of each of `iterations` runs, a list, after three that do not count: device time on a
+        GPU. `cold`: its cache is emptied before each. Raises BadInput as a call does."""
         return self._core.bench(dict(inputs), iterations, cold)
 
     def profile(self, inputs):
-        """Kernel by kernel; not on the CPU."""
+        """Where the time of a run goes, kernel by kernel: a Profile. Raises BadInput on the CPU, which has no
+        kernels."""
         return Profile(*self._core.profile(dict(inputs)))
 
     def generate(
@@ -139,11 +174,24 @@ class Program(HasPorts):
         return self._core.generate(rows, max_new_tokens, end_token, chunk, seed, dict(inputs or {}), on_token)
 
     def caches(self, **sizes):
-        """Empty key/value caches for this program: see Caches."""
+        """Empty key/value caches for this program: see Caches. `sizes`: of symbolic dims other than the
+        positions, such as batch=1. Raises BadInput if the program has no caches."""
         return Caches(self, sizes)
 
     def _repr_html_(self):
         return self.report._repr_html_()
+
+    def __copy__(self):  # what it computes does not change
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError(
+            "a fusion.Program cannot be pickled: it holds kernels of this process; Graph.write_bundle() "
+            "writes a folder that compile() opens"
+        )
 
     def __repr__(self):
         return (
@@ -156,8 +204,8 @@ class Caches:
     """The key/value caches of one conversation, which each call extends.
 
         caches = program.caches(batch=1)
-        outputs = caches(input_ids=prompt, ...)        # runs the program on the caches, and keeps the new
-        ones outputs = caches(input_ids=next_token, ...)
+        outputs = caches(input_ids=prompt, ...)    # runs the program on the caches, and keeps the new ones
+        outputs = caches(input_ids=next_token, ...)
 
     With compile(kv_capacity=N) they are extended where they lie, up to N positions; otherwise each run makes
     new ones. Caches that keep their size, such as pages, are zeros at first, and need the size of each dim:
@@ -170,7 +218,12 @@ class Caches:
         if not self._pairs:
             raise BadInput("the program has no caches: no input is called like an output that extends it")
         shapes = {port.name: port for port in program.inputs}
-        results = {port.name: port for port in program.outputs}
+        dims = {dim for port in shapes.values() for dim in port.shape if isinstance(dim, str)}
+        unknown = next((name for name in sizes if name not in dims), None)
+        if unknown:
+            raise BadInput(
+                f"the inputs have no dim '{unknown}': {', '.join(sorted(dims))}" + did_you_mean(unknown, dims)
+            )
         self._tensors = {}
         for past, present in self._pairs:
             port = shapes[past]
@@ -184,7 +237,7 @@ class Caches:
                     f"{past}: none of its dims {port.shape} is the number of positions: "
                     "give the others sizes only"
                 )
-            self._tensors[past] = numpy.zeros(shape, _numpy_type(port.dtype))
+            self._tensors[past] = numpy.zeros(shape, numpy_type(port.dtype))
 
     def __call__(self, inputs=None, /, **named):
         given = {**(inputs or {}), **named}
@@ -201,6 +254,7 @@ class Caches:
         return self._tensors[past]
 
     def keys(self):
+        """The names of the inputs that are caches."""
         return self._tensors.keys()
 
     def __iter__(self):
@@ -210,39 +264,51 @@ class Caches:
         return len(self._tensors)
 
 
+# What has no element type of its own.
+_PLAIN = frozenset((bool, int, float, list, tuple))
+
+
+@with_options
 def compile(model, **options):
-    """A program that runs `model`: a Graph, anything that load() takes, a folder that fusion-compile wrote,
-    or a torch.export ExportedProgram or .pt2 file.
+    """A Program that runs `model`.
 
-    device: 'auto' (default: the GPU if there is one, else the reference on the host), 'cpu', 'cuda', or
-        'emulate': the kernels' own source on the host.
+        program = fusion.compile("model.onnx")
+        outputs = program(input_ids=ids)        # {name: tensor}
+
+    model: a Graph, anything that load() takes (a path, bytes, an onnx.ModelProto, a torch.export
+        ExportedProgram ...), or a folder that fusion-compile or Graph.write_bundle() wrote.
+    device: 'auto', the GPU if there is one, else the reference on the host, which is right and slow; 'cpu',
+        that reference; 'cuda'; or 'emulate', the kernels' own source on the host.
     target: the GPU architecture, 'sm_90a' ...; default: that of GPU 0.
-    fuse: False leaves all fusions out; disable: names of those to leave out; patterns: files with more;
-        kernels: {name: file.cu}.
-    profit: 'auto', 'model' or 'measure': what decides between fusions.
+    fuse: False leaves all fusions out.
+    disable: names of fusions to leave out.
+    patterns: paths of .pdll files with more fusions.
+    kernels: {name: path of a .cu file}, edited kernels that run instead of the emitted ones.
+    profit: what decides between fusions that exclude each other: 'model', the traffic and the launches that
+        they save; 'measure', their times on the GPU; 'auto', the times where the program is for the GPU of
+        this machine, else the model.
     kv_capacity: positions that key/value caches hold; they are extended where they lie. See Caches.
-    tensor_parallel: ranks among which the graph is divided; vocabulary_parallel: embedding and head too. The
-        ranks are GPUs of this process, or processes: rank=Rank(...), or launcher=True for what torchrun's
-        variables say.
+    tensor_parallel: ranks among which the graph is divided: GPUs of this process, or processes.
+    vocabulary_parallel: they divide embedding and head too.
+    rank: a Rank, where each rank is a process.
+    launcher: True: which rank this process is stands in the variables that torchrun sets.
     assume_finite: False runs experts of weight 0 as well.
-    batch_invariant: a row's result does not depend on the other rows of a run.
-    cache: the folder for compiled kernels, plans and reports.
+    batch_invariant: True: a row's result does not depend on the other rows of a run.
+    cache: the folder for compiled kernels, plans and reports; default: FUSION_CACHE_DIR, else
+        ~/.cache/fusion.
 
-    Raises BadInput for what cannot be compiled, Lacking for what the machine has not.
+    Raises BadInput for what cannot be compiled, with the reason, and for an unknown option; Lacking for what
+    the machine has not: a GPU, a driver, NVRTC.
     """
     chosen = options_of(**options)
     if isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "bundle.json")):
         return Program(_core.Program.open(os.fspath(model), chosen))
-    is_file = isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(".pt2")
-    if is_file or (type(model).__name__ == "ExportedProgram" and "torch" in sys.modules):
-        from ._exported import from_exported
-
-        model = from_exported(model)
     graph = model if isinstance(model, Graph) else load(model)
     return Program(_core.Program.compile(graph._core, chosen), graph)
 
 
-def _numpy_type(name):
+def numpy_type(name):
+    """A numpy type by its name."""
     if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         try:
             import ml_dtypes

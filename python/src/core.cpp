@@ -114,6 +114,32 @@ Graph *loadBytes(nb::object bytes, const std::string &path, Options &options) {
   return new Graph(graph);
 }
 
+/// Who is told of steps; None: stderr. Guarded by the interpreter's lock, and never destroyed.
+PyObject *progress = nullptr;
+
+void showStep(void *, const char *title, const char *step, int64_t done, int64_t total) {
+  if (!Py_IsInitialized())
+    return;
+  nb::gil_scoped_acquire held;
+  if (!progress)
+    return;
+  const nb::object show = nb::borrow(progress);
+  try {
+    show(nb::str(title), nb::str(step), done, total);
+  } catch (nb::python_error &problem) { // the work goes on
+    problem.restore();
+    PyErr_WriteUnraisable(show.ptr());
+  }
+}
+
+void setProgress(nb::object show) {
+  const bool isQuiet = show.ptr() == Py_False;
+  const bool isCalled = !isQuiet && show.ptr() != Py_True;
+  nb::object before = nb::steal(std::exchange(progress, isCalled ? show.release().ptr() : nullptr));
+  fusion_set_quiet(isQuiet);
+  fusion_set_progress(isCalled ? showStep : nullptr, nullptr);
+}
+
 template <class Call>
 Program *makeProgram(Options &options, Call call) {
   fusion_program *program = nullptr;
@@ -132,6 +158,7 @@ NB_MODULE(_core, module) {
   module.attr("abi_version") = fusion_abi_version();
   module.attr("version") = fusion_version();
   module.def("set_errors", &setErrors);
+  module.def("set_progress", &setProgress);
   module.def("set_value_hooks", &setValueHooks);
 
   nb::class_<Tensor>(module, "Tensor")

@@ -285,6 +285,23 @@ def by_folder(name, model, device):
     return float("inf") if differ else 0.0, "2 generations of 2 prompts, 8 tokens", differ
 
 
+def by_static_cache(model, device):
+    """What is wrong with generate() of a model whose forward is compiled, with a cache of fixed capacity."""
+    torch._dynamo.reset()
+    fusion.torch_reports(clear=True)
+    ids = inputs_of("llama", (2, 9))["input_ids"]
+    options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False}
+    with torch.inference_mode():
+        want = model.generate(ids, **options).tolist()
+        model.forward = torch.compile(model.forward, backend=_dynamo.backend, options={"device": device})
+        got = model.generate(ids, cache_implementation="static", **options).tolist()
+    reports = fusion.torch_reports()
+    left = sorted({reason for report in reports for _, reason in report.left})
+    if not any(report.programs for report in reports):
+        left.append("nothing was compiled")
+    return left if got == want else [*left, f"{got} instead of {want}"]
+
+
 WAYS = {"compile": by_compile, "exported": by_export, "pretrained": by_folder}
 
 

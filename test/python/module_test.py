@@ -130,7 +130,7 @@ class ModuleTest(unittest.TestCase):
         np.testing.assert_array_equal(np.asarray(results["y"]), expected)
         self.assertEqual(repr(results["y"]), "fusion.Tensor(2x32, float32, cpu)")
         with self.assertRaisesRegex(fusion.BadInput, "input x: elements of type <U3 are not supported"):
-            program(x=[["abc"]])
+            program(x=np.array([["abc"]]))
         with self.assertRaisesRegex(fusion.BadInput, "x"):
             program(x=rows.astype("float64"))
 
@@ -205,7 +205,9 @@ class ModuleTest(unittest.TestCase):
         for wrong, reason in (
             (lambda: fusion.load("absent.onnx"), "absent.onnx: no such file"),
             (lambda: fusion.load(b"text"), "model.onnx: not an ONNX model"),
-            (lambda: fusion.load(3), "not a int"),
+            (lambda: fusion.load(3), "not int"),
+            (lambda: fusion.load(addition(), constants={"v": 1}), "no input 'v' for a constant"),
+            (lambda: fusion.explain(addition(), "cude"), "mlir, cuda, plan or dot, not as 'cude'"),
             (lambda: fusion.compile(addition(), devcie="cpu"), "no option 'devcie'; did you mean 'device'"),
             (lambda: fusion.compile(addition(), device="gpu"), "auto, cpu, cuda or emulate, not 'gpu'"),
             (lambda: fusion.compile(addition(), device="cpu").profile({}), "no kernels to profile"),

@@ -1,5 +1,6 @@
 """torch.compile and torch.export, where torch is installed."""
 
+import copy
 import sys
 import tempfile
 import unittest
@@ -170,6 +171,7 @@ class TorchTest(unittest.TestCase):
         worst, text, reasons = architectures.by_compile("llama", architectures.made("llama"), "cpu")
         self.assertLess(worst, architectures.TOLERANCE)
         self.assertEqual((text, reasons), ("1 graphs, 0 breaks, 1 pieces", []))
+        self.assertEqual(architectures.by_static_cache(architectures.made("llama"), "cpu"), [])
 
     def test_what_cannot_be_imported_stays_with_torch(self):
         model = Odd().eval()
@@ -181,12 +183,82 @@ class TorchTest(unittest.TestCase):
         self.assertEqual(len(report.programs), 2)
         self.assertIn("linalg_qr", str(report))
 
+    def test_what_a_handler_refuses_is_left_alone(self):
+        """Not the piece around it: that an op cannot be imported may depend on its arguments."""
+
+        def compute(x):
+            best = torch.argmax(torch.relu(x) * 2)  # over all dims
+            return torch.softmax(x + best, -1) * 3
+
+        x = torch.randn(4, 6)
+        got = torch.compile(compute, backend=_dynamo.backend)(x)
+        self.assertLess(largest(got, compute(x)), 1e-6)
+        (report,) = fusion.torch_reports()
+        self.assertEqual(len(report.programs), 2)
+        self.assertEqual([where for where, _ in report.left], ["argmax"])
+        self.assertIn("over all dims", report.left[0][1])
+
+    def test_reads_and_writes_behind_the_first_dim(self):
+        """As a static cache is written: at positions of its third dim."""
+
+        def compute(cache, new, at, other):
+            cache = cache.clone()
+            cache[:, :, at] = new
+            spread = torch.zeros(2, 3, 4, 5)
+            spread[:, at, other] = new[:, 0]
+            return cache, cache[:, at, other], cache[:, :, at, other], spread
+
+        cache, new = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 2, 5)
+        at, other = torch.tensor([2, 0]), torch.tensor([1, 3])
+        got = torch.compile(compute, backend=_dynamo.backend)(cache, new, at, other)
+        for one, (a, b) in enumerate(zip(got, compute(cache, new, at, other))):
+            self.assertEqual(a.shape, b.shape)
+            self.assertLess(largest(a, b), 1e-6, one)
+        (report,) = fusion.torch_reports()
+        self.assertEqual(report.left, [])
+
+    def test_options_are_checked_before_anything_is_compiled(self):
+        for options, reason in (
+            ({"devcie": "cpu"}, "no option 'devcie'; did you mean 'device'"),
+            ({"device": "gpu"}, "auto, cpu, cuda or emulate, not 'gpu'"),
+        ):
+            torch._dynamo.reset()
+            with self.assertRaisesRegex(Exception, reason):
+                torch.compile(torch.relu, backend=_dynamo.backend, options=options)(torch.ones(2))
+
+    def test_programs_of_a_compiled_model_are_copied_with_it(self):
+        model = Block().eval()
+        x = torch.randn(2, 5, 32)
+        with torch.no_grad():
+            compiled = torch.compile(model, backend=_dynamo.backend)
+            want = compiled(x)["y"]
+            self.assertLess(largest(copy.deepcopy(compiled)(x)["y"], want), 1e-6)
+
     def test_training_stays_with_torch(self):
         model = Block()
-        loss = torch.compile(model, backend=_dynamo.backend)(torch.randn(2, 5, 32))["y"].sum()
-        loss.backward()
+        _dynamo._warned.clear()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                torch._dynamo.reset()
+                loss = torch.compile(model, backend=_dynamo.backend)(torch.randn(2, 5, 32))["y"].sum()
+                loss.backward()
+        said = [str(each.message) for each in told if str(each.message).startswith("fusion:")]
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("needs gradients and stays with PyTorch", said[0])
         self.assertIsNotNone(model.scale.grad)
         self.assertIn("it needs gradients", str(fusion.torch_reports()[0]))
+
+    def test_the_reference_is_said_to_be_slow_once(self):
+        x = torch.randn(3)
+        for options, times in ((None, 1), ({"device": "cpu"}, 0)):
+            _dynamo._warned.clear()
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                for function in (lambda a: torch.relu(a) + 1, lambda a: torch.tanh(a) * 2):
+                    torch.compile(function, backend=_dynamo.backend, options=options)(x)
+            said = [each for each in told if "reference, which checks numbers and is slow" in str(each.message)]
+            self.assertEqual(len(said), times)
 
 
 if __name__ == "__main__":
