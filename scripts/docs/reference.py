@@ -117,24 +117,14 @@ def heading(op, summaries):
 
 
 def python(package):
-    """A page for mkdocstrings: every public name. Those that need PyTorch are loaded when they are asked for,
-    so that they are described by the module that defines them."""
+    """A page for mkdocstrings: every public name."""
     source = (package / "__init__.py").read_text()
     names = re.findall(r'"(\w+)"', re.search(r"__all__ = \[(.*?)\]", source, re.DOTALL)[1])
-    lazy = source[source.index("def __getattr__") :]
     page = [
         "# Python",
         "The module `fusion`; [how it is used](../python.md). Made of its docstrings and types.",
         '```python\nprogram = fusion.compile("model.onnx")\noutputs = program(input_ids=ids)\n```',
     ]
     for name in sorted(names, key=lambda name: (name[0].isupper(), name != "compile", name)):
-        place = "fusion"
-        if re.search(rf"\b{name}\b", lazy):
-            place = next(
-                f"fusion.{file.stem}"
-                for file in sorted(package.glob("_*.py"))
-                if re.search(rf"^(def|class) {name}\b", file.read_text(), re.MULTILINE)
-                and file.stem != "__init__"
-            )
-        page.append(f"::: {place}.{name}")
+        page.append(f"::: fusion.{name}")
     return "\n\n".join(page) + "\n"
