@@ -8,8 +8,7 @@ using namespace mlir;
 
 namespace fusion::raise {
 
-/// x of sub(x, max(x)) over the last dim, which changes no softmax; else the value itself.
-static Value withoutLargest(Value value) {
+Value withoutLargest(Value value) {
   auto sub = withoutFloatCasts(value).getDefiningOp<nn::SubOp>();
   auto largest = sub ? withoutFloatCasts(sub.getRhs()).getDefiningOp<nn::ReduceOp>() : nn::ReduceOp();
   if (!largest || largest.getKind() != "max" || !largest.getKeepdims() || largest.getAxes().size() != 1 ||

@@ -10,6 +10,9 @@ struct Sink {
   mlir::Value scores, sink;  ///< [batch, heads, queries, keys] and [1 or batch, heads, 1, 1]
   mlir::Value probabilities; ///< of the scores alone
 };
+/// x of sub(x, max(x)) over the last dim, which changes no softmax; else the value itself.
+mlir::Value withoutLargest(mlir::Value value);
+
 /// Pattern: slice(softmax(concat(scores, sink))) along the keys, which takes the shares of the scores; in
 /// either order, and with the largest subtracted before the softmax or not. Casts between floats may stand
 /// anywhere.

@@ -200,7 +200,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
                     "the softmax runs over axis " + std::to_string(axis) + ", not the last one");
   std::string reason;
   const std::optional<Sink> sink = matchSink(softmax, raiser.shapes);
-  auto scores = matchScores(sink ? sink->scores : Value(softmax.getX()), raiser.shapes, reason);
+  auto scores = matchScores(sink ? sink->scores : withoutLargest(softmax.getX()), raiser.shapes, reason);
   if (!scores)
     return noteMiss(softmax, patternName, reason);
   Heads heads = scores->heads;

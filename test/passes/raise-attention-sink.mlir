@@ -65,3 +65,20 @@ func.func @shifted(%q: tensor<?x4x?x16xf32> {nn.dims = ["b", 4, "s", 16]}, %k: t
   %y = nn.matmul %w, %v : (tensor<?x4x?x?xf32>, tensor<?x4x?x16xf32>) -> tensor<?x4x?x16xf32>
   return %y : tensor<?x4x?x16xf32>
 }
+
+// -----
+
+// The largest is subtracted though there is no sink.
+// CHECK-LABEL: @largest
+// CHECK-NOT: nn.softmax
+// CHECK: nn.attention
+// FUSED-LABEL: @largest
+func.func @largest(%q: tensor<?x4x?x16xf32> {nn.dims = ["b", 4, "s", 16]}, %k: tensor<?x4x?x16xf32> {nn.dims = ["b", 4, "t", 16]},
+                   %v: tensor<?x4x?x16xf32> {nn.dims = ["b", 4, "t", 16]}) -> tensor<?x4x?x16xf32> {
+  %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<?x4x?x16xf32>, tensor<?x4x?x16xf32>) -> tensor<?x4x?x?xf32>
+  %m = nn.reduce %0 {kind = "max", axes = array<i64: 3>, keepdims = true} : (tensor<?x4x?x?xf32>) -> tensor<?x4x?x1xf32>
+  %d = nn.sub %0, %m : (tensor<?x4x?x?xf32>, tensor<?x4x?x1xf32>) -> tensor<?x4x?x?xf32>
+  %p = nn.softmax %d {axis = 3 : i64} : (tensor<?x4x?x?xf32>) -> tensor<?x4x?x?xf32>
+  %y = nn.matmul %p, %v : (tensor<?x4x?x?xf32>, tensor<?x4x?x16xf32>) -> tensor<?x4x?x16xf32>
+  return %y : tensor<?x4x?x16xf32>
+}
