@@ -62,15 +62,21 @@ function nodeDetails(report, node, actions) {
   const misses = [...(node.side === 'before' ? node.misses : node.members.flatMap(member => member.misses))]
                      .filter(miss => miss.applies)
                      .sort((a, b) => b.bytes - a.bytes);
+  const lines = new Map();  // of several ops of a group the same is said once
+  for (const miss of misses) {
+    const key = `${miss.fusion}: ${miss.reason}`;
+    lines.set(key, {...miss, times: (lines.get(key)?.times || 0) + 1});
+  }
   if (misses.length > 0)
     parts.push(
         element('h4', {}, 'Missed here'),
         element(
             'ul', {class: 'misses'},
-            misses.map(
+            [...lines.values()].map(
                 miss => element(
                     'li', {}, element('b', {}, miss.fusion),
-                    miss.bytes > 0 ? ` (${bytesText(miss.bytes)})` : '', ': ', miss.reason))));
+                    miss.bytes > 0 ? ` (${bytesText(miss.bytes)})` : '', ': ', miss.reason,
+                    miss.times > 1 ? ` (${miss.times} times)` : ''))));
   const target = group || node;
   parts.push(element('h4', {}, 'Kernels'), ...launchList(report, target, actions));
   return parts;

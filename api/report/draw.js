@@ -181,8 +181,8 @@ class Pane {
     }
     const {clientWidth: width, clientHeight: height} = this.canvas;
     this.scale = Math.max(this.scale, 0.7);
-    this.x = width / 2 - x * this.scale;
-    this.y = height / 2 - y * this.scale;
+    this.x = within(width / 2 - x * this.scale, width, this.tree.root.w * this.scale);
+    this.y = within(height / 2 - y * this.scale, height, this.tree.root.h * this.scale);
     this.place();
   }
 
@@ -222,6 +222,13 @@ class Pane {
       from = null;
     });
   }
+}
+
+/** `start`, moved so that a drawing of `size` leaves no end of `room` empty that it could fill. */
+function within(start, room, size) {
+  const margin = 8;
+  if (size + 2 * margin <= room) return (room - size) / 2;
+  return Math.min(margin, Math.max(room - size - margin, start));
 }
 
 /** A smooth line through the points, which leaves and enters boxes vertically. */
