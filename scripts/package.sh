@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Debian packages (fusion-tools, libfusion1, libfusion-dev) and a Python wheel, into build/package. The
-# packages depend on the MLIR of Debian 12 (bookworm-security); the wheel holds its own.
+# Debian packages (fusion-tools, libfusion1, libfusion-dev) and a Python wheel, into build/package. The packages
+# depend on the MLIR of Debian 12 (bookworm-security); the wheel holds its own. DEBFULLNAME and DEBEMAIL are the
+# packages' maintainer.
 #   scripts/package.sh [deb] [wheel]      both, if neither is named
 # Exit codes: 1 a build failed, 2 bad usage, 3 something is missing that this script cannot install.
 set -euo pipefail
