@@ -2,11 +2,13 @@
 
 import copy
 import inspect
+import os
 import pickle
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -75,10 +77,10 @@ class InterfaceTest(unittest.TestCase):
     def test_progress(self):
         steps = []
         graph = fusion.load(addition())
-        with tempfile.TemporaryDirectory() as cache:
+        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, FUSION_CACHE_DIR=cache):
             fusion.set_progress(lambda *step: steps.append(step))
             try:
-                fusion.compile(graph, device="emulate", cache=cache)(x=np.ones((1, 32), "float32"))
+                fusion.compile(graph, device="emulate")(x=np.ones((1, 32), "float32"))
             finally:
                 fusion.set_progress(True)
         title, step, done, total = steps[0]
