@@ -1,5 +1,7 @@
-"""Docstrings as Markdown, for mkdocstrings: lines `name: text` are a list."""
+"""Docstrings as Markdown, for mkdocstrings: lines `name: text` are a list. Functions that take the options of
+compile() show them as the stub lists them."""
 
+import pathlib
 import re
 
 import griffe
@@ -14,7 +16,19 @@ def markdown(text):
     )  # a list begins after an empty line
 
 
+STUB = pathlib.Path(__file__).parents[2] / "python/fusion/__init__.pyi"
+
+
 class NamedLines(griffe.Extension):
+    def __init__(self):
+        super().__init__()
+        self.stub = griffe.visit("fusion", filepath=STUB, code=STUB.read_text())
+
+    def on_function(self, *, func, loader, **kwargs):
+        if any("with_options" in str(each.value) for each in func.decorators):
+            place = [func.parent.name, func.name] if func.parent.is_class else [func.name]
+            func.parameters = self.stub[".".join(place)].parameters
+
     def on_object(self, *, obj, loader, **kwargs):
         if not obj.is_alias and obj.docstring:
             obj.docstring.value = markdown(obj.docstring.value)
