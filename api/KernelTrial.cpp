@@ -172,6 +172,7 @@ private:
   static ProgramPlan onlyThis(ProgramPlan &plan, Step &step, const Alternative &alternative) {
     Alternative chosen = alternative;
     chosen.when.clear();
+    chosen.variant.clear();
     step = {Step::Choice::Predicate, {std::move(chosen)}};
     return plan;
   }

@@ -103,7 +103,8 @@ private:
     for (Value input : region.inputs)
       inputs.push_back((*views)[input]);
     outputs = outputViews(region, *views);
-    return {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
+    return {
+        .shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
   }
 
   Result<std::string> firstSchedule(const Region &region) {

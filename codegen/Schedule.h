@@ -158,8 +158,8 @@ class Schedule {
 public:
   virtual ~Schedule() = default;
   virtual llvm::StringRef name() const = 0;
-  /// Whether parts of the region keep kernels of their own, as alternatives that run where nothing is measured:
-  /// then a group of them loses nothing.
+  /// Whether parts of the region keep kernels of their own, as alternatives that run where nothing is
+  /// measured: then a group of them loses nothing.
   virtual bool keepsParts() const { return false; }
   /// How it computes the region, or the reason why it cannot. Cheap: writes no source.
   virtual Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const = 0;

@@ -170,7 +170,8 @@ AlgorithmSelection::choiceAt(size_t index, const std::vector<int64_t> &values) c
   if (fitting.size() < 2)
     return std::nullopt;
   const bool isLibrary = step.alternatives[fitting[1]].variant == libraryVariant;
-  Pending choice{{2 * one.kind + static_cast<uint32_t>(isLibrary), {}}, index, fitting[0], fitting[1], isLibrary};
+  Pending choice{
+      {2 * one.kind + static_cast<uint32_t>(isLibrary), {}}, index, fitting[0], fitting[1], isLibrary};
   for (size_t dim = 0; dim < dims; ++dim) {
     const int64_t value = values[one.sizes[dim]];
     if (value < 1 || value > INT32_MAX)

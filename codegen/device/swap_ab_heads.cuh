@@ -4,15 +4,15 @@
 #include "gemm_swap_ab.cuh"
 #include "row.cuh"
 
-/// A row body over heads of the tile at `column` of the matmul, `Width` columns each, of those `heads` that begin at
-/// `first` of its columns. The block has those groups of 8 of `rows` rows that are its own, every Split-th from `rank`
-/// on. `number(row, head)`: of the body's rows.
+/// A row body over heads of the tile at `column` of the matmul, `Width` columns each, of those `heads` that
+/// begin at `first` of its columns. The block has those groups of 8 of `rows` rows that are its own, every Split-th
+/// from `rank` on. `number(row, head)`: of the body's rows.
 template <class RowConfig, class Config, i64 Width, class Body, class Number>
-DEVICE void heads_of_tile(const Body &body, const BlockPlace &place, i64 first, i64 heads, i64 rows, int rank,
-                          const Number &number) {
+DEVICE void heads_of_tile(const Body &body, const BlockPlace &place, i64 first, i64 heads, i64 rows,
+                          int rank, const Number &number) {
   using Block = SwapAB<Config>;
   using Thread = RowThread<RowConfig>;
-  static_assert(RowConfig::threads == Block::multipliers && !Thread::wholeBlock, "a head has lanes of a warp");
+  static_assert(RowConfig::threads == Block::multipliers && !Thread::wholeBlock, "a head has lanes");
   const i64 begin = (place.column - first) / Width, end = (place.column + Block::columns - first) / Width;
   const i64 least = place.column > first ? begin : 0, most = end < heads ? end : heads;
   if (place.column + Block::columns <= first || least >= most)

@@ -2,35 +2,40 @@
 // What gemm_swap_ab computes beside its matmuls: A in front of them, by each block, and heads after them.
 //
 // Prologue, where Config::computed_boxes is not 0:
-//   depth                                K
+//   depth                            K
 //   operator()(const ComputedRows<T, rows, depth> &)
-//                                        by all threads of the block: waits for the kernels before this one and
-//                                        computes the rows of A
+//                                    by all threads of the block: waits for the kernels before this one and
+//                                    computes the rows of A
 // Epilogue of heads, a HeadEpilogue:
-//   rounding(Matmul<I>, row, column, sums, store)   the ops up to the heads, as in gemm.cuh; calls store(Vec<type, N>)
-//   heads(place, tile, rank)             by the threads that multiply: what follows, from the tile's rows, which lie
-//                                        tile_pitch apart: heads_of_tile in swap_ab_heads.cuh
+//   rounding(Matmul<I>, row, column, sums, store)
+//                                    the ops up to the heads, as in gemm.cuh; calls store(Vec<type, N>)
+//   heads(place, tile, rank)         by the threads that multiply: what follows, from the tile's rows, which
+//                                    lie tile_pitch apart: heads_of_tile in swap_ab_heads.cuh
 
 #include "proxy.cuh"
 #include "swap_ab_ring.cuh"
 
 struct NoMap {};
 
-/// The rows of A in shared memory as products read them: boxes of 64 along k, 128 bytes a row, of which 16 at a time
-/// lie in the order of TMA's swizzle. Only the `count` boxes from `first` on are kept. `at`: elements from A's first.
+/// The rows of A in shared memory as products read them: boxes of 64 along k, 128 bytes a row, of which 16 at
+/// a time lie in the order of TMA's swizzle. Only the `count` boxes from `first` on are kept. `at`: elements
+/// from A's first.
 template <class T, int Rows, i64 K>
 struct ComputedRows {
   T *boxes;
   int first, count;
   i64 at;
-  DEVICE ComputedRows operator+(i64 elements) const { return ComputedRows{boxes, first, count, at + elements}; }
+  DEVICE ComputedRows operator+(i64 elements) const {
+    return ComputedRows{boxes, first, count, at + elements};
+  }
   template <int N>
   DEVICE void put(const Vec<T, N> &values) const {
     static_assert(8 % N == 0, "neighbours within 16 bytes");
     const u32 row = (u32)at / (u32)K, k = (u32)at % (u32)K;
     const int box = (int)(k / 64u) - first;
     if (box >= 0 && box < count)
-      store_vec<T, N>(boxes + ((i64)box * Rows + row) * 64 + ((k % 64u / 8u) ^ row % 8u) * 8u + k % 8u, values);
+      store_vec<T, N>(boxes + ((i64)box * Rows + row) * 64 + ((k % 64u / 8u) ^ row % 8u) * 8u + k % 8u,
+                      values);
   }
 };
 template <class T, int Rows, i64 K, int N>
@@ -65,8 +70,8 @@ DEVICE void compute_rows(const Prologue &prologue, typename Config::type *to, co
   const int first = work.first * Block::boxes, count = work.steps * Block::boxes;
   constexpr int whole = (int)(depth / 64);
   const int inside = whole - first < count ? whole - first : count;
-  for (int i = (inside > 0 ? inside : 0) * Block::row_box / 8 + (int)thread_x(); i < count * Block::row_box / 8;
-       i += Block::threads)
+  constexpr int vectors = Block::row_box / 8;
+  for (int i = (inside > 0 ? inside : 0) * vectors + (int)thread_x(); i < count * vectors; i += Block::threads)
     store_vec<T, 8>(to + i * 8, Vec<T, 8>{});
   if constexpr (depth % 64 != 0)
     barrier(); // rows end in a box that begins with zeros

@@ -20,8 +20,8 @@
 ///   scaled_steps         scales of bytes differ along k, from 128 to 128: they multiply the sums of each
 ///   vector               columns that the epilogue takes at once: 1, 2, 4 or 8; divides the columns
 ///   weights_before_wait  B is asked for before the kernels before this one have finished
-///   computed_boxes       where a prologue computes A: room behind the ring for so many boxes of 64 along k of
-///                        it, which stay there for all tiles; 0: A is in memory
+///   computed_boxes       where a prologue computes A: room behind the ring for so many boxes of 64 along k,
+///                        which stay there for all tiles; 0: A is in memory
 ///   matmuls, combined
 template <class Config>
 struct SwapAB {

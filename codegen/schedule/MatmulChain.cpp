@@ -1,11 +1,10 @@
-// A norm, the matmuls of its result, and what is made of heads of theirs: kernels of their own, as they would be
-// without the group, or, for few rows, gemm_swap_ab with both inside. A device measures which is faster.
+// A norm, the matmuls of its result, and what is made of heads of theirs: kernels of their own, as they would
+// be without the group, or, for few rows, gemm_swap_ab with both inside. A device measures which is faster.
 #include "codegen/LibraryMatmuls.h"
+#include "codegen/schedule/MatmulChainParts.h"
 #include "codegen/schedule/MatmulSwap.h"
 #include "codegen/schedule/RowGraph.h"
 #include "codegen/schedule/Schedules.h"
-
-#include "llvm/ADT/DenseSet.h"
 
 #include <fmt/format.h>
 
@@ -17,143 +16,18 @@ namespace {
 /// One kernel is for so many rows. From 16 on the library is the other one that is measured.
 constexpr int64_t mostRows = 8;
 
-bool isIn(const Region &region, Operation *op) { return llvm::is_contained(region.ops, op); }
-
-/// The parts of a region; the norm or the heads may have no ops.
-struct Parts {
-  Region norm, products, heads; ///< inputs: the region's, then what they read of the parts before them
-  Value rows;                   ///< the norm's result, if there is one: the first operand of all matmuls
-};
-
-class Splitter {
-public:
-  Splitter(const Region &region, const KernelContext &context) : region(region), context(context) {}
-
-  std::variant<Parts, std::string> run() {
-    for (Region *part : {&parts.norm, &parts.products, &parts.heads}) {
-      part->inputs = region.inputs;
-      part->anchor = region.anchor;
-      part->pattern = region.pattern;
-    }
-    nn::MatmulOp first;
-    for (Operation *op : region.ops)
-      if (auto matmul = dyn_cast<nn::MatmulOp>(op)) {
-        first = first ? first : matmul;
-        if (matmul.getA() != first.getA())
-          return std::string("matmuls of different first operands");
-      }
-    if (!first)
-      return std::string("no nn.matmul");
-    takeNorm(first);
-    assign();
-    if (parts.norm.ops.empty() && parts.heads.ops.empty())
-      return std::string("neither a norm before the matmuls nor heads after them");
-    if (!parts.heads.ops.empty() && llvm::none_of(parts.heads.ops, llvm::IsaPred<nn::RopeOp>))
-      return std::string("ops after the matmuls that are no scalar ops, and no rotations of heads");
-    if (auto reason = connect())
-      return *reason;
-    return std::move(parts);
-  }
-
-private:
-  void takeNorm(nn::MatmulOp matmul) {
-    parts.norm.ops = matmul::prologueOps(region, matmul::Product(matmul.getY()));
-    if (!parts.norm.ops.empty())
-      parts.rows = matmul.getA();
-  }
-
-  /// Scalar ops of as many elements as a matmul has are its epilogue; what reads a result otherwise is of heads.
-  bool isEpilogue(Operation *op) const {
-    if (!op->hasTrait<nn::Pointwise>() || op->getNumResults() != 1)
-      return false;
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
-      Operation *made = operand.getDefiningOp();
-      const bool isResult = made && isIn(parts.products, made);
-      return isResult ? context.shape(operand) == context.shape(op->getResult(0))
-                      : !made || !fromMatmul.contains(made);
-    });
-  }
-
-  void assign() {
-    for (Operation *op : region.ops) {
-      if (isIn(parts.norm, op))
-        continue;
-      const bool reads = llvm::any_of(op->getOperands(), [&](Value operand) {
-        return operand.getDefiningOp() && fromMatmul.contains(operand.getDefiningOp());
-      });
-      if (isa<nn::MatmulOp>(op) || (reads && isEpilogue(op)))
-        parts.products.ops.push_back(op);
-      else if (reads)
-        parts.heads.ops.push_back(op);
-      if (isa<nn::MatmulOp>(op) || reads)
-        fromMatmul.insert(op);
-    }
-    takeOthers(parts.products);
-    takeOthers(parts.heads);
-  }
-
-  /// Constants, views of inputs and the like, in each part that reads them.
-  void takeOthers(Region &part) const {
-    llvm::DenseSet<Operation *> needed(part.ops.begin(), part.ops.end());
-    for (Operation *op : llvm::reverse(region.ops))
-      if (needed.contains(op))
-        for (Value operand : op->getOperands())
-          if (Operation *made = operand.getDefiningOp();
-              made && isIn(region, made) && !fromMatmul.contains(made) && !isIn(parts.norm, made))
-            needed.insert(made);
-    part.ops.clear();
-    llvm::copy_if(region.ops, std::back_inserter(part.ops), [&](Operation *op) { return needed.contains(op); });
-  }
-
-  std::optional<std::string> connect() {
-    if (parts.rows) {
-      parts.products.inputs.push_back(parts.rows);
-      parts.norm.outputs = {parts.rows};
-    }
-    for (Operation *op : parts.heads.ops)
-      for (Value operand : op->getOperands()) {
-        Operation *made = operand.getDefiningOp();
-        if (made && isIn(parts.products, made) && fromMatmul.contains(made) &&
-            !llvm::is_contained(parts.products.outputs, operand))
-          parts.products.outputs.push_back(operand);
-        if (made && isIn(parts.norm, made) && !isIn(parts.heads, made))
-          return std::string("heads that read what is before the matmuls");
-      }
-    parts.heads.inputs.append(parts.products.outputs.begin(), parts.products.outputs.end());
-    for (Value output : region.outputs) {
-      Operation *made = output.getDefiningOp();
-      if (isIn(parts.norm, made)) {
-        if (output != parts.rows)
-          parts.norm.outputs.push_back(output);
-      } else if (isIn(parts.products, made)) {
-        if (!parts.heads.ops.empty())
-          return std::string("a result of the matmuls that leaves beside its heads");
-        parts.products.outputs.push_back(output);
-      } else {
-        parts.heads.outputs.push_back(output);
-      }
-    }
-    return std::nullopt;
-  }
-
-  const Region &region;
-  const KernelContext &context;
-  Parts parts;
-  llvm::DenseSet<Operation *> fromMatmul;
-};
-
 /// A region in parts, and how each is computed by itself.
 class Chain {
 public:
   /// Why the region is none; nothing if it is one.
   static std::variant<std::shared_ptr<Chain>, std::string> of(const Region &region,
                                                               const KernelContext &context) {
-    auto split = Splitter(region, context).run();
+    auto split = matmul::chainParts(region, context);
     if (auto *reason = std::get_if<std::string>(&split))
       return *reason;
     auto chain = std::make_shared<Chain>();
     chain->region = region;
-    chain->parts = std::move(std::get<Parts>(split));
+    chain->parts = std::move(std::get<matmul::ChainParts>(split));
     if (auto reason = chain->plan(context))
       return *reason;
     return std::move(chain);
@@ -345,7 +219,7 @@ private:
     problem.prologue = parts.norm.ops;
     if (parts.rows)
       for (Value output : region.outputs)
-        if (isIn(parts.norm, output.getDefiningOp()))
+        if (llvm::is_contained(parts.norm.ops, output.getDefiningOp()))
           problem.prologueOutputs.push_back(numberOf(output));
     return std::move(one);
   }
@@ -381,7 +255,7 @@ private:
   }
 
   Region region;
-  Parts parts;
+  matmul::ChainParts parts;
   Planned norm, products, heads;
   Dim rows = 1;
   std::optional<SizeRange> libraryRows;

@@ -33,7 +33,7 @@ struct HeadPart {
 };
 /// What gemm_swap_ab makes of its columns where heads follow: rotations, norms of a head, writes in place.
 struct TileHeads {
-  Region rounding, region; ///< up to the heads, and from there on; inputs as the kernel's, then the heads' own
+  Region rounding, region; ///< up to the heads, and from there on; inputs as the kernel's, then the heads'
   llvm::SmallVector<View> inputs, outputs; ///< of `region`
   llvm::SmallVector<unsigned> results;     ///< which outputs of the kernel its outputs are
   row::Parts parts;
@@ -42,8 +42,8 @@ struct TileHeads {
   DType type = DType::F32;
   int64_t tiles = 1; ///< Problem::headTiles
 };
-/// The heads that `after` makes of the matmuls of `products`, or why a tile of columns is not enough for them.
-/// `after` has the inputs of `products`, then its results; its outputs are outputs of `kernel`.
+/// The heads that `after` makes of the matmuls of `products`, or why a tile of columns is not enough for
+/// them. `after` has the inputs of `products`, then its results; its outputs are outputs of `kernel`.
 std::variant<std::unique_ptr<TileHeads>, std::string> tileHeads(const Region &products, const Region &after,
                                                                 const Region &kernel, const Problem &problem,
                                                                 const KernelContext &context);

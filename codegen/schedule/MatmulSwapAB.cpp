@@ -19,7 +19,8 @@ struct Memory {
   int64_t stage = 0, parts = 0,
           others = 0; ///< bytes: of a stage; behind the ring, with other blocks' parts; of the rest
 };
-/// Boxes of A that a block has room for: all, as one block alone does the work of a cluster where there are none.
+/// Boxes of A that a block has room for: all, as one block alone does the work of a cluster where there are
+/// none.
 int64_t boxesOfRows(const Problem &problem, const Sharing &sharing) {
   return sharing.boxes * *problem.k.ceilDiv(sharing.boxes * tile).constant();
 }

@@ -119,7 +119,8 @@ std::variant<std::unique_ptr<TileHeads>, std::string> tileHeads(const Region &pr
   made->region = after;
   made->problem = problem;
   for (Value output : after.outputs) {
-    made->results.push_back(static_cast<unsigned>(llvm::find(kernel.outputs, output) - kernel.outputs.begin()));
+    made->results.push_back(
+        static_cast<unsigned>(llvm::find(kernel.outputs, output) - kernel.outputs.begin()));
     made->outputs.push_back(context.output(made->results.back(), output));
   }
   made->inputs.assign(context.inputs.begin(), context.inputs.end());
@@ -160,7 +161,8 @@ std::string GemmSource::headEpilogue(const Sums &sums, const TileHeads &heads, b
   own.outputs = heads.outputs;
   own.independent = {};
   const std::string type = body::spelling(heads.type);
-  entry.line(fmt::format("const auto heads = [&](const BlockPlace &place, const {} *tile, int rank) {{", type));
+  entry.line(
+      fmt::format("const auto heads = [&](const BlockPlace &place, const {} *tile, int rank) {{", type));
   entry.line(fmt::format("const {} *columns = tile - place.column;", type));
   for (auto [index, head] : llvm::enumerate(heads.heads)) {
     const row::Part &part = *head.part;

@@ -86,8 +86,8 @@ void BodyPrinter::pointerFor(const void *user, const Access &access, bool isOutp
   for (size_t i = 0; i < outer.size(); ++i)
     index.push_back(places.div((*indices)[i], places.index(access.divisors[i])));
   index.resize(access.view.shape.size(), places.index(0));
-  const std::string type = !arrayType.empty() ? arrayType
-                                              : (isOutput ? "" : "const ") + body::spelling(access.type) + " *";
+  const std::string type =
+      !arrayType.empty() ? arrayType : (isOutput ? "" : "const ") + body::spelling(access.type) + " *";
   const std::string base = !array.empty() ? writer.argument(type, array)
                            : isOutput     ? writer.output(access.index)
                                           : writer.input(access.index);

@@ -48,8 +48,7 @@ public:
   /// Declares Config and Body in front of the kernel. Returns the call of the template;
   /// `block`: the expression that numbers the blocks of these rows from 0, if that is not block_x().
   std::string print(llvm::StringRef block = "");
-  /// The same for another template over a row body, which takes Config, Body and what else stands here: returns
-  /// the arguments `NameConfig` and `NameBody{…}`.
+  /// The same for another template over a row body: returns its arguments `NameConfig` and `NameBody{…}`.
   std::pair<std::string, std::string> declare();
 
 private:

@@ -70,8 +70,8 @@ public:
   virtual void begin(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes) = 0;
   /// The schedule's name, or the reason why none does.
   virtual Result<std::string> schedule(llvm::ArrayRef<mlir::Operation *> ops, const GroupPorts &ports) = 0;
-  /// What the kernels of a group's parts read and write, where the schedule keeps those and runs them where nothing
-  /// is measured; empty where the group is one kernel.
+  /// What the kernels of a group's parts read and write, where the schedule keeps those and runs them where
+  /// nothing is measured; empty where the group is one kernel.
   virtual llvm::SmallVector<GroupPorts> parts(llvm::ArrayRef<mlir::Operation *>, const GroupPorts &,
                                               llvm::StringRef) {
     return {};

@@ -1,5 +1,5 @@
-// qkv_rope: what a layer does before its attention: the matmuls of queries, keys and values, with their biases,
-// the rotations and the writes into the cache, and the norm, with its residual add, in front of the matmuls.
+// qkv_rope: what a layer does before its attention: the matmuls of queries, keys and values, with their
+// biases, the rotations and the writes into the cache, and the norm, with its residual add, before them.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -16,7 +16,8 @@ using Ops = llvm::SmallSetVector<Operation *, 32>;
 /// Matmuls by the last value of what belongs to them.
 using Matmuls = llvm::DenseMap<Value, nn::MatmulOp>;
 
-/// Adds the matmul that `value` shows, with what belongs to it and the views in between. Null if it shows none.
+/// Adds the matmul that `value` shows, with what belongs to it and the views in between. Null if there is
+/// none.
 nn::MatmulOp takeMatmul(Value value, const Matmuls &matmuls, Ops &ops) {
   SmallVector<Operation *> views;
   nn::MatmulOp matmul = matmuls.lookup(value);

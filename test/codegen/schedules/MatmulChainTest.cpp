@@ -48,7 +48,8 @@ std::string module(const NormCase &c) {
       return {13} : {4}
     }})",
                      x, v, w, u, types, results,
-                     c.adds ? fmt::format("nn.add %a, %d : ({0}, {0})", x) : fmt::format("nn.neg %a : ({})", x),
+                     c.adds ? fmt::format("nn.add %a, %d : ({0}, {0})", x)
+                            : fmt::format("nn.neg %a : ({})", x),
                      c.norm, c.transposeB, y, tail, names, has(c.norm, ", %v, %v") ? ", " + v : "",
                      results == 2 ? "%y#0, %y#1" : "%y#0");
 }
@@ -144,9 +145,10 @@ std::string module(const HeadCase &c) {
     std::string value;
     if (c.packed) {
       value = "%" + name + "_s";
-      body += fmt::format("{} = nn.slice {} {{starts = [0, 0, {}], sizes = [{}, {}, {}], steps = array<i64: 1, 1, 1>}} : "
-                          "({}) -> {}\n",
-                          value, whole, first, c.batch, c.fresh, n, tensor({c.batch, c.fresh, all}), flat);
+      body += fmt::format(
+          "{} = nn.slice {} {{starts = [0, 0, {}], sizes = [{}, {}, {}], steps = array<i64: 1, 1, 1>}} : "
+          "({}) -> {}\n",
+          value, whole, first, c.batch, c.fresh, n, tensor({c.batch, c.fresh, all}), flat);
     } else {
       value = matmul(name, w, n, biased);
     }
@@ -265,7 +267,8 @@ TEST(MatmulChain, HeadsOfShares) {
 TEST(MatmulChain, Refuses) {
   HeadCase c;
   c.batch = 9;
-  EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)), "one kernel is for 1 to 8 rows: here there are 9"));
+  EXPECT_TRUE(
+      has(refusal(matmulChainSchedule(), module(c)), "one kernel is for 1 to 8 rows: here there are 9"));
   c.batch = 1;
   c.width = 80;
   EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)), "heads that do not divide the columns"));
