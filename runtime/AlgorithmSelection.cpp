@@ -104,13 +104,12 @@ Result<const CublasLt *> libraryFor(const ExecutorOptions &options) {
 
 } // namespace
 
-/// Of FUSION_MATMUL: the other kernel of ours, where there is one.
-static constexpr const char *forcedOther = "other";
-
 Result<std::string> forcedVariant() {
   const std::string text = environmentVariable("FUSION_MATMUL");
-  if (text.empty() || text == kernelVariant || text == libraryVariant || text == forcedOther)
+  if (text.empty() || text == kernelVariant || text == libraryVariant)
     return text;
+  if (text == "other")
+    return std::string(otherKernelVariant);
   return badInput(fmt::format("FUSION_MATMUL is kernel, other or library, not '{}'", text));
 }
 
@@ -169,9 +168,7 @@ AlgorithmSelection::choiceAt(size_t index, const std::vector<int64_t> &values) c
   });
   if (fitting.size() < 2)
     return std::nullopt;
-  const bool isLibrary = step.alternatives[fitting[1]].variant == libraryVariant;
-  Pending choice{
-      {2 * one.kind + static_cast<uint32_t>(isLibrary), {}}, index, fitting[0], fitting[1], isLibrary};
+  Pending choice{{one.kind, {}}, index, fitting};
   for (size_t dim = 0; dim < dims; ++dim) {
     const int64_t value = values[one.sizes[dim]];
     if (value < 1 || value > INT32_MAX)
@@ -219,10 +216,16 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
   ofLibrary = ofKernels = {};
   for (size_t i = 0; i < measured.size(); ++i) {
     auto found = open[i] ? decided.find(open[i]->key) : decided.end();
-    measured[i].byOther = found != decided.end() && found->second;
-    Count &count = open[i] && open[i]->isLibrary ? ofLibrary : ofKernels;
-    count.choices += open[i].has_value();
-    count.byOther += measured[i].byOther;
+    measured[i].chosen = found != decided.end() ? found->second : "";
+    if (!open[i])
+      continue;
+    const size_t step = measured[i].step;
+    const std::string_view variant =
+        variantName(plan.steps[step].alternatives[choose(step, open[i]->candidates)]);
+    Count &count = measured[i].hasLibrary ? ofLibrary : ofKernels;
+    ++count.choices;
+    count.byLibrary += variant == libraryVariant;
+    count.byOther += variant == otherKernelVariant;
   }
   return {};
 }
@@ -232,11 +235,18 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
   Result<std::string> forced = forcedVariant();
   if (!forced)
     return forced.error();
-  std::vector<Pending> kernels;
-  std::erase_if(pending, [&](const Pending &one) {
-    if (!one.isLibrary)
-      kernels.push_back(one);
-    return !one.isLibrary;
+  if (!forced->empty() && *forced != libraryVariant) {
+    why = "FUSION_MATMUL is " + environmentVariable("FUSION_MATMUL");
+    for (const Pending &one : pending)
+      decided[one.key] = *forced;
+    return {};
+  }
+  auto isLibrary = [this](const Pending &one, uint32_t candidate) {
+    return variantName(plan.steps[measured[one.index].step].alternatives[candidate]) == libraryVariant;
+  };
+  auto ofLibraries = std::partition(pending.begin(), pending.end(), [&](const Pending &one) {
+    return std::none_of(one.candidates.begin(), one.candidates.end(),
+                        [&](uint32_t candidate) { return isLibrary(one, candidate); });
   });
   std::vector<Pending> kernels(pending.begin(), ofLibraries);
   pending.erase(pending.begin(), ofLibraries);
@@ -257,27 +267,10 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
     pending.clear();
   }
   if (!kernels.empty())
-    if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, *forced);
+    if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, !forced->empty());
         !status)
       return status;
-  if (pending.empty())
-    return {};
-  if (*forced == kernelVariant || *forced == forcedOther) {
-    why = "FUSION_MATMUL is " + *forced;
-    for (const Pending &one : pending)
-      decided[one.key] = false;
-    return {};
-  }
-  Result<const CublasLt *> library = libraryFor(options);
-  if (!forced->empty() && !library)
-    return Error{library.error().kind, "FUSION_MATMUL is library: " + library.error().message};
-  why = library ? "cuBLASLt " + (*library)->version() : library.error().message;
-  if (!forced->empty() || !library) {
-    for (const Pending &one : pending)
-      decided[one.key] = !forced->empty();
-    return {};
-  }
-  if (!mayMeasure)
+  if (pending.empty() || !mayMeasure)
     return {}; // our kernels, this time
   if (!options.communicator || options.rank == 0)
     measure(pending, symbols, fmt::format("{}\ncuBLASLt {}", device, (*library)->version()));
@@ -285,14 +278,13 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
 }
 
 Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const SymbolValues &symbols,
-                                         bool mayMeasure, const std::string &device,
-                                         const std::string &forced) {
-  if (!forced.empty() || !times) {
-    for (const Pending &one : pending)
-      decided[one.key] = forced == forcedOther;
-    return {};
-  }
-  if (!mayMeasure)
+                                         bool mayMeasure, const std::string &device, bool isForced) {
+  for (const Pending &one : pending)
+    if (isForced || !times)
+      decided[one.key].clear();
+    else // the first, until they are measured
+      decided.erase(one.key);
+  if (isForced || !times || !mayMeasure)
     return {};
   if (!options.communicator || options.rank == 0)
     measure(pending, symbols, device);

@@ -44,16 +44,15 @@ private:
     uint32_t kind = 0;                     ///< steps of one kind have the same launches, but for buffers
     std::array<uint32_t, dims> sizes = {}; ///< into `distinct`
     std::vector<std::vector<uint32_t>> when; ///< of each alternative, likewise
-    bool hasLibrary = false;               ///< for some sizes the other variant is a library's
-    bool byOther = false;
+    bool hasLibrary = false;               ///< one of the variants is a library's
+    std::string chosen;                    ///< variant; empty: the first
   };
-  /// A kind of step and of its other variant, and the sizes up to a power of two.
+  /// A kind of step, and the sizes up to a power of two.
   using Key = std::pair<uint32_t, std::array<int, dims>>;
   struct Pending {
     Key key;
-    size_t index;         ///< into `measured`
-    uint32_t ours, theirs; ///< the candidates
-    bool isLibrary;        ///< theirs is the library's, not another kernel of ours
+    size_t index;                     ///< into `measured`
+    std::vector<uint32_t> candidates; ///< the first is taken where nothing is measured
   };
 
   uint32_t place(const Dim &dim);
@@ -63,7 +62,7 @@ private:
                 const std::string &device);
   /// The same where all variants are kernels of ours.
   Status settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
-                       const std::string &device, const std::string &forced);
+                       const std::string &device, bool isForced);
   void measure(std::vector<Pending> pending, const SymbolValues &symbols, const std::string &device);
   Status shareDecisions(const std::vector<Pending> &pending);
   /// The variant of a candidate.
