@@ -348,34 +348,20 @@ Result<TargetInfo> targetOf(const PlanOptions &options) {
   return options.device ? *options.device : TargetInfo::find(options.target);
 }
 
-/// What `finish` makes of a builder that has built; or why it cannot.
-template <class Finish>
-static auto built(func::FuncOp function, const PlanOptions &options, bool dry, const Finish &finish)
-    -> decltype(finish(std::declval<PlanBuilder &>())) {
+Result<ProgramPlan> buildPlan(func::FuncOp function, const PlanOptions &options) {
   auto target = targetOf(options);
   if (!target)
     return target.error();
   auto shapes = shapesOf(function);
   if (!shapes)
     return shapes.error();
-  PlanBuilder builder(function, options, *target, *shapes, dry);
+  PlanBuilder builder(function, options, *target, *shapes);
   if (Status status = builder.build(); !status)
     return status.error();
-  return finish(builder);
-}
-
-Result<ProgramPlan> buildPlan(func::FuncOp function, const PlanOptions &options) {
-  return built(function, options, /*dry=*/false, [](PlanBuilder &builder) -> Result<ProgramPlan> {
-    ProgramPlan plan = builder.takePlan();
-    if (Status status = verify(plan); !status)
-      return status.error();
-    return plan;
-  });
-}
-
-Result<int64_t> countLaunches(func::FuncOp function, const PlanOptions &options) {
-  return built(function, options, /*dry=*/true,
-               [](PlanBuilder &builder) -> Result<int64_t> { return builder.launchCount(); });
+  ProgramPlan plan = builder.takePlan();
+  if (Status status = verify(plan); !status)
+    return status.error();
+  return plan;
 }
 
 } // namespace fusion

@@ -119,7 +119,8 @@ Status PlanBuilder::addLibraryVariant(Step &step, const Region &region, const Ke
   if (!split->rows.size.constant())
     library->when = {split->rows};
   for (Alternative &alternative : step.alternatives)
-    alternative.variant = kernelVariant;
+    if (alternative.variant.empty())
+      alternative.variant = kernelVariant;
   step.alternatives.push_back(std::move(*library));
   step.choice = Step::Choice::Measurement;
   return {};

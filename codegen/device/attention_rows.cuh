@@ -10,6 +10,7 @@
 //   window               and at no more than so many; 0: at all
 //   bounded_above, bounded_below    each query has a last key, a first key of its own
 //   zero_masked_rows     a row that looks at none of the keys becomes 0, else NaN
+//   page_size, ragged    where rows lie: see attention_pages.cuh
 //   has_sink             a score of each head takes its share of every row and adds no value; may be left out
 // and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
 //   i64 batch(), kv_heads(), group(), query_count(), key_count()

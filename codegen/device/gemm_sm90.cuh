@@ -67,6 +67,10 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, con
     fewer_registers<fills>();
     if (thread_x() == 256)
       fill_ring(GemmTiles<Config, Shape>(shape, batches), ring, shape, map_a, maps...);
+    if constexpr (Config::scaled_steps)
+      if (uniform_warp() > 8)
+        fill_step_scales<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, scales,
+                                 uniform_warp() - 9);
   } else {
     more_registers<multiplies>();
     multiply_tiles<Config>(ring, shape, RowsInOrder(), scales, epilogue);

@@ -6,6 +6,7 @@
 // they have in an order that only the sizes decide.
 
 #include "early_launch.cuh"
+#include "swap_ab_parts.cuh"
 #include "swap_ab_scales.cuh"
 #include "wgmma.cuh"
 
@@ -31,6 +32,7 @@ struct SwapSums {
   using Block = SwapAB<Config>;
   using T = typename Config::type;
   using Total = typename Block::Total;
+  using Neighbours = Vec<Total, Config::vector>;
   typename Block::Sum acc[Block::chains][Block::groups][4];
   /// Where sums of steps are added in f32.
   f32 added[Block::adds ? Block::tiles : 1][Block::adds ? Block::groups : 1][4];
@@ -41,20 +43,25 @@ struct SwapSums {
       return acc;
   }
 
-  /// `scales`: of the steps in the ring, where Config::scaled_steps.
-  DEVICE void multiply(const T *ring, const f32 *scales, u64 *full, u64 *empty, RingPlace &at, int steps) {
+  /// `computed`: the rows of A for these steps, where they are not in the ring. `scales`: of the steps in the
+  /// ring, where Config::scaled_steps.
+  DEVICE void multiply(const T *ring, const T *computed, const f32 *scales, u64 *full, u64 *empty,
+                       RingPlace &at, int steps) {
     if constexpr (Block::adds)
       multiply_and_add(ring, scales, full, empty, at, steps);
     else
-      multiply_all(ring, full, empty, at, steps);
+      multiply_all(ring, computed, full, empty, at, steps);
   }
 
-  DEVICE void multiply_all(const T *ring, u64 *full, u64 *empty, RingPlace &at, int steps) {
+  DEVICE void multiply_all(const T *ring, const T *computed, u64 *full, u64 *empty, RingPlace &at,
+                           int steps) {
     const bool leads = lane_id() == 0;
     int before = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      start_step(ring, full, at, step > 0);
+      const T *const rows =
+          Block::computes_rows ? computed + step * Block::boxes * Block::row_box : in_stage(ring, at);
+      start_step(ring, rows, full, at, step > 0);
       warpgroup_wait<1>();
       if (step > 0 && leads)
         mbarrier_arrive(empty + before);
@@ -76,10 +83,14 @@ struct SwapSums {
           acc[i % Block::tiles][j][e] += acc[i][j][e];
   }
 
-  /// Starts the products of a stage.
-  DEVICE void start_step(const T *ring, u64 *full, const RingPlace &at, bool add) {
+  /// The rows of A that TMA has brought.
+  static DEVICE const T *in_stage(const T *ring, const RingPlace &at) {
+    return ring + at.stage * Block::stage_size + Block::weights_size;
+  }
+  /// Starts the products of a stage with `rows` of A.
+  DEVICE void start_step(const T *ring, const T *rows, u64 *full, const RingPlace &at, bool add) {
     mbarrier_wait(full + at.stage, at.parity);
-    const T *weights = ring + at.stage * Block::stage_size, *rows = weights + Block::weights_size;
+    const T *weights = ring + at.stage * Block::stage_size;
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < Block::box_depth; k += 32 / (int)sizeof(T))
@@ -98,7 +109,7 @@ struct SwapSums {
     clear(added);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      start_step(ring, full, at, false);
+      start_step(ring, in_stage(ring, at), full, at, false);
       SwapStepScales<Config> by;
       by.load(scales + at.stage * Block::step_scales);
       warp_barrier();
@@ -149,11 +160,10 @@ struct SwapSums {
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours.
-  template <class Shape, class Scales, class Epilogue>
-  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
-                    const Scales &scales, const Epilogue &epilogue) {
-    using Scaled = decltype(scales.total(0, 0, 0, 0, Total()));
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: row, column
+  /// of the tile, and the sums.
+  template <class Take>
+  DEVICE void hand_out(int rank, Total *staged, const Take &take) {
     constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
     constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector,
                   count = Block::staged_rows * per_row;
@@ -176,40 +186,42 @@ struct SwapSums {
 #pragma unroll
         for (int i = lane; i < count; i += 32) {
           const int r = i / per_row, c = i % per_row * vector;
-          const i64 row = ((part + r / 8) * Block::split + rank) * 8 + r % 8;
-          const i64 column = place.column + 64 * t + 16 * warp + c;
-          if (row >= m || column >= n)
-            continue;
-          Vec<Scaled, vector> results[Block::sums];
+          const int row = ((part + r / 8) * Block::split + rank) * 8 + r % 8, column = 64 * t + 16 * warp + c;
+          Neighbours neighbours[Block::sums];
 #pragma unroll
-          for (int s = 0; s < Block::sums; ++s) {
-            const Vec<Total, vector> sums = load_vec<Total, vector>(staged + s * plane + r * pitch + c);
-#pragma unroll
-            for (int v = 0; v < vector; ++v)
-              results[s][v] = scales.total(place.matmul + s, row, column + v, 0, sums[v]);
-          }
-          finish<Config>(epilogue, place, shape, row, column, results);
+          for (int s = 0; s < Block::sums; ++s)
+            neighbours[s] = load_vec<Total, vector>(staged + s * plane + r * pitch + c);
+          take(row, column, neighbours);
         }
       }
   }
 
-  template <class Shape, class Epilogue>
-  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
-                    const Epilogue &epilogue) const {
+  template <class Shape, class Scales, class Epilogue>
+  DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
+                    const Scales &scales, const Epilogue &epilogue) {
+    using Scaled = decltype(scales.total(0, 0, 0, 0, Total()));
     const i64 m = shape.m(), n = shape.n(place.matmul);
-    hand_out(rank, staged, [&](int row, int column, const auto &totals) {
-      if (row < m && place.column + column < n)
-        finish<Config>(epilogue, place, shape, row, place.column + column, totals);
+    hand_out(rank, staged, [&](i64 row, int column_of_tile, const Neighbours(&sums)[Block::sums]) {
+      const i64 column = place.column + column_of_tile;
+      if (row >= m || column >= n)
+        return;
+      Vec<Scaled, Config::vector> results[Block::sums];
+#pragma unroll
+      for (int s = 0; s < Block::sums; ++s)
+#pragma unroll
+        for (int v = 0; v < Config::vector; ++v)
+          results[s][v] = scales.total(place.matmul + s, row, column + v, 0, sums[s][v]);
+      finish<Config>(epilogue, place, shape, row, column, results);
     });
   }
   /// The tile as rows in shared memory, rounded, which the block's heads are then made of.
   template <class Shape, class Epilogue>
-  DEVICE void store_heads(const Shape &shape, const BlockPlace &place, int rank, f32 *staged,
-                          typename Epilogue::type *tile, const Epilogue &epilogue) const {
+  DEVICE void store_heads(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
+                          typename Epilogue::type *tile, const Epilogue &epilogue) {
     const i64 m = shape.m(), n = shape.n(place.matmul);
-    hand_out(rank, staged, [&](int row, int column, const auto &totals) {
+    hand_out(rank, staged, [&](int row, int column, const Neighbours(&sums)[Block::sums]) {
       if (row < m && place.column + column < n)
-        round_into_tile<Config>(epilogue.rounding, place, row, place.column + column, totals,
+        round_into_tile<Config>(epilogue.rounding, place, row, place.column + column, sums,
                                 tile + row * tile_pitch<Config> + column);
     });
   }
@@ -227,11 +239,10 @@ private:
   }
 };
 
-/// Maps: of A, of boxes of `rows` x 128 bytes; of the B of each matmul, of 64 x 64, or, of bytes, 64 x 128.
-/// What is outside is zero.
-template <class Config, class Shape, class Scales, class Epilogue, class... Map>
-DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogue &epilogue,
-                         const TensorMap &map_a, const Map &...maps) {
+/// The kernel, whose A is in memory or computed by each block: see swap_ab_parts.cuh.
+template <class Config, class Shape, class Prologue, class Scales, class Epilogue, class MapOfA, class... Map>
+DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &scales,
+                    const Epilogue &epilogue, const MapOfA &map_a, const Map &...maps) {
   using Block = SwapAB<Config>;
   using T = typename Config::type;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
@@ -239,7 +250,9 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogu
   constexpr int staged_size = Block::sums * Block::staged_rows * Block::staged_pitch;
   SHARED(u64, full, Block::stages);
   SHARED(u64, empty, Block::stages);
-  SHARED(u64, arrived, 1);
+  static_assert(!Block::bytes || (!Block::computes_rows && !makes_heads<Epilogue>),
+                "bytes lie in memory, and their sums are no heads");
+  SHARED(u64, arrived, 2);
   SHARED(typename Block::Total, staged, 4 * staged_size);
   T *ring = reinterpret_cast<T *>(aligned_shared(1024));
   T *computed = ring + Block::stages * Block::stage_size;
@@ -251,11 +264,24 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogu
   const SwapWork work = swap_work<Config>(shape, rank);
   using Stages = SwapStages<Config>;
   SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full}, empty, work);
+  auto init_others = [&] {
+    mbarrier_init(arrived, 1);
+    mbarrier_init(arrived + 1, 4);
+  };
   if (warp == 4)
-    begin_ring<Config>(
-        full, empty, Block::scaled ? 2 : 1, [&] { mbarrier_init(arrived, 1); }, producer, map_a, maps...);
+    begin_ring<Config>(full, empty, Block::scaled ? 2 : 1, init_others, producer, map_a, maps...);
   meet<Block>();
-  pdl_wait();
+  if constexpr (Block::computes_rows) {
+    if (!Config::weights_before_wait) {
+      pdl_wait();
+      if (warp == 4 && lane == 0)
+        producer.begin(maps...);
+      warp_barrier();
+    }
+    compute_rows<Config>(prologue, computed, work);
+  } else {
+    pdl_wait();
+  }
   launch_after_wait<Config>();
   if (warp == 4) {
     if (lane == 0)
@@ -263,7 +289,8 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogu
     return;
   }
   // Behind the ring, with the parts: more than the 48 KiB that a kernel may declare.
-  f32 *step_scales = reinterpret_cast<f32 *>(ring + Block::stages * Block::stage_size);
+  f32 *step_scales = reinterpret_cast<f32 *>(computed + Block::computed_size);
+  auto *parts = reinterpret_cast<typename Block::Part *>(step_scales + Block::stages * Block::step_scales);
   if constexpr (Block::scaled)
     if (warp > 4) {
       fill_swap_scales<Config>(shape, scales, step_scales, full, empty, work, warp - 5);
@@ -276,31 +303,38 @@ DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogu
     place_columns<Config, Block::columns>(place, shape, tile);
     SwapSums<Config> sums;
     warp_barrier(); // products are the whole warp's
-    sums.multiply(ring, step_scales, full, empty, at, work.steps);
+    sums.multiply(ring, computed, step_scales, full, empty, at, work.steps);
     if constexpr (Block::split > 1) {
-      auto *parts =
-          reinterpret_cast<typename Block::Part *>(step_scales + Block::stages * Block::step_scales);
       if (thread_x() == 0 && rank < Block::groups)
         mbarrier_arrive_expect(arrived, Block::bytes_of_parts(rank));
       sums.add_parts(parts, arrived, rank);
     }
     auto *own = staged + warp * staged_size;
-    if constexpr (Block::scaled)
+    if constexpr (makes_heads<Epilogue>) {
+      auto *rows = reinterpret_cast<typename Epilogue::type *>(parts + Block::parts_of_others);
+      sums.store_heads(shape, place, rank, own, rows, epilogue);
+      meet_multipliers(arrived + 1, phase);
+      epilogue.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
+      if (tile + work.stride < work.tiles)
+        meet_multipliers(arrived + 1, phase);
+    } else if constexpr (Block::scaled) {
       sums.store(shape, place, rank, own, Unscaled(), epilogue);
-    else
+    } else {
       sums.store(shape, place, rank, own, scales, epilogue);
+    }
   }
 }
 
-/// Maps: of A, of boxes of `rows` x 64; of the B of each matmul, of 64 x 64. What is outside is zero.
-template <class Config, class Shape, class Epilogue, class... Map>
-DEVICE void gemm_swap_ab(const Shape &shape, const Epilogue &epilogue, const TensorMap &map_a,
-                         const Map &...maps) {
-  swap_ab<Config>(shape, NoPrologue(), epilogue, map_a, maps...);
+/// Maps: of A, of boxes of `rows` x 128 bytes; of the B of each matmul, of 64 x 64, or, of bytes, 64 x 128.
+/// What is outside is zero.
+template <class Config, class Shape, class Scales, class Epilogue, class... Map>
+DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogue &epilogue,
+                         const TensorMap &map_a, const Map &...maps) {
+  swap_ab<Config>(shape, NoPrologue(), scales, epilogue, map_a, maps...);
 }
 /// The same where each block computes A: maps of the B of each matmul.
 template <class Config, class Shape, class Prologue, class Epilogue, class... Map>
 DEVICE void gemm_swap_ab_computed(const Shape &shape, const Prologue &prologue, const Epilogue &epilogue,
                                   const Map &...maps) {
-  swap_ab<Config>(shape, prologue, epilogue, NoMap(), maps...);
+  swap_ab<Config>(shape, prologue, Unscaled(), epilogue, NoMap(), maps...);
 }

@@ -15,8 +15,6 @@
 #include "proxy.cuh"
 #include "swap_ab_ring.cuh"
 
-struct NoMap {};
-
 /// The rows of A in shared memory as products read them: boxes of 64 along k, 128 bytes a row, of which 16 at
 /// a time lie in the order of TMA's swizzle. Only the `count` boxes from `first` on are kept. `at`: elements
 /// from A's first.

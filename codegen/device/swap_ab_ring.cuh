@@ -34,7 +34,10 @@ struct SwapAB {
   static constexpr int sums = accumulators<Config>, tiles = sums * Config::tiles;
   static constexpr int box_depth = 128 / (int)sizeof(T);                 ///< elements along k
   static constexpr int box = 64 * box_depth, row_box = rows * box_depth; ///< elements
-  static constexpr int weights_size = boxes * tiles * box, stage_size = weights_size + boxes * row_box;
+  static constexpr int weights_size = boxes * tiles * box;
+  static constexpr bool computes_rows = Config::computed_boxes > 0;
+  static constexpr int stage_size = weights_size + (computes_rows ? 0 : boxes * row_box);
+  static constexpr int computed_size = Config::computed_boxes * row_box;
   static constexpr int columns = 64 * Config::tiles, depth = box_depth * boxes; ///< of C, and of K in a step
   static constexpr int split = cluster_blocks<Config::k_split>;
   /// A product waits for the one before that adds to the same registers: short ones take turns, as do those
@@ -87,6 +90,10 @@ DEVICE void for_matmuls_of(const BlockPlace &place, const Ask &ask, const Map &.
     (ask(matmul++, maps), ...);
 }
 
+/// Of an A that is not in memory.
+struct NoMap {};
+DEVICE void tma_prefetch_map(const NoMap &) {}
+
 /// Asks for what a stage of the ring holds.
 template <class Config>
 struct SwapStages {
@@ -113,6 +120,7 @@ struct SwapStages {
       for_matmuls_of<Config>(place, ask, maps...);
     }
   }
+  DEVICE void ask_rows(int, int, const NoMap &) const {}
   /// The step's tile of A.
   DEVICE void ask_rows(int stage, int step, const TensorMap &map) const {
     typename Config::type *to = ring + stage * Block::stage_size + Block::weights_size;
@@ -155,9 +163,9 @@ struct SwapProducer {
       advance();
     }
   }
-  /// A for what has been asked for, then the other steps.
-  template <class... Map>
-  DEVICE void go_on(const TensorMap &map_a, const Map &...maps) {
+  /// A for what has been asked for, if it is in memory, then the other steps.
+  template <class MapOfA, class... Map>
+  DEVICE void go_on(const MapOfA &map_a, const Map &...maps) {
     int of_rows = 0;
 #pragma unroll 1
     for (int stage = 0; stage < asked; ++stage) {
@@ -177,9 +185,9 @@ struct SwapProducer {
 
 /// By the warp that fills the ring: its mbarriers, of which a stage is full when `arrivals` have come, and
 /// those of `init_others`; then as much of B as may be asked for.
-template <class Config, class Producer, class InitOthers, class... Map>
+template <class Config, class Producer, class InitOthers, class MapOfA, class... Map>
 DEVICE void begin_ring(u64 *full, u64 *empty, u32 arrivals, const InitOthers &init_others, Producer &producer,
-                       const TensorMap &map_a, const Map &...maps) {
+                       const MapOfA &map_a, const Map &...maps) {
   const int lane = (int)lane_id();
   if (lane < Producer::Block::stages) {
     mbarrier_init(full + lane, arrivals);

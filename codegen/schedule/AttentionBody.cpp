@@ -38,6 +38,10 @@ void KernelBuilder::writeConfig() {
   source.config.set("bounded_above", problem.bounds && problem.bounds->above.limit);
   source.config.set("bounded_below", problem.bounds && problem.bounds->below.limit);
   source.config.set("zero_masked_rows", static_cast<bool>(op.getZeroMaskedRows()));
+  source.config.set("page_size", problem.pageSize);
+  source.config.set("ragged", problem.isRagged);
+  if (problem.table)
+    source.config.setType("Page", typeOf(problem.table));
   if (problem.sink)
     source.config.set("has_sink", true);
 }

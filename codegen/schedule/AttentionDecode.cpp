@@ -93,8 +93,8 @@ bool runsOnTensorCores(const Problem &problem) {
   const DType type = dtype(problem.keysOfOp());
   return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type &&
          dtype(problem.valuesOfOp()) == type && problem.storedKeys.type == problem.storedValues.type &&
-         readsVectors(problem.view(problem.storedKeys.tensor), vectorLength) &&
-         readsVectors(problem.view(problem.storedValues.tensor), vectorLength) && Tiles(problem).fits;
+         readsVectors(problem.storedView(problem.storedKeys), vectorLength) &&
+         readsVectors(problem.storedView(problem.storedValues), vectorLength) && Tiles(problem).fits;
 }
 
 KernelDraft emitMma(const Problem &problem) {

@@ -185,10 +185,16 @@ std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuild
     names = kernel.tensorMap(op.getQ(), mapOf(problem.view(op.getQ()), op.getQ(), headsInRows,
                                               queryBox(problem, static_cast<uint32_t>(rows / group)))) +
             ", ";
-  const std::vector<uint32_t> box = {1, 1, static_cast<uint32_t>(tiling.keys), columns};
-  names += kernel.tensorMap(problem.keysOfOp(), mapOf(problem, problem.keysOfOp(), rowsInHeads, box)) + ", ";
-  return names +
-         kernel.tensorMap(problem.valuesOfOp(), mapOf(problem, problem.valuesOfOp(), rowsInHeads, box));
+  const int64_t keys = problem.table ? pageBox(problem, tiling) : tiling.keys;
+  if (problem.table)
+    kernel.config("page_box", keys);
+  const std::vector<uint32_t> box = {1, 1, static_cast<uint32_t>(keys), columns};
+  auto map = [&](const Stored &stored) {
+    return kernel.tensorMap(stored.tensor,
+                            mapOf(problem.storedView(stored), stored.tensor, rowsInHeads, box));
+  };
+  names += map(problem.storedKeys) + ", ";
+  return names + map(problem.storedValues);
 }
 
 /// Scores with a cap or a mask are finished one by one. Else they stay q·k, which the exponent's factor
@@ -213,11 +219,8 @@ KernelDraft emitTensorCores(const Problem &problem, bool pagesByTma) {
   const bool scaleOnly = isScaleOnly(problem);
   const TargetInfo &target = problem.context.target;
   // What TMA copies goes to the tensor cores as it is.
-  const bool mapped = !problem.hasCodes() && hasTensorMap(problem.view(problem.keysOfOp())) &&
-                      hasTensorMap(problem.view(problem.valuesOfOp()));
-  const Content content{scaleOnly, static_cast<bool>(problem.mask), problem.bounds.has_value(),
-                        problem.hasCodes(), mapped};
-  const Tiling tiling = chooseTiling(depth, valueDepth, content, target);
+  const bool mapped = problem.table ? pagesByTma : isMapped(problem);
+  const Tiling tiling = tilingOf(problem, mapped);
   const bool isRing = tiling.products == Products::Ring;
   const char *const variant = isRing                                       ? "prefill_tma"
                               : tiling.products == Products::Warpgroups ? "prefill_sm90"

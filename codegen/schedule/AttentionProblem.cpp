@@ -290,6 +290,9 @@ static bool makesOperands(const Region &region, const Operands &operands, Operat
       return true;
     if (auto codes = nn::matchScaledCodes(operand); codes && llvm::is_contained(codes->ops, op))
       return true;
+    if (const Stored stored = storedOf(region, operand);
+        stored.paging && (llvm::is_contained(stored.paging->ops, op) || stored.paging->tableOp == op))
+      return true;
   }
   const std::optional<nn::KeyBounds> bounds = boundsOf(region, operands.mask);
   return bounds && (llvm::is_contained(bounds->ops, op) || isa<nn::ConstantOp>(op));
@@ -325,6 +328,8 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   for (Value operand : {operands.keys, operands.values})
     if (auto reason = decodingRefusal(region, context, op, operand))
       return reason;
+  if (auto reason = pagingRefusal(region, context, op))
+    return reason;
   if (operands.sink && !llvm::is_contained(region.inputs, operands.sink->sink))
     return std::string("a sink that is computed in the region");
   if (auto reason = boundsRefusal(region, context, operands))

@@ -44,6 +44,8 @@ struct Problem {
   /// Of the keys that each query looks at, where the region computes a mask that says no more.
   std::optional<nn::KeyBounds> bounds;
   mlir::Value mask; ///< an input of the region, or null
+  mlir::Value table, sequences; ///< of pages: nn::PagedKeys, inputs of the region; null: there are none
+  int64_t pageSize = 0;         ///< rows of a page
   mlir::Value keysOfOp() const { return sink ? sink->keys : nn::AttentionOp(op).getK(); }
   mlir::Value valuesOfOp() const { return sink ? sink->values : nn::AttentionOp(op).getV(); }
   Dim batch, heads, queries, kvHeads, keys;

@@ -83,7 +83,10 @@ private:
       if (split)
         alternative.kernels.insert(alternative.kernels.begin(), split->first);
       all.push_back(std::move(alternative));
-      if (takesQuantised(problem, context.target))
+      matmul::Problem multiplied = problem;
+      if (split)
+        multiplied.prologue.clear();
+      if (takesQuantised(problem, context.target)) {
         others.push_back(alternativesFor(range, region, emitter(region, true)).front());
       } else if (!matmul::sm100Refusal(multiplied, context.target)) {
         others.push_back(alternativesFor(range, last, emitter(last, true)).front());
@@ -111,7 +114,8 @@ private:
       return {{{}, {}, {{first, norm}, {second, emitter(second)}}}};
     }
     std::vector<PlannedAlternative> others;
-    if (takesQuantised(problem, context.target))
+    if (takesQuantised(problem, context.target) ||
+        (!context.batchInvariant && !matmul::sm100Refusal(problem, context.target)))
       others = alternativesFor({}, region, emitter(region, true));
     return withOthers(alternativesFor({}, region, emitter(region)), std::move(others));
   }
@@ -155,6 +159,8 @@ private:
                          ? matmul::emitSwapCodes(region, context, problem)
                          : matmul::emitSwapAB(region, context, problem),
                      problem);
+    if (takesOther && !matmul::sm100Refusal(problem, target))
+      return counted(matmul::emitSm100(region, context, problem), problem);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
     KernelDraft draft =
         holds(matmul::swapABRows(problem, context.target)) ? matmul::emitSwapAB(region, context, problem)

@@ -193,10 +193,26 @@ KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint3
 
 KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                                      const TensorMapArgument &mapOfA,
-                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
+                                     llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
+                                     const TileHeads *heads) {
   source.include(byteSize(problem.a.type) == 1 ? name + "_bytes.cuh" : name + ".cuh");
   source.declare(source.config.text());
-  return finishWithMaps({sizes(), scales(), epilogue(sums)}, threads, clusterBlocks, mapOfA, mapOf);
+  body::Code entry;
+  SmallVector<std::string> arguments{sizes()};
+  const bool computes = !problem.prologue.empty();
+  if (computes) {
+    const int64_t depth = *problem.k.constant();
+    const std::string rows = fmt::format("ComputedRows<{}, Config::rows, {}>",
+                                         body::spelling(problem.a.type), depth);
+    entry.line(fmt::format("const auto prologue = [&](const {} &normal) {{", rows));
+    emitPrologue(source, entry, region, context, problem, threads, rows);
+    entry.line("};");
+    arguments.push_back(fmt::format("computed_by<{}>(prologue)", depth));
+  } else {
+    arguments.push_back(scales());
+  }
+  arguments.push_back(heads ? headEpilogue(sums, *heads, entry) : epilogue(sums));
+  return finishWithMaps(arguments, threads, clusterBlocks, computes ? nullptr : &mapOfA, mapOf, entry.text());
 }
 
 KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,

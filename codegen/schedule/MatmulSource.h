@@ -52,7 +52,8 @@ public:
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
-  /// Of gemm_swap_ab: sizes, scales, the epilogue, and maps of A and of each B.
+  /// Of gemm_swap_ab: sizes, scales or what computes A where that is not in memory, the epilogue, and maps of A
+  /// and of each B. `heads`: what is made of the columns, for one part of them after the other.
   KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                            const TensorMapArgument &mapOfA,
                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
@@ -116,8 +117,6 @@ private:
   /// The element of an input, broadcast to the result's shape; with `block`, the index of `axis` counts
   /// blocks of as many.
   scalar::Value input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
-  /// The element of a table's row that is chosen as the row's expert is.
-  scalar::Value expertRow(nn::GatherOp gather);
   /// Whether neighbouring columns of an input can be read at once, if it has these strides.
   bool readsVectors(unsigned index, const View &view, llvm::ArrayRef<Dim> strides) const;
   /// An element of an input that is read ahead, or as many neighbours of it as there are columns.

@@ -30,9 +30,14 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
   const bool computes = !problem.prologue.empty();
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
-                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16;
-  const int64_t ofBox = (128 + (scalesSteps(problem) ? 4 : 0)) * (tile * tiles + rows);
-  return {sharing.boxes * ofBox, parts, staged + 16 * mostStages + 64 + ringAlignment};
+                staged = sums * (rows < 16 ? 8 : 16) * 20 * 16,
+                computed = computes ? 128 * rows * boxesOfRows(problem, sharing) : 0,
+                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2;
+  const int64_t ofBox = 128 * (tile * tiles + (computes ? 0 : rows)) +
+                        (scalesSteps(problem) ? 4 * (tile * tiles + rows) : 0);
+  constexpr int64_t reductions = 2048; // of the rows that are computed
+  return {sharing.boxes * ofBox, parts + computed + heads,
+          staged + 16 * mostStages + 64 + ringAlignment + (computes ? reductions : 0)};
 }
 
 /// Tiles of columns that a block takes one after the other: as many for each.
@@ -75,8 +80,8 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   const int64_t processors = target.multiprocessors, rows = swappedRows(problem);
   const auto sums = static_cast<int64_t>(problem.accumulators());
-  const int64_t columns = *columnTiles(problem, tile).constant(), k = *problem.k.constant(),
-                depth = swappedDepth(problem);
+  const int64_t columns = *columnTiles(problem, tile * std::max<int64_t>(1, problem.headTiles)).constant(),
+                k = *problem.k.constant(), depth = swappedDepth(problem);
   Sharing sharing;
   if (problem.headTiles > 0)
     sharing.tiles = problem.headTiles;
@@ -211,6 +216,11 @@ std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInf
 }
 
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem) {
+  return emitSwapAB(region, context, problem, nullptr);
+}
+
+KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem,
+                       const TileHeads *heads) {
   const uint32_t threads = scalesSteps(problem) ? 256 : 160; // as in gemm_swap_ab.cuh
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);
@@ -225,6 +235,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("stages", stages);
   source.set("k_split", sharing.kSplit);
   source.set("k_major", kMajor);
+  if (!problem.prologue.empty())
+    source.set("computed_boxes", boxesOfRows(problem, sharing));
   if (scalesSteps(problem))
     source.set("scaled_steps", true);
   else if (addsExactly(problem))

@@ -4,6 +4,8 @@
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/AttentionSink.h"
+#include "ir/dialect/InPlace.h"
+#include "ir/dialect/PagedKeys.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;

@@ -38,6 +38,7 @@ ArrayRef<Proposer> proposers() {
                                  {"matmul_epilogue", proposeEpilogues, /*isForRest=*/true},
                                  {"scaled_matmul", proposeScaledMatmuls, /*isForRest=*/true},
                                  {"scaled_attention", proposeScaledAttentions, /*isForRest=*/true},
+                                 {"paged_attention", proposePagedAttentions, /*isForRest=*/true},
                                  {"sink_attention", proposeSinkAttentions, /*isForRest=*/true},
                                  {"bounded_attention", proposeBoundedAttentions, /*isForRest=*/true},
                                  {"pointwise", proposePointwise, /*isForRest=*/true}};

@@ -1,7 +1,7 @@
-// scaled_matmul, scaled_attention, bounded_attention, sink_attention: a matmul of quantised operands, an
-// attention over keys and values that are stored as codes, with a mask that says which key is the last, or
-// with a sink. Their kernels decode what they read, stop at the last key, and add the sink's share at the
-// end.
+// scaled_matmul, scaled_attention, paged_attention, bounded_attention, sink_attention: a matmul of quantised
+// operands, an attention over keys and values that are stored as codes, or in pages, with a mask that says which
+// key is the last, or with a sink. Their kernels decode what they read, look up where it lies, stop at the last
+// key, and add the sink's share at the end.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/AttentionSink.h"
@@ -55,8 +55,20 @@ static SmallVector<Operation *> decodingOpsOfKeys(Value operand) {
   return operand.getDefiningOp<nn::DequantizeOp>() ? decodingOps(operand) : SmallVector<Operation *>();
 }
 
-/// What the op's kernels do themselves as they read its operands: put a sink in front, decode codes, find the
-/// keys that a mask leaves. For each operand in block order, readers first.
+/// Of keys or values, as elements or codes.
+static std::optional<nn::PagedKeys> pagesOfKeys(Value operand) {
+  if (auto codes = nn::matchScaledCodes(operand))
+    return nn::matchPagedKeys(codes->codes);
+  return nn::matchPagedKeys(encodedOperand(operand));
+}
+
+static bool hasPages(nn::AttentionOp attention) {
+  const auto keys = pagesOfKeys(attention.getK()), values = pagesOfKeys(attention.getV());
+  return keys && values && keys->table == values->table;
+}
+
+/// What the op's kernels do themselves as they read its operands: put a sink in front, decode codes, look up
+/// pages, find the keys that a mask leaves. For each operand in block order, readers first.
 static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   SmallVector<SmallVector<Operation *>> all;
   auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
@@ -68,11 +80,22 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
   if (sink)
     all.push_back(sink->ops);
+  const bool isPaged = hasPages(attention); // not with a sink, which stands between
+  SmallVector<Operation *> tables;          // after what reads them
   for (Value operand :
-       {sink ? sink->keys : Value(attention.getK()), sink ? sink->values : Value(attention.getV())})
+       {sink ? sink->keys : Value(attention.getK()), sink ? sink->values : Value(attention.getV())}) {
     all.push_back(decodingOpsOfKeys(operand));
+    if (!isPaged)
+      continue;
+    const auto paging = pagesOfKeys(operand);
+    all.back().insert(all.back().begin(), paging->ops.begin(), paging->ops.end());
+    if (paging->tableOp && !llvm::is_contained(tables, paging->tableOp))
+      tables.push_back(paging->tableOp);
+  }
   if (auto bounds = nn::matchKeyBounds(sink ? sink->mask : Value(attention.getMask())))
     all.push_back(std::move(bounds->ops));
+  if (isPaged)
+    all.push_back(std::move(tables));
   return all;
 }
 
@@ -80,7 +103,8 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
 static bool isReadersOwn(Operation *op) {
   return llvm::all_of(op->getUsers(), [op](Operation *user) {
     const bool mayBePart = llvm::isa<nn::CastOp, nn::SubOp, nn::MulOp, nn::AndOp, nn::LessEqualOp, nn::LessOp,
-                                     nn::GreaterEqualOp, nn::GreaterOp, nn::PadOp, nn::ConcatOp, nn::ExpandOp,
+                                     nn::GreaterEqualOp, nn::GreaterOp, nn::GatherOp, nn::ReshapeOp,
+                                     nn::TransposeOp, nn::DequantizeOp, nn::PadOp, nn::ConcatOp, nn::ExpandOp,
                                      nn::WhereOp, nn::AddOp>(user);
     return mayBePart ? isReadersOwn(user)
                      : llvm::any_of(operandOps(user), [op](const SmallVector<Operation *> &ops) {

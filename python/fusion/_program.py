@@ -218,6 +218,7 @@ class Caches:
         if not self._pairs:
             raise BadInput("the program has no caches: no input is called like an output that extends it")
         shapes = {port.name: port for port in program.inputs}
+        results = {port.name: port for port in program.outputs}
         dims = {dim for port in shapes.values() for dim in port.shape if isinstance(dim, str)}
         unknown = next((name for name in sizes if name not in dims), None)
         if unknown:
