@@ -26,8 +26,8 @@ public:
     if (!schedule || !schedule->keepsParts())
       return {};
     const Region region = regionOf(ops, ports);
-    SmallVector<View> inputs, outputs;
-    auto plan = schedule->plan(region, contextOf(region, inputs, outputs));
+    const SmallVector<View> inputs = viewsOf(region.inputs), outputs = outputViews(region, *views);
+    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
     if (!plan)
       return {};
     const std::vector<PlannedAlternative> alternatives = plan->alternatives(region);
@@ -75,9 +75,7 @@ private:
       return 1;
     const Region region = Region::of(group);
     const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = schedule->plan(
-        region,
-        {.shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules});
+    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
     return plan ? plan->alternatives(region).front().kernels.size() : 1;
   }
 
@@ -99,17 +97,25 @@ private:
     return region;
   }
 
-  KernelContext contextOf(const Region &region, SmallVector<View> &inputs, SmallVector<View> &outputs) const {
-    for (Value input : region.inputs)
-      inputs.push_back((*views)[input]);
-    outputs = outputViews(region, *views);
-    return {
-        .shapes = *shapes, .inputs = inputs, .target = target, .outputs = outputs, .schedules = schedules};
+  SmallVector<View> viewsOf(ArrayRef<Value> values) const {
+    SmallVector<View> all;
+    for (Value value : values)
+      all.push_back((*views)[value]);
+    return all;
+  }
+
+  KernelContext contextOf(ArrayRef<View> inputs, ArrayRef<View> outputs) const {
+    return {.shapes = *shapes,
+            .inputs = inputs,
+            .target = target,
+            .outputs = outputs,
+            .schedules = schedules,
+            .batchInvariant = batchInvariant};
   }
 
   Result<std::string> firstSchedule(const Region &region) {
-    SmallVector<View> inputs, outputs;
-    const KernelContext context = contextOf(region, inputs, outputs);
+    const SmallVector<View> inputs = viewsOf(region.inputs), outputs = outputViews(region, *views);
+    const KernelContext context = contextOf(inputs, outputs);
     std::string reasons;
     for (const Schedule *schedule : schedules.inOrderFor(region)) {
       auto plan = planWith(*schedule, region, context);

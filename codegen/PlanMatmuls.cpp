@@ -1,5 +1,6 @@
 // Matmuls by cuBLASLt, as an alternative to our kernels.
 #include "codegen/body/Printer.h"
+#include "codegen/ChooseSchedule.h"
 #include "codegen/LibraryMatmuls.h"
 #include "codegen/PlanBuilder.h"
 

@@ -25,18 +25,20 @@ public:
         return status.error();
     result.states.assign(index.launches.size(), ShapePlan::State::NotChosen);
     result.positions.assign(index.launches.size(), 0);
-    auto repetition = plan.repetitions.begin();
+    std::vector<size_t> open; // repetitions that the step at hand is in, by number
     for (size_t i = 0; i < plan.steps.size(); ++i) {
-      if (repetition != plan.repetitions.end() && repetition->first == i)
-        if (Status status = beginRounds(static_cast<size_t>(repetition - plan.repetitions.begin())); !status)
+      for (size_t next = result.repetitions.size();
+           next < plan.repetitions.size() && plan.repetitions[next].first == i; ++next) {
+        if (Status status = beginRounds(next); !status)
           return status.error();
+        open.push_back(next);
+      }
       if (Status status = addStep(i); !status)
         return status.error();
-      if (repetition != plan.repetitions.end() && repetition->end == i + 1) {
-        result.repetitions.back().end = static_cast<uint32_t>(result.launches.size());
+      for (; !open.empty() && plan.repetitions[open.back()].end == i + 1; open.pop_back()) {
+        result.repetitions[open.back()].end = static_cast<uint32_t>(result.launches.size());
         skipped = true; // there may have been no round
-        inRounds = false;
-        ++repetition;
+        inRounds = open.size() > 1;
       }
     }
     for (size_t i = 0; i < plan.outputs.size(); ++i)

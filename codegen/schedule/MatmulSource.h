@@ -117,6 +117,8 @@ private:
   /// The element of an input, broadcast to the result's shape; with `block`, the index of `axis` counts
   /// blocks of as many.
   scalar::Value input(unsigned index, const View &view, size_t axis = 0, int64_t block = 1);
+  /// The element of a table's row that is chosen as the row's expert is.
+  scalar::Value expertRow(nn::GatherOp gather);
   /// Whether neighbouring columns of an input can be read at once, if it has these strides.
   bool readsVectors(unsigned index, const View &view, llvm::ArrayRef<Dim> strides) const;
   /// An element of an input that is read ahead, or as many neighbours of it as there are columns.

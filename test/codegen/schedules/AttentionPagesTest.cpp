@@ -214,7 +214,7 @@ std::string run(const Paged &c, const Sizes &s, uint32_t arch = 90, const std::s
                  {"m", s.mostPages},
                  {"s", s.sequences},
                  {"pages", s.pages ? s.pages : tables * s.mostPages}},
-                toleranceOf(c.type), filled(c, s), true, arch, {}, variant});
+                toleranceOf(c.type), filled(c, s), true, arch, {}, {}, variant});
 }
 
 bool uses(const std::string &source, const std::string &kernel) {
