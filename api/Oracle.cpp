@@ -30,17 +30,17 @@ public:
     auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
     if (!plan)
       return {};
-    const std::vector<PlannedAlternative> alternatives = plan->alternatives(region);
-    SmallVector<GroupPorts> parts;
-    for (const PlannedKernel &kernel : alternatives.front().kernels) {
-      GroupPorts &own = parts.emplace_back();
-      own.outputs.assign(kernel.region.outputs.begin(), kernel.region.outputs.end());
-      for (Operation *op : kernel.region.ops)
-        for (Value operand : op->getOperands())
-          if (llvm::is_contained(kernel.region.inputs, operand) && !llvm::is_contained(own.inputs, operand))
-            own.inputs.push_back(operand);
-    }
-    return parts;
+    return portsOfKernels(*plan, region);
+  }
+
+  SmallVector<GroupPorts> parts(GroupOp group) override {
+    const Schedule *schedule = schedules.find(group.getSchedule());
+    if (!schedule || !schedule->keepsParts())
+      return {};
+    const Region region = Region::of(group);
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
+    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
+    return plan ? portsOfKernels(*plan, region) : SmallVector<GroupPorts>();
   }
 
   std::optional<std::string> refusal(GroupOp group) override {
@@ -67,16 +67,23 @@ public:
   }
 
 private:
-  /// Those that run where nothing is measured.
-  size_t kernelsOf(Operation *op) const {
+  /// What the kernels that run where nothing is measured read and write.
+  static SmallVector<GroupPorts> portsOfKernels(const SchedulePlan &plan, const Region &region) {
+    const std::vector<PlannedAlternative> alternatives = plan.alternatives(region);
+    SmallVector<GroupPorts> parts;
+    for (const PlannedKernel &kernel : alternatives.front().kernels) {
+      GroupPorts &own = parts.emplace_back();
+      own.outputs.assign(kernel.region.outputs.begin(), kernel.region.outputs.end());
+      for (Operation *op : kernel.region.ops)
+        for (Value operand : op->getOperands())
+          if (llvm::is_contained(kernel.region.inputs, operand) && !llvm::is_contained(own.inputs, operand))
+            own.inputs.push_back(operand);
+    }
+    return parts;
+  }
+  size_t kernelsOf(Operation *op) {
     auto group = dyn_cast<GroupOp>(op);
-    const Schedule *schedule = group ? schedules.find(group.getSchedule()) : nullptr;
-    if (!schedule || !schedule->keepsParts())
-      return 1;
-    const Region region = Region::of(group);
-    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
-    return plan ? plan->alternatives(region).front().kernels.size() : 1;
+    return group ? std::max<size_t>(1, parts(group).size()) : 1;
   }
 
   static Region regionOf(ArrayRef<Operation *> ops, const GroupPorts &ports) {

@@ -23,7 +23,7 @@ DEVICE void fill_step_scales(Tiles tiles, const Ring<Config> &ring, const Shape 
   RingPlace at;
   int turn = 0; // whose step it is
   while (tiles.next()) {
-    const TileOfC tile = tiles.place();
+    const TileOfC tile{tiles.first(), tiles.rows, tiles.column, tiles.matmul};
     const i32 end = (i32)shape.n(tile.matmul);
     for (i32 step = 0; step < steps; ++step, at.template advance<Block::stages>()) {
       const bool mine = turn == which;

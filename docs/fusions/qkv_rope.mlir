@@ -1,4 +1,4 @@
-// fusion-opt qkv_rope.mlir --fuse --profit=model --require=qkv_rope=1
+// fusion-opt qkv_rope.mlir --fuse-qkv-rope
 func.func @qkv_rope(%x: tensor<1x1x2048xbf16> {nn.name = "x"},
                     %past_k: tensor<1x8x?x64xbf16> {nn.name = "past_k", nn.dims = [1, 8, "past", 64], nn.storage = [1, 8, 4096, 64]},
                     %past_v: tensor<1x8x?x64xbf16> {nn.name = "past_v", nn.dims = [1, 8, "past", 64], nn.storage = [1, 8, 4096, 64]},

@@ -18,6 +18,10 @@ Value likelihoodLoss(NodeImporter &n, Value logarithms) {
     return {};
   const Type type = NodeImporter::typeOf(logarithms);
   const DimShape shape = n.shapeOf(target);
+  if (n.rank(0) < 2 || shape.size() + 1 != static_cast<size_t>(n.rank(0)) || (n.has(2) && n.rank(2) != 1)) {
+    n.fail("wants scores [N, C, ...], targets [N, ...] and weights [C]");
+    return {};
+  }
   DimShape column = shape;
   column.insert(column.begin() + 1, Dim(1));
   Value kept;
@@ -52,6 +56,8 @@ Value likelihoodLoss(NodeImporter &n, Value logarithms) {
 void crossEntropyLoss(NodeImporter &n) {
   Value logarithms =
       n.build<nn::SoftmaxOp>(n.operand(0), {n.i64("axis", 1), n.flag("log", true)});
+  if (n.failed())
+    return;
   n.result(0, likelihoodLoss(n, logarithms));
   n.result(1, logarithms);
 }

@@ -89,6 +89,8 @@ void reverseSequence(NodeImporter &n) {
   if (n.failed())
     return;
   const DimShape shape = n.shape(0);
+  if (batch == time || n.rank(1) != 1)
+    return n.fail("wants lengths [batch] and a time axis other than the batch's");
   DimShape alongTime(shape.size(), Dim(1)), alongBatch = alongTime;
   alongTime[static_cast<size_t>(time)] = shape[static_cast<size_t>(time)];
   alongBatch[static_cast<size_t>(batch)] = shape[static_cast<size_t>(batch)];
@@ -138,7 +140,7 @@ void bitShift(NodeImporter &n) {
   const Type type = n.inputType(0);
   if (n.failed())
     return;
-  if (!type.isUnsignedInteger() || (direction != "LEFT" && direction != "RIGHT"))
+  if (!type || !type.isUnsignedInteger() || (direction != "LEFT" && direction != "RIGHT"))
     return n.fail("wants unsigned integers and a direction, LEFT or RIGHT");
   const unsigned bits = type.getIntOrFloatBitWidth();
   Value by = n.operand(1), fits = n.build<nn::LessOp>({by, n.scalar(type, bits)});

@@ -76,6 +76,8 @@ public:
                                               llvm::StringRef) {
     return {};
   }
+  /// The same of a group that is there.
+  virtual llvm::SmallVector<GroupPorts> parts(GroupOp) { return {}; }
   /// Why the group's own schedule does not take it as it stands in the function; nothing if it does.
   virtual std::optional<std::string> refusal(GroupOp group) = 0;
   /// Whether an op of the function, outside any group, only looks at memory in another way and costs nothing.

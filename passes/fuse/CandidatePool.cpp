@@ -101,12 +101,12 @@ std::optional<std::string> CandidatePool::whyNot(Candidate &candidate) {
   if (!schedule)
     return "no schedule: " + schedule.error().message;
   const SmallVector<GroupPorts> parts = oracle.parts(candidate.body(), ports, *schedule);
-  if (!parts.empty())
-    candidate.unproven.clear();
-  else if (!candidate.unmeasurable.empty())
+  if (parts.empty() && !candidate.unmeasurable.empty())
     return candidate.unmeasurable;
   if (!options.profit && !candidate.unproven.empty() && !llvm::is_contained(options.only, candidate.pattern))
     return candidate.unproven;
+  if (!parts.empty())
+    candidate.unproven.clear(); // each run takes what measured faster
   candidate.schedule = *schedule;
   score(candidate, parts.empty() ? ArrayRef(ports) : parts);
   if (!parts.empty())

@@ -28,8 +28,16 @@ Status countLaunches(func::FuncOp function, ScheduleOracle &oracle, FusionReport
   SmallVector<Operation *> launches = oracle.launches(function);
   int64_t bytes = 0;
   llvm::MapVector<std::string, int64_t, std::map<std::string, unsigned>> layers;
+  Operation *last = nullptr;
   for (Operation *op : launches) {
-    bytes += traffic.launch(op);
+    if (op != last) { // not the second kernel of one group
+      auto group = llvm::dyn_cast<GroupOp>(op);
+      const SmallVector<GroupPorts> parts = group ? oracle.parts(group) : SmallVector<GroupPorts>();
+      bytes += parts.empty() ? traffic.launch(op) : 0;
+      for (const GroupPorts &part : parts)
+        bytes += traffic.bytes(part.inputs, part.outputs);
+    }
+    last = op;
     if (std::string layer = layerOf(locationName(op->getLoc())); !layer.empty())
       ++layers[layer];
   }

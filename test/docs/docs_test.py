@@ -28,12 +28,15 @@ OTHERS = {
     "--cflags",
     "--fmad",
     "--install",
+    "--leave-out",
     "--libs",
     "--list",
+    "--models",
     "--no-build",
     "--no-python",
     "--nproc-per-node",
     "--only",
+    "--peers",
     "--prefix",
     "--preset",
     "--ranks",
@@ -330,7 +333,7 @@ class Generated(unittest.TestCase):
         self.assertIn("- `FUSION_BAD_INPUT = 2`: an argument, file or tensor that cannot be used", page)
         self.assertIn("kv-capacity", page)
         page = headers.reference("C++", "", SOURCE, headers.public_headers(SOURCE), "cpp")
-        self.assertIn("- `int64_t topK = 0`: among so many most likely ones; 0: among all", page)
+        self.assertIn("- `int64_t topK = 0`: draws among this many most likely tokens; 0: among all", page)
         self.assertIn("static Result<Graph> load(const ModelBytes &model,", page)
         self.assertNotIn("private", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
 

@@ -76,11 +76,11 @@ class InterfaceTest(unittest.TestCase):
 
     def test_progress(self):
         steps = []
-        graph = fusion.load(addition())
+        graph = fusion.load(EXAMPLE / "model.onnx")  # kernels that take longer than what is not worth a line
         with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, FUSION_CACHE_DIR=cache):
             fusion.set_progress(lambda *step: steps.append(step))
             try:
-                fusion.compile(graph, device="emulate")(x=np.ones((1, 32), "float32"))
+                fusion.compile(graph, device="emulate")(input_ids=np.ones((1, 4), "int64"))
             finally:
                 fusion.set_progress(True)
         title, step, done, total = steps[0]

@@ -111,21 +111,6 @@ TEST(PlanJson, RepetitionsRoundTrip) {
   EXPECT_EQ(back->repetitions[1].end, 2u);
 }
 
-TEST(PlanVerify, RepeatedStepsAreThereAndApartOrInside) {
-  using Repetitions = std::vector<ProgramPlan::Repetition>;
-  ProgramPlan nested = samplePlan();
-  nested.repetitions = {{0, 2, 2}, {0, 1, 3}, {1, 2, 2}};
-  EXPECT_TRUE(verify(nested));
-  for (const Repetitions &wrong :
-       {Repetitions{{0, 3, 2}}, {{1, 1, 2}}, {{1, 2, 2}, {0, 1, 2}}, {{0, 1, 2}, {0, 2, 2}}}) {
-    ProgramPlan plan = samplePlan();
-    plan.repetitions = wrong;
-    auto status = verify(plan);
-    ASSERT_FALSE(status);
-    EXPECT_NE(status.error().message.find("cannot be repeated"), std::string::npos) << status.error().message;
-  }
-}
-
 TEST(PlanJson, RangesRoundTrip) {
   std::string text = toJson(rangedPlan());
   auto back = programPlanFromJson(text);

@@ -242,9 +242,13 @@ TEST(PlanVerify, PartsOfAWeightAreEqualAndHoldAllOfIt) {
   EXPECT_NE(whyInvalid(plan).find("only a weight"), std::string::npos);
 }
 
-TEST(PlanVerify, RepeatedStepsAreThereAndApart) {
+TEST(PlanVerify, RepeatedStepsAreThereAndApartOrInside) {
   using Repetitions = std::vector<ProgramPlan::Repetition>;
-  for (const Repetitions &wrong : {Repetitions{{0, 3, 2}}, {{1, 1, 2}}, {{0, 2, 2}, {1, 2, 2}}}) {
+  ProgramPlan nested = samplePlan();
+  nested.repetitions = {{0, 2, 2}, {0, 1, 3}, {1, 2, 2}};
+  EXPECT_TRUE(verify(nested));
+  for (const Repetitions &wrong :
+       {Repetitions{{0, 3, 2}}, {{1, 1, 2}}, {{1, 2, 2}, {0, 1, 2}}, {{0, 1, 2}, {0, 2, 2}}}) {
     ProgramPlan plan = samplePlan();
     plan.repetitions = wrong;
     auto status = verify(plan);

@@ -139,11 +139,12 @@ TEST(MatmulSwapCodes, Types) {
 TEST(MatmulSwapCodes, Blocks) {
   for (auto [block, depth] : {std::pair(16, 16), std::pair(32, 32), std::pair(48, 16), std::pair(64, 64),
                               std::pair(128, 128), std::pair(256, 256), std::pair(384, 128)})
-    for (int m : {7, 100}) {
+    for (int m : {7, depth < 32 ? 60 : 100}) {
       EXPECT_TRUE(has(takes({m, 72, 544, "ui4", "bf16", "bf16", block, true}),
                       fmt::format("scale_depth = {},", m == 100 ? std::min(depth, 128) : depth)));
       takes({m, 72, 544, "i8", "f16", "f16", block, true});
     }
+  EXPECT_FALSE(has(run({65, 72, 544, "i8", "f16", "f16", 16, true}), "gemm_swap_codes<Config>"));
 }
 
 /// Blocks with a share of K, one tile each, and several tiles one after the other or at once.
