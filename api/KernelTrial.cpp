@@ -106,7 +106,7 @@ public:
     edited = graph.plan;
     if (Status status = replaceKernels(edited, {&file, 1}); !status)
       return status.error();
-    if (Status status = isolateStep(); !status)
+    if (Status status = isolateStep(wanted); !status)
       return status.error();
     auto sizes = chooseSizes(wanted);
     if (!sizes)
@@ -120,8 +120,8 @@ private:
   }
 
   /// Finds a launch of the kernel, the op that it computes, and a program of that op only with the plan's own
-  /// kernels.
-  Status isolateStep() {
+  /// kernels: where one kernel is in several alternatives, that of the sizes.
+  Status isolateStep(const SymbolValues &sizes) {
     func::FuncOp function = graph.function;
     auto analysed = nn::SymbolicShapes::compute(function);
     if (failed(analysed))
@@ -134,7 +134,7 @@ private:
       for (Operation &op : function.getBody().front().without_terminator())
         if (locationName(op.getLoc()) == candidate->location && !views.isView(&op)) {
           found = true;
-          if (isolateOp(&op, views, *analysed, *candidate))
+          if (isolateOp(&op, views, *analysed, *candidate, sizes))
             return {};
         }
     }
@@ -143,15 +143,16 @@ private:
   }
 
   bool isolateOp(Operation *op, const Views &views, const nn::SymbolicShapes &shapes,
-                 const KernelLaunch &wanted) {
+                 const KernelLaunch &wanted, const SymbolValues &sizes) {
     Subgraph subgraph(op, views);
     module = isolate(subgraph.ops, subgraph.inputs, llvm::to_vector(ValueRange(op->getResults())), shapes,
                      symbolsOf(graph.function));
     auto made = buildPlan(entry(), graph.options);
     if (!made)
       return false;
-    for (Step &step : made->steps)
-      for (Alternative &alternative : step.alternatives)
+    bool isFound = false;
+    for (size_t step = 0; step < made->steps.size(); ++step)
+      for (const Alternative &alternative : made->steps[step].alternatives)
         for (const KernelLaunch &own : alternative.launches) {
           const KernelPlan &theirs = graph.plan.kernels[wanted.kernel];
           if (made->kernels[own.kernel].schedule != theirs.schedule || own.ops != wanted.ops ||
@@ -163,30 +164,32 @@ private:
           aloneEdited = alone;
           alone.kernels[index] = theirs;
           aloneEdited.kernels[index] = edited.kernels[wanted.kernel];
-          return true;
+          isFound = true;
+          if (sizes.empty() || runsAt(sizes))
+            return true;
         }
-    return false;
+    return isFound;
   }
 
   /// The plan, whose step takes the alternative at all sizes, whatever is faster.
-  static ProgramPlan onlyThis(ProgramPlan &plan, Step &step, const Alternative &alternative) {
-    Alternative chosen = alternative;
-    chosen.when.clear();
-    chosen.variant.clear();
-    step = {Step::Choice::Predicate, {std::move(chosen)}};
+  static ProgramPlan onlyThis(ProgramPlan plan, size_t step, Alternative alternative) {
+    alternative.when.clear();
+    alternative.variant.clear();
+    plan.steps[step] = {Step::Choice::Predicate, {std::move(alternative)}};
     return plan;
   }
 
   func::FuncOp entry() { return *module->getOps<func::FuncOp>().begin(); }
 
+  bool runsAt(const SymbolValues &sizes) const {
+    return llvm::all_of(when, [&](const SizeRange &range) {
+      auto value = range.size.evaluate(sizes);
+      return value && range.holds(*value);
+    });
+  }
+
   /// The wanted values if the kernel runs at them, or small ones at which it does.
   Result<SymbolValues> chooseSizes(const SymbolValues &wanted) {
-    auto runsAt = [&](const SymbolValues &sizes) {
-      return llvm::all_of(when, [&](const SizeRange &range) {
-        auto value = range.size.evaluate(sizes);
-        return value && range.holds(*value);
-      });
-    };
     if (!wanted.empty() || symbolsOf(entry()).empty()) {
       return runsAt(wanted) ? Result<SymbolValues>(wanted)
                             : refuse("it runs for other sizes than those of the inputs");

@@ -6,12 +6,23 @@ import re
 import shutil
 import subprocess
 import unittest
+from unittest import mock
 
 from harness import BINARIES, ToolTest
 
 SOURCE = os.environ["FUSION_SOURCE"]
 LLAMA = os.path.join(SOURCE, "examples", "llama", "model.onnx")
 INPUTS = "--inputs=" + os.path.join(SOURCE, "examples", "llama", "inputs.safetensors")
+
+NORM_AND_MATMUL = """
+func.func @main(%x: tensor<?x128xf16> {nn.name = "x", nn.dims = ["tokens", 128]},
+                %g: tensor<128xf16> {nn.name = "g"}, %w: tensor<128x64xf16> {nn.name = "w"})
+    -> (tensor<?x64xf16> {nn.name = "y"}) {
+  %n = nn.rms_norm %x, %g {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %0 = nn.matmul %n, %w : (tensor<?x128xf16>, tensor<128x64xf16>) -> tensor<?x64xf16>
+  return %0 : tensor<?x64xf16>
+}
+"""
 
 
 class Kernels(ToolTest):
@@ -62,6 +73,33 @@ class Kernels(ToolTest):
         self.refuse("fusion-opt", LLAMA, "--fuse", "--profit=model", "--quiet",
                     f"--kernel={name}={self.path('broken.cu')}",
                     says="broken.cu")
+
+    def test_a_kernel_of_several_numbers_of_rows(self):
+        """One kernel is in the alternatives of a step for several numbers of rows: that of the inputs is tried."""
+        self.write("norm.mlir", NORM_AND_MATMUL)
+        graph, folder = self.path("fused.mlir"), self.path("kernels/")
+        self.run_tool("fusion-opt", self.path("norm.mlir"), "--fuse-norm-matmul", "-o", graph)
+        self.run_tool("fusion-opt", graph, "--emit=cuda", "-o", folder)
+        plan, _ = self.run_tool("fusion-opt", graph, "--emit=plan")
+        self.assertGreater(len(re.findall(r"^ *rms_norm_f16_128 <<<", plan, re.MULTILINE)), 1, plan)
+        taken = f"--kernel=rms_norm_f16_128={folder}rms_norm_f16_128.cu"
+        for tokens in (12, 40):
+            out, _ = self.run_tool("fusion-run", graph, f"--random-inputs=tokens:{tokens}", "--device=emulate",
+                                   "--profit=model", taken)
+            self.assertIn("agrees with its body", out)
+
+    def test_one_kernel_up_to_the_attention(self):
+        graph, outputs = self.path("fused.mlir"), self.path("out.safetensors")
+        self.run_tool("fusion-opt", os.path.join(SOURCE, "docs", "fusions", "qkv_rope.mlir"), "--fuse-qkv-rope",
+                      "-o", graph)
+        for past in (0, 7):
+            sizes = f"--random-inputs=past:{past}"
+            self.run_tool("fusion-run", graph, sizes, "--device=cpu", f"--outputs={outputs}")
+            for forced, is_one in (("other", True), ("kernel", False)):
+                with mock.patch.dict(os.environ, FUSION_MATMUL=forced):
+                    self.run_tool("fusion-run", graph, sizes, "--device=emulate", "--profit=model",
+                                  f"--expect={outputs}", f"--profile={self.path('trace.json')}")
+                self.assertEqual("qkv_rope_bf16_64x2048" in self.read("trace.json"), is_one)
 
     def test_options(self):
         self.refuse("fusion-opt", LLAMA, "--fuse", "--kernel=nothing", says="--kernel takes NAME=FILE.cu")
