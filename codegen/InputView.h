@@ -8,8 +8,8 @@
 
 namespace fusion {
 
-/// The number of the input and how `value` lies in its buffer, if nothing but reshapes, transposes, slices and
-/// expansions inside the region are between the two.
+/// The number of the input and how `value` lies in its buffer, if nothing but reshapes, transposes, slices
+/// and expansions inside the region are between the two.
 std::optional<std::pair<unsigned, View>> inputView(const Region &region, const KernelContext &context,
                                                    mlir::Value value);
 

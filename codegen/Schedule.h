@@ -15,7 +15,8 @@ class ScheduleSet;
 const ScheduleSet &builtinSchedules();
 
 /// For a value whose rows go where data says: row i of it to row `rows`[i] of the buffer, if that exists; see
-/// nn.cache_write. Of an nn.scatter_nd along dim 0, whose rows are [rows, 1], a negative one counts from the end.
+/// nn.cache_write. Of an nn.scatter_nd along dim 0, whose rows are [rows, 1], a negative one counts from the
+/// end.
 struct RowPlacement {
   mlir::Value rows;
   unsigned dim = 0;        ///< along which rows are counted, in the value and in the buffer

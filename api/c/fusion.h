@@ -66,8 +66,8 @@ FUSION_API void fusion_free(char *text);
 
 /* ---- Progress: of the whole process ---- */
 
-/* Takes a step of long work: `title` says what is done ("compile kernels for sm_90a"), `step` which part of it
- * is done or begins, number `done` of `total` (0: unknown). */
+/* Takes a step of long work: `title` says what is done ("compile kernels for sm_90a"), `step` which part of
+ * it is done or begins, number `done` of `total` (0: unknown). */
 typedef void (*fusion_progress)(void *context, const char *title, const char *step, int64_t done,
                                 int64_t total);
 /* Who takes steps, on any thread and until another is set. NULL, as at first: stderr, where they are a line

@@ -18,7 +18,8 @@ DEVICE DecodeTile decode_tile(const Body &body, int rows) {
   static_cast<RowTile<i64> &>(tile) = row_tile<i64>(body, block_x() / (u32)Config::cluster, rows);
   tile.keys = key_range<Config>(body, tile, rows);
   if constexpr (is_paged<Config>)
-    tile.keys.first -= tile.keys.first % 16; // the keys of a warp's turn are of one page, where pages divide by 16
+    // The keys of a warp's turn are of one page, where 16 divides pages.
+    tile.keys.first -= tile.keys.first % 16;
   tile.rank = Config::cluster > 1 ? (int)cluster_rank() : 0;
   return tile;
 }

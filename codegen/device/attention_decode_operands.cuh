@@ -75,12 +75,14 @@ struct DecodeOperands {
     values += step * value_stride;
   }
 };
-// In pages. Where 16 keys are always of one, its number is looked up a turn ahead; else each row's when it is read.
+// In pages. Where 16 keys are always of one, its number is looked up a turn ahead; else each row's when it is
+// read.
 template <class Config, class T>
 struct DecodeOperands<Config, T, true> {
   static constexpr bool one_page = Config::page_size % DecodeMma<Config>::tile_keys == 0;
   StoredRows<Config, T> keys, values;
-  const T *key_page, *value_page, *next_keys, *next_values; // rows 0 of the pages at hand, and of the next ones
+  // Rows 0 of the pages at hand, and of the next ones.
+  const T *key_page, *value_page, *next_keys, *next_values;
   i64 end;
 
   // After pdl_wait().
@@ -139,8 +141,8 @@ struct DecodeOperands<Config, T, true> {
     }
   }
 };
-// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each `step`
-// keys after the one before.
+// vector(i): what was visited as i of the 16 keys at hand, as it is stored. Tiles are visited in order, each
+// `step` keys after the one before.
 template <class Config, class T>
 struct KeysInRegisters {
   DecodeOperands<Config, T> from;

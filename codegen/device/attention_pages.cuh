@@ -1,8 +1,8 @@
 #pragma once
-// Where the rows of keys and values lie: one after the other, or in pages that a block table names. Every Config of an
-// attention kernel has
+// Where the rows of keys and values lie: one after the other, or in pages that a block table names. Every
+// Config of an attention kernel has
 //   page_size    rows of a page; 0: there are none
-//   ragged       entries are tokens of one query each, and neighbours that have one row of the table are a sequence:
+//   ragged       entries are tokens of one query each; neighbours with one row of the table are a sequence:
 //                kernels of many rows take them together, as queries of one entry
 // With pages a Config also has
 //   Page         the type of the table's elements
@@ -52,8 +52,12 @@ template <class Config, class Body>
 DEVICE auto stored_values(const Body &body, i64 entry, i64 kv_head) {
   using T = typename Config::Value;
   if constexpr (is_paged<Config>)
-    return StoredRows<Config, T>{body.value_rows(entry, kv_head), body.value_stride(), body.value_page_stride(),
-                                 body.value_pages(),              body.table_stride(), body.table_row(entry)};
+    return StoredRows<Config, T>{body.value_rows(entry, kv_head),
+                                 body.value_stride(),
+                                 body.value_page_stride(),
+                                 body.value_pages(),
+                                 body.table_stride(),
+                                 body.table_row(entry)};
   else
     return StoredRows<Config, T>{body.value_rows(entry, kv_head), body.value_stride()};
 }

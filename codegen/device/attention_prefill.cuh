@@ -46,8 +46,8 @@ DEVICE RowTile<int> prefill_tile(const Body &body) {
   return tile;
 }
 
-// Where the rows lie that a thread copies, `step` apart. With pages all their numbers are asked for before the first
-// copy starts.
+// Where the rows lie that a thread copies, `step` apart. With pages all their numbers are asked for before
+// the first copy starts.
 template <class Config, class Stored, int Passes, bool Paged = is_paged<Config>>
 struct CopiedRows {
   const Stored *next;
@@ -71,9 +71,10 @@ struct CopiedRows<Config, Stored, Passes, true> {
   DEVICE const Stored *take(int pass) const { return places[pass]; }
 };
 
-// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros from row
-// `end` on and beyond the head's Width.
-template <class Config, class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored, class Scale>
+// Starts the copies of rows j0 ... of keys or values to a tile, or makes elements of codes on the way; zeros
+// from row `end` on and beyond the head's Width.
+template <class Config, class Shape, int Rows, int Width, int Padded, int Pitch, class T, class Stored,
+          class Scale>
 DEVICE void copy_tile(T *tile, const StoredRows<Config, Stored> &rows, int j0, int end, const Scale &scale) {
   constexpr int per_row = Padded / 8, all = Shape::threads / per_row < Rows ? Shape::threads / per_row : Rows;
   // Swizzled: so that the order of a row's vectors is the same for all rows of a thread.
@@ -112,8 +113,8 @@ DEVICE void copy_queries(T *query_tile, const Body &body, const RowTile<int> &ti
   }
 }
 
-// Calls visit(tile) for the tiles of rows of the block, by all threads: one, or, of a ragged Config, those tokens of
-// some that belong to one sequence each. A Config that is ragged also has
+// Calls visit(tile) for the tiles of rows of the block, by all threads: one, or, of a ragged Config, those
+// tokens of some that belong to one sequence each. A Config that is ragged also has
 //   tile_blocks    blocks that share the sequences of a tile of tokens
 template <class Config, int Rows, class Body, class Visit>
 DEVICE void for_each_tile(const Body &body, Visit visit) {
@@ -163,7 +164,8 @@ struct KeyTiles {
 };
 // After the tile of queries. To be called after pdl_wait(). What pages hold from `end` on may be anything.
 template <class Config, class Shape, class Body, class T>
-DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int> &tile, int end, T *query_tile) {
+DEVICE KeyTiles<Config, Shape, T> key_tiles(const Body &body, const RowTile<int> &tile, int end,
+                                            T *query_tile) {
   T *const keys = query_tile + Shape::rows * Shape::key_pitch;
   return {keys,
           keys + 2 * Shape::key_tile,

@@ -20,7 +20,8 @@ struct PrefillFma {
 
 // Rows j0 ... of keys or values, as f32; zeros from `end` on.
 template <class Config, class T, int Rows, int Width, int Pitch, int Threads, class Stored, class Scale>
-DEVICE void load_f32_tile(f32 *tile, const Stored &rows, i64 column_stride, i64 j0, i64 end, const Scale &scale) {
+DEVICE void load_f32_tile(f32 *tile, const Stored &rows, i64 column_stride, i64 j0, i64 end,
+                          const Scale &scale) {
   for (int e = (int)thread_x(); e < Rows * Width; e += Threads) {
     const int r = e / Width, c = e % Width;
     tile[r * Pitch + c] =
@@ -106,8 +107,8 @@ DEVICE void attention_prefill_fma(const Body &body) {
     }
     row_sum = row_sum * rescale + lanes_sum<row_threads>(sum);
     barrier();
-    load_f32_tile<Config, typename Config::Value, Config::tile_keys, Config::value_depth, Shape::value_pitch, threads>(
-        tile, stored_v, body.value_column_stride(), j0, stored_end, scale_v);
+    load_f32_tile<Config, typename Config::Value, Config::tile_keys, Config::value_depth, Shape::value_pitch,
+                  threads>(tile, stored_v, body.value_column_stride(), j0, stored_end, scale_v);
     barrier();
 #pragma unroll
     for (int i = 0; i < Shape::lane_columns; ++i)

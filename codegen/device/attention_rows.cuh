@@ -17,11 +17,11 @@
 //   const Query *query(entry, head, query, column)
 //   const Key *key_rows(entry, kv_head), i64 key_stride(), key_column_stride(); the same of value
 //   const Mask *mask_row(entry, head, query), const Mask *mask(row, key)
-//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number. After pdl_wait()
-//   f32 sink(entry, head)    where there is one
-//   void score(f32 (&s)[N])            q*k of N keys of one row become their scores: scaled, capped
-//   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])    the same with a mask
-//   void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns of a result
+//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number. After
+//   pdl_wait() f32 sink(entry, head)    where there is one void score(f32 (&s)[N])            q*k of N keys
+//   of one row become their scores: scaled, capped void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])
+//   the same with a mask void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns
+//   of a result
 
 #include "attention_pages.cuh"
 
@@ -144,8 +144,8 @@ constexpr bool has_sink = false;
 template <class Config>
 constexpr bool has_sink<Config, typename SinkFlag<(Config::has_sink, true)>::type> = Config::has_sink;
 
-// What acc_o is multiplied with to become the result of a row of `head`: 0 where there are no keys at all. Row_max is
-// a score.
+// What acc_o is multiplied with to become the result of a row of `head`: 0 where there are no keys at all.
+// Row_max is a score.
 template <class Config, class Body>
 DEVICE f32 inverse_row_sum(const Body &body, i64 entry, i64 head, f32 row_max, f32 row_sum) {
   if constexpr (has_sink<Config>)

@@ -5,8 +5,8 @@
 #include "row.cuh"
 
 /// A row body over heads of the tile at `column` of the matmul, `Width` columns each, of those `heads` that
-/// begin at `first` of its columns. The block has those groups of 8 of `rows` rows that are its own, every Split-th
-/// from `rank` on. `number(row, head)`: of the body's rows.
+/// begin at `first` of its columns. The block has those groups of 8 of `rows` rows that are its own, every
+/// Split-th from `rank` on. `number(row, head)`: of the body's rows.
 template <class RowConfig, class Config, i64 Width, class Body, class Number>
 DEVICE void heads_of_tile(const Body &body, const BlockPlace &place, i64 first, i64 heads, i64 rows,
                           int rank, const Number &number) {

@@ -69,7 +69,8 @@ DEVICE void compute_rows(const Prologue &prologue, typename Config::type *to, co
   constexpr int whole = (int)(depth / 64);
   const int inside = whole - first < count ? whole - first : count;
   constexpr int vectors = Block::row_box / 8;
-  for (int i = (inside > 0 ? inside : 0) * vectors + (int)thread_x(); i < count * vectors; i += Block::threads)
+  for (int i = (inside > 0 ? inside : 0) * vectors + (int)thread_x(); i < count * vectors;
+       i += Block::threads)
     store_vec<T, 8>(to + i * 8, Vec<T, 8>{});
   if constexpr (depth % 64 != 0)
     barrier(); // rows end in a box that begins with zeros

@@ -115,12 +115,14 @@ DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) 
   wgmma_instruction<T, 8 * Fragments>::by_depth(d, a, b, add);
 }
 // d += A B of 16 rows of B, a tile; A in registers, in the layout of mma.m16n8k16.
-template <class T, int Fragments> DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+template <class T, int Fragments>
+DEVICE void wgmma_columns(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   wgmma_instruction<T, 8 * Fragments>::registers_by_depth(d, a, b);
 }
-// d += A B^T of 16 columns of both: A in registers likewise, B a tile in rows. The registers of A may be written again
-// when the product has ended.
-template <class T, int Fragments> DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+// d += A B^T of 16 columns of both: A in registers likewise, B a tile in rows. The registers of A may be
+// written again when the product has ended.
+template <class T, int Fragments>
+DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   wgmma_instruction<T, 8 * Fragments>::registers(d, a, b);
 }
 // Before the first product that reads registers written since; products after it belong together, up to a

@@ -31,7 +31,8 @@ template <int Fragments> DEVICE void clear_unless(bool add, f32 (&d)[Fragments][
   for (u32 n = 0; !add && n < (u32)Fragments; ++n)
     d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0.f;
 }
-template <class T, int Fragments> DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
+template <class T, int Fragments>
+DEVICE void wgmma_registers(f32 (&d)[Fragments][4], const u32 (&a)[4], u64 b) {
   const u32 group = lane_id() / 4u, pair = 2u * (lane_id() % 4u);
   for (u32 n = 0; n < (u32)Fragments; ++n) {
     u32 second[2];

@@ -52,8 +52,8 @@ public:
   KernelDraft finishExperts(const Sums &sums, uint32_t threads, const Dim &planElements,
                             llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
-  /// Of gemm_swap_ab: sizes, scales or what computes A where that is not in memory, the epilogue, and maps of A
-  /// and of each B. `heads`: what is made of the columns, for one part of them after the other.
+  /// Of gemm_swap_ab: sizes, scales or what computes A where that is not in memory, the epilogue, and maps of
+  /// A and of each B. `heads`: what is made of the columns, for one part of them after the other.
   KernelDraft finishSwapAB(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
                            const TensorMapArgument &mapOfA,
                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,

@@ -16,8 +16,8 @@ bool isQuiet();
 /// A line on stderr, unless nothing shall be printed.
 void note(const std::string &line);
 
-/// Gets the steps of every Progress instead of stderr, on any thread; those of one Progress in order. An empty
-/// one: stderr again. setQuiet() holds for it too.
+/// Gets the steps of every Progress instead of stderr, on any thread; those of one Progress in order. An
+/// empty one: stderr again. setQuiet() holds for it too.
 using ProgressSink =
     std::function<void(std::string_view title, std::string_view name, int64_t done, int64_t total)>;
 void setProgressSink(ProgressSink sink);

@@ -213,8 +213,8 @@ private:
     }
   }
 
-  /// [tokens, 1]: the row of all pages where each token's key and value go; one that does not exist where they
-  /// go nowhere.
+  /// [tokens, 1]: the row of all pages where each token's key and value go; one that does not exist where
+  /// they go nowhere.
   Value slots() {
     if (places || n.failed())
       return places;

@@ -1,7 +1,7 @@
 // scaled_matmul, scaled_attention, paged_attention, bounded_attention, sink_attention: a matmul of quantised
-// operands, an attention over keys and values that are stored as codes, or in pages, with a mask that says which
-// key is the last, or with a sink. Their kernels decode what they read, look up where it lies, stop at the last
-// key, and add the sink's share at the end.
+// operands, an attention over keys and values that are stored as codes, or in pages, with a mask that says
+// which key is the last, or with a sink. Their kernels decode what they read, look up where it lies, stop at
+// the last key, and add the sink's share at the end.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/AttentionSink.h"

@@ -200,8 +200,8 @@ void cacheWrite(GraphBuilder &b) {
     attend(b, b.input(heads.of(heads.queries, "s")), k, v);
 }
 
-/// Keys and values are gathered from six pages by a table, at times by the row of each entry's sequence, and at
-/// times after new rows were written to them.
+/// Keys and values are gathered from six pages by a table, at times by the row of each entry's sequence, and
+/// at times after new rows were written to them.
 void pages(GraphBuilder &b) {
   const Heads heads(b);
   const int rows = b.random.below(4) == 0 ? 1 : 4 * (1 + b.random.below(5)); // of a page

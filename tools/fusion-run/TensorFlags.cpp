@@ -25,15 +25,17 @@ TensorFlags::TensorFlags(cl::OptionCategory &category)
           cl::value_desc("DIM:SIZE,..."), cl::cat(category)),
       expectFile("expect", cl::desc("Compare outputs by name; exit 1 if one is off"),
                  cl::value_desc("F.safetensors"), cl::cat(category)),
-      exactFile("expect-f32",
-                cl::desc("The same outputs without roundings: an output passes that is as near to them as the "
-                         "expected one"),
-                cl::value_desc("F.safetensors"), cl::cat(category)),
+      exactFile(
+          "expect-f32",
+          cl::desc("The same outputs without roundings: an output passes that is as near to them as the "
+                   "expected one"),
+          cl::value_desc("F.safetensors"), cl::cat(category)),
       outputsFile("outputs", cl::desc("Write the outputs"), cl::value_desc("F.safetensors"),
                   cl::cat(category)),
-      rtol("rtol",
-           "Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)",
-           category, {.unit = "X", .what = "a tolerance", .least = 0}),
+      rtol(
+          "rtol",
+          "Relative L2 tolerance (default by type and depth: for two layers f32 1e-5, f16 2e-3, bf16 1.5e-2)",
+          category, {.unit = "X", .what = "a tolerance", .least = 0}),
       atol("atol", "An output whose largest absolute error is at most this passes too", category,
            {.unit = "X", .what = "a tolerance", .least = 0}) {}
 
