@@ -97,7 +97,7 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
         candidate.pattern = "norm_matmul";
         candidate.root = &op;
         candidate.unproven =
-            "every block computes the norm again before its first matmul: taken only where a "
+            "every block computes the norm again before its first nn.matmul: taken only where a "
             "measurement shows that this is faster";
         candidate.unmeasurable = unmeasurable;
         candidate.ops.assign(ops.begin(), ops.end());

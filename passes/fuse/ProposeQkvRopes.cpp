@@ -80,7 +80,7 @@ Proposals proposeQkvRopes(const ProposalContext &context) {
       candidate.pattern = "qkv_rope";
       candidate.root = write.root;
       candidate.unproven =
-          "every block computes the norm again, and few rows only have one kernel: taken only where a "
+          "one kernel from the norm to the cache writes, for few rows of nn.matmul, is taken only where a "
           "measurement chooses between it and kernels of its parts";
       candidate.unmeasurable = "kernels of its parts are faster for other numbers of rows";
       candidate.ops.assign(ops.begin(), ops.end());

@@ -13,7 +13,7 @@
 // ALONE: fusion.yield
 // ALONE-NOT: fusion.group
 // ALONE: return
-// MISS: every block computes the norm again before its first matmul: taken only where a measurement shows that this is faster
+// MISS: every block computes the norm again before its first nn.matmul: taken only where a measurement shows that this is faster
 func.func @main(%x: tensor<1x128xf32>, %r: tensor<1x128xf32>, %g: tensor<128xf32>, %a: tensor<128x64xf32>, %b: tensor<128x64xf32>) -> (tensor<1x128xf32>, tensor<1x64xf32>) {
   %s = nn.add %x, %r : (tensor<1x128xf32>, tensor<1x128xf32>) -> tensor<1x128xf32>
   %n = nn.rms_norm %s, %g {eps = 1.0e-6 : f32} : (tensor<1x128xf32>, tensor<128xf32>) -> tensor<1x128xf32>
