@@ -242,10 +242,10 @@ class Claims(unittest.TestCase):
         for op in sets[1]:
             self.assertIn(op, refused)
         try:
-            import onnx
+            from onnx import defs  # Debian's test data alone is a module without it
         except ImportError:
             return
-        schemas = onnx.defs.get_all_schemas_with_history()
+        schemas = defs.get_all_schemas_with_history()
         standard = {schema.name for schema in schemas if schema.domain == "" and schema.since_version <= 27}
         self.assertEqual(sorted(standard - set(named)), [])
 
