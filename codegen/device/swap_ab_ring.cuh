@@ -227,14 +227,13 @@ struct AwaitStage {
   }
 };
 
-/// Calls `fill(place, step, stage, await)` for every so manieth step of a block's, from step `which` on; the
-/// stage is free after await(). By one of Block::scale_warps, which bring what TMA does not.
+/// Calls `fill(place, step, stage, await)` for the steps of a block whose stages are `which` modulo
+/// Block::scale_warps; the stage is free after await(). By one of these warps, which bring what TMA does not.
+/// A stage is always the same warp's: parities tell rounds of the ring apart only for who has waited for the
+/// one before, and several warpgroups give their stages back in any order.
 template <class Config, class Block, class Shape, class Fill>
 DEVICE void for_own_steps(const Shape &shape, SwapWork work, u64 *empty, int which, const Fill &fill) {
-  // No more than there are stages: who waits further ahead takes one round of the ring for another.
-  constexpr int warps = Block::stages < Block::scale_warps ? Block::stages : Block::scale_warps;
   RingPlace place_in_ring;
-  int turn = 0;       // whose step it is
   bool again = false; // the ring has been filled once
   for (; work.tile < work.tiles; work.tile += work.stride) {
     BlockPlace place;
@@ -243,11 +242,10 @@ DEVICE void for_own_steps(const Shape &shape, SwapWork work, u64 *empty, int whi
     for (int step = 0; step < work.steps; ++step) {
       const int stage = place_in_ring.stage;
       const u32 parity = place_in_ring.parity;
-      const bool mine = turn == which, first_time = !again;
-      turn = turn + 1 < warps ? turn + 1 : 0;
+      const bool first_time = !again;
       again = again || stage + 1 == Block::stages;
       place_in_ring.template advance<Block::stages>();
-      if (mine)
+      if (stage % Block::scale_warps == which)
         fill(place, work.first + step, stage, AwaitStage{first_time ? nullptr : empty + stage, parity ^ 1u});
     }
   }

@@ -49,8 +49,10 @@ struct SwapCodes : SwapAB<SwapSumsConfig<Config>> {
   static constexpr int group_parts = Base::tiles * Base::groups * Base::multipliers;
   static constexpr int cluster_parts = (Base::split - 1) * Base::own_groups * Base::tiles * Base::multipliers;
   static_assert(code_bytes == 64 || code_bytes == 128, "a swizzled line of codes");
-  static_assert(Config::stages > groups_of_warps,
-                "each warpgroup gives a stage back when it has the next one");
+  /// Each warpgroup gives a stage back when it has the next one, and its stages are its own: see
+  /// for_own_steps().
+  static_assert(Config::stages > groups_of_warps && Config::stages % groups_of_warps == 0,
+                "stages of one warpgroup each");
 };
 
 /// The codes of a tile, swizzled: vector c of 16 bytes of row r.
@@ -59,7 +61,7 @@ DEVICE const u8 *code_vector(const u8 *tile, int r, int c) {
   return tile + r * LineBytes + ((c ^ (r * LineBytes / 128 & LineBytes / 16 - 1)) << 4);
 }
 
-/// Prepares the scales of every third step. By a warp.
+/// Prepares the scales of every third stage. By a warp.
 template <class Config, class Weights, class Shape>
 DEVICE void fill_scales(const Shape &shape, const Weights &weights, u8 *ring, u64 *full, u64 *empty,
                         const SwapWork &work, int which) {

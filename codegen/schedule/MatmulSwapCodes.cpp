@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <numeric>
-#include <tuple>
 
 namespace fusion::matmul {
 
@@ -87,15 +86,16 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
     sharing.tiles = 2;
   const int64_t deepest = bitsOf(problem.b) == 4 && rows <= 64 ? 256 : 128,
                 most = rows <= 16 && scaleDepth(problem, 256) >= 32 ? 3 : 2;
-  for (auto [depth, groups, free] : {std::tuple(deepest, most, 2), std::tuple(int64_t(128), most, 1),
-                                     std::tuple(int64_t(128), int64_t(1), 1)}) {
+  for (auto [depth, groups] : {std::pair(deepest, most), std::pair(int64_t(128), most),
+                               std::pair(int64_t(128), int64_t(1))}) {
     sharing.depth = depth;
     sharing.groups = groups;
     sharing.kSplit = swappedSplit(columns, *problem.k.constant() / depth, target);
-    const int64_t fitting = mostSteps(problem, sharing, target);
-    // Each warpgroup has one that it has not given back, and others are on their way.
-    sharing.stages = std::min(fitting, std::max(groups + 1, stepsOf(problem, sharing, target)));
-    if (fitting >= groups + free)
+    // Each warpgroup has one that it has not given back, and another on its way; as many as the others have.
+    const int64_t fitting = mostSteps(problem, sharing, target) / groups,
+                  wanted = (stepsOf(problem, sharing, target) + groups - 1) / groups;
+    sharing.stages = groups * std::min(fitting, std::max(int64_t(2), wanted));
+    if (fitting >= 2)
       break;
   }
   return sharing;

@@ -195,24 +195,46 @@ void BlockRunner::runFibers() {
     threads[i].committedGroups = 0;
     threads[i].fiber.prepare(stacks.at(i), FiberStacks::usableBytes, enterThread, &threads[i]);
   }
+  if (launch->order % 2 != 0)
+    return runByPriority();
   while (returned < threadCount) {
     bool progress = false;
     const size_t first = launch->order ? drawn() % warps.size() : 0;
     const bool backwards = launch->order && drawn() % 2 != 0;
-    for (size_t turn = 0; turn < warps.size(); ++turn)
-      while (true) {
-        const size_t i = (first + (backwards ? warps.size() - turn : turn)) % warps.size();
-        if (!warps[i].ready)
-          break;
-        EmulatedThread &next = threads[i * warpSize + laneOf(warps[i].ready)];
-        resume(next);
-        Fiber::switchTo(scheduler, next.fiber);
-        if (!error.empty())
+    for (size_t turn = 0; turn < warps.size(); ++turn) {
+      const size_t i = (first + (backwards ? warps.size() - turn : turn)) % warps.size();
+      while (warps[i].ready) {
+        if (!runLane(warps[i]))
           return;
         progress = true;
       }
+    }
     if (!progress)
       return explainDeadlock();
+  }
+}
+
+bool BlockRunner::runLane(Warp &warp) {
+  const auto index = static_cast<size_t>(&warp - warps.data());
+  EmulatedThread &next = threads[index * warpSize + laneOf(warp.ready)];
+  resume(next);
+  Fiber::switchTo(scheduler, next.fiber);
+  return error.empty();
+}
+
+void BlockRunner::runByPriority() {
+  constexpr uint64_t runsBetweenDemotions = 64; // on average
+  std::vector<Warp *> byPriority;
+  for (Warp &warp : warps)
+    byPriority.insert(byPriority.begin() + static_cast<ptrdiff_t>(drawn() % (byPriority.size() + 1)), &warp);
+  while (returned < threadCount) {
+    auto next = std::find_if(byPriority.begin(), byPriority.end(), [](const Warp *warp) { return warp->ready; });
+    if (next == byPriority.end())
+      return explainDeadlock();
+    if (!runLane(**next))
+      return;
+    if (drawn() % runsBetweenDemotions == 0)
+      std::rotate(next, next + 1, byPriority.end());
   }
 }
 

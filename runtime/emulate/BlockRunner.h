@@ -26,7 +26,9 @@ struct Launch {
   unsigned dynamicSharedBytes = 0;
   bool cooperative = true; ///< its threads wait for or talk to each other
   bool waitsForRanks = false; ///< which are other OS threads; its blocks run in order in the calling one
-  uint64_t order = 0; ///< of threads that may run: 0, by number; else drawn by this seed
+  /// Of threads that may run: 0, by number; else drawn by this seed. Even ones let each warp have its turn; odd
+  /// ones let a warp run only while those before it wait, so that some fall far behind.
+  uint64_t order = 0;
 };
 
 /// What shared memory a block may have on the devices we know.
@@ -60,6 +62,10 @@ private:
   bool adopt(const Launch &launch);
   void clearSharedMemory();
   void runFibers();
+  /// Of the warps that can run always the first; now and then one becomes the last.
+  void runByPriority();
+  /// A lane of a warp that has one which is ready, until it waits. Whether nothing went wrong.
+  bool runLane(Warp &warp);
   void runPlainly();
   static void enterThread(void *thread);
   static void enterPlainLoop(void *runner);
