@@ -1,5 +1,6 @@
 #pragma once
 
+#include "clusters.cuh"
 #include "math.cuh"
 
 // Ops along one axis: each warp walks a row of `length` elements.
@@ -96,19 +97,36 @@ template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64
   }
 }
 
-// The same for long rows: a block takes one.
+// The same for long rows: the Config::cluster blocks of a cluster share one.
 template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 rows, i64 length) {
   using Held = typename Config::Held;
-  constexpr u32 warps = Config::threads / 32;
-  constexpr i64 batch = 8, step = Config::threads; // `batch`: elements that a thread has on their way
-  SHARED(Held, values, warps);
-  SHARED(i64, places, warps);
+  using Best = Placed<Held>;
+  constexpr u32 warps = Config::threads / 32, blocks = cluster_blocks<Config::cluster>;
+  constexpr u32 words = sizeof(Best) / 4;
+  // `batch`: elements that a thread has on their way
+  constexpr i64 batch = 8, step = Config::threads * (i64)blocks;
+  static_assert(warps <= 32 && blocks <= 32, "a warp looks at what all have found");
+  SHARED(u32, of_warps, warps * words);
+  SHARED(u32, of_blocks, blocks * words);
+  const u32 rank = blocks > 1 ? cluster_rank() : 0;
+  if (blocks < (u32)Config::cluster && block_x() % (u32)Config::cluster != 0)
+    return;
+  if constexpr (blocks > 1)
+    cluster_arrive(); // all have started before any stores into another's memory
   pdl_wait();
   pdl_launch_dependents();
-  for (i64 row = block_x(); row < rows; row += grid_dim_x()) {
+  if constexpr (blocks > 1)
+    cluster_wait();
+  auto largest_of = [](const u32 *parts, u32 count) {
+    Best best;
+    if (lane_id() < count)
+      copy_bytes(&best, parts + lane_id() * words, sizeof(Best));
+    return largest_of_warp(best);
+  };
+  for (i64 row = block_x() / (u32)Config::cluster; row < rows; row += grid_dim_x() / (u32)Config::cluster) {
     body.begin_row(row);
-    Placed<Held> best;
-    for (i64 begin = thread_x(); begin < length; begin += batch * step) {
+    Best best;
+    for (i64 begin = rank * (i64)Config::threads + thread_x(); begin < length; begin += batch * step) {
       Held element[batch];
 #pragma unroll
       for (i64 i = 0; i < batch; ++i)
@@ -119,20 +137,30 @@ template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 
           best.offer(element[i], begin + i * step);
     }
     best = largest_of_warp(best);
-    if (lane_id() == 0) {
-      values[warp_id()] = best.value;
-      places[warp_id()] = best.place;
-    }
+    if (lane_id() == 0)
+      copy_bytes(of_warps + warp_id() * words, &best, sizeof(Best));
     barrier();
-    if (warp_id() == 0) {
-      const bool has_one = lane_id() < warps;
-      best.value = values[has_one ? lane_id() : 0];
-      best.place = has_one ? places[lane_id()] : -1;
-      best = largest_of_warp(best);
-      if (lane_id() == 0)
-        body.put(row, best.place < 0 ? 0 : best.place);
+    if (warp_id() == 0)
+      best = largest_of(of_warps, warps);
+    if constexpr (blocks > 1) {
+      u32 bits[words];
+      copy_bytes(bits, &best, sizeof(Best));
+      if (thread_x() == 0)
+        for (u32 i = 0; i < words; ++i)
+          store_in_cluster(of_blocks + rank * words + i, 0, bits[i]);
+      cluster_arrive();
+      cluster_wait();
+      if (rank == 0 && warp_id() == 0)
+        best = largest_of(of_blocks, blocks);
     }
-    barrier();
+    if (rank == 0 && thread_x() == 0)
+      body.put(row, best.place < 0 ? 0 : best.place);
+    if constexpr (blocks > 1) {
+      cluster_arrive();
+      cluster_wait();
+    } else {
+      barrier();
+    }
   }
 }
 

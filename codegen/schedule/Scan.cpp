@@ -19,6 +19,8 @@ namespace {
 
 constexpr uint32_t blockThreads = 256, longThreads = 1024;
 constexpr int64_t longRow = 4096; ///< elements of a row that is worth a block of longThreads
+constexpr int64_t clusterRow = 32768; ///< and of one that is worth a cluster of these
+constexpr uint32_t clusterBlocks = 8; ///< the largest that every GPU with clusters has
 constexpr int64_t mostBlocks = 65536;
 
 size_t normalised(int64_t axis, size_t rank) {
@@ -74,8 +76,10 @@ public:
                                        .function = function,
                                        .arguments = std::move(arguments),
                                        .name = body::kernelName(region, context),
-                                       .threads = threads});
-    draft.gridX = Dim::min(product(rows).ceilDiv(rowsPerBlock), mostBlocks);
+                                       .threads = threads,
+                                       .residentBlocks = cluster > 1 ? 1u : 0u,
+                                       .clusterBlocks = cluster});
+    draft.gridX = Dim::min(product(rows).ceilDiv(rowsPerBlock), mostBlocks) * Dim(cluster);
     draft.flops = product(shape);
     return draft;
   }
@@ -85,11 +89,18 @@ public:
     threads = isLong() ? longThreads : blockThreads;
     rowsPerBlock = 1;
   }
+  /// A cluster takes a row, if it is long enough.
+  void takeClusters() {
+    takeBlocks();
+    if (shape[axis].constant().value_or(0) >= clusterRow && context.target.has(Feature::Clusters))
+      cluster = clusterBlocks;
+    source.config.set("cluster", int64_t(cluster));
+  }
   bool isLong() const { return shape[axis].constant().value_or(longRow) >= longRow; }
 
   const Region &region;
   const KernelContext &context;
-  uint32_t threads = blockThreads;
+  uint32_t threads = blockThreads, cluster = 1;
   int64_t rowsPerBlock = blockThreads / 32;
   const char *file = "scan.cuh";
   DimShape shape;
@@ -142,7 +153,7 @@ KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContex
   const DType held = comparedAs(dtype(op.getX())), result = dtype(op.getY());
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
   if (walk.isLong())
-    walk.takeBlocks();
+    walk.takeClusters();
   return walk.finish(walk.isLong() ? "arg_max_of_block" : "arg_max", held,
                      graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
                      graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");

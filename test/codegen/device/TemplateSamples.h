@@ -124,7 +124,7 @@ inline KernelPlan argMax(const std::string &function) {
   return whole(name, 64,
                {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
 struct Config {
-  static constexpr int threads = 64;
+  static constexpr int threads = 64, cluster = 1;
   using Held = f32;
 };
 struct Body {
