@@ -1,12 +1,7 @@
+#include "Deferred.h"
 #include "Parsed.h"
 
-#include "codegen/device/Includes.h"
-#include "ir/dialect/Types.h"
 #include "ir/reference/Reference.h"
-#include "runtime/Backend.h"
-#include "runtime/Executor.h"
-#include "runtime/cuda/Driver.h"
-#include "runtime/emulate/EmulatedKernel.h"
 
 #include <fmt/format.h>
 #include <random>
@@ -85,70 +80,6 @@ Result<KernelDraft> draftOf(const SchedulePlan &plan, const Parsed &parsed, cons
   return badInput("there is no variant " + test.variant);
 }
 
-/// A kernel that is still to run, and what it must make.
-struct Pending {
-  std::string test; ///< its name
-  KernelPlan kernel;
-  std::vector<std::array<uint64_t, Backend::tensorMapWords>>
-      values; ///< of the launch's arguments: addresses, sizes, tensor maps
-  uint32_t grid[3] = {};
-  std::vector<Tensor> arguments, outputs, expected; ///< memory that `values` points to
-  double tolerance = 0;
-};
-
-void compareOutputs(const std::vector<Tensor> &outputs, const std::vector<Tensor> &expected, double tolerance,
-                    const std::string &source) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    auto difference = compare(outputs[i], expected[i]);
-    if (!difference) {
-      ADD_FAILURE() << difference.error().message;
-      continue;
-    }
-    EXPECT_LE(difference->relativeL2, tolerance)
-        << "output " << i << ", worst at " << difference->worstIndex << "\n"
-        << source;
-  }
-}
-
-/// Runs kernels when the test program ends, since the host compiler takes many at a time in little more than
-/// the time of one. What fails there names its test.
-class EmulatedRuns : public testing::Environment {
-public:
-  void add(Pending run) { pending.push_back(std::move(run)); }
-
-  void TearDown() override {
-    std::vector<KernelPlan> kernels;
-    for (const Pending &run : pending)
-      kernels.push_back(run.kernel);
-    auto compiled = EmulatedKernel::compileAll(kernels, emulationCacheFolder());
-    if (!compiled)
-      ADD_FAILURE() << compiled.error().message;
-    for (size_t i = 0; compiled && i < pending.size(); ++i)
-      run(pending[i], *(*compiled)[i]);
-    pending.clear();
-  }
-
-private:
-  static void run(Pending &run, const EmulatedKernel &kernel) {
-    SCOPED_TRACE(run.test);
-    std::vector<void *> pointers;
-    for (auto &value : run.values)
-      pointers.push_back(value.data());
-    if (Status status = kernel.launch(run.grid[0], run.grid[1], run.grid[2], pointers.data()); !status)
-      ADD_FAILURE() << status.error().message << "\n" << run.kernel.source;
-    else
-      compareOutputs(run.outputs, run.expected, run.tolerance, run.kernel.source);
-  }
-
-  std::vector<Pending> pending;
-};
-
-EmulatedRuns *const emulatedRuns = [] {
-  auto *made = new EmulatedRuns;
-  testing::AddGlobalTestEnvironment(made);
-  return made;
-}();
-
 /// The map as emulated kernels take it.
 void encodeForEmulation(const TensorMapArgument &map, const void *tensor, const SymbolValues &symbols,
                         std::array<uint64_t, Backend::tensorMapWords> &words) {
@@ -162,35 +93,27 @@ void encodeForEmulation(const TensorMapArgument &map, const void *tensor, const 
     ADD_FAILURE() << status.error().message;
 }
 
-void runEmulatedLater(const KernelDraft &draft, const Parsed &parsed, std::vector<Tensor> arguments,
-                      std::vector<Tensor> outputs, std::vector<Tensor> expected, const ScheduleCase &test) {
-  const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
-  Pending run{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text),
-              draft.kernel,
-              {},
-              {},
-              std::move(arguments),
-              std::move(outputs),
-              std::move(expected),
-              test.tolerance};
+void emulateLater(DeferredCase common, const KernelDraft &draft, const Parsed &parsed,
+                  std::vector<Tensor> arguments, std::vector<Tensor> outputs, const SymbolValues &symbols) {
+  EmulatedRun run{std::move(common), {}, {}, std::move(arguments), std::move(outputs)};
   for (const KernelDraft::Argument &argument : draft.arguments) {
     auto &words = run.values.emplace_back();
     if (argument.kind == KernelDraft::Argument::Kind::Size) {
-      words[0] = static_cast<uint64_t>(*argument.value.evaluate(test.symbols));
+      words[0] = static_cast<uint64_t>(*argument.value.evaluate(symbols));
       continue;
     }
     const void *data = argument.kind == KernelDraft::Argument::Kind::Output
                            ? run.outputs[argument.index].data()
                            : run.arguments[argumentOf(parsed, argument.index)].data();
     if (argument.kind == KernelDraft::Argument::Kind::TensorMap)
-      encodeForEmulation(argument.map, data, test.symbols, words);
+      encodeForEmulation(argument.map, data, symbols, words);
     else
       words[0] = reinterpret_cast<uint64_t>(data);
   }
   const Dim *sizes[] = {&draft.gridX, &draft.gridY, &draft.gridZ};
   for (size_t i = 0; i < 3; ++i)
-    run.grid[i] = static_cast<uint32_t>(*sizes[i]->evaluate(test.symbols));
-  emulatedRuns->add(std::move(run));
+    run.grid[i] = static_cast<uint32_t>(*sizes[i]->evaluate(symbols));
+  runLater(std::move(run));
 }
 
 TensorMapArgument fixedMap(const KernelDraft::Argument &argument, BufferId buffer,
@@ -205,12 +128,13 @@ TensorMapArgument fixedMap(const KernelDraft::Argument &argument, BufferId buffe
 }
 
 /// The same launch as a program of one kernel.
-Status runAsProgram(const KernelDraft &draft, const Parsed &parsed, const std::vector<Tensor> &arguments,
-                    std::vector<Tensor> &outputs, const SymbolValues &symbols) {
-  ProgramPlan plan;
-  plan.target = "sm_90a";
+void runOnDeviceLater(DeferredCase common, const KernelDraft &draft, const Parsed &parsed,
+                      const std::vector<Tensor> &arguments, const std::vector<Tensor> &outputs,
+                      const SymbolValues &symbols) {
+  DeviceRun run{std::move(common), {}, {}};
+  ProgramPlan &plan = run.plan;
+  plan.target = deviceTarget()->name;
   plan.kernels.push_back(draft.kernel);
-  NamedTensors inputs;
   auto staticDims = [](const Tensor &tensor) {
     return DimShape(tensor.shape().begin(), tensor.shape().end());
   };
@@ -221,7 +145,7 @@ Status runAsProgram(const KernelDraft &draft, const Parsed &parsed, const std::v
   };
   for (auto [index, tensor] : llvm::enumerate(arguments)) {
     addBuffer(BufferPlan::Kind::Input, "in" + std::to_string(index), tensor);
-    inputs["in" + std::to_string(index)] = tensor;
+    run.inputs["in" + std::to_string(index)] = tensor;
   }
   for (auto [index, tensor] : llvm::enumerate(outputs))
     addBuffer(BufferPlan::Kind::Output, "out" + std::to_string(index), tensor);
@@ -242,21 +166,7 @@ Status runAsProgram(const KernelDraft &draft, const Parsed &parsed, const std::v
   launch.gridY = fixed(draft.gridY);
   launch.gridZ = fixed(draft.gridZ);
   plan.add(std::move(launch));
-  ExecutorOptions options;
-  options.poison = true;
-  if (cuda::deviceCount() == 0) {
-    options.target = ExecutorOptions::Target::Emulate;
-    options.cacheFolder = emulationCacheFolder();
-  }
-  auto executor = Executor::create(std::move(plan), options);
-  if (!executor)
-    return executor.error();
-  auto results = (*executor)->run(inputs);
-  if (!results)
-    return results.error();
-  for (auto [index, tensor] : llvm::enumerate(outputs))
-    tensor = results->at("out" + std::to_string(index));
-  return {};
+  runLater(std::move(run));
 }
 
 } // namespace
@@ -313,7 +223,7 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
   }
   const KernelDraft &draft = *drafted;
   const std::string &source = draft.kernel.source;
-  if (test.compiles && cuda::deviceCount() == 0) // device time is for running
+  if (test.compiles && !deviceTarget()) // device time is for running
     checkSpills(draft.kernel, Targets::One);
 
   std::vector<Tensor> arguments;
@@ -335,14 +245,14 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
   for (Value output : parsed.region.outputs)
     outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
 
-  if (cuda::deviceCount() == 0) {
-    runEmulatedLater(draft, parsed, std::move(arguments), std::move(outputs), std::move(*expected), test);
-    return source;
-  }
-  if (Status ran = runAsProgram(draft, parsed, arguments, outputs, test.symbols); !ran)
-    ADD_FAILURE() << ran.error().message << "\n" << source;
+  const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
+  DeferredCase common{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text), draft.kernel,
+                      std::move(*expected), test.tolerance};
+  const TargetInfo *device = deviceTarget();
+  if (device && (draft.kernel.features & ~device->features) == 0)
+    runOnDeviceLater(std::move(common), draft, parsed, arguments, outputs, test.symbols);
   else
-    compareOutputs(outputs, *expected, test.tolerance, source);
+    emulateLater(std::move(common), draft, parsed, std::move(arguments), std::move(outputs), test.symbols);
   return source;
 }
 
