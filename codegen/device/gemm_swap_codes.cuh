@@ -20,9 +20,31 @@ struct CodeSums : SwapSums<SwapSumsConfig<Config>> {
 
   DEVICE CodeSums() { clear(this->acc); }
 
-  /// The registers of A for 64 codes along k of a tile, those of four products.
-  static DEVICE void decode(u32 (&a)[4][4], const u8 *codes, const Entry *entries, int box, int row) {
-    constexpr int per_unit = larger(1, 64 / Config::scale_depth);
+  /// Of this thread's two rows of each tile, where they hold for all of K.
+  Entry whole[Block::entries == 0 ? Block::tiles : 1][2];
+
+  template <class Shape>
+  DEVICE void load_whole(const Shape &shape, const Weights &weights, const BlockPlace &place) {
+    if constexpr (Block::entries == 0) {
+#pragma unroll
+      for (int t = 0; t < Block::tiles; ++t)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int sum = t / Config::tiles;
+          const i64 column = column_of<Config>(place, t, row_of_thread() + 8 * h),
+                    n = shape.n(place.matmul + sum);
+          whole[t][h] = Block::Pairs::prepare(
+              weights.decoder(place.matmul + sum, column < n ? column : n - 1, 0));
+        }
+    }
+  }
+  /// Its first row of a tile; the other is 8 further on.
+  static DEVICE int row_of_thread() { return (int)(thread_x() / 32 % 4 * 16 + lane_id() / 4); }
+
+  /// The registers of A for 64 codes along k of tile t, those of four products. `codes`: of the thread's first
+  /// row, from the ring on; `entries`: its scales.
+  DEVICE void decode(u32 (&a)[4][4], const u8 *ring, u32 codes, const Entry *entries, int t, int box) const {
+    constexpr int per_unit = Block::entries > 0 ? larger(1, 64 * Block::entries / Block::depth) : 1;
     const u32 q = lane_id() % 4u;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -30,11 +52,14 @@ struct CodeSums : SwapSums<SwapSumsConfig<Config>> {
 #pragma unroll
       for (int v = 0; v < vectors; ++v)
         words[v] = load_vec<u32, 4>(reinterpret_cast<const u32 *>(
-            code_vector<Block::code_bytes>(codes, row + 8 * h, box * vectors + v)));
+            ring + (codes ^ (u32)(box * vectors + v) << 4) + 8 * h * Block::code_bytes));
       Entry scales[per_unit];
 #pragma unroll
       for (int i = 0; i < per_unit; ++i)
-        scales[i] = entries[(box * 64 / Config::scale_depth + i) * Block::entry_pitch + row + 8 * h];
+        if constexpr (Block::entries > 0)
+          scales[i] = entries[(box * 64 * Block::entries / Block::depth + i) * 64 + 8 * h];
+        else
+          scales[i] = whole[t][h];
 #pragma unroll
       for (int s = 0; s < 4; ++s)
 #pragma unroll
@@ -53,12 +78,15 @@ struct CodeSums : SwapSums<SwapSumsConfig<Config>> {
   /// tile.
   DEVICE void multiply_codes(const u8 *ring, u64 *full, u64 *empty, RingPlace &at, int &next, int steps) {
     const bool leads = lane_id() == 0;
-    const int row = (int)(thread_x() / 32 % 4 * 16 + lane_id() / 4);
+    const u32 codes = codes_of_row<Block::code_bytes>(row_of_thread());
+    const Entry *const entries = reinterpret_cast<const Entry *>(ring + Block::entries_at) + row_of_thread();
+    const u64 rows = wgmma_descriptor(ring + Block::rows_at, 1024);
     int before = -1;
 #pragma unroll 1
     for (; next < steps; next += Block::groups_of_warps) {
       mbarrier_wait(full + at.stage, at.parity);
-      const u8 *stage = ring + at.stage * Block::stage_bytes;
+      const u32 stage = (u32)(at.stage * Block::stage_bytes);
+      const u64 stage_rows = wgmma_advance(rows, stage);
       u32 a[2][4][4];
 #pragma unroll
       for (int u = 0; u < units; ++u) {
@@ -66,18 +94,13 @@ struct CodeSums : SwapSums<SwapSumsConfig<Config>> {
         warpgroup_wait<1>(); // the registers are free, and what the step before has read
         if (u == 1 && before >= 0 && leads)
           mbarrier_arrive(empty + before);
-        decode(a[u % 2], stage + t * Block::code_box,
-               reinterpret_cast<const Entry *>(stage + Block::entries_at) +
-                   t * Block::entries * Block::entry_pitch,
-               box, row);
+        decode(a[u % 2], ring, stage + t * Block::code_box + codes,
+               entries + stage / sizeof(Entry) + t * Block::entries * 64, t, box);
         warpgroup_arrive();
 #pragma unroll
         for (int s = 0; s < 4; ++s)
-          wgmma_registers<T>(
-              this->acc[t], a[u % 2][s],
-              wgmma_descriptor(
-                  reinterpret_cast<const T *>(stage + Block::rows_at + box * Block::row_box_bytes) + 16 * s,
-                  1024));
+          wgmma_registers<T>(this->acc[t], a[u % 2][s],
+                             wgmma_advance(stage_rows, box * Block::row_box_bytes + 32 * s));
         warpgroup_commit();
       }
       before = at.stage;
@@ -162,13 +185,15 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
       mbarrier_init(exchanged + 1, larger(1, others * Block::multipliers));
       mbarrier_init(exchanged + 2, Block::multipliers);
     };
-    begin_ring<Config>(full, empty, 2, init_others, producer, map_a, maps...);
+    begin_ring<Config>(full, empty, Block::entries > 0 ? 2 : 1, init_others, producer, map_a, maps...);
   }
   meet<Block>();
   if (feeder > 0) {
-    if (!Config::weights_before_wait)
-      pdl_wait();
-    fill_scales<Config>(shape, weights, ring, full, empty, work, feeder - 1);
+    if constexpr (Block::entries > 0) {
+      if (!Config::weights_before_wait)
+        pdl_wait();
+      fill_scales<Config>(shape, weights, ring, full, empty, work, feeder - 1);
+    }
     return;
   }
   pdl_wait();
@@ -185,6 +210,7 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
     BlockPlace place;
     place_columns<Config, Block::columns>(place, shape, tile);
     CodeSums<Config, Weights> sums;
+    sums.load_whole(shape, weights, place);
     warp_barrier(); // products are the whole warp's
     sums.multiply_codes(ring, full, empty, at, next, work.steps);
     if constexpr (others > 0)

@@ -16,8 +16,7 @@ struct SwapSumsConfig : Config {
 ///   rows, tiles, stages, k_split, vector, weights_before_wait, matmuls, combined: as in swap_ab_ring.cuh
 ///   depth                of a step along K: 128, or 256 of codes of 4 bits
 ///   scale_depth          so many neighbours along k, from a multiple of it on, share scale and zero point:
-///   divides
-///                        the depth, 16 at least
+///                        divides the depth, 16 at least; 0: all do
 ///   scale_fits           scales have the type `type`
 ///   groups               warpgroups that multiply
 /// `Weights`: element, bits, decoder of gemm.cuh's B.
@@ -37,12 +36,11 @@ struct SwapCodes : SwapAB<SwapSumsConfig<Config>> {
   static constexpr int depth = Config::depth, groups_of_warps = Config::groups, bits = Weights::bits;
   static constexpr int code_bytes = depth * bits / 8, code_box = 64 * code_bytes; ///< of a row; of 64 rows
   static constexpr int row_boxes = depth / 64, row_box_bytes = 2 * Base::row_box;
-  static constexpr int entries = depth / Config::scale_depth; ///< of a row
-  /// Lanes that store the entries of a row side by side, and of the next rows, meet every bank once.
-  static constexpr int entry_pitch = 64 + (entries > 1 ? 4 : 0);
+  /// Of a row in a step, those of a tile's 64 rows side by side; 0: one holds for all of K.
+  static constexpr int entries = Config::scale_depth > 0 ? depth / Config::scale_depth : 0;
   static constexpr int rows_at = Base::tiles * code_box, entries_at = rows_at + row_boxes * row_box_bytes;
   static constexpr int stage_bytes =
-      (entries_at + Base::tiles * entries * entry_pitch * (int)sizeof(Entry) + 1023) / 1024 * 1024;
+      (entries_at + Base::tiles * entries * 64 * (int)sizeof(Entry) + 1023) / 1024 * 1024;
   static constexpr u32 tile_bytes = entries_at; ///< that come by TMA
   static constexpr int threads = 128 * (groups_of_warps + 1), scale_warps = 3;
   /// Sums that a warpgroup, or a block of the cluster, hands over.
@@ -55,42 +53,55 @@ struct SwapCodes : SwapAB<SwapSumsConfig<Config>> {
                 "stages of one warpgroup each");
 };
 
-/// The codes of a tile, swizzled: vector c of 16 bytes of row r.
-template <int LineBytes>
-DEVICE const u8 *code_vector(const u8 *tile, int r, int c) {
-  return tile + r * LineBytes + ((c ^ (r * LineBytes / 128 & LineBytes / 16 - 1)) << 4);
+/// Column `at` of a tile, as of C.
+template <class Config>
+DEVICE i64 column_of(const BlockPlace &place, int tile, int at) {
+  return place.column + 64 * (tile % Config::tiles) + at;
 }
 
-/// Prepares the scales of every third stage. By a warp.
+/// Where the codes of row r of a tile lie, swizzled: vector c of 16 bytes is at this ^ c << 4, that of row
+/// r + 8 eight lines further on.
+template <int LineBytes>
+DEVICE u32 codes_of_row(int r) {
+  return (u32)(r * LineBytes + ((r * LineBytes / 128 & LineBytes / 16 - 1) << 4));
+}
+
+/// Prepares the scales of every third stage, a lane those of a column at a time. By a warp. It asks for the
+/// first columns' before there is room for them.
 template <class Config, class Weights, class Shape>
 DEVICE void fill_scales(const Shape &shape, const Weights &weights, u8 *ring, u64 *full, u64 *empty,
                         const SwapWork &work, int which) {
   using Block = SwapCodes<Config, Weights>;
   using Entry = typename Block::Entry;
-  constexpr int count = Block::tiles * Block::entries * 64, at_once = count % 128 == 0 ? 4 : 2;
+  constexpr int columns = 64 * Block::tiles / 32; // of a lane
+  constexpr int at_once = Block::entries >= 8 ? 2 : Block::entries >= 4 ? larger(2, columns / 2) : columns;
   const int lane = (int)lane_id();
   for_own_steps<Config, Block>(
       shape, work, empty, which, [&](const BlockPlace &place, int step, int stage, const AwaitStage &await) {
-        await();
         Entry *to = reinterpret_cast<Entry *>(ring + stage * Block::stage_bytes + Block::entries_at);
-#pragma unroll 1
-        for (int first = lane; first < count; first += 32 * at_once) {
-          typename Block::Decoder decoders[at_once];
+#pragma unroll
+        for (int first = 0; first < columns; first += at_once) {
+          typename Block::Decoder decoders[at_once][Block::entries];
 #pragma unroll
           for (int i = 0; i < at_once; ++i) {
-            const int index = first + 32 * i, row = index / Block::entries;
-            const int sum = row / (64 * Config::tiles);
-            const i64 column = place.column + row % (64 * Config::tiles), n = shape.n(place.matmul);
-            const i64 k = (i64)step * Block::depth + index % Block::entries * Config::scale_depth;
-            decoders[i] = weights.decoder(place.matmul + sum, column < n ? column : n - 1,
-                                          k < shape.k() ? k : shape.k() - 1);
-          }
+            const int tile = (first + i) / 2, sum = tile / Config::tiles;
+            const i64 column = column_of<Config>(place, tile, (first + i) % 2 * 32 + lane),
+                      n = shape.n(place.matmul + sum);
 #pragma unroll
-          for (int i = 0; i < at_once; ++i) {
-            const int index = first + 32 * i, row = index / Block::entries, block = index % Block::entries;
-            to[(row / 64 * Block::entries + block) * Block::entry_pitch + row % 64] =
-                Block::Pairs::prepare(decoders[i]);
+            for (int block = 0; block < Block::entries; ++block) {
+              const i64 k = (i64)step * Block::depth + block * Config::scale_depth;
+              decoders[i][block] = weights.decoder(place.matmul + sum, column < n ? column : n - 1,
+                                                   k < shape.k() ? k : shape.k() - 1);
+            }
           }
+          if (first == 0)
+            await();
+#pragma unroll
+          for (int i = 0; i < at_once; ++i)
+#pragma unroll
+            for (int block = 0; block < Block::entries; ++block)
+              to[((first + i) / 2 * Block::entries + block) * 64 + (first + i) % 2 * 32 + lane] =
+                  Block::Pairs::prepare(decoders[i][block]);
         }
         warp_barrier();
         if (lane == 0)

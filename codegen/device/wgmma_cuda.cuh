@@ -14,6 +14,10 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
          (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
+// Of a place so many bytes further on, a multiple of 16, in a panel that lies alike. The address is the
+// descriptor's lowest part and never carries into the next one.
+DEVICE u64 wgmma_advance(u64 descriptor, u32 bytes) { return descriptor + (bytes >> 4); }
+
 // The accumulators d of 64 x N, 8 registers for each 16 columns: their names in an instruction, and the
 // operands.
 #define FUSION_NAMES_8 "%0, %1, %2, %3"

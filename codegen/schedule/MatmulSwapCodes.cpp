@@ -24,9 +24,15 @@ struct Sharing {
   int64_t stages = 2;
 };
 
+/// Codes of a step that share a scale; 0: all of K do.
 int64_t scaleDepth(const Problem &problem, int64_t depth) {
   const int64_t neighbours = neighboursPerScale(problem);
-  return neighbours == 0 ? depth : std::gcd(neighbours, depth);
+  return neighbours == 0 ? 0 : std::gcd(neighbours, depth);
+}
+/// Whether several scales meet in 32 codes.
+bool isClose(const Problem &problem) {
+  const int64_t depth = scaleDepth(problem, 256);
+  return depth != 0 && depth < 32;
 }
 
 bool scaleFits(const Problem &problem) {
@@ -37,11 +43,10 @@ bool scaleFits(const Problem &problem) {
 /// As in gemm_swap_codes.cuh.
 int64_t stageBytes(const Problem &problem, const Sharing &sharing) {
   const int64_t tiles = sharing.tiles * static_cast<int64_t>(problem.accumulators());
-  const int64_t entries = sharing.depth / scaleDepth(problem, sharing.depth),
-                entryBytes = problem.b.decode->zero ? 8 : 4, pitch = tile + (entries > 1 ? 4 : 0);
+  const int64_t shared = scaleDepth(problem, sharing.depth), entries = shared ? sharing.depth / shared : 0,
+                entryBytes = isFloat(problem.b.type) ? 4 : 8;
   const int64_t bytes = tiles * tile * sharing.depth * bitsOf(problem.b) / 8 +
-                        sharing.depth / 64 * swappedRows(problem) * 128 +
-                        tiles * entries * pitch * entryBytes;
+                        sharing.depth / 64 * swappedRows(problem) * 128 + tiles * entries * tile * entryBytes;
   return (bytes + 1023) / 1024 * 1024;
 }
 /// What the warpgroups and the blocks of the cluster hand over.
@@ -73,9 +78,9 @@ int64_t stepsOf(const Problem &problem, const Sharing &sharing, const TargetInfo
 }
 
 /// The most rows for which a thread has registers for two tiles, beside the scales of its codes.
-int64_t mostRowsOfTwo(const Problem &problem) { return scaleDepth(problem, 256) >= 32 ? 64 : 32; }
+int64_t mostRowsOfTwo(const Problem &problem) { return isClose(problem) ? 32 : 64; }
 
-/// Warps of three warpgroups hide what each waits for while it decodes. More rows, or scales, leave registers
+/// Warps of four warpgroups hide what each waits for while it decodes. More rows, or scales, leave registers
 /// for two.
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   const int64_t rows = swappedRows(problem), columns = columnsOf(problem, 1);
@@ -85,8 +90,8 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
       2 * turnsOf(problem, 2, target) <= turnsOf(problem, 1, target))
     sharing.tiles = 2;
   const int64_t deepest = bitsOf(problem.b) == 4 && rows <= 64 ? 256 : 128,
-                most = rows <= 16 && scaleDepth(problem, 256) >= 32 ? 3 : 2;
-  for (auto [depth, groups] : {std::pair(deepest, most), std::pair(int64_t(128), most),
+                most = rows <= 16 && !isClose(problem) ? 4 : 2;
+  for (auto [depth, groups] : {std::pair(deepest, most), std::pair(deepest, most - 1), std::pair(int64_t(128), most),
                                std::pair(int64_t(128), int64_t(1))}) {
     sharing.depth = depth;
     sharing.groups = groups;
@@ -143,8 +148,7 @@ int64_t swapCodesRows(const Problem &problem, const TargetInfo &target) {
   if (swapCodesRefusal(problem, target))
     return 0;
   // Of scales so close together NVRTC 13.0 spills beside the sums of more rows.
-  const bool isClose = scaleDepth(problem, 256) < 32;
-  return problem.accumulators() > 1 ? mostRowsOfTwo(problem) : isClose ? mostRows / 2 : mostRows;
+  return problem.accumulators() > 1 ? mostRowsOfTwo(problem) : isClose(problem) ? mostRows / 2 : mostRows;
 }
 
 KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, const Problem &problem) {
