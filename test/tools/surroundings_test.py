@@ -51,7 +51,7 @@ class Descriptors(ToolTest):
             "run g.mlir --describe",
             "cache list",
             "fuzz --count=1 --print",
-            "fuzz --count=1",
+            "fuzz --count=1 --quiet",
         ):
             err = self.shell(f"$BIN/fusion-{command} >/dev/full", 3)
             self.assertRegex(err, r"^fusion-\w+: cannot write to stdout: No space left on device\n$")

@@ -3,6 +3,7 @@
 #include "Output.h"
 #include "RandomGraph.h"
 #include "Tool.h"
+#include "Trials.h"
 #include "Values.h"
 #include "Wide.h"
 
@@ -11,25 +12,21 @@
 #include "api/Trial.h"
 #include "ir/base/MappedFile.h"
 #include "ir/base/Progress.h"
-#include "ir/base/TemporaryPath.h"
 #include "ir/reference/Reference.h"
 
 #include "ir/dialect/Types.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <csignal>
-#include <cstring>
-#include <filesystem>
 #include <map>
 #include <sstream>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <thread>
 
 using namespace fusion;
 namespace cl = llvm::cl;
@@ -44,6 +41,8 @@ WordOption device("device", "Which kernels run beside the reference", "cpu", cat
                   {{"cpu", "none"},
                    {"emulate", "the emitted ones, on the host"},
                    {"cuda", "the emitted ones, on a GPU"}});
+NumberOption<uint64_t> jobs("jobs", "Graphs side by side (default one a core, 1 with --device=emulate)",
+                            category, {.unit = "N", .least = 1});
 cl::opt<std::string> folder("o", cl::desc("Folder for what failed, as lit tests (default .)"),
                             cl::value_desc("DIR"), cl::init("."), cl::cat(category));
 NumberOption<double> slack("slack", "Errors allowed, in those of a few roundings", category,
@@ -51,9 +50,11 @@ NumberOption<double> slack("slack", "Errors allowed, in those of a few roundings
 cl::opt<bool> countFusions("count-fusions", cl::desc("Print in how many graphs each fusion and raise fired"),
                            cl::cat(category));
 cl::opt<bool> printOnly("print", cl::desc("Print the graphs and run nothing"), cl::cat(category));
+cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category));
 
 const std::string badlyMade = "is no graph: "; ///< a fault of this program
-constexpr unsigned mostSeconds = 120;          ///< for one graph
+
+unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 /// Of the coarsest type that anything in the graph has: an f32 may have been bf16.
 fuzz::Agreement agreementOf(mlir::func::FuncOp function, const NamedTensors &inputs, bool special) {
@@ -226,76 +227,22 @@ Status check(const std::string &path, uint64_t seed, std::string &fired) {
   return {};
 }
 
-/// What happened to a graph in a process of its own.
-struct Outcome {
-  std::string fired;   ///< name=times …
-  std::string problem; ///< empty if all agree
-};
-
-/// Checks the graph in a process of its own, which may crash or hang. An error if it was not tried.
-Result<Outcome> checkApart(const std::string &text, uint64_t seed) {
-  std::error_code failure;
-  const auto temporary = std::filesystem::temp_directory_path(failure);
-  if (failure)
-    return environment("there is no folder for temporary files; set TMPDIR");
-  const TemporaryPath file((temporary / fmt::format("fusion-fuzz-{}.mlir", getpid())).string());
-  if (Status status = writeFileAtomically(file.path(), text); !status)
-    return environment(status.error().message + "; set TMPDIR");
-  int ends[2];
-  if (pipe(ends) != 0)
-    return environment(std::string("no pipe: ") + std::strerror(errno));
-  const pid_t child = fork();
-  if (child < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    return environment(std::string("no process: ") + std::strerror(errno));
-  }
-  if (child == 0) {
-    sigset_t none;
-    sigemptyset(&none);
-    pthread_sigmask(SIG_SETMASK, &none, nullptr);
-    alarm(mostSeconds);
-    close(ends[0]);
-    std::string said;
-    const Status status = check(file.path(), seed, said);
-    said += "\n" + (status ? std::string() : status.error().message);
-    (void)!write(ends[1], said.data(), said.size());
-    _exit(status ? 0 : static_cast<int>(status.error().kind));
-  }
-  close(ends[1]);
-  std::string said;
-  char bytes[4096];
-  for (ssize_t length = 0; (length = read(ends[0], bytes, sizeof bytes)) > 0;)
-    said.append(bytes, static_cast<size_t>(length));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  const size_t line = said.find('\n');
-  Outcome outcome{said.substr(0, line), line == std::string::npos ? "" : said.substr(line + 1)};
-  if (WIFSIGNALED(status))
-    outcome.problem = WTERMSIG(status) == SIGALRM ? fmt::format("no answer after {} s", mostSeconds)
-                                                  : fmt::format("ended by signal {}", WTERMSIG(status));
-  else if (WEXITSTATUS(status) == static_cast<int>(ErrorKind::Environment))
-    return environment(outcome.problem);
-  else if (WEXITSTATUS(status) != 0 && outcome.problem.empty())
-    outcome.problem = "failed";
-  return outcome;
-}
-
 /// As small as it can be made while something is wrong with it, and what is.
 std::pair<fuzz::RandomGraph, std::string> reduced(fuzz::RandomGraph graph, std::string problem,
                                                   uint64_t seed) {
   for (bool more = true; more;) {
     more = false;
-    for (fuzz::RandomGraph &less : fuzz::smallerGraphs(graph))
-      if (auto other = checkApart(less.text(), seed);
-          other && !other->problem.empty() &&
-          (other->problem.starts_with(badlyMade) == problem.starts_with(badlyMade))) {
-        graph = std::move(less);
-        problem = std::move(other->problem);
-        more = true;
-        break;
-      }
+    for (fuzz::RandomGraph &less : fuzz::smallerGraphs(graph)) {
+      fuzz::Trials alone(check, cores());
+      auto other = alone.start(less.text(), seed) ? alone.next() : environment("not tried");
+      if (!other || other->second.problem.empty() ||
+          other->second.problem.starts_with(badlyMade) != problem.starts_with(badlyMade))
+        continue;
+      graph = std::move(less);
+      problem = std::move(other->second.problem);
+      more = true;
+      break;
+    }
   }
   return {graph, problem};
 }
@@ -324,45 +271,72 @@ private:
   std::map<std::string, std::pair<size_t, size_t>> counts;
 };
 
+/// Makes the graph as small as it fails, writes it as a test and says so.
+Status writeFind(uint64_t seed, const std::string &problem) {
+  const auto [small, why] = reduced(fuzz::randomGraph(seed), problem, seed);
+  const std::string path = fmt::format("{}/fuzz-{}.mlir", folder.getValue(), seed);
+  const std::string head = fmt::format("// RUN: fusion-fuzz %s --seed={}{}\n\n", seed,
+                                       device == "cpu" ? "" : " --device=" + device);
+  if (Status status = writeFileAtomically(path, head + small.text()); !status)
+    return status;
+  // On a terminal over the bar of the progress.
+  llvm::errs() << (llvm::sys::Process::StandardErrIsDisplayed() ? "\r\033[K" : "") << path << ": " << why
+               << "\n";
+  return {};
+}
+
+Status printGraphs() {
+  for (uint64_t seed = firstSeed; seed < firstSeed + count; ++seed)
+    if (Status status =
+            writeOutput("-", fmt::format("// seed {}\n{}", seed, fuzz::randomGraph(seed).text()));
+        !status)
+      return status;
+  return {};
+}
+
+/// Checks all graphs, several side by side. How many are computed wrongly.
+Result<size_t> checkAll(Statistics &statistics) {
+  const size_t sideBySide = jobs > 0 ? jobs() : device == "emulate" ? 1 : cores();
+  fuzz::Trials trials(check, std::max(1u, static_cast<unsigned>(cores() / sideBySide)));
+  Progress progress("check graphs", static_cast<int64_t>(count()));
+  size_t failures = 0;
+  for (uint64_t seed = firstSeed, done = 0; done < count; ++done) {
+    for (; seed < firstSeed + count && trials.running() < sideBySide; ++seed)
+      if (Status status = trials.start(fuzz::randomGraph(seed).text(), seed); !status)
+        return status.error();
+    const auto ended = trials.next();
+    if (!ended)
+      return ended.error();
+    const auto &[which, outcome] = *ended;
+    statistics.count(outcome.fired);
+    if (!outcome.problem.empty()) {
+      ++failures;
+      if (Status status = writeFind(which, outcome.problem); !status)
+        return status.error();
+    }
+    progress.step(fmt::format("seed {}, {} computed wrongly", which, failures));
+  }
+  return failures;
+}
+
 Status run() {
-  setQuiet(true);
+  setQuiet(quiet || !inputFile.empty());
   if (!inputFile.empty()) {
     std::string fired;
     return check(inputFile, firstSeed, fired);
   }
-  size_t failures = 0;
+  if (printOnly)
+    return printGraphs();
   Statistics statistics;
-  for (uint64_t seed = firstSeed; seed < firstSeed + count; ++seed) {
-    const fuzz::RandomGraph graph = fuzz::randomGraph(seed);
-    if (printOnly) {
-      if (Status status = writeOutput("-", fmt::format("// seed {}\n{}", seed, graph.text())); !status)
-        return status;
-      continue;
-    }
-    const Result<Outcome> outcome = checkApart(graph.text(), seed);
-    if (!outcome)
-      return outcome.error();
-    const auto &[fired, problem] = *outcome;
-    statistics.count(fired);
-    if (problem.empty())
-      continue;
-    ++failures;
-    const auto [small, why] = reduced(graph, problem, seed);
-    const std::string path = fmt::format("{}/fuzz-{}.mlir", folder.getValue(), seed);
-    const std::string head = fmt::format("// RUN: fusion-fuzz %s --seed={}{}\n\n", seed,
-                                         device == "cpu" ? "" : " --device=" + device);
-    if (Status status = writeFileAtomically(path, head + small.text()); !status)
-      return status;
-    llvm::errs() << path << ": " << why << "\n";
-  }
+  const Result<size_t> failures = checkAll(statistics);
+  if (!failures)
+    return failures.error();
   if (countFusions)
     if (Status status = writeOutput("-", statistics.table()); !status)
       return status;
-  if (failures > 0)
+  if (*failures > 0)
     return Error{ErrorKind::AnswerIsNo,
-                 fmt::format("{} of {} graphs are computed wrongly", failures, count.getValue())};
-  if (printOnly)
-    return {};
+                 fmt::format("{} of {} graphs are computed wrongly", *failures, count.getValue())};
   return writeOutput("-", fmt::format("{} graphs, seeds {} to {}: all agree\n", count.getValue(),
                                       firstSeed.getValue(), firstSeed + count - 1));
 }
