@@ -11,8 +11,8 @@ namespace fusion {
 struct Candidate {
   std::string pattern;
   bool isUsers = false; ///< of a pattern that a user brought
-  bool isForOperands =
-      false; ///< nothing without what its kernel does as it reads operands: see withDecoding()
+  /// Nothing without what its kernel does as it reads operands: see withDecoding().
+  bool isForOperands = false;
   mlir::Operation *root = nullptr;
   llvm::SmallVector<mlir::Operation *> ops; ///< distinct, in block order
   /// Cheap ops that are computed in the group too and stay outside for their other readers. In block order;
