@@ -45,3 +45,36 @@ inline void time_tiles(const char *label, void (*kernel)(bf16 *, TensorMap, Tens
   for (bf16 *each : memory)
     bench::check(cudaFree(each));
 }
+
+template <int TileN, int Stages>
+struct TileConfig : GemmConfig {
+  using type = bf16;
+  using result = bf16;
+  static constexpr int tile_n = TileN, stages = Stages, vector = 8;
+  static constexpr bool k_major = true, a_batched = false, b_batched = false;
+};
+
+/// A kernel `name` of the template `matmul`, and time_<name>().
+#define TILES(matmul, threads, name, m, n, k, tile_n, stages)                                                \
+  KERNEL(threads) name(bf16 *c, const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b) {          \
+    matmul<TileConfig<tile_n, stages>>(Sizes{m, n, k}, 1, Unscaled{}, StoreRounded<bf16>{{c}}, a, b);        \
+  }                                                                                                          \
+  inline void time_##name() {                                                                                \
+    time_tiles(#matmul " " #m " x " #n " x " #k ", " #tile_n " columns", name, threads, m, n, k, tile_n,     \
+               stages);                                                                                      \
+  }
+
+/// A program that times `matmul` at the sizes that are compared.
+#define TILES_PROGRAM(matmul, threads)                                                                       \
+  TILES(matmul, threads, matmul##_4096, 4096, 14336, 4096, 256, 4)                                           \
+  TILES(matmul, threads, matmul##_1024, 1024, 14336, 4096, 224, 5)                                           \
+  TILES(matmul, threads, matmul##_512, 512, 6144, 4096, 192, 5)                                              \
+  TILES(matmul, threads, matmul##_odd, 2000, 4104, 4096, 192, 5)                                             \
+  TILES(matmul, threads, matmul##_cube, 8192, 8192, 8192, 256, 4)                                            \
+  int main() {                                                                                               \
+    time_##matmul##_4096();                                                                                  \
+    time_##matmul##_1024();                                                                                  \
+    time_##matmul##_512();                                                                                   \
+    time_##matmul##_odd();                                                                                   \
+    time_##matmul##_cube();                                                                                  \
+  }
