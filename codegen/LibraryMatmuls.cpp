@@ -122,4 +122,14 @@ std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, con
   return std::move(split);
 }
 
+bool remainsForAllSizes(const LibraryMatmuls &split, const KernelContext &context) {
+  return llvm::all_of(split.remaining, [&](const RemainingOps &remaining) {
+    KernelContext after = context;
+    after.inputs = remaining.inputs;
+    after.outputs = remaining.outputs;
+    auto planned = remaining.schedule->plan(remaining.region, after);
+    return planned && planned->alternatives(remaining.region).size() <= 1;
+  });
+}
+
 } // namespace fusion

@@ -32,4 +32,8 @@ struct LibraryMatmuls {
 std::variant<LibraryMatmuls, std::string> splitMatmuls(const Region &region, const KernelContext &context,
                                                        const std::optional<Region> &multiplied = {});
 
+/// Whether a kernel for all sizes computes each of the remaining regions: an alternative with the library's
+/// calls has one range of sizes.
+bool remainsForAllSizes(const LibraryMatmuls &split, const KernelContext &context);
+
 } // namespace fusion

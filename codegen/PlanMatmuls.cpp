@@ -104,14 +104,7 @@ Status PlanBuilder::addLibraryVariant(Step &step, const Region &region, const Ke
                                       llvm::ArrayRef<BufferId> outputs) {
   auto found = splitMatmuls(region, context, multiplied);
   auto *split = std::get_if<LibraryMatmuls>(&found);
-  const bool hasRanges = split && llvm::any_of(split->remaining, [&](const RemainingOps &remaining) {
-    KernelContext after = context;
-    after.inputs = remaining.inputs;
-    after.outputs = remaining.outputs;
-    auto planned = remaining.schedule->plan(remaining.region, after);
-    return !planned || planned->alternatives(remaining.region).size() > 1;
-  });
-  if (!split || hasRanges)
+  if (!split || !remainsForAllSizes(*split, context))
     return {};
   Result<Alternative> library = launchesOfLibrary(region, context, *split, outputs);
   if (!library)

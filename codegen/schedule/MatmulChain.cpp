@@ -13,7 +13,7 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// One kernel is for so many rows. From 16 on the library is the other one that is measured.
+/// One kernel is for so many rows: each of its blocks computes the norm of all of them.
 constexpr int64_t mostRows = 8;
 
 /// A region in parts, and how each is computed by itself.
@@ -42,7 +42,7 @@ public:
     for (PlannedAlternative &alternative : all)
       alternative.variant = kernelVariant;
     PlannedAlternative one{{}, {}, {PlannedKernel{region, [this](const KernelContext &its) {
-                                      return emitOne(its);
+                                      return emit(its);
                                     }}}};
     one.variant = otherKernelVariant;
     if (!rows.constant())
@@ -58,6 +58,18 @@ public:
       }
     }
     return all;
+  }
+
+  /// The region as one kernel.
+  KernelDraft emit(const KernelContext &context) const {
+    auto made = oneOf(context);
+    const One &one = *std::get<std::unique_ptr<One>>(made);
+    KernelDraft draft = matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get());
+    Dim columns = 0;
+    for (const matmul::Matmul &matmul : one.problem.matmuls)
+      columns = columns + matmul.n;
+    draft.flops = rows * columns * one.problem.k * Dim(2);
+    return draft;
   }
 
 private:
@@ -119,19 +131,9 @@ private:
     if (rows.constant() == 0)
       return std::string("no rows");
     auto split = splitMatmuls(parts.products, own);
-    if (auto *calls = std::get_if<LibraryMatmuls>(&split); calls && !hasRanges(*calls, own))
+    if (auto *calls = std::get_if<LibraryMatmuls>(&split); calls && remainsForAllSizes(*calls, own))
       libraryRows = calls->rows;
     return refusesOne(context);
-  }
-
-  static bool hasRanges(const LibraryMatmuls &calls, const KernelContext &context) {
-    return llvm::any_of(calls.remaining, [&](const RemainingOps &remaining) {
-      KernelContext after = context;
-      after.inputs = remaining.inputs;
-      after.outputs = remaining.outputs;
-      auto planned = remaining.schedule->plan(remaining.region, after);
-      return !planned || planned->alternatives(remaining.region).size() > 1;
-    });
   }
 
   static std::vector<PlannedAlternative> alternativesOf(const Planned &part) {
@@ -200,8 +202,8 @@ private:
     if (auto *reason = std::get_if<std::string>(&analysed))
       return *reason;
     matmul::Problem &problem = one->problem = std::move(std::get<matmul::Problem>(analysed));
-    problem.leastRows = problem.mostRows = problem.m.constant().value_or(mostRows);
     problem.leastRows = problem.m.constant().value_or(1);
+    problem.mostRows = problem.m.constant().value_or(mostRows);
     if (!parts.heads.ops.empty()) {
       one->heads = parts.heads;
       one->heads.inputs = parts.products.inputs;
@@ -243,25 +245,11 @@ private:
     return matmul::swapABRefusal(one.problem, context.target);
   }
 
-  KernelDraft emitOne(const KernelContext &context) const {
-    auto made = oneOf(context);
-    const One &one = *std::get<std::unique_ptr<One>>(made);
-    KernelDraft draft = matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get());
-    Dim columns = 0;
-    for (const matmul::Matmul &matmul : one.problem.matmuls)
-      columns = columns + matmul.n;
-    draft.flops = rows * columns * one.problem.k * Dim(2);
-    return draft;
-  }
-
   Region region;
   matmul::ChainParts parts;
   Planned norm, products, heads;
   Dim rows = 1;
   std::optional<SizeRange> libraryRows;
-
-public:
-  KernelDraft emit(const KernelContext &context) const { return emitOne(context); }
 };
 
 class MatmulChainSchedule : public Schedule {
