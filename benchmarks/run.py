@@ -123,7 +123,7 @@ class Run:
         if case.name not in self.rows:
             calls = self.bench.calls(case)
             limits = {"memory": case.bytes() / self.device["copy_tb_per_s"] / 1e6,
-                      "matrix units": case.flops / self.device["matmul_tflop_per_s"] / 1e6}
+                      "matrix units": case.flops / case.rate / self.device["matmul_tflop_per_s"] / 1e6}
             self.rows[case.name] = {
                 "name": case.name, "group": case.group, "label": case.label, "pattern": case.pattern,
                 "kernels_at_most": case.kernels,

@@ -7,7 +7,7 @@ from .layer import Layer
 from .linear_attention import LinearAttention
 from .matmul import Epilogue, GatedMatmul
 from .norm import AddNorm
-from .quantised import QuantisedMatmul
+from .quantised import QuantisedMatmul, QuantisedOperands
 
 TOKENS = (1, 16, 128, 1024, 8192)
 
@@ -28,6 +28,8 @@ def cases():
     found += [GatedMatmul(tokens) for tokens in (1, 16, 128, 2048)]
     found += [QuantisedMatmul(kind, tokens, *shape) for shape in ((14336, 4096), (4096, 14336))
               for tokens in (1, 8, 16, 32, 64, 128) for kind in QuantisedMatmul.KINDS]
+    found += [QuantisedOperands(kind, tokens, 14336, 4096) for tokens in (16, 64, 4096)
+              for kind in QuantisedOperands.KINDS]
     found += [Experts.qwen3(tokens) for tokens in (1, 8, 32, 512, 4096)]
     found += [Experts.mixtral(tokens) for tokens in (1, 32, 4096)]
     found += [Attention(1, tokens, tokens) for tokens in (512, 2048, 8192)] + [Attention(8, 2048, 2048)]

@@ -19,6 +19,7 @@ class Case:
     """
     pattern, kernels = None, 1
     flops = 0         # of products all, of other arithmetic about as many as a person would count
+    rate = 1          # of its products on matrix units, in those of bf16
     compiles = True   # False where torch.compile has nothing to fuse
     autotune = False  # worth the time of torch.compile's max-autotune
     small = {}        # sizes for a machine without a GPU
