@@ -1,6 +1,8 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, Optional, Union
+from typing import Any, NamedTuple, NoReturn, Optional, TypedDict, Union
+
+from typing_extensions import Unpack
 
 __all__ = [
     "AnswerIsNo",
@@ -130,68 +132,29 @@ class _HasPorts:
     @property
     def outputs(self) -> list[Port]: ...
 
+class _Options(TypedDict, total=False):  # those of compile()
+    device: str
+    target: Optional[str]
+    fuse: bool
+    disable: Union[str, Iterable[str]]
+    patterns: Union[_Path, Iterable[_Path]]
+    kernels: Optional[Mapping[str, _Path]]
+    profit: str
+    kv_capacity: Optional[int]
+    tensor_parallel: int
+    vocabulary_parallel: bool
+    rank: Optional[Rank]
+    launcher: bool
+    assume_finite: bool
+    batch_invariant: bool
+    cache: Optional[_Path]
+
 class Graph(_HasPorts):
     name: str
     def __init__(self, core: Any, name: str) -> None: ...
-    def explain(
-        self,
-        what: str = "mlir",
-        *,
-        device: str = "auto",
-        target: Optional[str] = None,
-        fuse: bool = True,
-        disable: Union[str, Iterable[str]] = (),
-        patterns: Union[_Path, Iterable[_Path]] = (),
-        kernels: Optional[Mapping[str, _Path]] = None,
-        profit: str = "auto",
-        kv_capacity: Optional[int] = None,
-        tensor_parallel: int = 1,
-        vocabulary_parallel: bool = False,
-        rank: Optional[Rank] = None,
-        launcher: bool = False,
-        assume_finite: bool = True,
-        batch_invariant: bool = False,
-        cache: Optional[_Path] = None,
-    ) -> Explanation: ...
-    def verify(
-        self,
-        *,
-        device: str = "auto",
-        target: Optional[str] = None,
-        fuse: bool = True,
-        disable: Union[str, Iterable[str]] = (),
-        patterns: Union[_Path, Iterable[_Path]] = (),
-        kernels: Optional[Mapping[str, _Path]] = None,
-        profit: str = "auto",
-        kv_capacity: Optional[int] = None,
-        tensor_parallel: int = 1,
-        vocabulary_parallel: bool = False,
-        rank: Optional[Rank] = None,
-        launcher: bool = False,
-        assume_finite: bool = True,
-        batch_invariant: bool = False,
-        cache: Optional[_Path] = None,
-    ) -> None: ...
-    def write_bundle(
-        self,
-        folder: _Path,
-        *,
-        device: str = "auto",
-        target: Optional[str] = None,
-        fuse: bool = True,
-        disable: Union[str, Iterable[str]] = (),
-        patterns: Union[_Path, Iterable[_Path]] = (),
-        kernels: Optional[Mapping[str, _Path]] = None,
-        profit: str = "auto",
-        kv_capacity: Optional[int] = None,
-        tensor_parallel: int = 1,
-        vocabulary_parallel: bool = False,
-        rank: Optional[Rank] = None,
-        launcher: bool = False,
-        assume_finite: bool = True,
-        batch_invariant: bool = False,
-        cache: Optional[_Path] = None,
-    ) -> None: ...
+    def explain(self, what: str = "mlir", **options: Unpack[_Options]) -> Explanation: ...
+    def verify(self, **options: Unpack[_Options]) -> None: ...
+    def write_bundle(self, folder: _Path, **options: Unpack[_Options]) -> None: ...
     def __copy__(self) -> Graph: ...
     def __deepcopy__(self, memo: Any) -> Graph: ...
     def __reduce__(self) -> NoReturn: ...
@@ -280,24 +243,7 @@ def compile(
     cache: Optional[_Path] = None,
 ) -> Program: ...
 def explain(
-    model: Union[Graph, _Model],
-    what: str = "mlir",
-    *,
-    device: str = "auto",
-    target: Optional[str] = None,
-    fuse: bool = True,
-    disable: Union[str, Iterable[str]] = (),
-    patterns: Union[_Path, Iterable[_Path]] = (),
-    kernels: Optional[Mapping[str, _Path]] = None,
-    profit: str = "auto",
-    kv_capacity: Optional[int] = None,
-    tensor_parallel: int = 1,
-    vocabulary_parallel: bool = False,
-    rank: Optional[Rank] = None,
-    launcher: bool = False,
-    assume_finite: bool = True,
-    batch_invariant: bool = False,
-    cache: Optional[_Path] = None,
+    model: Union[Graph, _Model], what: str = "mlir", **options: Unpack[_Options]
 ) -> Explanation: ...
 def from_exported(
     program: Any,

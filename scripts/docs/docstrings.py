@@ -23,11 +23,17 @@ class NamedLines(griffe.Extension):
     def __init__(self):
         super().__init__()
         self.stub = griffe.visit("fusion", filepath=STUB, code=STUB.read_text())
+        keyword = griffe.ParameterKind.keyword_only
+        self.options = [each for each in self.stub["compile"].parameters if each.kind is keyword]
 
     def on_function(self, *, func, loader, **kwargs):
         if any("with_options" in str(each.value) for each in func.decorators):
             place = [func.parent.name, func.name] if func.parent.is_class else [func.name]
-            func.parameters = self.stub[".".join(place)].parameters
+            own = self.stub[".".join(place)].parameters
+            func.parameters = griffe.Parameters(
+                *(each for each in own if each.kind is not griffe.ParameterKind.var_keyword),
+                *(each for each in self.options if each.name not in own),
+            )
 
     def on_object(self, *, obj, loader, **kwargs):
         if not obj.is_alias and obj.docstring:
