@@ -1,5 +1,7 @@
 #include "GraphCase.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -67,6 +69,16 @@ NamedTensors makeInputs(const std::vector<Port> &ports, int64_t batch, int64_t s
     inputs[port.name] = Tensor::of<int64_t>(DType::I64, shape, values).convertedTo(port.type);
   }
   return inputs;
+}
+
+void expectClose(Program &program, const NamedTensors &actual, const NamedTensors &expected) {
+  auto fetched = program.fetch(actual);
+  ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+  for (const auto &[name, value] : expected) {
+    auto difference = compare(fetched->at(name), value);
+    ASSERT_TRUE(bool(difference)) << difference.error().message;
+    EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name;
+  }
 }
 
 } // namespace fusion::test

@@ -20,4 +20,7 @@ NamedTensors makeInputs(const std::vector<Port> &ports, int64_t batch, int64_t s
 /// Relative L2 tolerance of a model of this type against the same model in PyTorch.
 double modelTolerance(DType type);
 
+/// That the program's results, wherever they are, are those of another program, within modelTolerance().
+void expectClose(Program &program, const NamedTensors &actual, const NamedTensors &expected);
+
 } // namespace fusion::test

@@ -123,13 +123,7 @@ TEST_P(Cache, StepsReplayOneGraph) {
       auto actual = program->run(others), expected = reference->run(inputs);
       ASSERT_TRUE(bool(actual)) << actual.error().message;
       ASSERT_TRUE(bool(expected)) << expected.error().message;
-      auto fetched = program->fetch(*actual);
-      ASSERT_TRUE(bool(fetched)) << fetched.error().message;
-      for (const auto &[name, value] : *expected) {
-        auto difference = compare(fetched->at(name), value);
-        ASSERT_TRUE(bool(difference)) << difference.error().message;
-        EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name;
-      }
+      expectClose(*program, *actual, *expected);
       const RunStatistics now = program->statistics();
       EXPECT_EQ(now.whyOneByOne.empty(), past > first) << now.whyOneByOne;
       EXPECT_EQ(now.plans, 1u);
@@ -157,13 +151,8 @@ TEST_P(Cache, TwoSequencesDoNotMeet) {
     expected.push_back(*wanted);
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    auto fetched = program->fetch(results[i]);
-    ASSERT_TRUE(bool(fetched)) << fetched.error().message;
-    for (const auto &[name, value] : expected[i]) {
-      auto difference = compare(fetched->at(name), value);
-      ASSERT_TRUE(bool(difference)) << difference.error().message;
-      EXPECT_LE(difference->relativeL2, modelTolerance(value.type())) << name << " of run " << i;
-    }
+    SCOPED_TRACE("run " + std::to_string(i));
+    expectClose(*program, results[i], expected[i]);
   }
 }
 
