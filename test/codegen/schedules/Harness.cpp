@@ -246,8 +246,8 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
 
   const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
-  DeferredCase common{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text), draft.kernel,
-                      std::move(*expected), test.tolerance};
+  DeferredCase common{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text),
+                      draft.kernel, std::move(*expected), test.tolerance};
   const TargetInfo *device = deviceTarget();
   if (device && (draft.kernel.features & ~device->features) == 0)
     runOnDeviceLater(std::move(common), draft, parsed, arguments, outputs, test.symbols);

@@ -28,9 +28,9 @@ struct ScheduleCase {
   std::string variant = {}; ///< Alternative::variant; empty: what is taken where nothing is measured
 };
 
-/// Emits the kernel for the case's sizes and returns its source. It runs and is compared when the test program
-/// ends (see Deferred.h): on the GPU, or in emulation where there is none or it lacks what the kernel needs.
-/// Without a GPU it is checked for spills too.
+/// Emits the kernel for the case's sizes and returns its source. It runs and is compared when the test
+/// program ends (see Deferred.h): on the GPU, or in emulation where there is none or it lacks what the kernel
+/// needs. Without a GPU it is checked for spills too.
 std::string check(const Schedule &schedule, const ScheduleCase &test);
 /// The reason why the schedule does not take it; empty if it does.
 std::string refusal(const Schedule &schedule, const std::string &text);
