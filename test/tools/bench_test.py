@@ -1,5 +1,7 @@
 """The benchmarks, as far as a machine without a GPU goes: every graph that they time fuses as they expect,
 and computes what the reference computes; the A/B of a graph; figures from results."""
+import contextlib
+import io
 import json
 import math
 import os
@@ -7,6 +9,7 @@ import py_compile
 import re
 import subprocess
 import sys
+import time
 import unittest
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -17,6 +20,7 @@ FOLDER = os.path.join(os.environ["FUSION_SOURCE"], "benchmarks")
 sys.path.insert(0, FOLDER)
 sys.dont_write_bytecode = True
 
+import backend  # noqa: E402
 import collectives  # noqa: E402
 import families  # noqa: E402
 import models_graph  # noqa: E402
@@ -41,6 +45,70 @@ class Decode(ToolTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout,
                          r"decode: 4 steps, .* planned 1 times, .* recorded 1 times, replayed 4 times")
+
+
+def stand_in(connection, name, options):
+    """In place of backend_worker.work."""
+    if name == "gpt2":
+        return connection.send(("failed", "why"))
+    if name == "phi3":
+        os._exit(7)
+    if name == "qwen2":
+        time.sleep(60)
+    connection.send(("ready", None))
+    if connection.recv() == "time" and name == "host":
+        return connection.send(("timed", {"program": {1: 11.0, 2: 12.0, 3: 13.0}, "torch.compile": {1: 9, 3: 9}}))
+    connection.send(("timed", {
+        "distance from f32": {"eager": 0.01, "fusion": {"olmo2": 0.02, "granite": math.nan}.get(name, 0.009)},
+        "microseconds": {"eager": 400.0, "torch.compile": 200.0, "fusion": 150.0},
+        "host microseconds": {"eager": 390.0, "torch.compile": 190.0, "fusion": 50.0},
+        "failed": {"reduce-overhead": "it cannot"}, "notes": {}, "graphs": 1, "pieces": 2, "left": ["a: b", "c: d"]
+    }))
+
+
+class Backend(ToolTest):
+    def run_on(self, *arguments, lacks=lambda options: None):
+        """Exit code, output."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            code = backend.main(["--device=cpu", *arguments], stand_in, lacks)
+        return code, out.getvalue()
+
+    def test_lines(self):
+        code, out = self.run_on("--models=llama,host", "--json=" + self.path("times.json"))
+        self.assertEqual(code, 0, out)
+        self.assertIn("llama: us a step: eager 400, torch.compile 200, fusion 150; fusion takes 0.75 of "
+                      "torch.compile, 2 ops left to PyTorch, 2 pieces of 1 graphs\n", out)
+        self.assertIn("  distance from f32: eager 0.0100, fusion 0.0090\n", out)
+        self.assertIn("  reduce-overhead: it cannot\n  left: a: b\n  left: c: d\n", out)
+        self.assertIn("by inputs: 1: 11.0, 2: 12.0, 3: 13.0; 10.0 + 1.00 an input; within 15 + 0.2 an input\n", out)
+        with open(self.path("times.json")) as file:
+            self.assertEqual(json.load(file)["llama"]["microseconds"]["fusion"], 150)
+
+    def test_one_that_fails_leaves_the_others(self):
+        code, out = self.run_on("--models=llama,gpt2,phi3,mistral", "--jobs=2")
+        self.assertEqual(code, 1, out)
+        self.assertIn("gpt2: failed: why\n", out)
+        self.assertIn("phi3: failed: its process ended with 7\n", out)
+        self.assertEqual(len(re.findall("^(llama|mistral): us a step", out, re.M)), 2, out)
+
+    def test_wrong_numbers(self):
+        for name in ("olmo2", "granite"):
+            code, out = self.run_on("--models=" + name)
+            self.assertEqual(code, 1, out)
+            self.assertRegex(out, "fusion (0.0200|nan): FAIL, more than 1.1 times")
+
+    def test_what_is_not_ready_in_time_is_left_out(self):
+        began = time.monotonic()
+        code, out = self.run_on("--models=llama,qwen2", "--minutes=0.4")
+        self.assertEqual(code, 0, out)
+        self.assertIn("llama: us a step", out)
+        self.assertIn("1 of 2 left out: qwen2", out)
+        self.assertEqual(self.run_on("--models=qwen2", "--minutes=0.1")[0], 3)
+        self.assertLess(time.monotonic() - began, 50)
+
+    def test_what_lacks(self):
+        self.assertEqual(self.run_on(lacks=lambda options: "no GPU")[0], 3)
 
 
 class Models(ToolTest):
