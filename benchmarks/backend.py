@@ -11,7 +11,8 @@ left to PyTorch, and why; and the distance of the logits of 4 steps from those i
 than 10 % further than eager's. Then what a call of a program with small inputs costs the host.
 
 Each architecture has a process, which compiles beside the others and is timed alone; one that fails is said,
-and so is one that is not ready when the minutes are over. --device=cpu and emulate are dry runs of tiny sizes.
+and so is one that is not ready when the minutes are over. --device=cpu and emulate are dry runs of tiny
+sizes, where 50 % are allowed.
 Exit codes: 1 numbers of fusion are wrong, or it failed; 3 PyTorch, transformers, fusion or a GPU is missing,
 or nothing was measured in time.
 """
@@ -32,6 +33,7 @@ MODELS = ("llama", "qwen3", "gemma3", "mistral", "phi3", "gpt2", "gpt-neox", "qw
 WAYS = ("eager", "torch.compile", "reduce-overhead", "fusion")
 QUICK = ("llama", "gemma3", "gpt2")
 FURTHER = 1.1  # fusion's distance from f32 over eager's
+FURTHER_TINY = 1.5  # of sizes whose few roundings are no average
 BASE, EACH = 15, 0.2  # microseconds that a call may cost the host, and an input of it
 TIMING = 3  # seconds that timing a model may take, of those that are left
 NEEDS = ("torch", "transformers", "fusion")
@@ -116,30 +118,31 @@ def survey(names, options, target, tell):
             process.end()
 
 
-def is_right(result):
+def is_right(result, further=FURTHER):
     """Whether fusion's logits are as near as eager's, if both were asked for."""
     distances = result["distance from f32"]
     if "fusion" in result["failed"]:
         return False
     if "fusion" not in distances or "eager" not in distances:
         return True
-    return distances["fusion"] <= FURTHER * distances["eager"]  # NaN is not
+    return distances["fusion"] <= further * distances["eager"]  # NaN is not
 
 
-def model_lines(name, result):
-    times, right = result["microseconds"], is_right(result)
+def model_lines(name, result, further=FURTHER):
+    times, right = result["microseconds"], is_right(result, further)
     peers = {way: us for way, us in times.items() if way != "fusion"}
     text = ", ".join(f"{way} {us:.0f}" for way, us in times.items())
     if "fusion" in times and peers:
         best = min(peers, key=peers.get)
         text += f"; fusion takes {times['fusion'] / peers[best]:.2f} of {best}"
     if "left" in result:
-        text += f", {len(result['left'])} ops left to PyTorch, {result['pieces']} pieces of {result['graphs']} graphs"
+        text += (f", {len(result['left'])} ops left to PyTorch, "
+                 f"{result['pieces']} pieces of {result['graphs']} graphs")
     yield f"{name}: us a step: {text}"
     yield "  on the host " + ", ".join(f"{way} {us:.0f}" for way, us in result["host microseconds"].items())
     yield ("  distance from f32: " + ", ".join(f"{way} {value:.4f}"
                                                for way, value in result["distance from f32"].items())
-           + ("" if right else f": FAIL, more than {FURTHER} times that of eager, or none"))
+           + ("" if right else f": FAIL, more than {further} times that of eager, or none"))
     for way, text in [*result["failed"].items(), *result["notes"].items()]:
         yield f"  {way}: {text}"
     for text in sorted(set(result.get("left", ())))[:5]:
@@ -196,7 +199,8 @@ def parsed(arguments):
         for name in chosen:
             if name not in names:
                 parser.error(f"--{what}: no {name}: there are {', '.join(names)}")
-    options.iterations = options.iterations or (20 if options.quick else 100 if options.device == "cuda" else 5)
+    if not options.iterations:
+        options.iterations = 5 if options.device != "cuda" else 20 if options.quick else 100
     return options
 
 
@@ -207,14 +211,15 @@ def main(arguments=None, target=backend_worker.work, lacks=lacking):
         print(f"backend.py: {reason}", file=sys.stderr)
         return 3
     results, wrong = {}, []
+    further = FURTHER if options.device == "cuda" else FURTHER_TINY
 
     def tell(name, state, answer):
         results[name] = answer if state == "timed" else {state: answer}
         lines = [f"{name}: {state}: {answer}"]
         if state == "timed":
-            lines = host_lines(answer) if name == "host" else model_lines(name, answer)
+            lines = host_lines(answer) if name == "host" else model_lines(name, answer, further)
         print(*lines, sep="\n", flush=True)
-        if state == "failed" or state == "timed" and name != "host" and not is_right(answer):
+        if state == "failed" or state == "timed" and name != "host" and not is_right(answer, further):
             wrong.append(name)
 
     with tempfile.TemporaryDirectory() as folder:

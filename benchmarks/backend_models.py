@@ -17,11 +17,13 @@ LLAMA = {
 }
 ALTERNATING = ["sliding_attention"] * (LAYERS - 1) + ["full_attention"]
 
-# Name: the class without what follows "ForCausalLM" and "Config", and what its configuration takes: the widths
-# of the model that is named behind it, with fewer layers and a smaller vocabulary.
+# Name: the class without "ForCausalLM" or "Config", and what its configuration takes: the widths of the model
+# that is named behind it, with fewer layers and a smaller vocabulary.
 ARCHITECTURES = {
     "llama": ("Llama", {**LLAMA, "num_attention_heads": 32, "num_key_value_heads": 8}),  # Llama-3.2-1B
-    "qwen3": ("Qwen3", {**LLAMA, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144}),  # 1.7B
+    "qwen3": ("Qwen3", {  # 1.7B
+        **LLAMA, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144
+    }),
     "gemma3": ("Gemma3", {  # 4B, narrower
         **LLAMA, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 512,
         "layer_types": ALTERNATING, "query_pre_attn_scalar": 256
@@ -63,7 +65,7 @@ def configuration(name, tiny):
     if kind is None or settings is None:
         raise Absent(f"transformers {transformers.__version__} has no {stem}")
     if tiny:
-        given = {key: TINY[key] if key in TINY and value is not None else value for key, value in given.items()}
+        given = {key: TINY.get(key, value) if value is not None else None for key, value in given.items()}
     return kind, settings(**given)
 
 

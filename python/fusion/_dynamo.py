@@ -131,10 +131,19 @@ class _Piece(torch.nn.Module):
                 self.failed = True
                 self.report.left.append((self.name, str(problem)))
                 return self.graph_module(*args)
-        outputs = self.program({name: _tensor(args[index]) for name, index in self.inputs})
+        outputs = self._run({name: _tensor(args[index]) for name, index in self.inputs})
         results = [outputs[name] for name in self.outputs]
         results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
         return results[0] if self.single else tuple(results)
+
+    def _run(self, named):
+        if self.device is None:
+            return self.program(named)
+        # No input says the device and that the results are PyTorch's.
+        on_gpu = self.device.type == "cuda"
+        return self.program._core.run(
+            named, torch.cuda.current_stream(self.device).cuda_stream if on_gpu else None
+        )
 
     def _build(self, args):
         weights = {
@@ -159,7 +168,10 @@ class _Piece(torch.nn.Module):
             weights=weight_tensors(importer.given),
             name=self.name,
         )
-        on_gpu = any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args)
+        given = [args[index].device for _, index in self.inputs if isinstance(args[index], torch.Tensor)]
+        device = _device_of(given, result)
+        self.device = None if device in given else device
+        on_gpu = device.type == "cuda"
         if not on_gpu and "device" not in self.options:
             _warn_once(
                 "tensors on the CPU are computed by the reference, which checks numbers and is slow: move "
@@ -172,6 +184,12 @@ class _Piece(torch.nn.Module):
             for index, arg in enumerate(args)
             if isinstance(arg, torch.nn.Parameter)
         ]
+
+
+def _device_of(given, result):
+    """A GPU, if one of the inputs or results is there."""
+    made = [node.meta["val"].device for node in result.all_input_nodes]
+    return next((each for each in [*given, *made] if each.type == "cuda"), torch.device("cpu"))
 
 
 def _version(tensor):

@@ -183,6 +183,16 @@ class TorchTest(unittest.TestCase):
         self.assertEqual(len(report.programs), 2)
         self.assertIn("linalg_qr", str(report))
 
+    def test_pieces_without_tensors_as_inputs(self):
+        """Of positions alone, or of sizes: their results are PyTorch's all the same."""
+        positions = torch.compile(lambda: torch.arange(6) * 2 + 1, backend=_dynamo.backend)
+        self.assertTrue(torch.equal(positions(), torch.arange(6) * 2 + 1))
+        as_long = torch.compile(lambda x: torch.arange(x.shape[0]) * 2 + 1, backend=_dynamo.backend, dynamic=True)
+        for length in (3, 5):
+            self.assertTrue(torch.equal(as_long(torch.ones(length)), torch.arange(length) * 2 + 1))
+        for report in fusion.torch_reports():
+            self.assertEqual((report.left, len(report.programs)), ([], 1))
+
     def test_what_a_handler_refuses_is_left_alone(self):
         """Not the piece around it: that an op cannot be imported may depend on its arguments."""
 

@@ -57,12 +57,14 @@ def stand_in(connection, name, options):
         time.sleep(60)
     connection.send(("ready", None))
     if connection.recv() == "time" and name == "host":
-        return connection.send(("timed", {"program": {1: 11.0, 2: 12.0, 3: 13.0}, "torch.compile": {1: 9, 3: 9}}))
+        costs = {"program": {1: 11.0, 2: 12.0, 3: 13.0}, "torch.compile": {1: 9, 3: 9}}
+        return connection.send(("timed", costs))
     connection.send(("timed", {
         "distance from f32": {"eager": 0.01, "fusion": {"olmo2": 0.02, "granite": math.nan}.get(name, 0.009)},
         "microseconds": {"eager": 400.0, "torch.compile": 200.0, "fusion": 150.0},
         "host microseconds": {"eager": 390.0, "torch.compile": 190.0, "fusion": 50.0},
-        "failed": {"reduce-overhead": "it cannot"}, "notes": {}, "graphs": 1, "pieces": 2, "left": ["a: b", "c: d"]
+        "failed": {"reduce-overhead": "it cannot"}, "notes": {}, "graphs": 1, "pieces": 2,
+        "left": ["a: b", "c: d"]
     }))
 
 
@@ -81,7 +83,8 @@ class Backend(ToolTest):
                       "torch.compile, 2 ops left to PyTorch, 2 pieces of 1 graphs\n", out)
         self.assertIn("  distance from f32: eager 0.0100, fusion 0.0090\n", out)
         self.assertIn("  reduce-overhead: it cannot\n  left: a: b\n  left: c: d\n", out)
-        self.assertIn("by inputs: 1: 11.0, 2: 12.0, 3: 13.0; 10.0 + 1.00 an input; within 15 + 0.2 an input\n", out)
+        self.assertIn("inputs: 1: 11.0, 2: 12.0, 3: 13.0; 10.0 + 1.00 an input; within 15 + 0.2 an input\n",
+                      out)
         with open(self.path("times.json")) as file:
             self.assertEqual(json.load(file)["llama"]["microseconds"]["fusion"], 150)
 
@@ -96,7 +99,7 @@ class Backend(ToolTest):
         for name in ("olmo2", "granite"):
             code, out = self.run_on("--models=" + name)
             self.assertEqual(code, 1, out)
-            self.assertRegex(out, "fusion (0.0200|nan): FAIL, more than 1.1 times")
+            self.assertRegex(out, "fusion (0.0200|nan): FAIL, more than 1.5 times")
 
     def test_what_is_not_ready_in_time_is_left_out(self):
         began = time.monotonic()
