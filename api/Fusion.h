@@ -180,6 +180,10 @@ struct CompileOptions {
   /// where it lies. See Program::run. An error if the graph has no such input, and for a bundle, which keeps
   /// the capacity it was compiled with. The reference gives the same numbers and copies.
   int64_t kvCapacity = 0;
+  /// Caches that are given as dense tensors of full capacity, on the program's device and at a multiple of 16
+  /// bytes, are written where they lie: the caller's tensors change. Others are copied first, as all are
+  /// without it. Not on the reference.
+  bool donateCaches = false;
   /// Assumes that experts compute finite numbers, so that an expert whose weight is 0 need not run (0 times
   /// infinity would not be 0). Without it a graph that runs every expert on every row stays as it is. See
   /// docs/routed-experts.md.

@@ -197,6 +197,7 @@ Result<std::unique_ptr<ExecutionBackend>> ExecutionBackend::create(const Compile
   if (!options.cacheFolder.empty())
     settings.cacheFolder = options.cacheFolder;
   settings.memoryLimit = options.memoryLimit;
+  settings.donateCaches = options.donateCaches;
   settings.largestRun = options.largestRun;
   if (ranks > 1) {
     auto place = placeOf(options, ranks);

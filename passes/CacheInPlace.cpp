@@ -55,7 +55,8 @@ private:
     if (auto reason = whyNot(write, past, results, shapes, along))
       return noteMiss(write, what, *reason);
     DimShape storage = shapes[past];
-    storage[along] = Dim(static_cast<int64_t>(capacity));
+    if (!isWhole(write, storage[along]))
+      storage[along] = Dim(static_cast<int64_t>(capacity));
     share(function, past, storage, results);
     noteRaised(write, what);
   }
@@ -115,6 +116,12 @@ private:
                              Builder(&getContext()).getI64IntegerAttr(past.getArgNumber()));
   }
 
+  /// Whether the op leaves a cache as long as it is, and the length is known: its buffer has no more room.
+  static bool isWhole(Operation *write, const Dim &length) {
+    auto cache = llvm::dyn_cast<nn::CacheWriteOp>(write);
+    return cache && !cache.getGrows() && length.isStatic();
+  }
+
   std::optional<std::string> whyNot(Operation *write, BlockArgument past, ArrayRef<unsigned> results,
                                     const nn::SymbolicShapes &shapes, size_t along) {
     const std::string name = write->getName().getStringRef().str();
@@ -132,8 +139,10 @@ private:
       return std::string("the argument is extended by another op already");
     if (DType type = dtype(past); type == DType::I4 || type == DType::U4)
       return std::string("elements of 4 bits, which have no address");
+    if (auto cache = llvm::dyn_cast<nn::CacheWriteOp>(write); cache && !cache.getGrows() && !past.hasOneUse())
+      return std::string("the cache has other readers, which might come after its rows are replaced");
     const Dim &needed = shapes[write->getResult(0)][along];
-    if (needed.isStatic() && needed.value() > static_cast<int64_t>(capacity))
+    if (!isWhole(write, needed) && needed.isStatic() && needed.value() > static_cast<int64_t>(capacity))
       return std::to_string(needed.value()) + " positions do not fit in " + std::to_string(capacity);
     return std::nullopt;
   }

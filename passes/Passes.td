@@ -157,8 +157,9 @@ def CacheInPlace : Pass<"nn-cache-in-place", "::mlir::ModuleOp"> {
     A cache is an argument that an `nn.concat` extends to a result of the function. The argument gets
     `nn.storage`: the dims of its buffer, which has `capacity` positions along the concat's axis; the argument
     lies at the buffer's origin. The result gets `nn.alias`, the argument's number: it lies in the same
-    buffer, and a kernel writes only what is new. No op changes. The same holds for an argument that is used
-    only as the state of an `nn.linear_attention` whose new state is returned; its buffer has no more room.
+    buffer, and a kernel writes only what is new. No op changes. The buffer has no more room where an
+    `nn.cache_write`, the argument's only reader, replaces rows of a known number of them, and where an
+    argument is used only as the state of an `nn.linear_attention` whose new state is returned.
     Example: `%past: tensor<1x2x?x32xf16> {nn.storage = [1, 2, 64, 32]}`.
   }];
   let options = [Option<"capacity", "capacity", "int64_t", "0", "positions that a cache holds">];

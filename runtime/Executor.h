@@ -30,6 +30,9 @@ struct ExecutorOptions {
   /// Inputs of the largest run that is to come, of which only type and shape count, or none: what it needs is
   /// checked before anything is allocated, and told on stderr unless progress is.
   NamedTensors largestRun;
+  /// A cache that is given as a tensor of the buffer's own size is extended where it lies, whoever made it:
+  /// the caller's tensor changes.
+  bool donateCaches = false;
   bool recordGraphs = true;         ///< replay a CUDA graph from the second run of the same launches on
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements that no kernel writes
   /// show. FUSION_POISON=1 turns it on too.
@@ -53,9 +56,9 @@ public:
   /// input that a kernel writes is copied first: the caller's tensor never changes. See bindInputs for the
   /// errors.
   /// A cache (a port with strides) is the exception. An input that has these strides, as the result of the
-  /// last run has, is extended where it lies: what lies after its elements changes. Any other is copied into
-  /// a buffer that nobody holds. The result is a view of that buffer on the device. A run that needs more
-  /// positions than the buffer holds is an error.
+  /// last run has, is extended where it lies: what lies after its elements changes. Any other, unless it is
+  /// donated, is copied into a buffer that nobody holds. The result is a view of that buffer on the device. A
+  /// run that needs more positions than the buffer holds is an error.
   Result<NamedTensors> run(const NamedTensors &inputs, Results where = Results::Host);
   /// The same without waiting: queued on `stream` (of this GPU; see Backend::enter), results are device
   /// tensors that hold what they say once the stream has passed the run. Device inputs must keep their

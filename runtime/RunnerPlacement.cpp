@@ -59,7 +59,9 @@ Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, 
   void *&address = frame.addresses[port.buffer];
   // A dense tensor may be anybody's; one with room is a result of this program.
   const bool isOurs = !tensor.isDense() || pools[port.buffer].owns(tensor.storage());
-  if (*usable && isOurs && tensor.strides() == strides) {
+  const bool isDonated = options.donateCaches && tensor.isDense() &&
+                         tensor.bytes() == frame.bucket->plan.placeBytes[port.buffer];
+  if (*usable && (isDonated || (isOurs && tensor.strides() == strides))) {
     address = const_cast<void *>(tensor.data());
     frame.owners[port.buffer] = tensor.storage();
     return {};

@@ -59,6 +59,7 @@ const std::map<std::string_view, Setter> &setters() {
          o.compile.device = *device;
          return {};
        }},
+      {"donate-caches", setFlag<&O::donateCaches>},
       {"fuse", setFlag<&O::fuse>},
       {"fuse-disable", [](fusion_options &o, const std::string &,
                           const std::string &v) { return o.compile.disabledFusions.push_back(v), Status(); }},

@@ -141,6 +141,7 @@ class _Options(TypedDict, total=False):  # those of compile()
     kernels: Optional[Mapping[str, _Path]]
     profit: str
     kv_capacity: Optional[int]
+    donate_caches: bool
     tensor_parallel: int
     vocabulary_parallel: bool
     rank: Optional[Rank]
@@ -234,6 +235,7 @@ def compile(
     kernels: Optional[Mapping[str, _Path]] = None,
     profit: str = "auto",
     kv_capacity: Optional[int] = None,
+    donate_caches: bool = False,
     tensor_parallel: int = 1,
     vocabulary_parallel: bool = False,
     rank: Optional[Rank] = None,

@@ -2,7 +2,7 @@
 
 import torch
 
-from ._aten import Unsupported, handler, number
+from ._aten import Unsupported, handler, number, op_name
 from ._aten_shapes import axis_of
 
 
@@ -180,6 +180,44 @@ def index_put(m, node, x, indices, values, accumulate=False):
     updates = _moved(m, updates, rank - len(given) + len(shape), first, len(shape))
     written = m.op("ScatterND", [front, places, updates])
     return _moved_back(m, written, rank, first, len(given))
+
+
+def _counts_up(index):
+    """Whether each of a vector's numbers is one more than that before it."""
+    if not isinstance(index, torch.fx.Node) or op_name(index) is None:
+        return False
+    name, args = op_name(index).split(".")[0], index.args
+    if name in ("_to_copy", "alias", "clone"):
+        return _counts_up(args[0])
+    if name == "add":
+        if index.kwargs.get("alpha", 1) != 1:
+            return False
+        return any(_counts_up(one) and _is_one_number(other) for one, other in (args, args[::-1]))
+    if name == "prims::iota":
+        return index.kwargs["step"] == 1
+    return name == "arange" and (len(args) < 3 or args[2] == 1)
+
+
+def _is_one_number(arg):
+    value = arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg
+    return not isinstance(value, torch.Tensor) or value.numel() == 1
+
+
+@handler("index_copy")
+def index_copy(m, node, x, dim, index, source):
+    """How a static cache is written: rows that follow one another may be written where they lie."""
+    rank = len(m.shape(x))
+    if rank == 0 or len(m.shape(source)) != rank:
+        raise Unsupported("of a number")
+    axis, rows = axis_of(dim, rank), m.reshape(m.operand(index, "int64"), [-1])
+    updates = m.operand(source, m.dtype(node))
+    if axis > 0 and (m.shape(source)[axis] == 1 or _counts_up(index)):
+        first = m.op("Slice", [rows, m.b.ints([0]), m.b.ints([1])])
+        start = m.op("Expand", [first, m.size(m.shape(x)[0])])
+        return m.op("TensorScatter", [x, updates, start], axis=axis)
+    places = m.reshape(rows, [-1 if i == axis else 1 for i in range(rank)])
+    whole = m.sizes(list(m.shape(source)))
+    return m.op("ScatterElements", [x, m.op("Expand", [places, whole]), updates], axis=axis)
 
 
 @handler("scatter", "scatter_add", "scatter_reduce")

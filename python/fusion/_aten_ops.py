@@ -231,6 +231,11 @@ def div(m, node, a, b, rounding_mode=None):
     raise Unsupported(f"rounding mode {rounding_mode} of {dtype}")
 
 
+@handler("fmod")
+def fmod(m, node, a, b):
+    return m.op("Mod", [m.operand(a, m.dtype(node)), m.operand(b, m.dtype(node))], fmod=1)
+
+
 @handler("remainder")
 def remainder(m, node, a, b):
     if m.dtype(node).startswith(("float", "bfloat")):

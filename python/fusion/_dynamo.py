@@ -48,6 +48,7 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
         bw_compiler=lambda graph, inputs: _boxed(graph),
         inference_compiler=lambda graph, inputs: _compile(graph, options or {}),
         decompositions=decompositions(dict(core_aten_decompositions())),
+        keep_inference_input_mutations=True,
     )
     return compiler(graph_module, example_inputs)
 
@@ -78,9 +79,43 @@ class _Supported(OperatorSupportBase):
         return node.op == "call_function" and not is_symbolic(node) and node not in self.refused
 
 
+def _take_mutations(graph_module):
+    """Inputs that the graph changes, [(placeholder's index, name)]: their new values become its last results."""
+    graph = graph_module.graph
+    order = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
+    output = next(node for node in graph.nodes if node.op == "output")
+    changed, values = [], []
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        target, value = node.args[:2]
+        if target in order and isinstance(value, torch.fx.Node) and node.users.keys() <= {output}:
+            node.replace_all_uses_with(target)
+            changed.append((order[target], target.name))
+            values.append(value)
+            graph.erase_node(node)
+    output.args = ((*output.args[0], *values),)
+    graph_module.recompile()
+    return changed
+
+
+def _writing_back(call, changed):
+    """`call`, whose last results are new values of its inputs, as a function that changes these."""
+
+    def run(*given):
+        results = call(*given)
+        kept = len(results) - len(changed)
+        pairs = [(given[index], value) for (index, _), value in zip(changed, results[kept:])]
+        for target, value in pairs:
+            if target is not value:  # else written where it lies
+                target.copy_(value)
+        return results[:kept]
+
+    return run if changed else call
+
+
 def _compile(graph_module, options):
     report = TorchReport()
     reports.append(report)
+    changed = _take_mutations(graph_module)
     refused = _refusals(graph_module)
     report.left += [(Importer.where(node), reason) for node, reason in refused.items()]
     split = CapabilityBasedPartitioner(
@@ -88,9 +123,27 @@ def _compile(graph_module, options):
     ).partition_and_fuse()
     for name, piece in list(split.named_children()):
         if name.startswith("fused_"):
+            written = _written_in_place(split.graph, name, changed)
             delattr(split, name)
-            setattr(split, name, _Piece(name, piece, options, report))
-    return _boxed(split)
+            setattr(split, name, _Piece(name, piece, options, report, written))
+    return _boxed(_writing_back(split, changed))
+
+
+def _written_in_place(graph, name, changed):
+    """Of a piece, {result's index: argument's index} where the result is an input's new value and nothing
+    else reads the old one."""
+    call = next(node for node in graph.nodes if node.op == "call_module" and node.target == name)
+    placeholders = graph.find_nodes(op="placeholder")
+    results = next(node for node in graph.nodes if node.op == "output").args[0]
+    written = {}
+    for (index, _), value in zip(changed, results[len(results) - len(changed) :]):
+        place = placeholders[index]
+        if set(place.users) == {call} and call.args.count(place) == 1:
+            if value is call:
+                written[0] = call.args.index(place)
+            elif value.target is operator.getitem and value.args[0] is call:
+                written[value.args[1]] = call.args.index(place)
+    return written
 
 
 def _boxed(call):
@@ -107,12 +160,13 @@ def _boxed(call):
 
 class _Piece(torch.nn.Module):
     """Part of a graph, compiled when it first runs: parameters are its weights then. Parameters that are
-    replaced or changed in place compile it again."""
+    replaced or changed in place compile it again. `written`: results that may take their argument's memory."""
 
-    def __init__(self, name, graph_module, options, report):
+    def __init__(self, name, graph_module, options, report, written):
         super().__init__()
         self.name, self.graph_module, self.options, self.report = name, graph_module, options, report
         self.placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
+        self.written = written
         self.program = None
         self.failed = False
 
@@ -133,6 +187,9 @@ class _Piece(torch.nn.Module):
                 return self.graph_module(*args)
         outputs = self._run({name: _tensor(args[index]) for name, index in self.inputs})
         results = [outputs[name] for name in self.outputs]
+        for result, index in self.in_place:
+            if results[result]._facts()[0] == args[index].data_ptr():
+                results[result] = _changed(args[index])
         results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
         return results[0] if self.single else tuple(results)
 
@@ -177,13 +234,37 @@ class _Piece(torch.nn.Module):
                 "tensors on the CPU are computed by the reference, which checks numbers and is slow: move "
                 "the model and its inputs to a GPU, or say options={'device': 'cpu'} if that is meant"
             )
-        self.program = compile(graph, **{"device": "cuda" if on_gpu else "cpu", **self.options})
+        self._make(graph, {"device": "cuda" if on_gpu else "cpu", **self.options})
         self.report.programs.append(self.program)
         self.state = [
             (index, arg.data_ptr(), _version(arg))
             for index, arg in enumerate(args)
             if isinstance(arg, torch.nn.Parameter)
         ]
+
+
+    def _make(self, graph, options):
+        """Compiles with caches in place if they all are arguments that may change."""
+        names = {index: name for name, index in self.inputs}
+        free = {(names[i], self.outputs[r]): (r, i) for r, i in self.written.items() if i in names}
+        self.program, self.in_place = None, []
+        if free and "kv_capacity" not in options:
+            try:
+                program = compile(graph, **{"kv_capacity": 1, "donate_caches": True, **options})
+            except BadInput:  # none of them is a cache
+                program = None
+            if program and free.keys() >= set(program._core.caches):
+                self.program = program
+                self.in_place = [free[pair] for pair in program._core.caches]
+        if self.program is None:
+            self.program = compile(graph, **options)
+
+
+def _changed(tensor):
+    """A tensor that a program has written, as autograd is told."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
+    return tensor
 
 
 def _device_of(given, result):

@@ -17,6 +17,7 @@ _OPTIONS = {
     "kernels": ("kernel", None),
     "profit": ("profit", "auto"),
     "kv_capacity": ("kv-capacity", None),
+    "donate_caches": ("donate-caches", False),
     "tensor_parallel": ("tp", 1),
     "vocabulary_parallel": ("tp-vocabulary", False),
     "rank": (None, None),

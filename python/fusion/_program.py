@@ -289,6 +289,8 @@ def compile(model, **options):
         they save; 'measure', their times on the GPU; 'auto', the times where the program is for the GPU of
         this machine, else the model.
     kv_capacity: positions that key/value caches hold; they are extended where they lie. See Caches.
+    donate_caches: True: caches that are given dense, of full capacity and on the program's device are written
+        where they lie, whoever made them: the caller's tensors change.
     tensor_parallel: ranks among which the graph is divided: GPUs of this process, or processes.
     vocabulary_parallel: they divide embedding and head too.
     rank: a Rank, where each rank is a process.

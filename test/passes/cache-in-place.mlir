@@ -106,6 +106,30 @@ func.func @placed(%past: tensor<?x2x?x32xf16> {nn.dims = ["b", 2, "p", 32]}, %ne
 
 // -----
 
+// Rows of a cache that keeps its size are replaced: its buffer has no more room.
+// CHECK-LABEL: func.func @replaced
+// CHECK-SAME: %arg0: tensor<1x2x16x32xf16> {nn.storage = [1, 2, 16, 32]}
+// CHECK-SAME: %arg1: tensor<1x2x80x32xf16> {nn.storage = [1, 2, 80, 32]}
+// CHECK-SAME: -> (tensor<1x2x16x32xf16> {nn.alias = 0 : i64}, tensor<1x2x80x32xf16> {nn.alias = 1 : i64})
+func.func @replaced(%short: tensor<1x2x16x32xf16>, %long: tensor<1x2x80x32xf16>, %new: tensor<1x2x1x32xf16>, %rows: tensor<1x1x1x1xi64>) -> (tensor<1x2x16x32xf16>, tensor<1x2x80x32xf16>) {
+  %0 = nn.cache_write %short, %new, %rows {axis = 2 : i64} : (tensor<1x2x16x32xf16>, tensor<1x2x1x32xf16>, tensor<1x1x1x1xi64>) -> tensor<1x2x16x32xf16>
+  %1 = nn.cache_write %long, %new, %rows {axis = 2 : i64} : (tensor<1x2x80x32xf16>, tensor<1x2x1x32xf16>, tensor<1x1x1x1xi64>) -> tensor<1x2x80x32xf16>
+  return %0, %1 : tensor<1x2x16x32xf16>, tensor<1x2x80x32xf16>
+}
+
+// -----
+
+// MISS: cache_in_place{{.*}}the cache has other readers, which might come after its rows are replaced
+// CHECK-LABEL: func.func @read_before_it_is_replaced
+// CHECK-NOT: nn.alias
+func.func @read_before_it_is_replaced(%past: tensor<1x2x16x32xf16>, %new: tensor<1x2x1x32xf16>, %rows: tensor<1x1x1x1xi64>) -> (tensor<1x2x16x32xf16>, tensor<1x2x16x32xf16>) {
+  %0 = nn.cache_write %past, %new, %rows {axis = 2 : i64} : (tensor<1x2x16x32xf16>, tensor<1x2x1x32xf16>, tensor<1x1x1x1xi64>) -> tensor<1x2x16x32xf16>
+  %1 = nn.relu %past : (tensor<1x2x16x32xf16>) -> tensor<1x2x16x32xf16>
+  return %0, %1 : tensor<1x2x16x32xf16>, tensor<1x2x16x32xf16>
+}
+
+// -----
+
 // A state is replaced: its buffer has no more room.
 // CHECK-LABEL: func.func @state
 // CHECK-SAME: %arg2: tensor<1x2x8x4xf32> {nn.storage = [1, 2, 8, 4]}

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import numpy as np
 
@@ -78,6 +79,10 @@ class Writes(torch.nn.Module):
             + torch.exp2(x)
             + torch.isfinite(x) * torch.nn.functional.hardsigmoid(x),
         }
+
+
+def flat(results):
+    return results if isinstance(results, tuple) else (results,)
 
 
 def largest(a, b):
@@ -187,7 +192,9 @@ class TorchTest(unittest.TestCase):
         """Of positions alone, or of sizes: their results are PyTorch's all the same."""
         positions = torch.compile(lambda: torch.arange(6) * 2 + 1, backend=_dynamo.backend)
         self.assertTrue(torch.equal(positions(), torch.arange(6) * 2 + 1))
-        as_long = torch.compile(lambda x: torch.arange(x.shape[0]) * 2 + 1, backend=_dynamo.backend, dynamic=True)
+        as_long = torch.compile(
+            lambda x: torch.arange(x.shape[0]) * 2 + 1, backend=_dynamo.backend, dynamic=True
+        )
         for length in (3, 5):
             self.assertTrue(torch.equal(as_long(torch.ones(length)), torch.arange(length) * 2 + 1))
         for report in fusion.torch_reports():
@@ -226,6 +233,50 @@ class TorchTest(unittest.TestCase):
             self.assertLess(largest(a, b), 1e-6, one)
         (report,) = fusion.torch_reports()
         self.assertEqual(report.left, [])
+
+    def test_static_caches_are_written_where_they_lie(self):
+        """One row, or rows that follow one another; and a cache whose old rows are read too is copied."""
+
+        def step(keys, values, length, new, scale):
+            at = torch.arange(new.shape[2]) + length
+            length.add_(new.shape[2])
+            keys.index_copy_(2, at, new * 2)
+            values.index_copy_(2, at, new + 1)
+            return ((keys * scale).sum(-1) * values.sum(-1)).relu()
+
+        def and_reads(keys, values, length, new, scale):
+            old = keys[:, :, 0] * 3
+            return step(keys, values, length, new, scale), old
+
+        for function, rows, in_place in ((step, 1, 2), (step, 3, 2), (and_reads, 1, 1)):
+            torch._dynamo.reset()
+            fusion.torch_reports(clear=True)
+            keys, values = torch.randn(2, 3, 8, 16), torch.randn(2, 3, 8, 16)
+            got = [keys, values, torch.tensor(1), torch.randn(2, 3, rows, 16), torch.randn(16)]
+            want = [each.clone() for each in got]
+            compiled = torch.compile(function, backend=_dynamo.backend, options={"device": "emulate"})
+            with torch.no_grad(), mock.patch.object(_dynamo, "_changed", wraps=_dynamo._changed) as changed:
+                for _ in range(2):
+                    results = zip(flat(compiled(*got)), flat(function(*want)))
+                    for a, b in [*results, *zip(got, want)]:
+                        self.assertLess(largest(a, b), 1e-4, (function, rows))
+            self.assertEqual(changed.call_count, 2 * in_place, (function, rows))
+            (report,) = fusion.torch_reports()
+            self.assertEqual(report.left, [])
+
+    def test_inputs_that_a_graph_changes(self):
+        def swap(a, b):
+            old = a * 1 + 0
+            a.copy_(b * 2)
+            b.copy_(old)
+            return a + b
+
+        got = [torch.randn(4), torch.randn(4)]
+        want = [each.clone() for each in got]
+        with torch.no_grad():
+            self.assertLess(largest(torch.compile(swap, backend=_dynamo.backend)(*got), swap(*want)), 1e-6)
+        for a, b in zip(got, want):
+            self.assertTrue(torch.equal(a, b))
 
     def test_options_are_checked_before_anything_is_compiled(self):
         for options, reason in (
