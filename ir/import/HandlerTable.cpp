@@ -59,6 +59,7 @@ const HandlerTable &HandlerTable::instance() {
     registerAttention(all);
     registerContribAttention(all);
     registerLinearAttention(all);
+    registerGatedDeltaNet(all);
     registerContrib(all);
     registerExperts(all);
     registerScatter(all);

@@ -222,6 +222,7 @@ void registerRotary(HandlerTable &table);
 void registerAttention(HandlerTable &table);
 void registerContribAttention(HandlerTable &table);
 void registerLinearAttention(HandlerTable &table);
+void registerGatedDeltaNet(HandlerTable &table);
 void registerContrib(HandlerTable &table);
 void registerExperts(HandlerTable &table);
 void registerScatter(HandlerTable &table);
