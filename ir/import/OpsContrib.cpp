@@ -216,6 +216,17 @@ void matMulNBits(NodeImporter &node) {
   node.result(0, node.has(5) ? node.add(y, node.operand(5)) : y);
 }
 
+/// x + y * gate, with one gate for each row; with a weight, the gate is sigmoid(gate . weight). Each of these
+/// rounds.
+void gatedAdd(NodeImporter &node) {
+  Value gate = node.operand(2);
+  if (node.has(3))
+    gate = node.build<nn::SigmoidOp>(node.build<nn::MatmulOp>({gate, node.operand(3)}));
+  if (!node.failed() && node.owner().resolve(node.shapeOf(gate).back()) != Dim(1))
+    return node.fail("a gate of " + shapeString(node.shapeOf(gate)) + " is not one for each row");
+  node.result(0, node.add(node.operand(0), node.mul(node.operand(1), gate)));
+}
+
 } // namespace
 
 void registerContrib(HandlerTable &table) {
@@ -226,6 +237,7 @@ void registerContrib(HandlerTable &table) {
   });
   table.add("com.microsoft", "GemmFastGelu", 2, 3, gemmFastGelu);
   table.add("com.microsoft", "FusedGemm", 2, 3, fusedGemm);
+  table.add("com.microsoft", "GatedAdd", 3, 4, gatedAdd);
   table.add("com.microsoft", "AllReduce", 1, 1, allReduce);
   table.add("com.microsoft", "AllGather", 1, 1, allGather);
   table.add("com.microsoft", "MatMulNBits", 3, 6, matMulNBits);

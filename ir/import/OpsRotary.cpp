@@ -1,6 +1,8 @@
 // Rotary position embedding: ONNX's own op and the contrib op.
 #include "ir/import/OpsShared.h"
 
+#include "ir/import/Graph.h"
+
 using namespace mlir;
 
 namespace fusion::onnx {
@@ -67,7 +69,60 @@ Value tokenPositions(NodeImporter &node, Value ids, const Dim &sequence) {
   return node.add(node.reshape(ids, {1}), countFrom(node, 0, sequence));
 }
 
-void rotaryEmbedding(NodeImporter &node, unsigned positionsInput, unsigned cosInput, unsigned sinInput) {
+/// For each column of the tables, which of three positions of a token it takes: time, height or width. Empty
+/// with a failure where the sections do not fill the tables.
+std::vector<int64_t> streamsOf(NodeImporter &node, int64_t width) {
+  const std::vector<int64_t> sections = node.intsAttribute("mrope_section");
+  const int64_t layout = node.intAttribute("mrope_layout", 0);
+  const bool isValid = sections.size() == 3 && llvm::all_of(sections, [](int64_t size) { return size >= 0; });
+  if (!isValid || sections[0] + sections[1] + sections[2] != width) {
+    node.fail("mrope_section does not divide tables of width " + Twine(width) + " in three");
+    return {};
+  }
+  if (layout != 0 && layout != 1) {
+    node.fail("mrope_layout is " + Twine(layout) + ", neither 0 nor 1");
+    return {};
+  }
+  std::vector<int64_t> streams(width, 0);
+  for (int64_t column = 0; column < width; ++column) {
+    const int64_t turn = column % 3;
+    if (layout == 0)
+      streams[column] = column < sections[0] ? 0 : column < sections[0] + sections[1] ? 1 : 2;
+    else if (turn != 0 && column < 3 * sections[turn])
+      streams[column] = turn;
+  }
+  return streams;
+}
+
+/// Rows of a table for three positions of each token, [3, batch, sequence]: [batch, 1, sequence, width].
+Value tableRowsOfStreams(NodeImporter &node, Value table, Value positions) {
+  const DimShape shape = node.shapeOf(positions);
+  if (node.failed())
+    return {};
+  const Dim width = node.owner().resolve(node.shapeOf(table).back());
+  if (shape.size() != 3 || node.owner().resolve(shape[0]) != Dim(3) || !width.isStatic()) {
+    node.fail("position_ids of " + shapeString(shape) + " are not [3, batch, sequence]");
+    return {};
+  }
+  const std::vector<int64_t> streams = streamsOf(node, width.value());
+  if (node.failed())
+    return {};
+  const Value ids = node.cast(positions, node.i64Type());
+  const Value columns = node.constant(Tensor::of<int64_t>(DType::I64, {width.value()}, streams));
+  Value rows;
+  for (int64_t stream = 0; stream < 3; ++stream) {
+    if (!llvm::is_contained(streams, stream))
+      continue;
+    const Value chosen = node.reshape(node.slice(ids, 0, Dim(stream), Dim(1)), {shape[1], shape[2]});
+    const Value own = tableRows(node, table, chosen);
+    const Value takes = node.build<nn::EqualOp>({columns, node.scalar(node.i64Type(), stream)});
+    rows = rows ? node.build<nn::WhereOp>({takes, own, rows}) : own;
+  }
+  return rows;
+}
+
+void rotaryEmbedding(NodeImporter &node, unsigned positionsInput, unsigned cosInput, unsigned sinInput,
+                     bool hasStreams = false) {
   DimShape shape = node.shape(0);
   Value x = node.operand(0), cos = node.operand(cosInput), sin = node.operand(sinInput);
   int64_t heads = node.intAttribute("num_heads", 0), rotary = node.intAttribute("rotary_embedding_dim", 0);
@@ -90,7 +145,9 @@ void rotaryEmbedding(NodeImporter &node, unsigned positionsInput, unsigned cosIn
                   : node.reshape(x, {shape[0], shape[1], *size, width * Dim(2)});
   }
   for (Value *table : {&cos, &sin}) {
-    if (node.has(positionsInput)) {
+    if (hasStreams) {
+      *table = tableRowsOfStreams(node, *table, node.operand(positionsInput));
+    } else if (node.has(positionsInput)) {
       *table = tableRows(node, *table, tokenPositions(node, node.operand(positionsInput), sequence));
     } else if (node.rankOf(*table) == 3) {
       const DimShape rows = node.shapeOf(*table);
@@ -108,19 +165,22 @@ void rotaryEmbedding(NodeImporter &node, unsigned positionsInput, unsigned cosIn
   node.result(0, node.reshape(rotate(node, x, cos, sin, interleaved), shape));
 }
 
-void contribRotaryEmbedding(NodeImporter &node) {
+void contribRotaryEmbedding(NodeImporter &node, bool hasStreams) {
   if (node.floatAttribute("scale", 1.0) != 1.0)
     return node.fail("scale other than 1 is not supported");
   if (node.intAttribute("is_packed_batching", 0) != 0)
     return node.fail("is_packed_batching is not supported");
-  rotaryEmbedding(node, 1, 2, 3);
+  rotaryEmbedding(node, 1, 2, 3, hasStreams);
 }
 
 } // namespace
 
 void registerRotary(HandlerTable &table) {
   table.add("", "RotaryEmbedding", 3, 4, [](NodeImporter &node) { rotaryEmbedding(node, 3, 1, 2); });
-  table.add("com.microsoft", "RotaryEmbedding", 4, 4, contribRotaryEmbedding);
+  table.add("com.microsoft", "RotaryEmbedding", 4, 4,
+            [](NodeImporter &node) { contribRotaryEmbedding(node, false); });
+  table.add("com.microsoft", "MRotaryEmbedding", 4, 4,
+            [](NodeImporter &node) { contribRotaryEmbedding(node, true); });
 }
 
 } // namespace fusion::onnx

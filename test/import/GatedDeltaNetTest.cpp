@@ -1,4 +1,4 @@
-// com.microsoft GatedDeltaNet and what stands around linear attention.
+// com.microsoft GatedDeltaNet and what exporters put beside it.
 #include "ModelBuilder.h"
 
 #include <gmock/gmock.h>
@@ -99,6 +99,45 @@ TEST(GatedDeltaNet, GatedRMSNorm) {
                                         HasSubstr("scale_in = f32"), HasSubstr("nn.silu")));
   ModelBuilder::attribute(node, "activation", std::string("gelu"));
   EXPECT_THAT(Importer().text(b), HasSubstr("activation 'gelu' is none of silu, swish and sigmoid"));
+}
+
+TEST(GatedDeltaNet, GatedAdd) {
+  ModelBuilder b(24);
+  b.importDomain(microsoft, 1);
+  b.input("x", TensorProto::BFLOAT16, {"b", "t", "8"}).input("y", TensorProto::BFLOAT16, {"b", "t", "8"});
+  b.input("gate", TensorProto::BFLOAT16, {"b", "t", "1"}).input("h", TensorProto::BFLOAT16, {"b", "t", "8"});
+  b.input("w", TensorProto::BFLOAT16, {"8", "1"}).output("z");
+  ModelBuilder projected = b, wide = b;
+  b.node("GatedAdd", {"x", "y", "gate"}, {"z"}, microsoft);
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr("nn.mul"), HasSubstr("nn.add"), Not(HasSubstr("nn.matmul"))));
+  projected.node("GatedAdd", {"x", "y", "h", "w"}, {"z"}, microsoft);
+  EXPECT_THAT(Importer().text(projected), AllOf(HasSubstr("nn.matmul"), HasSubstr("nn.sigmoid")));
+  wide.node("GatedAdd", {"x", "y", "h"}, {"z"}, microsoft);
+  EXPECT_THAT(Importer().text(wide), HasSubstr("is not one for each row"));
+}
+
+ModelBuilder streams(std::vector<int64_t> sections, int64_t layout, const std::string &leading = "3") {
+  ModelBuilder b(24);
+  b.importDomain(microsoft, 1);
+  b.input("x", TensorProto::FLOAT16, {"b", "t", "32"}).input("ids", TensorProto::INT64, {leading, "b", "t"});
+  b.input("cos", TensorProto::FLOAT16, {"64", "8"}).input("sin", TensorProto::FLOAT16, {"64", "8"});
+  b.output("y");
+  auto &node = b.node("MRotaryEmbedding", {"x", "ids", "cos", "sin"}, {"y"}, microsoft);
+  ModelBuilder::attribute(node, "mrope_section", sections);
+  ModelBuilder::attribute(node, "mrope_layout", layout);
+  return b;
+}
+
+TEST(GatedDeltaNet, RotationByThreePositions) {
+  EXPECT_THAT(
+      Importer().text(streams({4, 2, 2}, 0)),
+      AllOf(HasSubstr("nn.rope"), HasSubstr("nn.where"), HasSubstr("dense<[0, 0, 0, 0, 1, 1, 2, 2]>")));
+  EXPECT_THAT(Importer().text(streams({5, 2, 1}, 1)), HasSubstr("dense<[0, 1, 2, 0, 1, 0, 0, 0]>"));
+  EXPECT_THAT(Importer().text(streams({8, 0, 0}, 0)), Not(HasSubstr("nn.where"))); // one position
+  EXPECT_THAT(Importer().text(streams({4, 2, 1}, 0)), HasSubstr("does not divide tables of width 8"));
+  EXPECT_THAT(Importer().text(streams({4, 2, 2}, 2)), HasSubstr("mrope_layout is 2"));
+  EXPECT_THAT(Importer().text(streams({4, 2, 2}, 0, "2")), HasSubstr("are not [3, batch, sequence]"));
 }
 
 } // namespace
