@@ -85,6 +85,7 @@ Value sumOf(NodeImporter &node, Value left, Value right) {
 
 /// The attention itself, heads merged.
 Value attendHeads(NodeImporter &node, const Heads &heads, Value mask) {
+  node.ignore({"mask_filter_value"}); // without a mask it says nothing
   AttentionSettings settings;
   settings.scale = node.floatAttribute("scale", 0);
   if (node.intAttribute("unidirectional", 0) != 0 && !node.failed()) {

@@ -226,6 +226,26 @@ TEST(Attention, CausalIsAligned) {
               AllOf(Not(HasSubstr("causal = true")), HasSubstr("nn.less_equal")));
 }
 
+/// What masked keys get counts where there is a mask; exporters write it without one, too.
+TEST(Contrib, AttentionWithoutTheMaskThatItFilters) {
+  for (const bool isMasked : {false, true}) {
+    ModelBuilder b(17);
+    b.importDomain(microsoft, 1);
+    b.input("x", TensorProto::FLOAT, {"b", "t", "8"}).input("w", TensorProto::FLOAT, {"8", "24"});
+    b.input("bias", TensorProto::FLOAT, {"24"}).input("mask", TensorProto::INT32, {"b", "t"}).output("y");
+    auto &node = b.node("Attention", {"x", "w", "bias", isMasked ? "mask" : ""}, {"y"}, microsoft);
+    ModelBuilder::attribute(node, "num_heads", int64_t(2));
+    auto *value = node.add_attribute();
+    value->set_name("mask_filter_value");
+    value->set_type(proto::AttributeProto::FLOAT);
+    value->set_f(-512);
+    const auto filters = HasSubstr("-5.120000e+02");
+    const std::string text = Importer().text(b);
+    EXPECT_THAT(text, HasSubstr("nn.attention"));
+    EXPECT_EQ(testing::Value(text, filters), isMasked) << text;
+  }
+}
+
 /// 2 heads of queries and keys of 4, 4 heads of values of 8.
 ModelBuilder linearAttention(const std::string &domain, const std::string &rule,
                              std::vector<std::string> optional = {"past", "g", "beta"}) {
