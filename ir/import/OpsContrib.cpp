@@ -222,7 +222,9 @@ void gatedAdd(NodeImporter &node) {
   Value gate = node.operand(2);
   if (node.has(3))
     gate = node.build<nn::SigmoidOp>(node.build<nn::MatmulOp>({gate, node.operand(3)}));
-  if (!node.failed() && node.owner().resolve(node.shapeOf(gate).back()) != Dim(1))
+  if (node.failed())
+    return;
+  if (node.shapeOf(gate).empty() || node.owner().resolve(node.shapeOf(gate).back()) != Dim(1))
     return node.fail("a gate of " + shapeString(node.shapeOf(gate)) + " is not one for each row");
   node.result(0, node.add(node.operand(0), node.mul(node.operand(1), gate)));
 }

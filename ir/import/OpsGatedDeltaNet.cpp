@@ -34,7 +34,7 @@ void gatedRmsNorm(NodeImporter &n) {
   const DimShape whole = n.shape(xInput), scale = n.shape(scaleInput);
   if (n.failed())
     return;
-  if (whole.empty() || scale.size() != 1)
+  if (whole.empty() || scale.size() != 1 || scale[0] == Dim(0))
     return n.fail("scale of " + shapeString(scale) + " is no vector");
   const auto groups = n.owner().resolve(whole.back()).dividedBy(n.owner().resolve(scale[0]));
   if (!groups)
@@ -175,7 +175,8 @@ private:
     const DimShape state = n.shape(stateInput);
     const Dim heads = n.owner().resolve(state[1]), valueSize = n.owner().resolve(state[2]),
               size = n.owner().resolve(state[3]), valueWidth = heads * valueSize;
-    const auto keyHeads = n.owner().resolve(width - valueWidth).dividedBy(size * Dim(2));
+    const auto keyHeads =
+        size == Dim(0) ? std::nullopt : n.owner().resolve(width - valueWidth).dividedBy(size * Dim(2));
     if (!keyHeads)
       return no("packed queries, keys and values of " + width.str() + " do not fit a state of " +
                 shapeString(state));

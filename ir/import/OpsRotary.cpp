@@ -99,6 +99,10 @@ Value tableRowsOfStreams(NodeImporter &node, Value table, Value positions) {
   const DimShape shape = node.shapeOf(positions);
   if (node.failed())
     return {};
+  if (node.rankOf(table) != 2) {
+    node.fail("a table of " + shapeString(node.shapeOf(table)) + " is not [positions, width]");
+    return {};
+  }
   const Dim width = node.owner().resolve(node.shapeOf(table).back());
   if (shape.size() != 3 || node.owner().resolve(shape[0]) != Dim(3) || !width.isStatic()) {
     node.fail("position_ids of " + shapeString(shape) + " are not [3, batch, sequence]");

@@ -107,7 +107,8 @@ TEST(GatedDeltaNet, GatedAdd) {
   b.input("x", TensorProto::BFLOAT16, {"b", "t", "8"}).input("y", TensorProto::BFLOAT16, {"b", "t", "8"});
   b.input("gate", TensorProto::BFLOAT16, {"b", "t", "1"}).input("h", TensorProto::BFLOAT16, {"b", "t", "8"});
   b.input("w", TensorProto::BFLOAT16, {"8", "1"}).output("z");
-  ModelBuilder projected = b, wide = b;
+  b.input("one", TensorProto::BFLOAT16, {});
+  ModelBuilder projected = b, wide = b, scalar = b;
   b.node("GatedAdd", {"x", "y", "gate"}, {"z"}, microsoft);
   EXPECT_THAT(Importer().text(b),
               AllOf(HasSubstr("nn.mul"), HasSubstr("nn.add"), Not(HasSubstr("nn.matmul"))));
@@ -115,6 +116,8 @@ TEST(GatedDeltaNet, GatedAdd) {
   EXPECT_THAT(Importer().text(projected), AllOf(HasSubstr("nn.matmul"), HasSubstr("nn.sigmoid")));
   wide.node("GatedAdd", {"x", "y", "h"}, {"z"}, microsoft);
   EXPECT_THAT(Importer().text(wide), HasSubstr("is not one for each row"));
+  scalar.node("GatedAdd", {"x", "y", "one"}, {"z"}, microsoft);
+  EXPECT_THAT(Importer().text(scalar), HasSubstr("is not one for each row"));
 }
 
 ModelBuilder streams(std::vector<int64_t> sections, int64_t layout, const std::string &leading = "3") {
