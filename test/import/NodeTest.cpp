@@ -41,6 +41,8 @@ const std::set<std::string> claimed = {
     "Tanh", "TensorScatter", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze",
     "Upsample", "Where", "Xor", "com.microsoft.Attention", "com.microsoft.BiasAdd",
     "com.microsoft.BiasGelu", "com.microsoft.BiasSplitGelu",
+    "com.microsoft.GatedAdd", "com.microsoft.GatedDeltaNet", "com.microsoft.GatedRMSNorm",
+    "com.microsoft.LinearAttentionGate", "com.microsoft.MRotaryEmbedding",
     "com.microsoft.DecoderMaskedMultiHeadAttention", "com.microsoft.DynamicQuantizeMatMul",
     "com.microsoft.EmbedLayerNormalization", "com.microsoft.FastGelu", "com.microsoft.FusedConv",
     "com.microsoft.FusedGemm", "com.microsoft.FusedMatMul", "com.microsoft.FusedMatMulActivation",
