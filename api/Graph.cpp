@@ -2,6 +2,7 @@
 
 #include "api/RankFiles.h"
 #include "api/Sampling.h"
+#include "ir/base/PlainText.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 #include "runtime/cuda/ReadMemory.h"
@@ -32,6 +33,18 @@ std::vector<Port> outputPorts(func::FuncOp function, const nn::SymbolicShapes &s
   return ports;
 }
 } // namespace
+
+/// Names are handed on as UTF-8: to Python, into JSON.
+static Status checkNames(const std::vector<Port> &ports) {
+  for (const Port &port : ports) {
+    std::string names = port.name;
+    for (const Dim &dim : port.shape)
+      names += dim.str();
+    if (!isUtf8(names))
+      return badInput("the name of '" + plainText(port.name) + "' or of one of its dims is not UTF-8");
+  }
+  return {};
+}
 
 /// The tensor's bytes as a file; a copy of one with gaps.
 static Result<std::shared_ptr<MappedFile>> fileOf(const std::string &name, const Tensor &tensor) {
@@ -107,6 +120,9 @@ read(const std::string &path, std::shared_ptr<MappedFile> contents, const LoadOp
     return badInput(path + ": shapes do not fit together");
   graph->inputs = inputPorts(*entry);
   graph->outputs = outputPorts(*entry, *shapes);
+  for (const std::vector<Port> *ports : {&graph->inputs, &graph->outputs})
+    if (Status status = checkNames(*ports); !status)
+      return badInput(path + ": " + status.error().message);
   return graph;
 }
 

@@ -1,5 +1,6 @@
 #include "api/Sampling.h"
 
+#include "ir/base/PlainText.h"
 #include "ir/dialect/Build.h"
 #include "ir/dialect/Sample.h"
 #include "ir/dialect/SymbolicShapes.h"
@@ -203,7 +204,8 @@ Result<Sampling> samplingNamed(std::string_view text) {
       sampling.topP = *value;
     else
       return badInput(
-          fmt::format("sampling is greedy, or some of temperature=0.8,top-k=50,top-p=0.9, not '{}'", text));
+          fmt::format("sampling is greedy, or some of temperature=0.8,top-k=50,top-p=0.9, not '{}'",
+                      plainText(text)));
     begin = comma + 1;
   }
   if (Status status = check(sampling); !status)

@@ -4,6 +4,7 @@
 #include "Output.h"
 
 #include "ir/base/MappedFault.h"
+#include "ir/base/PlainText.h"
 #include "ir/base/TemporaryPath.h"
 
 #include "llvm/Config/llvm-config.h"
@@ -72,22 +73,10 @@ llvm::StringRef endlessOption(int argc, char **argv) {
   return {};
 }
 
-/// One line, and not a screenful: what is quoted in a message may be anything.
-std::string presentable(llvm::StringRef message) {
-  constexpr size_t most = 2000, end = 500;
-  std::string text = message.size() <= most + end
-                         ? message.str()
-                         : (message.take_front(most) + " … " + message.take_back(end)).str();
-  for (char &c : text)
-    if (static_cast<unsigned char>(c) < ' ' || c == 127)
-      c = ' ';
-  return text;
-}
-
 /// Parses the command line. An error has been printed, as one line, if this is false.
 bool parseOptions(int argc, char **argv, const ToolFacts &tool) {
   if (llvm::StringRef word = endlessOption(argc, argv); !word.empty()) {
-    llvm::errs() << tool.name << ": " << presentable(("there is no option '" + word + "'").str()) << "\n";
+    llvm::errs() << tool.name << ": " << oneLine(("there is no option '" + word + "'").str()) << "\n";
     return false;
   }
   std::string text;
@@ -113,7 +102,7 @@ bool parseOptions(int argc, char **argv, const ToolFacts &tool) {
       line = line.split(".  Try").first;
     problem = line.str() + guess;
   }
-  llvm::errs() << tool.name << ": " << presentable(problem) << "\n";
+  llvm::errs() << tool.name << ": " << oneLine(problem) << "\n";
   return false;
 }
 
@@ -217,7 +206,7 @@ int runTool(const char *tool, const std::function<Status()> &work) {
   if (status)
     return 0;
   if (!status.error().message.empty())
-    llvm::errs() << tool << ": " << presentable(status.error().message) << "\n";
+    llvm::errs() << tool << ": " << oneLine(status.error().message) << "\n";
   return static_cast<int>(status.error().kind);
 }
 

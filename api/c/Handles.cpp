@@ -1,6 +1,7 @@
 #include "api/c/Handles.h"
 
 #include "ir/base/DLPack.h"
+#include "ir/base/PlainText.h"
 #include "ir/base/Progress.h"
 
 #include <cstdlib>
@@ -28,7 +29,7 @@ const fusion_port *Ports::get(size_t *count) const {
 }
 
 fusion_status fail(const Error &error) {
-  lastError = error.message;
+  lastError = oneLine(error.message);
   return static_cast<fusion_status>(error.kind);
 }
 

@@ -15,6 +15,12 @@ std::string plainText(std::string_view text, size_t longest = 200);
 /// and has no HTML.
 std::string markdownText(std::string_view text);
 
+/// A message as one line of UTF-8, and not a screenful: what is quoted in it may be anything.
+std::string oneLine(std::string_view message);
+
+/// True for UTF-8: every character in its shortest form, no halves of surrogates.
+bool isUtf8(std::string_view text);
+
 /// True for what plainText() leaves as it is, at any length.
 bool isPlainText(std::string_view text);
 

@@ -1,6 +1,7 @@
 """Compiled graphs and their caches."""
 
 import json
+import operator
 import os
 from collections.abc import Mapping
 from typing import Callable, NamedTuple, Optional
@@ -8,7 +9,7 @@ from typing import Callable, NamedTuple, Optional
 import numpy
 
 from . import _core
-from ._errors import BadInput
+from ._errors import BadInput, Lacking
 from ._graph import Graph, HasPorts, load
 from ._options import did_you_mean, options_of, with_options
 from ._report import Report
@@ -200,6 +201,16 @@ class Program(HasPorts):
         )
 
 
+def _size(name, size):
+    try:
+        number = operator.index(size)
+    except TypeError:
+        number = -1
+    if isinstance(size, bool) or not 0 <= number < 2**63:
+        raise BadInput(f"{name} takes a size from 0 on, not {size!r}")
+    return number
+
+
 class Caches:
     """The key/value caches of one conversation, which each call extends.
 
@@ -225,6 +236,7 @@ class Caches:
             raise BadInput(
                 f"the inputs have no dim '{unknown}': {', '.join(sorted(dims))}" + did_you_mean(unknown, dims)
             )
+        sizes = {name: _size(name, size) for name, size in sizes.items()}
         self._tensors = {}
         for past, present in self._pairs:
             port = shapes[past]
@@ -238,7 +250,10 @@ class Caches:
                     f"{past}: none of its dims {port.shape} is the number of positions: "
                     "give the others sizes only"
                 )
-            self._tensors[past] = numpy.zeros(shape, numpy_type(port.dtype))
+            try:
+                self._tensors[past] = numpy.zeros(shape, numpy_type(port.dtype))
+            except (MemoryError, ValueError) as error:  # the second of more bytes than an address has
+                raise Lacking(f"{past}: there is not enough memory for {shape}") from error
 
     def __call__(self, inputs=None, /, **named):
         given = {**(inputs or {}), **named}

@@ -195,6 +195,8 @@ TEST(CInterface, SaysWhatItRefuses) {
   refuses(fusion_options_set(handle, "target", "sm_1"), "takes one of sm_");
   fusion_graph *graph = nullptr;
   refuses(fusion_graph_load("absent.onnx", handle, &graph), "absent.onnx: no such file");
+  refuses(fusion_graph_load("two\nlines.onnx", handle, &graph), "two lines.onnx: no such file");
+  refuses(fusion_options_set(handle, "sample", "top-k=2\n"), "not 'top-k=2_'");
   refuses(fusion_graph_load_bytes("text", 4, nullptr, nullptr, "mine", handle, &graph),
           "mine: not an ONNX model");
   EXPECT_EQ(graph, nullptr);

@@ -72,6 +72,22 @@ TEST(PlainText, IsAComment) {
   EXPECT_EQ(plainText(std::string(100000, 'x')).size(), 200u);
 }
 
+TEST(PlainText, MessagesAreOneLineOfUtf8) {
+  EXPECT_EQ(oneLine("\xc3\xa9: \xe2\x80\xa6 \xf0\x9f\x98\x80"), "\xc3\xa9: \xe2\x80\xa6 \xf0\x9f\x98\x80");
+  EXPECT_EQ(oneLine("a\nb\tc\x7f"), "a b c ");
+  EXPECT_EQ(oneLine("\xff\xc3(\xe2\x80"), "??(??");
+  for (const char *wrong : {"\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
+                            "\xf4\x90\x80\x80", "\xf8", "\x80"})
+    EXPECT_FALSE(isUtf8(wrong)) << wrong;
+  EXPECT_TRUE(isUtf8("\xf4\x8f\xbf\xbf\xed\x9f\xbf"));
+  std::string large;
+  for (int i = 0; i < 10000; ++i)
+    large += "\xe2\x80\xa6";
+  const std::string cut = oneLine(large);
+  EXPECT_TRUE(isUtf8(cut));
+  EXPECT_LT(cut.size(), 3000u);
+}
+
 TEST(PlainText, StaysAsItIs) {
   for (int first = 0; first < 256; ++first)
     for (int second = 0; second < 256; ++second) {

@@ -172,6 +172,12 @@ class ModuleTest(unittest.TestCase):
         copying = fusion.compile(folder / "model.onnx", device="cpu")
         with self.assertRaisesRegex(fusion.BadInput, "key_cache: the size of pages is not given"):
             program.caches()
+        for wrong in (-1, 1.5, "8", None, True, 2**63):
+            with self.assertRaisesRegex(fusion.BadInput, "pages takes a size from 0 on, not "):
+                program.caches(pages=wrong)
+        for large in (2**50, 2**62):
+            with self.assertRaisesRegex(fusion.Lacking, "key_cache: there is not enough memory for "):
+                program.caches(pages=large)
         pools, copied = program.caches(pages=9), copying.caches(pages=9)
         self.assertEqual(set(pools), {"key_cache", "value_cache"})
         self.assertEqual(pools["key_cache"].shape, (9, 8, 2, 16))
@@ -200,6 +206,20 @@ class ModuleTest(unittest.TestCase):
         self.assertTrue(all(0 in caches[past].shape for past in caches))
         with self.assertRaisesRegex(fusion.BadInput, "is one of the caches"):
             caches({next(iter(caches)): 1})
+
+    def test_names_that_are_no_text(self):
+        """ONNX says that they are UTF-8, protobuf does not look."""
+        def model(op):
+            ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["dim_"]) for name in ("in__", "out_")]
+            node = helper.make_node(op, ["in__"], ["out_"], name="name")
+            graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+            return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
+
+        for op, names, reason in (("Relu", (b"dim_", b"in__", b"out_"), "not UTF-8"),
+                                  ("none", (b"name", b"none"), r"\?\?\?\?.*not supported")):
+            for name in names:
+                with self.assertRaisesRegex(fusion.BadInput, reason):
+                    fusion.load(model(op).replace(name, b"\xff\xfe\xc3\x80"[:3] + b"\xf5"))
 
     def test_errors_by_kind(self):
         for wrong, reason in (
