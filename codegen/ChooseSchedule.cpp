@@ -2,6 +2,9 @@
 
 #include "ir/dialect/Types.h"
 
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -36,7 +39,36 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views) {
   return result;
 }
 
+/// True if a kernel would say some op again and again: ops that move elements read their operands at other
+/// indices, and what two of them read is computed for each. Along a chain that doubles with every op.
+static bool repeatsTooOften(const Region &region) {
+  llvm::DenseMap<Value, llvm::SmallSet<size_t, 4>> indices; ///< by the ways from the outputs, as hashes
+  for (Value output : region.outputs)
+    indices[output].insert(0);
+  const size_t most = 256 + 4 * region.ops.size();
+  size_t computed = 0;
+  for (Operation *op : llvm::reverse(region.ops)) {
+    llvm::SmallSet<size_t, 4> own;
+    for (Value result : op->getResults())
+      for (size_t index : indices[result])
+        own.insert(index);
+    computed += own.size();
+    if (computed > most)
+      return true;
+    const bool moves = llvm::isa<nn::ConcatOp, nn::SliceOp, nn::PadOp, nn::ReshapeOp, nn::TransposeOp,
+                                 nn::ExpandOp, nn::GatherOp, nn::GatherElementsOp, nn::GatherNdOp>(op);
+    for (OpOperand &operand : op->getOpOperands())
+      for (size_t index : own) {
+        const size_t way = llvm::hash_combine(index, op, operand.getOperandNumber());
+        indices[operand.get()].insert(moves ? way : index);
+      }
+  }
+  return false;
+}
+
 Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, const KernelContext &context) {
+  if (region.ops.size() > 1 && repeatsTooOften(region))
+    return refusal("ops that move elements read each other, so that the kernel doubles with every one");
   auto plan = schedule.plan(region, context);
   if (plan && context.batchInvariant && !plan->batchInvariant)
     return refusal(

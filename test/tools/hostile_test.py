@@ -195,6 +195,24 @@ class Onnx(Hostile):
         onnx.save(made, self.path("m.onnx"))
         self.compile_refused("m.onnx", "a part has size")
 
+    def test_concats_of_concats(self):
+        """One kernel for them all would say each twice as often as the next."""
+        value, last = helper.make_tensor_value_info, 16
+        nodes = [helper.make_node("Concat", [f"t{i}", f"t{i}"], [f"t{i + 1}"], axis=0) for i in range(last)]
+        graph = helper.make_graph(nodes, "g", [value("t0", TensorProto.FLOAT, ["n"])],
+                                  [value(f"t{last}", TensorProto.FLOAT, None)])
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+        made.ir_version = 9
+        onnx.save(made, self.path("m.onnx"))
+        source, _ = self.run_tool("fusion-opt", "m.onnx", "--fuse", "--emit=cuda", "--quiet", preexec_fn=limits)
+        self.assertLess(source.count("\n"), 10000)
+        x = np.arange(3, dtype=np.float32)
+        write_safetensors(self.path("i.safetensors"), {"t0": ("F32", [3], x.tobytes())})
+        y = np.tile(x, 2**last)
+        write_safetensors(self.path("o.safetensors"), {f"t{last}": ("F32", [y.size], y.tobytes())})
+        self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors", "--device=emulate",
+                      "--quiet")
+
     def test_a_function_twice(self):
         def function():
             return helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])],
