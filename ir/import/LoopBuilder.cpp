@@ -46,7 +46,11 @@ void LoopBuilder::next(unsigned state, Value value) {
   const DimShape &before = n.shapeOf(states[state].initial), &after = n.shapeOf(value);
   auto differs = [&](const Dim &left, const Dim &right) {
     const Dim difference = n.owner().resolve(left - right);
-    return difference.isStatic() && !(difference == Dim(0));
+    const std::set<std::string> symbols = difference.symbols();
+    // n and 2 * n are equal where there is nothing, which is not what the graph means
+    const bool holdsForNone =
+        symbols.size() == 1 && difference.substitute({{*symbols.begin(), Dim(0)}}) == Dim(0);
+    return holdsForNone || (difference.isStatic() && !(difference == Dim(0)));
   };
   bool same = NodeImporter::typeOf(value) == NodeImporter::typeOf(states[state].initial) &&
               before.size() == after.size();

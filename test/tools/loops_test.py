@@ -230,6 +230,18 @@ class Loops(ToolTest):
         self.refuse("fusion-opt", "m.onnx", "--fuse", "--emit=plan",
                     says="how many steps it takes depends on run-time data")
 
+    def test_a_state_that_grows(self):
+        """Its size is not taken for one that is twice itself, which is none."""
+        body = helper.make_graph([helper.make_node("Identity", ["on"], ["still"]),
+                                  helper.make_node("Concat", ["s", "s"], ["t"], axis=0)], "b",
+                                 [info("i", INT64, []), info("on", BOOL, []), info("s", FLOAT, None)],
+                                 [info("still", BOOL, []), info("t", FLOAT, None)])
+        loop = helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)
+        count = numpy_helper.from_array(numpy.array(100), "count")
+        graph = helper.make_graph([loop], "g", [info("x", FLOAT, ["n"])], [info("y", FLOAT, None)], [count])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.path("m.onnx"))
+        self.refuse("fusion-run", "m.onnx", "--random-inputs=n:3", says="must stay the same")
+
     def test_nested(self):
         """Both numbers of steps are sizes; what each outer step leaves is kept, too."""
         size = lambda x: [helper.make_node("Shape", [x], [x + "shape"]), helper.make_node("Squeeze", [x + "shape"], [x + "n"])]
