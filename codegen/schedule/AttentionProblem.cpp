@@ -136,7 +136,7 @@ std::vector<SizeRange> ranges(const Problem &problem) {
   }
   if (ranges.empty())
     return {};
-  add(INT64_MAX);
+  ranges.push_back({size, next, INT64_MAX});
   return ranges;
 }
 
