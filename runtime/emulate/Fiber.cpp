@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(FUSION_TSAN_FIBERS)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #if defined(__x86_64__)
 // The callee-saved registers go to the stack, so the stack pointer is all there is to a fiber.
@@ -43,6 +46,20 @@ extern "C" void fusionEnterFiber();
 
 namespace fusion::emulate {
 
+#if defined(FUSION_TSAN_FIBERS)
+Fiber::Known::~Known() {
+  if (isOwn)
+    __tsan_destroy_fiber(fiber);
+}
+
+void Fiber::Known::begin() {
+  if (isOwn)
+    __tsan_destroy_fiber(fiber);
+  fiber = __tsan_create_fiber(0);
+  isOwn = true;
+}
+#endif
+
 #if defined(__x86_64__)
 
 void Fiber::prepare(char *stack, size_t bytes, void (*entry)(void *), void *argument) {
@@ -59,9 +76,19 @@ void Fiber::prepare(char *stack, size_t bytes, void (*entry)(void *), void *argu
   *--top = nullptr;                         // r14
   *--top = nullptr;                         // r15
   stackPointer = top;
+#if defined(FUSION_TSAN_FIBERS)
+  known.begin();
+#endif
 }
 
-void Fiber::switchTo(Fiber &from, Fiber &to) { fusionSwitchStack(&from.stackPointer, to.stackPointer); }
+void Fiber::switchTo(Fiber &from, Fiber &to) {
+#if defined(FUSION_TSAN_FIBERS)
+  if (!from.known.isOwn)
+    from.known.fiber = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(to.known.fiber, 0);
+#endif
+  fusionSwitchStack(&from.stackPointer, to.stackPointer);
+}
 
 #else
 

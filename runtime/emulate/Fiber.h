@@ -2,10 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
+#endif
+
+// ThreadSanitizer follows switches that it is told of.
+#if defined(__SANITIZE_THREAD__)
+#define FUSION_TSAN_FIBERS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FUSION_TSAN_FIBERS 1
+#endif
 #endif
 
 namespace fusion::emulate {
@@ -24,6 +34,19 @@ private:
   void *stackPointer = nullptr;
 #else
   ucontext_t context;
+#endif
+#if defined(FUSION_TSAN_FIBERS)
+  /// What ThreadSanitizer knows a fiber by; it is let go of when the fiber begins anew.
+  struct Known {
+    void *fiber = nullptr;
+    bool isOwn = false;
+    Known() = default;
+    Known(Known &&other) noexcept
+        : fiber(std::exchange(other.fiber, nullptr)), isOwn(std::exchange(other.isOwn, false)) {}
+    ~Known();
+    void begin();
+  };
+  Known known;
 #endif
 };
 
