@@ -49,7 +49,8 @@ Value uncastRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
 
 /// The first sum that reads `product`, which others may read too.
 nn::AddOp firstSum(Value product) {
-  for (Operation *user : llvm::reverse(llvm::to_vector(product.getUsers())))
+  const SmallVector<Operation *> users = llvm::to_vector(product.getUsers()); // reverse() keeps no temporary
+  for (Operation *user : llvm::reverse(users))
     if (auto add = llvm::dyn_cast<nn::AddOp>(user))
       return add;
   return {};
