@@ -17,7 +17,7 @@
 namespace fusion::test {
 namespace {
 
-constexpr int64_t memoryLimit = int64_t{8} << 30;
+[[maybe_unused]] constexpr int64_t memoryLimit = int64_t{8} << 30;
 constexpr double secondsPerFile = 4;
 
 double budgetSeconds() {
