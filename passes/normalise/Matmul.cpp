@@ -1,4 +1,4 @@
-// Transposes that a matmul can read through.
+// Operands that a matmul can read as they lie: through transposes, and in 16 bits where it adds in f32.
 #include "passes/Match.h"
 #include "passes/normalise/Patterns.h"
 
@@ -87,11 +87,40 @@ LogicalResult outerProduct(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTabl
   return success();
 }
 
+/// Whether sums of a product end in a cast to `type`, behind additions and multiplications in f32.
+bool roundsTo(nn::MatmulOp op, Type type) {
+  for (Operation *user = onlyUser(op); user; user = onlyUser(user->getResult(0))) {
+    if (llvm::isa<nn::CastOp>(user))
+      return elementType(user->getResult(0)) == type;
+    if (!llvm::isa<nn::AddOp, nn::MulOp>(user) || !elementType(user->getResult(0)).isF32())
+      return false;
+  }
+  return false;
+}
+
+// Pattern: cast16(matmul(cast32(a), cast32(b)) + c) -> cast16(matmul(a, b) as f32 + c); products of elements of
+// 16 bits are exact in f32, where both add them up
+LogicalResult widenedOperands(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &) {
+  auto a = op.getA().getDefiningOp<nn::CastOp>(), b = op.getB().getDefiningOp<nn::CastOp>();
+  if (!a || !b || !elementType(op.getY()).isF32() || !elementType(op.getA()).isF32() ||
+      !elementType(op.getB()).isF32())
+    return failure();
+  const Type type = elementType(a.getX());
+  if (type != elementType(b.getX()) || !(type.isBF16() || type.isF16()) || !roundsTo(op, type))
+    return failure();
+  replaceByChanged(rewriter, op, [&](nn::MatmulOp changed) {
+    changed.getAMutable().assign(a.getX());
+    changed.getBMutable().assign(b.getX());
+  });
+  return success();
+}
+
 } // namespace
 
 void addMatmul(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::MatmulOp>(patterns, shapes, transposedOperand);
   add<nn::MatmulOp>(patterns, shapes, outerProduct);
+  add<nn::MatmulOp>(patterns, shapes, widenedOperands);
   addPointwise(patterns, shapes, transposeAfterScale);
 }
 

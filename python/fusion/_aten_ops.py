@@ -276,19 +276,28 @@ def _scaled(m, value, factor, dtype):
     return value if factor == 1 else m.op("Mul", [value, m.operand(factor, dtype)])
 
 
+def _added_in_f32(m, dtype, a, b, bias, alpha=1, beta=1):
+    """alpha a b + beta bias of values of that type. PyTorch adds to the sums of the product before it rounds
+    them, which for 16 bits are f32."""
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    product = m.op("MatMul", [m.cast(a, dtype, wide), m.cast(b, dtype, wide)])
+    added = m.op("Add", [_scaled(m, product, alpha, wide),
+                         _scaled(m, m.cast(bias, dtype, wide), beta, wide)])
+    return m.cast(added, wide, dtype)
+
+
 @handler("addmm", "baddbmm")
 def addmm(m, node, bias, a, b, beta=1, alpha=1):
-    dtype = m.dtype(node)
-    product = _scaled(m, m.op("MatMul", [a, b]), alpha, dtype)
-    return m.op("Add", [product, _scaled(m, m.value(bias), beta, dtype)])
+    return _added_in_f32(m, m.dtype(node), m.value(a), m.value(b), m.value(bias), alpha, beta)
 
 
 @handler("linear")
 def linear(m, node, x, weight, bias=None):
     rank = len(m.shape(weight))
     turned = m.op("Transpose", [weight], perm=[1, 0]) if rank == 2 else m.value(weight)
-    product = m.op("MatMul", [x, turned])
-    return product if bias is None else m.op("Add", [product, bias])
+    if bias is None:
+        return m.op("MatMul", [x, turned])
+    return _added_in_f32(m, m.dtype(node), m.value(x), turned, m.value(bias))
 
 
 @handler("einsum")
