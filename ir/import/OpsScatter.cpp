@@ -75,6 +75,11 @@ Value Scatter::byComparing(StringRef reduction) {
   column.insert(column.begin() + axis + 1, Dim(1));   // [.., index, 1, ..]
   along[static_cast<size_t>(axis) + 1] = shape[axis]; // [1.., 1, position, 1..]
   row.insert(row.begin() + axis, Dim(1));             // [.., 1, position, ..]
+  if (reduction == "none" && n.shapeOf(indices)[axis] == Dim(1)) { // one update a column has none before it
+    along.erase(along.begin());
+    Value hit = n.build<nn::EqualOp>({indices, n.reshape(countFrom(n, 0, shape[axis]), along)});
+    return n.build<nn::WhereOp>({hit, updates, data});
+  }
   Value positions = n.reshape(countFrom(n, 0, shape[axis]), along);
   Value hit = n.build<nn::EqualOp>({n.reshape(indices, column), positions});
   if (reduction == "none") {

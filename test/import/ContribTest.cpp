@@ -105,6 +105,18 @@ TEST(Contrib, ScatterOfManyElements) {
   EXPECT_THAT(Importer().text(model("mean")), HasSubstr("reduction 'mean' is not supported"));
 }
 
+/// A row of a cache: no search for the first of several updates of a place.
+TEST(Contrib, ScatterOfOneUpdateIsASelection) {
+  ModelBuilder b(18);
+  b.input("x", TensorProto::FLOAT, {"n", "8", "4"}).input("i", TensorProto::INT64, {"n", "1", "4"});
+  b.input("u", TensorProto::FLOAT, {"n", "1", "4"}).output("y");
+  proto::AttributeProto *axis = b.node("ScatterElements", {"x", "i", "u"}, {"y"}).add_attribute();
+  axis->set_name("axis");
+  axis->set_type(proto::AttributeProto::INT);
+  axis->set_i(1);
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.where"), Not(HasSubstr("nn.arg_max"))));
+}
+
 /// The contrib norms stay in f32 until their end, ONNX's own round before the scale.
 TEST(Contrib, NormsRoundOnce) {
   ModelBuilder b = contribModel("SkipSimplifiedLayerNormalization", {"x", "x", "w"});
