@@ -36,7 +36,7 @@ public:
       for (const auto &[name, pattern] : report.patterns)
         for (const FusionReport::Miss &miss : pattern.missed)
           if (llvm::is_contained(options.only, name))
-            function.emitRemark() << name << " missed at " << miss.location << ": " << miss.reason;
+            emitRemark(function.getLoc()) << name << " missed at " << miss.location << ": " << miss.reason;
     }
   }
   void setArgument(std::string text) { argument = std::move(text); }
