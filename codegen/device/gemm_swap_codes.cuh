@@ -41,8 +41,8 @@ struct CodeSums : SwapSums<SwapSumsConfig<Config>> {
   /// Its first row of a tile; the other is 8 further on.
   static DEVICE int row_of_thread() { return (int)(thread_x() / 32 % 4 * 16 + lane_id() / 4); }
 
-  /// The registers of A for 64 codes along k of tile t, those of four products. `codes`: of the thread's first
-  /// row, from the ring on; `entries`: its scales.
+  /// The registers of A for 64 codes along k of tile t, those of four products. `codes`: those of the thread's
+  /// first row, from the ring on; `entries`: its scales.
   DEVICE void decode(u32 (&a)[4][4], const u8 *ring, u32 codes, const Entry *entries, int t, int box) const {
     constexpr int per_unit = Block::entries > 0 ? larger(1, 64 * Block::entries / Block::depth) : 1;
     const u32 q = lane_id() % 4u;

@@ -104,7 +104,7 @@ template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 
   constexpr u32 warps = Config::threads / 32, blocks = cluster_blocks<Config::cluster>;
   constexpr u32 words = sizeof(Best) / 4;
   // `batch`: elements that a thread has on their way
-  constexpr i64 batch = 8, step = Config::threads * (i64)blocks;
+  constexpr i64 batch = blocks > 1 ? 16 : 8, step = Config::threads * (i64)blocks;
   static_assert(warps <= 32 && blocks <= 32, "a warp looks at what all have found");
   SHARED(u32, of_warps, warps * words);
   SHARED(u32, of_blocks, blocks * words);

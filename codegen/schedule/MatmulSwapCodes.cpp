@@ -91,8 +91,9 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
     sharing.tiles = 2;
   const int64_t deepest = bitsOf(problem.b) == 4 && rows <= 64 ? 256 : 128,
                 most = rows <= 16 && !isClose(problem) ? 4 : 2;
-  for (auto [depth, groups] : {std::pair(deepest, most), std::pair(deepest, most - 1), std::pair(int64_t(128), most),
-                               std::pair(int64_t(128), int64_t(1))}) {
+  const int64_t fewer = std::max(int64_t(2), most - 1), shallow = 128, one = 1;
+  for (auto [depth, groups] : {std::pair(deepest, most), std::pair(deepest, fewer), std::pair(shallow, most),
+                               std::pair(shallow, one)}) {
     sharing.depth = depth;
     sharing.groups = groups;
     sharing.kSplit = swappedSplit(columns, *problem.k.constant() / depth, target);

@@ -21,6 +21,8 @@ constexpr uint32_t blockThreads = 256, longThreads = 1024;
 constexpr int64_t longRow = 4096; ///< elements of a row that is worth a block of longThreads
 constexpr int64_t clusterRow = 32768; ///< and of one that is worth a cluster of these
 constexpr uint32_t clusterBlocks = 8; ///< the largest that every GPU with clusters has
+/// Of which a multiprocessor has room for several, so that the rows of a batch do not come one after another.
+constexpr uint32_t clusterThreads = 512;
 constexpr int64_t mostBlocks = 65536;
 
 size_t normalised(int64_t axis, size_t rank) {
@@ -77,7 +79,7 @@ public:
                                        .arguments = std::move(arguments),
                                        .name = body::kernelName(region, context),
                                        .threads = threads,
-                                       .residentBlocks = cluster > 1 ? 1u : 0u,
+                                       .residentBlocks = cluster > 1 ? 2u : 0u,
                                        .clusterBlocks = cluster});
     draft.gridX = Dim::min(product(rows).ceilDiv(rowsPerBlock), mostBlocks) * Dim(cluster);
     draft.flops = product(shape);
@@ -92,8 +94,10 @@ public:
   /// A cluster takes a row, if it is long enough.
   void takeClusters() {
     takeBlocks();
-    if (shape[axis].constant().value_or(0) >= clusterRow && context.target.has(Feature::Clusters))
+    if (shape[axis].constant().value_or(0) >= clusterRow && context.target.has(Feature::Clusters)) {
       cluster = clusterBlocks;
+      threads = clusterThreads;
+    }
     source.config.set("cluster", int64_t(cluster));
   }
   bool isLong() const { return shape[axis].constant().value_or(longRow) >= longRow; }

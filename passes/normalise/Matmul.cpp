@@ -98,8 +98,8 @@ bool roundsTo(nn::MatmulOp op, Type type) {
   return false;
 }
 
-// Pattern: cast16(matmul(cast32(a), cast32(b)) + c) -> cast16(matmul(a, b) as f32 + c); products of elements of
-// 16 bits are exact in f32, where both add them up
+// Pattern: cast16(matmul(cast32(a), cast32(b)) + c) -> cast16(matmul(a, b) as f32 + c); products of elements
+// of 16 bits are exact in f32, where both add them up
 LogicalResult widenedOperands(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &) {
   auto a = op.getA().getDefiningOp<nn::CastOp>(), b = op.getB().getDefiningOp<nn::CastOp>();
   if (!a || !b || !elementType(op.getY()).isF32() || !elementType(op.getA()).isF32() ||

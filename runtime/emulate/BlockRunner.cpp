@@ -228,7 +228,8 @@ void BlockRunner::runByPriority() {
   for (Warp &warp : warps)
     byPriority.insert(byPriority.begin() + static_cast<ptrdiff_t>(drawn() % (byPriority.size() + 1)), &warp);
   while (returned < threadCount) {
-    auto next = std::find_if(byPriority.begin(), byPriority.end(), [](const Warp *warp) { return warp->ready; });
+    auto next = std::find_if(byPriority.begin(), byPriority.end(),
+                             [](const Warp *warp) { return warp->ready; });
     if (next == byPriority.end())
       return explainDeadlock();
     if (!runLane(**next))

@@ -26,8 +26,8 @@ struct Launch {
   unsigned dynamicSharedBytes = 0;
   bool cooperative = true; ///< its threads wait for or talk to each other
   bool waitsForRanks = false; ///< which are other OS threads; its blocks run in order in the calling one
-  /// Of threads that may run: 0, by number; else drawn by this seed. Even ones let each warp have its turn; odd
-  /// ones let a warp run only while those before it wait, so that some fall far behind.
+  /// Of threads that may run: 0, by number; else drawn by this seed. Even ones let each warp have its turn;
+  /// odd ones let a warp run only while those before it wait, so that some fall far behind.
   uint64_t order = 0;
 };
 

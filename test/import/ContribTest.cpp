@@ -101,7 +101,8 @@ TEST(Contrib, ScatterOfManyElements) {
     return b;
   };
   EXPECT_THAT(Importer().text(model("none")), HasSubstr("nn.scatter_nd"));
-  EXPECT_THAT(Importer().text(model("add")), AllOf(HasSubstr("nn.scatter_reduce"), HasSubstr("kind = \"add\"")));
+  EXPECT_THAT(Importer().text(model("add")),
+              AllOf(HasSubstr("nn.scatter_reduce"), HasSubstr("kind = \"add\"")));
   EXPECT_THAT(Importer().text(model("mean")), HasSubstr("reduction 'mean' is not supported"));
 }
 
