@@ -119,12 +119,14 @@ KERNEL(64) )" + name + R"((const i64 *x, i64 *y, i64 rows, i64 length) {
 }
 
 /// Where the largest of each row of f32 is: by "arg_max" or by "arg_max_of_block".
-inline KernelPlan argMax(const std::string &function) {
-  const std::string name = function + "_rows";
+inline KernelPlan argMax(const std::string &function, int cluster = 1) {
+  const std::string name = function + "_rows" + std::to_string(cluster),
+                    blocks = std::to_string(cluster),
+                    bounds = cluster > 1 ? "KERNEL_CLUSTER(64, 1, " + blocks + ") " : "KERNEL(64) ";
   return whole(name, 64,
                {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
 struct Config {
-  static constexpr int threads = 64, cluster = 1;
+  static constexpr int threads = 64, cluster = )") + blocks + R"(;
   using Held = f32;
 };
 struct Body {
@@ -134,7 +136,7 @@ struct Body {
   DEVICE f32 element(i64 at) const { return load(x + from + at); }
   DEVICE void put(i64 row, i64 place) const { store(y + row, place); }
 };
-KERNEL(64) )") + name + R"((const f32 *x, i64 *y, i64 rows, i64 length) {
+)" + bounds + name + R"((const f32 *x, i64 *y, i64 rows, i64 length) {
   )" + function + R"(<Config>(Body{x, y, length}, rows, length);
 }
 )");
@@ -171,6 +173,7 @@ inline std::vector<KernelPlan> templates() {
           runningSum(true, true),
           argMax("arg_max"),
           argMax("arg_max_of_block"),
+          argMax("arg_max_of_block", 8),
           topThree()};
 }
 
