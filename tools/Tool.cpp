@@ -12,7 +12,9 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
@@ -119,10 +121,28 @@ void checkStreams() {
   _exit(static_cast<int>(ErrorKind::Environment));
 }
 
+/// Given back when the program ends for want of memory: what removes its files allocates.
+void *reserve = nullptr;
+constexpr size_t reservedBytes = size_t{4} << 20; // of addresses; no page is touched
+
+/// Several threads may run out of memory at once: one says so.
 [[noreturn]] void endWith(const char *reason) {
+  static std::atomic<bool> ends = false;
+  static thread_local bool isOurs = false;
+  if (ends.exchange(true)) {
+    if (isOurs) // again, while it ends
+      _exit(static_cast<int>(ErrorKind::Environment));
+    while (true)
+      pause();
+  }
+  isOurs = true;
   for (const char *part : {toolName, ": ", reason, "\n"})
     say(part);
-  removeTemporaryPaths();
+  std::free(reserve);
+  try {
+    removeTemporaryPaths();
+  } catch (const std::bad_alloc &) { // some stay
+  }
   _exit(static_cast<int>(ErrorKind::Environment));
 }
 
@@ -188,6 +208,7 @@ void openStandardDescriptors() {
 int runTool(const char *tool, const std::function<Status()> &work) {
   std::signal(SIGPIPE, SIG_IGN);
   toolName = tool;
+  reserve = std::malloc(reservedBytes);
   std::set_new_handler(nullptr); // LLVM's ends the process
   std::set_terminate(onTerminate);
   struct sigaction busError = {};

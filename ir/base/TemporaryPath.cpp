@@ -1,6 +1,7 @@
 #include "ir/base/TemporaryPath.h"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <mutex>
@@ -11,7 +12,7 @@ namespace fusion {
 
 namespace {
 struct Paths {
-  std::mutex mutex;
+  std::timed_mutex mutex;
   std::multiset<std::pair<std::string, TemporaryPath::Names>> names;
   std::set<pid_t> processes;
   static Paths &instance() {
@@ -81,7 +82,8 @@ TemporaryProcess::~TemporaryProcess() {
 
 void removeTemporaryPaths() {
   Paths &paths = Paths::instance();
-  paths.mutex.lock(); // for good: the program ends
+  // For good: the program ends. The thread that ends it may hold it, where memory ran out in `start`.
+  (void)paths.mutex.try_lock_for(std::chrono::seconds(1));
   for (pid_t process : paths.processes)
     kill(process, SIGTERM); // compilers remove what they have begun
   for (pid_t process : paths.processes)
