@@ -76,6 +76,11 @@ def dtype_name(dtype):
     return str(dtype).removeprefix("torch.")
 
 
+def widened(dtype):
+    """The type in which PyTorch computes an op on 16-bit floats, before it rounds the result once."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
 class _Sized:
     def __init__(self, shape):
         self.shape = shape

@@ -2,7 +2,7 @@
 
 import torch
 
-from ._aten import Unsupported, handler, number
+from ._aten import Unsupported, handler, number, widened
 from ._aten_shapes import axis_of
 from ._onnx import TYPES
 
@@ -85,12 +85,11 @@ def softmax(m, node, x, dim, *rest, **options):
 # Norms.
 @handler("layer_norm", "native_layer_norm")
 def layer_norm(m, node, x, dims, weight=None, bias=None, eps=1e-5, *rest):
-    dtype, axis = m.dtype(x), -len(dims)
-    if weight is None:
-        weight = m.op("Expand", [m.scalar(1, dtype), m.sizes(dims)])
-    value = m.op(
-        "LayerNormalization", [x, weight] + ([] if bias is None else [bias]), axis=axis, epsilon=float(eps)
-    )
+    dtype = m.dtype(x)
+    wide = widened(dtype)  # scale and shift meet what is not rounded yet
+    weight = m.op("Expand", [m.scalar(1, wide), m.sizes(dims)]) if weight is None else m.operand(weight, wide)
+    given = [m.operand(x, wide), weight] + ([] if bias is None else [m.operand(bias, wide)])
+    value = m.cast(m.op("LayerNormalization", given, axis=-len(dims), epsilon=float(eps)), wide, dtype)
     return value if node.target._schema.name.endswith("::layer_norm") else [value, None, None]
 
 
@@ -110,9 +109,14 @@ def group_norm(m, node, x, *args):
         weight, bias, _, _, _, groups, eps = args
     else:
         groups, weight, bias, eps = (list(args) + [None, None, None, 1e-5][len(args) :])[:4]
-    if weight is None or bias is None:
-        raise Unsupported("without weights")
-    value = m.op("GroupNormalization", [x, weight, bias], num_groups=groups, epsilon=float(eps))
+    dtype, channels = m.dtype(x), m.shape(x)[1]
+    wide = widened(dtype)
+    given = [m.operand(x, wide)]
+    for each, absent in ((weight, 1), (bias, 0)):
+        empty = each is None and m.op("Expand", [m.scalar(absent, wide), m.size(channels)])
+        given.append(empty or m.operand(each, wide))
+    value = m.op("GroupNormalization", given, num_groups=groups, epsilon=float(eps))
+    value = m.cast(value, wide, dtype)
     return [value, None, None] if node.target._schema.name.endswith("native_group_norm") else value
 
 

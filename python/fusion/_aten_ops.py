@@ -2,7 +2,7 @@
 
 import torch
 
-from ._aten import Unsupported, dtype_name, handler
+from ._aten import Unsupported, dtype_name, handler, widened
 
 _UNARY = {
     "relu": "Relu",
@@ -279,7 +279,7 @@ def _scaled(m, value, factor, dtype):
 def _added_in_f32(m, dtype, a, b, bias, alpha=1, beta=1):
     """alpha a b + beta bias of values of that type. PyTorch adds to the sums of the product before it rounds
     them, which for 16 bits are f32."""
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    wide = widened(dtype)
     product = m.op("MatMul", [m.cast(a, dtype, wide), m.cast(b, dtype, wide)])
     added = m.op("Add", [_scaled(m, product, alpha, wide),
                          _scaled(m, m.cast(bias, dtype, wide), beta, wide)])
