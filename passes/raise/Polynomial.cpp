@@ -1,7 +1,6 @@
 #include "passes/raise/Polynomial.h"
 
-#include "ir/dialect/Dialect.h"
-#include "ir/dialect/Types.h"
+#include "passes/Match.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -33,6 +32,15 @@ std::optional<Polynomial> product(const Polynomial &left, const Polynomial &righ
   return result;
 }
 
+/// What a cast is of that says no more than the ops around it: it is exact, or rounds to the type of x.
+Value beforeCast(Value value, Value x) {
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  if (!cast || !isFloat(cast) || !isFloat(cast.getX()))
+    return {};
+  Type to = elementType(value);
+  return to == elementType(x) || isExactCast(elementType(cast.getX()), to) ? cast.getX() : Value();
+}
+
 std::optional<Polynomial> read(Value value, Value x, Value t, int depth) {
   if (value == x)
     return Polynomial{{{1, 0}, 1.0}};
@@ -40,6 +48,8 @@ std::optional<Polynomial> read(Value value, Value x, Value t, int depth) {
     return Polynomial{{{0, 1}, 1.0}};
   if (auto constant = constantScalar(value))
     return Polynomial{{{0, 0}, *constant}};
+  if (Value source = beforeCast(value, x))
+    return read(source, x, t, depth);
   Operation *op = value.getDefiningOp();
   if (!op || depth == 0)
     return std::nullopt;
@@ -95,9 +105,10 @@ bool matches(const Polynomial &found, const Polynomial &expected, double toleran
 std::vector<Value> polynomialVariables(Value value) {
   std::vector<Value> found = {value};
   // Breadth first; the list is its own queue.
-  for (size_t next = 0; next < found.size() && found.size() < 16; ++next) {
+  for (size_t next = 0; next < found.size() && found.size() < 24; ++next) {
     Operation *op = found[next].getDefiningOp();
-    if (!op || !llvm::isa<nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp, nn::PowOp, nn::SquareOp, nn::NegOp>(op))
+    if (!op || !llvm::isa<nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp, nn::PowOp, nn::SquareOp, nn::NegOp,
+                          nn::CastOp>(op))
       continue;
     for (Value operand : op->getOperands())
       if (!constantScalar(operand) && !llvm::is_contained(found, operand))

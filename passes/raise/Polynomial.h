@@ -14,7 +14,8 @@ namespace fusion::raise {
 using Polynomial = std::map<std::pair<int, int>, double>;
 
 /// `value` as a polynomial in `x` and `t` (t may be null). Reads through add, sub, mul, div by a constant,
-/// neg, square, pow with a small whole exponent, and constants; nothing if another value is met.
+/// neg, square, pow with a small whole exponent, constants, and casts that are exact or round to the type of
+/// x; nothing if another value is met.
 std::optional<Polynomial> readPolynomial(mlir::Value value, mlir::Value x, mlir::Value t);
 
 /// The same terms with coefficients equal within `tolerance`, relatively.

@@ -38,8 +38,9 @@ const Form silu{"silu", {{{1, 0}, 1}}, {{{1, 1}, 1}}, ""};
 /// Climbs from `value` over arithmetic on x and t, which others may read too, to the value that is
 /// `form.outer`.
 Operation *climb(Value value, Value x, Value t, const Form &form, double tolerance, int steps = 6) {
-  if (auto found = readPolynomial(value, x, t); found && matches(*found, form.outer, tolerance))
-    return value.getDefiningOp();
+  if (elementType(value) == elementType(x))
+    if (auto found = readPolynomial(value, x, t); found && matches(*found, form.outer, tolerance))
+      return value.getDefiningOp();
   if (steps == 0)
     return nullptr;
   for (Operation *user : value.getUsers())

@@ -271,3 +271,47 @@ func.func @other_scale(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   %4 = nn.mul %3, %2 : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
   return %4 : tensor<2x8xf32>
 }
+
+// -----
+
+// PyTorch multiplies 16 bits by numbers in f32 and rounds each product; the activation is of x all the same.
+// CHECK-LABEL: func @tanh_of_rounded_products
+// CHECK-SAME: (%[[X:[a-z0-9]*]]: tensor<?x8xbf16>
+// CHECK-NEXT: %[[G:.*]] = nn.gelu %[[X]] {approximate = "tanh"} : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+// CHECK-NEXT: return %[[G]]
+func.func @tanh_of_rounded_products(%x: tensor<?x8xbf16>) -> tensor<?x8xbf16> {
+  %half = nn.constant {value = dense<0.5> : tensor<bf16>} : () -> tensor<bf16>
+  %one = nn.constant {value = dense<1.0> : tensor<bf16>} : () -> tensor<bf16>
+  %three = nn.constant {value = dense<3.0> : tensor<bf16>} : () -> tensor<bf16>
+  %a = nn.constant {value = dense<0.044715> : tensor<f32>} : () -> tensor<f32>
+  %b = nn.constant {value = dense<0.797884583> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.mul %x, %half : (tensor<?x8xbf16>, tensor<bf16>) -> tensor<?x8xbf16>
+  %1 = nn.pow %x, %three : (tensor<?x8xbf16>, tensor<bf16>) -> tensor<?x8xbf16>
+  %2 = nn.cast %1 : (tensor<?x8xbf16>) -> tensor<?x8xf32>
+  %3 = nn.mul %2, %a : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %4 = nn.cast %3 : (tensor<?x8xf32>) -> tensor<?x8xbf16>
+  %5 = nn.add %x, %4 : (tensor<?x8xbf16>, tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  %6 = nn.cast %5 : (tensor<?x8xbf16>) -> tensor<?x8xf32>
+  %7 = nn.mul %6, %b : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %8 = nn.cast %7 : (tensor<?x8xf32>) -> tensor<?x8xbf16>
+  %9 = nn.tanh %8 : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  %10 = nn.add %9, %one : (tensor<?x8xbf16>, tensor<bf16>) -> tensor<?x8xbf16>
+  %11 = nn.mul %0, %10 : (tensor<?x8xbf16>, tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  return %11 : tensor<?x8xbf16>
+}
+
+// -----
+
+// What is rounded to a narrower type than that of x stays as it is.
+// CHECK-LABEL: func @quick_of_narrowed
+// CHECK: nn.sigmoid
+// CHECK: nn.mul
+func.func @quick_of_narrowed(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %factor = nn.constant {value = dense<1.702> : tensor<bf16>} : () -> tensor<bf16>
+  %0 = nn.cast %x : (tensor<?x8xf32>) -> tensor<?x8xbf16>
+  %1 = nn.mul %0, %factor : (tensor<?x8xbf16>, tensor<bf16>) -> tensor<?x8xbf16>
+  %2 = nn.sigmoid %1 : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  %3 = nn.cast %2 : (tensor<?x8xbf16>) -> tensor<?x8xf32>
+  %4 = nn.mul %x, %3 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %4 : tensor<?x8xf32>
+}
