@@ -88,9 +88,12 @@ Value arcCosine(Arithmetic &a) {
 }
 
 Value hyperbolicSine(Arithmetic &a) {
-  Value less = a.expLessOne(a.magnitude(a.x)), power = a.add(less, 1);
-  // Where the power is infinite, its inverse is 0.
-  return a.signedAs(a.mul(a.n.add(less, a.n.sub(a.number(1), a.n.build<nn::ReciprocalOp>(power))), 0.5), a.x);
+  Value size = a.magnitude(a.x), less = a.expLessOne(size), power = a.add(less, 1);
+  // 1 - 1 / power: near 0 its rounding cancels; where the power is infinite, its inverse is 0.
+  Value isNear = a.n.build<nn::LessOp>({size, a.number(1)});
+  Value other = a.where(isNear, a.n.div(less, power),
+                        a.n.sub(a.number(1), a.n.build<nn::ReciprocalOp>(power)));
+  return a.signedAs(a.mul(a.n.add(less, other), 0.5), a.x);
 }
 
 Value hyperbolicCosine(Arithmetic &a) {
