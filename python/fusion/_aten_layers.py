@@ -45,10 +45,41 @@ def any_all(m, node, x, dims=None, keepdim=False):
 
 @handler("argmax", "argmin")
 def argmax(m, node, x, dim=None, keepdim=False):
-    if dim is None:
-        raise Unsupported("over all dims")
     op = "ArgMax" if node.target._schema.name.endswith("argmax") else "ArgMin"
+    if dim is None:
+        return m.reshape(m.op(op, [m.reshape(m.value(x), [-1])], axis=0), list(m.shape(node)))
     return m.op(op, [x], axis=axis_of(dim, len(m.shape(x))), keepdims=int(keepdim))
+
+
+@handler("var", "std", "var_mean", "std_mean")
+def variance(m, node, x, *args, **options):
+    names = [argument.name for argument in node.target._schema.arguments][1:]
+    given = {**dict(zip(names, args)), **options}
+    rank, dtype = len(m.shape(x)), m.dtype(x)
+    dims = given.get("dim")
+    dims = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+    dims = [axis_of(d, rank) for d in dims]
+    correction = given.get("correction", int(given.get("unbiased", True)))
+    correction = 1 if correction is None else number(correction, "the correction")
+    wide, axes = widened(dtype), m.b.ints(dims)
+    value = m.operand(x, wide)
+    mean = m.op("ReduceMean", [value, axes], keepdims=1)
+    apart = m.op("Sub", [value, mean])
+    square, keeps = m.op("Mul", [apart, apart]), int(given.get("keepdim", False))
+    if correction == 0:
+        result = m.op("ReduceMean", [square, axes], keepdims=keeps)
+    else:
+        count = m.scalar(1, wide)
+        for d in dims:
+            count = m.op("Mul", [count, m.operand(m.shape(x)[d], wide)])
+        count = m.op("Max", [m.op("Sub", [count, m.scalar(correction, wide)]), m.scalar(0, wide)])
+        result = m.op("Div", [m.op("ReduceSum", [square, axes], keepdims=keeps), count])
+    name = node.target._schema.name.split("::")[-1]
+    result = m.cast(m.op("Sqrt", [result]) if name.startswith("std") else result, wide, dtype)
+    if not name.endswith("mean"):
+        return result
+    mean = mean if keeps else m.reshape(mean, list(m.meta(node)[1].shape))
+    return [result, m.cast(mean, wide, dtype)]
 
 
 @handler("max.dim", "min.dim")

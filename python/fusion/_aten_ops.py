@@ -1,4 +1,4 @@
-"""What ATen's elementwise ops and matmuls are in ONNX."""
+"""What ATen's elementwise ops and matmuls are in ONNX. Those that f32 is between are in _aten_wide.py."""
 
 import torch
 
@@ -17,6 +17,10 @@ _UNARY = {
     "sin": "Sin",
     "cos": "Cos",
     "tan": "Tan",
+    "asin": "Asin",
+    "acos": "Acos",
+    "atan": "Atan",
+    "atanh": "Atanh",
     "floor": "Floor",
     "ceil": "Ceil",
     "round": "Round",
@@ -25,8 +29,6 @@ _UNARY = {
     "logical_not": "Not",
     "isnan": "IsNaN",
     "isinf": "IsInf",
-    "hardswish": "HardSwish",
-    "mish": "Mish",
     "softplus": "Softplus",
 }
 _SAME = (
@@ -86,23 +88,6 @@ def isfinite(m, node, x):
     return m.op("Not", [m.op("Or", [m.op("IsInf", [x]), m.op("IsNaN", [x])])])
 
 
-@handler("hardsigmoid")
-def hardsigmoid(m, node, x):
-    return m.op("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
-
-
-@handler("addcmul")
-def addcmul(m, node, x, a, b, value=1):
-    dtype = m.dtype(node)
-    product = _scaled(m, m.op("Mul", [m.operand(a, dtype), m.operand(b, dtype)]), value, dtype)
-    return m.op("Add", [m.operand(x, dtype), product])
-
-
-@handler("rsqrt")
-def rsqrt(m, node, x):
-    return m.op("Reciprocal", [m.op("Sqrt", [m.operand(x, m.dtype(node))])])
-
-
 @handler("silu")
 def silu(m, node, x):
     return m.op("Mul", [x, m.op("Sigmoid", [x])])
@@ -111,18 +96,6 @@ def silu(m, node, x):
 @handler("gelu")
 def gelu(m, node, x, approximate="none"):
     return m.op("Gelu", [x], approximate=approximate)
-
-
-@handler("leaky_relu")
-def leaky_relu(m, node, x, slope=0.01):
-    return m.op("LeakyRelu", [x], alpha=float(slope))
-
-
-@handler("elu")
-def elu(m, node, x, alpha=1.0, scale=1.0, input_scale=1.0):
-    if scale != 1 or input_scale != 1:
-        raise Unsupported("with scales")
-    return m.op("Elu", [x], alpha=float(alpha))
 
 
 @handler("bitwise_not")
@@ -161,17 +134,14 @@ def _common(m, node, *args):
 
 
 def _binary(op, compares=False):
-    def convert(m, node, a, b, *rest, alpha=1, **options):
+    def convert(m, node, a, b):
         dtype = _common(m, node, a, b) if compares else m.dtype(node)
-        right = m.operand(b, dtype)
-        if alpha != 1 or rest:
-            right = m.op("Mul", [right, m.operand(rest[0] if rest else alpha, dtype)])
-        return m.op(op, [m.operand(a, dtype), right])
+        return m.op(op, [m.operand(a, dtype), m.operand(b, dtype)])
 
     return convert
 
 
-for _name, _op in {"add": "Add", "sub": "Sub", "mul": "Mul", "maximum": "Max", "minimum": "Min"}.items():
+for _name, _op in {"maximum": "Max", "minimum": "Min"}.items():
     handler(_name)(_binary(_op))
 for _name, _op in {
     "eq": "Equal",
@@ -188,59 +158,11 @@ def ne(m, node, a, b):
     return m.op("Not", [_binary("Equal", compares=True)(m, node, a, b)])
 
 
-@handler("rsub")
-def rsub(m, node, a, b, alpha=1):
-    return (
-        _binary("Sub")(m, node, b, a)
-        if alpha == 1
-        else m.op(
-            "Sub",
-            [
-                m.operand(b, m.dtype(node)),
-                m.op("Mul", [m.operand(a, m.dtype(node)), m.operand(alpha, m.dtype(node))]),
-            ],
-        )
-    )
-
-
 @handler("pow")
 def power(m, node, a, b):
     if isinstance(b, (int, float)) and b == 2:
         return m.op("Mul", [m.operand(a, m.dtype(node))] * 2)
     return m.op("Pow", [m.operand(a, m.dtype(node)), m.operand(b, m.dtype(node))])
-
-
-@handler("div", "true_divide", "floor_divide")
-def div(m, node, a, b, rounding_mode=None):
-    dtype = m.dtype(node)
-    if node.target._schema.name.endswith("floor_divide"):
-        rounding_mode = "floor"
-    result = m.op("Div", [m.operand(a, dtype), m.operand(b, dtype)])
-    if rounding_mode is None:
-        return result
-    if rounding_mode == "floor" and dtype.startswith("float"):
-        return m.op("Floor", [result])
-    if rounding_mode == "trunc" and not dtype.startswith("float"):
-        return result
-    if (
-        rounding_mode == "floor" and not isinstance(b, torch.fx.Node) and b > 0
-    ):  # the remainder has the divisor's sign
-        divisor = m.operand(b, dtype)
-        whole = m.op("Sub", [m.operand(a, dtype), m.op("Mod", [m.operand(a, dtype), divisor])])
-        return m.op("Div", [whole, divisor])
-    raise Unsupported(f"rounding mode {rounding_mode} of {dtype}")
-
-
-@handler("fmod")
-def fmod(m, node, a, b):
-    return m.op("Mod", [m.operand(a, m.dtype(node)), m.operand(b, m.dtype(node))], fmod=1)
-
-
-@handler("remainder")
-def remainder(m, node, a, b):
-    if m.dtype(node).startswith(("float", "bfloat")):
-        raise Unsupported("of floats")
-    return m.op("Mod", [m.operand(a, m.dtype(node)), m.operand(b, m.dtype(node))])
 
 
 for _name in ("and", "or", "xor"):

@@ -1,0 +1,173 @@
+"""Ops of ATen: numbers as PyTorch's, where torch is installed."""
+
+import sys
+import unittest
+import warnings
+
+try:
+    import torch
+except ImportError:
+    print("torch is not installed")
+    sys.exit(77)
+
+import fusion
+from fusion import _dynamo
+from fusion._aten import Importer
+from fusion._onnx import Builder
+
+warnings.filterwarnings("ignore")
+
+
+def share_that_differs(function, *inputs):
+    """Of the elements that the backend and PyTorch compute."""
+    torch._dynamo.reset()
+    fusion.torch_reports(clear=True)
+    with torch.no_grad():  # one op alone would stay with PyTorch
+        compiled = torch.compile(lambda *x: (function(*x), x[0] + x[0]), backend=_dynamo.backend)
+        got, want = compiled(*inputs)[0], function(*inputs)
+    assert not any(report.left for report in fusion.torch_reports()), fusion.torch_reports()
+    assert (got.dtype, got.shape) == (want.dtype, want.shape), (got, want)
+    return float(((got != want) & ~(got.isnan() & want.isnan())).float().mean())
+
+
+class AtenTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        fusion.torch_reports(clear=True)
+
+    def test_norms_of_16_bits_are_rounded_once(self):
+        """Not before scale and shift: that is a quarter of the elements. Sums in another order are few."""
+        layer, group = torch.nn.functional.layer_norm, torch.nn.functional.group_norm
+        for dtype in (torch.bfloat16, torch.float16):
+            x, weight, bias = (torch.randn(shape).to(dtype) for shape in ((33, 64), (64,), (64,)))
+            for name, function in {
+                "layer": lambda x, w, b: layer(x, (64,), w, b),
+                "layer without shift": lambda x, w, b: layer(x, (64,), w),
+                "layer alone": lambda x, w, b: layer(x, (64,)),
+                "group": lambda x, w, b: group(x, 4, w, b),
+                "group alone": lambda x, w, b: group(x, 4),
+                "group behind": lambda x, w, b: group(x.view(33, 16, 4), 4, w[:16], b[:16]),
+                "rms": lambda x, w, b: torch.nn.functional.rms_norm(x, (64,), w),
+            }.items():
+                self.assertLess(share_that_differs(function, x, weight, bias), 3e-3, (name, dtype))
+
+    def test_ops_of_16_bits_are_rounded_once(self):
+        """As PyTorch's are: on f32, with numbers in f32; those of sums are rounded first on the CPU."""
+        f = torch.nn.functional
+        for dtype in (torch.bfloat16, torch.float16):
+            a, b, c = ((torch.randn(33, 64) * 1.5).to(dtype) for _ in range(3))
+            for name, function in {
+                "mul": lambda a, b, c: a * 0.3,
+                "mul by a tensor": lambda a, b, c: a * torch.tensor(0.3),
+                "div": lambda a, b, c: a / 0.3,
+                "div of a number": lambda a, b, c: 0.3 / a,
+                "add": lambda a, b, c: a + 0.3,
+                "rsub": lambda a, b, c: 0.3 - a,
+                "add alpha": lambda a, b, c: torch.add(a, b, alpha=0.3),
+                "sub alpha": lambda a, b, c: torch.sub(a, b, alpha=0.3),
+                "rsub alpha": lambda a, b, c: torch.rsub(a, b, alpha=0.3),
+                "add alpha to a number": lambda a, b, c: torch.add(a, 0.3, alpha=0.7),
+                "addcmul": lambda a, b, c: torch.addcmul(a, b, c),
+                "addcmul value": lambda a, b, c: torch.addcmul(a, b, c, value=0.7),
+                "addcdiv": lambda a, b, c: torch.addcdiv(a, b, c.abs() + 0.5),
+                "rsqrt": lambda a, b, c: a.abs().rsqrt(),
+                "hardsigmoid": lambda a, b, c: f.hardsigmoid(a * 2),
+                "hardswish": lambda a, b, c: f.hardswish(a * 2),
+                "leaky_relu": lambda a, b, c: f.leaky_relu(a, 0.013),
+                "elu": lambda a, b, c: f.elu(a, 0.7),
+                "selu": lambda a, b, c: f.selu(a),
+                "celu": lambda a, b, c: f.celu(a, 0.7),
+                "mish": lambda a, b, c: f.mish(a),
+                "remainder": lambda a, b, c: torch.remainder(a, b),
+                "floor of a quotient": lambda a, b, c: torch.div(a, 0.3, rounding_mode="floor"),
+                "whole part of a quotient": lambda a, b, c: torch.div(a, b, rounding_mode="trunc"),
+            }.items():
+                self.assertLess(share_that_differs(function, a, b, c), 1.5e-3, (name, dtype))
+
+    def test_numbers_of_sums_on_a_gpu_are_not_rounded(self):
+        def compute(a, b):
+            return torch.add(a, b, alpha=0.3) + 0.7
+
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        a, b = torch.randn(2, 64, 64).to(torch.bfloat16)
+        with FakeTensorMode():
+            traced = make_fx(compute)(*(torch.empty(64, 64, dtype=a.dtype, device="cuda") for _ in range(2)))
+        importer = Importer(traced)
+        program = fusion.compile(importer.run(lambda count: ["y"]), device="cpu")
+        got = program(dict(zip([name for name, _ in importer.inputs], (a, b))))["y"]
+        want = ((a.float() + 0.3 * b.float()).to(a.dtype).float() + 0.7).to(a.dtype)
+        self.assertTrue(torch.equal(got, want))
+
+    def test_functions_that_onnx_has_not(self):
+        edges = [0.0, -0.0, 1.0, -1.0, 8.0, 1000.0, 1e-30, -1e-6, 2.0**-20, 3e38, -3e38, -88.0, 89.0]
+        edges = torch.tensor([*edges, float("inf"), -float("inf"), float("nan")])
+        a, b = (each.reshape(-1) for each in torch.meshgrid(edges, edges, indexing="ij"))
+        a, b = (torch.cat((each, torch.randn(1000) * 3)) for each in (a, b))
+        for name, function in {
+            "log1p": lambda a, b: torch.log1p(a),
+            "expm1": lambda a, b: torch.expm1(a),
+            "log2": lambda a, b: torch.log2(a),
+            "log10": lambda a, b: torch.log10(a),
+            "atan2": lambda a, b: torch.atan2(a, b),
+            "atan": lambda a, b: torch.atan(a),
+            "asin": lambda a, b: torch.asin(a),
+            "acos": lambda a, b: torch.acos(a),
+            "atanh": lambda a, b: torch.atanh(a),
+            "elu": lambda a, b: torch.ops.aten.elu(a, 0.5, 1.5, 2.0),
+            "selu": lambda a, b: torch.nn.functional.selu(a),
+        }.items():
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda a, b: (function(a, b), a + b), backend=_dynamo.backend)
+            got, want = compiled(a, b)[0], function(a, b)
+            same = (got == want) | (got.isnan() & want.isnan())
+            near = (got - want).abs() <= 1e-6 * want.abs() + 1e-38
+            wrong = torch.nonzero(~(same | near)).reshape(-1).tolist()
+            self.assertEqual([(name, a[i], b[i], got[i], want[i]) for i in wrong[:5]], [])
+        self.assertEqual([reason for report in fusion.torch_reports() for reason in report.left], [])
+
+    def test_quotients_and_remainders(self):
+        """Of all signs, by zero, and where a quotient is nearly a whole number."""
+        a, b = (torch.randint(-30, 31, (2000,)) / 10 for _ in range(2))
+        for name, function in {
+            "remainder": torch.remainder,
+            "remainder by a number": lambda a, b: torch.remainder(a, -0.7),
+            "fmod": torch.fmod,
+            "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+            "floor by a number": lambda a, b: a // 0.3,
+            "whole part": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+        }.items():
+            self.assertEqual(share_that_differs(function, a, b), 0, name)
+        narrow = a.to(torch.bfloat16), b.to(torch.bfloat16)
+        self.assertEqual(share_that_differs(lambda a, b: a // 0.3, *narrow), 0)
+
+    def test_sinh_near_zero(self):
+        graph = Builder()
+        graph.input("x", "float32", [5])
+        graph.output("y", graph.node("Sinh", ["x"]), "float32", [5])
+        x = torch.tensor([1e-30, -1e-8, 0.5, -3.0, 80.0])
+        y = fusion.compile(graph.model(), device="cpu")(x=x)["y"]
+        torch.testing.assert_close(y, torch.sinh(x), rtol=1e-6, atol=0)
+
+    def test_variances_and_places_of_all(self):
+        def compute(x):
+            whole = torch.stack((x.var(), x.std(unbiased=False), x.argmax() * 1.0, x.argmin() * 1.0))
+            variance, mean = torch.var_mean(x, (0, 2), correction=1.5)
+            deviation, other = torch.std_mean(x, -1, keepdim=True)
+            return whole, variance, mean, deviation, other, x.var(1, False), x[:, :1].var(1)
+
+        compiled = torch.compile(compute, backend=_dynamo.backend, dynamic=True)
+        for shape in ((3, 4, 5), (2, 7, 6)):
+            x = torch.randn(shape)
+            for got, want in zip(compiled(x), compute(x)):
+                self.assertEqual(got.shape, want.shape)
+                torch.testing.assert_close(got, want, rtol=2e-6, atol=2e-6, equal_nan=True)
+            narrow = x.to(torch.bfloat16)
+            self.assertLess(share_that_differs(lambda x: x.std(-1), narrow), 0.01)
+        self.assertEqual([reason for report in fusion.torch_reports() for reason in report.left], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
