@@ -278,8 +278,17 @@ class Importer:
     def cast(self, name, source, target):
         return name if source == target else self.op("Cast", [name], to=_onnx.TYPES[target])
 
+    def known(self, arg):
+        """A number, or the contents of a constant without dims; None of what is not known at import."""
+        if isinstance(arg, torch.fx.Node) and arg.name in self.weights:
+            tensor = self.weights[arg.name][1]
+            return tensor.item() if tensor.dim() == 0 else None
+        return arg if isinstance(arg, (int, float)) else None
+
     def operand(self, arg, dtype):
         """A tensor or number as a value of that type."""
+        if self.known(arg) is not None:
+            return self.scalar(self.known(arg), dtype)
         if isinstance(arg, torch.fx.Node) and isinstance(arg.meta["val"], torch.Tensor):
             return self.cast(self.value(arg), self.dtype(arg), dtype)
         if isinstance(arg, torch.fx.Node) or isinstance(arg, torch.SymInt):

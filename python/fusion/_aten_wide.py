@@ -18,13 +18,14 @@ def is_number(m, arg):
 
 def is_exact(m, arg, dtype):
     """Whether a type is known to hold a number."""
-    if isinstance(arg, torch.fx.Node):
-        value = m.meta(arg)
-        return isinstance(value, torch.Tensor) and dtype_name(value.dtype) == dtype
-    if not isinstance(arg, (int, float)):
+    value = m.meta(arg) if isinstance(arg, torch.fx.Node) else None
+    if isinstance(value, torch.Tensor) and dtype_name(value.dtype) == dtype:
+        return True
+    known = m.known(arg)
+    if known is None:
         return False
-    held = float(torch.tensor(arg, dtype=torch.float64).to(getattr(torch, dtype)))
-    return held == arg or arg != arg
+    held = float(torch.tensor(known, dtype=torch.float64).to(getattr(torch, dtype)))
+    return held == known or known != known
 
 
 class Wide:

@@ -25,7 +25,6 @@ def _warn_once(text):
         warnings.warn(f"fusion: {text}", stacklevel=2)
 
 
-
 def backend(graph_module, example_inputs, *, options=None, mode=None):
     """Called by torch.compile. `options` are fusion.compile()'s; `mode` changes nothing. Graphs that need
     gradients are left to PyTorch, with a warning. Raises BadInput for an unknown option or value."""
@@ -159,24 +158,24 @@ def _boxed(call):
 
 
 class _Piece(torch.nn.Module):
-    """Part of a graph, compiled when it first runs: parameters are its weights then. Parameters that are
-    replaced or changed in place compile it again. `written`: results that may take their argument's memory."""
+    """Part of a graph, compiled when it first runs: parameters are its weights then, and Python's floats, which
+    dynamic=True makes tensors, its constants. Parameters that are replaced or changed in place compile it
+    again; so does a float that changes, which is an input from then on. `written`: results that may take their
+    argument's memory."""
 
     def __init__(self, name, graph_module, options, report, written):
         super().__init__()
         self.name, self.graph_module, self.options, self.report = name, graph_module, options, report
         self.placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
         self.written = written
+        self.changing = set()  # indices of floats
         self.program = None
         self.failed = False
 
     def forward(self, *args):
         if self.failed:
             return self.graph_module(*args)
-        if self.program is None or any(
-            args[index].data_ptr() != address or _version(args[index]) != version
-            for index, address, version in self.state
-        ):
+        if self.program is None or self._changed_since(args):
             try:
                 self._build(args)
             except Lacking:
@@ -193,6 +192,15 @@ class _Piece(torch.nn.Module):
         results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
         return results[0] if self.single else tuple(results)
 
+    def _changed_since(self, args):
+        """Whether the program is that of other weights or numbers."""
+        changed = {index for index, value in self.floats if args[index].item() != value}
+        self.changing |= changed
+        return changed or any(
+            args[index].data_ptr() != address or _version(args[index]) != version
+            for index, address, version in self.state
+        )
+
     def _run(self, named):
         if self.device is None:
             return self.program(named)
@@ -203,10 +211,16 @@ class _Piece(torch.nn.Module):
         )
 
     def _build(self, args):
+        self.floats = [
+            (index, arg.item())
+            for index, arg in enumerate(args)
+            if _is_float(arg) and index not in self.changing
+        ]
+        constant = {index for index, _ in self.floats}
         weights = {
             node.name: (f"{node.name}.weight", arg)
-            for node, arg in zip(self.placeholders, args)
-            if isinstance(arg, torch.nn.Parameter)
+            for index, (node, arg) in enumerate(zip(self.placeholders, args))
+            if isinstance(arg, torch.nn.Parameter) or index in constant
         }
         result = next(node for node in self.graph_module.graph.nodes if node.op == "output")
         self.single = isinstance(result.args[0], torch.fx.Node)
@@ -242,7 +256,6 @@ class _Piece(torch.nn.Module):
             if isinstance(arg, torch.nn.Parameter)
         ]
 
-
     def _make(self, graph, options):
         """Compiles with caches in place if they all are arguments that may change."""
         names = {index: name for name, index in self.inputs}
@@ -271,6 +284,17 @@ def _device_of(given, result):
     """A GPU, if one of the inputs or results is there."""
     made = [node.meta["val"].device for node in result.all_input_nodes]
     return next((each for each in [*given, *made] if each.type == "cuda"), torch.device("cpu"))
+
+
+def _is_float(arg):
+    """What Dynamo makes of a number of Python's."""
+    return (
+        isinstance(arg, torch.Tensor)
+        and not isinstance(arg, torch.nn.Parameter)
+        and arg.dtype == torch.float64
+        and arg.dim() == 0
+        and arg.device.type == "cpu"
+    )
 
 
 def _version(tensor):

@@ -265,6 +265,27 @@ class TorchTest(unittest.TestCase):
             (report,) = fusion.torch_reports()
             self.assertEqual(report.left, [])
 
+    def test_floats_are_constants_until_they_change(self):
+        """With dynamic=True they are tensors to the graph, and an epsilon in one is no norm's."""
+
+        def compute(x, eps, scale):
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * scale
+
+        compiled = torch.compile(compute, backend=_dynamo.backend, dynamic=True)
+        for eps, scale, programs, inputs in (
+            (1e-5, 0.3, 1, 1),
+            (1e-5, 0.3, 1, 1),
+            (1e-5, 0.7, 2, 2),
+            (1e-5, 0.9, 2, 2),
+            (0.1, 0.9, 3, 3),
+            (0.2, 0.3, 3, 3),
+        ):
+            x = torch.randn(3, 16)
+            self.assertLess(largest(compiled(x, eps, scale), compute(x, eps, scale)), 1e-6)
+            (report,) = fusion.torch_reports()
+            self.assertEqual(len(report.programs), programs)
+            self.assertEqual(len(report.programs[-1].inputs), inputs)
+
     def test_inputs_that_a_graph_changes(self):
         def swap(a, b):
             old = a * 1 + 0
