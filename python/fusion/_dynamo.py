@@ -114,6 +114,10 @@ def _writing_back(call, changed):
 def _compile(graph_module, options):
     report = TorchReport()
     reports.append(report)
+    for node in graph_module.graph.find_nodes(op="get_attr"):
+        value = getattr(graph_module, node.target, None)
+        if isinstance(value, torch.Tensor):  # a constant, of which PyTorch 2.6 says no more
+            node.meta.setdefault("val", value)
     changed = _take_mutations(graph_module)
     refused = _refusals(graph_module)
     report.left += [(Importer.where(node), reason) for node, reason in refused.items()]
