@@ -2,19 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace fusion {
+
+bool isEmptyView(const ShapePlan::Argument &sizes) {
+  return std::ranges::count(std::span(sizes.extents).first(sizes.extents.size() / 2), 0) > 0;
+}
 
 std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const ShapePlan::Argument &sizes,
                                             size_t bufferBytes) {
   const size_t rank = sizes.extents.size() / 2;
   const auto elementBytes = static_cast<int64_t>(byteSize(map.type));
   int64_t last = 0; // element
-  bool isEmpty = false;
   for (size_t dim = 0; dim < rank; ++dim) {
     const int64_t extent = sizes.extents[dim], stride = sizes.extents[rank + dim];
     if (extent < 0 || extent > UINT32_MAX)
       return fmt::format("has a dim of {}", extent);
-    isEmpty |= extent == 0;
     if (dim + 1 < rank && stride * elementBytes % 16 != 0)
       return fmt::format("has a stride of {} bytes, not of whole 16", stride * elementBytes);
     int64_t reach = 0;
@@ -23,7 +27,7 @@ std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const 
   }
   if (sizes.value % 16 != 0)
     return fmt::format("begins at byte {}, not at whole 16", sizes.value);
-  if (!isEmpty && last >= static_cast<int64_t>(bufferBytes - sizes.value) / elementBytes)
+  if (!isEmptyView(sizes) && last >= static_cast<int64_t>(bufferBytes - sizes.value) / elementBytes)
     return fmt::format("reaches element {} after byte {} of a buffer of {} bytes", last, sizes.value,
                        bufferBytes);
   return std::nullopt;

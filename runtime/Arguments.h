@@ -9,6 +9,9 @@
 
 namespace fusion {
 
+/// Whether a tensor map's view has no elements: it may begin behind an empty buffer then.
+bool isEmptyView(const ShapePlan::Argument &sizes);
+
 /// Why the tensor map cannot be encoded at these sizes for a buffer of so many bytes; nothing if it can. Of a
 /// view without elements a kernel loads no tile.
 std::optional<std::string> tensorMapProblem(const TensorMapArgument &map, const ShapePlan::Argument &sizes,

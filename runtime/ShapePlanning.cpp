@@ -66,7 +66,8 @@ private:
   }
 
   /// `size` in [0, limit]; `where()` is text.
-  template <class Where> Result<int64_t> evaluate(const Size &size, int64_t limit, const Where &where) {
+  template <class Where>
+  Result<int64_t> evaluate(const Size &size, int64_t limit, const Where &where) {
     Result<int64_t> value = evaluate(size);
     if (!value)
       return badInput(fmt::format("{}: {}: {}", where(), size.dim->str(), value.error().message));
@@ -269,15 +270,18 @@ private:
     auto inMap = [&] {
       return fmt::format("{}: a tensor map of {}", where(), plan.buffers[map.buffer].name);
     };
-    Result<int64_t> offset = offsetIn(sizes, where);
-    if (!offset)
-      return offset.error();
-    Argument argument{Argument::Kind::TensorMap, sizes.place, static_cast<uint64_t>(*offset)};
+    Argument argument{Argument::Kind::TensorMap, sizes.place};
     for (const Size &extent : sizes.extents) {
       Result<int64_t> value = evaluate(extent, maxBytes, inMap);
       if (!value)
         return value.error();
       argument.extents.push_back(*value);
+    }
+    if (!isEmptyView(argument)) {
+      Result<int64_t> offset = offsetIn(sizes, where);
+      if (!offset)
+        return offset.error();
+      argument.value = static_cast<uint64_t>(*offset);
     }
     if (std::optional<std::string> problem = tensorMapProblem(map, argument, result.placeBytes[sizes.place]))
       return badInput(fmt::format("{} {}", inMap(), *problem));
@@ -292,7 +296,8 @@ private:
     return Argument{Argument::Kind::Exchange};
   }
 
-  template <class Where> Result<int64_t> offsetIn(const ShapeIndex::Argument &sizes, const Where &where) {
+  template <class Where>
+  Result<int64_t> offsetIn(const ShapeIndex::Argument &sizes, const Where &where) {
     return evaluate(sizes.value, static_cast<int64_t>(result.placeBytes[sizes.place]), [&] {
       return fmt::format("{}: byte offset into {}", where(), plan.buffers[sizes.place].name);
     });
@@ -344,7 +349,7 @@ private:
   const Communicator *communicator;
   const MeasuredChoice &measured;
   ShapePlan result;
-  bool skipped = false; ///< the launch before had nothing to do
+  bool skipped = false;  ///< the launch before had nothing to do
   bool inRounds = false; ///< of a loop: each follows itself too
 };
 

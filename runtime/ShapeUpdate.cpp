@@ -140,14 +140,20 @@ private:
   }
   std::optional<Argument> argumentOf(const TensorMapArgument &map, const Argument &before,
                                      const ShapeIndex::Argument &sizes) {
-    std::optional<Argument> now = argumentOf(PointerArgument(), before, sizes);
+    Argument now{before.kind, before.place};
     for (const Size &size : sizes.extents) {
       std::optional<int64_t> extent = value(size, maxBytes);
-      if (!now || !extent)
+      if (!extent)
         return std::nullopt;
-      now->extents.push_back(*extent);
+      now.extents.push_back(*extent);
     }
-    return now && !tensorMapProblem(map, *now, bytesOfPlace(before.place)) ? now : std::nullopt;
+    if (!isEmptyView(now)) {
+      std::optional<Argument> pointer = argumentOf(PointerArgument(), before, sizes);
+      if (!pointer)
+        return std::nullopt;
+      now.value = pointer->value;
+    }
+    return tensorMapProblem(map, now, bytesOfPlace(before.place)) ? std::nullopt : std::optional(now);
   }
   std::optional<Argument> argumentOf(const WorkspaceArgument &, const Argument &before,
                                      const ShapeIndex::Argument &) {
@@ -284,9 +290,9 @@ bool ShapePlanner::measurementChanges(uint32_t number, const ShapePlan &shapes, 
         return true;
     }
   return hasChoice && std::any_of(sizes.matmul.begin(), sizes.matmul.end(), [&](const Size &size) {
-    const std::optional<int64_t> was = before(size), is = value(size);
-    return !was || !is || sizeClass(*was) != sizeClass(*is);
-  });
+           const std::optional<int64_t> was = before(size), is = value(size);
+           return !was || !is || sizeClass(*was) != sizeClass(*is);
+         });
 }
 
 size_t ShapePlanner::launchesThatDepend(const ShapePlan &shapes, std::span<const int64_t> symbols) {

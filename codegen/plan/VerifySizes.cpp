@@ -12,6 +12,10 @@ namespace {
 
 constexpr int64_t mostBytes = int64_t(1) << 46; ///< beyond any device; keeps sums from overflowing
 
+bool isEmpty(const DimShape &shape) {
+  return std::ranges::any_of(shape, [](const Dim &dim) { return dim.constant() == 0; });
+}
+
 /// Bytes of a tensor; nothing where a size is not known yet. Negative where a size is, or where they are too
 /// many.
 std::optional<int64_t> bytesOf(DType type, const DimShape &shape) {
@@ -27,7 +31,7 @@ std::optional<int64_t> bytesOf(DType type, const DimShape &shape) {
   }
   if (!known)
     return std::nullopt;
-  return std::ranges::any_of(shape, [](const Dim &dim) { return *dim.constant() == 0; }) ? 0 : bytes;
+  return isEmpty(shape) ? 0 : bytes;
 }
 
 std::string problemOf(const KernelPlan &kernel, int64_t mostShared) {
@@ -71,10 +75,11 @@ struct ProblemOfArgument {
     const int64_t bytes = workspace.bytes.constant().value_or(0);
     return bytes < 0 || bytes > mostBytes ? fmt::format("is a workspace of {} bytes", bytes) : "";
   }
-  /// The view's last element lies in the buffer.
+  /// The view's last element lies in the buffer. One without elements may begin behind an empty buffer.
   std::string operator()(const TensorMapArgument &map) const {
     const BufferPlan &buffer = plan.buffers[map.buffer];
-    if (std::string problem = problemOfOffset(buffer, map.byteOffset); !problem.empty())
+    if (std::string problem = problemOfOffset(buffer, map.byteOffset);
+        !problem.empty() && !isEmpty(map.shape))
       return problem;
     const std::optional<int64_t> bytes = bytesOf(buffer.type, buffer.shape), at = map.byteOffset.constant();
     int64_t last = 0;

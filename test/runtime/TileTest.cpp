@@ -42,6 +42,28 @@ TEST(Tiles, TheirSizesAreChecked) {
   EXPECT_TRUE(empty) << empty.error().message;
 }
 
+TEST(Tiles, AnEmptyViewMayBeginBehindAnEmptyBuffer) {
+  ProgramPlan plan = tilePlan();
+  auto &map = std::get<TensorMapArgument>(onlyLaunch(plan, 0).arguments[0]); // the second half of each row
+  map.shape[1] = Dim::symbol("columns").ceilDiv(2);
+  map.byteOffset = Dim::symbol("columns") * 2;
+  onlyLaunch(plan, 0).gridX = onlyLaunch(plan, 0).gridY = 1;
+  ShapePlanner planner(plan);
+  auto shapes = planner.plan({{"rows", 64}, {"columns", 32}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  const auto offset = [&] { return shapes->launches.at(0).arguments[0].value; };
+  EXPECT_EQ(offset(), 64u);
+  std::vector<int64_t> symbols;
+  for (const std::string &name : planner.sizes().table.symbols())
+    symbols.push_back(name == "rows" ? 0 : 32);
+  std::vector<uint32_t> changed;
+  EXPECT_TRUE(planner.update(*shapes, symbols, changed));
+  EXPECT_EQ(offset(), 0u);
+  shapes = planner.plan({{"rows", 0}, {"columns", 32}});
+  ASSERT_TRUE(shapes) << shapes.error().message;
+  EXPECT_EQ(offset(), 0u);
+}
+
 TEST(Tiles, AViewEndsWithItsBuffer) {
   const TensorMapArgument map{0, 0, false, DType::F32, {}, {}, {}};
   // Three rows of four elements, eight apart, from byte 16 on.
