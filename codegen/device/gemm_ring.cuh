@@ -18,6 +18,7 @@
 //   exact_steps      0; of f8 the steps whose products tensor cores add up, before they are added in f32
 //   gathered         who fills the ring gathers rows of A: with registers that who multiplies has not
 //   scaled_steps     scales of bytes differ from step to step: they multiply the sums of each
+//   one_column_scale   with these, all columns of a tile's accumulator have one scale at a step
 //   matmuls, combined
 //
 // Who fills the ring says of each tile where it lies; who multiplies asks
@@ -70,7 +71,7 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   using Parked = ParkedTile<Config, Epilogue>;
   constexpr int fragments = Block::sums * Block::tile_n / 8;
   constexpr bool scaled = Config::scaled_steps, adds = Config::exact_steps > 0 || scaled;
-  const int group = uniform_warp() / 4;
+  const int group = uniform_warp() / 4, first_row = first_row_of_thread(group);
   const i32 steps = (i32)ceil_div(shape.k(), Block::depth);
   RingPlace at;
   int before = 0, number = 0;
@@ -113,7 +114,7 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   auto add_scaled = [&] {
     if constexpr (scaled) {
       StepScales<Config> by;
-      by.load(ring.scales(at.stage), group);
+      by.load(ring.scales(at.stage), first_row);
       warp_barrier();
       advance();
       complete();

@@ -5,9 +5,9 @@
 #include "gemm_ring.cuh"
 #include "tma_tiles.cuh"
 
-/// At a step that is full: who asks for tiles, and the warp that has brought its scales.
+/// At a step that is full: who asks for tiles, and the warps that bring its scales.
 template <class Config>
-constexpr int ring_arrivals = Config::scaled_steps ? 2 : 1;
+constexpr int ring_arrivals = 1 + Ring<Config>::scale_warps;
 
 /// By one thread.
 template <class Config, class Shape, class... Map>
@@ -49,7 +49,7 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, con
                       const TensorMap &map_a, const Map &...maps) {
   using Block = Ring<Config>;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
-  constexpr int fills = Config::scaled_steps ? 40 : 24, multiplies = Config::scaled_steps ? 232 : 240;
+  constexpr int fills = Config::scaled_steps ? 56 : 24, multiplies = Config::scaled_steps ? 224 : 240;
   static_assert(fills + 2 * multiplies <= Block::registers, "registers that the block has");
   SHARED(u64, full, Block::stages);
   SHARED(u64, empty, Block::stages);
@@ -68,7 +68,7 @@ DEVICE void gemm_sm90(const Shape &shape, i64 batches, const Scales &scales, con
     if (thread_x() == 256)
       fill_ring(GemmTiles<Config, Shape>(shape, batches), ring, shape, map_a, maps...);
     if constexpr (Config::scaled_steps)
-      if (uniform_warp() > 8)
+      if (uniform_warp() > 8 && uniform_warp() <= 8 + Block::scale_warps)
         fill_step_scales<Config>(GemmTiles<Config, Shape>(shape, batches), ring, shape, scales,
                                  uniform_warp() - 9);
   } else {

@@ -27,8 +27,12 @@ struct Ring {
   static constexpr int a_size = tile_m * depth, b_size = tile_n * depth; ///< elements of a tile
   static constexpr int stage_size = a_size + sums * b_size;
   static constexpr u32 b_bytes = sums * b_size * (u32)sizeof(T);
-  /// Behind the stages, of each step: those of the tile's rows, then of its columns, for each accumulator.
-  static constexpr int step_scales = Config::scaled_steps ? tile_m + sums * tile_n : 0, scale_warps = 3;
+  /// Behind the stages, of each step: those of the tile's rows, then of its columns, for each accumulator; or
+  /// for each accumulator their products.
+  static constexpr int step_scales = !Config::scaled_steps      ? 0
+                                     : Config::one_column_scale ? sums * tile_m
+                                                                : tile_m + sums * tile_n;
+  static constexpr int scale_warps = Config::scaled_steps ? 2 : 0;
   static constexpr bool parks = sizeof(typename Config::result) == 2;
   static_assert(Config::k_major || !bytes, "products of bytes take them along k");
   static_assert(tile_n % 16 == 0 && sums * tile_n <= 256, "at most 128 sums of a thread");

@@ -1,5 +1,7 @@
 #include "codegen/schedule/MatmulOperand.h"
 
+#include "ir/dialect/RepeatedRows.h"
+
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -13,6 +15,13 @@ bool ScaleOrZero::alongRows() const {
 /// Elements that are decoded: a byte or less each.
 static bool isQuantised(DType type) { return byteSize(type) == 1 && type != DType::Bool; }
 
+static std::optional<nn::RepeatedRows> repeatedRows(const Region &region, Value value) {
+  auto rows = nn::matchRepeatedRows(value);
+  const bool isInside =
+      rows && llvm::all_of(rows->ops, [&](Operation *op) { return llvm::is_contained(region.ops, op); });
+  return isInside ? rows : std::nullopt;
+}
+
 /// The scales or zero points `value` of an operand of shape `shape`: one for all, one for each index of
 /// `axis`, or, with `block`, one for every block along it.
 static std::optional<Source::Scales> scalesOf(const Region &region, const KernelContext &context, Value value,
@@ -24,8 +33,14 @@ static std::optional<Source::Scales> scalesOf(const Region &region, const Kernel
     scales.literal = value.getDefiningOp<nn::ConstantOp>();
     return scales;
   }
+  // Each is that of several neighbours along these dims.
+  SmallVector<nn::RepeatedRows> repeats;
+  while (auto rows = repeatedRows(region, value)) {
+    value = rows->from;
+    repeats.push_back(std::move(*rows));
+  }
   auto found = inputView(region, context, value);
-  if (!found)
+  if (!found || (!repeats.empty() && (block == 0 || found->second.shape.size() != shape.size())))
     return std::nullopt;
   scales.input = found->first;
   const View &view = found->second;
@@ -44,6 +59,8 @@ static std::optional<Source::Scales> scalesOf(const Region &region, const Kernel
     return scales;
   }
   scales.blocks[at] = block;
+  for (const nn::RepeatedRows &rows : repeats)
+    scales.blocks[rows.dim] *= rows.times;
   for (size_t i = 0; i < shape.size(); ++i)
     if (!(view.shape[i] == Dim(1))) {
       scales.view.shape[i] = view.shape[i];
@@ -142,6 +159,10 @@ llvm::SmallPtrSet<Operation *, 8> decodingOps(const Region &region) {
     Operation *op = pending.pop_back_val().getDefiningOp();
     if (!isInside(op) || !isa<nn::DequantizeOp, nn::SubOp, nn::CastOp>(op) || !ops.insert(op).second)
       continue;
+    if (isa<nn::DequantizeOp>(op))
+      for (Value entry : op->getOperands().drop_front())
+        for (auto rows = repeatedRows(region, entry); rows; rows = repeatedRows(region, rows->from))
+          ops.insert(rows->ops.begin(), rows->ops.end());
     pending.append(op->operand_begin(), op->operand_end());
   }
   return ops;

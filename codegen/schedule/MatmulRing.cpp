@@ -68,6 +68,7 @@ bool scalesSteps(const Problem &problem) {
   return !multipliesBytes(problem) && multipliesTypes(problem) && fits(problem.a, true) &&
          llvm::all_of(problem.matmuls, [&](const Matmul &matmul) { return fits(matmul.b, false); });
 }
+
 bool ringBytes(const Problem &problem) { return multipliesBytes(problem) || scalesSteps(problem); }
 
 int64_t ringVector(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.a.type)); }
@@ -181,12 +182,22 @@ void setTiles(GemmSource &source, const Problem &problem, int64_t width, int64_t
   source.set("k_major", isKMajor(problem, false));
 }
 
+/// Tiles of so many columns lie in one block of scales each.
+static bool hasOneColumnScale(const Problem &problem, int64_t width) {
+  return llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+    const ScaleOrZero &scale = *matmul.b.decode->scale;
+    return !scale.alongColumns() || scale.columnBlock % width == 0;
+  });
+}
+
 void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
   setTiles(source, problem, width, stages);
-  if (scalesSteps(problem))
+  if (scalesSteps(problem)) {
     source.set("scaled_steps", true);
-  else if (const int64_t steps = exactSteps(problem, width))
+    source.set("one_column_scale", hasOneColumnScale(problem, width));
+  } else if (const int64_t steps = exactSteps(problem, width)) {
     source.set("exact_steps", steps);
+  }
 }
 
 TensorMapArgument mapOfB(const Problem &problem, const Matmul &matmul, int64_t width) {

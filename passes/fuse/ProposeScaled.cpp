@@ -7,6 +7,7 @@
 #include "ir/dialect/AttentionSink.h"
 #include "ir/dialect/KeyBounds.h"
 #include "ir/dialect/PagedKeys.h"
+#include "ir/dialect/RepeatedRows.h"
 #include "ir/dialect/ScaledCodes.h"
 #include "ir/dialect/Types.h"
 
@@ -48,6 +49,20 @@ Value encodedOperand(Value operand) {
   return operand.getDefiningOp()->getOperand(0);
 }
 
+/// What spells the scales and zero points of a matrix's blocks, which are one for several rows and columns.
+static SmallVector<Operation *> repeatingOps(Value operand) {
+  SmallVector<Operation *> ops;
+  auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
+  if (!dequantize || dequantize.getBlockSize() == 0)
+    return ops;
+  for (Value entry : dequantize->getOperands().drop_front())
+    for (auto rows = nn::matchRepeatedRows(entry); rows; rows = nn::matchRepeatedRows(rows->from))
+      ops.append(rows->ops);
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  ops.erase(llvm::unique(ops), ops.end());
+  return ops;
+}
+
 /// Of keys or values.
 static SmallVector<Operation *> decodingOpsOfKeys(Value operand) {
   if (auto codes = nn::matchScaledCodes(operand))
@@ -73,8 +88,10 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   SmallVector<SmallVector<Operation *>> all;
   auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
   if (llvm::isa<nn::MatmulOp, nn::ExpertMatmulOp>(op))
-    for (Value operand : op->getOperands().take_front(2))
-      all.push_back(decodingOps(operand));
+    for (Value operand : op->getOperands().take_front(2)) {
+      all.push_back(repeatingOps(operand));
+      all.back().append(decodingOps(operand));
+    }
   if (!attention)
     return all;
   std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
