@@ -26,6 +26,40 @@ func.func @weight_only(%x: tensor<5x64xf16>, %w: tensor<32x64xui8>, %s: tensor<3
   return %1 : tensor<5x32xf16>
 }
 
+// Scales of blocks of 16 rows and 32 columns: what repeats them along the rows moves in too.
+// CHECK-LABEL: @blocks
+func.func @blocks(%x: tensor<5x64xf32>, %w: tensor<32x64xi8>, %s: tensor<2x2xf32>) -> tensor<5x32xf32> {
+  // CHECK-NOT: nn.expand
+  // CHECK: fusion.group "scaled_matmul" schedule "matmul" ({{.*}} = %arg2, {{.*}} = %arg1, {{.*}} = %arg0)
+  // CHECK-NEXT: nn.reshape
+  // CHECK-NEXT: nn.expand
+  // CHECK-NEXT: nn.reshape
+  // CHECK-NEXT: nn.dequantize
+  // CHECK-NEXT: nn.matmul
+  %0 = nn.reshape %s {shape = [2, 1, 2]} : (tensor<2x2xf32>) -> tensor<2x1x2xf32>
+  %1 = nn.expand %0 {shape = [2, 16, 2]} : (tensor<2x1x2xf32>) -> tensor<2x16x2xf32>
+  %2 = nn.reshape %1 {shape = [32, 2]} : (tensor<2x16x2xf32>) -> tensor<32x2xf32>
+  %3 = nn.dequantize %w, %2 {axis = 1 : i64, block_size = 32 : i64} : (tensor<32x64xi8>, tensor<32x2xf32>) -> tensor<32x64xf32>
+  %4 = nn.matmul %x, %3 {transpose_b = true} : (tensor<5x64xf32>, tensor<32x64xf32>) -> tensor<5x32xf32>
+  return %4 : tensor<5x32xf32>
+}
+
+// The rows in turn are no blocks: the repeated scales stay outside.
+// CHECK-LABEL: @in_turn
+func.func @in_turn(%x: tensor<5x64xf32>, %w: tensor<32x64xi8>, %s: tensor<2x2xf32>) -> tensor<5x32xf32> {
+  // CHECK: nn.reshape
+  // CHECK-NEXT: nn.expand
+  // CHECK-NEXT: nn.reshape
+  // CHECK-NEXT: fusion.group "scaled_matmul"
+  // CHECK-NEXT: nn.dequantize
+  %0 = nn.reshape %s {shape = [1, 2, 2]} : (tensor<2x2xf32>) -> tensor<1x2x2xf32>
+  %1 = nn.expand %0 {shape = [16, 2, 2]} : (tensor<1x2x2xf32>) -> tensor<16x2x2xf32>
+  %2 = nn.reshape %1 {shape = [32, 2]} : (tensor<16x2x2xf32>) -> tensor<32x2xf32>
+  %3 = nn.dequantize %w, %2 {axis = 1 : i64, block_size = 32 : i64} : (tensor<32x64xi8>, tensor<32x2xf32>) -> tensor<32x64xf32>
+  %4 = nn.matmul %x, %3 {transpose_b = true} : (tensor<5x64xf32>, tensor<32x64xf32>) -> tensor<5x32xf32>
+  return %4 : tensor<5x32xf32>
+}
+
 // A dequantisation that somebody else reads is computed in the group too, and stays for them.
 // CHECK-LABEL: @shared
 func.func @shared(%q: tensor<5x64xi8>, %s: tensor<f32>, %w: tensor<64x32xf32>) -> (tensor<5x32xf32>, tensor<5x64xf32>) {
