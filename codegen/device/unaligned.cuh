@@ -12,10 +12,16 @@ DEVICE bool is_inside(i64 column, i64 width) { return (u32)column < (u32)width; 
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_aligned_vec(const T *from) {
   return Early ? load_early_vec<T, N>(from) : load_vec<T, N>(from);
 }
-// Outside, what lies there: other rows, or the rest of 16 or 32 bytes of which the row holds some, which no
-// page parts.
+// Before the row, the end of the row before it; behind it, zeros: the last row may end with its buffer.
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_edge_vec(const T *row, i64 column, i64 width) {
-  return column < width ? load_aligned_vec<T, N, Early>(row + column) : Vec<T, N>();
+  if (column + N <= width)
+    return load_aligned_vec<T, N, Early>(row + column);
+  Vec<T, N> values = Vec<T, N>();
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (is_inside(column + i, width))
+      values[i] = load_aligned_vec<T, 1, Early>(row + column + i)[0];
+  return values;
 }
 // The same from any column of a row that begins at a multiple, such as the weights of all rows: out of two
 // aligned vectors.
