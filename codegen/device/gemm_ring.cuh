@@ -33,22 +33,36 @@
 template <class A, class B, class Sum, int Fragments>
 DEVICE void wgmma_byte_rows(Sum (&d)[Fragments][4], u64 a, u64 b, bool add);
 
+/// Of stage 0, for a warpgroup's 64 rows.
+struct FirstDescriptors {
+  u64 a, b;
+};
+template <class Config>
+DEVICE FirstDescriptors first_descriptors(const Ring<Config> &ring, int row) {
+  return {wgmma_descriptor(ring.a(0) + row * Ring<Config>::depth, 1024), wgmma_descriptor(ring.b(0), 1024)};
+}
+
 /// Starts the products of a stage: 64 rows from `row` on.
 template <class Config, class Sum, int Fragments>
-DEVICE void start_products(Sum (&acc)[Fragments][4], const Ring<Config> &ring, int stage, int row, bool add) {
+DEVICE void start_products(Sum (&acc)[Fragments][4], const Ring<Config> &ring, const FirstDescriptors &first,
+                           int stage, int row, bool add) {
   using T = typename Config::type;
   constexpr int depth = Ring<Config>::depth, each = 32 / (int)sizeof(T);
   const T *tile_a = ring.a(stage) + row * depth, *tile_b = ring.b(stage);
+  const u32 place = (u32)(stage * Ring<Config>::stage_size);
   warpgroup_arrive();
 #pragma unroll
   for (int k = 0; k < depth; k += each) {
-    const u64 a = wgmma_descriptor(tile_a + k, 1024);
+    // Sums of 16-bit types take the registers that `first` lies in.
     if constexpr (Ring<Config>::bytes)
-      wgmma_byte_rows<T, typename Config::type_b>(acc, a, wgmma_descriptor(tile_b + k, 1024), add || k > 0);
+      wgmma_byte_rows<T, typename Config::type_b>(acc, wgmma_advance(first.a, place + (u32)k),
+                                                  wgmma_advance(first.b, place + (u32)k), add || k > 0);
     else if constexpr (Config::k_major)
-      wgmma_rows<T>(acc, a, wgmma_descriptor(tile_b + k, 1024), add || k > 0);
+      wgmma_rows<T>(acc, wgmma_descriptor(tile_a + k, 1024), wgmma_descriptor(tile_b + k, 1024),
+                    add || k > 0);
     else
-      wgmma_rows_by_depth<T>(acc, a, wgmma_descriptor(tile_b + k * 64, 64 * 128), add || k > 0);
+      wgmma_rows_by_depth<T>(acc, wgmma_descriptor(tile_a + k, 1024),
+                             wgmma_descriptor(tile_b + k * 64, 64 * 128), add || k > 0);
   }
   warpgroup_commit();
 }
@@ -72,6 +86,9 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   constexpr int fragments = Block::sums * Block::tile_n / 8;
   constexpr bool scaled = Config::scaled_steps, adds = Config::exact_steps > 0 || scaled;
   const int group = uniform_warp() / 4, first_row = first_row_of_thread(group);
+  const FirstDescriptors first = first_descriptors(ring, group * 64);
+  u64 *const full = scaled ? in_register(ring.full) : ring.full;
+  u64 *const empty = scaled ? in_register(ring.empty) : ring.empty;
   const i32 steps = (i32)ceil_div(shape.k(), Block::depth);
   RingPlace at;
   int before = 0, number = 0;
@@ -80,15 +97,17 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   f32 exact[adds ? fragments : 1][4];
   auto release = [&] { // nothing reads the step before any more
     if (lane_id() == 0)
-      mbarrier_arrive(ring.empty + before);
+      mbarrier_arrive(empty + before);
   };
   auto advance = [&] {
     before = at.stage;
     at.template advance<Block::stages>();
   };
+  auto wait = [&] { mbarrier_wait(full + at.stage, at.parity); };
   auto start = [&](bool add) {
-    mbarrier_wait(ring.full + at.stage, at.parity);
-    start_products<Config>(acc, ring, at.stage, group * 64, add);
+    if constexpr (!scaled) // else it has been waited for
+      wait();
+    start_products<Config>(acc, ring, first, at.stage, group * 64, add);
   };
   // Until the products before these have ended, of which there are some.
   auto complete_before = [&](bool some) {
@@ -111,6 +130,7 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
         exact[i][e] = add ? exact[i][e] + (f32)acc[i][e] : (f32)acc[i][e];
   };
   // The products that run, of one step: while one warpgroup adds, the tensor cores multiply for the other.
+  // Waits for the next step before, since nothing hides that wait behind.
   auto add_scaled = [&] {
     if constexpr (scaled) {
       StepScales<Config> by;
@@ -118,17 +138,18 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
       warp_barrier();
       advance();
       complete();
+      wait();
       by.add(exact, acc);
     }
   };
   while (true) {
-    mbarrier_wait(ring.full + at.stage, at.parity);
+    wait();
     const TileOfC tile = ring.place[number];
     number = number + 1 < Block::places ? number + 1 : 0;
     const i32 count = shuffle_index(tile.rows, 0); // the compiler sees that it is one for all lanes
     if (count > 0 && group * 64 >= count) {        // none for this warpgroup
       for (i32 step = 0; step < steps; ++step) {
-        mbarrier_wait(ring.full + at.stage, at.parity);
+        wait();
         warp_barrier();
         advance();
         release();

@@ -228,6 +228,12 @@ DEVICE void pdl_launch_dependents() {
 #endif
 }
 
+// The same pointer, which the compiler does not compute anew wherever it is used.
+template <class T> DEVICE T *in_register(T *pointer) {
+  asm("" : "+l"(pointer));
+  return pointer;
+}
+
 // Asynchronous copies of 16 bytes from global to shared memory; zeros when not valid.
 DEVICE u32 shared_address(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 DEVICE void cp_async_16(void *shared, const void *global, bool valid) {

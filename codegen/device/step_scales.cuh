@@ -83,7 +83,7 @@ struct StepScales {
   f32 row[2];
   Vec<f32, 4> column[fragments / 2];
 
-  /// `first`: see first_row_of_thread().
+  /// `scales`: the step's; `first`: see first_row_of_thread().
   DEVICE void load(const f32 *scales, int first) {
     row[0] = scales[first];
     row[1] = scales[first + 8];

@@ -142,6 +142,14 @@ static int64_t epilogueBytes(const Region &region, const Problem &problem) {
   return static_cast<int64_t>(bytes);
 }
 
+/// Tiles of so many columns lie in one block of scales each.
+static bool hasOneColumnScale(const Problem &problem, int64_t width) {
+  return llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+    const ScaleOrZero &scale = *matmul.b.decode->scale;
+    return !scale.alongColumns() || scale.columnBlock % width == 0;
+  });
+}
+
 SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
   // A thread has a sum for every two columns, half as many words of parked results, and what the epilogue of
@@ -158,6 +166,10 @@ SmallVector<int64_t> ringWidths(const Region &region, const Problem &problem) {
   SmallVector<int64_t> widths;
   for (int64_t width = widest; width >= 64; width -= step)
     widths.push_back(width);
+  // Where a tile's columns have one scale, the kernel multiplies half as much.
+  auto hasOne = [&](int64_t width) { return hasOneColumnScale(problem, width); };
+  if (scalesSteps(problem) && llvm::any_of(widths, hasOne))
+    llvm::erase_if(widths, [&](int64_t width) { return !hasOne(width); });
   return widths;
 }
 
@@ -180,14 +192,6 @@ void setTiles(GemmSource &source, const Problem &problem, int64_t width, int64_t
   source.set("stages", stages);
   source.set("vector", sums.width);
   source.set("k_major", isKMajor(problem, false));
-}
-
-/// Tiles of so many columns lie in one block of scales each.
-static bool hasOneColumnScale(const Problem &problem, int64_t width) {
-  return llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
-    const ScaleOrZero &scale = *matmul.b.decode->scale;
-    return !scale.alongColumns() || scale.columnBlock % width == 0;
-  });
 }
 
 void setRing(GemmSource &source, const Problem &problem, int64_t width, int64_t stages) {
