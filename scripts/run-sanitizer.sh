@@ -2,7 +2,9 @@
 # compute-sanitizer over the kernels of the tests, on a machine with a GPU: memcheck, racecheck, initcheck,
 # synccheck.
 #   scripts/run-sanitizer.sh [--tool=NAME] [GoogleTest filter]
-# Every finding counts: no kernel is left out.
+# Every finding counts. Known exception: racecheck leaves out the suites in `arriveByLane` below. A warp writes
+# scales or rows there, meets, and one lane arrives at an mbarrier for all of it; racecheck (13.0) does not
+# follow that (docs/testing.md).
 # Exit codes: 0 clean, 1 a tool found something, 2 bad usage, 3 something lacks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,17 +24,20 @@ command -v compute-sanitizer >/dev/null || lacking "no compute-sanitizer: it com
 [ -x build/bin/kernels-tests ] || lacking "no build/bin/kernels-tests: run scripts/setup.sh"
 
 export FUSION_TEST_DEVICE=cuda
+arriveByLane='MatmulSwapBytes.*:MatmulSwapCodes.*:MatmulChain.*:MatmulSm90Bytes.ScalesOfBlocks*'
 failed=0
 for tool in "${tools[@]}"; do
-  options=(--tool "$tool" --error-exitcode 99)
+  options=(--tool "$tool" --error-exitcode 99) tests=$filter
   case $tool in
     memcheck) options+=(--leak-check full) ;;
-    racecheck | initcheck | synccheck) ;;
+    racecheck) [[ $filter == *-* ]] && tests+=":$arriveByLane" || tests+="-$arriveByLane" ;;
+    initcheck | synccheck) ;;
     *) echo "run-sanitizer: no tool $tool" >&2; exit 2 ;;
   esac
-  for program in kernels-tests graphs-tests kv-cache-tests experts-tests linear-attention-tests; do
+  for program in schedule-tests codegen-tests kernels-tests graphs-tests kv-cache-tests experts-tests \
+                 linear-attention-tests; do
     echo "run-sanitizer: $tool $program"
-    compute-sanitizer "${options[@]}" "build/bin/$program" --gtest_filter="$filter" --gtest_brief=1 |
+    compute-sanitizer "${options[@]}" "build/bin/$program" --gtest_filter="$tests" --gtest_brief=1 |
       tail -n 20 || failed=1
   done
 done
