@@ -198,14 +198,20 @@ void matMulNBits(NodeImporter &node) {
     return node.fail("needs N, K, block_size, and bits of 4 or 8");
   if (node.has(4))
     return node.fail("g_idx is not supported");
-  if (node.intAttribute("weight_prepacked", 0) != 0)
-    return node.fail("weights packed for one GPU (weight_prepacked) are not supported");
+  const int64_t prepacked = node.intAttribute("weight_prepacked", 0); // 1: for sm_80, 2: for sm_90
+  if (prepacked < 0 || prepacked > 2 || (prepacked != 0 && shape.depth % shape.block != 0))
+    return node.fail("weight_prepacked = " + Twine(prepacked) + " is not supported with K = " +
+                     Twine(shape.depth) + " and block_size = " + Twine(shape.block));
   node.ignore({"accuracy_level"}); // what the activations may be rounded to
   Type type = node.inputType(0);
   int64_t columns = shape.blocks() * shape.block;
   Value scales = node.operand(2);
   scales = node.failed() ? Value() : node.reshape(scales, {shape.rows, shape.blocks()});
-  Value packed = packedWeight(node, 1, shape.bits, {shape.rows, columns}), weight;
+  Value weight;
+  Value packed = prepacked != 0
+                     ? prepackedWeight(node, 1, {1, shape.rows, columns, shape.bits, prepacked == 1})
+                     : packedWeight(node, 1, shape.bits, {shape.rows, columns});
+  packed = node.failed() ? Value() : node.reshape(packed, {shape.rows, columns});
   if (node.has(3) && llvm::isa_and_nonnull<FloatType>(node.inputType(3)))
     weight = node.slice(shiftedByFloats(node, shape, packed, scales, type), 1, 0, shape.depth);
   else

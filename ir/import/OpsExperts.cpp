@@ -33,6 +33,9 @@ private:
 
   void route();
   void routeBySparseMixer(Value logits);
+  bool findLayout(const Dim &width);
+  Dim rowsOf(const ProductInputs &product);
+  int64_t bitsOf(const ProductInputs &product);
   Value weightOf(const ProductInputs &product, const Dim &rows, const Dim &depth);
   Value unpackedZeroPoints(const ProductInputs &product, int64_t bits, int64_t experts, int64_t rows,
                            int64_t blocks);
@@ -43,7 +46,8 @@ private:
   NodeImporter &n;
   bool quantised;
   ProductInputs first, second, third;
-  bool isLegacy = false; ///< weights are [experts, k, n]
+  bool isLegacy = false;    ///< weights are [experts, k, n]
+  bool isPrepacked = false; ///< weights are in the order of the mixed GEMM, declared as [experts, k, n]
   Value index, weights;  ///< [rows, slots]; the weights are f32
 };
 
@@ -104,13 +108,33 @@ void Experts::routeBySparseMixer(Value logits) {
   weights = n.concat(gates, 1);
 }
 
+int64_t Experts::bitsOf(const ProductInputs &product) {
+  return n.intAttribute(product.bits, n.intAttribute("expert_weight_bits", 4));
+}
+
+/// Whether weights are prepacked, which their shape says where no attribute does.
+bool Experts::findLayout(const Dim &width) {
+  const int64_t attribute = n.intAttribute("weights_prepacked", -1), bits = bitsOf(first);
+  const DimShape given = shape(first.weight);
+  if (n.failed() || given.size() != 3 || (bits != 4 && bits != 8))
+    return false; // which is an error elsewhere
+  const Dim last = given[2] * Dim(8 / bits);
+  return attribute == 1 || (attribute == -1 && !(last == width) && given[1] == width);
+}
+
+/// How many columns the product has.
+Dim Experts::rowsOf(const ProductInputs &product) {
+  const DimShape given = shape(product.weight);
+  return isPrepacked ? given[2] * Dim(8 / bitsOf(product)) : given[isLegacy ? 2 : 1];
+}
+
 /// [experts, rows, depth], of a quantised weight decoded to the type of the op's input; rows and depth as
 /// multiplied.
 Value Experts::weightOf(const ProductInputs &product, const Dim &rows, const Dim &depth) {
   if (!quantised)
     return input(product.weight);
   const DimShape packed = shape(product.weight);
-  const int64_t bits = n.intAttribute(product.bits, n.intAttribute("expert_weight_bits", 4));
+  const int64_t bits = bitsOf(product);
   const int64_t block = n.intAttribute("block_size", 0);
   if (n.failed())
     return {};
@@ -124,7 +148,9 @@ Value Experts::weightOf(const ProductInputs &product, const Dim &rows, const Dim
   }
   const int64_t experts = packed[0].value(), outer = rows.value(), inner = depth.value();
   const int64_t length = block > 0 ? block : inner, blocks = (inner + length - 1) / length;
-  Value values = packedWeight(n, static_cast<unsigned>(product.weight), bits, {experts, outer, inner});
+  const auto number = static_cast<unsigned>(product.weight);
+  Value values = isPrepacked ? prepackedWeight(n, number, {experts, outer, inner, bits, true})
+                             : packedWeight(n, number, bits, {experts, outer, inner});
   if (!has(product.scales)) {
     n.fail("quantised expert weights without scales");
     return {};
@@ -164,7 +190,7 @@ Value Experts::multiply(Value x, const ProductInputs &product, const Dim &depth)
     n.fail("expert weights of rank " + Twine(given.size()));
     return {};
   }
-  Value w = weightOf(product, given[1], depth);
+  Value w = weightOf(product, rowsOf(product), depth);
   Value y = n.build<nn::ExpertMatmulOp>({x, w, index}, n.flag("transpose_w", !isLegacy), n.inputType(0));
   return has(product.bias) ? n.add(y, n.build<nn::GatherOp>({input(product.bias), index}, n.i64("axis", 0)))
                            : y;
@@ -209,8 +235,6 @@ Value Experts::gated(Value gate, Value up) {
 void Experts::import() {
   if (quantised && n.stringAttribute("quant_type", "int") != "int")
     return n.fail("quant_type '" + n.stringAttribute("quant_type", "int") + "' is not supported, only 'int'");
-  if (quantised && n.intAttribute("weights_prepacked", -1) == 1)
-    return n.fail("weights in the layout of one execution provider (weights_prepacked) are not supported");
   const DimShape given = n.shape(0);
   Value x = n.operand(0);
   if (n.failed())
@@ -225,10 +249,11 @@ void Experts::import() {
     return n.fail("expert weights of rank " + Twine(down.size()));
   route();
   isLegacy = !quantised && !(down[1] == width);
+  isPrepacked = quantised && findLayout(width);
   const std::string activation = n.stringAttribute("activation_type", "relu");
   const int64_t fused = n.intAttribute("swiglu_fusion", 0);
   const bool gates = activation == "swiglu" || activation == "geglu";
-  const Dim packed = n.shape(static_cast<unsigned>(first.weight))[isLegacy ? 2 : 1];
+  const Dim packed = rowsOf(first);
   Value hidden = wide(multiply(n.reshape(x, {rows, 1, width}), first, width));
   Dim inner = packed;
   if (gates && fused != 0) {

@@ -81,6 +81,12 @@ private:
 
 /// The bytes of initialiser `input` read as values of 4 or 8 bits, low half first.
 mlir::Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape);
+struct PrepackedShape {
+  int64_t experts, rows, depth, bits;
+  bool rowsTogether; ///< rows lie side by side in tiles along k, as for sm_80; for sm_90 each lies alone
+};
+/// [experts, rows, depth], of an initialiser in the order of onnxruntime's mixed GEMM for CUDA.
+mlir::Value prepackedWeight(NodeImporter &node, unsigned input, PrepackedShape shape);
 /// Indices of an integer input and of its zero point, which may be left out.
 struct WithZeroPoint {
   unsigned value, zeroPoint;

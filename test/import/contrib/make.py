@@ -14,6 +14,7 @@ from onnx import helper
 from coded_caches import coded_caches
 from nodes import MICROSOFT, case, f16, f32, i32, random, write
 from paged_attention import paged_attention
+from prepacked import prepacked_weights
 
 
 def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, packed=False, rotary=True, bias=False,
@@ -387,3 +388,4 @@ definitions()
 more_of_onnxruntime()
 coded_caches()
 paged_attention()
+prepacked_weights()
