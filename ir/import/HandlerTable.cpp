@@ -62,6 +62,7 @@ const HandlerTable &HandlerTable::instance() {
     registerGatedDeltaNet(all);
     registerContrib(all);
     registerExperts(all);
+    registerFloatWeights(all);
     registerScatter(all);
     registerMultiHeadAttention(all);
     registerEmbeddings(all);

@@ -166,6 +166,10 @@ std::optional<Tensor> NodeImporter::tensorAttribute(StringRef name) {
     fail(info.error().message);
     return std::nullopt;
   }
+  if (info->code != FloatCode::None) {
+    fail("attribute '" + name + "' holds floats of 4 bits or powers of two, which only weights may be");
+    return std::nullopt;
+  }
   auto tensor = graph.tensors.load(found->t(), *info);
   if (!tensor) {
     fail(tensor.error().message);

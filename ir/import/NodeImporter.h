@@ -213,6 +213,7 @@ void registerMatmul(HandlerTable &table);
 void registerConvolution(HandlerTable &table);
 void registerNorms(HandlerTable &table);
 void registerChannelNorms(HandlerTable &table);
+void registerFloatWeights(HandlerTable &table);
 void registerFourier(HandlerTable &table);
 void registerPad(HandlerTable &table);
 void registerResizing(HandlerTable &table);

@@ -19,14 +19,14 @@ void onnxGelu(NodeImporter &node) {
 }
 
 /// x * sigmoid(alpha * x), op by op in the type of x.
-void swish(NodeImporter &node) {
-  Value x = node.operand(0);
-  double alpha = node.floatAttribute("alpha", 1.0);
-  if (alpha == 1.0)
-    return node.result(0, node.build<nn::SiluOp>(x));
-  Value slope = node.mul(x, node.scalar(NodeImporter::typeOf(x), alpha));
-  node.result(0, node.mul(x, node.build<nn::SigmoidOp>(slope)));
+Value swished(NodeImporter &node, Value x) {
+  const double alpha = node.floatAttribute("alpha", 1.0);
+  if (alpha == 1.0 || node.failed())
+    return node.build<nn::SiluOp>(x);
+  return node.mul(x, node.build<nn::SigmoidOp>(node.mul(x, node.scalar(NodeImporter::typeOf(x), alpha))));
 }
+
+void swish(NodeImporter &node) { node.result(0, swished(node, node.operand(0))); }
 
 /// The same in f32, rounded once.
 void quickGelu(NodeImporter &node) {
@@ -63,6 +63,52 @@ void biasAdd(NodeImporter &node) {
   node.result(0, node.add(node.add(node.operand(0), node.operand(1)), node.operand(2)));
 }
 
+void swiGlu(NodeImporter &node) { node.result(0, node.mul(swished(node, node.operand(0)), node.operand(1))); }
+
+/// silu(alpha * gate) / alpha * (up + beta) of two operands or two halves of one, clamped, in f32 and
+/// rounded once, or twice if asked to.
+void clampedSwiGlu(NodeImporter &node) {
+  const Type type = node.inputType(0), f32 = node.f32Type();
+  const double limit = node.floatAttribute("limit", 0), alpha = node.floatAttribute("activation_alpha", 1),
+               beta = node.floatAttribute("activation_beta", 0);
+  Value gate = node.operand(0), up = node.has(1) ? node.operand(1) : Value();
+  if (node.failed())
+    return;
+  if (!up) {
+    const int64_t last = node.rankOf(gate) - 1;
+    const auto half = last < 0 ? std::nullopt : node.shapeOf(gate).back().dividedBy(2);
+    if (!half)
+      return node.fail("an operand of " + shapeString(node.shapeOf(gate)) +
+                       " does not divide into two halves");
+    up = node.slice(gate, last, *half, *half);
+    gate = node.slice(gate, last, 0, *half);
+  }
+  gate = node.cast(gate, f32);
+  up = node.cast(up, f32);
+  auto number = [&](double value) { return node.scalar(f32, value); };
+  if (limit > 0) {
+    gate = node.build<nn::MinOp>({gate, number(limit)});
+    up = node.build<nn::MinOp>({node.build<nn::MaxOp>({up, number(-limit)}), number(limit)});
+  }
+  Value slope = alpha == 1 ? gate : node.mul(gate, number(alpha));
+  Value activated = node.mul(gate, node.build<nn::SigmoidOp>(slope));
+  if (node.intAttribute("round_activation", 0) != 0)
+    activated = node.cast(node.cast(activated, type), f32);
+  node.result(0, node.cast(node.mul(activated, beta == 0 ? up : node.add(up, number(beta))), type));
+}
+
+/// z * sigmoid(z) with z = scale * x; each of these rounds.
+void scaledSilu(NodeImporter &node) {
+  const Type type = node.inputType(0);
+  Value x = node.operand(0), scale = node.has(1)
+                                         ? node.cast(node.operand(1), node.f32Type())
+                                         : node.scalar(node.f32Type(), node.floatAttribute("alpha", 1));
+  if (node.failed())
+    return;
+  Value z = node.cast(node.mul(node.cast(x, node.f32Type()), node.reshape(scale, {})), type);
+  node.result(0, node.mul(z, node.build<nn::SigmoidOp>(z)));
+}
+
 } // namespace
 
 void registerActivations(HandlerTable &table) {
@@ -74,6 +120,9 @@ void registerActivations(HandlerTable &table) {
   table.add("com.microsoft", "BiasSplitGelu", 2, 2, biasSplitGelu);
   table.add("com.microsoft", "BiasAdd", 3, 3, biasAdd);
   table.add("com.microsoft", "QuickGelu", 1, 1, quickGelu);
+  table.add("", "SwiGLU", 2, 2, swiGlu);
+  table.add("com.microsoft", "SwiGLU", 1, 2, clampedSwiGlu);
+  table.add("com.microsoft", "ScaledSiLU", 1, 2, scaledSilu);
 }
 
 } // namespace fusion::onnx

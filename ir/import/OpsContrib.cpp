@@ -10,6 +10,11 @@ using namespace mlir;
 namespace fusion::onnx {
 
 Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape) {
+  return packedWeight(node, input, bits == 4 ? DType::U4 : DType::U8, shape);
+}
+
+Value packedWeight(NodeImporter &node, unsigned input, DType type, const Shape &shape) {
+  const int64_t bits = type == DType::U4 ? 4 : 8;
   GraphValue *value =
       node.failed() ? nullptr : node.owner().scope().find(node.proto().input(static_cast<int>(input)));
   if (!value || !value->tensor) {
@@ -17,12 +22,11 @@ Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape
     return {};
   }
   const int64_t bytes = value->info.elements(), values = elementCount(shape);
-  if (value->info.type != DType::U8 || bytes * 8 != values * bits) {
+  if (value->info.type != DType::U8 || value->info.code != FloatCode::None || bytes * 8 != values * bits) {
     node.fail("input " + Twine(input) + " of " + shapeString(value->info.shape) + " does not hold " +
               shapeString(shape) + " values of " + Twine(bits) + " bits");
     return {};
   }
-  DType type = bits == 4 ? DType::U4 : DType::U8;
   if (value->info.place) {
     Value weight = nn::WeightOp::create(
         node.builder(), node.location(), RankedTensorType::get(shape, mlirType(node.context(), type)),
@@ -240,9 +244,8 @@ void gatedAdd(NodeImporter &node) {
 void registerContrib(HandlerTable &table) {
   table.add("com.microsoft", "FusedMatMul", 2, 2, fusedMatMul);
   table.add("com.microsoft", "TransposeMatMul", 2, 2, fusedMatMul);
-  table.add("com.microsoft", "FusedMatMulActivation", 2, 2, [](NodeImporter &node) {
-    node.result(0, namedActivation(node, fusedProduct(node)));
-  });
+  table.add("com.microsoft", "FusedMatMulActivation", 2, 2,
+            [](NodeImporter &node) { node.result(0, namedActivation(node, fusedProduct(node))); });
   table.add("com.microsoft", "GemmFastGelu", 2, 3, gemmFastGelu);
   table.add("com.microsoft", "FusedGemm", 2, 3, fusedGemm);
   table.add("com.microsoft", "GatedAdd", 3, 4, gatedAdd);

@@ -10,7 +10,7 @@ namespace {
 
 /// Numbers of the inputs of one of the products; -1: the op has no such input.
 struct ProductInputs {
-  int weight, bias, scales = -1, zeroPoints = -1;
+  int weight, bias, scales = -1, zeroPoints = -1, wholeScale = -1;
   StringRef bits = {}; ///< the attribute that overrides expert_weight_bits
 };
 
@@ -18,9 +18,9 @@ struct ProductInputs {
 class Experts {
 public:
   explicit Experts(NodeImporter &n) : n(n), quantised(n.opType() == "QMoE") {
-    first = quantised ? ProductInputs{2, 4, 3, 11, "fc1_expert_weight_bits"} : ProductInputs{2, 3};
-    second = quantised ? ProductInputs{5, 7, 6, 12, "fc2_expert_weight_bits"} : ProductInputs{4, 5};
-    third = quantised ? ProductInputs{8, 10, 9, 13, "fc3_expert_weight_bits"} : ProductInputs{6, 7};
+    first = quantised ? ProductInputs{2, 4, 3, 11, 15, "fc1_expert_weight_bits"} : ProductInputs{2, 3};
+    second = quantised ? ProductInputs{5, 7, 6, 12, 16, "fc2_expert_weight_bits"} : ProductInputs{4, 5};
+    third = quantised ? ProductInputs{8, 10, 9, 13, -1, "fc3_expert_weight_bits"} : ProductInputs{6, 7};
   }
 
   void import();
@@ -37,6 +37,7 @@ private:
   Dim rowsOf(const ProductInputs &product);
   int64_t bitsOf(const ProductInputs &product);
   Value weightOf(const ProductInputs &product, const Dim &rows, const Dim &depth);
+  Value floatWeightOf(const ProductInputs &product, const Dim &rows, const Dim &depth);
   Value unpackedZeroPoints(const ProductInputs &product, int64_t bits, int64_t experts, int64_t rows,
                            int64_t blocks);
   Value multiply(Value x, const ProductInputs &product, const Dim &depth);
@@ -48,7 +49,9 @@ private:
   ProductInputs first, second, third;
   bool isLegacy = false;    ///< weights are [experts, k, n]
   bool isPrepacked = false; ///< weights are in the order of the mixed GEMM, declared as [experts, k, n]
-  Value index, weights;  ///< [rows, slots]; the weights are f32
+  std::string kind = "int"; ///< what a quantised weight is: int, or the float types fp4, nvfp4 and fp8
+  bool isFloat4() const { return kind == "fp4" || kind == "nvfp4"; }
+  Value index, weights; ///< [rows, slots]; the weights are f32
 };
 
 /// For each row the slots' experts and their weights.
@@ -109,6 +112,8 @@ void Experts::routeBySparseMixer(Value logits) {
 }
 
 int64_t Experts::bitsOf(const ProductInputs &product) {
+  if (kind != "int")
+    return isFloat4() ? 4 : 8;
   return n.intAttribute(product.bits, n.intAttribute("expert_weight_bits", 4));
 }
 
@@ -119,6 +124,8 @@ bool Experts::findLayout(const Dim &width) {
   if (n.failed() || given.size() != 3 || (bits != 4 && bits != 8))
     return false; // which is an error elsewhere
   const Dim last = given[2] * Dim(8 / bits);
+  if (kind != "int") // those of 4 bits are declared so, whatever their order
+    return isFloat4();
   return attribute == 1 || (attribute == -1 && !(last == width) && given[1] == width);
 }
 
@@ -133,6 +140,8 @@ Dim Experts::rowsOf(const ProductInputs &product) {
 Value Experts::weightOf(const ProductInputs &product, const Dim &rows, const Dim &depth) {
   if (!quantised)
     return input(product.weight);
+  if (kind != "int")
+    return floatWeightOf(product, rows, depth);
   const DimShape packed = shape(product.weight);
   const int64_t bits = bitsOf(product);
   const int64_t block = n.intAttribute("block_size", 0);
@@ -161,6 +170,55 @@ Value Experts::weightOf(const ProductInputs &product, const Dim &rows, const Dim
                    ? unpackedZeroPoints(product, bits, experts, outer, blocks)
                    : n.expand(n.scalar(code, static_cast<double>(1 << (bits - 1))), {experts, outer, blocks});
   return n.build<nn::DequantizeOp>({values, scales, zero}, {n.i64("axis", 2), n.i64("block_size", length)},
+                                   n.inputType(0));
+}
+
+/// The same of floats: of 4 bits with scales in blocks along k and one for each expert; of 8 with scales of
+/// square blocks, or of experts alone.
+Value Experts::floatWeightOf(const ProductInputs &product, const Dim &rows, const Dim &depth) {
+  const DimShape given = shape(product.weight);
+  if (n.failed())
+    return {};
+  if (given.size() != 3 || !given[0].isStatic() || !rows.isStatic() || !depth.isStatic()) {
+    n.fail("expert weights of an unknown size");
+    return {};
+  }
+  const Type f32 = n.f32Type();
+  const int64_t experts = given[0].value(), outer = rows.value(), inner = depth.value();
+  const int64_t square = kind == "fp8" ? n.intAttribute("block_size", 0) : 0;
+  if (!has(square > 0 || isFloat4() ? product.scales : product.wholeScale) ||
+      (isFloat4() && !has(product.wholeScale))) {
+    n.fail("experts of quant_type '" + kind + "' without their scales");
+    return {};
+  }
+  Value whole =
+      has(product.wholeScale) ? n.reshape(wide(input(product.wholeScale)), {experts, 1, 1}) : Value();
+  Value values, scales;
+  int64_t block = inner;
+  if (isFloat4()) {
+    block = kind == "fp4" ? 32 : 16;
+    const auto number = static_cast<unsigned>(product.weight);
+    values = kind == "nvfp4" && n.intAttribute("weights_prepacked", -1) == 1
+                 ? packedFloats(n, number, {experts, outer, inner})
+                 : n.transpose(packedFloats(n, number, {experts, inner, outer}), {0, 2, 1});
+    scales = n.mul(wide(input(product.scales)), whole);
+  } else {
+    values = input(product.weight);
+    if (!n.failed() && NodeImporter::typeOf(values) != mlirType(n.context(), DType::F8E4M3))
+      n.fail("expert weights that are not f8E4M3FN, with quant_type 'fp8'");
+    if (square > 0) {
+      block = square;
+      const int64_t high = (outer + block - 1) / block, blocks = (inner + block - 1) / block;
+      scales = n.reshape(wide(input(product.scales)), {experts, high, 1, blocks});
+      scales = n.reshape(n.expand(scales, {experts, high, block, blocks}), {experts, high * block, blocks});
+      scales = n.slice(scales, 1, 0, outer);
+    } else {
+      scales = n.expand(whole, {experts, outer, 1});
+    }
+  }
+  if (n.failed())
+    return {};
+  return n.build<nn::DequantizeOp>({values, scales}, {n.i64("axis", 2), n.i64("block_size", block)},
                                    n.inputType(0));
 }
 
@@ -233,8 +291,15 @@ Value Experts::gated(Value gate, Value up) {
 }
 
 void Experts::import() {
-  if (quantised && n.stringAttribute("quant_type", "int") != "int")
-    return n.fail("quant_type '" + n.stringAttribute("quant_type", "int") + "' is not supported, only 'int'");
+  kind = n.stringAttribute("quant_type", "int");
+  if (kind != "int" && kind != "fp8" && !isFloat4())
+    return n.fail("quant_type '" + kind + "' is none of int, fp4, nvfp4 and fp8");
+  for (unsigned scale = 17; quantised && scale < 21; ++scale)
+    if (n.has(scale))
+      return n.fail("a scale of activations (input " + Twine(scale) + ") is not supported");
+  if (kind != "int") // which says how many bits there are, and how long blocks of 4 bits are
+    n.ignore({"expert_weight_bits", "fc1_expert_weight_bits", "fc2_expert_weight_bits",
+              "fc3_expert_weight_bits", "weights_prepacked", "block_size"});
   const DimShape given = n.shape(0);
   Value x = n.operand(0);
   if (n.failed())

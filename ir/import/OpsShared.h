@@ -81,6 +81,10 @@ private:
 
 /// The bytes of initialiser `input` read as values of 4 or 8 bits, low half first.
 mlir::Value packedWeight(NodeImporter &node, unsigned input, int64_t bits, const Shape &shape);
+/// The same, of U4 or of a type of one byte.
+mlir::Value packedWeight(NodeImporter &node, unsigned input, DType type, const Shape &shape);
+/// Of FLOAT4E2M1 in the bytes of a u8 initialiser, as f8E4M3FN.
+mlir::Value packedFloats(NodeImporter &node, unsigned input, const Shape &shape);
 struct PrepackedShape {
   int64_t experts, rows, depth, bits;
   bool rowsTogether; ///< rows lie side by side in tiles along k, as for sm_80; for sm_90 each lies alone

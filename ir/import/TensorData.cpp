@@ -165,10 +165,17 @@ TensorStore::TensorStore(const ModelFile &model, std::string modelPath, bool tru
 
 Result<TensorInfo> TensorStore::describe(const proto::TensorProto &tensor) {
   TensorInfo info;
-  auto type = elementTypeOf(tensor.data_type());
-  if (!type)
+  if (tensor.data_type() == proto::TensorProto::FLOAT4E2M1) {
+    info.type = DType::U4;
+    info.code = FloatCode::E2M1;
+  } else if (tensor.data_type() == proto::TensorProto::FLOAT8E8M0) {
+    info.type = DType::U8;
+    info.code = FloatCode::E8M0;
+  } else if (auto type = elementTypeOf(tensor.data_type())) {
+    info.type = *type;
+  } else {
     return badInput(label(tensor) + ": " + type.error().message);
-  info.type = *type;
+  }
   constexpr int64_t mostElements = int64_t(1) << 46;
   int64_t elements = 1;
   for (int64_t dim : tensor.dims()) {

@@ -13,8 +13,16 @@ namespace fusion::onnx {
 /// The element type of a TensorProto.DataType; an error names types that no tensor here can have.
 Result<DType> elementTypeOf(int32_t dataType);
 
+/// Floats that no op computes with: their codes are stored, and decoded when weights are loaded.
+enum class FloatCode : uint8_t {
+  None,
+  E2M1, ///< FLOAT4E2M1, codes of 4 bits; decoded to f8E4M3FN
+  E8M0, ///< FLOAT8E8M0, a power of two; decoded to bf16
+};
+
 struct TensorInfo {
-  DType type = DType::F32;
+  DType type = DType::F32; ///< of the codes, where there are some
+  FloatCode code = FloatCode::None;
   Shape shape;
   /// Where the bytes lie in a file; not set if the values are fields of the message.
   struct Place {

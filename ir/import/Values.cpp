@@ -1,6 +1,7 @@
 // Values of the file as values of the module: initialisers, known integers, symbolic shapes.
 #include "ir/import/FloatSizes.h"
 #include "ir/import/Graph.h"
+#include "ir/import/SmallFloats.h"
 
 #include "ir/reference/Reference.h"
 
@@ -60,7 +61,7 @@ Result<GraphValue *> GraphImporter::fromTensor(const proto::TensorProto &tensor,
     return info.error();
   GraphValue *value = newValue(std::move(name));
   value->tensor = &tensor;
-  value->element = mlirType(builder.getContext(), info->type);
+  value->element = mlirType(builder.getContext(), decodedType(info->type, info->code));
   value->shape = DimShape(info->shape.begin(), info->shape.end());
   value->info = std::move(*info);
   return value;
@@ -80,8 +81,8 @@ Result<const DimShape *> GraphImporter::known(GraphValue &value) {
       value.known = DimShape{*size};
       return &*value.known;
     }
-  if (!value.tensor || !(isInteger(value.info.type) || value.info.type == DType::Bool) ||
-      value.info.elements() > mostKnown)
+  if (!value.tensor || value.info.code != FloatCode::None ||
+      !(isInteger(value.info.type) || value.info.type == DType::Bool) || value.info.elements() > mostKnown)
     return static_cast<const DimShape *>(nullptr);
   auto contents = tensors.load(*value.tensor, value.info);
   if (!contents)
@@ -155,9 +156,11 @@ Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
     } else {
       Shape shape = value.info.shape;
       value.value = nn::WeightOp::create(
-          builder, named, RankedTensorType::get(shape, value.element), value.name, value.info.place->path,
-          static_cast<int64_t>(value.info.place->offset), static_cast<int64_t>(value.info.place->length));
+          builder, named, RankedTensorType::get(shape, mlirType(builder.getContext(), value.info.type)),
+          value.name, value.info.place->path, static_cast<int64_t>(value.info.place->offset),
+          static_cast<int64_t>(value.info.place->length));
     }
+    value.value = decodedFloats(builder, named, value.value, value.info.code);
   } else {
     assert(value.known && "a value is built, an initialiser or known");
     std::vector<int64_t> shape;
@@ -173,8 +176,8 @@ Result<Value> GraphImporter::triangle(const GraphValue &value, Location location
   const Shape &shape = value.info.shape;
   const auto rank = static_cast<int64_t>(shape.size());
   const bool isMask = value.info.type == DType::Bool || value.info.type == DType::U8;
-  if (!isMask || rank < 2 || shape[rank - 1] < smallestTriangle || shape[rank - 1] != shape[rank - 2] ||
-      value.info.elements() != shape[rank - 1] * shape[rank - 1])
+  if (!isMask || value.info.code != FloatCode::None || rank < 2 || shape[rank - 1] < smallestTriangle ||
+      shape[rank - 1] != shape[rank - 2] || value.info.elements() != shape[rank - 1] * shape[rank - 1])
     return Value();
   auto contents = tensors.load(*value.tensor, value.info);
   if (!contents)

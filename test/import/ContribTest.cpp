@@ -86,7 +86,9 @@ TEST(Contrib, RoutedExpertsThatAreNotTakenSayWhy) {
   EXPECT_THAT(Importer().text(routedModel("MoE", "activation_type", "swiglu")),
               HasSubstr("activation_type 'swiglu' needs swiglu_fusion or a third weight"));
   EXPECT_THAT(Importer().text(routedModel("QMoE", "quant_type", "fp4")),
-              HasSubstr("quant_type 'fp4' is not supported"));
+              HasSubstr("experts of quant_type 'fp4' without their scales"));
+  EXPECT_THAT(Importer().text(routedModel("QMoE", "quant_type", "wfp4afp8")),
+              HasSubstr("quant_type 'wfp4afp8' is none of int, fp4, nvfp4 and fp8"));
   EXPECT_THAT(Importer().text(routedModel("QMoE", "activation_type", "silu")),
               HasSubstr("is not an initializer"));
 }

@@ -12,6 +12,8 @@ import onnx
 from onnx import helper
 
 from coded_caches import coded_caches
+from float_weights import float_weights
+from gated import gated_activations
 from nodes import MICROSOFT, case, f16, f32, i32, random, write
 from paged_attention import paged_attention
 from prepacked import prepacked_weights
@@ -389,3 +391,5 @@ more_of_onnxruntime()
 coded_caches()
 paged_attention()
 prepacked_weights()
+float_weights()
+gated_activations()

@@ -24,7 +24,7 @@ def i32(values):
     return np.array(values, np.int32)
 
 
-def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adjust=list):
+def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adjust=list, opset=17):
     """`inputs`: name to array; those in `weights` are initializers; `dims` overrides declared shapes.
     `results`: the expected outputs, where the CPU provider lacks the form. `adjust` makes them of those of
     ONNX Runtime."""
@@ -37,8 +37,8 @@ def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adj
     ]
     graph = helper.make_graph(nodes, name, infos, [onnx.ValueInfoProto(name=output) for output in outputs],
                               [numpy_helper.from_array(inputs[key], key) for key in weights])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9 if opset < 23 else 11)
     if results is None:
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         results = adjust(session.run(None, feeds))
