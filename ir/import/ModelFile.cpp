@@ -83,7 +83,7 @@ private:
   const char *start;
 };
 
-constexpr int64_t oldestIr = 3, oldestOpset = 7, newestOpset = 27;
+constexpr int64_t oldestIr = 3, oldestOpset = 7, newestOpset = 28;
 
 Status checkHeader(const proto::ModelProto &model) {
   if (!model.has_ir_version())

@@ -33,7 +33,7 @@ struct ImportOptions {
   bool trustPaths = false;
 };
 
-/// Imports the model file at `path` (opset 7 to 27) as a module with one function `main`.
+/// Imports the model file at `path` (opset 7 to 28) as a module with one function `main`.
 ///
 /// Weights stay in their files: the module refers to them by path, offset and length. Shapes that depend on
 /// contents of inputs are errors, as are files that are damaged in any way; every error is one line with the

@@ -265,18 +265,19 @@ void upsample(NodeImporter &n) {
 /// [batch, channels, height, width] with blocks of size x size, from the channels into the places or back.
 void blocks(NodeImporter &n, bool toSpace) {
   const int64_t size = n.intAttribute("blocksize", 0);
-  const std::string mode = toSpace ? n.stringAttribute("mode", "DCR") : "DCR";
+  const std::string mode =
+      n.stringAttribute("mode", "DCR"); // whether places in a block lie outside of channels
   const DimShape x = n.shape(0);
   if (n.failed())
     return;
   if (x.size() != 4 || size < 1 || (mode != "DCR" && mode != "CRD"))
     return n.fail("blocksize " + Twine(size) + ", mode '" + mode + "' and an input of " + shapeString(x));
   auto part = [&](const Dim &dim, int64_t by) { return dim.dividedBy(by); };
+  const bool depthFirst = mode == "DCR";
   if (toSpace) {
     const auto channels = part(x[1], size * size);
     if (!channels)
       return n.fail("the channels do not divide into blocks");
-    const bool depthFirst = mode == "DCR";
     const DimShape split = depthFirst ? DimShape{x[0], size, size, *channels, x[2], x[3]}
                                       : DimShape{x[0], *channels, size, size, x[2], x[3]};
     const std::vector<int64_t> perm =
@@ -288,8 +289,9 @@ void blocks(NodeImporter &n, bool toSpace) {
   if (!height || !width)
     return n.fail("the places do not divide into blocks");
   const Value split = n.reshape(n.operand(0), {x[0], x[1], *height, size, *width, size});
-  n.result(0,
-           n.reshape(n.transpose(split, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * (size * size), *height, *width}));
+  const std::vector<int64_t> perm =
+      depthFirst ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4};
+  n.result(0, n.reshape(n.transpose(split, perm), {x[0], x[1] * (size * size), *height, *width}));
 }
 
 } // namespace

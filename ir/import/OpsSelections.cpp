@@ -8,9 +8,7 @@ namespace fusion::onnx {
 
 namespace {
 
-void sizeFromData(NodeImporter &n) {
-  n.fail("how many elements the result has depends on run-time data");
-}
+void sizeFromData(NodeImporter &n) { n.fail("how many elements the result has depends on run-time data"); }
 
 /// Places of a mask that is known at import; of others the result's size is data.
 void compress(NodeImporter &n) {
@@ -137,16 +135,28 @@ void centerCropPad(NodeImporter &n) {
 /// x * 2^y or x / 2^y; 0 where nothing is left.
 void bitShift(NodeImporter &n) {
   const std::string direction = n.stringAttribute("direction", "");
-  const Type type = n.inputType(0);
+  const auto type = llvm::dyn_cast_or_null<IntegerType>(n.inputType(0));
   if (n.failed())
     return;
-  if (!type || !type.isUnsignedInteger() || (direction != "LEFT" && direction != "RIGHT"))
-    return n.fail("wants unsigned integers and a direction, LEFT or RIGHT");
-  const unsigned bits = type.getIntOrFloatBitWidth();
-  Value by = n.operand(1), fits = n.build<nn::LessOp>({by, n.scalar(type, bits)});
-  Value power = n.build<nn::PowOp>({n.scalar(type, 2), n.build<nn::MinOp>({by, n.scalar(type, bits - 1)})});
-  Value shifted = direction == "LEFT" ? n.mul(n.operand(0), power) : n.div(n.operand(0), power);
-  n.result(0, n.build<nn::WhereOp>({fits, shifted, n.scalar(type, 0)}));
+  if (!type || type.getWidth() == 1 || (direction != "LEFT" && direction != "RIGHT"))
+    return n.fail("wants integers and a direction, LEFT or RIGHT");
+  const bool isSigned = !type.isUnsigned();
+  const unsigned bits = type.getWidth();
+  const Type bare = IntegerType::get(n.context(), bits, IntegerType::Unsigned);
+  auto shifted = [&](Value x) { // without a sign; a negative number of places is one beyond the bits
+    Value by = n.cast(n.operand(1), bare), fits = n.build<nn::LessOp>({by, n.scalar(bare, bits)});
+    Value places = n.build<nn::MinOp>({by, n.scalar(bare, bits - 1)});
+    Value power = n.build<nn::PowOp>({n.scalar(bare, 2), places}), whole = n.cast(x, bare);
+    Value moved = direction == "LEFT" ? n.mul(whole, power) : n.div(whole, power);
+    return n.cast(n.build<nn::WhereOp>({fits, moved, n.scalar(bare, 0)}), type);
+  };
+  Value x = n.operand(0);
+  if (!isSigned || direction == "LEFT")
+    return n.result(0, shifted(x));
+  Value isNegative =
+      n.build<nn::LessOp>({x, n.scalar(type, 0)}); // filled up with ones: the complement with zeros
+  Value magnitude = shifted(n.build<nn::WhereOp>({isNegative, n.build<nn::NotOp>(x), x}));
+  n.result(0, n.build<nn::WhereOp>({isNegative, n.build<nn::NotOp>(magnitude), magnitude}));
 }
 
 /// x / (bias + alpha / size * sum of squares of neighbouring channels)^beta

@@ -113,11 +113,11 @@ bool isClaimed(const NodeTestFolder &test) {
   return true;
 }
 
-/// The importer takes opset 7 to 27.
+/// The importer takes opset 7 to 28.
 bool isOpsetSupported(const NodeTestFolder &test) {
   for (const auto &opset : test.model.opset_import())
     if (opset.domain().empty())
-      return opset.version() >= 7 && opset.version() <= 27;
+      return opset.version() >= 7 && opset.version() <= 28;
   return false;
 }
 

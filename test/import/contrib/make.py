@@ -15,6 +15,7 @@ from coded_caches import coded_caches
 from float_weights import float_weights
 from gated import gated_activations
 from nodes import MICROSOFT, case, f16, f32, i32, random, write
+from opset28 import opset28
 from paged_attention import paged_attention
 from prepacked import prepacked_weights
 
@@ -393,3 +394,4 @@ paged_attention()
 prepacked_weights()
 float_weights()
 gated_activations()
+opset28()
