@@ -45,7 +45,7 @@ TEST(ImportErrors, Versions) {
   b.model.set_ir_version(99); // newer than known is fine
   EXPECT_THAT(Importer().text(b), HasSubstr("nn.relu"));
   EXPECT_IMPORT_ERROR(oneNode("Relu", "", 6), "opset 6");
-  EXPECT_IMPORT_ERROR(oneNode("Relu", "", 29), "opset 28");
+  EXPECT_IMPORT_ERROR(oneNode("Relu", "", 29), "opset 29");
   b.model.clear_opset_import();
   EXPECT_IMPORT_ERROR(b, "no opset");
   b.importDomain("", 18);
