@@ -286,8 +286,11 @@ Value Experts::gated(Value gate, Value up) {
     gate = n.build<nn::MinOp>({gate, limit});
     up = n.build<nn::MinOp>({n.build<nn::MaxOp>({up, least}), limit});
   }
-  Value slope = n.build<nn::SigmoidOp>(n.mul(gate, number("activation_alpha", 1)));
-  return n.mul(n.mul(gate, slope), n.add(up, number("activation_beta", 0)));
+  const bool isSilu = n.floatAttribute("activation_alpha", 1) == 1;
+  Value activated = isSilu ? n.build<nn::SiluOp>(gate)
+                           : n.mul(gate, n.build<nn::SigmoidOp>(n.mul(gate, number("activation_alpha", 1))));
+  const bool isShifted = n.floatAttribute("activation_beta", 0) != 0;
+  return n.mul(activated, isShifted ? n.add(up, number("activation_beta", 0)) : up);
 }
 
 void Experts::import() {
@@ -319,20 +322,22 @@ void Experts::import() {
   const int64_t fused = n.intAttribute("swiglu_fusion", 0);
   const bool gates = activation == "swiglu" || activation == "geglu";
   const Dim packed = rowsOf(first);
-  Value hidden = wide(multiply(n.reshape(x, {rows, 1, width}), first, width));
+  Value hidden = multiply(n.reshape(x, {rows, 1, width}), first, width);
   Dim inner = packed;
   if (gates && fused != 0) {
     inner = packed.floorDiv(2);
     if (fused != 1 && fused != 2)
       return n.fail("swiglu_fusion is " + Twine(fused));
-    Value gate = n.slice(hidden, 2, 0, inner, fused == 1 ? 2 : 1);
-    hidden = gated(gate, fused == 1 ? n.slice(hidden, 2, 1, inner, 2) : n.slice(hidden, 2, inner, inner));
+    Value gate =
+        n.slice(hidden, 2, 0, inner, fused == 1 ? 2 : 1); // then cast: a product's halves are columns
+    Value up = fused == 1 ? n.slice(hidden, 2, 1, inner, 2) : n.slice(hidden, 2, inner, inner);
+    hidden = gated(wide(gate), wide(up));
   } else if (has(third.weight)) {
-    hidden = gated(hidden, wide(multiply(n.reshape(x, {rows, 1, width}), third, width)));
+    hidden = gated(wide(hidden), wide(multiply(n.reshape(x, {rows, 1, width}), third, width)));
   } else if (gates) {
     return n.fail("activation_type '" + activation + "' needs swiglu_fusion or a third weight");
   } else {
-    hidden = activate(hidden, activation);
+    hidden = activate(wide(hidden), activation);
   }
   Value y = wide(multiply(n.cast(hidden, n.inputType(0)), second, inner));
   if (n.failed())

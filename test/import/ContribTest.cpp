@@ -93,6 +93,19 @@ TEST(Contrib, RoutedExpertsThatAreNotTakenSayWhy) {
               HasSubstr("is not an initializer"));
 }
 
+/// Halves of a product are columns of it, which its kernel has beside each other. Behind a cast they are none.
+TEST(Contrib, HalvesOfExpertsAreThoseOfTheProduct) {
+  ModelBuilder b(17);
+  b.importDomain(microsoft, 1);
+  b.input("x", TensorProto::FLOAT16, {"n", "4"}).input("r", TensorProto::FLOAT16, {"n", "3"}).output("y");
+  b.input("w1", TensorProto::FLOAT16, {"3", "8", "4"}).input("w2", TensorProto::FLOAT16, {"3", "4", "4"});
+  auto &node = b.node("MoE", {"x", "r", "w1", "", "w2"}, {"y"}, microsoft);
+  textAttribute(node, "activation_type", "swiglu");
+  ModelBuilder::attribute(node, "swiglu_fusion", 1);
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("(tensor<?x1x8xf16>) -> tensor<?x1x4xf16>"),
+                                        HasSubstr("nn.silu"), Not(HasSubstr("tensor<?x1x8xf32>"))));
+}
+
 /// Many indices: single elements by nn.scatter_nd, and no reduction.
 TEST(Contrib, ScatterOfManyElements) {
   auto model = [](const std::string &reduction) {
