@@ -1,8 +1,11 @@
 // com.microsoft GatedDeltaNet, which keeps its state value by value, and the gates and the gated norm that
 // stand around linear attention.
+#include "ir/import/OpsRagged.h"
 #include "ir/import/OpsShared.h"
 
 #include "ir/import/Graph.h"
+
+#include <optional>
 
 using namespace mlir;
 
@@ -80,18 +83,23 @@ public:
       return n.fail("update_rule '" + rule + "' is none of linear, gated, delta and gated_delta");
     if (decays != n.has(decayInput) || corrects != n.has(betaInput))
       return n.fail("decay (input 4) and beta (input 5) are not what update_rule '" + rule + "' takes");
-    if (n.has(lengthsInput))
-      return n.fail("cu_seqlens (input 3) is not supported: sequences of different length");
     if (n.intAttribute("state_update_capacity", 0) != 0 || n.wants(2))
       return n.fail("state_update_capacity is not supported: only the state behind the last token is kept");
     if (n.has(stateInput) && n.rank(stateInput) != 4)
       return n.fail("initial_state of " + shapeString(n.shape(stateInput)) + " has not four dims");
     if (n.failed() || !operands())
       return;
-    const Value decay = decays ? gate() : Value(), beta = corrects ? rate() : Value();
+    Value decay = decays ? gate() : Value(), beta = corrects ? rate() : Value();
     if (n.intAttribute("qk_l2_norm", 0) != 0) {
       q = unit(q);
       k = unit(k);
+    }
+    if (ragged && !n.failed()) { // places without a token leave the state as it is
+      isToken = n.reshape(ragged->isToken(), {batch, 1, tokens, 1});
+      k = ofTokens(k);
+      v = ofTokens(v);
+      decay = decay ? ofTokens(decay) : decay;
+      beta = beta ? ofTokens(beta) : beta;
     }
     double scale = n.floatAttribute("scale", 0);
     if (scale == 0)
@@ -117,7 +125,9 @@ public:
       return;
     const Value y = n.transpose(results[0], {0, 2, 1, 3});
     const DimShape shape = n.shapeOf(y);
-    n.result(0, isRagged ? n.reshape(y, {shape[0] * shape[1], shape[2], shape[3]}) : y);
+    n.result(0, ragged     ? ragged->packed(y)
+                : isRagged ? n.reshape(y, {shape[0] * shape[1], shape[2], shape[3]})
+                           : y);
     n.result(1, n.transpose(results[1], {0, 1, 3, 2}));
   }
 
@@ -127,9 +137,22 @@ private:
   bool isRagged = false; ///< tokens of all sequences are one dim
   Value q, k, v;         ///< [batch, heads, tokens, size]
   Dim batch, tokens;
+  std::optional<RaggedTokens> ragged; ///< of sequences of different length
+  Value isToken;
+
+  Value ofTokens(Value x) {
+    if (n.failed())
+      return {};
+    return n.build<nn::WhereOp>({isToken, x, n.scalar(NodeImporter::typeOf(x), 0)});
+  }
 
   /// `tail` behind batch and tokens.
   Value withTokens(Value x, ArrayRef<Dim> tail) {
+    if (ragged) {
+      DimShape rows = {tokens};
+      rows.insert(rows.end(), tail.begin(), tail.end());
+      return ragged->padded(n.reshape(x, rows));
+    }
     DimShape shape = {batch, tokens};
     shape.insert(shape.end(), tail.begin(), tail.end());
     return n.reshape(x, shape);
@@ -149,7 +172,11 @@ private:
       return no("needs initial_state (input 6), which says how many sequences there are");
     batch = n.owner().resolve(isRagged ? n.shape(stateInput)[0] : query[0]);
     tokens = n.owner().resolve(query[leading - 1]);
-    if (isRagged) {
+    if (n.has(lengthsInput) && !isRagged)
+      return no("cu_seqlens (input 3) beside a batch");
+    if (n.has(lengthsInput)) {
+      ragged.emplace(n, lengthsInput, batch, tokens);
+    } else if (isRagged) {
       const auto each = tokens.dividedBy(batch);
       if (!each)
         return no(tokens.str() + " tokens do not divide into " + batch.str() + " sequences");
@@ -245,6 +272,7 @@ private:
 void registerGatedDeltaNet(HandlerTable &table) {
   table.add("com.microsoft", "LinearAttentionGate", 3, 4, linearAttentionGate);
   table.add("com.microsoft", "GatedRMSNorm", 3, 3, gatedRmsNorm);
+  table.add("com.microsoft", "VarlenCausalConvWithState", 3, 8, varlenCausalConvolution);
   table.add("com.microsoft", "GatedDeltaNet", 1, 11, [](NodeImporter &node) { DeltaNet(node).import(); });
 }
 

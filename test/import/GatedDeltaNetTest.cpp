@@ -65,7 +65,7 @@ TEST(GatedDeltaNet, ThatCannotBe) {
     EXPECT_THAT(Importer().text(b), AllOf(StartsWith("error: "), HasSubstr(text)));
   };
   fails(deltaNet({"q", "k", "v", "", "g"}), "are not what update_rule 'gated_delta' takes");
-  fails(deltaNet({"q", "k", "v", "lengths", "g", "beta", "state"}), "cu_seqlens (input 3) is not supported");
+  fails(deltaNet({"q", "k", "v", "lengths", "g", "beta", "state"}), "cu_seqlens (input 3) beside a batch");
   fails(deltaNet({"q", "k", "v", "", "g", "beta", "state"}, {"y", "present", "update"}),
         "state_update_capacity is not supported");
   fails(deltaNet({"packed", "", "", "", "g", "beta"}), "need initial_state (input 6)");

@@ -18,6 +18,7 @@ from nodes import MICROSOFT, case, f16, f32, i32, random, write
 from opset28 import opset28
 from paged_attention import paged_attention
 from prepacked import prepacked_weights
+from ragged import ragged
 
 
 def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, packed=False, rotary=True, bias=False,
@@ -395,3 +396,4 @@ prepacked_weights()
 float_weights()
 gated_activations()
 opset28()
+ragged()
