@@ -172,8 +172,9 @@ void rotaryEmbedding(NodeImporter &node, unsigned positionsInput, unsigned cosIn
 void contribRotaryEmbedding(NodeImporter &node, bool hasStreams) {
   if (node.floatAttribute("scale", 1.0) != 1.0)
     return node.fail("scale other than 1 is not supported");
-  if (node.intAttribute("is_packed_batching", 0) != 0)
-    return node.fail("is_packed_batching is not supported");
+  // Tokens of several sequences behind each other: a position for each says all that is to know of them.
+  if (node.intAttribute("is_packed_batching", 0) != 0 && !hasStreams && node.rank(1) != 2)
+    return node.fail("is_packed_batching needs a position for each token");
   rotaryEmbedding(node, 1, 2, 3, hasStreams);
 }
 

@@ -42,7 +42,21 @@ def delta_net(name, lengths, rule="gated_delta", heads=2, values=4, size=8, **at
     case(name, "GatedDeltaNet", inputs, ("y", "last"), update_rule=rule, qk_l2_norm=1, **attributes)
 
 
+def rotary(name, op, lengths, heads=2, size=16, **attributes):
+    """Positions that begin anew with each sequence; all tokens are more than the tables have rows."""
+    own = np.random.default_rng(len(name))
+    positions = np.concatenate([np.arange(length) for length in lengths])[None].astype(np.int64)
+    positions = np.stack([positions, positions // 2, positions // 3]) if op == "MRotaryEmbedding" else positions
+    make = lambda *shape: own.standard_normal(shape).astype(np.float32)
+    inputs = {"x": make(1, sum(lengths), heads * size), "positions": positions, "cos": make(max(lengths), size // 2),
+              "sin": make(max(lengths), size // 2)}
+    case(name, op, inputs, weights=("cos", "sin"), is_packed_batching=1, **attributes)
+
+
 def ragged():
+    rotary("ragged_rotary", "RotaryEmbedding", [3, 6])
+    rotary("ragged_mrotary", "MRotaryEmbedding", [3, 6], num_heads=2, rotary_embedding_dim=16,
+           mrope_section=[3, 3, 2], mrope_layout=1)
     convolution("varlen_conv", [3, 1, 5])
     convolution("varlen_conv_dilation", [2, 7], taps=3, dilation=2, activation="none", bias=False)
     delta_net("ragged_delta_net", [3, 1, 5])
