@@ -93,7 +93,8 @@ TEST(Contrib, RoutedExpertsThatAreNotTakenSayWhy) {
               HasSubstr("is not an initializer"));
 }
 
-/// Halves of a product are columns of it, which its kernel has beside each other. Behind a cast they are none.
+/// Halves of a product are columns of it, which its kernel has beside each other. Behind a cast they are
+/// none.
 TEST(Contrib, HalvesOfExpertsAreThoseOfTheProduct) {
   ModelBuilder b(17);
   b.importDomain(microsoft, 1);

@@ -1,5 +1,5 @@
-"""Node tests of weights that are floats of 4 and 8 bits, of which ONNX Runtime's CPU provider has no product: the
-expected outputs are computed here, in f64."""
+"""Node tests of weights that are floats of 4 and 8 bits, of which ONNX Runtime's CPU provider has no product:
+the expected outputs are computed here, in f64."""
 import zlib
 
 import ml_dtypes
@@ -32,8 +32,10 @@ def f8(own, *shape):
 
 def experts(name, kind, count=3, hidden=64, inner=32, **attributes):
     own = np.random.default_rng(zlib.crc32(name.encode()))
-    inputs = {"x": own.standard_normal((4, hidden)).astype(np.float32),
-              "r": own.standard_normal((4, count)).astype(np.float32)}
+    inputs = {
+        "x": own.standard_normal((4, hidden)).astype(np.float32),
+        "r": own.standard_normal((4, count)).astype(np.float32)
+    }
     weights = {}
     block = attributes.get("block_size", 0) if kind == "fp8" else 32 if kind == "fp4" else 16
     for key, rows, depth in (("1", 2 * inner, hidden), ("2", hidden, inner)):
@@ -43,29 +45,39 @@ def experts(name, kind, count=3, hidden=64, inner=32, **attributes):
         else:
             codes = own.integers(0, 16, (count, rows, depth))
             by_rows = attributes.get("weights_prepacked") == 1
-            inputs["w" + key] = pairs(codes if by_rows else codes.transpose(0, 2, 1)).reshape(count, depth, rows // 2)
+            inputs["w" + key] = pairs(codes if by_rows else codes.transpose(0, 2, 1)).reshape(
+                count, depth, rows // 2)
             values = e2m1(codes)
         shape = (count, rows, depth // block) if block else None
         if kind == "fp4":
-            inputs["s" + key] = (2.0 ** own.integers(-5, -2, shape)).astype(ml_dtypes.float8_e8m0fnu)
+            inputs["s" + key] = (2.0**own.integers(-5, -2, shape)).astype(ml_dtypes.float8_e8m0fnu)
         elif kind == "nvfp4":
             inputs["s" + key] = own.uniform(0.05, 0.2, shape).astype(F8)
         elif block:
             shape = (count, -(-rows // block), -(-depth // block))
             inputs["s" + key] = own.uniform(0.02, 0.1, shape).astype(np.float32)
         if not (kind == "fp8" and block):
-            inputs["g" + key] = own.uniform(0.03, 0.06, count).astype(np.float32) * (1 if kind == "fp8" else 20)
+            inputs["g" +
+                   key] = own.uniform(0.03, 0.06, count).astype(np.float32) * (1 if kind == "fp8" else 20)
         if kind == "fp8":
             scales = np.repeat(inputs["s" + key], block, 1)[:, :rows] if block else np.ones((count, rows, 1))
         else:
             scales = inputs["s" + key]
-        weights[key] = scaled(values, scales, block or depth) * inputs.get("g" + key, np.ones(count))[:, None, None]
+        weights[key] = scaled(values, scales, block or depth) * inputs.get("g" + key, np.ones(count))[:, None,
+                                                                                                      None]
     names = ["x", "r", "w1", "s1", "", "w2", "s2"] + [""] * 8 + ["g1", "g2"]
     names = [each if each in inputs else "" for each in names]
     while not names[-1]:
         names.pop()
-    node = helper.make_node("QMoE", names, ["y"], domain=MICROSOFT, k=2, activation_type="swiglu", swiglu_fusion=1,
-                            normalize_routing_weights=1, quant_type=kind, **attributes)
+    node = helper.make_node("QMoE",
+                            names, ["y"],
+                            domain=MICROSOFT,
+                            k=2,
+                            activation_type="swiglu",
+                            swiglu_fusion=1,
+                            normalize_routing_weights=1,
+                            quant_type=kind,
+                            **attributes)
     y = np.zeros((4, hidden))
     for row, (x, scores) in enumerate(zip(inputs["x"].astype(np.float64), inputs["r"])):
         chosen = np.argsort(-scores)[:2]
@@ -94,8 +106,12 @@ def products(rows=12, depth=64):
     inputs = {"x": x, "w": bytes_, "s": scales, "a": None, "b": bias}
     product("fp8_weight", "MatMulBlockQuantizedFp8Weight", inputs, decoded, block_size=32)
     scale = np.float32(0.03)
-    product("fp8_weight_activations", "MatMulBlockQuantizedFp8Weight", inputs | {"a": scale}, decoded,
-            lambda x: (x / scale).astype(F8).astype(np.float64) * scale, block_size=32)
+    product("fp8_weight_activations",
+            "MatMulBlockQuantizedFp8Weight",
+            inputs | {"a": scale},
+            decoded,
+            lambda x: (x / scale).astype(F8).astype(np.float64) * scale,
+            block_size=32)
     codes = own.integers(0, 16, (rows, depth))
     scales, whole = own.uniform(0.5, 2, (rows, depth // 16)).astype(F8), np.float32(0.1)
     inputs = {"x": x, "w": pairs(codes), "s": scales.view(np.uint8), "g": whole, "a": None, "b": bias}
@@ -106,16 +122,25 @@ def standard():
     """DequantizeLinear of ONNX itself, and all codes of the power of two."""
     own = np.random.default_rng(12)
     codes = own.integers(0, 16, (6, 64))
-    inputs = {"x": own.standard_normal((3, 64)).astype(np.float32), "w": e2m1(codes).astype(ml_dtypes.float4_e2m1fn),
-              "s": own.uniform(0.1, 1, (6, 4)).astype(np.float32)}
-    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1, block_size=16),
-             helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["x", "t"], ["y"])]
+    inputs = {
+        "x": own.standard_normal((3, 64)).astype(np.float32),
+        "w": e2m1(codes).astype(ml_dtypes.float4_e2m1fn),
+        "s": own.uniform(0.1, 1, (6, 4)).astype(np.float32)
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1, block_size=16),
+        helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "t"], ["y"])
+    ]
     y = inputs["x"].astype(np.float64) @ scaled(e2m1(codes), inputs["s"], 16).T
     write("dequantize_e2m1", nodes, inputs, ["y"], ["w", "s"], results=[y.astype(np.float32)], opset=23)
     powers = np.arange(255, dtype=np.uint8)
     inputs = {"x": np.ones(255, np.float32), "w": powers.view(ml_dtypes.float8_e8m0fnu)}
-    nodes = [helper.make_node("Cast", ["w"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["x", "c"], ["y"])]
-    y = 2.0 ** (powers.astype(np.float64) - 127)
+    nodes = [
+        helper.make_node("Cast", ["w"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "c"], ["y"])
+    ]
+    y = 2.0**(powers.astype(np.float64) - 127)
     write("cast_e8m0", nodes, inputs, ["y"], ["w"], results=[y.astype(np.float32)], opset=24)
 
 

@@ -12,11 +12,15 @@ def swish(x, alpha=1.0):
 def gated_activations():
     own = np.random.default_rng(13)
     x, up = own.standard_normal((2, 64)).astype(np.float32), own.standard_normal((2, 64)).astype(np.float32)
-    node = helper.make_node("SwiGLU", ["x"], ["y"], domain=MICROSOFT, activation_alpha=1.702, activation_beta=1.0,
+    node = helper.make_node("SwiGLU", ["x"], ["y"],
+                            domain=MICROSOFT,
+                            activation_alpha=1.702,
+                            activation_beta=1.0,
                             limit=0.5)
     wide = x.astype(np.float64)
     gate, line = np.minimum(wide[:, :32], 0.5), np.clip(wide[:, 32:], -0.5, 0.5)
-    write("swiglu_halves", [node], {"x": x}, ["y"], results=[(swish(gate, 1.702) * (line + 1)).astype(np.float32)])
+    write("swiglu_halves", [node], {"x": x}, ["y"],
+          results=[(swish(gate, 1.702) * (line + 1)).astype(np.float32)])
     x, up = x.astype(np.float16), up.astype(np.float16)
     node = helper.make_node("SwiGLU", ["x", "up"], ["y"], domain=MICROSOFT, round_activation=1)
     rounded = swish(x.astype(np.float64)).astype(np.float16)

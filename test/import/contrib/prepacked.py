@@ -1,5 +1,5 @@
-"""Node tests of weights in the order of ONNX Runtime's mixed GEMM for CUDA, which its CPU provider lacks: what
-it expects is what it gives for the same weights in the plain order."""
+"""Node tests of weights in the order of ONNX Runtime's mixed GEMM for CUDA, which its CPU provider
+lacks: what it expects is what it gives for the same weights in the plain order."""
 import zlib
 
 import numpy as np
@@ -20,7 +20,9 @@ def prepacked(codes, bits, arch):
     """[rows, depth] in the steps of ONNX Runtime's `preprocess_weights_for_mixed_gemm`."""
     rows, depth = codes.shape
     fragment = 128 // bits  # along k, in the order in which the tensor cores take it
-    order = [2 * pair + 8 * group + low for pair in range(4) for group in range(fragment // 8) for low in (0, 1)]
+    order = [
+        2 * pair + 8 * group + low for pair in range(4) for group in range(fragment // 8) for low in (0, 1)
+    ]
     codes = codes[:, [k // fragment * fragment + order[k % fragment] for k in range(depth)]]
     if arch == 80:  # tiles of 64 along k of some rows lie together
         together = 16 // bits
@@ -38,23 +40,34 @@ def expected(nodes, inputs, weights, attribute):
     del plain.attribute[:]
     plain.attribute.extend(kept)
     feeds = {key: value for key, value in inputs.items() if key not in weights}
-    infos = [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-             for key, value in feeds.items()]
+    infos = [
+        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for key, value in feeds.items()
+    ]
     graph = helper.make_graph([plain], "plain", infos, [onnx.ValueInfoProto(name="y")],
                               [numpy_helper.from_array(inputs[key], key) for key in weights])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    return onnxruntime.InferenceSession(model.SerializeToString(),
+                                        providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
 def product(name, bits, arch, rows=16, depth=128, block=64):
     own = np.random.default_rng(zlib.crc32(name.encode()))
     codes = own.integers(0, 1 << bits, (rows, depth))
-    inputs = {"x": own.standard_normal((3, depth)).astype(np.float32),
-              "w": to_bytes(codes, bits).reshape(rows, depth // block, -1),
-              "s": (own.uniform(0.5, 1, (rows, depth // block)) / 2**bits).astype(np.float32)}
-    node = helper.make_node("MatMulNBits", list(inputs), ["y"], domain=MICROSOFT, N=rows, K=depth, bits=bits,
-                            block_size=block, weight_prepacked=1 if arch == 80 else 2)
+    inputs = {
+        "x": own.standard_normal((3, depth)).astype(np.float32),
+        "w": to_bytes(codes, bits).reshape(rows, depth // block, -1),
+        "s": (own.uniform(0.5, 1, (rows, depth // block)) / 2**bits).astype(np.float32)
+    }
+    node = helper.make_node("MatMulNBits",
+                            list(inputs), ["y"],
+                            domain=MICROSOFT,
+                            N=rows,
+                            K=depth,
+                            bits=bits,
+                            block_size=block,
+                            weight_prepacked=1 if arch == 80 else 2)
     results = expected([node], inputs, ("w", "s"), "weight_prepacked")
     inputs["w"] = prepacked(codes, bits, arch).reshape(inputs["w"].shape)
     write(name, [node], inputs, ["y"], ("w", "s"), results=results)
@@ -62,8 +75,10 @@ def product(name, bits, arch, rows=16, depth=128, block=64):
 
 def experts(name, bits, block=0, count=3, hidden=64, inner=128, **attributes):
     own = np.random.default_rng(zlib.crc32(name.encode()))
-    inputs = {"x": own.standard_normal((4, hidden)).astype(np.float32),
-              "r": own.standard_normal((4, count)).astype(np.float32)}
+    inputs = {
+        "x": own.standard_normal((4, hidden)).astype(np.float32),
+        "r": own.standard_normal((4, count)).astype(np.float32)
+    }
     codes = {}
     for key, rows, depth in (("1", 2 * inner, hidden), ("2", hidden, inner)):
         codes["w" + key] = own.integers(0, 1 << bits, (count, rows, depth))
@@ -72,8 +87,15 @@ def experts(name, bits, block=0, count=3, hidden=64, inner=128, **attributes):
         inputs["s" + key] = (own.uniform(0.5, 1, scales) / 2**bits).astype(np.float32)
     attributes |= {"block_size": block} if block else {}
     names = ["x", "r", "w1", "s1", "", "w2", "s2"]
-    node = helper.make_node("QMoE", names, ["y"], domain=MICROSOFT, k=2, activation_type="swiglu", swiglu_fusion=1,
-                            normalize_routing_weights=1, expert_weight_bits=bits, **attributes)
+    node = helper.make_node("QMoE",
+                            names, ["y"],
+                            domain=MICROSOFT,
+                            k=2,
+                            activation_type="swiglu",
+                            swiglu_fusion=1,
+                            normalize_routing_weights=1,
+                            expert_weight_bits=bits,
+                            **attributes)
     weights = ("w1", "s1", "w2", "s2")
     results = expected([node], inputs, weights, "weights_prepacked")
     for key, values in codes.items():
