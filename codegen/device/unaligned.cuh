@@ -12,16 +12,29 @@ DEVICE bool is_inside(i64 column, i64 width) { return (u32)column < (u32)width; 
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_aligned_vec(const T *from) {
   return Early ? load_early_vec<T, N>(from) : load_vec<T, N>(from);
 }
+// The first `count` of N elements, fewer than all, from where N are aligned; zeros behind them. In pieces of
+// half as many, a quarter and so on: element by element a row took half as many registers again.
+template <class T, int N, bool Early> DEVICE Vec<T, N> load_first_of_vec(const T *from, u32 count) {
+  Vec<T, N> values = Vec<T, N>();
+  if constexpr (N > 1) {
+    constexpr int half = N / 2;
+    const bool has_half = count >= (u32)half;
+    Vec<T, half> low = Vec<T, half>(), high = Vec<T, half>();
+    if (has_half)
+      low = load_aligned_vec<T, half, Early>(from);
+    const Vec<T, half> rest =
+        load_first_of_vec<T, half, Early>(from + (has_half ? half : 0), has_half ? count - half : count);
+    (has_half ? high : low) = rest;
+    copy_bytes(&values, &low, sizeof low);
+    copy_bytes(reinterpret_cast<u8 *>(&values) + sizeof low, &high, sizeof high);
+  }
+  return values;
+}
 // Before the row, the end of the row before it; behind it, zeros: the last row may end with its buffer.
 template <class T, int N, bool Early> DEVICE Vec<T, N> load_edge_vec(const T *row, i64 column, i64 width) {
   if (column + N <= width)
     return load_aligned_vec<T, N, Early>(row + column);
-  Vec<T, N> values = Vec<T, N>();
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    if (is_inside(column + i, width))
-      values[i] = load_aligned_vec<T, 1, Early>(row + column + i)[0];
-  return values;
+  return column < width ? load_first_of_vec<T, N, Early>(row + column, (u32)(width - column)) : Vec<T, N>();
 }
 // The same from any column of a row that begins at a multiple, such as the weights of all rows: out of two
 // aligned vectors.
