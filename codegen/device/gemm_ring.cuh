@@ -87,8 +87,8 @@ DEVICE void multiply_tiles(const Ring<Config> &ring, const Shape &shape, const R
   constexpr bool scaled = Config::scaled_steps, adds = Config::exact_steps > 0 || scaled;
   const int group = uniform_warp() / 4, first_row = first_row_of_thread(group);
   const FirstDescriptors first = first_descriptors(ring, group * 64);
-  u64 *const full = scaled ? in_register(ring.full) : ring.full;
-  u64 *const empty = scaled ? in_register(ring.empty) : ring.empty;
+  u64 *const full = scaled ? held_pointer(ring.full) : ring.full;
+  u64 *const empty = scaled ? held_pointer(ring.empty) : ring.empty;
   const i32 steps = (i32)ceil_div(shape.k(), Block::depth);
   RingPlace at;
   int before = 0, number = 0;

@@ -229,7 +229,7 @@ DEVICE void pdl_launch_dependents() {
 }
 
 // The same pointer, which the compiler does not compute anew wherever it is used.
-template <class T> DEVICE T *in_register(T *pointer) {
+template <class T> DEVICE T *held_pointer(T *pointer) {
   asm("" : "+l"(pointer));
   return pointer;
 }

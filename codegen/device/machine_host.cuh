@@ -31,7 +31,7 @@ DEVICE void *emulated_shared_array(const void *key, u64 bytes) {
 }
 
 // Indices.
-template <class T> DEVICE T *in_register(T *pointer) { return pointer; }
+template <class T> DEVICE T *held_pointer(T *pointer) { return pointer; }
 DEVICE u32 thread_x() { return emulated_thread->index[0]; }
 DEVICE u32 thread_y() { return emulated_thread->index[1]; }
 DEVICE u32 thread_z() { return emulated_thread->index[2]; }
