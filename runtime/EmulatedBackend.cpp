@@ -196,14 +196,12 @@ Status EmulatedBackend::prepare(std::span<const uint32_t> wanted) {
   std::vector<KernelPlan> sources;
   for (uint32_t kernel : missing)
     sources.push_back(plans[kernel]);
-  // Kernels found in the cache come at once: progress is shown only when compilers have to run.
-  const auto begin = std::chrono::steady_clock::now();
   std::optional<Progress> progress;
-  auto compiled = EmulatedKernel::compileAll(sources, folder, [&](std::string_view name) {
-    if (!progress && std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300))
-      progress.emplace("compile kernels for emulation", static_cast<int64_t>(sources.size()));
-    if (progress)
-      progress->step(name);
+  const auto begin = std::chrono::steady_clock::now();
+  auto compiled = EmulatedKernel::compileAll(sources, folder, [&](std::string_view name, int64_t total) {
+    if (!progress)
+      progress.emplace("compile kernels for emulation", total, begin + std::chrono::milliseconds(300));
+    progress->step(name);
   });
   if (!compiled)
     return compiled.error();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 namespace fusion {
 
@@ -46,12 +47,12 @@ void note(const std::string &line) {
     writeLine(line + "\n");
 }
 
-Progress::Progress(std::string title, int64_t total)
-    : title(std::move(title)), total(total), terminal(isatty(STDERR_FILENO) == 1),
+Progress::Progress(std::string title, int64_t total, Time printFrom)
+    : title(std::move(title)), total(total), terminal(isatty(STDERR_FILENO) == 1), printFrom(printFrom),
       started(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() {
-  if (isQuiet() || !terminal || done == 0 || currentSink())
+  if (isQuiet() || !terminal || !printed || currentSink())
     return;
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   writeLine(fmt::format("\r\033[K{}: {} in {:.1f} s\n", title, done, seconds.count()));
@@ -64,9 +65,12 @@ void Progress::step(std::string_view name) {
     return;
   if (auto sink = currentSink())
     return (*sink)(title, name, done, total);
+  if (std::chrono::steady_clock::now() < printFrom)
+    return;
+  const bool first = !std::exchange(printed, true);
   if (!terminal) {
     // A few lines of a long list: its first, its last, and some between.
-    if (total > fewLines && done > 1 && done < total && done * 8 / total == (done - 1) * 8 / total)
+    if (total > fewLines && !first && done < total && done * 8 / total == (done - 1) * 8 / total)
       return;
     writeLine(total > 0 ? fmt::format("{} [{}/{}] {}\n", title, done, total, name)
                         : fmt::format("{} [{}] {}\n", title, done, name));
@@ -78,7 +82,7 @@ void Progress::step(std::string_view name) {
 void Progress::draw(std::string_view name) {
   auto now = std::chrono::steady_clock::now();
   // Drawing thousands of quick steps would cost more than the steps.
-  if (done > 1 && done != total && now - lastDrawn < std::chrono::milliseconds(50))
+  if (done != total && now - lastDrawn < std::chrono::milliseconds(50))
     return;
   lastDrawn = now;
   constexpr int64_t barWidth = 24;

@@ -26,8 +26,10 @@ void setProgressSink(ProgressSink sink);
 /// threads may step one object; two objects should not live at once on a terminal.
 class Progress {
 public:
-  /// `total` steps; 0 if unknown.
-  Progress(std::string title, int64_t total);
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// `total` steps; 0 if unknown. Steps before `printFrom` are not printed; a sink gets them all the same.
+  Progress(std::string title, int64_t total, Time printFrom = Time::min());
   ~Progress();
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
@@ -41,8 +43,8 @@ private:
   std::string title;
   int64_t total;
   int64_t done = 0;
-  bool terminal;
-  std::chrono::steady_clock::time_point started, lastDrawn;
+  bool terminal, printed = false;
+  Time printFrom, started, lastDrawn;
   std::mutex mutex;
 };
 

@@ -103,7 +103,7 @@ static std::vector<std::vector<LibraryFolder::Unit>> batches(std::vector<Library
 
 Result<std::vector<std::shared_ptr<EmulatedKernel>>>
 EmulatedKernel::compileAll(std::span<const KernelPlan> plans, const std::string &cacheFolder,
-                           const std::function<void(std::string_view)> &onDone) {
+                           const std::function<void(std::string_view, int64_t)> &onCompiled) {
   for (const KernelPlan &plan : plans)
     if (Status status = check(plan); !status)
       return status.error();
@@ -123,11 +123,10 @@ EmulatedKernel::compileAll(std::span<const KernelPlan> plans, const std::string 
       place->second = folder->find(keys.back());
       if (!place->second)
         missing.push_back({&plan, keys.back()});
-      else if (onDone)
-        onDone(plan.name);
     }
   }
 
+  const auto total = static_cast<int64_t>(missing.size());
   const auto work = batches(std::move(missing));
   std::mutex mutex;
   std::optional<Error> failure;
@@ -138,8 +137,8 @@ EmulatedKernel::compileAll(std::span<const KernelPlan> plans, const std::string 
     std::lock_guard lock(mutex);
     for (const LibraryFolder::Unit &unit : units) {
       ready[unit.key] = *library;
-      if (onDone)
-        onDone(unit.plan->name);
+      if (onCompiled)
+        onCompiled(unit.plan->name, total);
     }
     return {};
   };

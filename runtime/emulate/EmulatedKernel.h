@@ -32,11 +32,12 @@ public:
   static Result<std::shared_ptr<EmulatedKernel>> compile(const KernelPlan &plan,
                                                          const std::string &cacheFolder);
 
-  /// The same for many, in the order of `plans`, several to a compiler run and runs in parallel. `onDone`
-  /// is called with each kernel's name as it becomes ready, from several threads, never at the same time.
+  /// The same for many, in the order of `plans`, several to a compiler run and runs in parallel. `onCompiled`
+  /// gets the name of each kernel that was not in the cache as it becomes ready, and how many there are of
+  /// these; from several threads, never at the same time.
   static Result<std::vector<std::shared_ptr<EmulatedKernel>>>
   compileAll(std::span<const KernelPlan> plans, const std::string &cacheFolder,
-             const std::function<void(std::string_view)> &onDone = {});
+             const std::function<void(std::string_view, int64_t)> &onCompiled = {});
 
   /// Runs the whole grid and returns when it is done; a grid with a zero does nothing. `arguments` points at
   /// each argument in the order of the plan's parameters, as for cuLaunchKernel. ErrorKind::AnswerIsNo when

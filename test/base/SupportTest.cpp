@@ -118,6 +118,12 @@ TEST(Progress, OneLineAStepUnlessQuiet) {
   EXPECT_EQ(std::count(few.begin(), few.end(), '\n'), 9);
   EXPECT_TRUE(few.starts_with("compiling kernels [1/100] kernel\n")) << few;
   EXPECT_TRUE(few.ends_with("compiling kernels [100/100] kernel\n")) << few;
+  testing::internal::CaptureStderr();
+  {
+    Progress soonDone("compiling kernels", 2, std::chrono::steady_clock::now() + std::chrono::hours(1));
+    soonDone.step("first");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   setQuiet(true);
   testing::internal::CaptureStderr();
   Progress("compiling kernels", 0).step("first");
@@ -132,7 +138,7 @@ TEST(Progress, ASinkGetsTheStepsInstead) {
                     std::to_string(total));
   });
   testing::internal::CaptureStderr();
-  Progress("compiling kernels", 2).step("first");
+  Progress("compiling kernels", 2, std::chrono::steady_clock::now() + std::chrono::hours(1)).step("first");
   setQuiet(true);
   Progress("compiling kernels", 2).step("unseen");
   setQuiet(false);

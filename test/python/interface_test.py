@@ -76,7 +76,7 @@ class InterfaceTest(unittest.TestCase):
 
     def test_progress(self):
         steps = []
-        graph = fusion.load(EXAMPLE / "model.onnx")  # kernels that take longer than what is not worth a line
+        graph = fusion.load(EXAMPLE / "model.onnx")
         with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, FUSION_CACHE_DIR=cache):
             fusion.set_progress(lambda *step: steps.append(step))
             try:

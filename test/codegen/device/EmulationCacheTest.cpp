@@ -39,10 +39,15 @@ TEST(EmulationCache, BatchesAndFindsAgain) {
     plans.push_back(constant(i % 2 ? "same" : "other" + std::to_string(i), i));
   plans.push_back(plans[3]);
   std::vector<std::string> done;
-  auto first =
-      EmulatedKernel::compileAll(plans, folder.path, [&](std::string_view name) { done.emplace_back(name); });
+  int64_t total = 0;
+  auto count = [&](std::string_view name, int64_t ofThese) {
+    done.emplace_back(name);
+    total = ofThese;
+  };
+  auto first = EmulatedKernel::compileAll(plans, folder.path, count);
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(done.size(), 20u);
+  EXPECT_EQ(total, 20);
   EXPECT_EQ(filesIn(folder.path), 20u);
   for (int i = 0; i < 20; ++i)
     EXPECT_EQ(valueOf(*(*first)[i]), i);
@@ -50,9 +55,10 @@ TEST(EmulationCache, BatchesAndFindsAgain) {
 
   const auto before =
       std::filesystem::last_write_time(librariesIn(folder.path).front());
-  auto second = EmulatedKernel::compileAll(std::span(plans).subspan(4, 3), folder.path);
+  auto second = EmulatedKernel::compileAll(std::span(plans).subspan(4, 3), folder.path, count);
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_EQ(valueOf(*(*second)[2]), 6);
+  EXPECT_EQ(done.size(), 20u) << "what is in the cache is not compiled";
   EXPECT_EQ(before,
             std::filesystem::last_write_time(librariesIn(folder.path).front()));
 }
