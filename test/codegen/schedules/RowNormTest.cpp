@@ -144,6 +144,28 @@ TEST(RowNorms, TwoNormsQuantisedInTwoWays) {
     }
 }
 
+TEST(RowNorms, QuantisedByTwoScales) {
+  auto fill = [](unsigned index, Tensor &tensor) {
+    if (index > 1)
+      set(tensor, 0, index == 2 ? 0.03 : 0.11);
+  };
+  check(rowSchedule(), {R"(
+    func.func @main(%x: tensor<5x512xbf16>, %w: tensor<512xbf16>, %k: tensor<f32>, %l: tensor<f32>)
+        -> (tensor<5x512xi8>, tensor<5x512xi8>) {
+      %o:2 = fusion.group "norm_quant" schedule "row" (%a = %x, %v = %w, %c = %k, %d = %l)
+          : (tensor<5x512xbf16>, tensor<512xbf16>, tensor<f32>, tensor<f32>) -> (tensor<5x512xi8>, tensor<5x512xi8>) {
+        %n = nn.rms_norm %a, %v {eps = 1.0e-6 : f32} : (tensor<5x512xbf16>, tensor<512xbf16>) -> tensor<5x512xbf16>
+        %p = nn.quantize %n, %c : (tensor<5x512xbf16>, tensor<f32>) -> tensor<5x512xi8>
+        %q = nn.quantize %n, %d : (tensor<5x512xbf16>, tensor<f32>) -> tensor<5x512xi8>
+        fusion.yield %p, %q : tensor<5x512xi8>, tensor<5x512xi8>
+      }
+      return %o#0, %o#1 : tensor<5x512xi8>, tensor<5x512xi8>
+    })",
+                        {},
+                        2e-2,
+                        fill});
+}
+
 TEST(RowNorms, NarrowFloatsAreComputedInPairs) {
   for (const std::string type : {"f16", "bf16", "f32"})
     for (int width : {48, 1000, 2880, 4096}) {
