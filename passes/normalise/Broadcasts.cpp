@@ -166,6 +166,71 @@ LogicalResult reshapeAfterSlice(nn::SliceOp op, PatternRewriter &rewriter, Shape
   return success();
 }
 
+/// Whether it divides leading dims of the only reader's operand.
+bool isLeadingSplit(nn::ReshapeOp reshape, ShapeTable &shapes) {
+  DimShape from = shapes.of(reshape.getX()), to = shapes.of(reshape);
+  return from.size() >= 2 && from.size() < to.size() && from.back() == to.back() &&
+         reshape.getX().hasOneUse();
+}
+
+Value split(nn::ReshapeOp reshape, Value x, PatternRewriter &rewriter, ShapeTable &shapes) {
+  DimShape shape = shapes.of(reshape);
+  shape.back() = shapes.of(x).back();
+  return nn::build<nn::ReshapeOp>(
+      rewriter, reshape.getLoc(), x,
+      rewriter.getNamedAttr("shape", nn::dimsToAttr(reshape.getContext(), shape)));
+}
+
+// Pattern: reshape(matmul(reshape(x), w : [n, m])) -> matmul(reshape(x), w) where the former reshape divides
+// leading dims: what follows has the shape of the residual that it meets
+LogicalResult splitBeforeMatmul(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto matmul = op.getX().getDefiningOp<nn::MatmulOp>();
+  if (!matmul || !isLeadingSplit(op, shapes) || !matmul.getA().getDefiningOp<nn::ReshapeOp>() ||
+      matmul.getTransposeA() || tensorType(matmul.getA()).getRank() != 2 ||
+      tensorType(matmul.getB()).getRank() != 2)
+    return failure();
+  Value rows = split(op, matmul.getA(), rewriter, shapes);
+  replaceByNew(rewriter, op, rebuild(rewriter, matmul, {rows, matmul.getB()}));
+  return success();
+}
+
+/// Whether `value` is a matmul of reshaped rows with scalar ops behind it, each the only reader of the one
+/// before: a bias, an activation.
+bool comesFromReshapedRows(Value value) {
+  while (Operation *producer = value.hasOneUse() ? value.getDefiningOp() : nullptr) {
+    if (auto matmul = llvm::dyn_cast<nn::MatmulOp>(producer))
+      return bool(matmul.getA().getDefiningOp<nn::ReshapeOp>());
+    if (!producer->hasTrait<nn::Pointwise>())
+      return false;
+    auto whole = llvm::find_if_not(producer->getOperands(), isRow);
+    if (whole == producer->operand_end())
+      return false;
+    value = *whole;
+  }
+  return false;
+}
+
+// Pattern: reshape(pointwise(x, row)) -> pointwise(reshape(x), row) where the reshape divides leading dims
+// and x is made of a matmul of reshaped rows
+LogicalResult splitBeforePointwise(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  Operation *pointwise = op.getX().getDefiningOp();
+  if (!pointwise || !pointwise->hasTrait<nn::Pointwise>() || !isLeadingSplit(op, shapes))
+    return failure();
+  SmallVector<Value> operands(pointwise->getOperands());
+  Value *whole = nullptr;
+  for (Value &operand : operands)
+    if (!isRow(operand)) {
+      if (whole || !shapes.same(operand, op.getX()) || !comesFromReshapedRows(operand))
+        return failure();
+      whole = &operand;
+    }
+  if (!whole)
+    return failure();
+  *whole = split(op, *whole, rewriter, shapes);
+  replaceByNew(rewriter, op, rebuild(rewriter, pointwise, operands));
+  return success();
+}
+
 } // namespace
 
 void addBroadcasts(RewritePatternSet &patterns, ShapeTable &shapes) {
@@ -173,6 +238,8 @@ void addBroadcasts(RewritePatternSet &patterns, ShapeTable &shapes) {
   addPointwise(patterns, shapes, sinkExpand);
   add<nn::MatmulOp>(patterns, shapes, unneededMatmulExpand);
   add<nn::MatmulOp>(patterns, shapes, reshapeAfterMatmul);
+  add<nn::ReshapeOp>(patterns, shapes, splitBeforeMatmul);
+  add<nn::ReshapeOp>(patterns, shapes, splitBeforePointwise);
   addPointwise(patterns, shapes, reshapeAfterPointwise);
   add<nn::RmsNormOp>(patterns, shapes, reshapeAfterNorm<nn::RmsNormOp>);
   add<nn::LayerNormOp>(patterns, shapes, reshapeAfterNorm<nn::LayerNormOp>);

@@ -161,6 +161,18 @@ LogicalResult sliceOfConcat(nn::SliceOp op, PatternRewriter &rewriter, ShapeTabl
   return failure();
 }
 
+// Pattern: concat(.., x of no elements, ..) -> concat(.., ..)
+LogicalResult emptyPart(nn::ConcatOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  int64_t axis = static_cast<int64_t>(op.getAxis());
+  axis += axis < 0 ? tensorType(op).getRank() : 0;
+  SmallVector<Value> parts(op.getParts());
+  llvm::erase_if(parts, [&](Value part) { return shapes.of(part)[axis] == Dim(0); });
+  if (parts.empty() || parts.size() == op.getParts().size())
+    return failure();
+  replaceByChanged(rewriter, op, [&](nn::ConcatOp changed) { changed.getPartsMutable().assign(parts); });
+  return success();
+}
+
 } // namespace
 
 void addViews(RewritePatternSet &patterns, ShapeTable &shapes) {
@@ -174,6 +186,7 @@ void addViews(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::SliceOp>(patterns, shapes, idleSlice);
   add<nn::SliceOp>(patterns, shapes, sliceOfSlice);
   add<nn::SliceOp>(patterns, shapes, sliceOfConcat);
+  add<nn::ConcatOp>(patterns, shapes, emptyPart);
 }
 
 } // namespace fusion::normalise
