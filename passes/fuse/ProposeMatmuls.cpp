@@ -25,9 +25,7 @@ OpTy readerWithRow(Value value) {
 }
 
 /// Or a part of one, where it lies.
-bool isWeight(Value value) {
-  return nn::isShardLeaf(encodedOperand(value).getDefiningOp());
-}
+bool isWeight(Value value) { return nn::isShardLeaf(encodedOperand(value).getDefiningOp()); }
 } // namespace
 
 SmallVector<Operation *> matmulEpilogue(nn::MatmulOp matmul) {
@@ -48,14 +46,20 @@ SmallVector<Operation *> matmulEpilogue(nn::MatmulOp matmul) {
       epilogue.push_back(cast);
       value = cast.getY();
     }
+  const bool isScaledInteger = !epilogue.empty();
   if (auto bias = readerWithRow<nn::AddOp>(value)) {
     epilogue.push_back(bias);
     value = bias.getY();
+    // PyTorch's addmm adds it in f32, and rounds once.
+    if (auto cast = onlyUser(bias) ? llvm::dyn_cast<nn::CastOp>(onlyUser(bias)) : nn::CastOp();
+        cast && dtype(value) == DType::F32 && isFloat(dtype(cast.getY()))) {
+      epilogue.push_back(cast);
+      value = cast.getY();
+    }
   }
   // A number that all is multiplied by, such as the queries' scale.
-  if (auto scaled = readerWithRow<nn::MulOp>(value); scaled && epilogue.size() <= 1 &&
-                                                     isFloat(dtype(value)) &&
-                                                     constantScalar(otherOperand(scaled, value))) {
+  if (auto scaled = readerWithRow<nn::MulOp>(value);
+      scaled && !isScaledInteger && isFloat(dtype(value)) && constantScalar(otherOperand(scaled, value))) {
     epilogue.push_back(scaled);
     value = scaled.getY();
   }
@@ -142,9 +146,9 @@ Proposals proposeMatmuls(const ProposalContext &context) {
       continue;
     }
     for (nn::MatmulOp matmul : matmuls)
-      proposals.misses.push_back({matmul, std::to_string(matmuls.size()) +
-                                              " matmuls read one input, at most " +
-                                              std::to_string(mostMatmuls) + " go side by side",
+      proposals.misses.push_back({matmul,
+                                  std::to_string(matmuls.size()) + " matmuls read one input, at most " +
+                                      std::to_string(mostMatmuls) + " go side by side",
                                   {matmuls.begin(), matmuls.end()}});
   }
   return proposals;

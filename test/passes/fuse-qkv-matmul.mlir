@@ -20,6 +20,33 @@ func.func @qkv(%x: tensor<?x4xf16>) -> (tensor<?x4xf16>, tensor<?x2xf16>, tensor
 
 // -----
 
+// PyTorch's addmm: the bias is added in f32, and the sum is rounded once.
+// CHECK-LABEL: @biases_in_f32
+// CHECK: fusion.group "qkv_matmul" schedule "matmul" {{.*}} -> (tensor<?x4xf16>, tensor<?x2xf16>)
+// CHECK-NEXT: %[[Q:.*]] = nn.matmul
+// CHECK-NEXT: %[[A:.*]] = nn.add %[[Q]]
+// CHECK-NEXT: nn.cast %[[A]]
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: fusion.yield
+// A cast to a wider type is none of addmm's.
+// CHECK: nn.cast {{.*}} -> tensor<?x4xf32>
+func.func @biases_in_f32(%x: tensor<?x4xf16>, %b: tensor<4xf32>, %c: tensor<2xf32>) -> (tensor<?x4xf32>, tensor<?x2xf16>) {
+  %q = nn.weight {name = "q", path = "w.bin", offset = 0 : i64, length = 32 : i64} : () -> tensor<4x4xf16>
+  %k = nn.weight {name = "k", path = "w.bin", offset = 32 : i64, length = 16 : i64} : () -> tensor<4x2xf16>
+  %0 = nn.matmul %x, %q : (tensor<?x4xf16>, tensor<4x4xf16>) -> tensor<?x4xf32>
+  %1 = nn.add %0, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+  %2 = nn.cast %1 : (tensor<?x4xf32>) -> tensor<?x4xf16>
+  %3 = nn.matmul %x, %k : (tensor<?x4xf16>, tensor<4x2xf16>) -> tensor<?x2xf32>
+  %4 = nn.add %3, %c : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %5 = nn.cast %4 : (tensor<?x2xf32>) -> tensor<?x2xf16>
+  %6 = nn.cast %2 : (tensor<?x4xf16>) -> tensor<?x4xf32>
+  return %6, %5 : tensor<?x4xf32>, tensor<?x2xf16>
+}
+
+// -----
+
 // CHECK-LABEL: @alone
 // CHECK-NOT: fusion.group
 // CHECK: return
