@@ -22,7 +22,7 @@ struct ProposalContext {
   mlir::Block &block;
   const Traffic &traffic;
   ScheduleOracle &oracle;
-  llvm::ArrayRef<Candidate> found = {}; ///< of the families that had their say before
+  llvm::ArrayRef<Candidate> found = {};                     ///< of the families that had their say before
   const llvm::DenseSet<mlir::Operation *> *taken = nullptr; ///< ops that others would take
 };
 
@@ -33,6 +33,10 @@ Proposals proposeEpilogues(const ProposalContext &context);
 /// Disjoint sets of elementwise and index ops that no other family takes, as large as possible, whose results
 /// have one shape. Cheap ops with other readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
+
+/// Of disjoint groups and single ops those that are small, have one shape and could run before everything
+/// else, together: candidates of one kernel each that hold two or more of `candidates`.
+std::vector<Candidate> joinSmallGroups(const ProposalContext &context, llvm::ArrayRef<Candidate> candidates);
 
 /// From every nn.attention and nn.linear_attention: the transpose and the reshape that follow it, which would
 /// be a copy.
@@ -75,7 +79,8 @@ Candidate withDecoding(const Candidate &candidate);
 Proposals proposeMatmuls(const ProposalContext &context);
 
 /// What belongs to a matmul: the scales of an integer one (a cast and a multiplication, whose factor may be
-/// the product of two scales, and a cast to the model's type), a bias, and an activation that gates nothing.
+/// the product of two scales, and a cast to the model's type), a bias, with a cast where it is added in f32,
+/// and an activation that gates nothing.
 llvm::SmallVector<mlir::Operation *> matmulEpilogue(nn::MatmulOp matmul);
 
 /// Lets the candidate absorb those of `found` that lie within it, but for parts of others that do.

@@ -1,6 +1,6 @@
 // pointwise: what remains elementwise. Grown backwards from each op whose result is needed: a producer
 // joins if the group is its only reader, if its result has the group's shape and may leave too, or as a clone
-// if it is cheap.
+// if it is cheap. Small groups are joined in the end.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -28,6 +28,8 @@ constexpr double lightBytes = 0.25;
 /// The traffic that a launch is worth giving up for.
 constexpr double duplicateBytes = 1 << 20;
 constexpr size_t mostClones = 48;
+/// Memory moves by as many.
+constexpr uint64_t sectorBytes = 32;
 /// In a group: a kernel has room for so many parameters, and longer ones gain nothing.
 constexpr size_t mostMembers = 256, mostOperands = 512;
 
@@ -77,6 +79,7 @@ public:
       else if (!context.oracle.isView(op))
         growFrom(op);
     }
+    proposeJoined();
     llvm::erase_if(proposals.misses, [&](const Proposals::Miss &miss) { return assigned[order[miss.root]]; });
     for (Candidate &candidate : proposals.candidates)
       llvm::copy_if(candidate.clones, std::back_inserter(candidate.replaced),
@@ -233,7 +236,8 @@ private:
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp(); !producer || !readsNothing(producer))
         read += traffic.bytes(operand);
-    return read <= traffic.bytes(op->getResult(0));
+    auto sectors = [](int64_t bytes) { return llvm::divideCeil(static_cast<uint64_t>(bytes), sectorBytes); };
+    return sectors(read) <= sectors(traffic.bytes(op->getResult(0)));
   }
 
   /// Made of indices and constants only: positions and what is cheaply computed from them.
@@ -287,6 +291,7 @@ private:
     const auto kernels =
         llvm::count_if(group, [&](auto &entry) { return !context.oracle.isView(entry.first); });
     if (kernels < 2) {
+      alone.push_back(std::move(candidate));
       proposals.misses.push_back(
           {root, shownName(root) + " stays alone: " +
                      (refusal.empty() ? "it reads nothing but inputs, weights and constants" : refusal)});
@@ -301,6 +306,23 @@ private:
     proposals.candidates.push_back(std::move(candidate));
   }
 
+  /// Small groups and single ops that go together although they share nothing.
+  void proposeJoined() {
+    std::vector<Candidate> groups = proposals.candidates;
+    llvm::copy_if(alone, std::back_inserter(groups), [&](const Candidate &candidate) {
+      return llvm::none_of(candidate.ops, [&](Operation *op) { return assigned[order[op]]; });
+    });
+    std::vector<Candidate> joined = joinSmallGroups(context, groups);
+    DenseSet<Operation *> members;
+    for (const Candidate &candidate : joined)
+      members.insert(candidate.ops.begin(), candidate.ops.end());
+    for (Operation *op : members)
+      assigned[order[op]] = true;
+    llvm::erase_if(proposals.candidates,
+                   [&](const Candidate &candidate) { return members.contains(candidate.root); });
+    llvm::move(joined, std::back_inserter(proposals.candidates));
+  }
+
   const ProposalContext &context;
   const Traffic &traffic;
   Proposals proposals;
@@ -310,6 +332,7 @@ private:
   std::vector<bool> assigned; ///< member of a proposed group
   DenseMap<Operation *, bool> nothingRead;
   DenseSet<Operation *> inputs; ///< ops that a proposed group reads
+  std::vector<Candidate> alone; ///< views and one op that found no other
 
   // The group that grows.
   DenseMap<Operation *, Entry> group;
