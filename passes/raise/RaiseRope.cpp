@@ -166,13 +166,24 @@ void raiseConcat(nn::ConcatOp concat, Raiser &raiser) {
     raiseProducts(pair->first, pair->second, false, concat, raiser);
 }
 
-// Pattern: rope(cast(x)) -> rope(x) {compute = type of the cast} where the cast is exact
+/// `value` in the shape that `reshape` gives; itself without one.
+Value reshaped(Value value, nn::ReshapeOp reshape, PatternRewriter &rewriter) {
+  return reshape ? nn::build<nn::ReshapeOp>(rewriter, reshape.getLoc(), value,
+                                            rewriter.getNamedAttr("shape", reshape.getShapeAttr()))
+                 : value;
+}
+
+// Pattern: rope(cast(x)) -> rope(x) {compute = type of the cast} where the cast is exact; also with a reshape
+// between
 struct CastOfInput : OpRewritePattern<nn::RopeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::RopeOp rope, PatternRewriter &rewriter) const override {
-    Value x = withoutExactCast(rope.getX());
-    if (x == rope.getX())
+    auto reshape = rope.getX().getDefiningOp<nn::ReshapeOp>();
+    const Value wide = reshape ? reshape.getX() : rope.getX();
+    Value x = withoutExactCast(wide);
+    if (x == wide)
       return failure();
+    x = reshaped(x, reshape, rewriter);
     Type compute = rope.computeType();
     replaceByChanged(rewriter, rope, [&](nn::RopeOp changed) {
       changed.setComputeAttr(TypeAttr::get(compute));
@@ -182,17 +193,21 @@ struct CastOfInput : OpRewritePattern<nn::RopeOp> {
   }
 };
 
-// Pattern: cast(rope(x)) -> rope(x) of the cast's type where the rope did not round beyond its compute type
+// Pattern: cast(rope(x)) -> rope(x) of the cast's type where the rope did not round beyond its compute type;
+// also with a reshape between
 struct CastOfResult : OpRewritePattern<nn::CastOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::CastOp cast, PatternRewriter &rewriter) const override {
-    auto rope = cast.getX().getDefiningOp<nn::RopeOp>();
+    auto reshape = cast.getX().getDefiningOp<nn::ReshapeOp>();
+    if (reshape && !reshape->hasOneUse())
+      return failure();
+    auto rope = (reshape ? reshape.getX() : cast.getX()).getDefiningOp<nn::RopeOp>();
     if (!rope || !rope->hasOneUse() || !isFloat(cast) || elementType(rope) != rope.computeType() ||
         !isExactCast(elementType(rope.getX()), elementType(rope)))
       return failure();
     Value built = nn::build<nn::RopeOp>(rewriter, cast.getLoc(), rope->getOperands(), rope->getAttrs(),
                                         elementType(cast));
-    replaceByNew(rewriter, cast, built);
+    replaceByNew(rewriter, cast, reshaped(built, reshape, rewriter));
     return success();
   }
 };

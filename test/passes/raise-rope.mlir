@@ -362,3 +362,35 @@ func.func @dead_sum(%x: tensor<2x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4
   %2 = nn.add %0, %1 : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   return %c : tensor<2x4x8xf32>
 }
+
+// -----
+
+// Heads are split between the casts and the rotation.
+// CHECK-LABEL: @casts_around_split_heads
+// CHECK-NEXT: %[[H:.*]] = nn.reshape %{{.*}} -> tensor<1x5x4x8xbf16>
+// CHECK-NEXT: %[[R:.*]] = nn.rope %[[H]], %{{.*}} {compute = f32, interleaved = false, rotary_dim = 8 : i64} : {{.*}} -> tensor<1x5x4x8xbf16>
+// CHECK-NEXT: %[[Y:.*]] = nn.reshape %[[R]]
+// CHECK-NEXT: return %[[Y]]
+func.func @casts_around_split_heads(%x: tensor<1x5x32xbf16>, %c: tensor<1x5x1x4xf32>, %s: tensor<1x5x1x4xf32>) -> tensor<1x5x32xbf16> {
+  %0 = nn.cast %x : (tensor<1x5x32xbf16>) -> tensor<1x5x32xf32>
+  %1 = nn.reshape %0 {shape = [1, 5, 4, 8]} : (tensor<1x5x32xf32>) -> tensor<1x5x4x8xf32>
+  %2 = nn.rope %1, %c, %s {interleaved = false, rotary_dim = 8 : i64} : (tensor<1x5x4x8xf32>, tensor<1x5x1x4xf32>, tensor<1x5x1x4xf32>) -> tensor<1x5x4x8xf32>
+  %3 = nn.reshape %2 {shape = [1, 5, 32]} : (tensor<1x5x4x8xf32>) -> tensor<1x5x32xf32>
+  %4 = nn.cast %3 : (tensor<1x5x32xf32>) -> tensor<1x5x32xbf16>
+  return %4 : tensor<1x5x32xbf16>
+}
+
+// -----
+
+// The rotated values in f32 are read by somebody else too, who gets them as they are.
+// CHECK-LABEL: @wide_result_is_read
+// CHECK: nn.rope %{{.*}} -> tensor<1x5x4x8xf32>
+// CHECK: nn.cast
+func.func @wide_result_is_read(%x: tensor<1x5x32xbf16>, %c: tensor<1x5x1x4xf32>, %s: tensor<1x5x1x4xf32>) -> (tensor<1x5x32xbf16>, tensor<1x5x32xf32>) {
+  %0 = nn.cast %x : (tensor<1x5x32xbf16>) -> tensor<1x5x32xf32>
+  %1 = nn.reshape %0 {shape = [1, 5, 4, 8]} : (tensor<1x5x32xf32>) -> tensor<1x5x4x8xf32>
+  %2 = nn.rope %1, %c, %s {interleaved = false, rotary_dim = 8 : i64} : (tensor<1x5x4x8xf32>, tensor<1x5x1x4xf32>, tensor<1x5x1x4xf32>) -> tensor<1x5x4x8xf32>
+  %3 = nn.reshape %2 {shape = [1, 5, 32]} : (tensor<1x5x4x8xf32>) -> tensor<1x5x32xf32>
+  %4 = nn.cast %3 : (tensor<1x5x32xf32>) -> tensor<1x5x32xbf16>
+  return %4, %3 : tensor<1x5x32xbf16>, tensor<1x5x32xf32>
+}
