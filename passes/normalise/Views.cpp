@@ -161,6 +161,68 @@ LogicalResult sliceOfConcat(nn::SliceOp op, PatternRewriter &rewriter, ShapeTabl
   return failure();
 }
 
+// Pattern: slice(concat(x, y, ..)) across parts -> concat(slice(x), y, ..) where nothing else reads the whole
+LogicalResult sliceAcrossParts(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto concat = op.getX().getDefiningOp<nn::ConcatOp>();
+  DimShape starts = nn::dimsFromAttr(op.getStarts()), sizes = nn::dimsFromAttr(op.getSizes());
+  if (!concat || !concat->hasOneUse() || llvm::any_of(op.getSteps(), [](int64_t step) { return step != 1; }))
+    return failure();
+  int64_t axis = static_cast<int64_t>(concat.getAxis());
+  axis += axis < 0 ? static_cast<int64_t>(starts.size()) : 0;
+  const Dim end = starts[axis] + sizes[axis];
+  auto isAtMost = [](const Dim &a, const Dim &b) { return (b - a).knownNonNegative(); };
+  SmallVector<std::tuple<Value, Dim, Dim>> pieces; // a part, where the slice of it begins and ends
+  Dim offset(0);
+  for (Value part : concat.getParts()) {
+    const Dim size = shapes.of(part)[axis], next = offset + size;
+    if (isAtMost(next, starts[axis]) || isAtMost(end, offset)) { // outside
+    } else {
+      const bool isFromItsStart = isAtMost(starts[axis], offset), isToItsEnd = isAtMost(next, end);
+      if ((!isFromItsStart && !isAtMost(offset, starts[axis])) || (!isToItsEnd && !isAtMost(end, next)))
+        return failure();
+      pieces.push_back(
+          {part, isFromItsStart ? Dim(0) : starts[axis] - offset, isToItsEnd ? size : end - offset});
+    }
+    offset = next;
+  }
+  if (pieces.size() < 2)
+    return failure();
+  SmallVector<Value> parts;
+  for (auto &[part, first, last] : pieces) {
+    starts[axis] = first;
+    sizes[axis] = last - first;
+    parts.push_back(nn::build<nn::SliceOp>(rewriter, op.getLoc(), part,
+                                           {dims(rewriter, "starts", starts), dims(rewriter, "sizes", sizes),
+                                            rewriter.getNamedAttr("steps", op.getStepsAttr())}));
+  }
+  replaceByNew(rewriter, op, nn::build<nn::ConcatOp>(rewriter, op.getLoc(), parts, concat->getAttrs()));
+  return success();
+}
+
+// Pattern: transpose(concat(slice(transpose(x)), y)) -> concat(transpose(slice(transpose(x))), transpose(y))
+// where nothing else reads the whole: the state of a convolution leaves as it came
+LogicalResult transposeOfParts(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &) {
+  auto concat = op.getX().getDefiningOp<nn::ConcatOp>();
+  auto isTransposed = [](Value part) {
+    if (auto slice = part.getDefiningOp<nn::SliceOp>())
+      part = slice.getX();
+    return bool(part.getDefiningOp<nn::TransposeOp>());
+  };
+  if (!concat || !concat->hasOneUse() || llvm::none_of(concat.getParts(), isTransposed))
+    return failure();
+  int64_t axis = static_cast<int64_t>(concat.getAxis());
+  axis += axis < 0 ? tensorType(concat).getRank() : 0;
+  axis = llvm::find(op.getPerm(), axis) - op.getPerm().begin();
+  SmallVector<Value> parts;
+  for (Value part : concat.getParts())
+    parts.push_back(nn::build<nn::TransposeOp>(rewriter, op.getLoc(), part,
+                                               rewriter.getNamedAttr("perm", op.getPermAttr())));
+  replaceByNew(rewriter, op,
+               nn::build<nn::ConcatOp>(rewriter, op.getLoc(), parts,
+                                       rewriter.getNamedAttr("axis", rewriter.getI64IntegerAttr(axis))));
+  return success();
+}
+
 // Pattern: concat(.., x of no elements, ..) -> concat(.., ..)
 LogicalResult emptyPart(nn::ConcatOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   int64_t axis = static_cast<int64_t>(op.getAxis());
@@ -186,6 +248,8 @@ void addViews(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::SliceOp>(patterns, shapes, idleSlice);
   add<nn::SliceOp>(patterns, shapes, sliceOfSlice);
   add<nn::SliceOp>(patterns, shapes, sliceOfConcat);
+  add<nn::SliceOp>(patterns, shapes, sliceAcrossParts);
+  add<nn::TransposeOp>(patterns, shapes, transposeOfParts);
   add<nn::ConcatOp>(patterns, shapes, emptyPart);
 }
 
