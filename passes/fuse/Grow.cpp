@@ -165,6 +165,8 @@ public:
       Absorbed absorbed;
       takeBefore(ops, seed->isUsers, absorbed);
       propose(*seed, ops, absorbed);
+      if (OpSet scaled = ops; takeScalarsBefore(scaled))
+        propose(*seed, scaled, absorbed);
       if (seed->isUsers) {
         growAfter(*seed, OpSet(seed->ops.begin(), seed->ops.end()), {});
         if (ops.size() > seed->ops.size())
@@ -214,6 +216,24 @@ private:
         take(normAfter(rope));
       }
     }
+  }
+
+  /// The scalar ops that make an operand of an add, such as the factor of Granite's residuals. Whether there
+  /// are any.
+  bool takeScalarsBefore(OpSet &ops) const {
+    const size_t before = ops.size();
+    for (size_t i = 0; i < ops.size() && ops.size() < before + mostBefore; ++i) {
+      if (!llvm::isa<nn::AddOp>(ops[i]) && i < before)
+        continue;
+      for (Value operand : ops[i]->getOperands()) {
+        Operation *producer = operand.getDefiningOp();
+        if (producer && producer->getBlock() == ops[i]->getBlock() && operand.hasOneUse() &&
+            isScalarStep(producer) && !nn::isRescale(producer) &&
+            context.traffic.shapes[operand] == context.traffic.shapes[ops[i]->getResult(0)])
+          ops.insert(producer);
+      }
+    }
+    return ops.size() > before;
   }
 
   /// The add of two tensors of one shape that the norm reads.

@@ -128,10 +128,10 @@ func.func @norm_after_norm(%x: tensor<128x128xf32>, %r: tensor<128x128xf32>, %w:
 
 // -----
 
-// Phi-2: attention and MLP side by side, then the residual. The bias of one row's columns is no residual.
+// Phi-2: attention and MLP side by side, then the residual. A bias that no matmul takes is added on the way.
 // CHECK-LABEL: @parallel_residual
-// CHECK: nn.add %{{.*}}, %{{.*}} : (tensor<?x128xf16>, tensor<128xf16>)
 // CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: nn.add %{{.*}}, %{{.*}} : (tensor<?x128xf16>, tensor<128xf16>)
 // CHECK-NEXT: nn.add
 // CHECK-NEXT: nn.add
 // CHECK-NEXT: nn.layer_norm
@@ -218,4 +218,46 @@ func.func @dead_norm(%x: tensor<?x128xf16>, %r: tensor<?x128xf16>, %w: tensor<12
   %t = nn.add %x, %r : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
   %n = nn.rms_norm %t, %w {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
   return %t : tensor<?x128xf16>
+}
+
+// -----
+
+// Granite's residuals have a factor: it is computed in f32 here, on the way into the sum.
+// CHECK-LABEL: @scaled_residual
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row" (%{{.*}} = %arg1
+// CHECK-NEXT: nn.cast
+// CHECK: nn.mul
+// CHECK-NEXT: nn.cast
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.rms_norm
+// CHECK: return %[[G]]#0, %[[G]]#1
+func.func @scaled_residual(%x: tensor<4x64xbf16>, %m: tensor<4x64xbf16>, %w: tensor<64xbf16>)
+    -> (tensor<4x64xbf16>, tensor<4x64xbf16>) {
+  %f = nn.constant {value = dense<0.22> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.cast %m : (tensor<4x64xbf16>) -> tensor<4x64xf32>
+  %1 = nn.mul %0, %f : (tensor<4x64xf32>, tensor<f32>) -> tensor<4x64xf32>
+  %2 = nn.cast %1 : (tensor<4x64xf32>) -> tensor<4x64xbf16>
+  %3 = nn.add %x, %2 : (tensor<4x64xbf16>, tensor<4x64xbf16>) -> tensor<4x64xbf16>
+  %4 = nn.rms_norm %3, %w {eps = 1.0e-6 : f32} : (tensor<4x64xbf16>, tensor<64xbf16>) -> tensor<4x64xbf16>
+  return %3, %4 : tensor<4x64xbf16>, tensor<4x64xbf16>
+}
+
+// -----
+
+// The scaled value has another reader, and a row that is broadcast has another shape: both stay outside.
+// CHECK-LABEL: @not_scalars_of_the_sum
+// CHECK: nn.mul
+// CHECK: nn.relu
+// CHECK: fusion.group "add_norm"
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.rms_norm
+func.func @not_scalars_of_the_sum(%x: tensor<4x64xbf16>, %m: tensor<4x64xbf16>, %b: tensor<64xbf16>, %w: tensor<64xbf16>)
+    -> (tensor<4x64xbf16>, tensor<4x64xbf16>) {
+  %0 = nn.mul %m, %m : (tensor<4x64xbf16>, tensor<4x64xbf16>) -> tensor<4x64xbf16>
+  %1 = nn.relu %b : (tensor<64xbf16>) -> tensor<64xbf16>
+  %2 = nn.add %x, %0 : (tensor<4x64xbf16>, tensor<4x64xbf16>) -> tensor<4x64xbf16>
+  %3 = nn.add %2, %1 : (tensor<4x64xbf16>, tensor<64xbf16>) -> tensor<4x64xbf16>
+  %4 = nn.rms_norm %3, %w {eps = 1.0e-6 : f32} : (tensor<4x64xbf16>, tensor<64xbf16>) -> tensor<4x64xbf16>
+  return %0, %4 : tensor<4x64xbf16>, tensor<4x64xbf16>
 }
