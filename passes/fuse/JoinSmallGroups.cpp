@@ -13,25 +13,45 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-constexpr double mostElements = 4096;
+constexpr double mostElements = 1 << 16;
 /// Inputs and results of one kernel.
 constexpr size_t mostPorts = 128;
 
 struct SmallGroup {
   const Candidate *candidate;
-  size_t ports;
+  GroupPorts ports;
 };
+/// Groups that become one, in the order of the block.
+using Row = SmallVector<SmallGroup>;
 
-/// Whether the group may run before everything else: it reads inputs of the graph, and besides them weights
-/// and constants at most. What reads weights alone is computed when they are loaded.
-bool mayRunFirst(const GroupPorts &ports, ScheduleOracle &oracle) {
-  auto isInput = [&](Value value) {
-    while (value.getDefiningOp() && oracle.isView(value.getDefiningOp()))
-      value = value.getDefiningOp()->getOperand(0);
-    return llvm::isa<BlockArgument>(value);
-  };
-  return llvm::any_of(ports.inputs, isInput) &&
-         llvm::all_of(ports.inputs, [&](Value value) { return isInput(value) || nn::isStored(value); });
+/// What computes the value, if that is no view of something else.
+Operation *sourceOf(Value value, ScheduleOracle &oracle) {
+  while (value.getDefiningOp() && oracle.isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value.getDefiningOp();
+}
+
+/// What follows from weights alone is computed when they are loaded.
+bool readsWeightsAlone(const GroupPorts &ports, ScheduleOracle &oracle) {
+  return llvm::all_of(ports.inputs, [&](Value value) {
+    Operation *source = sourceOf(value, oracle);
+    return source && nn::isStored(source);
+  });
+}
+
+size_t countPorts(const SmallGroup &group) { return group.ports.inputs.size() + group.ports.outputs.size(); }
+
+/// Whether all that the group reads is there when the row's first group may run: however many rows are made,
+/// none then waits for itself.
+bool mayJoin(const SmallGroup &group, const Row &row, ScheduleOracle &oracle) {
+  size_t ports = countPorts(group);
+  for (const SmallGroup &other : row)
+    ports += countPorts(other);
+  Operation *first = row.front().candidate->ops.front();
+  return ports <= mostPorts && llvm::all_of(group.ports.inputs, [&](Value value) {
+           Operation *source = sourceOf(value, oracle);
+           return !source || nn::isStored(source) || source->isBeforeInBlock(first);
+         });
 }
 
 Candidate join(ArrayRef<SmallGroup> groups) {
@@ -42,7 +62,7 @@ Candidate join(ArrayRef<SmallGroup> groups) {
   }
   Candidate joined;
   joined.pattern = "pointwise";
-  joined.root = groups.front().candidate->root;
+  joined.root = groups.back().candidate->root;
   joined.ops = ops.takeVector();
   joined.clones = clones.takeVector();
   auto isBefore = [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); };
@@ -63,27 +83,33 @@ bool isOneKernel(const Candidate &candidate, ScheduleOracle &oracle) {
 } // namespace
 
 std::vector<Candidate> joinSmallGroups(const ProposalContext &context, ArrayRef<Candidate> candidates) {
-  std::map<DimShape, std::vector<SmallGroup>> byShape;
-  for (const Candidate &candidate : candidates) {
-    Value result = candidate.root->getResult(0);
-    if (context.traffic.elements(result) > mostElements)
+  SmallVector<const Candidate *> inOrder;
+  for (const Candidate &candidate : candidates)
+    inOrder.push_back(&candidate);
+  llvm::sort(inOrder, [](const Candidate *a, const Candidate *b) {
+    return a->ops.front()->isBeforeInBlock(b->ops.front());
+  });
+  std::map<DimShape, std::vector<Row>> rowsOfShape;
+  for (const Candidate *candidate : inOrder) {
+    Value result = candidate->root->getResult(0);
+    SmallGroup group{candidate, portsOf(candidate->ops, candidate->clones)};
+    if (context.traffic.elements(result) > mostElements || readsWeightsAlone(group.ports, context.oracle))
       continue;
-    const GroupPorts ports = portsOf(candidate.ops, candidate.clones);
-    if (mayRunFirst(ports, context.oracle))
-      byShape[context.traffic.shapes[result]].push_back(
-          {&candidate, ports.inputs.size() + ports.outputs.size()});
+    std::vector<Row> &rows = rowsOfShape[context.traffic.shapes[result]];
+    // What reads inputs of the graph alone fits into the first; the rest is together in its layer.
+    if (!rows.empty() && mayJoin(group, rows.back(), context.oracle))
+      rows.back().push_back(std::move(group));
+    else if (!rows.empty() && mayJoin(group, rows.front(), context.oracle))
+      rows.front().push_back(std::move(group));
+    else
+      rows.push_back({std::move(group)});
   }
   std::vector<Candidate> joined;
-  for (const auto &[shape, groups] : byShape)
-    for (ArrayRef<SmallGroup> rest = groups; rest.size() > 1;) {
-      size_t count = 1, ports = rest.front().ports;
-      while (count < rest.size() && (ports += rest[count].ports) <= mostPorts)
-        ++count;
-      if (count > 1)
-        if (Candidate candidate = join(rest.take_front(count)); isOneKernel(candidate, context.oracle))
+  for (const auto &[shape, rows] : rowsOfShape)
+    for (const Row &row : rows)
+      if (row.size() > 1)
+        if (Candidate candidate = join(row); isOneKernel(candidate, context.oracle))
           joined.push_back(std::move(candidate));
-      rest = rest.drop_front(count);
-    }
   return joined;
 }
 

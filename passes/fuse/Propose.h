@@ -102,6 +102,10 @@ Proposals proposeQkvRopes(const ProposalContext &context);
 /// Norms of one value.
 Proposals proposeSiblingNorms(const ProposalContext &context);
 
+/// From every norm: the scalar ops that follow it, as far as they are the only readers. Each length is a
+/// candidate.
+Proposals proposeNormEpilogues(const ProposalContext &context);
+
 /// add_norm of a norm whose result is added to a residual.
 std::vector<Candidate> proposeBranchNorms(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 

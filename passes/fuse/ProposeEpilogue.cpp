@@ -34,6 +34,7 @@ ArrayRef<Proposer> proposers() {
                                  {"norm_matmul", proposeNormMatmuls},
                                  {"qkv_rope", proposeQkvRopes},
                                  {"sibling_norms", proposeSiblingNorms, /*isForRest=*/true},
+                                 {"norm_epilogue", proposeNormEpilogues, /*isForRest=*/true},
                                  {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},
                                  {"matmul_epilogue", proposeEpilogues, /*isForRest=*/true},
                                  {"scaled_matmul", proposeScaledMatmuls, /*isForRest=*/true},

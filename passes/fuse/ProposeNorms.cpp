@@ -1,5 +1,5 @@
-// Groups of norms that no pattern says: several norms of one value, and the norm of a branch before it is
-// added.
+// Groups of norms that no pattern says: several norms of one value, the norm of a branch before it is added,
+// and a norm with what is computed from each element of its result.
 #include "passes/fuse/Grow.h"
 
 #include "ir/dialect/Types.h"
@@ -33,10 +33,10 @@ Proposals proposeSiblingNorms(const ProposalContext &context) {
   Proposals proposals;
   for (auto &[value, norms] : siblingNorms(context.block, SIZE_MAX)) {
     if (norms.size() > mostSiblings) {
-      proposals.misses.push_back({norms.back(), std::to_string(norms.size()) +
-                                                    " norms of one value, at most " +
-                                                    std::to_string(mostSiblings) + " go together",
-                                    norms});
+      proposals.misses.push_back({norms.back(),
+                                  std::to_string(norms.size()) + " norms of one value, at most " +
+                                      std::to_string(mostSiblings) + " go together",
+                                  norms});
       continue;
     }
     Candidate candidate;
@@ -44,6 +44,30 @@ Proposals proposeSiblingNorms(const ProposalContext &context) {
     candidate.root = norms.back();
     candidate.ops = norms;
     proposals.candidates.push_back(std::move(candidate));
+  }
+  return proposals;
+}
+
+// norm(x) * act(z), as gated linear attentions have it, and other scalar ops.
+Proposals proposeNormEpilogues(const ProposalContext &context) {
+  Proposals proposals;
+  for (Operation &op : context.block) {
+    auto norm = llvm::dyn_cast<nn::Norm>(op);
+    if (!norm)
+      continue;
+    OpSet ops;
+    ops.insert(norm);
+    ScalarTail tail(context.traffic, norm->getResult(0), /*wholeRows=*/false);
+    while (tail.next(ops)) {
+      // These alone are those of add_norm and norm_quant.
+      if (llvm::all_of(ops,
+                       [](Operation *each) { return llvm::isa<nn::Norm, nn::AddOp, nn::Quantize>(each); }))
+        continue;
+      Candidate &candidate = proposals.candidates.emplace_back();
+      candidate.pattern = "norm_epilogue";
+      candidate.root = norm;
+      candidate.ops.assign(ops.begin(), ops.end());
+    }
   }
   return proposals;
 }

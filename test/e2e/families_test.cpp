@@ -53,6 +53,30 @@ const Case cases[] = {
   %2 = nn.rms_norm %1, %v {eps = 1.0e-6 : f32, weight_bias = 1.0 : f32, scale_in = f32} : (tensor<?x128xT>, tensor<128xT>) -> tensor<?x128xT>
   return %1, %2 : tensor<?x128xT>, tensor<?x128xT> })",
      2},
+    {"NormWithGate", "norm_epilogue", 1,
+     R"(%x: tensor<?x48xT>, %z: tensor<?x48xT>, %w: tensor<48xT>) -> tensor<?x48xT> {
+  %0 = nn.rms_norm %x, %w {eps = 1.0e-6 : f32} : (tensor<?x48xT>, tensor<48xT>) -> tensor<?x48xf32>
+  %1 = nn.cast %z : (tensor<?x48xT>) -> tensor<?x48xf32>
+  %2 = nn.silu %1 : (tensor<?x48xf32>) -> tensor<?x48xf32>
+  %3 = nn.mul %0, %2 : (tensor<?x48xf32>, tensor<?x48xf32>) -> tensor<?x48xf32>
+  %4 = nn.cast %3 : (tensor<?x48xf32>) -> tensor<?x48xT>
+  return %4 : tensor<?x48xT> })"},
+    {"ScaledResidual", "add_norm", 1,
+     R"(%x: tensor<?x96xT>, %m: tensor<?x96xT>, %w: tensor<96xT>) -> (tensor<?x96xT>, tensor<?x96xT>) {
+  %f = nn.constant {value = dense<0.22> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.cast %m : (tensor<?x96xT>) -> tensor<?x96xf32>
+  %1 = nn.mul %0, %f : (tensor<?x96xf32>, tensor<f32>) -> tensor<?x96xf32>
+  %2 = nn.cast %1 : (tensor<?x96xf32>) -> tensor<?x96xT>
+  %3 = nn.add %x, %2 : (tensor<?x96xT>, tensor<?x96xT>) -> tensor<?x96xT>
+  %4 = nn.rms_norm %3, %w {eps = 1.0e-6 : f32} : (tensor<?x96xT>, tensor<96xT>) -> tensor<?x96xT>
+  return %3, %4 : tensor<?x96xT>, tensor<?x96xT> })"},
+    // Two groups that share nothing, a kernel of two results.
+    {"SmallGroups", "pointwise", 1,
+     R"(%a: tensor<?x3xT>, %b: tensor<?x3xT>, %s: tensor<3xT>) -> (tensor<?x3xT>, tensor<?x3xT>) {
+  %0 = nn.mul %a, %s : (tensor<?x3xT>, tensor<3xT>) -> tensor<?x3xT>
+  %1 = nn.relu %0 : (tensor<?x3xT>) -> tensor<?x3xT>
+  %2 = nn.tanh %b : (tensor<?x3xT>) -> tensor<?x3xT>
+  return %1, %2 : tensor<?x3xT>, tensor<?x3xT> })"},
     {"NormOfAllHeadsRope", "qk_norm_rope", 2,
      R"(%q: tensor<1x6x128xT>, %k: tensor<1x6x64xT>, %v: tensor<1x2x6x32xT>, %a: tensor<128xT>, %b: tensor<64xT>, %cos: tensor<1x1x6x32xf32>, %sin: tensor<1x1x6x32xf32>) -> tensor<1x4x6x32xT> {
   %0 = nn.rms_norm %q, %a {eps = 1.0e-6 : f32, scale_in = f32} : (tensor<1x6x128xT>, tensor<128xT>) -> tensor<1x6x128xT>

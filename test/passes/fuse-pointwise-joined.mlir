@@ -1,6 +1,6 @@
 // RUN: fusion-opt %s --fuse-pointwise --split-input-file 2>/dev/null | FileCheck %s
 // RUN: fusion-opt %s --fuse-pointwise --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
-// Small groups and ops that share nothing go together if they read inputs of the graph alone.
+// Small groups and ops of one shape that share nothing go together if they can run at one time.
 
 // A counter of each layer. Which counter comes through a view does not matter.
 // CHECK-LABEL: @counters
@@ -44,28 +44,57 @@ func.func @readers_follow(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<8xf32
 // CHECK-LABEL: @apart
 // CHECK-NOT: fusion.group
 // MISS: pointwise missed at {{.*}}: nn.add stays alone: it reads nothing but inputs, weights and constants
-func.func @apart(%a: tensor<i64>, %b: tensor<1xi64>, %x: tensor<5000xf32>, %y: tensor<5000xf32>)
-    -> (tensor<i64>, tensor<1xi64>, tensor<5000xf32>, tensor<5000xf32>) {
+func.func @apart(%a: tensor<i64>, %b: tensor<1xi64>, %x: tensor<70000xf32>, %y: tensor<70000xf32>)
+    -> (tensor<i64>, tensor<1xi64>, tensor<70000xf32>, tensor<70000xf32>) {
   %0 = nn.add %a, %a : (tensor<i64>, tensor<i64>) -> tensor<i64>
   %1 = nn.add %b, %b : (tensor<1xi64>, tensor<1xi64>) -> tensor<1xi64>
-  %2 = nn.relu %x : (tensor<5000xf32>) -> tensor<5000xf32>
-  %3 = nn.relu %y : (tensor<5000xf32>) -> tensor<5000xf32>
-  return %0, %1, %2, %3 : tensor<i64>, tensor<1xi64>, tensor<5000xf32>, tensor<5000xf32>
+  %2 = nn.relu %x : (tensor<70000xf32>) -> tensor<70000xf32>
+  %3 = nn.relu %y : (tensor<70000xf32>) -> tensor<70000xf32>
+  return %0, %1, %2, %3 : tensor<i64>, tensor<1xi64>, tensor<70000xf32>, tensor<70000xf32>
 }
 
 // -----
 
-// What follows from weights alone is computed at load, and what reads a kernel's result has to wait for it.
+// What follows from weights alone is computed at load, and what reads the result of a later kernel has to wait
+// for it.
 // CHECK-LABEL: @not_at_once
 // CHECK-NOT: fusion.group
 // CHECK: return
 func.func @not_at_once(%a: tensor<2xf32>, %x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
   %w = nn.constant {value = dense<[1.0, 2.0]> : tensor<2xf32>} : () -> tensor<2xf32>
-  %s = nn.softmax %x {axis = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   %0 = nn.exp %a : (tensor<2xf32>) -> tensor<2xf32>
+  %s = nn.softmax %x {axis = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   %1 = nn.exp %w : (tensor<2xf32>) -> tensor<2xf32>
   %2 = nn.exp %s : (tensor<2xf32>) -> tensor<2xf32>
   return %0, %1, %2 : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+}
+
+// -----
+
+// Decay and rate of a linear attention: both matmuls are there. The next layer's are a group of their own.
+// CHECK-LABEL: @layers
+// CHECK-COUNT-2: nn.matmul
+// CHECK: %[[G:.*]]:2 = fusion.group "pointwise"
+// CHECK-NEXT: nn.exp
+// CHECK-NEXT: nn.sigmoid
+// CHECK: nn.softmax
+// CHECK-COUNT-2: nn.matmul
+// CHECK: %[[H:.*]]:2 = fusion.group "pointwise"
+// CHECK-NEXT: nn.exp
+// CHECK-NEXT: nn.sigmoid
+// CHECK: return %[[G]]#1, %[[H]]#0, %[[H]]#1
+func.func @layers(%x: tensor<1x8xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>, %u: tensor<4x4xf32>)
+    -> (tensor<1x4xf32>, tensor<1x4xf32>, tensor<1x4xf32>) {
+  %0 = nn.matmul %x, %v : (tensor<1x8xf32>, tensor<8x4xf32>) -> tensor<1x4xf32>
+  %1 = nn.matmul %x, %w : (tensor<1x8xf32>, tensor<8x4xf32>) -> tensor<1x4xf32>
+  %2 = nn.exp %0 : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  %s = nn.softmax %2 {axis = 1 : i64} : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  %3 = nn.sigmoid %1 : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  %4 = nn.matmul %s, %u : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %5 = nn.matmul %3, %u : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %6 = nn.exp %4 : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  %7 = nn.sigmoid %5 : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  return %3, %6, %7 : tensor<1x4xf32>, tensor<1x4xf32>, tensor<1x4xf32>
 }
 
 // -----
