@@ -111,6 +111,8 @@ std::optional<std::string> CandidatePool::whyNot(Candidate &candidate) {
   score(candidate, parts.empty() ? ArrayRef(ports) : parts);
   if (!parts.empty())
     candidate.score += 1; // as much as groups of the parts, and more where it measures faster
+  if (candidate.isUsers)
+    candidate.score += 1; // than a built-in family's of the same ops
   remark::analysis(candidate.root->getLoc(), remarkOf(candidate.pattern))
       << remark::reason("candidate at {0} for schedule {1}", siteName(candidate.root), candidate.schedule)
       << remark::metric("Ops", candidate.ops.size()) << remark::metric("BytesSaved", candidate.bytesSaved);

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned mostSideOps = 4;
 /// Ops that join before a group.
 constexpr size_t mostBefore = 4;
-/// Scalar ops that join after a user's group.
+/// Scalar ops that join after a group.
 constexpr size_t mostAfter = 6;
 
 /// Works on single elements of its first operand.
@@ -167,7 +167,7 @@ public:
       propose(*seed, ops, absorbed);
       if (OpSet scaled = ops; takeScalarsBefore(scaled))
         propose(*seed, scaled, absorbed);
-      if (seed->isUsers) {
+      if (seed->isUsers || seed->pattern == "add_norm") {
         growAfter(*seed, OpSet(seed->ops.begin(), seed->ops.end()), {});
         if (ops.size() > seed->ops.size())
           growAfter(*seed, ops, absorbed);
@@ -249,9 +249,25 @@ private:
   void growAfter(const Candidate &seed, OpSet ops, const Absorbed &absorbed) {
     if (!ops.contains(seed.root) || seed.root->getNumResults() != 1)
       return;
+    if (!seed.isUsers) {
+      takeAfter(seed.root->getResult(0), ops, [&] { propose(seed, ops, absorbed); });
+      return;
+    }
     ScalarTail tail(context.traffic, seed.root->getResult(0), /*wholeRows=*/true);
     for (size_t length = 0; length < mostAfter && tail.next(ops); ++length)
       propose(seed, ops, absorbed);
+  }
+
+  /// The scalar ops that follow the value, but no quantisation: groups with those have names of their own.
+  void takeAfter(
+      Value value, OpSet &ops, llvm::function_ref<void()> each = [] {}) const {
+    OpSet longer = ops;
+    ScalarTail tail(context.traffic, value, /*wholeRows=*/false);
+    for (size_t length = 0;
+         length < mostAfter && tail.next(longer) && !llvm::isa<nn::Quantize>(longer.back()); ++length) {
+      ops = longer;
+      each();
+    }
   }
 
   /// The largest seed that holds the norm.
@@ -284,7 +300,12 @@ private:
       return; // the family sibling_norms is asked later
     llvm::erase(absorbed, std::pair(largest->root, largest->pattern));
     takeBefore(ops, largest->isUsers, absorbed);
-    propose(*largest, ops, std::move(absorbed));
+    propose(*largest, ops, absorbed);
+    OpSet withTails = ops;
+    for (Operation *norm : norms)
+      takeAfter(norm->getResult(0), withTails);
+    if (withTails.size() > ops.size())
+      propose(*largest, withTails, std::move(absorbed));
   }
 
   const ProposalContext &context;

@@ -59,10 +59,10 @@ Proposals proposeNormEpilogues(const ProposalContext &context) {
     ops.insert(norm);
     ScalarTail tail(context.traffic, norm->getResult(0), /*wholeRows=*/false);
     while (tail.next(ops)) {
-      // These alone are those of add_norm and norm_quant.
-      if (llvm::all_of(ops,
-                       [](Operation *each) { return llvm::isa<nn::Norm, nn::AddOp, nn::Quantize>(each); }))
-        continue;
+      if (llvm::isa<nn::Quantize>(ops.back()))
+        break; // norm_quant's; codes are what a matmul wants to read
+      if (llvm::all_of(ops, [](Operation *each) { return llvm::isa<nn::Norm, nn::AddOp>(each); }))
+        continue; // add_norm's
       Candidate &candidate = proposals.candidates.emplace_back();
       candidate.pattern = "norm_epilogue";
       candidate.root = norm;

@@ -94,13 +94,15 @@ func.func @late_reader(%x: tensor<?x128xf32>, %r: tensor<?x128xf32>, %w: tensor<
 
 // -----
 
-// GPT-NeoX: two norms of one sum, which is added and measured once. The sum is read again.
+// GPT-NeoX: two norms of one sum, which is added and measured once. The sum is read again; what follows a norm goes
+// along.
 // CHECK-LABEL: @two_norms
 // CHECK: %[[G:.*]]:3 = fusion.group "add_norm" schedule "row"
 // CHECK-NEXT: %[[S:.*]] = nn.add
 // CHECK-NEXT: %[[A:.*]] = nn.layer_norm %[[S]]
+// CHECK-NEXT: %[[T:.*]] = nn.silu %[[A]]
 // CHECK-NEXT: %[[B:.*]] = nn.layer_norm %[[S]]
-// CHECK-NEXT: fusion.yield %[[S]], %[[A]], %[[B]]
+// CHECK-NEXT: fusion.yield %[[S]], %[[T]], %[[B]]
 func.func @two_norms(%x: tensor<?x128xf16>, %r: tensor<?x128xf16>, %w: tensor<128xf16>, %b: tensor<128xf16>, %v: tensor<128xf16>)
     -> (tensor<?x128xf16>, tensor<?x128xf16>, tensor<?x128xf16>) {
   %s = nn.add %x, %r : (tensor<?x128xf16>, tensor<?x128xf16>) -> tensor<?x128xf16>
@@ -260,4 +262,23 @@ func.func @not_scalars_of_the_sum(%x: tensor<4x64xbf16>, %m: tensor<4x64xbf16>, 
   %3 = nn.add %2, %1 : (tensor<4x64xbf16>, tensor<64xbf16>) -> tensor<4x64xbf16>
   %4 = nn.rms_norm %3, %w {eps = 1.0e-6 : f32} : (tensor<4x64xbf16>, tensor<64xbf16>) -> tensor<4x64xbf16>
   return %0, %4 : tensor<4x64xbf16>, tensor<4x64xbf16>
+}
+
+// -----
+
+// What follows the norm goes along, but for a quantisation, which add_norm_quant has.
+// CHECK-LABEL: @scalars_after
+// CHECK: %[[G:.*]]:2 = fusion.group "add_norm" schedule "row"
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.rms_norm
+// CHECK-NEXT: %[[Y:.*]] = nn.silu
+// CHECK-NEXT: fusion.yield %{{.*}}, %[[Y]]
+// CHECK: nn.quantize %[[G]]#1
+func.func @scalars_after(%x: tensor<4x64xbf16>, %r: tensor<4x64xbf16>, %w: tensor<64xbf16>, %k: tensor<f32>)
+    -> (tensor<4x64xbf16>, tensor<4x64xi8>) {
+  %0 = nn.add %x, %r : (tensor<4x64xbf16>, tensor<4x64xbf16>) -> tensor<4x64xbf16>
+  %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<4x64xbf16>, tensor<64xbf16>) -> tensor<4x64xbf16>
+  %2 = nn.silu %1 : (tensor<4x64xbf16>) -> tensor<4x64xbf16>
+  %3 = nn.quantize %2, %k : (tensor<4x64xbf16>, tensor<f32>) -> tensor<4x64xi8>
+  return %0, %3 : tensor<4x64xbf16>, tensor<4x64xi8>
 }

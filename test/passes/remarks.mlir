@@ -7,7 +7,7 @@
 // RUN: FileCheck %s --check-prefix=YAML < %t.yaml
 
 // CHECK-DAG: [Analysis] add_norm | Category:fuse {{.*}}candidate at {{.*}} for schedule row
-// CHECK-DAG: [Passed] add_norm | Category:fuse {{.*}}fused at {{.*}}: nn.add, nn.rms_norm
+// CHECK-DAG: [Passed] add_norm | Category:fuse {{.*}}fused at {{.*}}: nn.silu, nn.add, nn.rms_norm
 // CHECK-DAG: [Missed] norm_quant | Category:fuse {{.*}}nn.quantize is a graph input, pattern wants a norm
 
 // MISSED-NOT: [Passed]
