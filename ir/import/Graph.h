@@ -26,6 +26,13 @@ struct GraphValue {
   /// An initialiser that has not been built.
   const proto::TensorProto *tensor = nullptr;
   TensorInfo info;
+  /// The entries of a sequence, which is no value of the module.
+  std::optional<std::vector<GraphValue *>> sequence;
+  /// An optional that holds nothing; one that holds something is what it holds.
+  bool isEmptyOptional = false;
+
+  /// What this is if it is no tensor; empty if it is one.
+  std::string whyNoTensor() const;
 };
 
 using AttributeMap = std::map<std::string, const proto::AttributeProto *, std::less<>>;

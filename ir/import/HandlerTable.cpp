@@ -41,6 +41,13 @@ const HandlerTable &HandlerTable::instance() {
     registerSelections(all);
     registerLosses(all);
     registerTrigonometry(all);
+    registerSequences(all);
+    registerRegions(all);
+    registerMatrices(all);
+    registerUnpooling(all);
+    registerMoreOfContrib(all);
+    registerSparseAttention(all);
+    registerRunningProducts(all);
     registerConstants(all);
     registerControlFlow(all);
     registerLoops(all);

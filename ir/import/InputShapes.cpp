@@ -24,7 +24,10 @@ static std::string symbolName(llvm::StringRef input, int dim) {
 
 static Result<DimShape> declaredShape(const proto::ValueInfoProto &input) {
   if (!input.type().has_tensor_type())
-    return badInput(fmt::format("input '{}' is not a tensor", input.name()));
+    return badInput(
+        fmt::format("input '{}' is not a tensor: sequences and optionals are made by the graph itself, from "
+                    "inputs that are tensors",
+                    input.name()));
   const auto &type = input.type().tensor_type();
   if (!type.has_shape())
     return badInput(fmt::format("input '{}' has no shape", input.name()));

@@ -27,8 +27,15 @@ GraphValue *NodeImporter::input(unsigned index) {
   if (failed())
     return nullptr;
   GraphValue *value = has(index) ? graph.scope().find(node.input(index)) : nullptr;
-  if (!value)
+  if (!value) {
     fail("input " + Twine(index) + " is missing");
+    return nullptr;
+  }
+  if (std::string what = value->whyNoTensor(); !what.empty()) {
+    fail("input " + Twine(index) + " ('" + node.input(static_cast<int>(index)) + "') is " + what +
+         ", which this op does not take");
+    return nullptr;
+  }
   return value;
 }
 
@@ -232,9 +239,13 @@ void NodeImporter::resultKnown(unsigned index, DimShape values, ArrayRef<int64_t
 }
 
 void NodeImporter::forward(unsigned index, unsigned from) {
-  GraphValue *value = input(from);
-  if (value && wants(index))
-    define(node.output(index), value);
+  if (!failed() && has(from))
+    resultValue(index, graph.scope().find(node.input(static_cast<int>(from))));
+}
+
+void NodeImporter::resultValue(unsigned index, GraphValue *value) {
+  if (!failed() && value && wants(index))
+    define(node.output(static_cast<int>(index)), value);
 }
 
 std::optional<Dim> NodeImporter::declaredDim(unsigned index, unsigned dim) {

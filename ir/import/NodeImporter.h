@@ -100,8 +100,10 @@ public:
   void result(unsigned index, mlir::Value value);
   /// Integers known at import: the op that uses them as data gets a constant. `shape` is static.
   void resultKnown(unsigned index, DimShape values, llvm::ArrayRef<int64_t> shape, mlir::Type elementType);
-  /// The output is the input itself.
+  /// The output is the input itself, which may be a sequence.
   void forward(unsigned index, unsigned input);
+  /// The same of any value.
+  void resultValue(unsigned index, GraphValue *value);
   /// A dim of output `index` that the exporter wrote into the file; nothing if it did not.
   std::optional<Dim> declaredDim(unsigned index, unsigned dim);
 

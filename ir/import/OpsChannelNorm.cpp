@@ -1,11 +1,26 @@
 // Norms whose scale is one number for each channel: of the batch, of an instance, of groups of channels.
 #include "ir/import/OpsShared.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
 
 namespace fusion::onnx {
+
+Value channelsFirst(NodeImporter &n, Value x) {
+  auto perm = llvm::to_vector(llvm::seq<int64_t>(0, n.rankOf(x)));
+  if (perm.size() > 2)
+    std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+  return n.failed() ? Value() : n.transpose(x, perm);
+}
+
+Value channelsBehind(NodeImporter &n, Value x) {
+  auto perm = llvm::to_vector(llvm::seq<int64_t>(0, n.rankOf(x)));
+  if (perm.size() > 2)
+    std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+  return n.failed() ? Value() : n.transpose(x, perm);
+}
 
 namespace {
 
@@ -98,6 +113,40 @@ void groupNormalization(NodeImporter &n) {
   scaledResult(n, x, scale, bias);
 }
 
+/// Of com.microsoft: with the channels last unless it says otherwise, and perhaps an activation. With
+/// `skips`, of the sum of the input, another tensor and a bias, which is a result too.
+void groupNormOfChannels(NodeImporter &n, bool skips) {
+  const bool channelsLast = n.intAttribute("channels_last", 1) != 0;
+  const int64_t groups = n.intAttribute("groups", 0), activates = n.intAttribute("activation", 0);
+  const double eps = n.floatAttribute("epsilon", 1e-5);
+  if (!n.failed() && (groups < 1 || activates < 0 || activates > 1 || n.rank(0) < 3))
+    return n.fail("groups is " + Twine(groups) + ", activation is " + Twine(activates) +
+                  ", for an input of " + shapeString(n.shape(0)));
+  Value x = n.operand(0);
+  if (skips && !n.failed()) {
+    Value skip = n.operand(3);
+    if (n.rankOf(skip) == 2 && !n.failed()) { // [batch, channels]
+      DimShape shape(n.rank(0), Dim(1));
+      shape.front() = n.shapeOf(skip)[0];
+      shape[channelsLast ? shape.size() - 1 : 1] = n.shapeOf(skip)[1];
+      skip = n.reshape(skip, shape);
+    }
+    x = n.add(x, skip);
+    if (n.has(4)) {
+      DimShape shape(channelsLast ? 1 : n.rank(0) - 1, Dim(1));
+      shape.front() = product(n.shape(4));
+      x = n.add(x, n.reshape(n.operand(4), shape));
+    }
+    n.result(1, x);
+  }
+  Value y = standardisedGroups(n, channelsLast ? channelsFirst(n, x) : x, groups, eps);
+  const int64_t rank = n.rank(0);
+  y = n.add(n.mul(y, perChannel(n, n.operand(1), rank)), perChannel(n, n.operand(2), rank));
+  if (activates != 0)
+    y = n.build<nn::SiluOp>(y);
+  n.result(0, n.failed() ? Value() : n.cast(channelsLast ? channelsBehind(n, y) : y, n.inputType(0)));
+}
+
 /// As the op's definition spells it: the variance is the mean of squares less the square of the mean.
 void meanVarianceNormalization(NodeImporter &n) {
   std::vector<int64_t> axes = n.intsAttribute("axes", {0, 2, 3});
@@ -129,6 +178,8 @@ void registerChannelNorms(HandlerTable &table) {
   table.add("", "InstanceNormalization", 3, 3, instanceNormalization);
   table.add("", "GroupNormalization", 3, 3, groupNormalization);
   table.preferToFunction("", "GroupNormalization");
+  table.add("com.microsoft", "GroupNorm", 3, 3, [](NodeImporter &n) { groupNormOfChannels(n, false); });
+  table.add("com.microsoft", "SkipGroupNorm", 4, 5, [](NodeImporter &n) { groupNormOfChannels(n, true); });
   table.add("", "MeanVarianceNormalization", 1, 1, meanVarianceNormalization);
   table.add("", "LpNormalization", 1, 1, lpNormalization);
 }

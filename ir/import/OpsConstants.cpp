@@ -13,13 +13,6 @@ namespace {
 
 constexpr int64_t mostKnown = 1024;
 
-void bind(NodeImporter &n, unsigned index, GraphValue *value) {
-  if (!n.wants(index))
-    return;
-  if (auto status = n.owner().define(n.proto().output(static_cast<int>(index)), value); !status)
-    n.fail(status.error().message);
-}
-
 template <class T>
 Tensor rowOf(DType type, const std::vector<T> &values) {
   return Tensor::of<T>(type, {static_cast<int64_t>(values.size())}, values);
@@ -36,7 +29,7 @@ void constant(NodeImporter &n) {
     auto value = n.owner().fromTensor(given->t(), n.wants(0) ? n.proto().output(0) : "");
     if (!value)
       return n.fail(value.error().message);
-    return bind(n, 0, *value);
+    return n.resultValue(0, *value);
   }
   if (kind == "value_int")
     return n.resultKnown(0, {given->i()}, {}, n.i64Type());

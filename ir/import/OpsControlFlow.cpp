@@ -13,13 +13,6 @@ constexpr int64_t mostSteps = 64;
 /// A branch of more nodes than this is not run for a result that may not be wanted.
 constexpr int mostSelectedNodes = 64;
 
-void bind(NodeImporter &n, unsigned index, GraphValue *value) {
-  if (!n.wants(index))
-    return;
-  if (auto status = n.owner().define(n.proto().output(static_cast<int>(index)), value); !status)
-    n.fail(status.error().message);
-}
-
 /// Why the nodes of a branch shall not run for nothing; empty if they may.
 std::string costOf(const proto::GraphProto &graph) {
   if (graph.node_size() > mostSelectedNodes)
@@ -156,7 +149,7 @@ void branch(NodeImporter &n) {
   if (outputs->size() < n.outputCount())
     return n.fail("the branch has " + Twine(outputs->size()) + " outputs");
   for (unsigned i = 0; i < n.outputCount(); ++i)
-    bind(n, i, (*outputs)[i]);
+    n.resultValue(i, (*outputs)[i]);
 }
 
 /// What a loop computes: the values that each step hands to the next, and those that each step adds to a
@@ -237,7 +230,7 @@ bool unrolls(NodeImporter &n, const proto::GraphProto &body, GraphValue *conditi
   if (step == 0 && wantsStacks)
     emptyStacks(n, unrolled, condition);
   for (size_t i = 0; i < states && i < n.outputCount(); ++i)
-    bind(n, static_cast<unsigned>(i), unrolled.state[i]);
+    n.resultValue(static_cast<unsigned>(i), unrolled.state[i]);
   for (size_t i = 0; i < unrolled.stacks.size() && !n.failed(); ++i)
     if (const auto index = static_cast<unsigned>(states + i); n.wants(index))
       n.result(index,

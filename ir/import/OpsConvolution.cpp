@@ -213,8 +213,9 @@ Value convolved(NodeImporter &n, Value x, Value weight) {
   return n.reshape(y, shape);
 }
 
-Value biasedConvolution(NodeImporter &n) {
-  Value y = convolved(n, n.operand(0), n.operand(1));
+Value biasedConvolution(NodeImporter &n, bool channelsLast = false) {
+  const Value x = n.operand(0);
+  Value y = convolved(n, channelsLast ? channelsFirst(n, x) : x, n.operand(1));
   if (n.has(2))
     y = n.add(y, n.cast(perResult(n, n.operand(2), n.rank(0)), NodeImporter::typeOf(y)));
   return n.failed() ? Value() : n.cast(y, n.inputType(0));
@@ -249,17 +250,23 @@ void convInteger(NodeImporter &n) {
   n.result(0, n.cast(y, mlirType(n.context(), DType::I32)));
 }
 
+/// `channels_last` is an attribute of com.microsoft's.
 void qLinearConv(NodeImporter &n) {
-  Value y = convolved(n, integersAsFloats(n, 0, 2, false), integersAsFloats(n, 3, 5, true));
+  const bool channelsLast = n.intAttribute("channels_last", 0) != 0;
+  const Value x = integersAsFloats(n, 0, 2, false);
+  Value y = convolved(n, channelsLast ? channelsFirst(n, x) : x, integersAsFloats(n, 3, 5, true));
   if (n.has(8))
     y = n.add(y, n.cast(perResult(n, n.operand(8), n.rank(0)), n.f32Type()));
   Value scale = n.mul(scaleOperand(n, 1, false), perResult(n, scaleOperand(n, 4, false), n.rank(0)));
-  n.result(0, quantised(n, n.mul(y, scale), 6, 7));
+  y = n.mul(y, scale);
+  n.result(0, quantised(n, channelsLast ? channelsBehind(n, y) : y, 6, 7));
 }
 
 /// A convolution, a tensor that is added to it, an activation.
-void fusedConv(NodeImporter &n) {
-  Value y = biasedConvolution(n);
+void fusedConv(NodeImporter &n, bool channelsLast) {
+  Value y = biasedConvolution(n, channelsLast);
+  if (channelsLast)
+    y = channelsBehind(n, y);
   if (n.has(3))
     y = n.add(y, n.operand(3));
   const std::vector<double> parameters = n.floatsAttribute("activation_params");
@@ -372,7 +379,9 @@ void registerConvolution(HandlerTable &table) {
   table.add("", "ConvInteger", 2, 4, convInteger);
   table.add("", "QLinearConv", 8, 9, qLinearConv);
   table.add("com.microsoft", "QLinearConv", 8, 9, qLinearConv);
-  table.add("com.microsoft", "FusedConv", 2, 4, fusedConv);
+  table.add("com.microsoft", "FusedConv", 2, 4, [](NodeImporter &n) { fusedConv(n, false); });
+  table.add("com.microsoft", "NhwcConv", 2, 3, [](NodeImporter &n) { fusedConv(n, true); });
+  table.add("com.microsoft", "NhwcFusedConv", 2, 4, [](NodeImporter &n) { fusedConv(n, true); });
 }
 
 } // namespace fusion::onnx

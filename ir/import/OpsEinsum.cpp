@@ -127,6 +127,37 @@ std::string impliedResult(ArrayRef<Term> terms) {
   return dots + letters;
 }
 
+/// The term without dims that have the letter of one before: the elements whose indices there are equal.
+Term diagonal(NodeImporter &node, Term term) {
+  for (size_t first = 0; first < term.dims.size() && !node.failed(); ++first) {
+    const size_t second = term.dims.find(term.dims[first], first + 1);
+    if (second == std::string::npos)
+      continue;
+    // [size, size, rest…], and what indices (i, i) take from it: [size, rest…].
+    const auto one = static_cast<int64_t>(first), other = static_cast<int64_t>(second);
+    const DimShape shape = node.shapeOf(term.value);
+    std::vector<int64_t> perm = {one, other};
+    for (int64_t i = 0; i < node.rankOf(term.value); ++i)
+      if (i != one && i != other)
+        perm.push_back(i);
+    if ((shape[first] - shape[second]).isStatic() && !(shape[first] == shape[second])) {
+      node.fail("a diagonal of " + shapeString(shape) + ", whose dims " + Twine(first) + " and " +
+                Twine(second) + " differ");
+      return term;
+    }
+    node.takeAsEqual(shape[first], shape[second]);
+    const Value row = node.reshape(countFrom(node, 0, shape[first]), {shape[first], 1});
+    const Value taken = node.build<nn::GatherNdOp>(
+        {node.transpose(term.value, perm), node.concat({row, row}, 1)}, node.i64("batch_dims", 0));
+    std::string rest = term.dims;
+    rest.erase(second, 1);
+    rest.erase(first, 1);
+    term = {taken, term.dims[first] + rest};
+    first = static_cast<size_t>(-1); // there may be another
+  }
+  return term;
+}
+
 void einsum(NodeImporter &node) {
   std::string equation = node.stringAttribute("equation", "");
   llvm::erase(equation, ' ');
@@ -141,8 +172,6 @@ void einsum(NodeImporter &node) {
     auto dims = spelledOut(text, node.rank(number));
     if (!dims)
       return node.fail("'" + text + "' does not fit " + shapeString(node.shape(number)));
-    if (std::set<char>(dims->begin(), dims->end()).size() != dims->size())
-      return node.fail("a diagonal ('" + text + "') is not supported");
     terms.push_back({node.operand(number), *dims});
   }
   std::string out = impliedResult(terms);
@@ -154,6 +183,10 @@ void einsum(NodeImporter &node) {
       return node.fail("the result '" + result + "' is not supported");
     out = *dims;
   }
+  if (std::set<char>(out.begin(), out.end()).size() != out.size())
+    return node.fail("the result '" + result + "' has a dim twice");
+  for (Term &term : terms)
+    term = diagonal(node, term);
   for (char dim : out)
     if (llvm::none_of(terms, [&](const Term &term) { return hasDim(term.dims, dim); }))
       return node.fail("no operand has the dim '" + Twine(dim) + "' of the result");

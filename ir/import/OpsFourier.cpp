@@ -164,11 +164,102 @@ void stft(NodeImporter &n) {
   n.result(0, n.cast(transformed(n, x, length.value(), oneSided, false), n.inputType(0)));
 }
 
+/// com.microsoft: of the last dim, half of the result.
+void halfTransform(NodeImporter &n, bool inverse) {
+  const DimShape shape = n.shape(0);
+  if (n.intAttribute("signal_ndim", 1) != 1 || n.intAttribute("normalized", 0) != 0 ||
+      n.intAttribute("onesided", 1) != 1)
+    return n.fail("only onesided transforms of the last dim, not normalized, are supported");
+  if (n.failed())
+    return;
+  const size_t behind = inverse ? 2 : 1; // the dim of the signal, from the end
+  if (shape.size() < behind || !shape[shape.size() - behind].isStatic())
+    return n.fail("an input of " + shapeString(shape) + ", whose length is not a number");
+  const int64_t size = shape[shape.size() - behind].value();
+  Value x = n.cast(n.operand(0), n.f32Type());
+  DimShape rows = shape;
+  if (inverse) {
+    rows.pop_back();
+    rows.back() = Dim(2 * (size - 1));
+    x = n.reshape(realSignal(n, x, 2 * (size - 1)), rows);
+  } else {
+    rows.push_back(Dim(1));
+    x = transformed(n, n.reshape(x, rows), size, true, false);
+  }
+  n.result(0, n.cast(x, n.inputType(0)));
+}
+
+/// Numbers that are pairs along the last dim; `conjugates` the second ones.
+void complexProduct(NodeImporter &n, bool conjugates) {
+  auto part = [&](unsigned index, int64_t which) {
+    const DimShape shape = n.shape(index);
+    if (!n.failed() && (shape.empty() || !(shape.back() == Dim(2))))
+      n.fail("an input of " + shapeString(shape) + " does not end with real and imaginary parts");
+    return n.slice(n.operand(index), -1, which, 1);
+  };
+  const Value a = part(0, 0), b = part(0, 1), c = part(1, 0), d = part(1, 1);
+  const Value real = n.mul(a, c), crossed = n.mul(b, d), left = n.mul(a, d), right = n.mul(b, c);
+  const Value imaginary = conjugates ? n.sub(right, left) : n.add(left, right);
+  const Value first = conjugates ? n.add(real, crossed) : n.sub(real, crossed);
+  n.result(0, n.failed() ? Value() : n.concat({first, imaginary}, n.rankOf(first) - 1));
+}
+
+/// The one number of an input that is known.
+double onlyNumber(NodeImporter &n, unsigned index, StringRef what) {
+  const auto value = n.constantScalar(index);
+  if (!value)
+    n.fail(what + " (input " + Twine(index) + ") is not one number that is known");
+  return value.value_or(0);
+}
+
+/// Triangles that are as wide as the mel scale says.
+void melWeightMatrix(NodeImporter &n) {
+  constexpr double most = 1 << 20;
+  const double bins = onlyNumber(n, 0, "num_mel_bins"), length = onlyNumber(n, 1, "dft_length"),
+               rate = onlyNumber(n, 2, "sample_rate"), low = onlyNumber(n, 3, "lower_edge_hertz"),
+               high = onlyNumber(n, 4, "upper_edge_hertz");
+  const Type type = n.typeAttribute("output_datatype", n.f32Type());
+  if (n.failed())
+    return;
+  const auto columns = static_cast<int64_t>(std::clamp(bins, 0.0, most)),
+             rows = static_cast<int64_t>(std::clamp(length, 0.0, most)) / 2 + 1;
+  if (!(bins >= 1 && length >= 1 && rate >= 1 && low >= 0 && high >= low) || bins > most || length > most ||
+      columns * rows > (int64_t(1) << 24))
+    return n.fail("num_mel_bins, dft_length, sample_rate or the edges are out of range");
+  auto toMel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double step = (toMel(high) - toMel(low)) / (bins + 2);
+  std::vector<int64_t> edges;
+  for (int64_t i = 0; i < columns + 2; ++i) {
+    const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + toMel(low)) / 2595) - 1);
+    edges.push_back(static_cast<int64_t>(std::floor((length + 1) * hertz / rate)));
+    if (!(edges.back() >= 0 && edges.back() < rows))
+      return n.fail("upper_edge_hertz is beyond half of sample_rate");
+  }
+  Tensor table = Tensor::zeros(DType::F32, {rows, columns});
+  auto *weights = table.as<float>();
+  for (int64_t i = 0; i < columns; ++i) {
+    const int64_t lower = edges[static_cast<size_t>(i)], center = edges[static_cast<size_t>(i) + 1],
+                  upper = edges[static_cast<size_t>(i) + 2];
+    if (lower == center)
+      weights[center * columns + i] = 1;
+    for (int64_t j = lower; j <= center && lower < center; ++j)
+      weights[j * columns + i] = static_cast<float>(j - lower) / static_cast<float>(center - lower);
+    for (int64_t j = center; j < upper; ++j)
+      weights[j * columns + i] = static_cast<float>(upper - j) / static_cast<float>(upper - center);
+  }
+  n.result(0, n.cast(n.constant(table), type));
+}
+
 } // namespace
 
 void registerFourier(HandlerTable &table) {
   table.add("", "DFT", 1, 3, dft);
   table.add("", "STFT", 2, 4, stft);
+  table.add("", "MelWeightMatrix", 5, 5, melWeightMatrix);
+  table.add("com.microsoft", "Rfft", 1, 1, [](NodeImporter &n) { halfTransform(n, false); });
+  table.add("com.microsoft", "Irfft", 1, 1, [](NodeImporter &n) { halfTransform(n, true); });
+  table.add("com.microsoft", "ComplexMul", 2, 2, [](NodeImporter &n) { complexProduct(n, false); });
+  table.add("com.microsoft", "ComplexMulConj", 2, 2, [](NodeImporter &n) { complexProduct(n, true); });
 }
 
 } // namespace fusion::onnx

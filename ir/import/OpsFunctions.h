@@ -8,5 +8,12 @@ namespace fusion::onnx {
 void registerTrigonometry(HandlerTable &table);
 void registerLosses(HandlerTable &table);
 void registerSelections(HandlerTable &table);
+void registerSequences(HandlerTable &table);
+void registerRegions(HandlerTable &table);
+void registerMatrices(HandlerTable &table);
+void registerUnpooling(HandlerTable &table);
+void registerRunningProducts(HandlerTable &table);
+void registerSparseAttention(HandlerTable &table);
+void registerMoreOfContrib(HandlerTable &table);
 
 } // namespace fusion::onnx

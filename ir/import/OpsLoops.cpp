@@ -121,8 +121,12 @@ void runLoop(NodeImporter &n, const proto::GraphProto &body, GraphValue *conditi
   const auto before = holds(n, condition);
   const Value asked = before ? Value() : n.reshape(built(n, condition), {});
   SmallVector<Value> initial;
-  for (unsigned i = 2; i < n.inputCount(); ++i)
+  for (unsigned i = 2; i < n.inputCount() && !n.failed(); ++i) {
+    if (GraphValue *value = outerValue(n, i); value && value->sequence)
+      return n.fail("its steps hand on a sequence (input " + Twine(i) +
+                    "): how many they are must be known at import, and at most 64");
     initial.push_back(n.operand(i));
+  }
   if (n.failed())
     return;
   const DimReplacements learnt = n.owner().learntSoFar();
@@ -160,72 +164,132 @@ Value stacked(NodeImporter &n, Value x, int64_t axis, bool reversed) {
   return n.transpose(x, perm);
 }
 
-void scan(NodeImporter &n) {
-  if (n.opset() < 9)
-    return n.fail("Scan of opset 8, which has a batch of its own, is not supported: convert the model to "
-                  "opset 9 or later");
-  const auto *body = n.attribute("body");
-  const int64_t scanned = n.intAttribute("num_scan_inputs", 0),
-                states = static_cast<int64_t>(n.inputCount()) - scanned;
-  if (!body || !body->has_g())
-    return n.fail("the body is missing");
-  if (scanned < 1 || states < 0 || n.outputCount() > static_cast<unsigned>(body->g().output_size()) ||
-      body->g().output_size() < states)
-    return n.fail("num_scan_inputs is " + Twine(scanned) + " for " + Twine(n.inputCount()) + " inputs");
-  const auto stacks = static_cast<size_t>(body->g().output_size() - states),
-             inputs = static_cast<size_t>(scanned);
-  std::vector<int64_t> axes = perTensor(n, "scan_input_axes", inputs),
-                       backwards = perTensor(n, "scan_input_directions", inputs),
-                       outAxes = perTensor(n, "scan_output_axes", stacks),
-                       outBackwards = perTensor(n, "scan_output_directions", stacks);
+/// What a Scan takes and gives, without a batch.
+struct Scanned {
+  const proto::GraphProto &body;
   SmallVector<Value> initial, sequences;
+  std::vector<int64_t> axes, backwards;       ///< of each sequence
+  std::vector<int64_t> outAxes, outBackwards; ///< of each stack
+  std::vector<bool> wanted;                   ///< whether each stack is
+};
+
+/// The last values of the states, then the stacks, null where they are not wanted. Empty where the node
+/// failed.
+SmallVector<Value> scanned(NodeImporter &n, Scanned scan) {
   std::optional<Dim> steps;
-  for (unsigned i = 0; i < n.inputCount() && !n.failed(); ++i) {
-    if (i < states) {
-      initial.push_back(n.operand(i));
-      continue;
-    }
-    sequences.push_back(n.operand(i));
-    int64_t &axis = axes[i - static_cast<size_t>(states)];
-    axis = n.axis(axis, n.rank(i));
+  for (auto [sequence, axis] : llvm::zip(scan.sequences, scan.axes)) {
+    axis = n.axis(axis, n.rankOf(sequence));
     if (n.failed())
-      return;
-    const Dim size = n.shape(i)[static_cast<size_t>(axis)];
+      return {};
+    const Dim size = n.shapeOf(sequence)[static_cast<size_t>(axis)];
     if (steps)
       n.takeAsEqual(*steps, size);
     steps = steps ? *steps : size;
   }
   if (n.failed())
-    return;
+    return {};
   LoopBuilder loop(n);
   Values values;
-  for (Value value : initial)
+  for (Value value : scan.initial)
     values.push_back(graphValue(n, loop.state(value)));
   const Value step = loop.index();
-  for (auto [i, sequence] : llvm::enumerate(sequences)) {
-    Value at = backwards[i] ? n.sub(n.dimConstant({*steps - 1}, {}, n.i64Type()), step) : step;
-    values.push_back(graphValue(n, n.build<nn::GatherOp>({sequence, at}, n.i64("axis", axes[i]))));
+  for (auto [i, sequence] : llvm::enumerate(scan.sequences)) {
+    Value at = scan.backwards[i] ? n.sub(n.dimConstant({*steps - 1}, {}, n.i64Type()), step) : step;
+    values.push_back(graphValue(n, n.build<nn::GatherOp>({sequence, at}, n.i64("axis", scan.axes[i]))));
   }
-  auto outputs = n.failed() ? std::nullopt : inlined(n, body->g(), values);
+  auto outputs = n.failed() ? std::nullopt : inlined(n, scan.body, values);
   if (!outputs)
-    return;
-  for (unsigned i = 0; i < states; ++i)
-    loop.next(i, built(n, (*outputs)[i]));
+    return {};
+  const size_t states = scan.initial.size();
+  for (size_t i = 0; i < states; ++i)
+    loop.next(static_cast<unsigned>(i), built(n, (*outputs)[i]));
   std::vector<unsigned> places;
-  for (size_t i = 0; i < stacks; ++i)
-    if (n.wants(static_cast<unsigned>(states) + i))
-      places.push_back(loop.stack(built(n, (*outputs)[static_cast<size_t>(states) + i]), *steps));
-    else
-      places.push_back(0);
-  const SmallVector<Value> results = loop.finish(steps);
+  for (size_t i = 0; i < scan.wanted.size(); ++i)
+    places.push_back(scan.wanted[i] ? loop.stack(built(n, (*outputs)[states + i]), *steps) : 0);
+  const SmallVector<Value> last = loop.finish(steps);
+  if (n.failed())
+    return {};
+  SmallVector<Value> results(last.begin(), last.begin() + static_cast<int64_t>(states));
+  for (size_t i = 0; i < places.size(); ++i)
+    results.push_back(scan.wanted[i] ? stacked(n, last[places[i]], scan.outAxes[i], scan.outBackwards[i] != 0)
+                                     : Value());
+  return results;
+}
+
+/// The node's body and inputs from `first` on; nothing where the node failed.
+std::optional<Scanned> scanInputs(NodeImporter &n, unsigned first) {
+  const auto *body = n.attribute("body");
+  const int64_t count = n.intAttribute("num_scan_inputs", 0),
+                states = static_cast<int64_t>(n.inputCount()) - first - count;
+  if (!body || !body->has_g()) {
+    n.fail("the body is missing");
+    return std::nullopt;
+  }
+  const int64_t outputs = body->g().output_size();
+  if (count < 1 || states < 0 || n.outputCount() > static_cast<unsigned>(outputs) || outputs < states) {
+    n.fail("num_scan_inputs is " + Twine(count) + " for " + Twine(n.inputCount()) + " inputs");
+    return std::nullopt;
+  }
+  Scanned scan{body->g()};
+  for (unsigned i = first; i < n.inputCount(); ++i)
+    (static_cast<int64_t>(i) < first + states ? scan.initial : scan.sequences).push_back(n.operand(i));
+  for (int64_t i = states; i < outputs; ++i)
+    scan.wanted.push_back(n.wants(static_cast<unsigned>(i)));
+  scan.backwards = perTensor(n, first == 0 ? "scan_input_directions" : "directions", scan.sequences.size());
+  scan.axes.resize(scan.sequences.size());
+  scan.outAxes.resize(scan.wanted.size());
+  scan.outBackwards.resize(scan.wanted.size());
+  return n.failed() ? std::nullopt : std::optional(std::move(scan));
+}
+
+/// Opset 8: each entry of the batch is a Scan of its own. The states have a batch too.
+void scanOfBatch(NodeImporter &n) {
+  if (n.has(0))
+    return n.fail(
+        "sequence_lens (input 0) of opset 8 is not supported: convert the model to opset 9 or later");
+  auto scan = scanInputs(n, 1);
+  if (!scan)
+    return;
+  std::optional<Dim> batch;
+  for (ArrayRef<Value> values : {ArrayRef(scan->initial), ArrayRef(scan->sequences)})
+    for (Value value : values) {
+      if (n.rankOf(value) < 1)
+        return n.fail("an input of " + shapeString(n.shapeOf(value)) + " has no batch");
+      if (batch)
+        n.takeAsEqual(*batch, n.shapeOf(value)[0]);
+      batch = batch ? *batch : n.shapeOf(value)[0];
+    }
+  LoopBuilder loop(n);
+  const Value entry = loop.index();
+  for (MutableArrayRef<Value> values : {MutableArrayRef(scan->initial), MutableArrayRef(scan->sequences)})
+    for (Value &value : values)
+      value = n.build<nn::GatherOp>({value, entry}, n.i64("axis", 0));
+  const SmallVector<Value> inside = n.failed() ? SmallVector<Value>() : scanned(n, std::move(*scan));
+  SmallVector<std::pair<unsigned, unsigned>> places; ///< the node's output, the loop's state
+  for (auto [i, value] : llvm::enumerate(inside))
+    if (const auto output = static_cast<unsigned>(i); n.wants(output))
+      places.emplace_back(output, loop.stack(value, *batch));
+  const SmallVector<Value> results = n.failed() ? SmallVector<Value>() : loop.finish(batch);
+  if (!n.failed())
+    for (auto [output, state] : places)
+      n.result(output, results[state]);
+}
+
+void scan(NodeImporter &n) {
+  if (n.opset() < 9)
+    return scanOfBatch(n);
+  auto scan = scanInputs(n, 0);
+  if (!scan)
+    return;
+  scan->axes = perTensor(n, "scan_input_axes", scan->sequences.size());
+  scan->outAxes = perTensor(n, "scan_output_axes", scan->wanted.size());
+  scan->outBackwards = perTensor(n, "scan_output_directions", scan->wanted.size());
   if (n.failed())
     return;
-  for (unsigned i = 0; i < states; ++i)
-    n.result(i, results[i]);
-  for (size_t i = 0; i < stacks; ++i)
-    if (const auto index = static_cast<unsigned>(states) + i; n.wants(static_cast<unsigned>(index)))
-      n.result(static_cast<unsigned>(index),
-               stacked(n, results[places[i]], outAxes[i], outBackwards[i] != 0));
+  const SmallVector<Value> results = scanned(n, std::move(*scan));
+  for (auto [i, value] : llvm::enumerate(results))
+    if (const auto output = static_cast<unsigned>(i); n.wants(output))
+      n.result(output, value);
 }
 
 } // namespace

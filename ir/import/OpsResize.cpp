@@ -20,19 +20,24 @@ constexpr int64_t mostWeights = int64_t(1) << 22;
 struct Sampling {
   std::string mode, coordinates, rounding, policy;
   bool antialias = false, excludesOutside = false;
-  double cubic = -0.75;
+  double cubic = -0.75, outside = 0; ///< outside: where tf_crop_and_resize reaches past the input
 };
 
-/// One axis: `scale` is results for each input.
+/// One axis: `scale` is results for each input. `start` and `end`: the part that is taken, where that is
+/// asked for.
 struct Axis {
   int64_t from = 0, to = 0;
-  double scale = 1;
+  double scale = 1, start = 0, end = 1;
+  bool isWhole() const { return start == 0 && end == 1; }
 };
 
 /// Where result `i` lies among the inputs.
 double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
   const auto at = static_cast<double>(i), from = static_cast<double>(axis.from),
              to = static_cast<double>(axis.to);
+  if (mode == "tf_crop_and_resize")
+    return (from - 1) *
+           (axis.to > 1 ? axis.start + at * (axis.end - axis.start) / (to - 1) : (axis.start + axis.end) / 2);
   const double exact = axis.scale * from; // `to` before it is rounded
   if (mode == "align_corners")
     return axis.to == 1 && exact == 1 ? 0 : at * (from - 1) / (exact - 1);
@@ -50,7 +55,8 @@ double coordinate(const std::string &mode, const Axis &axis, int64_t i) {
 
 bool isKnownCoordinate(const std::string &mode) {
   return mode == "align_corners" || mode == "asymmetric" || mode == "tf_half_pixel_for_nn" ||
-         mode == "pytorch_half_pixel" || mode == "half_pixel_symmetric" || mode == "half_pixel";
+         mode == "pytorch_half_pixel" || mode == "half_pixel_symmetric" || mode == "half_pixel" ||
+         mode == "tf_crop_and_resize";
 }
 
 int64_t nearest(const std::string &rounding, double x) {
@@ -108,7 +114,7 @@ Value repeated(NodeImporter &n, Value x, int64_t axis, int64_t times) {
 }
 
 Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sampling &how) {
-  if (n.failed() || (axis.from == axis.to && axis.scale == 1))
+  if (n.failed() || (axis.from == axis.to && axis.scale == 1 && axis.isWhole()))
     return x;
   if (how.mode == "nearest") {
     std::vector<int64_t> indices;
@@ -129,8 +135,28 @@ Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sa
   return n.transpose(n.build<nn::MatmulOp>({n.transpose(x, perm), weights}), perm);
 }
 
+/// `value` where the part that is taken of an axis reaches past x.
+Value withOutside(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sampling &how) {
+  if (n.failed())
+    return {};
+  Tensor outside = Tensor::zeros(DType::Bool, {axis.to});
+  bool isAny = false;
+  for (int64_t i = 0; i < axis.to; ++i) {
+    const double place = coordinate(how.coordinates, axis, i);
+    const bool isOutside = place < 0 || place > static_cast<double>(axis.from - 1);
+    outside.as<uint8_t>()[i] = isOutside ? 1 : 0;
+    isAny |= isOutside;
+  }
+  if (!isAny)
+    return x;
+  DimShape along(n.rankOf(x), Dim(1));
+  along[at] = axis.to;
+  const Value value = n.scalar(NodeImporter::typeOf(x), how.outside);
+  return n.build<nn::WhereOp>({n.reshape(n.constant(outside), along), value, x});
+}
+
 /// What an input of floats holds, if that is known; empty where it is not given or empty.
-std::vector<double> floats(NodeImporter &n, unsigned index) {
+std::vector<double> floats(NodeImporter &n, unsigned index, StringRef what) {
   if (!n.has(index) || product(n.shape(index)) == Dim(0))
     return {};
   const Value given = n.operand(index);
@@ -138,7 +164,7 @@ std::vector<double> floats(NodeImporter &n, unsigned index) {
     return {};
   auto contents = n.owner().computed(given);
   if (!contents) {
-    n.fail("the scales (input " + Twine(index) + ") depend on run-time data");
+    n.fail("the " + what + " (input " + Twine(index) + ") depends on run-time data");
     return {};
   }
   const std::vector<float> values = contents->toFloats();
@@ -173,8 +199,9 @@ Value withoutSizes(NodeImporter &n, Value x, int64_t at, double scale, const Sam
   return {};
 }
 
+/// `roi`: starts and ends of all axes, for tf_crop_and_resize.
 void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, ArrayRef<double> scales,
-             ArrayRef<Dim> sizes) {
+             ArrayRef<Dim> sizes, ArrayRef<double> roi = {}) {
   if (n.failed())
     return;
   const size_t count = scales.empty() ? sizes.size() : scales.size();
@@ -190,6 +217,8 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
   SmallVector<Axis> known(count);
   for (size_t i = 0; i < count; ++i) {
     const Dim &from = shape[axes[i]];
+    if (!roi.empty())
+      known[i].start = roi[i], known[i].end = roi[i + count];
     if (!from.isStatic() || (scales.empty() && !sizes[i].isStatic()))
       continue;
     known[i].from = from.value();
@@ -210,12 +239,18 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
       return n.fail("dim " + Twine(axes[i]) + " would have " + Twine(known[i].to) + " elements");
     if (known[i].from > 0)
       x = alongAxis(n, x, axes[i], known[i], how);
+    else if (!known[i].isWhole())
+      return n.fail("a part is taken of dim " + Twine(axes[i]) + ", whose size is '" + shape[axes[i]].str() +
+                    "', not a number");
     else if (!scales.empty())
       x = withoutSizes(n, x, axes[i], scales[i], how);
     else if (!sameDim(n, sizes[i], shape[axes[i]]))
       return n.fail("dim " + Twine(axes[i]) + " goes from '" + shape[axes[i]].str() + "' to '" +
                     sizes[i].str() + "', which are not numbers");
   }
+  for (size_t i = 0; i < count && !roi.empty() && !n.failed(); ++i)
+    if (known[i].from > 0)
+      x = withOutside(n, x, axes[i], known[i], how);
   n.result(0, chooses ? x : n.cast(x, type));
 }
 
@@ -230,7 +265,7 @@ void resize(NodeImporter &n) {
   how.antialias = n.intAttribute("antialias", 0) != 0;
   how.excludesOutside = n.intAttribute("exclude_outside", 0) != 0;
   how.cubic = n.floatAttribute("cubic_coeff_a", -0.75);
-  n.ignore({"extrapolation_value"});
+  how.outside = n.floatAttribute("extrapolation_value", 0);
   if (how.mode == "bilinear")
     how.mode = "linear";
   if (how.mode != "nearest" && how.mode != "linear" && how.mode != "cubic")
@@ -243,11 +278,20 @@ void resize(NodeImporter &n) {
   if (axes.empty())
     for (int64_t i = 0; i < n.rank(0); ++i)
       axes.push_back(i);
-  const std::vector<double> scales = floats(n, isOld ? 1 : 2);
+  const std::vector<double> scales = floats(n, isOld ? 1 : 2, "scale of each dim");
   DimShape sizes;
   if (scales.empty() && !isOld)
     sizes = n.requireKnown(3, "sizes");
-  resized(n, how, axes, scales, sizes);
+  std::vector<double> roi;
+  if (how.coordinates == "tf_crop_and_resize") {
+    roi = floats(n, 1, "part that is taken");
+    if (!n.failed() && (roi.size() != 2 * axes.size() || !llvm::all_of(roi, [](double value) {
+                          return std::abs(value) < static_cast<double>(mostWeights);
+                        })))
+      return n.fail("roi (input 1) has " + Twine(roi.size()) + " entries, or too large ones, for " +
+                    Twine(axes.size()) + " axes");
+  }
+  resized(n, how, axes, scales, sizes, roi);
 }
 
 void upsample(NodeImporter &n) {
@@ -258,7 +302,8 @@ void upsample(NodeImporter &n) {
   how.policy = "stretch";
   if (how.mode != "nearest" && how.mode != "linear")
     return n.fail("mode '" + how.mode + "' is not supported");
-  const std::vector<double> scales = n.opset() < 9 ? n.floatsAttribute("scales") : floats(n, 1);
+  const std::vector<double> scales =
+      n.opset() < 9 ? n.floatsAttribute("scales") : floats(n, 1, "scale of each dim");
   resized(n, how, llvm::to_vector(llvm::seq<int64_t>(0, n.rank(0))), scales, {});
 }
 

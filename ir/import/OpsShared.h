@@ -115,6 +115,11 @@ Dynamic dynamicallyQuantised(NodeImporter &node, mlir::Value x);
 std::optional<std::pair<Dim, Dim>> automaticPads(llvm::StringRef mode, const Dim &size, int64_t extent,
                                                  int64_t stride);
 
+/// [batch, sizes…, channels] as [batch, channels, sizes…].
+mlir::Value channelsFirst(NodeImporter &node, mlir::Value x);
+/// The inverse.
+mlir::Value channelsBehind(NodeImporter &node, mlir::Value x);
+
 /// The activation that runtimes fuse under `name`; x itself without a name. `slope`: of LeakyRelu.
 mlir::Value activation(NodeImporter &node, mlir::Value x, llvm::StringRef name, double slope);
 

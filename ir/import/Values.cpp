@@ -36,6 +36,10 @@ bool writeInline(const TensorInfo &info) {
 
 } // namespace
 
+std::string GraphValue::whyNoTensor() const {
+  return isEmptyOptional ? "an optional that holds nothing" : sequence ? "a sequence of tensors" : "";
+}
+
 GraphValue *Scope::find(llvm::StringRef name) const {
   for (const Scope *scope = this; scope; scope = scope->parent)
     if (auto found = scope->values.find(name); found != scope->values.end())
@@ -137,6 +141,8 @@ Attribute GraphImporter::foldedConstant(Value value, int depth) {
 Result<Value> GraphImporter::materialise(GraphValue &value, Location location) {
   if (value.value)
     return value.value;
+  if (std::string what = value.whyNoTensor(); !what.empty())
+    return badInput(fmt::format("'{}' is {}, and a tensor is needed here", value.name, what));
   OpBuilder::InsertionGuard guard(builder);
   if (outermost)
     builder.restoreInsertionPoint(*outermost);

@@ -13,75 +13,35 @@ namespace {
 
 using proto::TensorProto;
 
-const std::vector<std::string> integerAttributes = {"K",
-                                                    "N",
-                                                    "align_corners",
-                                                    "allowzero",
-                                                    "antialias",
-                                                    "axis",
-                                                    "batch_dims",
-                                                    "bits",
-                                                    "block_size",
-                                                    "blocksize",
-                                                    "causal",
-                                                    "ceil_mode",
-                                                    "channels_last",
-                                                    "count_include_pad",
-                                                    "dilation",
-                                                    "do_rotary",
-                                                    "exclude_outside",
-                                                    "exclusive",
-                                                    "expert_weight_bits",
-                                                    "fmod",
-                                                    "gather_axis",
-                                                    "group",
-                                                    "group_size",
-                                                    "hidden_size",
-                                                    "input_forget",
-                                                    "interleaved",
-                                                    "inverse",
-                                                    "is_bidirectional",
-                                                    "is_causal",
-                                                    "k",
-                                                    "keepdims",
-                                                    "kv_num_heads",
-                                                    "largest",
-                                                    "layout",
-                                                    "left_window_size",
-                                                    "local_window_size",
-                                                    "max_distance",
-                                                    "noop_with_empty_axes",
-                                                    "num_groups",
-                                                    "num_heads",
-                                                    "num_outputs",
-                                                    "num_scan_inputs",
-                                                    "onesided",
-                                                    "p",
-                                                    "q_num_heads",
-                                                    "quantize_axis",
-                                                    "reverse",
-                                                    "right_window_size",
-                                                    "rotary_embedding_dim",
-                                                    "rotary_interleaved",
-                                                    "select_last_index",
-                                                    "storage_order",
-                                                    "swiglu_fusion",
-                                                    "to",
-                                                    "dtype",
-                                                    "transA",
-                                                    "transB",
-                                                    "unidirectional",
-                                                    "upper"};
+// clang-format off
+const std::vector<std::string> integerAttributes = {
+    "K", "N", "activation", "align_corners", "allowzero", "antialias", "axis", "batch_dims", "bits",
+    "block_size", "blocksize", "causal", "ceil_mode", "channels_last", "count_include_pad", "dilation",
+    "dim", "do_rotary", "dtype", "exclude_outside", "exclusive", "expert_weight_bits", "fmod",
+    "gather_axis", "group", "group_size", "groups", "hidden_size", "input_forget", "interleaved",
+    "inverse", "is_bidirectional", "is_causal", "isinf_only", "isnan_only", "k", "keepdims",
+    "kv_num_heads", "largest", "layout", "left_window_size", "local_window_size", "max_distance",
+    "new_axis", "noop_with_empty_axes", "normalized", "num_groups", "num_heads", "num_outputs",
+    "num_scan_inputs", "offset_group", "onesided", "output_height", "output_width", "p", "q_num_heads",
+    "quant_type", "quantize_axis", "reverse", "right_window_size", "rotary_embedding_dim",
+    "rotary_interleaved", "sampling_ratio", "select_last_index", "signal_ndim", "size",
+    "sparse_block_size", "step", "storage_order", "swiglu_fusion", "to", "transA", "transB",
+    "unidirectional", "upper"};
+// clang-format on
 const std::vector<std::string> listAttributes = {
-    "axes", "dilations", "kernel_shape",     "output_padding", "output_shape",
-    "pads", "perm",      "qkv_hidden_sizes", "split",          "strides"};
+    "axes", "dilations",    "kernel_shape",     "output_padding", "output_shape", "pads",
+    "perm", "pooled_shape", "qkv_hidden_sizes", "split",          "strides"};
 const std::vector<std::pair<std::string, std::vector<std::string>>> wordAttributes = {
     {"activation_type", {"relu", "gelu", "silu", "swiglu", "?"}},
     {"auto_pad", {"SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET", "?"}},
-    {"coordinate_transformation_mode", {"half_pixel", "align_corners", "asymmetric", "?"}},
+    {"coordinate_transformation_mode",
+     {"half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "?"}},
     {"direction", {"forward", "reverse", "bidirectional", "RIGHT", "?"}},
-    {"equation", {"ij,jk->ik", "...i,...i", "ii", "a,b,c->", "->", ",", "i..j", "ab,bc"}},
-    {"mode", {"nearest", "linear", "cubic", "constant", "edge", "reflect", "wrap", "DCR", "?"}},
+    {"equation", {"ij,jk->ik", "...i,...i", "ii", "a,b,c->", "->", ",", "i..j", "ab,bc", "iij->j", "ii->ii"}},
+    {"metric", {"euclidean", "?"}},
+    {"mode",
+     {"nearest", "linear", "cubic", "constant", "edge", "reflect", "wrap", "DCR", "avg", "max", "bilinear",
+      "?"}},
     {"nearest_mode", {"floor", "ceil", "round_prefer_ceil", "?"}},
     {"padding_mode", {"zeros", "border", "reflection", "?"}},
     {"quant_type", {"int", "?"}},
@@ -130,7 +90,18 @@ private:
   }
 
   std::string input(ModelBuilder &model, const std::string &name) {
-    switch (below(8)) {
+    switch (below(9)) {
+    case 8: { // a sequence, or an optional that holds nothing
+      std::vector<std::string> entries;
+      for (size_t i = below(4); i > 0; --i)
+        entries.push_back(input(model, name + "_" + std::to_string(i)));
+      std::erase(entries, "");
+      model.node(!entries.empty() ? "SequenceConstruct"
+                 : below(2) == 0  ? "SequenceEmpty"
+                                  : "Optional",
+                 entries, {name});
+      return name;
+    }
     case 0:
       return "";
     case 1:

@@ -14,11 +14,15 @@ from onnx import helper
 from coded_caches import coded_caches
 from float_weights import float_weights
 from gated import gated_activations
+from more_ops import more_ops
 from nodes import MICROSOFT, case, f16, f32, i32, random, write
 from opset28 import opset28
 from paged_attention import paged_attention
+from pictures import pictures
 from prepacked import prepacked_weights
 from ragged import ragged
+from sequences import sequences
+from sparse import sparse
 
 
 def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, packed=False, rotary=True, bias=False,
@@ -378,22 +382,8 @@ def more_of_onnxruntime():
          weights=(*tables, *scales, *zeros), epsilon=1e-5)
 
 
-norms()
-activations_and_products()
-rotary()
-attention()
-experts()
-projected_attention()
-packed_heads()
-embeddings()
-bytes_in_between()
-windowed_caches()
-definitions()
-more_of_onnxruntime()
-coded_caches()
-paged_attention()
-prepacked_weights()
-float_weights()
-gated_activations()
-opset28()
-ragged()
+for cases in (norms, activations_and_products, rotary, attention, experts, projected_attention,
+              packed_heads, embeddings, bytes_in_between, windowed_caches, definitions,
+              more_of_onnxruntime, coded_caches, paged_attention, prepacked_weights, float_weights,
+              gated_activations, opset28, ragged, pictures, more_ops, sparse, sequences):
+    cases()

@@ -1,0 +1,1 @@
+JHbqbrh]^Mj[ViRgVWm[tf`\cWTqmfm`pjXm^]V^[a`gigta\_aXUbh`bcYkqsbgkeWa]bbaeo
