@@ -50,6 +50,8 @@ inline constexpr std::string_view nextTokensName = "next_tokens", sampleSeedName
 struct LoadOptions {
   /// Graph inputs whose contents are known now; they become constants.
   NamedTensors constants;
+  /// The same as text: a number, true or false; several with commas between them for a vector.
+  std::map<std::string, std::string> constantTexts;
   /// The caller passes the caches of GroupQueryAttention as buffers of full capacity
   /// (past_present_share_buffer). The length that the graph declares for the node's results is ignored.
   bool sharedCaches = false;

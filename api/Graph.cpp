@@ -64,6 +64,7 @@ static Result<std::shared_ptr<MappedFile>> fileOf(const std::string &name, const
 static Result<ImportOptions> importOptionsOf(const LoadOptions &options) {
   ImportOptions import;
   import.constants = options.constants;
+  import.constantTexts = options.constantTexts;
   import.sharedCaches = options.sharedCaches;
   import.dims = options.dims;
   import.trustPaths = options.trustPaths;

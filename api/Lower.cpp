@@ -137,6 +137,8 @@ Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string
     return importOnnx(context, path, options);
   if (!options.dims.empty())
     return badInput(path + ": sizes of dims can be given for ONNX files only");
+  if (!options.constants.empty() || !options.constantTexts.empty())
+    return badInput(path + ": inputs can be made constants of ONNX files only");
   if (!options.weights.empty() || !options.files.empty())
     return badInput(path + ": weights in memory are for ONNX models, not for graphs as text");
   auto file =

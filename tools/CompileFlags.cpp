@@ -24,6 +24,10 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                    cl::cat(category)),
       dims("dim", cl::CommaSeparated, cl::desc("Sizes of dims that are known now, such as batch=1"),
            cl::value_desc("NAME=SIZE,..."), cl::cat(category)),
+      constants("constant",
+                cl::desc("A graph input that is known now: a number, true or false, or several with commas; "
+                         "repeatable"),
+                cl::value_desc("NAME=VALUE"), cl::cat(category)),
       tensorParallel("tp", "Divide the graph among N ranks of tensor parallelism", category,
                      {.unit = "N", .what = "a number of ranks", .initial = 1, .least = 1}),
       noAssumeFinite(
@@ -51,7 +55,21 @@ static std::optional<std::pair<std::string, int64_t>> dimOf(llvm::StringRef text
   return std::pair(name.str(), number);
 }
 
+/// Name and value of `use_cache_branch=true`; the name may hold a `=`.
+static std::optional<std::pair<std::string, std::string>> constantOf(llvm::StringRef text) {
+  auto [name, value] = text.rsplit('=');
+  return name.empty() || value.empty() ? std::nullopt : std::optional(std::pair(name.str(), value.str()));
+}
+
 Status CompileFlags::check() const {
+  llvm::StringSet<> inputs;
+  for (const std::string &constant : constants) {
+    auto known = constantOf(constant);
+    if (!known)
+      return badInput("--constant takes NAME=VALUE, not '" + constant + "'");
+    if (!inputs.insert(known->first).second)
+      return badInput("--constant gives '" + known->first + "' twice");
+  }
   llvm::StringSet<> named;
   for (const std::string &dim : dims) {
     auto known = dimOf(dim);
@@ -90,6 +108,8 @@ LoadOptions CompileFlags::loading() const {
   LoadOptions options{.sharedCaches = sharedCaches, .trustPaths = trustPaths, .sampling = sampling()};
   for (const std::string &dim : dims)
     options.dims.insert(*dimOf(dim));
+  for (const std::string &constant : constants)
+    options.constantTexts.insert(*constantOf(constant));
   return options;
 }
 

@@ -26,7 +26,7 @@ public:
   llvm::cl::list<std::string> patterns;
   NumberOption<int64_t> kvCapacity;
   llvm::cl::opt<bool> sharedCaches;
-  llvm::cl::list<std::string> dims;
+  llvm::cl::list<std::string> dims, constants;
   NumberOption<int> tensorParallel;
   llvm::cl::opt<bool> noAssumeFinite, batchInvariant;
   llvm::cl::opt<bool> trustPaths;

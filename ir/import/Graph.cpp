@@ -1,6 +1,7 @@
 #include "ir/import/Graph.h"
 
 #include "ir/base/Nearest.h"
+#include "ir/import/ConstantText.h"
 #include "ir/dialect/SymbolicShapes.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -98,12 +99,27 @@ static Status checkPortName(const std::string &name, const char *what) {
   return {};
 }
 
+Result<std::optional<Tensor>> GraphImporter::givenConstant(const std::string &name, DType type,
+                                                           const DimShape &shape) const {
+  if (auto text = options.constantTexts.find(name); text != options.constantTexts.end()) {
+    auto contents = constantFromText(text->second, type, shape);
+    return contents ? Result(std::optional(std::move(*contents))) : contents.error();
+  }
+  auto constant = options.constants.find(name);
+  return constant == options.constants.end() ? std::nullopt : std::optional(constant->second);
+}
+
 Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp function) {
   auto shapes = InputShapes::of(graph, given);
   if (!shapes)
     return shapes.error();
   inputs = std::move(*shapes);
+  std::set<std::string> named;
   for (const auto &[name, contents] : options.constants)
+    named.insert(name);
+  for (const auto &[name, text] : options.constantTexts)
+    named.insert(name);
+  for (const std::string &name : named)
     if (!inputs.shapes.contains(name))
       return badInput(fmt::format("the graph has no input '{}' for a constant{}", name,
                                   didYouMean(name, inputs.shapes)));
@@ -121,9 +137,11 @@ Status GraphImporter::importInputs(const proto::GraphProto &graph, func::FuncOp 
     value->element = mlirType(builder.getContext(), *element);
     value->shape = shape->second;
     Location location = NameLoc::get(builder.getStringAttr(input.name()));
-    auto constant = options.constants.find(input.name());
-    if (constant != options.constants.end()) {
-      const Tensor &contents = constant->second;
+    auto constant = givenConstant(input.name(), *element, shape->second);
+    if (!constant)
+      return badInput(fmt::format("input '{}': {}", input.name(), constant.error().message));
+    if (*constant) {
+      const Tensor &contents = **constant;
       auto type = nn::typeOf(shape->second, value->element);
       if (contents.type() != *element || failed(verifyCompatibleShape(type.getShape(), contents.shape())))
         return badInput(

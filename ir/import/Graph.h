@@ -109,6 +109,9 @@ public:
 
 private:
   Status importInputs(const proto::GraphProto &graph, mlir::func::FuncOp function);
+  /// What the caller says that an input holds.
+  Result<std::optional<Tensor>> givenConstant(const std::string &name, DType type,
+                                              const DimShape &shape) const;
   Status addInitializers(const proto::GraphProto &graph);
   Status importNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes);
   Status importNode(const proto::NodeProto &node);

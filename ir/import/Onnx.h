@@ -16,6 +16,8 @@ namespace fusion {
 struct ImportOptions {
   /// Graph inputs whose contents are known: they become constants and are no arguments of the function.
   NamedTensors constants;
+  /// The same as text: a number, true or false; several with commas between them for a vector.
+  std::map<std::string, std::string> constantTexts;
   /// Caches of GroupQueryAttention are buffers of full capacity, whatever the graph declares: they are as
   /// long behind the node as before it, and new tokens are written behind the valid ones.
   bool sharedCaches = false;

@@ -105,13 +105,21 @@ Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
                                n.ints("steps", std::vector<int64_t>(sizes.size(), 1))});
 }
 
+/// What to say of the condition, or of an input that it follows from.
+std::string knownBeforehand(NodeImporter &n) {
+  GraphValue *condition = outerValue(n, 0);
+  const bool isInput = condition && llvm::isa_and_nonnull<BlockArgument>(condition->value);
+  return isInput ? n.proto().input(0) + "=true" : "NAME=VALUE";
+}
+
 /// Runs both branches and selects from their results.
 void selectBranch(NodeImporter &n, const proto::GraphProto &yes, const proto::GraphProto &no) {
   for (const proto::GraphProto *graph : {&yes, &no})
     if (std::string cost = costOf(*graph); !cost.empty())
       return n.fail("the condition (input 0, '" + n.proto().input(0) +
                     "') depends on run-time data, and a branch " + cost +
-                    ": too much to run both and choose");
+                    ": too much to run both and choose; --constant=" + knownBeforehand(n) +
+                    " says beforehand which (LoadOptions::constants)");
   Value condition = n.operand(0);
   if (n.failed())
     return;

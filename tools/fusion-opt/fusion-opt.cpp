@@ -66,7 +66,8 @@ bool needsOwnDriver() {
          emitKind != "mlir" || verifyFusions || requirePlan || !required.empty() || !flags.patterns.empty() ||
          !flags.fuseDisable.empty() || !kernels.files().empty() || flags.tensorParallel != 1 ||
          vocabulary.value || flags.kvCapacity.getNumOccurrences() || flags.noAssumeFinite ||
-         flags.batchInvariant || flags.sample.getNumOccurrences();
+         flags.batchInvariant || flags.sample.getNumOccurrences() || !flags.dims.empty() ||
+         !flags.constants.empty();
 }
 
 Status checkOptions() {
@@ -138,7 +139,10 @@ Status runOwn(const MlirOptMainConfig &config) {
   const LoadOptions loading = flags.loading();
   auto module = loadModule(
       *context, inputFile,
-      {.sharedCaches = loading.sharedCaches, .dims = loading.dims, .trustPaths = loading.trustPaths});
+      {.constantTexts = loading.constantTexts,
+       .sharedCaches = loading.sharedCaches,
+       .dims = loading.dims,
+       .trustPaths = loading.trustPaths});
   if (!module)
     return module.error();
   if (auto how = flags.sampling()) {

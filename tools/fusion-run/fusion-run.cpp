@@ -107,10 +107,13 @@ Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::v
   options.cacheFolder = cacheFolder;
   options.memoryLimit = static_cast<size_t>(memoryLimit * (1 << 30));
   LoadOptions loading = flags.loading();
-  if (llvm::sys::fs::is_directory(inputFile))
-    return loading.dims.empty()
-               ? Program::open(inputFile, options)
-               : badInput("--dim is for graphs: the sizes of a bundle are given to fusion-compile");
+  if (llvm::sys::fs::is_directory(inputFile)) {
+    if (!loading.dims.empty())
+      return badInput("--dim is for graphs: the sizes of a bundle are given to fusion-compile");
+    if (!loading.constantTexts.empty())
+      return badInput("--constant is for graphs: what a bundle's inputs are is told to fusion-compile");
+    return Program::open(inputFile, options);
+  }
   loading.ranks = options.tensorParallel;
   if (generating.isGiven() && !loading.sampling)
     loading.sampling.emplace();
