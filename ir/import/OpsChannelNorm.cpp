@@ -73,12 +73,13 @@ Value standardisedGroups(NodeImporter &n, Value x, const Dim &groups, double eps
   if (n.failed())
     return {};
   const DimShape shape = n.shapeOf(x);
-  const auto size = product(ArrayRef<Dim>(shape).drop_front()).dividedBy(groups);
-  if (!size) {
+  const auto each = shape[1].dividedBy(groups);
+  if (!each) {
     n.fail("channels of " + shapeString(shape) + " do not divide into " + groups.str() + " groups");
     return {};
   }
-  return n.reshape(standardised(n, n.reshape(x, {shape[0], groups, *size}), {2}, eps), shape);
+  const Dim size = *each * product(ArrayRef<Dim>(shape).drop_front(2));
+  return n.reshape(standardised(n, n.reshape(x, {shape[0], groups, size}), {2}, eps), shape);
 }
 
 void scaledResult(NodeImporter &n, Value x, Value scale, Value bias) {
