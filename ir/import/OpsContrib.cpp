@@ -226,6 +226,88 @@ void matMulNBits(NodeImporter &node) {
   node.result(0, node.has(5) ? node.add(y, node.operand(5)) : y);
 }
 
+/// Inputs of one product with a weight in blocks without zero points.
+struct BlockProduct {
+  unsigned weight, scales, bias;
+};
+
+Value blockProduct(NodeImporter &node, Value x, const PackedShape &shape, const BlockProduct &from) {
+  const Type type = node.inputType(0);
+  Value scales = node.operand(from.scales);
+  if (node.failed())
+    return {};
+  if (!(product(node.shapeOf(scales)) == Dim(shape.rows * shape.blocks()))) {
+    node.fail("scales of " + shapeString(node.shapeOf(scales)) + " are not those of " + Twine(shape.rows) +
+              " rows in " + Twine(shape.blocks()) + " blocks");
+    return {};
+  }
+  const Value packed =
+      packedWeight(node, from.weight, shape.bits, {shape.rows, shape.blocks() * shape.block});
+  const Type codes = mlirType(node.context(), shape.bits == 4 ? DType::U4 : DType::U8);
+  const Value middle = node.expand(node.scalar(codes, static_cast<double>(1 << (shape.bits - 1))),
+                                   {shape.rows, shape.blocks()});
+  const Value weight = node.build<nn::DequantizeOp>(
+      {node.slice(packed, 1, 0, shape.depth), node.reshape(scales, {shape.rows, shape.blocks()}), middle},
+      {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
+  const Value y = node.build<nn::MatmulOp>({x, weight}, node.flag("transpose_b", true), type);
+  return node.has(from.bias) ? node.add(y, node.operand(from.bias)) : y;
+}
+
+/// Several products of one input, which a norm may go before, and before that a sum, which is a result.
+struct SharedInput {
+  PackedShape shape{0, 0, 4, 0}; ///< of each weight but for its rows
+  Value x;
+};
+
+std::optional<SharedInput> sharedInput(NodeImporter &node, unsigned sumOutput) {
+  SharedInput shared;
+  shared.shape.depth = node.intAttribute("K", 0);
+  shared.shape.bits = node.intAttribute("bits", 4);
+  shared.shape.block = node.intAttribute("block_size", 0);
+  const double eps = node.floatAttribute("epsilon", node.opType() == "MatMulNBitsQkv" ? 1e-6 : 1e-5);
+  node.ignore({"accuracy_level"});
+  if (shared.shape.depth <= 0 || shared.shape.block <= 0 ||
+      (shared.shape.bits != 4 && shared.shape.bits != 8))
+    node.fail("needs K, block_size, and bits of 4 or 8");
+  if (node.has(1) && !node.has(2))
+    node.fail("a sum needs the norm's weight (input 2)");
+  shared.x = node.operand(0);
+  if (node.has(1)) {
+    shared.x = node.add(shared.x, node.operand(1));
+    node.result(sumOutput, shared.x);
+  }
+  if (node.has(2))
+    shared.x = node.build<nn::RmsNormOp>({shared.x, node.operand(2)},
+                                         {node.f32("eps", eps), node.type("scale_in", node.f32Type())});
+  return node.failed() ? std::nullopt : std::optional(shared);
+}
+
+void matMulNBitsMlp(NodeImporter &node) {
+  auto shared = sharedInput(node, 1);
+  const std::string name = node.stringAttribute("activation", "");
+  if (!shared)
+    return;
+  shared->shape.rows = node.intAttribute("N", 0);
+  if (shared->shape.rows <= 0 || (name != "silu" && name != "swish"))
+    return node.fail("needs N and the activation silu, not '" + name + "'");
+  const Value gate = blockProduct(node, shared->x, shared->shape, {3, 4, 5}),
+              up = blockProduct(node, shared->x, shared->shape, {6, 7, 8});
+  node.result(0, node.mul(node.build<nn::SiluOp>(gate), up));
+}
+
+void matMulNBitsQkv(NodeImporter &node) {
+  auto shared = sharedInput(node, 3);
+  const int64_t queries = node.intAttribute("Nq", 0), keys = node.intAttribute("Nkv", 0);
+  if (!shared)
+    return;
+  if (queries <= 0 || keys <= 0)
+    return node.fail("needs Nq and Nkv");
+  for (unsigned i = 0; i < 3; ++i) {
+    shared->shape.rows = i == 0 ? queries : keys;
+    node.result(i, blockProduct(node, shared->x, shared->shape, {3 + 3 * i, 4 + 3 * i, 5 + 3 * i}));
+  }
+}
+
 /// x + y * gate, with one gate for each row; with a weight, the gate is sigmoid(gate . weight). Each of these
 /// rounds.
 void gatedAdd(NodeImporter &node) {
@@ -252,6 +334,8 @@ void registerContrib(HandlerTable &table) {
   table.add("com.microsoft", "AllReduce", 1, 1, allReduce);
   table.add("com.microsoft", "AllGather", 1, 1, allGather);
   table.add("com.microsoft", "MatMulNBits", 3, 6, matMulNBits);
+  table.add("com.microsoft", "MatMulNBitsMlp", 1, 9, matMulNBitsMlp);
+  table.add("com.microsoft", "MatMulNBitsQkv", 1, 12, matMulNBitsQkv);
 }
 
 } // namespace fusion::onnx

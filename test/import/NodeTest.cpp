@@ -57,7 +57,7 @@ const std::set<std::string> claimed = {
     "com.microsoft.IsAllFinite", "com.microsoft.LinearAttentionGate", "com.microsoft.MRotaryEmbedding",
     "com.microsoft.MatMulBlockQuantizedFp4Weight", "com.microsoft.MatMulBlockQuantizedFp8Weight",
     "com.microsoft.MatMulBnb4", "com.microsoft.MatMulInteger16", "com.microsoft.MatMulIntegerToFloat",
-    "com.microsoft.MatMulNBits", "com.microsoft.MoE", "com.microsoft.MulInteger",
+    "com.microsoft.MatMulNBits", "com.microsoft.MatMulNBitsMlp", "com.microsoft.MatMulNBitsQkv", "com.microsoft.MoE", "com.microsoft.MulInteger",
     "com.microsoft.MultiHeadAttention", "com.microsoft.NhwcConv", "com.microsoft.NhwcFusedConv",
     "com.microsoft.NhwcMaxPool", "com.microsoft.PagedAttention", "com.microsoft.QAttention",
     "com.microsoft.QEmbedLayerNormalization", "com.microsoft.QGemm", "com.microsoft.QLinearAdd",

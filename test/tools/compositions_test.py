@@ -18,10 +18,10 @@ FOLDER = pathlib.Path(os.environ["FUSION_SOURCE"]) / "test/import/contrib"
 # The cases of pictures.py, more_ops.py, sparse.py and sequences.py.
 CASES = ("affine_", "as_tensors_", "bias_dropout", "bias_softmax", "bitmask_", "bnb4_", "cdist", "col2im_",
          "complexmul", "crop_and_", "cumprod_", "deform_", "det_", "einsum_", "expand_dims", "gemma_",
-         "group_norm", "inverse", "irfft", "is_all_finite_", "list_", "matmul_integer16", "max_pool_",
-         "max_roi_", "mul_integer", "nhwc_", "qlinear_average", "qlinear_conv_last", "qlinear_global",
-         "reduce_sum_integer", "resize_crop_", "rfft", "roi_align_", "scan8_", "skip_group_",
-         "sparse_attention_", "unfold_")
+         "group_norm", "inverse", "irfft", "is_all_finite_", "list_", "matmul_integer16", "nbits_mlp",
+         "nbits_qkv", "max_pool_", "max_roi_", "mul_integer", "nhwc_", "qlinear_average", "qlinear_conv_last",
+         "qlinear_global", "reduce_sum_integer", "resize_crop_", "rfft", "roi_align_", "scan8_",
+         "skip_group_", "sparse_attention_", "unfold_")
 
 # Inputs of ONNX's tests of sequences that say how long sequences are.
 KNOWN = {"cond", "position", "split", "trip_count"}
