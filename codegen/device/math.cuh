@@ -157,11 +157,17 @@ DEVICE bool is_nan(f32 x) { return x != x; }
 DEVICE bool is_nan(f64 x) { return x != x; }
 DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
 DEVICE bool is_inf(f64 x) { return x == x && x - x != x - x; }
-DEVICE bool is_signed(f64 x) {
+DEVICE u64 bits_of_f64(f64 value) {
   u64 bits;
-  copy_bytes(&bits, &x, 8);
-  return bits >> 63 != 0;
+  copy_bytes(&bits, &value, 8);
+  return bits;
 }
+DEVICE f64 f64_of_bits(u64 bits) {
+  f64 value;
+  copy_bytes(&value, &bits, 8);
+  return value;
+}
+DEVICE bool is_signed(f64 x) { return bits_of_f64(x) >> 63 != 0; }
 // As max.NaN and min.NaN of f32: +0 is above -0.
 DEVICE f64 max_nan(f64 a, f64 b) { return is_nan(a) || a > b || (a == b && !is_signed(a)) ? a : b; }
 DEVICE f64 min_nan(f64 a, f64 b) { return is_nan(a) || a < b || (a == b && is_signed(a)) ? a : b; }

@@ -5,6 +5,7 @@
 #include "ir/dialect/Mesh.h"
 #include "ir/dialect/Sample.h"
 #include "ir/dialect/Scatter.h"
+#include "ir/dialect/Types.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

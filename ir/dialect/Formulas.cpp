@@ -192,6 +192,35 @@ Value gelu(GeluOp op, Graph &g, Values x) {
 }
 
 Value castTo(CastOp op, Graph &g, Values x) { return finished(op, g, x[0]); }
+/// Registers hold narrow floats as f32, from which their bits are made.
+Value bitcast(BitcastOp op, Graph &g, Values x) {
+  struct Function {
+    std::string bits, value; ///< of a float, and of its bits
+    DType integer;
+  };
+  auto functionOf = [](DType type) -> Function {
+    switch (type) {
+    case DType::F64:
+      return {"bits_of_f64", "f64_of_bits", DType::U64};
+    case DType::F32:
+      return {"bits_of", "f32_of_bits", DType::U32};
+    case DType::F16:
+      return {"f16_of_f32", "f32_of_f16", DType::U16};
+    case DType::BF16:
+      return {"bf16_of_f32", "f32_of_bf16", DType::U16};
+    default:
+      return {"e4m3_of_f32", "f32_of_e4m3", DType::U8};
+    }
+  };
+  const DType from = dtype(op.getX()), to = dtype(op.getY());
+  if (from == to || !(isFloat(from) || isFloat(to)))
+    return finished(op, g, x[0]);
+  const DType integer = functionOf(isFloat(from) ? from : to).integer;
+  const Value bits = isFloat(from) ? g.call(functionOf(from).bits, {x[0]}, integer)
+                                   : g.convertRegister(integer, x[0]);
+  return finished(op, g, isFloat(to) ? g.call(functionOf(to).value, {bits}, to) : bits);
+}
+
 Value where(WhereOp, Graph &g, Values x) { return g.select(x[0], x[1], x[2]); }
 
 /// x, scale and, if there is one, the zero point.
@@ -250,6 +279,7 @@ void attachFormulas(MLIRContext &context) {
   IsInfOp::attachInterface<Own<IsInfOp, isInf>>(context);
   GeluOp::attachInterface<Own<GeluOp, gelu>>(context);
   CastOp::attachInterface<Own<CastOp, castTo>>(context);
+  BitcastOp::attachInterface<Own<BitcastOp, bitcast>>(context);
   WhereOp::attachInterface<Own<WhereOp, where>>(context);
   QuantizeOp::attachInterface<Own<QuantizeOp, quantize>>(context);
   DequantizeOp::attachInterface<Own<DequantizeOp, dequantize>>(context);

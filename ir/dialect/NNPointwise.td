@@ -133,6 +133,29 @@ def NN_CastOp : NN_PointwiseOp<"cast"> {
   let hasFolder = 1;
 }
 
+def NN_BitcastOp : NN_PointwiseOp<"bitcast"> {
+  let summary = "the same bits in another element type of as many";
+  let description = [{
+    i1 counts as a byte of 0 or 1. Of floats of 16 bits and fewer, a NaN may become another one.
+
+    ```mlir
+    %y = nn.bitcast %x : (tensor<?x128xf32>) -> tensor<?x128xi32>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$x);
+  let results = (outs NN_Tensor:$y);
+  let checks = [{
+    const ::fusion::DType from = ::fusion::dtype(getX()), to = ::fusion::dtype(getY());
+    auto hasOwnBits = [](::fusion::DType type) {
+      return type != ::fusion::DType::I4 && type != ::fusion::DType::U4 && type != ::fusion::DType::F8E5M2;
+    };
+    if (::fusion::byteSize(from) != ::fusion::byteSize(to) || !hasOwnBits(from) || !hasOwnBits(to)) {
+      return emitOpError("the bits of ") << ::fusion::name(from) << " are not those of a "
+                                         << ::fusion::name(to);
+    }
+  }];
+}
+
 def NN_AddOp : NN_Binary<"add", "a + b", [NN_Commutative]>;
 def NN_SubOp : NN_Binary<"sub", "a - b">;
 def NN_MulOp : NN_Binary<"mul", "a * b", [NN_Commutative]>;

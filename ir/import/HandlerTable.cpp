@@ -47,6 +47,7 @@ const HandlerTable &HandlerTable::instance() {
     registerUnpooling(all);
     registerMoreOfContrib(all);
     registerSparseAttention(all);
+    registerHyperConnections(all);
     registerRunningProducts(all);
     registerConstants(all);
     registerControlFlow(all);

@@ -65,12 +65,27 @@ void biasAdd(NodeImporter &node) {
 
 void swiGlu(NodeImporter &node) { node.result(0, node.mul(swished(node, node.operand(0)), node.operand(1))); }
 
-/// silu(alpha * gate) / alpha * (up + beta) of two operands or two halves of one, clamped, in f32 and
-/// rounded once, or twice if asked to.
-void clampedSwiGlu(NodeImporter &node) {
+/// silu(alpha * gate) / alpha * (up + beta), clamped, in f32 and rounded once, or twice if asked to.
+Value clampedGate(NodeImporter &node, Value gate, Value up) {
   const Type type = node.inputType(0), f32 = node.f32Type();
   const double limit = node.floatAttribute("limit", 0), alpha = node.floatAttribute("activation_alpha", 1),
                beta = node.floatAttribute("activation_beta", 0);
+  gate = node.cast(gate, f32);
+  up = node.cast(up, f32);
+  auto number = [&](double value) { return node.scalar(f32, value); };
+  if (limit > 0) {
+    gate = node.build<nn::MinOp>({gate, number(limit)});
+    up = node.build<nn::MinOp>({node.build<nn::MaxOp>({up, number(-limit)}), number(limit)});
+  }
+  Value slope = alpha == 1 ? gate : node.mul(gate, number(alpha));
+  Value activated = node.mul(gate, node.build<nn::SigmoidOp>(slope));
+  if (node.intAttribute("round_activation", 0) != 0)
+    activated = node.cast(node.cast(activated, type), f32);
+  return node.cast(node.mul(activated, beta == 0 ? up : node.add(up, number(beta))), type);
+}
+
+/// Of two operands, or two halves of one.
+void clampedSwiGlu(NodeImporter &node) {
   Value gate = node.operand(0), up = node.has(1) ? node.operand(1) : Value();
   if (node.failed())
     return;
@@ -83,18 +98,25 @@ void clampedSwiGlu(NodeImporter &node) {
     up = node.slice(gate, last, *half, *half);
     gate = node.slice(gate, last, 0, *half);
   }
-  gate = node.cast(gate, f32);
-  up = node.cast(up, f32);
-  auto number = [&](double value) { return node.scalar(f32, value); };
-  if (limit > 0) {
-    gate = node.build<nn::MinOp>({gate, number(limit)});
-    up = node.build<nn::MinOp>({node.build<nn::MaxOp>({up, number(-limit)}), number(limit)});
-  }
-  Value slope = alpha == 1 ? gate : node.mul(gate, number(alpha));
-  Value activated = node.mul(gate, node.build<nn::SigmoidOp>(slope));
-  if (node.intAttribute("round_activation", 0) != 0)
-    activated = node.cast(node.cast(activated, type), f32);
-  node.result(0, node.cast(node.mul(activated, beta == 0 ? up : node.add(up, number(beta))), type));
+  node.result(0, clampedGate(node, gate, up));
+}
+
+/// One product whose first columns are a router's logits, and the others gate and up of an expert.
+void routerGateUp(NodeImporter &node) {
+  const int64_t logits = node.intAttribute("router_size", 0);
+  const std::string name = node.stringAttribute("activation", "swiglu");
+  if (!node.failed() && name != "swiglu")
+    return node.fail("the activation '" + name + "' is not supported");
+  const Value y = node.build<nn::MatmulOp>({node.operand(0), node.operand(1)});
+  if (node.failed())
+    return;
+  const DimShape shape = node.shapeOf(y);
+  const auto half = shape.empty() ? std::nullopt : (shape.back() - logits).dividedBy(2);
+  if (logits < 1 || !half || (half->isStatic() && half->value() < 1))
+    return node.fail("router_size is " + Twine(logits) + " for a product of " + shapeString(shape));
+  node.result(0, node.slice(y, -1, 0, logits));
+  node.result(1,
+              clampedGate(node, node.slice(y, -1, logits, *half), node.slice(y, -1, *half + logits, *half)));
 }
 
 /// z * sigmoid(z) with z = scale * x; each of these rounds.
@@ -122,6 +144,7 @@ void registerActivations(HandlerTable &table) {
   table.add("com.microsoft", "QuickGelu", 1, 1, quickGelu);
   table.add("", "SwiGLU", 2, 2, swiGlu);
   table.add("com.microsoft", "SwiGLU", 1, 2, clampedSwiGlu);
+  table.add("com.microsoft", "RouterGateUpProj", 2, 2, routerGateUp);
   table.add("com.microsoft", "ScaledSiLU", 1, 2, scaledSilu);
 }
 

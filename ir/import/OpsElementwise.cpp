@@ -69,6 +69,13 @@ void castTo(NodeImporter &n) {
   n.result(0, n.cast(n.operand(0), type));
 }
 
+void bitCast(NodeImporter &n) {
+  Type type = n.typeAttribute("to", {});
+  if (!type)
+    return n.fail("attribute 'to' is missing");
+  n.result(0, n.build<nn::BitcastOp>(n.operand(0), {}, type));
+}
+
 void where(NodeImporter &n) {
   if (n.inputType(1) != n.inputType(2))
     return n.fail("operands have different element types");
@@ -231,6 +238,7 @@ void registerElementwise(HandlerTable &table) {
   table.add("", "Mean", 1, any, mean);
   table.add("", "Clip", 1, 3, clip);
   one("Cast", castTo);
+  one("BitCast", bitCast);
   two("CastLike", castTo);
   table.add("", "Where", 3, 3, where);
   one("Swish", swish);

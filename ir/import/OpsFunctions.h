@@ -14,6 +14,7 @@ void registerMatrices(HandlerTable &table);
 void registerUnpooling(HandlerTable &table);
 void registerRunningProducts(HandlerTable &table);
 void registerSparseAttention(HandlerTable &table);
+void registerHyperConnections(HandlerTable &table);
 void registerMoreOfContrib(HandlerTable &table);
 
 } // namespace fusion::onnx

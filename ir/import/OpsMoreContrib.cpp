@@ -66,6 +66,11 @@ void expandDims(NodeImporter &n) {
   n.result(0, n.reshape(n.operand(0), shape));
 }
 
+/// The other inputs are for training.
+void torchEmbedding(NodeImporter &n) {
+  n.result(0, n.build<nn::GatherOp>({n.operand(0), n.operand(1)}, n.i64("axis", 0)));
+}
+
 /// An input less its zero point, in i32.
 Value wide(NodeImporter &n, unsigned value, std::optional<unsigned> zeroPoint) {
   const Type i32 = mlirType(n.context(), DType::I32);
@@ -238,6 +243,7 @@ void registerMoreOfContrib(HandlerTable &table) {
   add("IsAllFinite", 1, HandlerTable::anyNumber, isAllFinite);
   add("UnfoldTensor", 1, 1, unfoldTensor);
   add("MatMulBnb4", 3, 3, matMulBnb4);
+  add("TorchEmbedding", 2, 4, torchEmbedding);
 }
 
 } // namespace fusion::onnx

@@ -1,10 +1,7 @@
 // RNN, GRU and LSTM: products with the inputs of all steps at once, then a loop over the steps.
 #include "ir/import/LoopBuilder.h"
 #include "ir/import/OpsShared.h"
-#include "ir/import/onnx.pb.h"
-
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
+#include "ir/import/RecurrentActivation.h"
 
 using namespace mlir;
 
@@ -13,94 +10,23 @@ namespace fusion::onnx {
 namespace {
 
 enum : unsigned { inputX, inputW, inputR, inputB, inputLengths, inputH, inputC, inputP };
+/// Scale and zero point of weights of 8 bits, from these on.
+enum : unsigned { codesOfW = 8, codesOfR = 10 };
 /// Sequences of no more steps are unrolled: single steps of a decoder.
 constexpr int64_t mostUnrolled = 4;
-
-/// One of the activations that these ops name, with its parameters.
-struct Activation {
-  std::string name;
-  double alpha = 0, beta = 0;
-
-  Value of(NodeImporter &n, Value x) const {
-    auto number = [&](double value) { return n.scalar(NodeImporter::typeOf(x), value); };
-    auto orElse = [&](Value condition, Value yes, Value no) {
-      return n.build<nn::WhereOp>({condition, yes, no});
-    };
-    if (name == "sigmoid")
-      return n.build<nn::SigmoidOp>(x);
-    if (name == "tanh")
-      return n.build<nn::TanhOp>(x);
-    if (name == "relu")
-      return n.build<nn::ReluOp>(x);
-    if (name == "affine")
-      return n.add(n.mul(x, number(alpha)), number(beta));
-    if (name == "leakyrelu")
-      return orElse(n.build<nn::LessOp>({x, number(0)}), n.mul(x, number(alpha)), x);
-    if (name == "thresholdedrelu")
-      return orElse(n.build<nn::GreaterOp>({x, number(alpha)}), x, number(0));
-    if (name == "scaledtanh")
-      return n.mul(n.build<nn::TanhOp>(n.mul(x, number(beta))), number(alpha));
-    if (name == "hardsigmoid")
-      return n.build<nn::MinOp>(
-          {n.build<nn::MaxOp>({n.add(n.mul(x, number(alpha)), number(beta)), number(0)}), number(1)});
-    if (name == "elu")
-      return orElse(n.build<nn::LessOp>({x, number(0)}),
-                    n.mul(n.sub(n.build<nn::ExpOp>(x), number(1)), number(alpha)), x);
-    if (name == "softsign")
-      return n.div(x, n.add(n.build<nn::AbsOp>(x), number(1)));
-    if (name == "softplus")
-      return n.build<nn::SoftplusOp>(x);
-    n.fail("activation '" + name + "' is not supported");
-    return {};
-  }
-};
 
 struct Settings {
   int64_t gates = 1, hidden = 0, directions = 1;
   bool reverse = false, batchFirst = false, linearBeforeReset = false, coupled = false;
+  bool isQuantised = false;            ///< weights are codes, [inputs, gates * hidden]
   double clip = 0;                     ///< 0: none
   std::vector<Activation> activations; ///< as many for each direction
 };
 
-void readActivations(NodeImporter &n, Settings &settings, ArrayRef<StringRef> usual) {
-  std::vector<std::string> names;
-  if (const auto *given = n.attribute("activations"))
-    names.assign(given->strings().begin(), given->strings().end());
-  else
-    for (int64_t i = 0; i < settings.directions; ++i)
-      names.insert(names.end(), usual.begin(), usual.end());
-  if (names.size() != usual.size() * static_cast<size_t>(settings.directions))
-    return n.fail(Twine(names.size()) + " activations for " + Twine(settings.directions) + " directions");
-  // Those without parameters take none of the lists' entries.
-  const std::vector<double> alphas = n.floatsAttribute("activation_alpha"),
-                            betas = n.floatsAttribute("activation_beta");
-  size_t nextAlpha = 0, nextBeta = 0;
-  for (const std::string &name : names) {
-    Activation activation{llvm::StringRef(name).lower()};
-    const llvm::StringRef key = activation.name;
-    const auto alpha = llvm::StringSwitch<std::optional<double>>(key)
-                           .Case("affine", 1.0)
-                           .Case("leakyrelu", 0.01)
-                           .Case("thresholdedrelu", 1.0)
-                           .Case("scaledtanh", 1.0)
-                           .Case("hardsigmoid", 0.2)
-                           .Case("elu", 1.0)
-                           .Default(std::nullopt);
-    const auto beta = llvm::StringSwitch<std::optional<double>>(key)
-                          .Case("affine", 0.0)
-                          .Case("scaledtanh", 1.0)
-                          .Case("hardsigmoid", 0.5)
-                          .Default(std::nullopt);
-    if (alpha)
-      activation.alpha = nextAlpha < alphas.size() ? alphas[nextAlpha++] : *alpha;
-    if (beta)
-      activation.beta = nextBeta < betas.size() ? betas[nextBeta++] : *beta;
-    settings.activations.push_back(activation);
-  }
-}
-
-std::optional<Settings> settingsOf(NodeImporter &n, int64_t gates, ArrayRef<StringRef> usual) {
+std::optional<Settings> settingsOf(NodeImporter &n, int64_t gates, ArrayRef<StringRef> usual,
+                                   bool isQuantised = false) {
   Settings settings{gates};
+  settings.isQuantised = isQuantised;
   const std::string direction = n.stringAttribute("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
     n.fail("direction is '" + direction + "', none of forward, reverse and bidirectional");
@@ -115,7 +41,9 @@ std::optional<Settings> settingsOf(NodeImporter &n, int64_t gates, ArrayRef<Stri
       n.fail("input " + Twine(input) + " has rank " + Twine(n.rank(input)) + ", not " + Twine(rank));
   if (n.failed())
     return std::nullopt;
-  const DimShape r = n.shape(inputR);
+  DimShape r = n.shape(inputR);
+  if (isQuantised)
+    std::swap(r[1], r[2]);
   if (!r[2].isStatic() || !(r[1] == Dim(gates) * r[2]) || !(r[0] == Dim(settings.directions)))
     n.fail("the weights (input 2) of " + shapeString(r) + " are not those of " + Twine(gates) +
            " gates and " + Twine(settings.directions) + " directions");
@@ -123,7 +51,7 @@ std::optional<Settings> settingsOf(NodeImporter &n, int64_t gates, ArrayRef<Stri
     settings.hidden = r[2].value();
   if (n.intAttribute("hidden_size", settings.hidden) != settings.hidden)
     n.fail("hidden_size is not that of the weights");
-  readActivations(n, settings, usual);
+  settings.activations = recurrentActivations(n, settings.directions, usual);
   return n.failed() ? std::nullopt : std::optional(settings);
 }
 
@@ -141,8 +69,10 @@ public:
     if (n.has(inputLengths))
       lengths = n.reshape(n.cast(n.operand(inputLengths), n.i64Type()), {batch, Dim(1)});
     Value sequence = isReversed ? reversed(x) : x;
-    products = withBias(n.build<nn::MatmulOp>({sequence, part(inputW)}, n.flag("transpose_b", true)));
-    recurrent = part(inputR);
+    Value factor;
+    const Value weight = weightOf(inputW, codesOfW, factor);
+    products = withBias(times(sequence, weight, factor));
+    recurrent = weightOf(inputR, codesOfR, recurrentFactor);
     for (unsigned i = 0; i < stateInputs; ++i)
       last.push_back(initial(inputH + i));
     if (n.failed())
@@ -159,9 +89,16 @@ public:
   Value gate(Value x, int64_t index, int64_t count = 1) {
     return n.slice(x, n.rankOf(x) - 1, index * settings.hidden, count * settings.hidden);
   }
-  Value times(Value state, Value weight) {
-    return n.build<nn::MatmulOp>({state, weight}, n.flag("transpose_b", true));
+  /// With a factor the weight is of integers, and so is what x becomes, with a scale from its own range.
+  Value times(Value x, Value weight, Value factor = {}) {
+    if (!factor)
+      return n.build<nn::MatmulOp>({x, weight}, n.flag("transpose_b", true));
+    const Dynamic codes = dynamicallyQuantised(n, x);
+    const Value shifted = n.sub(n.cast(codes.value, integer()), n.cast(codes.zeroPoint, integer()));
+    const Value sums = n.build<nn::MatmulOp>({shifted, weight}, {}, integer());
+    return n.mul(n.cast(sums, n.f32Type()), n.mul(codes.scale, factor));
   }
+  Value fromState(Value state) { return times(state, recurrent, recurrentFactor); }
   Value clipped(Value x) {
     if (settings.clip <= 0)
       return x;
@@ -184,13 +121,25 @@ public:
     return n.reshape(n.slice(whole, 0, number, 1), shape);
   }
 
-  Value recurrent;     ///< [gates * hidden, hidden]
-  Value recurrentBias; ///< [gates * hidden], where it must stay apart from the other
+  Value recurrent;       ///< [gates * hidden, hidden]; integers, [hidden, gates * hidden], with the factor
+  Value recurrentFactor; ///< null: none
+  Value recurrentBias;   ///< [gates * hidden], where it must stay apart from the other
   bool separatesBias = false;
   Value all;               ///< [steps, batch, hidden]
   SmallVector<Value> last; ///< the state behind the last step, of each [batch, hidden]
 
 private:
+  Type integer() { return mlirType(n.context(), DType::I32); }
+
+  /// The weights of this direction; integers less their zero points, and the scale, if they are codes.
+  Value weightOf(unsigned input, unsigned codes, Value &factor) {
+    const Value values = part(input);
+    if (!settings.isQuantised)
+      return values;
+    factor = part(codes);
+    return n.sub(n.cast(values, integer()), n.cast(part(codes + 1), integer()));
+  }
+
   /// With sequence_lens each sequence is turned about within its own length.
   Value reversed(Value sequence) {
     if (n.failed())
@@ -332,7 +281,7 @@ void rnn(NodeImporter &n) {
   if (!settings)
     return;
   layer(n, *settings, 1, false, [&](Direction &own, Value inputs, ArrayRef<Value> state) {
-    return SmallVector<Value>{own.activated(0, n.add(inputs, own.times(state[0], own.recurrent)))};
+    return SmallVector<Value>{own.activated(0, n.add(inputs, own.fromState(state[0])))};
   });
 }
 
@@ -361,15 +310,19 @@ void gru(NodeImporter &n) {
         });
 }
 
-void lstm(NodeImporter &n) {
-  auto settings = settingsOf(n, 4, {"Sigmoid", "Tanh", "Tanh"});
+/// DynamicQuantizeLSTM is one whose weights are codes of 8 bits.
+void lstm(NodeImporter &n, bool isQuantised) {
+  for (unsigned index = codesOfW; isQuantised && index < codesOfR + 2; ++index)
+    if (!n.has(index))
+      return n.fail("input " + Twine(index) + " is missing");
+  auto settings = settingsOf(n, 4, {"Sigmoid", "Tanh", "Tanh"}, isQuantised);
   if (!settings)
     return;
   const bool peeps = n.has(inputP), coupled = settings->coupled;
   layer(n, *settings, 2, false, [&, peeps, coupled](Direction &own, Value inputs, ArrayRef<Value> state) {
     const Value c = state[1];
-    Value gates = n.add(inputs, own.times(state[0], own.recurrent)); // i, o, f, c
-    Value peepholes = peeps ? own.part(inputP) : Value();            // i, o, f
+    Value gates = n.add(inputs, own.fromState(state[0])); // i, o, f, c
+    Value peepholes = peeps ? own.part(inputP) : Value(); // i, o, f
     auto seen = [&](int64_t gate, Value cell) {
       Value x = own.gate(gates, gate);
       return peeps ? n.add(x, n.mul(own.gateRows(peepholes, gate), cell)) : x;
@@ -387,7 +340,8 @@ void lstm(NodeImporter &n) {
 void registerRecurrent(HandlerTable &table) {
   table.add("", "RNN", 3, 6, rnn);
   table.add("", "GRU", 3, 6, gru);
-  table.add("", "LSTM", 3, 8, lstm);
+  table.add("", "LSTM", 3, 8, [](NodeImporter &n) { lstm(n, false); });
+  table.add("com.microsoft", "DynamicQuantizeLSTM", 3, 12, [](NodeImporter &n) { lstm(n, true); });
 }
 
 } // namespace fusion::onnx

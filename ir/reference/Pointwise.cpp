@@ -2,6 +2,7 @@
 #include "ir/reference/PointwiseEngine.h"
 
 #include <cmath>
+#include <cstring>
 
 namespace fusion::reference {
 namespace {
@@ -260,6 +261,16 @@ Result<Tensors> cast(const Call &call) {
   return Tensors{result};
 }
 
+Result<Tensors> bitcast(const Call &call) {
+  const Tensor &x = call.operand(0);
+  if (call.resultType() == DType::Bool)
+    return cast(call);
+  Tensor result = Tensor::uninitialized(call.resultType(), x.shape());
+  if (x.bytes() != 0)
+    std::memcpy(result.data(), x.data(), x.bytes());
+  return Tensors{result};
+}
+
 } // namespace
 
 llvm::ArrayRef<Entry> pointwiseEntries() {
@@ -289,6 +300,7 @@ llvm::ArrayRef<Entry> pointwiseEntries() {
       {"nn.is_inf", isInf},
       {"nn.not", complement},
       {"nn.cast", cast},
+      {"nn.bitcast", bitcast},
   };
   return entries;
 }

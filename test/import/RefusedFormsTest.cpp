@@ -246,6 +246,17 @@ TEST(RefusedForms, OfComMicrosoft) {
   EXPECT_REFUSED(nodeOf(own + "SparseAttention", sparse,
                         {{"num_heads", {4}}, {"kv_num_heads", {2}}, {"sparse_block_size", {16}}}),
                  "block_row_indices (input 5, 'rows') depends on run-time data");
+  EXPECT_REFUSED(nodeOf(own + "DynamicQuantizeLSTM",
+                        {f32("x", {"3", "1", "2"}), f32("w", {"1", "2", "8"}), f32("r", {"1", "2", "8"})}),
+                 "input 8 is missing");
+  EXPECT_REFUSED(nodeOf(own + "BranchwiseRMSNorm", {f32("x", {"n", "6"})}, {{"num_branches", {4}}}),
+                 "streams of [n, 6] with num_branches 4");
+  EXPECT_REFUSED(
+      nodeOf(own + "RouterGateUpProj", {f32("x", {"n", "6"}), f32("w", {"6", "9"})}, {{"router_size", {4}}}),
+      "router_size is 4 for a product of [n, 9]");
+  EXPECT_REFUSED(nodeOf("BitCast", {f32("x", {"3"})}, {{"to", {TensorProto::INT64}}}, 26),
+                 "the bits of f32 are not those of a i64");
+  EXPECT_REFUSED(nodeOf("BitCast", {f32("x", {"3"})}, {}, 26), "attribute 'to' is missing");
   ModelBuilder training = graphOf({f32("x", {"3"}), f32("b", {"3"})});
   training.ints("true", {1}, true).node("BiasDropout", {"x", "b", "", "", "true"}, {"y"}, "com.microsoft");
   EXPECT_REFUSED(training, "training mode is not supported");

@@ -150,3 +150,19 @@ func.func @pads_that_wrap(%a: tensor<4xf32>, %v: tensor<f32>) -> tensor<2xf32> {
   %0 = nn.pad %a, %v {low = [9223372036854775807], high = [9223372036854775807]} : (tensor<4xf32>, tensor<f32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// -----
+
+func.func @bits_of_another_width(%a: tensor<4xf32>) -> tensor<4xi64> {
+  // expected-error @+1 {{the bits of f32 are not those of a i64}}
+  %0 = nn.bitcast %a : (tensor<4xf32>) -> tensor<4xi64>
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+func.func @bits_that_registers_lose(%a: tensor<4xf8E5M2>) -> tensor<4xi8> {
+  // expected-error @+1 {{the bits of f8E5M2 are not those of a i8}}
+  %0 = nn.bitcast %a : (tensor<4xf8E5M2>) -> tensor<4xi8>
+  return %0 : tensor<4xi8>
+}

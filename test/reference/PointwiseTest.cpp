@@ -111,6 +111,16 @@ TEST(Pointwise, ClassTests) {
   expectEqual(runOp("nn.is_inf", {x}, "{positive = false}", DType::Bool, {4}), {0, 0, 1, 0});
 }
 
+TEST(Pointwise, BitsOfOtherTypes) {
+  const double lowest = -2147483648.0;
+  expectEqual(runOp("nn.bitcast", {tensor(DType::F32, {4}, {1, -0.0, infinity, 0})}, "", DType::I32, {4}),
+              {0x3f800000, lowest, 0x7f800000, 0});
+  expectEqual(runOp("nn.bitcast", {tensor(DType::U16, {3}, {0x3c00, 0xfbff, 1})}, "", DType::F16, {3}),
+              {1, -65504, 0x1p-24});
+  expectEqual(runOp("nn.bitcast", {tensor(DType::Bool, {2}, {1, 0})}, "", DType::U8, {2}), {1, 0});
+  expectEqual(runOp("nn.bitcast", {tensor(DType::U8, {3}, {0, 1, 128})}, "", DType::Bool, {3}), {0, 1, 1});
+}
+
 TEST(Pointwise, Cast) {
   expectEqual(
       runOp("nn.cast", {tensor(DType::F32, {6}, {1.9, -1.9, nan, 300, -300, infinity})}, "", DType::I8, {6}),

@@ -122,6 +122,20 @@ TEST(Pointwise, NanAndInfinity) {
                     {"y", Tensor::of<float>(DType::F32, {8}, b)}}});
 }
 
+TEST(Pointwise, BitsOfOtherTypes) {
+  const std::vector<std::pair<std::string, std::string>> pairs = {
+      {"f32", "i32"}, {"ui32", "f32"}, {"f64", "i64"},   {"i64", "f64"},    {"f16", "ui16"},
+      {"i16", "f16"}, {"bf16", "i16"}, {"ui16", "bf16"}, {"f16", "bf16"},   {"f8E4M3FN", "ui8"},
+      {"i8", "ui8"},  {"i32", "ui32"}, {"i1", "i8"},     {"i8", "f8E4M3FN"}};
+  for (const auto &[from, to] : pairs)
+    check(fmt::format(R"(func.func @main(%x: tensor<5x7x{0}> {{nn.name = "x"}}) -> tensor<5x7x{1}> {{
+    %0 = nn.bitcast %x : (tensor<5x7x{0}>) -> tensor<5x7x{1}>
+    return %0 : tensor<5x7x{1}>
+  }})",
+                      from, to),
+          {.targets = Targets::One});
+}
+
 TEST(Pointwise, GeluForms) {
   for (const char *form : {"none", "tanh", "quick"})
     check(

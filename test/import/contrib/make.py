@@ -12,8 +12,10 @@ import onnx
 from onnx import helper
 
 from coded_caches import coded_caches
+from coded_weights import coded_weights
 from float_weights import float_weights
 from gated import gated_activations
+from hyper import hyper
 from more_ops import more_ops
 from nodes import MICROSOFT, case, f16, f32, i32, random, write
 from opset28 import opset28
@@ -385,5 +387,6 @@ def more_of_onnxruntime():
 for cases in (norms, activations_and_products, rotary, attention, experts, projected_attention,
               packed_heads, embeddings, bytes_in_between, windowed_caches, definitions,
               more_of_onnxruntime, coded_caches, paged_attention, prepacked_weights, float_weights,
-              gated_activations, opset28, ragged, pictures, more_ops, sparse, sequences):
+              gated_activations, opset28, ragged, pictures, more_ops, sparse, coded_weights,
+              hyper, sequences):
     cases()

@@ -2,8 +2,7 @@
 numpy or by ONNX's reference."""
 import numpy as np
 import onnx
-import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from nodes import MICROSOFT
 from plain import contrib, f16, f32, i64, op, own, reference, u8
@@ -198,75 +197,49 @@ def products():
             keepdims=1)
 
 
-def unfused(inputs, weights, nodes, outputs):
-    """What ONNX Runtime makes of the same without the fusion."""
-    infos = [
-        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for key, value in inputs.items() if key not in weights
-    ]
-    graph = helper.make_graph(nodes, "g", infos, [onnx.ValueInfoProto(name=output) for output in outputs],
-                              [numpy_helper.from_array(inputs[key], key) for key in weights])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(outputs, {key: value for key, value in inputs.items() if key not in weights})
-
-
-def fused_products():
-    """Products with weights of blocks that share their input, behind a norm or not."""
-    depth, block = 64, 32
-    weight = lambda name, rows: {
-        f"{name}_w": own.integers(0, 256, (rows, depth // block, block // 2)).astype(np.uint8),
-        f"{name}_s": own.uniform(0.01, 0.1, rows * depth // block).astype(np.float32),
-        f"{name}_b": f32(rows)
-    }
-    product = lambda x, name, rows: helper.make_node(
-        "MatMulNBits", [x, f"{name}_w", f"{name}_s", "", "", f"{name}_b"], [name],
-        domain=MICROSOFT,
-        N=rows,
-        K=depth,
-        bits=4,
-        block_size=block)
-    form = {"K": depth, "bits": 4, "block_size": block}
-    x, skip, norm = {"x": f32(2, 3, depth)}, {"skip": f32(2, 3, depth)}, {"norm": f32(depth)}
-    parts = weight("gate", 24) | weight("up", 24)
-    nodes = [
-        product("x", "gate", 24),
-        product("x", "up", 24),
-        helper.make_node("Sigmoid", ["gate"], ["share"]),
-        helper.make_node("Mul", ["gate", "share"], ["silu"]),
-        helper.make_node("Mul", ["silu", "up"], ["y"])
-    ]
-    op("nbits_mlp",
-       "MatMulNBitsMlp",
-       x | {
-           "skip": None,
-           "norm": None
-       } | parts,
-       weights=tuple(parts),
-       domain=MICROSOFT,
-       activation="silu",
-       N=24,
-       results=unfused(x | parts, tuple(parts), nodes, ["y"]),
-       **form)
-    parts = norm | weight("q", 32) | weight("k", 16) | weight("v", 16)
-    nodes = [
-        helper.make_node("SkipSimplifiedLayerNormalization", ["x", "skip", "norm"], ["n", "", "", "sum"],
-                         domain=MICROSOFT,
-                         epsilon=1e-6),
-        product("n", "q", 32),
-        product("n", "k", 16),
-        product("n", "v", 16)
-    ]
-    op("nbits_qkv",
-       "MatMulNBitsQkv",
-       x | skip | parts, ("y_q", "y_k", "y_v", "sum"),
-       weights=tuple(parts),
-       domain=MICROSOFT,
-       Nq=32,
-       Nkv=16,
-       results=unfused(x | skip | parts, tuple(parts), nodes, ["q", "k", "v", "sum"]),
-       **form)
+def casts_of_bits():
+    """Values of many 16 bits; a NaN of 16 bits may become another."""
+    x = np.arange(1 << 16, dtype=np.uint16)
+    x = x[np.isfinite(x.view(np.float16))][::31]
+    op("bitcast_u16_f16",
+       "BitCast", {"x": x},
+       results=[x.view(np.float16)],
+       opset=26,
+       to=onnx.TensorProto.FLOAT16)
+    op("bitcast_f16_i16",
+       "BitCast", {"x": x.view(np.float16)},
+       results=[x.view(np.int16)],
+       opset=26,
+       to=onnx.TensorProto.INT16)
+    x = own.integers(-2**63, 2**63, (3, 40)).astype(np.int64)
+    op("bitcast_f64_u64",
+       "BitCast", {"x": x.view(np.float64)},
+       results=[x.view(np.uint64)],
+       opset=26,
+       to=onnx.TensorProto.UINT64)
+    op("bitcast_i64_f64",
+       "BitCast", {"x": x},
+       results=[x.view(np.float64)],
+       opset=26,
+       to=onnx.TensorProto.DOUBLE)
+    x = np.append(x.view(np.int32).ravel(), np.array([-1, -2**31, 0x7f800000, 0x7fc00001], np.int32))
+    op("bitcast_i32_f32",
+       "BitCast", {"x": x},
+       results=[x.view(np.float32)],
+       opset=26,
+       to=onnx.TensorProto.FLOAT)
+    op("bitcast_f32_u32",
+       "BitCast", {"x": x.view(np.float32)},
+       results=[x.view(np.uint32)],
+       opset=26,
+       to=onnx.TensorProto.UINT32)
+    op("bitcast_i8_u8",
+       "BitCast", {"x": x.view(np.int8)},
+       results=[x.view(np.uint8)],
+       opset=26,
+       to=onnx.TensorProto.UINT8)
+    table = f32(5, 3)
+    contrib("torch_embedding", "TorchEmbedding", {"x": table, "at": i64(4, 0, 1)[None]}, [table[[[4, 0, 1]]]])
 
 
 def sums():
@@ -324,5 +297,5 @@ def sums():
 
 
 def more_ops():
-    for cases in (matrices, signals, scans, products, fused_products, sums):
+    for cases in (matrices, signals, scans, products, sums, casts_of_bits):
         cases()
