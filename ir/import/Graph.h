@@ -33,6 +33,7 @@ struct GraphValue {
 
   /// What this is if it is no tensor; empty if it is one.
   std::string whyNoTensor() const;
+  bool isTensor() const { return !sequence && !isEmptyOptional; }
 };
 
 using AttributeMap = std::map<std::string, const proto::AttributeProto *, std::less<>>;

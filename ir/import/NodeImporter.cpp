@@ -27,16 +27,10 @@ GraphValue *NodeImporter::input(unsigned index) {
   if (failed())
     return nullptr;
   GraphValue *value = has(index) ? graph.scope().find(node.input(index)) : nullptr;
-  if (!value) {
-    fail("input " + Twine(index) + " is missing");
-    return nullptr;
-  }
-  if (std::string what = value->whyNoTensor(); !what.empty()) {
-    fail("input " + Twine(index) + " ('" + node.input(static_cast<int>(index)) + "') is " + what +
-         ", which this op does not take");
-    return nullptr;
-  }
-  return value;
+  if (value && value->isTensor())
+    return value;
+  const std::string what = !value ? "missing" : value->whyNoTensor() + ", which this op does not take";
+  return fail("input " + Twine(index) + " is " + what), nullptr;
 }
 
 Value NodeImporter::operand(unsigned index) {
@@ -239,8 +233,7 @@ void NodeImporter::resultKnown(unsigned index, DimShape values, ArrayRef<int64_t
 }
 
 void NodeImporter::forward(unsigned index, unsigned from) {
-  if (!failed() && has(from))
-    resultValue(index, graph.scope().find(node.input(static_cast<int>(from))));
+  resultValue(index, has(from) ? graph.scope().find(node.input(static_cast<int>(from))) : nullptr);
 }
 
 void NodeImporter::resultValue(unsigned index, GraphValue *value) {

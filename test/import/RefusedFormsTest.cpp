@@ -69,7 +69,7 @@ TEST(RefusedForms, Sequences) {
   EXPECT_REFUSED(list([](auto &b) {
                    b.node("Add", {"x", "list"}, {"y"});
                  }),
-                 "input 1 ('list') is a sequence of tensors, which this op does not take");
+                 "input 1 is a sequence of tensors, which this op does not take");
   EXPECT_REFUSED(list([](auto &b) {
                    b.node("SequenceAt", {"list", "i"}, {"y"});
                  }),

@@ -189,7 +189,10 @@ class Constants(ToolTest):
                     "g.mlir",
                     "--constant=x=1",
                     says="inputs can be made constants of ONNX files only")
-        self.refuse("fusion-opt", "g.mlir", "--dim=x=1", says="sizes of dims can be given for ONNX files only")
+        self.refuse("fusion-opt",
+                    "g.mlir",
+                    "--dim=x=1",
+                    says="sizes of dims can be given for ONNX files only")
         save_file({"x": numpy.ones(2, numpy.float32)}, self.path("i.safetensors"))
         self.refuse("fusion-run",
                     self.folder,

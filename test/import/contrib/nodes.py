@@ -41,7 +41,7 @@ def write(name, nodes, inputs, outputs, weights=(), dims=None, results=None, adj
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9 if opset < 23 else 11)
     if results is None:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # what DynamicQuantizeLSTM rounds depends on how it divides the batch
+        options.intra_op_num_threads = 1  # DynamicQuantizeLSTM rounds by how it divides the batch
         session = onnxruntime.InferenceSession(model.SerializeToString(),
                                                options,
                                                providers=["CPUExecutionProvider"])

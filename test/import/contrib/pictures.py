@@ -1,5 +1,5 @@
-"""Node tests of pictures: regions, pools, channels that lie last. Numbers of ONNX Runtime where its CPU provider
-has the op, else by numpy or by ONNX's reference."""
+"""Node tests of pictures: regions, pools, channels that lie last. Numbers of ONNX Runtime where its CPU
+provider has the op, else by numpy or by ONNX's reference."""
 import numpy as np
 from onnx import helper
 

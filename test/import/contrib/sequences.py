@@ -1,5 +1,5 @@
-"""Node tests of sequences and optionals: ONNX's own ones with the tensors of a sequence as inputs and outputs,
-and what TorchScript writes, with numbers of ONNX Runtime."""
+"""Node tests of sequences and optionals: ONNX's own ones with the tensors of a sequence as inputs and
+outputs, and what TorchScript writes, with numbers of ONNX Runtime."""
 import pathlib
 
 import numpy as np
