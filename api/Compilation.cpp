@@ -58,10 +58,14 @@ Result<LoweredGraph> Compilation::lowered() {
 }
 
 Result<ProgramPlan> Compilation::plan() {
+  if (planned)
+    return *planned;
   auto plan = emittedPlan();
-  if (plan)
-    if (Status status = replaceKernels(*plan, options.kernels); !status)
-      return status.error();
+  if (!plan)
+    return plan;
+  if (Status status = replaceKernels(*plan, options.kernels); !status)
+    return status.error();
+  planned = *plan;
   return plan;
 }
 

@@ -43,6 +43,7 @@ private:
   KernelCache cache;
   LoweredGraph result;
   std::unique_ptr<Driver> driver; ///< of `result`
+  std::optional<ProgramPlan> planned;
   std::optional<ProgramPlan> fresh; ///< that is not in the cache yet …
   std::string key;                  ///< … where it goes under this name
   Report fusions;

@@ -1,4 +1,5 @@
 #include "api/Compilation.h"
+#include "api/ExecutionBackend.h"
 #include "api/Graph.h"
 #include "api/Program.h"
 #include "ir/base/BindSymbols.h"
@@ -26,28 +27,17 @@ static bool isCut(const Graph &graph) {
 }
 
 Result<Program> compile(const Graph &graph, const CompileOptions &options) {
-  auto backend = ExecutionBackend::create(options, options.tensorParallel);
-  if (!backend)
-    return backend.error();
-  const std::optional<Error> whyNot = (*backend)->whyNotMeasured();
-  if (whyNot && options.profit == ProfitMode::Measure)
-    return *whyNot;
-  Compilation compilation(graph, options, /*mayMeasure=*/!whyNot);
-  if (Status status = (*backend)->load(compilation); !status)
-    return status.error();
+  auto variants = Variants::create(graph, options);
+  if (!variants)
+    return variants.error();
   auto program = std::make_shared<Program::Implementation>();
-  program->report = compilation.report();
   program->inputs = graph.inputs();
   program->outputs = graph.outputs();
-  if (auto entry = entryFunction(graph.implementation()->module.get()); entry && !isCut(graph))
-    program->indexLimits = indexLimits(*entry);
-  for (const Port &port : program->inputs)
-    program->indexPorts.push_back({port.name, port.type, port.shape});
   if (isCut(graph)) { // it came with the ports of one rank
-    joinPorts(program->inputs, (*backend)->inputs());
-    joinPorts(program->outputs, (*backend)->outputs());
+    joinPorts(program->inputs, (*variants)->first().inputs());
+    joinPorts(program->outputs, (*variants)->first().outputs());
   }
-  program->backend = std::move(*backend);
+  program->variants = std::move(*variants);
   return Program(std::move(program));
 }
 
@@ -77,14 +67,14 @@ Result<Program> Program::open(const std::string &folder, const CompileOptions &o
   if (!backend)
     return backend.error();
   auto program = std::make_shared<Implementation>();
-  program->report = Report(bundle->plan.report);
+  Report report(bundle->plan.report);
   program->inputs = localPorts(bundle->plan.inputs);
   program->outputs = localPorts(bundle->plan.outputs);
   if (Status status = (*backend)->open(folder, std::move(*bundle)); !status)
     return status.error();
   joinPorts(program->inputs, (*backend)->inputs());
   joinPorts(program->outputs, (*backend)->outputs());
-  program->backend = std::move(*backend);
+  program->variants = std::make_unique<Variants>(std::move(*backend), std::move(report));
   return Program(std::move(program));
 }
 

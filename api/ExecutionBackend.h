@@ -3,6 +3,7 @@
 
 #include "api/Fusion.h"
 #include "codegen/plan/ProgramPlan.h"
+#include "ir/base/BindSymbols.h"
 #include "runtime/Bundle.h"
 #include "runtime/collective/Shards.h"
 
@@ -20,8 +21,14 @@ public:
 
   /// Why no measurement can choose between fusions for what runs here; nothing if it can.
   virtual std::optional<Error> whyNotMeasured() const = 0;
+  /// Dims that runs of what load() takes from `compilation` need equal.
+  virtual Result<std::vector<DimEquality>> equalities(Compilation &compilation) const = 0;
   /// Takes what it runs from `compilation`: the graph or its plan.
   virtual Status load(Compilation &compilation) = 0;
+  /// One like it that has nothing loaded yet, for a variant of the graph. Null where there can be only one.
+  virtual std::unique_ptr<ExecutionBackend> another() const { return nullptr; }
+  /// Before load(): all that another() makes from here on have one copy of weights that are the same.
+  virtual void shareWeights() {}
   /// The kernels of the bundle in `folder`, which are compiled already.
   virtual Status open(const std::string &folder, Bundle bundle) = 0;
 
@@ -29,6 +36,8 @@ public:
   virtual Result<NamedTensors> run(const NamedTensors &inputs, Results where) = 0;
   virtual Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) = 0;
   virtual Result<NamedTensors> fetch(const NamedTensors &tensors) = 0;
+  /// Waits until all that was queued is done.
+  virtual Status synchronize() { return {}; }
   virtual Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold) = 0;
   virtual Result<Profile> profile(const NamedTensors &inputs) = 0;
   virtual RunStatistics statistics() const = 0;

@@ -55,8 +55,9 @@ struct LoadOptions {
   /// The caller passes the caches of GroupQueryAttention as buffers of full capacity
   /// (past_present_share_buffer). The length that the graph declares for the node's results is ignored.
   bool sharedCaches = false;
-  /// Sizes of symbolic dims that are known now, by name (`batch`): the program accepts these sizes only. A
-  /// dim that the graph broadcasts to another one must be known to be 1 before kernels can be written.
+  /// Sizes of symbolic dims that are known now, by name (`batch`): the program accepts these sizes only.
+  /// Kernels take two dims that meet for equal: one that the graph broadcasts must be known to be 1 before
+  /// they are written. Where it is not said here, Program::run finds it out.
   SymbolValues dims;
   /// For a model that was cut beforehand into a file for each rank, with com.microsoft AllReduce ops: the
   /// number of files. The path holds `{rank}`, which stands for 0, 1, … Compile it with the same
@@ -103,6 +104,8 @@ public:
   std::string text() const;
 
   struct Implementation;
+  Graph() = default;
+  explicit Graph(std::shared_ptr<Implementation> implementation) : shared(std::move(implementation)) {}
   const std::shared_ptr<Implementation> &implementation() const { return shared; }
 
 private:
@@ -197,8 +200,8 @@ struct CompileOptions {
   /// Edited kernels, which run instead of the emitted ones. compile() checks their parameters, tryKernels()
   /// their results.
   std::vector<KernelFile> kernels;
-  /// Bytes of the device's memory that a program may use; 0: all that is free. A run that needs more is an
-  /// Environment error that says how much more.
+  /// Bytes of the device's memory that a program may use, and each of its variants (see Program::run); 0: all
+  /// that is free. A run that needs more is an Environment error that says how much more.
   size_t memoryLimit = 0;
   /// Inputs of the largest run that will come; only their types and shapes matter. The memory for that run is
   /// reported on stderr, and checked before anything is allocated. With one rank only.
@@ -275,6 +278,13 @@ public:
   /// ordinal -1, and only fetch() reads it), and is extended where it lies when it is passed back to the same
   /// program. Without a kvCapacity caches go through the host. An error of one rank stops all ranks; after it
   /// the program runs no more, unless the inputs were wrong (BadInput).
+  ///
+  /// Where a symbol of the inputs' dims is 1 that the graph takes for equal to a dim that is not, and the
+  /// graph broadcasts it, a variant of the graph in which it is 1 runs (`--dim=batch=1`). The first such run
+  /// compiles it, with a note on stderr; it is kept, reads the same weights, and takes the same caches. One
+  /// program has at most 8 variants for such runs; a ninth is BadInput. A program for several ranks, of a
+  /// bundle or of a graph in text form, and one that is batchInvariant, has none: there such a run is BadInput
+  /// on devices, as it is everywhere if neither dim is 1.
   ///
   /// `where` matters on one GPU only. With Results::Device only fetch() brings results to the host. With
   /// Results::Queued the next run may take the results of this one before they are computed.

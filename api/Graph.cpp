@@ -86,35 +86,25 @@ static Result<ImportOptions> importOptionsOf(const LoadOptions &options) {
   return import;
 }
 
-/// `contents`: of the model, if it is in memory.
-static Result<std::shared_ptr<Graph::Implementation>>
-read(const std::string &path, std::shared_ptr<MappedFile> contents, const LoadOptions &options) {
+static Result<std::shared_ptr<Graph::Implementation>> read(std::shared_ptr<const GraphSource> source) {
   auto graph = std::make_shared<Graph::Implementation>();
-  graph->path = path;
+  const std::string &path = graph->path = source->path;
+  graph->source = source;
   graph->context = makeContext();
-  auto importOptions = importOptionsOf(options);
-  if (!importOptions)
-    return importOptions.error();
-  importOptions->contents = std::move(contents);
-  const bool isOfRanks = namesRankFiles(path) && !importOptions->contents;
-  if (isOfRanks && options.ranks < 2)
+  const bool isOfRanks = namesRankFiles(path) && !source->import.contents;
+  if (isOfRanks && source->ranks < 2)
     return badInput(path + ": stands for the files of several ranks; say how many there are");
-  auto module = isOfRanks ? importRankFiles(*graph->context, path, options.ranks, *importOptions)
-                          : loadModule(*graph->context, path, *importOptions);
+  auto module = isOfRanks ? importRankFiles(*graph->context, path, source->ranks, source->import)
+                          : loadModule(*graph->context, path, source->import);
   if (!module)
     return module.error();
   graph->module = std::move(*module);
-  graph->memory.push_back(importOptions->contents);
-  for (const auto &[location, file] : importOptions->files)
-    graph->memory.push_back(file);
-  for (const auto &[name, weight] : importOptions->weights)
-    graph->memory.push_back(weight.bytes);
   graph->weightFolder = weightFolder(*graph->module, path);
   auto entry = entryFunction(*graph->module);
   if (!entry)
     return badInput(path + ": " + entry.error().message);
-  if (options.sampling)
-    if (Status status = appendSampling(*entry, *options.sampling); !status)
+  if (source->sampling)
+    if (Status status = appendSampling(*entry, *source->sampling); !status)
       return Error{status.error().kind, path + ": " + status.error().message};
   auto shapes = nn::SymbolicShapes::compute(*entry);
   if (failed(shapes))
@@ -127,22 +117,45 @@ read(const std::string &path, std::shared_ptr<MappedFile> contents, const LoadOp
   return graph;
 }
 
+/// `contents`: of the model, if it is in memory.
+static Result<std::shared_ptr<Graph::Implementation>>
+read(const std::string &path, std::shared_ptr<MappedFile> contents, const LoadOptions &options) {
+  auto import = importOptionsOf(options);
+  if (!import)
+    return import.error();
+  import->contents = std::move(contents);
+  auto source = std::make_shared<GraphSource>(
+      GraphSource{path, std::move(*import), options.ranks, options.sampling, nullptr});
+  if (source->canReadAgain() && !source->import.contents)
+    if (auto file = MappedFile::open(path))
+      source->file = std::move(*file);
+  return read(std::move(source));
+}
+
+bool GraphSource::canReadAgain() const {
+  const bool isText = llvm::StringRef(path).ends_with(".mlir");
+  return !isText && (import.contents || !namesRankFiles(path));
+}
+
+Result<Graph> GraphSource::whereOne(const std::set<std::string> &symbols) const {
+  if (file)
+    if (auto now = MappedFile::open(path); !now || *now != file)
+      return badInput(path + ": cannot be read again as it was when the graph was loaded");
+  auto source = std::make_shared<GraphSource>(*this);
+  for (const std::string &symbol : symbols)
+    source->import.dims[symbol] = 1;
+  auto graph = read(std::move(source));
+  return graph ? Result(Graph(std::move(*graph))) : graph.error();
+}
+
 Result<Graph> Graph::load(const std::string &path, const LoadOptions &options) {
-  auto read = fusion::read(path, nullptr, options);
-  if (!read)
-    return read.error();
-  Graph graph;
-  graph.shared = std::move(*read);
-  return graph;
+  auto graph = read(path, nullptr, options);
+  return graph ? Result(Graph(std::move(*graph))) : graph.error();
 }
 
 Result<Graph> Graph::load(const ModelBytes &model, const LoadOptions &options) {
-  auto read = fusion::read(model.path, MappedFile::ofMemory(model.bytes, model.owner), options);
-  if (!read)
-    return read.error();
-  Graph graph;
-  graph.shared = std::move(*read);
-  return graph;
+  auto graph = read(model.path, MappedFile::ofMemory(model.bytes, model.owner), options);
+  return graph ? Result(Graph(std::move(*graph))) : graph.error();
 }
 
 const std::vector<Port> &Graph::inputs() const { return shared->inputs; }

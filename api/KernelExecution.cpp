@@ -17,6 +17,16 @@ template <class Runner> class KernelExecution : public ExecutionBackend {
 public:
   explicit KernelExecution(ExecutorOptions settings) : settings(std::move(settings)) {}
 
+  Result<std::vector<DimEquality>> equalities(Compilation &compilation) const override {
+    auto plan = compilation.plan();
+    if (!plan)
+      return plan.error();
+    std::vector<DimEquality> equalities;
+    for (const ProgramPlan::Equality &equality : plan->equalities)
+      equalities.push_back({equality.left, equality.right, equality.reason});
+    return equalities;
+  }
+
   Status load(Compilation &compilation) override {
     auto plan = compilation.plan();
     if (!plan)
@@ -32,6 +42,8 @@ public:
     settings.cubinArch = std::move(bundle.arch);
     return start(std::move(bundle.plan));
   }
+
+  void shareWeights() override { settings.sharedWeights = std::make_shared<SharedWeights>(); }
 
   Result<NamedTensors> fetch(const NamedTensors &tensors) override { return runner->fetch(tensors); }
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold) override {
@@ -68,11 +80,19 @@ protected:
     return environment("fusions cannot be measured: the program does not run on a GPU");
   }
 
+  /// For a variant.
+  ExecutorOptions settingsOfAnother() const {
+    ExecutorOptions own = settings;
+    own.largestRun.clear(); // it runs here
+    return own;
+  }
+
   std::unique_ptr<Runner> runner;
 
 private:
   Status start(ProgramPlan plan) {
-    auto made = makeRunner(std::move(plan), std::move(settings));
+    auto made = makeRunner(std::move(plan), settings);
+    settings.cubins.clear();
     if (!made)
       return made.error();
     runner = std::move(*made);
@@ -99,6 +119,7 @@ public:
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) override {
     return runner->enqueue(inputs, stream);
   }
+  Status synchronize() override { return runner->synchronize(); }
 
 protected:
   Result<std::unique_ptr<Executor>> makeRunner(ProgramPlan plan, ExecutorOptions settings) override {
@@ -109,12 +130,18 @@ protected:
 class EmulatedExecution : public SingleExecution {
 public:
   using SingleExecution::SingleExecution;
+  std::unique_ptr<ExecutionBackend> another() const override {
+    return std::make_unique<EmulatedExecution>(settingsOfAnother());
+  }
   std::optional<Error> whyNotMeasured() const override { return onlyGpusMeasure(); }
 };
 
 class GpuExecution : public SingleExecution {
 public:
   using SingleExecution::SingleExecution;
+  std::unique_ptr<ExecutionBackend> another() const override {
+    return std::make_unique<GpuExecution>(settingsOfAnother());
+  }
   std::optional<Error> whyNotMeasured() const override { return std::nullopt; }
 };
 

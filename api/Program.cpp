@@ -1,34 +1,46 @@
 #include "api/Program.h"
 
+#include "api/ExecutionBackend.h"
 #include "api/KernelFiles.h"
 
 namespace fusion {
 
 Result<NamedTensors> Program::run(const NamedTensors &inputs, Results where) {
-  if (Status status = checkIndices(shared->indexLimits, shared->indexPorts, inputs); !status)
-    return status.error();
-  return shared->backend->run(inputs, where);
+  auto chosen = shared->variants->choose(inputs);
+  if (!chosen)
+    return chosen.error();
+  auto outputs = (*chosen)->run(inputs, where);
+  if (where == Results::Queued)
+    chosen->isQueued();
+  return outputs;
 }
 
 Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) {
-  if (Status status = checkIndices(shared->indexLimits, shared->indexPorts, inputs); !status)
-    return status.error();
-  return shared->backend->enqueue(inputs, stream);
+  auto chosen = shared->variants->choose(inputs, stream);
+  if (!chosen)
+    return chosen.error();
+  auto outputs = (*chosen)->enqueue(inputs, stream);
+  chosen->isQueued();
+  return outputs;
 }
 
-Result<NamedTensors> Program::fetch(const NamedTensors &tensors) { return shared->backend->fetch(tensors); }
+Result<NamedTensors> Program::fetch(const NamedTensors &tensors) { return shared->variants->fetch(tensors); }
 
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
-  return shared->backend->bench(inputs, iterations, cold);
+  auto chosen = shared->variants->choose(inputs);
+  return chosen ? (*chosen)->bench(inputs, iterations, cold) : chosen.error();
 }
 
-Result<Profile> Program::profile(const NamedTensors &inputs) { return shared->backend->profile(inputs); }
+Result<Profile> Program::profile(const NamedTensors &inputs) {
+  auto chosen = shared->variants->choose(inputs);
+  return chosen ? (*chosen)->profile(inputs) : chosen.error();
+}
 
-RunStatistics Program::statistics() const { return shared->backend->statistics(); }
+RunStatistics Program::statistics() const { return shared->variants->statistics(); }
 
 std::vector<Program::Cache> Program::caches() const {
   std::vector<Cache> caches;
-  const ProgramPlan *plan = shared->backend->plan();
+  const ProgramPlan *plan = shared->variants->first().plan();
   if (!plan)
     return caches;
   for (const PortPlan &input : plan->inputs)
@@ -38,14 +50,14 @@ std::vector<Program::Cache> Program::caches() const {
   return caches;
 }
 
-const Report &Program::report() const { return shared->report; }
+const Report &Program::report() const { return shared->variants->report(); }
 const std::vector<Port> &Program::inputs() const { return shared->inputs; }
 const std::vector<Port> &Program::outputs() const { return shared->outputs; }
-std::string Program::device() const { return shared->backend->device(); }
-int Program::rank() const { return shared->backend->rank(); }
+std::string Program::device() const { return shared->variants->first().device(); }
+int Program::rank() const { return shared->variants->first().rank(); }
 
 std::string Program::cudaSource() const {
-  const ProgramPlan *plan = shared->backend->plan();
+  const ProgramPlan *plan = shared->variants->first().plan();
   return plan ? compilableSource(*plan) : std::string();
 }
 

@@ -2,6 +2,8 @@
 #include "api/Compilation.h"
 #include "api/ExecutionBackend.h"
 #include "api/RankReference.h"
+#include "codegen/ChooseSchedule.h"
+#include "ir/dialect/SymbolicShapes.h"
 
 #include <chrono>
 
@@ -10,10 +12,28 @@ namespace fusion {
 namespace {
 class ReferenceExecution : public ExecutionBackend {
 public:
-  explicit ReferenceExecution(int ranks) : ranks(ranks) {}
+  explicit ReferenceExecution(int ranks, std::shared_ptr<WeightFiles> weights = nullptr)
+      : ranks(ranks), weights(std::move(weights)) {}
 
   std::optional<Error> whyNotMeasured() const override {
     return environment("fusions cannot be measured: the program does not run on a GPU");
+  }
+
+  Result<std::vector<DimEquality>> equalities(Compilation &compilation) const override {
+    auto lowered = compilation.lowered();
+    if (!lowered)
+      return lowered.error();
+    auto shapes = nn::SymbolicShapes::compute(lowered->entry);
+    if (failed(shapes))
+      return badInput("shapes do not fit together");
+    std::vector<DimEquality> equalities;
+    for (const nn::SymbolicShapes::Equality &equality : shapes->equalities())
+      equalities.push_back({equality.left, equality.right, describeOp(equality.op)});
+    return equalities;
+  }
+
+  std::unique_ptr<ExecutionBackend> another() const override {
+    return ranks > 1 ? nullptr : std::make_unique<ReferenceExecution>(ranks, weights);
   }
 
   Status load(Compilation &compilation) override {
@@ -28,7 +48,9 @@ public:
       group.emplace(std::move(*made));
       return {};
     }
-    auto made = Interpreter::create(graph.entry, graph.weightFolder);
+    if (!weights)
+      weights = std::make_shared<WeightFiles>(graph.weightFolder);
+    auto made = Interpreter::create(graph.entry, weights, Interpreter::Options());
     if (!made)
       return made.error();
     interpreter.emplace(std::move(*made));
@@ -81,6 +103,7 @@ public:
 
 private:
   const int ranks;
+  std::shared_ptr<WeightFiles> weights; ///< of all variants
   LoweredGraph graph; ///< before what points into it
   std::optional<RankReference> group;
   std::optional<Interpreter> interpreter;

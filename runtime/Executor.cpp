@@ -75,15 +75,20 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
   if (!backend)
     return backend.error();
   std::shared_ptr<Backend> device = std::move(*backend);
-  Result<size_t> weightNeed = checkMemory(executor->program, chosen, *device);
+  const Places elsewhere = chosen.sharedWeights ? chosen.sharedWeights->find(executor->program, chosen.rank)
+                                                : Places(executor->program.buffers.size());
+  Result<size_t> weightNeed = checkMemory(executor->program, chosen, *device, elsewhere);
   if (!weightNeed)
     return weightNeed.error();
-  Result<NamedTensors> prepared = prepareWeights(executor->program, chosen, device);
+  Result<NamedTensors> prepared = prepareWeights(executor->program, chosen, device, elsewhere);
   if (!prepared)
     return Error{prepared.error().kind, "weights: " + prepared.error().message};
-  Result<WeightStore> weights = WeightStore::load(executor->program, *device, chosen.rank, *prepared);
+  Result<WeightStore> weights =
+      WeightStore::load(executor->program, *device, chosen.rank, *prepared, elsewhere);
   if (!weights)
     return weights.error();
+  if (chosen.sharedWeights)
+    chosen.sharedWeights->add(executor->program, chosen.rank, weights->places());
   executor->runner = std::make_unique<Runner>(executor->program, chosen, std::move(device),
                                               std::move(*weights), *weightNeed);
   return executor;
@@ -91,10 +96,18 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
 
 /// Runs the preparation. What it reads goes with its runner, before the weights of the program are loaded.
 Result<NamedTensors> Executor::prepareWeights(const ProgramPlan &plan, const ExecutorOptions &options,
-                                              const std::shared_ptr<Backend> &device) {
+                                              const std::shared_ptr<Backend> &device,
+                                              const Places &elsewhere) {
   if (plan.preparation.empty())
     return NamedTensors();
-  const ProgramPlan preparation = preparationOf(plan);
+  ProgramPlan preparation = preparationOf(plan);
+  std::set<BufferId> wanted;
+  for (const PortPlan &result : preparation.outputs)
+    if (!elsewhere[result.buffer].address)
+      wanted.insert(result.buffer);
+  if (wanted.empty())
+    return NamedTensors();
+  keepResults(preparation, wanted);
   ExecutorOptions alone = options;
   alone.communicator = nullptr; // each rank prepares its own
   alone.keepOutputsOnDevice = options.target == ExecutorOptions::Target::Cuda;
@@ -106,7 +119,7 @@ Result<NamedTensors> Executor::prepareWeights(const ProgramPlan &plan, const Exe
 }
 
 Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOptions &options,
-                                     const Backend &device) {
+                                     const Backend &device, const Places &elsewhere) {
   MemoryNeed need;
   if (!options.largestRun.empty() && !options.communicator) {
     Result<SymbolValues> symbols = bindInputs(plan, options.largestRun);
@@ -117,7 +130,7 @@ Result<size_t> Executor::checkMemory(const ProgramPlan &plan, const ExecutorOpti
       return shapes.error();
     need = memoryOf(plan, *shapes);
   }
-  Result<size_t> weights = weightBytesOf(plan, options.rank, device.device());
+  Result<size_t> weights = weightBytesOf(plan, options.rank, device.device(), elsewhere);
   if (!weights)
     return weights.error();
   need.weights = device.sharesHostMemory() ? 0 : *weights; // there they are read where the files are mapped
@@ -139,6 +152,8 @@ Result<NamedTensors> Executor::enqueue(const NamedTensors &inputs, void *stream)
 }
 
 Result<NamedTensors> Executor::fetch(const NamedTensors &tensors) { return runner->fetch(tensors); }
+
+Status Executor::synchronize() { return runner->synchronize(); }
 
 Result<std::vector<double>> Executor::bench(const NamedTensors &inputs, int iterations, bool cold) {
   return runner->bench(inputs, iterations, cold);

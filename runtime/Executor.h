@@ -8,6 +8,7 @@
 #include "runtime/Profile.h"
 #include "runtime/Results.h"
 #include "runtime/RunStatistics.h"
+#include "runtime/SharedWeights.h"
 #include "runtime/collective/Communicator.h"
 
 #include <memory>
@@ -37,6 +38,9 @@ struct ExecutorOptions {
   /// Fills temporaries and outputs with 0xFF (NaN) before each run, so that elements that no kernel writes
   /// show. FUSION_POISON=1 turns it on too.
   bool poison = false;
+  /// Where programs like it have their weights, which it then need not have again: it reads theirs, and lets
+  /// others read its own.
+  std::shared_ptr<SharedWeights> sharedWeights;
   /// Of a program for several ranks, each with an executor in a thread of its own: made by all of them
   /// together.
   std::shared_ptr<Communicator> communicator;
@@ -68,6 +72,8 @@ public:
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   /// Copies on the host, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
+  /// Waits for everything queued so far, on whatever stream.
+  Status synchronize();
   /// Device time of each of `iterations` runs in microseconds, inputs in place, after three runs unmeasured.
   /// `cold`: nothing of a run before is left in the device's cache.
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold = false);
@@ -88,11 +94,12 @@ private:
   class Runner;
   Executor(ProgramPlan plan, ExecutorOptions options);
   /// Whether what the program needs for `options.largestRun`, or its weights alone, fits on the device. The
-  /// bytes of weights.
+  /// bytes of weights. `elsewhere`: by buffer, where other programs have the same.
+  using Places = std::vector<SharedWeights::Place>;
   static Result<size_t> checkMemory(const ProgramPlan &plan, const ExecutorOptions &options,
-                                    const Backend &device);
+                                    const Backend &device, const Places &elsewhere);
   static Result<NamedTensors> prepareWeights(const ProgramPlan &plan, const ExecutorOptions &options,
-                                             const std::shared_ptr<Backend> &device);
+                                             const std::shared_ptr<Backend> &device, const Places &elsewhere);
   ProgramPlan program;
   ExecutorOptions options;
   KernelCache cache;

@@ -11,7 +11,8 @@
 
 namespace fusion {
 
-Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device) {
+Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device,
+                             const std::vector<SharedWeights::Place> &elsewhere) {
   const std::vector<bool> used = usedBuffers(plan);
   // Tied weights name the same bytes.
   std::set<std::tuple<std::string, uint64_t, const void *, std::vector<WeightRows>>> seen;
@@ -19,7 +20,7 @@ Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan &buffer = plan.buffers[i];
     const bool isPrepared = buffer.kind == BufferPlan::Kind::Prepared;
-    if (!used[i] || (buffer.kind != BufferPlan::Kind::Weight && !isPrepared))
+    if (!used[i] || (!elsewhere.empty() && elsewhere[i].address) || (buffer.kind != BufferPlan::Kind::Weight && !isPrepared))
       continue;
     Result<std::vector<WeightRows>> rows = weightRows(buffer, rank);
     if (!rows)

@@ -3,6 +3,7 @@
 
 #include "runtime/Backend.h"
 #include "runtime/ShapePlan.h"
+#include "runtime/SharedWeights.h"
 
 #include <string>
 
@@ -17,8 +18,9 @@ struct MemoryNeed {
 };
 
 /// Of rank `rank`: weights that launches or results use, each once, but for those that kernels on `device`
-/// read where the caller has them.
-Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device);
+/// read where the caller has them, and those that are `elsewhere` (by buffer).
+Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device,
+                             const std::vector<SharedWeights::Place> &elsewhere = {});
 /// All but the weights, for one set of shapes.
 MemoryNeed memoryOf(const ProgramPlan &plan, const ShapePlan &shapes);
 /// "weights 2.3 GiB, caches 128.0 MiB, temporaries 12.0 MiB, results 8.0 MiB"

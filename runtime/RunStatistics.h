@@ -21,6 +21,7 @@ struct RunStatistics {
   double hostMicroseconds = 0; ///< of the last run: the host's work until all was queued
   uint64_t weightBytes = 0, temporaryBytes = 0; ///< on the device
   uint64_t peakBytes = 0; ///< most that was allocated there at once, inputs of the caller's not counted
+  uint64_t variants = 1; ///< programs that were compiled for runs of one kind each: see Program::run
 };
 
 } // namespace fusion

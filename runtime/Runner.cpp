@@ -294,6 +294,12 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
   return copies;
 }
 
+Status Executor::Runner::synchronize() {
+  std::lock_guard lock(mutex);
+  StreamGuard guard(*backend, std::nullopt);
+  return guard.entered ? backend->synchronize() : guard.entered;
+}
+
 RunStatistics Executor::Runner::statistics() {
   std::lock_guard lock(mutex);
   counted.evaluations = shapePlanner.evaluations();

@@ -34,6 +34,7 @@ public:
   Result<NamedTensors> run(const NamedTensors &inputs, Results where);
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   Result<NamedTensors> fetch(const NamedTensors &tensors);
+  Status synchronize();
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold);
   Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations);
 

@@ -133,10 +133,16 @@ bool isReadInPlace(const BufferPlan &buffer, const std::vector<WeightRows> &rows
 }
 
 Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend, int rank,
-                                      const NamedTensors &prepared) {
+                                      const NamedTensors &prepared,
+                                      const std::vector<SharedWeights::Place> &elsewhere) {
   WeightStore store;
   store.storage = std::make_shared<Storage>();
   store.addresses.resize(plan.buffers.size(), nullptr);
+  for (size_t i = 0; i < elsewhere.size(); ++i)
+    if (elsewhere[i].address) {
+      store.addresses[i] = elsewhere[i].address;
+      store.storage->others.insert(elsewhere[i].owner);
+    }
   for (const auto &[name, tensor] : prepared) {
     store.addresses[std::stoul(name)] = const_cast<void *>(tensor.data());
     store.storage->tensors.push_back(tensor);
@@ -154,7 +160,7 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
   SpanFiles &files = store.storage->files;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan &buffer = plan.buffers[i];
-    if (buffer.kind != BufferPlan::Kind::Weight || !used[i])
+    if (buffer.kind != BufferPlan::Kind::Weight || !used[i] || store.addresses[i])
       continue;
     Source source;
     if (auto *tensor = std::get_if<Tensor>(&buffer.contents)) {
@@ -208,6 +214,13 @@ Result<WeightStore> WeightStore::load(const ProgramPlan &plan, Backend &backend,
   if (Status status = backend.synchronize(); !status)
     return status.error();
   return store;
+}
+
+std::vector<SharedWeights::Place> WeightStore::places() const {
+  std::vector<SharedWeights::Place> places;
+  for (void *address : addresses)
+    places.push_back({address, address ? storage : nullptr});
+  return places;
 }
 
 } // namespace fusion

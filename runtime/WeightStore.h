@@ -4,10 +4,12 @@
 #include "codegen/plan/ProgramPlan.h"
 #include "ir/base/Safetensors.h"
 #include "runtime/Backend.h"
+#include "runtime/SharedWeights.h"
 #include "runtime/SpanFiles.h"
 #include "runtime/WeightRows.h"
 
 #include <memory>
+#include <set>
 #include <vector>
 
 namespace fusion {
@@ -23,13 +25,17 @@ public:
   /// allocation. Of a weight with a window, rank `rank`'s part alone. A backend that shares host memory uses
   /// the mapping itself where its alignment allows. So is a weight that lies on the backend's GPU already;
   /// where it cannot be, it is copied from there. `prepared`: the results of the plan's preparation, where
-  /// they are, by the names that preparationOf gives them. Errors: a missing or short file, by weight and
+  /// they are, by the names that preparationOf gives them. `elsewhere`: by buffer, where another program has
+  /// the same, which is read there. Errors: a missing or short file, by weight and
   /// path.
   static Result<WeightStore> load(const ProgramPlan &plan, Backend &backend, int rank,
-                                  const NamedTensors &prepared = {});
+                                  const NamedTensors &prepared = {},
+                                  const std::vector<SharedWeights::Place> &elsewhere = {});
 
   /// The address of a weight or prepared buffer; null for others and for unused weights.
   void *address(BufferId buffer) const { return addresses[buffer]; }
+  /// The same by buffer, for others to read.
+  std::vector<SharedWeights::Place> places() const;
   /// What keeps all of the addresses valid.
   std::shared_ptr<void> owner() const { return storage; }
   size_t deviceBytes() const { return copiedBytes; }
@@ -39,6 +45,7 @@ private:
     SpanFiles files;
     std::vector<Tensor> tensors;
     std::shared_ptr<void> memory;
+    std::set<std::shared_ptr<void>> others; ///< which own what is read elsewhere
   };
   std::vector<void *> addresses;
   std::shared_ptr<Storage> storage;

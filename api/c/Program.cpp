@@ -208,7 +208,8 @@ fusion_status fusion_program_statistics(const fusion_program *program, char **js
                                    {"replays", all.replays},
                                    {"changed_launches", all.changedLaunches},
                                    {"why_one_by_one", all.whyOneByOne},
-                                   {"host_microseconds", all.hostMicroseconds}};
+                                   {"host_microseconds", all.hostMicroseconds},
+                                   {"variants", all.variants}};
     *json = c::copyText(fields.dump());
     return {};
   });

@@ -188,7 +188,8 @@ FUSION_API int fusion_program_rank(const fusion_program *program);
 
 /* Runs on `count` inputs by name. `outputs` has room for as many handles as fusion_program_outputs() has
  * ports, and gets one each in that order. An output that extends a cache is given back as it is to extend it
- * where it lies: as its handle, not by way of DLPack. See Program::run in Fusion.h for what holds of caches.
+ * where it lies: as its handle, not by way of DLPack. See Program::run in Fusion.h for what holds of caches, and
+ * for variants of the graph that are compiled when the first inputs come that need them.
  */
 FUSION_API fusion_status fusion_program_run(fusion_program *program, size_t count, const char *const *names,
                                             const fusion_tensor *const *inputs, fusion_tensor **outputs);

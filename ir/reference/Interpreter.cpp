@@ -13,12 +13,17 @@ static std::string portName(mlir::Attribute named, const char *fallback, size_t 
 
 Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::string baseFolder,
                                         Options options) {
+  return create(function, std::make_shared<WeightFiles>(std::move(baseFolder)), std::move(options));
+}
+
+Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::shared_ptr<WeightFiles> weights,
+                                        Options options) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return badInput(fmt::format("function {} has no single-block body", function.getName().str()));
   Interpreter interpreter;
   interpreter.function = function;
   interpreter.options = std::move(options);
-  interpreter.weights = std::make_shared<WeightFiles>(std::move(baseFolder));
+  interpreter.weights = std::move(weights);
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(argument.getType());
     std::optional<DType> element = type ? dtypeOf(type.getElementType()) : std::nullopt;

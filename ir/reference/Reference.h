@@ -64,6 +64,9 @@ public:
   static Result<Interpreter> create(mlir::func::FuncOp function, std::string baseFolder) {
     return create(function, std::move(baseFolder), Options());
   }
+  /// With files that others have too.
+  static Result<Interpreter> create(mlir::func::FuncOp function, std::shared_ptr<WeightFiles> weights,
+                                    Options options);
 
   /// Host tensors. Errors: those of bindSymbols and of evaluate.
   Result<NamedTensors> run(const NamedTensors &inputs) const;

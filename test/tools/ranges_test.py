@@ -119,11 +119,21 @@ class Ranges(ToolTest):
         tensors = {"x": floats(3, 3), "mask": floats(1, 3)}
         write_safetensors(self.path("i.safetensors"), tensors)
         args = ["fusion-run", "model.onnx", "--inputs=i.safetensors", "--device=emulate"]
-        self.refuse(*args, "--quiet", says="say so before compiling: --dim=batch=1")
-        out, _ = self.run_tool(*args, "--dim=batch=1", "--outputs=o.safetensors")
+        out, err = self.run_tool(*args, "--dim=batch=1", "--outputs=o.safetensors")
         self.assertIn("a 3x3", out)
-        self.run_tool("fusion-run", "model.onnx", "--inputs=i.safetensors", "--device=cpu",
-                      "--expect=o.safetensors")
+        self.assertNotIn("variant", err)
+        for device in ("cpu", "emulate"):  # not known, it is found out when the inputs come
+            same = ["fusion-run", "model.onnx", "--inputs=i.safetensors", f"--device={device}"]
+            _, err = self.run_tool(*same, "--expect=o.safetensors")
+            self.assertEqual(err.count("variant: batch is 1 and broadcast to seq (nn.add at a)"), 1, err)
+            _, err = self.run_tool(*same, "--quiet")
+            self.assertNotIn("variant", err)
+        write_safetensors(self.path("i.safetensors"), {**tensors, "mask": floats(2, 3)})
+        self.refuse(*args, "--quiet", says="batch is 2 but seq is 3")
+        write_safetensors(self.path("i.safetensors"), tensors)
+        self.run_tool("fusion-compile", "model.onnx", "-o", "bundle", "--target=sm_90a")
+        self.refuse("fusion-run", "bundle", "--inputs=i.safetensors", "--device=emulate", "--quiet",
+                    says="say so before compiling: --dim=batch=1")
         self.refuse(*args, "--dim=batch=1,seq=4", says="input x dim 0 is 3, expected 4")
         self.refuse(*args, "--dim=tokens=1", says="no input has a dim 'tokens'; named dims: batch, seq")
         self.refuse(*args, "--dim=batch=1,batch=3", says="--dim gives 'batch' twice")
