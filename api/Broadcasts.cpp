@@ -8,7 +8,7 @@ namespace fusion {
 static std::optional<std::string> symbolOf(const Dim &dim) {
   const std::set<std::string> symbols = dim.symbols();
   return symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()) ? std::optional(*symbols.begin())
-                                                                      : std::nullopt;
+                                                                     : std::nullopt;
 }
 
 Broadcasts::Broadcasts(std::vector<PortShape> given, std::vector<DimEquality> equalities)
@@ -16,8 +16,7 @@ Broadcasts::Broadcasts(std::vector<PortShape> given, std::vector<DimEquality> eq
   for (const DimEquality &equality : equalities) {
     if (Dim::min(equality.left, equality.right) == equality.left) // a limit, as min(x, limit) == x
       continue;
-    for (auto [side, other] :
-         {std::pair(&equality.left, &equality.right), {&equality.right, &equality.left}})
+    for (auto [side, other] : {std::pair(&equality.left, &equality.right), {&equality.right, &equality.left}})
       if (auto symbol = symbolOf(*side))
         meetings.push_back({*symbol, *other, equality.reason});
   }

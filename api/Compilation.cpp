@@ -15,6 +15,8 @@ Compilation::Compilation(const Graph &graph, CompileOptions wanted, bool mayMeas
 Compilation::~Compilation() = default;
 
 static Status checkOptions(const Graph::Implementation &source, const CompileOptions &options) {
+  if (Status status = source.isOne(); !status)
+    return status;
   if (options.tensorParallel < 1)
     return badInput("a graph cannot run on " + std::to_string(options.tensorParallel) + " ranks");
   if (options.kvCapacity < 0)
@@ -70,6 +72,8 @@ Result<ProgramPlan> Compilation::plan() {
 }
 
 Result<ProgramPlan> Compilation::emittedPlan() {
+  if (Status status = graph.implementation()->isOne(); !status)
+    return status.error();
   std::string name = planKey(graph, options, mayMeasure);
   if (auto known = cachedPlan(cache, name)) {
     fusions = Report(known->report);

@@ -22,6 +22,8 @@ static void joinPorts(std::vector<Port> &ports, const std::vector<PortShard> &sh
 }
 
 static bool isCut(const Graph &graph) {
+  if (graph.implementation()->choice)
+    return false;
   auto entry = entryFunction(graph.implementation()->module.get());
   return entry && (*entry)->hasAttr(nn::meshAttr);
 }

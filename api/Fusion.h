@@ -48,7 +48,9 @@ inline constexpr std::string_view nextTokensName = "next_tokens", sampleSeedName
                                   tokenIdsName = "input_ids";
 
 struct LoadOptions {
-  /// Graph inputs whose contents are known now; they become constants.
+  /// Graph inputs whose contents are known now; they become constants. If one boolean input alone decides
+  /// which branch of an If runs, and the branches are too large to run both, the graph is loaded for both
+  /// values unless its value stands here: see Program::run.
   NamedTensors constants;
   /// The same as text: a number, true or false; several with commas between them for a vector.
   std::map<std::string, std::string> constantTexts;
@@ -100,7 +102,7 @@ public:
   static Result<Graph> load(const ModelBytes &model, const LoadOptions &options = {});
   const std::vector<Port> &inputs() const;
   const std::vector<Port> &outputs() const;
-  /// The graph in textual form, as `fusion-opt` prints it.
+  /// The graph in textual form, as `fusion-opt` prints it; both graphs where an input decides between two.
   std::string text() const;
 
   struct Implementation;
@@ -283,8 +285,12 @@ public:
   /// graph broadcasts it, a variant of the graph in which it is 1 runs (`--dim=batch=1`). The first such run
   /// compiles it, with a note on stderr; it is kept, reads the same weights, and takes the same caches. One
   /// program has at most 8 variants for such runs; a ninth is BadInput. A program for several ranks, of a
-  /// bundle or of a graph in text form, and one that is batchInvariant, has none: there such a run is BadInput
-  /// on devices, as it is everywhere if neither dim is 1.
+  /// bundle or of a graph in text form, and one that is batchInvariant, has none: there such a run is
+  /// BadInput on devices, as it is everywhere if neither dim is 1.
+  ///
+  /// Where an input decides which branch of an If runs, as `use_cache_branch` of merged decoders, each of its
+  /// values has a variant, too. compile() makes the one where it is true (or that `largestRun` asks for),
+  /// which report(), caches() and cudaSource() are of; enqueue() takes that input from the host.
   ///
   /// `where` matters on one GPU only. With Results::Device only fetch() brings results to the host. With
   /// Results::Queued the next run may take the results of this one before they are computed.

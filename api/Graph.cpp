@@ -7,6 +7,10 @@
 #include "ir/dialect/Types.h"
 #include "runtime/cuda/ReadMemory.h"
 
+#include "llvm/ADT/StringExtras.h"
+
+#include <fmt/format.h>
+
 using namespace mlir;
 
 namespace fusion {
@@ -86,7 +90,76 @@ static Result<ImportOptions> importOptionsOf(const LoadOptions &options) {
   return import;
 }
 
-static Result<std::shared_ptr<Graph::Implementation>> read(std::shared_ptr<const GraphSource> source) {
+/// More inputs that decide between graphs make too many graphs.
+static constexpr size_t mostChoices = 3;
+
+static Result<std::shared_ptr<Graph::Implementation>> read(std::shared_ptr<const GraphSource> source,
+                                                           size_t choices = 0);
+
+Status Graph::Implementation::isOne() const {
+  if (!choice)
+    return {};
+  return badInput(path + ": input '" + choice->input.name +
+                  "' decides which of two graphs runs: say its value before compiling: --constant=" +
+                  choice->input.name + "=1");
+}
+
+/// Each port as it is on both sides, whose names and types are the same. A dim that differs is a symbol: of
+/// inputs the one that it has on one side, of results one of its own.
+static Result<std::vector<Port>> commonPorts(const std::vector<Port> &left, const std::vector<Port> &right,
+                                             bool areInputs) {
+  std::vector<Port> common = left;
+  auto isSymbol = [](const Dim &dim) {
+    const std::set<std::string> symbols = dim.symbols();
+    return symbols.size() == 1 && dim == Dim::symbol(*symbols.begin());
+  };
+  for (auto [port, other] : llvm::zip_equal(common, right)) {
+    if (port.type != other.type || port.shape.size() != other.shape.size())
+      return badInput(fmt::format("'{}' is {} {} or {} {}", port.name, name(port.type),
+                                  shapeString(port.shape), name(other.type), shapeString(other.shape)));
+    for (size_t axis = 0; axis < port.shape.size(); ++axis) {
+      Dim &dim = port.shape[axis];
+      const Dim &there = other.shape[axis];
+      if (dim == there || (areInputs && isSymbol(dim)))
+        continue;
+      dim = areInputs && isSymbol(there) ? there : Dim::symbol(symbolName(port.name, axis));
+    }
+  }
+  return common;
+}
+
+/// The graphs for both values of the input that decides.
+static Result<std::shared_ptr<Graph::Implementation>>
+readBoth(const GraphSource &source, const DecidingInput &deciding, size_t choices) {
+  auto graph = std::make_shared<Graph::Implementation>();
+  graph->path = source.path;
+  graph->source = std::make_shared<GraphSource>(source);
+  Graph::Implementation::Choice choice{{deciding.name, DType::Bool, {}}, {}};
+  choice.input.shape.assign(deciding.shape.begin(), deciding.shape.end());
+  for (uint8_t value : {0, 1}) {
+    auto one = std::make_shared<GraphSource>(source);
+    one->import.constants[deciding.name] =
+        Tensor::of<uint8_t>(DType::Bool, deciding.shape, std::span<const uint8_t>(&value, 1));
+    auto made = read(std::move(one), choices + 1);
+    if (!made)
+      return Error{made.error().kind,
+                   fmt::format("{} (where {} is {})", made.error().message, deciding.name, value)};
+    choice.graphs[value] = Graph(std::move(*made));
+  }
+  for (auto [ports, of] : {std::pair(&graph->inputs, &Graph::inputs), {&graph->outputs, &Graph::outputs}}) {
+    auto common = commonPorts((choice.graphs[0].*of)(), (choice.graphs[1].*of)(), of == &Graph::inputs);
+    if (!common)
+      return Error{common.error().kind,
+                   fmt::format("{}: {}, as {} decides", source.path, common.error().message, deciding.name)};
+    *ports = std::move(*common);
+  }
+  graph->inputs.insert(graph->inputs.begin() + static_cast<std::ptrdiff_t>(deciding.index), choice.input);
+  graph->choice = std::move(choice);
+  return graph;
+}
+
+static Result<std::shared_ptr<Graph::Implementation>> read(std::shared_ptr<const GraphSource> source,
+                                                           size_t choices) {
   auto graph = std::make_shared<Graph::Implementation>();
   const std::string &path = graph->path = source->path;
   graph->source = source;
@@ -94,8 +167,11 @@ static Result<std::shared_ptr<Graph::Implementation>> read(std::shared_ptr<const
   const bool isOfRanks = namesRankFiles(path) && !source->import.contents;
   if (isOfRanks && source->ranks < 2)
     return badInput(path + ": stands for the files of several ranks; say how many there are");
+  std::optional<DecidingInput> deciding;
   auto module = isOfRanks ? importRankFiles(*graph->context, path, source->ranks, source->import)
-                          : loadModule(*graph->context, path, source->import);
+                          : loadModule(*graph->context, path, source->import, &deciding);
+  if (!module && deciding && choices < mostChoices)
+    return readBoth(*source, *deciding, choices);
   if (!module)
     return module.error();
   graph->module = std::move(*module);
@@ -162,6 +238,9 @@ const std::vector<Port> &Graph::inputs() const { return shared->inputs; }
 const std::vector<Port> &Graph::outputs() const { return shared->outputs; }
 
 std::string Graph::text() const {
+  if (const auto &choice = shared->choice)
+    return fmt::format("// where {0} is 0\n{1}// where {0} is 1\n{2}", choice->input.name,
+                       choice->graphs[0].text(), choice->graphs[1].text());
   std::string text;
   llvm::raw_string_ostream out(text);
   shared->module->print(out);

@@ -23,12 +23,21 @@ struct GraphSource {
 };
 
 struct Graph::Implementation {
+  /// Two graphs in one, of which an input decides which one runs: there is no module of both.
+  struct Choice {
+    Port input;      ///< one boolean, that neither of the two has
+    Graph graphs[2]; ///< where it is false, and where it is true; either may be such a choice
+  };
+  /// What a caller can do who needs one graph before it runs: an error where there is such a choice.
+  Status isOne() const;
+
   std::string path;
   std::string weightFolder; ///< where relative weight paths are looked up
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::shared_ptr<const GraphSource> source;
   std::vector<Port> inputs, outputs;
+  std::optional<Choice> choice; ///< then `module` is null
 };
 
 } // namespace fusion

@@ -127,14 +127,15 @@ static Status checkWeightPaths(ModuleOp module, const std::string &path) {
 }
 
 Result<OwningOpRef<ModuleOp>> loadModule(MLIRContext &context, const std::string &path,
-                                         const ImportOptions &options) {
+                                         const ImportOptions &options,
+                                         std::optional<DecidingInput> *deciding) {
   const bool isText = llvm::StringRef(path).ends_with(".mlir");
   if (!options.contents && !llvm::sys::fs::exists(path))
     return badInput(path + ": no such file");
   if (!options.contents && llvm::sys::fs::is_directory(path))
     return badInput(path + ": is a folder, not a graph file");
   if (llvm::StringRef(path).ends_with(".onnx") || (options.contents && !isText))
-    return importOnnx(context, path, options);
+    return importOnnx(context, path, options, deciding);
   if (!options.dims.empty())
     return badInput(path + ": sizes of dims can be given for ONNX files only");
   if (!options.constants.empty() || !options.constantTexts.empty())

@@ -17,9 +17,10 @@ void registerEverything(mlir::DialectRegistry &registry);
 /// A context with the dialects loaded whose diagnostics go nowhere unless a handler is set.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
-/// `.onnx` is imported, anything else parsed as MLIR text. Errors are one line.
+/// `.onnx` is imported, anything else parsed as MLIR text. Errors are one line. `deciding`: see importOnnx.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> loadModule(mlir::MLIRContext &context, const std::string &path,
-                                                     const ImportOptions &options = {});
+                                                     const ImportOptions &options = {},
+                                                     std::optional<DecidingInput> *deciding = nullptr);
 /// The function that is run: the only one, or @main.
 Result<mlir::func::FuncOp> entryFunction(mlir::ModuleOp module);
 /// Where relative weight paths of the graph read from `path` are looked up: beside it or, if a weight is not

@@ -9,7 +9,7 @@ Result<NamedTensors> Program::run(const NamedTensors &inputs, Results where) {
   auto chosen = shared->variants->choose(inputs);
   if (!chosen)
     return chosen.error();
-  auto outputs = (*chosen)->run(inputs, where);
+  auto outputs = (*chosen)->run(chosen->inputs(), where);
   if (where == Results::Queued)
     chosen->isQueued();
   return outputs;
@@ -19,7 +19,7 @@ Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) 
   auto chosen = shared->variants->choose(inputs, stream);
   if (!chosen)
     return chosen.error();
-  auto outputs = (*chosen)->enqueue(inputs, stream);
+  auto outputs = (*chosen)->enqueue(chosen->inputs(), stream);
   chosen->isQueued();
   return outputs;
 }
@@ -28,12 +28,12 @@ Result<NamedTensors> Program::fetch(const NamedTensors &tensors) { return shared
 
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
   auto chosen = shared->variants->choose(inputs);
-  return chosen ? (*chosen)->bench(inputs, iterations, cold) : chosen.error();
+  return chosen ? (*chosen)->bench(chosen->inputs(), iterations, cold) : chosen.error();
 }
 
 Result<Profile> Program::profile(const NamedTensors &inputs) {
   auto chosen = shared->variants->choose(inputs);
-  return chosen ? (*chosen)->profile(inputs) : chosen.error();
+  return chosen ? (*chosen)->profile(chosen->inputs()) : chosen.error();
 }
 
 RunStatistics Program::statistics() const { return shared->variants->statistics(); }

@@ -104,7 +104,7 @@ public:
 private:
   const int ranks;
   std::shared_ptr<WeightFiles> weights; ///< of all variants
-  LoweredGraph graph; ///< before what points into it
+  LoweredGraph graph;                   ///< before what points into it
   std::optional<RankReference> group;
   std::optional<Interpreter> interpreter;
 };

@@ -20,7 +20,8 @@ Result<size_t> weightBytesOf(const ProgramPlan &plan, int rank, Device device,
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan &buffer = plan.buffers[i];
     const bool isPrepared = buffer.kind == BufferPlan::Kind::Prepared;
-    if (!used[i] || (!elsewhere.empty() && elsewhere[i].address) || (buffer.kind != BufferPlan::Kind::Weight && !isPrepared))
+    if (!used[i] || (!elsewhere.empty() && elsewhere[i].address) ||
+        (buffer.kind != BufferPlan::Kind::Weight && !isPrepared))
       continue;
     Result<std::vector<WeightRows>> rows = weightRows(buffer, rank);
     if (!rows)

@@ -109,7 +109,8 @@ FUSION_API fusion_status fusion_options_set(fusion_options *options, const char 
  * not copied and must not change: see LoadOptions::weights in Fusion.h. */
 FUSION_API fusion_status fusion_options_weight(fusion_options *options, const char *name,
                                                const fusion_tensor *tensor);
-/* A graph input whose contents are known when the graph is loaded; it becomes a constant. */
+/* A graph input whose contents are known when the graph is loaded; it becomes a constant. A boolean that
+ * alone decides which branch of an If runs need not be given: see Program::run in Fusion.h. */
 FUSION_API fusion_status fusion_options_constant(fusion_options *options, const char *name,
                                                  const fusion_tensor *tensor);
 /* An external data file by the location that the model names, not copied. `release` (may be NULL) is called
@@ -188,8 +189,8 @@ FUSION_API int fusion_program_rank(const fusion_program *program);
 
 /* Runs on `count` inputs by name. `outputs` has room for as many handles as fusion_program_outputs() has
  * ports, and gets one each in that order. An output that extends a cache is given back as it is to extend it
- * where it lies: as its handle, not by way of DLPack. See Program::run in Fusion.h for what holds of caches, and
- * for variants of the graph that are compiled when the first inputs come that need them.
+ * where it lies: as its handle, not by way of DLPack. See Program::run in Fusion.h for what holds of caches,
+ * and for variants of the graph that are compiled when the first inputs come that need them.
  */
 FUSION_API fusion_status fusion_program_run(fusion_program *program, size_t count, const char *const *names,
                                             const fusion_tensor *const *inputs, fusion_tensor **outputs);

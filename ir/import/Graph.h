@@ -104,6 +104,8 @@ public:
   /// Where the node around all loops stands whose bodies are being built: what is stored in the file is built
   /// there.
   std::optional<mlir::OpBuilder::InsertPoint> outermost;
+  /// Once run() has failed for a branch that is not known: see importOnnx.
+  std::optional<DecidingInput> deciding;
   int64_t loops = 0; ///< whose bodies have been begun
   /// Runs `check` with diagnostics of MLIR caught: what they said if it fails.
   std::string verifyText(mlir::Operation *op);

@@ -40,7 +40,8 @@ static std::string onOneLine(std::string message) {
 }
 
 Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path,
-                                         const ImportOptions &options) {
+                                         const ImportOptions &options,
+                                         std::optional<DecidingInput> *deciding) {
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   auto model = onnx::openModel(path, options.contents);
   if (!model)
@@ -61,6 +62,8 @@ Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string
     }
     return module;
   }
+  if (deciding)
+    *deciding = importer.deciding;
   return Error{module.error().kind, onOneLine(module.error().message)};
 }
 

@@ -1,26 +1,33 @@
 #include "ir/import/InputShapes.h"
 
+#include "ir/import/Onnx.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace fusion::onnx {
+namespace fusion {
+namespace onnx {
 
 /// Names that exporters write where they know none; two of them are not the same dim.
 static bool isPlaceholder(llvm::StringRef name) {
   return name.empty() || name == "?" || name == "None" || name == "-1" || name == "unk" || name == "*";
 }
 
-static std::string symbolName(llvm::StringRef input, int dim) {
+} // namespace onnx
+
+std::string symbolName(std::string_view port, size_t dim) {
   std::string name;
-  for (char c : input)
+  for (char c : port)
     name.push_back(llvm::isAlnum(c) ? c : '_');
   if (name.empty() || llvm::isDigit(name[0]))
     name.insert(name.begin(), '_');
   return fmt::format("{}_{}", name, dim);
 }
+
+namespace onnx {
 
 static Result<DimShape> declaredShape(const proto::ValueInfoProto &input) {
   if (!input.type().has_tensor_type())
@@ -33,7 +40,7 @@ static Result<DimShape> declaredShape(const proto::ValueInfoProto &input) {
     return badInput(fmt::format("input '{}' has no shape", input.name()));
   DimShape shape;
   for (const auto &dim : type.shape().dim()) {
-    int index = static_cast<int>(shape.size());
+    const size_t index = shape.size();
     if (dim.has_dim_value() && dim.dim_value() >= 0) {
       shape.push_back(dim.dim_value());
     } else if (!dim.has_dim_param() || isPlaceholder(dim.dim_param())) {
@@ -100,4 +107,5 @@ DimReplacements InputShapes::learnt(const DimReplacements &all) const {
   return learnt;
 }
 
-} // namespace fusion::onnx
+} // namespace onnx
+} // namespace fusion

@@ -9,7 +9,9 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace fusion {
 
@@ -35,12 +37,25 @@ struct ImportOptions {
   bool trustPaths = false;
 };
 
+/// The symbol of a dim of a port that has none: an identifier.
+std::string symbolName(std::string_view port, size_t dim);
+
+/// An input of the graph, one boolean, from which alone it follows which branch of an If runs.
+struct DecidingInput {
+  std::string name;
+  size_t index = 0; ///< among the inputs that are no constants
+  Shape shape;
+};
+
 /// Imports the model file at `path` (opset 7 to 28) as a module with one function `main`.
 ///
 /// Weights stay in their files: the module refers to them by path, offset and length. Shapes that depend on
 /// contents of inputs are errors, as are files that are damaged in any way; every error is one line with the
 /// file, the node where there is one, and the reason. The context needs the dialects of registerDialects().
+/// If it is an error that a branch is not known, `deciding` gets the input that decides, if there is one:
+/// with a constant for that input the graph can be imported.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(mlir::MLIRContext &context, const std::string &path,
-                                                     const ImportOptions &options = {});
+                                                     const ImportOptions &options = {},
+                                                     std::optional<DecidingInput> *deciding = nullptr);
 
 } // namespace fusion

@@ -2,6 +2,8 @@
 #include "ir/import/Known.h"
 #include "ir/import/Subgraph.h"
 
+#include "ir/dialect/SymbolicShapes.h"
+
 using namespace mlir;
 
 namespace fusion::onnx {
@@ -74,6 +76,52 @@ Value filledUp(NodeImporter &n, Value x, const DimShape &shape) {
                             {n.dims("low", low), n.dims("high", high)});
 }
 
+/// The argument of the graph, of one element, from which alone the value follows. Null if it takes more, and
+/// in `isConstant` whether it takes none.
+BlockArgument decidingArgument(Value value, bool &isConstant, int depth = 16) {
+  isConstant = false;
+  auto type = llvm::dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || type.getNumElements() != 1 || depth == 0)
+    return {};
+  if (auto argument = llvm::dyn_cast<BlockArgument>(value))
+    return llvm::isa<func::FuncOp>(argument.getOwner()->getParentOp()) ? argument : BlockArgument();
+  Operation *op = value.getDefiningOp();
+  isConstant = llvm::isa<nn::ConstantOp>(op);
+  if (op->getNumOperands() == 0)
+    return {};
+  BlockArgument found;
+  isConstant = true;
+  for (Value operand : op->getOperands()) {
+    bool isKnown = false;
+    const BlockArgument argument = decidingArgument(operand, isKnown, depth - 1);
+    isConstant &= isKnown;
+    if ((!argument && !isKnown) || (argument && found && argument != found))
+      return {};
+    found = argument ? argument : found;
+  }
+  return found;
+}
+
+/// What to do about a branch that is not known, if one input decides it; the importer takes note of one that
+/// is a boolean.
+std::string remedy(NodeImporter &n, Value condition) {
+  bool isConstant = false;
+  const BlockArgument argument = condition ? decidingArgument(condition, isConstant) : BlockArgument();
+  if (!argument)
+    return {};
+  auto function = llvm::cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::nameAttr);
+  if (!name) // of a loop's body
+    return {};
+  const bool isFlag = elementType(argument).isInteger(1);
+  if (isFlag)
+    n.owner().deciding =
+        DecidingInput{name.str(), argument.getArgNumber(), Shape(tensorType(argument).getShape())};
+  return "; input '" + name.str() +
+         "' alone decides it: say its value before compiling: --constant=" + name.str() + "=" +
+         (isFlag ? "1" : "VALUE");
+}
+
 /// One of two values. Where their sizes differ, the condition must be told by sizes: the result's size is
 /// then an expression of them.
 Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
@@ -81,8 +129,9 @@ Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
     return {};
   const DimShape left = n.shapeOf(yes), right = n.shapeOf(no);
   if (NodeImporter::typeOf(yes) != NodeImporter::typeOf(no) || left.size() != right.size()) {
-    n.fail(
-        "the condition depends on run-time data, and the branches give tensors of different types or ranks");
+    n.fail("the condition depends on run-time data, and the branches give tensors of different types or "
+           "ranks" +
+           remedy(n, condition));
     return {};
   }
   DimShape larger, sizes;
@@ -91,7 +140,7 @@ Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
     const bool same = n.owner().resolve(a - b) == Dim(0);
     if (!same && (!taken || !a.isStatic() || !b.isStatic())) {
       n.fail("the condition depends on run-time data, and the branches give tensors of " + shapeString(left) +
-             " and " + shapeString(right));
+             " and " + shapeString(right) + remedy(n, condition));
       return {};
     }
     larger.push_back(same ? a : Dim::max(a, b));
@@ -105,24 +154,16 @@ Value selected(NodeImporter &n, Value condition, Value yes, Value no) {
                                n.ints("steps", std::vector<int64_t>(sizes.size(), 1))});
 }
 
-/// What to say of the condition, or of an input that it follows from.
-std::string knownBeforehand(NodeImporter &n) {
-  GraphValue *condition = outerValue(n, 0);
-  const bool isInput = condition && llvm::isa_and_nonnull<BlockArgument>(condition->value);
-  return isInput ? n.proto().input(0) + "=true" : "NAME=VALUE";
-}
-
 /// Runs both branches and selects from their results.
 void selectBranch(NodeImporter &n, const proto::GraphProto &yes, const proto::GraphProto &no) {
+  Value condition = n.operand(0);
+  if (n.failed())
+    return;
   for (const proto::GraphProto *graph : {&yes, &no})
     if (std::string cost = costOf(*graph); !cost.empty())
       return n.fail("the condition (input 0, '" + n.proto().input(0) +
                     "') depends on run-time data, and a branch " + cost +
-                    ": too much to run both and choose; --constant=" + knownBeforehand(n) +
-                    " says beforehand which (LoadOptions::constants)");
-  Value condition = n.operand(0);
-  if (n.failed())
-    return;
+                    ": too much to run both and choose" + remedy(n, condition));
   condition = n.reshape(condition, {});
   std::optional<Values> results[2];
   for (auto [result, graph] : {std::pair(&results[0], &yes), std::pair(&results[1], &no)}) {

@@ -149,6 +149,62 @@ TEST(ImportStructure, CheapBranchesOnDataAreSelectedFrom) {
               HasSubstr("the branches give tensors of different types"));
 }
 
+/// `node`: makes the condition `c` of what inputs there are.
+ModelBuilder branchOn(const std::function<void(ModelBuilder &)> &node) {
+  ModelBuilder b = branchOnData("Neg", "MatMul");
+  b.graph().mutable_input()->RemoveLast();
+  node(b);
+  return b;
+}
+
+TEST(ImportStructure, AnInputThatAloneDecidesIsNamed) {
+  const std::string remedy = "too much to run both and choose; input 'flag' alone decides it: say its value "
+                             "before compiling: --constant=flag=";
+  auto deciding = [](const ModelBuilder &model) {
+    Importer importer;
+    const std::string path = importer.folder / "model.onnx";
+    writeFile(path, model.model.SerializeAsString());
+    std::optional<DecidingInput> found;
+    EXPECT_FALSE(importOnnx(importer.context, path, {}, &found));
+    return found;
+  };
+  const ModelBuilder inverted = branchOn([](ModelBuilder &b) {
+    b.input("flag", TensorProto::BOOL, {"1"});
+    b.node("Not", {"flag"}, {"not"});
+    b.node("Identity", {"not"}, {"same"});
+    b.node("Squeeze", {"same"}, {"c"});
+  });
+  EXPECT_THAT(Importer().text(inverted), HasSubstr(remedy + "1"));
+  auto found = deciding(inverted);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->name, "flag");
+  EXPECT_EQ(found->index, 1u);
+  EXPECT_EQ(found->shape, Shape{1});
+  // A number has too many values to import them all.
+  const ModelBuilder number = branchOn([](ModelBuilder &b) {
+    b.input("flag", TensorProto::INT64, {}).ints("two", {2}, true);
+    b.node("Greater", {"flag", "two"}, {"c"});
+  });
+  EXPECT_THAT(Importer().text(number), HasSubstr(remedy + "VALUE"));
+  EXPECT_FALSE(deciding(number));
+  // Two inputs, an input of more elements, computed data.
+  for (const auto &node : std::vector<std::function<void(ModelBuilder &)>>{
+           [](ModelBuilder &b) {
+             b.input("flag", TensorProto::BOOL, {}).input("other", TensorProto::BOOL, {});
+             b.node("And", {"flag", "other"}, {"c"});
+           },
+           [](ModelBuilder &b) {
+             b.input("flag", TensorProto::FLOAT, {"4"}).ints("axes", {0});
+             ModelBuilder::attribute(b.node("ReduceMax", {"flag", "axes"}, {"m"}), "keepdims", 0);
+             ModelBuilder::attribute(b.node("Cast", {"m"}, {"c"}), "to", int64_t(TensorProto::BOOL));
+           }}) {
+    const ModelBuilder model = branchOn(node);
+    EXPECT_THAT(Importer().text(model),
+                AllOf(HasSubstr("too much to run both"), Not(HasSubstr("--constant"))));
+    EXPECT_FALSE(deciding(model));
+  }
+}
+
 /// Tables of different length, chosen by a size: what is selected has the length of the table taken.
 TEST(ImportStructure, BranchesOfOtherSizesAreSelectedBySizes) {
   ModelBuilder b = vectorModel();
