@@ -174,20 +174,6 @@ TEST(Executor, AWeightComesInParts) {
     }
 }
 
-/// The sample whose weights are made of two others when they are loaded: 2 * a * b.
-static ProgramPlan preparedPlan() {
-  ProgramPlan plan = samplePlan();
-  plan.buffers[3] = {BufferPlan::Kind::Prepared, "w", DType::F32, {4}, {}};
-  plan.buffers.push_back({BufferPlan::Kind::Weight, "a", DType::F32, {4}, floats({4}, 0.5f, 0.25f)});
-  plan.buffers.push_back({BufferPlan::Kind::Weight, "b", DType::F32, {4}, floats({4}, 1, 0)});
-  KernelLaunch launch = plan.steps[0].alternatives[0].launches[0];
-  launch.arguments = {PointerArgument{6}, PointerArgument{7}, PointerArgument{3, 0, /*written=*/true},
-                      ScalarArgument{4}};
-  launch.gridX = 1;
-  plan.preparation.emplace_back().alternatives.push_back({{}, {launch}});
-  return plan;
-}
-
 TEST(Executor, WeightsArePreparedOnce) {
   auto executor = make(preparedPlan());
   ASSERT_TRUE(executor);

@@ -116,6 +116,20 @@ inline ProgramPlan samplePlan() {
   return plan;
 }
 
+/// The sample whose weights are made of two others when they are loaded: 2 * a * b.
+inline ProgramPlan preparedPlan() {
+  ProgramPlan plan = samplePlan();
+  plan.buffers[3] = {BufferPlan::Kind::Prepared, "w", DType::F32, {4}, {}};
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "a", DType::F32, {4}, floats({4}, 0.5f, 0.25f)});
+  plan.buffers.push_back({BufferPlan::Kind::Weight, "b", DType::F32, {4}, floats({4}, 1, 0)});
+  KernelLaunch launch = plan.steps[0].alternatives[0].launches[0];
+  launch.arguments = {PointerArgument{6}, PointerArgument{7}, PointerArgument{3, 0, /*written=*/true},
+                      ScalarArgument{4}};
+  launch.gridX = 1;
+  plan.preparation.emplace_back().alternatives.push_back({{}, {launch}});
+  return plan;
+}
+
 /// The sample with an input `past` of [batch, p] that lies in a buffer of [batch, 8], where the result
 /// `present` is too.
 inline ProgramPlan cachePlan() {
