@@ -4,6 +4,8 @@
 
 #include "ir/dialect/SymbolicShapes.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 
 namespace fusion::onnx {
@@ -76,28 +78,28 @@ Value filledUp(NodeImporter &n, Value x, const DimShape &shape) {
                             {n.dims("low", low), n.dims("high", high)});
 }
 
-/// The argument of the graph, of one element, from which alone the value follows. Null if it takes more, and
-/// in `isConstant` whether it takes none.
-BlockArgument decidingArgument(Value value, bool &isConstant, int depth = 16) {
-  isConstant = false;
-  auto type = llvm::dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || type.getNumElements() != 1 || depth == 0)
-    return {};
-  if (auto argument = llvm::dyn_cast<BlockArgument>(value))
-    return llvm::isa<func::FuncOp>(argument.getOwner()->getParentOp()) ? argument : BlockArgument();
-  Operation *op = value.getDefiningOp();
-  isConstant = llvm::isa<nn::ConstantOp>(op);
-  if (op->getNumOperands() == 0)
-    return {};
+/// The argument of the graph from which alone, and from constants, the condition follows, if all on the way
+/// are single elements; else null.
+BlockArgument decidingArgument(Value condition) {
+  constexpr size_t mostValues = 64;
   BlockArgument found;
-  isConstant = true;
-  for (Value operand : op->getOperands()) {
-    bool isKnown = false;
-    const BlockArgument argument = decidingArgument(operand, isKnown, depth - 1);
-    isConstant &= isKnown;
-    if ((!argument && !isKnown) || (argument && found && argument != found))
+  llvm::SetVector<Value> values;
+  values.insert(condition);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Value value = values[i];
+    auto type = llvm::dyn_cast<RankedTensorType>(value.getType());
+    if (!type || !type.hasStaticShape() || type.getNumElements() != 1 || values.size() > mostValues)
       return {};
-    found = argument ? argument : found;
+    if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
+      if (found || !llvm::isa<func::FuncOp>(argument.getOwner()->getParentOp()))
+        return {};
+      found = argument;
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    if (op->getNumOperands() == 0 && !llvm::isa<nn::ConstantOp>(op))
+      return {};
+    values.insert(op->operand_begin(), op->operand_end());
   }
   return found;
 }
@@ -105,8 +107,7 @@ BlockArgument decidingArgument(Value value, bool &isConstant, int depth = 16) {
 /// What to do about a branch that is not known, if one input decides it; the importer takes note of one that
 /// is a boolean.
 std::string remedy(NodeImporter &n, Value condition) {
-  bool isConstant = false;
-  const BlockArgument argument = condition ? decidingArgument(condition, isConstant) : BlockArgument();
+  const BlockArgument argument = condition ? decidingArgument(condition) : BlockArgument();
   if (!argument)
     return {};
   auto function = llvm::cast<func::FuncOp>(argument.getOwner()->getParentOp());

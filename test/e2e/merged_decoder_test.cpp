@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <thread>
+
 using namespace fusion;
 using namespace fusion::test;
 using testing::AllOf;
@@ -157,6 +159,25 @@ TEST_F(Variants, ABranchAndADimThatIs1) {
     }
     EXPECT_EQ(any.statistics().variants, 4u);
   }
+}
+
+TEST_F(Variants, ThreadsShareTheBranches) {
+  Program any = program(mergedDecoder(), kernelDevice());
+  std::vector<NamedTensors> inputs, expected;
+  for (auto [usesCache, sequence] : {std::pair(false, 4), {true, 1}, {false, 2}, {true, 3}}) {
+    inputs.push_back(mergedInputs(usesCache, 2, sequence, 3));
+    Program alone = program(mergedDecoder(), RunOn::Cpu);
+    expected.push_back(run(alone, inputs.back()));
+  }
+  std::vector<std::thread> threads;
+  for (size_t first = 0; first < 4; ++first)
+    threads.emplace_back([&, first] {
+      for (size_t i = 0; i < 8; ++i)
+        expectSame(run(any, inputs[(first + i) % 4]), expected[(first + i) % 4]);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(any.statistics().variants, 2u);
 }
 
 /// Two inputs that decide, of which one matters in one branch only.
