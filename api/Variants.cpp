@@ -186,11 +186,12 @@ Result<Variants::Variant *> Variants::find(Family &family, const NamedTensors &i
   for (Ones more = variant->broadcasts.of(inputs); !more.empty(); more = variant->broadcasts.of(inputs)) {
     for (const std::string &symbol : more)
       what += (what.empty() ? "" : ", ") + variant->broadcasts.describe(symbol);
+    const size_t before = ones.size();
     ones.merge(more);
     auto next = planned(family, ones, what);
     if (!next)
       return next.error();
-    if (!*next)
+    if (!*next || ones.size() == before) // that one should know
       return shared;
     variant = *next;
   }

@@ -135,11 +135,17 @@ TEST_F(Variants, QueuedResultsAreThereForTheNext) {
   const std::vector<float> x = inputs["x"].toFloats(), y = inputs["y"].toFloats();
   for (size_t i = 0; i < z.size(); ++i)
     EXPECT_FLOAT_EQ(z[i], 2 * (x[i % 4] + y[i]));
+  auto streamed = any.enqueue({{"x", inputs["x"]}, {"y", doubled->at("z")}}, nullptr);
+  ASSERT_TRUE(bool(streamed)) << streamed.error().message;
+  const std::vector<float> sum = any.fetch(*streamed)->at("z").toFloats();
+  for (size_t i = 0; i < sum.size(); ++i)
+    EXPECT_FLOAT_EQ(sum[i], x[i % 4] + z[i]);
+  EXPECT_EQ(any.statistics().variants, 2u);
+  EXPECT_EQ(any.statistics().runs, 3u);
 }
 
 TEST_F(Variants, OneProgramMakesSoManyOfThem) {
   ModelBuilder model;
-  const std::vector<std::string> symbols = {"a", "b", "c", "d"};
   model.input("x", f32, {"a", "b", "c", "d"}).input("y", f32, {"e", "f", "g", "h"}).output("z");
   model.node("Add", {"x", "y"}, {"z"});
   Program any = program(model, kernelDevice());
