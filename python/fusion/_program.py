@@ -137,8 +137,8 @@ class Program(HasPorts):
 
     @property
     def statistics(self):
-        """How runs were brought to the device, as a dict: runs, plans, recordings, replays, variants (programs
-        that were compiled for runs of one kind each), host_microseconds of the last run ..."""
+        """How runs were brought to the device, as a dict: runs, plans, recordings, replays, variants
+        (programs that were compiled for runs of one kind each), host_microseconds of the last run ..."""
         return json.loads(self._core.statistics())
 
     def bench(self, inputs, iterations=100, cold=False):
