@@ -267,6 +267,8 @@ std::optional<std::string> raggedRefusal(const Problem &problem) {
     return std::string("which kernel a token gets would depend on other sequences");
   if (op.getCausal() || op.getWindow() > 0 || problem.mask)
     return std::string("limits of the keys that count from the last one, or a mask");
+  if (problem.sink && problem.context.shape(problem.sink->sink)[0] != Dim(1))
+    return std::string("a sink of each entry");
   if (auto reason = tensorCoreRefusal(problem))
     return reason;
   if (problem.group.value() > fewestRows)

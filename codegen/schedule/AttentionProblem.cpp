@@ -236,8 +236,8 @@ static std::optional<std::string> decodingRefusal(const Region &region, const Ke
 
 /// Pages of keys and values that the region gathers: what the kernels read where it lies.
 static std::optional<std::string> pagingRefusal(const Region &region, const KernelContext &context,
-                                                nn::AttentionOp attention) {
-  const Stored keys = storedOf(region, attention.getK()), values = storedOf(region, attention.getV());
+                                                const Operands &operands) {
+  const Stored keys = storedOf(region, operands.keys), values = storedOf(region, operands.values);
   if (!keys.paging && !values.paging)
     return std::nullopt;
   if (!keys.paging || !values.paging)
@@ -256,7 +256,7 @@ static std::optional<std::string> pagingRefusal(const Region &region, const Kern
   for (Value value : {keys.tensor, values.tensor, table, sequences ? sequences : table})
     if (!llvm::is_contained(region.inputs, value))
       return std::string("pages, or a block table, that are computed in the region");
-  const DimShape &shape = context.shape(attention.getK());
+  const DimShape &shape = context.shape(operands.keys);
   if (context.shape(sequences ? sequences : table)[0] != shape[0] ||
       context.shape(table)[1] * pageSize != shape[2])
     return std::string("a block table of other entries or keys than the attention has");
@@ -328,7 +328,7 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
   for (Value operand : {operands.keys, operands.values})
     if (auto reason = decodingRefusal(region, context, op, operand))
       return reason;
-  if (auto reason = pagingRefusal(region, context, op))
+  if (auto reason = pagingRefusal(region, context, operands))
     return reason;
   if (operands.sink && !llvm::is_contained(region.inputs, operands.sink->sink))
     return std::string("a sink that is computed in the region");

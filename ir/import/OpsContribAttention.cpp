@@ -163,41 +163,6 @@ Value growCache(NodeImporter &node, const Group &group, unsigned pastInput, Valu
                                       {node.i64("axis", 2), node.flag("grows", !group.isBuffer)});
 }
 
-/// x with one more entry in front of its dim `axis`.
-Value withFront(NodeImporter &node, Value x, int64_t axis, double value) {
-  DimShape low(node.rankOf(x), Dim(0)), high = low;
-  if (node.failed())
-    return {};
-  low[axis] = 1;
-  return node.build<nn::PadOp>({x, node.scalar(NodeImporter::typeOf(x), value)},
-                               {node.dims("low", low), node.dims("high", high)});
-}
-
-/// A sink takes its share of every row and gives nothing: a key and a value of zeros in front, whose score is
-/// the sink (0 without one). In front, it is no later than any query.
-Value attendWithSink(NodeImporter &node, const Group &group, Value k, Value v, Value mask,
-                     AttentionSettings settings) {
-  if (node.failed())
-    return {};
-  const Type f32 = node.f32Type();
-  const Dim queries = group.sequence, keys = node.shapeOf(k)[2], heads = node.shapeOf(group.q)[1];
-  if (settings.window > 0) { // the sink is in every window
-    Value rows = node.reshape(countFrom(node, keys - queries, queries), {queries, 1});
-    Value oldest = node.sub(rows, node.scalar(node.i64Type(), static_cast<double>(settings.window)));
-    mask = restrictMask(node, mask, node.build<nn::GreaterOp>({countFrom(node, 0, keys), oldest}));
-    settings.window = 0;
-  }
-  Value sink = node.has(headSinkInput) ? node.cast(node.operand(headSinkInput), f32) : Value();
-  sink = sink ? node.reshape(sink, {1, heads, 1, 1}) : node.expand(node.scalar(f32, 0), {1, heads, 1, 1});
-  Value scores = node.concat({sink, node.expand(node.scalar(f32, 0), {1, heads, 1, keys})}, 3);
-  if (mask && !node.failed()) {
-    const bool chooses = NodeImporter::typeOf(mask).isInteger(1);
-    Value wide = withFront(node, mask, node.rankOf(mask) - 1, chooses ? 1 : 0);
-    scores = chooses ? restrictMask(node, scores, wide) : node.add(node.cast(wide, f32), scores);
-  }
-  return attend(node, group.q, withFront(node, k, 2, 0), withFront(node, v, 2, 0), scores, settings);
-}
-
 /// The last valid key of each batch entry, [batch, 1, 1, 1].
 Value lastKeys(NodeImporter &node, const Group &group) {
   return node.reshape(node.cast(node.operand(lengthsInput), node.i64Type()), {group.batch, 1, 1, 1});
@@ -215,7 +180,8 @@ Value attendAsAsked(NodeImporter &node, const Group &group, Value k, Value v, Va
                     const AttentionSettings &settings) {
   const bool isSmooth = node.intAttribute("smooth_softmax", 0) > 0;
   return mergeHeads(node, isSmooth || node.has(headSinkInput)
-                              ? attendWithSink(node, group, k, v, mask, settings)
+                              ? attendWithSink(node, group.q, k, v, mask,
+                                               node.optionalOperand(headSinkInput), settings)
                               : attend(node, group.q, k, v, mask, settings));
 }
 

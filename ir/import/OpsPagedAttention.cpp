@@ -61,7 +61,9 @@ public:
       return;
     const DimShape heads = n.shapeOf(q);
     const Value queries = n.reshape(q, {tokens, heads[1], 1, heads[2]});
-    const Value y = attend(n, queries, allKeys, allValues, visible(), settings);
+    const Value y = n.has(sinkInput) ? attendWithSink(n, queries, allKeys, allValues, visible(),
+                                                      n.operand(sinkInput), settings)
+                                     : attend(n, queries, allKeys, allValues, visible(), settings);
     if (!n.failed())
       n.result(0, n.reshape(y, {tokens, n.shapeOf(y)[1] * n.shapeOf(y)[3]}));
   }
@@ -76,8 +78,6 @@ private:
     for (auto [attribute, input] :
          {std::pair("k_cache_dtype", keyCacheInput), std::pair("v_cache_dtype", valueCacheInput)})
       checkType(attribute, input);
-    if (n.has(sinkInput))
-      n.fail("head_sink is not supported");
     if (n.has(queryNormInput) != n.has(keyNormInput))
       n.fail("q_norm_weight and k_norm_weight come together");
     if (isLatent == n.has(valueCacheInput))

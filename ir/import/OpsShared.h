@@ -37,6 +37,10 @@ struct AttentionSettings {
 /// nn.attention in which a row without keys gives 0. `mask` may be null.
 mlir::Value attend(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value mask,
                    const AttentionSettings &settings);
+/// The same with a score of each head that takes its share of every row and adds no value: `sink`, [heads], or
+/// 0 where it is null.
+mlir::Value attendWithSink(NodeImporter &node, mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value mask,
+                           mlir::Value sink, AttentionSettings settings);
 /// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
 double defaultScale(NodeImporter &node, mlir::Value q);
 

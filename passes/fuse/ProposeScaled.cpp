@@ -77,9 +77,15 @@ static std::optional<nn::PagedKeys> pagesOfKeys(Value operand) {
   return nn::matchPagedKeys(encodedOperand(operand));
 }
 
+static bool hasPages(Value keys, Value values) {
+  const auto ofKeys = pagesOfKeys(keys), ofValues = pagesOfKeys(values);
+  return ofKeys && ofValues && ofKeys->table == ofValues->table;
+}
+/// Of its keys and values, or of those behind a sink.
 static bool hasPages(nn::AttentionOp attention) {
-  const auto keys = pagesOfKeys(attention.getK()), values = pagesOfKeys(attention.getV());
-  return keys && values && keys->table == values->table;
+  if (auto sink = nn::matchAttentionSink(attention))
+    return hasPages(sink->keys, sink->values);
+  return hasPages(attention.getK(), attention.getV());
 }
 
 /// What the op's kernels do themselves as they read its operands: put a sink in front, decode codes, look up
@@ -97,8 +103,8 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
   if (sink)
     all.push_back(sink->ops);
-  const bool isPaged = hasPages(attention); // not with a sink, which stands between
-  SmallVector<Operation *> tables;          // after what reads them
+  const bool isPaged = hasPages(attention);
+  SmallVector<Operation *> tables; // after what reads them
   for (Value operand :
        {sink ? sink->keys : Value(attention.getK()), sink ? sink->values : Value(attention.getV())}) {
     all.push_back(decodingOpsOfKeys(operand));
@@ -204,7 +210,7 @@ Proposals proposePagedAttentions(const ProposalContext &context) {
 Proposals proposeSinkAttentions(const ProposalContext &context) {
   return propose(context, "sink_attention", [](Operation *op) {
     auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-    return attention && nn::matchAttentionSink(attention);
+    return attention && !hasPages(attention) && nn::matchAttentionSink(attention);
   });
 }
 

@@ -18,9 +18,8 @@ RunOn kernelDevice() {
 constexpr int64_t pages = 11, pageSize = 8, heads = 4, groups = 2, size = 16;
 
 /// One node, with rotation, window and cap.
-Result<Graph> oneNode() {
-  return Graph::load(std::string(FUSION_SOURCE_DIR) +
-                     "/test/import/contrib/test_paged_rotary_window_cap/model.onnx");
+Result<Graph> oneNode(const std::string &name = "paged_rotary_window_cap") {
+  return Graph::load(std::string(FUSION_SOURCE_DIR) + "/test/import/contrib/test_" + name + "/model.onnx");
 }
 
 Tensor integers(std::vector<int32_t> values, Shape shape = {}) {
@@ -53,8 +52,9 @@ NamedTensors step(const std::vector<int32_t> &fresh, const std::vector<int32_t> 
   return inputs;
 }
 
-TEST(PagedCache, StepsInPlaceAreStepsThatCopy) {
-  auto graph = oneNode();
+/// Several steps of one node, which scatters and gathers on the CPU, and works in place as kernels.
+void expectSteps(const std::string &name, const NamedTensors &weights) {
+  auto graph = oneNode(name);
   ASSERT_TRUE(bool(graph)) << graph.error().message;
   auto reference = compile(*graph, {.device = RunOn::Cpu});
   auto program = compile(*graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = 1});
@@ -78,6 +78,8 @@ TEST(PagedCache, StepsInPlaceAreStepsThatCopy) {
     SCOPED_TRACE("past " + std::to_string(past[0]));
     NamedTensors inputs = step(fresh, past, random), others;
     inputs["cos"] = cos, inputs["sin"] = sin;
+    for (const auto &[name, value] : weights)
+      inputs[name] = value;
     others = inputs;
     for (const auto &[name, value] : own) {
       inputs[name] = value;
@@ -98,6 +100,13 @@ TEST(PagedCache, StepsInPlaceAreStepsThatCopy) {
       past[i] += fresh[i];
   }
   EXPECT_EQ(first.toFloats(), before) << "the caller's pages were written";
+}
+
+TEST(PagedCache, StepsInPlaceAreStepsThatCopy) { expectSteps("paged_rotary_window_cap", {}); }
+
+TEST(PagedCache, StepsWithSinks) {
+  expectSteps("paged_sink_window_cap",
+              {{"sink", Tensor::of<float>(DType::F32, {heads}, std::vector<float>{-20, 0.5, 2, 30})}});
 }
 
 TEST(PagedCache, PagesOutOfRangeAreErrors) {

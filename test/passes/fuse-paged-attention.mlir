@@ -106,3 +106,45 @@ func.func @symbolic(%q: tensor<3x4x2x32xf16> {nn.dims = [3, 4, 2, 32]}, %kp: ten
   %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<3x4x2x32xf16>, tensor<3x2x?x32xf16>, tensor<3x2x?x32xf16>) -> tensor<3x4x2x32xf16>
   return %0 : tensor<3x4x2x32xf16>
 }
+
+// -----
+
+// A sink in front of pages of codes, under bounds of the keys.
+// CHECK-LABEL: @sink
+// CHECK-NOT: nn.gather
+// CHECK: fusion.group "paged_attention" schedule "attention"
+// CHECK: nn.gather
+// CHECK: nn.gather
+// CHECK: nn.dequantize
+// CHECK: nn.pad
+// CHECK: nn.concat
+// CHECK: nn.attention
+// CHECK-NEXT: fusion.yield
+// CHECK-NOT: nn.attention
+func.func @sink(%q: tensor<?x4x1x32xf16> {nn.dims = ["t", 4, 1, 32]}, %kp: tensor<?x16x2x32xi8> {nn.dims = ["p", 16, 2, 32]}, %vp: tensor<?x16x2x32xi8> {nn.dims = ["p", 16, 2, 32]}, %table: tensor<?x?xi32> {nn.dims = ["s", "m"]}, %seq: tensor<?xi64> {nn.dims = ["t"]}, %pos: tensor<?x1x1x1xi64> {nn.dims = ["t", 1, 1, 1]}, %s: tensor<1x4x1x1xf32>, %scale: tensor<f32>) -> tensor<?x4x1x32xf16> {
+  %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %none = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %low = nn.constant {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+  %empty = nn.constant {value = dense<0.0> : tensor<f16>} : () -> tensor<f16>
+  %true = nn.constant {value = dense<true> : tensor<i1>} : () -> tensor<i1>
+  %rows = nn.gather %table, %seq {axis = 0 : i64} : (tensor<?x?xi32>, tensor<?xi64>) -> tensor<?x?xi32>
+  %kg = nn.gather %kp, %rows {axis = 0 : i64} : (tensor<?x16x2x32xi8>, tensor<?x?xi32>) -> tensor<?x?x16x2x32xi8>
+  %kr = nn.reshape %kg {shape = ["t", "16*m", 2, 32]} : (tensor<?x?x16x2x32xi8>) -> tensor<?x?x2x32xi8>
+  %kt = nn.transpose %kr {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x2x32xi8>) -> tensor<?x2x?x32xi8>
+  %k = nn.dequantize %kt, %scale : (tensor<?x2x?x32xi8>, tensor<f32>) -> tensor<?x2x?x32xf16>
+  %vg = nn.gather %vp, %rows {axis = 0 : i64} : (tensor<?x16x2x32xi8>, tensor<?x?xi32>) -> tensor<?x?x16x2x32xi8>
+  %vr = nn.reshape %vg {shape = ["t", "16*m", 2, 32]} : (tensor<?x?x16x2x32xi8>) -> tensor<?x?x2x32xi8>
+  %vt = nn.transpose %vr {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x2x32xi8>) -> tensor<?x2x?x32xi8>
+  %v = nn.dequantize %vt, %scale : (tensor<?x2x?x32xi8>, tensor<f32>) -> tensor<?x2x?x32xf16>
+  %n = nn.iota %zero, %one {size = ["16*m"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %kept = nn.less_equal %n, %pos : (tensor<?xi64>, tensor<?x1x1x1xi64>) -> tensor<?x1x1x?xi1>
+  %zeros = nn.expand %none {shape = [1, 4, 1, "16*m"]} : (tensor<f32>) -> tensor<1x4x1x?xf32>
+  %all = nn.concat %s, %zeros {axis = 3 : i64} : (tensor<1x4x1x1xf32>, tensor<1x4x1x?xf32>) -> tensor<1x4x1x?xf32>
+  %wide = nn.pad %kept, %true {low = [0, 0, 0, 1], high = [0, 0, 0, 0]} : (tensor<?x1x1x?xi1>, tensor<i1>) -> tensor<?x1x1x?xi1>
+  %mask = nn.where %wide, %all, %low : (tensor<?x1x1x?xi1>, tensor<1x4x1x?xf32>, tensor<f32>) -> tensor<?x4x1x?xf32>
+  %ks = nn.pad %k, %empty {low = [0, 0, 1, 0], high = [0, 0, 0, 0]} : (tensor<?x2x?x32xf16>, tensor<f16>) -> tensor<?x2x?x32xf16>
+  %vs = nn.pad %v, %empty {low = [0, 0, 1, 0], high = [0, 0, 0, 0]} : (tensor<?x2x?x32xf16>, tensor<f16>) -> tensor<?x2x?x32xf16>
+  %0 = nn.attention %q, %ks, %vs, %mask {scale = 0.25 : f32} : (tensor<?x4x1x32xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x4x1x?xf32>) -> tensor<?x4x1x32xf16>
+  return %0 : tensor<?x4x1x32xf16>
+}

@@ -13,7 +13,7 @@ struct Paged {
   std::string type = "bf16";
   int pageSize = 16;
   bool headsFirst = false; ///< pages are [heads, rows, columns], not [rows, heads, columns]
-  bool ragged = false, window = false;
+  bool ragged = false, window = false, sink = false;
   std::string codes;        ///< of codes with a scale; empty: elements
   std::string columns = ""; ///< shape of scales of columns, such as "2x1x64"
   std::string table = "i32";
@@ -65,6 +65,11 @@ public:
                           limit, mask);
       last = "%both";
     }
+    const std::string scores = c.sink ? fmt::format("tensor<?x{}x{}x?xf32>", c.heads, queries()) : mask;
+    const std::string allKeys = c.sink ? front("kp", k, wide(), 2, c.type, "0.0") : k;
+    const std::string allValues = c.sink ? front("vp", v, wide(), 2, c.type, "0.0") : v;
+    if (c.sink)
+      last = withSink(front("mp", last, mask, 3, "i1", "true"), mask, scores);
     return fmt::format(R"(
     func.func @main({0}) -> {1} {{
       %y = fusion.group "paged_attention" schedule "attention" ({2}) : ({3}) -> {1} {{
@@ -74,7 +79,8 @@ public:
       }}
       return %y : {1}
     }})",
-                       arguments, q, bindings, types, body, k, v, last, c.attributes, wide(), mask);
+                       arguments, q, bindings, types, body, allKeys, allValues, last, c.attributes, wide(),
+                       scores);
   }
 
 private:
@@ -90,6 +96,29 @@ private:
                              dims.empty() ? "" : fmt::format(" {{nn.dims = [{}]}}", dims));
     bindings += fmt::format("{}%{}_ = %{}", bindings.empty() ? "" : ", ", name, name);
     types += (types.empty() ? "" : ", ") + type;
+  }
+  /// x with one entry of `number` in front along `axis`.
+  std::string front(const std::string &result, const std::string &x, const std::string &type, int axis,
+                    const std::string &element, const std::string &number) {
+    body += fmt::format(
+        "%{0}0 = nn.constant {{value = dense<{1}> : tensor<{2}>}} : () -> tensor<{2}>\n"
+        "%{0} = nn.pad {3}, %{0}0 {{low = [{4}], high = [0, 0, 0, 0]}} : ({5}, tensor<{2}>) -> {5}\n",
+        result, number, element, x, axis == 2 ? "0, 0, 1, 0" : "0, 0, 0, 1", type);
+    return "%" + result;
+  }
+  /// The mask of keys and a sink in front of them.
+  std::string withSink(const std::string &kept, const std::string &mask, const std::string &scores) {
+    add("s", fmt::format("tensor<1x{}x1x1xf32>", c.heads), fmt::format("1, {}, 1, 1", c.heads));
+    body += fmt::format(R"(
+      %none = nn.constant {{value = dense<0.0> : tensor<f32>}} : () -> tensor<f32>
+      %zeros = nn.expand %none {{shape = [1, {0}, 1, "{1}*m"]}} : (tensor<f32>) -> tensor<1x{0}x1x?xf32>
+      %all = nn.concat %s_, %zeros {{axis = 3 : i64}}
+        : (tensor<1x{0}x1x1xf32>, tensor<1x{0}x1x?xf32>) -> tensor<1x{0}x1x?xf32>
+      %low = nn.constant {{value = dense<0xFF800000> : tensor<f32>}} : () -> tensor<f32>
+      %sum = nn.where {2}, %all, %low : ({3}, tensor<1x{0}x1x?xf32>, tensor<f32>) -> {4}
+    )",
+                        c.heads, c.pageSize, kept, mask, scores);
+    return "%sum";
   }
   /// Gathers, transposes and joins the pages; decodes.
   std::string keys(const std::string &x, const std::string &page, const std::string &stored,
@@ -192,6 +221,10 @@ auto filled(const Paged &c, const Sizes &s) {
       if (tensor.type() == DType::I64) { // of a window
         for (int64_t i = 0; i < tensor.size(); ++i)
           set(tensor, i, static_cast<double>(lengthOf(sequenceOf(i / s.queries)) - 21));
+      } else if (tensor.shape() == Shape{1, c.heads, 1, 1}) { // sinks below, among and above the scores
+        const double sinks[] = {-90, 0.5, 3, 60};
+        for (int64_t i = 0; i < tensor.size(); ++i)
+          set(tensor, i, sinks[i % 4]);
       } else if (tensor.shape().empty() || (index > 4 && isFloat(tensor.type()))) {
         for (int64_t i = 0; i < tensor.size(); ++i)
           set(tensor, i, 0.011 + 0.004 * static_cast<double>(i % 7));
@@ -301,6 +334,33 @@ TEST(AttentionPages, Ragged) {
   EXPECT_TRUE(uses(run({.ragged = true}, {9, 1, 5, 9}), "decode_mma"));
   EXPECT_TRUE(uses(run({.pageSize = 24, .ragged = true}, {9, 1, 5, 20}), "decode_mma"));
   EXPECT_TRUE(uses(run({.type = "f32", .ragged = true}, {30, 1, 5, 9}), "decode_fma"));
+}
+
+TEST(AttentionPages, Sinks) {
+  const std::string capped = "scale = 0.2 : f32, zero_masked_rows = true, softcap = 10.0 : f32",
+                    small = "scale = 0.02 : f32, zero_masked_rows = true";
+  // Parts of the keys of several blocks, merged; entries without keys.
+  for (auto [entries, pages] : {std::pair(8, 7), std::pair(40, 3), std::pair(1, 40)})
+    EXPECT_TRUE(uses(run({.sink = true}, {entries, 1, pages}), "decode_mma"));
+  run({.pageSize = 24, .window = true, .sink = true, .attributes = capped}, {9, 4, 3});
+  EXPECT_TRUE(uses(run({.type = "f32", .sink = true}, {5, 1, 5}), "decode_fma"));
+  EXPECT_TRUE(uses(run({.type = "f32", .sink = true}, {5, 20, 5}), "prefill_fma"));
+  for (auto [arch, kernel] : {std::pair(90u, "prefill_sm90"), std::pair(80u, "prefill_mma")}) {
+    EXPECT_TRUE(uses(run({.sink = true}, {3, 33, 5}, arch), kernel));
+    run({.window = true, .sink = true, .attributes = capped}, {5, 20, 6}, arch);
+    EXPECT_TRUE(uses(run({.ragged = true, .sink = true}, {70, 1, 6, 1}, arch), kernel));
+    run({.pageSize = 24, .ragged = true, .window = true, .sink = true, .attributes = capped}, {45, 1, 4, 17},
+        arch);
+    for (const char *codes : {"f8E4M3FN", "i8"}) {
+      run({.ragged = true, .sink = true, .codes = codes, .attributes = small}, {40, 1, 5, 9}, arch);
+      for (int queries : {1, 20})
+        run({.sink = true, .codes = codes, .columns = "2x1x64", .attributes = small}, {3, queries, 6}, arch);
+    }
+  }
+  EXPECT_TRUE(
+      uses(run({.ragged = true, .sink = true}, {45, 1, 6, 17}, 90, otherKernelVariant), "prefill_tma"));
+  // A token each.
+  EXPECT_TRUE(uses(run({.ragged = true, .window = true, .sink = true}, {9, 1, 5, 9}), "decode_mma"));
 }
 
 TEST(AttentionPages, Refusals) {

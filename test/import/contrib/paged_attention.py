@@ -22,17 +22,19 @@ def normed(x, weight):
     return x / np.sqrt(np.mean(x * x) + np.float32(1e-6)) * weight
 
 
-def attended(q, keys, values, scale, cap):
+def attended(q, keys, values, scale, cap, sink):
     scores = keys @ q * scale
     if cap:
         scores = cap * np.tanh(scores / cap)
-    weights = np.exp(scores - scores.max())
-    return weights @ values / weights.sum()
+    largest = max(scores.max(), sink)
+    weights = np.exp(scores - largest)
+    return weights @ values / (weights.sum() + np.exp(sink - largest))
 
 
 def paged(name, new, past, heads=4, groups=2, size=16, page=8, table_pages=3, packed=False, slots=None, norms=False,
-          codes=None, latent=0, **attributes):
-    """`new`, `past`: tokens of each sequence. `slots`: a slot for each token. `codes`: PER_TENSOR or PER_CHANNEL."""
+          codes=None, latent=0, sinks=None, **attributes):
+    """`new`, `past`: tokens of each sequence. `slots`: a slot for each token. `codes`: PER_TENSOR or PER_CHANNEL.
+    `sinks`: a score of each head."""
     own = np.random.default_rng(zlib.crc32(name.encode()))
     make = lambda *shape: own.standard_normal(shape).astype(np.float32)
     tokens, sequences, pages = sum(new), len(new), len(new) * table_pages + 2
@@ -57,7 +59,8 @@ def paged(name, new, past, heads=4, groups=2, size=16, page=8, table_pages=3, pa
     inputs = {"query": np.concatenate([q, k, v], 1) if packed else q, "key": None if packed else k,
               "value": None if packed else v, "key_cache": key_cache, "value_cache": value_cache,
               "cumulative": i32(starts), "past": i32(past), "table": table, "cos": cos, "sin": sin,
-              "slots": None if slots is None else i32(slots), "sink": None, "q_norm": norm_q, "k_norm": norm_k,
+              "slots": None if slots is None else i32(slots),
+              "sink": None if sinks is None else np.array(sinks, np.float32), "q_norm": norm_q, "k_norm": norm_k,
               "k_scale": key_scale, "v_scale": value_scale}
 
     keys, values = key_cache.copy(), None if latent else value_cache.copy()
@@ -90,8 +93,9 @@ def paged(name, new, past, heads=4, groups=2, size=16, page=8, table_pages=3, pa
             group = head // (heads // groups)
             own_keys = decoded(row(keys, group), key_scale, group)
             own_values = own_keys[:, :latent] if latent else decoded(row(values, group), value_scale, group)
+            sink = -np.inf if sinks is None else np.float32(sinks[head])
             y[token, head] = attended(q[token, head], own_keys, own_values, np.float32(scale),
-                                      attributes.get("softcap", 0))
+                                      attributes.get("softcap", 0), sink)
     if codes:
         attributes |= {"k_quant_type": codes, "v_quant_type": codes, "k_cache_dtype": "int8", "v_cache_dtype": "int8"}
     if latent:
@@ -124,3 +128,10 @@ def paged_attention():
     paged("paged_codes", [3, 1], [6, 15], codes="PER_TENSOR")
     paged("paged_codes_by_channel", [1, 1], [6, 15], codes="PER_CHANNEL")
     paged("paged_latent", [3, 1], [6, 15], groups=1, size=24, latent=16, scale=0.2, do_rotary=1, rotary_offset=16)
+    # Sinks below, among and above the scores.
+    paged("paged_sink", [1, 1, 1], [5, 0, 15], sinks=[-20, 0.5, 2, 30])
+    paged("paged_sink_window_cap", [5, 0, 1, 2], [9, 3, 20, 0], sinks=[0, 1.5, -1, 3], do_rotary=1, local_window_size=4,
+          softcap=3.0, scale=0.3)
+    paged("paged_sink_codes", [3, 1], [6, 15], sinks=[1, -1, 4, 0], codes="PER_TENSOR")
+    paged("paged_sink_codes_by_channel", [1, 1], [6, 15], sinks=[1, -1, 4, 0], codes="PER_CHANNEL")
+    paged("paged_sink_latent", [3, 1], [6, 15], sinks=[1, -1, 4, 0], groups=1, size=24, latent=16, scale=0.2)
