@@ -1,5 +1,5 @@
 #pragma once
-// Keys and values as they are stored: as elements, or as codes of 8 bits of which each element is code *
+// Keys and values as they are stored: as elements, or as codes of 8 or 4 bits of which each element is code *
 // scale, rounded to the type of the queries. A Config whose Key or Value is a type of codes also has
 //   key_scales_by_column, value_scales_by_column    each column of a head has a scale of its own
 // and its Body
@@ -9,8 +9,15 @@
 
 #include "attention_pages.cuh"
 
+// Codes from -8 to 7 of two neighbouring columns, each with 8 added, the lower half first.
+struct i4_pair {
+  u8 bits;
+};
 template <class Stored>
 constexpr bool is_code = sizeof(Stored) == 1;
+// Columns that are one Stored.
+template <class Stored>
+constexpr int columns_of = same_type<Stored, i4_pair> ? 2 : 1;
 // The type of the elements that products take.
 template <class Config, class Stored, bool Codes = is_code<Stored>>
 struct product_type {
@@ -77,15 +84,44 @@ DEVICE f32 stored_element(f32 stored, const Scale &scale, int column) {
     return stored;
 }
 
+DEVICE f32 code_of(i4_pair pair, int column) { return (f32)((pair.bits >> column % 2 * 4 & 15) - 8); }
+// What is stored of column `column` of a row, as f32.
+template <class Stored>
+DEVICE f32 load_column(const Stored *row, int column, i64 column_stride) {
+  if constexpr (columns_of<Stored> == 1)
+    return to_f32(load(row + column * column_stride));
+  else
+    return code_of(i4_pair{load(&row->bits + column / 2 * column_stride)}, column);
+}
+// The same of some neighbours, all of a Stored's columns or one; zeros where they are not `inside`.
+template <class Stored, int N>
+DEVICE void load_columns(f32 (&values)[N], const Stored *row, int column, i64 column_stride, bool inside) {
+  if constexpr (columns_of<Stored> == 1) {
+    load_floats(values, row + column * column_stride, inside);
+  } else if constexpr (N == 1) {
+    values[0] = inside ? load_column(row, column, column_stride) : 0.f;
+  } else {
+    Vec<u8, N / 2> pairs = Vec<u8, N / 2>();
+    if (inside)
+      pairs = load_stream_vec<u8, N / 2>(&row->bits + column / 2 * column_stride);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      values[i] = inside ? code_of(i4_pair{pairs[i / 2]}, i) : 0.f;
+  }
+}
+
 // Eight neighbours as they are stored; zeros where they are not `inside`.
 template <class Stored>
 struct StoredVector {
-  Vec<u32, 2 * sizeof(Stored)> words;
+  static constexpr int count = 2 * (int)sizeof(Stored) / columns_of<Stored>;
+  Vec<u32, count> words;
 };
 template <class Stored>
 DEVICE StoredVector<Stored> load_stored(const Stored *from, bool inside) {
-  constexpr int count = 2 * (int)sizeof(Stored);
+  constexpr int count = StoredVector<Stored>::count;
   StoredVector<Stored> vector = StoredVector<Stored>();
+  if constexpr (columns_of<Stored> == 2)
+    vector.words[0] = 0x88888888u;
   if (inside)
     vector.words = load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
   return vector;
@@ -95,6 +131,18 @@ template <class T, class Stored, class Scale>
 DEVICE Vec<u32, 4> elements_of(const StoredVector<Stored> &vector, const Scale &scale, int column) {
   if constexpr (!is_code<Stored>) {
     return vector.words;
+  } else if constexpr (columns_of<Stored> == 2) {
+    const Vec<f32, 8> scales = scale.eight(column);
+    const u32 even = vector.words[0] & 0x0f0f0f0fu, odd = vector.words[0] >> 4 & 0x0f0f0f0fu;
+    Vec<u32, 4> pairs;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      // In the last byte of 2^23 a byte counts units.
+      const f32 low = f32_of_bits(permute_bytes(even, 0x4b000000u, 0x7540u | (u32)i)) - 8388616.f;
+      const f32 high = f32_of_bits(permute_bytes(odd, 0x4b000000u, 0x7540u | (u32)i)) - 8388616.f;
+      pairs[i] = packed_pair<T>(low * scales[2 * i], high * scales[2 * i + 1]);
+    }
+    return pairs;
   } else {
     const Vec<f32, 8> scales = scale.eight(column);
     Vec<u32, 4> pairs;

@@ -35,7 +35,7 @@ DEVICE void load_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], con
 #pragma unroll
     for (int v = 0; v < Columns::vectors; ++v) {
       const int column = Columns::column(v);
-      load_floats(rows[b][v], from + column * column_stride, j + b < end && Columns::has(column));
+      load_columns(rows[b][v], from, column, column_stride, j + b < end && Columns::has(column));
     }
   }
 }

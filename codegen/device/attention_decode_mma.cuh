@@ -9,7 +9,7 @@
 //   stages             of 16 keys and values that wait in shared memory; 0: they wait in registers
 //   streams            of them, in registers, that a warp has on their way: 1, or 2 where registers are left
 //   queries_aligned    whether rows of queries can be read 16 bytes at a time
-// Rows of keys and values can be read 8 elements at a time: their strides are multiples of 8, their column
+// Rows of keys and values can be read 8 columns at a time: their strides are multiples of that, their column
 // strides 1. Both are stored in the same type.
 
 #include "attention_decode_operands.cuh"
@@ -203,7 +203,7 @@ DEVICE void prefetch_first_tiles(const Body &body, const DecodeTile &tile, i64 j
   const T *rows =
       isKeys ? body.key_rows(tile.entry, tile.kv_head) : body.value_rows(tile.entry, tile.kv_head);
   const i64 stride = isKeys ? body.key_stride() : body.value_stride();
-  if (stride != (isKeys ? Config::depth : Config::value_depth))
+  if (stride != (isKeys ? Config::depth : Config::value_depth) / columns_of<T>)
     return;
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {

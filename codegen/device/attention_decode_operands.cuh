@@ -40,9 +40,10 @@ struct DecodeOperands {
     key_stride = body.key_stride();
     value_stride = body.value_stride();
     end = tile.keys.end;
-    keys = body.key_rows(tile.entry, tile.kv_head) + (j + fragment_line()) * key_stride + fragment_part() * 8;
+    keys = body.key_rows(tile.entry, tile.kv_head) + (j + fragment_line()) * key_stride +
+           fragment_part() * 8 / columns_of<T>;
     values = body.value_rows(tile.entry, tile.kv_head) + (j + 2 * fragment_part()) * value_stride +
-             fragment_line() * 8;
+             fragment_line() * 8 / columns_of<T>;
   }
   template <class Visit>
   DEVICE void visit_keys(i64 j, i64 step, Visit visit) {
@@ -53,7 +54,7 @@ struct DecodeOperands {
       const bool inside = fragment_line() + 8 * i < left;
 #pragma unroll
       for (int c = 0; c < count; ++c)
-        visit(i * count + c, keys + 8 * i * key_stride + c * 32,
+        visit(i * count + c, keys + 8 * i * key_stride + c * 32 / columns_of<T>,
               inside && (Config::depth % 32 == 0 || c * 32 + fragment_part() * 8 < Config::depth));
     }
     keys += step * key_stride;
@@ -68,7 +69,7 @@ struct DecodeOperands {
       const bool inside = 2 * fragment_part() + key < left;
 #pragma unroll
       for (int c = 0; c < DecodeMma<Config>::value_vectors; ++c)
-        visit(first + c * 4 + i, values + key * value_stride + c * 64,
+        visit(first + c * 4 + i, values + key * value_stride + c * 64 / columns_of<T>,
               inside &&
                   (Config::value_depth % 64 == 0 || c * 64 + fragment_line() * 8 < Config::value_depth));
     }
@@ -116,10 +117,10 @@ struct DecodeOperands<Config, T, true> {
     for (int i = 0; i < 2; ++i) {
       const int line = fragment_line() + 8 * i;
       const bool inside = line < left;
-      const T *const from = row(keys, key_page, j, line, inside) + fragment_part() * 8;
+      const T *const from = row(keys, key_page, j, line, inside) + fragment_part() * 8 / columns_of<T>;
 #pragma unroll
       for (int c = 0; c < count; ++c)
-        visit(i * count + c, from + c * 32,
+        visit(i * count + c, from + c * 32 / columns_of<T>,
               inside && (Config::depth % 32 == 0 || c * 32 + fragment_part() * 8 < Config::depth));
     }
     find_next(j + step);
@@ -132,10 +133,10 @@ struct DecodeOperands<Config, T, true> {
     for (int i = 0; i < 4; ++i) {
       const int line = 2 * fragment_part() + i / 2 * 8 + i % 2;
       const bool inside = line < left;
-      const T *const from = row(values, value_page, j, line, inside) + fragment_line() * 8;
+      const T *const from = row(values, value_page, j, line, inside) + fragment_line() * 8 / columns_of<T>;
 #pragma unroll
       for (int c = 0; c < DecodeMma<Config>::value_vectors; ++c)
-        visit(first + c * 4 + i, from + c * 64,
+        visit(first + c * 4 + i, from + c * 64 / columns_of<T>,
               inside &&
                   (Config::value_depth % 64 == 0 || c * 64 + fragment_line() * 8 < Config::value_depth));
     }

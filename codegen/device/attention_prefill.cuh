@@ -86,7 +86,7 @@ DEVICE void copy_tile(T *tile, const StoredRows<Config, Stored> &rows, int j0, i
   CopiedRows<Config, Stored, passes> copied(rows, j0 + r, rows_at_once, end);
 #pragma unroll
   for (int i = 0; i < Rows; i += rows_at_once) {
-    const Stored *const from = copied.take(i / rows_at_once) + c;
+    const Stored *const from = copied.take(i / rows_at_once) + c / columns_of<Stored>;
     if (passes * rows_at_once <= Rows || r + i < Rows) {
       T *const to = tile + tile_place<Rows, Pitch, Shape::swizzled>(r + i, c);
       const bool inside = j0 + r + i < end && (Width == Padded || c < Width);

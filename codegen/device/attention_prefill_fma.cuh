@@ -26,7 +26,7 @@ DEVICE void load_f32_tile(f32 *tile, const Stored &rows, i64 column_stride, i64 
     const int r = e / Width, c = e % Width;
     tile[r * Pitch + c] =
         j0 + r < end
-            ? stored_element<Config, T>(to_f32(load(rows.row(j0 + r) + c * column_stride)), scale, c)
+            ? stored_element<Config, T>(load_column(rows.row(j0 + r), c, column_stride), scale, c)
             : 0.f;
   }
 }

@@ -10,6 +10,10 @@ namespace fusion::attention {
 
 static std::string typeOf(Value value) { return body::spelling(dtype(value)); }
 
+static std::string typeOf(const Stored &stored) {
+  return stored.packed ? "i4_pair" : body::spelling(stored.type);
+}
+
 KernelBuilder::KernelBuilder(const Problem &problem, StringRef variant, const Needs &needs)
     : problem(problem), op(problem.op), variant("attention_" + variant.str()), needs(needs),
       source(problem.region, problem.context.inputs) {
@@ -23,8 +27,8 @@ void KernelBuilder::config(std::string_view name, double value) {
 
 void KernelBuilder::writeConfig() {
   source.config.setType("Query", typeOf(op.getQ()));
-  source.config.setType("Key", body::spelling(problem.storedKeys.type));
-  source.config.setType("Value", body::spelling(problem.storedValues.type));
+  source.config.setType("Key", typeOf(problem.storedKeys));
+  source.config.setType("Value", typeOf(problem.storedValues));
   if (problem.hasCodes()) {
     source.config.set("key_scales_by_column", problem.storedKeys.byColumn);
     source.config.set("value_scales_by_column", problem.storedValues.byColumn);
@@ -74,11 +78,13 @@ void KernelBuilder::writeQueries() {
 void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   const Value operand = stored.tensor;
   const View view = problem.storedView(stored);
-  source.body.method(
-      fmt::format("DEVICE const {} *{}_rows(i64{}, i64 kv_head) const", typeOf(operand), name,
-                  stored.paging ? "" : " entry"),
-      input(operand) + offset(view.offset) + (stored.paging ? "" : term("entry", view.strides[0])) +
-          term("kv_head", view.strides[1]));
+  const std::string type = typeOf(stored);
+  const std::string first = input(operand) + offset(view.offset) +
+                            (stored.paging ? "" : term("entry", view.strides[0])) +
+                            term("kv_head", view.strides[1]);
+  source.body.method(fmt::format("DEVICE const {} *{}_rows(i64{}, i64 kv_head) const", type, name,
+                                 stored.paging ? "" : " entry"),
+                     stored.packed ? fmt::format("reinterpret_cast<const {} *>({})", type, first) : first);
   if (stored.paging) {
     count(fmt::format("{}_pages", name), view.shape[0]);
     count(fmt::format("{}_page_stride", name), view.strides[0]);

@@ -32,11 +32,15 @@ bool readsVectors(const View &view, int64_t length) {
          view.offset.knownMultipleOf(length);
 }
 
+/// The same of keys or values.
+bool readsVectors(const Problem &problem, const Stored &stored, int64_t length) {
+  return readsVectors(problem.storedView(stored), stored.elementsOf(length));
+}
+
 /// Elements of a row that a lane of a warp reads at a time: up to 16 bytes, if all lanes get some.
 int64_t vectorOf(const Problem &problem, const Stored &stored, int64_t width) {
   int64_t length = 1;
-  while (length * static_cast<int64_t>(byteSize(stored.type)) < 16 && 32 * length < width &&
-         readsVectors(problem.storedView(stored), 2 * length))
+  while (length * stored.bits() < 128 && 32 * length < width && readsVectors(problem, stored, 2 * length))
     length *= 2;
   return length;
 }
@@ -67,12 +71,13 @@ struct Tiles {
     rowTiles = (!rows || *rows > rowsOfTile) && mayHaveTwo() ? 2 : 1;
     const int64_t vectors = 2 * keyVectors + 4 * valueVectors;
     const auto bytes = static_cast<int64_t>(byteSize(problem.storedKeys.type));
-    const int64_t held = vectors * bytes / 2; // in registers, four at a time
+    const int64_t held = vectors * problem.storedKeys.bits() / 16; // in registers, four at a time
     const bool isCode = bytes == 1;
-    // Where no instruction decodes f8, that takes registers too.
-    const int64_t room = isCode && !problem.context.target.has(Feature::F8Conversions) ? 28
-                         : rowTiles == 1                                               ? 36
-                                                                                       : 30;
+    // Where no instruction decodes f8, that takes registers too. There heads of 256 spill with codes of 4 bits.
+    const int64_t room = !isCode || problem.context.target.has(Feature::F8Conversions)
+                             ? (rowTiles == 1 ? 36 : 30)
+                         : problem.storedKeys.packed ? 20
+                                                     : 28;
     const bool inRegisters = held + 4 * valueVectors * rowTiles <= room;
     stageBytes = warps * vectors * 32 * vectorLength * bytes;
     fits = inRegisters || (!isCode && stageBytes <= waitingBytes(problem.context.target));
@@ -93,8 +98,8 @@ bool runsOnTensorCores(const Problem &problem) {
   const DType type = dtype(problem.keysOfOp());
   return (type == DType::F16 || type == DType::BF16) && dtype(op.getQ()) == type &&
          dtype(problem.valuesOfOp()) == type && problem.storedKeys.type == problem.storedValues.type &&
-         readsVectors(problem.storedView(problem.storedKeys), vectorLength) &&
-         readsVectors(problem.storedView(problem.storedValues), vectorLength) && Tiles(problem).fits;
+         readsVectors(problem, problem.storedKeys, vectorLength) &&
+         readsVectors(problem, problem.storedValues, vectorLength) && Tiles(problem).fits;
 }
 
 KernelDraft emitMma(const Problem &problem) {

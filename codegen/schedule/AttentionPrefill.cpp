@@ -13,9 +13,11 @@ namespace fusion::attention {
 
 namespace {
 
-/// Whether all rows of the operand can be read 16 bytes at a time.
-bool readsVectors(const View &view) {
-  constexpr int64_t length = 8;
+/// Columns that are read at a time: 16 bytes of elements, fewer of codes.
+constexpr int64_t vectorLength = 8;
+
+/// Whether all rows of the operand can be read `length` elements at a time.
+bool readsVectors(const View &view, int64_t length) {
   const auto outer = ArrayRef(view.strides).drop_back();
   return view.strides.back() == Dim(1) && view.shape.back().knownMultipleOf(length) &&
          view.offset.knownMultipleOf(length) &&
@@ -34,12 +36,14 @@ std::optional<std::string> tensorCoreRefusal(const Problem &problem) {
     return std::string("operands of several types");
   if (!problem.group.constant())
     return std::string("the number of heads that share keys is not static");
-  for (const auto &[view, what] : {std::pair(problem.view(op.getQ()), "queries"),
-                                   std::pair(problem.storedView(problem.storedKeys), "keys"),
-                                   std::pair(problem.storedView(problem.storedValues), "values")})
-    if (!readsVectors(view))
+  const Stored &keys = problem.storedKeys, &values = problem.storedValues;
+  for (const auto &[view, length, what] :
+       {std::tuple(problem.view(op.getQ()), vectorLength, "queries"),
+        std::tuple(problem.storedView(keys), keys.elementsOf(vectorLength), "keys"),
+        std::tuple(problem.storedView(values), values.elementsOf(vectorLength), "values")})
+    if (!readsVectors(view, length))
       return fmt::format("the {} cannot be read 8 elements at a time", what);
-  if (!problem.readsScales(problem.storedKeys) || !problem.readsScales(problem.storedValues))
+  if (!problem.readsScales(keys) || !problem.readsScales(values))
     return std::string("scales of columns cannot be read 16 bytes at a time");
   if (problem.resultOrder().back() != 3)
     return std::string("the result's rows do not lie side by side");

@@ -25,6 +25,7 @@ static Stored storedOf(const Region &region, Value operand) {
     stored.byHead = tensorType(dequantize.getScale()).getNumElements() != 1;
   } else if (auto codes = nn::matchScaledCodes(operand)) {
     stored = {codes->codes, codes->scale, codes->byHead, codes->byColumn};
+    stored.packed = codes->packed;
   }
   stored.type = dtype(stored.tensor);
   if (isInput(stored.tensor))
@@ -204,7 +205,7 @@ static std::optional<std::string> decodingRefusal(const Region &region, const Ke
     return stored.paging ? std::nullopt
                          : std::optional<std::string>("an operand of nn.attention is computed in the region");
   const DType codes = stored.type, decoded = dtype(operand);
-  if (codes != DType::F8E4M3 && codes != DType::F8E5M2 && codes != DType::I8)
+  if (codes != DType::F8E4M3 && codes != DType::F8E5M2 && codes != DType::I8 && !stored.packed)
     return "codes of " + std::string(name(codes)) + " in an operand of nn.attention";
   auto dequantize = operand.getDefiningOp<nn::DequantizeOp>();
   if (dequantize && dequantize.getZeroPoint())
@@ -214,6 +215,12 @@ static std::optional<std::string> decodingRefusal(const Region &region, const Ke
            std::string(name(dtype(attention.getQ())));
   if (dtype(stored.scale) == DType::F64)
     return std::string("a scale of f64");
+  if (stored.packed) {
+    const auto all = ArrayRef(context.shape(operand)),
+               pairs = ArrayRef(context.shape(nn::matchScaledCodes(operand)->codes));
+    if (all.drop_back() != pairs.drop_back())
+      return std::string("codes of 4 bits under another shape than their bytes");
+  }
   for (Value value : {stored.tensor, stored.scale})
     if (!llvm::is_contained(region.inputs, value))
       return std::string(
@@ -288,7 +295,8 @@ static bool makesOperands(const Region &region, const Operands &operands, Operat
   for (Value operand : {operands.keys, operands.values}) {
     if (isa<nn::DequantizeOp>(op) && operand == op->getResult(0))
       return true;
-    if (auto codes = nn::matchScaledCodes(operand); codes && llvm::is_contained(codes->ops, op))
+    if (auto codes = nn::matchScaledCodes(operand);
+        codes && (llvm::is_contained(codes->ops, op) || (codes->packed && isa<nn::ConstantOp>(op))))
       return true;
     if (const Stored stored = storedOf(region, operand);
         stored.paging && (llvm::is_contained(stored.paging->ops, op) || stored.paging->tableOp == op))

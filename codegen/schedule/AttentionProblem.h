@@ -23,8 +23,12 @@ struct Stored {
   bool byHead = false,
        byColumn = false; ///< each key/value head, each column of a head has a scale of its own
   DType type;          ///< of what is stored
+  bool packed = false; ///< codes of 4 bits, two to an element of `tensor`
   /// Where rows lie in pages: `tensor` is what is gathered from.
   std::optional<nn::PagedKeys> paging = {};
+  int64_t bits() const { return packed ? 4 : 8 * static_cast<int64_t>(byteSize(type)); }
+  /// So many columns, which are whole elements, in elements of `tensor`.
+  int64_t elementsOf(int64_t columns) const { return packed ? columns / 2 : columns; }
   /// From one head's scale to the next one's.
   Dim headStride(const View &scales) const {
     return scales.strides[scales.strides.size() - (scales.strides.size() == 1 ? 1 : 3)];

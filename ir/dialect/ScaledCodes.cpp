@@ -6,14 +6,72 @@ using namespace mlir;
 
 namespace fusion::nn {
 
-/// A cast of codes to f32.
-static CastOp widening(Value value) {
-  auto cast = value.getDefiningOp<CastOp>();
-  if (!cast || dtype(value) != DType::F32)
-    return {};
-  const DType codes = dtype(cast.getX());
-  return codes == DType::I8 || codes == DType::F8E4M3 || codes == DType::F8E5M2 ? cast : CastOp();
+namespace {
+
+/// Codes as f32, and the ops that make them, in block order.
+struct Widened {
+  Value codes;
+  bool packed = false;
+  SmallVector<Operation *> ops;
+};
+
+bool isNumber(Value value, double number) {
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto elements = constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  if (!elements || !elements.isSplat())
+    return false;
+  if (llvm::isa<FloatType>(elements.getElementType()))
+    return elements.getSplatValue<APFloat>().convertToDouble() == number;
+  return elements.getSplatValue<APInt>().getZExtValue() == static_cast<uint64_t>(number);
 }
+
+/// Both halves of each byte of u8, side by side in the last dim.
+std::optional<Widened> matchHalves(Value halves) {
+  auto joined = halves.getDefiningOp<ReshapeOp>();
+  auto concat = joined ? joined.getX().getDefiningOp<ConcatOp>() : ConcatOp();
+  if (!concat || concat.getParts().size() != 2)
+    return std::nullopt;
+  const int64_t rank = tensorType(concat.getY()).getRank(), axis = static_cast<int64_t>(concat.getAxis());
+  const ArrayRef<int64_t> pairs = tensorType(concat.getY()).getShape(), all = tensorType(halves).getShape();
+  if ((axis != rank - 1 && axis != -1) || pairs.back() != 2 || rank != tensorType(halves).getRank() + 1 ||
+      pairs.drop_back(2) != all.drop_back() || pairs[pairs.size() - 2] == ShapedType::kDynamic ||
+      2 * pairs[pairs.size() - 2] != all.back())
+    return std::nullopt;
+  auto low = concat.getParts()[0].getDefiningOp<ReshapeOp>(),
+       high = concat.getParts()[1].getDefiningOp<ReshapeOp>();
+  auto both = low ? low.getX().getDefiningOp<AndOp>() : AndOp();
+  auto div = high ? high.getX().getDefiningOp<DivOp>() : DivOp();
+  if (!both || !div || both.getLhs() != div.getLhs() || !isNumber(both.getRhs(), 15) ||
+      !isNumber(div.getRhs(), 16) || dtype(both.getLhs()) != DType::U8 ||
+      tensorType(both.getLhs()) != tensorType(both.getResult()) ||
+      tensorType(div.getLhs()) != tensorType(div.getResult()) ||
+      tensorType(both.getLhs()).getShape() != pairs.drop_back())
+    return std::nullopt;
+  Widened found{both.getLhs(), true, {both, low, div, high, concat, joined}};
+  Block *block = joined->getBlock();
+  if (llvm::any_of(found.ops, [&](Operation *op) { return op->getBlock() != block; }))
+    return std::nullopt;
+  llvm::sort(found.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return found;
+}
+
+std::optional<Widened> widened(Value value) {
+  if (dtype(value) != DType::F32)
+    return std::nullopt;
+  if (auto cast = value.getDefiningOp<CastOp>()) {
+    const DType codes = dtype(cast.getX());
+    if (codes == DType::I8 || codes == DType::F8E4M3 || codes == DType::F8E5M2)
+      return Widened{cast.getX(), false, {cast}};
+  }
+  auto sub = value.getDefiningOp<SubOp>();
+  auto cast = sub && isNumber(sub.getRhs(), 8) ? sub.getLhs().getDefiningOp<CastOp>() : CastOp();
+  std::optional<Widened> found = cast ? matchHalves(cast.getX()) : std::nullopt;
+  if (found)
+    found->ops.append({cast, sub});
+  return found;
+}
+
+} // namespace
 
 std::optional<ScaledCodes> matchScaledCodes(Value elements) {
   ScaledCodes found;
@@ -24,11 +82,11 @@ std::optional<ScaledCodes> matchScaledCodes(Value elements) {
   auto mul = product.getDefiningOp<MulOp>();
   if (!mul || dtype(product) != DType::F32)
     return std::nullopt;
-  CastOp widen = widening(mul.getLhs());
+  std::optional<Widened> widen = widened(mul.getLhs());
   found.scale = widen ? mul.getRhs() : mul.getLhs();
   if (!widen)
-    widen = widening(mul.getRhs());
-  if (!widen || dtype(found.scale) != DType::F32 || tensorType(widen.getX()).getRank() != 4)
+    widen = widened(mul.getRhs());
+  if (!widen || dtype(found.scale) != DType::F32 || tensorType(widen->codes).getRank() != 4)
     return std::nullopt;
   auto scale = tensorType(found.scale);
   auto sizeFromEnd = [&](int64_t fromEnd) {
@@ -36,10 +94,12 @@ std::optional<ScaledCodes> matchScaledCodes(Value elements) {
   };
   if (scale.getRank() > 4 || sizeFromEnd(2) != 1 || sizeFromEnd(4) != 1)
     return std::nullopt;
-  found.codes = widen.getX();
+  found.codes = widen->codes;
+  found.packed = widen->packed;
   found.byColumn = sizeFromEnd(1) != 1;
   found.byHead = sizeFromEnd(3) != 1;
-  found.ops = {widen, mul};
+  found.ops = std::move(widen->ops);
+  found.ops.push_back(mul);
   if (narrowing)
     found.ops.push_back(narrowing);
   return found;

@@ -68,7 +68,8 @@ void quantisedEmbedLayerNormalization(NodeImporter &node) {
         18);
 }
 
-/// Bytes [.., n] of two values each, the lower half first, as values [.., 2 n].
+} // namespace
+
 Value unpackedHalves(NodeImporter &node, Value bytes) {
   DimShape one = node.shapeOf(bytes), all = one;
   if (node.failed())
@@ -80,6 +81,8 @@ Value unpackedHalves(NodeImporter &node, Value bytes) {
   Value low = node.reshape(node.build<nn::AndOp>({bytes, node.scalar(type, 15)}), one);
   return node.reshape(node.concat({low, high}, static_cast<int64_t>(one.size()) - 1), all);
 }
+
+namespace {
 
 /// Rows of a table that is quantised in blocks along its last dim; only the rows asked for are decoded.
 void gatherBlockQuantized(NodeImporter &node) {

@@ -44,7 +44,10 @@ mlir::Value attendWithSink(NodeImporter &node, mlir::Value q, mlir::Value k, mli
 /// 1 / sqrt(head size) of q, [batch, heads, queries, size]; fails if the size is not a number.
 double defaultScale(NodeImporter &node, mlir::Value q);
 
-/// What GroupQueryAttention's caches hold: elements, or codes of 8 bits.
+/// Bytes [.., n] of two values each, the lower half first, as values [.., 2 n].
+mlir::Value unpackedHalves(NodeImporter &node, mlir::Value bytes);
+
+/// What GroupQueryAttention's caches hold: elements, codes of 8 bits, or codes of 4 bits, two to a byte.
 class CodedCache {
 public:
   /// `which`: 'k' or 'v', as attributes name the cache. Fails where it is not supported.
@@ -55,7 +58,11 @@ public:
 
 private:
   NodeImporter &n;
+  /// Codes of i8 as halves of bytes.
+  mlir::Value packed(mlir::Value x);
+
   mlir::Type elements, codes; ///< codes: null if the cache holds elements
+  bool isPacked = false;
   mlir::Value scale;          ///< of rank 0, or [heads, 1, size]
 };
 

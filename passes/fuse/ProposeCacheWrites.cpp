@@ -6,6 +6,7 @@
 #include "ir/dialect/AttentionSink.h"
 #include "ir/dialect/InPlace.h"
 #include "ir/dialect/PagedKeys.h"
+#include "ir/dialect/ScaledCodes.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -91,6 +92,9 @@ private:
     int64_t positions = tensorType(operand).getRank() - 2;
     auto codes = operand.getDefiningOp<nn::DequantizeOp>();
     Value value = codes ? Value(codes.getX()) : operand;
+    if (auto scaled = nn::matchScaledCodes(operand); scaled && scaled->packed)
+      return badInput("the " + what +
+                      " are codes of 4 bits, two to a byte: what is rotated is packed by another kernel");
     if (auto paging = nn::matchPagedKeys(value))
       if (auto scatter = nn::behindReshapes(paging->pages).getDefiningOp<nn::ScatterNdOp>())
         return scatter.getOperation();

@@ -116,8 +116,10 @@ func.func @symbolic(%q: tensor<3x4x2x32xf16> {nn.dims = [3, 4, 2, 32]}, %kp: ten
 // CHECK: nn.gather
 // CHECK: nn.gather
 // CHECK: nn.dequantize
-// CHECK: nn.pad
 // CHECK: nn.concat
+// CHECK: nn.pad
+// CHECK: nn.where
+// CHECK: nn.pad
 // CHECK: nn.attention
 // CHECK-NEXT: fusion.yield
 // CHECK-NOT: nn.attention

@@ -36,6 +36,30 @@ inline std::string module(const Attention &a) {
                      masked ? ", %m" : "", a.attributes, masked ? fmt::format(", tensor<{}>", a.mask) : "");
 }
 
+/// Codes of 4 bits, %`name`c of `f32`, in the halves of the bytes %`bytes`: `stem` is their type up to the
+/// last dim, `dims` are those of their pairs.
+inline std::string unpacked(const std::string &name, const std::string &bytes, const std::string &stem,
+                            const std::string &dims, int width) {
+  const std::string half = fmt::format("{}{}xui8>", stem, width / 2),
+                    wide = fmt::format("{}{}x", stem, width),
+                    one = fmt::format("{}{}x1xui8>", stem, width / 2);
+  return fmt::format(
+      R"(
+      %{0}15 = nn.constant {{value = dense<15> : tensor<ui8>}} : () -> tensor<ui8>
+      %{0}16 = nn.constant {{value = dense<16> : tensor<ui8>}} : () -> tensor<ui8>
+      %{0}8 = nn.constant {{value = dense<8.0> : tensor<f32>}} : () -> tensor<f32>
+      %{0}h = nn.div %{1}, %{0}16 : ({2}, tensor<ui8>) -> {2}
+      %{0}hr = nn.reshape %{0}h {{shape = [{5}, {6}, 1]}} : ({2}) -> {3}
+      %{0}l = nn.and %{1}, %{0}15 : ({2}, tensor<ui8>) -> {2}
+      %{0}lr = nn.reshape %{0}l {{shape = [{5}, {6}, 1]}} : ({2}) -> {3}
+      %{0}lh = nn.concat %{0}lr, %{0}hr {{axis = 4 : i64}} : ({3}, {3}) -> {8}
+      %{0}u = nn.reshape %{0}lh {{shape = [{5}, {7}]}} : ({8}) -> {4}ui8>
+      %{0}f = nn.cast %{0}u : ({4}ui8>) -> {4}f32>
+      %{0}c = nn.sub %{0}f, %{0}8 : ({4}f32>, tensor<f32>) -> {4}f32>
+)",
+      name, bytes, half, one, wide, dims, width / 2, width, fmt::format("{}{}x2xui8>", stem, width / 2));
+}
+
 inline SymbolValues sizes(int64_t batch, int64_t queries, int64_t keys) {
   return {{"b", batch}, {"q", queries}, {"k", keys}};
 }

@@ -1,4 +1,4 @@
-// Attention over keys and values that are stored as codes of 8 bits.
+// Attention over keys and values that are stored as codes of 8 bits, or of 4.
 #include "AttentionCase.h"
 #include "Parsed.h"
 
@@ -8,7 +8,8 @@ namespace fusion::test {
 namespace {
 
 struct Coded {
-  std::string type = "bf16", keys = "f8E4M3FN", values = "f8E4M3FN"; ///< of codes; empty: elements
+  /// Of codes, "i4": two to a byte; empty: elements.
+  std::string type = "bf16", keys = "f8E4M3FN", values = "f8E4M3FN";
   int heads = 8, kvHeads = 2, width = 64;
   bool byHead = false;
   std::string scaleType = "f32";
@@ -30,16 +31,24 @@ std::string module(const Coded &c) {
     types += (types.empty() ? "" : ", ") + type;
   };
   auto operand = [&](const std::string &name, const std::string &codes) {
-    const std::string stored = codes.empty() ? wide : kv + codes + ">";
-    add(name, stored, fmt::format(R"("b", {}, "k", {})", c.kvHeads, c.width));
+    const bool isPacked = codes == "i4";
+    const std::string stem = fmt::format("tensor<?x{}x?x", c.kvHeads);
+    const std::string stored = codes.empty() ? wide
+                               : isPacked    ? fmt::format("{}{}xui8>", stem, c.width / 2)
+                                             : kv + codes + ">";
+    add(name, stored, fmt::format(R"("b", {}, "k", {})", c.kvHeads, isPacked ? c.width / 2 : c.width));
     if (codes.empty())
       return "%" + name + "_";
-    if (!c.columns.empty()) {
-      const std::string columns = fmt::format("tensor<{}xf32>", c.columns), inF32 = kv + "f32>";
+    if (!c.columns.empty() || isPacked) {
+      const std::string columns = c.columns.empty() ? "tensor<f32>"
+                                                    : fmt::format("tensor<{}xf32>", c.columns),
+                        inF32 = kv + "f32>";
       add(name + "s", columns, "");
-      body += fmt::format(
-          "%{0}w = nn.cast %{0}_ : ({1}) -> {2}\n%{0}m = nn.mul %{0}w, %{0}s_ : ({2}, {3}) -> {2}\n", name,
-          stored, inF32, columns);
+      if (isPacked)
+        body += unpacked(name, name + "_", stem, fmt::format(R"("b", {}, "k")", c.kvHeads), c.width);
+      else
+        body += fmt::format("%{0}c = nn.cast %{0}_ : ({1}) -> {2}\n", name, stored, inF32);
+      body += fmt::format("%{0}m = nn.mul %{0}c, %{0}s_ : ({1}, {2}) -> {1}\n", name, inF32, columns);
       if (c.type == "f32")
         return "%" + name + "m";
       body += fmt::format("%{0}d = nn.cast %{0}m : ({1}) -> {2}\n", name, inF32, wide);
@@ -71,6 +80,8 @@ void fill(unsigned index, Tensor &tensor) {
         static_cast<double>((static_cast<uint64_t>(i) * 2654435761u + index * 97u) % 1009u) / 1008.0;
     if (tensor.shape().size() < 4)
       set(tensor, i, 0.011 + 0.004 * static_cast<double>(i % 7));
+    else if (tensor.type() == DType::U8)
+      set(tensor, i, std::floor(255.99 * place));
     else if (tensor.type() == DType::I8)
       set(tensor, i, std::floor(255.99 * place) - 128);
     else if (byteSize(tensor.type()) == 1)
@@ -142,15 +153,50 @@ TEST(AttentionCodes, OnFmaUnits) {
   EXPECT_NE(run({.keys = ""}, 2, 70, 70).find("attention_prefill_sm90<"), std::string::npos);
 }
 
+// Two codes to a byte.
+TEST(AttentionCodes, Halves) {
+  const std::string wider = "scale = 0.2 : f32, causal = true";
+  const Coded both{.keys = "i4", .values = "i4", .attributes = wider};
+  auto with = [&](auto change) {
+    Coded c = both;
+    change(c);
+    return c;
+  };
+  for (const char *type : {"bf16", "f16"})
+    for (auto [batch, keys] : {std::pair(1, 133), std::pair(3, 16), std::pair(20, 70), std::pair(40, 300)})
+      EXPECT_NE(run(with([&](Coded &c) { c.type = type; }), batch, 1, keys).find("attention_decode_mma<"),
+                std::string::npos);
+  for (int width : {8, 72, 80, 96, 128, 192, 256})
+    for (auto [heads, queries] : {std::pair(8, 1), std::pair(4, 7), std::pair(8, 40)})
+      for (uint32_t arch : {90u, 80u})
+        run(with([&](Coded &c) { c.heads = heads, c.width = width; }), 2, queries, 150, arch);
+  for (auto [arch, kernel] :
+       {std::pair(90u, "attention_prefill_sm90<"), std::pair(80u, "attention_prefill_mma<")})
+    EXPECT_NE(run(both, 2, 70, 150, arch).find(kernel), std::string::npos);
+  for (const char *columns : {"2x1x64", "64", "2x1x1"})
+    for (int queries : {1, 40})
+      run(with([&](Coded &c) { c.columns = columns; }), 2, queries, 90);
+  // On FMA units, where rows cannot be read eight columns at a time, in f32, and beside others.
+  for (int queries : {1, 40}) {
+    for (int width : {34, 36, 66})
+      EXPECT_NE(run(with([&](Coded &c) { c.width = width; }), 2, queries, 70).find("_fma<"),
+                std::string::npos);
+    run(with([](Coded &c) { c.type = "f32"; }), 2, queries, 70);
+    run(with([](Coded &c) { c.type = "f32", c.width = 2; }), 2, queries, 70);
+    run(with([](Coded &c) { c.keys = "i8", c.attributes = "scale = 0.02 : f32"; }), 2, queries, 70);
+    run(with([](Coded &c) { c.values = ""; }), 2, queries, 70);
+  }
+}
+
 // All 256 codes come out as the reference has them: one key, one head each of values.
 TEST(AttentionCodes, EveryCode) {
-  for (const char *codes : {"f8E4M3FN", "f8E5M2", "i8"}) {
+  for (const char *codes : {"f8E4M3FN", "f8E5M2", "i8", "i4"}) {
     auto every = [&](unsigned index, Tensor &tensor) {
       if (index == 3)
         for (int64_t i = 0; i < tensor.size(); ++i) {
           auto code = static_cast<uint8_t>(i);
           // NaN and infinities have their own test.
-          const bool isFinite = std::string_view(codes) == "i8" ||
+          const bool isFinite = codes[0] == 'i' ||
                                 (codes[3] == '4' ? (code & 0x7f) != 0x7f : (code & 0x7f) < 0x7c);
           reinterpret_cast<uint8_t *>(tensor.data())[i] = isFinite ? code : 0;
         }
