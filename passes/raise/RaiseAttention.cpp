@@ -1,6 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
-#include "passes/raise/AttentionSinks.h"
+#include "passes/raise/SinkGate.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -191,6 +191,17 @@ std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
   return llvm::join(all, "; ");
 }
 
+/// A sink as [1 or batch, heads, 1, 1].
+Sink withRank4(Sink sink, Raiser &raiser) {
+  DimShape shape = raiser.shapes.of(sink.sink);
+  const Dim heads = raiser.shapes.of(sink.scores)[1];
+  const bool isOfEntries = shape.size() > 2 && !(shape.front() == Dim(1)) && shape[1] == heads;
+  if (shape.size() != 4)
+    sink.sink = nn::buildReshape(raiser.rewriter, sink.sink.getLoc(), sink.sink,
+                                 {isOfEntries ? shape.front() : Dim(1), heads, Dim(1), Dim(1)});
+  return sink;
+}
+
 void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
   if (softmax.getLog())
@@ -199,7 +210,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
     return noteMiss(softmax, patternName,
                     "the softmax runs over axis " + std::to_string(axis) + ", not the last one");
   std::string reason;
-  const std::optional<Sink> sink = matchSink(softmax, raiser.shapes);
+  std::optional<Sink> sink = matchSink(softmax, raiser.shapes);
   auto scores = matchScores(sink ? sink->scores : withoutLargest(softmax.getX()), raiser.shapes, reason);
   if (!scores)
     return noteMiss(softmax, patternName, reason);
@@ -208,6 +219,8 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   if (!weighted)
     return noteMiss(softmax, patternName, reason);
   nn::MatmulOp root = weighted->product;
+  std::optional<SinkGate> gate = sink ? std::nullopt : matchSinkGate(softmax, root, raiser.shapes);
+  Operation *replaced = gate ? gate->product.getOperation() : root.getOperation();
   if (rank != 3 && rank != 4)
     return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
   Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
@@ -217,7 +230,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
       tensorType(v).getRank() != rootRank)
     return noteMiss(softmax, patternName, "q, k or v has another rank than the scores");
 
-  raiser.rewriter.setInsertionPoint(root);
+  raiser.rewriter.setInsertionPoint(replaced);
   auto &b = raiser.rewriter;
   Value query = withHeadDim(oriented(q.value, scores->product.getTransposeA(), raiser), heads, raiser);
   Value key = withHeadDim(oriented(k.value, !scores->product.getTransposeB(), raiser), heads, raiser);
@@ -236,6 +249,13 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   applyScales(terms, root.getLoc(), raiser);
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
   SinkOperands parts{key, value, buildMask(terms, root.getLoc(), raiser)};
+  std::string assumed = assumptionsOf(scores->masks, weighted->zeroedNan);
+  if (gate) {
+    sink = withRank4(gate->sink, raiser);
+    // The graph has NaN where a softmax has nothing, which no gate of 0 clears.
+    if (parts.mask && !weighted->zeroedNan)
+      assumed += (assumed.empty() ? "" : "; ") + std::string("every query sees a key");
+  }
   if (sink)
     parts = putSinkInFront(*sink, parts, std::exchange(pattern.window, 0), root.getLoc(), raiser);
   SmallVector<Value> operands = {query, parts.keys, parts.values};
@@ -251,7 +271,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
   if (rootRank == 3)
     attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
-  raiser.replace(root, attention, assumptionsOf(scores->masks, weighted->zeroedNan));
+  raiser.replace(replaced, attention, std::move(assumed));
 }
 
 // Pattern: attention(q, repeat(k), repeat(v), mask) -> attention(q, k, v, rest of the mask) {causal, window}

@@ -26,8 +26,8 @@ Tensor normals(Shape shape, std::mt19937 &random) {
 
 /// One token after another in two sequences, the second three tokens behind.
 TEST(CodedCache, StepsInPlaceAreStepsThatCopy) {
-  auto graph = Graph::load(std::string(FUSION_SOURCE_DIR) +
-                           "/test/import/contrib/test_gqa_codes4_buffer/model.onnx");
+  auto graph =
+      Graph::load(std::string(FUSION_SOURCE_DIR) + "/test/import/contrib/test_gqa_codes4_buffer/model.onnx");
   ASSERT_TRUE(bool(graph)) << graph.error().message;
   auto reference = compile(*graph, {.device = RunOn::Cpu});
   auto program =

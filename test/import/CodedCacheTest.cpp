@@ -77,10 +77,10 @@ std::string paged(int64_t heads) {
   b.input("table", TensorProto::INT32, {"1", "3"});
   b.input("sink", TensorProto::FLOAT16, {std::to_string(heads)});
   b.output("y").output("key").output("value");
-  auto &node = b.node(
-      "PagedAttention",
-      {"q", "k", "v", "key_cache", "value_cache", "cumulative", "past", "table", "", "", "", "sink"},
-      {"y", "key", "value"}, "com.microsoft");
+  auto &node =
+      b.node("PagedAttention",
+             {"q", "k", "v", "key_cache", "value_cache", "cumulative", "past", "table", "", "", "", "sink"},
+             {"y", "key", "value"}, "com.microsoft");
   ModelBuilder::attribute(node, "num_heads", 2);
   ModelBuilder::attribute(node, "kv_num_heads", 2);
   return Importer().text(b);

@@ -7,10 +7,11 @@
 // CHECK-DAG: scores are no NaN: rows of NaN become zeros only where all is masked; scores lie above the -10000 that masks them
 // CHECK-DAG: scores lie above the -65504 that masks them
 // CHECK-DAG: scores are finite where several masks hide them
+// CHECK-DAG: every query sees a key
 func.func @main(%q: tensor<2x4x8x32xf32>, %k: tensor<2x4x8x32xf32>, %v: tensor<2x4x8x32xf32>, %m: tensor<2x1x8x8xi1>,
                 %qh: tensor<2x4x8x32xf16>, %kh: tensor<2x4x8x32xf16>, %vh: tensor<2x4x8x32xf16>,
-                %bias: tensor<1x1x8x8xf32>)
-    -> (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>, tensor<2x4x8x32xf32>) {
+                %bias: tensor<1x1x8x8xf32>, %sink: tensor<1x4x1x1xf32>)
+    -> (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>, tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>) {
   %low = nn.constant {value = dense<-1.0e+4> : tensor<f32>} : () -> tensor<f32>
   %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
   %0 = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x8xf32>
@@ -32,5 +33,18 @@ func.func @main(%q: tensor<2x4x8x32xf32>, %k: tensor<2x4x8x32xf32>, %v: tensor<2
   %11 = nn.where %m, %10, %never : (tensor<2x1x8x8xi1>, tensor<2x4x8x8xf32>, tensor<f32>) -> tensor<2x4x8x8xf32>
   %12 = nn.softmax %11 {axis = -1 : i64} : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf32>
   %13 = nn.matmul %12, %v : (tensor<2x4x8x8xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x32xf32>
-  return %4, %8, %13 : tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>, tensor<2x4x8x32xf32>
+  %s = nn.matmul %k, %q {transpose_b = true} : (tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x8xf32>
+  %a = nn.add %s, %bias : (tensor<2x4x8x8xf32>, tensor<1x1x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %largest = nn.reduce %a {kind = "max", axes = array<i64: 3>, keepdims = true} : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x1xf32>
+  %d = nn.sub %a, %largest : (tensor<2x4x8x8xf32>, tensor<2x4x8x1xf32>) -> tensor<2x4x8x8xf32>
+  %e = nn.exp %d : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %t = nn.reduce %e {kind = "sum", axes = array<i64: 3>, keepdims = true} : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x1xf32>
+  %l = nn.log %t : (tensor<2x4x8x1xf32>) -> tensor<2x4x8x1xf32>
+  %f = nn.add %l, %largest : (tensor<2x4x8x1xf32>, tensor<2x4x8x1xf32>) -> tensor<2x4x8x1xf32>
+  %h = nn.sub %f, %sink : (tensor<2x4x8x1xf32>, tensor<1x4x1x1xf32>) -> tensor<2x4x8x1xf32>
+  %g = nn.sigmoid %h : (tensor<2x4x8x1xf32>) -> tensor<2x4x8x1xf32>
+  %p = nn.softmax %a {axis = -1 : i64} : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x8x8xf32>, tensor<2x4x8x32xf32>) -> tensor<2x4x8x32xf32>
+  %y = nn.mul %o, %g : (tensor<2x4x8x32xf32>, tensor<2x4x8x1xf32>) -> tensor<2x4x8x32xf32>
+  return %4, %8, %13, %y : tensor<2x4x8x32xf32>, tensor<2x4x8x32xf16>, tensor<2x4x8x32xf32>, tensor<2x4x8x32xf32>
 }

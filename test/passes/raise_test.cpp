@@ -137,7 +137,8 @@ TEST_F(Raise, KeepsTheNumbersOfTheRunLineTests) {
       .write(bytes.as<char>(), static_cast<std::streamsize>(bytes.bytes()));
   int modules = 0;
   for (std::string file : {"canonicalize", "fold-constants", "fold-positions", "raise-norm",
-                           "raise-activation", "raise-rope", "raise-attention"}) {
+                           "raise-activation", "raise-rope", "raise-attention",
+                           "raise-attention-sink", "raise-attention-gate"}) {
     for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + file + ".mlir")) {
       auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
       ASSERT_TRUE(module) << file;
