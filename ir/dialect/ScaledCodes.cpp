@@ -15,16 +15,6 @@ struct Widened {
   SmallVector<Operation *> ops;
 };
 
-bool isNumber(Value value, double number) {
-  auto constant = value.getDefiningOp<ConstantOp>();
-  auto elements = constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-  if (!elements || !elements.isSplat())
-    return false;
-  if (llvm::isa<FloatType>(elements.getElementType()))
-    return elements.getSplatValue<APFloat>().convertToDouble() == number;
-  return elements.getSplatValue<APInt>().getZExtValue() == static_cast<uint64_t>(number);
-}
-
 /// Both halves of each byte of u8, side by side in the last dim.
 std::optional<Widened> matchHalves(Value halves) {
   auto joined = halves.getDefiningOp<ReshapeOp>();
@@ -41,8 +31,8 @@ std::optional<Widened> matchHalves(Value halves) {
        high = concat.getParts()[1].getDefiningOp<ReshapeOp>();
   auto both = low ? low.getX().getDefiningOp<AndOp>() : AndOp();
   auto div = high ? high.getX().getDefiningOp<DivOp>() : DivOp();
-  if (!both || !div || both.getLhs() != div.getLhs() || !isNumber(both.getRhs(), 15) ||
-      !isNumber(div.getRhs(), 16) || dtype(both.getLhs()) != DType::U8 ||
+  if (!both || !div || both.getLhs() != div.getLhs() || constantScalar(both.getRhs()) != 15 ||
+      constantScalar(div.getRhs()) != 16 || dtype(both.getLhs()) != DType::U8 ||
       tensorType(both.getLhs()) != tensorType(both.getResult()) ||
       tensorType(div.getLhs()) != tensorType(div.getResult()) ||
       tensorType(both.getLhs()).getShape() != pairs.drop_back())
@@ -64,7 +54,7 @@ std::optional<Widened> widened(Value value) {
       return Widened{cast.getX(), false, {cast}};
   }
   auto sub = value.getDefiningOp<SubOp>();
-  auto cast = sub && isNumber(sub.getRhs(), 8) ? sub.getLhs().getDefiningOp<CastOp>() : CastOp();
+  auto cast = sub && constantScalar(sub.getRhs()) == 8 ? sub.getLhs().getDefiningOp<CastOp>() : CastOp();
   std::optional<Widened> found = cast ? matchHalves(cast.getX()) : std::nullopt;
   if (found)
     found->ops.append({cast, sub});
