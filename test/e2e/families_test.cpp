@@ -158,6 +158,24 @@ const Case cases[] = {
   %1 = nn.sqrt %0 : (tensor<?x3x1xT>) -> tensor<?x3x1xT>
   %2 = nn.div %x, %1 : (tensor<?x3x64xT>, tensor<?x3x1xT>) -> tensor<?x3x64xT>
   return %2 : tensor<?x3x64xT> })"},
+    {"HeadsWithEps", "l2_norm", 1, R"(%x: tensor<?x3x64xT>, %eps: tensor<T>) -> tensor<?x3x64xT> {
+  %0 = nn.square %x : (tensor<?x3x64xT>) -> tensor<?x3x64xT>
+  %1 = nn.reduce %0 {axes = array<i64: 2>, keepdims = true, kind = "sum"} : (tensor<?x3x64xT>) -> tensor<?x3x1xT>
+  %2 = nn.add %1, %eps : (tensor<?x3x1xT>, tensor<T>) -> tensor<?x3x1xT>
+  %3 = nn.rsqrt %2 : (tensor<?x3x1xT>) -> tensor<?x3x1xT>
+  %4 = nn.mul %x, %3 : (tensor<?x3x64xT>, tensor<?x3x1xT>) -> tensor<?x3x64xT>
+  return %4 : tensor<?x3x64xT> })"},
+    {"HeadsOrZero", "l2_norm", 1, R"(%x: tensor<?x3x64xT>) -> tensor<?x3x64xT> {
+  %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %w = nn.cast %x : (tensor<?x3x64xT>) -> tensor<?x3x64xf32>
+  %0 = nn.square %w : (tensor<?x3x64xf32>) -> tensor<?x3x64xf32>
+  %1 = nn.reduce %0 {axes = array<i64: 2>, keepdims = true, kind = "sum"} : (tensor<?x3x64xf32>) -> tensor<?x3x1xf32>
+  %2 = nn.sqrt %1 : (tensor<?x3x1xf32>) -> tensor<?x3x1xf32>
+  %3 = nn.equal %2, %zero : (tensor<?x3x1xf32>, tensor<f32>) -> tensor<?x3x1xi1>
+  %4 = nn.div %w, %2 : (tensor<?x3x64xf32>, tensor<?x3x1xf32>) -> tensor<?x3x64xf32>
+  %5 = nn.where %3, %zero, %4 : (tensor<?x3x1xi1>, tensor<f32>, tensor<?x3x64xf32>) -> tensor<?x3x64xf32>
+  %6 = nn.cast %5 : (tensor<?x3x64xf32>) -> tensor<?x3x64xT>
+  return %6 : tensor<?x3x64xT> })"},
     {"SwiGlu", "gated_activation", 1, R"(%g: tensor<?x256xT>, %u: tensor<?x256xT>) -> tensor<?x256xT> {
   %0 = nn.silu %g : (tensor<?x256xT>) -> tensor<?x256xT>
   %1 = nn.mul %u, %0 : (tensor<?x256xT>, tensor<?x256xT>) -> tensor<?x256xT>
