@@ -10,6 +10,19 @@ enum class Weights {
   Softmax,
 };
 
+template <bool>
+struct RouterFlag {
+  using type = void;
+};
+template <class Config, class = void>
+constexpr bool has_bias = false;
+template <class Config>
+constexpr bool has_bias<Config, typename RouterFlag<(Config::has_bias, true)>::type> = Config::has_bias;
+template <class Config, class = void>
+constexpr bool has_divisor = false;
+template <class Config>
+constexpr bool has_divisor<Config, typename RouterFlag<(Config::has_divisor, true)>::type> = Config::has_divisor;
+
 /// Ordered as the numbers are, a NaN above all; never 0.
 DEVICE u32 order_of(f32 value) {
   const u32 bits = bits_of(value + 0.f); // -0 is 0
@@ -51,6 +64,8 @@ DEVICE i32 largest_places(const f32 (&score)[Held]) {
 ///   count              the largest of them are taken, at most 32
 ///   softmax            of the scores comes first
 ///   weights            what becomes of those taken
+///   has_bias           the choice is by choice(place, score) of Body; may be left out
+///   has_divisor        weights are divided by divisor(sum) of Body; may be left out
 /// Body: put(row, rank, place) and put_weight(row, rank, weight) store one.
 /// A warp routes a row; read(at) is a score.
 template <class Config, class Body, class Read>
@@ -78,7 +93,16 @@ DEVICE void route_row(const Body &body, i64 row, const Read &read) {
     for (int i = 0; i < held; ++i)
       score[i] = score[i] / sum;
   }
-  const i32 place = largest_places<Config::width, Config::count>(score);
+  i32 place;
+  if constexpr (has_bias<Config>) {
+    f32 choice[held];
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+      choice[i] = body.choice(is_there(i) ? lane + 32 * i : 0, score[i]);
+    place = largest_places<Config::width, Config::count>(choice);
+  } else {
+    place = largest_places<Config::width, Config::count>(score);
+  }
   f32 weight = 0.f;
 #pragma unroll
   for (int i = 0; i < held; ++i) {
@@ -91,8 +115,13 @@ DEVICE void route_row(const Body &body, i64 row, const Read &read) {
     const f32 largest = warp_max(has_one ? weight : first);
     weight = has_one ? exp_(weight - largest) : 0.f;
   }
-  if constexpr (Config::weights != Weights::AsTheyAre)
-    weight = weight / warp_sum(has_one ? weight : 0.f);
+  if constexpr (Config::weights != Weights::AsTheyAre) {
+    const f32 sum = warp_sum(has_one ? weight : 0.f);
+    if constexpr (has_divisor<Config>)
+      weight = weight / body.divisor(sum);
+    else
+      weight = weight / sum;
+  }
   if (has_one) {
     body.put(row, lane, place);
     body.put_weight(row, lane, weight);

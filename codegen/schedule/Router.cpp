@@ -49,6 +49,26 @@ Value scalarOperand(const Region &region, Value value) {
 
 bool isScoreType(DType type) { return type == DType::F32 || type == DType::F16 || type == DType::BF16; }
 
+/// A bias of each score, f32 as they are.
+std::optional<std::string> biasRefusal(const Region &region, const KernelContext &context,
+                                       const Routes &routes) {
+  nn::AddOp shift = routes.shift;
+  const Value scores = nn::GatherElementsOp(routes.taken).getX();
+  if (shift.getLhs() != scores && shift.getRhs() != scores)
+    return std::string("the choice is not by the scores that are taken and a bias");
+  if (!shift->hasOneUse())
+    return std::string("the scores with their bias have other readers");
+  if (!llvm::is_contained(region.inputs, routes.bias))
+    return std::string("a bias of the scores that is computed in the region");
+  const DimShape &bias = context.shape(routes.bias);
+  if (bias.empty() || bias.back() != context.shape(scores).back() || product(bias) != bias.back() ||
+      context.shape(shift) != context.shape(scores))
+    return std::string("what is added to the scores is not a number of each expert");
+  if (dtype(routes.bias) != DType::F32 || dtype(scores) != DType::F32)
+    return std::string("scores with a bias that are not f32");
+  return std::nullopt;
+}
+
 /// Takes the matmul and what is between it and the scores out of the region, where they are in it.
 std::optional<std::string> takeProducts(const Region &region, const KernelContext &context, Routes &routes,
                                         ArrayRef<Operation *> known) {
@@ -97,9 +117,17 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
   }
   if (!routes.topK || !routes.taken)
     return std::string("no nn.top_k whose scores are taken");
-  const Value scores = routes.topK.getX();
+  const Value scores = routes.taken.getX();
   const DimShape &shape = context.shape(scores), &chosen = context.shape(routes.topK.getY());
-  if (routes.taken.getX() != scores || routes.taken.getIndices() != routes.topK.getY() ||
+  if (auto add = routes.topK.getX().getDefiningOp<nn::AddOp>();
+      add && routes.topK.getX() != scores && llvm::is_contained(region.ops, add.getOperation())) {
+    routes.shift = add;
+    routes.bias = add.getLhs() == scores ? add.getRhs() : add.getLhs();
+    known.push_back(add);
+    if (auto reason = biasRefusal(region, context, routes))
+      return *reason;
+  }
+  if ((!routes.shift && routes.topK.getX() != scores) || routes.taken.getIndices() != routes.topK.getY() ||
       !isLastAxis(routes.taken.getAxis(), shape.size()) || !isLastAxis(routes.topK.getAxis(), shape.size()))
     return std::string(
         "nn.gather_elements takes something else than the scores of nn.top_k along the last axis");
@@ -119,7 +147,7 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
     routes.scores = softmax.getX();
     known.push_back(softmax);
   }
-  const size_t readers = routes.softmax ? 1 : 2; // nn.top_k and nn.gather_elements
+  const size_t readers = routes.softmax ? 1 : 2; // nn.top_k, or the bias, and nn.gather_elements
   while (Value operand = scalarOperand(region, routes.scores)) {
     const bool isFirst = routes.before.empty();
     if (!isScoreType(dtype(operand)) || llvm::range_size(routes.scores.getUses()) != (isFirst ? readers : 1))
@@ -137,16 +165,23 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
     if (softmax && weight.hasOneUse() && isLastAxis(softmax.getAxis(), shape.size()) && !softmax.getLog())
       routes.weightSoftmax = softmax;
     if (sum && dtype(scores) == DType::F32 && sum.getKind() == "sum" && sum.getKeepdims() &&
-        sum.getAxes().size() == 1 && isLastAxis(sum.getAxes()[0], shape.size()) && sum->hasOneUse())
-      if (auto quotient = dyn_cast<nn::DivOp>(*sum->user_begin()); quotient && quotient.getLhs() == weight &&
-                                                                   quotient.getRhs() == sum.getY() &&
-                                                                   llvm::range_size(weight.getUses()) == 2) {
+        sum.getAxes().size() == 1 && isLastAxis(sum.getAxes()[0], shape.size()) && sum->hasOneUse()) {
+      auto least = dyn_cast_if_present<nn::AddOp>(nextScalar(region, sum.getY()));
+      const Value divisor = least ? least.getResult() : sum.getY();
+      if (auto quotient =
+              divisor.hasOneUse() ? dyn_cast<nn::DivOp>(*divisor.user_begin()) : nn::DivOp();
+          quotient && quotient.getLhs() == weight && quotient.getRhs() == divisor &&
+          llvm::range_size(weight.getUses()) == 2) {
         routes.sum = sum;
+        routes.least = least;
         routes.quotient = quotient;
       }
+    }
   }
   if (routes.quotient) {
     known.append({routes.sum, routes.quotient});
+    if (routes.least)
+      known.push_back(routes.least);
     weight = routes.quotient.getResult();
   } else if (routes.weightSoftmax) {
     known.push_back(routes.weightSoftmax);

@@ -7,10 +7,13 @@ namespace fusion {
 
 struct Routes {
   nn::SoftmaxOp softmax; ///< of all scores, or null
+  nn::AddOp shift;       ///< of the scores and `bias`, where the choice is by it, or null
+  mlir::Value bias;      ///< of each score
   nn::TopKOp topK;
   nn::GatherElementsOp taken;
   nn::SoftmaxOp weightSoftmax; ///< of those taken, or null
   nn::ReduceOp sum;            ///< of those taken, or null, with
+  nn::AddOp least;             ///< of a number to the sum, or null, and
   nn::DivOp quotient;
   llvm::SmallVector<mlir::Operation *> before, after; ///< scalar ops on the scores, on the weights
   mlir::Value scores, weight;                         ///< in front of `before`; the result beside the choice
@@ -37,6 +40,8 @@ public:
 private:
   void writeElement();
   void writeScore();
+  void writeChoice();
+  void writeDivisor();
   scalar::Value applied(scalar::Graph &graph, llvm::ArrayRef<mlir::Operation *> ops, scalar::Value value);
   void writePut(const std::string &signature, mlir::Value output,
                 llvm::function_ref<scalar::Value(scalar::Graph &)> valueOf);

@@ -38,6 +38,10 @@ void RouterWriter::write(bool inMemory) {
     writeElement();
   else
     writeScore();
+  if (routes.shift)
+    writeChoice();
+  if (routes.least)
+    writeDivisor();
   writePut("DEVICE void put(i64 line, i64 rank, i64 place) const", topK.getY(),
            [](scalar::Graph &graph) { return graph.input("place", DType::I64, scalar::Level::Element); });
   writePut("DEVICE void put_weight(i64 line, i64 rank, f32 taken) const", routes.weight,
@@ -74,6 +78,38 @@ void RouterWriter::writeScore() {
       applied(graph, routes.before, graph.input("held", DType::F32, scalar::Level::Element));
   code.line(fmt::format("return {};", printer.value(graph.convertRegister(DType::F32, score), code)));
   source.body.method("DEVICE f32 score(f32 held) const", code);
+}
+
+void RouterWriter::writeChoice() {
+  scalar::Graph graph;
+  body::Printer printer(graph, source.names);
+  body::Code code(2);
+  const auto input = static_cast<unsigned>(llvm::find(region.inputs, routes.bias) - region.inputs.begin());
+  SmallVector<scalar::Value> index(context.shape(routes.bias).size(), graph.integer(DType::I64, 0));
+  index.back() = graph.input("at", DType::I64, scalar::Level::Element);
+  const scalar::Value bias =
+      graph.load(source.body.pointer(input), source.body.address(graph, context.inputs[input], index));
+  const scalar::Value score = graph.input("score", DType::F32, scalar::Level::Element);
+  nn::AddOp shift = routes.shift;
+  const SmallVector<scalar::Value> operands = shift.getLhs() == routes.bias
+                                                  ? SmallVector<scalar::Value>{bias, score}
+                                                  : SmallVector<scalar::Value>{score, bias};
+  const scalar::Value choice = cast<nn::ScalarFormula>(shift.getOperation()).formula(graph, operands);
+  code.line(fmt::format("return {};", printer.value(choice, code)));
+  source.config.set("has_bias", true);
+  source.body.method("DEVICE f32 choice(i64 at, f32 score) const", code);
+}
+
+void RouterWriter::writeDivisor() {
+  scalar::Graph graph;
+  body::Printer printer(graph, source.names);
+  body::Code code(2);
+  Operation *least = nn::AddOp(routes.least);
+  const scalar::Value divisor =
+      applied(graph, least, graph.input("sum", DType::F32, scalar::Level::Element));
+  code.line(fmt::format("return {};", printer.value(divisor, code)));
+  source.config.set("has_divisor", true);
+  source.body.method("DEVICE f32 divisor(f32 sum) const", code);
 }
 
 scalar::Value RouterWriter::applied(scalar::Graph &graph, ArrayRef<Operation *> ops, scalar::Value value) {

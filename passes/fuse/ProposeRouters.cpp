@@ -1,5 +1,5 @@
 // router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes
-// weights of them; the matmul of the scores too.
+// weights of them; the matmul of the scores too. The choice may be by the scores and a bias of each expert.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -14,11 +14,12 @@ namespace {
 /// Scalar ops that make weights of scores, at most.
 constexpr size_t mostScalars = 4;
 
-/// The sum of `value` and the quotient by it; a softmax of it; nothing.
+/// The sum of `value`, what is added to it, and the quotient by it; a softmax of it; nothing.
 SmallVector<Operation *> normalisation(Value value) {
   SmallVector<Operation *> ops;
   nn::ReduceOp sum;
   nn::DivOp quotient;
+  nn::AddOp shifted;
   for (Operation *user : value.getUsers()) {
     if (auto reduce = llvm::dyn_cast<nn::ReduceOp>(user))
       sum = reduce;
@@ -27,9 +28,15 @@ SmallVector<Operation *> normalisation(Value value) {
     if (llvm::isa<nn::SoftmaxOp>(user) && value.hasOneUse())
       return {user};
   }
-  if (sum && quotient && quotient.getLhs() == value && quotient.getRhs() == sum.getY() &&
-      llvm::range_size(value.getUses()) == 2)
+  if (!sum || !quotient || quotient.getLhs() != value || llvm::range_size(value.getUses()) != 2)
+    return ops;
+  if (sum->hasOneUse())
+    shifted = llvm::dyn_cast<nn::AddOp>(*sum->user_begin());
+  if (shifted ? quotient.getRhs() == shifted.getResult() && shifted->hasOneUse()
+              : quotient.getRhs() == sum.getY())
     ops.append({sum, quotient});
+  if (shifted && !ops.empty())
+    ops.insert(ops.begin() + 1, shifted);
   return ops;
 }
 /// The ops, one after the other, from a matmul to `scores`: itself, and scalar ops of what it makes and of
@@ -60,6 +67,15 @@ SmallVector<Operation *> matmulBefore(Value scores) {
   return {};
 }
 
+/// What takes the scores at the places that `topK` finds, or null.
+nn::GatherElementsOp takenOf(Value scores, nn::TopKOp topK) {
+  for (Operation *user : scores.getUsers())
+    if (auto gather = llvm::dyn_cast<nn::GatherElementsOp>(user);
+        gather && gather.getX() == scores && gather.getIndices() == topK.getY())
+      return gather;
+  return {};
+}
+
 /// The candidates with the ops in front of the scores.
 void proposeWithMatmul(Operation *topK, Value scores, ArrayRef<Operation *> routed, Proposals &proposals) {
   SmallVector<Operation *> ops = matmulBefore(scores);
@@ -78,11 +94,15 @@ Proposals proposeRouters(const ProposalContext &context) {
   Proposals proposals;
   for (auto topK : context.block.getOps<nn::TopKOp>()) {
     Value scores = topK.getX();
-    nn::GatherElementsOp taken;
-    for (Operation *user : scores.getUsers())
-      if (auto gather = llvm::dyn_cast<nn::GatherElementsOp>(user);
-          gather && gather.getIndices() == topK.getY())
-        taken = gather;
+    nn::GatherElementsOp taken = takenOf(scores, topK);
+    nn::AddOp shift; // the choice is by these, the weights are without
+    if (auto add = scores.getDefiningOp<nn::AddOp>(); !taken && add && add->hasOneUse())
+      for (Value operand : {add.getLhs(), add.getRhs()})
+        if (auto gather = taken ? nn::GatherElementsOp() : takenOf(operand, topK)) {
+          taken = gather;
+          scores = operand;
+          shift = add;
+        }
     if (!taken) {
       proposals.misses.push_back({topK, "nobody takes the scores that nn.top_k finds"});
       continue;
@@ -98,6 +118,8 @@ Proposals proposeRouters(const ProposalContext &context) {
     if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>();
         softmax && llvm::range_size(scores.getUses()) == 2)
       ops.push_back(softmax);
+    if (shift)
+      ops.push_back(shift);
     ops.append({topK, taken});
     propose(ops);
     Value weight = taken.getY();

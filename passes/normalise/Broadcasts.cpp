@@ -96,10 +96,21 @@ void reshapeAfter(Operation *op, Value moved, PatternRewriter &rewriter, ShapeTa
                                rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), shape))));
 }
 
+/// Whether the largest of the value are chosen. Everything from the matmul of a router to its choice has merged
+/// rows: a reshape in between would keep them apart.
+bool isChosenFrom(Value value, int steps = 6) {
+  return steps > 0 && llvm::any_of(value.getUsers(), [&](Operation *user) {
+           if (llvm::isa<nn::TopKOp>(user))
+             return true;
+           const bool keepsRows = llvm::isa<nn::SoftmaxOp>(user) || user->hasTrait<nn::Pointwise>();
+           return keepsRows && isChosenFrom(user->getResult(0), steps - 1);
+         });
+}
+
 // Pattern: matmul(reshape(x), w : [n, m]) -> reshape(matmul(x, w)) where the reshape merges leading dims
 LogicalResult reshapeAfterMatmul(nn::MatmulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reshape = leadingMerge(op.getA(), shapes);
-  if (!reshape || op.getTransposeA() || tensorType(op.getB()).getRank() != 2)
+  if (!reshape || isChosenFrom(op.getY()) || op.getTransposeA() || tensorType(op.getB()).getRank() != 2)
     return failure();
   reshapeAfter(op, rebuild(rewriter, op, {reshape.getX(), op.getB()}), rewriter, shapes);
   return success();
@@ -112,6 +123,8 @@ bool isRow(Value value) { return tensorType(value).getRank() <= 1; }
 LogicalResult reshapeAfterPointwise(Operation *op, PatternRewriter &rewriter, ShapeTable &shapes) {
   SmallVector<Value> operands;
   std::optional<DimShape> source;
+  if (isChosenFrom(op->getResult(0)))
+    return failure();
   for (Value operand : op->getOperands()) {
     auto reshape = leadingMerge(operand, shapes);
     if (!reshape && !isRow(operand))

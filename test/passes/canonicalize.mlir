@@ -326,3 +326,19 @@ func.func @kept_dims(%x: tensor<?x8xf32> {nn.dims = ["b", 8]}) -> tensor<?x1xf32
   %1 = nn.reshape %0 {shape = ["b", 1]} : (tensor<?xf32>) -> tensor<?x1xf32>
   return %1 : tensor<?x1xf32>
 }
+
+// -----
+
+// Scores among which experts are chosen keep merged rows: the reshape stays in front of the matmul.
+// CHECK-LABEL: func @router
+// CHECK: %[[R:.*]] = nn.reshape
+// CHECK-NEXT: %[[M:.*]] = nn.matmul %[[R]]
+// CHECK-NEXT: %[[S:.*]] = nn.sigmoid %[[M]]
+// CHECK-NEXT: nn.top_k %[[S]]
+func.func @router(%x: tensor<?x?x8xf32> {nn.dims = ["b", "s", 8]}, %w: tensor<8x4xf32>) -> tensor<?x2xi64> {
+  %0 = nn.reshape %x {shape = ["b*s", 8]} : (tensor<?x?x8xf32>) -> tensor<?x8xf32>
+  %1 = nn.matmul %0, %w : (tensor<?x8xf32>, tensor<8x4xf32>) -> tensor<?x4xf32>
+  %2 = nn.sigmoid %1 : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %3 = nn.top_k %2 {axis = 1 : i64, k = [2]} : (tensor<?x4xf32>) -> tensor<?x2xi64>
+  return %3 : tensor<?x2xi64>
+}

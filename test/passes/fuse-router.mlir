@@ -115,3 +115,56 @@ func.func @half_precision_quotient(%x: tensor<?x16xbf16>) -> (tensor<?x4xi64>, t
   %d = nn.div %v, %t : (tensor<?x4xbf16>, tensor<?x1xbf16>) -> tensor<?x4xbf16>
   return %i, %d : tensor<?x4xi64>, tensor<?x4xbf16>
 }
+
+// -----
+
+// DeepSeek-V3: experts are chosen by their scores and a bias; the weights are the scores, and the sum has a
+// number more.
+// CHECK-LABEL: @biased
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.sigmoid
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: nn.reduce
+// CHECK: nn.add
+// CHECK-NEXT: nn.div
+// CHECK: nn.mul
+// CHECK-NEXT: fusion.yield
+func.func @biased(%x: tensor<?x64xf32> {nn.dims = ["rows", 64]}, %w: tensor<32x64xf32>, %b: tensor<32xf32>)
+    -> (tensor<?x4xi64>, tensor<?x4xf32>) {
+  %few = nn.constant {value = dense<1.0e-20> : tensor<f32>} : () -> tensor<f32>
+  %factor = nn.constant {value = dense<2.5> : tensor<f32>} : () -> tensor<f32>
+  %p = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xf32>, tensor<32x64xf32>) -> tensor<?x32xf32>
+  %s = nn.sigmoid %p : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %c = nn.add %s, %b : (tensor<?x32xf32>, tensor<32xf32>) -> tensor<?x32xf32>
+  %i = nn.top_k %c {axis = 1 : i64, k = [4]} : (tensor<?x32xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %s, %i {axis = 1 : i64} : (tensor<?x32xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %t = nn.reduce %v {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<?x4xf32>) -> tensor<?x1xf32>
+  %e = nn.add %t, %few : (tensor<?x1xf32>, tensor<f32>) -> tensor<?x1xf32>
+  %d = nn.div %v, %e : (tensor<?x4xf32>, tensor<?x1xf32>) -> tensor<?x4xf32>
+  %r = nn.mul %d, %factor : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  return %i, %r : tensor<?x4xi64>, tensor<?x4xf32>
+}
+
+// -----
+
+// The scores with their bias have another reader; what is added has a number for each row and score.
+// CHECK-LABEL: @no_bias_of_experts
+// CHECK: nn.add
+// CHECK: nn.top_k
+// CHECK: nn.add
+// CHECK: nn.top_k
+// MISS: router missed {{.*}}nobody takes the scores that nn.top_k finds
+// MISS: router missed {{.*}}what is added to the scores is not a number of each expert
+func.func @no_bias_of_experts(%x: tensor<4x16xf32>, %b: tensor<16xf32>, %m: tensor<4x16xf32>)
+    -> (tensor<4x2xi64>, tensor<4x2xf32>, tensor<4x16xf32>, tensor<4x2xi64>, tensor<4x2xf32>) {
+  %c = nn.add %x, %b : (tensor<4x16xf32>, tensor<16xf32>) -> tensor<4x16xf32>
+  %i = nn.top_k %c {axis = 1 : i64, k = [2]} : (tensor<4x16xf32>) -> tensor<4x2xi64>
+  %v = nn.gather_elements %x, %i {axis = 1 : i64} : (tensor<4x16xf32>, tensor<4x2xi64>) -> tensor<4x2xf32>
+  %d = nn.add %x, %m : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
+  %j = nn.top_k %d {axis = 1 : i64, k = [2]} : (tensor<4x16xf32>) -> tensor<4x2xi64>
+  %u = nn.gather_elements %x, %j {axis = 1 : i64} : (tensor<4x16xf32>, tensor<4x2xi64>) -> tensor<4x2xf32>
+  return %i, %v, %c, %j, %u : tensor<4x2xi64>, tensor<4x2xf32>, tensor<4x16xf32>, tensor<4x2xi64>, tensor<4x2xf32>
+}

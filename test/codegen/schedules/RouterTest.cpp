@@ -12,6 +12,7 @@ struct Form {
   const char *weights = "divided"; ///< or "softmax", or "as they are"
   const char *type = "bf16";       ///< of the weights
   const char *scores = "f32";      ///< their type
+  bool bias = false;               ///< the choice is by scores and a bias; the sum has a number more
 };
 
 std::string module(const Form &f) {
@@ -23,15 +24,22 @@ std::string module(const Form &f) {
   std::string body =
       f.softmax ? fmt::format("%s = nn.softmax %a {{axis = 1 : i64}} : ({0}) -> {0}\n", x) : "";
   const char *scores = f.softmax ? "%s" : "%a", *weight = "%v";
-  body +=
-      fmt::format("%i = nn.top_k {0} {{axis = 1 : i64, k = [{1}]}} : ({2}) -> {3}\n", scores, f.count, x, i);
+  const std::string b = fmt::format("tensor<{}x{}>", f.width, f.scores);
+  if (f.bias)
+    body += fmt::format("%c = nn.add {0}, %b : ({1}, {2}) -> {1}\n", scores, x, b);
+  body += fmt::format("%i = nn.top_k {0} {{axis = 1 : i64, k = [{1}]}} : ({2}) -> {3}\n",
+                      f.bias ? "%c" : scores, f.count, x, i);
   body += fmt::format("%v = nn.gather_elements {0}, %i {{axis = 1 : i64}} : ({1}, {2}) -> {3}\n", scores, x,
                       i, v);
   if (f.weights[0] == 'd') {
     body += fmt::format(
         "%t = nn.reduce %v {{kind = \"sum\", axes = array<i64: 1>, keepdims = true}} : ({0}) -> {1}\n", v,
         one);
-    body += fmt::format("%d = nn.div %v, %t : ({0}, {1}) -> {0}\n", v, one);
+    if (f.bias)
+      body += fmt::format("%n = nn.constant {{value = dense<0.5> : tensor<f32>}} : () -> tensor<f32>\n"
+                          "%e = nn.add %t, %n : ({0}, tensor<f32>) -> {0}\n",
+                          one);
+    body += fmt::format("%d = nn.div %v, {2} : ({0}, {1}) -> {0}\n", v, one, f.bias ? "%e" : "%t");
     weight = "%d";
   } else if (f.weights[0] == 's') {
     body += fmt::format("%d = nn.softmax %v {{axis = 1 : i64}} : ({0}) -> {0}\n", v);
@@ -39,14 +47,15 @@ std::string module(const Form &f) {
   }
   body += fmt::format("%w = nn.cast {} : ({}) -> {}\n", weight, v, w);
   return fmt::format(R"(
-    func.func @main(%x: {0}) -> ({1}, {2}) {{
-      %0, %1 = fusion.group "router" schedule "router" (%a = %x) : ({0}) -> ({1}, {2}) {{
+    func.func @main(%x: {0}{4}) -> ({1}, {2}) {{
+      %0, %1 = fusion.group "router" schedule "router" (%a = %x{5}) : ({0}{6}) -> ({1}, {2}) {{
         {3}
         fusion.yield %i, %w : {1}, {2}
       }}
       return %0, %1 : {1}, {2}
     }})",
-                     x, i, w, body);
+                     x, i, w, body, f.bias ? ", %z: " + b : "", f.bias ? ", %b = %z" : "",
+                     f.bias ? ", " + b : "");
 }
 
 void run(const Form &form, std::function<void(unsigned, Tensor &)> fill = {}) {
@@ -86,6 +95,17 @@ TEST(Router, EqualScoresInTheirOrder) {
     for (int64_t i = 0; i < tensor.size(); ++i)
       set(tensor, i, static_cast<double>(i % 3));
   });
+}
+
+// The bias is as large as the scores, so that the choice is another one than without it.
+TEST(Router, ChoiceByScoresAndABias) {
+  for (int width : {4, 33, 128, 1000})
+    for (bool softmax : {true, false})
+      for (const char *weights : {"divided", "as they are"})
+        run({.rows = 3, .width = width, .softmax = softmax, .weights = weights, .type = "f32", .bias = true});
+  EXPECT_EQ(refusal(routerSchedule(), module({.softmax = false, .weights = "as they are", .scores = "bf16",
+                                              .bias = true})),
+            "scores with a bias that are not f32");
 }
 
 /// With the matmul that makes the scores, and a bias.
