@@ -21,7 +21,8 @@ constexpr bool has_bias<Config, typename RouterFlag<(Config::has_bias, true)>::t
 template <class Config, class = void>
 constexpr bool has_divisor = false;
 template <class Config>
-constexpr bool has_divisor<Config, typename RouterFlag<(Config::has_divisor, true)>::type> = Config::has_divisor;
+constexpr bool has_divisor<Config, typename RouterFlag<(Config::has_divisor, true)>::type> =
+    Config::has_divisor;
 
 /// Ordered as the numbers are, a NaN above all; never 0.
 DEVICE u32 order_of(f32 value) {

@@ -96,8 +96,8 @@ void reshapeAfter(Operation *op, Value moved, PatternRewriter &rewriter, ShapeTa
                                rewriter.getNamedAttr("shape", nn::dimsToAttr(op->getContext(), shape))));
 }
 
-/// Whether the largest of the value are chosen. Everything from the matmul of a router to its choice has merged
-/// rows: a reshape in between would keep them apart.
+/// Whether the largest of the value are chosen. Everything from the matmul of a router to its choice has
+/// merged rows: a reshape in between would keep them apart.
 bool isChosenFrom(Value value, int steps = 6) {
   return steps > 0 && llvm::any_of(value.getUsers(), [&](Operation *user) {
            if (llvm::isa<nn::TopKOp>(user))
