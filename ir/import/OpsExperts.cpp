@@ -183,7 +183,6 @@ Value Experts::floatWeightOf(const ProductInputs &product, const Dim &rows, cons
     n.fail("expert weights of an unknown size");
     return {};
   }
-  const Type f32 = n.f32Type();
   const int64_t experts = given[0].value(), outer = rows.value(), inner = depth.value();
   const int64_t square = kind == "fp8" ? n.intAttribute("block_size", 0) : 0;
   if (!has(square > 0 || isFloat4() ? product.scales : product.wholeScale) ||

@@ -77,15 +77,22 @@ static std::optional<nn::PagedKeys> pagesOfKeys(Value operand) {
   return nn::matchPagedKeys(encodedOperand(operand));
 }
 
-static bool hasPages(Value keys, Value values) {
-  const auto ofKeys = pagesOfKeys(keys), ofValues = pagesOfKeys(values);
-  return ofKeys && ofValues && ofKeys->table == ofValues->table;
+/// Those of its keys, or of those behind a sink, where the values have the same block table.
+static std::optional<nn::PagedKeys> pagesOf(nn::AttentionOp attention) {
+  const auto sink = nn::matchAttentionSink(attention);
+  auto keys = pagesOfKeys(sink ? sink->keys : Value(attention.getK()));
+  const auto values = pagesOfKeys(sink ? sink->values : Value(attention.getV()));
+  return keys && values && keys->table == values->table ? keys : std::nullopt;
 }
-/// Of its keys and values, or of those behind a sink.
-static bool hasPages(nn::AttentionOp attention) {
-  if (auto sink = nn::matchAttentionSink(attention))
-    return hasPages(sink->keys, sink->values);
-  return hasPages(attention.getK(), attention.getV());
+
+/// A kernel divides the keys' numbers by the size of a page.
+static bool hasStaticSize(const nn::PagedKeys &paging) {
+  return paging.rowDim == 0 || !tensorType(paging.pages).isDynamicDim(paging.rowDim);
+}
+
+static bool readsPages(nn::AttentionOp attention) {
+  const auto paging = pagesOf(attention);
+  return paging && hasStaticSize(*paging);
 }
 
 /// What the op's kernels do themselves as they read its operands: put a sink in front, decode codes, look up
@@ -103,7 +110,7 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
   std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
   if (sink)
     all.push_back(sink->ops);
-  const bool isPaged = hasPages(attention);
+  const bool isPaged = readsPages(attention);
   SmallVector<Operation *> tables; // after what reads them
   for (Value operand :
        {sink ? sink->keys : Value(attention.getK()), sink ? sink->values : Value(attention.getV())}) {
@@ -196,28 +203,34 @@ Proposals proposeScaledAttentions(const ProposalContext &context) {
   return propose(context, "scaled_attention",
                  [](Operation *op) {
                    auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-                   return attention && hasCodes(op) && !hasPages(attention);
+                   return attention && hasCodes(op) && !readsPages(attention);
                  });
 }
 
 Proposals proposePagedAttentions(const ProposalContext &context) {
-  return propose(context, "paged_attention", [](Operation *op) {
+  Proposals proposals = propose(context, "paged_attention", [](Operation *op) {
     auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-    return attention && hasPages(attention);
+    return attention && readsPages(attention);
   });
+  for (auto attention : context.block.getOps<nn::AttentionOp>())
+    if (auto paging = pagesOf(attention); paging && !hasStaticSize(*paging)) {
+      const Dim size = context.traffic.shapes[paging->pages][paging->rowDim];
+      proposals.misses.push_back({attention, "the size of a page, " + size.str() + ", is not static"});
+    }
+  return proposals;
 }
 
 Proposals proposeSinkAttentions(const ProposalContext &context) {
   return propose(context, "sink_attention", [](Operation *op) {
     auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-    return attention && !hasPages(attention) && nn::matchAttentionSink(attention);
+    return attention && !readsPages(attention) && nn::matchAttentionSink(attention);
   });
 }
 
 Proposals proposeBoundedAttentions(const ProposalContext &context) {
   return propose(context, "bounded_attention", [](Operation *op) {
     auto attention = llvm::dyn_cast<nn::AttentionOp>(op);
-    return attention && !hasCodes(op) && !hasPages(attention) && nn::matchKeyBounds(attention.getMask());
+    return attention && !hasCodes(op) && !readsPages(attention) && nn::matchKeyBounds(attention.getMask());
   });
 }
 

@@ -1,4 +1,5 @@
-// RUN: fusion-opt %s --fuse-paged-attention --split-input-file | FileCheck %s
+// RUN: fusion-opt %s --fuse-paged-attention --fuse-bounded-attention --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-paged-attention --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
 
 // Two layers with one block table: each looks it up by itself, and nothing is gathered in memory.
 // CHECK-LABEL: @layers
@@ -96,6 +97,7 @@ func.func @others(%q: tensor<3x4x2x32xf16>, %kp: tensor<9x4x2x32xf16>, %vp: tens
 // The size of a page is not known.
 // CHECK-LABEL: @symbolic
 // CHECK-NOT: fusion.group
+// MISS: paged_attention missed at {{.*}}: the size of a page, z, is not static
 func.func @symbolic(%q: tensor<3x4x2x32xf16> {nn.dims = [3, 4, 2, 32]}, %kp: tensor<9x?x2x32xf16> {nn.dims = [9, "z", 2, 32]}, %vp: tensor<9x?x2x32xf16> {nn.dims = [9, "z", 2, 32]}, %table: tensor<3x4xi32> {nn.dims = [3, 4]}) -> tensor<3x4x2x32xf16> {
   %kg = nn.gather %kp, %table {axis = 0 : i64} : (tensor<9x?x2x32xf16>, tensor<3x4xi32>) -> tensor<3x4x?x2x32xf16>
   %kr = nn.reshape %kg {shape = [3, "4*z", 2, 32]} : (tensor<3x4x?x2x32xf16>) -> tensor<3x?x2x32xf16>
@@ -149,4 +151,30 @@ func.func @sink(%q: tensor<?x4x1x32xf16> {nn.dims = ["t", 4, 1, 32]}, %kp: tenso
   %vs = nn.pad %v, %empty {low = [0, 0, 1, 0], high = [0, 0, 0, 0]} : (tensor<?x2x?x32xf16>, tensor<f16>) -> tensor<?x2x?x32xf16>
   %0 = nn.attention %q, %ks, %vs, %mask {scale = 0.25 : f32} : (tensor<?x4x1x32xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x4x1x?xf32>) -> tensor<?x4x1x32xf16>
   return %0 : tensor<?x4x1x32xf16>
+}
+
+// -----
+
+// The size of a page is not known: the mask is bounds all the same.
+// CHECK-LABEL: @symbolic_bounds
+// CHECK: nn.gather
+// CHECK: nn.gather
+// CHECK: fusion.group "bounded_attention" schedule "attention"
+// CHECK: nn.iota
+// CHECK-NEXT: nn.less_equal
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: fusion.yield
+func.func @symbolic_bounds(%q: tensor<3x4x2x32xf16> {nn.dims = [3, 4, 2, 32]}, %kp: tensor<9x?x2x32xf16> {nn.dims = [9, "z", 2, 32]}, %vp: tensor<9x?x2x32xf16> {nn.dims = [9, "z", 2, 32]}, %table: tensor<3x4xi32> {nn.dims = [3, 4]}, %pos: tensor<3x1x1x1xi64>) -> tensor<3x4x2x32xf16> {
+  %zero = nn.constant {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+  %one = nn.constant {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+  %kg = nn.gather %kp, %table {axis = 0 : i64} : (tensor<9x?x2x32xf16>, tensor<3x4xi32>) -> tensor<3x4x?x2x32xf16>
+  %kr = nn.reshape %kg {shape = [3, "4*z", 2, 32]} : (tensor<3x4x?x2x32xf16>) -> tensor<3x?x2x32xf16>
+  %k = nn.transpose %kr {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x?x2x32xf16>) -> tensor<3x2x?x32xf16>
+  %vg = nn.gather %vp, %table {axis = 0 : i64} : (tensor<9x?x2x32xf16>, tensor<3x4xi32>) -> tensor<3x4x?x2x32xf16>
+  %vr = nn.reshape %vg {shape = [3, "4*z", 2, 32]} : (tensor<3x4x?x2x32xf16>) -> tensor<3x?x2x32xf16>
+  %v = nn.transpose %vr {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x?x2x32xf16>) -> tensor<3x2x?x32xf16>
+  %n = nn.iota %zero, %one {size = ["4*z"]} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %mask = nn.less_equal %n, %pos : (tensor<?xi64>, tensor<3x1x1x1xi64>) -> tensor<3x1x1x?xi1>
+  %0 = nn.attention %q, %k, %v, %mask {scale = 0.25 : f32} : (tensor<3x4x2x32xf16>, tensor<3x2x?x32xf16>, tensor<3x2x?x32xf16>, tensor<3x1x1x?xi1>) -> tensor<3x4x2x32xf16>
+  return %0 : tensor<3x4x2x32xf16>
 }
