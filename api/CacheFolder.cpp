@@ -32,6 +32,11 @@ void CacheFolder::shrink(uint64_t most) const {
 }
 
 std::optional<std::string> CacheFolder::kindOf(const PrivateFolder::Entry &entry) const {
+  auto kind = knownKindOf(entry);
+  return kind || !folder->isInMotion(entry) ? kind : "unfinished";
+}
+
+std::optional<std::string> CacheFolder::knownKindOf(const PrivateFolder::Entry &entry) const {
   const std::string &name = entry.names.front();
   if (!name.starts_with(emulated))
     return KernelCache::kindOf(*folder, name);

@@ -24,13 +24,15 @@ public:
   std::vector<PrivateFolder::Entry> entries() const;
   /// Removes what was used longest ago, until `most` bytes are left.
   void shrink(uint64_t most) const;
-  /// Nothing if the entry is damaged, or nothing that the cache has made.
+  /// Nothing if the entry is damaged, or nothing that the cache has made. "unfinished": a process writes it,
+  /// or has just renamed or removed it.
   std::optional<std::string> kindOf(const PrivateFolder::Entry &entry) const;
 
 private:
   using Folder = std::shared_ptr<const PrivateFolder>;
   CacheFolder(Folder folder, Folder libraries) : folder(std::move(folder)), libraries(std::move(libraries)) {}
   static Result<Folder> openFolder(const std::string &path);
+  std::optional<std::string> knownKindOf(const PrivateFolder::Entry &entry) const;
 
   Folder folder, libraries; ///< libraries: of the emulation
 };

@@ -73,18 +73,25 @@ int makeKey(const std::string &folder) {
   return code;
 }
 
-/// "building-<process>-…" of a process that is gone; "….XXXXXX" of one that was killed an hour ago or
-/// earlier.
+constexpr std::string_view building = "building-";
+
+/// "building-<process>-…" and "….XXXXXX": until it is whole, a file has such a name.
+bool isUnfinished(const std::string &file) {
+  const size_t dot = file.rfind('.');
+  return file.starts_with(building) || (dot != std::string::npos && file.size() - dot == 7);
+}
+
+std::string fileOf(const std::string &name) { return name.substr(name.rfind('/') + 1); }
+
+/// Unfinished, of a process that is gone, or that was killed an hour ago or earlier.
 bool isLeftOver(const std::string &name, const struct stat &facts, int64_t now) {
-  constexpr std::string_view building = "building-";
-  const std::string file = name.substr(name.rfind('/') + 1);
+  const std::string file = fileOf(name);
   if (file.starts_with(building)) {
     int process = 0;
     std::from_chars(file.data() + building.size(), file.data() + file.size(), process);
     return process <= 0 || (kill(process, 0) != 0 && errno == ESRCH) || now - facts.st_mtim.tv_sec > 86400;
   }
-  const size_t dot = file.rfind('.');
-  return dot != std::string::npos && file.size() - dot == 7 && now - facts.st_mtim.tv_sec > 3600;
+  return isUnfinished(file) && now - facts.st_mtim.tv_sec > 3600;
 }
 
 } // namespace
@@ -182,6 +189,14 @@ std::vector<PrivateFolder::Entry> PrivateFolder::entries() const {
     all.push_back(std::move(entry));
   std::sort(all.begin(), all.end(), [](const Entry &a, const Entry &b) { return a.used < b.used; });
   return all;
+}
+
+bool PrivateFolder::isInMotion(const Entry &entry) const {
+  const std::string &name = entry.names.front();
+  struct stat facts;
+  if (lstat((root + "/" + name).c_str(), &facts) != 0)
+    return true;
+  return isUnfinished(fileOf(name)) && !isLeftOver(name, facts, std::time(nullptr));
 }
 
 void PrivateFolder::shrink(uint64_t most) const {

@@ -41,6 +41,8 @@ public:
   };
   /// All regular files but the key, the longest unused first.
   std::vector<Entry> entries() const;
+  /// Whether a process still writes it, or it is gone since entries().
+  bool isInMotion(const Entry &entry) const;
   /// Removes the longest unused, if all together have more than `most` bytes, until an eighth of that is
   /// free; and what killed processes left half written.
   void shrink(uint64_t most) const;

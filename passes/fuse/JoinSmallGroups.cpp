@@ -82,6 +82,15 @@ bool isOneKernel(const Candidate &candidate, ScheduleOracle &oracle) {
 }
 } // namespace
 
+/// Ops of elementwise groups that have a name: they keep it.
+static DenseSet<Operation *> namedOps(ArrayRef<Candidate> found) {
+  DenseSet<Operation *> named;
+  for (const Candidate &candidate : found)
+    if (llvm::all_of(candidate.ops, [](Operation *op) { return op->hasTrait<nn::Pointwise>(); }))
+      named.insert(candidate.ops.begin(), candidate.ops.end());
+  return named;
+}
+
 std::vector<Candidate> joinSmallGroups(const ProposalContext &context, ArrayRef<Candidate> candidates) {
   SmallVector<const Candidate *> inOrder;
   for (const Candidate &candidate : candidates)
@@ -89,11 +98,13 @@ std::vector<Candidate> joinSmallGroups(const ProposalContext &context, ArrayRef<
   llvm::sort(inOrder, [](const Candidate *a, const Candidate *b) {
     return a->ops.front()->isBeforeInBlock(b->ops.front());
   });
+  const DenseSet<Operation *> named = namedOps(context.found);
   std::map<DimShape, std::vector<Row>> rowsOfShape;
   for (const Candidate *candidate : inOrder) {
     Value result = candidate->root->getResult(0);
     SmallGroup group{candidate, portsOf(candidate->ops, candidate->clones)};
-    if (context.traffic.elements(result) > mostElements || readsWeightsAlone(group.ports, context.oracle))
+    if (context.traffic.elements(result) > mostElements || readsWeightsAlone(group.ports, context.oracle) ||
+        llvm::any_of(candidate->ops, [&](Operation *op) { return named.contains(op); }))
       continue;
     std::vector<Row> &rows = rowsOfShape[context.traffic.shapes[result]];
     // What reads inputs of the graph alone fits into the first; the rest is together in its layer.

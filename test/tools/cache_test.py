@@ -62,6 +62,17 @@ class Cache(ToolTest):
         self.cache_tool("clear", "--keep=1T")
         self.assertNotEqual(self.files(), [])
 
+    def test_what_a_process_is_writing_is_not_damaged(self):
+        self.emulate()
+        mine = os.path.join(self.own, "emulated", f"building-{os.getpid()}-0.cpp")
+        for name in (mine, os.path.join(self.own, "plan.aB3dE6")):
+            with open(name, "w") as file:
+                file.write("half")
+        self.assertIn("unfinished", self.cache_tool("list"))
+        self.assertNotIn("damaged", self.cache_tool("check"))
+        os.rename(mine, mine.replace(str(os.getpid()), "999999999"))  # of a process that is gone
+        self.assertIn("1 damaged", self.cache_tool("check", exit=1))
+
     def test_says_what_is_wrong(self):
         for arguments in ((), ("lst",), ("list", "--keep=1G"), ("clear", "--keep=much")):
             self.refuse("fusion-cache", *arguments, f"--cache={self.own}")
