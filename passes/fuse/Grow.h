@@ -39,8 +39,8 @@ mlir::Operation *producerBefore(mlir::Value operand, mlir::Operation *sum, const
 /// Larger groups around those of `found`. A user's pattern grows by every step: adds and norms before its
 /// adds, the residual add before its norms, norms around its rotations, other norms of the same value, scalar
 /// ops after it. Of the built-in families, those whose larger forms have no name of their own grow: add_norm,
-/// norm_quant and add_norm_quant, by what stands before their adds and by other norms, add_norm also by scalar
-/// ops after it.
+/// norm_quant and add_norm_quant, by what stands before their adds and by other norms; add_norm also by
+/// scalar ops after it.
 std::vector<Candidate> growGroups(const ProposalContext &context, llvm::ArrayRef<Candidate> found);
 
 /// Norms by the value that they normalise, where there are several that one kernel can compute.
