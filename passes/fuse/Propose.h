@@ -22,7 +22,7 @@ struct ProposalContext {
   mlir::Block &block;
   const Traffic &traffic;
   ScheduleOracle &oracle;
-  llvm::ArrayRef<Candidate> found = {};                     ///< of the families that had their say before
+  llvm::ArrayRef<Candidate> found = {}; ///< of the families that had their say before
   const llvm::DenseSet<mlir::Operation *> *taken = nullptr; ///< ops that others would take
 };
 
@@ -34,8 +34,9 @@ Proposals proposeEpilogues(const ProposalContext &context);
 /// have one shape. Cheap ops with other readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);
 
-/// Of disjoint groups and single ops those that are small, have one shape and could run before everything
-/// else, together: candidates of one kernel each that hold two or more of `candidates`.
+/// Of disjoint groups and single ops those that are small, have one shape and could run at one time, together:
+/// candidates of one kernel each that hold two or more of `candidates`. Elementwise groups of another family
+/// of `context.found` are left as they are.
 std::vector<Candidate> joinSmallGroups(const ProposalContext &context, llvm::ArrayRef<Candidate> candidates);
 
 /// From every nn.attention and nn.linear_attention: the transpose and the reshape that follow it, which would

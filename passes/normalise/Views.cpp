@@ -175,8 +175,8 @@ LogicalResult sliceAcrossParts(nn::SliceOp op, PatternRewriter &rewriter, ShapeT
   Dim offset(0);
   for (Value part : concat.getParts()) {
     const Dim size = shapes.of(part)[axis], next = offset + size;
-    if (isAtMost(next, starts[axis]) || isAtMost(end, offset)) { // outside
-    } else {
+    const bool isOutside = isAtMost(next, starts[axis]) || isAtMost(end, offset);
+    if (!isOutside) {
       const bool isFromItsStart = isAtMost(starts[axis], offset), isToItsEnd = isAtMost(next, end);
       if ((!isFromItsStart && !isAtMost(offset, starts[axis])) || (!isToItsEnd && !isAtMost(end, next)))
         return failure();
