@@ -114,10 +114,11 @@ Status HostCompiler::compile(const std::string &sourceFile, const std::string &l
   Status status = run(std::move(arguments), logFile);
   if (status) {
     // A compiler that links starts two or three programs more than the linker that a kernel needs: half of
-    // the time.
-    status = linker.empty()
-                 ? environment("no linker")
-                 : start({linker, "-shared", "--as-needed", "-o", libraryFile, object, "-lm"}, logFile);
+    // the time. It knows its own library (libgcc: popcounts, wide divisions), which few kernels need.
+    status = linker.empty() ? environment("no linker")
+                            : start({linker, "-shared", "--no-undefined", "--as-needed", "-o", libraryFile,
+                                     object, "-lm", "-lc"},
+                                    logFile);
     if (!status)
       status = run({"-shared", "-o", libraryFile, object, "-Wl,--as-needed", "-lm"}, logFile);
   }

@@ -42,17 +42,17 @@ static bool isWhole(const std::string &path) {
          uint64_t{header.e_shnum} * header.e_shentsize <= size - header.e_shoff;
 }
 
-std::shared_ptr<KernelLibrary> KernelLibrary::open(const std::string &path) {
+Result<std::shared_ptr<KernelLibrary>> KernelLibrary::open(const std::string &path) {
   std::shared_ptr<KernelLibrary> library(new KernelLibrary);
   library->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library->handle)
-    return nullptr;
+    return environment(fmt::format("cannot open a library: {}", dlerror()));
   auto attach = reinterpret_cast<void (*)(const fusion_emulation::Machine *)>(
       dlsym(library->handle, "fusion_emulated_attach"));
   library->slot =
       reinterpret_cast<fusion_emulation::Thread **(*)()>(dlsym(library->handle, "fusion_emulated_thread"));
   if (!attach || !library->slot)
-    return nullptr;
+    return environment(fmt::format("{} is not a library of emulated kernels", path));
   attach(&BlockRunner::machine());
   return library;
 }
@@ -163,10 +163,9 @@ std::shared_ptr<KernelLibrary> LibraryFolder::find(const std::string &key) const
   struct stat facts;
   if (!kept || lstat(path.c_str(), &facts) != 0)
     return nullptr;
-  std::shared_ptr<KernelLibrary> library =
-      isAuthentic(*kept, name) && isWhole(path) ? KernelLibrary::open(path) : nullptr;
-  if (library && library->entry(key))
-    return library;
+  if (isAuthentic(*kept, name) && isWhole(path))
+    if (auto library = KernelLibrary::open(path); library && (*library)->entry(key))
+      return *library;
   unlink(path.c_str());
   return nullptr;
 }
@@ -244,9 +243,9 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolde
   if (header.empty() || !compile(kernels, header))
     if (Status status = compile(device + kernels, ""); !status)
       return status.error();
-  std::shared_ptr<KernelLibrary> library = KernelLibrary::open(binary);
+  auto library = KernelLibrary::open(binary);
   if (!library)
-    return environment(fmt::format("{} made a library that cannot be opened: {}", compiler.path, binary));
+    return environment(fmt::format("{} made what is of no use: {}", compiler.path, library.error().message));
   for (const Unit &unit : units) {
     // A link appears whole or not at all. When another process was first, its file is as good; a file system
     // without links gets a copy under a temporary name, renamed.

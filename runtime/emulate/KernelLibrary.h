@@ -17,8 +17,8 @@ using KernelEntry = void (*)(void *const *arguments);
 /// An open library, attached to the emulator.
 class KernelLibrary {
 public:
-  /// Null when the file is absent, damaged or not one of ours.
-  static std::shared_ptr<KernelLibrary> open(const std::string &path);
+  /// The error says why the file is not one of ours, or what the loader misses.
+  static Result<std::shared_ptr<KernelLibrary>> open(const std::string &path);
   ~KernelLibrary();
   KernelLibrary(const KernelLibrary &) = delete;
   KernelLibrary &operator=(const KernelLibrary &) = delete;

@@ -1,8 +1,10 @@
 // What a device would fault on, hang on or get wrong is an error with a place, or a NaN.
 #include "ir/base/DType.h"
+#include "runtime/emulate/HostCompiler.h"
 #include "test/codegen/device/Emulation.h"
 
 #include <cmath>
+#include <fstream>
 
 using namespace fusion;
 using namespace fusion::samples;
@@ -46,6 +48,26 @@ TEST(EmulationErrors, SharedMemory) {
   expectFailure("((f32 *)dynamic_shared())[thread_x()] = 1.f; barrier();\n",
                 "writes past the end of dynamic shared memory of 252 bytes", 252);
   expectFailure("SHARED(f32, a, 13000); a[0] = 1.f;\n", "more shared arrays than a device has room for");
+}
+
+TEST(EmulatedLibrary, HasFunctionsOfTheCompilersOwnLibrary) {
+  // A division of 128 bits is a call with any compiler; g++ 13 calls for __popc() too. A process without
+  // libgcc_s, as of static programs, would not open the library.
+  TemporaryFolder folder;
+  const std::string source = folder.path + "/wide.cpp", library = folder.path + "/wide.so";
+  std::ofstream(source) << "extern \"C\" long wide(__int128 a, __int128 b) { return long(a / b); }\n";
+  auto compiler = emulate::HostCompiler::find();
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  Status status = compiler->compile(source, library, folder.path + "/log");
+  ASSERT_TRUE(status) << status.error().message;
+  FILE *symbols = popen(("nm --dynamic --undefined-only " + library).c_str(), "r");
+  ASSERT_TRUE(symbols);
+  std::string undefined;
+  for (int c; (c = fgetc(symbols)) != EOF;)
+    undefined += static_cast<char>(c);
+  if (pclose(symbols) != 0)
+    GTEST_SKIP() << "no nm";
+  EXPECT_EQ(undefined.find("__divti3\n"), std::string::npos) << undefined; // of a library it names: @GCC_3.0
 }
 
 TEST(EmulationErrors, FrameTooLargeForAFiber) {
