@@ -188,7 +188,10 @@ class _Piece(torch.nn.Module):
                 self.failed = True
                 self.report.left.append((self.name, str(problem)))
                 return self.graph_module(*args)
-        outputs = self._run({name: _tensor(args[index]) for name, index in self.inputs})
+        named = {name: args[index] for name, index in self.inputs}
+        for name in self.lengths:
+            named[name] = torch.empty(named[name], dtype=torch.bool)
+        outputs = self._run(named)
         results = [outputs[name] for name in self.outputs]
         for result, index in self.in_place:
             if results[result]._facts()[0] == args[index].data_ptr():
@@ -199,11 +202,19 @@ class _Piece(torch.nn.Module):
     def _changed_since(self, args):
         """Whether the program is that of other weights or numbers."""
         changed = {index for index, value in self.floats if args[index].item() != value}
-        self.changing |= changed
-        return changed or any(
-            args[index].data_ptr() != address or _version(args[index]) != version
-            for index, address, version in self.state
-        )
+        if changed:
+            self.changing |= changed
+            return True
+        for index, address, version in self.state:  # of many parameters, in each call
+            arg = args[index]
+            if arg.data_ptr() != address:
+                return True
+            if version is None or arg.is_inference():
+                if _version(arg) != version:
+                    return True
+            elif arg._version != version:
+                return True
+        return False
 
     def _run(self, named):
         if self.device is None:
@@ -243,7 +254,9 @@ class _Piece(torch.nn.Module):
             weights=weight_tensors(importer.given),
             name=self.name,
         )
-        given = [args[index].device for _, index in self.inputs if isinstance(args[index], torch.Tensor)]
+        # A number is the length of a tensor.
+        self.lengths = [name for name, index in self.inputs if not isinstance(args[index], torch.Tensor)]
+        given = [args[index].device for name, index in self.inputs if name not in self.lengths]
         device = _device_of(given, result)
         self.device = None if device in given else device
         on_gpu = device.type == "cuda"
@@ -304,11 +317,6 @@ def _is_float(arg):
 def _version(tensor):
     """Changes with the contents; what was made in inference mode has none."""
     return None if tensor.is_inference() else tensor._version
-
-
-def _tensor(arg):
-    """A number is the length of a tensor."""
-    return arg if isinstance(arg, torch.Tensor) else torch.empty(arg, dtype=torch.bool)
 
 
 __all__ = ["TorchReport", "backend", "torch_reports"]

@@ -63,7 +63,7 @@ nb::dict call(Program &program, const nb::dict &inputs) {
   const Arguments given(inputs, "input");
   std::optional<uintptr_t> stream;
   if (given.torchGpu >= 0)
-    stream = torchStream(given.torchGpu);
+    stream = given.torchStream();
   return named(
       runOn(program, given, stream), [&](size_t i) { return program.outputs[i].name; },
       [&](size_t i, fusion_tensor *made) {

@@ -1,6 +1,8 @@
 #include "Values.h"
 
-#include "DLPack.h"
+#include "Exchange.h"
+
+#include <unordered_map>
 
 namespace fusion::python {
 
@@ -8,9 +10,13 @@ namespace {
 /// Borrowed for ever.
 struct Hooks {
   PyObject *kindOf, *toCore, *torchCapsule, *ofTorchCapsule, *streamOf, *tensor, *asArray, *ofOther;
-  PyObject *kinds;     ///< type -> Kind
   PyObject *coreField; ///< "_core"
 } hooks;
+
+struct TypeFacts {
+  Kind kind;
+  const DLPackExchangeAPI *exchange; ///< of torch's tensors; may be null
+};
 
 nb::object call(PyObject *function, nb::handle argument) {
   PyObject *result = PyObject_CallFunctionObjArgs(function, argument.ptr(), nullptr);
@@ -19,20 +25,23 @@ nb::object call(PyObject *function, nb::handle argument) {
   return nb::steal(result);
 }
 
-Kind kindOf(nb::handle value) {
-  auto *type = reinterpret_cast<PyObject *>(Py_TYPE(value.ptr()));
-  if (PyObject *known = PyDict_GetItemWithError(hooks.kinds, type))
-    return static_cast<Kind>(PyLong_AsLong(known));
-  if (PyErr_Occurred())
-    throw nb::python_error();
+TypeFacts factsOf(nb::handle value) {
+  static auto &known = *new std::unordered_map<PyTypeObject *, TypeFacts>; // its types are borrowed for ever
+  PyTypeObject *type = Py_TYPE(value.ptr());
+  if (auto found = known.find(type); found != known.end())
+    return found->second;
   nb::object kind = call(hooks.kindOf, value);
   const long number = PyLong_AsLong(kind.ptr());
   if (number == -1 && PyErr_Occurred())
     throw nb::python_error();
-  // Types of no library come and go.
-  if (number != static_cast<long>(Kind::Other) && PyDict_SetItem(hooks.kinds, type, kind.ptr()) != 0)
-    throw nb::python_error();
-  return static_cast<Kind>(number);
+  TypeFacts facts{static_cast<Kind>(number), nullptr};
+  if (facts.kind == Kind::Torch)
+    facts.exchange = exchangeOf(type);
+  if (facts.kind != Kind::Other) { // types of no library come and go
+    Py_INCREF(reinterpret_cast<PyObject *>(type));
+    known.emplace(type, facts);
+  }
+  return facts;
 }
 
 /// A buffer that a tensor shows.
@@ -140,11 +149,9 @@ char letterOf(const DLDataType &type) {
 
 void setValueHooks(const nb::dict &given) {
   auto hook = [&](const char *name) { return nb::object(given[name]).release().ptr(); };
-  hooks = {hook("kind_of"),       hook("to_core"),
-           hook("torch_capsule"), hook("of_torch_capsule"),
-           hook("stream_of"),     hook("tensor"),
-           hook("as_array"),      hook("of_other"),
-           PyDict_New(),          PyUnicode_InternFromString("_core")};
+  hooks = {hook("kind_of"),          hook("to_core"),   hook("torch_capsule"),
+           hook("of_torch_capsule"), hook("stream_of"), hook("tensor"),
+           hook("as_array"),         hook("of_other"),  PyUnicode_InternFromString("_core")};
 }
 
 Arguments::Arguments(const nb::dict &values, const char *what) {
@@ -173,7 +180,8 @@ Arguments::~Arguments() {
 }
 
 const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const char *what) {
-  switch (kindOf(value)) {
+  const TypeFacts facts = factsOf(value);
+  switch (facts.kind) {
   case Kind::Tensor: {
     PyObject *core = PyObject_GetAttr(value.ptr(), hooks.coreField);
     if (!core)
@@ -189,15 +197,25 @@ const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const ch
     break;
   case Kind::Torch: {
     hasTorch = true;
-    nb::object capsule = call(hooks.torchCapsule, value);
-    auto *view = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    if (!view)
-      throw nb::python_error();
+    DLManagedTensor *view = facts.exchange ? denseView(*facts.exchange, value) : nullptr;
+    nb::object capsule;
+    if (view) {
+      exchange = facts.exchange;
+    } else {
+      capsule = call(hooks.torchCapsule, value);
+      view = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+      if (!view)
+        throw nb::python_error();
+    }
     if (torchGpu < 0 && view->dl_tensor.device.device_type == 2)
       torchGpu = view->dl_tensor.device.device_id;
     fusion_tensor *tensor = nullptr;
-    check(fusion_tensor_from_dlpack(view, &tensor));
-    PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+    const fusion_status status = fusion_tensor_from_dlpack(view, &tensor);
+    if (capsule && status == FUSION_OK)
+      PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+    else if (!capsule && status != FUSION_OK)
+      view->deleter(view);
+    check(status);
     made.push_back(tensor);
     return tensor;
   }
@@ -212,8 +230,12 @@ const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const ch
   return nb::cast<const Tensor &>(kept.back()).get();
 }
 
-uintptr_t torchStream(int gpu) {
-  nb::object stream = call(hooks.streamOf, nb::int_(gpu));
+uintptr_t Arguments::torchStream() const {
+  void *current = nullptr;
+  if (exchange && exchange->current_work_stream(2, torchGpu, &current) == 0)
+    return reinterpret_cast<uintptr_t>(current);
+  PyErr_Clear();
+  nb::object stream = call(hooks.streamOf, nb::int_(torchGpu));
   return nb::cast<uintptr_t>(stream);
 }
 

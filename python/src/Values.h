@@ -3,6 +3,8 @@
 
 #include "Handles.h"
 
+struct DLPackExchangeAPI;
+
 namespace fusion::python {
 
 /// What the package's Python half does for values, by name: `kind_of(value)`, a Kind; `to_core(value,
@@ -25,6 +27,8 @@ public:
   /// Whether one is a torch.Tensor, and the GPU of the first that lies on one; -1 if none does.
   bool hasTorch = false;
   int torchGpu = -1;
+  /// torch's current cudaStream_t on that GPU.
+  uintptr_t torchStream() const;
   std::vector<const char *> names;
   std::vector<const fusion_tensor *> handles;
 
@@ -33,10 +37,8 @@ private:
 
   std::vector<fusion_tensor *> made;
   std::vector<nb::object> kept;
+  const DLPackExchangeAPI *exchange = nullptr; ///< of a torch.Tensor among them, if torch has one
 };
-
-/// torch's current stream on that GPU.
-uintptr_t torchStream(int gpu);
 
 /// Each takes `made` over.
 nb::object asTensor(fusion_tensor *made);

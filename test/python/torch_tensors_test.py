@@ -1,0 +1,99 @@
+"""torch's tensors as inputs, where torch is installed: of every layout, and what no program takes."""
+
+import gc
+import sys
+import unittest
+import weakref
+
+try:
+    import torch
+except ImportError:
+    print("torch is not installed")
+    sys.exit(77)
+
+import fusion
+from fusion import _tensor
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return x + x
+
+
+def program(dtype=torch.float32):
+    dims = {0: torch.export.Dim("n"), 1: torch.export.Dim("m")}
+    exported = torch.export.export(Twice(), (torch.ones(3, 5, dtype=dtype),), dynamic_shapes=(dims,))
+    return fusion.compile(fusion.from_exported(exported), device="cpu")
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+class TorchTensorsTest(unittest.TestCase):
+    def test_layouts(self):
+        base = torch.randn(6, 7)
+        twice = program()
+        for name, given in (
+            ("dense", base),
+            ("a view behind the first element", base[2:]),
+            ("transposed", base.t()),
+            ("of steps", base[::2, 1:5]),
+            ("repeated", base[:1].expand(4, 7)),
+            ("a row", base[3:4]),
+            ("a column", base[:, 3:4]),
+            ("a parameter", torch.nn.Parameter(base)),
+            ("of gradients, transposed", torch.nn.Parameter(base).t()),
+            ("a subclass", base.as_subclass(Sub)),
+            ("for inference", torch.inference_mode()(lambda: base * 1)()),
+        ):
+            with self.subTest(name):
+                (got,) = twice(x=given).values()
+                self.assertIsInstance(got, torch.Tensor)
+                self.assertTrue(torch.equal(got, given.detach() + given.detach()))
+
+    def test_types(self):
+        for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32):
+            with self.subTest(dtype):
+                given = torch.arange(12).reshape(3, 4).to(dtype)
+                (got,) = program(dtype)(x=given).values()
+                self.assertEqual(got.dtype, dtype)
+                self.assertTrue(torch.equal(got, given + given))
+
+    def test_what_is_no_input(self):
+        twice = program()
+        for name, given, reason in (
+            ("complex", torch.ones(3, 5, dtype=torch.complex64), "element type"),
+            ("sparse", torch.eye(3).to_sparse(), ""),
+            ("of no memory", torch.ones(3, 5, device="meta"), ""),
+        ):
+            with self.subTest(name):
+                with self.assertRaisesRegex((fusion.Error, RuntimeError, BufferError), reason):
+                    twice(x=given)
+        (got,) = twice(x=torch.ones(2, 2)).values()  # and goes on
+        self.assertTrue(torch.equal(got, torch.full((2, 2), 2.0)))
+
+    def test_memory_is_held_no_longer_than_needed(self):
+        twice, given = program(), torch.randn(64, 64)
+        (got,) = twice(x=given).values()
+        gone = weakref.ref(given)
+        want = given * 2
+        del given
+        gc.collect()
+        self.assertIsNone(gone())
+        self.assertTrue(torch.equal(got, want))
+
+    def test_libraries_without_the_table_give_capsules(self):
+        """Of PyTorch before 2.10: types are looked at once, so this one is new."""
+
+        class Older(torch.Tensor):
+            __dlpack_c_exchange_api__ = None
+
+        given = torch.randn(4, 4)
+        (got,) = program()(x=given.as_subclass(Older)).values()
+        self.assertTrue(torch.equal(got, given * 2))
+        self.assertEqual(_tensor._kind_of(given.as_subclass(Older)), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
