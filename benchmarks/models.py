@@ -15,11 +15,13 @@ in f32 than the stack's are: else the exit code is 1.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from models_graph import MODELS, Writer  # noqa: E402
@@ -87,20 +89,38 @@ class Ours:
         return {"first token": float(first), "a token": float(each)}
 
 
-def peers(writer, folder, case, sizes, options):
-    """Microseconds by peer, and distances of all logits from those of f32."""
+def isolated(work, *arguments):
+    """In a process of its own: a peer's error on the GPU is then the end of that peer only."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def stack_by_hand(name, folder, case, sizes, iterations, on_gpu):
     import torch
 
     from models_torch import measure_peers
-    device = torch.device(options.device if options.device == "cuda" else "cpu")
-    times, errors, exact = measure_peers(writer, folder, case, sizes, options.iterations, device)
+    device = torch.device("cuda" if on_gpu else "cpu")
+    times, errors, exact = measure_peers(Writer(name), folder, case, sizes, iterations, device)
+    return times, errors, exact.cpu()
+
+
+def hugging_face(name, folder, case, sizes, iterations, on_gpu, exact):
+    import torch
+
+    from models_transformers import measure_transformers
+    device = torch.device("cuda" if on_gpu else "cpu")
+    return measure_transformers(Writer(name), folder, case, sizes, iterations, device, exact.to(device))
+
+
+def peers(name, folder, case, sizes, options):
+    """Microseconds by peer, and distances of all logits from those of f32."""
+    given = name, folder, case, sizes, options.iterations, options.device == "cuda"
+    times, errors, exact = isolated(stack_by_hand, *given)
     try:
-        from models_transformers import measure_transformers
-        times["transformers"], errors["transformers"] = measure_transformers(writer, folder, case, sizes,
-                                                                             options.iterations, device,
-                                                                             exact)
+        times["transformers"], errors["transformers"] = isolated(hugging_face, *given, exact)
     except Exception as error:  # it is a peer only where its version takes the model
-        print(f"models.py: {writer.name} {case}: transformers: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"models.py: {name} {case}: transformers: {(str(error) or type(error).__name__).splitlines()[0]}",
+              file=sys.stderr)
     return times, errors
 
 
@@ -113,7 +133,7 @@ def measured(writer, folder, case, sizes, options):
         m.step_bytes(*sizes) / BYTES_A_MICROSECOND,
         m.step_flops(*sizes) / FLOPS_A_MICROSECOND)
     if options.peers:
-        their_times, errors = peers(writer, folder, case, sizes, options)
+        their_times, errors = peers(writer.name, folder, case, sizes, options)
         times.update(their_times)
         result["distance from f32"] = errors
         # Where two experts are nearly as good, a rounding chooses: a distance then says nothing.

@@ -99,7 +99,7 @@ def measure_transformers(writer, folder, case, sizes, iterations, device, exact)
     m, (batch, new, past) = writer.m, sizes
     inputs = read(f"{folder}/{case}.safetensors", device)
     # A cache of newer versions counts its positions itself: a step more each time. A prompt needs none.
-    room = past + new * (iterations + 2 * WARM_UP)
+    room = past + new * (1 + iterations + 2 * WARM_UP)
     model, settings = build(m, read_weights(writer, folder, device), room)
     positions = inputs["position_ids"]
     given = dict(input_ids=inputs["input_ids"],
