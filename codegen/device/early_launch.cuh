@@ -19,15 +19,16 @@ template <class Config>
 constexpr bool launches_early<Config, typename EarlyLaunch<(Config::launches_early, true)>::type> =
     Config::launches_early;
 
-/// At the start of a kernel.
+/// At the start of a kernel. `early`: what launch_after_wait() is told too.
 template <class Config>
-DEVICE void launch_before_wait() {
+DEVICE void launch_before_wait(bool early = true) {
   if constexpr (launches_early<Config>)
-    pdl_launch_dependents();
+    if (early)
+      pdl_launch_dependents();
 }
 /// After pdl_wait().
 template <class Config>
-DEVICE void launch_after_wait() {
-  if constexpr (!launches_early<Config>)
+DEVICE void launch_after_wait(bool early = true) {
+  if (!launches_early<Config> || !early)
     pdl_launch_dependents();
 }

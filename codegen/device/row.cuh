@@ -45,6 +45,7 @@ struct RowConfig {
   static constexpr i64 prefetchDistance = 0; // rows between the one that is read and the one prefetched
   static constexpr bool loadsFirst = false; // all loads are issued before the next kernel may start
   static constexpr bool launches = true;    // lets the next kernel start
+  static constexpr int earlyBlocks = 0;     // and early where the grid has no more blocks; 0: always
 };
 
 // When a load is issued: before pdl_wait(), for constants and what the kernel just before does not write, or
@@ -264,8 +265,9 @@ DEVICE void row_passes(const Body &body, const RowThread<Config> &thread, typena
 template <class Config, class Body, class RunBefore, class RunAfter>
 DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typename Body::Row &row,
                       typename Body::Live &live, const RunBefore &runBefore, const RunAfter &runAfter) {
+  const bool early = Config::earlyBlocks == 0 || grid_dim_x() <= u32(Config::earlyBlocks);
   if constexpr (Config::launches)
-    launch_before_wait<Config>();
+    launch_before_wait<Config>(early);
   load_row<BeforeWait, Config>(body, thread, row, live);
   prefetch_row<BeforeWait, Config>(body, thread);
   runBefore();
@@ -280,7 +282,7 @@ DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typenam
   if constexpr (prefetchesFirst)
     prefetch_row<AfterWait, Config>(body, thread);
   if constexpr (Config::launches)
-    launch_after_wait<Config>();
+    launch_after_wait<Config>(early);
   if constexpr (!Config::loadsFirst)
     load_row<AfterWait, Config>(body, thread, row, live);
   if constexpr (!prefetchesFirst)

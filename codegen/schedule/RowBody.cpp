@@ -208,8 +208,13 @@ body::Config BodyPrinter::config() const {
     config.set("loadsFirst", true);
   if (!launches)
     config.set("launches", false);
-  else if (!exchange && context.mayLaunchEarly)
+  else if (!exchange && context.mayLaunchEarly) {
     config.set("launches_early", true);
+    // Blocks that start early gather on the multiprocessors that the kernels before leave free. What a
+    // quantisation computes takes longer there than the early start saves, unless they are few.
+    if (quantizes)
+      config.set("earlyBlocks", 64);
+  }
   if (exchange)
     exchange->configure(config);
   return config;

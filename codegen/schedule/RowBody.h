@@ -34,7 +34,8 @@ public:
               body::KernelSource &kernel, std::string name = "")
       : graph(graph), layout(layout), context(context),
         plan(planPasses(graph, layout.inRegisters, layout.inCluster())), kernel(kernel),
-        writer(kernel, name + "Body"), name(std::move(name)) {}
+        writer(kernel, name + "Body"), name(std::move(name)),
+        quantizes(llvm::any_of(region.ops, llvm::IsaPred<nn::QuantizeOp, nn::DynamicQuantizeOp>)) {}
   /// With a sum over ranks, for all_reduce_row_kernel().
   BodyPrinter &over(const Exchange &ranks) {
     exchange = &ranks;
@@ -186,6 +187,7 @@ private:
   body::KernelSource &kernel;
   Writer writer;
   const std::string name;
+  const bool quantizes;
   bool launches = true;
   const Exchange *exchange = nullptr; ///< of a graph with a sum over ranks
   body::Members rowMembers, liveMembers;
