@@ -88,7 +88,7 @@ Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, 
     return usable.error();
   if (*usable && tensor.isDense() && !writtenInputs[port.buffer]) {
     frame.addresses[port.buffer] = const_cast<void *>(tensor.data());
-    frame.owners[port.buffer] = std::make_shared<Tensor>(tensor);
+    frame.owners[port.buffer] = tensor.storage();
     return {};
   }
   Result<std::shared_ptr<void>> memory = pools[port.buffer].acquire(*backend, tensor.bytes());

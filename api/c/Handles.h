@@ -65,6 +65,7 @@ struct fusion_program {
   const fusion::c::Ports inputs, outputs;
   const std::string device;
   std::vector<std::string> outputNames;
+  std::vector<size_t> inputsByName; ///< numbers of the inputs, sorted by their names
   std::vector<fusion::Program::Cache> cacheNames;
   std::vector<fusion_cache> caches;
 };

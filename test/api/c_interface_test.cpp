@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -209,6 +210,63 @@ TEST(CInterface, SaysWhatItRefuses) {
   fusion_tensor *output = nullptr;
   refuses(fusion_program_run(program.get(), 0, nullptr, nullptr, &output), "input_ids");
   EXPECT_EQ(output, nullptr);
+}
+
+TEST(CInterface, InputsComeInAnyOrder) {
+  const std::string text = R"(func.func @main(%z: tensor<2xf32>, %a: tensor<2xf32>, %m: tensor<2xf32>)
+      -> (tensor<2xf32> {fusion.name = "y"}) {
+    %0 = nn.sub %z, %a : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    %1 = nn.mul %0, %m : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    return %1 : tensor<2xf32>
+  })";
+  const Options options;
+  fusion_graph *made = nullptr;
+  ASSERT_EQ(fusion_graph_load_bytes(text.data(), text.size(), nullptr, nullptr, "g.mlir",
+                                    options.handle.get(), &made),
+            FUSION_OK)
+      << fusion_last_error();
+  const Graph graph(made, fusion_graph_destroy);
+  const Program program = compile(graph, options);
+  size_t count = 0;
+  const fusion_port *ports = fusion_program_inputs(program.get(), &count);
+  ASSERT_EQ(count, 3u);
+  float numbers[3][2] = {{7, 1}, {2, 3}, {10, 100}};
+  int64_t shape[] = {2};
+  std::vector<DLManagedTensor> views(3);
+  std::vector<Tensor> tensors;
+  std::map<std::string, const fusion_tensor *> byName;
+  for (size_t i = 0; i < 3; ++i) {
+    views[i] = {{numbers[i], 1, 0, 1, 2, 32, 1, shape, nullptr, 0}, nullptr, nullptr};
+    fusion_tensor *tensor = nullptr;
+    ASSERT_EQ(fusion_tensor_from_dlpack(&views[i], &tensor), FUSION_OK) << fusion_last_error();
+    tensors.emplace_back(tensor, fusion_tensor_destroy);
+    byName[ports[i].name] = tensor;
+  }
+  std::vector<size_t> order = {0, 1, 2}; // first that of the program, then all others
+  do {
+    std::vector<const char *> names;
+    std::vector<const fusion_tensor *> given;
+    for (size_t i : order) {
+      names.push_back(ports[i].name);
+      given.push_back(byName[ports[i].name]);
+    }
+    fusion_tensor *output = nullptr;
+    ASSERT_EQ(fusion_program_run(program.get(), 3, names.data(), given.data(), &output), FUSION_OK)
+        << fusion_last_error();
+    DLManagedTensor *view = nullptr;
+    ASSERT_EQ(fusion_tensor_to_dlpack(output, &view), FUSION_OK);
+    fusion_tensor_destroy(output);
+    const float *y = static_cast<const float *>(view->dl_tensor.data);
+    EXPECT_EQ(y[0], 50);
+    EXPECT_EQ(y[1], -200);
+    view->deleter(view);
+  } while (std::next_permutation(order.begin(), order.end()));
+  const char *twice[] = {ports[0].name, ports[1].name, ports[1].name};
+  const fusion_tensor *given[] = {tensors[0].get(), tensors[1].get(), tensors[2].get()};
+  fusion_tensor *output = nullptr;
+  EXPECT_EQ(fusion_program_run(program.get(), 3, twice, given, &output), FUSION_BAD_INPUT);
+  EXPECT_NE(std::string(fusion_last_error()).find("is given twice"), std::string::npos)
+      << fusion_last_error();
 }
 
 TEST(CInterface, TensorsOverMemoryOfTheCallers) {
