@@ -35,7 +35,7 @@ packages=(
   cmake ninja-build ccache
   libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler
   zlib1g-dev libzstd-dev                                 # asked for by LLVM's CMake files
-  libonnx-testdata graphviz python3-venv ca-certificates # the tests
+  libonnx-testdata graphviz python3-venv ca-certificates dpkg-dev file # the tests
   python3-dev                                            # the Python package
 )
 
