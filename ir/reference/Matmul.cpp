@@ -104,6 +104,8 @@ Result<Tensors> matmul(const Call &call) {
   DType left = a.tensor.type(), right = b.tensor.type();
   if (isFloat(left) != isFloat(right))
     return problem("{} and {} cannot be multiplied", name(left), name(right));
+  if (a.columns == 0) // sums of nothing, of operands without memory
+    return Tensors{Tensor::zeros(call.resultType(), shape)};
   bool inF32 =
       isFloat(left) ? left != DType::F64 && right != DType::F64 : isByteInteger(left) && isByteInteger(right);
   if (inF32 && elementCount(b.batch) == 1 && a.isTall()) { // one matrix on the right: one product
