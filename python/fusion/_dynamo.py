@@ -202,19 +202,11 @@ class _Piece(torch.nn.Module):
     def _changed_since(self, args):
         """Whether the program is that of other weights or numbers."""
         changed = {index for index, value in self.floats if args[index].item() != value}
-        if changed:
-            self.changing |= changed
-            return True
-        for index, address, version in self.state:  # of many parameters, in each call
-            arg = args[index]
-            if arg.data_ptr() != address:
-                return True
-            if version is None or arg.is_inference():
-                if _version(arg) != version:
-                    return True
-            elif arg._version != version:
-                return True
-        return False
+        self.changing |= changed
+        return changed or any(
+            args[index].data_ptr() != address or _version(args[index]) != version
+            for index, address, version in self.state
+        )
 
     def _run(self, named):
         if self.device is None:

@@ -21,24 +21,12 @@ struct Unversioned {
   DLManagedTensor view;
   DLManagedTensorVersioned *held;
 };
-
-bool isDense(const DLTensor &tensor) {
-  int64_t expected = 1;
-  for (int i = tensor.ndim; tensor.strides && i-- > 0; expected *= tensor.shape[i])
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected)
-      return false;
-  return true;
-}
 } // namespace
 
-DLManagedTensor *denseView(const DLPackExchangeAPI &exchange, nb::handle tensor) {
+DLManagedTensor *ownedView(const DLPackExchangeAPI &exchange, nb::handle tensor) {
   DLManagedTensorVersioned *held = nullptr;
   if (exchange.managed_tensor_from_py_object_no_sync(tensor.ptr(), &held) != 0) {
     PyErr_Clear();
-    return nullptr;
-  }
-  if (!isDense(held->dl_tensor)) {
-    held->deleter(held);
     return nullptr;
   }
   auto *made = new Unversioned{{held->dl_tensor, nullptr, nullptr}, held};

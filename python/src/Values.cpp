@@ -179,6 +179,11 @@ Arguments::~Arguments() {
     fusion_tensor_destroy(tensor);
 }
 
+void Arguments::noteGpu(const DLManagedTensor &view) {
+  if (torchGpu < 0 && view.dl_tensor.device.device_type == 2)
+    torchGpu = view.dl_tensor.device.device_id;
+}
+
 const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const char *what) {
   const TypeFacts facts = factsOf(value);
   switch (facts.kind) {
@@ -197,25 +202,22 @@ const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const ch
     break;
   case Kind::Torch: {
     hasTorch = true;
-    DLManagedTensor *view = facts.exchange ? denseView(*facts.exchange, value) : nullptr;
-    nb::object capsule;
-    if (view) {
+    fusion_tensor *tensor = nullptr;
+    if (DLManagedTensor *view = facts.exchange ? ownedView(*facts.exchange, value) : nullptr) {
       exchange = facts.exchange;
-    } else {
-      capsule = call(hooks.torchCapsule, value);
-      view = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+      noteGpu(*view);
+      if (fusion_tensor_from_dlpack(view, &tensor) != FUSION_OK)
+        view->deleter(view); // one with strides, say: Python makes it dense
+    }
+    if (!tensor) {
+      nb::object capsule = call(hooks.torchCapsule, value);
+      auto *view = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
       if (!view)
         throw nb::python_error();
-    }
-    if (torchGpu < 0 && view->dl_tensor.device.device_type == 2)
-      torchGpu = view->dl_tensor.device.device_id;
-    fusion_tensor *tensor = nullptr;
-    const fusion_status status = fusion_tensor_from_dlpack(view, &tensor);
-    if (capsule && status == FUSION_OK)
+      noteGpu(*view);
+      check(fusion_tensor_from_dlpack(view, &tensor));
       PyCapsule_SetName(capsule.ptr(), "used_dltensor");
-    else if (!capsule && status != FUSION_OK)
-      view->deleter(view);
-    check(status);
+    }
     made.push_back(tensor);
     return tensor;
   }

@@ -33,6 +33,7 @@ public:
   std::vector<const fusion_tensor *> handles;
 
 private:
+  void noteGpu(const DLManagedTensor &view);
   const fusion_tensor *take(nb::handle name, nb::handle value, const char *what);
 
   std::vector<fusion_tensor *> made;
