@@ -83,6 +83,16 @@ def RaiseExpertMatmul : Pass<"nn-raise-expert-matmul", "::mlir::ModuleOp"> {
   }];
 }
 
+def RaiseGroupLimit : Pass<"nn-raise-group-limit", "::mlir::ModuleOp"> {
+  let summary = "elements of the best groups, and a number elsewhere, become nn.limit_groups";
+  let description = [{
+    Matches `where(mask, x, other)` whose mask spreads over the elements of each group whether a `top_k` of
+    the groups' scores found it: by comparing the places found with all, a scatter, or a one-hot. A score is
+    the maximum of a group, or the sum of what a `top_k` of the group takes. Where all groups are kept, x
+    itself is left. For f32. Exact.
+  }];
+}
+
 def RaiseDenseExperts : Pass<"nn-raise-dense-experts", "::mlir::ModuleOp"> {
   let summary = "all experts on all rows, masked by equal(index, e), become nn.expert_matmul";
   let description = [{

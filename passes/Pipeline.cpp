@@ -23,6 +23,7 @@ void buildNormalisePipeline(OpPassManager &manager) {
 void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseNorm());
   manager.addPass(createRaiseActivation());
+  manager.addPass(createRaiseGroupLimit());
   manager.addPass(createRaiseExpertMatmul());
   manager.addPass(createRaiseDenseExperts({assumeFinite}));
   manager.addPass(createRaiseRope());

@@ -1,6 +1,7 @@
 #pragma once
 // Which experts a row is routed to, and with which weights: a warp holds the row's scores.
 
+#include "largest_places.cuh"
 #include "reduce.cuh"
 #include "scan.cuh"
 
@@ -23,42 +24,15 @@ constexpr bool has_divisor = false;
 template <class Config>
 constexpr bool has_divisor<Config, typename RouterFlag<(Config::has_divisor, true)>::type> =
     Config::has_divisor;
-
-/// Ordered as the numbers are, a NaN above all; never 0.
-DEVICE u32 order_of(f32 value) {
-  const u32 bits = bits_of(value + 0.f); // -0 is 0
-  return is_nan(value) ? ~0u : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-}
-
-/// The places of the Count largest of a warp's scores, the first of equal ones first: lane r gets that of
-/// rank r. Lane l holds those of the places l, l + 32, ..., of which there are Width.
-template <int Width, int Count, int Held>
-DEVICE i32 largest_places(const f32 (&score)[Held]) {
-  const int lane = (int)lane_id();
-  u32 order[Held]; // 0: taken, or not there
-#pragma unroll
-  for (int i = 0; i < Held; ++i)
-    order[i] = Width % 32 == 0 || lane + 32 * i < Width ? order_of(score[i]) : 0u;
-  i32 place = 0;
-#pragma unroll
-  for (int rank = 0; rank < Count; ++rank) {
-    u32 best = order[0];
-#pragma unroll
-    for (int i = 1; i < Held; ++i)
-      best = order[i] > best ? order[i] : best;
-    best = warp_largest(best);
-    u32 at = ~0u;
-#pragma unroll
-    for (int i = Held - 1; i >= 0; --i)
-      at = order[i] == best ? (u32)(lane + 32 * i) : at;
-    at = warp_least(at);
-#pragma unroll
-    for (int i = 0; i < Held; ++i)
-      order[i] = at == (u32)(lane + 32 * i) ? 0u : order[i];
-    place = lane == rank ? (i32)at : place;
-  }
-  return place;
-}
+template <class Config, class = void>
+constexpr bool limits_groups = false;
+template <class Config>
+constexpr bool limits_groups<Config, typename RouterFlag<(Config::groups > 0)>::type> = true;
+template <class Config, class = void>
+constexpr bool limits_weights = false;
+template <class Config>
+constexpr bool limits_weights<Config, typename RouterFlag<(Config::limits_weights, true)>::type> =
+    Config::limits_weights;
 
 /// `Config`:
 ///   threads, width     of a block; scores of a row
@@ -67,6 +41,9 @@ DEVICE i32 largest_places(const f32 (&score)[Held]) {
 ///   weights            what becomes of those taken
 ///   has_bias           the choice is by choice(place, score) of Body; may be left out
 ///   has_divisor        weights are divided by divisor(sum) of Body; may be left out
+///   groups             the choice is from the best of them, with what limit_groups needs; may be left out:
+///                      Body::other() is the score of the others
+///   limits_weights     and the weights are `other` too where the group is another; may be left out
 /// Body: put(row, rank, place) and put_weight(row, rank, weight) store one.
 /// A warp routes a row; read(at) is a score.
 template <class Config, class Body, class Read>
@@ -95,12 +72,22 @@ DEVICE void route_row(const Body &body, i64 row, const Read &read) {
       score[i] = score[i] / sum;
   }
   i32 place;
-  if constexpr (has_bias<Config>) {
+  if constexpr (has_bias<Config> || limits_groups<Config>) {
     f32 choice[held];
 #pragma unroll
     for (int i = 0; i < held; ++i)
-      choice[i] = body.choice(is_there(i) ? lane + 32 * i : 0, score[i]);
+      if constexpr (has_bias<Config>)
+        choice[i] = body.choice(is_there(i) ? lane + 32 * i : 0, score[i]);
+      else
+        choice[i] = score[i];
+    if constexpr (limits_groups<Config>)
+      limit_groups<Config>(choice, body.other());
     place = largest_places<Config::width, Config::count>(choice);
+    if constexpr (limits_weights<Config>) {
+#pragma unroll
+      for (int i = 0; i < held; ++i)
+        score[i] = choice[i];
+    }
   } else {
     place = largest_places<Config::width, Config::count>(score);
   }

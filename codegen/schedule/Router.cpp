@@ -15,7 +15,7 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-constexpr int64_t mostScores = 1024, mostTaken = 32;
+constexpr int64_t mostScores = 1024, mostTaken = 32, mostGroups = 32;
 
 bool isLastAxis(int64_t axis, size_t rank) { return axis == -1 || axis == static_cast<int64_t>(rank) - 1; }
 
@@ -53,7 +53,7 @@ bool isScoreType(DType type) { return type == DType::F32 || type == DType::F16 |
 std::optional<std::string> biasRefusal(const Region &region, const KernelContext &context,
                                        const Routes &routes) {
   nn::AddOp shift = routes.shift;
-  const Value scores = nn::GatherElementsOp(routes.taken).getX();
+  const Value scores = routes.scores;
   if (shift.getLhs() != scores && shift.getRhs() != scores)
     return std::string("the choice is not by the scores that are taken and a bias");
   if (!shift->hasOneUse())
@@ -67,6 +67,13 @@ std::optional<std::string> biasRefusal(const Region &region, const KernelContext
   if (dtype(routes.bias) != DType::F32 || dtype(scores) != DType::F32)
     return std::string("scores with a bias that are not f32");
   return std::nullopt;
+}
+
+std::optional<std::string> limitRefusal(const Routes &routes) {
+  nn::LimitGroupsOp limit = routes.limit;
+  if (llvm::range_size(limit->getUses()) != (routes.limitsWeights ? 2 : 1))
+    return std::string("the scores of the best groups have other readers");
+  return router::limitRefusal(limit);
 }
 
 /// Takes the matmul and what is between it and the scores out of the region, where they are in it.
@@ -101,6 +108,15 @@ std::optional<std::string> takeProducts(const Region &region, const KernelContex
 
 } // namespace
 
+std::optional<std::string> router::limitRefusal(nn::LimitGroupsOp limit) {
+  if (dtype(limit.getX()) != DType::F32)
+    return std::string("groups of elements that are not f32");
+  if (static_cast<int64_t>(limit.getGroups()) > mostGroups ||
+      tensorType(limit).getShape().back() > mostScores)
+    return fmt::format("more than {} groups, or {} elements", mostGroups, mostScores);
+  return std::nullopt;
+}
+
 std::variant<Routes, std::string> analyseRoutes(const Region &region, const KernelContext &context) {
   Routes routes;
   SmallVector<Operation *> known;
@@ -117,17 +133,30 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
   }
   if (!routes.topK || !routes.taken)
     return std::string("no nn.top_k whose scores are taken");
-  const Value scores = routes.taken.getX();
-  const DimShape &shape = context.shape(scores), &chosen = context.shape(routes.topK.getY());
-  if (auto add = routes.topK.getX().getDefiningOp<nn::AddOp>();
-      add && routes.topK.getX() != scores && llvm::is_contained(region.ops, add.getOperation())) {
+  const DimShape &shape = context.shape(routes.topK.getX()), &chosen = context.shape(routes.topK.getY());
+  Value chosenFrom = routes.topK.getX();
+  routes.scores = routes.taken.getX();
+  if (auto limit = chosenFrom.getDefiningOp<nn::LimitGroupsOp>();
+      limit && llvm::is_contained(region.ops, limit.getOperation())) {
+    routes.limit = limit;
+    routes.limitsWeights = routes.scores == chosenFrom;
+    chosenFrom = limit.getX();
+    known.push_back(limit);
+    if (auto reason = limitRefusal(routes))
+      return *reason;
+    if (routes.limitsWeights)
+      routes.scores = chosenFrom;
+  }
+  const Value scores = routes.scores;
+  if (auto add = chosenFrom.getDefiningOp<nn::AddOp>();
+      add && chosenFrom != scores && llvm::is_contained(region.ops, add.getOperation())) {
     routes.shift = add;
     routes.bias = add.getLhs() == scores ? add.getRhs() : add.getLhs();
     known.push_back(add);
     if (auto reason = biasRefusal(region, context, routes))
       return *reason;
   }
-  if ((!routes.shift && routes.topK.getX() != scores) || routes.taken.getIndices() != routes.topK.getY() ||
+  if ((!routes.shift && chosenFrom != scores) || routes.taken.getIndices() != routes.topK.getY() ||
       !isLastAxis(routes.taken.getAxis(), shape.size()) || !isLastAxis(routes.topK.getAxis(), shape.size()))
     return std::string(
         "nn.gather_elements takes something else than the scores of nn.top_k along the last axis");
@@ -137,7 +166,6 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
       chosen.back().constant().value_or(INT64_MAX) > mostTaken)
     return fmt::format("more than {} scores, or {} taken, or as many as a run says", mostScores, mostTaken);
   known.append({routes.topK, routes.taken});
-  routes.scores = scores;
   if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>();
       softmax && llvm::is_contained(region.ops, softmax.getOperation())) {
     if (!isLastAxis(softmax.getAxis(), shape.size()) || dtype(softmax.getX()) != DType::F32 ||
@@ -147,7 +175,8 @@ std::variant<Routes, std::string> analyseRoutes(const Region &region, const Kern
     routes.scores = softmax.getX();
     known.push_back(softmax);
   }
-  const size_t readers = routes.softmax ? 1 : 2; // nn.top_k, or the bias, and nn.gather_elements
+  // nn.top_k, or what is in front of it, and nn.gather_elements
+  const size_t readers = routes.softmax || routes.limitsWeights ? 1 : 2;
   while (Value operand = scalarOperand(region, routes.scores)) {
     const bool isFirst = routes.before.empty();
     if (!isScoreType(dtype(operand)) || llvm::range_size(routes.scores.getUses()) != (isFirst ? readers : 1))

@@ -6,9 +6,11 @@
 namespace fusion {
 
 struct Routes {
-  nn::SoftmaxOp softmax; ///< of all scores, or null
-  nn::AddOp shift;       ///< of the scores and `bias`, where the choice is by it, or null
-  mlir::Value bias;      ///< of each score
+  nn::SoftmaxOp softmax;      ///< of all scores, or null
+  nn::AddOp shift;            ///< of the scores and `bias`, where the choice is by it, or null
+  mlir::Value bias;           ///< of each score
+  nn::LimitGroupsOp limit;    ///< of the scores that are chosen from, or null
+  bool limitsWeights = false; ///< weights are of its result
   nn::TopKOp topK;
   nn::GatherElementsOp taken;
   nn::SoftmaxOp weightSoftmax; ///< of those taken, or null
@@ -54,6 +56,10 @@ private:
 };
 
 namespace router {
+/// Why no warp keeps the best groups of a row; nothing where one does.
+std::optional<std::string> limitRefusal(nn::LimitGroupsOp limit);
+/// What limit_groups asks of Config and Body.
+void configureLimit(nn::LimitGroupsOp limit, body::KernelSource &source);
 /// The kernel for scores in memory.
 KernelDraft emitAlone(const Region &region, const KernelContext &context);
 /// The kernel that multiplies too, for the rows that it is for; none where the target or the operands do not

@@ -2,6 +2,7 @@
 #include "codegen/schedule/Router.h"
 
 #include "codegen/body/Printer.h"
+#include "codegen/body/Spelling.h"
 #include "codegen/schedule/ElementGraph.h"
 
 #include "ir/dialect/Formulas.h"
@@ -40,6 +41,10 @@ void RouterWriter::write(bool inMemory) {
     writeScore();
   if (routes.shift)
     writeChoice();
+  if (routes.limit)
+    router::configureLimit(routes.limit, source);
+  if (routes.limitsWeights)
+    source.config.set("limits_weights", true);
   if (routes.least)
     writeDivisor();
   writePut("DEVICE void put(i64 line, i64 rank, i64 place) const", topK.getY(),
@@ -139,6 +144,15 @@ void RouterWriter::writePut(const std::string &signature, Value output,
   const std::string at = printer.value(place, code), stored = printer.stored(result, code);
   code.line(fmt::format("store({} + {}, {});", source.body.output(number), at, stored));
   source.body.method(signature, code);
+}
+
+void router::configureLimit(nn::LimitGroupsOp limit, body::KernelSource &source) {
+  source.config.set("groups", static_cast<int64_t>(limit.getGroups()));
+  source.config.set("kept", static_cast<int64_t>(limit.getKept()));
+  source.config.set("summed", static_cast<int64_t>(limit.getSummed()));
+  body::Code code(2);
+  code.line(fmt::format("return {};", body::literal(DType::F32, limit.getOther().convertToDouble())));
+  source.body.method("DEVICE f32 other() const", code);
 }
 
 KernelDraft router::emitAlone(const Region &region, const KernelContext &context) {

@@ -1,6 +1,8 @@
-// Ops along one axis that no row schedule takes: running sums, arg_max, top_k, sample; and scattered writes.
+// Ops along one axis that no row schedule takes: running sums, arg_max, top_k, the best groups, sample; and
+// scattered writes.
 #include "codegen/body/KernelSource.h"
 #include "codegen/body/Printer.h"
+#include "codegen/schedule/Router.h"
 #include "codegen/schedule/ScatterReduce.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -151,6 +153,17 @@ KernelDraft emitTopK(nn::TopKOp op, const Region &region, const KernelContext &c
                      "DEVICE void put(i64 row, i64 rank, i64 place) const", &shape[walk.axis]);
 }
 
+KernelDraft emitLimitGroups(nn::LimitGroupsOp op, const Region &region, const KernelContext &context) {
+  RowWalk walk(region, context, -1);
+  walk.file = "largest_places.cuh";
+  walk.source.config.set("width", tensorType(op).getShape().back());
+  router::configureLimit(op, walk.source);
+  const scalar::Value kept = walk.graph.input("kept", DType::F32, Level::Element);
+  return walk.finish("limit_rows", DType::F32, walk.element(), {kept, DType::F32},
+                     walk.source.body.address(walk.graph, walk.shape, walk.index),
+                     "DEVICE void put(i64 at, f32 kept) const");
+}
+
 KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContext &context) {
   RowWalk walk(region, context, static_cast<int64_t>(op.getAxis()));
   scalar::Graph &graph = walk.graph;
@@ -269,11 +282,14 @@ private:
       return reason;
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
-    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::SampleOp, nn::ScatterNdOp,
+    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::LimitGroupsOp, nn::SampleOp, nn::ScatterNdOp,
                    nn::ScatterReduceOp>(region.ops[0]))
       return (region.ops[0]->getName().getStringRef() +
-              " is none of cumsum, arg_max, top_k, sample, scatter_nd and scatter_reduce")
+              " is none of cumsum, arg_max, top_k, limit_groups, sample, scatter_nd and scatter_reduce")
           .str();
+    if (auto limit = llvm::dyn_cast<nn::LimitGroupsOp>(region.ops[0]))
+      if (auto reason = router::limitRefusal(limit))
+        return reason;
     if (region.outputs.size() != 1 || region.outputs[0].getDefiningOp() != region.ops[0])
       return "the op's result does not leave the region";
     return std::nullopt;
@@ -283,6 +299,7 @@ private:
     return llvm::TypeSwitch<Operation *, KernelDraft>(region.ops[0])
         .Case([&](nn::CumSumOp op) { return emitCumSum(op, region, context); })
         .Case([&](nn::TopKOp op) { return emitTopK(op, region, context); })
+        .Case([&](nn::LimitGroupsOp op) { return emitLimitGroups(op, region, context); })
         .Case([&](nn::SampleOp op) { return emitSample(op, region, context); })
         .Case([&](nn::ArgMaxOp op) { return emitArgMax(op, region, context); })
         .Case([&](nn::ScatterReduceOp op) { return emitScatterReduce(op, region, context); })

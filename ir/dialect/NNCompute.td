@@ -43,6 +43,23 @@ def NN_TopKOp : NN_Op<"top_k"> {
   let results = (outs NN_IntTensor:$y);
 }
 
+def NN_LimitGroupsOp : NN_Op<"limit_groups"> {
+  let summary = "elements of the best groups of each row; `other` in the place of all others";
+  let description = [{
+    The last dim, which is static, holds `groups` groups of neighbours. A group's score is the sum of its
+    `summed` largest elements, rounded once; the `kept` groups with the largest scores keep their elements.
+    Scores and elements are ordered as `nn.top_k` orders them. It limits the experts that a router chooses
+    from: DeepSeek-V3 scores a group by its best two, DeepSeek-V2 by its best one.
+
+    ```mlir
+    %y = nn.limit_groups %x {groups = 8 : i64, kept = 4 : i64, summed = 2 : i64, other = 0xFF800000 : f32}
+       : (tensor<?x256xf32>) -> tensor<?x256xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$x, I64Attr:$groups, I64Attr:$kept, I64Attr:$summed, F32Attr:$other);
+  let results = (outs NN_FloatTensor:$y);
+}
+
 def NN_CumSumOp : NN_Op<"cumsum", [NN_ShardRule]> {
   let summary = "running sum along `axis`";
   let description = [{

@@ -125,6 +125,22 @@ LogicalResult TopKOp::inferShapes(ShapeContext &context) {
   return success();
 }
 
+LogicalResult LimitGroupsOp::inferShapes(ShapeContext &context) {
+  if (failed(context.axis(-1, context.rank(0))))
+    return failure();
+  const Dim last = context.shape(0).back();
+  const auto groups = static_cast<int64_t>(getGroups()), kept = static_cast<int64_t>(getKept()),
+             summed = static_cast<int64_t>(getSummed());
+  if (!last.isStatic() || groups < 1 || last.value() % groups != 0)
+    return context.fail(Twine(groups) + " groups of equal size in " + last.str());
+  if (kept < 1 || kept > groups)
+    return context.fail(Twine(kept) + " groups of " + Twine(groups) + " are kept");
+  if (summed < 1 || summed > last.value() / groups)
+    return context.fail("the largest " + Twine(summed) + " elements of a group of " +
+                        Twine(last.value() / groups));
+  return sameAsFirst(context);
+}
+
 LogicalResult CumSumOp::inferShapes(ShapeContext &context) {
   if (failed(context.axis(getAxis(), context.rank(0))))
     return failure();

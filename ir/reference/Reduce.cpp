@@ -201,6 +201,40 @@ Result<Tensors> topK(const Call &call) {
   return Tensors{axisFromBack(indices, *axis).convertedTo(call.resultType())};
 }
 
+Result<Tensors> limitGroups(const Call &call) {
+  auto op = llvm::cast<nn::LimitGroupsOp>(call.op);
+  const Tensor &x = call.operand(0);
+  const int64_t row = x.shape().back(), groups = static_cast<int64_t>(op.getGroups()), size = row / groups;
+  Tensor result = Tensor::uninitialized(call.resultType(), x.shape());
+  auto run = [&](auto zero) {
+    using T = decltype(zero);
+    const T other = static_cast<T>(op.getOther().convertToFloat());
+    parallelFor(x.size() / row, grainFor(row), [&](int64_t begin, int64_t end) {
+      std::vector<T> values(static_cast<size_t>(row)), sums(static_cast<size_t>(groups));
+      Tensor scores = Tensor::uninitialized(x.type(), {groups}); // which rounds the sums
+      for (int64_t i = begin; i < end; ++i) {
+        loadElements(x, i * row, row, values.data());
+        for (int64_t group = 0; group < groups; ++group) {
+          const std::span<const T> of(values.data() + group * size, static_cast<size_t>(size));
+          double sum = 0;
+          for (int64_t place : largestOf<T>(of, static_cast<int64_t>(op.getSummed())))
+            sum += of[static_cast<size_t>(place)];
+          sums[static_cast<size_t>(group)] = static_cast<T>(sum);
+        }
+        storeElements(scores, 0, groups, sums.data());
+        loadElements(scores, 0, groups, sums.data());
+        std::vector<T> limited(values.size(), other);
+        for (int64_t group : largestOf<T>(sums, static_cast<int64_t>(op.getKept())))
+          std::copy_n(values.begin() + group * size, size, limited.begin() + group * size);
+        storeElements(result, i * row, row, limited.data());
+      }
+    });
+  };
+  if (x.size() != 0)
+    x.type() == DType::F64 ? run(double{}) : run(float{});
+  return Tensors{result};
+}
+
 Result<Tensors> argMax(const Call &call) {
   auto op = llvm::cast<nn::ArgMaxOp>(call.op);
   auto axis = normalisedAxis(op.getAxis(), call.operand(0).rank());
@@ -319,6 +353,7 @@ llvm::ArrayRef<Entry> reduceEntries() {
       {"nn.reduce", reduce},
       {"nn.arg_max", argMax},
       {"nn.top_k", topK},
+      {"nn.limit_groups", limitGroups},
       {"nn.cumsum", cumSum},
       {"nn.softmax", softmax},
   };

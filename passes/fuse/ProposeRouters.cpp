@@ -1,5 +1,6 @@
 // router: the choice of experts: nn.top_k with the softmax before it, the scores taken, and what makes
-// weights of them; the matmul of the scores too. The choice may be by the scores and a bias of each expert.
+// weights of them; the matmul of the scores too. The choice may be by the scores and a bias of each expert,
+// and from the best groups of experts.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Dialect.h"
@@ -76,6 +77,35 @@ nn::GatherElementsOp takenOf(Value scores, nn::TopKOp topK) {
   return {};
 }
 
+/// The choice, and what takes its scores.
+struct Choice {
+  nn::TopKOp topK;
+  nn::LimitGroupsOp limit; ///< of the experts that are chosen from, or null
+  nn::AddOp shift;         ///< the choice is by these, the weights are without; or null
+  nn::GatherElementsOp taken;
+  Value scores; ///< in front of both
+};
+
+/// Nothing where nobody takes the scores.
+std::optional<Choice> choiceOf(nn::TopKOp topK) {
+  Choice choice{topK, {}, {}, takenOf(topK.getX(), topK), topK.getX()};
+  if (auto limit = topK.getX().getDefiningOp<nn::LimitGroupsOp>();
+      limit && llvm::range_size(limit->getUses()) == (choice.taken ? 2 : 1)) {
+    choice.limit = limit;
+    choice.scores = limit.getX();
+    if (!choice.taken)
+      choice.taken = takenOf(choice.scores, topK);
+  }
+  auto add = choice.scores.getDefiningOp<nn::AddOp>();
+  for (unsigned operand : {0u, 1u})
+    if (!choice.taken && add && add->hasOneUse()) {
+      choice.taken = takenOf(add->getOperand(operand), topK);
+      choice.scores = choice.taken ? add->getOperand(operand) : choice.scores;
+      choice.shift = choice.taken ? add : nn::AddOp();
+    }
+  return choice.taken ? std::optional(choice) : std::nullopt;
+}
+
 /// The candidates with the ops in front of the scores.
 void proposeWithMatmul(Operation *topK, Value scores, ArrayRef<Operation *> routed, Proposals &proposals) {
   SmallVector<Operation *> ops = matmulBefore(scores);
@@ -93,20 +123,12 @@ void proposeWithMatmul(Operation *topK, Value scores, ArrayRef<Operation *> rout
 Proposals proposeRouters(const ProposalContext &context) {
   Proposals proposals;
   for (auto topK : context.block.getOps<nn::TopKOp>()) {
-    Value scores = topK.getX();
-    nn::GatherElementsOp taken = takenOf(scores, topK);
-    nn::AddOp shift; // the choice is by these, the weights are without
-    if (auto add = scores.getDefiningOp<nn::AddOp>(); !taken && add && add->hasOneUse())
-      for (Value operand : {add.getLhs(), add.getRhs()})
-        if (auto gather = taken ? nn::GatherElementsOp() : takenOf(operand, topK)) {
-          taken = gather;
-          scores = operand;
-          shift = add;
-        }
-    if (!taken) {
+    const std::optional<Choice> choice = choiceOf(topK);
+    if (!choice) {
       proposals.misses.push_back({topK, "nobody takes the scores that nn.top_k finds"});
       continue;
     }
+    auto [_, limit, shift, taken, scores] = *choice;
     auto propose = [&](ArrayRef<Operation *> ops) {
       Candidate candidate;
       candidate.pattern = "router";
@@ -115,11 +137,14 @@ Proposals proposeRouters(const ProposalContext &context) {
       proposals.candidates.push_back(std::move(candidate));
     };
     SmallVector<Operation *> ops;
+    const size_t readers = limit && taken.getX() == limit ? 1 : 2;
     if (auto softmax = scores.getDefiningOp<nn::SoftmaxOp>();
-        softmax && llvm::range_size(scores.getUses()) == 2)
+        softmax && llvm::range_size(scores.getUses()) == readers)
       ops.push_back(softmax);
     if (shift)
       ops.push_back(shift);
+    if (limit)
+      ops.push_back(limit);
     ops.append({topK, taken});
     propose(ops);
     Value weight = taken.getY();
@@ -138,7 +163,7 @@ Proposals proposeRouters(const ProposalContext &context) {
       propose(ops);
     }
     auto softmax = llvm::dyn_cast<nn::SoftmaxOp>(ops.front());
-    if (softmax ? softmax.getX().hasOneUse() : llvm::range_size(scores.getUses()) == 2)
+    if (softmax ? softmax.getX().hasOneUse() : llvm::range_size(scores.getUses()) == readers)
       proposeWithMatmul(topK, softmax ? softmax.getX() : scores, ops, proposals);
   }
   return proposals;

@@ -102,7 +102,8 @@ bool isChosenFrom(Value value, int steps = 6) {
   return steps > 0 && llvm::any_of(value.getUsers(), [&](Operation *user) {
            if (llvm::isa<nn::TopKOp>(user))
              return true;
-           const bool keepsRows = llvm::isa<nn::SoftmaxOp>(user) || user->hasTrait<nn::Pointwise>();
+           const bool keepsRows =
+               llvm::isa<nn::SoftmaxOp, nn::LimitGroupsOp>(user) || user->hasTrait<nn::Pointwise>();
            return keepsRows && isChosenFrom(user->getResult(0), steps - 1);
          });
 }
@@ -151,6 +152,15 @@ LogicalResult reshapeAfterNorm(OpTy op, PatternRewriter &rewriter, ShapeTable &s
   SmallVector<Value> operands(op->getOperands());
   operands[0] = reshape.getX();
   reshapeAfter(op, rebuild(rewriter, op, operands), rewriter, shapes);
+  return success();
+}
+
+// Pattern: limit_groups(reshape(x)) -> reshape(limit_groups(x)) where the reshape merges leading dims
+LogicalResult reshapeAfterLimit(nn::LimitGroupsOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto reshape = leadingMerge(op.getX(), shapes);
+  if (!reshape || isChosenFrom(op.getY()))
+    return failure();
+  reshapeAfter(op, rebuild(rewriter, op, {reshape.getX()}), rewriter, shapes);
   return success();
 }
 
@@ -256,6 +266,7 @@ void addBroadcasts(RewritePatternSet &patterns, ShapeTable &shapes) {
   addPointwise(patterns, shapes, reshapeAfterPointwise);
   add<nn::RmsNormOp>(patterns, shapes, reshapeAfterNorm<nn::RmsNormOp>);
   add<nn::LayerNormOp>(patterns, shapes, reshapeAfterNorm<nn::LayerNormOp>);
+  add<nn::LimitGroupsOp>(patterns, shapes, reshapeAfterLimit);
   add<nn::SliceOp>(patterns, shapes, reshapeAfterSlice);
 }
 

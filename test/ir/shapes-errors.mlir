@@ -166,3 +166,35 @@ func.func @bits_that_registers_lose(%a: tensor<4xf8E5M2>) -> tensor<4xi8> {
   %0 = nn.bitcast %a : (tensor<4xf8E5M2>) -> tensor<4xi8>
   return %0 : tensor<4xi8>
 }
+
+// -----
+
+func.func @groups_of_equal_size(%a: tensor<4x12xf32>) -> tensor<4x12xf32> {
+  // expected-error @+1 {{5 groups of equal size in 12}}
+  %0 = nn.limit_groups %a {groups = 5 : i64, kept = 2 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<4x12xf32>) -> tensor<4x12xf32>
+  return %0 : tensor<4x12xf32>
+}
+
+// -----
+
+func.func @groups_kept(%a: tensor<4x12xf32>) -> tensor<4x12xf32> {
+  // expected-error @+1 {{5 groups of 4 are kept}}
+  %0 = nn.limit_groups %a {groups = 4 : i64, kept = 5 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<4x12xf32>) -> tensor<4x12xf32>
+  return %0 : tensor<4x12xf32>
+}
+
+// -----
+
+func.func @groups_scored(%a: tensor<4x12xf32>) -> tensor<4x12xf32> {
+  // expected-error @+1 {{the largest 4 elements of a group of 3}}
+  %0 = nn.limit_groups %a {groups = 4 : i64, kept = 2 : i64, summed = 4 : i64, other = 0.0 : f32} : (tensor<4x12xf32>) -> tensor<4x12xf32>
+  return %0 : tensor<4x12xf32>
+}
+
+// -----
+
+func.func @groups_of_a_run(%a: tensor<4x?xf32>) -> tensor<4x?xf32> {
+  // expected-error @+1 {{4 groups of equal size in}}
+  %0 = nn.limit_groups %a {groups = 4 : i64, kept = 2 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<4x?xf32>) -> tensor<4x?xf32>
+  return %0 : tensor<4x?xf32>
+}

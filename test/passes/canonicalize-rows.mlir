@@ -101,3 +101,29 @@ func.func @parts(%x: tensor<2xf32>, %e: tensor<0xf32>, %y: tensor<?xf32> {nn.dim
   %1 = nn.concat %e, %e {axis = 0 : i64} : (tensor<0xf32>, tensor<0xf32>) -> tensor<0xf32>
   return %0, %1 : tensor<?xf32>, tensor<0xf32>
 }
+
+// -----
+
+// The rows are flat for the limit alone, which works within each.
+// CHECK-LABEL: @limited_groups
+// CHECK: %[[L:.*]] = nn.limit_groups %arg0 {{.*}} : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+// CHECK-NEXT: nn.top_k %[[L]]
+func.func @limited_groups(%x: tensor<2x3x8xf32>) -> tensor<2x3x2xi64> {
+  %0 = nn.reshape %x {shape = [6, 8]} : (tensor<2x3x8xf32>) -> tensor<6x8xf32>
+  %1 = nn.limit_groups %0 {groups = 4 : i64, kept = 2 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<6x8xf32>) -> tensor<6x8xf32>
+  %2 = nn.reshape %1 {shape = [2, 3, 8]} : (tensor<6x8xf32>) -> tensor<2x3x8xf32>
+  %3 = nn.top_k %2 {axis = 2 : i64, k = [2]} : (tensor<2x3x8xf32>) -> tensor<2x3x2xi64>
+  return %3 : tensor<2x3x2xi64>
+}
+
+// -----
+
+// The choice is of flat rows.
+// CHECK-LABEL: @limited_groups_of_flat_rows
+// CHECK: nn.limit_groups {{.*}} -> tensor<6x8xf32>
+func.func @limited_groups_of_flat_rows(%x: tensor<2x3x8xf32>) -> tensor<6x2xi64> {
+  %0 = nn.reshape %x {shape = [6, 8]} : (tensor<2x3x8xf32>) -> tensor<6x8xf32>
+  %1 = nn.limit_groups %0 {groups = 4 : i64, kept = 2 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<6x8xf32>) -> tensor<6x8xf32>
+  %2 = nn.top_k %1 {axis = 1 : i64, k = [2]} : (tensor<6x8xf32>) -> tensor<6x2xi64>
+  return %2 : tensor<6x2xi64>
+}

@@ -168,3 +168,78 @@ func.func @no_bias_of_experts(%x: tensor<4x16xf32>, %b: tensor<16xf32>, %m: tens
   %u = nn.gather_elements %x, %j {axis = 1 : i64} : (tensor<4x16xf32>, tensor<4x2xi64>) -> tensor<4x2xf32>
   return %i, %v, %c, %j, %u : tensor<4x2xi64>, tensor<4x2xf32>, tensor<4x16xf32>, tensor<4x2xi64>, tensor<4x2xf32>
 }
+
+// -----
+
+// DeepSeek-V3 with limited groups: experts are chosen from the best groups by their scores and a bias.
+// CHECK-LABEL: @limited
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.sigmoid
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.limit_groups
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: nn.reduce
+// CHECK-NEXT: nn.div
+// CHECK-NEXT: fusion.yield
+func.func @limited(%x: tensor<?x64xf32> {nn.dims = ["rows", 64]}, %w: tensor<32x64xf32>, %b: tensor<32xf32>)
+    -> (tensor<?x4xi64>, tensor<?x4xf32>) {
+  %p = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xf32>, tensor<32x64xf32>) -> tensor<?x32xf32>
+  %s = nn.sigmoid %p : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %c = nn.add %s, %b : (tensor<?x32xf32>, tensor<32xf32>) -> tensor<?x32xf32>
+  %l = nn.limit_groups %c {groups = 8 : i64, kept = 4 : i64, summed = 2 : i64, other = 0xFF800000 : f32} : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %i = nn.top_k %l {axis = 1 : i64, k = [4]} : (tensor<?x32xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %s, %i {axis = 1 : i64} : (tensor<?x32xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %t = nn.reduce %v {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<?x4xf32>) -> tensor<?x1xf32>
+  %d = nn.div %v, %t : (tensor<?x4xf32>, tensor<?x1xf32>) -> tensor<?x4xf32>
+  return %i, %d : tensor<?x4xi64>, tensor<?x4xf32>
+}
+
+// -----
+
+// DeepSeek-V2: the weights are what the limit leaves; the softmax has no other reader.
+// CHECK-LABEL: @limited_weights
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.softmax
+// CHECK-NEXT: nn.limit_groups
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK: nn.mul
+// CHECK-NEXT: fusion.yield
+func.func @limited_weights(%x: tensor<?x64xf32> {nn.dims = ["rows", 64]}, %w: tensor<32x64xf32>)
+    -> (tensor<?x4xi64>, tensor<?x4xf32>) {
+  %factor = nn.constant {value = dense<2.5> : tensor<f32>} : () -> tensor<f32>
+  %p = nn.matmul %x, %w {transpose_b = true} : (tensor<?x64xf32>, tensor<32x64xf32>) -> tensor<?x32xf32>
+  %s = nn.softmax %p {axis = 1 : i64} : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %l = nn.limit_groups %s {groups = 8 : i64, kept = 3 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %i = nn.top_k %l {axis = 1 : i64, k = [4]} : (tensor<?x32xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %l, %i {axis = 1 : i64} : (tensor<?x32xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %d = nn.mul %v, %factor : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  return %i, %d : tensor<?x4xi64>, tensor<?x4xf32>
+}
+
+// -----
+
+// What the limit leaves has another reader: the limit stays outside. There are more groups than a warp has
+// lanes.
+// CHECK-LABEL: @limit_outside
+// CHECK: nn.limit_groups
+// CHECK: fusion.group "router" schedule "router"
+// CHECK-NEXT: nn.top_k
+// CHECK-NEXT: nn.gather_elements
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.limit_groups
+// CHECK-NOT: fusion.group
+// MISS: router missed {{.*}}more than 32 groups, or 1024 elements
+func.func @limit_outside(%s: tensor<?x32xf32>, %z: tensor<?x80xf32>)
+    -> (tensor<?x4xi64>, tensor<?x4xf32>, tensor<?x32xf32>, tensor<?x4xi64>, tensor<?x4xf32>) {
+  %l = nn.limit_groups %s {groups = 8 : i64, kept = 3 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %i = nn.top_k %l {axis = 1 : i64, k = [4]} : (tensor<?x32xf32>) -> tensor<?x4xi64>
+  %v = nn.gather_elements %l, %i {axis = 1 : i64} : (tensor<?x32xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %m = nn.limit_groups %z {groups = 40 : i64, kept = 3 : i64, summed = 1 : i64, other = 0.0 : f32} : (tensor<?x80xf32>) -> tensor<?x80xf32>
+  %j = nn.top_k %m {axis = 1 : i64, k = [4]} : (tensor<?x80xf32>) -> tensor<?x4xi64>
+  %u = nn.gather_elements %m, %j {axis = 1 : i64} : (tensor<?x80xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  return %i, %v, %l, %j, %u : tensor<?x4xi64>, tensor<?x4xf32>, tensor<?x32xf32>, tensor<?x4xi64>, tensor<?x4xf32>
+}

@@ -99,6 +99,23 @@ TEST(Reduce, TopK) {
       {1, 2, 0});
 }
 
+// Groups of 2; NaN is the largest, equal groups keep their order, and the sum is rounded to the type.
+TEST(Reduce, LimitGroups) {
+  auto limited = [](const Tensor &x, int kept, int summed) {
+    return runOp("nn.limit_groups", {x},
+                 "{groups = 3 : i64, kept = " + std::to_string(kept) +
+                     " : i64, summed = " + std::to_string(summed) + " : i64, other = -1.0 : f32}",
+                 x.type(), x.shape());
+  };
+  Tensor x = tensor(DType::F32, {3, 6}, {1, 5, 4, 4, 9, -8, 1, 2, 2, 1, 0, 3, -9, nan, 5, 6, 7, 8});
+  expectEqual(limited(x, 1, 1), {-1, -1, -1, -1, 9, -8, -1, -1, -1, -1, 0, 3, -9, nan, -1, -1, -1, -1});
+  expectEqual(limited(x, 1, 2), {-1, -1, 4, 4, -1, -1, 1, 2, -1, -1, -1, -1, -9, nan, -1, -1, -1, -1});
+  expectEqual(limited(x, 2, 2), {1, 5, 4, 4, -1, -1, 1, 2, 2, 1, -1, -1, -9, nan, -1, -1, 7, 8});
+  Tensor narrow = tensor(DType::BF16, {1, 6}, {256, 1, 257, 0, 0, 0}); // 257 is 256
+  expectEqual(limited(narrow, 1, 2), {256, 1, -1, -1, -1, -1});
+  expectEqual(limited(tensor(DType::F64, {0, 6}, {}), 1, 2), {});
+}
+
 TEST(Reduce, ArgMax) {
   Tensor x = tensor(DType::BF16, {2, 3}, {1, 5, 5, nan, 7, nan});
   expectEqual(runOp("nn.arg_max", {x}, "{axis = 1 : i64, keepdims = false}", DType::I64, {2}), {1, 0});

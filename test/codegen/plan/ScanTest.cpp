@@ -77,6 +77,19 @@ TEST(Scan, TopKInOrder) {
         {.inputs = {{"x", Tensor::of<float>(DType::F32, {2, 4}, values)}}});
 }
 
+// Also where the rows lie in another order than the elements of the result.
+TEST(Scan, BestGroups) {
+  const std::string text =
+      R"(func.func @main(%x: tensor<?x?x60xf32> {nn.name = "x", nn.dims = ["a", "b", 60]}) -> (tensor<?x?x60xf32>, tensor<?x?x60xf32>) {
+      %t = nn.transpose %x {perm = array<i64: 1, 0, 2>} : (tensor<?x?x60xf32>) -> tensor<?x?x60xf32>
+      %0 = nn.limit_groups %t {groups = 6 : i64, kept = 2 : i64, summed = 2 : i64, other = 0xFF800000 : f32} : (tensor<?x?x60xf32>) -> tensor<?x?x60xf32>
+      %1 = nn.limit_groups %x {groups = 4 : i64, kept = 3 : i64, summed = 1 : i64, other = 0.5 : f32} : (tensor<?x?x60xf32>) -> tensor<?x?x60xf32>
+      return %0, %1 : tensor<?x?x60xf32>, tensor<?x?x60xf32>
+    })";
+  for (auto [a, b] : {std::pair<int64_t, int64_t>{1, 2}, {3, 37}, {0, 4}})
+    check(text, {.symbols = {{"a", a}, {"b", b}}});
+}
+
 TEST(Scan, ScatterIsACopyAndAScatter) {
   std::vector<int64_t> rows = {4, -5, 2}, places = {0, 1, 3, -1, 2, 0};
   check(

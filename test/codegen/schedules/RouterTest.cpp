@@ -1,7 +1,9 @@
 // The choice of experts: see router.cuh.
 #include "Harness.h"
 
+#include <cmath>
 #include <fmt/format.h>
+#include <limits>
 
 namespace fusion::test {
 namespace {
@@ -13,6 +15,9 @@ struct Form {
   const char *type = "bf16";       ///< of the weights
   const char *scores = "f32";      ///< their type
   bool bias = false;               ///< the choice is by scores and a bias; the sum has a number more
+  int groups = 1, kept = 1, summed = 1;
+  const char *other = "0xFF800000"; ///< the scores of the groups that are not kept
+  bool limitsWeights = false;       ///< weights are taken from what the limit leaves
 };
 
 std::string module(const Form &f) {
@@ -27,8 +32,16 @@ std::string module(const Form &f) {
   const std::string b = fmt::format("tensor<{}x{}>", f.width, f.scores);
   if (f.bias)
     body += fmt::format("%c = nn.add {0}, %b : ({1}, {2}) -> {1}\n", scores, x, b);
-  body += fmt::format("%i = nn.top_k {0} {{axis = 1 : i64, k = [{1}]}} : ({2}) -> {3}\n",
-                      f.bias ? "%c" : scores, f.count, x, i);
+  const char *chosen = f.bias ? "%c" : scores;
+  if (f.groups > 1) {
+    body += fmt::format("%l = nn.limit_groups {} {{groups = {} : i64, kept = {} : i64, summed = {} : i64, "
+                        "other = {} : f32}} : ({}) -> {}\n",
+                        chosen, f.groups, f.kept, f.summed, f.other, x, x);
+    chosen = "%l";
+    scores = f.limitsWeights ? chosen : scores;
+  }
+  body +=
+      fmt::format("%i = nn.top_k {0} {{axis = 1 : i64, k = [{1}]}} : ({2}) -> {3}\n", chosen, f.count, x, i);
   body += fmt::format("%v = nn.gather_elements {0}, %i {{axis = 1 : i64}} : ({1}, {2}) -> {3}\n", scores, x,
                       i, v);
   if (f.weights[0] == 'd') {
@@ -103,9 +116,59 @@ TEST(Router, ChoiceByScoresAndABias) {
     for (bool softmax : {true, false})
       for (const char *weights : {"divided", "as they are"})
         run({.rows = 3, .width = width, .softmax = softmax, .weights = weights, .type = "f32", .bias = true});
-  EXPECT_EQ(refusal(routerSchedule(), module({.softmax = false, .weights = "as they are", .scores = "bf16",
-                                              .bias = true})),
+  EXPECT_EQ(refusal(routerSchedule(),
+                    module({.softmax = false, .weights = "as they are", .scores = "bf16", .bias = true})),
             "scores with a bias that are not f32");
+}
+
+// Groups of whole warps, of parts of one and of parts of two; fewer elements kept than are taken.
+TEST(Router, ChoiceFromTheBestGroups) {
+  struct Groups {
+    int width, groups, kept, summed, count;
+  };
+  for (const Groups &g : {Groups{256, 8, 4, 2, 8},
+                          {160, 8, 3, 1, 6},
+                          {66, 6, 2, 3, 5},
+                          {32, 32, 5, 1, 4},
+                          {64, 2, 1, 2, 8},
+                          {12, 4, 1, 2, 5},
+                          {1024, 4, 2, 2, 32}})
+    for (bool bias : {false, true})
+      for (bool limitsWeights : {false, true})
+        run({.rows = 6,
+             .width = g.width,
+             .count = g.count,
+             .softmax = limitsWeights || !bias,
+             .weights = limitsWeights ? "as they are" : "divided",
+             .type = "f32",
+             .bias = bias && !limitsWeights,
+             .groups = g.groups,
+             .kept = g.kept,
+             .summed = g.summed,
+             .other = limitsWeights ? "0.0" : "0xFF800000",
+             .limitsWeights = limitsWeights});
+}
+
+// NaN and infinities of both signs, zeros of both signs, and equal scores everywhere.
+TEST(Router, GroupsOfSpecialAndEqualScores) {
+  for (int summed : {1, 2})
+    for (bool special : {false, true})
+      run({.rows = 40,
+           .width = 24,
+           .softmax = false,
+           .weights = "as they are",
+           .type = "f32",
+           .groups = 6,
+           .kept = 2,
+           .summed = summed,
+           .other = "-2.0",
+           .limitsWeights = true},
+          [special](unsigned, Tensor &tensor) {
+            constexpr double infinity = std::numeric_limits<double>::infinity();
+            const double values[] = {0., -0., 1., -1., infinity, -infinity, std::nan("")};
+            for (int64_t i = 0; i < tensor.size(); ++i)
+              set(tensor, i, values[static_cast<size_t>(i * 7919 % 1013 % (special ? 7 : 4))]);
+          });
 }
 
 /// With the matmul that makes the scores, and a bias.
@@ -113,6 +176,7 @@ struct Product {
   int rows = 1, width = 128, count = 8, k = 264;
   const char *type = "bf16";
   bool bias = false, softmax = true;
+  int groups = 1;
 };
 
 std::string withProduct(const Product &f) {
@@ -134,7 +198,8 @@ std::string withProduct(const Product &f) {
         {7}
         {8}
         {9}
-        %i = nn.top_k %t {{axis = 1 : i64, k = [{10}]}} : ({6}) -> {3}
+        {11}
+        %i = nn.top_k %{12} {{axis = 1 : i64, k = [{10}]}} : ({6}) -> {3}
         %v = nn.gather_elements %t, %i {{axis = 1 : i64}} : ({6}, {3}) -> {4}
         %r = nn.softmax %v {{axis = 1 : i64}} : ({4}) -> {4}
         fusion.yield %i, %r : {3}, {4}
@@ -149,7 +214,13 @@ std::string withProduct(const Product &f) {
                                  : f.bias ? "q"
                                           : "p",
                                  f.softmax ? "{axis = 1 : i64}" : "", s),
-                     f.count);
+                     f.count,
+                     f.groups == 1 ? ""
+                                   : fmt::format("%l = nn.limit_groups %t {{groups = {0} : i64, kept = 2 : "
+                                                 "i64, summed = 2 : i64, other = 0xFF800000 : f32}} : ({1}) "
+                                                 "-> {1}",
+                                                 f.groups, s),
+                     f.groups == 1 ? "t" : "l");
 }
 
 void runWithProduct(const Product &form) {
@@ -168,6 +239,11 @@ TEST(Router, WithTheMatmulOfTheScores) {
       runWithProduct({.rows = bias ? 3 : 1, .type = type, .bias = bias, .softmax = !bias});
 }
 
+TEST(Router, WithTheMatmulAndGroups) {
+  for (bool softmax : {true, false})
+    runWithProduct({.rows = 2, .softmax = softmax, .groups = 8});
+}
+
 TEST(Router, WithMatmulsOfManyWidths) {
   for (int width : {4, 8, 60, 256, 384})
     for (int k : {8, 2048, 2880})
@@ -181,6 +257,11 @@ TEST(Router, SaysWhatItDoesNotTake) {
       return %i : tensor<4x2xi64>
     })"),
             "no nn.top_k whose scores are taken");
+  EXPECT_EQ(refusal(routerSchedule(), module({.width = 80, .groups = 40})),
+            "more than 32 groups, or 1024 elements");
+  EXPECT_EQ(refusal(routerSchedule(),
+                    module({.softmax = false, .weights = "as they are", .scores = "bf16", .groups = 3})),
+            "groups of elements that are not f32");
   EXPECT_EQ(refusal(routerSchedule(), module({.width = 2000})),
             "more than 1024 scores, or 32 taken, or as many as a run says");
 }

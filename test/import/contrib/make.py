@@ -23,6 +23,7 @@ from paged_attention import paged_attention
 from pictures import pictures
 from prepacked import prepacked_weights
 from ragged import ragged
+from routers import routers
 from sequences import sequences
 from sparse import sparse
 
@@ -388,5 +389,5 @@ for cases in (norms, activations_and_products, rotary, attention, experts, proje
               packed_heads, embeddings, bytes_in_between, windowed_caches, definitions,
               more_of_onnxruntime, coded_caches, paged_attention, prepacked_weights, float_weights,
               gated_activations, opset28, ragged, pictures, more_ops, sparse, coded_weights,
-              hyper, sequences):
+              hyper, sequences, routers):
     cases()
