@@ -42,11 +42,17 @@ OwningOpRef<ModuleOp> isolate(ArrayRef<Operation *> ops, ArrayRef<Value> inputs,
   auto around = ops.front()->getParentOfType<func::FuncOp>();
   const auto inPlace = around ? nn::valuesInPlace(around) : llvm::DenseMap<Value, BlockArgument>();
   for (auto [index, output] : llvm::enumerate(outputs))
-    if (auto cache = inPlace.find(output);
-        cache != inPlace.end() && llvm::is_contained(inputs, Value(cache->second))) {
-      const auto input = static_cast<unsigned>(llvm::find(inputs, Value(cache->second)) - inputs.begin());
-      function.setArgAttr(input, nn::storageAttr,
-                          nn::dimsToAttr(context, *nn::storageOf(around, cache->second.getArgNumber())));
+    if (auto cache = inPlace.find(output); cache != inPlace.end()) {
+      auto past = llvm::find_if(inputs, [&](Value input) {
+        return input == cache->second ||
+               (nn::replacesRows(output) && nn::behindReshapes(input) == cache->second);
+      });
+      if (past == inputs.end())
+        continue;
+      const auto input = static_cast<unsigned>(past - inputs.begin());
+      const DimShape storage = *past == cache->second ? *nn::storageOf(around, cache->second.getArgNumber())
+                                                      : shapes[*past]; // which fills the buffer
+      function.setArgAttr(input, nn::storageAttr, nn::dimsToAttr(context, storage));
       function.setResultAttr(static_cast<unsigned>(index), nn::aliasAttr, builder.getI64IntegerAttr(input));
     }
   builder.setInsertionPointToEnd(block);

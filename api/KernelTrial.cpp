@@ -230,6 +230,7 @@ private:
     // With outliers, and without: they hide what is added to a mean square.
     for (const TrialValues &values : {TrialValues{}, TrialValues{.magnitude = 1, .outlier = 1}}) {
       inputs = randomInputs(interpreter->inputs(), sizes, values, random);
+      orderRows(entry(), interpreter->inputs(), inputs);
       auto expected = interpreter->run(inputs);
       if (!expected)
         return expected.error();

@@ -1,5 +1,6 @@
 #include "api/Trial.h"
 
+#include "ir/dialect/InPlace.h"
 #include "ir/dialect/Types.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -51,6 +52,36 @@ NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
     inputs[port.name] = randomTensor(port.type, std::move(shape), values, random);
   }
   return inputs;
+}
+
+/// The argument of the function that the value is, perhaps through reshapes and a group's operand; or null.
+static mlir::BlockArgument argumentOf(mlir::Value value) {
+  while (true) {
+    value = nn::behindReshapes(value);
+    auto argument = llvm::dyn_cast<mlir::BlockArgument>(value);
+    auto group = argument ? llvm::dyn_cast<GroupOp>(argument.getOwner()->getParentOp()) : GroupOp();
+    if (!group)
+      return argument;
+    value = group.getInputs()[argument.getArgNumber()];
+  }
+}
+
+void orderRows(mlir::func::FuncOp function, llvm::ArrayRef<PortShape> ports, NamedTensors &inputs) {
+  function.walk([&](nn::CacheWriteOp write) {
+    auto argument = argumentOf(write.getRows());
+    auto input = argument ? inputs.find(ports[argument.getArgNumber()].name) : inputs.end();
+    if (input == inputs.end())
+      return;
+    Tensor &rows = input->second;
+    int64_t each = 1; // rows of an entry: no dim behind them has more than one
+    for (int64_t size : rows.shape())
+      each = size == 1 ? each : size;
+    std::vector<float> places = rows.toFloats();
+    for (size_t i = 0; i < places.size(); ++i)
+      if (i % static_cast<size_t>(each) != 0)
+        places[i] = places[i - 1] + 1;
+    rows = Tensor::of<float>(DType::F32, rows.shape(), places).convertedTo(rows.type());
+  });
 }
 
 /// What sums in f32 may differ by when their terms are added up in another order.

@@ -34,6 +34,9 @@ NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
 NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes, const TrialValues &values,
                           std::mt19937 &random);
 
+/// Makes the places of new rows, which nn.cache_write takes from inputs of `function`, follow each other.
+void orderRows(mlir::func::FuncOp function, llvm::ArrayRef<PortShape> ports, NamedTensors &inputs);
+
 /// Largest relative L2 distance of two computations that round to `type` a few times each, and whose longest
 /// sum in f32 has as many terms as the largest dim of the inputs.
 double roundingTolerance(DType type, const NamedTensors &inputs);

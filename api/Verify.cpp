@@ -156,7 +156,7 @@ private:
     if (!executor)
       return Error{executor.error().kind, what + ": " + executor.error().message};
     for (const TrialSizes &sizes : chosen)
-      if (Status status = compareAt(sizes, *interpreter, **executor, random, skipped); !status)
+      if (Status status = compareAt(entry, sizes, *interpreter, **executor, random, skipped); !status)
         return status;
     return {};
   }
@@ -225,7 +225,7 @@ private:
 
   static constexpr int64_t manyRows = 64, mostRows = int64_t(1) << 32;
 
-  Status compareAt(const TrialSizes &sizes, Interpreter &interpreter, Executor &executor,
+  Status compareAt(func::FuncOp entry, const TrialSizes &sizes, Interpreter &interpreter, Executor &executor,
                    std::mt19937 &random, std::vector<std::string> &skipped) {
     // Sizes that belong together only in the graph: all the same, or one of them one more than the others, as
     // offsets of n rows are n + 1.
@@ -235,11 +235,15 @@ private:
       trials.push_back(trials[1]);
       trials.back()[symbol] = size + 1;
     }
-    NamedTensors inputs = randomInputs(interpreter.inputs(), trials[0], {}, random);
-    auto expected = interpreter.run(inputs);
+    NamedTensors inputs;
+    auto run = [&](const SymbolValues &symbols) {
+      inputs = randomInputs(interpreter.inputs(), symbols, {}, random);
+      orderRows(entry, interpreter.inputs(), inputs);
+      return interpreter.run(inputs);
+    };
+    auto expected = run(trials[0]);
     for (size_t i = 1; !expected && i < trials.size(); ++i) {
-      inputs = randomInputs(interpreter.inputs(), trials[i], {}, random);
-      if (auto next = interpreter.run(inputs); next || i == 1)
+      if (auto next = run(trials[i]); next || i == 1)
         expected = std::move(next);
     }
     if (!expected && !isGroup) {

@@ -107,6 +107,7 @@ private:
     if (!interpreter)
       return interpreter.error();
     NamedTensors inputs = randomInputs(interpreter->inputs(), sizes, values, random);
+    orderRows(before, interpreter->inputs(), inputs);
     auto expected = interpreter->run(inputs);
     if (!expected)
       return expected.error();

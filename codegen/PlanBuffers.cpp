@@ -142,7 +142,7 @@ Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   const auto shard = shardOf(function.getResultAttr(index, nn::shardAttr));
   BufferId id;
   const Value written = nn::behindReshapes(value);
-  if (views.isInPlace(value) || (nn::scatters(written) && views.isInPlace(written))) {
+  if (views.isInPlace(value) || (nn::replacesRows(written) && views.isInPlace(written))) {
     plan.outputs.push_back({name, dtype(value), shapes[value], buffers[view.base], 0, view.strides, shard});
     return {};
   }

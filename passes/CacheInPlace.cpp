@@ -41,21 +41,23 @@ public:
 
 private:
   // Pattern: func(past) { return concat(past, new…) } -> past and the result share a buffer of `capacity`
-  // positions
+  // positions; through reshapes of either, where the op leaves the buffer as long as it is
   void place(func::FuncOp function, Operation *write, const nn::SymbolicShapes &shapes) {
-    auto past = llvm::dyn_cast<BlockArgument>(write->getOperand(0));
-    const SmallVector<unsigned> results = resultsOf(function, write->getResult(0));
-    if (!past && results.empty())
-      return; // no cache at all
     const int64_t rank = tensorType(write->getResult(0)).getRank();
     const auto axis =
         static_cast<int64_t>(llvm::isa<nn::ConcatOp>(write) ? llvm::cast<nn::ConcatOp>(write).getAxis()
                                                             : llvm::cast<nn::CacheWriteOp>(write).getAxis());
     const auto along = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+    const bool isWhole = leavesLength(write, shapes[write->getResult(0)][along]);
+    Value source = write->getOperand(0);
+    auto past = llvm::dyn_cast<BlockArgument>(isWhole ? nn::behindReshapes(source) : source);
+    const SmallVector<unsigned> results = resultsOf(function, write->getResult(0), isWhole);
+    if (!past && resultsOf(function, write->getResult(0), true).empty())
+      return; // no cache at all
     if (auto reason = whyNot(write, past, results, shapes, along))
       return noteMiss(write, what, *reason);
     DimShape storage = shapes[past];
-    if (!isWhole(write, storage[along]))
+    if (!isWhole)
       storage[along] = Dim(static_cast<int64_t>(capacity));
     share(function, past, storage, results);
     noteRaised(write, what);
@@ -80,19 +82,11 @@ private:
   // the result share a buffer of their size
   void placePages(func::FuncOp function, nn::ScatterNdOp scatter, const nn::SymbolicShapes &shapes) {
     auto pages = llvm::dyn_cast<BlockArgument>(nn::behindReshapes(scatter.getX()));
-    SmallVector<unsigned> results;
-    for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands())
-      if (nn::behindReshapes(returned.get()) == scatter.getResult())
-        results.push_back(returned.getOperandNumber());
+    const SmallVector<unsigned> results = resultsOf(function, scatter.getResult(), true);
     if (!pages || results.empty())
       return; // no pages that are kept
-    for (Value value = scatter.getX();; value = value.getDefiningOp()->getOperand(0)) {
-      if (!value.hasOneUse())
-        return noteMiss(scatter, what,
-                        "the pages have other readers, which might come after they are written");
-      if (value == pages)
-        break;
-    }
+    if (hasOtherReaders(scatter.getX()))
+      return noteMiss(scatter, what, "the pages have other readers, which might come after they are written");
     if (function.getArgAttr(pages.getArgNumber(), nn::storageAttr))
       return noteMiss(scatter, what, "the argument is extended by another op already");
     if (DType type = dtype(pages); type == DType::I4 || type == DType::U4)
@@ -101,12 +95,20 @@ private:
     noteRaised(scatter, what);
   }
 
-  static SmallVector<unsigned> resultsOf(func::FuncOp function, Value value) {
+  /// The results of the function that are `value`, perhaps through reshapes.
+  static SmallVector<unsigned> resultsOf(func::FuncOp function, Value value, bool reshaped = false) {
     SmallVector<unsigned> results;
-    for (OpOperand &use : value.getUses())
-      if (use.getOwner() == function.getBody().front().getTerminator())
-        results.push_back(use.getOperandNumber());
+    for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands())
+      if ((reshaped ? nn::behindReshapes(returned.get()) : returned.get()) == value)
+        results.push_back(returned.getOperandNumber());
     return results;
+  }
+
+  /// Whether somebody else reads the argument that `value` is, perhaps through reshapes.
+  static bool hasOtherReaders(Value value) {
+    while (value.hasOneUse() && value.getDefiningOp())
+      value = value.getDefiningOp()->getOperand(0);
+    return !value.hasOneUse();
   }
 
   void share(func::FuncOp function, BlockArgument past, const DimShape &storage, ArrayRef<unsigned> results) {
@@ -117,7 +119,7 @@ private:
   }
 
   /// Whether the op leaves a cache as long as it is, and the length is known: its buffer has no more room.
-  static bool isWhole(Operation *write, const Dim &length) {
+  static bool leavesLength(Operation *write, const Dim &length) {
     auto cache = llvm::dyn_cast<nn::CacheWriteOp>(write);
     return cache && !cache.getGrows() && length.isStatic();
   }
@@ -139,10 +141,11 @@ private:
       return std::string("the argument is extended by another op already");
     if (DType type = dtype(past); type == DType::I4 || type == DType::U4)
       return std::string("elements of 4 bits, which have no address");
-    if (auto cache = llvm::dyn_cast<nn::CacheWriteOp>(write); cache && !cache.getGrows() && !past.hasOneUse())
+    if (auto cache = llvm::dyn_cast<nn::CacheWriteOp>(write);
+        cache && !cache.getGrows() && hasOtherReaders(cache.getPast()))
       return std::string("the cache has other readers, which might come after its rows are replaced");
     const Dim &needed = shapes[write->getResult(0)][along];
-    if (!isWhole(write, needed) && needed.isStatic() && needed.value() > static_cast<int64_t>(capacity))
+    if (!leavesLength(write, needed) && needed.isStatic() && needed.value() > static_cast<int64_t>(capacity))
       return std::to_string(needed.value()) + " positions do not fit in " + std::to_string(capacity);
     return std::nullopt;
   }

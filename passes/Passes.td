@@ -24,8 +24,9 @@ def Canonicalize : Pass<"nn-canonicalize", "::mlir::ModuleOp"> {
   let description = [{
     Removes ops without effect, which types or symbolic shapes tell; composes views; turns powers into square
     and rsqrt; folds transposes into the matmuls that read them; moves reshapes that only merge leading dims
-    behind matmuls and pointwise ops; and sorts commutative operands, constants and weights last. Every
-    rewrite is exact: same values, same rounding points.
+    behind matmuls and pointwise ops; writes heads apart into caches that hold them side by side; and sorts
+    commutative operands, constants and weights last. Every rewrite is exact: same values, same rounding
+    points.
   }];
 }
 
@@ -168,8 +169,9 @@ def CacheInPlace : Pass<"nn-cache-in-place", "::mlir::ModuleOp"> {
     `nn.storage`: the dims of its buffer, which has `capacity` positions along the concat's axis; the argument
     lies at the buffer's origin. The result gets `nn.alias`, the argument's number: it lies in the same
     buffer, and a kernel writes only what is new. No op changes. The buffer has no more room where an
-    `nn.cache_write`, the argument's only reader, replaces rows of a known number of them, and where an
-    argument is used only as the state of an `nn.linear_attention` whose new state is returned.
+    `nn.cache_write`, the argument's only reader, perhaps through reshapes, replaces rows of a known number of
+    them, and where an argument is used only as the state of an `nn.linear_attention` whose new state is
+    returned.
     Example: `%past: tensor<1x2x?x32xf16> {nn.storage = [1, 2, 64, 32]}`.
   }];
   let options = [Option<"capacity", "capacity", "int64_t", "0", "positions that a cache holds">];

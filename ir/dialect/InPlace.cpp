@@ -25,21 +25,22 @@ Value behindReshapes(Value value) {
   return value;
 }
 
+bool replacesRows(Value value) {
+  if (auto group = value.getDefiningOp<GroupOp>())
+    value =
+        group.getBody().front().getTerminator()->getOperand(llvm::cast<OpResult>(value).getResultNumber());
+  auto write = value.getDefiningOp<CacheWriteOp>();
+  return write ? !write.getGrows() : value.getDefiningOp<ScatterNdOp>() != nullptr;
+}
+
 /// What the op extends or replaces.
 static Value pastOf(Value value) {
   if (Operation *write = cacheWriteOf(value))
-    return write->getOperand(0);
+    return replacesRows(value) ? behindReshapes(write->getOperand(0)) : write->getOperand(0);
   if (auto scatter = value.getDefiningOp<ScatterNdOp>())
     return behindReshapes(scatter.getX());
   auto attention = value.getDefiningOp<LinearAttentionOp>();
   return attention && value == attention.getNewState() ? attention.getState() : Value();
-}
-
-bool scatters(Value value) {
-  if (auto group = value.getDefiningOp<GroupOp>())
-    value = group.getBody().front().getTerminator()->getOperand(
-        llvm::cast<OpResult>(value).getResultNumber());
-  return value.getDefiningOp<ScatterNdOp>() != nullptr;
 }
 
 /// The same, as the function sees it.
@@ -53,7 +54,16 @@ static Value extended(Value value) {
   if (!input || input.getOwner() != &body)
     return {};
   Value past = group.getInputs()[input.getArgNumber()];
-  return scatters(value) ? behindReshapes(past) : past;
+  return replacesRows(value) ? behindReshapes(past) : past;
+}
+
+/// Whether the argument is all of its buffer.
+static bool fills(BlockArgument argument, const DimShape &storage) {
+  auto type = tensorType(argument);
+  for (auto [size, dim] : llvm::zip(type.getShape(), storage))
+    if (ShapedType::isDynamic(size) ? dim.isStatic() : !(dim == Dim(size)))
+      return false;
+  return true;
 }
 
 llvm::DenseMap<Value, BlockArgument> valuesInPlace(func::FuncOp function) {
@@ -65,9 +75,11 @@ llvm::DenseMap<Value, BlockArgument> valuesInPlace(func::FuncOp function) {
       continue;
     BlockArgument argument = function.getArgument(static_cast<unsigned>(alias.getInt()));
     Value value = returns->getOperand(result);
-    if (Value written = behindReshapes(value); scatters(written))
+    if (Value written = behindReshapes(value); replacesRows(written))
       value = written;
-    if (extended(value) == argument && storageOf(function, argument.getArgNumber()))
+    const auto storage = storageOf(function, argument.getArgNumber());
+    const bool isReshaped = replacesRows(value) && value.getType() != argument.getType();
+    if (storage && extended(value) == argument && (!isReshaped || fills(argument, *storage)))
       values[value] = argument;
   }
   return values;

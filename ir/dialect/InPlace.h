@@ -16,7 +16,8 @@ inline constexpr llvm::StringLiteral storageAttr = "nn.storage";
 /// On a result: the number of the argument in whose buffer it lies, from the front corner on. The result is
 /// nn.concat(argument, new…) or nn.cache_write(argument, new, rows), of which only what is new has to be
 /// written, or the state that an nn.linear_attention makes of the argument, which nothing else reads, or,
-/// through reshapes of either, nn.scatter_nd(argument, places, new), the argument's only reader.
+/// through reshapes of either, the argument's only reader nn.scatter_nd(argument, places, new), or
+/// nn.cache_write(argument, new, rows) that does not grow, where the argument fills its buffer.
 inline constexpr llvm::StringLiteral aliasAttr = "nn.alias";
 
 std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument);
@@ -24,8 +25,9 @@ std::optional<DimShape> storageOf(mlir::func::FuncOp function, unsigned argument
 /// The nn.concat or nn.cache_write that makes a value, or null. Operand 0 is the past, operand 1 what is new.
 mlir::Operation *cacheWriteOf(mlir::Value value);
 
-/// Whether an nn.scatter_nd makes it, or a group that yields one.
-bool scatters(mlir::Value value);
+/// Whether an nn.scatter_nd or an nn.cache_write that does not grow makes it, or a group that yields one: what
+/// lies in the same buffer is reshaped as the buffer is.
+bool replacesRows(mlir::Value value);
 
 /// What a value is a reshape of: through any number of them.
 mlir::Value behindReshapes(mlir::Value value);

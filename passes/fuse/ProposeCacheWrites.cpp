@@ -174,7 +174,8 @@ Proposals proposeCacheWrites(const ProposalContext &context) {
   for (Operation &write : context.block) {
     const bool joins =
         isa<nn::CacheWriteOp>(write) || (isa<nn::ConcatOp>(write) && write.getNumOperands() == 2);
-    if (!joins || !isa<BlockArgument>(write.getOperand(0)) || reachesAttention(write.getResult(0)))
+    if (!joins || !isa<BlockArgument>(nn::behindReshapes(write.getOperand(0))) ||
+        reachesAttention(write.getResult(0)))
       continue;
     Candidate candidate;
     candidate.pattern = "rope_kv_write";

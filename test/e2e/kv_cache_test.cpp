@@ -214,6 +214,65 @@ TEST(State, IsReplacedInPlace) {
   }
 }
 
+const std::string staticCache =
+    std::string(FUSION_SOURCE_DIR) + "/test/import/contrib/test_static_cache_chunk/model.onnx";
+
+/// Inputs of a step of two sequences, the second two tokens behind.
+NamedTensors stepOf(const Graph &graph, int64_t written, int64_t fresh, std::mt19937 &random) {
+  NamedTensors inputs = makeInputs(graph.inputs(), 2, fresh, 0, random);
+  std::vector<int64_t> starts = {written, written - 2}, lengths, positions;
+  for (int64_t start : starts) {
+    lengths.push_back(start + fresh);
+    for (int64_t i = 0; i < fresh; ++i)
+      positions.push_back(start + i);
+  }
+  inputs["write_indices"] = Tensor::of<int64_t>(DType::I64, {2}, starts);
+  inputs["lengths"] = Tensor::of<int64_t>(DType::I64, {2}, lengths);
+  inputs["positions"] = Tensor::of<int64_t>(DType::I64, {2, fresh}, positions);
+  return inputs;
+}
+
+/// Caches of heads side by side, of a fixed length: a prompt, and tokens after it.
+TEST(StaticCache, StepsInPlaceAreStepsThatCopy) {
+  auto graph = Graph::load(staticCache), token = Graph::load(staticCache, {.dims = {{"new", 1}}});
+  ASSERT_TRUE(bool(graph)) << graph.error().message;
+  ASSERT_TRUE(bool(token)) << token.error().message;
+  auto plain = compile(*graph, {.device = kernelDevice()}),
+       many = compile(*graph, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = 12}),
+       one = compile(*token, {.device = kernelDevice(), .profit = ProfitMode::Model, .kvCapacity = 12});
+  ASSERT_TRUE(bool(plain)) << plain.error().message;
+  ASSERT_TRUE(bool(many)) << many.error().message;
+  ASSERT_TRUE(bool(one)) << one.error().message;
+  EXPECT_EQ(one->report().fired("rope_kv_write"), 1) << one->report().markdown();
+  EXPECT_EQ(many->caches().size(), 2u);
+  std::mt19937 random(5);
+  NamedTensors kept, views;
+  for (int64_t written = 2; written < 12; written += written == 2 ? 4 : 1) {
+    SCOPED_TRACE("written " + std::to_string(written));
+    NamedTensors inputs = stepOf(*graph, written, written == 2 ? 4 : 1, random), others = inputs;
+    for (const auto &[cache, present] : {std::pair("key_cache", "keys"), {"value_cache", "values"}})
+      if (written > 2) {
+        inputs[cache] = kept.at(present);
+        others[cache] = views.at(present);
+      }
+    // The cache goes from one program to the other.
+    Program &program = written > 7 ? *one : *many;
+    auto expected = plain->run(inputs), actual = program.run(others);
+    ASSERT_TRUE(bool(expected)) << expected.error().message;
+    ASSERT_TRUE(bool(actual)) << actual.error().message;
+    auto fetched = program.fetch(*actual);
+    ASSERT_TRUE(bool(fetched)) << fetched.error().message;
+    for (const auto &[name, value] : *expected)
+      EXPECT_EQ(compare(fetched->at(name), value)->maxAbs, 0) << name;
+    for (const char *present : {"keys", "values"}) {
+      if (written > 2 && written != 8)
+        EXPECT_EQ(actual->at(present).data(), views.at(present).data()) << present;
+      views[present] = written == 7 ? fetched->at(present) : actual->at(present);
+      kept[present] = expected->at(present);
+    }
+  }
+}
+
 TEST(KvCapacity, RefusedWhereThereIsNoCache) {
   auto graph = Graph::load(graphFile("llama-fp32-op18", "model.onnx"));
   ASSERT_TRUE(bool(graph)) << graph.error().message;

@@ -233,6 +233,26 @@ func.func @main(%x: tensor<4x2048xf16>, %w: tensor<2048x64xf16>) -> tensor<8x32x
   EXPECT_EQ(tensorType(function.getArgument(0)).getDimSize(1), 2048);
 }
 
+/// New rows of a cache follow each other, in random inputs too: through a reshape and a group.
+TEST(VerifyFusions, RowsOfCachesFollowEachOther) {
+  auto context = makeContext();
+  auto module = loadModule(*context, std::string(FUSION_SOURCE_DIR) +
+                                         "/test/import/contrib/test_static_cache_prompt/model.onnx");
+  ASSERT_TRUE(bool(module)) << module.error().message;
+  FusionReport report;
+  LowerOptions options;
+  options.kvCapacity = 12;
+  RewriteLog log;
+  options.rewrites = &log;
+  ASSERT_TRUE(bool(lower(**module, options, report)));
+  Status rewrites = verifyRewrites(log);
+  EXPECT_TRUE(bool(rewrites)) << rewrites.error().message;
+  auto entry = entryFunction(**module);
+  ASSERT_TRUE(bool(entry));
+  Status status = verifyKernels(*entry, PlanOptions{"sm_90a"});
+  EXPECT_TRUE(bool(status)) << status.error().message;
+}
+
 TEST(VerifyFusions, CatchesAWrongKernel) {
   auto context = makeContext();
   auto module = loadModule(*context, graphFile("llama-fp16-op20-eager", "model.onnx"));

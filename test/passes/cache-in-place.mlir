@@ -119,6 +119,33 @@ func.func @replaced(%short: tensor<1x2x16x32xf16>, %long: tensor<1x2x80x32xf16>,
 
 // -----
 
+// In another shape than the argument has: a full buffer is one, whatever its shape; a corner of one is none.
+// MISS: cache_in_place{{.*}}operand 0 of nn.cache_write is produced by nn.reshape, not an argument of the graph
+// MISS: cache_in_place{{.*}}the cache has other readers, which might come after its rows are replaced
+// CHECK-LABEL: func.func @replaced_in_another_shape
+// CHECK-SAME: %arg0: tensor<?x16x64xf16> {nn.dims = ["b", 16, 64], nn.storage = ["b", 16, 64]}
+// CHECK-SAME: %arg1: tensor<1x?x64xf16> {nn.dims = [1, "p", 64]}
+// CHECK-SAME: %arg2: tensor<1x16x64xf16>,
+// CHECK-SAME: -> (tensor<?x16x64xf16> {nn.alias = 0 : i64}, tensor<1x?x64xf16>, tensor<1x16x64xf16>, tensor<1x16x64xf16>)
+func.func @replaced_in_another_shape(%a: tensor<?x16x64xf16> {nn.dims = ["b", 16, 64]}, %p: tensor<1x?x64xf16> {nn.dims = [1, "p", 64]},
+                                     %c: tensor<1x16x64xf16>, %new: tensor<1x1x2x32xf16>, %rows: tensor<1x1x1x1xi64>)
+    -> (tensor<?x16x64xf16>, tensor<1x?x64xf16>, tensor<1x16x64xf16>, tensor<1x16x64xf16>) {
+  %n = nn.expand %new {shape = ["b", 1, 2, 32]} : (tensor<1x1x2x32xf16>) -> tensor<?x1x2x32xf16>
+  %0 = nn.reshape %a {shape = ["b", 16, 2, 32]} : (tensor<?x16x64xf16>) -> tensor<?x16x2x32xf16>
+  %1 = nn.cache_write %0, %n, %rows {axis = 1 : i64} : (tensor<?x16x2x32xf16>, tensor<?x1x2x32xf16>, tensor<1x1x1x1xi64>) -> tensor<?x16x2x32xf16>
+  %2 = nn.reshape %1 {shape = ["b", 16, 64]} : (tensor<?x16x2x32xf16>) -> tensor<?x16x64xf16>
+  %3 = nn.reshape %p {shape = [1, "p", 2, 32]} : (tensor<1x?x64xf16>) -> tensor<1x?x2x32xf16>
+  %4 = nn.cache_write %3, %new, %rows {axis = 1 : i64} : (tensor<1x?x2x32xf16>, tensor<1x1x2x32xf16>, tensor<1x1x1x1xi64>) -> tensor<1x?x2x32xf16>
+  %5 = nn.reshape %4 {shape = [1, "p", 64]} : (tensor<1x?x2x32xf16>) -> tensor<1x?x64xf16>
+  %6 = nn.reshape %c {shape = [1, 16, 2, 32]} : (tensor<1x16x64xf16>) -> tensor<1x16x2x32xf16>
+  %7 = nn.cache_write %6, %new, %rows {axis = 1 : i64} : (tensor<1x16x2x32xf16>, tensor<1x1x2x32xf16>, tensor<1x1x1x1xi64>) -> tensor<1x16x2x32xf16>
+  %8 = nn.reshape %7 {shape = [1, 16, 64]} : (tensor<1x16x2x32xf16>) -> tensor<1x16x64xf16>
+  %9 = nn.relu %c : (tensor<1x16x64xf16>) -> tensor<1x16x64xf16>
+  return %2, %5, %8, %9 : tensor<?x16x64xf16>, tensor<1x?x64xf16>, tensor<1x16x64xf16>, tensor<1x16x64xf16>
+}
+
+// -----
+
 // MISS: cache_in_place{{.*}}the cache has other readers, which might come after its rows are replaced
 // CHECK-LABEL: func.func @read_before_it_is_replaced
 // CHECK-NOT: nn.alias

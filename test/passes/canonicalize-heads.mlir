@@ -54,3 +54,42 @@ func.func @left_alone(%x: tensor<1x8x4x32xf32>, %y: tensor<1x8x128xf32>, %w: ten
   %7 = nn.transpose %6 {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x8x4x32xf32>) -> tensor<1x8x32x4xf32>
   return %2, %4, %5, %7 : tensor<1x4x8x32xf32>, tensor<1x8x4x32xf32>, tensor<1x4x8x32xf32>, tensor<1x8x32x4xf32>
 }
+
+// -----
+
+// Heads side by side in a cache of a known length: what is written, and what attention reads, has them apart.
+// CHECK-LABEL: @cache_of_heads
+// CHECK: %[[P:.*]] = nn.reshape %arg0 {shape = ["b", 12, 2, 16]}
+// CHECK: %[[R:.*]] = nn.reshape %arg2 {shape = ["b", "s", 1, 1]}
+// CHECK: %[[W:.*]] = nn.cache_write %[[P]], %arg1, %[[R]] {axis = 1 : i64} {{.*}} -> tensor<?x12x2x16xf32>
+// CHECK: %[[F:.*]] = nn.reshape %[[W]] {shape = ["b", 12, 32]}
+// CHECK: %[[T:.*]] = nn.transpose %[[W]]
+// CHECK: return %[[F]], %[[T]]
+func.func @cache_of_heads(%cache: tensor<?x12x32xf32> {nn.dims = ["b", 12, 32]}, %new: tensor<?x?x2x16xf32> {nn.dims = ["b", "s", 2, 16]},
+                          %rows: tensor<?x?x1xi64> {nn.dims = ["b", "s", 1]}) -> (tensor<?x12x32xf32>, tensor<?x2x12x16xf32>) {
+  %0 = nn.reshape %new {shape = ["b", "s", 32]} : (tensor<?x?x2x16xf32>) -> tensor<?x?x32xf32>
+  %1 = nn.cache_write %cache, %0, %rows {axis = 1 : i64} : (tensor<?x12x32xf32>, tensor<?x?x32xf32>, tensor<?x?x1xi64>) -> tensor<?x12x32xf32>
+  %2 = nn.reshape %1 {shape = ["b", 12, 2, 16]} : (tensor<?x12x32xf32>) -> tensor<?x12x2x16xf32>
+  %3 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x12x2x16xf32>) -> tensor<?x2x12x16xf32>
+  return %1, %3 : tensor<?x12x32xf32>, tensor<?x2x12x16xf32>
+}
+
+// -----
+
+// The cache grows; its length is what a run says; it is computed; the reshape divides the positions.
+// CHECK-LABEL: @caches_left_flat
+// CHECK-COUNT-3: nn.cache_write {{.*}}x32xf32>
+// CHECK: nn.cache_write {{.*}} -> tensor<2x12x32xf32>
+func.func @caches_left_flat(%a: tensor<2x?x32xf32> {nn.dims = [2, "p", 32]}, %b: tensor<2x12x32xf32>, %new: tensor<2x1x32xf32>, %rows: tensor<2x1x1xi64>)
+    -> (tensor<2x?x2x16xf32>, tensor<2x?x2x16xf32>, tensor<2x12x2x16xf32>, tensor<2x6x2x32xf32>) {
+  %0 = nn.cache_write %a, %new, %rows {axis = 1 : i64, grows = true} : (tensor<2x?x32xf32>, tensor<2x1x32xf32>, tensor<2x1x1xi64>) -> tensor<2x?x32xf32>
+  %1 = nn.reshape %0 {shape = [2, "p + 1", 2, 16]} : (tensor<2x?x32xf32>) -> tensor<2x?x2x16xf32>
+  %2 = nn.cache_write %a, %new, %rows {axis = 1 : i64} : (tensor<2x?x32xf32>, tensor<2x1x32xf32>, tensor<2x1x1xi64>) -> tensor<2x?x32xf32>
+  %3 = nn.reshape %2 {shape = [2, "p", 2, 16]} : (tensor<2x?x32xf32>) -> tensor<2x?x2x16xf32>
+  %4 = nn.relu %b : (tensor<2x12x32xf32>) -> tensor<2x12x32xf32>
+  %5 = nn.cache_write %4, %new, %rows {axis = 1 : i64} : (tensor<2x12x32xf32>, tensor<2x1x32xf32>, tensor<2x1x1xi64>) -> tensor<2x12x32xf32>
+  %6 = nn.reshape %5 {shape = [2, 12, 2, 16]} : (tensor<2x12x32xf32>) -> tensor<2x12x2x16xf32>
+  %7 = nn.cache_write %b, %new, %rows {axis = 1 : i64} : (tensor<2x12x32xf32>, tensor<2x1x32xf32>, tensor<2x1x1xi64>) -> tensor<2x12x32xf32>
+  %8 = nn.reshape %7 {shape = [2, 6, 2, 32]} : (tensor<2x12x32xf32>) -> tensor<2x6x2x32xf32>
+  return %1, %3, %6, %8 : tensor<2x?x2x16xf32>, tensor<2x?x2x16xf32>, tensor<2x12x2x16xf32>, tensor<2x6x2x32xf32>
+}

@@ -54,6 +54,35 @@ func.func @placed(%q: tensor<2x4x1x32xf16>, %k: tensor<2x2x1x32xf16>, %v: tensor
 
 // -----
 
+// A cache of heads side by side, which is written head by head, with positions first.
+// CHECK-LABEL: @flat
+// CHECK: %[[G:.*]]:3 = fusion.group "rope_kv_write" schedule "row"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: fusion.yield
+func.func @flat(%q: tensor<2x4x3x32xf16>, %k: tensor<2x3x2x32xf16>, %v: tensor<2x3x2x32xf16>, %past_k: tensor<2x16x64xf16> {nn.storage = [2, 16, 64]},
+                %past_v: tensor<2x16x64xf16> {nn.storage = [2, 16, 64]}, %cos: tensor<2x3x1x16xf16>, %sin: tensor<2x3x1x16xf16>, %rows: tensor<2x3x1x1xi64>)
+    -> (tensor<2x4x3x32xf16>, tensor<2x16x64xf16> {nn.alias = 3 : i64}, tensor<2x16x64xf16> {nn.alias = 4 : i64}) {
+  %c = nn.transpose %cos {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x1x16xf16>) -> tensor<2x1x3x16xf16>
+  %s = nn.transpose %sin {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x1x16xf16>) -> tensor<2x1x3x16xf16>
+  %pk = nn.reshape %past_k {shape = [2, 16, 2, 32]} : (tensor<2x16x64xf16>) -> tensor<2x16x2x32xf16>
+  %pv = nn.reshape %past_v {shape = [2, 16, 2, 32]} : (tensor<2x16x64xf16>) -> tensor<2x16x2x32xf16>
+  %0 = nn.rope %q, %c, %s {interleaved = false, rotary_dim = 32 : i64} : (tensor<2x4x3x32xf16>, tensor<2x1x3x16xf16>, tensor<2x1x3x16xf16>) -> tensor<2x4x3x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<2x3x2x32xf16>, tensor<2x3x1x16xf16>, tensor<2x3x1x16xf16>) -> tensor<2x3x2x32xf16>
+  %2 = nn.cache_write %pk, %1, %rows {axis = 1 : i64} : (tensor<2x16x2x32xf16>, tensor<2x3x2x32xf16>, tensor<2x3x1x1xi64>) -> tensor<2x16x2x32xf16>
+  %3 = nn.cache_write %pv, %v, %rows {axis = 1 : i64} : (tensor<2x16x2x32xf16>, tensor<2x3x2x32xf16>, tensor<2x3x1x1xi64>) -> tensor<2x16x2x32xf16>
+  %4 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x16x2x32xf16>) -> tensor<2x2x16x32xf16>
+  %5 = nn.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x16x2x32xf16>) -> tensor<2x2x16x32xf16>
+  %6 = nn.attention %0, %4, %5 {scale = 0.25 : f32} : (tensor<2x4x3x32xf16>, tensor<2x2x16x32xf16>, tensor<2x2x16x32xf16>) -> tensor<2x4x3x32xf16>
+  %7 = nn.reshape %2 {shape = [2, 16, 64]} : (tensor<2x16x2x32xf16>) -> tensor<2x16x64xf16>
+  %8 = nn.reshape %3 {shape = [2, 16, 64]} : (tensor<2x16x2x32xf16>) -> tensor<2x16x64xf16>
+  return %6, %7, %8 : tensor<2x4x3x32xf16>, tensor<2x16x64xf16>, tensor<2x16x64xf16>
+}
+
+// -----
+
 // A norm along each head: of Gemma's kind for the queries, LayerNorm for the keys. A part of the head is rotated, in
 // interleaved pairs. The values are a slice of one packed product.
 // CHECK-LABEL: @norms

@@ -26,6 +26,7 @@ from ragged import ragged
 from routers import routers
 from sequences import sequences
 from sparse import sparse
+from static_cache import static_caches
 
 
 def group_query(name, batch, new, past, lengths, heads=4, groups=2, size=16, packed=False, rotary=True, bias=False,
@@ -389,5 +390,5 @@ for cases in (norms, activations_and_products, rotary, attention, experts, proje
               packed_heads, embeddings, bytes_in_between, windowed_caches, definitions,
               more_of_onnxruntime, coded_caches, paged_attention, prepacked_weights, float_weights,
               gated_activations, opset28, ragged, pictures, more_ops, sparse, coded_weights,
-              hyper, sequences, routers):
+              hyper, sequences, routers, static_caches):
     cases()
