@@ -1,8 +1,11 @@
 // ScatterElements: by comparing indices where there are few of them, as routers have, else by nn.scatter_nd
 // and nn.scatter_reduce.
 #include "ir/dialect/Scatter.h"
+#include "ir/import/Graph.h"
 #include "ir/import/OpsScatter.h"
 #include "ir/import/OpsShared.h"
+
+#include <algorithm>
 
 using namespace mlir;
 
@@ -12,6 +15,8 @@ namespace {
 
 /// Comparisons for each other dim up to which indices are compared with all positions.
 constexpr int64_t mostComparisons = 1 << 16;
+/// Elements up to which an initializer is looked at.
+constexpr int64_t mostLookedAt = 1 << 16;
 
 /// A ScatterElements node: data, indices that are not negative, updates.
 class Scatter {
@@ -35,6 +40,9 @@ public:
   Value bySlices(StringRef reduction);
 
 private:
+  /// The number that all elements of an initializer are, as the zeros of a mask whose sizes are static; else
+  /// `value`, of input `index`.
+  Value oneNumber(unsigned index, Value value);
   /// What is not scattered to gets an index that is none.
   void padOtherDims();
   Value reduced(Value x, StringRef kind) { return n.reduce(x, kind, {axis}, /*keepdims=*/false); }
@@ -48,6 +56,23 @@ private:
   DimShape shape;
   Value data, updates, indices;
 };
+
+Value Scatter::oneNumber(unsigned index, Value value) {
+  const GraphValue *given = n.owner().scope().find(n.proto().input(static_cast<int>(index)));
+  if (!given || !given->tensor || given->info.code != FloatCode::None || !isFloat(given->info.type) ||
+      given->info.elements() == 0 || given->info.elements() > mostLookedAt)
+    return value;
+  auto contents = n.owner().tensors.load(*given->tensor, given->info);
+  if (!contents) {
+    n.fail(contents.error().message);
+    return value;
+  }
+  const std::vector<float> elements = contents->toFloats();
+  const auto *bits = reinterpret_cast<const uint32_t *>(elements.data());
+  if (std::any_of(bits, bits + elements.size(), [&](uint32_t other) { return other != bits[0]; }))
+    return value;
+  return n.scalar(NodeImporter::typeOf(value), elements[0]);
+}
 
 void Scatter::padOtherDims() {
   DimShape own = n.shapeOf(indices), low(own.size(), Dim(0)), high = low;
@@ -77,6 +102,7 @@ Value Scatter::byComparing(StringRef reduction) {
   row.insert(row.begin() + axis, Dim(1));             // [.., 1, position, ..]
   if (reduction == "none" && n.shapeOf(indices)[axis] == Dim(1)) { // one update a column has none before it
     along.erase(along.begin());
+    data = oneNumber(0, data);
     Value hit = n.build<nn::EqualOp>({indices, n.reshape(countFrom(n, 0, shape[axis]), along)});
     return n.build<nn::WhereOp>({hit, updates, data});
   }
@@ -85,9 +111,13 @@ Value Scatter::byComparing(StringRef reduction) {
   if (reduction == "none") {
     Value found = n.cast(hit, n.f32Type()),
           any = n.build<nn::GreaterOp>({reduced(found, "max"), n.scalar(n.f32Type(), 0)});
+    data = oneNumber(0, data);
     auto same = updates.getDefiningOp<nn::ExpandOp>();
-    if (same && n.rankOf(same.getX()) == 0)
-      return n.build<nn::WhereOp>({any, same.getX(), data});
+    Value update = same ? Value(same.getX()) : oneNumber(2, updates);
+    if (n.failed())
+      return {};
+    if (n.rankOf(update) == 0)
+      return n.build<nn::WhereOp>({any, update, data});
     Value first = n.build<nn::ArgMaxOp>(found, {n.i64("axis", axis), n.flag("keepdims", false)}, type);
     return n.build<nn::WhereOp>(
         {any, n.build<nn::GatherElementsOp>({updates, first}, n.i64("axis", axis)), data});

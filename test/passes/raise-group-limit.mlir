@@ -3,6 +3,7 @@
 // RUN: fusion-opt %S/../import/contrib/test_limited_router_two/model.onnx --fuse 2>/dev/null | FileCheck %s --check-prefix=WHOLE
 // RUN: fusion-opt %S/../import/contrib/test_limited_router_one_hot/model.onnx --fuse 2>/dev/null | FileCheck %s --check-prefix=WHOLE
 // RUN: fusion-opt %S/../import/contrib/test_limited_router_largest/model.onnx --fuse 2>/dev/null | FileCheck %s --check-prefix=WHOLE
+// RUN: fusion-opt %S/../import/contrib/test_limited_router_static/model.onnx --fuse 2>/dev/null | FileCheck %s --check-prefix=WHOLE
 
 // Whole graphs as exporters write them are one kernel.
 // WHOLE: fusion.group "router"

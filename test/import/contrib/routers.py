@@ -37,8 +37,11 @@ def limited_router(name, rows, experts, groups, kept, count, bias, spelling, oth
     nodes.append(node("TopK", ["group_scores", "kept"], ["group_best", "group"], axis=-1))
     if spelling == "scatter":  # torch.onnx
         nodes += [node("Shape", ["group_scores"], ["shape"]), node("Expand", ["zero", "shape"], ["zeros"]),
-                  node("Shape", ["group"], ["found"]), node("Expand", ["one", "found"], ["ones"]),
-                  node("ScatterElements", ["zeros", "group", "ones"], ["mask"], axis=1),
+                  node("Shape", ["group"], ["found"]), node("Expand", ["one", "found"], ["ones"])]
+    if spelling == "static":  # torch.onnx of known sizes
+        inputs |= {"zeros": np.zeros((2 * rows, groups), np.float32), "ones": np.ones((2 * rows, kept), np.float32)}
+    if spelling != "one hot":
+        nodes += [node("ScatterElements", ["zeros", "group", "ones"], ["mask"], axis=1),
                   node("Unsqueeze", ["mask", "last"], ["mask_column"]),
                   node("Expand", ["mask_column", "spread"], ["mask_spread"]),
                   node("Reshape", ["mask_spread", "all"], ["mask_all"]),
@@ -62,7 +65,8 @@ def limited_router(name, rows, experts, groups, kept, count, bias, spelling, oth
     nodes.append(node("Mul", [taken, "factor"], ["weights"]))
     read = {name for made in nodes for name in made.input}
     inputs = {key: value for key, value in inputs.items() if key in read}
-    write(name, nodes, inputs, ["index", "weights"], set(inputs) - {"x"}, {"x": ["batch", "seq", hidden]})
+    dims = None if spelling == "static" else {"x": ["batch", "seq", hidden]}
+    write(name, nodes, inputs, ["index", "weights"], [key for key in inputs if key != "x"], dims)
 
 
 def routers():
@@ -72,6 +76,7 @@ def routers():
     limited_router("limited_router_one_kept", 4, 24, 3, 1, 4, True, "scatter", other=0.0)
     limited_router("limited_router_fewer", 3, 8, 4, 1, 3, False, "one hot", other=0.0, best=0)
     limited_router("limited_router_of_one", 3, 16, 1, 1, 3, True, "scatter")
+    limited_router("limited_router_static", 5, 32, 8, 4, 6, True, "static")
 
 
 if __name__ == "__main__":
