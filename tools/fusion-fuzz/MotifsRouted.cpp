@@ -9,7 +9,8 @@ struct Chosen {
   int index, weights; ///< [s, slots]
 };
 
-/// The slots best scores of each row: softmax before or after, normalised or not.
+/// The slots best scores of each row: softmax before or after, normalised or not; of all, or of the best
+/// groups.
 Chosen choose(GraphBuilder &b, const std::string &experts, const std::string &slots) {
   int scores = b.input({"f32", {"s", experts}});
   const bool before = b.random.chance(40);
@@ -18,8 +19,18 @@ Chosen choose(GraphBuilder &b, const std::string &experts, const std::string &sl
     scores = b.maybeShared(b.unary("softmax", scores, axis + "}"));
   else if (b.random.chance(20))
     scores = b.unary("sigmoid", scores);
+  int from = scores;
+  if (const int64_t count = std::stoll(experts); count % 4 == 0 && b.random.chance(30)) {
+    const int groups = b.random.chance(50) ? 4 : 2;
+    from = b.build("limit_groups", {scores}, {"f32", {"s", experts}},
+                   fmt::format(" {{groups = {} : i64, kept = {} : i64, summed = {} : i64, other = {} : f32}}",
+                               groups, groups / 2, b.random.of({"1", "2"}),
+                               b.random.of({"0xFF800000", "0.0", "-1.0"})));
+    if (b.random.chance(30))
+      scores = from;
+  }
   const int index =
-      b.build("top_k", {scores}, {"i64", {"s", slots}}, fmt::format("{}, k = [{}]}}", axis, slots));
+      b.build("top_k", {from}, {"i64", {"s", slots}}, fmt::format("{}, k = [{}]}}", axis, slots));
   int weights = b.build("gather_elements", {scores, index}, {"f32", {"s", slots}}, axis + "}");
   if (!before && b.random.chance(60))
     weights = b.unary("softmax", weights, axis + "}");
