@@ -1,22 +1,19 @@
-# The libraries that come both shared and static, chosen by FUSION_STATIC_MLIR. Expects MLIR to be found.
+# The libraries that come both shared and static. Expects MLIR to be found.
+
+# MLIR's static libraries name the 150 MB shared LLVM; point them at the few static ones that they need.
+foreach(library ${MLIR_EXPORTED_TARGETS})
+  get_target_property(type ${library} TYPE)
+  get_target_property(links ${library} INTERFACE_LINK_LIBRARIES)
+  if(type STREQUAL "STATIC_LIBRARY" AND links)
+    list(TRANSFORM links REPLACE "^LLVM$"
+      "LLVMRemarks;LLVMBitstreamReader;LLVMDemangle;LLVMTargetParser;LLVMSupport;LLVMDemangle")
+    set_property(TARGET ${library} PROPERTY INTERFACE_LINK_LIBRARIES ${links})
+  endif()
+endforeach()
+
 if(NOT FUSION_STATIC_MLIR)
   find_package(fmt REQUIRED)
-  return()
-endif()
-
-# The exported `LLVM` target is the 150 MB shared library; point it at the few static ones MLIR needs.
-set_target_properties(LLVM PROPERTIES IMPORTED_LOCATION "${LLVM_LIBRARY_DIR}/libLLVMSupport.a")
-get_target_property(configurations LLVM IMPORTED_CONFIGURATIONS)
-foreach(configuration ${configurations} RELEASE RELWITHDEBINFO DEBUG NOCONFIG)
-  set_target_properties(LLVM PROPERTIES
-    IMPORTED_LOCATION_${configuration} "${LLVM_LIBRARY_DIR}/libLLVMSupport.a"
-    IMPORTED_SONAME_${configuration} "")
-endforeach()
-set_property(TARGET LLVM PROPERTY INTERFACE_LINK_LIBRARIES
-  LLVMRemarks LLVMBitstreamReader LLVMDemangle LLVMTargetParser LLVMSupport LLVMDemangle)
-
-# Debian has no static fmt.
-if(NOT TARGET fmt::fmt)
+elseif(NOT TARGET fmt::fmt) # Debian has no static one
   add_library(fmt::fmt INTERFACE IMPORTED)
   set_property(TARGET fmt::fmt PROPERTY INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
 endif()

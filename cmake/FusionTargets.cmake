@@ -1,3 +1,7 @@
+# Whether the target that is linked is to be copied to other machines: it has the property FUSION_PORTABLE
+# (cmake/FusionWheelParts.cmake).
+set(FUSION_PORTABLE "$<BOOL:$<TARGET_PROPERTY:FUSION_PORTABLE>>")
+
 # fusion_library(NAME SOURCES … LINKS … [MLIR mlir-libraries…]): a static library of one room, installed and
 # exported (FusionBase as Fusion::Base; FusionApi, which applications link, as Fusion::Fusion).
 #   MLIR: include MLIR's headers, use the shared precompiled header, link the named libraries.
@@ -68,7 +72,7 @@ function(fusion_use_mlir name)
   if(FUSION_STATIC_MLIR)
     target_link_libraries(${name} PUBLIC ${ARGN})
   else()
-    target_link_libraries(${name} PUBLIC MLIR LLVM)
+    target_link_libraries(${name} PUBLIC "$<IF:${FUSION_PORTABLE},${ARGN},MLIR;LLVM>")
   endif()
   get_target_property(header ${name} PRECOMPILE_HEADERS_REUSE_FROM)
   if(header STREQUAL "FusionPch_test")

@@ -24,8 +24,9 @@ for kind in "$@"; do
     scripts/setup.sh --installed
     (cd build && cpack -G DEB) >&2 || exit 1
   else
-    scripts/setup.sh --no-build
-    .venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w "$out" . || exit 1
+    scripts/setup.sh --wheel-parts
+    .venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w "$out" \
+      -C "cmake.define.FUSION_BUILT=$PWD/build" . || exit 1
   fi
 done
 ls -l "$out"/*.deb "$out"/*.whl 2>/dev/null

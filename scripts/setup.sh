@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the build needs on Debian 12, configures and builds. What is there already is left alone.
-#   scripts/setup.sh [--no-build | --tools | --installed] [--quiet]
-# --tools: fusion-opt, fusion-run and fusion-compile only; --installed: what `cmake --install build` needs,
-# and no tests. Exit codes: 1 the build failed, 2 bad usage, 3 something is missing that this script may not
-# or cannot install.
+#   scripts/setup.sh [--no-build | --tools | --installed | --wheel-parts] [--quiet]
+# --tools: fusion-opt, fusion-run and fusion-compile only; --installed: what `cmake --install build` needs;
+# --wheel-parts: what a wheel has besides the Python module; none of these has the tests. Exit codes: 1 the
+# build failed, 2 bad usage, 3 something is missing that this script may not or cannot install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/nvrtc.sh
@@ -14,8 +14,9 @@ for argument in "$@"; do
     --no-build) build= ;;
     --tools) targets=(fusion-opt fusion-run fusion-compile) ;;
     --installed) targets=(installed) ;;
+    --wheel-parts) targets=(wheel-parts) ;;
     --quiet) quiet=yes ;;
-    *) echo "usage: scripts/setup.sh [--no-build | --tools | --installed] [--quiet]" >&2; exit 2 ;;
+    *) echo "usage: scripts/setup.sh [--no-build | --tools | --installed | --wheel-parts] [--quiet]" >&2; exit 2 ;;
   esac
 done
 
@@ -88,16 +89,17 @@ PYTHON
 pipInstall() { watched .venv/bin/python -m pip install -q --disable-pip-version-check "$@"; }
 
 pythonPackages() {
-  if have numpy onnx onnxruntime safetensors nanobind fastjsonschema; then
+  if have numpy onnx onnxruntime safetensors nanobind scikit-build-core fastjsonschema; then
     step "Python packages: all are in .venv"
     return
   fi
-  step "Python packages: installing numpy, onnx, onnxruntime, safetensors, nanobind and fastjsonschema into .venv"
+  local names="numpy, onnx, onnxruntime, safetensors, nanobind, scikit-build-core and fastjsonschema"
+  step "Python packages: installing $names into .venv"
   [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 ||
     watched python3 -m venv --clear .venv || lacking "python3 -m venv .venv failed"
   pipInstall 'numpy>=1.26,<3' 'onnx>=1.20,<1.23' 'onnxruntime>=1.20,<2' \
-    'safetensors>=0.4,<1' 'nanobind>=2.4,<4' 'fastjsonschema>=2.19,<3' ||
-    lacking "pip could not install numpy, onnx, onnxruntime, safetensors, nanobind and fastjsonschema into .venv"
+    'safetensors>=0.4,<1' 'nanobind>=2.4,<4' 'scikit-build-core>=0.11,<2' 'fastjsonschema>=2.19,<3' ||
+    lacking "pip could not install $names into .venv"
 }
 
 # The folder with a CUDA toolkit's libnvrtc.so.

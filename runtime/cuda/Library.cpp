@@ -1,5 +1,6 @@
 #include "runtime/cuda/Library.h"
 
+#include "runtime/cuda/Hints.h"
 #include "runtime/cuda/Packages.h"
 
 #include <fmt/format.h>
@@ -43,9 +44,8 @@ std::vector<std::string> wheelFolders(const std::string &folder) {
   for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (std::string root = environmentVariable(variable); !root.empty())
       roots.push_back(root);
-#ifdef FUSION_PYTHON_HINT
-  roots.push_back(FUSION_PYTHON_HINT);
-#endif
+  if (const char *hint = pythonHint())
+    roots.push_back(hint);
   if (std::string home = environmentVariable("HOME"); !home.empty())
     roots.push_back(home + "/.local");
   roots.insert(roots.end(), {"/usr/local", "/usr", "/opt/conda"});

@@ -1,6 +1,7 @@
 #include "runtime/cuda/Nvrtc.h"
 
 #include "codegen/target/TargetInfo.h"
+#include "runtime/cuda/Hints.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,9 +62,8 @@ Result<Nvrtc> Nvrtc::open() {
         request.directories.push_back(home + "/lib64");
         request.directories.push_back(home + "/lib");
       }
-#ifdef FUSION_NVRTC_HINT
-    request.directories.push_back(FUSION_NVRTC_HINT);
-#endif
+    if (const char *hint = nvrtcHint())
+      request.directories.push_back(hint);
     for (const char *folder : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) // of CUDA 13, and 12
       for (std::string &found : wheelFolders(folder))
         request.fallbacks.push_back(std::move(found));
