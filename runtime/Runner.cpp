@@ -251,6 +251,7 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs, Results w
   const bool waits = where != Results::Queued || options.communicator;
   if (Status status = waits ? finish() : Status(); !status)
     return status.error();
+  end(std::move(*frame));
   if (!speculated)
     return speculated.error();
   if (where == Results::Host && !options.keepOutputsOnDevice)
@@ -268,8 +269,10 @@ Result<NamedTensors> Executor::Runner::enqueue(const NamedTensors &inputs, void 
   if (!frame)
     return frame.error();
   NamedTensors outputs = results(*frame);
-  if (Status status = speculate(*frame); !status)
-    return status.error();
+  Status speculated = speculate(*frame);
+  end(std::move(*frame));
+  if (!speculated)
+    return speculated.error();
   return outputs;
 }
 

@@ -54,6 +54,8 @@ private:
   };
   /// Checks the inputs, finds or makes their bucket, places every buffer and brings the inputs there.
   Result<Frame> prepare(const NamedTensors &inputs);
+  /// Lets go of the buffers, and keeps the frame's room for the next run.
+  void end(Frame frame);
   /// For the symbols in `symbols`: one that has these shapes, one that can be changed to them, or a new one.
   Result<ShapeBucket *> bucketFor();
   Result<ShapeBucket *> newBucket();
@@ -132,6 +134,7 @@ private:
   std::shared_ptr<void> keptZero; ///< workspace that is kept zero
   size_t keptZeroCapacity = 0;
   ShapeBuckets buckets;
+  Frame spareFrame; ///< without buffers; a fresh one of many is so large that the allocator tidies up for it
   std::vector<const Tensor *> tensors; ///< of the run in hand, for each input port …
   std::vector<int64_t> symbols;        ///< … and the symbols' values
   std::vector<uint64_t> argumentValues;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fusion {
 
@@ -136,8 +137,10 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
     return status.error();
   if (Status status = growKeptZero(shapes.keptZeroBytes); !status)
     return status.error();
-  Frame frame{*bucket, std::vector<void *>(shapes.placeBytes.size(), nullptr),
-              std::vector<std::shared_ptr<void>>(plan.buffers.size())};
+  Frame frame = std::exchange(spareFrame, {});
+  frame.bucket = *bucket;
+  frame.addresses.assign(shapes.placeBytes.size(), nullptr);
+  frame.owners.resize(plan.buffers.size());
   placeTemporaries(shapes, frame.addresses);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     if (plan.buffers[i].kind == BufferPlan::Kind::Weight ||
@@ -162,6 +165,11 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
   if (Status status = checkCaches(frame); !status)
     return status.error();
   return frame;
+}
+
+void Executor::Runner::end(Frame frame) {
+  frame.owners.clear();
+  spareFrame = {nullptr, std::move(frame.addresses), std::move(frame.owners)};
 }
 
 Status Executor::Runner::poison(const Frame &frame) {

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <exception>
+#include <list>
 #include <map>
 #include <mutex>
 #include <new>
@@ -30,6 +31,28 @@ fusion_status fail(const Error &error);
 std::shared_ptr<void> ownerOf(fusion_release release, void *context);
 /// A copy that fusion_free() frees.
 char *copyText(std::string_view text);
+
+/// Maps of a program's inputs, each for a run at a time: the names stay, and room for the shapes. With
+/// hundreds of inputs, making the map anew would be half of what a call costs the host.
+class InputMaps {
+public:
+  /// One for as long as it lives, whose tensors it lets go of then.
+  class Lent {
+  public:
+    Lent(InputMaps &owner, const std::vector<Port> &ports);
+    Lent(const Lent &) = delete;
+    ~Lent();
+    NamedTensors &inputs() { return held.front(); }
+
+  private:
+    InputMaps &owner;
+    std::list<NamedTensors> held; ///< one
+  };
+
+private:
+  std::mutex mutex;
+  std::list<NamedTensors> spare;
+};
 
 /// Runs `work`, which returns a Status; nothing is thrown out of here.
 template <class Work>
@@ -66,6 +89,7 @@ struct fusion_program {
   const std::string device;
   std::vector<std::string> outputNames;
   std::vector<size_t> inputsByName; ///< numbers of the inputs, sorted by their names
+  fusion::c::InputMaps inputMaps;
   std::vector<fusion::Program::Cache> cacheNames;
   std::vector<fusion_cache> caches;
 };

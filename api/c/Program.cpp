@@ -50,20 +50,25 @@ static Result<NamedTensors> named(size_t count, const char *const *names,
   return result;
 }
 
-/// The same for a run. Inputs in the order of the program's, as in a loop over them, are sorted already: with
-/// hundreds of them, looking up each one's place would be a third of what a call costs the host.
-static Result<NamedTensors> inputsOf(const fusion_program &program, size_t count, const char *const *names,
-                                     const fusion_tensor *const *tensors) {
-  const std::vector<Port> &ports = program.program.inputs();
-  bool inOrder = count == ports.size() && names && tensors;
-  for (size_t i = 0; inOrder && i < count; ++i)
-    inOrder = names[i] && tensors[i] && ports[i].name == names[i];
-  if (!inOrder)
-    return named(count, names, tensors);
-  NamedTensors result;
-  for (size_t i : program.inputsByName)
-    result.emplace_hint(result.end(), ports[i].name, tensors[i]->tensor);
-  return result;
+c::InputMaps::Lent::Lent(InputMaps &owner, const std::vector<Port> &ports) : owner(owner) {
+  {
+    std::lock_guard lock(owner.mutex);
+    if (!owner.spare.empty())
+      held.splice(held.begin(), owner.spare, owner.spare.begin());
+  }
+  if (held.empty()) {
+    held.emplace_back();
+    for (const Port &port : ports)
+      inputs().emplace(port.name, Tensor());
+  }
+}
+
+c::InputMaps::Lent::~Lent() {
+  static const Tensor none;
+  for (auto &[name, tensor] : inputs())
+    tensor = none; // its room for a shape stays
+  std::lock_guard lock(owner.mutex);
+  owner.spare.splice(owner.spare.begin(), held);
 }
 
 /// Hands `made` out in the order of `names`.
@@ -83,23 +88,39 @@ static Status give(Result<NamedTensors> made, const std::vector<std::string> &na
   return {};
 }
 
+/// Gives `run` the inputs by name. Those in the order of the program's, as in a loop over them, are not looked
+/// up: they go into a map that is there.
+template <class Run>
+static fusion_status runWith(fusion_program &program, size_t count, const char *const *names,
+                             const fusion_tensor *const *tensors, fusion_tensor **outputs, Run run) {
+  return c::guarded([&]() -> Status {
+    const std::vector<Port> &ports = program.program.inputs();
+    bool inOrder = count == ports.size() && names && tensors;
+    for (size_t i = 0; inOrder && i < count; ++i)
+      inOrder = names[i] && tensors[i] && ports[i].name == names[i];
+    if (!inOrder) {
+      auto given = named(count, names, tensors);
+      return given ? give(run(*given), program.outputNames, outputs) : Status(given.error());
+    }
+    c::InputMaps::Lent lent(program.inputMaps, ports);
+    auto place = lent.inputs().begin();
+    for (size_t i : program.inputsByName)
+      (place++)->second = tensors[i]->tensor;
+    return give(run(lent.inputs()), program.outputNames, outputs);
+  });
+}
+
 fusion_status fusion_program_run(fusion_program *program, size_t count, const char *const *names,
                                  const fusion_tensor *const *inputs, fusion_tensor **outputs) {
-  return c::guarded([&]() -> Status {
-    auto given = inputsOf(*program, count, names, inputs);
-    return given ? give(program->program.run(*given), program->outputNames, outputs)
-                 : Status(given.error());
-  });
+  return runWith(*program, count, names, inputs, outputs,
+                 [&](const NamedTensors &given) { return program->program.run(given); });
 }
 
 fusion_status fusion_program_enqueue(fusion_program *program, void *stream, size_t count,
                                      const char *const *names, const fusion_tensor *const *inputs,
                                      fusion_tensor **outputs) {
-  return c::guarded([&]() -> Status {
-    auto given = inputsOf(*program, count, names, inputs);
-    return given ? give(program->program.enqueue(*given, stream), program->outputNames, outputs)
-                 : Status(given.error());
-  });
+  return runWith(*program, count, names, inputs, outputs,
+                 [&](const NamedTensors &given) { return program->program.enqueue(given, stream); });
 }
 
 fusion_status fusion_program_generate(fusion_program *program, size_t prompt_count,

@@ -48,9 +48,16 @@ Status Session::enter(Stream stream) {
   Result<bool> recording = capturing();
   if (!recording)
     return recording.error();
-  return *recording
-             ? Status()
-             : driver.check(driver.cuStreamWaitEvent(current, queued, 0), "waiting for another stream");
+  if (*recording)
+    return {};
+  if (Status status = isMarked ? Status() : mark(); !status)
+    return status;
+  return driver.check(driver.cuStreamWaitEvent(current, queued, 0), "waiting for another stream");
+}
+
+Status Session::mark() {
+  isMarked = true;
+  return driver.check(driver.cuEventRecordWithFlags(queued, queuedOn, 0), "marking the end of a run");
 }
 
 Status Session::leave() {
@@ -63,7 +70,10 @@ Status Session::leave() {
     return {};
   queuedOn = stream;
   anyQueued = true;
-  return driver.check(driver.cuEventRecordWithFlags(queued, stream, 0), "marking the end of a run");
+  isMarked = false;
+  // These two are there when another stream is to wait, so that runs on one stream go without the mark.
+  const bool stays = stream == own || stream == nullptr;
+  return stays ? Status() : mark();
 }
 
 Events::~Events() {

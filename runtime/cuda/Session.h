@@ -35,11 +35,14 @@ public:
   const int ordinal;
 
 private:
+  /// Marks the end of what was queued on `queuedOn`.
+  Status mark();
+
   Context context = nullptr;
   Stream own = nullptr, current = nullptr;
-  Event queued = nullptr;     ///< after what was queued last …
-  Stream queuedOn = nullptr;  ///< … here
-  bool anyQueued = false;
+  Event queued = nullptr;    ///< after what was queued last …
+  Stream queuedOn = nullptr; ///< … here
+  bool anyQueued = false, isMarked = false;
 };
 
 struct Events {

@@ -19,7 +19,7 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
+FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
 std::map<DevicePointer, size_t> allocations;
 std::map<DevicePointer, int>
     openedBy;               ///< how many "processes", which are threads here, have opened an allocation
@@ -369,6 +369,7 @@ int cuEventCreate(Event *event, unsigned) { return make(event, counters.events);
 int cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
   std::lock_guard lock(mutex);
   recordedOn[event] = stream;
+  ++counters.marks;
   if (capturing && flags != recordExternalEvent)
     return captureUnsupported; // it would become a dependency, not a time
   return queue({[=] { return eventTimes[event] = clockMilliseconds, 0; }});

@@ -8,6 +8,7 @@ struct FakeDriverCounters {
   int changes;      ///< of nodes in executable graphs
   int fills;
   int waits;        ///< of a stream for an event
+  int marks;        ///< events on streams
   void *lastStream; ///< of the last launch or replay
   int gpus;         ///< set by tests
   int reachable;    ///< likewise: whether GPUs reach each other's memory

@@ -97,6 +97,24 @@ TEST_F(Streams, OnlyAnotherStreamWaits) {
   EXPECT_EQ(counters().waits, 3);
 }
 
+TEST_F(Streams, AStreamThatStaysIsMarkedWhenAnotherWaits) {
+  NamedTensors inputs = sampleInputs(2, 8), placed = onDevice(inputs);
+  const int marks = counters().marks;
+  for (int run = 0; run < 3; ++run)
+    ASSERT_TRUE(executor->enqueue(placed, nullptr));
+  EXPECT_EQ(counters().marks, marks);
+  ASSERT_TRUE(executor->enqueue(placed, first)); // which may be gone when the next one comes
+  EXPECT_EQ(counters().waits, 1);
+  EXPECT_EQ(counters().marks, marks + 2);
+  expectSum(executor->run(inputs), inputs);
+  expectSum(executor->run(inputs), inputs);
+  EXPECT_EQ(counters().waits, 2);
+  EXPECT_EQ(counters().marks, marks + 2);
+  ASSERT_TRUE(executor->enqueue(placed, nullptr));
+  EXPECT_EQ(counters().waits, 3);
+  EXPECT_EQ(counters().marks, marks + 3);
+}
+
 TEST_F(Streams, AResultIsTheNextInput) {
   NamedTensors inputs = sampleInputs(2, 8), placed = onDevice(inputs), expected = inputs;
   for (int step = 0; step < 4; ++step) {
