@@ -26,7 +26,7 @@ for kind in "$@"; do
   else
     scripts/setup.sh --wheel-parts
     .venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w "$out" \
-      -C "cmake.define.FUSION_BUILT=$PWD/build" . || exit 1
+      --config-settings "cmake.define.FUSION_BUILT=$PWD/build" . || exit 1
   fi
 done
 ls -l "$out"/*.deb "$out"/*.whl 2>/dev/null

@@ -26,6 +26,7 @@ GENERATED = {f"docs/reference/{name}.md" for name in ("flags", "cpp", "c", "pyth
 OTHERS = {
     "--build",
     "--cflags",
+    "--config-settings",
     "--fmad",
     "--install",
     "--leave-out",
