@@ -141,12 +141,13 @@ NamedTensors Executor::Runner::results(const Frame &frame) const {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const PortPlan &port = plan.outputs[i];
     void *address = static_cast<std::byte *>(frame.addresses[port.buffer]) + shapes.outputOffsets[i];
-    const std::shared_ptr<void> &owner = frame.owners[port.buffer];
+    const std::shared_ptr<void> *found = frame.owners[port.buffer];
+    const std::shared_ptr<void> owner = found ? *found : weights.owner();
+    const Shape &shape = shapes.outputShapes[i], &strides = shapes.outputStrides[i];
+    const Device place = backend->device();
     outputs[port.name] = port.strides.empty()
-                             ? Tensor::wrap(port.type, shapes.outputShapes[i], address,
-                                            owner ? owner : weights.owner(), backend->device())
-                             : Tensor::wrapStrided(port.type, shapes.outputShapes[i], shapes.outputStrides[i],
-                                                   address, owner, backend->device());
+                             ? Tensor::wrap(port.type, shape, address, owner, place)
+                             : Tensor::wrapStrided(port.type, shape, strides, address, owner, place);
   }
   return outputs;
 }
@@ -251,7 +252,7 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs, Results w
   const bool waits = where != Results::Queued || options.communicator;
   if (Status status = waits ? finish() : Status(); !status)
     return status.error();
-  end(std::move(*frame));
+  spareFrame = std::move(*frame);
   if (!speculated)
     return speculated.error();
   if (where == Results::Host && !options.keepOutputsOnDevice)
@@ -270,7 +271,7 @@ Result<NamedTensors> Executor::Runner::enqueue(const NamedTensors &inputs, void 
     return frame.error();
   NamedTensors outputs = results(*frame);
   Status speculated = speculate(*frame);
-  end(std::move(*frame));
+  spareFrame = std::move(*frame);
   if (!speculated)
     return speculated.error();
   return outputs;

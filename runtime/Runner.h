@@ -45,17 +45,17 @@ public:
   std::string algorithmsText() const { return algorithms.text(); }
 
 private:
-  /// One run: its sizes, where every buffer is, and who keeps the interface buffers.
+  /// One run, while the caller's tensors are there: its sizes, where every buffer is, and who keeps the
+  /// interface buffers.
   struct Frame {
     ShapeBucket *bucket = nullptr;
     std::vector<void *> addresses; ///< of ShapePlan's places
-    std::vector<std::shared_ptr<void>> owners;
+    /// Of interface buffers, else null: a tensor's of the caller, or a pool's.
+    std::vector<const std::shared_ptr<void> *> owners;
     Backend::Recording *recording = nullptr; ///< of these launches, if there is one
   };
   /// Checks the inputs, finds or makes their bucket, places every buffer and brings the inputs there.
   Result<Frame> prepare(const NamedTensors &inputs);
-  /// Lets go of the buffers, and keeps the frame's room for the next run.
-  void end(Frame frame);
   /// For the symbols in `symbols`: one that has these shapes, one that can be changed to them, or a new one.
   Result<ShapeBucket *> bucketFor();
   Result<ShapeBucket *> newBucket();
@@ -134,7 +134,7 @@ private:
   std::shared_ptr<void> keptZero; ///< workspace that is kept zero
   size_t keptZeroCapacity = 0;
   ShapeBuckets buckets;
-  Frame spareFrame; ///< without buffers; a fresh one of many is so large that the allocator tidies up for it
+  Frame spareFrame; ///< of the last run, for its room: one of many buffers makes the allocator tidy up
   std::vector<const Tensor *> tensors; ///< of the run in hand, for each input port …
   std::vector<int64_t> symbols;        ///< … and the symbols' values
   std::vector<uint64_t> argumentValues;

@@ -207,7 +207,9 @@ Status Executor::Runner::execute(const Frame &frame) {
   if (*capturing) {
     reserved.push_back(arena);
     reserved.push_back(keptZero);
-    reserved.insert(reserved.end(), frame.owners.begin(), frame.owners.end());
+    for (const std::shared_ptr<void> *owner : frame.owners)
+      if (owner)
+        reserved.push_back(*owner);
   }
   return launchAll(frame);
 }

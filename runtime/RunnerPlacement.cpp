@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace fusion {
 
@@ -64,14 +63,14 @@ Status Executor::Runner::placeCache(const PortPlan &port, const Shape &strides, 
                          tensor.bytes() == frame.bucket->plan.placeBytes[port.buffer];
   if (*usable && (isDonated || (isOurs && tensor.strides() == strides))) {
     address = const_cast<void *>(tensor.data());
-    frame.owners[port.buffer] = tensor.storage();
+    frame.owners[port.buffer] = &tensor.storage();
     return {};
   }
   const size_t bytes = frame.bucket->plan.placeBytes[port.buffer];
-  Result<std::shared_ptr<void>> memory = pools[port.buffer].acquire(*backend, bytes);
+  Result<const std::shared_ptr<void> *> memory = pools[port.buffer].acquire(*backend, bytes);
   if (!memory)
     return Error{memory.error().kind, fmt::format("cache {}: {}", port.name, memory.error().message)};
-  address = memory->get();
+  address = (*memory)->get();
   frame.owners[port.buffer] = *memory;
   if (options.poison)
     if (Status status = backend->fill(address, 0xFF, bytes); !status)
@@ -89,15 +88,15 @@ Status Executor::Runner::placeInput(const PortPlan &port, const Tensor &tensor, 
     return usable.error();
   if (*usable && tensor.isDense() && !writtenInputs[port.buffer]) {
     frame.addresses[port.buffer] = const_cast<void *>(tensor.data());
-    frame.owners[port.buffer] = tensor.storage();
+    frame.owners[port.buffer] = &tensor.storage();
     return {};
   }
-  Result<std::shared_ptr<void>> memory = pools[port.buffer].acquire(*backend, tensor.bytes());
+  Result<const std::shared_ptr<void> *> memory = pools[port.buffer].acquire(*backend, tensor.bytes());
   if (!memory)
     return Error{memory.error().kind, fmt::format("input {}: {}", port.name, memory.error().message)};
-  frame.addresses[port.buffer] = memory->get();
+  frame.addresses[port.buffer] = (*memory)->get();
   frame.owners[port.buffer] = *memory;
-  Tensor target = Tensor::wrap(port.type, tensor.shape(), memory->get(), nullptr, backend->device());
+  Tensor target = Tensor::wrap(port.type, tensor.shape(), (*memory)->get(), nullptr, backend->device());
   Status copied = backend->transfer(tensor, target);
   return copied ? copied
                 : Error{copied.error().kind, fmt::format("input {}: {}", port.name, copied.error().message)};
@@ -137,10 +136,9 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
     return status.error();
   if (Status status = growKeptZero(shapes.keptZeroBytes); !status)
     return status.error();
-  Frame frame = std::exchange(spareFrame, {});
-  frame.bucket = *bucket;
+  Frame frame{*bucket, std::move(spareFrame.addresses), std::move(spareFrame.owners)};
   frame.addresses.assign(shapes.placeBytes.size(), nullptr);
-  frame.owners.resize(plan.buffers.size());
+  frame.owners.assign(plan.buffers.size(), nullptr);
   placeTemporaries(shapes, frame.addresses);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     if (plan.buffers[i].kind == BufferPlan::Kind::Weight ||
@@ -148,11 +146,11 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
       frame.addresses[i] = weights.address(static_cast<BufferId>(i));
     if (plan.buffers[i].kind != BufferPlan::Kind::Output)
       continue;
-    Result<std::shared_ptr<void>> memory = pools[i].acquire(*backend, shapes.placeBytes[i]);
+    Result<const std::shared_ptr<void> *> memory = pools[i].acquire(*backend, shapes.placeBytes[i]);
     if (!memory)
       return Error{memory.error().kind,
                    fmt::format("output {}: {}", plan.buffers[i].name, memory.error().message)};
-    frame.addresses[i] = memory->get();
+    frame.addresses[i] = (*memory)->get();
     frame.owners[i] = *memory;
   }
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -167,10 +165,6 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
   return frame;
 }
 
-void Executor::Runner::end(Frame frame) {
-  frame.owners.clear();
-  spareFrame = {nullptr, std::move(frame.addresses), std::move(frame.owners)};
-}
 
 Status Executor::Runner::poison(const Frame &frame) {
   const ShapePlan &shapes = frame.bucket->plan;

@@ -8,10 +8,10 @@ static constexpr size_t maxBuckets = 32;
 static constexpr size_t maxBlocks = 2;
 static constexpr size_t alwaysChanged = 4; ///< launches: so few are changed sooner than recorded
 
-Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes) {
+Result<const std::shared_ptr<void> *> BufferPool::acquire(Backend &backend, size_t bytes) {
   for (Block &block : blocks)
     if (block.memory.use_count() == 1 && block.capacity >= bytes)
-      return block.memory;
+      return &block.memory;
   // Free blocks that are too small would only hold memory back. What has grown once will grow again: room for
   // that.
   size_t roomy = bytes;
@@ -29,7 +29,7 @@ Result<std::shared_ptr<void>> BufferPool::acquire(Backend &backend, size_t bytes
   if (blocks.size() == maxBlocks)
     blocks.pop_front();
   blocks.push_back({*memory, bytes});
-  return *memory;
+  return &blocks.back().memory;
 }
 
 bool BufferPool::owns(const std::shared_ptr<void> &memory) const {

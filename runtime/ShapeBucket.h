@@ -15,8 +15,8 @@ namespace fusion {
 /// Memory for one buffer that may still be in the caller's hands when the next run comes.
 class BufferPool {
 public:
-  /// Memory of `bytes` or more that nobody else holds.
-  Result<std::shared_ptr<void>> acquire(Backend &backend, size_t bytes);
+  /// Memory of `bytes` or more that nobody else holds; the pointer to it is good until the next call.
+  Result<const std::shared_ptr<void> *> acquire(Backend &backend, size_t bytes);
   /// Whether it is memory that acquire() gave.
   bool owns(const std::shared_ptr<void> &memory) const;
   void release() { blocks.clear(); }

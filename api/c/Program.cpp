@@ -88,8 +88,8 @@ static Status give(Result<NamedTensors> made, const std::vector<std::string> &na
   return {};
 }
 
-/// Gives `run` the inputs by name. Those in the order of the program's, as in a loop over them, are not looked
-/// up: they go into a map that is there.
+/// Gives `run` the inputs by name. Those in the order of the program's, as in a loop over them, are not
+/// looked up: they go into a map that is there.
 template <class Run>
 static fusion_status runWith(fusion_program &program, size_t count, const char *const *names,
                              const fusion_tensor *const *tensors, fusion_tensor **outputs, Run run) {
