@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <thread>
+#include <unistd.h>
 
 using namespace fusion;
 using namespace fusion::fuzz;
@@ -50,7 +51,7 @@ TEST(Trials, RunSideBySide) {
       },
       1);
   for (uint64_t seed = 0; seed < 3; ++seed)
-    ASSERT_TRUE(trials.start("", seed));
+    ASSERT_TRUE(trials.start({{seed, ""}}));
   EXPECT_EQ(trials.running(), 3u);
   for (size_t left = 3; left-- > 0;) {
     auto ended = trials.next();
@@ -69,7 +70,7 @@ TEST(Trials, WhatEndsFirstIsToldFirst) {
       },
       1);
   for (uint64_t seed : {1, 2, 3})
-    ASSERT_TRUE(trials.start("", seed));
+    ASSERT_TRUE(trials.start({{seed, ""}}));
   auto first = trials.next();
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(first->first, 2u);
@@ -94,21 +95,62 @@ TEST(Trials, ACrashIsOneGraphsProblem) {
       1);
   uint64_t seed = 0;
   for (const char *text : {"crash", "hang", "differ", "fine"})
-    ASSERT_TRUE(trials.start(text, seed++));
+    ASSERT_TRUE(trials.start({{seed++, text}}));
   EXPECT_EQ(problemsOf(trials), (std::map<uint64_t, std::string>{{0, "ended by signal 9"},
                                                                  {1, "no answer after 120 s"},
                                                                  {2, "other numbers\nin two lines of 2"},
                                                                  {3, ""}}));
 }
 
+/// Of a process with several graphs, and those after it are checked.
+TEST(Trials, AProblemEndsNoOtherGraph) {
+  TemporaryFolder folder;
+  Trials trials(
+      [&](const std::string &path, uint64_t seed, std::string &) -> Status {
+        std::string text;
+        std::getline(std::ifstream(path), text);
+        std::ofstream(folder.path + "/" + std::to_string(seed)) << getpid();
+        if (text == "crash")
+          raise(SIGKILL);
+        return text == "differ" ? badInput("other numbers") : Status();
+      },
+      1);
+  ASSERT_TRUE(
+      trials.start({{0, "fine"}, {1, "crash"}, {2, "fine"}, {3, "differ"}, {4, "fine"}, {5, "fine"}}));
+  EXPECT_EQ(trials.running(), 1u);
+  EXPECT_EQ(problemsOf(trials),
+            (std::map<uint64_t, std::string>{
+                {0, ""}, {1, "ended by signal 9"}, {2, ""}, {3, "other numbers"}, {4, ""}, {5, ""}}));
+  std::vector<std::string> processes(6);
+  for (size_t i = 0; i < processes.size(); ++i)
+    std::ifstream(folder.path + "/" + std::to_string(i)) >> processes[i];
+  EXPECT_EQ(processes[0], processes[1]);
+  EXPECT_NE(processes[1], processes[2]);
+  EXPECT_EQ(processes[2], processes[3]);
+  EXPECT_NE(processes[3], processes[4]);
+  EXPECT_EQ(processes[4], processes[5]);
+}
+
 TEST(Trials, WhatTheMachineLacksIsAnError) {
   Trials trials([](const std::string &, uint64_t, std::string &) -> Status { return environment("no GPU"); },
                 1);
-  ASSERT_TRUE(trials.start("", 1));
+  ASSERT_TRUE(trials.start({{1, ""}}));
   auto ended = trials.next();
   ASSERT_FALSE(ended);
   EXPECT_EQ(ended.error().kind, ErrorKind::Environment);
   EXPECT_EQ(ended.error().message, "no GPU");
+}
+
+/// A kernel that faults says so too, and is not to end the search.
+TEST(Trials, WhatIsLackingAfterAnAnswerIsAGraphsProblem) {
+  Trials trials(
+      [](const std::string &, uint64_t seed, std::string &) -> Status {
+        return seed == 1 ? environment("an illegal address") : Status();
+      },
+      1);
+  ASSERT_TRUE(trials.start({{0, ""}, {1, ""}, {2, ""}}));
+  EXPECT_EQ(problemsOf(trials),
+            (std::map<uint64_t, std::string>{{0, ""}, {1, "an illegal address"}, {2, ""}}));
 }
 
 TEST(Trials, EndWithTheirObject) {
@@ -120,7 +162,7 @@ TEST(Trials, EndWithTheirObject) {
           return {};
         },
         1);
-    ASSERT_TRUE(trials.start("", 1));
+    ASSERT_TRUE(trials.start({{1, ""}}));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
 }
