@@ -60,15 +60,19 @@ template <class T> DEVICE T load(packed<T> from) {
 template <class T> DEVICE T load_early(packed<T> from) {
   return half_byte<T>((u32)load_early(from.bytes + (from.at >> 1)) >> (from.at & 1) * 4 & 15u);
 }
-template <class T, int N> DEVICE Vec<T, N> load_vec(packed<T> from) {
-  if constexpr (N == 1) {
-    return Vec<T, N>{{load(from)}};
-  } else {
-    const Vec<u8, N / 2> pairs = load_vec<u8, N / 2>(from.bytes + (from.at >> 1));
-    Vec<T, N> values;
+template <class T, int N> DEVICE Vec<T, N> half_bytes(const Vec<u8, N / 2> &pairs) {
+  Vec<T, N> values;
 #pragma unroll
-    for (int i = 0; i < N; ++i)
-      values[i] = half_byte<T>((u32)pairs[i / 2] >> (i % 2 * 4) & 15u);
-    return values;
-  }
+  for (int i = 0; i < N; ++i)
+    values[i] = half_byte<T>((u32)pairs[i / 2] >> (i % 2 * 4) & 15u);
+  return values;
+}
+template <class T, int N> DEVICE Vec<T, N> load_vec(packed<T> from) {
+  if constexpr (N == 1)
+    return Vec<T, N>{{load(from)}};
+  else
+    return half_bytes<T, N>(load_vec<u8, N / 2>(from.bytes + (from.at >> 1)));
+}
+template <class T, int N> DEVICE Vec<T, N> load_early_vec(packed<T> from) {
+  return half_bytes<T, N>(load_early_vec<u8, N / 2>(from.bytes + (from.at >> 1)));
 }

@@ -205,6 +205,28 @@ struct Dequantise {
     return round_to<T>(value * scale);
   }
 };
+/// The decoders of neighbouring blocks along k, whose scales and zero points were read at once.
+template <class Decoder, class Scales, class Zeros>
+struct Decoders {
+  Scales scales;
+  Zeros zeros;
+  DEVICE Decoder operator[](int block) const {
+    if constexpr (Decoder::has_zero)
+      return {to_f32(scales[block]), zeros[block]};
+    else
+      return {to_f32(scales[block]), {}};
+  }
+};
+template <class Decoder, class Scales, class Zeros>
+DEVICE Decoders<Decoder, Scales, Zeros> decoders_of(const Scales &scales, const Zeros &zeros) {
+  return {scales, zeros};
+}
+/// One for all blocks.
+template <class T>
+struct Alike {
+  T value;
+  DEVICE T operator[](int) const { return value; }
+};
 /// q - zero point, as integers that wrap.
 template <class Zero = NoZeroPoint>
 struct Shift {

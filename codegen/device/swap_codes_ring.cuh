@@ -19,6 +19,7 @@ struct SwapSumsConfig : Config {
 ///                        divides the depth, 16 at least; 0: all do
 ///   scale_fits           scales have the type `type`
 ///   groups               warpgroups that multiply
+///   entries_at_once      `Weights` has decoders(matmul, i, k): those of a step, read at once
 /// `Weights`: element, bits, decoder of gemm.cuh's B.
 template <class Config, class Weights>
 struct SwapCodes : SwapAB<SwapSumsConfig<Config>> {
@@ -66,6 +67,28 @@ DEVICE u32 codes_of_row(int r) {
   return (u32)(r * LineBytes + ((r * LineBytes / 128 & LineBytes / 16 - 1) << 4));
 }
 
+template <class Decoder, int N>
+struct EachDecoder {
+  Decoder at[N];
+  DEVICE const Decoder &operator[](int i) const { return at[i]; }
+};
+/// The decoders of a step for one row of the weights.
+template <class Config, class Weights>
+DEVICE auto decoders_of_step(const Weights &weights, int matmul, i64 column, i64 step, i64 depth_of_all) {
+  using Block = SwapCodes<Config, Weights>;
+  if constexpr (Config::entries_at_once) {
+    return weights.decoders(matmul, column, step * Block::depth);
+  } else {
+    EachDecoder<typename Block::Decoder, Block::entries> decoders;
+#pragma unroll
+    for (int block = 0; block < Block::entries; ++block) {
+      const i64 k = step * Block::depth + block * Config::scale_depth;
+      decoders.at[block] = weights.decoder(matmul, column, k < depth_of_all ? k : depth_of_all - 1);
+    }
+    return decoders;
+  }
+}
+
 /// Prepares the scales of every third stage, a lane those of a column at a time. By a warp. It asks for the
 /// first columns' before there is room for them.
 template <class Config, class Weights, class Shape>
@@ -73,26 +96,25 @@ DEVICE void fill_scales(const Shape &shape, const Weights &weights, u8 *ring, u6
                         const SwapWork &work, int which) {
   using Block = SwapCodes<Config, Weights>;
   using Entry = typename Block::Entry;
+  using Decoders = decltype(decoders_of_step<Config>(weights, 0, 0, 0, 0));
   constexpr int columns = 64 * Block::tiles / 32; // of a lane
-  constexpr int at_once = Block::entries >= 8 ? 2 : Block::entries >= 4 ? larger(2, columns / 2) : columns;
+  constexpr int at_once = Config::entries_at_once || Block::entries < 4 ? columns
+                          : Block::entries < 8                          ? larger(2, columns / 2)
+                                                                        : 2;
   const int lane = (int)lane_id();
   for_own_steps<Config, Block>(
       shape, work, empty, which, [&](const BlockPlace &place, int step, int stage, const AwaitStage &await) {
         Entry *to = reinterpret_cast<Entry *>(ring + stage * Block::stage_bytes + Block::entries_at);
 #pragma unroll
         for (int first = 0; first < columns; first += at_once) {
-          typename Block::Decoder decoders[at_once][Block::entries];
+          Decoders decoders[at_once];
 #pragma unroll
           for (int i = 0; i < at_once; ++i) {
             const int tile = (first + i) / 2, sum = tile / Config::tiles;
             const i64 column = column_of<Config>(place, tile, (first + i) % 2 * 32 + lane),
                       n = shape.n(place.matmul + sum);
-#pragma unroll
-            for (int block = 0; block < Block::entries; ++block) {
-              const i64 k = (i64)step * Block::depth + block * Config::scale_depth;
-              decoders[i][block] = weights.decoder(place.matmul + sum, column < n ? column : n - 1,
-                                                   k < shape.k() ? k : shape.k() - 1);
-            }
+            decoders[i] = decoders_of_step<Config>(weights, place.matmul + sum, column < n ? column : n - 1,
+                                                   step, shape.k());
           }
           if (first == 0)
             await();

@@ -202,8 +202,8 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
   const bool computes = !problem.prologue.empty();
   if (computes) {
     const int64_t depth = *problem.k.constant();
-    const std::string rows = fmt::format("ComputedRows<{}, Config::rows, {}>",
-                                         body::spelling(problem.a.type), depth);
+    const std::string rows =
+        fmt::format("ComputedRows<{}, Config::rows, {}>", body::spelling(problem.a.type), depth);
     entry.line(fmt::format("const auto prologue = [&](const {} &normal) {{", rows));
     emitPrologue(source, entry, region, context, problem, threads, rows);
     entry.line("};");
@@ -216,11 +216,12 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
 }
 
 KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks,
-                                        bool isEarly, const TensorMapArgument &mapOfA,
+                                        bool isEarly, int64_t entriesAtOnce, const TensorMapArgument &mapOfA,
                                         llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");
   source.declare(source.config.text());
-  return finishWithMaps({sizes(), codes(isEarly), epilogue(sums)}, threads, clusterBlocks, &mapOfA, mapOf);
+  return finishWithMaps({sizes(), codes(isEarly, entriesAtOnce), epilogue(sums)}, threads, clusterBlocks,
+                        &mapOfA, mapOf);
 }
 
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,

@@ -59,9 +59,10 @@ public:
                            llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf,
                            const TileHeads *heads = nullptr);
   /// Of gemm_swap_codes: sizes, scales and zero points, the epilogue, and maps of A and of the codes of each
-  /// B. `isEarly`: scales are read before pdl_wait().
+  /// B. `isEarly`: scales are read before pdl_wait(). `entriesAtOnce`: so many scales that neighbour along k,
+  /// and zero points, are read as one vector each, from multiples of their block on; 0: one by one.
   KernelDraft finishSwapCodes(const Sums &sums, uint32_t threads, uint32_t clusterBlocks, bool isEarly,
-                              const TensorMapArgument &mapOfA,
+                              int64_t entriesAtOnce, const TensorMapArgument &mapOfA,
                               llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf);
 
 private:
@@ -72,7 +73,7 @@ private:
   /// The epilogue that makes heads; the lines in front of its use.
   std::string headEpilogue(const Sums &sums, const TileHeads &heads, body::Code &entry);
   /// What B's elements are and how they are decoded.
-  std::string codes(bool isEarly);
+  std::string codes(bool isEarly, int64_t entriesAtOnce);
   std::string sizes();
   /// Of gemm_sm90 and gemm_swap_ab: what multiplies the sums of quantised operands.
   std::string scales();

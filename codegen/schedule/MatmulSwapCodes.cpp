@@ -35,6 +35,31 @@ bool isClose(const Problem &problem) {
   return depth != 0 && depth < 32;
 }
 
+/// Scales of a row in a step that one vector holds, and zero points; 0 if they are to be read one by one.
+int64_t entriesAtOnce(const Problem &problem, int64_t depth) {
+  const int64_t shared = scaleDepth(problem, depth);
+  if (shared == 0 || *problem.k.constant() % depth != 0)
+    return 0;
+  const int64_t entries = depth / shared;
+  auto isVector = [&](const std::optional<ScaleOrZero> &entry, bool isInteger) {
+    if (!entry || entry->literal)
+      return true;
+    const int64_t bits = entry->packed ? 4 : 8 * static_cast<int64_t>(byteSize(entry->type)),
+                  vectorBits = std::min<int64_t>(entries * bits, 128);
+    auto isWhole = [&](const Dim &elements) {
+      const std::optional<int64_t> count = elements.constant();
+      return count && *count * bits % vectorBits == 0;
+    };
+    return entry->rowBlock == shared && entry->rowStrides.size() == 1 && entry->rowStrides[0] == Dim(1) &&
+           vectorBits >= 8 && (!isInteger || bits <= 8) && isWhole(entry->offset) &&
+           isWhole(entry->columnStride);
+  };
+  const bool are = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
+    return isVector(matmul.b.decode->scale, false) && isVector(matmul.b.decode->zero, true);
+  });
+  return are ? entries : 0;
+}
+
 bool scaleFits(const Problem &problem) {
   const Decode &decode = *problem.b.decode;
   return !decode.scale->literal && decode.scale->type == decode.type;
@@ -162,6 +187,8 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
   source.set("depth", sharing.depth);
   source.set("scale_depth", scaleDepth(problem, sharing.depth));
   source.set("scale_fits", scaleFits(problem));
+  const int64_t atOnce = entriesAtOnce(problem, sharing.depth);
+  source.set("entries_at_once", atOnce > 0);
   source.set("groups", sharing.groups);
   source.set("stages", sharing.stages);
   source.set("k_split", sharing.kSplit);
@@ -179,7 +206,7 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
     source.set("launches_early", true);
   KernelDraft draft = source.finishSwapCodes(
       sums, static_cast<uint32_t>(128 * (sharing.groups + 1)), static_cast<uint32_t>(sharing.kSplit), isEarly,
-      mapOfSwappedRows(problem), [&](const Matmul &matmul) {
+      atOnce, mapOfSwappedRows(problem), [&](const Matmul &matmul) {
         const Operand &b = matmul.b;
         const Dim perByte = 8 / bitsOf(b);
         TensorMapArgument map =

@@ -32,6 +32,8 @@ public:
   /// What the elements are, without where they lie.
   void writeElements();
   void writeDecoder();
+  /// Of B, those of `count` neighbouring blocks along k. See GemmSource::finishSwapCodes().
+  void writeDecoders(int64_t count);
 
 private:
   const Operand &first() const { return *operands.front(); }
@@ -47,6 +49,9 @@ private:
   /// The scale or zero point at row i (of A, or of B seen as rows) and k.
   scalar::Value entryValue(Graph &graph, bool isScale);
   scalar::Value entryOf(Graph &graph, const ScaleOrZero &found);
+  scalar::Value placeOf(Graph &graph, const ScaleOrZero &found);
+  std::string vectorText(bool isScale, int64_t count, body::Code &code);
+  std::string decoderType() const;
   scalar::Value scaled(Graph &graph, scalar::Value index, const Dim &stride) {
     return stride == Dim(0) ? graph.index(0) : graph.mul(index, functor.size(graph, stride));
   }
@@ -157,6 +162,10 @@ void OperandWriter::writeDepth() {
 scalar::Value OperandWriter::entryOf(Graph &graph, const ScaleOrZero &found) {
   if (found.literal)
     return constantValue(graph, functor, nn::ConstantOp(found.literal));
+  return graph.load(functor.pointer(found.input, access), placeOf(graph, found));
+}
+
+scalar::Value OperandWriter::placeOf(Graph &graph, const ScaleOrZero &found) {
   const scalar::Value row = at(graph, isA ? "i" : "k"), column = at(graph, isA ? "k" : "i");
   auto block = [&](scalar::Value index, int64_t size) { return graph.div(index, graph.index(size)); };
   scalar::Value place = functor.size(graph, found.offset);
@@ -165,8 +174,7 @@ scalar::Value OperandWriter::entryOf(Graph &graph, const ScaleOrZero &found) {
   place = graph.add(place, found.rowStrides.size() == 1
                                ? scaled(graph, block(row, found.rowBlock), found.rowStrides[0])
                                : alongRows(graph, row, found.rowStrides));
-  place = graph.add(place, scaled(graph, block(column, found.columnBlock), found.columnStride));
-  return graph.load(functor.pointer(found.input, access), place);
+  return graph.add(place, scaled(graph, block(column, found.columnBlock), found.columnStride));
 }
 
 scalar::Value OperandWriter::entryValue(Graph &graph, bool isScale) {
@@ -188,16 +196,52 @@ void OperandWriter::writeDecoder() {
   printer.inlineAll();
   body::Code code(2);
   SmallVector<std::string> members;
-  const std::string zeroType =
-      decode.zero ? body::spelling(scalar::registerType(decode.zero->type)) : "NoZeroPoint";
   if (decode.scale)
     members.push_back(printer.value(graph.convertRegister(DType::F32, entryValue(graph, true)), code));
   members.push_back(decode.zero ? printer.value(entryValue(graph, false), code) : "{}");
-  functor.method(fmt::format("DEVICE {} decoder(int matmul, i64 i, i64 k) const",
-                             decode.scale
-                                 ? fmt::format("Dequantise<{}, {}>", body::spelling(decode.type), zeroType)
-                                 : fmt::format("Shift<{}>", zeroType)),
+  functor.method(fmt::format("DEVICE {} decoder(int matmul, i64 i, i64 k) const", decoderType()),
                  fmt::format("{{{}}}", llvm::join(members, ", ")));
+}
+
+std::string OperandWriter::decoderType() const {
+  const Decode &decode = *first().decode;
+  const std::string zeroType =
+      decode.zero ? body::spelling(scalar::registerType(decode.zero->type)) : "NoZeroPoint";
+  return decode.scale ? fmt::format("Dequantise<{}, {}>", body::spelling(decode.type), zeroType)
+                      : fmt::format("Shift<{}>", zeroType);
+}
+
+std::string OperandWriter::vectorText(bool isScale, int64_t count, body::Code &code) {
+  if (!entry(first(), isScale))
+    return "NoZeroPoint{}";
+  std::string choice;
+  for (auto [number, operand] : llvm::enumerate(operands)) {
+    const ScaleOrZero &found = *entry(*operand, isScale);
+    Graph graph;
+    body::Names names;
+    body::Printer printer(graph, names);
+    printer.inlineAll();
+    const std::string type = body::spelling(found.type);
+    std::string text;
+    if (found.literal)
+      text = fmt::format("Alike<{}>{{{}}}", body::spelling(scalar::registerType(found.type)),
+                         printer.value(entryOf(graph, found), code));
+    else
+      text = fmt::format("{}<{}, {}>({} + ({}))",
+                         access == scalar::Access::Early ? "load_early_vec" : "load_vec", type, count,
+                         found.packed ? fmt::format("packed<{}>({})", type, functor.input(found.input))
+                                      : functor.input(found.input),
+                         printer.value(placeOf(graph, found), code));
+    choice += number + 1 < operands.size() ? fmt::format("matmul == {} ? {} : ", number, text) : text;
+  }
+  return choice;
+}
+
+void OperandWriter::writeDecoders(int64_t count) {
+  body::Code code(2);
+  const std::string scales = vectorText(true, count, code), zeros = vectorText(false, count, code);
+  code.line(fmt::format("return decoders_of<{}>({}, {});", decoderType(), scales, zeros));
+  functor.method("DEVICE auto decoders(int matmul, i64 i, i64 k) const", code);
 }
 
 void OperandWriter::writeElements() {
@@ -280,11 +324,13 @@ std::string GemmSource::operand(bool isA) {
   return functor.instance();
 }
 
-std::string GemmSource::codes(bool isEarly) {
+std::string GemmSource::codes(bool isEarly, int64_t entriesAtOnce) {
   body::Functor functor(source, "Weights");
   OperandWriter writer(problem, false, functor, isEarly ? scalar::Access::Early : scalar::Access::Plain);
   writer.writeElements();
   writer.writeDecoder();
+  if (entriesAtOnce > 0)
+    writer.writeDecoders(entriesAtOnce);
   source.declare(functor.text());
   return functor.instance();
 }

@@ -147,6 +147,23 @@ TEST(MatmulSwapCodes, Blocks) {
   EXPECT_FALSE(has(run({65, 72, 544, "i8", "f16", "f16", 16, true}), "gemm_swap_codes<Config>"));
 }
 
+/// Where they lie side by side and steps are whole; else one by one.
+TEST(MatmulSwapCodes, ScalesOfAStepAtOnce) {
+  auto isAtOnce = [](const Form &form) { return has(takes(form), "entries_at_once = true"); };
+  for (int block : {16, 32, 64, 128})
+    for (int m : {7, 60}) {
+      EXPECT_TRUE(isAtOnce({m, 72, 512, "ui4", "bf16", "bf16", block, true}));
+      EXPECT_TRUE(isAtOnce({m, 72, 512, "i8", "f16", "f16", block, true}));
+      EXPECT_TRUE(isAtOnce({m, 72, 512, "i4", "f16", "f32", block, false}));
+      EXPECT_TRUE(isAtOnce({m, 72, 512, "f8E4M3FN", "bf16", "f32", block, false}));
+    }
+  EXPECT_TRUE(isAtOnce({7, 14336, 512, "ui4", "bf16", "bf16", 32, true}));
+  EXPECT_TRUE(isAtOnce({20, 136, 512, "ui4", "bf16", "bf16", 32, true, true}));
+  EXPECT_FALSE(isAtOnce({7, 72, 512, "ui4", "bf16", "bf16", 256, true})); // one a step
+  EXPECT_FALSE(isAtOnce({7, 72, 544, "ui4", "bf16", "bf16", 32, true}));
+  EXPECT_FALSE(isAtOnce({7, 72, 512, "ui4", "bf16", "bf16", 48, true}));
+}
+
 /// Blocks with a share of K, one tile each, and several tiles one after the other or at once.
 TEST(MatmulSwapCodes, WaysToShareOut) {
   for (auto [n, split] : {std::pair(512, 8), std::pair(1280, 4), std::pair(2048, 3), std::pair(4096, 2)})
