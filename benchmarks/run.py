@@ -2,9 +2,9 @@
 """Benchmarks on one GPU: ours against PyTorch, torch.compile, cuBLASLt, cuDNN and FlashInfer, in one run.
 
     benchmarks/run.py [--fusion-run=build/bin/fusion-run] [--json=benchmark.json] [--only=REGEX] [--quick]
-        benchmarks/run.py ab GRAPH [--inputs=F.safetensors]      fused, --no-fuse, and each fusion left out
-        (see ab.py) benchmarks/before_after.py OLD NEW                       two builds of fusion-run, case by
-        case benchmarks/plot.py benchmark.json                        figures from the results
+    benchmarks/run.py ab GRAPH [--inputs=F.safetensors]      fused, --no-fuse, each fusion left out (ab.py)
+    benchmarks/before_after.py OLD NEW                       two builds of fusion-run, case by case
+    benchmarks/plot.py benchmark.json                        figures from the results
 
 Prints a line a case: median microseconds of a call, the limit (the bytes that must move over the copy rate,
 or the operations over the matrix rate, both measured in this run), the ratio to the best opponent; the same
