@@ -59,13 +59,14 @@ public:
     static constexpr float infinity = std::numeric_limits<float>::infinity(),
                            nan = std::numeric_limits<float>::quiet_NaN();
     const float largest = std::min(largestOf(tensor.type()), chosen.largest),
+                opposite = chosen.cancel ? -largest : largest,
                 normal = std::ldexp(1.f, smallestExponent(tensor.type())), denormal = normal / 4;
     const std::vector<std::vector<float>> kinds = {
         {nan},
         {infinity, -infinity},
         {0, -0.f, denormal, -denormal, normal},
-        {largest, -largest, largest / 2},
-        {nan, infinity, -infinity, 0, -0.f, denormal, largest, -largest}};
+        {largest, opposite, largest / 2},
+        {nan, infinity, -infinity, 0, -0.f, denormal, largest, opposite}};
     const std::vector<float> &kind = kinds[static_cast<size_t>(chosen.tiny ? 2 : below(kinds.size()))];
     std::vector<float> values = tensor.toFloats();
     const int64_t often = below(2) ? 64 : 8;

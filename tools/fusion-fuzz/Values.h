@@ -14,9 +14,9 @@ namespace fusion::fuzz {
 
 /// Some elements of floats without a role are NaN, infinite, zeros of both signs, denormal, or the largest
 /// and smallest of their type and at most `largest`, and some decays are -infinity; with `tiny` zeros and
-/// denormals only.
+/// denormals only, without `cancel` no largest ones of both signs, whose sum is a rounding of the others.
 struct SpecialValues {
-  bool tiny = false;
+  bool tiny = false, cancel = true;
   float largest = std::numeric_limits<float>::max();
 };
 

@@ -60,9 +60,8 @@ uint64_t mostOfAProcess() { return device == "cuda" ? 25 : 1; }
 unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 /// Of the coarsest type that anything in the graph has: an f32 may have been bf16.
-fuzz::Agreement agreementOf(mlir::func::FuncOp function, const NamedTensors &inputs, bool special) {
+fuzz::Agreement agreementOf(mlir::func::FuncOp function, const NamedTensors &inputs) {
   fuzz::Agreement rule;
-  rule.byRows = special;
   const bool hasTies = quantises(function);
   double coarsest = hasTies ? roundingTolerance(DType::I8, inputs) : 0;
   function.walk([&](mlir::Operation *op) {
@@ -141,7 +140,10 @@ public:
     auto expected = asWritten->run(inputs);
     if (!expected) // such as a symbol that no input tells
       return Error{expected.error().kind, badlyMade + expected.error().message};
-    const fuzz::Agreement rule = agreementOf(function, inputs, special);
+    fuzz::Agreement rule = agreementOf(function, inputs);
+    // What is far down GELU's tail is a rounding of 1 + erf: as near as the row's others, not as its own
+    // size.
+    rule.byRows = special && !(hasTails && device != "cpu");
     std::optional<std::map<std::string, fuzz::Evidence>> evidence;
     for (auto &[way, program] : programs) {
       auto outputs = program.run(inputs);
@@ -164,11 +166,13 @@ public:
   }
 
 private:
-  /// Of emitted kernels: they choose the order of sums in f32, which must not overflow in any.
+  /// Of emitted kernels: they choose the order of sums in f32, which must not overflow in any, nor be what
+  /// is left of two large ones.
   std::optional<fuzz::SpecialValues> values() const {
     if (!special)
       return std::nullopt;
-    return device == "cpu" ? fuzz::SpecialValues() : fuzz::SpecialValues{.tiny = hasTails, .largest = 1e9f};
+    return device == "cpu" ? fuzz::SpecialValues()
+                           : fuzz::SpecialValues{.tiny = hasTails, .cancel = false, .largest = 1e9f};
   }
   static RunOn emittedOn() {
     return device == "cuda" ? RunOn::Cuda : device == "emulate" ? RunOn::Emulate : RunOn::Cpu;
