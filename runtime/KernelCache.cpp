@@ -139,7 +139,8 @@ void KernelCache::put(std::string_view key, std::string_view bytes) {
   const std::string_view kind = key.substr(0, std::min(key.find_first_of(" \n"), mostKindLength));
   const std::string header = fmt::format("{}{} {}\n", magic, codeOf(*folder, name, kind, bytes), kind);
   const std::string_view parts[] = {header, bytes};
-  if (Status status = writeFileAtomically(path, parts, 0600); !status)
+  // Not synced: an entry that a power failure damages fails its check.
+  if (Status status = writeFileAtomically(path, parts, {.mode = 0600, .syncs = false}); !status)
     return reportUnwritable(status.error().message);
   folder->noteWritten(bytes.size(), mostBytes());
 }

@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
-#include <set>
 #include <optional>
+#include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -148,12 +148,13 @@ Status writeInPlace(const std::string &path, std::span<const std::string_view> p
   return {};
 }
 
-/// Fills and syncs the temporary file; 0 or an errno. `mode`: of the file that it replaces, if there is one.
-int fillTemporary(int descriptor, std::span<const std::string_view> parts, std::optional<mode_t> mode) {
+/// Fills the temporary file; 0 or an errno. `mode`: of the file that it replaces, if there is one.
+int fillTemporary(int descriptor, std::span<const std::string_view> parts, std::optional<mode_t> mode,
+                  bool syncs) {
   for (std::string_view part : parts)
     if (int code = writeAll(descriptor, part))
       return code;
-  if ((mode && ::fchmod(descriptor, *mode) != 0) || ::fsync(descriptor) != 0)
+  if ((mode && ::fchmod(descriptor, *mode) != 0) || (syncs && ::fsync(descriptor) != 0))
     return errno;
   return 0;
 }
@@ -220,7 +221,7 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.number < 0)
     return systemError(path, errno);
-  struct stat facts{};
+  struct stat facts {};
   if (::fstat(descriptor.number, &facts) != 0)
     return systemError(path, errno);
   if (!S_ISREG(facts.st_mode))
@@ -277,8 +278,9 @@ Status writeFileAtomically(const std::string &path, std::string_view contents) {
   return writeFileAtomically(path, std::span<const std::string_view>(&contents, 1));
 }
 
-Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts, unsigned mode) {
-  struct stat facts{};
+Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts,
+                           const WriteOptions &options) {
+  struct stat facts {};
   bool exists = ::stat(path.c_str(), &facts) == 0;
   if (exists && S_ISDIR(facts.st_mode))
     return systemError(path, EISDIR);
@@ -287,16 +289,19 @@ Status writeFileAtomically(const std::string &path, std::span<const std::string_
   // A link keeps pointing at the file whose contents change.
   std::string target = exists ? canonicalPath(path) : path;
   std::string temporary;
-  Descriptor file(openTemporary(target, mode, temporary));
+  Descriptor file(openTemporary(target, options.mode, temporary));
   if (file.number < 0)
     return systemError(path, errno);
   const TemporaryPath removed(temporary);
   int code =
-      fillTemporary(file.number, parts, exists ? std::optional<mode_t>(facts.st_mode & 07777) : std::nullopt);
+      fillTemporary(file.number, parts, exists ? std::optional<mode_t>(facts.st_mode & 07777) : std::nullopt,
+                    options.syncs);
   if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0)
     code = errno;
   if (code != 0)
     return systemError(path, code);
+  if (!options.syncs)
+    return {};
   // The rename itself survives a crash only once the folder is on disk; not every file system allows this.
   size_t slash = target.rfind('/');
   std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : target.substr(0, slash);

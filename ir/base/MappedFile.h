@@ -66,8 +66,12 @@ private:
 /// Writes `contents` to a temporary name beside `path`, fsyncs, and renames it there.
 /// An existing `path` that is no regular file, such as /dev/stdout, is written in place.
 Status writeFileAtomically(const std::string &path, std::string_view contents);
-/// The same for contents that lie in several parts. A new file has `mode` less the process's mask.
+struct WriteOptions {
+  unsigned mode = 0666; ///< of a new file, less the process's mask
+  bool syncs = true;    ///< false: after a power failure it may be there with other contents
+};
+/// The same for contents that lie in several parts.
 Status writeFileAtomically(const std::string &path, std::span<const std::string_view> parts,
-                           unsigned mode = 0666);
+                           const WriteOptions &options = {});
 
 } // namespace fusion

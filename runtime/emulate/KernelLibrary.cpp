@@ -192,7 +192,7 @@ std::string LibraryFolder::precompiled(const HostCompiler &compiler, const std::
                             TemporaryPath::AndLonger);
   const std::string own = parts.path() + ".pch";
   const std::string_view contents[] = {text};
-  const bool made = writeFileAtomically(header, contents, 0600) &&
+  const bool made = writeFileAtomically(header, contents, {.mode = 0600}) &&
                     compiler.precompile(header, own, own + ".log") && authenticate(*kept, own) &&
                     rename(own.c_str(), result.c_str()) == 0;
   return made ? result : std::string();

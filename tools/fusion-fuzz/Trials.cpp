@@ -105,7 +105,9 @@ Status Trials::start(const std::vector<GraphText> &graphs) {
   for (const auto &[seed, text] : graphs) {
     trial->files.emplace_back(
         seed, (temporary / fmt::format("fusion-fuzz-{}-{}.mlir", getpid(), number++)).string());
-    if (Status status = writeFileAtomically(trial->files.back().path.path(), text); !status)
+    const std::string_view parts[] = {text};
+    if (Status status = writeFileAtomically(trial->files.back().path.path(), parts, {.syncs = false});
+        !status)
       return environment(status.error().message + "; set TMPDIR");
   }
   if (Status status = launch(*trial); !status)
