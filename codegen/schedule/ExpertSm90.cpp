@@ -16,28 +16,6 @@ int64_t stagesOf(const Problem &problem, const TargetInfo &target, int64_t width
   return matmul::ringStages(problem, target, width, reserved);
 }
 
-/// Whether the epilogue of a tile ends behind the products of the next: its pieces are done a group at a
-/// time, one a step. As in parked_tile.cuh.
-bool hidesEpilogue(const Problem &problem, int64_t width) {
-  const int64_t pieces = 2 * ((width + 31) / 32), whole = problem.accumulators() > 1 ? 4 : 8,
-                group = pieces % 8 == 0   ? whole
-                        : pieces % 7 == 0 ? 7
-                        : pieces % 6 == 0 ? 6
-                                          : pieces;
-  const int64_t steps = *problem.k.constant() / 64;
-  return pieces <= steps / group * group;
-}
-
-/// The widest that hides its epilogue and computes few columns in vain; else the widest.
-int64_t widthOf(const Region &region, const Problem &problem) {
-  const SmallVector<int64_t> widths = matmul::ringWidths(region, problem);
-  const int64_t columns = *problem.n.constant();
-  for (int64_t width : widths)
-    if (hidesEpilogue(problem, width) && (columns + width - 1) / width * width * 20 <= columns * 21)
-      return width;
-  return widths.front();
-}
-
 TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul, int64_t width) {
   TensorMapArgument map = matmul::mapOfB(problem, matmul, width);
   map.shape[0] = problem.routing->experts;
@@ -88,7 +66,8 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
   auto analysed = matmul::analyseExperts(region, context);
   const Problem &problem = std::get<Problem>(analysed);
   matmul::GemmSource source(region, context, problem, "expert_sm90");
-  const int64_t width = widthOf(region, problem), stages = stagesOf(problem, context.target, width);
+  const int64_t width = matmul::ringWidths(region, problem).front(),
+                stages = stagesOf(problem, context.target, width);
   matmul::setRing(source, problem, width, stages);
   source.set("columns_first", columnsFirst(problem, context.target));
   source.set("gathered", true);

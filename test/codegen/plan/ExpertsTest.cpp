@@ -103,17 +103,5 @@ TEST(Experts, KernelsByTheNumberOfTokens) {
   }
 }
 
-/// Short products leave fewer steps than a wide tile's epilogue has pieces.
-TEST(Experts, TilesAreAsWideAsTheirEpilogueHides) {
-  for (const auto &[inner, width] : {std::pair(768, 192), std::pair(1024, 256), std::pair(128, 256)}) {
-    auto module = parse(test::module({.hidden = 2048, .inner = inner, .experts = 2, .slots = 1}));
-    auto plan = buildPlan(mainOf(*module), {.target = "sm_90a"});
-    ASSERT_TRUE(bool(plan)) << plan.error().message;
-    const auto &last = plan->steps.back().alternatives.back().launches.front();
-    const std::string &source = plan->kernels[last.kernel].source;
-    EXPECT_NE(source.find(fmt::format("tile_n = {},", width)), std::string::npos) << inner << source;
-  }
-}
-
 } // namespace
 } // namespace fusion::test
