@@ -77,7 +77,7 @@ struct Problem {
   int64_t leastRows = 0, mostRows = INT64_MAX; ///< what is known of m
   /// All rows of A: the leading dims, if folded, and m. `m` is their product.
   DimShape rowDims, rowStrides;
-  Operand a, b;        ///< b and n: the first matmul's
+  Operand a, b;                   ///< b and n: the first matmul's
   std::optional<Routing> routing; ///< batch is empty
   /// To what products are rounded before anything else: their own type, or the 16-bit one that they are all
   /// cast to.
@@ -128,10 +128,10 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 std::optional<std::string> refusesPrologue(const Region &region, const KernelContext &context,
                                            const Problem &problem);
 /// Lines that wait for the kernels before this one and compute A, with a block of `threads`, to the shared
-/// array `normal`, a pointer or of type `arrayType`.
+/// array `normal`, a pointer or of type `arrayType`. A thread has registers for `mostHeld` values of its row.
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
                   const KernelContext &context, const Problem &problem, int64_t threads,
-                  const std::string &arrayType = "");
+                  const std::string &arrayType = "", int64_t mostHeld = 32);
 
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 DType sumType(DType operand);

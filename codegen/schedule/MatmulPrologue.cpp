@@ -116,7 +116,7 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
                   const KernelContext &context, const Problem &problem, int64_t threads,
-                  const std::string &arrayType) {
+                  const std::string &arrayType, int64_t mostHeld) {
   KernelContext plain = context;
   plain.outputs = {};
   auto built = row::buildGraph(prologueRegion(region, problem), plain);
@@ -130,21 +130,35 @@ void emitPrologue(body::KernelSource &source, body::Code &code, const Region &re
     store.access.index = problem.prologueOutputs[index - 1];
     store.condition = "block_x() == 0";
   }
-  const row::Layout layout = row::layoutWithin(graph, problem.mostRows, static_cast<uint32_t>(threads));
-  const auto turns =
-      static_cast<int64_t>(llvm::divideCeil(problem.mostRows, static_cast<int64_t>(layout.rowsPerBlock())));
-  code.line("// Every block computes the rows of A; the first one writes what others read of it.");
-  const bool mayEnd =
-      layout.wholeBlock() && problem.leastRows < turns; // before the last turn: at the last row
-  const std::string end = mayEnd ? " && turn < " + source.size(problem.m) : "";
-  code.line(turns > 1 ? fmt::format("for (int turn = 0; turn < {}{}; ++turn) {{", turns, end) : "{");
+  const auto blockThreads = static_cast<uint32_t>(threads);
+  const row::Layout layout = row::layoutWithin(graph, problem.mostRows, blockThreads, mostHeld),
+                    ofOne = row::layoutWithin(graph, 1, blockThreads, mostHeld);
+  auto print = [&](const row::Layout &chosen, const char *name, const char *turn) {
+    code.line(row::BodyPrinter(region, plain, graph, chosen, source, name).within().print(turn));
+  };
   source.include("prelude.cuh");
-  code.line(row::BodyPrinter(region, plain, graph, layout, source, "Norm")
-                .within()
-                .print(turns > 1 ? "turn" : "0"));
+  code.line("// Every block computes the rows of A; the first one writes what others read of it.");
+  // One row by all of the block, where its sums may be added up in another order than those of several rows.
+  const bool hasOne = problem.leastRows <= 1 && problem.mostRows > 1 && !layout.wholeBlock() &&
+                      ofOne.wholeBlock() && !context.batchInvariant;
+  if (hasOne) {
+    code.line(fmt::format("if ({} == 1) {{", source.size(problem.m)));
+    print(ofOne, "OneNorm", "0");
+    code.line("} else {");
+  }
+  const int64_t atOnce = layout.rowsPerBlock(), turns = llvm::divideCeil(problem.mostRows, atOnce);
+  // Before the last turn: at the last row.
+  const std::string end = turns > 1 && problem.leastRows <= (turns - 1) * atOnce
+                              ? fmt::format(" && turn{} < {}", atOnce > 1 ? fmt::format(" * {}", atOnce) : "",
+                                            source.size(problem.m))
+                              : "";
+  code.line(turns > 1 ? fmt::format("for (int turn = 0; turn < {}{}; ++turn) {{", turns, end) : "{");
+  print(layout, "Norm", turns > 1 ? "turn" : "0");
   if (layout.wholeBlock())
     code.line("barrier(); // the next row's reductions use the same shared memory");
   code.line("}");
+  if (hasOne)
+    code.line("}");
   if (!layout.wholeBlock())
     code.line("barrier();");
 }

@@ -363,7 +363,7 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
   return layout;
 }
 
-Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads) {
+Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads, int64_t mostHeld) {
   Layout layout;
   layout.blockThreads = blockThreads;
   const int64_t width = graph.width.value();
@@ -377,7 +377,7 @@ Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads)
   layout.chunks = static_cast<int64_t>(
       llvm::divideCeil(width, layout.vector * static_cast<int64_t>(layout.threadsPerRow)));
   const int64_t liveValues = static_cast<int64_t>(planPasses(graph, true).live.size());
-  layout.inRegisters = layout.chunks * layout.vector * std::max<int64_t>(liveValues, 1) <= 32;
+  layout.inRegisters = layout.chunks * layout.vector * std::max<int64_t>(liveValues, 1) <= mostHeld;
   return layout;
 }
 

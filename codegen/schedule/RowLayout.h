@@ -71,8 +71,9 @@ std::variant<Layout, std::string> chooseLayout(const Graph &graph, const SizeRan
 /// Numbers of rows for which the best layouts differ; empty: one for all.
 std::vector<SizeRange> rowRanges(const Graph &graph, const Layout &layout);
 
-/// The layout where each block of `blockThreads` has all rows, at most `mostRows`.
-Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads);
+/// The layout where each block of `blockThreads` has all rows, at most `mostRows`. A thread has registers for
+/// `mostHeld` values between passes.
+Layout layoutWithin(const Graph &graph, int64_t mostRows, uint32_t blockThreads, int64_t mostHeld);
 
 /// f32 sum, max or min: the prelude's block reductions do those.
 bool isPlainReduction(const Node &node);
