@@ -1,5 +1,6 @@
 // Evaluation of ops whose inputs are known integers.
 #include "ir/import/Known.h"
+#include "ir/import/KnownArithmetic.h"
 
 #include "ir/import/onnx.pb.h"
 
@@ -14,68 +15,6 @@ constexpr int64_t mostElements = 1024;
 
 using Unary = std::optional<Dim> (*)(const Dim &);
 using Binary = std::optional<Dim> (*)(const Dim &, const Dim &);
-
-bool isPositive(const Dim &dim) { return (dim - Dim(1)).knownNonNegative(); }
-bool isNegative(const Dim &dim) { return (Dim(-1) - dim).knownNonNegative(); }
-bool both(const Dim &a, const Dim &b) { return a.isStatic() && b.isStatic(); }
-
-std::optional<Dim> divide(const Dim &a, const Dim &b) {
-  if (both(a, b)) // 64-bit overflow has no meaning in a shape
-    return b.value() == 0 || b.value() == -1 ? std::nullopt : std::optional<Dim>(a.value() / b.value());
-  if (auto exact = a.dividedBy(b))
-    return exact;
-  if (a.knownNonNegative() && b.knownNonNegative())
-    return a.floorDiv(b);
-  // Truncated toward zero: `(seq - 1) / 2` is 0 for no tokens, too.
-  if (isPositive(b) && (a + b - Dim(1)).knownNonNegative())
-    return Dim::max(a, Dim(0)).floorDiv(b);
-  return std::nullopt;
-}
-
-std::optional<Dim> modulo(const Dim &a, const Dim &b) {
-  if (both(a, b)) {
-    if (b.value() == 0 || b.value() == -1)
-      return std::nullopt;
-    int64_t rest = a.value() % b.value();
-    return rest != 0 && (rest < 0) != (b.value() < 0) ? rest + b.value() : rest;
-  }
-  return b.knownNonNegative() ? std::optional(a.mod(b)) : std::nullopt;
-}
-
-std::optional<Dim> absolute(const Dim &a) {
-  if (a.knownNonNegative())
-    return a;
-  return Dim::max(a, Dim(0) - a);
-}
-
-std::optional<Dim> equal(const Dim &a, const Dim &b) {
-  if (a == b)
-    return Dim(1);
-  return isPositive(a - b) || isNegative(a - b) ? std::optional<Dim>(0) : std::nullopt;
-}
-
-std::optional<Dim> less(const Dim &a, const Dim &b) {
-  if (isPositive(b - a))
-    return Dim(1);
-  return (a - b).knownNonNegative() ? std::optional<Dim>(0) : std::nullopt;
-}
-
-std::optional<Dim> negate(std::optional<Dim> truth) {
-  return truth ? std::optional<Dim>(Dim(1) - *truth) : truth;
-}
-
-std::optional<Dim> logic(const Dim &a, const Dim &b, char operation) {
-  if (!both(a, b))
-    return std::nullopt;
-  switch (operation) {
-  case '&':
-    return Dim(a.value() & b.value());
-  case '|':
-    return Dim(a.value() | b.value());
-  default:
-    return Dim(a.value() ^ b.value());
-  }
-}
 
 std::optional<std::vector<int64_t>> broadcastShapes(ArrayRef<std::vector<int64_t>> shapes) {
   size_t rank = 0;
@@ -121,8 +60,22 @@ DimShape broadcastValues(const KnownInts &x, ArrayRef<int64_t> shape) {
   return values;
 }
 
+/// As knownInput(), of numbers that compare as the type's do: the largest of ui64 are negative here.
+std::optional<KnownInts> knownOperand(NodeImporter &n, unsigned index) {
+  auto x = knownInput(n, index);
+  return x && fits(x->values, n.inputType(index)) ? x : std::nullopt;
+}
+
+/// Makes result 0 known, unless its type does not hold it.
+bool setResult(NodeImporter &n, const KnownInts &result, Type type) {
+  if (!fits(result.values, type))
+    return false;
+  n.resultKnown(0, result.values, result.shape, type);
+  return true;
+}
+
 bool evaluateUnary(NodeImporter &n, Unary apply) {
-  auto x = knownInput(n, 0);
+  auto x = knownOperand(n, 0);
   if (!x)
     return false;
   for (Dim &value : x->values) {
@@ -131,17 +84,16 @@ bool evaluateUnary(NodeImporter &n, Unary apply) {
       return false;
     value = *result;
   }
-  n.resultKnown(0, x->values, x->shape, n.inputType(0));
-  return true;
+  return setResult(n, *x, n.inputType(0));
 }
 
 /// Also for the ops that take any number of inputs.
 bool evaluateBinary(NodeImporter &n, Binary apply, bool toBool) {
-  auto result = knownInput(n, 0);
+  auto result = knownOperand(n, 0);
   if (!result)
     return false;
   for (unsigned i = 1; i < n.inputCount(); ++i) {
-    auto next = knownInput(n, i);
+    auto next = knownOperand(n, i);
     if (!next)
       return false;
     auto shape = broadcastShapes({result->shape, next->shape});
@@ -156,8 +108,7 @@ bool evaluateBinary(NodeImporter &n, Binary apply, bool toBool) {
     }
     *result = {left, *shape};
   }
-  n.resultKnown(0, result->values, result->shape, toBool ? n.builder().getI1Type() : n.inputType(0));
-  return true;
+  return setResult(n, *result, toBool ? n.builder().getI1Type() : n.inputType(0));
 }
 
 bool evaluateWhere(NodeImporter &n) {
@@ -181,7 +132,7 @@ bool evaluateWhere(NodeImporter &n) {
 
 bool evaluateCast(NodeImporter &n) {
   Type to = n.opType() == "Cast" ? n.typeAttribute("to", {}) : n.inputType(1);
-  auto x = knownInput(n, 0);
+  auto x = knownOperand(n, 0);
   if (!x || !to || !to.isInteger() || to.getIntOrFloatBitWidth() < 32) {
     if (!x || !to || !to.isInteger(1))
       return false;
@@ -192,8 +143,7 @@ bool evaluateCast(NodeImporter &n) {
       value = Dim(1) - *zero;
     }
   }
-  n.resultKnown(0, x->values, x->shape, to);
-  return true;
+  return setResult(n, *x, to);
 }
 
 bool evaluateConcat(NodeImporter &n) {
@@ -258,7 +208,7 @@ bool differenceWraps(const Dim &a, const Dim &b) {
 }
 
 bool evaluateRange(NodeImporter &n) {
-  auto start = knownInput(n, 0), limit = knownInput(n, 1), step = knownInput(n, 2);
+  auto start = knownOperand(n, 0), limit = knownOperand(n, 1), step = knownOperand(n, 2);
   if (!start || !limit || !step || start->values.size() != 1 || limit->values.size() != 1 ||
       step->values.size() != 1)
     return false;
@@ -274,13 +224,12 @@ bool evaluateRange(NodeImporter &n) {
   DimShape values;
   for (int64_t i = 0; i < count; ++i)
     values.push_back(start->values[0] + Dim(i * by));
-  n.resultKnown(0, values, {count}, n.inputType(0));
-  return true;
+  return setResult(n, {values, {count}}, n.inputType(0));
 }
 
 /// Reductions of a vector to its only element.
 bool evaluateReduction(NodeImporter &n, Binary apply) {
-  auto x = knownInput(n, 0);
+  auto x = knownOperand(n, 0);
   if (!x || x->shape.size() != 1 || x->values.empty())
     return false;
   bool axesGiven = n.has(1) || n.hasAttribute("axes");
@@ -296,8 +245,7 @@ bool evaluateReduction(NodeImporter &n, Binary apply) {
     total = *next;
   }
   bool keep = n.intAttribute("keepdims", 1) != 0;
-  n.resultKnown(0, {total}, keep ? std::vector<int64_t>{1} : std::vector<int64_t>{}, n.inputType(0));
-  return true;
+  return setResult(n, {{total}, keep ? std::vector<int64_t>{1} : std::vector<int64_t>{}}, n.inputType(0));
 }
 
 std::optional<Dim> addDims(const Dim &a, const Dim &b) { return a + b; }

@@ -263,6 +263,19 @@ TEST(ImportShapes, KnownDims) {
   EXPECT_THAT(Importer().text(b, options), HasSubstr("dim 'seq' cannot be -1"));
 }
 
+/// Sizes are of 64 bits; in a smaller type 100 + 100 is another number, which the device computes.
+TEST(ImportShapes, NumbersThatWrapAreNotSizes) {
+  for (auto [type, isKnown] : {std::pair(TensorProto::INT64, true), {TensorProto::INT8, false}}) {
+    ModelBuilder b(18);
+    b.input("x", TensorProto::FLOAT, {"1"}).ints("hundred", {100}).output("y");
+    ModelBuilder::attribute(b.node("Cast", {"hundred"}, {"h"}), "to", type);
+    b.node("Add", {"h", "h"}, {"sum"});
+    ModelBuilder::attribute(b.node("Cast", {"sum"}, {"s"}), "to", TensorProto::INT64);
+    b.node("Expand", {"x", "s"}, {"y"});
+    EXPECT_THAT(Importer().text(b), HasSubstr(isKnown ? "shape = [200]" : "error: "));
+  }
+}
+
 /// Until opset 10 a range is the places of ones.
 TEST(ImportShapes, PlacesOfOnes) {
   ModelBuilder b(10);

@@ -213,6 +213,51 @@ class Onnx(Hostile):
         self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors", "--device=emulate",
                       "--quiet")
 
+    def test_integers_that_wrap(self):
+        """What is computed of known integers is what the device computes, in their type."""
+        node, value, rows = helper.make_node, helper.make_tensor_value_info, 300
+        x, y = np.arange(rows, dtype=np.float32), -1 - np.arange(rows, dtype=np.float32)
+        write_safetensors(self.path("i.safetensors"), {n: ("F32", [rows], v.tobytes()) for n, v in (("x", x), ("y", y))})
+        count = np.arange(rows)
+        for kind, op, operand, compare, limit in (
+            (np.uint8, "Sub", 1, "Less", 9),
+            (np.int8, "Add", 100, "Greater", 5),
+            (np.int8, "Mul", 50, "Less", -20),
+            (np.int8, "Neg", None, "Greater", 0),
+            (np.int16, "Mul", 1000, "Less", 0),
+            (np.uint16, "Sub", 100, "Greater", 500),
+            (np.int32, "Add", 2**31 - 100, "Greater", 5),
+            (np.uint32, "Sub", 7, "LessOrEqual", 7),
+            (np.int64, "Add", 2**63 - 100, "Greater", 5),
+            (np.int64, "Mul", 2**62, "Equal", 2**63 - 2**62),
+            (np.uint64, "Add", 2**63, "Greater", 2**63 + 50),
+        ):
+            with self.subTest(kind=kind.__name__, op=op):
+                code = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+                given = [("zero", 0, np.int64), ("rows", rows, np.int64), ("one", 1, np.int64), ("limit", limit, kind)]
+                given += [] if operand is None else [("operand", operand, kind)]
+                nodes = [node("Range", ["zero", "rows", "one"], ["range"]), node("Cast", ["range"], ["r"], to=code),
+                         node(op, ["r"] + ["operand"] * (operand is not None), ["s"]),
+                         node(compare, ["s", "limit"], ["b"]), node("Where", ["b", "x", "y"], ["z"])]
+                graph = helper.make_graph(nodes, "g", [value(n, TensorProto.FLOAT, [rows]) for n in "xy"],
+                                          [value("z", TensorProto.FLOAT, None)],
+                                          initializer=[numpy_helper.from_array(np.array(v, t), n) for n, v, t in given])
+                made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+                made.ir_version = 9
+                onnx.save(made, self.path("m.onnx"))
+                r = count.astype(kind)
+                s = {"Add": lambda: r + kind(operand), "Sub": lambda: r - kind(operand),
+                     "Mul": lambda: r * kind(operand), "Neg": lambda: -r}[op]()
+                self.assertEqual(s.dtype, kind)
+                holds = {"Less": s < kind(limit), "LessOrEqual": s <= kind(limit), "Greater": s > kind(limit),
+                         "Equal": s == kind(limit)}[compare]
+                self.assertTrue(holds.any() and not holds.all())
+                z = np.where(holds, x, y)
+                write_safetensors(self.path("o.safetensors"), {"z": ("F32", [rows], z.tobytes())})
+                for device in ("cpu", "emulate"):
+                    self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors",
+                                  f"--device={device}", "--quiet", "--rtol=0", "--atol=0")
+
     def test_a_function_twice(self):
         def function():
             return helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])],
