@@ -71,8 +71,11 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
   let description = [{
     Removes repeated key/value heads, also before an `nn.attention` of the graph. An additive mask becomes a
     boolean one only if it adds -inf where a condition fails: with large finite numbers a wholly masked row is
-    an average.
+    an average. Without `assume-finite` attention stays as it is where its scores are taken to be finite, or
+    to lie above the number that masks them.
   }];
+  let options = [Option<"assumeFinite", "assume-finite", "bool", "true",
+                        "assume that scores are finite and lie above the number that masks them">];
 }
 
 def RaiseExpertMatmul : Pass<"nn-raise-expert-matmul", "::mlir::ModuleOp"> {

@@ -27,7 +27,7 @@ void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseExpertMatmul());
   manager.addPass(createRaiseDenseExperts({assumeFinite}));
   manager.addPass(createRaiseRope());
-  manager.addPass(createRaiseAttention());
+  manager.addPass(createRaiseAttention({assumeFinite}));
   manager.addPass(createDecomposeAttention());
   manager.addPass(createUnpackGates());
   manager.addPass(createFoldConstants());

@@ -101,7 +101,7 @@ FUSION_API void fusion_options_destroy(fusion_options *options);
  * - launcher: yes/no; the rank of this process is in its launcher's variables
  * - kv-capacity: positions that key/value caches hold; 0 (default): they are copied to grow
  * - donate-caches: yes/no; caches given dense and of full capacity are written where they lie
- * - assume-finite: yes/no, default yes; experts of weight 0 need not run
+ * - assume-finite: yes/no, default yes; experts of weight 0 need not run, and scores of attention are finite
  * - batch-invariant: yes/no; a row's result does not depend on the other rows of a run
  * - cache: folder for compiled kernels, plans and reports */
 FUSION_API fusion_status fusion_options_set(fusion_options *options, const char *name, const char *value);

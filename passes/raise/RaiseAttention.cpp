@@ -20,6 +20,9 @@ namespace {
 
 constexpr StringLiteral patternName = "attention";
 
+/// What a gate by a sink takes for granted: else the graph has NaN, which no gate of 0 clears.
+constexpr StringLiteral everyQuerySeesAKey = "every query sees a key";
+
 /// The matmul with v that reads the probabilities, past casts, reshapes between batch * heads and batch,
 /// heads, and a guard that turns NaN rows into zeros.
 struct Weighted {
@@ -202,7 +205,7 @@ Sink withRank4(Sink sink, Raiser &raiser) {
   return sink;
 }
 
-void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
+void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
   if (softmax.getLog())
     return noteMiss(softmax, patternName, "the softmax is the logarithm of one");
@@ -220,6 +223,12 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
     return noteMiss(softmax, patternName, reason);
   nn::MatmulOp root = weighted->product;
   std::optional<SinkGate> gate = sink ? std::nullopt : matchSinkGate(softmax, root, raiser.shapes);
+  std::string assumed = assumptionsOf(scores->masks, weighted->zeroedNan);
+  const bool needsKeys = gate && !scores->masks.empty() && !weighted->zeroedNan;
+  if (!assumeFinite && (!assumed.empty() || needsKeys))
+    return noteMiss(softmax, patternName,
+                    "it would take for granted, which --no-assume-finite forbids: " +
+                        (assumed.empty() ? everyQuerySeesAKey.str() : assumed));
   Operation *replaced = gate ? gate->product.getOperation() : root.getOperation();
   if (rank != 3 && rank != 4)
     return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
@@ -249,12 +258,10 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser) {
   applyScales(terms, root.getLoc(), raiser);
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
   SinkOperands parts{key, value, buildMask(terms, root.getLoc(), raiser)};
-  std::string assumed = assumptionsOf(scores->masks, weighted->zeroedNan);
   if (gate) {
     sink = withRank4(gate->sink, raiser);
-    // The graph has NaN where a softmax has nothing, which no gate of 0 clears.
-    if (parts.mask && !weighted->zeroedNan)
-      assumed += (assumed.empty() ? "" : "; ") + std::string("every query sees a key");
+    if (parts.mask && needsKeys)
+      assumed += (assumed.empty() ? "" : "; ") + everyQuerySeesAKey.str();
   }
   if (sink)
     parts = putSinkInFront(*sink, parts, std::exchange(pattern.window, 0), root.getLoc(), raiser);
@@ -307,8 +314,13 @@ void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
 
 namespace {
 struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
+  using RaiseAttentionBase::RaiseAttentionBase;
+
   void runOnOperation() override {
-    if (failed(raise::forEachRoot<nn::SoftmaxOp>(getOperation(), raise::raiseSoftmax)) ||
+    auto raiseSoftmax = [this](nn::SoftmaxOp softmax, raise::Raiser &raiser) {
+      raise::raiseSoftmax(softmax, raiser, assumeFinite);
+    };
+    if (failed(raise::forEachRoot<nn::SoftmaxOp>(getOperation(), raiseSoftmax)) ||
         failed(raise::forEachRoot<nn::AttentionOp>(getOperation(), raise::simplifyAttention)))
       signalPassFailure();
   }

@@ -3,7 +3,17 @@
 // RUN: FileCheck %s --input-file=%t.json
 // RUN: fusion-opt %s --fuse --report=%t.md -o /dev/null
 // RUN: FileCheck %s --input-file=%t.md
+// Nothing is taken for granted, and the attentions stay as they are.
+// RUN: fusion-opt %s --fuse --no-assume-finite --report=%t.strict.json -o %t.strict.mlir
+// RUN: FileCheck %s --input-file=%t.strict.mlir --check-prefix=STRICT
+// RUN: FileCheck %s --input-file=%t.strict.json --check-prefix=WHY
 
+// STRICT-NOT: nn.attention
+// STRICT-COUNT-4: nn.softmax
+// STRICT-NOT: nn.attention
+// WHY-DAG: it would take for granted, which --no-assume-finite forbids: scores are no NaN
+// WHY-DAG: it would take for granted, which --no-assume-finite forbids: scores lie above the -65504
+// WHY-DAG: it would take for granted, which --no-assume-finite forbids: scores are finite where several masks
 // CHECK-DAG: scores are no NaN: rows of NaN become zeros only where all is masked; scores lie above the -10000 that masks them
 // CHECK-DAG: scores lie above the -65504 that masks them
 // CHECK-DAG: scores are finite where several masks hide them
