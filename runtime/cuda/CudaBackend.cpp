@@ -90,9 +90,14 @@ Status CudaBackend::load(uint32_t index, const std::string &cubin) {
   const std::string what = fmt::format("loading kernel {}", kernel.name);
   auto [module, isNew] = modules.try_emplace(contentHash(cubin));
   if (isNew)
-    if (Status status = driver.check(driver.cuModuleLoadData(&module->second, cubin.data()), what); !status) {
+    if (const int code = driver.cuModuleLoadData(&module->second, cubin.data()); code != 0) {
       modules.erase(module);
-      return status;
+      Error error = driver.check(code, what).error();
+      if (code == invalidImage || code == noBinaryForGpu || code == unsupportedVersion)
+        error.message += fmt::format("; the driver is one for CUDA {}.{}, what compiled the kernel may be "
+                                     "newer: install a newer driver, or an NVRTC of its version",
+                                     properties.driverVersion / 1000, properties.driverVersion % 1000 / 10);
+      return error;
     }
   Function function = nullptr;
   if (Status status =

@@ -84,6 +84,7 @@ constexpr unsigned recordExternalEvent = 1; ///< in a capture: a node that recor
 constexpr unsigned nonBlockingStream = 1;
 constexpr unsigned portableHostMemory = 1, mappedHostMemory = 2;
 constexpr int peerAccessAlreadyEnabled = 704;
+constexpr int invalidImage = 200, noBinaryForGpu = 209, unsupportedVersion = 222;
 constexpr unsigned lazyPeerAccess = 1; ///< of cuIpcOpenMemHandle_v2
 constexpr int threadLocalCapture = 1;
 enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };

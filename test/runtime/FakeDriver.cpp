@@ -19,7 +19,8 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1};
+FakeDriverCounters counters = {0,       0, 0, 0, 0, 0, 0,  0,  0, 0,  0,  0, 0, 0,
+                               nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1, -1, 0, 0};
 std::map<DevicePointer, size_t> allocations;
 std::map<DevicePointer, int>
     openedBy;               ///< how many "processes", which are threads here, have opened an allocation
@@ -31,6 +32,9 @@ std::map<Event, Stream> recordedOn;
 constexpr int invalidValue = 1, outOfMemory = 2, invalidContext = 201, invalidHandle = 400,
               captureUnsupported = 900;
 
+/// A fault stays: the context cannot be used any more.
+int unusable() { return counters.fault ? counters.fault : currentContext ? 0 : invalidContext; }
+
 struct Work {
   std::function<int()> run;
   Function function = nullptr; ///< of a kernel
@@ -40,8 +44,8 @@ thread_local std::vector<Work> captured;
 
 int queue(Work work) {
   std::lock_guard lock(mutex);
-  if (!currentContext)
-    return invalidContext;
+  if (int code = unusable())
+    return code;
   if (!capturing)
     return work.run();
   captured.push_back(std::move(work));
@@ -55,8 +59,8 @@ Context contextOf(int ordinal) {
 template <class Handle>
 int make(Handle *handle, int &counter) {
   std::lock_guard lock(mutex);
-  if (!currentContext)
-    return invalidContext;
+  if (int code = unusable())
+    return code;
   *handle = reinterpret_cast<Handle>(new char);
   ++counter;
   return 0;
@@ -76,8 +80,8 @@ int copy(DevicePointer target, const void *source, size_t bytes) {
   std::lock_guard lock(mutex);
   if (capturing)
     return captureUnsupported;
-  if (!currentContext)
-    return invalidContext;
+  if (int code = unusable())
+    return code;
   if (!isAllocated(target, bytes))
     return invalidValue;
   std::memcpy(reinterpret_cast<void *>(target), source, bytes);
@@ -98,6 +102,9 @@ Work kernel(Function function, uint64_t blocks, void **arguments, bool overlaps)
     ++counters.launches;
     counters.overlapping += overlaps;
     clockMilliseconds += 0.002;
+    if (counters.faultAfter == 0)
+      return counters.fault = 700, 0; // found out later
+    counters.faultAfter -= counters.faultAfter > 0;
     return info.run(values, blocks * 128);
   };
   return {run, function, overlaps};
@@ -160,7 +167,7 @@ int cuDevicePrimaryCtxRelease_v2(int) {
   return --counters.contexts, 0;
 }
 int cuCtxSetCurrent(Context context) { return currentContext = context, 0; }
-int cuCtxSynchronize() { return currentContext ? 0 : invalidContext; }
+int cuCtxSynchronize() { return unusable(); }
 int cuDeviceCanAccessPeer(int *reaches, int device, int peer) {
   return *reaches = counters.reachable, device == peer ? invalidValue : 0;
 }
@@ -175,8 +182,8 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) {
 }
 int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
   std::lock_guard lock(mutex);
-  if (!currentContext)
-    return invalidContext;
+  if (int code = unusable())
+    return code;
   if (capturing)
     return captureUnsupported;
   if (counters.failAfter == 0 || bytes > (size_t(1) << 30) || bytes == 0)
@@ -239,6 +246,8 @@ int cuMemcpyDtoHAsync_v2(void *target, DevicePointer source, size_t bytes, Strea
   std::lock_guard lock(mutex);
   if (capturing || !isAllocated(source, bytes))
     return invalidValue;
+  if (counters.fault)
+    return counters.fault;
   return std::memcpy(target, reinterpret_cast<void *>(source), bytes), 0;
 }
 int cuMemcpyDtoDAsync_v2(DevicePointer target, DevicePointer source, size_t bytes, Stream) {
@@ -253,7 +262,9 @@ int cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, Str
     return std::memset(reinterpret_cast<void *>(target), value, bytes), 0;
   }});
 }
-int cuModuleLoadData(Module *module, const void *) { return make(module, counters.modules); }
+int cuModuleLoadData(Module *module, const void *) {
+  return counters.loadError ? counters.loadError : make(module, counters.modules);
+}
 int cuModuleUnload(Module module) { return drop(module, counters.modules); }
 int cuModuleGetFunction(Function *function, Module, const char *name) {
   const FakeKernel *found = findFakeKernel(name);
@@ -291,7 +302,7 @@ int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **argum
 }
 int cuStreamCreate(Stream *stream, unsigned) { return make(stream, counters.streams); }
 int cuStreamDestroy_v2(Stream stream) { return drop(stream, counters.streams); }
-int cuStreamSynchronize(Stream) { return capturing ? captureUnsupported : 0; }
+int cuStreamSynchronize(Stream) { return capturing ? captureUnsupported : counters.fault; }
 int cuStreamWaitEvent(Stream stream, Event event, unsigned) {
   std::lock_guard lock(mutex);
   if (capturing && stream == capturedStream)
@@ -350,6 +361,8 @@ int cuGraphExecKernelNodeSetParams_v2(GraphExec executable, GraphNode node,
 int cuGraphUpload(GraphExec executable, Stream) { return executable ? 0 : invalidValue; }
 int cuGraphLaunch(GraphExec executable, Stream stream) {
   std::lock_guard lock(mutex);
+  if (int code = unusable())
+    return code;
   ++counters.replays;
   counters.lastStream = stream;
   for (Work &work : *reinterpret_cast<std::vector<Work> *>(executable))
@@ -374,7 +387,7 @@ int cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
     return captureUnsupported; // it would become a dependency, not a time
   return queue({[=] { return eventTimes[event] = clockMilliseconds, 0; }});
 }
-int cuEventSynchronize(Event) { return 0; }
+int cuEventSynchronize(Event) { return counters.fault; }
 int cuEventElapsedTime(float *milliseconds, Event begin, Event end) {
   std::lock_guard lock(mutex);
   return *milliseconds = static_cast<float>(eventTimes.at(end) - eventTimes.at(begin)), 0;

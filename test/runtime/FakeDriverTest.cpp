@@ -160,6 +160,50 @@ TEST_F(FakeGpu, EveryFailedAllocationIsAnErrorAndNothingLeaks) {
   EXPECT_TRUE(succeeded);
 }
 
+/// A kernel that reads foreign memory, or a GPU that is gone: an error for this run and all that follow, in
+/// whichever run and with graphs that are recorded by then; what the executor holds is given back.
+TEST_F(FakeGpu, AFaultIsAnErrorAndNothingLeaks) {
+  const ProgramPlan plan = samplePlan();
+  const NamedTensors inputs = sampleInputs(2, 8);
+  for (int good : {0, 1, 2, 3, 5, 8}) { // kernels
+    auto executor = make(plan);
+    counters().faultAfter = good;
+    int failed = 0;
+    for (int run = 0; run < 8; ++run) {
+      auto outputs = executor->run(inputs);
+      if (outputs) {
+        EXPECT_EQ(failed, 0) << "a run after the fault";
+        continue;
+      }
+      ++failed;
+      EXPECT_EQ(outputs.error().kind, ErrorKind::Environment);
+      EXPECT_NE(outputs.error().message.find("CUDA_ERROR_FAKE"), std::string::npos)
+          << outputs.error().message;
+      EXPECT_EQ(outputs.error().message.find('\n'), std::string::npos) << outputs.error().message;
+    }
+    EXPECT_GE(failed, 3) << good;
+    executor.reset();
+    EXPECT_EQ(counters().memory + counters().hostMemory + counters().graphs + counters().events, 0);
+    counters().faultAfter = -1;
+    counters().fault = 0;
+  }
+}
+
+TEST_F(FakeGpu, WhatADriverDoesNotLoadNamesItsVersion) {
+  const ProgramPlan plan = samplePlan();
+  for (auto [code, isOld] : {std::pair(200, true), {209, true}, {222, true}, {1, false}}) {
+    counters().loadError = code;
+    auto executor = Executor::create(plan, options(plan));
+    ASSERT_FALSE(executor);
+    EXPECT_EQ(executor.error().kind, ErrorKind::Environment);
+    EXPECT_EQ(
+        executor.error().message.find("the driver is one for CUDA 13.0, what compiled the kernel may be "
+                                      "newer") != std::string::npos,
+        isOld)
+        << executor.error().message;
+  }
+}
+
 TEST_F(FakeGpu, AKernelThatTheCubinLacksIsNamed) {
   ProgramPlan plan = samplePlan();
   plan.kernels[1].name = "subtract";

@@ -44,7 +44,8 @@ protected:
     EXPECT_EQ(alive.events, 0);
     EXPECT_EQ(alive.graphs, 0);
     EXPECT_EQ(alive.contexts, 0);
-    counters().failAfter = -1;
+    counters().failAfter = counters().faultAfter = -1;
+    counters().fault = counters().loadError = 0;
     EXPECT_EQ(alive.opened, 0);
     counters().gpus = counters().reachable = 1;
     counters().refusing = counters().shownGpus = -1;

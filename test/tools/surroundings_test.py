@@ -2,6 +2,7 @@
 line, the right exit code, and nothing written where it does not belong."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -216,6 +217,38 @@ class Environment(ToolTest):
                 )
                 answers.add(process.returncode)
         self.assertIn(0, answers)
+
+
+class Drivers(ToolTest):
+    def library(self, name, functions):
+        source = self.write(name + ".c", "".join(f"int {each} {{ return 0; }}\n" for each in functions))
+        made = self.path(name + ".so")
+        subprocess.run([self.compiler, "-w", "-shared", "-fPIC", "-o", made, source], check=True)
+        return made
+
+    def test_that_cannot_be_used(self):
+        """One line of a run that asks for a GPU; one that takes what there is runs on the CPU."""
+        self.compiler = next(filter(None, map(shutil.which, ("cc", "clang-22", "clang", "gcc"))), None)
+        if not self.compiler:
+            self.skipTest("no C compiler")
+        self.write("g.mlir", ADD)
+        with open(os.path.join(os.environ["FUSION_SOURCE"], "runtime/cuda/Driver.cpp")) as file:
+            wanted = re.findall(r"FUSION_RESOLVE\((cu\w+)\);", file.read())
+        self.assertGreater(len(wanted), 50)
+        absent = [each + "()" for each in wanted if each != "cuLaunchKernelEx"]
+        no_gpu = ["cuDeviceGetCount(int *n)" if each == "cuDeviceGetCount" else each + "()" for each in wanted]
+        for driver, says in (
+            ("/nonexistent.so", "cannot be loaded"),
+            (self.path("g.mlir"), "cannot be loaded"),
+            (self.library("none", ["cuInit()"]), "install a driver for CUDA 12.0 or newer"),
+            (self.library("old", absent), "has no cuLaunchKernelEx: install a driver for CUDA 12.0"),
+            (self.library("nothing", no_gpu), "finds no GPU"),
+        ):
+            env = {"FUSION_CUDA_DRIVER": driver}
+            command = ["fusion-run", "g.mlir", "--random-inputs", "--quiet"]
+            with self.subTest(driver):
+                self.refuse(*command, "--device=cuda", exit=3, env=env, says=says)
+                self.assertEqual(self.run_tool(*command, "--device=auto", env=env), ("result0 2 f32\n", ""))
 
 
 class Signals(ToolTest):
