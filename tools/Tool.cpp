@@ -19,7 +19,6 @@
 #include <exception>
 #include <fcntl.h>
 #include <new>
-#include <thread>
 #include <unistd.h>
 
 namespace cl = llvm::cl;
@@ -175,26 +174,6 @@ void onBusError(int, siginfo_t *fault, void *) {
   _exit(static_cast<int>(ErrorKind::BadInput));
 }
 
-/// An ordinary thread waits for the signals that end the program, so that it may remove files first.
-void removeFilesAtSignals() {
-  static sigset_t signals;
-  sigemptyset(&signals);
-  for (int number : {SIGINT, SIGTERM, SIGHUP})
-    sigaddset(&signals, number);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([] {
-    int number = 0;
-    sigwait(&signals, &number);
-    removeTemporaryPaths();
-    std::signal(number, SIG_DFL);
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, number);
-    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
-    raise(number);
-  }).detach();
-}
-
 } // namespace
 
 void openStandardDescriptors() {
@@ -217,7 +196,7 @@ int runTool(const char *tool, const std::function<Status()> &work) {
   sigaction(SIGBUS, &busError, nullptr);
   Status status;
   try {
-    removeFilesAtSignals();
+    removeTemporaryPathsAtSignals();
     status = work();
   } catch (const std::bad_alloc &) {
     status = environment("out of memory");

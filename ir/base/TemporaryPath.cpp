@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <sys/wait.h>
+#include <thread>
 
 namespace fusion {
 
@@ -90,6 +91,35 @@ void removeTemporaryPaths() {
     waitForEnd(process);
   for (const auto &[name, names] : paths.names)
     removeAt(name, names);
+}
+
+void removeTemporaryPathsAtSignals(std::initializer_list<int> others) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int number : {SIGINT, SIGTERM, SIGHUP})
+    sigaddset(&signals, number);
+  for (int number : others)
+    sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] { // an ordinary one: a handler could not remove files
+    int number = 0;
+    sigwait(&signals, &number);
+    removeTemporaryPaths();
+    std::signal(number, SIG_DFL);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    raise(number);
+  })
+      .detach();
+}
+
+void forgetTemporaryPaths() {
+  Paths &paths = Paths::instance();
+  std::lock_guard lock(paths.mutex);
+  paths.names.clear();
+  paths.processes.clear();
 }
 
 } // namespace fusion

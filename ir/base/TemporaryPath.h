@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <sys/types.h>
 
@@ -44,5 +45,12 @@ private:
 /// Of a program that is about to end: whoever makes or removes such a path or process afterwards waits for
 /// the end. Not in a signal handler.
 void removeTemporaryPaths();
+
+/// From now on SIGINT, SIGTERM, SIGHUP and `others` end the program after removeTemporaryPaths(). Call it
+/// where there is one thread; those that it starts later are not interrupted either.
+void removeTemporaryPathsAtSignals(std::initializer_list<int> others = {});
+
+/// In a process that was forked: what the other one makes is not this one's to remove.
+void forgetTemporaryPaths();
 
 } // namespace fusion

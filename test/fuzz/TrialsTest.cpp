@@ -1,6 +1,7 @@
 // Graphs are checked in processes of their own, side by side.
 #include "tools/fusion-fuzz/Trials.h"
 
+#include "ir/base/TemporaryPath.h"
 #include "test/runtime/SamplePlan.h"
 
 #include <gtest/gtest.h>
@@ -85,8 +86,10 @@ TEST(Trials, ACrashIsOneGraphsProblem) {
         std::getline(std::ifstream(path), text);
         if (text == "crash")
           raise(SIGKILL);
-        if (text == "hang")
-          raise(SIGALRM);
+        if (text == "hang") {
+          kill(getpid(), SIGALRM);
+          std::this_thread::sleep_for(100s);
+        }
         if (text == "differ")
           return badInput("other numbers\nin two lines of " + std::to_string(seed));
         fired = "much=" + std::string(100000, '1'); // more than a pipe holds
@@ -153,18 +156,33 @@ TEST(Trials, WhatIsLackingAfterAnAnswerIsAGraphsProblem) {
             (std::map<uint64_t, std::string>{{0, ""}, {1, "an illegal address"}, {2, ""}}));
 }
 
+/// What a compiler of one has begun to write is removed with it, and nothing of another's.
 TEST(Trials, EndWithTheirObject) {
+  const TemporaryFolder folder;
+  const std::string half = folder.path + "/half", graph = folder.path + "/graph",
+                    others = folder.path + "/others";
+  std::ofstream(others) << "x";
+  const TemporaryPath mine(others);
   const auto begin = std::chrono::steady_clock::now();
   {
     Trials trials(
-        [](const std::string &, uint64_t, std::string &) -> Status {
+        [&](const std::string &path, uint64_t, std::string &) -> Status {
+          const TemporaryPath temporary(half);
+          std::ofstream(half) << "x";
+          std::ofstream(graph) << path << std::endl;
           std::this_thread::sleep_for(100s);
           return {};
         },
         1);
     ASSERT_TRUE(trials.start({{1, ""}}));
+    ASSERT_TRUE(waitFor(graph));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+  EXPECT_FALSE(std::filesystem::exists(half));
+  EXPECT_TRUE(std::filesystem::exists(others));
+  std::string path;
+  std::getline(std::ifstream(graph), path);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 } // namespace

@@ -34,7 +34,7 @@ struct Trials::Trial {
     if (output >= 0)
       close(output);
     if (process > 0) {
-      kill(process, SIGKILL);
+      kill(process, SIGTERM);
       waitpid(process, nullptr, 0);
     }
     output = process = -1;
@@ -77,10 +77,9 @@ static std::optional<std::string> takeMessage(std::string &said) {
 [[noreturn]] static void answer(const Check &check,
                                 const std::vector<std::pair<uint64_t, std::string>> &files, unsigned seconds,
                                 unsigned threads, int output) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  sigset_t none;
-  sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  forgetTemporaryPaths();
+  removeTemporaryPathsAtSignals({SIGALRM}); // which compilers write
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   setQuiet(true);
   setenv("FUSION_THREADS", std::to_string(threads).c_str(), /*overwrite=*/0);
   for (const auto &[seed, path] : files) {
