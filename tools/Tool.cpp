@@ -168,10 +168,13 @@ void onBusError(int, siginfo_t *fault, void *) {
     std::signal(SIGBUS, SIG_DFL);
     return; // and again
   }
+  static std::atomic<bool> ends = false;
+  while (ends.exchange(true)) // several threads may read it at once: one says so
+    pause();
   for (const char *part :
        {toolName, ": ", file, ": the file was cut short, or its disk failed, while it was read\n"})
     say(part);
-  _exit(static_cast<int>(ErrorKind::BadInput));
+  endAfterRemoval(static_cast<int>(ErrorKind::BadInput));
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "ir/base/TemporaryPath.h"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <set>
 #include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace fusion {
 
@@ -93,6 +95,9 @@ void removeTemporaryPaths() {
     removeAt(name, names);
 }
 
+/// What the program ends with; negative: the signal that it got.
+static std::atomic<int> exitCode = -1;
+
 void removeTemporaryPathsAtSignals(std::initializer_list<int> others) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -105,6 +110,8 @@ void removeTemporaryPathsAtSignals(std::initializer_list<int> others) {
     int number = 0;
     sigwait(&signals, &number);
     removeTemporaryPaths();
+    if (const int code = exitCode; code >= 0)
+      _exit(code);
     std::signal(number, SIG_DFL);
     sigset_t one;
     sigemptyset(&one);
@@ -113,6 +120,13 @@ void removeTemporaryPathsAtSignals(std::initializer_list<int> others) {
     raise(number);
   })
       .detach();
+}
+
+void endAfterRemoval(int code) {
+  exitCode = code;
+  kill(getpid(), SIGTERM);
+  while (true)
+    pause();
 }
 
 void forgetTemporaryPaths() {

@@ -50,6 +50,10 @@ void removeTemporaryPaths();
 /// where there is one thread; those that it starts later are not interrupted either.
 void removeTemporaryPathsAtSignals(std::initializer_list<int> others = {});
 
+/// Ends the program with `code` in the same way, once removeTemporaryPathsAtSignals() was called. Also in a
+/// signal handler.
+[[noreturn]] void endAfterRemoval(int code);
+
 /// In a process that was forked: what the other one makes is not this one's to remove.
 void forgetTemporaryPaths();
 

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace fusion;
@@ -47,8 +48,9 @@ protected:
   fs::path folder;
 };
 
+/// Also where several threads read it, and nothing half written stays.
 TEST_F(Tool, AFileThatIsCutShortIsOneLine) {
-  const std::string path = folder / "weights.bin";
+  const std::string path = folder / "weights.bin", half = folder / "half";
   std::ofstream(path) << std::string(1 << 16, 'x');
   const int status = run([&]() -> Status {
     auto file = MappedFile::open(path);
@@ -56,14 +58,25 @@ TEST_F(Tool, AFileThatIsCutShortIsOneLine) {
     EXPECT_EQ(mappedFileAt(&path), nullptr);
     if (truncate(path.c_str(), 100) != 0)
       return environment("truncate");
-    volatile int sum = 0;
-    for (std::byte byte : (*file)->bytes())
-      sum = sum + static_cast<int>(byte);
+    const TemporaryPath temporary(half);
+    std::ofstream(half) << "x";
+    auto sumUp = [&] {
+      volatile int sum = 0;
+      for (std::byte byte : (*file)->bytes())
+        sum = sum + static_cast<int>(byte);
+    };
+    std::vector<std::thread> others;
+    for (int i = 0; i < 8; ++i)
+      others.emplace_back(sumUp);
+    sumUp();
+    for (std::thread &other : others)
+      other.join();
     return {};
   });
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 2);
   EXPECT_EQ(said(), "tool: " + path + ": the file was cut short, or its disk failed, while it was read\n");
+  EXPECT_FALSE(fs::exists(half));
 }
 
 TEST_F(Tool, AnEndBySignalEndsWhatItStarted) {
