@@ -1,6 +1,8 @@
 // Kernels of nn.expert_matmul by the number of tokens: one for few, several for many and for sums over slots.
 #include "PlanChecks.h"
 
+#include "codegen/schedule/Schedules.h"
+
 #include <fmt/format.h>
 
 namespace fusion::test {
@@ -100,6 +102,46 @@ TEST(Experts, KernelsByTheNumberOfTokens) {
     EXPECT_EQ(plan->steps.back().alternatives.back().launches.size(), 2u);
     EXPECT_NE(many.source.find(hasWarpgroups ? "expert_sm90<" : "expert_mma<"), std::string::npos)
         << many.source;
+  }
+}
+
+/// That of experts, but where rows are added up over the slots the kernels of many tokens begin one row
+/// before those of the other products do.
+class EarlySums : public Schedule {
+public:
+  llvm::StringRef name() const override { return expertSchedule().name(); }
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    Result<SchedulePlan> made = expertSchedule().plan(region, context);
+    if (made && llvm::any_of(region.ops, llvm::IsaPred<nn::ReduceOp>))
+      made->split = [split = made->split] {
+        std::vector<PlannedAlternative> all = split();
+        for (size_t i = 1; i < all.size(); ++i)
+          if (all[i].kernels.size() == 3 && all[i - 1].kernels.size() == 2) {
+            --all[i - 1].when.front().most;
+            --all[i].when.front().least;
+          }
+        return all;
+      };
+    return made;
+  }
+};
+
+/// The order of the rows is made by a step only where that step runs, so that another reads it for the same
+/// sizes or makes it by itself.
+TEST(Experts, TheOrderOfRowsIsThereForTheSizesOfTheStepThatMadeIt) {
+  const EarlySums early;
+  auto module = parse(test::module({}));
+  for (bool alike : {true, false}) {
+    PlanOptions options;
+    if (!alike)
+      options.schedules = ScheduleSet({&early});
+    auto plan = buildPlan(mainOf(*module), options);
+    ASSERT_TRUE(bool(plan)) << plan.error().message;
+    const Alternative &first = plan->steps.front().alternatives.back(),
+                      &second = plan->steps.back().alternatives.back();
+    EXPECT_EQ(first.when == second.when, alike);
+    EXPECT_EQ(first.launches.size(), 2u);
+    EXPECT_EQ(second.launches.size(), alike ? 2u : 3u);
   }
 }
 
