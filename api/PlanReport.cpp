@@ -41,10 +41,9 @@ private:
 };
 } // namespace
 
-llvm::json::Array launchesOf(const ProgramPlan &plan, const FusionReport &report) {
+void writeLaunches(llvm::json::OStream &out, const ProgramPlan &plan, const FusionReport &report) {
   const SymbolValues sizes(report.nominal.begin(), report.nominal.end());
   NodesOfSteps nodes(report.after);
-  llvm::json::Array launches;
   for (size_t step = 0; step < plan.steps.size(); ++step) {
     std::optional<size_t> node;
     for (const Alternative &alternative : plan.steps[step].alternatives) {
@@ -64,15 +63,13 @@ llvm::json::Array launchesOf(const ProgramPlan &plan, const FusionReport &report
         auto read = launch.bytesRead.evaluate(sizes), written = launch.bytesWritten.evaluate(sizes);
         if (read && written)
           entry["bytes"] = *read + *written;
-        launches.push_back(std::move(entry));
+        out.value(std::move(entry));
       }
     }
   }
-  return launches;
 }
 
-llvm::json::Array kernelSourcesOf(const ProgramPlan &plan) {
-  llvm::json::Array kernels;
+void writeKernelSources(llvm::json::OStream &out, const ProgramPlan &plan) {
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
     const KernelPlan &kernel = plan.kernels[i];
     llvm::json::Object entry{{"name", kernel.name}, {"schedule", kernel.schedule}};
@@ -82,9 +79,8 @@ llvm::json::Array kernelSourcesOf(const ProgramPlan &plan) {
       entry["threads"] = int64_t(kernel.blockX) * kernel.blockY * kernel.blockZ;
       entry["source"] = kernelComment(plan, i) + kernel.source;
     }
-    kernels.push_back(std::move(entry));
+    out.value(std::move(entry));
   }
-  return kernels;
 }
 
 } // namespace fusion

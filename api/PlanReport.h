@@ -6,11 +6,11 @@
 
 namespace fusion {
 
-/// Every launch of every alternative, in order, with the node of the report's graph after fusion that it
-/// computes.
-llvm::json::Array launchesOf(const ProgramPlan &plan, const FusionReport &report);
+/// Writes every launch of every alternative, in order, with the node of the report's graph after fusion that
+/// it computes.
+void writeLaunches(llvm::json::OStream &out, const ProgramPlan &plan, const FusionReport &report);
 
-/// Every kernel with its CUDA source.
-llvm::json::Array kernelSourcesOf(const ProgramPlan &plan);
+/// Writes every kernel with its CUDA source.
+void writeKernelSources(llvm::json::OStream &out, const ProgramPlan &plan);
 
 } // namespace fusion

@@ -51,12 +51,9 @@ static std::string launchTable(const std::string &text) {
 }
 
 Report makeReport(FusionReport report, const ProgramPlan *plan) {
-  llvm::json::Object object = report.toJson();
-  if (plan) {
-    object["launches"] = launchesOf(*plan, report);
-    object["kernel_sources"] = kernelSourcesOf(*plan);
-  }
-  std::string json = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object))).str();
+  auto kernelSources = [&](llvm::json::OStream &out) { writeKernelSources(out, *plan); };
+  auto launches = [&](llvm::json::OStream &out) { writeLaunches(out, *plan, report); };
+  std::string json = plan ? report.json(kernelSources, launches) : report.json();
   return Report(
       std::make_shared<const Report::Contents>(Report::Contents{std::move(json), std::move(report)}));
 }

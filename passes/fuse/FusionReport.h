@@ -16,17 +16,17 @@ namespace fusion {
 
 struct FusionReport {
   struct Site {
-    std::string location;          ///< model.layers.0.input_layernorm
-    std::vector<std::string> ops;  ///< nn.add, nn.rms_norm
-    int64_t bytesSaved = 0;        ///< memory traffic, at the nominal sizes
-    std::string assumes = {};      ///< what was taken for granted; empty: nothing
+    std::string location;            ///< model.layers.0.input_layernorm
+    std::vector<std::string> ops;    ///< nn.add, nn.rms_norm
+    int64_t bytesSaved = 0;          ///< memory traffic, at the nominal sizes
+    std::string assumes = {};        ///< what was taken for granted; empty: nothing
     std::optional<size_t> node = {}; ///< the group, in `after`
     /// Microseconds of the one kernel, and of the kernels of its ops by themselves; 0: not measured.
     double fusedTime = 0, unfusedTime = 0;
   };
   struct Miss {
     std::string location;
-    std::string reason;            ///< names the operand or the guard
+    std::string reason; ///< names the operand or the guard
     /// What the ops that were found would save as one kernel, beyond what the groups save that they are in
     /// now. 0: nothing, or one op alone was found.
     int64_t bytes = 0;
@@ -82,9 +82,10 @@ struct FusionReport {
   std::vector<Node> before, after;
   Structure structure;
 
-  /// See docs/report.schema.json.
-  llvm::json::Object toJson() const;
-  std::string json() const;
+  /// Writes the entries of an array.
+  using WriteEntries = llvm::function_ref<void(llvm::json::OStream &)>;
+  /// See docs/report.schema.json. A plan has the two arrays.
+  std::string json(WriteEntries kernelSources = {}, WriteEntries launches = {}) const;
   std::string markdown() const;
 };
 

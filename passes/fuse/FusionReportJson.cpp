@@ -5,10 +5,19 @@
 
 namespace fusion {
 
-static llvm::json::Object jsonOf(const std::map<std::string, FusionReport::Pattern> &patterns) {
-  llvm::json::Object patternObject;
-  for (const auto &[name, pattern] : patterns) {
-    llvm::json::Array sites, missed;
+// Arrays of a report may be long and one of llvm's objects has kilobytes: each entry is written by itself.
+// Keys are sorted, as llvm sorts those of objects.
+
+static void write(llvm::json::OStream &out, const std::map<std::string, FusionReport::Pattern> &patterns) {
+  auto writeMissed = [&](const FusionReport::Pattern &pattern) {
+    for (const FusionReport::Miss &miss : pattern.missed) {
+      llvm::json::Object entry{{"location", miss.location}, {"reason", miss.reason}, {"bytes", miss.bytes}};
+      if (miss.node)
+        entry["node"] = static_cast<int64_t>(*miss.node);
+      out.value(std::move(entry));
+    }
+  };
+  auto writeSites = [&](const FusionReport::Pattern &pattern) {
     for (const FusionReport::Site &site : pattern.fired) {
       llvm::json::Object entry{{"location", site.location},
                                {"ops", llvm::json::Array(site.ops)},
@@ -19,25 +28,20 @@ static llvm::json::Object jsonOf(const std::map<std::string, FusionReport::Patte
         entry["node"] = static_cast<int64_t>(*site.node);
       if (site.unfusedTime > 0)
         entry["microseconds"] = llvm::json::Object{{"fused", site.fusedTime}, {"unfused", site.unfusedTime}};
-      sites.push_back(std::move(entry));
+      out.value(std::move(entry));
     }
-    for (const FusionReport::Miss &miss : pattern.missed) {
-      llvm::json::Object entry{{"location", miss.location}, {"reason", miss.reason}, {"bytes", miss.bytes}};
-      if (miss.node)
-        entry["node"] = static_cast<int64_t>(*miss.node);
-      missed.push_back(std::move(entry));
-    }
-    patternObject[name] = llvm::json::Object{{"fired", static_cast<int64_t>(pattern.fired.size())},
-                                             {"applies", pattern.applies || !pattern.fired.empty()},
-                                             {"sites", std::move(sites)},
-                                             {"missed", std::move(missed)}};
-  }
-  return patternObject;
+  };
+  for (const auto &[name, pattern] : patterns)
+    out.attributeObject(name, [&] {
+      out.attribute("applies", pattern.applies || !pattern.fired.empty());
+      out.attribute("fired", static_cast<int64_t>(pattern.fired.size()));
+      out.attributeArray("missed", [&] { writeMissed(pattern); });
+      out.attributeArray("sites", [&] { writeSites(pattern); });
+    });
 }
 
-static llvm::json::Array jsonOf(const std::vector<FusionReport::Node> &nodes,
-                                const std::vector<std::optional<size_t>> &layers) {
-  llvm::json::Array array;
+static void write(llvm::json::OStream &out, const std::vector<FusionReport::Node> &nodes,
+                  const std::vector<std::optional<size_t>> &layers) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     const FusionReport::Node &node = nodes[i];
     llvm::json::Object entry{{"ops", llvm::json::Array(node.ops)},
@@ -51,60 +55,64 @@ static llvm::json::Array jsonOf(const std::vector<FusionReport::Node> &nodes,
       entry["node"] = static_cast<int64_t>(*node.group);
     if (i < layers.size() && layers[i])
       entry["layer"] = static_cast<int64_t>(*layers[i]);
-    array.push_back(std::move(entry));
+    out.value(std::move(entry));
   }
-  return array;
 }
 
-static llvm::json::Object graphOf(const FusionReport &report) {
+static void writeGraph(llvm::json::OStream &out, const FusionReport &report) {
   const FusionReport::Structure &structure = report.structure;
-  llvm::json::Array layers, folds;
-  for (size_t i = 0; i < structure.layers.size(); ++i)
-    layers.push_back(llvm::json::Object{{"name", structure.layers[i]},
-                                        {"like", static_cast<int64_t>(structure.alike[i])}});
-  for (const Fold &fold : structure.folds)
-    folds.push_back(llvm::json::Object{{"first", static_cast<int64_t>(fold.first)},
-                                       {"layers", static_cast<int64_t>(fold.layers)},
-                                       {"times", static_cast<int64_t>(fold.times)}});
-  return llvm::json::Object{{"layers", std::move(layers)},
-                            {"folds", std::move(folds)},
-                            {"before", jsonOf(report.before, structure.before)},
-                            {"after", jsonOf(report.after, structure.after)}};
+  out.attributeArray("after", [&] { write(out, report.after, structure.after); });
+  out.attributeArray("before", [&] { write(out, report.before, structure.before); });
+  out.attributeArray("folds", [&] {
+    for (const Fold &fold : structure.folds)
+      out.value(llvm::json::Object{{"first", static_cast<int64_t>(fold.first)},
+                                   {"layers", static_cast<int64_t>(fold.layers)},
+                                   {"times", static_cast<int64_t>(fold.times)}});
+  });
+  out.attributeArray("layers", [&] {
+    for (size_t i = 0; i < structure.layers.size(); ++i)
+      out.value(llvm::json::Object{{"name", structure.layers[i]},
+                                   {"like", static_cast<int64_t>(structure.alike[i])}});
+  });
 }
 
-llvm::json::Object FusionReport::toJson() const {
-  llvm::json::Array layerArray;
-  for (const Layer &layer : layers)
-    layerArray.push_back(llvm::json::Object{{"name", layer.name}, {"kernels", layer.kernels}});
-  llvm::json::Object nominalObject;
-  for (const auto &[symbol, size] : nominal)
-    nominalObject[symbol] = size;
-  llvm::json::Array unusedArray;
-  for (const std::string &feature : unusedFeatures)
-    unusedArray.push_back(feature);
-  llvm::json::Array unmeasuredArray;
-  for (const Miss &miss : unmeasured)
-    unmeasuredArray.push_back(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
-  llvm::json::Object object{
-      {"version", reportVersion},
-      {"model", model},
-      {"target", target},
-      {"unused_features", std::move(unusedArray)},
-      {"patterns", jsonOf(patterns)},
-      {"raises", jsonOf(raises)},
-      {"kernels", llvm::json::Object{{"before", kernelsBefore}, {"after", kernelsAfter}}},
-      {"bytes", llvm::json::Object{{"before", bytesBefore}, {"after", bytesAfter}}},
-      {"layers", std::move(layerArray)},
-      {"graph", graphOf(*this)},
-      {"profit", profit},
-      {"unmeasured", std::move(unmeasuredArray)},
-      {"nominal", std::move(nominalObject)}};
-  if (!noPlan.empty())
-    object["no_plan"] = noPlan;
-  return object;
+std::string FusionReport::json(WriteEntries kernelSources, WriteEntries launches) const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  llvm::json::OStream out(stream, 2);
+  auto writeAll = [&] {
+    out.attribute("bytes", llvm::json::Object{{"before", bytesBefore}, {"after", bytesAfter}});
+    out.attributeObject("graph", [&] { writeGraph(out, *this); });
+    if (kernelSources)
+      out.attributeArray("kernel_sources", [&] { kernelSources(out); });
+    out.attribute("kernels", llvm::json::Object{{"before", kernelsBefore}, {"after", kernelsAfter}});
+    if (launches)
+      out.attributeArray("launches", [&] { launches(out); });
+    out.attributeArray("layers", [&] {
+      for (const Layer &layer : layers)
+        out.value(llvm::json::Object{{"name", layer.name}, {"kernels", layer.kernels}});
+    });
+    out.attribute("model", model);
+    if (!noPlan.empty())
+      out.attribute("no_plan", noPlan);
+    out.attributeObject("nominal", [&] {
+      for (const auto &[symbol, size] : nominal)
+        out.attribute(symbol, size);
+    });
+    out.attributeObject("patterns", [&] { write(out, patterns); });
+    out.attribute("profit", profit);
+    out.attributeObject("raises", [&] { write(out, raises); });
+    out.attribute("target", target);
+    out.attributeArray("unmeasured", [&] {
+      for (const Miss &miss : unmeasured)
+        out.value(llvm::json::Object{{"location", miss.location}, {"reason", miss.reason}});
+    });
+    out.attribute("unused_features", llvm::json::Array(unusedFeatures));
+    out.attribute("version", reportVersion);
+  };
+  out.object(writeAll);
+  return text + "\n";
 }
-
-std::string FusionReport::json() const { return llvm::formatv("{0:2}\n", llvm::json::Value(toJson())).str(); }
 
 static std::optional<size_t> numberOf(const llvm::json::Object &object, llvm::StringRef key) {
   auto number = object.getInteger(key);
