@@ -1,4 +1,5 @@
 """Ranks as processes that a launcher started: its variables are set here, the kernels emulated."""
+import os
 import signal
 import socket
 import time
@@ -80,6 +81,7 @@ class Ranks(ToolTest):
             self.assertIn(f"rank {victim} (", err)
             self.assertIn(f"process {processes[victim].pid}) is gone", err)
             self.assertEqual(out, "")
+            self.assertEqual([name for name in os.listdir("/dev/shm") if "fusion" in name], [])
 
     def wait_until_they_run(self, processes):
         """Rank 0 says so on stderr, after its first run."""

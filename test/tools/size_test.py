@@ -54,6 +54,10 @@ class Size(ToolTest):
         kinds = ("Relu", "Exp", "Abs", "Neg")
         self.chain(6000, lambda i: (kinds[i % 4], [], {}), [("x", [3, 5])])
 
+    def test_a_long_chain_of_fusions(self):
+        kinds = (("MatMul", ["w"]), ("Add", ["b"]), ("Relu", []))
+        self.chain(20000, lambda i: (*kinds[i % 3], {}), [("x", ["n", 5]), ("w", [5, 5]), ("b", [5])])
+
     def test_transposes(self):
         self.chain(6000, lambda i: ("Transpose", [], {"perm": [1, 0]}), [("x", [3, 5])])
 
