@@ -50,9 +50,10 @@ private:
   }
 
   Status checkPorts() {
+    auto isGiven = [&](const PortShape &port) { return inputs.contains(port.name); };
+    const bool allKnown = std::ranges::count_if(ports, isGiven) == static_cast<ptrdiff_t>(inputs.size());
     for (const auto &[given, tensor] : inputs) {
-      auto known = [&name = given](const PortShape &port) { return port.name == name; };
-      if (std::find_if(ports.begin(), ports.end(), known) != ports.end())
+      if (allKnown || std::ranges::find(ports, given, &PortShape::name) != ports.end())
         continue;
       std::vector<std::string> expected;
       for (const PortShape &port : ports)
@@ -90,8 +91,11 @@ private:
       }
     if (!unknown || (plainOnly && !(dim == Dim::symbol(*unknown))))
       return false;
+    SymbolValues trial;
+    for (const std::string &symbol : dim.symbols())
+      if (auto known = values.find(symbol); known != values.end())
+        trial.insert(*known);
     auto at = [&](int64_t value) {
-      SymbolValues trial = values;
       trial[*unknown] = value;
       return dim.evaluate(trial);
     };

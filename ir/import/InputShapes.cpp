@@ -88,8 +88,8 @@ Result<InputShapes> InputShapes::of(const proto::GraphProto &graph, const DimRep
   const std::set<std::string> determined = determinedSymbols(result.shapes);
   for (auto &[name, shape] : result.shapes)
     for (Dim &dim : shape) {
-      const std::set<std::string> symbols = dim.symbols();
-      if (!std::includes(determined.begin(), determined.end(), symbols.begin(), symbols.end())) {
+      auto isDetermined = [&](const std::string &symbol) { return determined.contains(symbol); };
+      if (!std::ranges::all_of(dim.symbols(), isDetermined)) {
         dim = Dim::symbol(dim.str());
         result.freeSymbols.merge(dim.symbols());
       }

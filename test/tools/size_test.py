@@ -2,6 +2,7 @@
 depth."""
 import os
 import resource
+import subprocess
 import sys
 import unittest
 
@@ -22,15 +23,15 @@ def model(path, nodes, inputs, outputs):
 
 
 class Size(ToolTest):
-    def measure(self, nodes, inputs, outputs):
+    def measure(self, nodes, inputs, outputs,
+                command=("fusion-opt", "g.onnx", "--fuse", "--emit=plan", "-o", "plan.txt", "--quiet")):
         model(self.path("g.onnx"), nodes, inputs, outputs)
 
         def small_stack():
             resource.setrlimit(resource.RLIMIT_STACK, (stack_kilobytes << 10, stack_kilobytes << 10))
 
-        process = self.start("fusion-opt", "g.onnx", "--fuse", "--emit=plan", "-o", "plan.txt", "--quiet",
-                             preexec_fn=small_stack)
-        with process.stdout, process.stderr:
+        process = self.start(*command, stdout=subprocess.DEVNULL, preexec_fn=small_stack)
+        with process.stderr:
             said = process.stderr.read()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -73,12 +74,19 @@ class Size(ToolTest):
 
         self.measure([helper.make_node("Concat", ["x"] * 4000, ["y"], axis=0)], [("x", [2, 3])], ["y"])
 
-    def test_many_symbols(self):
+    def many_symbols(self, count, **options):
         from onnx import helper
 
-        count = 1000
         nodes = [helper.make_node("Relu", [f"x{i}"], [f"y{i}"]) for i in range(count)]
-        self.measure(nodes, [(f"x{i}", [f"s{i}"]) for i in range(count)], [f"y{i}" for i in range(count)])
+        self.measure(nodes, [(f"x{i}", [f"s{i}"]) for i in range(count)], [f"y{i}" for i in range(count)],
+                     **options)
+
+    def test_many_symbols(self):
+        self.many_symbols(1000)
+
+    def test_a_run_with_many_symbols(self):
+        self.many_symbols(20000, command=("fusion-run", "g.onnx", "--random-inputs", "--device=cpu", "--quiet",
+                                          "--outputs=o.safetensors"))
 
 
 if __name__ == "__main__":
