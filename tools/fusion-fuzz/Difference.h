@@ -37,6 +37,8 @@ struct Evidence {
 ///   - Nor is one compared that is of another kind in the wide computation: as written it overflows on the
 ///   way, where a
 ///     named op, which rounds once, does not.
+///   - A row of which the shaken computations change a tenth is not compared, where rows are, but for kinds: a
+///     sum of 256 numbers has 256 roundings of its largest, and they have one.
 ///   - An integer may be what the wide computation gives.
 ///   - The finite ones may be as near to the wide computation as the graph as written is, and half as much
 ///   again.

@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -284,6 +285,8 @@ Status writeFind(uint64_t seed, const std::string &problem) {
   const std::string path = fmt::format("{}/fuzz-{}.mlir", folder.getValue(), seed);
   const std::string head = fmt::format("// RUN: fusion-fuzz %s --seed={}{}\n\n", seed,
                                        device == "cpu" ? "" : " --device=" + device);
+  std::error_code ignored; // writing says what is wrong
+  std::filesystem::create_directories(folder.getValue(), ignored);
   if (Status status = writeFileAtomically(path, head + small.text()); !status)
     return status;
   // On a terminal over the bar of the progress.
