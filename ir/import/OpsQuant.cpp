@@ -137,7 +137,7 @@ Dynamic dynamicallyQuantised(NodeImporter &node, Value x) {
   Value smallest = node.build<nn::MinOp>({node.reduce(x, "min", axes, false), zero});
   Value range = node.sub(largest, smallest);
   Value isFlat = node.build<nn::EqualOp>({range, zero});
-  Value scale = node.div(node.build<nn::WhereOp>({isFlat, node.scalar(f32, 1), range}), limit);
+  Value scale = node.div(node.build<nn::WhereOp>({isFlat, limit, range}), limit); // 1 as in onnxruntime
   Value shift = node.sub(zero, node.div(smallest, scale));
   shift = node.build<nn::MinOp>({node.build<nn::MaxOp>({shift, zero}), limit});
   Value zeroPoint = node.cast(node.build<nn::RoundOp>(shift), byte);

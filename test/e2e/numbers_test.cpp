@@ -192,6 +192,29 @@ INSTANTIATE_TEST_SUITE_P(Types, Numbers,
                                          std::pair("bf16", DType::BF16)),
                          [](const auto &info) { return std::string(info.param.first); });
 
+/// A vector is one row, and its reduction has no dim.
+TEST(RankOne, Reductions) {
+  for (const char *kind : {"sum", "mean", "max", "min", "prod", "sum_square", "l1", "l2"})
+    for (int64_t size : {1, 7, 2000}) {
+      const std::string text = replaced(R"(
+        func.func @main(%x: tensor<?xf32> {nn.name = "x", nn.dims = ["n"]})
+            -> (tensor<f32> {nn.name = "bare"}, tensor<1xf32> {nn.name = "kept"}) {
+          %0 = nn.reduce %x {axes = array<i64: 0>, keepdims = false, kind = "K"} : (tensor<?xf32>) -> tensor<f32>
+          %1 = nn.reduce %x {axes = array<i64: 0>, keepdims = true, kind = "K"} : (tensor<?xf32>) -> tensor<1xf32>
+          return %0, %1 : tensor<f32>, tensor<1xf32>
+        })",
+                                        "\"K\"", std::string("\"") + kind + "\"");
+      std::vector<float> x(static_cast<size_t>(size), 1.f);
+      x[0] = 2;
+      SCOPED_TRACE(std::string(kind) + " " + std::to_string(size));
+      const NamedTensors results = agree(text, {{"x", floats(DType::F32, {size}, x)}});
+      EXPECT_TRUE(results.at("bare").shape().empty());
+      EXPECT_EQ(numbers(results.at("bare")), numbers(results.at("kept")));
+      if (std::string_view(kind) == "sum")
+        EXPECT_EQ(numbers(results.at("bare")).front(), static_cast<double>(size + 1));
+    }
+}
+
 /// The largest of no integers is the least that the type has, on every device; of no elements there is no
 /// place.
 TEST(Empty, ReductionsOfIntegers) {

@@ -258,6 +258,25 @@ class Onnx(Hostile):
                     self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors",
                                   f"--device={device}", "--quiet", "--rtol=0", "--atol=0")
 
+    def test_quantising_vectors(self):
+        """DynamicQuantizeLinear of rank 1; of zeros alone, or nothing, the scale is 1, as in onnxruntime."""
+        outputs = [helper.make_tensor_value_info(name, kind, None)
+                   for name, kind in (("y", TensorProto.UINT8), ("s", TensorProto.FLOAT), ("z", TensorProto.UINT8))]
+        graph = helper.make_graph([helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])], "g",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])], outputs)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+                  self.path("m.onnx"))
+        for x, y, scale, zero in (([0, 0, 0], [0, 0, 0], 1, 0), ([], [], 1, 0), ([0, 255, 51], [0, 255, 51], 1, 0),
+                                  ([-255, 255], [0, 255], 2, 128)):
+            x = np.array(x, np.float32)
+            write_safetensors(self.path("i.safetensors"), {"x": ("F32", [x.size], x.tobytes())})
+            write_safetensors(self.path("o.safetensors"), {
+                "y": ("U8", [x.size], np.array(y, np.uint8).tobytes()),
+                "s": ("F32", [], np.float32(scale).tobytes()), "z": ("U8", [], np.uint8(zero).tobytes())})
+            for device in ("cpu", "emulate"):
+                self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors",
+                              f"--device={device}", "--quiet", "--rtol=0")
+
     def test_a_function_twice(self):
         def function():
             return helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])],
