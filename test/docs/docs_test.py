@@ -226,6 +226,31 @@ class Claims(unittest.TestCase):
         for kind, count in seen.items():
             self.assertGreater(count, 3, kind)
 
+    def test_tests_that_hold_attacks_are_there(self):
+        """GoogleTests as Suite.Name or Suite.*, the tools' own, their methods, and graphs of passes."""
+        page = pages()["docs/attacks.md"]
+        units = set(re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", text_of("test"), re.MULTILINE))
+        suites = {suite for suite, _ in units}
+        registered = set(re.findall(r"\w+", (SOURCE / "test/tools/CMakeLists.txt").read_text()))
+        scripts = text_of("test/tools")
+        wrong, seen = [], 0
+        for code in re.findall(r"`([^`\n]+)`", page):
+            if match := re.fullmatch(r"([A-Z]\w+)\.(\w+|\*)", code):
+                there = match[1] in suites and (match[2] == "*" or match.groups() in units)
+            elif match := re.fullmatch(r"tools-([a-z_]+)", code):
+                there = match[1] in registered and (SOURCE / f"test/tools/{match[1]}_test.py").exists()
+            elif re.fullmatch(r"test_\w+", code):
+                there = f"def {code}(" in scripts
+            elif re.fullmatch(r"[\w-]+\.mlir", code):
+                there = (SOURCE / "test/passes" / code).exists()
+            else:
+                continue
+            seen += 1
+            if not there:
+                wrong.append(code)
+        self.assertEqual([], wrong)
+        self.assertGreater(seen, 80)
+
     def test_every_onnx_op_is_in_one_row_of_the_table(self):
         """What the importer claims and refuses is what the page says, op by op."""
         table = pages()["docs/graphs.md"].split("## Every op")[1].split("\n## ")[0]
