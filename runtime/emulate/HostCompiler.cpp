@@ -106,9 +106,11 @@ static std::string firstComplaint(const std::string &logFile) {
 }
 
 Status HostCompiler::compile(const std::string &sourceFile, const std::string &libraryFile,
-                             const std::string &logFile, const std::string &header) const {
+                             const std::string &logFile, const std::string &header, Frames frames) const {
   const std::string object = libraryFile + ".o";
   std::vector<std::string> arguments = {"-c", "-o", object, sourceFile};
+  if (frames == FewVariables)
+    arguments.push_back("-O1");
   if (!header.empty())
     arguments.insert(arguments.begin(), {"-include-pch", header});
   Status status = run(std::move(arguments), logFile);
@@ -124,6 +126,10 @@ Status HostCompiler::compile(const std::string &sourceFile, const std::string &l
   }
   unlink(object.c_str());
   return status;
+}
+
+bool HostCompiler::isFrameTooLarge(const Error &error) {
+  return error.message.find("frame size") != std::string::npos; // of Clang and GCC
 }
 
 Status HostCompiler::precompile(const std::string &headerFile, const std::string &precompiledFile,

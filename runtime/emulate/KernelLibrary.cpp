@@ -229,20 +229,25 @@ Result<std::shared_ptr<KernelLibrary>> LibraryFolder::buildIn(const PrivateFolde
     kernels += unitText(*unit.plan, unit.key, splitIncludes(unit.plan->source).rest);
   const std::string device = expandIncludes(includes, Flavour::Emulated),
                     header = precompiled(compiler, device);
-  auto compile = [&](const std::string &text, const std::string &header) -> Status {
+  auto compile = [&](const std::string &text, const std::string &header,
+                     HostCompiler::Frames frames = HostCompiler::EachItsPlace) -> Status {
     std::ofstream out(source, std::ios::trunc);
     out << text;
     out.close();
-    if (Status status = out ? compiler.compile(source, binary, log, header)
+    if (Status status = out ? compiler.compile(source, binary, log, header, frames)
                             : environment(fmt::format("cannot write {}", source));
         !status)
       return status;
     return authenticate(folder, binary) ? Status() : environment(fmt::format("cannot write {}", binary));
   };
   // A precompiled header that does not fit (cut short, say) costs time only.
-  if (header.empty() || !compile(kernels, header))
-    if (Status status = compile(device + kernels, ""); !status)
+  if (header.empty() || !compile(kernels, header)) {
+    Status status = compile(device + kernels, "");
+    if (!status && HostCompiler::isFrameTooLarge(status.error()))
+      status = compile(device + kernels, "", HostCompiler::FewVariables);
+    if (!status)
       return status.error();
+  }
   auto library = KernelLibrary::open(binary);
   if (!library)
     return environment(fmt::format("{} made what is of no use: {}", compiler.path, library.error().message));

@@ -213,6 +213,21 @@ class Onnx(Hostile):
         self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors", "--device=emulate",
                       "--quiet")
 
+    def test_many_different_parts(self):
+        """A kernel whose stack frame is larger than emulated threads have is compiled again, with a smaller one."""
+        count, value = 130, helper.make_tensor_value_info
+        names = [f"x{i}" for i in range(count)]
+        graph = helper.make_graph([helper.make_node("Concat", names, ["y"], axis=0)], "g",
+                                  [value(name, TensorProto.FLOAT, [2, 3]) for name in names],
+                                  [value("y", TensorProto.FLOAT, None)])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+                  self.path("m.onnx"))
+        parts = {name: np.full(6, i, np.float32).tobytes() for i, name in enumerate(names)}
+        write_safetensors(self.path("i.safetensors"), {name: ("F32", [2, 3], part) for name, part in parts.items()})
+        write_safetensors(self.path("o.safetensors"), {"y": ("F32", [2 * count, 3], b"".join(parts.values()))})
+        self.run_tool("fusion-run", "m.onnx", "--inputs=i.safetensors", "--expect=o.safetensors", "--device=emulate",
+                      "--quiet", "--rtol=0", "--atol=0")
+
     def test_integers_that_wrap(self):
         """What is computed of known integers is what the device computes, in their type."""
         node, value, rows = helper.make_node, helper.make_tensor_value_info, 300
