@@ -165,7 +165,6 @@ Result<Executor::Runner::Frame> Executor::Runner::prepare(const NamedTensors &in
   return frame;
 }
 
-
 Status Executor::Runner::poison(const Frame &frame) {
   const ShapePlan &shapes = frame.bucket->plan;
   if (Status status = backend->fill(arena.get(), 0xFF, shapes.arenaBytes); !status)
