@@ -53,7 +53,7 @@ GroupPorts portsOf(ArrayRef<Operation *> ops, ArrayRef<Operation *> clones) {
 }
 
 namespace {
-/// Ops between the first and last member that depend on a member but are none.
+/// Ops between the first and last member that depend on a member but are none. `ops` is in the block's order.
 SmallVector<Operation *> lateOps(ArrayRef<Operation *> ops) {
   DenseSet<Operation *> members(ops.begin(), ops.end());
   DenseSet<Operation *> late;
@@ -78,19 +78,19 @@ std::optional<std::string> whyNotConvex(ArrayRef<Operation *> ops, ArrayRef<Oper
   for (Operation *op : ops)
     if (op->getBlock() != ops.front()->getBlock())
       return "the ops are not in one block";
-  SmallVector<Operation *> late = lateOps(ops);
+  const SmallVector<Operation *> ordered = inBlockOrder(ops, {}); // a group before this may have moved some
+  SmallVector<Operation *> late = lateOps(ordered);
   DenseSet<Operation *> lateSet(late.begin(), late.end());
   for (Operation *op : inBlockOrder(ops, clones))
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp(); producer && lateSet.contains(producer))
-        return "not convex: " + shownName(op) + " reads " +
-               shownName(producer) + " (" + locationName(producer->getLoc()) +
-               "), which reads the group";
+        return "not convex: " + shownName(op) + " reads " + shownName(producer) + " (" +
+               locationName(producer->getLoc()) + "), which reads the group";
   return std::nullopt;
 }
 
 GroupOp commit(const Candidate &candidate) {
-  ArrayRef<Operation *> ops = candidate.ops;
+  const SmallVector<Operation *> ops = inBlockOrder(candidate.ops, {});
   GroupPorts ports = portsOf(ops, candidate.clones);
   SmallVector<Operation *> late = lateOps(ops);
   Operation *last = ops.back();
@@ -137,9 +137,8 @@ GroupOp commit(const Candidate &candidate) {
     }
   }
   for (auto [output, result] : llvm::zip(ports.outputs, group.getResults()))
-    output.replaceUsesWithIf(result, [&](OpOperand &use) {
-      return use.getOwner() != yield && !members.contains(use.getOwner());
-    });
+    output.replaceUsesWithIf(
+        result, [&](OpOperand &use) { return use.getOwner() != yield && !members.contains(use.getOwner()); });
   return group;
 }
 

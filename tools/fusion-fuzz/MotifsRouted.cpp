@@ -21,7 +21,7 @@ Chosen choose(GraphBuilder &b, const std::string &experts, const std::string &sl
     scores = b.unary("sigmoid", scores);
   int from = scores;
   if (const int64_t count = std::stoll(experts); count % 4 == 0 && b.random.chance(30)) {
-    const int groups = b.random.chance(50) ? 4 : 2;
+    const int groups = b.random.chance(50) && count >= 8 ? 4 : 2; // of two at least
     from = b.build("limit_groups", {scores}, {"f32", {"s", experts}},
                    fmt::format(" {{groups = {} : i64, kept = {} : i64, summed = {} : i64, other = {} : f32}}",
                                groups, groups / 2, b.random.of({"1", "2"}),
