@@ -34,8 +34,8 @@ public:
   Trials(Check check, unsigned threads);
   ~Trials(); ///< ends what still runs
 
-  /// Starts a process that checks these one after the other: what a process costs (a GPU's context takes
-  /// longer than a graph) is shared by them. After one that fails or crashes the next have a new process.
+  /// Starts a process that checks these one after the other: they share what a process costs, such as a
+  /// GPU's context. After one that fails or crashes the next have a new process.
   /// Errors: there is no place for the graphs' files, or no process (Environment).
   Status start(const std::vector<GraphText> &graphs);
   size_t running() const { return trials.size(); } ///< processes

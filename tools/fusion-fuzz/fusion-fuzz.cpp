@@ -55,7 +55,7 @@ cl::opt<bool> quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category
 
 const std::string badlyMade = "is no graph: "; ///< a fault of this program
 
-/// Graphs that a process checks: on a GPU its context costs as much as several graphs.
+/// Graphs that a process checks: on a GPU several share its context.
 uint64_t mostOfAProcess() { return device == "cuda" ? 25 : 1; }
 
 unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
