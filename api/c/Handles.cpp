@@ -34,16 +34,7 @@ fusion_status fail(const Error &error) {
 }
 
 std::shared_ptr<void> ownerOf(fusion_release release, void *context) {
-  struct Owner {
-    fusion_release release;
-    void *context;
-    ~Owner() {
-      if (release)
-        release(context);
-    }
-  };
-  return std::shared_ptr<void>(new Owner{release, context},
-                               [](void *owner) { delete static_cast<Owner *>(owner); });
+  return std::shared_ptr<Lender>(new Lender{release, context});
 }
 
 char *copyText(std::string_view text) {
@@ -65,10 +56,10 @@ const char *fusion_last_error(void) { return c::lastError.c_str(); }
 void fusion_set_progress(fusion_progress progress, void *context) {
   if (!progress)
     return setProgressSink(nullptr);
-  setProgressSink([progress, context](std::string_view title, std::string_view name, int64_t done,
-                                      int64_t total) {
-    progress(context, std::string(title).c_str(), std::string(name).c_str(), done, total);
-  });
+  setProgressSink(
+      [progress, context](std::string_view title, std::string_view name, int64_t done, int64_t total) {
+        progress(context, std::string(title).c_str(), std::string(name).c_str(), done, total);
+      });
 }
 void fusion_set_quiet(int quiet) { setQuiet(quiet != 0); }
 void fusion_free(char *text) { std::free(text); }
@@ -129,6 +120,35 @@ fusion_status fusion_tensor_to_dlpack(const fusion_tensor *tensor, DLManagedTens
     *view = made;
     return {};
   });
+}
+
+fusion_status fusion_tensor_bind(const DLManagedTensor *view, fusion_tensor **tensor) {
+  return c::guarded([&]() -> Status {
+    if (!view || !tensor)
+      return badInput("a tensor that is bound needs a view, and a place for the handle");
+    if (*tensor && (*tensor)->lender.use_count() != 1)
+      return badInput("a tensor is bound again: unbind it first");
+    auto fresh = *tensor ? nullptr : std::make_unique<fusion_tensor>();
+    fusion_tensor &handle = fresh ? *fresh : **tensor;
+    if (fresh)
+      handle.lender = std::make_shared<c::Lender>();
+    if (Status status = fromDLPack(view->dl_tensor, handle.lender, handle.tensor); !status)
+      return status;
+    if (fresh)
+      *tensor = fresh.release();
+    return {};
+  });
+}
+
+int fusion_tensor_unbind(fusion_tensor *tensor, fusion_release release, void *context) {
+  constexpr long ours = 2; // the handle's, and its tensor's
+  if (tensor->lender.use_count() > ours) {
+    tensor->lender->release = release;
+    tensor->lender->context = context;
+    return 1;
+  }
+  tensor->tensor.rewrap(tensor->tensor.type(), {}, nullptr, nullptr, {});
+  return 0;
 }
 
 void fusion_tensor_destroy(fusion_tensor *tensor) { delete tensor; }

@@ -25,6 +25,16 @@ private:
   std::vector<fusion_port> entries;
 };
 
+/// Calls `release`, if it is given, with `context` when it goes.
+struct Lender {
+  fusion_release release = nullptr;
+  void *context = nullptr;
+  ~Lender() {
+    if (release)
+      release(context);
+  }
+};
+
 /// Keeps the error for fusion_last_error().
 fusion_status fail(const Error &error);
 /// Calls `release`, if it is given, with `context` when it goes.
@@ -96,4 +106,5 @@ struct fusion_program {
 
 struct fusion_tensor {
   fusion::Tensor tensor;
+  std::shared_ptr<fusion::c::Lender> lender = nullptr; ///< of fusion_tensor_bind(): owns the tensor's memory
 };

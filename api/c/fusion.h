@@ -171,6 +171,13 @@ FUSION_API fusion_status fusion_tensor_from_dlpack(struct DLManagedTensor *view,
 /* A view for another library, which calls the view's deleter. The tensor may be destroyed before that. A
  * cache of several ranks has no view. */
 FUSION_API fusion_status fusion_tensor_to_dlpack(const fusion_tensor *tensor, struct DLManagedTensor **view);
+/* Memory that the caller keeps, for a call: `*tensor` is made if it is NULL, else it is an unbound handle, which
+ * is bound anew without an allocation. Of `view`, as fusion_tensor_from_dlpack() takes it, dl_tensor alone is
+ * read, and not kept. The memory stays until fusion_tensor_unbind(). */
+FUSION_API fusion_status fusion_tensor_bind(const struct DLManagedTensor *view, fusion_tensor **tensor);
+/* 0: nobody else shares the memory, and the handle is unbound. 1: somebody does, a result for instance, and
+ * `release(context)` will be called with the last who do, of which the handle is one: destroy it. */
+FUSION_API int fusion_tensor_unbind(fusion_tensor *tensor, fusion_release release, void *context);
 FUSION_API void fusion_tensor_destroy(fusion_tensor *tensor);
 
 /* ---- Programs ---- */

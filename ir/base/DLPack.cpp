@@ -72,8 +72,7 @@ DLManagedTensor *toDLPack(const Tensor &tensor) {
   return &held->view;
 }
 
-Result<Tensor> fromDLPack(DLManagedTensor *view) {
-  const DLTensor &source = view->dl_tensor;
+Status fromDLPack(const DLTensor &source, std::shared_ptr<void> owner, Tensor &tensor) {
   const Element *element = source.dtype.code == f8e5m2.code && source.dtype.bits == 8 ? &f8e5m2 : nullptr;
   for (const Element &known : elements)
     if (known.code == source.dtype.code && known.bits == source.dtype.bits)
@@ -87,17 +86,24 @@ Result<Tensor> fromDLPack(DLManagedTensor *view) {
         fmt::format("a DLPack tensor on device type {} is neither on the host nor on a CUDA GPU", device));
   if (!isDense(source))
     return badInput("a DLPack tensor with strides: make it contiguous first");
-  Shape shape(source.shape, source.shape + source.ndim);
+  Device place;
+  if (device == cudaDevice)
+    place = {Device::Kind::Cuda, source.device.device_id};
+  tensor.rewrap(element->type, {source.shape, static_cast<size_t>(source.ndim)},
+                static_cast<std::byte *>(source.data) + source.byte_offset, std::move(owner), place);
+  return {};
+}
+
+Result<Tensor> fromDLPack(DLManagedTensor *view) {
+  Tensor tensor;
+  if (Status status = fromDLPack(view->dl_tensor, nullptr, tensor); !status)
+    return status.error();
   std::shared_ptr<void> owner(view, [](void *taken) {
     auto *managed = static_cast<DLManagedTensor *>(taken);
     if (managed->deleter)
       managed->deleter(managed);
   });
-  Device place;
-  if (device == cudaDevice)
-    place = {Device::Kind::Cuda, source.device.device_id};
-  return Tensor::wrap(element->type, std::move(shape),
-                      static_cast<std::byte *>(source.data) + source.byte_offset, std::move(owner), place);
+  return Tensor::wrap(tensor.type(), tensor.shape(), tensor.data(), std::move(owner), tensor.device());
 }
 
 } // namespace fusion

@@ -64,6 +64,15 @@ Tensor Tensor::wrap(DType type, Shape shape, void *data, std::shared_ptr<void> o
   return tensor;
 }
 
+void Tensor::rewrap(DType type, std::span<const int64_t> shape, void *data, std::shared_ptr<void> owner,
+                    Device device) {
+  dtype = type;
+  dims.assign(shape.begin(), shape.end());
+  gaps.clear();
+  memory = std::shared_ptr<void>(std::move(owner), data);
+  place = device;
+}
+
 Tensor Tensor::wrapStrided(DType type, Shape shape, Shape strides, void *data, std::shared_ptr<void> owner,
                            Device device) {
   assert(strides.size() == shape.size());

@@ -44,6 +44,9 @@ public:
   /// The same with gaps: element (i0, i1, …) is Σ ij * strides[j] elements after `data`.
   static Tensor wrapStrided(DType type, Shape shape, Shape strides, void *data, std::shared_ptr<void> owner,
                             Device device = {});
+  /// Becomes what wrap() makes; its room for a shape stays.
+  void rewrap(DType type, std::span<const int64_t> shape, void *data, std::shared_ptr<void> owner,
+              Device device);
   template <class T>
   static Tensor of(DType type, Shape shape, std::span<const T> values); // bytes are copied as they are
 

@@ -21,30 +21,9 @@ struct Unversioned {
   DLManagedTensor view;
   DLManagedTensorVersioned *held;
 };
-
-/// A view whose memory the Python object keeps: the library allocates nothing for it.
-DLManagedTensor *borrowedView(const DLPackExchangeAPI &exchange, nb::handle tensor) {
-  auto view = std::make_unique<DLManagedTensor>();
-  if (exchange.dltensor_from_py_object_no_sync(tensor.ptr(), &view->dl_tensor) != 0) {
-    PyErr_Clear();
-    return nullptr;
-  }
-  view->manager_ctx = tensor.inc_ref().ptr();
-  view->deleter = [](DLManagedTensor *view) {
-    if (Py_IsInitialized()) {
-      const PyGILState_STATE state = PyGILState_Ensure();
-      Py_DECREF(static_cast<PyObject *>(view->manager_ctx));
-      PyGILState_Release(state);
-    }
-    delete view;
-  };
-  return view.release();
-}
 } // namespace
 
 DLManagedTensor *ownedView(const DLPackExchangeAPI &exchange, nb::handle tensor) {
-  if (exchange.dltensor_from_py_object_no_sync)
-    return borrowedView(exchange, tensor);
   DLManagedTensorVersioned *held = nullptr;
   if (exchange.managed_tensor_from_py_object_no_sync(tensor.ptr(), &held) != 0) {
     PyErr_Clear();

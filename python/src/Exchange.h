@@ -10,8 +10,8 @@ namespace fusion::python {
 /// version 1.
 const DLPackExchangeAPI *exchangeOf(PyTypeObject *type);
 
-/// A tensor's memory, kept alive until the view's deleter is called, from any thread. Null for what the
-/// library does not show: asked for a capsule, it says why.
+/// A tensor's memory by a table without dltensor_from_py_object_no_sync, kept alive until the view's deleter
+/// is called, from any thread. Null for what the library does not show: asked for a capsule, it says why.
 DLManagedTensor *ownedView(const DLPackExchangeAPI &exchange, nb::handle tensor);
 
 } // namespace fusion::python

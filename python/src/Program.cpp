@@ -1,7 +1,5 @@
 #include "Program.h"
 
-#include "Values.h"
-
 #include <algorithm>
 
 namespace fusion::python {
@@ -60,7 +58,7 @@ std::vector<fusion_tensor *> runOn(Program &program, const Arguments &given,
 } // namespace
 
 nb::dict call(Program &program, const nb::dict &inputs) {
-  const Arguments given(inputs, "input");
+  const Arguments given(inputs, "input", program.spare);
   std::optional<uintptr_t> stream;
   if (given.torchGpu >= 0)
     stream = given.torchStream();
@@ -72,14 +70,14 @@ nb::dict call(Program &program, const nb::dict &inputs) {
 }
 
 nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {
-  const Arguments given(inputs, "input");
+  const Arguments given(inputs, "input", program.spare);
   return named(
       runOn(program, given, stream), [&](size_t i) { return program.outputs[i].name; },
       [](size_t, fusion_tensor *made) { return asTensor(made); });
 }
 
 nb::dict fetch(Program &program, const nb::dict &tensors) {
-  const Arguments given(tensors, "tensor");
+  const Arguments given(tensors, "tensor", program.spare);
   std::vector<fusion_tensor *> copies(given.size());
   fusion_status status;
   {
@@ -94,7 +92,7 @@ nb::dict fetch(Program &program, const nb::dict &tensors) {
 }
 
 std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold) {
-  const Arguments given(inputs, "input");
+  const Arguments given(inputs, "input", program.spare);
   std::vector<double> times(static_cast<size_t>(std::max(iterations, 0)));
   fusion_status status;
   {
@@ -107,7 +105,7 @@ std::vector<double> bench(Program &program, const nb::dict &inputs, int iteratio
 }
 
 std::pair<std::string, std::string> profile(Program &program, const nb::dict &inputs) {
-  const Arguments given(inputs, "input");
+  const Arguments given(inputs, "input", program.spare);
   Text table, trace;
   fusion_status status;
   {
@@ -122,7 +120,7 @@ std::pair<std::string, std::string> profile(Program &program, const nb::dict &in
 std::vector<std::vector<int64_t>> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
                                            int64_t tokens, std::optional<int64_t> endToken, int64_t chunk,
                                            uint64_t seed, const nb::dict &inputs, nb::object each) {
-  const Arguments given(inputs, "input");
+  const Arguments given(inputs, "input", program.spare);
   std::vector<const int64_t *> starts;
   std::vector<size_t> lengths;
   for (const std::vector<int64_t> &prompt : prompts) {

@@ -1,7 +1,7 @@
 // A program's calls for Python.
 #pragma once
 
-#include "Handles.h"
+#include "Values.h"
 
 namespace fusion::python {
 
@@ -15,6 +15,7 @@ struct Program {
     bool isCache; ///< extends a cache where it lies
   };
   std::vector<Output> outputs;
+  SpareHandles spare;
 };
 
 /// Results by name: torch.Tensors if an input is one, on torch's current stream if it lies on a GPU; else

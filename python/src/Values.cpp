@@ -44,6 +44,15 @@ TypeFacts factsOf(nb::handle value) {
   return facts;
 }
 
+/// A fusion_release of a Python object, from any thread.
+void letGoOf(void *object) {
+  if (Py_IsInitialized()) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(static_cast<PyObject *>(object));
+    PyGILState_Release(state);
+  }
+}
+
 /// A buffer that a tensor shows.
 struct Shown {
   DLManagedTensor view;
@@ -154,11 +163,23 @@ void setValueHooks(const nb::dict &given) {
            hook("as_array"),         hook("of_other"),  PyUnicode_InternFromString("_core")};
 }
 
-Arguments::Arguments(const nb::dict &values, const char *what) {
+SpareHandles::~SpareHandles() {
+  for (fusion_tensor *handle : handles)
+    fusion_tensor_destroy(handle);
+}
+
+fusion_tensor *SpareHandles::take() {
+  if (handles.empty())
+    return nullptr;
+  fusion_tensor *last = handles.back();
+  handles.pop_back();
+  return last;
+}
+
+Arguments::Arguments(const nb::dict &values, const char *what, SpareHandles &spare) : spare(spare) {
   const size_t count = values.size();
   names.reserve(count);
   handles.reserve(count);
-  made.reserve(count);
   try {
     for (auto [name, value] : values) {
       const char *text = PyUnicode_AsUTF8AndSize(name.ptr(), nullptr);
@@ -168,20 +189,46 @@ Arguments::Arguments(const nb::dict &values, const char *what) {
       names.push_back(text);
     }
   } catch (...) {
-    for (fusion_tensor *tensor : made)
-      fusion_tensor_destroy(tensor);
+    letGo();
     throw;
   }
 }
 
-Arguments::~Arguments() {
+Arguments::~Arguments() { letGo(); }
+
+void Arguments::letGo() {
   for (fusion_tensor *tensor : made)
     fusion_tensor_destroy(tensor);
+  for (const Bound &each : bound)
+    if (fusion_tensor_unbind(each.handle, letGoOf, each.tensor) == 0) {
+      spare.keep(each.handle);
+    } else { // a result is in the tensor's memory
+      Py_INCREF(each.tensor);
+      fusion_tensor_destroy(each.handle);
+    }
 }
 
 void Arguments::noteGpu(const DLManagedTensor &view) {
   if (torchGpu < 0 && view.dl_tensor.device.device_type == 2)
     torchGpu = view.dl_tensor.device.device_id;
+}
+
+fusion_tensor *Arguments::bind(const DLPackExchangeAPI &exchange, nb::handle tensor) {
+  DLManagedTensor view{};
+  if (exchange.dltensor_from_py_object_no_sync(tensor.ptr(), &view.dl_tensor) != 0) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  noteGpu(view);
+  if (bound.empty())
+    bound.reserve(handles.capacity());
+  fusion_tensor *handle = spare.take();
+  const fusion_status status = fusion_tensor_bind(&view, &handle);
+  if (status == FUSION_OK)
+    bound.push_back({handle, tensor.ptr()});
+  else if (handle)
+    spare.keep(handle);
+  return status == FUSION_OK ? handle : nullptr;
 }
 
 const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const char *what) {
@@ -203,8 +250,12 @@ const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const ch
   case Kind::Torch: {
     hasTorch = true;
     fusion_tensor *tensor = nullptr;
-    if (DLManagedTensor *view = facts.exchange ? ownedView(*facts.exchange, value) : nullptr) {
+    if (facts.exchange)
       exchange = facts.exchange;
+    if (exchange && exchange->dltensor_from_py_object_no_sync) {
+      if ((tensor = bind(*exchange, value)))
+        return tensor;
+    } else if (DLManagedTensor *view = exchange ? ownedView(*exchange, value) : nullptr) {
       noteGpu(*view);
       if (fusion_tensor_from_dlpack(view, &tensor) != FUSION_OK)
         view->deleter(view); // one with strides, say: Python makes it dense

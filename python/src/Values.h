@@ -16,11 +16,24 @@ void setValueHooks(const nb::dict &hooks);
 
 enum class Kind { Other, Tensor, Array, Torch };
 
-/// Names and tensors of a call. Made and destroyed under the interpreter's lock.
+/// Unbound handles (fusion_tensor_bind) of calls that are over. Used under the interpreter's lock.
+class SpareHandles {
+public:
+  SpareHandles() = default;
+  SpareHandles(const SpareHandles &) = delete;
+  ~SpareHandles();
+  fusion_tensor *take(); ///< null if there is none
+  void keep(fusion_tensor *handle) { handles.push_back(handle); }
+
+private:
+  std::vector<fusion_tensor *> handles;
+};
+
+/// Names and tensors of a call. Made and destroyed under the interpreter's lock, while `values` stay.
 class Arguments {
 public:
   /// `what` is for messages: "input". Raises BadInput for what is no tensor.
-  Arguments(const nb::dict &values, const char *what);
+  Arguments(const nb::dict &values, const char *what, SpareHandles &spare);
   Arguments(const Arguments &) = delete;
   ~Arguments();
   size_t size() const { return names.size(); }
@@ -35,7 +48,17 @@ public:
 private:
   void noteGpu(const DLManagedTensor &view);
   const fusion_tensor *take(nb::handle name, nb::handle value, const char *what);
+  /// A handle of the memory that torch's tensor has, for as long as this lives. Null for one with strides,
+  /// say.
+  fusion_tensor *bind(const DLPackExchangeAPI &exchange, nb::handle tensor);
+  void letGo();
 
+  SpareHandles &spare;
+  struct Bound {
+    fusion_tensor *handle;
+    PyObject *tensor; ///< borrowed: the caller's dict has it
+  };
+  std::vector<Bound> bound;
   std::vector<fusion_tensor *> made;
   std::vector<nb::object> kept;
   const DLPackExchangeAPI *exchange = nullptr; ///< of a torch.Tensor among them, if torch has one

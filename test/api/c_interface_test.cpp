@@ -56,6 +56,16 @@ Program compile(const Graph &graph, const Options &options) {
   return {program, fusion_program_destroy};
 }
 
+Program compileText(const std::string &text) {
+  const Options options;
+  fusion_graph *graph = nullptr;
+  EXPECT_EQ(fusion_graph_load_bytes(text.data(), text.size(), nullptr, nullptr, "g.mlir",
+                                    options.handle.get(), &graph),
+            FUSION_OK)
+      << fusion_last_error();
+  return compile(Graph(graph, fusion_graph_destroy), options);
+}
+
 /// Token ids 1, 2, … of a batch of 2, which count how often they are let go.
 struct Ids {
   explicit Ids(int first) {
@@ -219,14 +229,7 @@ TEST(CInterface, InputsComeInAnyOrder) {
     %1 = nn.mul %0, %m : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
     return %1 : tensor<2xf32>
   })";
-  const Options options;
-  fusion_graph *made = nullptr;
-  ASSERT_EQ(fusion_graph_load_bytes(text.data(), text.size(), nullptr, nullptr, "g.mlir",
-                                    options.handle.get(), &made),
-            FUSION_OK)
-      << fusion_last_error();
-  const Graph graph(made, fusion_graph_destroy);
-  const Program program = compile(graph, options);
+  const Program program = compileText(text);
   size_t count = 0;
   const fusion_port *ports = fusion_program_inputs(program.get(), &count);
   ASSERT_EQ(count, 3u);
@@ -298,6 +301,59 @@ TEST(CInterface, TensorsOverMemoryOfTheCallers) {
   EXPECT_NE(std::string(fusion_last_error()).find("without memory"), std::string::npos);
   EXPECT_EQ(released, 4);
   EXPECT_EQ(made, nullptr);
+}
+
+TEST(CInterface, TensorsBoundForACall) {
+  const Program negated = compileText(R"(func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+    %0 = nn.neg %x : (tensor<?xf32>) -> tensor<?xf32>
+    return %0 : tensor<?xf32>
+  })");
+  const Program same = compileText(R"(func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+    return %x : tensor<?xf32>
+  })");
+  fusion_tensor *handle = nullptr, *output = nullptr;
+  auto bind = [&](std::vector<float> &values, int64_t stride) {
+    int64_t shape[] = {static_cast<int64_t>(values.size())}; // not kept
+    const DLManagedTensor view = {{values.data(), 1, 0, 1, 2, 32, 1, shape, &stride, 0}, nullptr, nullptr};
+    return fusion_tensor_bind(&view, &handle);
+  };
+  auto run = [&](const Program &program) {
+    size_t count = 0;
+    const char *name = fusion_program_inputs(program.get(), &count)->name;
+    return fusion_program_run(program.get(), 1, &name, &handle, &output);
+  };
+  int released = 0;
+  const fusion_release release = [](void *context) { ++*static_cast<int *>(context); };
+  std::vector<float> two = {1, 2}, three = {3, 4, 5}, none;
+
+  EXPECT_EQ(bind(two, 2), FUSION_BAD_INPUT);
+  EXPECT_EQ(handle, nullptr);
+  fusion_tensor *first = nullptr;
+  for (std::vector<float> *values : {&two, &three, &none, &two}) {
+    ASSERT_EQ(bind(*values, 1), FUSION_OK) << fusion_last_error();
+    EXPECT_EQ(handle, first ? first : handle);
+    first = handle;
+    EXPECT_EQ(bind(three, 1), FUSION_BAD_INPUT); // is bound
+    EXPECT_NE(std::string(fusion_last_error()).find("unbind it first"), std::string::npos);
+    ASSERT_EQ(run(negated), FUSION_OK) << fusion_last_error();
+    size_t rank = 0;
+    ASSERT_EQ(fusion_tensor_shape(output, &rank)[0], static_cast<int64_t>(values->size()));
+    for (size_t i = 0; i < values->size(); ++i)
+      EXPECT_EQ(static_cast<const float *>(fusion_tensor_data(output))[i], -(*values)[i]);
+    fusion_tensor_destroy(output);
+    EXPECT_EQ(fusion_tensor_unbind(handle, release, &released), 0);
+    EXPECT_EQ(bind(two, 2), FUSION_BAD_INPUT); // stays unbound
+  }
+  EXPECT_EQ(released, 0);
+
+  ASSERT_EQ(bind(three, 1), FUSION_OK) << fusion_last_error();
+  ASSERT_EQ(run(same), FUSION_OK) << fusion_last_error();
+  EXPECT_EQ(fusion_tensor_data(output), three.data());
+  EXPECT_EQ(fusion_tensor_unbind(handle, release, &released), 1); // the result has it
+  fusion_tensor_destroy(handle);
+  EXPECT_EQ(released, 0);
+  fusion_tensor_destroy(output);
+  EXPECT_EQ(released, 1);
 }
 
 TEST(CInterface, ExplainsWithoutAGpu) {

@@ -83,6 +83,32 @@ class TorchTensorsTest(unittest.TestCase):
         self.assertIsNone(gone())
         self.assertTrue(torch.equal(got, want))
 
+    def test_results_keep_the_memory_that_they_share(self):
+        same = fusion.compile(
+            fusion.load(b"func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }", name="g.mlir"),
+            device="cpu",
+        )
+        given, want = torch.randn(1 << 16), []
+        for shift in range(3):  # handles of the calls before are used again
+            want.append(given + shift)
+            (got,) = same(want[-1]).values()
+            self.assertEqual(got.data_ptr(), want[-1].data_ptr())
+            gone, copy = weakref.ref(want[-1]), want.pop().clone()
+            gc.collect()
+            self.assertIsNotNone(gone())
+            torch.randn(1 << 16)  # where the memory was, if it had been let go
+            self.assertTrue(torch.equal(got, copy))
+            del got
+            gc.collect()
+            self.assertIsNone(gone())
+
+    def test_a_call_counts_references_back(self):
+        twice, given = program(), torch.randn(8, 8)
+        before = sys.getrefcount(given)
+        for _ in range(20):
+            twice(x=given)
+        self.assertEqual(sys.getrefcount(given), before)
+
     def test_libraries_without_the_table_give_capsules(self):
         """Of PyTorch before 2.10: types are looked at once, so this one is new."""
 
