@@ -82,13 +82,14 @@ Result<ProgramPlan> Compilation::emittedPlan() {
   auto made = lower();
   if (!made)
     return made.error();
-  auto plan = (*made)->plan();
-  if (!plan)
-    return plan.error();
-  plan->model = graph.implementation()->path;
+  auto planned = (*made)->plan();
+  if (!planned)
+    return planned.error();
+  ProgramPlan plan = **planned;
+  plan.model = graph.implementation()->path;
   fusions = (*made)->report();
-  plan->report = fusions.json();
-  fresh = *plan;
+  plan.report = fusions.json();
+  fresh = plan;
   key = std::move(name);
   return plan;
 }

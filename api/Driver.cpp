@@ -83,9 +83,9 @@ Result<func::FuncOp> Driver::entry() const {
   return function;
 }
 
-Result<ProgramPlan> Driver::plan() const {
+Result<const ProgramPlan *> Driver::plan() const {
   if (planned)
-    return *planned;
+    return &*planned;
   auto function = entry();
   if (!function)
     return function.error();
@@ -93,8 +93,8 @@ Result<ProgramPlan> Driver::plan() const {
   fusions.noPlan = plan ? "" : plan.error().message;
   if (!plan)
     return inFile(plan.error());
-  planned = *plan;
-  return plan;
+  planned = std::move(*plan);
+  return &*planned;
 }
 
 Result<std::string> Driver::print(Emit what) const {
@@ -108,12 +108,14 @@ Result<std::string> Driver::print(Emit what) const {
   auto plan = this->plan();
   if (!plan)
     return plan.error();
-  return what == Emit::Cuda ? compilableSource(*plan) : what == Emit::Plan ? planText(*plan) : planDot(*plan);
+  return what == Emit::Cuda   ? compilableSource(**plan)
+         : what == Emit::Plan ? planText(**plan)
+                              : planDot(**plan);
 }
 
 Status Driver::writeKernels(const std::string &folder) const {
   auto plan = this->plan();
-  return plan ? fusion::writeKernels(*plan, folder) : Status(plan.error());
+  return plan ? fusion::writeKernels(**plan, folder) : Status(plan.error());
 }
 
 Result<std::vector<KernelTrial>> Driver::tryKernels(const SymbolValues &sizes) const {
@@ -127,7 +129,7 @@ Result<std::vector<KernelTrial>> Driver::tryKernels(const SymbolValues &sizes) c
     return plan.error();
   std::vector<KernelTrial> trials;
   for (const KernelFile &file : options.kernels) {
-    auto trial = tryKernel({*function, *plan, planOptions(), options.cacheFolder}, file, sizes);
+    auto trial = tryKernel({*function, **plan, planOptions(), options.cacheFolder}, file, sizes);
     if (!trial)
       return trial.error();
     trials.push_back(std::move(*trial));

@@ -30,13 +30,15 @@ public:
   /// The function that runs.
   Result<mlir::func::FuncOp> entry() const;
   /// Made at the first call, after lower().
-  Result<ProgramPlan> plan() const;
+  Result<const ProgramPlan *> plan() const;
   Result<std::string> print(Emit what) const;
   /// See fusion::writeKernels and fusion::tryKernels; `sizes`: values of the graph's symbols, or none.
   Status writeKernels(const std::string &folder) const;
   Result<std::vector<KernelTrial>> tryKernels(const SymbolValues &sizes) const;
   /// What lower() did and, after plan() or a print of it, with which kernels.
   Report report() const;
+  /// After plan() or a print of it: why there is none, in the words of Report::noPlan().
+  const std::string &noPlan() const { return fusions.noPlan; }
 
 private:
   Error inFile(Error error) const;

@@ -126,14 +126,17 @@ fusion_status fusion_tensor_bind(const DLManagedTensor *view, fusion_tensor **te
   return c::guarded([&]() -> Status {
     if (!view || !tensor)
       return badInput("a tensor that is bound needs a view, and a place for the handle");
-    if (*tensor && (*tensor)->lender.use_count() != 1)
+    if (*tensor && (!(*tensor)->lender || (*tensor)->isBound))
       return badInput("a tensor is bound again: unbind it first");
     auto fresh = *tensor ? nullptr : std::make_unique<fusion_tensor>();
     fusion_tensor &handle = fresh ? *fresh : **tensor;
-    if (fresh)
+    if (fresh) {
       handle.lender = std::make_shared<c::Lender>();
-    if (Status status = fromDLPack(view->dl_tensor, handle.lender, handle.tensor); !status)
+      handle.tensor = Tensor::wrap(DType::F32, {}, nullptr, handle.lender);
+    }
+    if (Status status = fromDLPack(view->dl_tensor, handle.tensor); !status)
       return status;
+    handle.isBound = true;
     if (fresh)
       *tensor = fresh.release();
     return {};
@@ -141,13 +144,13 @@ fusion_status fusion_tensor_bind(const DLManagedTensor *view, fusion_tensor **te
 }
 
 int fusion_tensor_unbind(fusion_tensor *tensor, fusion_release release, void *context) {
-  constexpr long ours = 2; // the handle's, and its tensor's
-  if (tensor->lender.use_count() > ours) {
+  if (tensor->isShared()) {
     tensor->lender->release = release;
     tensor->lender->context = context;
     return 1;
   }
-  tensor->tensor.rewrap(tensor->tensor.type(), {}, nullptr, nullptr, {});
+  tensor->isBound = false;
+  tensor->tensor.rewrap(tensor->tensor.type(), {}, nullptr, {});
   return 0;
 }
 

@@ -45,23 +45,32 @@ char *copyText(std::string_view text);
 /// Maps of a program's inputs, each for a run at a time: the names stay, and room for the shapes. With
 /// hundreds of inputs, making the map anew would be half of what a call costs the host.
 class InputMaps {
+  struct Map {
+    NamedTensors map;
+    std::vector<Tensor *> places; ///< in it, by number of input
+  };
+
 public:
-  /// One for as long as it lives, whose tensors it lets go of then.
+  /// One for as long as it lives.
   class Lent {
   public:
-    Lent(InputMaps &owner, const std::vector<Port> &ports);
+    Lent(InputMaps &owner, const std::vector<Port> &ports, const fusion_tensor *const *tensors);
     Lent(const Lent &) = delete;
     ~Lent();
-    NamedTensors &inputs() { return held.front(); }
+    /// With the tensors, which are in the order of the ports: those that are bound themselves, and copies of
+    /// the others. Null if one that is bound is given twice. Called once.
+    const NamedTensors *take();
 
   private:
     InputMaps &owner;
-    std::list<NamedTensors> held; ///< one
+    const fusion_tensor *const *tensors;
+    size_t taken = 0;
+    std::list<Map> held; ///< one
   };
 
 private:
   std::mutex mutex;
-  std::list<NamedTensors> spare;
+  std::list<Map> spare;
 };
 
 /// Runs `work`, which returns a Status; nothing is thrown out of here.
@@ -98,7 +107,6 @@ struct fusion_program {
   const fusion::c::Ports inputs, outputs;
   const std::string device;
   std::vector<std::string> outputNames;
-  std::vector<size_t> inputsByName; ///< numbers of the inputs, sorted by their names
   fusion::c::InputMaps inputMaps;
   std::vector<fusion::Program::Cache> cacheNames;
   std::vector<fusion_cache> caches;
@@ -106,5 +114,9 @@ struct fusion_program {
 
 struct fusion_tensor {
   fusion::Tensor tensor;
-  std::shared_ptr<fusion::c::Lender> lender = nullptr; ///< of fusion_tensor_bind(): owns the tensor's memory
+  /// Of fusion_tensor_bind(): owns the tensor's memory, and nothing else's.
+  std::shared_ptr<fusion::c::Lender> lender = nullptr;
+  bool isBound = false;
+  /// Whether others than it and its tensor have what fusion_tensor_bind() lent.
+  bool isShared() const { return lender.use_count() > 2; }
 };

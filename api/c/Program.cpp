@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <numeric>
+#include <cstring>
 
 using namespace fusion;
 
@@ -13,11 +13,6 @@ fusion_program::fusion_program(Program made)
       device(program.device()), cacheNames(program.caches()) {
   for (const Port &port : program.outputs())
     outputNames.push_back(port.name);
-  const std::vector<Port> &ports = program.inputs();
-  inputsByName.resize(ports.size());
-  std::iota(inputsByName.begin(), inputsByName.end(), size_t(0));
-  std::sort(inputsByName.begin(), inputsByName.end(),
-            [&](size_t a, size_t b) { return ports[a].name < ports[b].name; });
   for (const Program::Cache &cache : cacheNames)
     caches.push_back({cache.past.c_str(), cache.present.c_str()});
 }
@@ -50,23 +45,47 @@ static Result<NamedTensors> named(size_t count, const char *const *names,
   return result;
 }
 
-c::InputMaps::Lent::Lent(InputMaps &owner, const std::vector<Port> &ports) : owner(owner) {
+/// A bound handle is in one call at a time, which may take its tensor for as long as it runs: no copy, and
+/// nothing to count.
+static Tensor &lent(const fusion_tensor &handle) { return const_cast<fusion_tensor &>(handle).tensor; }
+
+c::InputMaps::Lent::Lent(InputMaps &owner, const std::vector<Port> &ports,
+                         const fusion_tensor *const *tensors)
+    : owner(owner), tensors(tensors) {
   {
     std::lock_guard lock(owner.mutex);
     if (!owner.spare.empty())
       held.splice(held.begin(), owner.spare, owner.spare.begin());
   }
   if (held.empty()) {
-    held.emplace_back();
+    Map &made = held.emplace_back();
     for (const Port &port : ports)
-      inputs().emplace(port.name, Tensor());
+      made.places.push_back(&made.map[port.name]);
   }
+}
+
+const NamedTensors *c::InputMaps::Lent::take() {
+  const std::vector<Tensor *> &places = held.front().places;
+  for (; taken < places.size(); ++taken) {
+    const fusion_tensor &given = *tensors[taken];
+    if (!given.lender)
+      *places[taken] = given.tensor;
+    else if (given.tensor.storage().use_count() > 0)
+      swap(*places[taken], lent(given));
+    else
+      return nullptr; // it is here already
+  }
+  return &held.front().map;
 }
 
 c::InputMaps::Lent::~Lent() {
   static const Tensor none;
-  for (auto &[name, tensor] : inputs())
-    tensor = none; // its room for a shape stays
+  const std::vector<Tensor *> &places = held.front().places;
+  for (size_t i = 0; i < taken; ++i)
+    if (tensors[i]->lender)
+      swap(*places[i], lent(*tensors[i]));
+    else
+      *places[i] = none; // its room for a shape stays
   std::lock_guard lock(owner.mutex);
   owner.spare.splice(owner.spare.begin(), held);
 }
@@ -89,24 +108,24 @@ static Status give(Result<NamedTensors> made, const std::vector<std::string> &na
 }
 
 /// Gives `run` the inputs by name. Those in the order of the program's, as in a loop over them, are not
-/// looked up: they go into a map that is there.
+/// looked up: they go into a map that is there. Their names need not be read where they are the ports' own.
 template <class Run>
 static fusion_status runWith(fusion_program &program, size_t count, const char *const *names,
                              const fusion_tensor *const *tensors, fusion_tensor **outputs, Run run) {
   return c::guarded([&]() -> Status {
-    const std::vector<Port> &ports = program.program.inputs();
-    bool inOrder = count == ports.size() && names && tensors;
+    size_t ports = 0;
+    const fusion_port *port = program.inputs.get(&ports);
+    bool inOrder = count == ports && names && tensors;
     for (size_t i = 0; inOrder && i < count; ++i)
-      inOrder = names[i] && tensors[i] && ports[i].name == names[i];
-    if (!inOrder) {
-      auto given = named(count, names, tensors);
-      return given ? give(run(*given), program.outputNames, outputs) : Status(given.error());
+      inOrder =
+          names[i] && tensors[i] && (names[i] == port[i].name || std::strcmp(names[i], port[i].name) == 0);
+    if (inOrder) {
+      c::InputMaps::Lent lent(program.inputMaps, program.program.inputs(), tensors);
+      if (const NamedTensors *inputs = lent.take())
+        return give(run(*inputs), program.outputNames, outputs);
     }
-    c::InputMaps::Lent lent(program.inputMaps, ports);
-    auto place = lent.inputs().begin();
-    for (size_t i : program.inputsByName)
-      (place++)->second = tensors[i]->tensor;
-    return give(run(lent.inputs()), program.outputNames, outputs);
+    auto given = named(count, names, tensors);
+    return given ? give(run(*given), program.outputNames, outputs) : Status(given.error());
   });
 }
 

@@ -173,7 +173,7 @@ FUSION_API fusion_status fusion_tensor_from_dlpack(struct DLManagedTensor *view,
 FUSION_API fusion_status fusion_tensor_to_dlpack(const fusion_tensor *tensor, struct DLManagedTensor **view);
 /* Memory that the caller keeps, for a call: `*tensor` is made if it is NULL, else it is an unbound handle, which
  * is bound anew without an allocation. Of `view`, as fusion_tensor_from_dlpack() takes it, dl_tensor alone is
- * read, and not kept. The memory stays until fusion_tensor_unbind(). */
+ * read, and not kept. The memory stays until fusion_tensor_unbind(). Used by one thread at a time, for one call. */
 FUSION_API fusion_status fusion_tensor_bind(const struct DLManagedTensor *view, fusion_tensor **tensor);
 /* 0: nobody else shares the memory, and the handle is unbound. 1: somebody does, a result for instance, and
  * `release(context)` will be called with the last who do, of which the handle is one: destroy it. */

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace fusion {
@@ -28,6 +29,18 @@ constexpr std::array<Element, 14> elements = {{{DType::Bool, 6, 8},
                                                {DType::BF16, 4, 16},
                                                {DType::F8E4M3, 10, 8}}};
 constexpr Element f8e5m2 = {DType::F8E5M2, 12, 8};
+
+/// Null for types that this library has not.
+const Element *elementOf(const DLDataType &type) {
+  if (type.lanes != 1)
+    return nullptr;
+  if (type.code == f8e5m2.code)
+    return type.bits == f8e5m2.bits ? &f8e5m2 : nullptr;
+  auto found = std::find_if(elements.begin(), elements.end(), [&](const Element &known) {
+    return known.code == type.code && known.bits == type.bits;
+  });
+  return found == elements.end() ? nullptr : &*found;
+}
 
 /// What a view points to, as long as it lives.
 struct Held {
@@ -72,12 +85,9 @@ DLManagedTensor *toDLPack(const Tensor &tensor) {
   return &held->view;
 }
 
-Status fromDLPack(const DLTensor &source, std::shared_ptr<void> owner, Tensor &tensor) {
-  const Element *element = source.dtype.code == f8e5m2.code && source.dtype.bits == 8 ? &f8e5m2 : nullptr;
-  for (const Element &known : elements)
-    if (known.code == source.dtype.code && known.bits == source.dtype.bits)
-      element = &known;
-  if (!element || source.dtype.lanes != 1)
+Status fromDLPack(const DLTensor &source, Tensor &tensor) {
+  const Element *element = elementOf(source.dtype);
+  if (!element)
     return badInput(fmt::format("a DLPack tensor of element type {}, {} bits, {} lanes is not supported",
                                 source.dtype.code, source.dtype.bits, source.dtype.lanes));
   int device = source.device.device_type;
@@ -90,13 +100,13 @@ Status fromDLPack(const DLTensor &source, std::shared_ptr<void> owner, Tensor &t
   if (device == cudaDevice)
     place = {Device::Kind::Cuda, source.device.device_id};
   tensor.rewrap(element->type, {source.shape, static_cast<size_t>(source.ndim)},
-                static_cast<std::byte *>(source.data) + source.byte_offset, std::move(owner), place);
+                static_cast<std::byte *>(source.data) + source.byte_offset, place);
   return {};
 }
 
 Result<Tensor> fromDLPack(DLManagedTensor *view) {
   Tensor tensor;
-  if (Status status = fromDLPack(view->dl_tensor, nullptr, tensor); !status)
+  if (Status status = fromDLPack(view->dl_tensor, tensor); !status)
     return status.error();
   std::shared_ptr<void> owner(view, [](void *taken) {
     auto *managed = static_cast<DLManagedTensor *>(taken);

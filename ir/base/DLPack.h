@@ -45,8 +45,7 @@ DLManagedTensor *toDLPack(const Tensor &tensor);
 /// Takes the view over: its deleter runs with the last copy of the tensor. Errors (the view stays the
 /// caller's): not dense and row-major, an element type or a device that this library has not.
 Result<Tensor> fromDLPack(DLManagedTensor *view);
-/// Makes `tensor` the view's memory, of which `owner` is released with the last copy. The same errors; then
-/// the tensor stays as it is.
-Status fromDLPack(const DLTensor &view, std::shared_ptr<void> owner, Tensor &tensor);
+/// Makes `tensor` the view's memory, with the owner that it has. The same errors; then it stays as it is.
+Status fromDLPack(const DLTensor &view, Tensor &tensor);
 
 } // namespace fusion

@@ -4,6 +4,7 @@
 #include "ir/base/DimNode.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <fmt/format.h>
 #include <numeric>
@@ -148,8 +149,14 @@ Dim Dim::Node::apply(Kind kind, const Dim &left, const Dim &right) {
 Dim::Dim(std::shared_ptr<const Node> node) : node(std::move(node)) {}
 
 Dim::Dim(int64_t constant) {
-  if (constant != 0)
-    node = std::make_shared<const Node>(Node{{{{}, constant}}});
+  if (constant == 0)
+    return;
+  // A graph has few sizes and asks for them again and again: the thread's last ones are kept.
+  thread_local std::array<Dim, 256> recent;
+  Dim &place = recent[static_cast<uint64_t>(constant) % recent.size()];
+  if (!place.node || place.node->terms[0].coefficient != constant)
+    place.node = std::make_shared<const Node>(Node{{{{}, constant}}});
+  node = place.node;
 }
 
 Dim Dim::symbol(std::string name) {
@@ -176,6 +183,8 @@ Dim operator+(const Dim &a, const Dim &b) {
   const std::vector<Dim::Node::Term> &left = Dim::Node::termsOf(a), &right = Dim::Node::termsOf(b);
   if (left.empty() || right.empty())
     return left.empty() ? b : a;
+  if (a.isStatic() && b.isStatic())
+    return wrapAdd(left[0].coefficient, right[0].coefficient);
   std::vector<Dim::Node::Term> terms;
   terms.reserve(left.size() + right.size());
   std::merge(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(terms),
@@ -186,6 +195,11 @@ Dim operator+(const Dim &a, const Dim &b) {
 Dim operator-(const Dim &a, const Dim &b) { return a + b * Dim(-1); }
 
 Dim operator*(const Dim &a, const Dim &b) {
+  if (a.isStatic() && b.isStatic())
+    return wrapMultiply(*a.constant(), *b.constant());
+  const bool isOne = a.isStatic() && a.constant() == 1;
+  if (isOne || (b.isStatic() && b.constant() == 1))
+    return isOne ? b : a;
   std::vector<Dim::Node::Term> terms;
   for (const Dim::Node::Term &left : Dim::Node::termsOf(a))
     for (const Dim::Node::Term &right : Dim::Node::termsOf(b))

@@ -64,12 +64,11 @@ Tensor Tensor::wrap(DType type, Shape shape, void *data, std::shared_ptr<void> o
   return tensor;
 }
 
-void Tensor::rewrap(DType type, std::span<const int64_t> shape, void *data, std::shared_ptr<void> owner,
-                    Device device) {
+void Tensor::rewrap(DType type, std::span<const int64_t> shape, void *data, Device device) {
   dtype = type;
   dims.assign(shape.begin(), shape.end());
   gaps.clear();
-  memory = std::shared_ptr<void>(std::move(owner), data);
+  memory = std::shared_ptr<void>(std::move(memory), data);
   place = device;
 }
 

@@ -39,14 +39,12 @@ public:
   /// Fresh host memory, 64-byte aligned, contents undefined.
   static Tensor uninitialized(DType type, Shape shape);
   /// Memory with another owner; `owner` is released with the last copy (may be null).
-  static Tensor wrap(DType type, Shape shape, void *data, std::shared_ptr<void> owner,
-                     Device device = {});
+  static Tensor wrap(DType type, Shape shape, void *data, std::shared_ptr<void> owner, Device device = {});
   /// The same with gaps: element (i0, i1, …) is Σ ij * strides[j] elements after `data`.
   static Tensor wrapStrided(DType type, Shape shape, Shape strides, void *data, std::shared_ptr<void> owner,
                             Device device = {});
-  /// Becomes what wrap() makes; its room for a shape stays.
-  void rewrap(DType type, std::span<const int64_t> shape, void *data, std::shared_ptr<void> owner,
-              Device device);
+  /// Becomes what wrap() makes with the owner that it has: nothing is allocated or counted.
+  void rewrap(DType type, std::span<const int64_t> shape, void *data, Device device);
   template <class T>
   static Tensor of(DType type, Shape shape, std::span<const T> values); // bytes are copied as they are
 
@@ -70,8 +68,14 @@ public:
   const std::shared_ptr<void> &storage() const { return memory; }
   void *data() { return memory.get(); }
   const void *data() const { return memory.get(); }
-  template <class T> T *as() { return static_cast<T *>(data()); }
-  template <class T> const T *as() const { return static_cast<const T *>(data()); }
+  template <class T>
+  T *as() {
+    return static_cast<T *>(data());
+  }
+  template <class T>
+  const T *as() const {
+    return static_cast<const T *>(data());
+  }
 
   /// The same storage under another shape of the same element count. Dense tensors only.
   Tensor reshaped(Shape shape) const;
@@ -80,6 +84,14 @@ public:
   /// Host tensors only: all elements as f32 or i64 (integers exactly).
   std::vector<float> toFloats() const;
   std::vector<int64_t> toInts() const;
+
+  friend void swap(Tensor &a, Tensor &b) noexcept {
+    std::swap(a.dtype, b.dtype);
+    a.dims.swap(b.dims);
+    a.gaps.swap(b.gaps);
+    a.memory.swap(b.memory);
+    std::swap(a.place, b.place);
+  }
 
 private:
   DType dtype = DType::F32;
@@ -98,8 +110,8 @@ Tensor Tensor::of(DType type, Shape shape, std::span<const T> values) {
 
 /// How far `actual` is from `expected`; NaN-safe: an unexpected NaN makes both infinite.
 struct Difference {
-  double maxAbs = 0;      ///< largest |a - e|
-  double relativeL2 = 0;  ///< ‖a - e‖ / ‖e‖ (‖a‖ when ‖e‖ is 0)
+  double maxAbs = 0;     ///< largest |a - e|
+  double relativeL2 = 0; ///< ‖a - e‖ / ‖e‖ (‖a‖ when ‖e‖ is 0)
   int64_t worstIndex = -1;
 };
 Result<Difference> compare(const Tensor &actual, const Tensor &expected);

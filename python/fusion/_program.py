@@ -13,6 +13,7 @@ from ._errors import BadInput, Lacking
 from ._graph import Graph, HasPorts, load
 from ._options import did_you_mean, options_of, with_options
 from ._report import Report
+from ._tensor import PLAIN
 
 
 class Profile(NamedTuple):
@@ -74,9 +75,7 @@ class Program(HasPorts):
     def __call__(self, *inputs, **named):
         if inputs:
             named = self._by_name(inputs, named)
-        if not _PLAIN.isdisjoint(map(type, named.values())):
-            named = self._typed(named)
-        return self._call(named)
+        return self._call(named, self._typed)
 
     def _by_name(self, inputs, named):
         """What was given by position, and by name, as one dict."""
@@ -95,7 +94,7 @@ class Program(HasPorts):
         types = {port.name: port.dtype for port in self.inputs}
         made = {}
         for name, value in named.items():
-            if type(value) in _PLAIN and name in types:
+            if type(value) in PLAIN and name in types:
                 try:
                     value = numpy.asarray(value, numpy_type(types[name]))
                 except (TypeError, ValueError, OverflowError) as problem:
@@ -278,10 +277,6 @@ class Caches:
 
     def __len__(self):
         return len(self._tensors)
-
-
-# What has no element type of its own.
-_PLAIN = frozenset((bool, int, float, list, tuple))
 
 
 @with_options

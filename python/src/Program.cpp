@@ -6,7 +6,9 @@ namespace fusion::python {
 
 Program::Program(fusion_program *made) : handle(made) {
   size_t count = 0;
-  const fusion_port *ports = fusion_program_outputs(made, &count);
+  const fusion_port *ports = fusion_program_inputs(made, &count);
+  memory.names.set(ports, count);
+  ports = fusion_program_outputs(made, &count);
   for (size_t i = 0; i < count; ++i)
     outputs.push_back({nb::steal(PyUnicode_InternFromString(ports[i].name)), false});
   const fusion_cache *caches = fusion_program_caches(made, &count);
@@ -57,8 +59,7 @@ std::vector<fusion_tensor *> runOn(Program &program, const Arguments &given,
 }
 } // namespace
 
-nb::dict call(Program &program, const nb::dict &inputs) {
-  const Arguments given(inputs, "input", program.spare);
+static nb::dict callWith(Program &program, const Arguments &given) {
   std::optional<uintptr_t> stream;
   if (given.torchGpu >= 0)
     stream = given.torchStream();
@@ -69,15 +70,23 @@ nb::dict call(Program &program, const nb::dict &inputs) {
       });
 }
 
+nb::dict call(Program &program, const nb::dict &inputs, nb::handle typed) {
+  try {
+    return callWith(program, Arguments(inputs, "input", program.memory, /*throwsPlain=*/true));
+  } catch (const PlainValue &) {
+    return callWith(program, Arguments(nb::cast<nb::dict>(typed(inputs)), "input", program.memory));
+  }
+}
+
 nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {
-  const Arguments given(inputs, "input", program.spare);
+  const Arguments given(inputs, "input", program.memory);
   return named(
       runOn(program, given, stream), [&](size_t i) { return program.outputs[i].name; },
       [](size_t, fusion_tensor *made) { return asTensor(made); });
 }
 
 nb::dict fetch(Program &program, const nb::dict &tensors) {
-  const Arguments given(tensors, "tensor", program.spare);
+  const Arguments given(tensors, "tensor", program.memory);
   std::vector<fusion_tensor *> copies(given.size());
   fusion_status status;
   {
@@ -92,7 +101,7 @@ nb::dict fetch(Program &program, const nb::dict &tensors) {
 }
 
 std::vector<double> bench(Program &program, const nb::dict &inputs, int iterations, bool cold) {
-  const Arguments given(inputs, "input", program.spare);
+  const Arguments given(inputs, "input", program.memory);
   std::vector<double> times(static_cast<size_t>(std::max(iterations, 0)));
   fusion_status status;
   {
@@ -105,7 +114,7 @@ std::vector<double> bench(Program &program, const nb::dict &inputs, int iteratio
 }
 
 std::pair<std::string, std::string> profile(Program &program, const nb::dict &inputs) {
-  const Arguments given(inputs, "input", program.spare);
+  const Arguments given(inputs, "input", program.memory);
   Text table, trace;
   fusion_status status;
   {
@@ -120,7 +129,7 @@ std::pair<std::string, std::string> profile(Program &program, const nb::dict &in
 std::vector<std::vector<int64_t>> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
                                            int64_t tokens, std::optional<int64_t> endToken, int64_t chunk,
                                            uint64_t seed, const nb::dict &inputs, nb::object each) {
-  const Arguments given(inputs, "input", program.spare);
+  const Arguments given(inputs, "input", program.memory);
   std::vector<const int64_t *> starts;
   std::vector<size_t> lengths;
   for (const std::vector<int64_t> &prompt : prompts) {

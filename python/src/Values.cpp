@@ -2,6 +2,7 @@
 
 #include "Exchange.h"
 
+#include <cstring>
 #include <unordered_map>
 
 namespace fusion::python {
@@ -27,9 +28,14 @@ nb::object call(PyObject *function, nb::handle argument) {
 
 TypeFacts factsOf(nb::handle value) {
   static auto &known = *new std::unordered_map<PyTypeObject *, TypeFacts>; // its types are borrowed for ever
+  static std::pair<PyTypeObject *, TypeFacts> last; // one of them: most inputs of a call are of one
   PyTypeObject *type = Py_TYPE(value.ptr());
-  if (auto found = known.find(type); found != known.end())
+  if (last.first == type)
+    return last.second;
+  if (auto found = known.find(type); found != known.end()) {
+    last = {found->first, found->second};
     return found->second;
+  }
   nb::object kind = call(hooks.kindOf, value);
   const long number = PyLong_AsLong(kind.ptr());
   if (number == -1 && PyErr_Occurred())
@@ -176,15 +182,33 @@ fusion_tensor *SpareHandles::take() {
   return last;
 }
 
-Arguments::Arguments(const nb::dict &values, const char *what, SpareHandles &spare) : spare(spare) {
+void InputNames::set(const fusion_port *ports, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    names.push_back({{}, ports[i].name});
+}
+
+const char *InputNames::of(nb::handle name, size_t index) {
+  Name *known = index < names.size() ? &names[index] : nullptr;
+  if (known && known->last.is(name))
+    return known->text;
+  const char *text = PyUnicode_AsUTF8AndSize(name.ptr(), nullptr);
+  if (!text)
+    throw nb::python_error();
+  if (!known || std::strcmp(text, known->text) != 0)
+    return text;
+  if (PyUnicode_CheckExact(name.ptr()))
+    known->last = nb::borrow(name);
+  return known->text;
+}
+
+Arguments::Arguments(const nb::dict &values, const char *what, CallMemory &memory, bool throwsPlain)
+    : spare(memory.handles), throwsPlain(throwsPlain) {
   const size_t count = values.size();
   names.reserve(count);
   handles.reserve(count);
   try {
     for (auto [name, value] : values) {
-      const char *text = PyUnicode_AsUTF8AndSize(name.ptr(), nullptr);
-      if (!text)
-        throw nb::python_error();
+      const char *text = memory.names.of(name, names.size());
       handles.push_back(take(name, value, what));
       names.push_back(text);
     }
@@ -272,6 +296,10 @@ const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const ch
     made.push_back(tensor);
     return tensor;
   }
+  case Kind::Plain:
+    if (throwsPlain)
+      throw PlainValue();
+    break;
   case Kind::Other:
     break;
   }

@@ -14,7 +14,8 @@ namespace fusion::python {
 /// cannot take. Kept until the interpreter ends.
 void setValueHooks(const nb::dict &hooks);
 
-enum class Kind { Other, Tensor, Array, Torch };
+/// `Plain`: a number or list, which has no element type of its own.
+enum class Kind { Other, Tensor, Array, Torch, Plain };
 
 /// Unbound handles (fusion_tensor_bind) of calls that are over. Used under the interpreter's lock.
 class SpareHandles {
@@ -29,11 +30,39 @@ private:
   std::vector<fusion_tensor *> handles;
 };
 
+/// The names of a program's inputs as Python and as C have them: one that Python gave before is not read
+/// again.
+class InputNames {
+public:
+  InputNames() = default;
+  InputNames(const InputNames &) = delete;
+  void set(const fusion_port *ports, size_t count);
+  /// Of the input that is given in the place `index`. Raises for what is no str.
+  const char *of(nb::handle name, size_t index);
+
+private:
+  struct Name {
+    nb::object last; ///< that was given here and is `text`
+    const char *text;
+  };
+  std::vector<Name> names;
+};
+
+/// What of a program's calls is kept for the next one.
+struct CallMemory {
+  InputNames names;
+  SpareHandles handles;
+};
+
+/// Thrown for a value of Kind::Plain.
+struct PlainValue {};
+
 /// Names and tensors of a call. Made and destroyed under the interpreter's lock, while `values` stay.
 class Arguments {
 public:
-  /// `what` is for messages: "input". Raises BadInput for what is no tensor.
-  Arguments(const nb::dict &values, const char *what, SpareHandles &spare);
+  /// `what` is for messages: "input". Raises BadInput for what is no tensor. `throwsPlain`: throws PlainValue
+  /// for a number or list, which else becomes a tensor of numpy's type.
+  Arguments(const nb::dict &values, const char *what, CallMemory &memory, bool throwsPlain = false);
   Arguments(const Arguments &) = delete;
   ~Arguments();
   size_t size() const { return names.size(); }
@@ -54,6 +83,7 @@ private:
   void letGo();
 
   SpareHandles &spare;
+  const bool throwsPlain;
   struct Bound {
     fusion_tensor *handle;
     PyObject *tensor; ///< borrowed: the caller's dict has it

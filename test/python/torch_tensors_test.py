@@ -102,6 +102,24 @@ class TorchTensorsTest(unittest.TestCase):
             gc.collect()
             self.assertIsNone(gone())
 
+    def test_inputs_in_any_order_beside_numbers(self):
+        text = b"""func.func @main(%x: tensor<?xf32>, %y: tensor<f32>, %z: tensor<?xf32>) -> tensor<?xf32> {
+          %0 = nn.sub %x, %y : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
+          %1 = nn.div %0, %z : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+          return %1 : tensor<?xf32> }"""
+        ratio = fusion.compile(fusion.load(text, name="g.mlir"), device="cpu")
+        names = [port.name for port in ratio.inputs]
+        given = [torch.full((3,), 8.0), 2, torch.full((3,), 4.0)]
+        for how, order in (("as they are", (0, 1, 2)), ("again", (0, 1, 2)), ("turned", (2, 0, 1))):
+            for copied in (names, ["".join(list(name)) for name in names]):  # strings of another identity
+                with self.subTest(how, copied=copied is not names):
+                    (got,) = ratio({copied[i]: given[i] for i in order}).values()
+                    self.assertTrue(torch.equal(got, torch.full((3,), 1.5)))
+        (got,) = ratio(given[0], torch.tensor(2.0), given[0]).values()
+        self.assertTrue(torch.equal(got, torch.full((3,), 0.75)))
+        with self.assertRaisesRegex(fusion.BadInput, names[1]):
+            ratio(given[0], [[2]], given[2])
+
     def test_a_call_counts_references_back(self):
         twice, given = program(), torch.randn(8, 8)
         before = sys.getrefcount(given)

@@ -54,7 +54,7 @@ const ProgramPlan &Lowered::plan() {
   if (!planned) {
     auto made = driver->plan();
     EXPECT_TRUE(made) << made.error().message;
-    planned = made ? std::move(*made) : ProgramPlan();
+    planned = made ? **made : ProgramPlan();
   }
   return *planned;
 }

@@ -108,10 +108,9 @@ Status enableRemarks(MLIRContext &context, const MlirOptMainConfig &config) {
     const std::string &filter = own.empty() ? all : own;
     return filter.empty() ? std::nullopt : std::optional(filter);
   };
-  remark::RemarkCategories categories{wanted(""), wanted(config.getRemarksPassedFilter()),
-                                      wanted(config.getRemarksMissedFilter()),
-                                      wanted(config.getRemarksAnalyseFilter()),
-                                      wanted(config.getRemarksFailedFilter())};
+  remark::RemarkCategories categories{
+      wanted(""), wanted(config.getRemarksPassedFilter()), wanted(config.getRemarksMissedFilter()),
+      wanted(config.getRemarksAnalyseFilter()), wanted(config.getRemarksFailedFilter())};
   std::unique_ptr<remark::detail::RemarkEmittingPolicyBase> policy;
   if (config.getRemarkPolicy() == RemarkPolicy::REMARK_POLICY_ALL)
     policy = std::make_unique<remark::RemarkEmittingPolicyAll>();
@@ -137,12 +136,11 @@ Status runOwn(const MlirOptMainConfig &config) {
   if (Status status = enableRemarks(*context, config); !status)
     return status;
   const LoadOptions loading = flags.loading();
-  auto module = loadModule(
-      *context, inputFile,
-      {.constantTexts = loading.constantTexts,
-       .sharedCaches = loading.sharedCaches,
-       .dims = loading.dims,
-       .trustPaths = loading.trustPaths});
+  auto module = loadModule(*context, inputFile,
+                           {.constantTexts = loading.constantTexts,
+                            .sharedCaches = loading.sharedCaches,
+                            .dims = loading.dims,
+                            .trustPaths = loading.trustPaths});
   if (!module)
     return module.error();
   if (auto how = flags.sampling()) {
@@ -202,17 +200,21 @@ Status runOwn(const MlirOptMainConfig &config) {
     return text.error();
   if (!reportFile.empty() || requirePlan)
     (void)driver.plan(); // the kernels' names; the graph may hold what no schedule takes
-  const Report report = driver.report();
-  if (!report.noPlan().empty() && !requirePlan && !flags.quiet)
-    llvm::errs() << "fusion-opt: no GPU plan for " << options.target.arch << ": " << report.noPlan() << "\n";
+  const std::string &noPlan = driver.noPlan();
+  if (!noPlan.empty() && !requirePlan && !flags.quiet)
+    llvm::errs() << "fusion-opt: no GPU plan for " << options.target.arch << ": " << noPlan << "\n";
+  std::optional<Report> report;
+  if (!reportFile.empty() || !required.empty())
+    report = driver.report();
   if (!reportFile.empty())
-    if (Status status = report.write(reportFile); !status)
+    if (Status status = report->write(reportFile); !status)
       return status;
-  if (requirePlan && !report.noPlan().empty())
+  if (requirePlan && !noPlan.empty())
     return Error{ErrorKind::AnswerIsNo,
-                 inputFile + ": no GPU plan for " + options.target.arch + ": " + report.noPlan()};
-  if (Status status = checkRequirements(report); !status)
-    return status;
+                 inputFile + ": no GPU plan for " + options.target.arch + ": " + noPlan};
+  if (report)
+    if (Status status = checkRequirements(*report); !status)
+      return status;
   return llvm::StringRef(outputFile).ends_with("/") ? Status() : writeOutput(outputFile, *text);
 }
 
