@@ -148,14 +148,29 @@ Dim Dim::Node::apply(Kind kind, const Dim &left, const Dim &right) {
 
 Dim::Dim(std::shared_ptr<const Node> node) : node(std::move(node)) {}
 
+namespace {
+/// A graph has few sizes and asks for them again and again: a thread's last ones are kept.
+struct RecentConstants {
+  std::array<Dim, 256> dims;
+  ~RecentConstants();
+};
+/// What ends with the thread or the program later may still ask for sizes.
+thread_local bool recentAreGone = false;
+RecentConstants::~RecentConstants() { recentAreGone = true; }
+} // namespace
+
 Dim::Dim(int64_t constant) {
   if (constant == 0)
     return;
-  // A graph has few sizes and asks for them again and again: the thread's last ones are kept.
-  thread_local std::array<Dim, 256> recent;
-  Dim &place = recent[static_cast<uint64_t>(constant) % recent.size()];
+  auto make = [&] { return std::make_shared<const Node>(Node{{{{}, constant}}}); };
+  if (recentAreGone) {
+    node = make();
+    return;
+  }
+  thread_local RecentConstants recent;
+  Dim &place = recent.dims[static_cast<uint64_t>(constant) % recent.dims.size()];
   if (!place.node || place.node->terms[0].coefficient != constant)
-    place.node = std::make_shared<const Node>(Node{{{{}, constant}}});
+    place.node = make();
   node = place.node;
 }
 

@@ -3,7 +3,10 @@
 #include "ir/base/DimTable.h"
 
 #include <gtest/gtest.h>
+
+#include <atomic>
 #include <random>
+#include <thread>
 
 using namespace fusion;
 
@@ -277,6 +280,22 @@ TEST(Dim, TextOfOddNamesAndNumbers) {
   }
   EXPECT_EQ((seq * batch * 4 - 1).str(), "4*batch*seq - 1");
   EXPECT_EQ((2 * seq.floorDiv(3) - batch.mod(2)).str(), "2*(seq//3) - (batch % 2)");
+}
+
+/// What a thread has kept of its constants ends before what was there before them.
+TEST(Dim, ConstantsWhileAThreadEnds) {
+  static std::atomic<bool> isRight = false;
+  struct Late {
+    ~Late() {
+      isRight = Dim(7) + Dim(5) == Dim(12) && Dim(7) * Dim::symbol("n") == Dim::symbol("n") * Dim(7);
+    }
+  };
+  std::thread([] {
+    thread_local Late late;
+    (void)&late;
+    EXPECT_EQ(Dim(7) + Dim(5), Dim(12));
+  }).join();
+  EXPECT_TRUE(isRight);
 }
 
 TEST(DimTable, EvaluatesAsTheDimsThemselvesDo) {
