@@ -22,9 +22,8 @@ namespace {
 FakeDriverCounters counters = {0,       0, 0, 0, 0, 0, 0,  0,  0, 0,  0,  0, 0, 0,
                                nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1, -1, 0, 0};
 std::map<DevicePointer, size_t> allocations;
-std::map<DevicePointer, int>
-    openedBy;               ///< how many "processes", which are threads here, have opened an allocation
-std::recursive_mutex mutex; ///< around every call that touches what follows: ranks are threads
+std::map<DevicePointer, int> openedBy; ///< by how many "processes", which are threads here
+std::recursive_mutex mutex;            ///< around every call that touches what follows: ranks are threads
 thread_local Context currentContext = nullptr;
 thread_local bool capturing = false; ///< one of the streams: this one
 thread_local Stream capturedStream = nullptr;
