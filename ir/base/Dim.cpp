@@ -7,6 +7,7 @@
 #include <array>
 #include <cassert>
 #include <fmt/format.h>
+#include <numeric>
 
 namespace fusion {
 
@@ -33,6 +34,8 @@ int64_t floorModulo(int64_t dividend, int64_t divisor) {
   int64_t remainder = dividend % divisor;
   return remainder != 0 && (remainder < 0) != (divisor < 0) ? remainder + divisor : remainder;
 }
+
+int64_t safeGcd(int64_t a, int64_t b) { return a == INT64_MIN || b == INT64_MIN ? 1 : std::gcd(a, b); }
 
 // The canonical form.
 

@@ -9,10 +9,6 @@
 
 namespace fusion {
 
-namespace {
-int64_t magnitudeGcd(int64_t a, int64_t b) { return a == INT64_MIN || b == INT64_MIN ? 1 : std::gcd(a, b); }
-} // namespace
-
 Dim::Node::Division Dim::Node::divideOut(const Dim &dividend, const Dim &divisor) {
   const std::vector<Term> &divisorTerms = termsOf(divisor);
   const Term &lead = divisorTerms.front();
@@ -42,7 +38,7 @@ Dim Dim::Node::commonFactor(const Dim &a, const Dim &b) {
   std::optional<Monomial> shared;
   for (const Dim *dim : {&a, &b})
     for (const Term &term : termsOf(*dim)) {
-      content = magnitudeGcd(content, term.coefficient);
+      content = safeGcd(content, term.coefficient);
       if (!shared) {
         shared = term.monomial;
         continue;

@@ -2,12 +2,8 @@
 #include "ir/base/DimNode.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace fusion {
-
-/// gcd that never sees the magnitude of INT64_MIN, which does not fit; 1 divides it too.
-static int64_t safeGcd(int64_t a, int64_t b) { return a == INT64_MIN || b == INT64_MIN ? 1 : std::gcd(a, b); }
 
 int64_t Dim::Node::knownFactor(const Dim &dim) {
   int64_t factor = 0;

@@ -77,5 +77,7 @@ struct Dim::Node {
 /// Floor semantics; the divisor is not 0. INT64_MIN / -1 wraps.
 int64_t floorDivide(int64_t dividend, int64_t divisor);
 int64_t floorModulo(int64_t dividend, int64_t divisor);
+/// 1 where a magnitude does not fit, that of INT64_MIN: 1 divides it too.
+int64_t safeGcd(int64_t a, int64_t b);
 
 } // namespace fusion
