@@ -13,7 +13,6 @@ from ._errors import BadInput, Lacking
 from ._graph import Graph, HasPorts, load
 from ._options import did_you_mean, options_of, with_options
 from ._report import Report
-from ._tensor import PLAIN
 
 
 class Profile(NamedTuple):
@@ -89,20 +88,17 @@ class Program(HasPorts):
             raise BadInput(f"input {twice} is given by its place and by its name")
         return {**dict(zip(names, inputs)), **named}
 
-    def _typed(self, named):
-        """Numbers and lists as arrays of the type that their input has."""
-        types = {port.name: port.dtype for port in self.inputs}
-        made = {}
-        for name, value in named.items():
-            if type(value) in PLAIN and name in types:
-                try:
-                    value = numpy.asarray(value, numpy_type(types[name]))
-                except (TypeError, ValueError, OverflowError) as problem:
-                    if isinstance(problem, BadInput):
-                        raise
-                    raise BadInput(f"input {name}: {problem}") from None
-            made[name] = value
-        return made
+    def _typed(self, name, value):
+        """A number or list as an array of the type that its input has; itself where there is no such input."""
+        port = next((port for port in self.inputs if port.name == name), None)
+        if port is None:
+            return value
+        try:
+            return numpy.asarray(value, numpy_type(port.dtype))
+        except (TypeError, ValueError, OverflowError) as problem:
+            if isinstance(problem, BadInput):
+                raise
+            raise BadInput(f"input {name}: {problem}") from None
 
     def run(self, inputs, stream=None):
         """A call with fusion.Tensors as results, a dict by output's name. `inputs`: tensors by name.

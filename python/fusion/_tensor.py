@@ -202,13 +202,13 @@ def _kind_of(value):
         return 1
     if is_torch(value):
         return 3
-    if type(value) in PLAIN:
+    if type(value) in _PLAIN:
         return 4
     return 2 if isinstance(value, numpy.ndarray) else 0
 
 
 # What has no element type of its own.
-PLAIN = frozenset((bool, int, float, list, tuple))
+_PLAIN = frozenset((bool, int, float, list, tuple))
 
 
 _core.set_value_hooks(

@@ -59,7 +59,8 @@ std::vector<fusion_tensor *> runOn(Program &program, const Arguments &given,
 }
 } // namespace
 
-static nb::dict callWith(Program &program, const Arguments &given) {
+nb::dict call(Program &program, const nb::dict &inputs, nb::handle typed) {
+  const Arguments given(inputs, "input", program.memory, typed);
   std::optional<uintptr_t> stream;
   if (given.torchGpu >= 0)
     stream = given.torchStream();
@@ -68,14 +69,6 @@ static nb::dict callWith(Program &program, const Arguments &given) {
       [&](size_t i, fusion_tensor *made) {
         return program.outputs[i].isCache ? asTensor(made) : given.hasTorch ? asTorch(made) : asArray(made);
       });
-}
-
-nb::dict call(Program &program, const nb::dict &inputs, nb::handle typed) {
-  try {
-    return callWith(program, Arguments(inputs, "input", program.memory, /*throwsPlain=*/true));
-  } catch (const PlainValue &) {
-    return callWith(program, Arguments(nb::cast<nb::dict>(typed(inputs)), "input", program.memory));
-  }
 }
 
 nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream) {

@@ -19,8 +19,7 @@ struct Program {
 };
 
 /// Results by name: torch.Tensors if an input is one, on torch's current stream if it lies on a GPU; else
-/// numpy arrays where numpy has them. Caches are fusion.Tensors. `typed(inputs)`: the same with arrays in
-/// place of numbers and lists, asked if there are any.
+/// numpy arrays where numpy has them. Caches are fusion.Tensors. `typed`: see Arguments.
 nb::dict call(Program &program, const nb::dict &inputs, nb::handle typed);
 /// fusion.Tensors by name. `stream`: a cudaStream_t where the run is queued; none: it is waited for.
 nb::dict run(Program &program, const nb::dict &inputs, std::optional<uintptr_t> stream);

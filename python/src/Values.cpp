@@ -201,8 +201,8 @@ const char *InputNames::of(nb::handle name, size_t index) {
   return known->text;
 }
 
-Arguments::Arguments(const nb::dict &values, const char *what, CallMemory &memory, bool throwsPlain)
-    : spare(memory.handles), throwsPlain(throwsPlain) {
+Arguments::Arguments(const nb::dict &values, const char *what, CallMemory &memory, nb::handle typed)
+    : spare(memory.handles), typed(typed) {
   const size_t count = values.size();
   names.reserve(count);
   handles.reserve(count);
@@ -297,8 +297,12 @@ const fusion_tensor *Arguments::take(nb::handle name, nb::handle value, const ch
     return tensor;
   }
   case Kind::Plain:
-    if (throwsPlain)
-      throw PlainValue();
+    if (typed.is_valid()) {
+      nb::object array = typed(name, value);
+      kept.push_back(array);
+      if (!array.is(value))
+        return take(name, array, what);
+    }
     break;
   case Kind::Other:
     break;

@@ -54,15 +54,12 @@ struct CallMemory {
   SpareHandles handles;
 };
 
-/// Thrown for a value of Kind::Plain.
-struct PlainValue {};
-
 /// Names and tensors of a call. Made and destroyed under the interpreter's lock, while `values` stay.
 class Arguments {
 public:
-  /// `what` is for messages: "input". Raises BadInput for what is no tensor. `throwsPlain`: throws PlainValue
-  /// for a number or list, which else becomes a tensor of numpy's type.
-  Arguments(const nb::dict &values, const char *what, CallMemory &memory, bool throwsPlain = false);
+  /// `what` is for messages: "input". Raises BadInput for what is no tensor. `typed(name, value)`: an
+  /// array for a number or list, which else becomes one of numpy's type.
+  Arguments(const nb::dict &values, const char *what, CallMemory &memory, nb::handle typed = {});
   Arguments(const Arguments &) = delete;
   ~Arguments();
   size_t size() const { return names.size(); }
@@ -83,7 +80,7 @@ private:
   void letGo();
 
   SpareHandles &spare;
-  const bool throwsPlain;
+  const nb::handle typed;
   struct Bound {
     fusion_tensor *handle;
     PyObject *tensor; ///< borrowed: the caller's dict has it
