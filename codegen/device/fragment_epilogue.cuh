@@ -66,17 +66,21 @@ struct ColumnOperands {
   }
   /// The products of all sums, one after the other, are in `words`.
   DEVICE void finish(const Epilogue &epilogue, const EightColumns &at, const u32 *words) const {
+    Vec<typename Config::result, 8> products[accumulators<Config>];
+#pragma unroll
+    for (int s = 0; s < accumulators<Config>; ++s)
+      copy_bytes(&products[s], words + 4 * s, 16);
+    finish(epilogue, at, products);
+  }
+  DEVICE void finish(const Epilogue &epilogue, const EightColumns &at,
+                     const Vec<typename Config::result, 8> (&all)[accumulators<Config>]) const {
     constexpr int sums = accumulators<Config>;
-    using Result = typename Config::result;
 #pragma unroll
     for (int v = 0; v < 8; v += width) {
-      Vec<Result, width> products[sums];
+      Vec<typename Config::result, width> products[sums];
 #pragma unroll
-      for (int s = 0; s < sums; ++s) {
-        Vec<Result, 8> all;
-        copy_bytes(&all, words + 4 * s, 16);
-        copy_bytes(&products[s], &all[v], sizeof(products[s]));
-      }
+      for (int s = 0; s < sums; ++s)
+        copy_bytes(&products[s], &all[s][v], sizeof(products[s]));
       const i64 row = at.safe_row(), column = at.safe_column<width>(v);
       epilogue(Matmul<I>(), row, column, of[v / width], products,
                StoreAt<width>{row * at.columns + column, at.inside(v)});

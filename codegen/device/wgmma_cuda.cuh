@@ -29,7 +29,9 @@ DEVICE u64 wgmma_advance(u64 descriptor, u32 bytes) { return descriptor + (bytes
 #define FUSION_NAMES_96 FUSION_NAMES_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define FUSION_NAMES_112 FUSION_NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define FUSION_NAMES_128 FUSION_NAMES_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define FUSION_NAMES_136 FUSION_NAMES_128 ", %64, %65, %66, %67"
 #define FUSION_NAMES_144 FUSION_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define FUSION_NAMES_152 FUSION_NAMES_144 ", %72, %73, %74, %75"
 #define FUSION_NAMES_160 FUSION_NAMES_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define FUSION_NAMES_176 FUSION_NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define FUSION_NAMES_192 FUSION_NAMES_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
@@ -47,7 +49,9 @@ DEVICE u64 wgmma_advance(u64 descriptor, u32 bytes) { return descriptor + (bytes
 #define FUSION_OPERANDS_96(d) FUSION_OPERANDS_80(d), FUSION_FRAGMENT(d[10]), FUSION_FRAGMENT(d[11])
 #define FUSION_OPERANDS_112(d) FUSION_OPERANDS_96(d), FUSION_FRAGMENT(d[12]), FUSION_FRAGMENT(d[13])
 #define FUSION_OPERANDS_128(d) FUSION_OPERANDS_112(d), FUSION_FRAGMENT(d[14]), FUSION_FRAGMENT(d[15])
+#define FUSION_OPERANDS_136(d) FUSION_OPERANDS_128(d), FUSION_FRAGMENT(d[16])
 #define FUSION_OPERANDS_144(d) FUSION_OPERANDS_128(d), FUSION_FRAGMENT(d[16]), FUSION_FRAGMENT(d[17])
+#define FUSION_OPERANDS_152(d) FUSION_OPERANDS_144(d), FUSION_FRAGMENT(d[18])
 #define FUSION_OPERANDS_160(d) FUSION_OPERANDS_144(d), FUSION_FRAGMENT(d[18]), FUSION_FRAGMENT(d[19])
 #define FUSION_OPERANDS_176(d) FUSION_OPERANDS_160(d), FUSION_FRAGMENT(d[20]), FUSION_FRAGMENT(d[21])
 #define FUSION_OPERANDS_192(d) FUSION_OPERANDS_176(d), FUSION_FRAGMENT(d[22]), FUSION_FRAGMENT(d[23])
@@ -90,7 +94,9 @@ FUSION_WGMMA_TYPES(80, 40, 41, 42, 43, 44)
 FUSION_WGMMA_TYPES(96, 48, 49, 50, 51, 52)
 FUSION_WGMMA_TYPES(112, 56, 57, 58, 59, 60)
 FUSION_WGMMA_TYPES(128, 64, 65, 66, 67, 68)
+FUSION_WGMMA_TYPES(136, 68, 69, 70, 71, 72)
 FUSION_WGMMA_TYPES(144, 72, 73, 74, 75, 76)
+FUSION_WGMMA_TYPES(152, 76, 77, 78, 79, 80)
 FUSION_WGMMA_TYPES(160, 80, 81, 82, 83, 84)
 FUSION_WGMMA_TYPES(176, 88, 89, 90, 91, 92)
 FUSION_WGMMA_TYPES(192, 96, 97, 98, 99, 100)
@@ -104,7 +110,7 @@ FUSION_WGMMA_TYPES(256, 128, 129, 130, 131, 132)
 #undef FUSION_WGMMA_SHARED
 #undef FUSION_FRAGMENT
 
-// d (+)= A B^T of 16 columns of both, whose tiles have these descriptors. N: 8, or a multiple of 16.
+// d (+)= A B^T of 16 columns of both, whose tiles have these descriptors. N: 8, 136, 152, or a multiple of 16.
 template <class T, int Fragments> DEVICE void wgmma_rows(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) {
   wgmma_instruction<T, 8 * Fragments>::shared(d, a, b, add);
 }
@@ -145,6 +151,20 @@ DEVICE void more_registers() {
 template <int N>
 DEVICE void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+// Stores matrices of 8 x 8 elements of 16 bits, in the layout of a product's result, transposed: column r of
+// matrix m goes where lane 8 m + r points, 16 bytes.
+DEVICE void stmatrix_x4_trans(void *sharedRow, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   shared_address(sharedRow)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+DEVICE void stmatrix_x2_trans(void *sharedRow, const u32 (&r)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
+                   shared_address(sharedRow)),
+               "r"(r[0]), "r"(r[1])
+               : "memory");
 }
 // Registers of a product, before it begins and after it has ended: what computes with them stays on its side.
 template <int N> DEVICE void fence_operand(f32 (&d)[N][4]) {

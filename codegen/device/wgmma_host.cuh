@@ -78,6 +78,29 @@ DEVICE void wgmma_rows_by_depth(f32 (&d)[Fragments][4], u64 a, u64 b, bool add) 
   clear_unless(add, d);
   wgmma_columns<T>(d, first, b);
 }
+template <int Matrices> DEVICE void store_transposed(void *sharedRow, const u32 (&r)[Matrices]) {
+  struct Lane {
+    u8 *row;
+    u32 pairs[Matrices];
+  } mine{static_cast<u8 *>(sharedRow), {}};
+  if (lane_id() < 8u * Matrices)
+    machine->checkShared(emulated_thread, sharedRow, 16, "stmatrix");
+  copy_bytes(mine.pairs, r, sizeof(r));
+  const u8 *slots =
+      warp_operation(fusion_emulation::WarpOperation::StoreMatrix, &mine, sizeof(mine), nullptr);
+  if (lane_id() < 8u * Matrices) {
+    const u32 matrix = lane_id() / 8u, column = lane_id() % 8u;
+    for (u32 row = 0; row < 8u; ++row) {
+      Lane other;
+      copy_bytes(&other, slots + (4u * row + column / 2u) * fusion_emulation::slotBytes, sizeof(other));
+      const u16 element = (u16)(other.pairs[matrix] >> (16u * (column % 2u)));
+      copy_bytes(mine.row + 2u * row, &element, 2);
+    }
+  }
+  warp_operation(fusion_emulation::WarpOperation::StoreMatrix, nullptr, 0, nullptr);
+}
+DEVICE void stmatrix_x4_trans(void *sharedRow, const u32 (&r)[4]) { store_transposed(sharedRow, r); }
+DEVICE void stmatrix_x2_trans(void *sharedRow, const u32 (&r)[2]) { store_transposed(sharedRow, r); }
 DEVICE void warpgroup_arrive() {}
 DEVICE void warpgroup_commit() {}
 template <int Pending> DEVICE void warpgroup_wait() {}

@@ -11,24 +11,34 @@ namespace fusion::experts {
 using matmul::Problem;
 
 namespace {
-int64_t stagesOf(const Problem &problem, const TargetInfo &target, int64_t width) {
-  const int64_t reserved = 2048 + 4 * problem.routing->experts; // what the source declares
-  return matmul::ringStages(problem, target, width, reserved);
+constexpr int64_t boxBytes = 64 * 128; ///< of B: 64 columns, 64 elements along k
+
+/// What a block has in shared memory, as in expert_ring.cuh.
+struct Ring {
+  int64_t rows = 0; ///< of a tile
+  int64_t stages = 0;
+  static constexpr int64_t staged = 4 * boxBytes / 2; ///< bytes of results that wait
+  int64_t bytes() const { return 1024 + stages * (4 * boxBytes + 128 * rows) + staged; }
+};
+
+/// The most rows that leave room for four steps, or three: a thread has registers for the sums of 160.
+Ring ringOf(const Problem &problem, const TargetInfo &target) {
+  const int64_t declared = 512 + 4 * problem.routing->experts; // by the kernel
+  for (int64_t stages : {4, 3})
+    for (int64_t rows = 160; rows >= 128; rows -= 8)
+      if (const Ring ring{rows, stages}; ring.bytes() + declared <= target.sharedBytesPerBlock)
+        return ring;
+  return {};
 }
 
-TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul, int64_t width) {
-  TensorMapArgument map = matmul::mapOfB(problem, matmul, width);
+/// Columns of C that a tile has.
+int64_t tileColumns(const Problem &problem) { return 256 / static_cast<int64_t>(problem.accumulators()); }
+
+TensorMapArgument mapOf(const Problem &problem, const matmul::Matmul &matmul) {
+  TensorMapArgument map = matmul::mapOfB(problem, matmul, 64);
   map.shape[0] = problem.routing->experts;
   map.strides[0] = matmul.b.batchStrides[0];
   return map;
-}
-
-/// Whether the matrices of an expert stay in the L2 beside those of the next: then a tile of rows is
-/// multiplied by all columns, else a tile of columns by all rows.
-bool columnsFirst(const Problem &problem, const TargetInfo &target) {
-  const int64_t bytes =
-      2 * *problem.n.constant() * *problem.k.constant() * static_cast<int64_t>(problem.accumulators());
-  return 4 * bytes <= target.l2Bytes;
 }
 
 Dim planElements(const Problem &problem) { return problem.m + Dim(problem.routing->experts + 2); }
@@ -39,7 +49,7 @@ bool takesSm90(const Problem &problem, const TargetInfo &target) {
   return !matmul::ringRefusal(problem, target) && !matmul::ringBytes(problem) && !problem.sideBySide() &&
          llvm::none_of(problem.matmuls, isOne) && problem.k.constant() && problem.n.constant() &&
          matmul::readsVectors(problem, true, 8, 8) &&
-         stagesOf(problem, target, 256 / static_cast<int64_t>(problem.accumulators())) >= 3;
+         ringOf(problem, target).stages > 0;
 }
 
 KernelDraft emitPlan(const Region &region, const KernelContext &context) {
@@ -66,19 +76,23 @@ KernelDraft emitSm90(const Region &region, const KernelContext &context) {
   auto analysed = matmul::analyseExperts(region, context);
   const Problem &problem = std::get<Problem>(analysed);
   matmul::GemmSource source(region, context, problem, "expert_sm90");
-  const int64_t width = matmul::ringWidths(region, problem).front(),
-                stages = stagesOf(problem, context.target, width);
-  matmul::setRing(source, problem, width, stages);
-  source.set("columns_first", columnsFirst(problem, context.target));
-  source.set("gathered", true);
+  const Ring ring = ringOf(problem, context.target);
+  const matmul::Sums sums = matmul::ringSums(problem);
+  source.setType("type", body::spelling(problem.a.type));
+  source.setType("result", body::spelling(sums.type));
+  source.set("vector", sums.width);
+  source.set("k_major", matmul::isKMajor(problem, false));
+  source.set("tile_rows", ring.rows);
+  source.set("stages", ring.stages);
   KernelDraft draft =
-      source.finishExperts(matmul::ringSums(problem), matmul::ringThreads, planElements(problem),
-                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul, width); });
+      source.finishExperts(sums, matmul::ringThreads, planElements(problem),
+                           [&](const matmul::Matmul &matmul) { return mapOf(problem, matmul); });
   draft.kernel.schedule = "experts";
-  matmul::finishRing(draft, problem, width, stages, Feature::Wgmma);
-  draft.gridX =
-      Dim::min(Dim(context.target.multiprocessors),
-               (problem.m.ceilDiv(matmul::ringRows) + expertGroups(problem)) * problem.n.ceilDiv(width));
+  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(ring.bytes());
+  draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma);
+  draft.gridX = Dim::min(Dim(context.target.multiprocessors),
+                         (problem.m.ceilDiv(ring.rows) + expertGroups(problem)) *
+                             problem.n.ceilDiv(tileColumns(problem)));
   return draft;
 }
 

@@ -19,6 +19,8 @@ const char *nameOf(abi::WarpOperation kind) {
     return "a vote";
   case abi::WarpOperation::LoadMatrix:
     return "ldmatrix";
+  case abi::WarpOperation::StoreMatrix:
+    return "stmatrix";
   case abi::WarpOperation::MultiplyMatrix:
     return "mma";
   case abi::WarpOperation::TensorMemory:
