@@ -7,7 +7,7 @@ namespace fusion {
 ScheduleSet::ScheduleSet()
     : list{&pointwiseSchedule(), &rowSchedule(),    &scanSchedule(),      &matmulChainSchedule(),
            &matmulSchedule(),    &expertSchedule(), &routerSchedule(),    &attentionSchedule(),
-           &linearAttentionSchedule(), &collectiveSchedule()} {}
+           &linearAttentionSchedule(), &ropeAttentionSchedule(), &collectiveSchedule()} {}
 
 ScheduleSet::ScheduleSet(llvm::ArrayRef<const Schedule *> own) : ScheduleSet() {
   list.insert(list.begin(), own.begin(), own.end());

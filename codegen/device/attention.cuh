@@ -71,12 +71,13 @@ DEVICE f32 sum_each(f32 (&values)[Count]) {
   }
   return sum;
 }
-// Some neighbouring elements as f32; zeros where they are not `inside`.
-template <class T, int N>
+// Some neighbouring elements as f32; zeros where they are not `inside`. `Written`: the kernel may have
+// written them itself.
+template <bool Written = false, class T, int N>
 DEVICE void load_floats(f32 (&values)[N], const T *from, bool inside) {
   Vec<T, N> loaded = Vec<T, N>();
   if (inside)
-    loaded = load_stream_vec<T, N>(from);
+    loaded = Written ? load_vec<T, N>(from) : load_stream_vec<T, N>(from);
 #pragma unroll
   for (int i = 0; i < N; ++i)
     values[i] = element_f32(loaded, i);

@@ -94,16 +94,18 @@ DEVICE f32 load_column(const Stored *row, int column, i64 column_stride) {
     return code_of(i4_pair{load(&row->bits + column / 2 * column_stride)}, column);
 }
 // The same of some neighbours, all of a Stored's columns or one; zeros where they are not `inside`.
-template <class Stored, int N>
+// `Written`: the kernel may have written them itself.
+template <bool Written = false, class Stored, int N>
 DEVICE void load_columns(f32 (&values)[N], const Stored *row, int column, i64 column_stride, bool inside) {
   if constexpr (columns_of<Stored> == 1) {
-    load_floats(values, row + column * column_stride, inside);
+    load_floats<Written>(values, row + column * column_stride, inside);
   } else if constexpr (N == 1) {
     values[0] = inside ? load_column(row, column, column_stride) : 0.f;
   } else {
     Vec<u8, N / 2> pairs = Vec<u8, N / 2>();
     if (inside)
-      pairs = load_stream_vec<u8, N / 2>(&row->bits + column / 2 * column_stride);
+      pairs = Written ? load_vec<u8, N / 2>(&row->bits + column / 2 * column_stride)
+                      : load_stream_vec<u8, N / 2>(&row->bits + column / 2 * column_stride);
 #pragma unroll
     for (int i = 0; i < N; ++i)
       values[i] = inside ? code_of(i4_pair{pairs[i / 2]}, i) : 0.f;
@@ -116,14 +118,16 @@ struct StoredVector {
   static constexpr int count = 2 * (int)sizeof(Stored) / columns_of<Stored>;
   Vec<u32, count> words;
 };
-template <class Stored>
+// `Written`: the kernel may have written it itself. load_stream_vec may be moved in front of a barrier.
+template <bool Written = false, class Stored>
 DEVICE StoredVector<Stored> load_stored(const Stored *from, bool inside) {
   constexpr int count = StoredVector<Stored>::count;
   StoredVector<Stored> vector = StoredVector<Stored>();
   if constexpr (columns_of<Stored> == 2)
     vector.words[0] = 0x88888888u;
   if (inside)
-    vector.words = load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
+    vector.words = Written ? load_lines_vec<u32, count>(reinterpret_cast<const u32 *>(from))
+                           : load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
   return vector;
 }
 // The same as four registers of pairs of T. Their first column is one of the head.

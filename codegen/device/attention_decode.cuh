@@ -4,13 +4,15 @@
 // the end. The grid does not depend on the number of keys. Of a Config these kernels also need
 //   warps      of a block
 //   cluster    blocks of a cluster; where a GPU has no clusters, the first block of each does all the work
+// Where it says `makes_heads = true`, queries and the last keys and values are not there yet: the kernel is
+// given a functor `heads` that makes them first, and query() is not called. See attention_decode_heads.cuh.
 
 #include "attention_rows.cuh"
 #include "clusters.cuh"
 
 struct DecodeTile : RowTile<i64> {
   KeyRange<i64> keys; // of all blocks of the cluster
-  int rank;      // this block's in the cluster
+  int rank;           // this block's in the cluster
 };
 template <class Config, class Body>
 DEVICE DecodeTile decode_tile(const Body &body, int rows) {
@@ -26,6 +28,39 @@ DEVICE DecodeTile decode_tile(const Body &body, int rows) {
 template <class Config>
 DEVICE bool has_no_work() {
   return Config::cluster > 1 && cluster_blocks<Config::cluster> == 1 && block_x() % (u32)Config::cluster != 0;
+}
+
+// For kernels whose operands are all there.
+struct NoHeads {};
+template <class Config, class = void>
+constexpr bool makes_heads = false;
+template <class Config>
+constexpr bool makes_heads<Config, typename SinkFlag<(Config::makes_heads, true)>::type> =
+    Config::makes_heads;
+// From one row of queries in shared memory to the next: they begin at different banks.
+template <class Config>
+constexpr int query_pitch = Config::depth + 16 / (int)sizeof(typename Config::Query);
+
+// Has the block's warps make what the tile needs and is not there yet, after pdl_wait(). The tile's queries,
+// in shared memory; null where they are in memory.
+template <class Config, int Rows, class Body, class Heads>
+DEVICE const typename Config::Query *make_heads(const Body &body, const DecodeTile &tile,
+                                                const Heads &heads) {
+  if constexpr (makes_heads<Config>) {
+    SHARED(typename Config::Query, made, Rows * query_pitch<Config>);
+    const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+    // Where row 0 of head 0 would be.
+    heads(tile, rows_here, made - (tile.kv_head * body.group() + tile.row0) * query_pitch<Config>);
+    barrier();
+    return made;
+  } else {
+    return nullptr;
+  }
+}
+template <class Config>
+DEVICE const typename Config::Query *made_query(const typename Config::Query *made, const DecodeTile &tile,
+                                                i64 row) {
+  return made + (row - tile.row0) * query_pitch<Config>;
 }
 
 // What each warp of the block found. Row r of warp w is at w * Rows + r; a row of acc_o has `pitch` columns.

@@ -24,7 +24,7 @@ struct DecodeFma {
 };
 
 // The lane's columns of keys j ... j + Count - 1, as f32; zeros from `end` on.
-template <class Columns, int Count, class Stored>
+template <class Columns, bool Written, int Count, class Stored>
 DEVICE void load_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], const Stored &stored,
                       i64 column_stride, i64 j, i64 end) {
 #pragma unroll
@@ -35,13 +35,13 @@ DEVICE void load_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], con
 #pragma unroll
     for (int v = 0; v < Columns::vectors; ++v) {
       const int column = Columns::column(v);
-      load_columns(rows[b][v], from, column, column_stride, j + b < end && Columns::has(column));
+      load_columns<Written>(rows[b][v], from, column, column_stride, j + b < end && Columns::has(column));
     }
   }
 }
-template <class Columns, int Rows, class Body>
+template <class Columns, class Config, int Rows, class Body>
 DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length], const Body &body,
-                         const DecodeTile &tile) {
+                         const DecodeTile &tile, const typename Config::Query *made) {
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     const i64 row = row_or_last(tile, tile.row0 + r);
@@ -50,10 +50,14 @@ DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length]
 #pragma unroll
       for (int e = 0; e < Columns::length; ++e) {
         const int column = Columns::column(v) + e;
-        queries[r][v][e] =
-            Columns::has(column)
-                ? to_f32(load(body.query(tile.entry, head_of(body, tile, row), query_of(body, row), column)))
-                : 0.f;
+        queries[r][v][e] = 0.f;
+        if (!Columns::has(column))
+          continue;
+        if constexpr (makes_heads<Config>)
+          queries[r][v][e] = to_f32(load(made_query<Config>(made, tile, row) + column));
+        else
+          queries[r][v][e] =
+              to_f32(load(body.query(tile.entry, head_of(body, tile, row), query_of(body, row), column)));
       }
   }
 }
@@ -138,8 +142,8 @@ DEVICE void publish_results(const WarpResults<Config, Rows> &results,
   }
 }
 
-template <class Config, class Body>
-DEVICE void attention_decode_fma(const Body &body) {
+template <class Config, class Body, class Heads = NoHeads>
+DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads()) {
   using Shape = DecodeFma<Config>;
   using Keys = typename Shape::Keys;
   using Values = typename Shape::Values;
@@ -162,19 +166,20 @@ DEVICE void attention_decode_fma(const Body &body) {
   const i64 first = first_key<Config>(body, tile, query), last = last_key<Config>(body, tile, query);
   pdl_wait();
   pdl_launch_dependents();
+  const auto *const made = make_heads<Config, rows>(body, tile, heads);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
   const auto scale_v = value_scale<Config>(body, tile.kv_head);
   f32 queries[rows][Keys::vectors][Keys::length];
-  load_queries<Keys>(queries, body, tile);
+  load_queries<Keys, Config>(queries, body, tile, made);
 
   f32 keys[batch][Keys::vectors][Keys::length], values[batch][Values::vectors][Values::length];
   typename MaskRow<Config>::Value masked[1];
   auto load_keys = [&](i64 j) {
-    load_rows<Keys>(keys, stored_k, body.key_column_stride(), j, end);
+    load_rows<Keys, makes_heads<Config>>(keys, stored_k, body.key_column_stride(), j, end);
     masked[0] = mask.at(body, j + place, end);
   };
   auto load_values = [&](i64 j) {
-    load_rows<Values>(values, stored_v, body.value_column_stride(), j, end);
+    load_rows<Values, makes_heads<Config>>(values, stored_v, body.value_column_stride(), j, end);
   };
   f32 row_max = -inf_f32(), row_sum = 0.f, acc_o[rows][Values::vectors][Values::length] = {};
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * batch;

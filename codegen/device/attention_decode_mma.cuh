@@ -132,8 +132,8 @@ DEVICE void decode_scores(f32 (&score)[Config::row_tiles][4], const Stream &stre
 // come together in a register.
 template <class Config, class T, class Stream>
 DEVICE void decode_values(f32 (&acc_o)[Config::row_tiles][DecodeMma<Config>::fragments][4],
-                            const f32 (&weight)[Config::row_tiles][4], const Stream &stream,
-                            const ValueScale<Config> &scale) {
+                          const f32 (&weight)[Config::row_tiles][4], const Stream &stream,
+                          const ValueScale<Config> &scale) {
   u32 weights[Config::row_tiles][2], rests[Config::row_tiles][2];
 #pragma unroll
   for (int n = 0; n < Config::row_tiles; ++n)
@@ -214,8 +214,8 @@ DEVICE void prefetch_first_tiles(const Body &body, const DecodeTile &tile, i64 j
   }
 }
 
-template <class Config, class Body>
-DEVICE void attention_decode_mma(const Body &body) {
+template <class Config, class Body, class Heads = NoHeads>
+DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads()) {
   using Stored = typename Config::Key;
   using T = typename product_type<Config, Stored>::type;
   constexpr int rows = DecodeMma<Config>::rows, tile_keys = DecodeMma<Config>::tile_keys;
@@ -237,18 +237,28 @@ DEVICE void attention_decode_mma(const Body &body) {
   prefetch_first_tiles<Config, Stored>(body, tile, j, step);
   pdl_wait();
   launch_after_wait<Config>();
+  constexpr int turns = Config::streams;
+  auto start_streams = [&] {
+#pragma unroll
+    for (int s = 0; s < turns; ++s)
+      streams[s].start(j + s * step, turns * step);
+  };
+  // Keys of the past are on their way while heads are made; what a warp reads of new ones comes after that.
+  constexpr int ahead = turns * (Config::stages > 1 ? Config::stages : 1) - 1;
+  const bool starts_first = makes_heads<Config> && j + ahead * step + tile_keys <= tile.shift;
+  if (starts_first)
+    start_streams();
+  const auto *const made = make_heads<Config, rows>(body, tile, heads);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
   const auto scale_v = value_scale<Config>(body, tile.kv_head);
   DecodeQueries<Config> queries;
-  queries.start(body, tile);
+  queries.start(body, tile, made);
 
   DecodeSoftmax<Config> softmax;
   softmax.start();
   lane_rows.load_mask(body, tile, j);
-  constexpr int turns = Config::streams;
-#pragma unroll
-  for (int s = 0; s < turns; ++s)
-    streams[s].start(j + s * step, turns * step);
+  if (!starts_first)
+    start_streams();
 #pragma unroll 1
   for (; j < tile.keys.end; j += turns * step) {
 #pragma unroll

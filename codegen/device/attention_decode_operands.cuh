@@ -150,10 +150,14 @@ struct KeysInRegisters {
   StoredVector<T> stored[DecodeMma<Config>::vectors];
 
   DEVICE void load_keys(i64 j, i64 step) {
-    from.visit_keys(j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored(at, inside); });
+    from.visit_keys(j, step, [&](int i, const T *at, bool inside) {
+      stored[i] = load_stored<makes_heads<Config>>(at, inside);
+    });
   }
   DEVICE void load_values(i64 j, i64 step) {
-    from.visit_values(j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored(at, inside); });
+    from.visit_values(j, step, [&](int i, const T *at, bool inside) {
+      stored[i] = load_stored<makes_heads<Config>>(at, inside);
+    });
   }
   DEVICE void start(i64 j, i64 step) {
     load_keys(j, step);
@@ -222,15 +226,21 @@ struct DecodeQueries {
   u32 *shared;
 
   template <class Body>
-  DEVICE static Vec<u32, 4> read(const Body &body, const DecodeTile &tile, int n, int c) {
+  DEVICE static Vec<u32, 4> read(const Body &body, const DecodeTile &tile, const typename Config::Query *made,
+                                 int n, int c) {
     using T = typename Config::Query;
     const i64 row = row_or_last(tile, tile.row0 + (n * 8 + fragment_line()));
-    const i64 head = head_of(body, tile, row), query = query_of(body, row);
     const int column = c * 32 + fragment_part() * 8;
-    if constexpr (Config::queries_aligned) {
-      return load_fragment(body.query(tile.entry, head, query, column),
+    if constexpr (makes_heads<Config>) {
+      Vec<u32, 4> words = Vec<u32, 4>();
+      if (Config::depth % 32 == 0 || column < Config::depth)
+        words = load_vec<u32, 4>(reinterpret_cast<const u32 *>(made_query<Config>(made, tile, row) + column));
+      return words;
+    } else if constexpr (Config::queries_aligned) {
+      return load_fragment(body.query(tile.entry, head_of(body, tile, row), query_of(body, row), column),
                            Config::depth % 32 == 0 || column < Config::depth);
     } else {
+      const i64 head = head_of(body, tile, row), query = query_of(body, row);
       Vec<T, 8> elements = Vec<T, 8>();
 #pragma unroll
       for (int e = 0; e < 8; ++e)
@@ -241,12 +251,13 @@ struct DecodeQueries {
       return vector;
     }
   }
+  // `made`: what make_heads() returned.
   template <class Body>
-  DEVICE void start(const Body &body, const DecodeTile &tile) {
+  DEVICE void start(const Body &body, const DecodeTile &tile, const typename Config::Query *made) {
     if constexpr (in_registers) {
 #pragma unroll
       for (int i = 0; i < count; ++i)
-        words[i] = read(body, tile, i / key_vectors, i % key_vectors);
+        words[i] = read(body, tile, made, i / key_vectors, i % key_vectors);
     } else {
       SHARED(u32, query_words, count * 128);
       shared = query_words;
@@ -254,7 +265,7 @@ struct DecodeQueries {
 #pragma unroll
         for (int i = 0; i < count; ++i)
           store_vec(shared + (i * 32 + lane_of_warp()) * 4,
-                    read(body, tile, i / key_vectors, i % key_vectors));
+                    read(body, tile, made, i / key_vectors, i % key_vectors));
       }
       barrier();
     }

@@ -1,6 +1,7 @@
 #include "codegen/schedule/AttentionBody.h"
 
 #include "codegen/body/Printer.h"
+#include "codegen/schedule/AttentionHeads.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +17,15 @@ static std::string typeOf(const Stored &stored) {
 
 KernelBuilder::KernelBuilder(const Problem &problem, StringRef variant, const Needs &needs)
     : problem(problem), op(problem.op), variant("attention_" + variant.str()), needs(needs),
-      source(problem.region, problem.context.inputs) {
+      source(problem.made ? problem.made->kernel : problem.region,
+             problem.made ? problem.made->context.inputs : problem.context.inputs) {
   source.include(this->variant + ".cuh");
   writeConfig();
+}
+
+unsigned KernelBuilder::inputOf(Value operand) const {
+  const unsigned index = problem.inputOf(operand);
+  return problem.made ? problem.made->inputOf(index) : index;
 }
 
 void KernelBuilder::config(std::string_view name, double value) {
@@ -48,6 +55,8 @@ void KernelBuilder::writeConfig() {
     source.config.setType("Page", typeOf(problem.table));
   if (problem.sink)
     source.config.set("has_sink", true);
+  if (problem.made)
+    source.config.set("makes_heads", true);
 }
 
 std::string KernelBuilder::term(const std::string &index, const Dim &stride) {
@@ -63,16 +72,17 @@ void KernelBuilder::count(const std::string &name, const Dim &dim) {
 void KernelBuilder::writeQueries() {
   const View &q = problem.view(op.getQ());
   if (problem.isRagged) {
-    source.body.method(fmt::format("DEVICE const {} *query(i64, i64 head, i64 query, int column) const",
-                              typeOf(op.getQ())),
-                  input(op.getQ()) + offset(q.offset) + term("head", q.strides[1]) +
-                      term("query", q.strides[0]) + term("column", q.strides[3]));
+    source.body.method(
+        fmt::format("DEVICE const {} *query(i64, i64 head, i64 query, int column) const", typeOf(op.getQ())),
+        input(op.getQ()) + offset(q.offset) + term("head", q.strides[1]) + term("query", q.strides[0]) +
+            term("column", q.strides[3]));
     return;
   }
   source.body.method(fmt::format("DEVICE const {} *query(i64 entry, i64 head, i64 query, int column) const",
-                            typeOf(op.getQ())),
-                input(op.getQ()) + offset(q.offset) + term("entry", q.strides[0]) +
-                    term("head", q.strides[1]) + term("query", q.strides[2]) + term("column", q.strides[3]));
+                                 typeOf(op.getQ())),
+                     input(op.getQ()) + offset(q.offset) + term("entry", q.strides[0]) +
+                         term("head", q.strides[1]) + term("query", q.strides[2]) +
+                         term("column", q.strides[3]));
 }
 
 void KernelBuilder::writeRows(const char *name, const Stored &stored) {
@@ -151,7 +161,7 @@ void KernelBuilder::writeMask() {
   source.body.method(fmt::format("DEVICE const {} *mask_row(i64 entry, i64 head, i64 query) const", type),
                      place);
   source.body.method(fmt::format("DEVICE const {0} *mask(const {0} *row, i64 key) const", type),
-                "row" + term("key", stride));
+                     "row" + term("key", stride));
 }
 
 void KernelBuilder::writeSink() {
@@ -196,12 +206,13 @@ void KernelBuilder::writeStore() {
                                  problem.isRagged ? "0" : "query", "column"};
   const Dim sizes[] = {problem.batch, problem.heads, problem.queries, Dim(problem.valueDepth)};
   body::Code code(2);
-  code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));", source.body.output(0),
+  const unsigned output = problem.made ? problem.made->outputOf(problem.made->parts.result) : 0;
+  code.line(fmt::format("store_vec({} + {}, vec_from_f32<{}>(values));", source.body.output(output),
                         source.body.place(indices, sizes, order), typeOf(op.getY())));
   source.body.method(fmt::format("template <int N> DEVICE void store(i64{}, i64 head, i64 query, int column, "
-                            "const Vec<f32, N> &values) const",
-                            problem.isRagged ? "" : " entry"),
-                code);
+                                 "const Vec<f32, N> &values) const",
+                                 problem.isRagged ? "" : " entry"),
+                     code);
 }
 
 KernelDraft KernelBuilder::finish(const Launch &launch) {
@@ -211,7 +222,8 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   count("group", problem.group);
   count("query_count", problem.isRagged ? problem.batch : problem.queries);
   count("key_count", problem.keys);
-  writeQueries();
+  if (!problem.made)
+    writeQueries();
   writeRows("key", problem.storedKeys);
   writeRows("value", problem.storedValues);
   writeTable();
@@ -228,7 +240,15 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   entry.schedule = "attention";
   entry.function = variant;
   entry.arguments = launch.arguments;
-  entry.name = fmt::format("{}_{}_d{}", variant, typeOf(op.getQ()), problem.depth);
+  entry.name =
+      fmt::format("{}{}_{}_d{}", problem.made ? "rope_" : "", variant, typeOf(op.getQ()), problem.depth);
+  if (problem.made) {
+    body::Code code;
+    problem.made->write(problem, launch.warps, source, code);
+    code.line(fmt::format("{}<Config>({}, heads);", variant, source.body.instance()));
+    entry.schedule = "rope_attention";
+    entry.code = code.text();
+  }
   entry.threads = static_cast<uint32_t>(32 * launch.warps);
   entry.residentBlocks = static_cast<uint32_t>(launch.residentBlocks);
   entry.clusterBlocks = static_cast<uint32_t>(launch.clusterBlocks);

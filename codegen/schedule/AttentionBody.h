@@ -39,7 +39,7 @@ public:
   void note(const std::string &text) { source.declare("// " + text + "\n"); }
   /// A tensor map of an operand: the parameter's name.
   std::string tensorMap(mlir::Value operand, TensorMapArgument map) {
-    return source.tensorMap(problem.inputOf(operand), std::move(map));
+    return source.tensorMap(inputOf(operand), std::move(map));
   }
   KernelDraft finish(const Launch &launch);
 
@@ -56,7 +56,8 @@ private:
   void writeStore();
   /// `DEVICE i64 name() const`
   void count(const std::string &name, const Dim &dim);
-  std::string input(mlir::Value operand) { return source.body.input(problem.inputOf(operand)); }
+  unsigned inputOf(mlir::Value operand) const;
+  std::string input(mlir::Value operand) { return source.body.input(inputOf(operand)); }
   /// ` + index * stride`, or nothing for zero.
   std::string term(const std::string &index, const Dim &stride);
   std::string offset(const Dim &dim) { return dim == Dim(0) ? "" : " + " + source.body.size(dim); }

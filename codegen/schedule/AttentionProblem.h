@@ -35,6 +35,8 @@ struct Stored {
   }
 };
 
+struct MadeHeads;
+
 /// An nn.attention and where its operands lie. The heads that share keys and values are rows of one problem:
 /// row r of a key/value head is query r / group of its head r % group.
 struct Problem {
@@ -60,6 +62,9 @@ struct Problem {
   int64_t mostPairs;                     ///< of batch entry and key/value head, likewise
   /// Entries are tokens, and those of one sequence are taken together, as queries of one entry.
   bool isRagged = false;
+  /// Queries, and the last keys and values, where the kernel makes them itself. The inputs are then those of
+  /// `made->parts.attention`.
+  const MadeHeads *made = nullptr;
 
   /// Whether scales, if each column has one, can be read 16 bytes at a time.
   bool readsScales(const Stored &stored) const;

@@ -3,6 +3,7 @@
 #include "codegen/LibraryMatmuls.h"
 #include "codegen/schedule/MatmulChainParts.h"
 #include "codegen/schedule/MatmulSwap.h"
+#include "codegen/schedule/PlannedParts.h"
 #include "codegen/schedule/RowGraph.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -34,8 +35,8 @@ public:
   }
 
   std::vector<PlannedAlternative> alternatives(const KernelContext &context) {
-    const std::vector<PlannedAlternative> before = alternativesOf(norm), of = alternativesOf(products),
-                                          after = alternativesOf(heads);
+    const std::vector<PlannedAlternative> before = norm.alternatives(), of = products.alternatives(),
+                                          after = heads.alternatives();
     std::vector<PlannedAlternative> all = combined(before, of, after);
     if (context.batchInvariant)
       return all;
@@ -73,52 +74,14 @@ public:
   }
 
 private:
-  /// A part, where its values lie, and what its own schedule says.
-  struct Planned {
-    const Region *region = nullptr;
-    SmallVector<View> inputs, outputs;
-    std::optional<SchedulePlan> plan;
-  };
-
-  KernelContext contextOf(const Planned &part, const KernelContext &context) const {
-    KernelContext own = context;
-    own.inputs = part.inputs;
-    own.outputs = part.outputs;
-    own.independent = {};
-    return own;
-  }
-
-  std::optional<std::string> planPart(Planned &part, const Region &its, const Schedule &schedule,
-                                      const KernelContext &context) {
-    if (its.ops.empty())
-      return std::nullopt;
-    part.region = &its;
-    part.inputs.assign(context.inputs.begin(), context.inputs.end());
-    for (Value value : ArrayRef(its.inputs).drop_front(region.inputs.size()))
-      part.inputs.push_back(View::contiguous(value, context.shape(value)));
-    for (Value value : its.outputs) {
-      auto place = llvm::find(region.outputs, value);
-      const auto index = static_cast<unsigned>(place - region.outputs.begin());
-      part.outputs.push_back(place == region.outputs.end() ? View::contiguous(value, context.shape(value))
-                                                           : context.output(index, value));
-    }
-    auto plan = schedule.plan(its, contextOf(part, context));
-    if (!plan)
-      return schedule.name().str() + ": " + plan.error().message;
-    if (plan->updatedInput)
-      return std::string("a part that updates an input");
-    part.plan = std::move(*plan);
-    return std::nullopt;
-  }
-
   std::optional<std::string> plan(const KernelContext &context) {
-    if (auto reason = planPart(norm, parts.norm, rowSchedule(), context))
+    if (auto reason = norm.make(parts.norm, region, rowSchedule(), context))
       return reason;
-    if (auto reason = planPart(products, parts.products, matmulSchedule(), context))
+    if (auto reason = products.make(parts.products, region, matmulSchedule(), context))
       return reason;
-    if (auto reason = planPart(heads, parts.heads, rowSchedule(), context))
+    if (auto reason = heads.make(parts.heads, region, rowSchedule(), context))
       return reason;
-    const KernelContext own = contextOf(products, context);
+    const KernelContext own = products.contextIn(context);
     auto analysed = matmul::analyse(parts.products, own);
     if (auto *reason = std::get_if<std::string>(&analysed))
       return *reason;
@@ -136,47 +99,10 @@ private:
     return refusesOne(context);
   }
 
-  static std::vector<PlannedAlternative> alternativesOf(const Planned &part) {
-    if (!part.plan)
-      return {PlannedAlternative{}};
-    return part.plan->alternatives(*part.region);
-  }
-
-  /// Both predicates in one; nothing if there are no such sizes.
-  static std::optional<Predicate> both(const Predicate &one, const Predicate &other) {
-    Predicate when = one;
-    for (const SizeRange &range : other) {
-      auto same = llvm::find_if(when, [&](const SizeRange &its) { return its.size == range.size; });
-      if (same == when.end()) {
-        when.push_back(range);
-        continue;
-      }
-      same->least = std::max(same->least, range.least);
-      same->most = std::min(same->most, range.most);
-      if (same->least > same->most)
-        return std::nullopt;
-    }
-    return when;
-  }
-
-  /// One after the other, for all sizes.
   static std::vector<PlannedAlternative> combined(ArrayRef<PlannedAlternative> before,
                                                   ArrayRef<PlannedAlternative> of,
                                                   ArrayRef<PlannedAlternative> after) {
-    std::vector<PlannedAlternative> all{PlannedAlternative{}};
-    for (ArrayRef<PlannedAlternative> part : {of, before, after}) {
-      std::vector<PlannedAlternative> longer;
-      for (const PlannedAlternative &one : all)
-        for (const PlannedAlternative &next : part)
-          if (auto when = both(one.when, next.when)) {
-            PlannedAlternative &made = longer.emplace_back(one);
-            made.when = *when;
-            const auto place = part.data() == before.data() ? made.kernels.begin() : made.kernels.end();
-            made.kernels.insert(place, next.kernels.begin(), next.kernels.end());
-          }
-      all = std::move(longer);
-    }
-    return all;
+    return oneAfterTheOther(oneAfterTheOther(before, of), after);
   }
 
   /// What one kernel needs while it is written. The vectors are referred to.
@@ -236,7 +162,7 @@ private:
       return *reason;
     const One &one = *std::get<std::unique_ptr<One>>(made);
     if (parts.rows) {
-      auto graph = row::buildGraph(parts.norm, contextOf(norm, context));
+      auto graph = row::buildGraph(parts.norm, norm.contextIn(context));
       if (auto *reason = std::get_if<std::string>(&graph))
         return "the norm: " + *reason;
       if (std::get<row::Graph>(graph).groupSize != 0)
@@ -247,7 +173,7 @@ private:
 
   Region region;
   matmul::ChainParts parts;
-  Planned norm, products, heads;
+  PlannedPart norm, products, heads;
   Dim rows = 1;
   std::optional<SizeRange> libraryRows;
 };

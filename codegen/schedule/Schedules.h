@@ -14,6 +14,7 @@ const Schedule &expertSchedule();  ///< nn.expert_matmul
 const Schedule &routerSchedule();  ///< the choice of experts
 const Schedule &attentionSchedule();
 const Schedule &linearAttentionSchedule();
+const Schedule &ropeAttentionSchedule(); ///< rotations, writes into a cache, nn.attention
 const Schedule &collectiveSchedule(); ///< a sum over ranks and rows after it
 
 } // namespace fusion

@@ -100,6 +100,10 @@ Proposals proposeNormMatmuls(const ProposalContext &context);
 /// norm before them.
 Proposals proposeQkvRopes(const ProposalContext &context);
 
+/// From every nn.attention that reads nn.concat(past, new): the rotations and the writes into the cache, with
+/// the attention and the order in which it writes its result.
+Proposals proposeRopeAttentions(const ProposalContext &context);
+
 /// Norms of one value.
 Proposals proposeSiblingNorms(const ProposalContext &context);
 

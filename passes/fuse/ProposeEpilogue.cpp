@@ -33,6 +33,7 @@ ArrayRef<Proposer> proposers() {
                                  {"router", proposeRouters},
                                  {"norm_matmul", proposeNormMatmuls},
                                  {"qkv_rope", proposeQkvRopes},
+                                 {"rope_attention", proposeRopeAttentions},
                                  {"sibling_norms", proposeSiblingNorms, /*isForRest=*/true},
                                  {"norm_epilogue", proposeNormEpilogues, /*isForRest=*/true},
                                  {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},

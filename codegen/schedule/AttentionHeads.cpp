@@ -1,0 +1,201 @@
+#include "codegen/schedule/AttentionHeads.h"
+
+#include "codegen/schedule/RowBody.h"
+#include "ir/dialect/Types.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion::attention {
+
+namespace {
+/// [entry, head, position, column] at strides that no tensor has, by which a dim is known wherever it goes.
+View marked(const View &view) {
+  View made = view;
+  made.strides = {Dim::symbol("stride of entries"), Dim::symbol("stride of heads"),
+                  Dim::symbol("stride of positions"), 1};
+  return made;
+}
+
+/// Where queries lie in the block's shared memory, from row 0 of head 0 on. As the template lays them out:
+/// query_pitch.
+View viewOfQueries(Value queries, const KernelContext &context, const Dim &group) {
+  const Dim pitch =
+      tensorType(queries).getShape().back() + 16 / static_cast<int64_t>(byteSize(dtype(queries)));
+  View view = View::contiguous(queries, context.shape(queries));
+  view.strides = {0, pitch, pitch * group, 1};
+  return view;
+}
+
+/// Why lanes of a warp do not make such rows.
+std::optional<std::string> refusesPart(const row::Part &part) {
+  if (part.layout.wholeBlock() || part.layout.inCluster() || part.layout.shifted)
+    return std::string("heads that take more than a warp");
+  if (part.graph.stores.size() != 1)
+    return std::string("rows that are more than a head");
+  const row::Access &to = part.graph.stores.front().access;
+  if (part.graph.headSize != 0 || to.columnDims != 1)
+    return std::string("rows of several heads, such as a norm of all of them");
+  return std::nullopt;
+}
+
+/// The dims by which a part numbers its rows, from where it stores them at the marked strides.
+std::variant<HeadRows, std::string> rowsOf(row::Part &part, const row::Part &markedPart) {
+  HeadRows rows{&part, {}};
+  const row::Access &to = markedPart.graph.stores.front().access;
+  const View like = marked(View{});
+  const auto strides = ArrayRef(like.strides).drop_back();
+  for (size_t dim = 0; dim + 1 < to.view.shape.size(); ++dim) {
+    if (to.view.shape[dim] == Dim(1))
+      continue;
+    const auto *place = llvm::find(strides, to.view.strides[dim]);
+    if (place == strides.end() || to.divisors[dim] != 1)
+      return std::string("rows that are not split into entries, heads and positions");
+    rows.dims.push_back({static_cast<unsigned>(place - strides.begin()), to.view.shape[dim]});
+  }
+  part.graph.rowMajor = true;
+  return rows;
+}
+
+std::variant<row::Parts, std::string> rowParts(const RopeAttentionParts &parts, const KernelContext &context,
+                                               ArrayRef<View> inputs, ArrayRef<View> outputs) {
+  KernelContext own = context;
+  own.inputs = inputs;
+  own.outputs = outputs;
+  own.independent = {};
+  own.range = nullptr;
+  return row::partsOf(parts.heads, own);
+}
+
+class Maker {
+public:
+  Maker(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context)
+      : parts(parts), kernel(kernel), context(context),
+        made(std::make_unique<MadeHeads>(MadeHeads{parts, kernel, context})) {}
+
+  std::variant<std::unique_ptr<MadeHeads>, std::string> run() {
+    if (auto reason = findPlaces())
+      return *reason;
+    auto built = rowParts(parts, context, context.inputs, made->outputs),
+         marking = rowParts(parts, context, markedInputs, markedOutputs);
+    for (const auto *one : {&built, &marking})
+      if (auto *reason = std::get_if<std::string>(one))
+        return *reason;
+    made->rowParts = std::move(std::get<row::Parts>(built));
+    row::Parts &like = std::get<row::Parts>(marking);
+    if (made->rowParts.size() != 3 || like.size() != 3)
+      return std::string("rows of queries, keys and values that are not made apart, or a past that moves");
+    for (auto [part, markedPart] : llvm::zip(made->rowParts, like)) {
+      auto reason = refusesPart(part);
+      if (!reason)
+        reason = refusesPart(markedPart);
+      if (reason)
+        return *reason;
+      auto rows = rowsOf(part, markedPart);
+      if (auto *why = std::get_if<std::string>(&rows))
+        return *why;
+      row::Store &store = part.graph.stores.front();
+      const unsigned output = store.access.index;
+      if (output != markedPart.graph.stores.front().access.index)
+        return std::string("rows in another order");
+      (output == 0 ? made->queries : made->fresh[output - 1]) = std::get<HeadRows>(rows);
+      if (output == 0) {
+        store.into = "queries";
+        store.intoType = body::spelling(store.access.type) + " *";
+      } else {
+        store.access.index = made->outputOf(parts.caches[output - 1].whole);
+      }
+    }
+    if (!made->queries.part || !made->fresh[0].part || !made->fresh[1].part)
+      return std::string("no new queries, keys or values");
+    return std::move(made);
+  }
+
+private:
+  std::optional<std::string> findPlaces() {
+    const DimShape &q = context.shape(parts.queries);
+    markedInputs.assign(context.inputs.begin(), context.inputs.end());
+    made->outputs.push_back(
+        viewOfQueries(parts.queries, context, q[1].floorDiv(context.shape(parts.caches.front().whole)[1])));
+    markedOutputs.push_back(marked(made->outputs.front()));
+    for (const auto &cache : parts.caches) {
+      const View view = context.output(made->outputOf(cache.whole), cache.whole);
+      View &past =
+          markedInputs[static_cast<size_t>(llvm::find(kernel.inputs, cache.past) - kernel.inputs.begin())];
+      View front = view;
+      front.shape[2] = context.shape(cache.past)[2];
+      if (!(past == front))
+        return std::string("a past that is not in place");
+      past = marked(past);
+      made->outputs.push_back(view);
+      markedOutputs.push_back(marked(view));
+    }
+    return std::nullopt;
+  }
+
+  const RopeAttentionParts &parts;
+  const Region &kernel;
+  const KernelContext &context;
+  std::unique_ptr<MadeHeads> made;
+  SmallVector<View> markedInputs, markedOutputs;
+};
+} // namespace
+
+std::variant<std::unique_ptr<MadeHeads>, std::string>
+madeHeads(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context) {
+  return Maker(parts, kernel, context).run();
+}
+
+unsigned MadeHeads::outputOf(Value value) const {
+  return static_cast<unsigned>(llvm::find(kernel.outputs, value) - kernel.outputs.begin());
+}
+
+unsigned MadeHeads::inputOf(unsigned index) const {
+  if (index < kernel.inputs.size())
+    return index;
+  const Value value = parts.attention.inputs[index];
+  for (const auto &cache : parts.caches)
+    if (cache.whole == value)
+      return static_cast<unsigned>(llvm::find(kernel.inputs, cache.past) - kernel.inputs.begin());
+  llvm_unreachable("queries are in no input");
+}
+
+void MadeHeads::write(const Problem &problem, int64_t warps, body::KernelSource &source,
+                      body::Code &entry) const {
+  source.include("attention_decode_heads.cuh");
+  KernelContext own = context;
+  own.independent = {};
+  auto declared = [&](const HeadRows &rows, const char *name) {
+    return row::BodyPrinter(parts.heads, own, rows.part->graph, rows.part->layout, source, name)
+        .within()
+        .declare();
+  };
+  auto number = [&](const HeadRows &rows) {
+    static constexpr const char *indices[] = {"entry", "head", "position"};
+    std::string text;
+    for (const auto &[dim, size] : rows.dims)
+      text = text.empty()
+                 ? indices[dim]
+                 : fmt::format("{} * {} + {}", text.find(' ') == std::string::npos ? text : "(" + text + ")",
+                               source.size(size), indices[dim]);
+    return fmt::format("[&](i64 entry, i64 head, i64 position) {{ return {}; }}",
+                       text.empty() ? "(i64)0" : text);
+  };
+  entry.line(fmt::format("const auto heads = [&](const DecodeTile &tile, int rows, {} *queries) {{",
+                         body::spelling(dtype(parts.queries))));
+  const auto [queryConfig, queryBody] = declared(queries, "Queries");
+  entry.line(fmt::format("make_queries<Config, {}>({}, tile, rows, {},", queryConfig, queryBody,
+                         source.size(problem.group)));
+  entry.line("    " + number(queries) + ");");
+  for (auto [index, rows] : llvm::enumerate(fresh)) {
+    const bool isKeys = parts.caches[index].whole == problem.storedKeys.tensor;
+    const auto [config, body] = declared(rows, isKeys ? "Keys" : "Values");
+    entry.line(fmt::format("make_new_rows<{}>({}, tile, {}, {},", config, body, warps - (isKeys ? 2 : 1),
+                           source.size(problem.queries)));
+    entry.line("    " + number(rows) + ");");
+  }
+  entry.line("};");
+}
+
+} // namespace fusion::attention

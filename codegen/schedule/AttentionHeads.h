@@ -1,0 +1,40 @@
+// What an attention of few rows makes itself before it looks at keys: its queries, and the last keys and
+// values, as rows of row bodies. See codegen/device/attention_decode_heads.cuh.
+#pragma once
+
+#include "codegen/body/KernelSource.h"
+#include "codegen/schedule/AttentionProblem.h"
+#include "codegen/schedule/RopeAttentionParts.h"
+#include "codegen/schedule/RowParts.h"
+
+namespace fusion::attention {
+
+/// Rows of heads, each a row of one row graph.
+struct HeadRows {
+  row::Part *part = nullptr;
+  /// By which of entry, head and position, each of so many, its rows are numbered, the slowest first.
+  llvm::SmallVector<std::pair<unsigned, Dim>> dims;
+};
+
+struct MadeHeads {
+  const RopeAttentionParts &parts;
+  const Region &kernel;                 ///< of which `parts` are
+  KernelContext context;                ///< of it
+  llvm::SmallVector<View> outputs = {}; ///< of parts.heads, as the kernel has them
+  row::Parts rowParts = {};
+  HeadRows queries = {}, fresh[2] = {}; ///< and of parts.caches what is new
+
+  /// The number of an output of the kernel.
+  unsigned outputOf(mlir::Value value) const;
+  /// The input of the kernel that is, or is the memory of, input `index` of parts.attention.
+  unsigned inputOf(unsigned index) const;
+  /// Declares the row bodies, and writes the functor `heads` into the entry point of a kernel with so many
+  /// warps a block.
+  void write(const Problem &problem, int64_t warps, body::KernelSource &source, body::Code &entry) const;
+};
+
+/// The heads of a kernel, or why a tile's warps cannot make them. What is passed must outlive them.
+std::variant<std::unique_ptr<MadeHeads>, std::string>
+madeHeads(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context);
+
+} // namespace fusion::attention

@@ -1,0 +1,53 @@
+// rope_attention: the rotations and cache writes of an attention, with the attention and the order in which it
+// writes its result.
+#include "passes/fuse/Propose.h"
+
+#include "ir/dialect/Types.h"
+
+using namespace mlir;
+
+namespace fusion {
+
+/// Why the attention's own kernel does not make what these ops make; nothing if it may.
+static std::optional<std::string> refusal(nn::AttentionOp attention, const Candidate &write) {
+  for (Operation *op : write.ops) {
+    if (isa<nn::ScatterNdOp>(op))
+      return std::string("new keys and values go to slots of pages, not to the end of a cache");
+    if (isa<nn::CacheWriteOp>(op))
+      return std::string("data says which rows of the caches are new, not their end");
+  }
+  const Value queries = attention.getQ();
+  if (!llvm::is_contained(write.ops, queries.getDefiningOp()))
+    return std::string("the queries of nn.attention are not rotated");
+  for (Operation *user : queries.getUsers())
+    if (user != attention)
+      return ("the rotated queries are read by " + user->getName().getStringRef() + " too").str();
+  return std::nullopt;
+}
+
+Proposals proposeRopeAttentions(const ProposalContext &context) {
+  Proposals proposals;
+  const Proposals writes = proposeCacheWrites(context), layouts = proposeAttentionLayouts(context);
+  for (const Candidate &write : writes.candidates) {
+    auto attention = dyn_cast<nn::AttentionOp>(write.root);
+    if (!attention)
+      continue;
+    Candidate candidate;
+    candidate.pattern = "rope_attention";
+    candidate.root = attention;
+    candidate.ops = write.ops;
+    candidate.ops.push_back(attention);
+    for (const Candidate &layout : layouts.candidates)
+      if (layout.root == attention)
+        candidate.ops.append(layout.ops.begin() + 1, layout.ops.end());
+    if (auto reason = refusal(attention, write)) {
+      proposals.misses.push_back({attention, *reason, candidate.ops});
+      continue;
+    }
+    absorbWithin(candidate, context.found);
+    proposals.candidates.push_back(std::move(candidate));
+  }
+  return proposals;
+}
+
+} // namespace fusion
