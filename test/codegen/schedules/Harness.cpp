@@ -1,6 +1,7 @@
 #include "Deferred.h"
 #include "Parsed.h"
 
+#include "ir/dialect/InPlace.h"
 #include "ir/reference/Reference.h"
 
 #include <fmt/format.h>
@@ -65,6 +66,30 @@ Tensor memoryOf(nn::ConstantOp constant) {
   for (int64_t i = 0; i < tensor.size(); ++i)
     bytes.as<uint8_t>()[i / 2] |= static_cast<uint8_t>((tensor.as<uint8_t>()[i] & 15) << (i % 2 * 4));
   return bytes;
+}
+
+/// The first elements along each dim.
+Tensor cornerOf(const Tensor &tensor, const Shape &shape) {
+  Shape strides(shape.size(), 1);
+  for (size_t dim = shape.size() - 1; dim-- > 0;)
+    strides[dim] = strides[dim + 1] * tensor.shape()[dim + 1];
+  return Tensor::wrapStrided(tensor.type(), shape, strides, tensor.storage().get(), tensor.storage());
+}
+
+/// A copy of the tensor, with other elements in a corner.
+Tensor withCorner(const Tensor &tensor, const Tensor &corner) {
+  Tensor copy = Tensor::zeros(tensor.type(), tensor.shape());
+  std::memcpy(copy.data(), tensor.data(), tensor.bytes());
+  const Tensor place = cornerOf(copy, corner.shape());
+  const size_t bytes = byteSize(corner.type());
+  for (int64_t i = 0; i < corner.size(); ++i) {
+    int64_t rest = i, at = 0;
+    for (size_t dim = corner.shape().size(); dim-- > 0; rest /= corner.shape()[dim])
+      at += rest % corner.shape()[dim] * place.strides()[dim];
+    std::memcpy(copy.as<char>() + static_cast<size_t>(at) * bytes,
+                corner.as<char>() + static_cast<size_t>(i) * bytes, bytes);
+  }
+  return copy;
 }
 
 /// The kernel of a variant, for the sizes of the case.
@@ -200,7 +225,7 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
       TargetInfo::ofDevice(static_cast<int>(test.arch / 10), static_cast<int>(test.arch % 10));
   target.l2Bytes = test.l2Bytes.value_or(target.l2Bytes);
   target.multiprocessors = test.multiprocessors.value_or(target.multiprocessors);
-  KernelContext kernelContext{*parsed.shapes, parsed.inputs, target};
+  KernelContext kernelContext{*parsed.shapes, parsed.inputs, target, nullptr, parsed.outputs};
   auto plan = schedule.plan(parsed.region, kernelContext);
   if (!plan) {
     ADD_FAILURE() << "refused: " << plan.error().message;
@@ -227,12 +252,16 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     checkSpills(draft.kernel, Targets::One);
 
   std::vector<Tensor> arguments;
+  std::vector<Tensor> memory; // of arguments
   for (auto [index, argument] : llvm::enumerate(parsed.function.getArguments())) {
-    Tensor tensor = Tensor::zeros(dtype(argument), evaluated((*parsed.shapes)[argument], test.symbols));
+    const DimShape &shape = (*parsed.shapes)[argument];
+    const auto storage = nn::storageOf(parsed.function, static_cast<unsigned>(index));
+    Tensor tensor = Tensor::zeros(dtype(argument), evaluated(storage.value_or(shape), test.symbols));
     fillRandom(tensor, static_cast<unsigned>(index) + 1);
     if (test.fill)
       test.fill(static_cast<unsigned>(index), tensor);
-    arguments.push_back(std::move(tensor));
+    arguments.push_back(storage ? cornerOf(tensor, evaluated(shape, test.symbols)).dense() : tensor);
+    memory.push_back(std::move(tensor));
   }
   auto expected = evaluateRegion(parsed.function.front(), arguments, test.symbols);
   if (!expected) {
@@ -240,19 +269,28 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
     return source;
   }
   for (nn::ConstantOp constant : constantsOf(parsed))
-    arguments.push_back(memoryOf(constant));
+    memory.push_back(memoryOf(constant));
   std::vector<Tensor> outputs;
-  for (Value output : parsed.region.outputs)
-    outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
+  for (auto [index, output] : llvm::enumerate(parsed.region.outputs)) {
+    const Value result = parsed.target->getResult(static_cast<unsigned>(index));
+    if (!parsed.views->isInPlace(result)) {
+      outputs.push_back(Tensor::zeros(dtype(output), evaluated((*parsed.shapes)[output], test.symbols)));
+      continue;
+    }
+    // All of the argument's memory: what lies behind the result stays as it is.
+    outputs.push_back(memory[cast<BlockArgument>((*parsed.views)[result].base).getArgNumber()]);
+    (*expected)[index] = withCorner(outputs.back(), (*expected)[index]);
+  }
 
   const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
   DeferredCase common{fmt::format("{}.{}\n{}", info->test_suite_name(), info->name(), test.text),
                       draft.kernel, std::move(*expected), test.tolerance};
   const TargetInfo *device = deviceTarget();
-  if (device && (draft.kernel.features & ~device->features) == 0)
-    runOnDeviceLater(std::move(common), draft, parsed, arguments, outputs, test.symbols);
+  // A program's results in place stay on the device.
+  if (device && parsed.outputs.empty() && (draft.kernel.features & ~device->features) == 0)
+    runOnDeviceLater(std::move(common), draft, parsed, memory, outputs, test.symbols);
   else
-    emulateLater(std::move(common), draft, parsed, std::move(arguments), std::move(outputs), test.symbols);
+    emulateLater(std::move(common), draft, parsed, std::move(memory), std::move(outputs), test.symbols);
   return source;
 }
 

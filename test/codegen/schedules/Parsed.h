@@ -22,6 +22,7 @@ struct Parsed {
   std::optional<Views> views;
   Region region;
   std::vector<View> inputs;
+  std::vector<View> outputs; ///< of the region, where some lie in memory of arguments; else empty
 
   explicit Parsed(const std::string &text) {
     mlir::DialectRegistry registry;
@@ -42,8 +43,13 @@ struct Parsed {
     region = group ? Region::of(group) : Region::of(target);
     for (auto [index, input] : llvm::enumerate(region.inputs))
       inputs.push_back((*views)[group ? group.getInputs()[index] : input]);
+    if (llvm::any_of(target->getResults(), [&](mlir::Value result) { return views->isInPlace(result); }))
+      for (mlir::Value result : target->getResults())
+        outputs.push_back((*views)[result]);
   }
-  KernelContext kernelContext(uint32_t arch) const { return {*shapes, inputs, targetOf(arch)}; }
+  KernelContext kernelContext(uint32_t arch) const {
+    return {*shapes, inputs, targetOf(arch), nullptr, outputs};
+  }
   /// 90: sm_90a.
   static const TargetInfo &targetOf(uint32_t number) {
     static std::map<uint32_t, TargetInfo> known;
