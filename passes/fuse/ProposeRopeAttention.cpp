@@ -1,5 +1,5 @@
-// rope_attention: the rotations and cache writes of an attention, with the attention and the order in which it
-// writes its result.
+// rope_attention: the rotations and cache writes of an attention, with the attention and the order in which
+// it writes its result.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/Types.h"
@@ -44,6 +44,10 @@ Proposals proposeRopeAttentions(const ProposalContext &context) {
       proposals.misses.push_back({attention, *reason, candidate.ops});
       continue;
     }
+    if (!context.traffic.shapes[attention.getQ()][2].constant())
+      candidate.unproven =
+          "one kernel, for few new positions, is taken only where a measurement chooses between "
+          "it and kernels of its parts, unless their number is known";
     absorbWithin(candidate, context.found);
     proposals.candidates.push_back(std::move(candidate));
   }
