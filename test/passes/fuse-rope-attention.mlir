@@ -1,0 +1,177 @@
+// RUN: fusion-opt %s --fuse-rope-attention --split-input-file 2>/dev/null | FileCheck %s
+// RUN: fusion-opt %s --fuse-rope-attention --split-input-file 2>&1 >/dev/null | FileCheck %s --check-prefix=MISS
+
+// One new position: the attention makes its heads itself.
+// CHECK-LABEL: @decode
+// CHECK: fusion.group "rope_attention" schedule "rope_attention"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: fusion.yield
+func.func @decode(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: tensor<1x2x1x32xbf16>,
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
+    %cos: tensor<1x1x1x32xbf16>, %sin: tensor<1x1x1x32xbf16>)
+    -> (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16> {nn.alias = 3 : i64}, tensor<1x2x?x32xbf16> {nn.alias = 4 : i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x4x1x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x2x1x32xbf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %4, %2, %3 : tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>
+}
+
+// -----
+
+// The order that the reader wants.
+// CHECK-LABEL: @merged
+// CHECK: fusion.group "rope_attention" schedule "rope_attention"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: nn.reshape
+// CHECK-NEXT: fusion.yield
+func.func @merged(%q: tensor<1x4x3x32xbf16>, %k: tensor<1x2x3x32xbf16>, %v: tensor<1x2x3x32xbf16>,
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
+    %cos: tensor<1x1x3x32xbf16>, %sin: tensor<1x1x3x32xbf16>)
+    -> (tensor<1x3x128xbf16>, tensor<1x2x?x32xbf16> {nn.alias = 3 : i64}, tensor<1x2x?x32xbf16> {nn.alias = 4 : i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x3x32xbf16>, tensor<1x1x3x32xbf16>, tensor<1x1x3x32xbf16>) -> tensor<1x4x3x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x3x32xbf16>, tensor<1x1x3x32xbf16>, tensor<1x1x3x32xbf16>) -> tensor<1x2x3x32xbf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x3x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x3x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x3x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x3x32xbf16>
+  %5 = nn.transpose %4 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x4x3x32xbf16>) -> tensor<1x3x4x32xbf16>
+  %6 = nn.reshape %5 {shape = [1, 3, 128]} : (tensor<1x3x4x32xbf16>) -> tensor<1x3x128xbf16>
+  return %6, %2, %3 : tensor<1x3x128xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>
+}
+
+// -----
+
+// Of an unknown number each run chooses.
+// CHECK-LABEL: @unknown
+// CHECK: fusion.group "rope_attention" schedule "rope_attention"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: fusion.yield
+func.func @unknown(%q: tensor<1x4x?x32xbf16> {nn.dims = [1, 4, "n", 32]}, %k: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "n", 32]}, %v: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "n", 32]},
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
+    %cos: tensor<1x1x?x32xbf16> {nn.dims = [1, 1, "n", 32]}, %sin: tensor<1x1x?x32xbf16> {nn.dims = [1, 1, "n", 32]})
+    -> (tensor<1x4x?x32xbf16>, tensor<1x2x?x32xbf16> {nn.alias = 3 : i64}, tensor<1x2x?x32xbf16> {nn.alias = 4 : i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x?x32xbf16>, tensor<1x1x?x32xbf16>, tensor<1x1x?x32xbf16>) -> tensor<1x4x?x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x1x?x32xbf16>, tensor<1x1x?x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x?x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x?x32xbf16>
+  return %4, %2, %3 : tensor<1x4x?x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>
+}
+
+// -----
+
+// What many positions need is more than a launch.
+// CHECK-LABEL: @many
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: rope_attention missed at {{.*}}one kernel is for 1 to 8 new positions: here there are 9
+func.func @many(%q: tensor<1x4x9x32xbf16>, %k: tensor<1x2x9x32xbf16>, %v: tensor<1x2x9x32xbf16>,
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
+    %cos: tensor<1x1x9x32xbf16>, %sin: tensor<1x1x9x32xbf16>)
+    -> (tensor<1x4x9x32xbf16>, tensor<1x2x?x32xbf16> {nn.alias = 3 : i64}, tensor<1x2x?x32xbf16> {nn.alias = 4 : i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x9x32xbf16>, tensor<1x1x9x32xbf16>, tensor<1x1x9x32xbf16>) -> tensor<1x4x9x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x9x32xbf16>, tensor<1x1x9x32xbf16>, tensor<1x1x9x32xbf16>) -> tensor<1x2x9x32xbf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x9x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x9x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x9x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x9x32xbf16>
+  return %4, %2, %3 : tensor<1x4x9x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>
+}
+
+// -----
+
+// The past is copied.
+// CHECK-LABEL: @copied
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: rope_attention missed at {{.*}}a past that is not in place
+func.func @copied(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: tensor<1x2x1x32xbf16>,
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32]},
+    %cos: tensor<1x1x1x32xbf16>, %sin: tensor<1x1x1x32xbf16>)
+    -> (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x4x1x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x2x1x32xbf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %4, %2, %3 : tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>
+}
+
+// -----
+
+// Only the attention's own blocks see the rotated queries.
+// CHECK-LABEL: @read_again
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: rope_attention missed at {{.*}}the rotated queries are read by nn.neg too
+func.func @read_again(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: tensor<1x2x1x32xbf16>,
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
+    %cos: tensor<1x1x1x32xbf16>, %sin: tensor<1x1x1x32xbf16>)
+    -> (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16> {nn.alias = 3 : i64}, tensor<1x2x?x32xbf16> {nn.alias = 4 : i64}, tensor<1x4x1x32xbf16>) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x4x1x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x2x1x32xbf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>) -> tensor<1x2x?x32xbf16>
+  %n = nn.neg %0 : (tensor<1x4x1x32xbf16>) -> tensor<1x4x1x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %4, %2, %3, %n : tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x4x1x32xbf16>
+}
+
+// -----
+
+// Rows that data names.
+// CHECK-LABEL: @placed
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: rope_attention missed at {{.*}}data says which rows of the caches are new, not their end
+func.func @placed(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: tensor<1x2x1x32xbf16>,
+    %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
+    %cos: tensor<1x1x1x32xbf16>, %sin: tensor<1x1x1x32xbf16>, %rows: tensor<1x1x1x1xi64>)
+    -> (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16> {nn.alias = 3 : i64}, tensor<1x2x?x32xbf16> {nn.alias = 4 : i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x4x1x32xbf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x1x32xbf16>, tensor<1x1x1x32xbf16>, tensor<1x1x1x32xbf16>) -> tensor<1x2x1x32xbf16>
+  %2 = nn.cache_write %pk, %1, %rows {axis = 2 : i64, grows = false} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>, tensor<1x1x1x1xi64>) -> tensor<1x2x?x32xbf16>
+  %3 = nn.cache_write %pv, %v, %rows {axis = 2 : i64, grows = false} : (tensor<1x2x?x32xbf16>, tensor<1x2x1x32xbf16>, tensor<1x1x1x1xi64>) -> tensor<1x2x?x32xbf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %4, %2, %3 : tensor<1x4x1x32xbf16>, tensor<1x2x?x32xbf16>, tensor<1x2x?x32xbf16>
+}
+
+// -----
+
+// Slots of pages.
+// CHECK-LABEL: @pages
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: rope_attention missed at {{.*}}new keys and values go to slots of pages, not to the end of a cache
+func.func @pages(%q: tensor<3x4x32xf16>, %k: tensor<3x2x32xf16>, %v: tensor<3x2x32xf16>, %kp: tensor<9x16x2x32xf16> {nn.dims = [9, 16, 2, 32], nn.storage = [9, 16, 2, 32]}, %vp: tensor<9x16x2x32xf16> {nn.dims = [9, 16, 2, 32], nn.storage = [9, 16, 2, 32]}, %slots: tensor<3x1xi64>, %table: tensor<3x4xi32>, %cos: tensor<3x1x16xf16>, %sin: tensor<3x1x16xf16>) -> (tensor<3x4x1x32xf16>, tensor<9x16x2x32xf16> {nn.alias = 3 : i64}, tensor<9x16x2x32xf16> {nn.alias = 4 : i64}) {
+  %qr = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<3x4x32xf16>, tensor<3x1x16xf16>, tensor<3x1x16xf16>) -> tensor<3x4x32xf16>
+  %kr = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<3x2x32xf16>, tensor<3x1x16xf16>, tensor<3x1x16xf16>) -> tensor<3x2x32xf16>
+  %ks = nn.reshape %kp {shape = [144, 2, 32]} : (tensor<9x16x2x32xf16>) -> tensor<144x2x32xf16>
+  %kw = nn.scatter_nd %ks, %slots, %kr : (tensor<144x2x32xf16>, tensor<3x1xi64>, tensor<3x2x32xf16>) -> tensor<144x2x32xf16>
+  %ka = nn.reshape %kw {shape = [9, 16, 2, 32]} : (tensor<144x2x32xf16>) -> tensor<9x16x2x32xf16>
+  %vs = nn.reshape %vp {shape = [144, 2, 32]} : (tensor<9x16x2x32xf16>) -> tensor<144x2x32xf16>
+  %vw = nn.scatter_nd %vs, %slots, %v : (tensor<144x2x32xf16>, tensor<3x1xi64>, tensor<3x2x32xf16>) -> tensor<144x2x32xf16>
+  %va = nn.reshape %vw {shape = [9, 16, 2, 32]} : (tensor<144x2x32xf16>) -> tensor<9x16x2x32xf16>
+  %kg = nn.gather %ka, %table {axis = 0 : i64} : (tensor<9x16x2x32xf16>, tensor<3x4xi32>) -> tensor<3x4x16x2x32xf16>
+  %kj = nn.reshape %kg {shape = [3, 64, 2, 32]} : (tensor<3x4x16x2x32xf16>) -> tensor<3x64x2x32xf16>
+  %kt = nn.transpose %kj {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x64x2x32xf16>) -> tensor<3x2x64x32xf16>
+  %vg = nn.gather %va, %table {axis = 0 : i64} : (tensor<9x16x2x32xf16>, tensor<3x4xi32>) -> tensor<3x4x16x2x32xf16>
+  %vj = nn.reshape %vg {shape = [3, 64, 2, 32]} : (tensor<3x4x16x2x32xf16>) -> tensor<3x64x2x32xf16>
+  %vt = nn.transpose %vj {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x64x2x32xf16>) -> tensor<3x2x64x32xf16>
+  %qh = nn.reshape %qr {shape = [3, 4, 1, 32]} : (tensor<3x4x32xf16>) -> tensor<3x4x1x32xf16>
+  %y = nn.attention %qh, %kt, %vt {scale = 0.25 : f32} : (tensor<3x4x1x32xf16>, tensor<3x2x64x32xf16>, tensor<3x2x64x32xf16>) -> tensor<3x4x1x32xf16>
+  return %y, %ka, %va : tensor<3x4x1x32xf16>, tensor<9x16x2x32xf16>, tensor<9x16x2x32xf16>
+}
