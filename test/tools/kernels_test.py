@@ -24,6 +24,30 @@ func.func @main(%x: tensor<?x128xf16> {nn.name = "x", nn.dims = ["tokens", 128]}
 }
 """
 
+STEPS = """
+func.func @main(%q: tensor<1x4x?x32xf16> {nn.name = "q", nn.dims = [1, 4, "new", 32]},
+    %k: tensor<1x2x?x32xf16> {nn.name = "k", nn.dims = [1, 2, "new", 32]},
+    %v: tensor<1x2x?x32xf16> {nn.name = "v", nn.dims = [1, 2, "new", 32]},
+    %pk: tensor<1x2x?x32xf16> {nn.name = "pk", nn.dims = [1, 2, "past", 32], nn.storage = [1, 2, 64, 32]},
+    %pv: tensor<1x2x?x32xf16> {nn.name = "pv", nn.dims = [1, 2, "past", 32], nn.storage = [1, 2, 64, 32]},
+    %c: tensor<1x1x?x32xf16> {nn.name = "c", nn.dims = [1, 1, "new", 32]},
+    %s: tensor<1x1x?x32xf16> {nn.name = "s", nn.dims = [1, 1, "new", 32]})
+    -> (tensor<1x4x?x32xf16> {nn.name = "y"}, tensor<1x2x?x32xf16> {nn.name = "keys", nn.alias = 3 : i64},
+        tensor<1x2x?x32xf16> {nn.name = "values", nn.alias = 4 : i64}) {
+  %0 = nn.rope %q, %c, %s {interleaved = false, rotary_dim = 32 : i64}
+      : (tensor<1x4x?x32xf16>, tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>) -> tensor<1x4x?x32xf16>
+  %1 = nn.rope %k, %c, %s {interleaved = false, rotary_dim = 32 : i64}
+      : (tensor<1x2x?x32xf16>, tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>) -> tensor<1x2x?x32xf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64}
+      : (tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>) -> tensor<1x2x?x32xf16>
+  %3 = nn.concat %pv, %v {axis = 2 : i64}
+      : (tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>) -> tensor<1x2x?x32xf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32, causal = true}
+      : (tensor<1x4x?x32xf16>, tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>) -> tensor<1x4x?x32xf16>
+  return %4, %2, %3 : tensor<1x4x?x32xf16>, tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>
+}
+"""
+
 
 class Kernels(ToolTest):
     def kernel(self, op):
@@ -100,6 +124,31 @@ class Kernels(ToolTest):
                     self.run_tool("fusion-run", graph, sizes, "--device=emulate", "--profit=model",
                                   f"--expect={outputs}", f"--profile={self.path('trace.json')}")
                 self.assertEqual("qkv_rope_bf16_64x2048" in self.read("trace.json"), is_one)
+
+    def test_attention_that_rotates(self):
+        graph = os.path.join(SOURCE, "docs", "fusions", "rope_attention.mlir")
+        outputs = self.path("out.safetensors")
+        for past in (0, 7, 130):
+            sizes = f"--random-inputs=past:{past}"
+            self.run_tool("fusion-run", graph, sizes, "--device=cpu", f"--outputs={outputs}")
+            for left_out, kernel in (([], "rope_attention_decode_mma_bf16_d64"),
+                                     (["--fuse-disable=rope_attention"], "rope_concat_bf16_64")):
+                self.run_tool("fusion-run", graph, sizes, "--device=emulate", "--profit=model", *left_out,
+                              f"--expect={outputs}", f"--profile={self.path('trace.json')}")
+                self.assertIn(kernel, self.read("trace.json"))
+
+    def test_attention_that_may_rotate(self):
+        self.write("steps.mlir", STEPS)
+        graph, outputs = self.path("fused.mlir"), self.path("out.safetensors")
+        self.run_tool("fusion-opt", self.path("steps.mlir"), "--fuse-rope-attention", "-o", graph)
+        for new, past in ((1, 0), (1, 40), (3, 7), (9, 20)):
+            sizes = f"--random-inputs=new:{new},past:{past}"
+            self.run_tool("fusion-run", graph, sizes, "--device=cpu", f"--outputs={outputs}")
+            for forced, few in (("other", new < 9), ("kernel", False)):
+                with mock.patch.dict(os.environ, FUSION_MATMUL=forced):
+                    self.run_tool("fusion-run", graph, sizes, "--device=emulate", "--profit=model",
+                                  f"--expect={outputs}", f"--profile={self.path('trace.json')}")
+                self.assertEqual("rope_attention_decode_mma_f16_d32" in self.read("trace.json"), few)
 
     def test_options(self):
         self.refuse("fusion-opt", LLAMA, "--fuse", "--kernel=nothing", says="--kernel takes NAME=FILE.cu")
