@@ -4,8 +4,10 @@
 // the end. The grid does not depend on the number of keys. Of a Config these kernels also need
 //   warps      of a block
 //   cluster    blocks of a cluster; where a GPU has no clusters, the first block of each does all the work
-// Where it says `makes_heads = true`, queries and the last keys and values are not there yet: the kernel is
-// given a functor `heads` that makes them first, and query() is not called. See attention_decode_heads.cuh.
+// Where it says `makes_heads = true`, queries, new keys and new values are not there yet: the kernel is given
+// a functor `heads` that makes them first, and query() is not called. See attention_decode_heads.cuh. Then it
+// has
+//   extends_keys    the new keys, as many as queries, come after all others
 
 #include "attention_rows.cuh"
 #include "clusters.cuh"
@@ -37,6 +39,10 @@ constexpr bool makes_heads = false;
 template <class Config>
 constexpr bool makes_heads<Config, typename SinkFlag<(Config::makes_heads, true)>::type> =
     Config::makes_heads;
+template <class Config, bool Makes = makes_heads<Config>>
+constexpr bool extends_keys = false;
+template <class Config>
+constexpr bool extends_keys<Config, true> = Config::extends_keys;
 // From one row of queries in shared memory to the next: they begin at different banks.
 template <class Config>
 constexpr int query_pitch = Config::depth + 16 / (int)sizeof(typename Config::Query);

@@ -1,6 +1,6 @@
 #pragma once
 // What a kernel of a few rows does before it looks at keys, where its Config says `makes_heads`: its block
-// makes, of what the matmuls before it left, the tile's queries, into shared memory, and the last keys and
+// makes, of what the matmuls before it left, the tile's queries, into shared memory, and the new keys and
 // values of its key/value head, into the cache. Each is a row of a row body (row.cuh): rotated, with norms.
 //
 // All blocks of a cluster, and those of the head's other tiles, make the same keys and values and write the

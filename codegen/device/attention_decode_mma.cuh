@@ -245,7 +245,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   };
   // Keys of the past are on their way while heads are made; what a warp reads of new ones comes after that.
   constexpr int ahead = turns * (Config::stages > 1 ? Config::stages : 1) - 1;
-  const bool starts_first = makes_heads<Config> && j + ahead * step + tile_keys <= tile.shift;
+  const bool starts_first = extends_keys<Config> && j + ahead * step + tile_keys <= tile.shift;
   if (starts_first)
     start_streams();
   const auto *const made = make_heads<Config, rows>(body, tile, heads);

@@ -55,8 +55,10 @@ void KernelBuilder::writeConfig() {
     source.config.setType("Page", typeOf(problem.table));
   if (problem.sink)
     source.config.set("has_sink", true);
-  if (problem.made)
+  if (problem.made) {
     source.config.set("makes_heads", true);
+    source.config.set("extends_keys", problem.made->parts.isExtended);
+  }
 }
 
 std::string KernelBuilder::term(const std::string &index, const Dim &stride) {

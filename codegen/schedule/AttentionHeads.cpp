@@ -32,28 +32,36 @@ View viewOfQueries(Value queries, const KernelContext &context, const Dim &group
 std::optional<std::string> refusesPart(const row::Part &part) {
   if (part.layout.wholeBlock() || part.layout.inCluster() || part.layout.shifted)
     return std::string("heads that take more than a warp");
-  if (part.graph.stores.size() != 1)
-    return std::string("rows that are more than a head");
   const row::Access &to = part.graph.stores.front().access;
   if (part.graph.headSize != 0 || to.columnDims != 1)
     return std::string("rows of several heads, such as a norm of all of them");
+  for (const row::Store &store : part.graph.stores) // a placed row also clears one
+    if (store.access.index != to.index)
+      return std::string("rows that are more than a head");
   return std::nullopt;
 }
 
 /// The dims by which a part numbers its rows, from where it stores them at the marked strides.
 std::variant<HeadRows, std::string> rowsOf(row::Part &part, const row::Part &markedPart) {
   HeadRows rows{&part, {}};
-  const row::Access &to = markedPart.graph.stores.front().access;
+  const row::Store &store = markedPart.graph.stores.front();
+  const row::Access &to = store.access;
   const View like = marked(View{});
   const auto strides = ArrayRef(like.strides).drop_back();
+  Dim number = 1;
   for (size_t dim = 0; dim + 1 < to.view.shape.size(); ++dim) {
     if (to.view.shape[dim] == Dim(1))
       continue;
-    const auto *place = llvm::find(strides, to.view.strides[dim]);
+    // Of a placed row Access::rowStep has the positions' stride.
+    const bool isPlaced = store.placement && to.view.strides[dim] == Dim(0);
+    const auto *place = llvm::find(strides, isPlaced ? to.rowStep : to.view.strides[dim]);
     if (place == strides.end() || to.divisors[dim] != 1)
       return std::string("rows that are not split into entries, heads and positions");
     rows.dims.push_back({static_cast<unsigned>(place - strides.begin()), to.view.shape[dim]});
+    number = number * to.view.shape[dim];
   }
+  if (!(number == part.graph.rows))
+    return std::string("rows that are not split into entries, heads and positions");
   part.graph.rowMajor = true;
   return rows;
 }
@@ -84,8 +92,8 @@ public:
         return *reason;
     made->rowParts = std::move(std::get<row::Parts>(built));
     row::Parts &like = std::get<row::Parts>(marking);
-    if (made->rowParts.size() != 3 || like.size() != 3)
-      return std::string("rows of queries, keys and values that are not made apart, or a past that moves");
+    if (made->rowParts.size() != like.size())
+      return std::string("rows in another order");
     for (auto [part, markedPart] : llvm::zip(made->rowParts, like)) {
       auto reason = refusesPart(part);
       if (!reason)
@@ -95,20 +103,27 @@ public:
       auto rows = rowsOf(part, markedPart);
       if (auto *why = std::get_if<std::string>(&rows))
         return *why;
-      row::Store &store = part.graph.stores.front();
-      const unsigned output = store.access.index;
+      const unsigned output = part.graph.stores.front().access.index;
       if (output != markedPart.graph.stores.front().access.index)
         return std::string("rows in another order");
-      (output == 0 ? made->queries : made->fresh[output - 1]) = std::get<HeadRows>(rows);
-      if (output == 0) {
+      if (output > 0)
+        made->fresh[output - 1].push_back(std::get<HeadRows>(rows));
+      else if (std::exchange(made->queries, std::get<HeadRows>(rows)).part)
+        return std::string("queries that are put together");
+      for (row::Store &store : part.graph.stores) {
+        if (output > 0) {
+          store.access.index = made->outputOf(parts.caches[output - 1].whole);
+          continue;
+        }
         store.into = "queries";
         store.intoType = body::spelling(store.access.type) + " *";
-      } else {
-        store.access.index = made->outputOf(parts.caches[output - 1].whole);
       }
     }
-    if (!made->queries.part || !made->fresh[0].part || !made->fresh[1].part)
-      return std::string("no new queries, keys or values");
+    for (const auto &fresh : made->fresh)
+      if (fresh.empty() || fresh.size() > (parts.isExtended ? 1 : 2))
+        return std::string("new keys or values that are put together");
+    if (!made->queries.part)
+      return std::string("no queries");
     return std::move(made);
   }
 
@@ -166,7 +181,7 @@ void MadeHeads::write(const Problem &problem, int64_t warps, body::KernelSource 
   source.include("attention_decode_heads.cuh");
   KernelContext own = context;
   own.independent = {};
-  auto declared = [&](const HeadRows &rows, const char *name) {
+  auto declared = [&](const HeadRows &rows, const std::string &name) {
     return row::BodyPrinter(parts.heads, own, rows.part->graph, rows.part->layout, source, name)
         .within()
         .declare();
@@ -188,12 +203,15 @@ void MadeHeads::write(const Problem &problem, int64_t warps, body::KernelSource 
   entry.line(fmt::format("make_queries<Config, {}>({}, tile, rows, {},", queryConfig, queryBody,
                          source.size(problem.group)));
   entry.line("    " + number(queries) + ");");
-  for (auto [index, rows] : llvm::enumerate(fresh)) {
+  for (auto [index, all] : llvm::enumerate(fresh)) {
     const bool isKeys = parts.caches[index].whole == problem.storedKeys.tensor;
-    const auto [config, body] = declared(rows, isKeys ? "Keys" : "Values");
-    entry.line(fmt::format("make_new_rows<{}>({}, tile, {}, {},", config, body, warps - (isKeys ? 2 : 1),
-                           source.size(problem.queries)));
-    entry.line("    " + number(rows) + ");");
+    for (auto [place, rows] : llvm::enumerate(all)) {
+      const std::string name = fmt::format("{}{}", isKeys ? "Keys" : "Values", place == 0 ? "" : "Behind");
+      const auto [config, body] = declared(rows, name);
+      entry.line(fmt::format("make_new_rows<{}>({}, tile, {}, {},", config, body, warps - (isKeys ? 2 : 1),
+                             source.size(problem.queries)));
+      entry.line("    " + number(rows) + ");");
+    }
   }
   entry.line("};");
 }

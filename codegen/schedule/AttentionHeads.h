@@ -22,7 +22,9 @@ struct MadeHeads {
   KernelContext context;                ///< of it
   llvm::SmallVector<View> outputs = {}; ///< of parts.heads, as the kernel has them
   row::Parts rowParts = {};
-  HeadRows queries = {}, fresh[2] = {}; ///< and of parts.caches what is new
+  HeadRows queries = {};
+  /// Of each of parts.caches what is new; where data places it, also rows that are cleared.
+  llvm::SmallVector<HeadRows> fresh[2] = {};
 
   /// The number of an output of the kernel.
   unsigned outputOf(mlir::Value value) const;

@@ -79,13 +79,18 @@ private:
     const attention::Problem problem(parts.attention, after.contextIn(context));
     const int64_t most = attention::decodeQueries(problem);
     if (problem.table)
-      return std::string("one kernel is for caches that are extended at their end, not for pages");
+      return std::string("one kernel is for caches of each entry, not for pages");
     if (std::optional<int64_t> queries = problem.queries.constant();
         queries && (*queries < 1 || *queries > most))
       return fmt::format("one kernel is for 1 to {} new positions: here there are {}", most, *queries);
-    if (!problem.group.constant() ||
-        !(problem.queries + context.shape(parts.caches[0].past)[2] == problem.keys))
-      return std::string("groups of heads that are not static, or other new keys than queries");
+    if (!problem.group.constant())
+      return std::string("a number of heads that is not static");
+    for (Operation *op : parts.heads.ops)
+      if (auto write = dyn_cast<nn::CacheWriteOp>(op);
+          write && !(context.shape(write.getFresh())[2] == problem.queries))
+        return std::string("other new keys than queries");
+    if (parts.isExtended && !(problem.queries + context.shape(parts.caches[0].past)[2] == problem.keys))
+      return std::string("other new keys than queries");
     for (const auto &cache : parts.caches)
       if (cache.whole != problem.storedKeys.tensor && cache.whole != problem.storedValues.tensor)
         return std::string("a cache that nn.attention does not read as it is");

@@ -34,18 +34,23 @@ private:
   /// Two caches, each the past and what is new, and what the attention makes.
   std::optional<std::string> findOutputs() {
     for (Value output : region.outputs) {
-      auto concat = output.getDefiningOp<nn::ConcatOp>();
-      if (!concat) {
+      Operation *write = output.getDefiningOp();
+      if (!isa<nn::ConcatOp, nn::CacheWriteOp>(write)) {
         if (parts.result)
           return std::string("more leaves than the result of nn.attention and two caches");
         parts.result = output;
         continue;
       }
-      const auto axis = static_cast<int64_t>(concat.getAxis());
-      if (concat->getNumOperands() != 2 || !llvm::is_contained(region.inputs, concat->getOperand(0)) ||
-          tensorType(output).getRank() != 4 || (axis != 2 && axis != -2))
-        return std::string("a cache that is no nn.concat, along dim 2, of the past and what is new");
-      parts.caches.push_back({output, concat->getOperand(0), concat->getOperand(1)});
+      auto placed = dyn_cast<nn::CacheWriteOp>(write);
+      const auto axis = static_cast<int64_t>(placed ? placed.getAxis() : cast<nn::ConcatOp>(write).getAxis());
+      if ((!placed && write->getNumOperands() != 2) ||
+          !llvm::is_contained(region.inputs, write->getOperand(0)) || tensorType(output).getRank() != 4 ||
+          (axis != 2 && axis != -2))
+        return std::string("a cache whose new rows are not put, along dim 2, into an input");
+      if (!parts.caches.empty() && parts.isExtended == static_cast<bool>(placed))
+        return std::string("a cache that is extended beside one whose new rows data places");
+      parts.isExtended = !placed;
+      parts.caches.push_back({output, write->getOperand(0)});
     }
     if (!parts.result || parts.caches.size() != 2)
       return std::string("no two caches and a result of nn.attention that leave");

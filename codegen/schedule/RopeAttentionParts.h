@@ -11,11 +11,12 @@ struct RopeAttentionParts {
   Region heads;     ///< inputs: the region's; outputs: the queries, then the caches
   Region attention; ///< inputs: the region's, then the outputs of `heads`; output: the attention's result
   mlir::Value queries, result;
-  /// A cache, what it held before, and what is new: an output, an input and a value of `heads`.
+  /// A cache and what it held before: an output and an input.
   struct Cache {
-    mlir::Value whole, past, fresh;
+    mlir::Value whole, past;
   };
   llvm::SmallVector<Cache, 2> caches; ///< of keys and of values
+  bool isExtended = true;             ///< new rows come after those of the past, else where data says
 };
 
 /// The parts of a region, or why it has none.

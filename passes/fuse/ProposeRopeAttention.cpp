@@ -10,12 +10,8 @@ namespace fusion {
 
 /// Why the attention's own kernel does not make what these ops make; nothing if it may.
 static std::optional<std::string> refusal(nn::AttentionOp attention, const Candidate &write) {
-  for (Operation *op : write.ops) {
-    if (isa<nn::ScatterNdOp>(op))
-      return std::string("new keys and values go to slots of pages, not to the end of a cache");
-    if (isa<nn::CacheWriteOp>(op))
-      return std::string("data says which rows of the caches are new, not their end");
-  }
+  if (llvm::any_of(write.ops, llvm::IsaPred<nn::ScatterNdOp>))
+    return std::string("new keys and values go to slots of pages, which may be another entry's");
   const Value queries = attention.getQ();
   if (!llvm::is_contained(write.ops, queries.getDefiningOp()))
     return std::string("the queries of nn.attention are not rotated");

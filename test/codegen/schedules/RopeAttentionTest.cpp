@@ -21,6 +21,9 @@ struct Case {
   std::string attributes = "scale = 0.2 : f32";
   bool masked = false;
   std::string capacity = "2048", batch = "b";
+  /// New rows go where data says, into caches of a fixed length or longer ones, and a mask leaves the keys up
+  /// to each one.
+  bool placed = false, grows = false;
 };
 
 /// Queries, keys and values are slices of one packed product; `p` positions are cached.
@@ -68,11 +71,25 @@ std::string module(const Case &c) {
   };
   const auto [queryOps, q] = chain("q", c.heads);
   const auto [keyOps, k] = chain("k", c.kvHeads);
+  const std::string rows = fmt::format("tensor<{}x1x{}x1xi64>", b, n),
+                    bound = fmt::format("tensor<{}x1x{}x?xi1>", b, n);
   auto write = [&](const char *name, const std::string &from, int width) {
+    if (c.placed)
+      return fmt::format("%{0}_c = nn.cache_write %{0}_past, {1}, %at {{axis = 2 : i64, grows = {4}}} : "
+                         "({2}, {3}, {5}) -> {2}\n",
+                         name, from, cache(width), tensor(c.kvHeads, width), c.grows, rows);
     return fmt::format("%{0}_c = nn.concat %{0}_past, {1} {{axis = 2 : i64}} : ({2}, {3}) -> {2}\n", name,
                        from, cache(width), tensor(c.kvHeads, width));
   };
-  const std::string mask = fmt::format("tensor<{}x1x{}x?xf32>", b, n);
+  const std::string mask = c.placed ? bound : fmt::format("tensor<{}x1x{}x?xf32>", b, n);
+  std::string bounds;
+  if (c.placed)
+    bounds = fmt::format(
+        "%zero = nn.constant {{value = dense<0> : tensor<i64>}} : () -> tensor<i64>\n"
+        "%one = nn.constant {{value = dense<1> : tensor<i64>}} : () -> tensor<i64>\n"
+        "%numbers = nn.iota %zero, %one {{size = [\"{0}\"]}} : (tensor<i64>, tensor<i64>) -> tensor<?xi64>\n"
+        "%seen = nn.less_equal %numbers, %at : (tensor<?xi64>, {1}) -> {2}\n",
+        c.grows ? "p + " + c.fresh : "p", rows, bound);
   std::string y = tensor(c.heads, c.valueWidth), tail;
   std::string result = "%y0";
   if (c.merged) {
@@ -91,13 +108,13 @@ std::string module(const Case &c) {
       R"(
     func.func @main(%x: {0} {{nn.dims = [{1}, {2}, {3}]}}, {4}, {5}, %cos: {6} {{nn.dims = [1, 1, {2}, {7}]}},
                     %sin: {6} {{nn.dims = [1, 1, {2}, {7}]}}, %weight: {8},
-                    %mask: {9} {{nn.dims = [{1}, 1, {2}, "k"]}})
+                    %mask: {30} {{nn.dims = [{1}, 1, {2}, "k"]}}, %rows: {31} {{nn.dims = [{1}, 1, {2}, 1]}})
         -> ({10}, {11} {{nn.alias = 1 : i64}}, {12} {{nn.alias = 2 : i64}}) {{
       {13}{14}{15}
       %y:3 = fusion.group "rope_attention" schedule "rope_attention" (%q_in = %q, %k_in = %k, %v_in = %v,
-          %k_past = %kp, %v_past = %vp, %c = %cos, %s = %sin, %w = %weight, %m = %mask)
-          : ({16}, {17}, {18}, {11}, {12}, {6}, {6}, {8}, {9}) -> ({10}, {11}, {12}) {{
-        {19}{20}{21}{22}
+          %k_past = %kp, %v_past = %vp, %c = %cos, %s = %sin, %w = %weight, %m = %mask, %at = %rows)
+          : ({16}, {17}, {18}, {11}, {12}, {6}, {6}, {8}, {30}, {31}) -> ({10}, {11}, {12}) {{
+        {19}{20}{21}{22}{32}
         %y0 = nn.attention {23}, %k_c, %v_c{24} {{{25}}} : ({16}, {11}, {12}{26}) -> {27}
         {28}
         fusion.yield {29}, %k_c, %v_c : {10}, {11}, {12}
@@ -105,12 +122,16 @@ std::string module(const Case &c) {
       return %y#0, %y#1, %y#2 : {10}, {11}, {12}
     }})",
       flat(qWidth + kWidth + vWidth), batch, symbol, qWidth + kWidth + vWidth, argument("kp", c.width),
-      argument("vp", c.valueWidth), table, c.interleaved ? c.rotary / 2 : c.rotary, weight, mask, y,
+      argument("vp", c.valueWidth), table, c.interleaved ? c.rotary / 2 : c.rotary, weight, "", y,
       cache(c.width), cache(c.valueWidth), part("q", 0, c.heads, c.width),
       part("k", qWidth, c.kvHeads, c.width), part("v", qWidth + kWidth, c.kvHeads, c.valueWidth),
       tensor(c.heads, c.width), tensor(c.kvHeads, c.width), tensor(c.kvHeads, c.valueWidth), queryOps, keyOps,
-      write("k", k, c.width), write("v", "%v_in", c.valueWidth), q, c.masked ? ", %m" : "", c.attributes,
-      c.masked ? ", " + mask : "", tensor(c.heads, c.valueWidth), tail, result);
+      write("k", k, c.width), write("v", "%v_in", c.valueWidth), q,
+      c.placed   ? ", %seen"
+      : c.masked ? ", %m"
+                 : "",
+      c.attributes, c.placed || c.masked ? ", " + mask : "", tensor(c.heads, c.valueWidth), tail, result,
+      fmt::format("tensor<{}x1x{}x?xf32>", b, n), rows, bounds);
 }
 
 std::string run(const Case &c, int64_t batch, int64_t past, int64_t fresh = 1) {
@@ -207,6 +228,31 @@ TEST(RopeAttention, SizesOfARun) {
       c.attributes = "scale = 0.2 : f32, causal = true";
       run(c, batch, past, fresh);
     }
+}
+
+/// Entries are as long as data says; rows beside them are those of the past, or cleared.
+TEST(RopeAttention, RowsThatDataPlaces) {
+  for (const char *type : {"bf16", "f32"})
+    for (bool grows : {false, true})
+      for (auto [batch, fresh] : {std::pair(1, 1), std::pair(3, 1), std::pair(3, 3)}) {
+        Case c;
+        c.type = type;
+        c.placed = true;
+        c.grows = grows;
+        c.fresh = std::to_string(fresh);
+        c.capacity = "60";
+        c.heads = 6;
+        const int64_t past = 40;
+        ScheduleCase test{module(c), {{"b", batch}, {"p", past}, {"k", past + fresh}}, toleranceOf(c.type)};
+        test.fill = [&, fresh = fresh](unsigned index, Tensor &tensor) {
+          constexpr int64_t starts[] = {37, 0, 21};
+          for (int64_t i = 0; index == 7 && i < tensor.size(); ++i)
+            set(tensor, i, static_cast<double>(starts[i / fresh] + i % fresh));
+        };
+        const std::string source = check(ropeAttentionSchedule(), test);
+        EXPECT_TRUE(has(source, "extends_keys = false")) << source;
+        EXPECT_TRUE(has(source, "bounded_above = true")) << source;
+      }
 }
 
 TEST(RopeAttention, Refuses) {
