@@ -132,11 +132,15 @@ func.func @read_again(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: 
 
 // -----
 
-// Rows that data names.
+// Data says which rows of the caches are new.
 // CHECK-LABEL: @placed
-// CHECK-NOT: fusion.group
-// CHECK: return
-// MISS: rope_attention missed at {{.*}}data says which rows of the caches are new, not their end
+// CHECK: fusion.group "rope_attention" schedule "rope_attention"
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.rope
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: nn.cache_write
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: fusion.yield
 func.func @placed(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: tensor<1x2x1x32xbf16>,
     %pk: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]}, %pv: tensor<1x2x?x32xbf16> {nn.dims = [1, 2, "p", 32], nn.storage = [1, 2, 64, 32]},
     %cos: tensor<1x1x1x32xbf16>, %sin: tensor<1x1x1x32xbf16>, %rows: tensor<1x1x1x1xi64>)
@@ -155,7 +159,7 @@ func.func @placed(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x2x1x32xbf16>, %v: tens
 // CHECK-LABEL: @pages
 // CHECK-NOT: fusion.group
 // CHECK: return
-// MISS: rope_attention missed at {{.*}}new keys and values go to slots of pages, not to the end of a cache
+// MISS: rope_attention missed at {{.*}}new keys and values go to slots of pages, which may be another entry's
 func.func @pages(%q: tensor<3x4x32xf16>, %k: tensor<3x2x32xf16>, %v: tensor<3x2x32xf16>, %kp: tensor<9x16x2x32xf16> {nn.dims = [9, 16, 2, 32], nn.storage = [9, 16, 2, 32]}, %vp: tensor<9x16x2x32xf16> {nn.dims = [9, 16, 2, 32], nn.storage = [9, 16, 2, 32]}, %slots: tensor<3x1xi64>, %table: tensor<3x4xi32>, %cos: tensor<3x1x16xf16>, %sin: tensor<3x1x16xf16>) -> (tensor<3x4x1x32xf16>, tensor<9x16x2x32xf16> {nn.alias = 3 : i64}, tensor<9x16x2x32xf16> {nn.alias = 4 : i64}) {
   %qr = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<3x4x32xf16>, tensor<3x1x16xf16>, tensor<3x1x16xf16>) -> tensor<3x4x32xf16>
   %kr = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<3x2x32xf16>, tensor<3x1x16xf16>, tensor<3x1x16xf16>) -> tensor<3x2x32xf16>
