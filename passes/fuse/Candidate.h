@@ -28,6 +28,9 @@ struct Candidate {
   /// Why a measurement of it does not say enough either; it is taken where its schedule keeps kernels of its
   /// parts, and chooses in each run.
   std::string unmeasurable = {};
+  /// Its schedule keeps kernels of its parts, and each run takes what is faster there: of a measurement at one
+  /// size, noise is no reason to take groups of the parts instead.
+  bool choosesInRuns = false;
   std::string schedule;                     ///< that takes it
   int64_t bytesMoved = 0;                   ///< by its kernel
   int64_t bytesSaved = 0;

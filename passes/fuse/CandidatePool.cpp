@@ -245,6 +245,25 @@ void CandidatePool::preferLarger() {
                                                         smaller.score - larger.score <= larger.noise)
         larger.score = smaller.score + 1;
   }
+  for (Candidate &whole : candidates)
+    if (whole.choosesInRuns && whole.score >= 0)
+      preferToParts(whole);
+}
+
+/// Over all groups of its parts together.
+void CandidatePool::preferToParts(Candidate &whole) const {
+  std::vector<double> scores;
+  for (const Candidate &part : candidates) {
+    const bool isPart = part.ops.size() < whole.ops.size() && llvm::all_of(part.ops, [&](Operation *op) {
+                          return llvm::is_contained(whole.ops, op);
+                        });
+    scores.push_back(isPart ? part.score : -1);
+  }
+  double parts = 0;
+  for (size_t index : chooseCandidates(candidates, scores))
+    parts += scores[index];
+  if (parts >= whole.score && parts - whole.score <= whole.noise)
+    whole.score = parts + 1;
 }
 
 } // namespace fusion

@@ -68,6 +68,8 @@ Proposals proposeSinkAttentions(const ProposalContext &context);
 /// the widening cast and the subtraction of the zero point. In block order; empty if `operand` is not made
 /// so.
 llvm::SmallVector<mlir::Operation *> decodingOps(mlir::Value operand);
+/// The same of keys or values.
+llvm::SmallVector<mlir::Operation *> decodingOpsOfKeys(mlir::Value operand);
 /// The quantised value that `operand` is decoded from, or `operand` itself.
 mlir::Value encodedOperand(mlir::Value operand);
 

@@ -2,6 +2,7 @@
 // it writes its result.
 #include "passes/fuse/Propose.h"
 
+#include "ir/dialect/AttentionSink.h"
 #include "ir/dialect/Types.h"
 
 using namespace mlir;
@@ -21,6 +22,18 @@ static std::optional<std::string> refusal(nn::AttentionOp attention, const Candi
   return std::nullopt;
 }
 
+/// What stands between the caches and the attention, whose kernel does it as it reads them.
+static SmallVector<Operation *> readingOps(nn::AttentionOp attention) {
+  const std::optional<nn::AttentionSink> sink = nn::matchAttentionSink(attention);
+  SmallVector<Operation *> ops;
+  for (Value operand :
+       {sink ? sink->keys : Value(attention.getK()), sink ? sink->values : Value(attention.getV())})
+    ops.append(decodingOpsOfKeys(operand));
+  if (sink)
+    ops.append(sink->ops);
+  return ops;
+}
+
 Proposals proposeRopeAttentions(const ProposalContext &context) {
   Proposals proposals;
   const Proposals writes = proposeCacheWrites(context), layouts = proposeAttentionLayouts(context);
@@ -32,6 +45,9 @@ Proposals proposeRopeAttentions(const ProposalContext &context) {
     candidate.pattern = "rope_attention";
     candidate.root = attention;
     candidate.ops = write.ops;
+    for (Operation *op : readingOps(attention))
+      if (!llvm::is_contained(candidate.ops, op))
+        candidate.ops.push_back(op);
     candidate.ops.push_back(attention);
     for (const Candidate &layout : layouts.candidates)
       if (layout.root == attention)
@@ -40,7 +56,8 @@ Proposals proposeRopeAttentions(const ProposalContext &context) {
       proposals.misses.push_back({attention, *reason, candidate.ops});
       continue;
     }
-    if (!context.traffic.shapes[attention.getQ()][2].constant())
+    candidate.choosesInRuns = !context.traffic.shapes[attention.getQ()][2].constant();
+    if (candidate.choosesInRuns)
       candidate.unproven =
           "one kernel, for few new positions, is taken only where a measurement chooses between "
           "it and kernels of its parts, unless their number is known";

@@ -63,8 +63,7 @@ static SmallVector<Operation *> repeatingOps(Value operand) {
   return ops;
 }
 
-/// Of keys or values.
-static SmallVector<Operation *> decodingOpsOfKeys(Value operand) {
+SmallVector<Operation *> decodingOpsOfKeys(Value operand) {
   if (auto codes = nn::matchScaledCodes(operand))
     return std::move(codes->ops);
   return operand.getDefiningOp<nn::DequantizeOp>() ? decodingOps(operand) : SmallVector<Operation *>();

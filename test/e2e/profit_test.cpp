@@ -114,6 +114,36 @@ TEST(Profit, NoiseDoesNotChooseTheSmallerGroup) {
   EXPECT_EQ(lowered(overlapping, &slower).patterns["add_norm_quant"].fired.size(), 0u);
 }
 
+/// Rotations, writes and an attention of an unknown number of positions.
+constexpr const char *ropeAttention = R"(
+func.func @main(%q: tensor<?x4x?x32xf16> {nn.dims = ["batch", 4, "n", 32]}, %k: tensor<?x2x?x32xf16> {nn.dims = ["batch", 2, "n", 32]},
+    %pk: tensor<?x2x?x32xf16> {nn.dims = ["batch", 2, "p", 32], nn.storage = ["batch", 2, 64, 32]},
+    %pv: tensor<?x2x?x32xf16> {nn.dims = ["batch", 2, "p", 32], nn.storage = ["batch", 2, 64, 32]}, %c: tensor<1x1x?x32xf16> {nn.dims = [1, 1, "n", 32]})
+    -> (tensor<?x?x128xf16>, tensor<?x2x?x32xf16> {nn.alias = 2 : i64}, tensor<?x2x?x32xf16> {nn.alias = 3 : i64}) {
+  %0 = nn.rope %q, %c, %c {interleaved = false, rotary_dim = 32 : i64} : (tensor<?x4x?x32xf16>, tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>) -> tensor<?x4x?x32xf16>
+  %1 = nn.rope %k, %c, %c {interleaved = false, rotary_dim = 32 : i64} : (tensor<?x2x?x32xf16>, tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>) -> tensor<?x2x?x32xf16>
+  %2 = nn.concat %pk, %1 {axis = 2 : i64} : (tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>) -> tensor<?x2x?x32xf16>
+  %3 = nn.concat %pv, %k {axis = 2 : i64} : (tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>) -> tensor<?x2x?x32xf16>
+  %4 = nn.attention %0, %2, %3 {scale = 0.25 : f32, causal = true} : (tensor<?x4x?x32xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>) -> tensor<?x4x?x32xf16>
+  %5 = nn.transpose %4 {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x4x?x32xf16>) -> tensor<?x?x4x32xf16>
+  %6 = nn.reshape %5 {shape = ["batch", "n", 128]} : (tensor<?x?x4x32xf16>) -> tensor<?x?x128xf16>
+  return %6, %2, %3 : tensor<?x?x128xf16>, tensor<?x2x?x32xf16>, tensor<?x2x?x32xf16>
+})";
+
+/// Where each run chooses again, a measurement at one size says so only by more than its noise.
+TEST(Profit, NoiseDoesNotChooseGroupsOfTheParts) {
+  auto times = [](double whole) {
+    return MadeUp([=](const Candidate &candidate) {
+      return candidate.pattern == "rope_attention" ? Times{whole, 40} : Times{10, 20};
+    });
+  };
+  MadeUp noise = times(20.5), slower = times(22);
+  EXPECT_EQ(lowered(ropeAttention, &noise).patterns["rope_attention"].fired.size(), 1u);
+  FusionReport report = lowered(ropeAttention, &slower);
+  EXPECT_EQ(report.patterns["rope_attention"].fired.size(), 0u);
+  EXPECT_EQ(report.patterns["attention_layout"].fired.size(), 1u);
+}
+
 /// A norm in front of a product of one row, beside rows of a batch.
 constexpr const char *normPrologue = R"(
 func.func @main(%z: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %x: tensor<1x64xf32>, %w: tensor<64xf32>, %v: tensor<32x64xf32>) -> (tensor<?x64xf32>, tensor<1x32xf32>) {

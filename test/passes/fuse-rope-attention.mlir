@@ -179,3 +179,58 @@ func.func @pages(%q: tensor<3x4x32xf16>, %k: tensor<3x2x32xf16>, %v: tensor<3x2x
   %y = nn.attention %qh, %kt, %vt {scale = 0.25 : f32} : (tensor<3x4x1x32xf16>, tensor<3x2x64x32xf16>, tensor<3x2x64x32xf16>) -> tensor<3x4x1x32xf16>
   return %y, %ka, %va : tensor<3x4x1x32xf16>, tensor<9x16x2x32xf16>, tensor<9x16x2x32xf16>
 }
+
+// -----
+
+// Codes are decoded as they are read.
+// CHECK-LABEL: @codes
+// CHECK: fusion.group "rope_attention" schedule "rope_attention"
+// CHECK-COUNT-2: nn.quantize
+// CHECK-COUNT-2: nn.concat
+// CHECK-COUNT-2: nn.dequantize
+// CHECK-NEXT: nn.attention
+// CHECK-NEXT: fusion.yield
+func.func @codes(%q: tensor<1x4x3x32xf16>, %k: tensor<1x2x3x32xf16>, %v: tensor<1x3x2x32xf16>, %past_k: tensor<1x2x?x32xi8> {nn.name="past_k", nn.dims=[1,2,"past",32], nn.storage=[1,2,64,32]},
+                 %past_v: tensor<1x2x?x32xi8> {nn.name="past_v", nn.dims=[1,2,"past",32], nn.storage=[1,2,64,32]}, %s: tensor<f32>, %cos: tensor<3x32xf16>, %sin: tensor<3x32xf16>)
+    -> (tensor<1x4x3x32xf16>, tensor<1x2x?x32xi8> {nn.alias=3:i64}, tensor<1x2x?x32xi8> {nn.alias=4:i64}) {
+  %0 = nn.rope %q, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x4x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x4x3x32xf16>
+  %1 = nn.rope %k, %cos, %sin {interleaved = false, rotary_dim = 32 : i64} : (tensor<1x2x3x32xf16>, tensor<3x32xf16>, tensor<3x32xf16>) -> tensor<1x2x3x32xf16>
+  %t = nn.transpose %v {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x3x2x32xf16>) -> tensor<1x2x3x32xf16>
+  %2 = nn.quantize %1, %s : (tensor<1x2x3x32xf16>, tensor<f32>) -> tensor<1x2x3x32xi8>
+  %3 = nn.quantize %t, %s : (tensor<1x2x3x32xf16>, tensor<f32>) -> tensor<1x2x3x32xi8>
+  %4 = nn.concat %past_k, %2 {axis = 2 : i64} : (tensor<1x2x?x32xi8>, tensor<1x2x3x32xi8>) -> tensor<1x2x?x32xi8>
+  %5 = nn.concat %past_v, %3 {axis = 2 : i64} : (tensor<1x2x?x32xi8>, tensor<1x2x3x32xi8>) -> tensor<1x2x?x32xi8>
+  %6 = nn.dequantize %4, %s : (tensor<1x2x?x32xi8>, tensor<f32>) -> tensor<1x2x?x32xf16>
+  %7 = nn.dequantize %5, %s : (tensor<1x2x?x32xi8>, tensor<f32>) -> tensor<1x2x?x32xf16>
+  %8 = nn.attention %0, %6, %7 {scale = 0.17677 : f32} : (tensor<1x4x3x32xf16>, tensor<1x2x?x32xf16>, tensor<1x2x?x32xf16>) -> tensor<1x4x3x32xf16>
+  return %8, %4, %5 : tensor<1x4x3x32xf16>, tensor<1x2x?x32xi8>, tensor<1x2x?x32xi8>
+}
+
+// -----
+
+// A sink in front of the keys.
+// CHECK-LABEL: @sink
+// CHECK: fusion.group "rope_attention" schedule "rope_attention"
+// CHECK-COUNT-2: nn.pad
+// CHECK: nn.attention
+// CHECK-NEXT: fusion.yield
+func.func @sink(%q0: tensor<2x16x1x64xbf16> {nn.name = "q"}, %k0: tensor<2x2x1x64xbf16> {nn.name = "k"}, %v0: tensor<2x2x1x64xbf16> {nn.name = "v"},
+   %past_k: tensor<2x2x?x64xbf16> {nn.name = "past_k", nn.dims = [2, 2, "past", 64], nn.storage = [2, 2, 512, 64]},
+   %past_v: tensor<2x2x?x64xbf16> {nn.name = "past_v", nn.dims = [2, 2, "past", 64], nn.storage = [2, 2, 512, 64]},
+   %cos: tensor<1x1x1x64xbf16> {nn.name = "cos"}, %sin: tensor<1x1x1x64xbf16> {nn.name = "sin"},
+   %sinks: tensor<1x16x1x1xf32> {nn.name = "sinks"})
+    -> (tensor<2x16x1x64xbf16> {nn.name = "y"}, tensor<2x2x?x64xbf16> {nn.name = "pk", nn.alias = 3 : i64}, tensor<2x2x?x64xbf16> {nn.name = "pv", nn.alias = 4 : i64}) {
+  %q = nn.rope %q0, %cos, %sin {interleaved = false, rotary_dim = 64 : i64} : (tensor<2x16x1x64xbf16>, tensor<1x1x1x64xbf16>, tensor<1x1x1x64xbf16>) -> tensor<2x16x1x64xbf16>
+  %kr = nn.rope %k0, %cos, %sin {interleaved = false, rotary_dim = 64 : i64} : (tensor<2x2x1x64xbf16>, tensor<1x1x1x64xbf16>, tensor<1x1x1x64xbf16>) -> tensor<2x2x1x64xbf16>
+  %keys = nn.concat %past_k, %kr {axis = 2 : i64} : (tensor<2x2x?x64xbf16>, tensor<2x2x1x64xbf16>) -> tensor<2x2x?x64xbf16>
+  %values = nn.concat %past_v, %v0 {axis = 2 : i64} : (tensor<2x2x?x64xbf16>, tensor<2x2x1x64xbf16>) -> tensor<2x2x?x64xbf16>
+  %zero = nn.constant {value = dense<0.0> : tensor<bf16>} : () -> tensor<bf16>
+  %none = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %k = nn.pad %keys, %zero {low = [0, 0, 1, 0], high = [0, 0, 0, 0]} : (tensor<2x2x?x64xbf16>, tensor<bf16>) -> tensor<2x2x?x64xbf16>
+  %v = nn.pad %values, %zero {low = [0, 0, 1, 0], high = [0, 0, 0, 0]} : (tensor<2x2x?x64xbf16>, tensor<bf16>) -> tensor<2x2x?x64xbf16>
+  %zeros = nn.expand %none {shape = [1, 16, 1, "past + 1"]} : (tensor<f32>) -> tensor<1x16x1x?xf32>
+  %scores = nn.concat %sinks, %zeros {axis = 3 : i64} : (tensor<1x16x1x1xf32>, tensor<1x16x1x?xf32>) -> tensor<1x16x1x?xf32>
+  %y = nn.attention %q, %k, %v, %scores {scale = 0.125 : f32}
+      : (tensor<2x16x1x64xbf16>, tensor<2x2x?x64xbf16>, tensor<2x2x?x64xbf16>, tensor<1x16x1x?xf32>) -> tensor<2x16x1x64xbf16>
+  return %y, %keys, %values : tensor<2x16x1x64xbf16>, tensor<2x2x?x64xbf16>, tensor<2x2x?x64xbf16>
+}

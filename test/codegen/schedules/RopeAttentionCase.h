@@ -15,7 +15,7 @@ struct RopeAttention {
   std::string type = "bf16";
   int heads = 4, kvHeads = 2, width = 64, valueWidth = 64, rotary = 64;
   std::string fresh = "1"; ///< new positions: a number, or a symbol
-  bool interleaved = false, merged = false, transposed = true;
+  bool interleaved = false, merged = false;
   std::string norm = {}, after = {}; ///< attributes of a norm of queries and keys, before or after rotations
   std::string attributes = "scale = 0.2 : f32";
   bool masked = false;
@@ -23,6 +23,7 @@ struct RopeAttention {
   /// New rows go where data says, into caches of a fixed length or longer ones, and a mask leaves the keys up
   /// to each one.
   bool placed = false, grows = false;
+  std::string codes = {}; ///< type of the caches, if they hold codes of one scale
 };
 
 /// Queries, keys and values are slices of one packed product; `p` positions are cached.
@@ -37,7 +38,10 @@ inline std::string module(const RopeAttention &c) {
   auto tensor = [&](int count, int width) {
     return fmt::format("tensor<{}x{}x{}x{}x{}>", b, count, n, width, c.type);
   };
-  auto cache = [&](int width) { return fmt::format("tensor<{}x{}x?x{}x{}>", b, c.kvHeads, width, c.type); };
+  auto stored = [&](int width, const std::string &type) {
+    return fmt::format("tensor<{}x{}x?x{}x{}>", b, c.kvHeads, width, type);
+  };
+  auto cache = [&](int width) { return stored(width, c.codes.empty() ? c.type : c.codes); };
   auto flat = [&](int width) { return fmt::format("tensor<{}x{}x{}x{}>", b, n, width, c.type); };
   const int qWidth = c.heads * c.width, kWidth = c.kvHeads * c.width, vWidth = c.kvHeads * c.valueWidth;
   auto part = [&](const char *name, int start, int count, int width) {
@@ -72,13 +76,24 @@ inline std::string module(const RopeAttention &c) {
   const auto [keyOps, k] = chain("k", c.kvHeads);
   const std::string rows = fmt::format("tensor<{}x1x{}x1xi64>", b, n),
                     bound = fmt::format("tensor<{}x1x{}x?xi1>", b, n);
-  auto write = [&](const char *name, const std::string &from, int width) {
+  auto write = [&](const char *name, std::string from, int width) {
+    std::string fresh = tensor(c.kvHeads, width), text, decoded;
+    if (!c.codes.empty()) {
+      const std::string codes = fmt::format("tensor<{}x{}x{}x{}x{}>", b, c.kvHeads, n, width, c.codes);
+      text = fmt::format("%{}_q = nn.quantize {}, %sc : ({}, tensor<f32>) -> {}\n", name, from, fresh, codes);
+      decoded = fmt::format("%{0}_d = nn.dequantize %{0}_c, %sc : ({1}, tensor<f32>) -> {2}\n", name,
+                            cache(width), stored(width, c.type));
+      from = fmt::format("%{}_q", name);
+      fresh = codes;
+    }
     if (c.placed)
-      return fmt::format("%{0}_c = nn.cache_write %{0}_past, {1}, %at {{axis = 2 : i64, grows = {4}}} : "
-                         "({2}, {3}, {5}) -> {2}\n",
-                         name, from, cache(width), tensor(c.kvHeads, width), c.grows, rows);
-    return fmt::format("%{0}_c = nn.concat %{0}_past, {1} {{axis = 2 : i64}} : ({2}, {3}) -> {2}\n", name,
-                       from, cache(width), tensor(c.kvHeads, width));
+      text += fmt::format("%{0}_c = nn.cache_write %{0}_past, {1}, %at {{axis = 2 : i64, grows = {4}}} : "
+                          "({2}, {3}, {5}) -> {2}\n",
+                          name, from, cache(width), fresh, c.grows, rows);
+    else
+      text += fmt::format("%{0}_c = nn.concat %{0}_past, {1} {{axis = 2 : i64}} : ({2}, {3}) -> {2}\n", name,
+                          from, cache(width), fresh);
+    return text + decoded;
   };
   const std::string mask = c.placed ? bound : fmt::format("tensor<{}x1x{}x?xf32>", b, n);
   std::string bounds;
@@ -107,14 +122,16 @@ inline std::string module(const RopeAttention &c) {
       R"(
     func.func @main(%x: {0} {{nn.dims = [{1}, {2}, {3}]}}, {4}, {5}, %cos: {6} {{nn.dims = [1, 1, {2}, {7}]}},
                     %sin: {6} {{nn.dims = [1, 1, {2}, {7}]}}, %weight: {8},
-                    %mask: {30} {{nn.dims = [{1}, 1, {2}, "k"]}}, %rows: {31} {{nn.dims = [{1}, 1, {2}, 1]}})
+                    %mask: {30} {{nn.dims = [{1}, 1, {2}, "k"]}}, %rows: {31} {{nn.dims = [{1}, 1, {2}, 1]}},
+                    %scale: tensor<f32>)
         -> ({10}, {11} {{nn.alias = 1 : i64}}, {12} {{nn.alias = 2 : i64}}) {{
       {13}{14}{15}
       %y:3 = fusion.group "rope_attention" schedule "rope_attention" (%q_in = %q, %k_in = %k, %v_in = %v,
-          %k_past = %kp, %v_past = %vp, %c = %cos, %s = %sin, %w = %weight, %m = %mask, %at = %rows)
-          : ({16}, {17}, {18}, {11}, {12}, {6}, {6}, {8}, {30}, {31}) -> ({10}, {11}, {12}) {{
+          %k_past = %kp, %v_past = %vp, %c = %cos, %s = %sin, %w = %weight, %m = %mask, %at = %rows,
+          %sc = %scale)
+          : ({16}, {17}, {18}, {11}, {12}, {6}, {6}, {8}, {30}, {31}, tensor<f32>) -> ({10}, {11}, {12}) {{
         {19}{20}{21}{22}{32}
-        %y0 = nn.attention {23}, %k_c, %v_c{24} {{{25}}} : ({16}, {11}, {12}{26}) -> {27}
+        %y0 = nn.attention {23}, %k_{33}, %v_{33}{24} {{{25}}} : ({16}, {34}, {35}{26}) -> {27}
         {28}
         fusion.yield {29}, %k_c, %v_c : {10}, {11}, {12}
       }}
@@ -130,7 +147,8 @@ inline std::string module(const RopeAttention &c) {
       : c.masked ? ", %m"
                  : "",
       c.attributes, c.placed || c.masked ? ", " + mask : "", tensor(c.heads, c.valueWidth), tail, result,
-      fmt::format("tensor<{}x1x{}x?xf32>", b, n), rows, bounds);
+      fmt::format("tensor<{}x1x{}x?xf32>", b, n), rows, bounds, c.codes.empty() ? "c" : "d",
+      stored(c.width, c.type), stored(c.valueWidth, c.type));
 }
 
 } // namespace fusion::test

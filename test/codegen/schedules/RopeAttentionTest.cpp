@@ -130,6 +130,25 @@ TEST(RopeAttention, RowsThatDataPlaces) {
       }
 }
 
+/// What is new is quantised as it is written, and decoded as it is read.
+TEST(RopeAttention, Codes) {
+  for (const char *type : {"f16", "bf16"})
+    for (const char *codes : {"i8", "f8E4M3FN"})
+      for (auto [width, batch, fresh] : {std::tuple(64, 1, 1), std::tuple(128, 2, 3), std::tuple(36, 3, 2)}) {
+        RopeAttention c;
+        c.type = type;
+        c.codes = codes;
+        c.width = c.valueWidth = c.rotary = width;
+        c.fresh = std::to_string(fresh);
+        ScheduleCase test{module(c), {{"b", batch}, {"p", 45}, {"k", 45 + fresh}}, toleranceOf(c.type)};
+        test.fill = [](unsigned index, Tensor &tensor) {
+          if (index == 8)
+            set(tensor, 0, 0.02);
+        };
+        EXPECT_TRUE(has(check(ropeAttentionSchedule(), test), "make_queries<Config"));
+      }
+}
+
 TEST(RopeAttention, Refuses) {
   auto reason = [](const RopeAttention &c) { return refusal(ropeAttentionSchedule(), module(c)); };
   RopeAttention c;
