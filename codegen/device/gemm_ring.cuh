@@ -16,7 +16,6 @@
 //   k_major          neighbours in memory of B are neighbours along k, as those of bytes have to be; else
 //                    along n, and tile_n is a multiple of 64
 //   exact_steps      0; of f8 the steps whose products tensor cores add up, before they are added in f32
-//   gathered         who fills the ring gathers rows of A: with registers that who multiplies has not
 //   scaled_steps     scales of bytes differ from step to step: they multiply the sums of each
 //   one_column_scale   with these, all columns of a tile's accumulator have one scale at a step
 //   matmuls, combined

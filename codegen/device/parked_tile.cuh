@@ -28,7 +28,7 @@ struct ParkedTile {
   /// compile.
   static constexpr int group = Config::exact_steps > 0 ? Config::exact_steps
                                : Config::scaled_steps  ? 2
-                               : pieces % 8 == 0       ? (Config::gathered && sums > 1 ? 4 : 8)
+                               : pieces % 8 == 0       ? 8
                                : pieces % 7 == 0       ? 7
                                : pieces % 6 == 0       ? 6
                                                        : pieces;

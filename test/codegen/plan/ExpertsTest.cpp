@@ -76,6 +76,39 @@ TEST(Experts, TilesOneAfterTheOther) {
           {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .device = device, .targets = Targets::One});
 }
 
+/// Tiles of an expert's rows are of any number of them: in eights, and in two or three tiles from 161 on.
+TEST(Experts, SharesOfAnyNumberOfRows) {
+  TargetInfo device = TargetInfo::standard();
+  device.multiprocessors = 3;
+  for (int tokens : {12, 37, 64, 127, 136, 149, 161, 250, 333})
+    check(module({.hidden = 64, .inner = 72, .experts = 1, .slots = 1}),
+          {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .device = device, .targets = Targets::One});
+}
+
+/// Of many rows, also of matrices that lie by depth and with results that are not rounded.
+TEST(Experts, ProductsOfManyRows) {
+  for (bool transpose : {true, false})
+    for (const char *type : {"bf16", "f32"})
+      for (int tokens : {60, 167}) {
+        const std::string y = fmt::format("tensor<?x2x136x{}>", type);
+        const std::string text = fmt::format(
+            R"(
+func.func @main(%x: tensor<?x1x72xbf16> {{nn.dims = ["t", 1, 72]}}, %w: tensor<3x{0}xbf16>,
+                %i: tensor<?x2xi64> {{nn.dims = ["t", 2]}}) -> {1} {{
+  %y = fusion.group "expert_matmul" schedule "experts" (%a = %x, %b = %w, %j = %i) : (tensor<?x1x72xbf16>, tensor<3x{0}xbf16>, tensor<?x2xi64>) -> {1} {{
+    %p = nn.expert_matmul %a, %b, %j {{transpose_w = {2}}} : (tensor<?x1x72xbf16>, tensor<3x{0}xbf16>, tensor<?x2xi64>) -> {1}
+    %s = nn.silu %p : ({1}) -> {1}
+    fusion.yield %s : {1}
+  }}
+  return %y : {1}
+}})",
+            transpose ? "136x72" : "72x136", y, transpose);
+        check(text, {.symbols = {{"t", tokens}},
+                     .tolerance = type[0] == 'f' ? 1e-5 : 8e-3,
+                     .targets = Targets::One});
+      }
+}
+
 TEST(Experts, WeightsOfAnotherType) {
   for (int tokens : {1, 60})
     check(module({.hidden = 264, .inner = 64, .experts = 2, .slots = 3, .type = "f16", .weights = "f32"}),
