@@ -87,12 +87,11 @@ bool PlanBuilder::isPrepared(Operation *op) const {
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {
-  // Ranks clear and check what they exchange before they wait, and count on one kernel at most before them.
   return {.shapes = shapes,
           .inputs = inputs,
           .target = target,
           .outputs = outputs,
-          .mayLaunchEarly = plan.ranks == 1 && !isInLoop,
+          .mayLaunchEarly = !isInLoop,
           .schedules = options.schedules,
           .batchInvariant = options.batchInvariant};
 }
